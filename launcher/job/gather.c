@@ -31,6 +31,7 @@ void head_refuse(launch_session *session, int node, const char *hostname, const 
     (void)snprintf(reason, sizeof reason, "%s", why->message);
     fill_refusal(&envelope, &refuse, reason);
     head_send(head, node, &envelope);
+    proto_bus_forget(head->bus, node); /* its next connection may do better */
     session->sent = true;
     launch_screen_say(&session->screen, "warning: refused host %s (node %d): %s", hostname, node,
                       why->message);

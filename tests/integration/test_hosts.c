@@ -9,6 +9,9 @@
 #include "base/file.h"
 #include "several.h"
 
+/* A busy machine may let a launcher wait; a test's own patience is 60 s. */
+#define PATIENT "55"
+
 static training_run one; /* its buffers are big */
 
 static void assert_same_states(int ranks)
@@ -208,12 +211,15 @@ static void other_flags_are_refused(void **state)
 {
     (void)state;
     several_make_key("flags");
-    const several job = {several_address, "2", NULL, {"--ranks", "2", NULL}};
+    const several job = {
+        several_address, "2", NULL, {"--ranks", "2", "--join-timeout", PATIENT, NULL}};
     several_start_head(&job, "flags");
-    several_start(1, &job, (const char *const[]){"--steps", "7", NULL});
+    several_wait_says(0, "waiting at tcp://10.77.0.1:29400");
+    several_start(1, &job, (const char *const[]){"--steps", "7", "--join-timeout", PATIENT, NULL});
     several_expect(1, 2);
     several_assert_says(1, "its flags of the job are not the head's");
-    several_start(1, &job, (const char *const[]){"--ranks-per-node", "2", NULL});
+    several_start(1, &job,
+                  (const char *const[]){"--ranks-per-node", "2", "--join-timeout", PATIENT, NULL});
     several_expect(1, 2);
     several_assert_says(1, "--ranks-per-node 2, the head 1");
     several_wait_says(0, "warning: refused host host-1 (node 1)");
@@ -289,9 +295,9 @@ static void flags_that_do_not_go_together(void **state)
                                   "generate",    "--prompt",  "a", "--rendezvous",
                                   "tcp://a:1",   "--job-key", "k", NULL};
     several_run_quietly(prompt, 2);
-    const char *const money[] = {LAUNCHER_PATH, "--nodes",   "2", "--mode",
-                                 "gate-check",  "--token",   "t", "--rendezvous",
-                                 "tcp://a:1",   "--job-key", "k", NULL};
+    const char *const money[] = {LAUNCHER_PATH, "--nodes",     "2",     "--mode",
+                                 "gate-check",  "--authorize", "local", "--rendezvous",
+                                 "tcp://a:1",   "--job-key",   "k",     NULL};
     several_run_quietly(money, 2);
     const char *const uneven[] = {LAUNCHER_PATH,  "--nodes",   "2",         "--ranks", "3",
                                   "--rendezvous", "tcp://a:1", "--job-key", "k",       NULL};
