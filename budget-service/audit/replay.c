@@ -107,7 +107,7 @@ static base_status replay_redemption(replay *self)
     const journal_row *row = self->row;
     base_reader reader = base_reader_make(row->data, row->data_bytes);
     budget_reservation found;
-    budget_redemption redemption = {0};
+    budget_ledger_redemption redemption = {0};
     (void)base_read_u64(&reader); /* the deadline, which is made again */
     redemption.rank = (int64_t)base_read_u64(&reader);
     redemption.attempt = (int64_t)base_read_u64(&reader);
@@ -155,7 +155,7 @@ static base_status replay_actual(replay *self)
         return malformed(self);
     }
     (void)snprintf(instance, sizeof instance, "%.*s", (int)data.instance_bytes, data.instance);
-    budget_actual actual = {
+    budget_ledger_actual actual = {
         .label = row->label,
         .usd_micro = row->amount,
         .line_id = row->text,
@@ -215,7 +215,7 @@ static base_status replay_expire(replay *self)
 static base_status replay_client(replay *self)
 {
     const journal_row *row = self->row;
-    budget_client client = {0};
+    budget_ledger_client client = {0};
     if (row->kind == BUDGET_KIND_CLIENT_REVOKE) {
         return budget_ledger_client_revoke(self->scratch, &self->caller, row->text, &self->answer,
                                            self->reterr);

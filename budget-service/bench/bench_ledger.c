@@ -74,7 +74,7 @@ static budget_answer authorize(const char *request)
         base_log(BASE_LOG_ERROR, "%s", answer.message);
         exit(1);
     }
-    budget_redemption redemption = {.attempt = 1};
+    budget_ledger_redemption redemption = {.attempt = 1};
     memcpy(redemption.jti, claim.claims.jti, sizeof redemption.jti);
     must(budget_ledger_redeem(self.ledger, &redemption, &answer, &self.error));
     return answer;
@@ -89,7 +89,7 @@ static void one_run(int64_t number)
     (void)snprintf(request, sizeof request, "request-%lld", (long long)number);
     answer = authorize(request);
     (void)snprintf(label, sizeof label, "run-%lld", (long long)self.runs);
-    const budget_actual actual = {
+    const budget_ledger_actual actual = {
         .label = label, .usd_micro = 500, .line_id = request, .billed_usd_micro = 500};
     must(budget_ledger_record_actual(self.ledger, NULL, &actual, &answer, &self.error));
     if (number % 10 != 0) {

@@ -40,7 +40,7 @@ base_status line_find(budget_ledger *ledger, ledger_line *line, base_error *rete
 }
 
 /* A line that was recorded before: the same is the same answer, another is refused. */
-static base_status find_line(ledger_op *op, const budget_actual *actual,
+static base_status find_line(ledger_op *op, const budget_ledger_actual *actual,
                              const budget_reservation *run, bool *known)
 {
     ledger_line line = {
@@ -77,7 +77,8 @@ static void warn_frozen(ledger_op *op, const budget_reservation *reservation)
 }
 
 /* What goes into the row's data; the evidence is kept. */
-static base_status put_data(ledger_op *op, const budget_actual *actual, budget_reservation *after)
+static base_status put_data(ledger_op *op, const budget_ledger_actual *actual,
+                            budget_reservation *after)
 {
     uint8_t digest[BUDGET_DIGEST_BYTES];
     base_status status = BASE_OK;
@@ -101,7 +102,7 @@ static base_status put_data(ledger_op *op, const budget_actual *actual, budget_r
     return status;
 }
 
-static base_status write_actual(ledger_op *op, const budget_actual *actual,
+static base_status write_actual(ledger_op *op, const budget_ledger_actual *actual,
                                 const budget_reservation *before, budget_reservation *after,
                                 bool freeze)
 {
@@ -128,7 +129,7 @@ static base_status write_actual(ledger_op *op, const budget_actual *actual,
     return status;
 }
 
-static base_status record(ledger_op *op, const budget_actual *actual)
+static base_status record(ledger_op *op, const budget_ledger_actual *actual)
 {
     budget_reservation before;
     base_status status = BASE_OK;
@@ -161,7 +162,7 @@ static base_status record(ledger_op *op, const budget_actual *actual)
     return write_actual(op, actual, &before, &after, freeze);
 }
 
-static base_status check_actual(const budget_actual *actual, base_error *reterr)
+static base_status check_actual(const budget_ledger_actual *actual, base_error *reterr)
 {
     const int64_t limit = BUDGET_MONEY_MICRO_MAX;
     base_status status = text_check("a label", actual->label, BUDGET_LABEL_BYTES, reterr);
@@ -185,11 +186,11 @@ static base_status check_actual(const budget_actual *actual, base_error *reterr)
 }
 
 base_status budget_ledger_record_actual(budget_ledger *ledger, const budget_caller *caller,
-                                        const budget_actual *actual, budget_answer *answer,
+                                        const budget_ledger_actual *actual, budget_answer *answer,
                                         base_error *reterr)
 {
     ledger_op op;
-    budget_actual checked = *actual;
+    budget_ledger_actual checked = *actual;
     if (checked.instance_id == NULL) {
         checked.instance_id = "";
     }

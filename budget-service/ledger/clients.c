@@ -5,7 +5,7 @@
 
 #include "ledger_core.h"
 
-static void read_client(const store_db *store, store_sql sql, budget_client *client)
+static void read_client(const store_db *store, store_sql sql, budget_ledger_client *client)
 {
     memset(client, 0, sizeof *client);
     client->id = store_int(store, sql, 0);
@@ -15,7 +15,7 @@ static void read_client(const store_db *store, store_sql sql, budget_client *cli
     client->revoked = store_int(store, sql, 4) != 0;
 }
 
-static base_status take(budget_ledger *ledger, store_sql sql, budget_client *client,
+static base_status take(budget_ledger *ledger, store_sql sql, budget_ledger_client *client,
                         base_error *reterr)
 {
     bool row = false;
@@ -33,14 +33,14 @@ static base_status take(budget_ledger *ledger, store_sql sql, budget_client *cli
 
 base_status budget_ledger_client_find(budget_ledger *ledger,
                                       const uint8_t public_key[BUDGET_CLIENT_KEY_BYTES],
-                                      budget_client *client, base_error *reterr)
+                                      budget_ledger_client *client, base_error *reterr)
 {
     const base_status status = store_query(&ledger->store, reterr, SQL_CLIENT_BY_KEY, "key:b",
                                            public_key, (size_t)BUDGET_CLIENT_KEY_BYTES);
     return status == BASE_OK ? take(ledger, SQL_CLIENT_BY_KEY, client, reterr) : status;
 }
 
-static base_status find_name(budget_ledger *ledger, const char *name, budget_client *client,
+static base_status find_name(budget_ledger *ledger, const char *name, budget_ledger_client *client,
                              base_error *reterr)
 {
     const base_status status =
@@ -60,9 +60,9 @@ static base_status next_id(ledger_op *op, int64_t *id)
     return status;
 }
 
-static base_status add(ledger_op *op, const budget_client *client)
+static base_status add(ledger_op *op, const budget_ledger_client *client)
 {
-    budget_client found;
+    budget_ledger_client found;
     int64_t id = 0;
     op->row.text = client->name;
     base_status status = find_name(op->ledger, client->name, &found, op->reterr);
@@ -95,7 +95,7 @@ static base_status add(ledger_op *op, const budget_client *client)
 }
 
 base_status budget_ledger_client_add(budget_ledger *ledger, const budget_caller *caller,
-                                     const budget_client *client, budget_answer *answer,
+                                     const budget_ledger_client *client, budget_answer *answer,
                                      base_error *reterr)
 {
     ledger_op op;
@@ -115,7 +115,7 @@ base_status budget_ledger_client_revoke(budget_ledger *ledger, const budget_call
                                         const char *name, budget_answer *answer, base_error *reterr)
 {
     ledger_op op;
-    budget_client found;
+    budget_ledger_client found;
     base_status status = text_check("a client's name", name, BUDGET_NAME_BYTES, reterr);
     if (status != BASE_OK) {
         return status;
@@ -140,7 +140,7 @@ base_status budget_ledger_client_revoke(budget_ledger *ledger, const budget_call
 }
 
 base_status budget_ledger_clients(budget_ledger *ledger,
-                                  bool (*visit)(void *context, const budget_client *client),
+                                  bool (*visit)(void *context, const budget_ledger_client *client),
                                   void *context, base_error *reterr)
 {
     store_db *store = &ledger->store;
@@ -149,7 +149,7 @@ base_status budget_ledger_clients(budget_ledger *ledger,
     while (status == BASE_OK && row) {
         status = store_next(store, SQL_CLIENT_WALK, &row, reterr);
         if (status == BASE_OK && row) {
-            budget_client client;
+            budget_ledger_client client;
             read_client(store, SQL_CLIENT_WALK, &client);
             row = visit(context, &client);
         }

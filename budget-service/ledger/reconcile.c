@@ -204,7 +204,7 @@ static base_status record_lines(reconciler *self, const char *label, const match
             continue;
         }
         const budget_caller caller = {.client = self->caller != NULL ? self->caller->client : 0};
-        const budget_actual actual = {
+        const budget_ledger_actual actual = {
             .label = label,
             .usd_micro = lines[i].charge->usd_micro - by_hand,
             .line_id = lines[i].charge->line_id,

@@ -9,7 +9,7 @@
 
 static base_status refuse(ledger_op *op, budget_reason reason,
                           const budget_reservation *reservation,
-                          const budget_redemption *redemption)
+                          const budget_ledger_redemption *redemption)
 {
     const budget_rule_reservation *rule = &reservation->rule;
     const char *label = reservation->entry.label;
@@ -49,7 +49,7 @@ static base_status refuse(ledger_op *op, budget_reason reason,
 }
 
 /* Loads what both kinds of redeeming need; *status says whether to go on. */
-static bool load(ledger_op *op, const budget_redemption *redemption,
+static bool load(ledger_op *op, const budget_ledger_redemption *redemption,
                  budget_reservation *reservation, bool *frozen, base_status *status)
 {
     ledger_chain chain;
@@ -76,14 +76,15 @@ static bool load(ledger_op *op, const budget_redemption *redemption,
 }
 
 static void fill(const ledger_op *op, const budget_reservation *reservation,
-                 budget_redemption *redemption)
+                 budget_ledger_redemption *redemption)
 {
     redemption->deadline_ms = wall_of(op->ledger, reservation->rule.deadline_ms);
     redemption->remaining_ms = reservation->rule.deadline_ms - op->ledger->now.ledger_ms;
 }
 
 static base_status write_redemption(ledger_op *op, const budget_reservation *before,
-                                    budget_reservation *after, const budget_redemption *redemption)
+                                    budget_reservation *after,
+                                    const budget_ledger_redemption *redemption)
 {
     bool overflow = false;
     base_writer writer = base_writer_make(op->data, sizeof op->data);
@@ -102,7 +103,7 @@ static base_status write_redemption(ledger_op *op, const budget_reservation *bef
 }
 
 static base_status find_tuple(ledger_op *op, int64_t reservation,
-                              const budget_redemption *redemption, int64_t *sequence)
+                              const budget_ledger_redemption *redemption, int64_t *sequence)
 {
     bool row = false;
     base_status status =
@@ -118,7 +119,7 @@ static base_status find_tuple(ledger_op *op, int64_t reservation,
     return status;
 }
 
-static base_status redeem(ledger_op *op, budget_redemption *redemption)
+static base_status redeem(ledger_op *op, budget_ledger_redemption *redemption)
 {
     budget_reservation before;
     base_status status = BASE_OK;
@@ -156,7 +157,7 @@ static base_status redeem(ledger_op *op, budget_redemption *redemption)
                      redemption->rank, (int64_t)op->row.sequence);
 }
 
-base_status budget_ledger_redeem(budget_ledger *ledger, budget_redemption *redemption,
+base_status budget_ledger_redeem(budget_ledger *ledger, budget_ledger_redemption *redemption,
                                  budget_answer *answer, base_error *reterr)
 {
     ledger_op op;
@@ -168,7 +169,7 @@ base_status budget_ledger_redeem(budget_ledger *ledger, budget_redemption *redem
     return op_end(&op, status == BASE_OK ? redeem(&op, redemption) : status);
 }
 
-static base_status create(ledger_op *op, budget_redemption *redemption)
+static base_status create(ledger_op *op, budget_ledger_redemption *redemption)
 {
     budget_reservation before;
     base_status status = BASE_OK;
@@ -189,7 +190,7 @@ static base_status create(ledger_op *op, budget_redemption *redemption)
 }
 
 base_status budget_ledger_redeem_create(budget_ledger *ledger, const budget_caller *caller,
-                                        budget_redemption *redemption, budget_answer *answer,
+                                        budget_ledger_redemption *redemption, budget_answer *answer,
                                         base_error *reterr)
 {
     ledger_op op;

@@ -79,8 +79,8 @@ static void digest_body(budget_service *service, const Ringfence__Budget__Reques
 
 /* BASE_OK with *handler NULL: the item holds the refusal. */
 static base_status check_client(budget_service *service, const service_question *question,
-                                budget_client *client, service_item *item, service_handler *handler,
-                                base_error *reterr)
+                                budget_ledger_client *client, service_item *item,
+                                service_handler *handler, base_error *reterr)
 {
     char message[BUDGET_ANSWER_MESSAGE_BYTES];
     const Ringfence__Budget__Request *request = question->request;
@@ -159,7 +159,7 @@ base_status service_access_check(budget_service *service, const char *user_id,
                                  base_error *reterr)
 {
     uint8_t key[PROTO_KEY_BYTES];
-    budget_client client = {0};
+    budget_ledger_client client = {0};
     service_handler handler = NULL;
     service_question question = {.request = request, .key = key};
     (void)snprintf(item->request_id, sizeof item->request_id, "%s", request->request_id);

@@ -62,7 +62,7 @@ base_status service_client_add(budget_service *service, const service_question *
 {
     const Ringfence__Budget__ClientAdd *body = question->request->client_add;
     budget_answer answer;
-    budget_client client = {0};
+    budget_ledger_client client = {0};
     if (!role_of(body->role, &client.role)) {
         return base_fail(reterr, BASE_ERR_INVALID, "role '%s': must be request, reconcile or admin",
                          body->role);
@@ -105,10 +105,10 @@ typedef struct client_page {
     bool passed;
     size_t count;
     bool more;
-    budget_client clients[BUDGET_PAGE_MAX];
+    budget_ledger_client clients[BUDGET_PAGE_MAX];
 } client_page;
 
-static bool collect_client(void *context, const budget_client *client)
+static bool collect_client(void *context, const budget_ledger_client *client)
 {
     client_page *page = context;
     if (!page->passed) {

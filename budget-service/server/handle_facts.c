@@ -93,7 +93,7 @@ base_status service_record_actual(budget_service *service, const service_questio
 {
     const Ringfence__Budget__RecordActual *body = question->request->record_actual;
     budget_answer answer;
-    const budget_actual actual = {
+    const budget_ledger_actual actual = {
         .label = body->label,
         .usd_micro = body->usd_micro,
         .line_id = body->line_id[0] != '\0' ? body->line_id : NULL,
@@ -111,7 +111,7 @@ static base_status redeem_create(budget_service *service, const service_question
                                  const budget_claims *claims, service_item *item,
                                  base_error *reterr)
 {
-    budget_redemption redemption = {0};
+    budget_ledger_redemption redemption = {0};
     budget_answer answer;
     budget_caller caller = question->caller;
     caller.request_id = NULL;
@@ -135,7 +135,7 @@ static base_status redeem_ranks(budget_service *service, const service_question 
                                 const budget_claims *claims, service_item *item, base_error *reterr)
 {
     const Ringfence__Budget__Redeem *body = question->request->redeem;
-    budget_redemption redemption = {0};
+    budget_ledger_redemption redemption = {0};
     budget_answer answer = {0};
     base_status status = BASE_OK;
     if (body->ranks == 0 || body->ranks > BUDGET_REDEEM_RANKS_MAX ||

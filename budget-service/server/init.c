@@ -124,7 +124,8 @@ static base_status make_directories(const char *dir, base_error *reterr)
 
 /* A fresh pair: into DIR/clients/NAME.key, and the public part into the ledger's open batch. */
 static base_status add_client(const char *dir, const uint8_t *service_public_key,
-                              budget_ledger *ledger, budget_client *client, base_error *reterr)
+                              budget_ledger *ledger, budget_ledger_client *client,
+                              base_error *reterr)
 {
     char name[BUDGET_NAME_BYTES + 16];
     char path[BASE_PATH_BYTES];
@@ -187,8 +188,8 @@ static base_status make_ledger(const char *dir, const uint8_t *service_public_ke
                    .verify = verify_first},
     };
     budget_ledger *ledger = NULL;
-    budget_client clients[] = {{.name = "admin", .role = BUDGET_ROLE_ADMIN},
-                               {.name = "request", .role = BUDGET_ROLE_REQUEST}};
+    budget_ledger_client clients[] = {{.name = "admin", .role = BUDGET_ROLE_ADMIN},
+                                      {.name = "request", .role = BUDGET_ROLE_REQUEST}};
     base_status status = budget_clock_read(&options.clock, reterr);
     if (status == BASE_OK) {
         status = budget_ledger_create(&options, reterr);

@@ -69,8 +69,8 @@ typedef struct budget_service {
 /* What a handler gets: a question that has passed the checks of its sender. */
 typedef struct service_question {
     const Ringfence__Budget__Request *request;
-    const budget_client *client; /* NULL: at the redeem endpoint */
-    const uint8_t *key;          /* CURVE, of the connection */
+    const budget_ledger_client *client; /* NULL: at the redeem endpoint */
+    const uint8_t *key;                 /* CURVE, of the connection */
     budget_caller caller;
 } service_question;
 

@@ -21,7 +21,7 @@ typedef struct key_list {
     size_t count;
 } key_list;
 
-static bool collect_key(void *context, const budget_client *client)
+static bool collect_key(void *context, const budget_ledger_client *client)
 {
     key_list *list = context;
     if (!client->revoked && list->count < BUDGET_CLIENTS_MAX) {

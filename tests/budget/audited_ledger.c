@@ -37,7 +37,7 @@ static void fill(ledger_fixture *fixture)
 {
     budget_answer answer;
     char payload[BUDGET_CLAIMS_JSON_BYTES];
-    budget_client client = {.name = "laptop", .role = BUDGET_ROLE_REQUEST};
+    budget_ledger_client client = {.name = "laptop", .role = BUDGET_ROLE_REQUEST};
     const budget_caller caller = {.client = 1, .request_id = "refused-1"};
     memset(client.public_key, 9, sizeof client.public_key);
     assert_granted(fixture_account(fixture, "phase", 5 * USD));

@@ -126,7 +126,7 @@ budget_answer fixture_redeem(ledger_fixture *fixture, const char *label, int64_t
                              int64_t attempt, uint8_t key)
 {
     budget_answer answer;
-    budget_redemption redemption = {.rank = rank, .attempt = attempt};
+    budget_ledger_redemption redemption = {.rank = rank, .attempt = attempt};
     const budget_reservation found = fixture_find(fixture, label);
     memcpy(redemption.jti, found.entry.jti, sizeof redemption.jti);
     memset(redemption.job_public_key, key, sizeof redemption.job_public_key);
@@ -137,7 +137,7 @@ budget_answer fixture_redeem(ledger_fixture *fixture, const char *label, int64_t
 budget_answer fixture_create(ledger_fixture *fixture, const char *label)
 {
     budget_answer answer;
-    budget_redemption redemption = {0};
+    budget_ledger_redemption redemption = {0};
     const budget_reservation found = fixture_find(fixture, label);
     memcpy(redemption.jti, found.entry.jti, sizeof redemption.jti);
     IN_BATCH(fixture, budget_ledger_redeem_create(fixture->ledger, NULL, &redemption, &answer,
@@ -154,7 +154,7 @@ budget_answer fixture_line(ledger_fixture *fixture, const char *label, int64_t u
                            const char *line)
 {
     budget_answer answer;
-    const budget_actual actual = {
+    const budget_ledger_actual actual = {
         .label = label,
         .usd_micro = usd_micro,
         .line_id = line,

@@ -182,7 +182,7 @@ bool sim_bill(sim *self)
 }
 
 /* What the vendor shows that is not recorded yet; final when it will show no more. */
-static bool honest_person(sim *self, int run, budget_actual *actual)
+static bool honest_person(sim *self, int run, budget_ledger_actual *actual)
 {
     sim_run *found = &self->model.runs[run];
     int64_t due = -sim_total(found);
@@ -201,7 +201,7 @@ bool sim_person(sim *self, int run)
     budget_answer answer;
     (void)snprintf(label, sizeof label, "run-%d", run);
     const int64_t amounts[] = {0, 10000, self->model.runs[run].amount / 2, 4100000, -700000};
-    budget_actual actual = {
+    budget_ledger_actual actual = {
         .label = label, .usd_micro = amounts[sim_pick(self, 5)], .final = sim_pick(self, 2) == 0};
     sim_line line = {.run = run, .number = 1, .labelled = true};
     bool granted = false;

@@ -120,7 +120,7 @@ static bool authorize(sim *self, int run)
 static bool redeem(sim *self, int run)
 {
     budget_answer answer;
-    budget_redemption redemption = {.rank = sim_pick(self, SIM_RANKS + 1)};
+    budget_ledger_redemption redemption = {.rank = sim_pick(self, SIM_RANKS + 1)};
     const int last = self->model.runs[run].attempt;
     const int key = 1 + (int)(sim_pick(self, 8) == 0);
     const bool first = last == 0 && sim_pick(self, 4) != 0;
@@ -137,7 +137,7 @@ static bool redeem(sim *self, int run)
 static bool create(sim *self, int run)
 {
     budget_answer answer;
-    budget_redemption redemption = {0};
+    budget_ledger_redemption redemption = {0};
     (void)snprintf(redemption.jti, sizeof redemption.jti, "%032x", run + 1);
     const bool granted = sim_create(&self->model, run, sim_now_ms(self));
     const base_status status =

@@ -151,7 +151,7 @@ static void a_partial_cost_gives_nothing_back(void **state)
 {
     ledger_fixture *fixture = *state;
     budget_answer answer;
-    const budget_actual partial = {.label = "run", .usd_micro = USD / 2};
+    const budget_ledger_actual partial = {.label = "run", .usd_micro = USD / 2};
     assert_granted(fixture_authorize(fixture, "phase/lab", "run", 2 * USD));
     assert_granted(fixture_create(fixture, "run"));
     assert_granted(fixture_attest(fixture, "run"));
@@ -285,8 +285,8 @@ static void clients_come_and_go(void **state)
 {
     ledger_fixture *fixture = *state;
     budget_answer answer;
-    budget_client found;
-    budget_client client = {.name = "laptop", .role = BUDGET_ROLE_REQUEST};
+    budget_ledger_client found;
+    budget_ledger_client client = {.name = "laptop", .role = BUDGET_ROLE_REQUEST};
     memset(client.public_key, 9, sizeof client.public_key);
     fixture_begin(fixture);
     assert_ok(budget_ledger_client_add(fixture->ledger, NULL, &client, &answer, &fixture->error),

@@ -98,7 +98,7 @@ void budget_ledger_rollback(budget_ledger *ledger);
 /* Whoever asks. A request id is scoped to the client: the same id and body get the same answer
  * again, the same id with another body is refused (BUDGET_REASON_REQUEST_REUSED, not stored). */
 typedef struct budget_caller {
-    int64_t client;         /* budget_client.id; 0: the service itself */
+    int64_t client;         /* budget_ledger_client.id; 0: the service itself */
     const char *request_id; /* NULL: not remembered */
     uint8_t body_blake2b256[BUDGET_DIGEST_BYTES];
 } budget_caller;
@@ -182,14 +182,14 @@ BASE_MUST_CHECK base_status budget_ledger_authorize(budget_ledger *ledger,
 
 /* ---- redeeming ---------------------------------------------------------------------------- */
 
-typedef struct budget_redemption {
+typedef struct budget_ledger_redemption {
     char jti[BUDGET_JTI_BYTES]; /* in: of a token whose signature has been verified */
     int64_t rank;               /* in: 0 … world size - 1 */
     int64_t attempt;            /* in: 1 … max attempts */
     uint8_t job_public_key[BUDGET_CLIENT_KEY_BYTES]; /* in: the job's CURVE key */
     int64_t deadline_ms;  /* out: absolute wall time, the same for every rank and attempt */
     int64_t remaining_ms; /* out: until then, now; the one field that a retry sees change */
-} budget_redemption;
+} budget_ledger_redemption;
 
 /* The tuple (jti, rank, attempt), once; the same tuple from the same key gets the same answer. The
  * first redemption of a jti stores the key and the deadline, now + max_seconds. Refused:
@@ -197,14 +197,14 @@ typedef struct budget_redemption {
  * ATTEMPT_RANGE, ATTEMPT_ORDER (not the last or last + 1), FENCED (an earlier attempt), JOB_KEY,
  * ACCOUNT_FROZEN, STATE (voided or terminated). Refusals are not stored. */
 BASE_MUST_CHECK base_status budget_ledger_redeem(budget_ledger *ledger,
-                                                 budget_redemption *redemption,
+                                                 budget_ledger_redemption *redemption,
                                                  budget_answer *answer, base_error *reterr);
 
 /* The creation permit: once per jti and never again (CREATED), even when the answer was
  * lost. Only jti goes in. Starts the deadline as the first redemption does. */
 BASE_MUST_CHECK base_status budget_ledger_redeem_create(budget_ledger *ledger,
                                                         const budget_caller *caller,
-                                                        budget_redemption *redemption,
+                                                        budget_ledger_redemption *redemption,
                                                         budget_answer *answer, base_error *reterr);
 
 /* ---- what came of it ----------------------------------------------------------------------- */
@@ -215,7 +215,7 @@ BASE_MUST_CHECK base_status budget_ledger_attach(budget_ledger *ledger, const bu
                                                  const char *label, const char *instance_id,
                                                  budget_answer *answer, base_error *reterr);
 
-typedef struct budget_actual {
+typedef struct budget_ledger_actual {
     const char *label;
     int64_t usd_micro;        /* to post; negative: a credit, or too much was recorded */
     const char *line_id;      /* of the bill; NULL: a person said so */
@@ -226,7 +226,7 @@ typedef struct budget_actual {
                                * has been proven before */
     const void *evidence;     /* NULL: none; kept with its digest */
     size_t evidence_bytes;    /* at most BUDGET_EVIDENCE_BYTES_MAX */
-} budget_actual;
+} budget_ledger_actual;
 
 /* Posts it, now and in any state. Freezes the account when the sum is above the reservation, or
  * credits take it below 0 (answer->message says so). What is left of the reservation returns when
@@ -235,7 +235,7 @@ typedef struct budget_actual {
  * is the same answer). */
 BASE_MUST_CHECK base_status budget_ledger_record_actual(budget_ledger *ledger,
                                                         const budget_caller *caller,
-                                                        const budget_actual *actual,
+                                                        const budget_ledger_actual *actual,
                                                         budget_answer *answer, base_error *reterr);
 
 /* Evidence of termination: the driver's JSON (docs/BUDGET.md), checked field by field; what fails
@@ -343,18 +343,18 @@ typedef enum budget_role {
     BUDGET_ROLE_ADMIN = 3,
 } budget_role;
 
-typedef struct budget_client {
+typedef struct budget_ledger_client {
     int64_t id; /* from 1; never used again */
     char name[BUDGET_NAME_BYTES];
     uint8_t public_key[BUDGET_CLIENT_KEY_BYTES];
     budget_role role;
     bool revoked;
-} budget_client;
+} budget_ledger_client;
 
 /* Refused: CLIENT_EXISTS (the name is in use, or the key was ever used); CLIENT_UNKNOWN. */
 BASE_MUST_CHECK base_status budget_ledger_client_add(budget_ledger *ledger,
                                                      const budget_caller *caller,
-                                                     const budget_client *client,
+                                                     const budget_ledger_client *client,
                                                      budget_answer *answer, base_error *reterr);
 BASE_MUST_CHECK base_status budget_ledger_client_revoke(budget_ledger *ledger,
                                                         const budget_caller *caller,
@@ -363,10 +363,10 @@ BASE_MUST_CHECK base_status budget_ledger_client_revoke(budget_ledger *ledger,
 /* BASE_ERR_NOTFOUND; revoked ones are found too. */
 BASE_MUST_CHECK base_status
 budget_ledger_client_find(budget_ledger *ledger, const uint8_t public_key[BUDGET_CLIENT_KEY_BYTES],
-                          budget_client *client, base_error *reterr);
+                          budget_ledger_client *client, base_error *reterr);
 BASE_MUST_CHECK base_status budget_ledger_clients(budget_ledger *ledger,
                                                   bool (*visit)(void *context,
-                                                                const budget_client *client),
+                                                                const budget_ledger_client *client),
                                                   void *context, base_error *reterr);
 
 /* ---- the chain ----------------------------------------------------------------------------- */
