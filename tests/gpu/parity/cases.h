@@ -18,6 +18,9 @@ extern const parity_case parity_step_cases[];      /* loss, optimizer, digests *
 
 extern const parity_case parity_model_cases[]; /* training and answers */
 
+/* The file that `generating` reads. The sources' own; a program elsewhere sets another. */
+extern const char *parity_tokenizer;
+
 enum { PARITY_SHAPES = 12, PARITY_TEXT_BYTES = 160 };
 
 /* For each side: its backend's operation on the arrays of that side. `side` is declared. */

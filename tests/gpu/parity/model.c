@@ -154,13 +154,15 @@ static void keep_answer(void *user, const rank_answer *answer)
     strncat(kept->text, "|", 2);
 }
 
+const char *parity_tokenizer = ORACLE_DIRECTORY "/tokenizer.json";
+
 static void generate(const rank_device *device, answers *found)
 {
     static const char *const prompts[] = {"he goed", "she dont like apples", "i"};
     base_error error;
     rank_tokenizer *tokenizer = NULL;
     bed b;
-    assert_ok(rank_tokenizer_load(ORACLE_DIRECTORY "/tokenizer.json", &tokenizer, &error), &error);
+    assert_ok(rank_tokenizer_load(parity_tokenizer, &tokenizer, &error), &error);
     const rank_model_config small = {.vocab_size = rank_tokenizer_vocab_size(tokenizer),
                                      .width = 32,
                                      .layers = 2,

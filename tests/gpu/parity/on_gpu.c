@@ -1,9 +1,12 @@
 /* gpu-parity: the parity cases on a GPU. It loads the plugin itself: it is a test, no rank, and
  * spends nothing.
- *   gpu-parity PLUGIN [CASE] */
+ *   gpu-parity PLUGIN [CASE...]
+ * Exits with 77 where there is no GPU. In a bundle (./dev gpu-bundle) it reads the tokenizer that
+ * lies there. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backend/cuda/plugin.h"
 #include "cases.h"
@@ -58,7 +61,19 @@ static void run_fast(void **state)
     run_case("cuda", *state);
 }
 
-static int run_all(const char *only)
+static bool is_wanted(const parity_case *of, char *const *wanted)
+{
+    bool any = false;
+    for (; *wanted != NULL; wanted++) {
+        if (strcmp(*wanted, of->name) == 0) {
+            return true;
+        }
+        any = true;
+    }
+    return !any;
+}
+
+static int run_all(char *const *wanted)
 {
     static const parity_case *const groups[] = {parity_rows_cases, parity_product_cases,
                                                 parity_attention_cases, parity_step_cases,
@@ -68,7 +83,7 @@ static int run_all(const char *only)
     size_t count = 0;
     for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
         for (const parity_case *of = groups[g]; of->name != NULL; of++) {
-            if (only != NULL && strcmp(only, of->name) != 0) {
+            if (!is_wanted(of, wanted)) {
                 continue;
             }
             for (int exact = 1; exact >= 0; exact--, count++) {
@@ -79,6 +94,10 @@ static int run_all(const char *only)
                                                    .initial_state = (void *)of};
             }
         }
+    }
+    if (count == 0) {
+        (void)fputs("gpu-parity: there is no such case\n", stderr);
+        return 2;
     }
     return _cmocka_run_group_tests("parity", tests, count, NULL, NULL);
 }
@@ -95,13 +114,26 @@ static void preload(void)
     }
 }
 
+static void use_tokenizer_beside(char path[BASE_PATH_BYTES + 64])
+{
+    char origin[BASE_PATH_BYTES];
+    if (!rank_find_origin(origin)) {
+        return;
+    }
+    (void)snprintf(path, BASE_PATH_BYTES + 64, "%s/../share/ringfence/tokenizer.json", origin);
+    if (access(path, R_OK) == 0) {
+        parity_tokenizer = path;
+    }
+}
+
 int main(int argc, char **argv)
 {
     base_error error;
+    char tokenizer[BASE_PATH_BYTES + 64];
     rank_cuda_plugin_getter get = NULL;
     int gpus = 0;
     if (argc < 2) {
-        (void)fputs("usage: gpu-parity PLUGIN [CASE]\n", stderr);
+        (void)fputs("usage: gpu-parity PLUGIN [CASE...]\n", stderr);
         return 2;
     }
     preload();
@@ -121,5 +153,6 @@ int main(int argc, char **argv)
         return TEST_EXIT_SKIPPED;
     }
     (void)printf("%s, %d GPUs\n", plugin->version, gpus);
-    return run_all(argc > 2 ? argv[2] : NULL);
+    use_tokenizer_beside(tokenizer);
+    return run_all(argv + 2);
 }

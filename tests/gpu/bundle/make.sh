@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Makes BUILD/bundle.tar.gz: what tests/gpu/run.sh needs on a machine that has a GPU, its driver, the
+# CUDA toolkit and perhaps PyTorch, but none of our packages and no network. Called by ./dev gpu-bundle,
+# which has built the preset `gpu`.
+#   make.sh ROOT BUILD
+set -euo pipefail
+
+root=$1
+build=$2
+bundle=$build/bundle
+bytes_max=$((55 << 20))
+programs="launcher rank budget-service coll-bench rank-bench inference-bench random-checkpoint gpu-parity"
+plugin=lib/ringfence/ringfence-cuda.so
+
+# The machine's own: libc and its parts, which go with the kernel's loader; the driver and the toolkit.
+not_ours='ld-linux|libc\.so|libm\.so|libdl\.so|libpthread\.so|librt\.so|libresolv\.so|libcublas|libnccl|libcuda'
+
+die() {
+    printf 'gpu-bundle: %s\n' "$*" >&2
+    exit 1
+}
+
+copy_programs() {
+    mkdir -p "$bundle/bin" "$bundle/lib/ringfence" "$bundle/share"
+    for name in $programs; do
+        strip --strip-debug -o "$bundle/bin/$name" "$build/bin/$name"
+        # RUNPATH would not hold for what a library of ours needs in turn.
+        readelf -d "$bundle/bin/$name" | grep -qF '(RPATH)              Library rpath: [$ORIGIN/../lib]' || die "$name has no RPATH"
+    done
+    strip --strip-debug -o "$bundle/$plugin" "$build/$plugin"
+    cp -R "$build/share/ringfence" "$bundle/share/"
+}
+
+copy_libraries() {
+    local name arrow path rest
+    while read -r name arrow path rest; do
+        [ "$arrow" = "=>" ] || continue
+        [[ $path == /* ]] || die "$name is not found here"
+        cp -L "$path" "$bundle/lib/$name"
+    done < <(for name in $programs; do ldd "$build/bin/$name"; done | grep -Ev "$not_ours" | sort -u)
+    for path in "$bundle"/lib/*.so*; do
+        if readelf -d "$path" | grep -q RUNPATH; then
+            die "$path has a RUNPATH, which would go before the programs' RPATH"
+        fi
+    done
+}
+
+# For a rebuild of the plugin there (CMakeLists.txt), and for the scripts.
+copy_source() {
+    mkdir -p "$bundle/include"
+    cp -R "$(pkg-config --variable=includedir libsodium)"/sodium* "$bundle/include/"
+    (cd "$root" && git ls-files -z base cmake rank collectives/include collectives/nccl tests/gpu \
+        tests/peers/train_torch.py | tar --null -T - -cf -) | tar -xf - -C "$bundle/" --one-top-level=source
+    git -C "$root" rev-parse HEAD >"$bundle/commit"
+}
+
+# What the GPU's run is compared with: the same flags on the CPU, its losses and its model.
+make_reference() {
+    local flags
+    flags=$(cat "$root/tests/gpu/bundle/reference.flags")
+    (cd "$bundle" && env -u LD_LIBRARY_PATH bin/launcher --mode ddp-cpu --ranks 1 $flags --out reference \
+        --no-scaling --no-plots --quiet && cp "$root/tests/gpu/bundle/reference.flags" reference/flags &&
+        bin/launcher --mode tp-cpu --ranks 1 --checkpoint reference --prompts share/ringfence/prompts.txt \
+            --ignore-eos --max-new-tokens 16 --out answers --no-plots >reference/answers.txt 2>/dev/null)
+    rm -rf "$bundle/answers" "$bundle"/reference/state-rank-*
+}
+
+rm -rf "$bundle" "$bundle.tar.gz"
+copy_programs
+copy_libraries
+copy_source
+make_reference
+tar -czf "$bundle.tar.gz" -C "$build" bundle
+bytes=$(stat -c %s "$bundle.tar.gz")
+[ "$bytes" -le "$bytes_max" ] || die "$bundle.tar.gz has $bytes bytes, more than $bytes_max"
+printf '%s: %d KiB; glibc %s or later\n' "$bundle.tar.gz" $((bytes >> 10)) \
+    "$(objdump -T "$bundle"/bin/* "$bundle"/lib/*.so* 2>/dev/null | grep -o 'GLIBC_2\.[0-9]*' | sort -V | tail -1 | cut -c7-)"
