@@ -4,7 +4,8 @@
  * unmodified buffer measures its own cache), then all pass a gate of the bench's own, and the
  * operation alone is timed: from the last rank's entering to the last rank's leaving. Up to
  * BENCH_LOOP_BYTES_MAX, where that would time the clock, operations without a root run in
- * back-to-back loops in which each makes its input from the last one's result. Inputs are such that
+ * back-to-back loops in which each makes its input from the last one's result. (A launcher's ranks
+ * have neither memory nor a clock in common: team.h.) Inputs are such that
  * results are exact in every type, whatever the order; results are compared bit for bit. */
 #ifndef COLL_BENCH_BENCH_H
 #define COLL_BENCH_BENCH_H
@@ -93,14 +94,16 @@ typedef struct bench_sample {
     uint64_t end;
 } bench_sample;
 
-/* In memory that the ranks and their parent share. */
+/* In memory that forked ranks and their parent share; of a launcher's ranks, each has its own. */
 typedef struct bench_shared {
+    bool apart; /* each rank has its own: team.h */
     bench_gate gate;
     int samples;     /* of the column at hand, as rank 0 has chosen */
     int batch;       /* operations in each of them */
     int samples_max; /* room for each rank's */
     pid_t pids[FORKED_RANKS_MAX];
     int processors[FORKED_RANKS_MAX];
+    char hosts[FORKED_RANKS_MAX][BASE_HOSTNAME_BYTES];
     int64_t wrong[FORKED_RANKS_MAX];
     coll_transport transport; /* in use */
     coll_algorithm algorithm;

@@ -1,9 +1,11 @@
-/* coll-bench: times collectives between ranks that it forks itself; bench.h says how. */
+/* coll-bench: times collectives between ranks that it forks itself, or that a launcher has started;
+ * bench.h says how. */
 #include <stdio.h>
 
 #include "base/exitcode.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "launched_run.h"
 #include "options.h"
 #include "run.h"
 
@@ -12,15 +14,19 @@ int main(int argc, char **argv)
     static bench_options options;
     base_error usage;
     coll_error error;
+    const int launched_ranks = bench_launched_ranks();
     base_fd_open_standard();
     base_log_init("coll-bench: ", BASE_LOG_INFO);
-    if (bench_options_parse(argc, argv, &options, &usage) != BASE_OK) {
+    if (bench_options_parse(argc, argv, launched_ranks, &options, &usage) != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s; try coll-bench --help", usage.message);
         return BASE_EXIT_USAGE;
     }
     if (options.help) {
         bench_options_help(stdout);
         return BASE_EXIT_DONE;
+    }
+    if (launched_ranks > 0) {
+        return bench_run_launched(&options);
     }
     if (bench_check_files(&options, &error) != COLL_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "ringfence/coll_error.h"
+#include "team.h"
 
 enum {
     BATCH_MAX = 500,
@@ -26,9 +27,7 @@ typedef struct measuring {
 
 static coll_status pass(const measuring *m)
 {
-    return bench_gate_pass(&m->shared->gate)
-               ? COLL_OK
-               : coll_fail(m->error, COLL_ERR_ABORTED, "another rank has failed");
+    return bench_team_pass(m->shared, m->cell->comm, m->error);
 }
 
 /* `batch` operations, timed together; above one, each is chained to the one before. */
@@ -77,7 +76,7 @@ static coll_status warm_up(const measuring *m)
         bench_choose_samples(m->options->iterations, bench_cell_chains(m->cell), best_us,
                              &m->shared->samples, &m->shared->batch);
     }
-    return status == COLL_OK ? pass(m) : status;
+    return status == COLL_OK ? bench_team_agree(m->shared, m->cell->comm, m->error) : status;
 }
 
 static int compare_samples(const void *a, const void *b)
@@ -129,7 +128,7 @@ static coll_status check(const measuring *m)
         wrong += (int64_t)bench_cell_wrong(m->cell);
     }
     m->shared->wrong[m->rank] = wrong;
-    return status == COLL_OK ? pass(m) : status;
+    return status == COLL_OK ? bench_team_collect(m->shared, m->cell->comm, m->error) : status;
 }
 
 static void summarise(const measuring *m, bench_column *column)
@@ -139,8 +138,12 @@ static void summarise(const measuring *m, bench_column *column)
     for (int r = 0; r < m->options->ranks; r++) {
         wrong += m->shared->wrong[r];
     }
-    bench_summarise(m->shared, m->options->ranks, bench_ticks_cost(), bench_ticks_per_us(),
-                    &column->time_us, &column->time_us_p50);
+    if (m->shared->apart) { /* merged already, in nanoseconds */
+        bench_summarise(m->shared, 1, 0, 1e3, &column->time_us, &column->time_us_p50);
+    } else {
+        bench_summarise(m->shared, m->options->ranks, bench_ticks_cost(), bench_ticks_per_us(),
+                        &column->time_us, &column->time_us_p50);
+    }
     const double bytes = (double)m->cell->layout.size_bytes;
     column->algbw = column->time_us > 0 ? bytes / column->time_us / 1e3 : 0;
     column->busbw = column->algbw * bench_bus_factor(m->options->kind, m->options->ranks);

@@ -214,10 +214,13 @@ void bench_options_help(FILE *stream)
     (void)fputs(
         "Usage: coll-bench WHAT [OPTION]...\n"
         "       coll-bench [WHAT] --tune [OPTION]...\n"
-        "Times a collective between ranks that it starts on this host, and checks every bit "
-        "of the\n"
-        "results. Flags, rows and bandwidths are those of nccl-tests. Defaults are in "
-        "brackets.\n"
+        "       launcher [--nodes N ...] --ranks N -- coll-bench WHAT [OPTION]...\n"
+        "Times a collective between ranks that it starts on this host, or between those of a "
+        "launcher,\n"
+        "and checks every bit of the results. Flags, rows and bandwidths are those of "
+        "nccl-tests. Defaults\n"
+        "are in brackets. A launcher decides on ranks, transport, algorithm, tcp-auth and "
+        "interface.\n"
         "\n"
         "WHAT:",
         stream);
@@ -318,12 +321,48 @@ static base_status check_together(bench_options *options, base_error *reterr)
     return BASE_OK;
 }
 
-base_status bench_options_parse(int argc, char **argv, bench_options *options, base_error *reterr)
+/* Notes the first option that a launcher has in our place. */
+static void note_option(void *user, const base_field *row)
+{
+    static const char *const launchers[] = {"transport", "algorithm", "tcp-auth", "interface"};
+    const char **noted = user;
+    for (size_t i = 0; *noted == NULL && i < sizeof launchers / sizeof launchers[0]; i++) {
+        *noted = strcmp(row->option, launchers[i]) == 0 ? launchers[i] : NULL;
+    }
+}
+
+static base_status check_launched(const bench_options *options, int launched_ranks,
+                                  const char *noted, base_error *reterr)
+{
+    if (launched_ranks == 0) {
+        return BASE_OK;
+    }
+    if (noted != NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "the launcher decides on --%s: launcher --%s ... -- coll-bench", noted,
+                         noted);
+    }
+    return options->ranks == launched_ranks && launched_ranks <= FORKED_RANKS_MAX
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "the launcher has started %d ranks, not %d (at most %d)", launched_ranks,
+                           options->ranks, FORKED_RANKS_MAX);
+}
+
+base_status bench_options_parse(int argc, char **argv, int launched_ranks, bench_options *options,
+                                base_error *reterr)
 {
     int rest = 0;
+    const char *noted = NULL;
     *options = defaults;
+    options->ranks = launched_ranks > 0 ? launched_ranks : defaults.ranks;
     const base_option_set set = {.fields = &bench_option_fields, .record = options};
-    const base_command_line line = {.argc = argc, .argv = argv, .sets = &set, .set_count = 1};
+    const base_command_line line = {.argc = argc,
+                                    .argv = argv,
+                                    .sets = &set,
+                                    .set_count = 1,
+                                    .seen = note_option,
+                                    .user = &noted};
     base_status status = base_options_parse(&line, &rest, reterr);
     if (status != BASE_OK || options->help) {
         return status;
@@ -337,6 +376,9 @@ base_status bench_options_parse(int argc, char **argv, bench_options *options, b
     }
     if (rest < argc) {
         status = parse_kind(argv[rest], &options->kind, reterr);
+    }
+    if (status == BASE_OK) {
+        status = check_launched(options, launched_ranks, noted, reterr);
     }
     return status == BASE_OK ? check_together(options, reterr) : status;
 }

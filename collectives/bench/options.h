@@ -12,11 +12,12 @@ extern const base_fields bench_option_fields;
 
 void bench_options_help(FILE *stream);
 
-/* Fills *options from the arguments; what is not given has its default. With --help only
+/* Fills *options from the arguments; what is not given has its default. launched_ranks: of the
+ * launcher that has started this process, which decides on some options; 0: none has. With --help only
  * options->help holds. BASE_ERR_INVALID and BASE_ERR_LIMIT with a message for the user. argv's order
  * may be changed (getopt). One thread. */
-BASE_MUST_CHECK base_status bench_options_parse(int argc, char **argv, bench_options *options,
-                                                base_error *reterr);
+BASE_MUST_CHECK base_status bench_options_parse(int argc, char **argv, int launched_ranks,
+                                                bench_options *options, base_error *reterr);
 
 /* The size after `size_bytes`; 0 if there is none. */
 size_t bench_next_size(const bench_options *options, size_t size_bytes);

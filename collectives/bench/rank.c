@@ -1,11 +1,9 @@
-/* One forked rank of coll-bench: makes its context, and measures all sizes, types and operations.
- * Called by run.c in each child. */
+/* One rank of coll-bench: measures all sizes, types and operations. Called by run.c in each forked
+ * child, which makes its own context, and by launched_run.c. */
 #include "rank.h"
 
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/exitcode.h"
@@ -15,6 +13,7 @@
 #include "options.h"
 #include "ringfence/coll_error.h"
 #include "table.h"
+#include "team.h"
 #include "tune.h"
 
 enum { PAGE_BYTES = 4096 };
@@ -23,13 +22,13 @@ enum { PAGE_BYTES = 4096 };
 
 typedef struct state {
     const bench_job *job;
-    forked_rank *rank;
+    int rank;
     coll_context *context;
     coll_arena *arena;
     uint8_t *own[2]; /* ordinary memory, where there is no arena */
     uint8_t *send;
     uint8_t *recv;
-    coll_error error;
+    coll_error *error;
 } state;
 
 static size_t buffer_bytes(const bench_options *options)
@@ -45,11 +44,11 @@ static coll_status open_buffers(state *s)
         s->recv = s->own[1] = aligned_alloc(PAGE_BYTES, each_bytes);
         return s->send != NULL && s->recv != NULL
                    ? COLL_OK
-                   : coll_fail(&s->error, COLL_ERR_MEMORY, "no memory for 2 buffers of %zu bytes",
+                   : coll_fail(s->error, COLL_ERR_MEMORY, "no memory for 2 buffers of %zu bytes",
                                each_bytes);
     }
     const coll_status status =
-        coll_arena_create(coll_context_world(s->context), 2 * each_bytes, &s->arena, &s->error);
+        coll_arena_create(coll_context_world(s->context), 2 * each_bytes, &s->arena, s->error);
     if (status == COLL_OK) {
         s->send = coll_arena_data(s->arena);
         s->recv = s->send + each_bytes;
@@ -57,42 +56,11 @@ static coll_status open_buffers(state *s)
     return status;
 }
 
-static coll_status open_rank(state *s)
-{
-    const bench_options *options = s->job->options;
-    bench_shared *shared = s->job->shared;
-    const coll_context_options context_options = {.size = sizeof(coll_context_options),
-                                                  .rank = s->rank->rank,
-                                                  .world_size = s->rank->size,
-                                                  .exchange = forked_exchange,
-                                                  .exchange_user = s->rank,
-                                                  .transport = options->transport,
-                                                  .algorithm = options->algorithm,
-                                                  .tcp_auth = options->tcp_auth,
-                                                  .interface = options->interface,
-                                                  .timeout_ns = TIMEOUT_NS};
-    bench_gate_prepare(s->rank->size);
-    (void)bench_bind(s->rank->rank, s->rank->size);
-    (void)bench_ticks_per_us();
-    shared->pids[s->rank->rank] = getpid();
-    shared->processors[s->rank->rank] = sched_getcpu();
-    coll_status status = coll_context_create(&context_options, &s->context, &s->error);
-    if (status == COLL_OK) {
-        status = open_buffers(s);
-    }
-    if (status == COLL_OK && s->rank->rank == 0) {
-        shared->transport = coll_context_transport(s->context);
-        shared->algorithm = coll_context_algorithm(s->context);
-    }
-    return status;
-}
-
-static void close_rank(state *s)
+static void close_buffers(state *s)
 {
     free(s->own[0]);
     free(s->own[1]);
     coll_arena_destroy(s->arena);
-    coll_context_destroy(s->context);
 }
 
 /* Both columns of one row; what rank 0 has found goes to the shared rows and to the screen. */
@@ -100,7 +68,7 @@ static coll_status measure_row(state *s, bench_row *row, const bench_data *data)
 {
     const bench_options *options = s->job->options;
     bench_shared *shared = s->job->shared;
-    const bool prints = s->rank->rank == 0;
+    const bool prints = s->rank == 0;
     coll_status status = COLL_OK;
     if (prints) {
         bench_table_row_begin(stdout, row);
@@ -109,7 +77,7 @@ static coll_status measure_row(state *s, bench_row *row, const bench_data *data)
     for (int place = 0; status == COLL_OK && place < 2; place++) {
         const bench_cell cell = bench_cell_make(coll_context_world(s->context), options->kind, row,
                                                 data, place == 1, &buffers);
-        status = bench_measure(options, &cell, shared, &row->columns[place], &s->error);
+        status = bench_measure(options, &cell, shared, &row->columns[place], s->error);
         if (status == COLL_OK && prints) {
             bench_table_column(stdout, &row->columns[place]);
         }
@@ -131,7 +99,7 @@ static coll_status measure_series(state *s, bench_row base)
     coll_status status = COLL_OK;
     bench_data *data = bench_data_create(options->ranks, base.type, base.reduce);
     if (data == NULL) {
-        return coll_fail(&s->error, COLL_ERR_MEMORY, "no memory for patterns");
+        return coll_fail(s->error, COLL_ERR_MEMORY, "no memory for patterns");
     }
     size_t bytes = options->begin_bytes;
     do {
@@ -172,33 +140,70 @@ static coll_status measure_all(state *s)
     return status;
 }
 
+coll_status bench_rank_work(const bench_job *job, coll_context *context, coll_error *reterr)
+{
+    coll_comm *world = coll_context_world(context);
+    bench_shared *shared = job->shared;
+    state s = {.job = job, .rank = coll_comm_rank(world), .context = context, .error = reterr};
+    coll_status status = open_buffers(&s);
+    if (s.rank == 0) {
+        shared->transport = coll_context_transport(context);
+        shared->algorithm = coll_context_algorithm(context);
+    }
+    if (status == COLL_OK) {
+        status = bench_team_enter(shared, world, reterr);
+    }
+    if (status == COLL_OK && s.rank == 0) {
+        bench_table_header(stdout, job->options, shared, job->roofline);
+    }
+    if (status == COLL_OK) {
+        status = job->options->tune ? bench_tune(job->options, context, shared, stdout, reterr)
+                                    : measure_all(&s);
+    }
+    close_buffers(&s);
+    if (fflush(stdout) != 0 || ferror(stdout) != 0) {
+        shared->unwritten = true;
+    }
+    return status;
+}
+
+static coll_status open_context(const bench_options *options, forked_rank *rank,
+                                coll_context **context, coll_error *reterr)
+{
+    const coll_context_options context_options = {.size = sizeof(coll_context_options),
+                                                  .rank = rank->rank,
+                                                  .world_size = rank->size,
+                                                  .exchange = forked_exchange,
+                                                  .exchange_user = rank,
+                                                  .transport = options->transport,
+                                                  .algorithm = options->algorithm,
+                                                  .tcp_auth = options->tcp_auth,
+                                                  .interface = options->interface,
+                                                  .timeout_ns = TIMEOUT_NS};
+    bench_gate_prepare(rank->size);
+    (void)bench_bind(rank->rank, rank->size);
+    (void)bench_ticks_per_us();
+    return coll_context_create(&context_options, context, reterr);
+}
+
 int bench_rank(forked_rank *rank, void *user)
 {
-    state s = {.job = user, .rank = rank};
+    const bench_job *job = user;
+    coll_context *context = NULL;
+    coll_error error = {.status = COLL_OK};
     sigset_t none;
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    coll_status status = open_rank(&s);
-    if (status == COLL_OK && !bench_gate_pass(&s.job->shared->gate)) {
-        status = COLL_ERR_ABORTED;
-    }
-    if (status == COLL_OK && rank->rank == 0) {
-        bench_table_header(stdout, s.job->options, s.job->shared, s.job->roofline);
-    }
+    coll_status status = open_context(job->options, rank, &context, &error);
     if (status == COLL_OK) {
-        status = s.job->options->tune
-                     ? bench_tune(s.job->options, s.context, s.job->shared, stdout, &s.error)
-                     : measure_all(&s);
+        status = bench_rank_work(job, context, &error);
     }
     if (status != COLL_OK) {
-        bench_gate_fail(&s.job->shared->gate);
+        bench_gate_fail(&job->shared->gate);
         if (status != COLL_ERR_ABORTED) {
-            base_log(BASE_LOG_ERROR, "rank %d: %s", rank->rank, s.error.message);
+            base_log(BASE_LOG_ERROR, "rank %d: %s", rank->rank, error.message);
         }
     }
-    close_rank(&s);
-    if (fflush(stdout) != 0 || ferror(stdout) != 0) {
-        s.job->shared->unwritten = true;
-    }
+    coll_context_destroy(context);
     return status == COLL_OK ? BASE_EXIT_DONE : BASE_EXIT_ERROR;
 }

@@ -1,4 +1,4 @@
-/* One rank of coll-bench: a forked process, from its context to its last row. */
+/* One rank of coll-bench, from its context to its last row. */
 #ifndef COLL_BENCH_RANK_H
 #define COLL_BENCH_RANK_H
 
@@ -9,6 +9,10 @@ typedef struct bench_job {
     const bench_roofline *roofline;
     bench_shared *shared;
 } bench_job;
+
+/* Collective: measures everything on the context's world; rank 0 prints. */
+COLL_MUST_CHECK coll_status bench_rank_work(const bench_job *job, coll_context *context,
+                                            coll_error *reterr);
 
 /* A forked_body whose user is a bench_job; rank 0 prints. */
 int bench_rank(forked_rank *rank, void *user);

@@ -87,7 +87,7 @@ static void wait_for_children(children *c, int count, const sigset_t *watched, b
     }
 }
 
-static bench_shared *map_shared(const bench_options *options)
+bench_shared *bench_map_shared(const bench_options *options)
 {
     const size_t samples =
         (size_t)(options->iterations > BENCH_SAMPLES_AUTO_MAX ? options->iterations
@@ -103,8 +103,8 @@ static bench_shared *map_shared(const bench_options *options)
     return shared;
 }
 
-static int finish(const bench_options *options, const bench_shared *shared,
-                  const bench_roofline *roofline)
+int bench_finish(const bench_options *options, const bench_shared *shared,
+                 const bench_roofline *roofline)
 {
     coll_error error = {.status = COLL_OK};
     coll_status status = COLL_OK;
@@ -162,7 +162,7 @@ int bench_run(const bench_options *options)
     sigset_t watched;
     coll_error error = {.status = COLL_OK};
     children c = {.left = options->ranks};
-    bench_shared *shared = map_shared(options);
+    bench_shared *shared = bench_map_shared(options);
     if (shared == NULL) {
         base_log(BASE_LOG_ERROR, "no memory for the samples");
         return BASE_EXIT_ERROR;
@@ -184,5 +184,5 @@ int bench_run(const bench_options *options)
     if (c.signal != 0) {
         return BASE_EXIT_SIGNAL_BASE + c.signal;
     }
-    return c.failed ? BASE_EXIT_ERROR : finish(options, shared, &roofline);
+    return c.failed ? BASE_EXIT_ERROR : bench_finish(options, shared, &roofline);
 }

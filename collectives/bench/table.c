@@ -3,9 +3,7 @@
 #include "table.h"
 
 #include <string.h>
-#include <unistd.h>
 
-#include "base/limits.h"
 #include "options.h"
 
 enum { NUMBER_BYTES = 32 };
@@ -44,12 +42,10 @@ static void print_roofline(FILE *out, const bench_roofline *roofline)
 
 static void print_ranks(FILE *out, const bench_options *options, const bench_shared *shared)
 {
-    char host[BASE_HOSTNAME_BYTES] = "?";
-    (void)gethostname(host, sizeof host - 1);
     (void)fprintf(out, "# Using ranks\n");
     for (int r = 0; r < options->ranks; r++) {
         (void)fprintf(out, "#  Rank %2d Group  0 Pid %6d on %10s processor %2d\n", r,
-                      (int)shared->pids[r], host, shared->processors[r]);
+                      (int)shared->pids[r], shared->hosts[r], shared->processors[r]);
     }
 }
 

@@ -149,6 +149,29 @@ static void programs_know_their_host(void **state)
     assert_string_equal(several_runs[1].program.text[TEST_STDOUT], "");
 }
 
+/* One table, as nccl-tests prints it under mpirun. */
+static void coll_bench_measures_between_hosts(void **state)
+{
+    (void)state;
+    several_make_key("bench");
+    const several job = {several_address, "2", NULL, {NULL}};
+    const char *const flags[] = {
+        "--ranks", "4",  "--", COLL_BENCH_PATH, "all_reduce", "-b", "8", "-e", "32K", "-f", "64",
+        "-n",      "20", NULL};
+    several_start(0, &job, flags);
+    several_start(1, &job, flags);
+    several_expect(0, 0);
+    several_expect(1, 0);
+    const char *out = several_runs[0].program.text[TEST_STDOUT];
+    const char *table = strstr(out, "Collective test starting");
+    assert_non_null(table);
+    assert_null(strstr(table + 1, "Collective test starting"));
+    assert_non_null(strstr(out, "on     host-0 processor"));
+    assert_non_null(strstr(out, "on     host-1 processor"));
+    assert_non_null(strstr(out, "# Out of bounds values : 0 OK"));
+    assert_string_equal(several_runs[1].program.text[TEST_STDOUT], "");
+}
+
 /* Ends a head that waits for a host. */
 static void stop_waiting(void)
 {
@@ -313,6 +336,7 @@ int main(void)
         cmocka_unit_test(ipv6_and_names_lead_to_the_head),
         cmocka_unit_test(an_agent_may_come_first),
         cmocka_unit_test(programs_know_their_host),
+        cmocka_unit_test(coll_bench_measures_between_hosts),
         cmocka_unit_test(launchers_of_one_host_share_its_local_ranks),
         cmocka_unit_test(a_program_must_stand_on_each_host),
         cmocka_unit_test(a_host_that_does_not_come_is_named),

@@ -12,11 +12,11 @@ enum { ARGUMENTS_MAX = 16 };
 
 static test_program program;
 
-/* Runs coll-bench with the arguments of `line`; its exit code. */
-static int run(const char *line, const char *variable)
+/* Runs a program with the arguments of `line`; its exit code. */
+static int run_program(const char *path, const char *line, const char *variable)
 {
     static char words[512];
-    const char *arguments[ARGUMENTS_MAX + 2] = {COLL_BENCH_PATH};
+    const char *arguments[ARGUMENTS_MAX + 2] = {path};
     const char *variables[] = {variable, NULL};
     int count = 1;
     char *rest = NULL;
@@ -30,6 +30,12 @@ static int run(const char *line, const char *variable)
     const int code = test_program_wait(&program);
     test_program_assert_no_children();
     return code;
+}
+
+/* Runs coll-bench with the arguments of `line`; its exit code. */
+static int run(const char *line, const char *variable)
+{
+    return run_program(COLL_BENCH_PATH, line, variable);
 }
 
 static void check_column(const json_t *row, const char *name)
@@ -240,6 +246,46 @@ static void test_ends(void **state)
     assert_non_null(strstr(program.text[TEST_STDERR], "rank 1 was ended by signal 9"));
 }
 
+static int count_of(const char *text)
+{
+    int count = 0;
+    for (const char *at = program.text[TEST_STDOUT]; (at = strstr(at, text)) != NULL; at++) {
+        count++;
+    }
+    return count;
+}
+
+/* The ranks of a launcher are ranks of one benchmark: one table. */
+static void test_launched(void **state)
+{
+    (void)state;
+    static const char before[] = "--ranks 3 --no-bind --transport tcp -- " COLL_BENCH_PATH;
+    char line[512];
+    (void)snprintf(line, sizeof line, "%s alltoall -b 0 -e 40000 -i 20000 -n 30", before);
+    assert_int_equal(run_program(LAUNCHER_PATH, line, NULL), 0);
+    assert_int_equal(count_of("Collective test starting"), 1);
+    assert_int_equal(count_of("nRanks 3 "), 1);
+    assert_int_equal(count_of(" Group  0 Pid "), 3);
+    assert_int_equal(count_of("Transport tcp"), 1);
+    assert_int_equal(count_of("  float  "), 3);
+    assert_int_equal(count_of("# Out of bounds values : 0 OK"), 1);
+
+    (void)snprintf(line, sizeof line, "%s all_reduce -b 1K -e 1K -n 3", before);
+    assert_int_equal(run_program(LAUNCHER_PATH, line, "COLL_BENCH_CORRUPT=1"), 1);
+    assert_int_equal(count_of("# Out of bounds values : 2 FAILED"), 1);
+
+    (void)snprintf(line, sizeof line, "%s all_reduce --ranks 2", before);
+    assert_int_equal(run_program(LAUNCHER_PATH, line, NULL), 2);
+    assert_non_null(strstr(program.text[TEST_STDERR], "the launcher has started 3 ranks, not 2"));
+    (void)snprintf(line, sizeof line, "%s all_reduce --tcp-auth off", before);
+    assert_int_equal(run_program(LAUNCHER_PATH, line, NULL), 2);
+    assert_non_null(strstr(program.text[TEST_STDERR], "the launcher decides on --tcp-auth"));
+    (void)snprintf(line, sizeof line, "%s all_reduce -J /nowhere/out.json", before);
+    assert_int_equal(run_program(LAUNCHER_PATH, line, NULL), 1);
+    assert_non_null(strstr(program.text[TEST_STDERR], "rank 0"));
+    assert_non_null(strstr(program.text[TEST_STDERR], "/nowhere/out.json"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +294,7 @@ int main(void)
         cmocka_unit_test(test_unwritable),  cmocka_unit_test(test_lost_output),
         cmocka_unit_test(test_interface),   cmocka_unit_test(test_plot),
         cmocka_unit_test(test_ends),        cmocka_unit_test(test_tune),
+        cmocka_unit_test(test_launched),
     };
     return cmocka_run_group_tests_name("coll-bench", tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 enum { WORDS_MAX = 40 };
 
 static base_error error;
+static int launched_ranks;
 static bench_options options; /* of the line that was parsed last */
 
 /* Splits `line` at its blanks and parses it. */
@@ -26,7 +27,7 @@ static base_status parse(const char *line)
         argv[argc++] = word;
     }
     error.message[0] = '\0';
-    return bench_options_parse(argc, argv, &options, &error);
+    return bench_options_parse(argc, argv, launched_ranks, &options, &error);
 }
 
 static void test_defaults(void **state)
@@ -171,6 +172,23 @@ static void test_refused(void **state)
     }
 }
 
+/* A launcher's ranks are its, and so is what it makes the context of. */
+static void test_launched(void **state)
+{
+    (void)state;
+    launched_ranks = 5;
+    assert_ok(parse("coll-bench broadcast -r 4"), &error);
+    assert_int_equal(options.ranks, 5);
+    assert_ok(parse("coll-bench broadcast --ranks 5"), &error);
+    assert_status(parse("coll-bench broadcast --ranks 2"), BASE_ERR_INVALID);
+    assert_status(parse("coll-bench broadcast -r 5"), BASE_ERR_INVALID);
+    assert_status(parse("coll-bench all_reduce --algorithm auto"), BASE_ERR_INVALID);
+    assert_status(parse("coll-bench all_reduce --interface lo"), BASE_ERR_INVALID);
+    launched_ranks = 4096;
+    assert_status(parse("coll-bench all_reduce"), BASE_ERR_INVALID);
+    launched_ranks = 0;
+}
+
 /* --help names every option, and defaults. */
 static void test_help(void **state)
 {
@@ -198,6 +216,7 @@ int main(void)
         cmocka_unit_test(test_long_names), cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_tune),       cmocka_unit_test(test_kinds),
         cmocka_unit_test(test_refused),    cmocka_unit_test(test_help),
+        cmocka_unit_test(test_launched),
     };
     return cmocka_run_group_tests_name("coll-bench-options", tests, NULL, NULL);
 }

@@ -1,0 +1,73 @@
+/* A rank of coll-bench that a launcher has started: joins it, measures over the launcher's context,
+ * and lets rank 0 write the results. Called by main.c. */
+#include "launched_run.h"
+
+#include <stdlib.h>
+
+#include "base/exitcode.h"
+#include "base/log.h"
+#include "coll/launched.h"
+#include "rank.h"
+#include "ringfence/coll_error.h"
+#include "roofline.h"
+#include "run.h"
+
+static int number_of(const char *variable)
+{
+    const char *text = getenv(variable);
+    return text != NULL ? (int)strtol(text, NULL, 10) : 0;
+}
+
+int bench_launched_ranks(void)
+{
+    return coll_launched_here() ? number_of("WORLD_SIZE") : 0;
+}
+
+/* Measures; *code is that of the results. */
+static coll_status measure(const bench_options *options, coll_context *context, int *code,
+                           coll_error *reterr)
+{
+    const bool is_first = coll_comm_rank(coll_context_world(context)) == 0;
+    bench_roofline roofline = {.processors = 0};
+    bench_shared *shared = bench_map_shared(options);
+    if (shared == NULL) {
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for the samples");
+    }
+    shared->apart = true;
+    coll_status status = is_first ? bench_check_files(options, reterr) : COLL_OK;
+    if (status == COLL_OK && is_first) {
+        roofline = bench_roofline_measure(options->ranks > 2 ? options->ranks : 2);
+    }
+    const bench_job job = {.options = options, .roofline = &roofline, .shared = shared};
+    if (status == COLL_OK) {
+        status = bench_rank_work(&job, context, reterr);
+    }
+    if (status == COLL_OK && is_first) {
+        *code = bench_finish(options, shared, &roofline);
+    }
+    return status;
+}
+
+int bench_run_launched(bench_options *options)
+{
+    coll_launched *launched = NULL;
+    coll_error error = {.status = COLL_OK};
+    int code = BASE_EXIT_DONE;
+    /* nothing, if the launcher has done it */
+    (void)bench_bind(number_of("LOCAL_RANK"), number_of("LOCAL_WORLD_SIZE"));
+    coll_status status = coll_launched_open(&launched, &error);
+    if (status != COLL_OK) {
+        base_log(BASE_LOG_ERROR, "%s", error.message);
+        return BASE_EXIT_ERROR;
+    }
+    coll_context *context = coll_launched_context(launched);
+    options->ranks = coll_comm_size(coll_context_world(context));
+    options->transport = coll_context_transport(context);
+    options->algorithm = coll_context_algorithm(context);
+    status = measure(options, context, &code, &error);
+    if (status != COLL_OK) {
+        coll_launched_fail(launched, &error); /* the launcher says it */
+    }
+    const coll_status closed = coll_launched_close(launched, &error);
+    return status == COLL_OK && closed == COLL_OK ? code : BASE_EXIT_ERROR;
+}
