@@ -43,6 +43,12 @@ coll_status coll_nccl_cuda(cudaError_t result, const char *what, coll_error *ret
                      "%s: CUDA error %d (%s)", what, (int)result, cudaGetErrorString(result));
 }
 
+int coll_nccl_version(void)
+{
+    int version = 0;
+    return ncclGetVersion(&version) == ncclSuccess ? version : 0;
+}
+
 /* ---- which GPUs ---- */
 
 typedef struct gpu_record {

@@ -106,10 +106,10 @@ static const base_field rows[] = {
     {OWN(BOOL, overwrite), .option = "overwrite", .group = "The job",
      .help = "replace the record that is there; else it is moved to DIR.1, DIR.2, ..."},
     {CALL(add_prompt), .option = "prompt", .value = "TEXT", .marks = LAUNCH_MARK_JOB,
-     .help = "generate, tp-cpu: a sentence to correct; may be given again"},
+     .help = "generate, tp-*: a sentence to correct; may be given again"},
     {CALL(set_prompts), .option = "prompts", .value = "FILE", .marks = LAUNCH_MARK_JOB,
-     .help = "generate, tp-cpu: sentences to correct, one a line, or JSONL (FILE.jsonl) with a "
-             "\"prompt\" field; tp-cpu: - takes them from standard input while the job runs"},
+     .help = "generate, tp-*: sentences to correct, one a line, or JSONL (FILE.jsonl) with a "
+             "\"prompt\" field; tp-*: - takes them from standard input while the job runs"},
     {OWN(ENUM, stream), .name_of = stream_name, .option = "stream", .value = "HOW",
      .help = "with --prompts -: text: a line for each whole text; json: a line for each event"},
 
@@ -212,6 +212,7 @@ void launch_options_help(FILE *stream)
         "Usage: launcher [--ranks N] [--mode ddp-cpu] [FLAGS]\n"
         "       launcher --mode generate --checkpoint DIR --prompt TEXT\n"
         "       launcher --ranks N --mode tp-cpu --checkpoint DIR --prompts FILE\n"
+        "       launcher --ranks N --mode ddp-nccl|tp-nccl --token FILE [FLAGS]\n"
         "       launcher [--ranks N] [FLAGS] -- PROGRAM ARGUMENTS\n"
         "       launcher compare A B\n"
         "       launcher gpus\n"

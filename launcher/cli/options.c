@@ -159,6 +159,11 @@ static base_status check_together(launch_options *options, base_error *reterr)
                          "--%s goes with a mode that may cost money; %s does not",
                          options->budget_flag, mode->name);
     }
+    if (cloud && options->scaling_count > 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--scaling runs more jobs, and the token of --mode %s is for one",
+                         mode->name);
+    }
     if (!mode->may_restart && options->max_restarts > 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--max-restarts: --mode %s cannot start again by itself", mode->name);

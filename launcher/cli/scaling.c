@@ -26,6 +26,7 @@ int launch_scaling_plan(const launch_options *options, int ranks[LAUNCH_SCALING_
     const proto_job *job = &options->job;
     const int own = (int)job->job.world_size;
     if (!options->scaling || !proto_mode_get(job->job.mode)->trains ||
+        proto_mode_costs_money(job->job.mode) || /* its token is for one job */
         (options->scaling_count == 0 && job->train.steps < LAUNCH_SCALING_AFTER_STEPS)) {
         return 0;
     }

@@ -157,6 +157,19 @@ static void handle_loaded(launch_session *session, int rank,
     }
 }
 
+static void handle_gpu(launch_session *session, int rank, const Ringfence__Control__Gpu *gpu)
+{
+    launch_gpu_info *info = &session->result->ranks[rank].gpu;
+    info->memory_bytes = gpu->memory_bytes;
+    info->driver = gpu->driver;
+    info->nccl = gpu->nccl;
+    (void)snprintf(info->name, sizeof info->name, "%s", gpu->name);
+    (void)snprintf(info->uuid, sizeof info->uuid, "%s", gpu->uuid);
+    (void)snprintf(info->plugin, sizeof info->plugin, "%s", gpu->plugin);
+    (void)snprintf(info->libraries, sizeof info->libraries, "%s", gpu->libraries);
+    (void)snprintf(info->environment, sizeof info->environment, "%s", gpu->environment);
+}
+
 static void handle_piece(launch_session *session, int rank, const Ringfence__Control__Piece *piece)
 {
     const launch_job_options *options = session->options;
@@ -230,6 +243,9 @@ static void handle(launch_session *session, int rank, const envelope_type *envel
         break;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_LOADED:
         handle_loaded(session, rank, envelope->loaded);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_GPU:
+        handle_gpu(session, rank, envelope->gpu);
         break;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_PIECE:
         handle_piece(session, rank, envelope->piece);

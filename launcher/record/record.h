@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "proto/digest.h"
 #include "proto/job.h"
+#include "proto/limits.h"
 #include "record/breakdown.h"
 
 enum { LAUNCH_RECORD_PLOT_SECONDS = 20 };
@@ -47,6 +48,18 @@ typedef struct launch_step {
     uint64_t heldout_correct;
 } launch_step;
 
+/* The GPU of a rank; as in control.proto's Gpu. */
+typedef struct launch_gpu_info {
+    char name[64]; /* empty: the rank computes on CPUs */
+    char uuid[64];
+    uint64_t memory_bytes;
+    uint32_t driver;
+    uint32_t nccl;
+    char plugin[64];
+    char libraries[PROTO_GPU_TEXT_BYTES_MAX + 1]; /* lines */
+    char environment[PROTO_GPU_TEXT_BYTES_MAX + 1];
+} launch_gpu_info;
+
 /* What is known of one rank at the end. */
 typedef struct launch_rank_info {
     uint8_t params_sha256[PROTO_DIGEST_BYTES];
@@ -65,6 +78,7 @@ typedef struct launch_rank_info {
     int64_t startup_ns;
     uint64_t eval_total;
     uint64_t eval_correct;
+    launch_gpu_info gpu;
 } launch_rank_info;
 
 /* One point of the scaling curve. It is measured in several rounds. Each round measures each number

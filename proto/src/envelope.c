@@ -82,6 +82,15 @@ static bool ready_fits(const Ringfence__Control__Ready *ready)
            proto_text_fits(ready->instruction_set, PROTO_NAME_BYTES_MAX);
 }
 
+static bool gpu_fits(const Ringfence__Control__Gpu *gpu)
+{
+    return proto_text_fits(gpu->name, PROTO_NAME_BYTES_MAX) &&
+           proto_text_fits(gpu->uuid, PROTO_NAME_BYTES_MAX) &&
+           proto_text_fits(gpu->plugin, PROTO_NAME_BYTES_MAX) &&
+           proto_text_fits(gpu->libraries, PROTO_GPU_TEXT_BYTES_MAX) &&
+           proto_text_fits(gpu->environment, PROTO_GPU_TEXT_BYTES_MAX);
+}
+
 static bool failed_fits(const Ringfence__Control__Failed *failed)
 {
     return failed->exit_code >= 0 && failed->exit_code <= 255 &&
@@ -165,6 +174,8 @@ static bool rank_body_fits(const envelope_type *envelope, int world_size)
                proto_text_fits(envelope->output->text, PROTO_TEXT_BYTES_MAX);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_LOADED:
         return true;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_GPU:
+        return gpu_fits(envelope->gpu);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_PIECE:
         return envelope->piece->answered <= envelope->piece->prompts &&
                envelope->piece->prompts <= PROTO_PROMPTS_MAX &&

@@ -3,9 +3,11 @@
 #include "proto/job.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fields_json.h"
 #include "base/path.h"
 
@@ -67,6 +69,103 @@ static base_status check_requests(const proto_job *job, base_error *reterr)
                            job->infer.baseline ? "baseline" : "prompts");
 }
 
+/* The entry of the list that begins at *at, which then stands behind it. False: it is none. */
+static bool next_device(const char **at, char device[PROTO_DEVICE_BYTES])
+{
+    static const char known[] = "0123456789abcdefABCDEFGPUMIG-/";
+    const size_t length = strspn(*at, known);
+    if (length == 0 || length >= PROTO_DEVICE_BYTES ||
+        ((*at)[length] != ',' && (*at)[length] != '\0')) {
+        return false;
+    }
+    memcpy(device, *at, length);
+    device[length] = '\0';
+    *at += length;
+    return true;
+}
+
+int proto_job_device_count(const proto_job *job)
+{
+    char devices[BASE_RANKS_MAX][PROTO_DEVICE_BYTES];
+    const char *at = job->gpu.devices;
+    int count = 0;
+    while (*at != '\0' || count > 0) {
+        if (count == BASE_RANKS_MAX || !next_device(&at, devices[count])) {
+            return -1;
+        }
+        for (int i = 0; i < count; i++) {
+            if (strcmp(devices[i], devices[count]) == 0) {
+                return -1;
+            }
+        }
+        count++;
+        if (*at == '\0') {
+            break;
+        }
+        at++; /* the comma */
+    }
+    return count;
+}
+
+void proto_job_device(const proto_job *job, int local_rank, char device[PROTO_DEVICE_BYTES])
+{
+    const char *at = job->gpu.devices;
+    const int index = job->gpu.shared ? 0 : local_rank;
+    if (*at == '\0') {
+        (void)snprintf(device, PROTO_DEVICE_BYTES, "%d", index);
+        return;
+    }
+    for (int i = 0; i <= index; i++) {
+        at += i > 0 ? 1 : 0;
+        const bool found = next_device(&at, device);
+        BASE_ASSERT(found);
+    }
+}
+
+static base_status check_algorithm(const proto_job *job, base_error *reterr)
+{
+    const proto_mode_row *mode = proto_mode_get(job->job.mode);
+    const proto_algorithm algorithm = job->parallel.algorithm;
+    const bool any = algorithm == PROTO_ALGORITHM_AUTO || algorithm == PROTO_ALGORITHM_DIRECT;
+    const bool native = algorithm == PROTO_ALGORITHM_NATIVE;
+    if (any || native == mode->on_gpus) {
+        return BASE_OK;
+    }
+    return base_fail(reterr, BASE_ERR_INVALID, "parallel.algorithm %s: mode %s has %s",
+                     proto_algorithm_name(algorithm), mode->name,
+                     mode->on_gpus ? "auto, direct and native" : "no native one");
+}
+
+/* Checks the fields of modes on GPUs. */
+static base_status check_gpu(const proto_job *job, base_error *reterr)
+{
+    const proto_mode_row *mode = proto_mode_get(job->job.mode);
+    const proto_job_gpu *gpu = &job->gpu;
+    const int listed = proto_job_device_count(job);
+    const bool given = gpu->devices[0] != '\0' || gpu->libraries[0] != '\0' || gpu->exact ||
+                       gpu->nccl_native || gpu->shared;
+    if (given && !mode->on_gpus) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "gpu: its fields are for modes on GPUs, and mode %s is none", mode->name);
+    }
+    if (listed < 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "gpu.devices %s: must be different numbers or UUIDs of GPUs, at most %d, "
+                         "as in 0,1 (launcher gpus lists them)",
+                         gpu->devices, BASE_RANKS_MAX);
+    }
+    if (listed > 0 && !gpu->shared && listed < job->job.world_size) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "gpu.devices %s: %d for %" PRId64 " ranks, and each rank needs one",
+                         gpu->devices, listed, job->job.world_size);
+    }
+    if (gpu->shared && mode->trains && job->train.steps > PROTO_SHARED_GPU_STEPS_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID, "gpu.shared is for tests, of at most %d steps",
+                         PROTO_SHARED_GPU_STEPS_MAX);
+    }
+    return BASE_OK;
+}
+
 /* Checks what several fields must have in common. */
 static base_status check_together(const proto_job *job, base_error *reterr)
 {
@@ -112,16 +211,23 @@ static base_status check_together(const proto_job *job, base_error *reterr)
                          job->infer.curve, PROTO_CURVE_WIDTHS_MAX, PROTO_CURVE_WIDTH_UNIT,
                          PROTO_CURVE_WIDTH_MAX);
     }
-    if (job->infer.curve[0] != '\0' && (!mode->tensor_parallel || job->job.world_size < 2)) {
+    if (job->infer.curve[0] != '\0' &&
+        (!mode->tensor_parallel || mode->on_gpus || job->job.world_size < 2)) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "infer.curve compares one rank with several that share a model: it goes "
-                         "with --mode tp-cpu and 2 ranks or more");
+                         "infer.curve compares one rank with several that share a model, on CPUs: "
+                         "it goes with --mode tp-cpu and 2 ranks or more");
     }
     if (job->infer.baseline && job->job.world_size < 2) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "infer.baseline compares with one rank, and one rank is all there is");
     }
-    const base_status status = job->infer.requests ? check_requests(job, reterr) : BASE_OK;
+    base_status status = job->infer.requests ? check_requests(job, reterr) : BASE_OK;
+    if (status == BASE_OK) {
+        status = check_algorithm(job, reterr);
+    }
+    if (status == BASE_OK) {
+        status = check_gpu(job, reterr);
+    }
     return status == BASE_OK ? check_sampling(&job->infer, reterr) : status;
 }
 

@@ -19,7 +19,7 @@ NAMES(proto_timing_name, "overlapped", "bracketed")
 NAMES(proto_transport_name, "auto", "shm", "tcp", "zmq")
 NAMES(proto_tcp_auth_name, "mac", "encrypt", "off")
 NAMES(proto_algorithm_name, "auto", "ring", "tree", "direct", "recursive_doubling",
-      "halving_doubling", "two_level")
+      "halving_doubling", "two_level", "native")
 
 #define WEEK_MS   (INT64_C(7) * 24 * 3600 * 1000)
 #define SEED_MAX  (INT64_C(1) << 52)
@@ -33,16 +33,16 @@ static const base_field rows[] = {
     {JOB(ENUM, job.mode), .name_of = proto_mode_name, .option = "mode", .value = "MODE",
      .help =
          "ddp-cpu: train; generate: answer prompts; tp-cpu: the same with one model cut between "
-         "the ranks; gate-check",
+         "the ranks; ddp-nccl, tp-nccl: on GPUs; gate-check",
      .marks = PROTO_FIELD_PROGRAM | PROTO_FIELD_MODE},
     {JOB(INT, job.seed), .least = 0, .most = SEED_MAX, .option = "seed", .value = "N",
-     .help = "of the parameters, the data's order and what is drawn; generate, tp-cpu: 35200",
+     .help = "of the parameters, the data's order and what is drawn; generate, tp-*: 35200",
      .marks = PROTO_FIELD_SEED},
     {JOB(PATH, output.directory), .option = "out", .value = "DIR",
      .help = "where the record goes (experiments/35-ddp-cpu)"},
     {JOB(PATH, model.checkpoint), .option = "checkpoint", .value = "DIR",
      .help = "start from the model of an earlier run, with a fresh optimizer and the data from its "
-             "beginning (generate: the default is --out; tp-cpu: experiments/35-ddp-cpu)"},
+             "beginning (generate: the default is --out; tp-*: experiments/35-ddp-cpu)"},
     {JOB(DIGEST, model.checkpoint_sha256)},
     {JOB(ENUM, model.verify), .name_of = proto_verify_name, .option = "verify", .value = "HOW",
      .help = "of a checkpoint, when JOB.json names it by its digest: index: names, types, shapes "
@@ -58,20 +58,19 @@ static const base_field rows[] = {
     {JOB(BOOL, infer.requests), .optional = true},
     {JOB(INT, infer.max_new_tokens), .least = 1, .most = PROTO_NEW_TOKENS_MAX,
      .option = "max-new-tokens", .value = "N",
-     .help = "generate, tp-cpu: at most so many tokens a text"},
+     .help = "generate, tp-*: at most so many tokens a text"},
     {JOB(INT, infer.max_num_seqs), .least = 1, .most = PROTO_SEQUENCES_MAX,
-     .option = "max-num-seqs", .value = "N", .help = "generate, tp-cpu: so many texts at a time"},
+     .option = "max-num-seqs", .value = "N", .help = "generate, tp-*: so many texts at a time"},
     {JOB(BOOL, infer.ignore_eos), .option = "ignore-eos",
-     .help = "generate, tp-cpu: go on behind the end of a text"},
+     .help = "generate, tp-*: go on behind the end of a text"},
     {JOB(BOOL, infer.baseline), .option = "baseline",
-     .help =
-         "tp-cpu: the same prompts also on one rank, and on a whole model per rank, to compare"},
+     .help = "tp-*: the same prompts also on one rank, and on a whole model per rank, to compare"},
     {JOB(TEXT, infer.curve), .optional = true, .option = "curve", .value = "LIST",
-     .help = "tp-cpu: also time a token of two-layer models of these widths, on one rank and on "
+     .help = "tp-*: also time a token of two-layer models of these widths, on one rank and on "
              "all, as in 64,256,1024,4096"},
     {JOB(REAL, infer.temperature), .min = 0, .max = PROTO_TEMPERATURE_MAX, .option = "temperature",
      .value = "X",
-     .help = "generate, tp-cpu: draw tokens at this temperature, 0.001 to 1000 (0: the most "
+     .help = "generate, tp-*: draw tokens at this temperature, 0.001 to 1000 (0: the most "
              "probable one)"},
     {JOB(INT, infer.top_k), .least = 0, .most = PROTO_TOP_K_MAX, .option = "top-k", .value = "K",
      .help = "with --temperature: of the K most probable tokens (0: of all)"},
@@ -139,7 +138,8 @@ static const base_field rows[] = {
      .marks = PROTO_FIELD_PROGRAM},
     {JOB(ENUM, parallel.algorithm), .name_of = proto_algorithm_name, .option = "algorithm",
      .value = "NAME",
-     .help = "auto, ring, tree, direct, recursive_doubling, halving_doubling, two_level",
+     .help = "auto, ring, tree, direct, recursive_doubling, halving_doubling, two_level; on GPUs: "
+             "auto, direct, native",
      .marks = PROTO_FIELD_PROGRAM},
     {JOB(ENUM, parallel.timing), .name_of = proto_timing_name, .option = "timing", .value = "NAME",
      .help = "overlapped: all-reduce during backward; bracketed: after it, bare"},
@@ -152,6 +152,19 @@ static const base_field rows[] = {
     {JOB(SECONDS, parallel.join_timeout_ms), .least = 1, .most = WEEK_MS, .option = "join-timeout",
      .value = "SECONDS", .help = "until all ranks, and before them all hosts, have joined",
      .marks = PROTO_FIELD_PROGRAM | PROTO_FIELD_EACH_HOST},
+
+    {JOB(TEXT, gpu.devices), .optional = true, .option = "devices", .value = "LIST",
+     .group = "Modes on GPUs (ddp-nccl, tp-nccl)",
+     .help = "a GPU for each rank, by its number of launcher gpus or its UUID, as in 0,2 (rank i "
+             "has GPU i)"},
+    {JOB(PATH, gpu.libraries), .optional = true, .option = "cuda-libs", .value = "DIR",
+     .help = "where CUDA's libraries are looked for first"},
+    {JOB(BOOL, gpu.exact), .optional = true, .option = "exact",
+     .help = "our own kernels in place of cublasLt: the CPU's bits"},
+    {JOB(BOOL, gpu.nccl_native), .optional = true, .option = "nccl-native",
+     .help = "let NCCL use all its algorithms: sums may differ from run to run"},
+    {JOB(BOOL, gpu.shared), .optional = true, .option = "share-gpu",
+     .help = "for tests only: all ranks on one GPU, 20 steps at most"},
 };
 
 const base_fields proto_job_fields = {

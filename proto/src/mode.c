@@ -59,6 +59,35 @@ static const proto_mode_row rows[PROTO_MODE_COUNT] = {
             .ranks_min = 1,
             .ranks_max = BASE_RANKS_MAX,
         },
+    [PROTO_MODE_DDP_NCCL] =
+        {
+            .name = "ddp-nccl",
+            .costs_money = true,
+            .trains = true,
+            .on_gpus = true,
+            .record = PROTO_RECORD_TRAINING,
+            .lab = "01-ddp-on-cpu",
+            .out = "experiments/35-ddp-nccl",
+            .ranks = 1,
+            .ranks_min = 1,
+            .ranks_max = BASE_COLL_RANKS_MAX,
+        },
+    [PROTO_MODE_TP_NCCL] =
+        {
+            .name = "tp-nccl",
+            .costs_money = true,
+            .answers = true,
+            .on_gpus = true,
+            .tensor_parallel = true,
+            .record = PROTO_RECORD_INFERENCE,
+            .lab = "02-tp-inference-cloud",
+            .out = "experiments/35-tp-inference",
+            .checkpoint = "experiments/35-ddp-cpu",
+            .seed = 35200,
+            .ranks = 1,
+            .ranks_min = 1,
+            .ranks_max = 16, /* RANK_TP_LEAVES */
+        },
 };
 
 const proto_mode_row *proto_mode_get(proto_mode mode)

@@ -5,12 +5,18 @@
 
 #include "backend/cpu/cpu.h"
 
-static const rank_backend *const backends[] = {&rank_cpu_backend};
+static const rank_backend *const built_in[] = {&rank_cpu_backend, NULL};
 
 base_status rank_device_open(const char *name, rank_device *device, base_error *reterr)
 {
+    return rank_device_open_of(built_in, name, device, reterr);
+}
+
+base_status rank_device_open_of(const rank_backend *const *backends, const char *name,
+                                rank_device *device, base_error *reterr)
+{
     *device = (rank_device){.backend = NULL};
-    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
+    for (size_t i = 0; backends[i] != NULL; i++) {
         if (strcmp(backends[i]->name, name) == 0) {
             device->backend = backends[i];
             return backends[i]->open(&device->queue, reterr);

@@ -30,7 +30,7 @@
 #include "base/status.h"
 
 enum {
-    RANK_BACKEND_ABI = 4,   /* rises when the table or an argument struct changes */
+    RANK_BACKEND_ABI = 5,   /* rises when the table or an argument struct changes */
     RANK_NORM_BLOCK = 1024, /* elements in one partial sum of sum_squares */
     RANK_DIGEST_BYTES = 32, /* BLAKE2b-256 */
 };
@@ -377,6 +377,8 @@ typedef struct rank_backend {
     base_status (*alloc)(rank_queue *queue, rank_memory kind, size_t size_bytes, void **memory,
                          base_error *reterr);
     void (*release)(rank_queue *queue, void *memory); /* NULL is fine */
+    /* How much of the device's memory is free. NULL: the device's memory is the host's. */
+    uint64_t (*free_bytes)(rank_queue *queue);
     /* Makes foreign memory (a collective arena) usable for operations until it is disowned. */
     base_status (*adopt)(rank_queue *queue, void *memory, size_t size_bytes, base_error *reterr);
     void (*disown)(rank_queue *queue, void *memory);
@@ -439,6 +441,11 @@ typedef struct rank_device {
 /* Opens a queue of the backend called `name`. BASE_ERR_NOTFOUND if there is none. */
 BASE_MUST_CHECK base_status rank_device_open(const char *name, rank_device *device,
                                              base_error *reterr);
+
+/* The same, of backends that a plugin offers; NULL ends the table. */
+BASE_MUST_CHECK base_status rank_device_open_of(const rank_backend *const *backends,
+                                                const char *name, rank_device *device,
+                                                base_error *reterr);
 
 /* Closes the queue, after all its memory was released. A device of zeros is fine. */
 void rank_device_close(rank_device *device);

@@ -39,6 +39,18 @@ bool rank_baseline_fits(uint64_t model_bytes, int copies, uint64_t free_bytes,
     return false;
 }
 
+/* The ranks of a host share its memory; each device has its own. */
+static bool has_room(const rank_generate_options *options, int ranks,
+                     char reason[BASE_ERROR_MESSAGE_BYTES])
+{
+    const rank_device *device = options->device;
+    const uint64_t model_bytes = rank_model_param_count(options->config) * sizeof(float);
+    return device->backend->free_bytes == NULL
+               ? rank_baseline_fits(model_bytes, ranks, rank_free_memory_bytes(""), reason)
+               : rank_baseline_fits(model_bytes, 1, device->backend->free_bytes(device->queue),
+                                    reason);
+}
+
 /* should_stop of rank 0 while it works alone. Called before each step. */
 static bool keep_waiting(void *user)
 {
@@ -175,8 +187,7 @@ static base_status run_both(const rank_generate_options *options, const char *co
     base_status status = BASE_OK;
     if (rank != 0) {
         status = rank_alone_sleep(options->comm, &state, reterr);
-    } else if (!rank_baseline_fits(rank_model_param_count(options->config) * sizeof(float), ranks,
-                                   rank_free_memory_bytes(""), baseline->reason)) {
+    } else if (!has_room(options, ranks, baseline->reason)) {
         state = RANK_ALONE_NO_ROOM;
         status = rank_alone_end(&single.alone, state, reterr);
     } else {

@@ -53,8 +53,9 @@ static base_status decode(rank_engine *engine, base_error *reterr)
                                           .exchanged = rank_tp_group_memory(engine->group),
                                           .logits = engine->logits});
     engine->costs.tokens += (uint64_t)batch.token_count;
-    status = engine->run.device.backend->sync(engine->run.device.queue, reterr);
-    return status == BASE_OK ? rank_tp_group_check(engine->group, reterr) : status;
+    status = rank_tp_group_check(engine->group, reterr); /* which listens to peers; sync does not */
+    return status == BASE_OK ? engine->run.device.backend->sync(engine->run.device.queue, reterr)
+                             : status;
 }
 
 static const rank_request *request_of(const rank_engine *engine, const rank_schedule_entry *entry)

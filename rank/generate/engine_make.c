@@ -153,7 +153,7 @@ static base_status make(rank_engine *engine, const rank_engine_options *options,
     engine->run.device = *options->device;
     base_status status = rank_model_check_world(options->config, ranks, reterr);
     if (status == BASE_OK) {
-        status = rank_tp_group_create(options->comm, options->config->vocab_size,
+        status = rank_tp_group_create(options->comm, options->device, options->config->vocab_size,
                                       options->config->family->exchanged_floats(shape),
                                       &engine->group, reterr);
     }
@@ -161,14 +161,6 @@ static base_status make(rank_engine *engine, const rank_engine_options *options,
         return status;
     }
     rank_tp_group_log(engine->group, rank_step_trace_log(options->trace));
-    if (options->comm != NULL) {
-        status = options->device->backend->adopt(
-            options->device->queue, rank_tp_group_memory(engine->group),
-            options->config->family->exchanged_floats(shape) * sizeof(float), reterr);
-    }
-    if (status != BASE_OK) {
-        return status;
-    }
     shape->tp = rank_tp_group_tp(engine->group);
     engine->vocab = (rank_sample_vocab){
         .vocab_size = options->config->vocab_size,
@@ -223,9 +215,6 @@ void rank_engine_destroy(rank_engine *engine)
     device->backend->release(device->queue, engine->run.work);
     rank_saved_destroy(&engine->saved);
     rank_shards_destroy(engine->shards);
-    if (engine->comm != NULL && engine->group != NULL) {
-        device->backend->disown(device->queue, rank_tp_group_memory(engine->group));
-    }
     rank_tp_group_destroy(engine->group);
     free(engine->schedule);
     free(engine->requests);

@@ -353,6 +353,9 @@ base_status rank_generate(const rank_generate_options *options, const char *cons
     if (status == BASE_OK && report != NULL) {
         generation_write_report(&g, report);
     }
+    if (status != BASE_OK && options->on_failure != NULL) {
+        options->on_failure(options->failure_user, status, reterr);
+    }
     rank_serving_destroy(g.serving);
     rank_engine_destroy(g.engine);
     rank_step_trace_destroy(g.trace);

@@ -81,6 +81,9 @@ typedef struct rank_generate_options {
      * the steps have cost one by one. NULL: nobody wants to know. */
     void (*on_steps)(void *user, const rank_step_cost *steps, size_t count);
     void *steps_user;
+    /* Called with the error before what is on the device is released; NULL: nothing is to be done. */
+    void (*on_failure)(void *user, base_status status, const base_error *error);
+    void *failure_user;
     bool (*should_stop)(void *user); /* asked before every step on rank 0; NULL: to the end */
     void *stop_user;
     /* Where requests come from while others are answered; no prompts are handed in then. Only rank

@@ -1,4 +1,4 @@
-/* Modes generate and tp-cpu: loads a checkpoint, distributes the prompts, and answers them. Called
+/* Modes generate, tp-cpu and tp-nccl: loads a checkpoint, distributes the prompts, and answers them. Called
  * by src/modes.c, and by train/ to evaluate. */
 #include "generate/mode.h"
 
@@ -242,6 +242,11 @@ const char *rank_mode_prompt_suffix(const rank_generation_config *generation, co
     return says_so ? generation->prompt_suffix : of_older;
 }
 
+static void leave_device(void *user, base_status status, const base_error *error)
+{
+    rank_worker_leave_device(user, status, error);
+}
+
 /* The ranks that share one model; NULL: this one has it for itself. */
 static coll_comm *tp_comm(const rank_worker *worker)
 {
@@ -271,7 +276,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
         status = rank_tokenizer_load(job->data.tokenizer, &tokenizer, reterr);
     }
     if (status == BASE_OK) {
-        status = rank_device_open("cpu", &device, reterr);
+        status = rank_worker_open_device(worker, &device, reterr);
     }
     if (status == BASE_OK) {
         const rank_generate_options options = {
@@ -294,6 +299,8 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
                                                              : job->job.seed),
             .index_first = shares ? 0 : (size_t)worker->identity.rank,
             .index_stride = shares ? 1 : (size_t)worker->identity.world_size,
+            .on_failure = leave_device,
+            .failure_user = worker,
             .should_stop = rank_worker_should_stop,
             .stop_user = worker,
         };

@@ -10,6 +10,8 @@
 
 typedef struct rank_mode {
     base_status (*run)(rank_worker *worker, base_error *reterr);
+    /* Before the rank joins; NULL: nothing is to be done. */
+    base_status (*begin_cloud)(rank_worker *worker, const rank_pass *pass, base_error *reterr);
     base_status (*run_cloud)(rank_worker *worker, const rank_pass *pass, base_error *reterr);
 } rank_mode;
 
@@ -18,6 +20,8 @@ static const rank_mode modes[PROTO_MODE_COUNT] = {
     [PROTO_MODE_GENERATE] = {.run = rank_mode_generate},
     [PROTO_MODE_TP_CPU] = {.run = rank_mode_generate},
     [PROTO_MODE_GATE_CHECK] = {.run_cloud = rank_cloud_gate_check},
+    [PROTO_MODE_DDP_NCCL] = {.begin_cloud = rank_cloud_open_gpu, .run_cloud = rank_cloud_train},
+    [PROTO_MODE_TP_NCCL] = {.begin_cloud = rank_cloud_open_gpu, .run_cloud = rank_cloud_generate},
 };
 
 base_status rank_modes_enter(rank_worker *worker, base_error *reterr)
@@ -38,7 +42,10 @@ base_status rank_modes_enter(rank_worker *worker, base_error *reterr)
         .launcher_public_key = worker->identity.launcher_public_key,
     };
     info.job_bytes = proto_client_job_bytes(worker->client, &info.job_size);
-    return rank_gate_enter(&info, &worker->pass, &worker->exit_code, reterr);
+    const base_status status = rank_gate_enter(&info, &worker->pass, &worker->exit_code, reterr);
+    return status == BASE_OK && mode->begin_cloud != NULL
+               ? mode->begin_cloud(worker, worker->pass, reterr)
+               : status;
 }
 
 base_status rank_modes_run(rank_worker *worker, base_error *reterr)

@@ -19,4 +19,14 @@ BASE_MUST_CHECK base_status rank_modes_run(rank_worker *worker, base_error *rete
 BASE_MUST_CHECK base_status rank_cloud_gate_check(rank_worker *worker, const rank_pass *pass,
                                                   base_error *reterr);
 
+/* Modes on GPUs (gpu_modes.c). Before joining: makes this rank's GPU the only one that it sees, and
+ * loads the plugin; worker->gpu is then set. BASE_ERR_UNSUPPORTED, and the exit code for it: there
+ * is no driver, no plugin or no such GPU. */
+BASE_MUST_CHECK base_status rank_cloud_open_gpu(rank_worker *worker, const rank_pass *pass,
+                                                base_error *reterr);
+BASE_MUST_CHECK base_status rank_cloud_train(rank_worker *worker, const rank_pass *pass,
+                                             base_error *reterr);
+BASE_MUST_CHECK base_status rank_cloud_generate(rank_worker *worker, const rank_pass *pass,
+                                                base_error *reterr);
+
 #endif

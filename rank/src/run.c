@@ -1,22 +1,19 @@
 /* Runs a rank process: joins the job, runs the mode, reports failures. Called by main.c. */
 #include "run.h"
 
-#include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
 #include "base/exitcode.h"
 #include "base/log.h"
-#include "control.pb-c.h"
 #include "launched/join.h"
 #include "modes.h"
 #include "proto/pin.h"
 #include "ringfence/coll_error.h"
 
-enum { DESCRIBE_BYTES = 512 };
-
 static base_status run_mode(rank_worker *worker, base_error *reterr)
 {
     coll_error error;
+    coll_launched_device device = {.backend = NULL};
     base_status status = rank_modes_enter(worker, reterr);
     if (status != BASE_OK) {
         return status;
@@ -33,29 +30,17 @@ static base_status run_mode(rank_worker *worker, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
+    if (worker->gpu != NULL) {
+        device.backend = worker->gpu->plugin.table->collectives;
+        device.user = &worker->gpu->collectives;
+    }
     status = coll_to_base(
-        coll_launched_join(worker->client, &worker->identity, &worker->context, &error), &error,
-        reterr);
+        coll_launched_join(worker->client, &worker->identity, &device, &worker->context, &error),
+        &error, reterr);
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "connecting the ranks");
     }
     return rank_modes_run(worker, reterr);
-}
-
-static void report_failure(const rank_worker *worker, base_status status, base_error *error)
-{
-    char doing[DESCRIBE_BYTES] = "";
-    if (worker->context != NULL) {
-        coll_context_describe(worker->context, doing, sizeof doing);
-    }
-    Ringfence__Control__Failed failed = RINGFENCE__CONTROL__FAILED__INIT;
-    failed.status = status;
-    failed.exit_code = worker->exit_code;
-    failed.step = worker->step;
-    failed.collective = doing;
-    failed.message = error->message;
-    failed.secondary = status == BASE_ERR_ABORTED;
-    proto_client_failed(worker->client, &failed);
 }
 
 int rank_worker_run(int64_t started_ns)
@@ -71,11 +56,12 @@ int rank_worker_run(int64_t started_ns)
     if (status != BASE_OK && !worker.reports) {
         base_log(BASE_LOG_ERROR, "%s", error.message); /* the launcher does not get this one */
     } else if (status != BASE_OK) {
-        report_failure(&worker, status, &error);
+        rank_worker_report_failure(&worker, status, &error);
     }
     coll_launched_leave(worker.client);
     coll_context_destroy(worker.context);
     proto_client_close(worker.client);
     rank_pass_destroy(worker.pass);
+    free(worker.gpu);
     return status == BASE_OK ? BASE_EXIT_DONE : worker.exit_code;
 }

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "coll/backend.h"
 #include "control.pb-c.h"
 #include "rank/checkpoint.h"
 #include "ringfence/coll_error.h"
@@ -25,7 +26,7 @@ static base_status make_model(trainer *self, base_error *reterr)
     };
     base_status status = rank_model_config_check(&self->config, reterr);
     if (status == BASE_OK) {
-        status = rank_device_open("cpu", &self->device, reterr);
+        status = rank_worker_open_device(self->worker, &self->device, reterr);
     }
     if (status != BASE_OK) {
         return status;
@@ -168,7 +169,9 @@ static void report_ready(const trainer *self)
     ready.sentences_shard = info.sentences_shard;
     ready.sentences_long = info.sentences_long;
     ready.first_sentence = first_sentence;
-    ready.transport = (char *)coll_transport_name(coll_context_transport(worker->context));
+    ready.transport = (char *)(worker->gpu != NULL
+                                   ? worker->gpu->plugin.table->collectives->name
+                                   : coll_transport_name(coll_context_transport(worker->context)));
     ready.algorithm = (char *)rank_ddp_algorithm(self->ddp);
     ready.instruction_set = (char *)arithmetic.kernels;
     proto_client_ready(worker->client, &ready);

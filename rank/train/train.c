@@ -1,4 +1,5 @@
-/* Mode ddp-cpu: data-parallel training, step by step. Called by src/modes.c. */
+/* Modes ddp-cpu and ddp-nccl: data-parallel training, step by step. Called by src/modes.c and
+ * src/gpu_modes.c. */
 #include "train/mode.h"
 
 #include "base/clock.h"
@@ -32,6 +33,9 @@ base_status rank_mode_train(rank_worker *worker, base_error *reterr)
     }
     if (status == BASE_OK) {
         status = trainer_finish(&self, startup_ns, reterr);
+    }
+    if (status != BASE_OK) {
+        rank_worker_leave_device(worker, status, reterr);
     }
     trainer_fini(&self);
     return status;

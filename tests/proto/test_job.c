@@ -85,7 +85,7 @@ static void errors_name_what_is_wrong(void **state)
         {"\"context\":64", "\"context\":65536,\"a\":1", "a"},
         {"\"mode\":\"ddp-cpu\"", "\"mode\":\"magic\"", "'magic'"},
         {"\"mode\":\"ddp-cpu\"", "\"mode\":\"ddp\"", "'ddp'"},
-        {"\"mode\":\"ddp-cpu\"", "\"mode\":\"ddp-nccl\"", "'ddp-nccl'"},
+        {"\"mode\":\"ddp-cpu\"", "\"mode\":\"ddp-tpu\"", "'ddp-tpu'"},
         {"\"directory\":\"\"", "\"directory\":\"../elsewhere\"",
          "output.directory: '../elsewhere'"},
         {"\"version\":2,", "", "key \"job.version\" is missing"},
@@ -166,7 +166,7 @@ static void a_field_is_set_from_a_text(void **state)
         {"parallel.tcp_auth", "none"},
         {"infer.eval", "yes"},
         {"output.directory", ""},
-        {"job.mode", "ddp-nccl"},
+        {"job.mode", "ddp-tpu"},
         {"job.version", "1"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {

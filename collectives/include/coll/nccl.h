@@ -22,4 +22,7 @@ typedef struct coll_nccl_options {
 
 extern const coll_backend coll_nccl_backend;
 
+/* Of the library that is loaded, as 22809; 0: it does not say. */
+int coll_nccl_version(void);
+
 #endif

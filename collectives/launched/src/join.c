@@ -31,6 +31,7 @@ static const coll_algorithm algorithms[] = {
     [PROTO_ALGORITHM_RECURSIVE_DOUBLING] = COLL_ALGORITHM_RECURSIVE_DOUBLING,
     [PROTO_ALGORITHM_HALVING_DOUBLING] = COLL_ALGORITHM_HALVING_DOUBLING,
     [PROTO_ALGORITHM_TWO_LEVEL] = COLL_ALGORITHM_TWO_LEVEL,
+    [PROTO_ALGORITHM_NATIVE] = COLL_ALGORITHM_NATIVE,
 };
 
 static const coll_transport transports[] = {
@@ -47,7 +48,8 @@ static const coll_tcp_auth tcp_auths[] = {
 };
 
 coll_status coll_launched_join(proto_client *client, proto_identity *identity,
-                               coll_context **context, coll_error *reterr)
+                               const coll_launched_device *device, coll_context **context,
+                               coll_error *reterr)
 {
     const proto_job_parallel *parallel = &identity->job.parallel;
     const coll_context_options options = {
@@ -63,6 +65,8 @@ coll_status coll_launched_join(proto_client *client, proto_identity *identity,
         .interface = parallel->interface,
         .rendezvous_address = identity->launcher_address,
         .job_key = identity->collectives_key,
+        .backend = device != NULL ? device->backend : NULL,
+        .backend_user = device != NULL ? device->user : NULL,
     };
     const coll_status status = coll_context_create(&options, context, reterr);
     proto_wipe(identity->collectives_key, PROTO_KEY_BYTES);

@@ -49,7 +49,7 @@ coll_status coll_launched_open(coll_launched **launched, coll_error *reterr)
     }
     status = coll_from_base(proto_client_join(made->client, &failure), &failure, &error);
     if (status == COLL_OK) {
-        status = coll_launched_join(made->client, &made->identity, &made->context, &error);
+        status = coll_launched_join(made->client, &made->identity, NULL, &made->context, &error);
     }
     if (status != COLL_OK) {
         coll_launched_fail(made, &error);

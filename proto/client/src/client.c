@@ -294,6 +294,16 @@ void proto_client_loaded(proto_client *client, const Ringfence__Control__Loaded 
     enqueue(client, &copy.base);
 }
 
+void proto_client_gpu(proto_client *client, const Ringfence__Control__Gpu *gpu)
+{
+    char libraries[PROTO_GPU_TEXT_BYTES_MAX];
+    char environment[PROTO_GPU_TEXT_BYTES_MAX];
+    Ringfence__Control__Gpu copy = *gpu;
+    copy.libraries = cut_text(copy.libraries, libraries, sizeof libraries);
+    copy.environment = cut_text(copy.environment, environment, sizeof environment);
+    enqueue(client, &copy.base);
+}
+
 void proto_client_piece(proto_client *client, const Ringfence__Control__Piece *piece)
 {
     Ringfence__Control__Piece copy = *piece;

@@ -33,6 +33,9 @@ enum {
     PROTO_CURVE_WIDTHS_MAX = 8,
     PROTO_CURVE_WIDTH_UNIT = 64, /* whole heads on up to 16 ranks */
     PROTO_CURVE_WIDTH_MAX = 16384,
+    PROTO_DEVICES_BYTES = 1024,
+    PROTO_DEVICE_BYTES = 48, /* of one GPU: its number, or GPU- and its UUID */
+    PROTO_SHARED_GPU_STEPS_MAX = 20,
 };
 
 #define PROTO_TEMPERATURE_MIN 1e-3 /* smallest temperature besides 0 */
@@ -65,6 +68,7 @@ typedef enum proto_algorithm {
     PROTO_ALGORITHM_RECURSIVE_DOUBLING,
     PROTO_ALGORITHM_HALVING_DOUBLING,
     PROTO_ALGORITHM_TWO_LEVEL,
+    PROTO_ALGORITHM_NATIVE, /* NCCL's own; on GPUs only */
 } proto_algorithm;
 
 /* What runs. */
@@ -143,6 +147,17 @@ typedef struct proto_job_infer {
     int64_t sampling_seed; /* of the noise; 0: the job's seed */
 } proto_job_infer;
 
+/* Of modes on GPUs. */
+typedef struct proto_job_gpu {
+    char devices[PROTO_DEVICES_BYTES]; /* a GPU for each rank of a host, in the order of its ranks;
+                                        * empty: rank i has number i */
+    char libraries[BASE_PATH_BYTES];   /* the directory of CUDA's libraries; empty: where they are
+                                        * installed */
+    bool exact;       /* all products by our own kernels, in the CPU's order: the CPU's bits */
+    bool nccl_native; /* NCCL may use all its algorithms, also those whose sums differ */
+    bool shared;      /* for tests only: all ranks on one GPU */
+} proto_job_gpu;
+
 typedef struct proto_job_output {
     char directory[BASE_PATH_BYTES]; /* of states and the record; empty: nothing is written */
 } proto_job_output;
@@ -154,6 +169,7 @@ typedef struct proto_job {
     proto_job_train train;
     proto_job_parallel parallel;
     proto_job_infer infer;
+    proto_job_gpu gpu;
     proto_job_output output;
 } proto_job;
 
@@ -190,6 +206,14 @@ BASE_MUST_CHECK base_status proto_job_check(const proto_job *job, base_error *re
 /* The number of widths in infer.curve. 0: it is empty. -1: it is not a list of widths, which
  * proto_job_check refuses. */
 int proto_job_curve(const proto_job *job, int widths[PROTO_CURVE_WIDTHS_MAX]);
+
+/* The number of GPUs in gpu.devices. 0: it is empty. -1: it is not a list of different numbers and
+ * UUIDs, which proto_job_check refuses. */
+int proto_job_device_count(const proto_job *job);
+
+/* The GPU of a host's rank: its entry of gpu.devices, else its own number. With gpu.shared it is
+ * that of rank 0. The job is checked, and local_rank below its number of ranks. */
+void proto_job_device(const proto_job *job, int local_rank, char device[PROTO_DEVICE_BYTES]);
 
 /* Sets one field by its key from a text of a command line, and checks its range. The message says
  * what the value must be, without the key. BASE_ERR_NOTFOUND: no such key. */

@@ -17,6 +17,8 @@ typedef enum proto_mode {
     PROTO_MODE_TP_CPU,
     PROTO_MODE_PROGRAM, /* a user's program, behind "--" */
     PROTO_MODE_GATE_CHECK,
+    PROTO_MODE_DDP_NCCL,
+    PROTO_MODE_TP_NCCL,
     PROTO_MODE_COUNT,
 } proto_mode;
 
@@ -32,6 +34,7 @@ typedef struct proto_mode_row {
     bool costs_money;         /* call proto_mode_costs_money instead, which checks more */
     bool trains;              /* reads data, reports Ready and each Step */
     bool answers;             /* takes prompts */
+    bool on_gpus;             /* each rank computes on a GPU of its own; else on CPUs */
     bool tensor_parallel;     /* all ranks hold one model together; false: each has its own */
     bool may_restart;         /* --max-restarts: starting again loses nothing */
     proto_record_kind record; /* kept in --out */

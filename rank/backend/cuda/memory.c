@@ -120,6 +120,14 @@ void cuda_release(rank_queue *queue, void *memory)
     free(block);
 }
 
+uint64_t cuda_free_bytes(rank_queue *queue)
+{
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
+    (void)cuda_check(queue, cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory");
+    return free_bytes;
+}
+
 /* A collective arena is host memory, which the device reaches once it is pinned. Memory that NCCL
  * gave is the device's already. */
 base_status cuda_adopt(rank_queue *queue, void *memory, size_t size_bytes, base_error *reterr)

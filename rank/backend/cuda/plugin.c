@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/queue.h"
@@ -11,8 +12,10 @@
 #ifdef RINGFENCE_NCCL
 #include "coll/nccl.h"
 #define COLLECTIVES &coll_nccl_backend
+#define NCCL_FOUND  coll_nccl_version()
 #else
 #define COLLECTIVES NULL
+#define NCCL_FOUND  0
 #endif
 
 #define TEXT_(x) #x
@@ -35,6 +38,34 @@ static base_status use_gpu(int index, base_error *reterr)
     return error == cudaSuccess ? BASE_OK : cuda_explain(error, "choosing a GPU", reterr);
 }
 
+/* The text of a UUID, as NVIDIA's tools print it. */
+static void uuid_text(const char *bytes, char text[sizeof((rank_gpu_info *)0)->uuid])
+{
+    size_t used = (size_t)sprintf(text, "GPU-");
+    for (int i = 0; i < 16; i++) {
+        const bool dash = i == 4 || i == 6 || i == 8 || i == 10;
+        used += (size_t)sprintf(text + used, "%s%02x", dash ? "-" : "", (unsigned char)bytes[i]);
+    }
+}
+
+static base_status describe_gpu(int index, rank_gpu_info *info, base_error *reterr)
+{
+    struct cudaDeviceProp found;
+    *info = (rank_gpu_info){.name = ""};
+    cudaError_t error = cudaGetDeviceProperties(&found, index);
+    if (error == cudaSuccess) {
+        error = cudaDriverGetVersion(&info->driver);
+    }
+    if (error != cudaSuccess) {
+        return cuda_explain(error, "looking at a GPU", reterr);
+    }
+    (void)snprintf(info->name, sizeof info->name, "%.63s", found.name);
+    uuid_text(found.uuid.bytes, info->uuid);
+    info->memory_bytes = found.totalGlobalMem;
+    info->nccl = NCCL_FOUND;
+    return BASE_OK;
+}
+
 static const rank_cuda_plugin plugin = {
     .abi = RANK_CUDA_PLUGIN_ABI,
     .size_bytes = sizeof plugin,
@@ -43,6 +74,7 @@ static const rank_cuda_plugin plugin = {
     .backends = backends,
     .count_gpus = count_gpus,
     .use_gpu = use_gpu,
+    .describe_gpu = describe_gpu,
     .collectives = COLLECTIVES,
 };
 

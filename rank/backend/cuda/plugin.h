@@ -9,9 +9,18 @@
 
 #include "backend/backend.h"
 
-enum { RANK_CUDA_PLUGIN_ABI = 2 }; /* rises when this struct changes */
+enum { RANK_CUDA_PLUGIN_ABI = 3 }; /* rises when this struct changes */
 
 struct coll_backend;
+
+/* What the record has of a rank's GPU. */
+typedef struct rank_gpu_info {
+    char name[64]; /* "NVIDIA H200" */
+    char uuid[48]; /* "GPU-…" */
+    uint64_t memory_bytes;
+    int driver; /* the driver's newest CUDA, as 13000 */
+    int nccl;   /* NCCL's version, as 22809; 0: built without it */
+} rank_gpu_info;
 
 typedef struct rank_cuda_plugin {
     uint32_t abi;                        /* RANK_CUDA_PLUGIN_ABI */
@@ -23,6 +32,7 @@ typedef struct rank_cuda_plugin {
     base_status (*count_gpus)(int *count, base_error *reterr);
     /* The GPU of this thread's queues that are opened from now on. */
     base_status (*use_gpu)(int index, base_error *reterr);
+    base_status (*describe_gpu)(int index, rank_gpu_info *info, base_error *reterr);
     const struct coll_backend *collectives; /* NULL: built without NCCL */
 } rank_cuda_plugin;
 

@@ -92,6 +92,7 @@ void cuda_after(rank_queue *queue, rank_mark mark);
 base_status cuda_alloc(rank_queue *queue, rank_memory kind, size_t size_bytes, void **memory,
                        base_error *reterr);
 void cuda_release(rank_queue *queue, void *memory);
+uint64_t cuda_free_bytes(rank_queue *queue);
 base_status cuda_adopt(rank_queue *queue, void *memory, size_t size_bytes, base_error *reterr);
 void cuda_disown(rank_queue *queue, void *memory);
 void cuda_copy(rank_queue *queue, void *to, const void *from, size_t size_bytes);

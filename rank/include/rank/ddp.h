@@ -19,7 +19,8 @@
  *
  * Buckets are ranges of the gradient array, cut from its end: backward fills the array from the
  * end, and each bucket's all-reduce starts as soon as the bucket is full, while backward goes on.
- * Progress is made inside rank_ddp_ready.
+ * Progress is made inside rank_ddp_ready. On a device all-reduces are operations on a stream of their
+ * own, after what the compute queue had when the bucket became full.
  *
  * One thread. After an error the object is dead: destroy it. */
 #ifndef RANK_DDP_H

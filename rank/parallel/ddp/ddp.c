@@ -8,6 +8,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "coll/backend.h"
 #include "ringfence/coll_error.h"
 
 enum { ALGORITHM_BYTES = 128 };
@@ -31,14 +32,16 @@ typedef struct results {
 struct rank_ddp {
     coll_comm *comm;
     rank_device device;
+    rank_queue *reduces; /* of the all-reduces: device's queue on the CPU, else one of its own */
     size_t param_count;
     size_t bucket_elements;
     int micro_batches;
     bool bracketed;
     int micro_batch; /* the current one */
     rank_leaf_plan plan;
-    coll_arena *arena;
-    float *levels[RANK_DDP_LEVELS_MAX]; /* 0: in the arena; the others are private */
+    coll_arena *arena;                  /* NULL on a device */
+    float *levels[RANK_DDP_LEVELS_MAX]; /* 0: exchanged, in the arena or NCCL's; the others are
+                                         * private */
     bucket *buckets;                    /* from the end of the array to its start */
     size_t bucket_count;
     size_t started_count;
@@ -52,7 +55,7 @@ struct rank_ddp {
 /* Lists the buckets' algorithms, each once. */
 static void name_algorithms(rank_ddp *ddp)
 {
-    bool named[COLL_ALGORITHM_LAST + 1] = {false};
+    bool named[COLL_ALGORITHM_NATIVE + 1] = {false};
     size_t length = 0;
     for (size_t i = 0; i < ddp->bucket_count; i++) {
         const coll_algorithm algorithm = coll_op_algorithm(ddp->buckets[i].op);
@@ -63,6 +66,47 @@ static void name_algorithms(rank_ddp *ddp)
                                  length > 0 ? "+" : "", coll_algorithm_name(algorithm));
         }
     }
+}
+
+/* The all-reduces' stream; NULL on the CPU. */
+static void *stream_of(const rank_ddp *ddp)
+{
+    return ddp->device.backend->stream(ddp->reduces);
+}
+
+/* What the all-reduces' queue does from now on comes after all that is enqueued to compute. */
+static void reduce_after_compute(const rank_ddp *ddp)
+{
+    const rank_backend *backend = ddp->device.backend;
+    if (ddp->reduces != ddp->device.queue) {
+        backend->after(ddp->reduces, backend->mark(ddp->device.queue));
+    }
+}
+
+/* Broadcasts rank 0's parameters to `at` on all ranks. */
+static base_status broadcast(const rank_ddp *ddp, float *at, base_error *reterr)
+{
+    coll_error error;
+    coll_op *op = NULL;
+    const coll_op_desc desc = {
+        .size = sizeof(coll_op_desc),
+        .kind = COLL_BROADCAST,
+        .send = at,
+        .recv = at,
+        .count = ddp->param_count,
+        .type = COLL_FLOAT32,
+        .stream = stream_of(ddp),
+    };
+    coll_status status = coll_op_create(ddp->comm, &desc, &op, &error);
+    if (status == COLL_OK) {
+        reduce_after_compute(ddp);
+        status = coll_op_start(op, &error);
+    }
+    if (status == COLL_OK) {
+        status = coll_op_wait(op, &error);
+    }
+    coll_op_destroy(op);
+    return coll_to_base(status, &error, reterr);
 }
 
 static base_status make_buckets(rank_ddp *ddp, coll_algorithm algorithm, base_error *reterr)
@@ -94,7 +138,7 @@ static base_status make_buckets(rank_ddp *ddp, coll_algorithm algorithm, base_er
             .type = COLL_FLOAT32,
             .reduce = COLL_SUM,
             .algorithm = algorithm,
-            .stream = ddp->device.backend->stream(ddp->device.queue),
+            .stream = stream_of(ddp),
         };
         const base_status status =
             coll_to_base(coll_op_create(ddp->comm, &desc, &made->op, &error), &error, reterr);
@@ -107,18 +151,43 @@ static base_status make_buckets(rank_ddp *ddp, coll_algorithm algorithm, base_er
     return BASE_OK;
 }
 
-static base_status make_levels(rank_ddp *ddp, base_error *reterr)
+/* Memory that all-reduces work on: an arena, so that peers read it directly, or the device's. */
+static base_status make_exchanged(rank_ddp *ddp, size_t size_bytes, base_error *reterr)
 {
     coll_error error;
-    const size_t size_bytes = ddp->param_count * sizeof(float);
-    const base_status status =
-        coll_to_base(coll_arena_create(ddp->comm, size_bytes, &ddp->arena, &error), &error, reterr);
-    if (status != BASE_OK) {
-        return base_error_prepend(reterr, status, "gradient arena");
-    }
-    ddp->levels[0] = coll_arena_data(ddp->arena);
     const rank_device *device = &ddp->device;
-    base_status given = device->backend->adopt(device->queue, ddp->levels[0], size_bytes, reterr);
+    void *memory = NULL;
+    coll_status status = COLL_OK;
+    ddp->reduces = device->queue;
+    if (device->backend->stream(device->queue) == NULL) {
+        status = coll_arena_create(ddp->comm, size_bytes, &ddp->arena, &error);
+        memory = status == COLL_OK ? coll_arena_data(ddp->arena) : NULL;
+    } else {
+        const base_status opened = device->backend->open(&ddp->reduces, reterr);
+        if (opened != BASE_OK) {
+            ddp->reduces = device->queue;
+            return opened;
+        }
+        status = coll_device_open(ddp->comm, &error);
+        if (status == COLL_OK) {
+            status = coll_device_alloc(ddp->comm, size_bytes, &memory, &error);
+        }
+    }
+    if (status != COLL_OK) {
+        return coll_to_base(status, &error, reterr);
+    }
+    ddp->levels[0] = memory;
+    return device->backend->adopt(device->queue, memory, size_bytes, reterr);
+}
+
+static base_status make_levels(rank_ddp *ddp, base_error *reterr)
+{
+    const size_t size_bytes = ddp->param_count * sizeof(float);
+    const rank_device *device = &ddp->device;
+    base_status given = make_exchanged(ddp, size_bytes, reterr);
+    if (given != BASE_OK) {
+        return base_error_prepend(reterr, given, "memory for gradients");
+    }
     int levels = 1;
     for (int leaf = 0; leaf < ddp->micro_batches; leaf++) {
         const int level = rank_leaf_plan_make(ddp->micro_batches, leaf).level;
@@ -153,9 +222,7 @@ static base_status share_params(rank_ddp *ddp, float *params, base_error *reterr
     if (all == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for digests");
     }
-    base_status status =
-        coll_to_base(coll_broadcast(ddp->comm, params, ddp->param_count, COLL_FLOAT32, 0, &error),
-                     &error, reterr);
+    base_status status = broadcast(ddp, params, reterr);
     if (status == BASE_OK) {
         device->backend->digest(device->queue,
                                 &(rank_digest){.at = params,
@@ -242,10 +309,16 @@ void rank_ddp_destroy(rank_ddp *ddp)
         device->backend->release(device->queue, ddp->levels[level]);
     }
     device->backend->release(device->queue, ddp->found);
-    if (ddp->arena != NULL) {
+    if (ddp->levels[0] != NULL) {
         device->backend->disown(device->queue, ddp->levels[0]);
     }
+    if (ddp->arena == NULL) {
+        coll_device_free(ddp->comm, ddp->levels[0]);
+    }
     coll_arena_destroy(ddp->arena);
+    if (ddp->reduces != device->queue) {
+        device->backend->close(ddp->reduces);
+    }
     free(ddp);
 }
 
@@ -313,6 +386,7 @@ static void start_full_buckets(rank_ddp *ddp)
            ddp->buckets[ddp->started_count].missing == 0) {
         bucket *full = &ddp->buckets[ddp->started_count];
         BASE_ASSERT(!full->started);
+        reduce_after_compute(ddp);
         keep_failure(ddp, coll_to_base(coll_op_start(full->op, &error), &error, &ddp->error));
         full->started = true;
         ddp->started_count++;
@@ -395,20 +469,13 @@ base_status rank_ddp_sum(rank_ddp *ddp, double *values, size_t count, base_error
 base_status rank_ddp_compare(rank_ddp *ddp, const float *params, bool *byte_equal,
                              double *max_abs_difference, base_error *reterr)
 {
-    coll_error error;
     /* The sums are not needed any more, so their memory can take rank 0's parameters. */
     const rank_device *device = &ddp->device;
     float *reference = ddp->levels[0];
-    base_status status = BASE_OK;
     if (rank_ddp_is_main(ddp)) {
         device->backend->copy(device->queue, reference, params, ddp->param_count * sizeof *params);
-        status = device->backend->sync(device->queue, reterr);
     }
-    if (status == BASE_OK) {
-        status = coll_to_base(
-            coll_broadcast(ddp->comm, reference, ddp->param_count, COLL_FLOAT32, 0, &error), &error,
-            reterr);
-    }
+    base_status status = broadcast(ddp, reference, reterr);
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "comparing the parameters");
     }

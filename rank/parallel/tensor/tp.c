@@ -6,15 +6,32 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "coll/backend.h"
 #include "ringfence/coll_error.h"
 
-enum { LEAF_STEP = 32 }; /* RANK_PANEL of the backends */
+enum {
+    LEAF_STEP = 32,      /* RANK_PANEL of the backends */
+    LENGTHS_MAX = 8,     /* of all-reduces on a device, in one place */
+    STREAM_OPS_MAX = 64, /* of all places */
+};
+
+/* An all-reduce on the device's stream. To make one is costly and collective, so all are kept. */
+typedef struct stream_op {
+    const float *at;
+    size_t count;
+    coll_op *op;
+} stream_op;
 
 struct rank_tp_group {
     rank_tp tp;
     coll_comm *comm;
+    rank_device device;
+    void *stream; /* NULL on the CPU */
+    stream_op ops[STREAM_OPS_MAX];
+    int op_count;
     coll_arena *arena;
     float *memory;
+    bool adopted;
     size_t float_count;     /* of memory */
     int64_t ns;             /* in all-reduces */
     rank_tp_costs before;   /* libcoll's counters when the group was made */
@@ -43,6 +60,56 @@ int rank_tp_leaves(size_t units, int ranks)
     return leaves % ranks == 0 ? leaves / ranks : 1;
 }
 
+/* Few lengths serve all steps: the memory's, halved again and again. */
+static size_t padded(const rank_tp_group *group, const float *at, size_t count)
+{
+    const size_t room = group->float_count - (size_t)(at - group->memory);
+    size_t length = group->float_count;
+    for (int i = 0; i < LENGTHS_MAX && length / 2 >= count && length > 1; i++) {
+        length -= length / 2;
+    }
+    return length < room ? length : room;
+}
+
+/* The operation of this place and length, made when it is first wanted. Steps are the same on all
+ * ranks, so they make it together. */
+static coll_status find_op(rank_tp_group *group, float *at, size_t count, coll_op **op,
+                           coll_error *reterr)
+{
+    const coll_op_desc desc = {
+        .size = sizeof(coll_op_desc),
+        .kind = COLL_ALL_REDUCE,
+        .send = at,
+        .recv = at,
+        .count = count,
+        .type = COLL_FLOAT32,
+        .reduce = COLL_SUM,
+        .stream = group->stream,
+    };
+    for (int i = 0; i < group->op_count; i++) {
+        if (group->ops[i].at == at && group->ops[i].count == count) {
+            *op = group->ops[i].op;
+            return COLL_OK;
+        }
+    }
+    BASE_ASSERT(group->op_count < STREAM_OPS_MAX); /* a family reduces in a few places */
+    const coll_status status = coll_op_create(group->comm, &desc, op, reterr);
+    if (status == COLL_OK) {
+        group->ops[group->op_count++] = (stream_op){at, count, *op};
+    }
+    return status;
+}
+
+static coll_status reduce(rank_tp_group *group, float *at, size_t count, coll_error *reterr)
+{
+    coll_op *op = NULL;
+    if (group->stream == NULL) {
+        return coll_all_reduce(group->comm, at, at, count, COLL_FLOAT32, COLL_SUM, reterr);
+    }
+    const coll_status status = find_op(group, at, padded(group, at, count), &op, reterr);
+    return status == COLL_OK ? coll_op_start(op, reterr) : status;
+}
+
 static void all_reduce(void *user, float *at, size_t count)
 {
     coll_error error;
@@ -53,9 +120,7 @@ static void all_reduce(void *user, float *at, size_t count)
     BASE_ASSERT(at >= group->memory);
     BASE_ASSERT(count <= group->float_count - (size_t)(at - group->memory));
     const int64_t before_ns = base_now_ns();
-    group->failed =
-        coll_to_base(coll_all_reduce(group->comm, at, at, count, COLL_FLOAT32, COLL_SUM, &error),
-                     &error, &group->error);
+    group->failed = coll_to_base(reduce(group, at, count, &error), &error, &group->error);
     const rank_span span = {.begin_ns = before_ns, .end_ns = base_now_ns()};
     group->ns += span.end_ns - span.begin_ns;
     if (group->log != NULL) {
@@ -63,23 +128,37 @@ static void all_reduce(void *user, float *at, size_t count)
     }
 }
 
-/* A rank alone needs only plain memory. */
+/* A rank alone has memory of its device, ranks of a CPU an arena, and those of devices memory that
+ * their collectives like best. */
 static base_status make_memory(rank_tp_group *group, size_t float_count, base_error *reterr)
 {
     coll_error error;
+    const rank_device *device = &group->device;
+    const size_t size_bytes = float_count * sizeof(float);
+    void *memory = NULL;
+    coll_status status = COLL_OK;
     if (group->comm == NULL) {
-        group->memory = calloc(float_count, sizeof *group->memory);
-        return group->memory != NULL
-                   ? BASE_OK
-                   : base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu floats", float_count);
+        const base_status given = device->backend->alloc(device->queue, RANK_MEMORY_EXCHANGED,
+                                                         size_bytes, &memory, reterr);
+        group->memory = memory;
+        return given;
     }
-    const base_status status = coll_to_base(
-        coll_arena_create(group->comm, float_count * sizeof(float), &group->arena, &error), &error,
-        reterr);
-    if (status == BASE_OK) {
-        group->memory = coll_arena_data(group->arena);
+    if (group->stream == NULL) {
+        status = coll_arena_create(group->comm, size_bytes, &group->arena, &error);
+        memory = status == COLL_OK ? coll_arena_data(group->arena) : NULL;
+    } else {
+        status = coll_device_open(group->comm, &error);
+        if (status == COLL_OK) {
+            status = coll_device_alloc(group->comm, size_bytes, &memory, &error);
+        }
     }
-    return status;
+    if (status != COLL_OK) {
+        return coll_to_base(status, &error, reterr);
+    }
+    group->memory = memory;
+    const base_status taken = device->backend->adopt(device->queue, memory, size_bytes, reterr);
+    group->adopted = taken == BASE_OK;
+    return taken;
 }
 
 static rank_tp_costs counters(const coll_comm *comm)
@@ -92,8 +171,8 @@ static rank_tp_costs counters(const coll_comm *comm)
     return now;
 }
 
-base_status rank_tp_group_create(coll_comm *comm, int vocab_size, size_t float_count,
-                                 rank_tp_group **group, base_error *reterr)
+base_status rank_tp_group_create(coll_comm *comm, const rank_device *device, int vocab_size,
+                                 size_t float_count, rank_tp_group **group, base_error *reterr)
 {
     const int rank = comm != NULL ? coll_comm_rank(comm) : 0;
     const int ranks = comm != NULL ? coll_comm_size(comm) : 1;
@@ -110,6 +189,8 @@ base_status rank_tp_group_create(coll_comm *comm, int vocab_size, size_t float_c
     }
     const int first = rank_tp_first_leaf(ranks, rank);
     made->comm = comm;
+    made->device = *device;
+    made->stream = comm != NULL ? device->backend->stream(device->queue) : NULL;
     made->float_count = float_count;
     made->tp = (rank_tp){
         .rank = rank,
@@ -134,8 +215,17 @@ void rank_tp_group_destroy(rank_tp_group *group)
     if (group == NULL) {
         return;
     }
+    const rank_device *device = &group->device;
+    for (int i = 0; i < group->op_count; i++) {
+        coll_op_destroy(group->ops[i].op);
+    }
+    if (group->adopted) {
+        device->backend->disown(device->queue, group->memory);
+    }
     if (group->comm == NULL) {
-        free(group->memory);
+        device->backend->release(device->queue, group->memory);
+    } else if (group->stream != NULL) {
+        coll_device_free(group->comm, group->memory);
     }
     coll_arena_destroy(group->arena);
     free(group);
@@ -151,8 +241,13 @@ float *rank_tp_group_memory(const rank_tp_group *group)
     return group->memory;
 }
 
-base_status rank_tp_group_check(const rank_tp_group *group, base_error *reterr)
+base_status rank_tp_group_check(rank_tp_group *group, base_error *reterr)
 {
+    coll_error error;
+    if (group->stream != NULL && group->failed == BASE_OK) {
+        group->failed = coll_to_base(coll_device_wait(group->comm, group->stream, &error), &error,
+                                     &group->error);
+    }
     if (group->failed != BASE_OK && reterr != NULL) {
         *reterr = group->error;
     }

@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/backend.h"
 #include "base/status.h"
 #include "coll/coll.h"
 #include "parallel/tensor/exchange_log.h"
@@ -29,7 +30,9 @@ typedef struct rank_tp {
     int32_t vocab_first;
     int32_t vocab_count; /* ids of this rank's leaves, including padding */
     /* Replaces at[0 … count) by its sum over the ranks. at is in the memory that the ranks
-     * exchange. The group keeps errors. */
+     * exchange. On a device the sum is an operation of the group's queue, and what stands behind
+     * it, up to the next part of a power of two of that memory, changes too. The group keeps
+     * errors. */
     void (*all_reduce)(void *group, float *at, size_t count);
     void *group;
 } rank_tp;
@@ -52,21 +55,22 @@ typedef struct rank_tp_group rank_tp_group;
 typedef struct rank_tp_costs {
     uint64_t count; /* from libcoll, of all on the communicator, */
     uint64_t bytes; /* and of their vectors */
-    int64_t ns;     /* in transfers, and in waiting for other ranks */
+    int64_t ns; /* in transfers, and in waiting for other ranks; on a device only the host's part */
 } rank_tp_costs;
 
-/* Collective. comm NULL: one rank, which exchanges nothing. float_count: of the exchanged
- * memory. */
-BASE_MUST_CHECK base_status rank_tp_group_create(coll_comm *comm, int vocab_size,
-                                                 size_t float_count, rank_tp_group **group,
-                                                 base_error *reterr);
+/* Collective. comm NULL: one rank, which exchanges nothing. float_count: of the exchanged memory,
+ * which is the device's to work on. */
+BASE_MUST_CHECK base_status rank_tp_group_create(coll_comm *comm, const rank_device *device,
+                                                 int vocab_size, size_t float_count,
+                                                 rank_tp_group **group, base_error *reterr);
 void rank_tp_group_destroy(rank_tp_group *group); /* local; NULL is fine */
 
 const rank_tp *rank_tp_group_tp(const rank_tp_group *group);
 float *rank_tp_group_memory(const rank_tp_group *group);
 
-/* Returns the first failure of an all-reduce. The group is then dead. */
-BASE_MUST_CHECK base_status rank_tp_group_check(const rank_tp_group *group, base_error *reterr);
+/* Waits until the all-reduces have ended, and all that the device's queue has, with libcoll's
+ * deadline. Returns the first failure; the group is then dead. */
+BASE_MUST_CHECK base_status rank_tp_group_check(rank_tp_group *group, base_error *reterr);
 
 rank_tp_costs rank_tp_group_costs(const rank_tp_group *group);
 

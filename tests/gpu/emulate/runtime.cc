@@ -6,6 +6,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <sched.h>
 #include <set>
 #include <vector>
 
@@ -15,7 +16,7 @@
 
 // Something on a stream. An event's task has the number of its recording.
 struct emulate_task {
-    std::function<void()> run;
+    std::function<bool()> run; // false: it cannot yet
     CUevent_st *records;
     CUevent_st *awaits;
     uint64_t number;
@@ -54,43 +55,57 @@ cudaError_t last_error = cudaSuccess;
 bool eager;
 int kernels_allowed = -1;
 
-void run_task(emulate_task &task);
+bool run_task(const emulate_task &task);
 
-// Runs the stream until `until` is passed, or to its end.
-void drain(cudaStream_t stream, const CUevent_st *until, uint64_t number)
+// Runs the stream until `until` is passed, or to its end. False: something cannot run yet.
+bool drain(cudaStream_t stream, const CUevent_st *until, uint64_t number)
 {
+    bool moves = true;
     if (stream->runs) {
         std::fprintf(stderr, "emulator: streams wait for each other in a circle\n");
         std::abort();
     }
     stream->runs = true;
-    while (!stream->tasks.empty() && (until == nullptr || until->passed < number)) {
-        emulate_task task = stream->tasks.front();
-        stream->tasks.pop_front();
-        run_task(task);
+    while (moves && !stream->tasks.empty() && (until == nullptr || until->passed < number)) {
+        moves = run_task(stream->tasks.front());
+        if (moves) {
+            stream->tasks.pop_front();
+        }
     }
     stream->runs = false;
+    return moves;
 }
 
-void run_task(emulate_task &task)
+bool run_task(const emulate_task &task)
 {
-    if (task.awaits != nullptr && task.awaits->passed < task.number) {
-        drain(task.awaits->stream, task.awaits, task.number);
+    if (task.awaits != nullptr && task.awaits->passed < task.number &&
+        !drain(task.awaits->stream, task.awaits, task.number)) {
+        return false;
     }
-    if (task.run && device_error == cudaSuccess) {
-        task.run();
+    if (task.run && device_error == cudaSuccess && !task.run()) {
+        return false;
     }
     if (task.records != nullptr) {
         task.records->passed = task.number;
     }
+    return true;
 }
 
-void drain_open(cudaStream_t stream)
+bool drain_open(cudaStream_t stream)
 {
+    bool ended = true;
     if (!stream->tasks.empty()) {
         emulate_memory_open();
-        drain(stream, nullptr, 0);
+        ended = drain(stream, nullptr, 0);
         emulate_memory_close();
+    }
+    return ended;
+}
+
+void drain_whole(cudaStream_t stream)
+{
+    while (!drain_open(stream)) {
+        (void)sched_yield();
     }
 }
 
@@ -142,12 +157,20 @@ cudaError_t emulate_keep(cudaError_t error)
 cudaError_t emulate_wait_for_all()
 {
     for (cudaStream_t stream : streams) {
-        drain_open(stream);
+        drain_whole(stream);
     }
     return emulate_enter();
 }
 
 cudaError_t emulate_run_on(cudaStream_t stream, std::function<void()> task)
+{
+    return emulate_await_on(stream, [run = std::move(task)] {
+        run();
+        return true;
+    });
+}
+
+cudaError_t emulate_await_on(cudaStream_t stream, std::function<bool()> task)
 {
     return add_task(stream, {std::move(task), nullptr, nullptr, 0});
 }
@@ -247,6 +270,24 @@ cudaError_t cudaSetDevice(int device)
     return device == 0 ? emulate_enter() : emulate_keep(cudaErrorInvalidValue);
 }
 
+// A process that may see one GPU of several (CUDA_VISIBLE_DEVICES) gets another UUID for each.
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
+{
+    const char *visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    *properties = {};
+    (void)std::snprintf(properties->name, sizeof properties->name, "emulated GPU %d", device);
+    (void)std::snprintf(properties->uuid.bytes, sizeof properties->uuid.bytes, "%.15s",
+                        visible != nullptr ? visible : "all");
+    size_t free_bytes = 0;
+    return cudaMemGetInfo(&free_bytes, &properties->totalGlobalMem);
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = CUDART_VERSION;
+    return emulate_enter();
+}
+
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device)
 {
     (void)attribute;
@@ -282,7 +323,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
-    drain_open(stream);
+    drain_whole(stream);
     streams.erase(stream);
     emulate_counted.objects--;
     delete stream;
@@ -295,8 +336,33 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
         stream->capture_failed = true;
         return emulate_keep(cudaErrorStreamCaptureUnsupported);
     }
-    drain_open(stream);
+    drain_whole(stream);
     return emulate_enter();
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    const bool ended = drain_open(stream);
+    const cudaError_t error = emulate_enter();
+    return error == cudaSuccess && !ended ? cudaErrorNotReady : error;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status)
+{
+    *status =
+        stream->capture != nullptr ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    return emulate_enter();
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    if (event->passed < event->recorded) {
+        emulate_memory_open();
+        (void)drain(event->stream, event, event->recorded);
+        emulate_memory_close();
+    }
+    const cudaError_t error = emulate_enter();
+    return error == cudaSuccess && event->passed < event->recorded ? cudaErrorNotReady : error;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)

@@ -83,9 +83,9 @@ static void bed_open(bed *b, void (*expect)(bed *b))
                             .backend = b->t.device.backend,
                             .end_layer = b->t.config.layers,
                             .token_count_max = 48};
-    assert_ok(
-        rank_tp_group_create(NULL, VOCAB, family->exchanged_floats(&b->shape), &b->group, &error),
-        &error);
+    assert_ok(rank_tp_group_create(NULL, &b->t.device, VOCAB, family->exchanged_floats(&b->shape),
+                                   &b->group, &error),
+              &error);
     b->shape.tp = rank_tp_group_tp(b->group);
     rank_flat_params params = {&b->t.config, b->t.params};
     const rank_tensor_source source = rank_flat_source(&params);

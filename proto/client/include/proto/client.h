@@ -79,6 +79,7 @@ struct Ringfence__Control__Ready;
 struct Ringfence__Control__Step;
 struct Ringfence__Control__Output;
 struct Ringfence__Control__Loaded;
+struct Ringfence__Control__Gpu;
 struct Ringfence__Control__Piece;
 struct Ringfence__Control__Failed;
 struct Ringfence__Control__Finished;
@@ -86,6 +87,7 @@ void proto_client_ready(proto_client *client, const struct Ringfence__Control__R
 void proto_client_step(proto_client *client, const struct Ringfence__Control__Step *step);
 void proto_client_output(proto_client *client, const struct Ringfence__Control__Output *output);
 void proto_client_loaded(proto_client *client, const struct Ringfence__Control__Loaded *loaded);
+void proto_client_gpu(proto_client *client, const struct Ringfence__Control__Gpu *gpu);
 void proto_client_piece(proto_client *client, const struct Ringfence__Control__Piece *piece);
 void proto_client_failed(proto_client *client, const struct Ringfence__Control__Failed *failed);
 

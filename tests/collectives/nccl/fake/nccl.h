@@ -49,6 +49,7 @@ typedef struct ncclConfig {
         .blocking = 1                                                                              \
     }
 
+ncclResult_t ncclGetVersion(int *version);
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm_out, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t *config);

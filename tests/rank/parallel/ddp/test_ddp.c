@@ -149,20 +149,33 @@ static void every_rank_has_the_same_sums(void **state)
     }
 }
 
-/* In the place of libcoll's (the linker's --wrap): it can lose a bit on the way to one rank. */
-coll_status __real_coll_broadcast(coll_comm *comm, void *data, size_t count, coll_type type,
-                                  int root, coll_error *reterr);
-coll_status __wrap_coll_broadcast(coll_comm *comm, void *data, size_t count, coll_type type,
-                                  int root, coll_error *reterr);
+/* In the place of libcoll's (the linker's --wrap): a broadcast can lose a bit on the way to one
+ * rank. */
+coll_status __real_coll_op_create(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
+                                  coll_error *reterr);
+coll_status __wrap_coll_op_create(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
+                                  coll_error *reterr);
+coll_status __real_coll_op_wait(coll_op *op, coll_error *reterr);
+coll_status __wrap_coll_op_wait(coll_op *op, coll_error *reterr);
 
 static int broadcast_spoilt_at = -1;
+static _Thread_local uint8_t *to_spoil; /* the last byte of this rank's broadcast */
 
-coll_status __wrap_coll_broadcast(coll_comm *comm, void *data, size_t count, coll_type type,
-                                  int root, coll_error *reterr)
+coll_status __wrap_coll_op_create(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
+                                  coll_error *reterr)
 {
-    const coll_status status = __real_coll_broadcast(comm, data, count, type, root, reterr);
-    if (coll_comm_rank(comm) == broadcast_spoilt_at) {
-        ((uint8_t *)data)[count * sizeof(float) - 1] ^= 1;
+    if (desc->kind == COLL_BROADCAST && coll_comm_rank(comm) == broadcast_spoilt_at) {
+        to_spoil = (uint8_t *)desc->recv + desc->count * sizeof(float) - 1;
+    }
+    return __real_coll_op_create(comm, desc, op, reterr);
+}
+
+coll_status __wrap_coll_op_wait(coll_op *op, coll_error *reterr)
+{
+    const coll_status status = __real_coll_op_wait(op, reterr);
+    if (to_spoil != NULL) {
+        *to_spoil ^= 1;
+        to_spoil = NULL;
     }
     return status;
 }

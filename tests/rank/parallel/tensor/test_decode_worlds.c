@@ -71,8 +71,8 @@ static base_status open_bed(bed *b, world *w, coll_comm *comm, base_error *reter
                             .backend = b->device.backend,
                             .end_layer = w->config.layers,
                             .token_count_max = ROWS_MAX};
-    status =
-        rank_tp_group_create(comm, VOCAB, family->exchanged_floats(&b->shape), &b->group, reterr);
+    status = rank_tp_group_create(comm, &b->device, VOCAB, family->exchanged_floats(&b->shape),
+                                  &b->group, reterr);
     if (status != BASE_OK) {
         return status;
     }

@@ -80,7 +80,7 @@ static base_status bed_open(bed *b, const layer_test *test, coll_comm *comm, bas
     const rank_tensor_source source = rank_flat_source(&params);
     base_status status = rank_device_open("cpu", &b->device, reterr);
     if (status == BASE_OK) {
-        status = rank_tp_group_create(comm, VOCAB, OUT, &b->group, reterr);
+        status = rank_tp_group_create(comm, &b->device, VOCAB, OUT, &b->group, reterr);
     }
     if (status == BASE_OK) {
         b->tp = rank_tp_group_tp(b->group);

@@ -1,0 +1,225 @@
+/* Modes ddp-nccl and tp-nccl: those of the CPU, on a GPU. Loads the plugin behind the gate, begins
+ * NCCL, and tells the launcher what was found. Called by modes.c.
+ *
+ * A rank sees one GPU only, its own. So a rank that works alone (--baseline) cannot use another
+ * one's, and GPU 0 of the process is the right one everywhere. */
+#include <control.pb-c.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/exitcode.h"
+#include "coll/backend.h"
+#include "generate/mode.h"
+#include "modes.h"
+#include "proto/limits.h"
+#include "proto/mode.h"
+#include "ringfence/coll_error.h"
+#include "train/mode.h"
+
+enum { VALUE_BYTES = 64 };
+
+/* Lines, cut where the room ends. */
+typedef struct lines {
+    char text[PROTO_GPU_TEXT_BYTES_MAX];
+    size_t used;
+} lines;
+
+static void add_line(lines *to, const char *line)
+{
+    const size_t length = strlen(line);
+    if (to->used + length + 2 <= sizeof to->text) {
+        memcpy(to->text + to->used, line, length);
+        to->used += length;
+        to->text[to->used++] = '\n';
+        to->text[to->used] = '\0';
+    }
+}
+
+/* Which GPU this rank may see: that of the job; of a process that was given only some, that number
+ * among them. `given` is CUDA_VISIBLE_DEVICES; NULL: it sees all. */
+static base_status choose_device(const proto_job *job, int local_rank, const char *given,
+                                 char device[PROTO_DEVICE_BYTES], base_error *reterr)
+{
+    proto_job_device(job, local_rank, device);
+    if (given == NULL || job->gpu.devices[0] != '\0') {
+        return BASE_OK;
+    }
+    const char *at = given;
+    for (long skip = strtol(device, NULL, 10); skip > 0 && at != NULL; skip--) {
+        at = strchr(at, ',');
+        at = at != NULL ? at + 1 : NULL;
+    }
+    const size_t length = at != NULL ? strcspn(at, ",") : 0;
+    if (length == 0 || length >= PROTO_DEVICE_BYTES) {
+        return base_fail(
+            reterr, BASE_ERR_UNSUPPORTED,
+            "there is no GPU for rank %d of this host: CUDA_VISIBLE_DEVICES is '%.64s'", local_rank,
+            given);
+    }
+    memcpy(device, at, length);
+    device[length] = '\0';
+    return BASE_OK;
+}
+
+/* Two ranks on one GPU: NCCL takes them for two hosts, and sends through sockets. */
+static void share_gpu(int rank)
+{
+    char host[VALUE_BYTES];
+    (void)snprintf(host, sizeof host, "ringfence-test-%d", rank);
+    (void)setenv("NCCL_HOSTID", host, 1);
+    (void)setenv("NCCL_NET", "Socket", 1);
+    (void)setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    (void)setenv("NCCL_MNNVL_ENABLE", "0", 1);
+    (void)setenv("NCCL_MAX_CTAS", "2", 1);
+    (void)printf("a test arrangement: all ranks use one GPU\n");
+    (void)fflush(stdout);
+}
+
+/* What CUDA and NCCL read. No other thread runs yet. */
+static base_status set_environment(const rank_worker *worker, char device[PROTO_DEVICE_BYTES],
+                                   base_error *reterr)
+{
+    const proto_job *job = &worker->identity.job;
+    const base_status status = choose_device(job, worker->identity.local_rank,
+                                             getenv("CUDA_VISIBLE_DEVICES"), device, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    (void)setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1); /* as launcher gpus counts them */
+    (void)setenv("CUDA_VISIBLE_DEVICES", device, 1);
+    if (!job->gpu.nccl_native) {
+        (void)setenv("NCCL_ALGO", "^NVLS", 0);
+    }
+    if (job->gpu.shared) {
+        share_gpu(worker->identity.rank);
+    }
+    return BASE_OK;
+}
+
+static base_status use_gpu(rank_gpu *gpu, base_error *reterr)
+{
+    const rank_cuda_plugin *table = gpu->plugin.table;
+    base_status status = table->use_gpu(0, reterr);
+    if (status == BASE_OK) {
+        status = table->describe_gpu(0, &gpu->info, reterr);
+    }
+    if (status == BASE_OK && table->collectives == NULL) {
+        status = base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s was built without NCCL",
+                           gpu->plugin.paths[RANK_LIBRARY_PLUGIN]);
+    }
+    return status;
+}
+
+base_status rank_cloud_open_gpu(rank_worker *worker, const rank_pass *pass, base_error *reterr)
+{
+    const proto_job_gpu *wanted = &worker->identity.job.gpu;
+    char device[PROTO_DEVICE_BYTES] = "";
+    rank_gpu *gpu = calloc(1, sizeof *gpu);
+    if (gpu == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a GPU");
+    }
+    worker->gpu = gpu;
+    gpu->collectives = (coll_nccl_options){
+        .size = sizeof gpu->collectives, .device = 0, .shares_gpu = wanted->shared};
+    base_status status = set_environment(worker, device, reterr);
+    if (status == BASE_OK) {
+        status =
+            rank_plugin_load(pass, wanted->libraries, &gpu->plugin, &worker->exit_code, reterr);
+    }
+    if (status == BASE_OK) {
+        status = use_gpu(gpu, reterr);
+    }
+    if (status == BASE_OK) {
+        return BASE_OK;
+    }
+    worker->exit_code = status == BASE_ERR_UNSUPPORTED ? BASE_EXIT_NO_GPU : BASE_EXIT_ERROR;
+    return base_error_prepend(reterr, status, "GPU %s", device);
+}
+
+static bool is_of_gpu(const char *variable)
+{
+    static const char *const prefixes[] = {"NCCL_", "CUDA_", "CUBLAS", "NVIDIA_"};
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+        if (strncmp(variable, prefixes[i], strlen(prefixes[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The files that NCCL reads its settings from, where they are there. */
+static void list_settings(lines *to)
+{
+    char path[BASE_PATH_BYTES];
+    const char *home = getenv("HOME");
+    const char *named = getenv("NCCL_CONF_FILE");
+    (void)snprintf(path, sizeof path, "%s/.nccl.conf", home != NULL ? home : "");
+    const char *const files[] = {named != NULL ? named : path, "/etc/nccl.conf"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        if (access(files[i], R_OK) == 0) {
+            add_line(to, files[i]);
+        }
+    }
+}
+
+/* Tells the launcher what this rank computes on. */
+static void report_gpu(const rank_worker *worker)
+{
+    static lines libraries; /* static, since they are large, and a process does this once */
+    static lines environment;
+    rank_gpu *gpu = worker->gpu;
+    char plugin[VALUE_BYTES];
+    for (int i = 0; i < RANK_LIBRARY_COUNT; i++) {
+        if (gpu->plugin.paths[i][0] != '\0') {
+            add_line(&libraries, gpu->plugin.paths[i]);
+        }
+    }
+    list_settings(&libraries);
+    for (char **variable = environ; *variable != NULL; variable++) {
+        if (is_of_gpu(*variable)) {
+            add_line(&environment, *variable);
+        }
+    }
+    (void)snprintf(plugin, sizeof plugin, "%s", gpu->plugin.table->version);
+    Ringfence__Control__Gpu message = RINGFENCE__CONTROL__GPU__INIT;
+    message.name = gpu->info.name;
+    message.uuid = gpu->info.uuid;
+    message.memory_bytes = gpu->info.memory_bytes;
+    message.driver = (uint32_t)gpu->info.driver;
+    message.nccl = (uint32_t)gpu->info.nccl;
+    message.plugin = plugin;
+    message.libraries = libraries.text;
+    message.environment = environment.text;
+    proto_client_gpu(worker->client, &message);
+}
+
+/* Begins NCCL on all ranks. */
+static base_status begin(rank_worker *worker, const rank_pass *pass, base_error *reterr)
+{
+    coll_error error;
+    const base_status status =
+        coll_to_base(coll_device_open(coll_context_world(worker->context), &error), &error, reterr);
+    if (status != BASE_OK) {
+        return base_error_prepend(reterr, status, "connecting the GPUs");
+    }
+    report_gpu(worker);
+    (void)printf("%s, %s; label %s, %" PRId64 " s left\n", worker->gpu->info.name,
+                 worker->gpu->info.uuid, rank_pass_label(pass), rank_pass_seconds(pass));
+    (void)fflush(stdout);
+    return BASE_OK;
+}
+
+base_status rank_cloud_train(rank_worker *worker, const rank_pass *pass, base_error *reterr)
+{
+    const base_status status = begin(worker, pass, reterr);
+    return status == BASE_OK ? rank_mode_train(worker, reterr) : status;
+}
+
+base_status rank_cloud_generate(rank_worker *worker, const rank_pass *pass, base_error *reterr)
+{
+    const base_status status = begin(worker, pass, reterr);
+    return status == BASE_OK ? rank_mode_generate(worker, reterr) : status;
+}
