@@ -257,7 +257,11 @@ base_status launch_options_check(const launch_options *options, base_error *rete
                          ": not what --width, --layers, --heads or --context say",
                          job->model.width, job->model.layers, job->model.heads, job->model.context);
     }
-    const base_status status = proto_job_check(job, reterr);
+    base_status status = proto_job_check(job, reterr);
+    if (status == BASE_OK) {
+        status =
+            proto_job_check_devices(job, (int)(job->job.world_size / options->hosts.nodes), reterr);
+    }
     const int ranks_max = proto_mode_get(job->job.mode)->ranks_max;
     for (int i = 0; i < options->scaling_count && status == BASE_OK; i++) {
         if (options->scaling_ranks[i] > ranks_max) {

@@ -122,6 +122,16 @@ void proto_job_device(const proto_job *job, int local_rank, char device[PROTO_DE
     }
 }
 
+base_status proto_job_check_devices(const proto_job *job, int local_ranks, base_error *reterr)
+{
+    const int listed = proto_job_device_count(job);
+    return listed == 0 || listed >= local_ranks || job->gpu.shared
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "gpu.devices %s: %d for %d ranks of a host, and each rank needs one",
+                           job->gpu.devices, listed, local_ranks);
+}
+
 static base_status check_algorithm(const proto_job *job, base_error *reterr)
 {
     const proto_mode_row *mode = proto_mode_get(job->job.mode);
@@ -153,11 +163,6 @@ static base_status check_gpu(const proto_job *job, base_error *reterr)
                          "gpu.devices %s: must be different numbers or UUIDs of GPUs, at most %d, "
                          "as in 0,1 (launcher gpus lists them)",
                          gpu->devices, BASE_RANKS_MAX);
-    }
-    if (listed > 0 && !gpu->shared && listed < job->job.world_size) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "gpu.devices %s: %d for %" PRId64 " ranks, and each rank needs one",
-                         gpu->devices, listed, job->job.world_size);
     }
     if (gpu->shared && mode->trains && job->train.steps > PROTO_SHARED_GPU_STEPS_MAX) {
         return base_fail(reterr, BASE_ERR_INVALID, "gpu.shared is for tests, of at most %d steps",

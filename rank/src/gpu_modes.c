@@ -83,8 +83,11 @@ static base_status set_environment(const rank_worker *worker, char device[PROTO_
                                    base_error *reterr)
 {
     const proto_job *job = &worker->identity.job;
-    const base_status status = choose_device(job, worker->identity.local_rank,
-                                             getenv("CUDA_VISIBLE_DEVICES"), device, reterr);
+    base_status status = proto_job_check_devices(job, worker->identity.local_world_size, reterr);
+    if (status == BASE_OK) {
+        status = choose_device(job, worker->identity.local_rank, getenv("CUDA_VISIBLE_DEVICES"),
+                               device, reterr);
+    }
     if (status != BASE_OK) {
         return status;
     }

@@ -116,6 +116,65 @@ static void errors_name_what_is_wrong(void **state)
     free(text);
 }
 
+static void expect_gpu_job(const char *key, const char *value, base_status expected)
+{
+    base_error error = {.message = ""};
+    proto_job job;
+    proto_job_defaults(&job);
+    job.job.mode = PROTO_MODE_DDP_NCCL;
+    assert_ok(proto_job_set(&job, key, value, &error), &error);
+    if (proto_job_check(&job, &error) != expected) {
+        fail_msg("%s %s: %s", key, value, error.message);
+    }
+    job.job.mode = PROTO_MODE_DDP_CPU; /* which has no GPUs */
+    const bool of_both = strcmp(value, "direct") == 0 || strcmp(value, "ring") == 0;
+    assert_status(proto_job_check(&job, &error), of_both ? BASE_OK : BASE_ERR_INVALID);
+}
+
+static void modes_on_gpus_have_fields_of_their_own(void **state)
+{
+    (void)state;
+    expect_gpu_job("gpu.devices", "0", BASE_OK);
+    expect_gpu_job("gpu.devices", "3,0,GPU-8d5c0f9e-0001-0203-0405-060708090a0b", BASE_OK);
+    expect_gpu_job("gpu.devices", "0,", BASE_ERR_INVALID);
+    expect_gpu_job("gpu.devices", ",0", BASE_ERR_INVALID);
+    expect_gpu_job("gpu.devices", "0,1,0", BASE_ERR_INVALID);
+    expect_gpu_job("gpu.devices", "0;1", BASE_ERR_INVALID);
+    expect_gpu_job("gpu.exact", "true", BASE_OK);
+    expect_gpu_job("gpu.nccl_native", "true", BASE_OK);
+    expect_gpu_job("gpu.shared", "true", BASE_ERR_INVALID); /* 100 steps */
+    expect_gpu_job("parallel.algorithm", "native", BASE_OK);
+    expect_gpu_job("parallel.algorithm", "direct", BASE_OK);
+    expect_gpu_job("parallel.algorithm", "ring", BASE_ERR_INVALID);
+}
+
+static void each_rank_has_its_gpu(void **state)
+{
+    (void)state;
+    base_error error;
+    proto_job job;
+    char device[PROTO_DEVICE_BYTES];
+    proto_job_defaults(&job);
+    job.job.mode = PROTO_MODE_DDP_NCCL;
+    assert_int_equal(proto_job_device_count(&job), 0);
+    proto_job_device(&job, 3, device);
+    assert_string_equal(device, "3");
+    assert_ok(proto_job_set(&job, "gpu.devices", "2,GPU-0a,1", &error), &error);
+    assert_int_equal(proto_job_device_count(&job), 3);
+    proto_job_device(&job, 0, device);
+    assert_string_equal(device, "2");
+    proto_job_device(&job, 1, device);
+    assert_string_equal(device, "GPU-0a");
+    proto_job_device(&job, 2, device);
+    assert_string_equal(device, "1");
+    assert_ok(proto_job_check_devices(&job, 3, &error), &error);
+    assert_status(proto_job_check_devices(&job, 4, &error), BASE_ERR_INVALID);
+    job.gpu.shared = true;
+    proto_job_device(&job, 2, device);
+    assert_string_equal(device, "2");
+    assert_ok(proto_job_check_devices(&job, 4, &error), &error);
+}
+
 static void limits_are_enforced_on_both_sides(void **state)
 {
     (void)state;
@@ -232,6 +291,8 @@ int main(void)
         cmocka_unit_test(the_text_is_canonical),
         cmocka_unit_test(errors_name_what_is_wrong),
         cmocka_unit_test(a_field_is_set_from_a_text),
+        cmocka_unit_test(modes_on_gpus_have_fields_of_their_own),
+        cmocka_unit_test(each_rank_has_its_gpu),
         cmocka_unit_test(limits_are_enforced_on_both_sides),
         cmocka_unit_test(paths_follow_the_root),
         cmocka_unit_test(the_corpus_is_read),

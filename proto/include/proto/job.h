@@ -215,6 +215,10 @@ int proto_job_device_count(const proto_job *job);
  * that of rank 0. The job is checked, and local_rank below its number of ranks. */
 void proto_job_device(const proto_job *job, int local_rank, char device[PROTO_DEVICE_BYTES]);
 
+/* BASE_ERR_INVALID: gpu.devices has fewer GPUs than a host has ranks. The job is checked. */
+BASE_MUST_CHECK base_status proto_job_check_devices(const proto_job *job, int local_ranks,
+                                                    base_error *reterr);
+
 /* Sets one field by its key from a text of a command line, and checks its range. The message says
  * what the value must be, without the key. BASE_ERR_NOTFOUND: no such key. */
 BASE_MUST_CHECK base_status proto_job_set(proto_job *job, const char *key, const char *value,
