@@ -3,6 +3,7 @@
 #include "proto/socket.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <string.h>
 #include <zmq.h>
 
@@ -39,8 +40,9 @@ typedef struct int_option {
 
 /* In a job, heartbeats are off. A rank's death shows in its pidfd, and the launcher's in the
  * lifeline. A job that a debugger or Ctrl-Z has stopped must be able to continue. A service knows
- * its clients only by their connections. So there both sides send heartbeats. Reconnecting is off:
- * a rank whose connection broke has failed, and a client that asks again makes a new socket. */
+ * its clients only by their connections. So there both sides send heartbeats. Nobody reconnects (for
+ * 24 days): a rank whose connection broke has failed, and a client that asks again makes a new
+ * socket. ZeroMQ's own way to say so, -1, drops messages that came before the connection ended. */
 static const int_option int_options[] = {
     INT_OPTION(JOB | INSIDE, ZMQ_SNDHWM, PROTO_SEND_MESSAGES_MAX),
     INT_OPTION(JOB | INSIDE, ZMQ_RCVHWM, PROTO_RECV_MESSAGES_MAX),
@@ -62,7 +64,7 @@ static const int_option int_options[] = {
     INT_OPTION(SERVICE, ZMQ_HEARTBEAT_IVL, PROTO_SERVICE_HEARTBEAT_MS),
     INT_OPTION(SERVICE, ZMQ_HEARTBEAT_TIMEOUT, PROTO_SERVICE_SILENCE_MS),
     INT_OPTION(SERVICE, ZMQ_HEARTBEAT_TTL, PROTO_SERVICE_SILENCE_MS),
-    INT_OPTION(ANY, ZMQ_RECONNECT_IVL, -1),
+    INT_OPTION(ANY, ZMQ_RECONNECT_IVL, INT32_MAX),
     INT_OPTION(ANY, ZMQ_RECONNECT_IVL_MAX, 0),
     INT_OPTION(ANY, ZMQ_TCP_KEEPALIVE, 1),
     INT_OPTION(SERVER, ZMQ_ROUTER_MANDATORY, 1),

@@ -298,6 +298,39 @@ static void nobody_listening_is_an_event(void **state)
     job_close(&job);
 }
 
+/* However late the receiver looks. */
+static void a_last_message_outlives_its_connection(void **state)
+{
+    (void)state;
+    base_error error;
+    proto_bus_event event;
+    int rank = PROTO_NO_RANK;
+    char reason[] = "the last word";
+    Ringfence__Control__Envelope *got = NULL;
+    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    Ringfence__Control__Abort last = RINGFENCE__CONTROL__ABORT__INIT;
+    test_job job;
+    job_open(&job);
+    job.ranks[0] = connect_with(&job, &job.rank_keys[0], job.launcher_keys.public_key);
+    send_step(job.ranks[0], 1);
+    assert_ok(next_message(job.launcher, &rank, &got, &error), &error);
+    assert_ok(proto_bus_recv(job.ranks[0], &rank, &got, &error), &error);
+    assert_null(got); /* from now on, the message has to wake it */
+    last.reason = reason;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ABORT;
+    envelope.abort = &last;
+    assert_ok(proto_bus_send(job.launcher, 0, &envelope, &error), &error);
+    proto_bus_close(job.launcher);
+    job.launcher = NULL;
+    do {
+        next_event(job.ranks[0], &event);
+    } while (event.kind != PROTO_BUS_DISCONNECTED);
+    (void)poll(NULL, 0, 50); /* whatever ZeroMQ's thread still does: it shows no end of that */
+    assert_ok(next_message(job.ranks[0], &rank, &got, &error), &error);
+    assert_string_equal(got->abort->reason, reason);
+    job_close(&job);
+}
+
 static void a_key_file_is_read_once(void **state)
 {
     (void)state;
@@ -323,6 +356,7 @@ int main(void)
         cmocka_unit_test(garbage_is_refused_by_name),
         cmocka_unit_test(a_key_used_twice_is_refused),
         cmocka_unit_test(nobody_listening_is_an_event),
+        cmocka_unit_test(a_last_message_outlives_its_connection),
         cmocka_unit_test(a_key_file_is_read_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
