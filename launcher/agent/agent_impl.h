@@ -60,6 +60,7 @@ typedef struct launch_agent {
     int attempt;
     proto_bus *bus; /* NULL between two attempts */
     bool connected;
+    bool waits;         /* the user was told that there is no head yet */
     bool refused;       /* the head has said so */
     base_error trouble; /* of the last attempt */
     int64_t call_ns;    /* when the next attempt is due */

@@ -15,6 +15,11 @@
 /* Ends this attempt. The next is made soon. */
 static void hang_up(launch_agent *agent)
 {
+    if (!agent->waits && !agent->options->quiet) {
+        base_log(BASE_LOG_INFO, "waiting for the head at %s: %s", agent->options->hosts.rendezvous,
+                 agent->trouble.message);
+    }
+    agent->waits = true;
     proto_bus_close(agent->bus);
     agent->bus = NULL;
     agent->connected = false;
@@ -118,7 +123,8 @@ void agent_event(launch_agent *agent, const proto_bus_event *event)
     }
     const char *why = event->kind == PROTO_BUS_UNREACHABLE ? "nobody listens there"
                       : agent->connected                   ? "it has closed the connection"
-                                         : "it does not know the key of this launcher";
+                                         : "it does not know the key of this launcher, or "
+                                           "has fewer --nodes";
     (void)base_fail(&agent->trouble, BASE_ERR_PEER, "%s", why);
     if (!agent->refused) {
         agent->state = AGENT_CALLING;

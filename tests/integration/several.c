@@ -48,7 +48,7 @@ void several_start(int node, const several *job, const char *const *flags)
         all[count++] = flags[i];
     }
     all[count] = NULL;
-    test_hosts_start(&several_runs[node].program, node, node == 0 ? job->hosts_file : NULL, all);
+    test_hosts_start(&several_runs[node].program, node, job->hosts_file, all);
 }
 
 void several_start_head(const several *job, const char *name)

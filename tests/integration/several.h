@@ -11,7 +11,7 @@ enum { SEVERAL_FLAGS_MAX = 40, SEVERAL_PATH_BYTES = 512 };
 typedef struct several {
     const char *rendezvous;
     const char *nodes;
-    const char *hosts_file;               /* of the head; NULL: the machine's */
+    const char *hosts_file;               /* /etc/hosts; NULL: the machine's */
     const char *flags[SEVERAL_FLAGS_MAX]; /* of the job, at the head */
 } several;
 

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { COMMAND_BYTES = 1024 };
@@ -96,12 +97,57 @@ void test_hosts_start(test_program *program, int host, const char *hosts_file,
     test_program_start(program, all, (const char *const[]){NULL});
 }
 
+bool test_hosts_run(int host, const char *command)
+{
+    return run("nsenter %s sh -c '%s'", enter(host), command);
+}
+
+void test_hosts_enter(int host)
+{
+    assert_int_equal(setns(host >= 0 ? hosts[host] : outside, CLONE_NEWNET), 0);
+}
+
 void test_hosts_link(int a, int b, bool up)
 {
     assert_true(run("nsenter %s ip link set to%d %s", enter(a), b, up ? "up" : "down"));
     if (up) { /* the route went with the link */
         assert_true(run("nsenter %s ip route add 10.77.0.%d/32 dev to%d src 10.77.0.%d", enter(a),
                         b + 1, b, a + 1));
+    }
+}
+
+/* Lines of a table of this thread's host whose field number `field` is one of `values`. */
+static int count_lines(const char *table, int field, const char *values)
+{
+    char path[64];
+    char line[512];
+    int count = 0;
+    (void)snprintf(path, sizeof path, "/proc/thread-self/net/%s", table);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return 0; /* as tcp6 without IPv6 */
+    }
+    while (fgets(line, sizeof line, file) != NULL) {
+        char *rest = line;
+        const char *word = NULL;
+        for (int i = 0; i <= field; i++) {
+            word = strtok_r(i == 0 ? line : NULL, " \n", &rest);
+        }
+        count += word != NULL && strstr(values, word) != NULL ? 1 : 0;
+    }
+    (void)fclose(file);
+    return count;
+}
+
+void test_hosts_assert_no_sockets(int count)
+{
+    static const char open_states[] = "01 0A"; /* established, listening */
+    for (int host = 0; host < count; host++) {
+        test_hosts_enter(host);
+        const int left = count_lines("tcp", 3, open_states) + count_lines("tcp6", 3, open_states) +
+                         count_lines("unix", 3, "00010000"); /* the flag of those that listen */
+        test_hosts_enter(-1);
+        assert_int_equal(left, 0);
     }
 }
 

@@ -19,8 +19,18 @@ bool test_hosts_make(int count);
 void test_hosts_start(test_program *program, int host, const char *hosts_file,
                       const char *const *arguments);
 
+/* Runs a shell's command on a host, and says whether it ended well. */
+bool test_hosts_run(int host, const char *command);
+
+/* This thread, and those that it starts, are on a host from now on. -1: not any more. */
+void test_hosts_enter(int host);
+
 /* Takes the link between two hosts down or up. */
 void test_hosts_link(int a, int b, bool up);
+
+/* Fails the test if a socket listens, is connected or has a name in AF_UNIX on one of the hosts. For
+ * when nothing runs there any more. */
+void test_hosts_assert_no_sockets(int count);
 
 /* For main: 77 where there can be no hosts, with a line that says why; else 0. */
 int test_hosts_skip(int count);

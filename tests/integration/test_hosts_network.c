@@ -1,0 +1,179 @@
+/* One job on several hosts whose names, interfaces or clocks are awkward. Needs root for its
+ * hosts. */
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/file.h"
+#include "several.h"
+
+static void write_file(const char *path, const char *text)
+{
+    base_error error;
+    assert_ok(base_file_write(path, text, strlen(text), &error), &error);
+}
+
+/* Each side says which name it does not know: the head at once, the agent when it has tried for as
+ * long as it may. */
+static void a_name_that_nobody_knows_is_named(void **state)
+{
+    (void)state;
+    several_make_key("unknown");
+    const several job = {"tcp://nowhere.invalid:29400", "2", NULL, {"--ranks", "2", NULL}};
+    several_start_head(&job, "unknown");
+    several_start(1, &job, (const char *const[]){"--join-timeout", "1", NULL});
+    several_expect(0, 1);
+    several_assert_says(0, "error: --rendezvous: cannot resolve nowhere.invalid: ");
+    several_expect(1, 1);
+    several_assert_says(1, "error: no head at tcp://nowhere.invalid:29400 within 1 s: cannot "
+                           "resolve nowhere.invalid: ");
+    test_program_assert_no_children();
+}
+
+/* The agent looks the name up anew each time. */
+static void a_name_may_become_known_later(void **state)
+{
+    (void)state;
+    char file[SEVERAL_PATH_BYTES];
+    (void)snprintf(file, sizeof file, "%s", test_directory_path(&test_shared_directory, "later"));
+    write_file(file, "127.0.0.1 localhost\n");
+    several_make_key("later");
+    const several named = {"tcp://node0.invalid:29400", "2", file, {NULL}};
+    several_start(1, &named, several_no_flags);
+    several_wait_says(1, "waiting for the head at tcp://node0.invalid:29400: cannot resolve");
+    const several job = {several_address, "2", NULL, {"--ranks", "2", NULL}};
+    several_start_head(&job, "named-later");
+    FILE *hosts = fopen(file, "ae"); /* not a new file: it is mounted */
+    assert_non_null(hosts);
+    assert_true(fputs("10.77.0.1 node0.invalid\n", hosts) >= 0);
+    assert_int_equal(fclose(hosts), 0);
+    several_expect(0, 0);
+    several_expect(1, 0);
+    test_program_assert_no_children();
+}
+
+/* Whether a host has received so many bytes over IPv6. */
+static bool received_over_ipv6(int host, int bytes)
+{
+    char command[256];
+    (void)snprintf(command, sizeof command,
+                   "while read -r name value; do [ \"$name\" != Ip6InOctets ] || "
+                   "[ \"$value\" -gt %d ] || exit 1; done </proc/self/net/snmp6",
+                   bytes);
+    return test_hosts_run(host, command);
+}
+
+/* As with docker0: both hosts have an interface of the same address, which leads nowhere. */
+static void the_right_one_of_many_interfaces_is_taken(void **state)
+{
+    (void)state;
+    several_make_key("interfaces");
+    for (int host = 0; host < 2; host++) {
+        assert_true(test_hosts_run(host, "ip link add docker0 type veth peer name docker1 && "
+                                         "ip addr add 172.17.0.1/16 dev docker0 && "
+                                         "ip link set docker0 up && ip link set docker1 up"));
+    }
+    const several job = {several_address, "2", NULL, {"--ranks", "2", NULL}};
+    several_start_head(&job, "routed");
+    several_start(1, &job, several_no_flags);
+    several_expect(0, 0);
+    several_expect(1, 0);
+    assert_false(received_over_ipv6(1, 50000));
+
+    const several other = {
+        several_address, "2", NULL, {"--ranks", "2", "--interface", "fd77:1::/64", NULL}};
+    several_start_head(&other, "chosen");
+    several_start(1, &other, several_no_flags);
+    several_expect(0, 0);
+    several_expect(1, 0);
+    assert_true(received_over_ipv6(1, 50000));
+
+    const several wrong = {
+        several_address, "2", NULL, {"--ranks", "2", "--interface", "docker0", NULL}};
+    several_start_head(&wrong, "wrong");
+    several_start(1, &wrong, several_no_flags);
+    several_expect(0, 1);
+    several_expect(1, 1);
+    several_assert_says(0, "at 172.17.0.1 port ");
+    several_assert_says(0, "is that the right interface? see --interface");
+    test_program_assert_no_children();
+}
+
+#ifndef __SANITIZE_ADDRESS__ /* which must be loaded before all others */
+/* libfaketime's file, for LD_PRELOAD. */
+static bool find_faketime(char *variable, size_t size_bytes)
+{
+    glob_t found;
+    const bool is_there = glob("/usr/lib/*/faketime/libfaketimeMT.so.1", 0, NULL, &found) == 0;
+    if (is_there) {
+        (void)snprintf(variable, size_bytes, "LD_PRELOAD=%s", found.gl_pathv[0]);
+    }
+    globfree(&found);
+    return is_there;
+}
+
+static void clocks_may_differ_by_five_minutes(void **state)
+{
+    (void)state;
+    static test_program clock;
+    static training_run alone;
+    char preload[SEVERAL_PATH_BYTES];
+    if (!find_faketime(preload, sizeof preload)) {
+        (void)fprintf(stderr, "skipped: needs libfaketime\n");
+        skip();
+    }
+    const char *agent[] = {
+        "/usr/bin/env",
+        preload,
+        "FAKETIME=+5m",
+        "FAKETIME_DONT_FAKE_MONOTONIC=1",
+        "FAKETIME_FORCE_MONOTONIC_FIX=0", /* of waits: it takes them for the clock of day */
+        LAUNCHER_PATH,
+        "--nodes",
+        "2",
+        "--node-rank",
+        "1",
+        "--rendezvous",
+        several_address,
+        "--job-key",
+        several_key,
+        "--no-bind",
+        NULL};
+    const char *const date[] = {agent[0], agent[1], agent[2], agent[3], "date", "+at %s", NULL};
+    test_program_start(&clock, date, NULL);
+    const time_t before = time(NULL);
+    assert_int_equal(test_program_wait(&clock), 0);
+    assert_true(test_program_number_after(&clock, TEST_STDOUT, "at ") >= before + 290);
+
+    several_make_key("clocks");
+    const several job = {several_address, "2", NULL, {"--ranks", "2", NULL}};
+    several_start_head(&job, "clocks");
+    test_hosts_start(&several_runs[1].program, 1, NULL, agent);
+    several_expect(0, 0);
+    several_expect(1, 0);
+    assert_null(strstr(several_runs[0].program.text[TEST_STDERR], "no heartbeat"));
+    training_expect(&alone, &test_shared_directory, "clocks-alone", 0,
+                    (const char *const[]){"--ranks", "2", NULL});
+    training_assert_same_file(&alone, "state-rank-1.safetensors", &several_runs[0],
+                              "state-rank-1.safetensors");
+    test_program_assert_no_children();
+}
+#endif
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_name_that_nobody_knows_is_named),
+        cmocka_unit_test(a_name_may_become_known_later),
+        cmocka_unit_test(the_right_one_of_many_interfaces_is_taken),
+#ifndef __SANITIZE_ADDRESS__
+        cmocka_unit_test(clocks_may_differ_by_five_minutes),
+#endif
+    };
+    const int skipped = test_hosts_skip(2);
+    return skipped != 0 ? skipped
+                        : cmocka_run_group_tests(tests, test_shared_directory_make,
+                                                 test_shared_directory_remove);
+}
