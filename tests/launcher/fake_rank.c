@@ -7,7 +7,7 @@
  *   FAKE_LINES  "same" or "own": a line on stdout at every step
  *   FAKE_HEIR   a rank that exits leaves a child that holds its connection; rank 0 then fails
  *   FAKE_ABORT  rank 0 fails by itself at that point, and reports it
- *   FAKE_SAY    a rank that ignores SIGTERM prints where it is
+ *   FAKE_SAY    a rank that hangs or ignores SIGTERM prints that it does
  *   FAKE_DUMP   a rank that fails has a flight record of so many bytes, begun after the abort */
 #include <control.pb-c.h>
 #include <inttypes.h>
@@ -27,7 +27,15 @@
 #include "proto/client.h"
 #include "proto/digest.h"
 
-enum { POINT_STARTED = 0, POINT_OPENED, POINT_JOINED, POINT_EXCHANGED, POINT_READY, POINT_STEPS };
+enum {
+    POINT_FINISHED = -2,
+    POINT_STARTED = 0,
+    POINT_OPENED,
+    POINT_JOINED,
+    POINT_EXCHANGED,
+    POINT_READY,
+    POINT_STEPS
+};
 
 typedef struct fake_rank {
     proto_identity identity;
@@ -128,10 +136,8 @@ static void miss(fake_rank *fake, int rank)
     leave(fake, BASE_EXIT_ERROR);
 }
 
-/* Hangs, and ignores SIGTERM. */
-static void ignore_sigterm(void)
+static void hang(void)
 {
-    (void)signal(SIGTERM, SIG_IGN);
     if (getenv("FAKE_SAY") != NULL) {
         (void)printf("here I stay\n");
         (void)fflush(stdout);
@@ -172,11 +178,10 @@ static void at_point(fake_rank *fake, long point)
     } else if (strcmp(what, "silent") == 0) {
         leave(fake, 0);
     } else if (strcmp(what, "hang") == 0) {
-        for (;;) {
-            (void)pause();
-        }
+        hang();
     } else if (strcmp(what, "ignore-term") == 0) {
-        ignore_sigterm();
+        (void)signal(SIGTERM, SIG_IGN);
+        hang();
     } else if (strcmp(what, "fail") == 0) {
         send_failed(fake, BASE_ERR_IO, "the disk is full", false);
         leave(fake, 5);
@@ -380,5 +385,6 @@ int main(int argc, char **argv)
         generate(&fake);
     }
     finish(&fake);
+    at_point(&fake, POINT_FINISHED);
     leave(&fake, BASE_EXIT_DONE);
 }
