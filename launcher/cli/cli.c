@@ -42,10 +42,10 @@ static int compare(const launch_options *options)
     return likeness == LAUNCH_DIFFERENT ? BASE_EXIT_ERROR : BASE_EXIT_DONE;
 }
 
-static int print_gpus(void)
+static int print_gpus(bool as_json)
 {
     base_error error;
-    const base_status status = launch_gpus_print(stdout, &error);
+    const base_status status = launch_gpus_print(stdout, as_json, &error);
     if (status == BASE_OK) {
         return BASE_EXIT_DONE;
     }
@@ -211,7 +211,7 @@ int launch_cli(int argc, char **argv, const char *rank_path)
         exit_status = compare(options);
         break;
     case LAUNCH_ACTION_GPUS:
-        exit_status = print_gpus();
+        exit_status = print_gpus(options->json);
         break;
     case LAUNCH_ACTION_JOB_KEY:
         exit_status = make_job_key(options->new_job_key);

@@ -179,6 +179,7 @@ static const base_field rows[] = {
      .help = "write JOB.json there, and run nothing"},
     {OWN(PATH, job_file), .option = "job", .value = "FILE",
      .help = "run exactly this JOB.json, data and checkpoint included"},
+    {OWN(BOOL, json), .option = "json", .help = "gpus: as JSON"},
     {OWN(BOOL, dry_run), ANY, .option = "dry-run", .help = "print the plan, and run nothing"},
     {OWN(BOOL, quiet), ANY, .option = "quiet", .help = "no progress, no summary"},
     {CALL(set_action), ANY, .option = "help", .letter = 'h', .help = "this text"},
@@ -215,7 +216,7 @@ void launch_options_help(FILE *stream)
         "       launcher --ranks N --mode ddp-nccl|tp-nccl --token FILE [FLAGS]\n"
         "       launcher [--ranks N] [FLAGS] -- PROGRAM ARGUMENTS\n"
         "       launcher compare A B\n"
-        "       launcher gpus\n"
+        "       launcher gpus [--json]\n"
         "       launcher make-job-key FILE\n"
         "       launcher --nodes N --node-rank K --rendezvous tcp://HOST:PORT --job-key FILE"
         " [FLAGS]\n"
@@ -224,7 +225,8 @@ void launch_options_help(FILE *stream)
         "run.\n"
         "PROGRAM is any program; one linked with libcoll finds its peers by itself.\n"
         "compare says whether two saved states are byte-equal, or where they differ.\n"
-        "gpus lists this computer's GPUs, what stands between them, and who uses them.\n"
+        "gpus lists this computer's GPUs, what stands between them, who uses them, and their "
+        "state.\n"
         "With --nodes, several launchers run one job, each its ranks on its own host.\n"
         "\n"
         "Defaults are in brackets.\n",

@@ -1,11 +1,15 @@
-/* Loads NVML and finds its functions. Called by gpus.c. */
+/* Loads NVML and finds its functions. Called by gpus.c and gpu_faults.c. */
 #include "gpus/nvml.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char library_name[] = "libnvidia-ml.so.1";
+
+/* Where containers have the driver's libraries, which the dynamic linker may not know. */
+static const char *const places[] = {"", "/usr/local/nvidia/lib64/", "/usr/lib/wsl/lib/"};
 
 static const struct {
     const char *name;
@@ -24,6 +28,17 @@ static const struct {
     {"nvmlDeviceGetNvLinkState", offsetof(launch_nvml, nvlink_state)},
     {"nvmlDeviceGetP2PStatus", offsetof(launch_nvml, p2p_status)},
     {"nvmlDeviceGetComputeRunningProcesses_v3", offsetof(launch_nvml, processes)},
+    {"nvmlDeviceGetPciInfo_v3", offsetof(launch_nvml, pci)},
+    {"nvmlDeviceGetClockInfo", offsetof(launch_nvml, clock)},
+    {"nvmlDeviceGetPowerUsage", offsetof(launch_nvml, power)},
+    {"nvmlDeviceGetEnforcedPowerLimit", offsetof(launch_nvml, power_limit)},
+    {"nvmlDeviceGetTemperature", offsetof(launch_nvml, temperature)},
+    {"nvmlDeviceGetCurrentClocksThrottleReasons", offsetof(launch_nvml, throttle_reasons)},
+    {"nvmlDeviceGetTotalEccErrors", offsetof(launch_nvml, ecc_errors)},
+    {"nvmlEventSetCreate", offsetof(launch_nvml, events_create)},
+    {"nvmlDeviceRegisterEvents", offsetof(launch_nvml, events_add)},
+    {"nvmlEventSetWait_v2", offsetof(launch_nvml, events_wait)},
+    {"nvmlEventSetFree", offsetof(launch_nvml, events_free)},
 };
 
 static base_status find_functions(launch_nvml *nvml, base_error *reterr)
@@ -43,7 +58,11 @@ static base_status find_functions(launch_nvml *nvml, base_error *reterr)
 base_status launch_nvml_open(launch_nvml *nvml, base_error *reterr)
 {
     memset(nvml, 0, sizeof *nvml);
-    nvml->handle = dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; nvml->handle == NULL && i < sizeof places / sizeof *places; i++) {
+        char path[LAUNCH_NVML_TEXT_BYTES];
+        (void)snprintf(path, sizeof path, "%s%s", places[i], library_name);
+        nvml->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
     if (nvml->handle == NULL) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "no NVIDIA driver: there is no %s",
                          library_name);

@@ -73,6 +73,7 @@ typedef struct launch_options {
     const char *hosts_flag;  /* the first flag given that goes with several hosts only */
     const char *job_flag;    /* the first flag given that an agent leaves to the head */
     int64_t max_restarts;
+    bool json; /* of gpus */
     bool dry_run;
     bool quiet;
     bool bind;

@@ -1,11 +1,12 @@
 /* An NVML with two GPUs, for test_gpus.c: a library that the launcher loads in place of the driver's.
- * FAKE_NVML in the environment makes it fail: "broken" at the beginning, "none" has no GPU. */
+ * FAKE_NVML in the environment makes it fail: "broken" at the beginning, "none" has no GPU,
+ * "xid" reports that a GPU is lost. GPU 1 says little of itself. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "gpus/nvml.h"
 
-enum { NOT_SUPPORTED = 3, DRIVER_NOT_LOADED = 9 };
+enum { NOT_SUPPORTED = 3, DRIVER_NOT_LOADED = 9, TIMEOUT = 10 };
 
 struct nvmlDevice_st {
     unsigned index;
@@ -123,5 +124,106 @@ EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(launch_nvml_device device, un
     for (unsigned i = 0; i < *count; i++) {
         processes[i] = (launch_nvml_process){.pid = 41 + i};
     }
+    return 0;
+}
+
+EXPORT int nvmlDeviceGetPciInfo_v3(launch_nvml_device device, launch_nvml_pci *pci);
+EXPORT int nvmlDeviceGetPciInfo_v3(launch_nvml_device device, launch_nvml_pci *pci)
+{
+    *pci = (launch_nvml_pci){.domain = 0xfffe, .bus = 0x19, .device = device->index};
+    return device->index == 0 ? 0 : NOT_SUPPORTED;
+}
+
+/* GPU 1 has none of the numbers that are asked for one at a time. */
+static int number(launch_nvml_device device, unsigned value, unsigned *to)
+{
+    *to = value;
+    return device->index == 0 ? 0 : NOT_SUPPORTED;
+}
+
+EXPORT int nvmlDeviceGetClockInfo(launch_nvml_device device, int which, unsigned *mhz);
+EXPORT int nvmlDeviceGetClockInfo(launch_nvml_device device, int which, unsigned *mhz)
+{
+    return number(device, which == LAUNCH_NVML_CLOCK_SM ? 1980 : 3201, mhz);
+}
+
+EXPORT int nvmlDeviceGetPowerUsage(launch_nvml_device device, unsigned *milliwatts);
+EXPORT int nvmlDeviceGetPowerUsage(launch_nvml_device device, unsigned *milliwatts)
+{
+    return number(device, 691000, milliwatts);
+}
+
+EXPORT int nvmlDeviceGetEnforcedPowerLimit(launch_nvml_device device, unsigned *milliwatts);
+EXPORT int nvmlDeviceGetEnforcedPowerLimit(launch_nvml_device device, unsigned *milliwatts)
+{
+    return number(device, 700000, milliwatts);
+}
+
+EXPORT int nvmlDeviceGetTemperature(launch_nvml_device device, int which, unsigned *celsius);
+EXPORT int nvmlDeviceGetTemperature(launch_nvml_device device, int which, unsigned *celsius)
+{
+    return number(device, which == LAUNCH_NVML_TEMPERATURE_GPU ? 71 : 0, celsius);
+}
+
+EXPORT int nvmlDeviceGetCurrentClocksThrottleReasons(launch_nvml_device device,
+                                                     unsigned long long *reasons);
+EXPORT int nvmlDeviceGetCurrentClocksThrottleReasons(launch_nvml_device device,
+                                                     unsigned long long *reasons)
+{
+    *reasons = 0x4 | 0x20;
+    return device->index == 0 ? 0 : NOT_SUPPORTED;
+}
+
+EXPORT int nvmlDeviceGetTotalEccErrors(launch_nvml_device device, int kind, int since,
+                                       unsigned long long *count);
+EXPORT int nvmlDeviceGetTotalEccErrors(launch_nvml_device device, int kind, int since,
+                                       unsigned long long *count)
+{
+    *count = kind == LAUNCH_NVML_ECC_UNCORRECTED && since == LAUNCH_NVML_ECC_VOLATILE ? 3 : 0;
+    return device->index == 0 ? 0 : NOT_SUPPORTED;
+}
+
+/* ---- events ---- */
+
+static int events_pending;
+
+EXPORT int nvmlEventSetCreate(launch_nvml_events *events);
+EXPORT int nvmlEventSetCreate(launch_nvml_events *events)
+{
+    *events = (launch_nvml_events)(void *)&events_pending;
+    return 0;
+}
+
+EXPORT int nvmlDeviceRegisterEvents(launch_nvml_device device, unsigned long long types,
+                                    launch_nvml_events events);
+EXPORT int nvmlDeviceRegisterEvents(launch_nvml_device device, unsigned long long types,
+                                    launch_nvml_events events)
+{
+    (void)events;
+    events_pending += is_set_to("xid") && (types & LAUNCH_NVML_EVENT_XID) != 0 ? 1 : 0;
+    return device->index == 0 ? 0 : NOT_SUPPORTED;
+}
+
+EXPORT int nvmlEventSetWait_v2(launch_nvml_events events, launch_nvml_event *event,
+                               unsigned timeout_ms);
+EXPORT int nvmlEventSetWait_v2(launch_nvml_events events, launch_nvml_event *event,
+                               unsigned timeout_ms)
+{
+    (void)events;
+    (void)timeout_ms;
+    if (events_pending == 0) {
+        return TIMEOUT;
+    }
+    *event = (launch_nvml_event){.device = &devices[events_pending - 1]};
+    event->type = events_pending == 1 ? LAUNCH_NVML_EVENT_XID : LAUNCH_NVML_EVENT_ECC;
+    event->data = 79;
+    events_pending--;
+    return 0;
+}
+
+EXPORT int nvmlEventSetFree(launch_nvml_events events);
+EXPORT int nvmlEventSetFree(launch_nvml_events events)
+{
+    (void)events;
     return 0;
 }

@@ -1,21 +1,23 @@
 /* `launcher gpus`: with a driver of two GPUs, with one that does not work, and with none. */
+#include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/exitcode.h"
+#include "gpus/gpu_faults.h"
 #include "program.h"
 #include "support.h"
 
 static test_program program;
 
-static void run(const char *library_path, const char *fault, int expected,
-                const char *expected_text)
+static void run(const char *flag, const char *fault, int expected, const char *expected_text)
 {
     char path[BASE_PATH_BYTES];
     char fake[64];
-    (void)snprintf(path, sizeof path, "LD_LIBRARY_PATH=%s", library_path);
+    (void)snprintf(path, sizeof path, "LD_LIBRARY_PATH=%s", FAKE_NVML_DIRECTORY);
     (void)snprintf(fake, sizeof fake, "FAKE_NVML=%s", fault);
-    test_program_start(&program, (const char *const[]){LAUNCHER_PATH, "gpus", NULL},
+    test_program_start(&program, (const char *const[]){LAUNCHER_PATH, "gpus", flag, NULL},
                        (const char *const[]){path, fake, NULL});
     const int exit_status = test_program_wait(&program);
     const char *said = program.text[expected == BASE_EXIT_DONE ? TEST_STDOUT : TEST_STDERR];
@@ -28,28 +30,77 @@ static void run(const char *library_path, const char *fault, int expected,
 static void all_that_the_driver_says_is_printed(void **state)
 {
     (void)state;
-    run(FAKE_NVML_DIRECTORY, "", BASE_EXIT_DONE,
+    run(NULL, "", BASE_EXIT_DONE,
         "driver 580.65.06\n"
         "GPU 0: NVIDIA H200, GPU-aaaa\n"
+        "  at fffe:19:00.0, NUMA node -\n"
         "  memory 147456 MiB, 147456 MiB free\n"
         "  MIG off\n"
         "  NVLinks 12\n"
+        "  clocks 1980 MHz, memory 3201 MHz\n"
+        "  power 691 W of 700 W, 71 C, slowed by power cap, hot\n"
+        "  uncorrected memory errors 3\n"
         "  used by nobody\n"
         "GPU 1: NVIDIA H200, GPU-bbbb\n"
+        "  at -, NUMA node -\n"
         "  memory 147456 MiB, 146432 MiB free\n"
         "  MIG -\n"
         "  NVLinks 0\n"
+        "  clocks -, memory -\n"
+        "  power - of -, -, slowed by -\n"
+        "  uncorrected memory errors -\n"
         "  used by pid 41, pid 42\n");
     assert_non_null(
         strstr(program.text[TEST_STDOUT], "\n   0   same nvlink\n   1    p2p   same\n"));
 }
 
+static void the_same_is_there_as_json(void **state)
+{
+    (void)state;
+    json_error_t error;
+    run("--json", "", BASE_EXIT_DONE, "\"memory_free_bytes\": 154618822656,\n");
+    json_t *root = json_loads(program.text[TEST_STDOUT], JSON_REJECT_DUPLICATES, &error);
+    assert_non_null(root);
+    const json_t *gpus = json_object_get(root, "gpus");
+    assert_int_equal(json_array_size(gpus), 2);
+    const json_t *first = json_array_get(gpus, 0);
+    const json_t *second = json_array_get(gpus, 1);
+    assert_string_equal(json_string_value(json_object_get(first, "slowed_by")), "power cap, hot");
+    assert_int_equal(json_integer_value(json_object_get(first, "uncorrected_memory_errors")), 3);
+    assert_true(json_is_false(json_object_get(first, "mig")));
+    assert_true(json_is_null(json_object_get(second, "mig")));
+    assert_true(json_is_null(json_object_get(second, "sm_mhz")));
+    assert_int_equal(json_integer_value(json_array_get(json_object_get(second, "used_by"), 1)), 42);
+    assert_string_equal(json_string_value(json_array_get(json_object_get(second, "to"), 0)), "p2p");
+    json_decref(root);
+}
+
+/* Two events: of a GPU that is lost, and of the other's memory. */
+static void faults_while_a_job_runs_are_named(void **state)
+{
+    (void)state;
+    char text[LAUNCH_GPU_FAULTS_BYTES];
+    assert_int_equal(setenv("FAKE_NVML", "xid", 1), 0);
+    launch_gpu_faults *faults = launch_gpu_faults_open();
+    if (faults == NULL) {
+        fail_msg("the fake NVML was not found: %s", getenv("LD_LIBRARY_PATH"));
+    }
+    assert_string_equal(launch_gpu_faults_text(faults, text),
+                        "GPU 1 (GPU-bbbb): a memory error of two bits; "
+                        "GPU 0 (GPU-aaaa): Xid 79: the GPU has fallen off the bus");
+    assert_string_equal(launch_gpu_faults_text(faults, text), "");
+    launch_gpu_faults_close(faults);
+    assert_int_equal(setenv("FAKE_NVML", "none", 1), 0);
+    assert_null(launch_gpu_faults_open());
+    launch_gpu_faults_close(NULL);
+    assert_int_equal(unsetenv("FAKE_NVML"), 0);
+}
+
 static void what_is_not_there_is_one_line(void **state)
 {
     (void)state;
-    run(FAKE_NVML_DIRECTORY, "none", BASE_EXIT_NO_GPU, "the NVIDIA driver has no GPU");
-    run(FAKE_NVML_DIRECTORY, "broken", BASE_EXIT_NO_GPU,
-        "the NVIDIA driver does not work: Driver Not Loaded");
+    run(NULL, "none", BASE_EXIT_NO_GPU, "the NVIDIA driver has no GPU");
+    run(NULL, "broken", BASE_EXIT_NO_GPU, "the NVIDIA driver does not work: Driver Not Loaded");
     assert_string_equal(program.text[TEST_STDOUT], "");
 }
 
@@ -57,7 +108,8 @@ static void what_is_not_there_is_one_line(void **state)
 static void no_driver_is_one_line(void **state)
 {
     (void)state;
-    test_program_start(&program, (const char *const[]){LAUNCHER_PATH, "gpus", NULL}, NULL);
+    test_program_start(&program, (const char *const[]){LAUNCHER_PATH, "gpus", NULL},
+                       (const char *const[]){"LD_LIBRARY_PATH=", NULL});
     const int exit_status = test_program_wait(&program);
     if (exit_status == BASE_EXIT_DONE) {
         skip();
@@ -72,6 +124,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_that_the_driver_says_is_printed),
+        cmocka_unit_test(the_same_is_there_as_json),
+        cmocka_unit_test(faults_while_a_job_runs_are_named),
         cmocka_unit_test(what_is_not_there_is_one_line),
         cmocka_unit_test(no_driver_is_one_line),
     };

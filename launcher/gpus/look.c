@@ -1,0 +1,163 @@
+/* Asks the driver about each GPU. Called by gpus.c. */
+#include "gpus/look.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The kernel's name of the device, and the memory that it is nearest to. */
+static void look_at_pci(const launch_nvml *nvml, launch_gpu *gpu)
+{
+    launch_nvml_pci pci;
+    char path[2 * LAUNCH_NVML_TEXT_BYTES];
+    char text[16] = "";
+    gpu->numa_node = -1;
+    if (nvml->pci(gpu->device, &pci) != LAUNCH_NVML_OK) {
+        return;
+    }
+    (void)snprintf(gpu->pci, sizeof gpu->pci, "%04x:%02x:%02x.0", pci.domain, pci.bus, pci.device);
+    (void)snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/numa_node", gpu->pci);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return;
+    }
+    if (fgets(text, sizeof text, file) != NULL && isdigit((unsigned char)text[0])) {
+        gpu->numa_node = strtol(text, NULL, 10);
+    }
+    (void)fclose(file);
+}
+
+static int64_t active_links(const launch_nvml *nvml, launch_nvml_device device)
+{
+    int64_t links = 0;
+    for (unsigned link = 0; link < LAUNCH_NVML_NVLINKS; link++) {
+        unsigned active = 0;
+        const int result = nvml->nvlink_state(device, link, &active);
+        links += result == LAUNCH_NVML_OK && active != 0 ? 1 : 0;
+    }
+    return links;
+}
+
+static void look_at_memory(const launch_nvml *nvml, launch_gpu *gpu)
+{
+    launch_nvml_memory memory;
+    unsigned count = LAUNCH_GPU_USERS_MAX;
+    gpu->memory_bytes = -1;
+    gpu->memory_free_bytes = -1;
+    gpu->user_count = -1;
+    if (nvml->memory(gpu->device, &memory) == LAUNCH_NVML_OK) {
+        gpu->memory_bytes = (int64_t)memory.total;
+        gpu->memory_free_bytes = (int64_t)memory.free;
+    }
+    if (nvml->processes(gpu->device, &count, gpu->users) == LAUNCH_NVML_OK &&
+        count <= LAUNCH_GPU_USERS_MAX) {
+        gpu->user_count = count;
+    }
+}
+
+static int64_t known(int result, unsigned value)
+{
+    return result == LAUNCH_NVML_OK ? (int64_t)value : -1;
+}
+
+static void look_at_state(const launch_nvml *nvml, launch_gpu *gpu)
+{
+    unsigned value = 0;
+    unsigned pending = 0;
+    unsigned long long wide = 0;
+    const launch_nvml_device device = gpu->device;
+    int result = nvml->mig_mode(device, &value, &pending);
+    gpu->mig = known(result, value);
+    result = nvml->clock(device, LAUNCH_NVML_CLOCK_SM, &value);
+    gpu->sm_mhz = known(result, value);
+    result = nvml->clock(device, LAUNCH_NVML_CLOCK_MEMORY, &value);
+    gpu->memory_mhz = known(result, value);
+    result = nvml->power(device, &value);
+    gpu->milliwatts = known(result, value);
+    result = nvml->power_limit(device, &value);
+    gpu->milliwatts_max = known(result, value);
+    result = nvml->temperature(device, LAUNCH_NVML_TEMPERATURE_GPU, &value);
+    gpu->celsius = known(result, value);
+    result = nvml->throttle_reasons(device, &wide);
+    gpu->throttle = result == LAUNCH_NVML_OK ? (int64_t)wide : -1;
+    result = nvml->ecc_errors(device, LAUNCH_NVML_ECC_UNCORRECTED, LAUNCH_NVML_ECC_VOLATILE, &wide);
+    gpu->ecc_errors = result == LAUNCH_NVML_OK ? (int64_t)wide : -1;
+}
+
+static void look_at(const launch_nvml *nvml, launch_gpu *gpu)
+{
+    if (nvml->name(gpu->device, gpu->name, sizeof gpu->name) != LAUNCH_NVML_OK) {
+        gpu->name[0] = '\0';
+    }
+    if (nvml->uuid(gpu->device, gpu->uuid, sizeof gpu->uuid) != LAUNCH_NVML_OK) {
+        gpu->uuid[0] = '\0';
+    }
+    gpu->nvlinks = active_links(nvml, gpu->device);
+    look_at_pci(nvml, gpu);
+    look_at_memory(nvml, gpu);
+    look_at_state(nvml, gpu);
+}
+
+base_status launch_gpus_look(const launch_nvml *nvml, launch_gpus *found, base_error *reterr)
+{
+    unsigned count = 0;
+    memset(found, 0, sizeof *found);
+    int result = nvml->count(&count);
+    if (result != LAUNCH_NVML_OK || count == 0) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "the NVIDIA driver has no GPU%s%s",
+                         result != LAUNCH_NVML_OK ? ": " : "",
+                         result != LAUNCH_NVML_OK ? nvml->error_text(result) : "");
+    }
+    if (nvml->driver_version(found->driver, sizeof found->driver) != LAUNCH_NVML_OK) {
+        found->driver[0] = '\0';
+    }
+    found->count = count < LAUNCH_GPUS_MAX ? (int)count : LAUNCH_GPUS_MAX;
+    for (int i = 0; i < found->count; i++) {
+        result = nvml->device((unsigned)i, &found->gpus[i].device);
+        if (result != LAUNCH_NVML_OK) {
+            return base_fail(reterr, BASE_ERR_UNSUPPORTED, "GPU %d: %s", i,
+                             nvml->error_text(result));
+        }
+        look_at(nvml, &found->gpus[i]);
+    }
+    return BASE_OK;
+}
+
+const char *launch_gpus_between(const launch_nvml *nvml, const launch_gpu *a, const launch_gpu *b)
+{
+    int nvlink = 1;
+    int read = 1;
+    if (a == b) {
+        return "same";
+    }
+    if (nvml->p2p_status(a->device, b->device, LAUNCH_NVML_P2P_NVLINK, &nvlink) == LAUNCH_NVML_OK &&
+        nvlink == 0) {
+        return "nvlink";
+    }
+    return nvml->p2p_status(a->device, b->device, LAUNCH_NVML_P2P_READ, &read) == LAUNCH_NVML_OK &&
+                   read == 0
+               ? "p2p"
+               : "host";
+}
+
+const char *launch_gpu_throttle_text(int64_t reasons, char text[LAUNCH_NVML_TEXT_BYTES])
+{
+    static const struct {
+        int64_t bit;
+        const char *name;
+    } names[] = {
+        {0x2, "clock setting"}, {0x4, "power cap"},    {0x8, "hardware slowdown"}, {0x20, "hot"},
+        {0x40, "too hot"},      {0x80, "power brake"}, {0x10, "slower neighbour"},
+    }; /* 0x1: idle, 0x100: a display's clock */
+    size_t used = 0;
+    (void)snprintf(text, LAUNCH_NVML_TEXT_BYTES, "%s", reasons < 0 ? "-" : "nothing");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (reasons > 0 && (reasons & names[i].bit) != 0) {
+            const int added = snprintf(text + used, LAUNCH_NVML_TEXT_BYTES - used, "%s%s",
+                                       used > 0 ? ", " : "", names[i].name);
+            used += added > 0 && (size_t)added < LAUNCH_NVML_TEXT_BYTES - used ? (size_t)added : 0;
+        }
+    }
+    return text;
+}
