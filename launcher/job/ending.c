@@ -12,6 +12,17 @@
 #include "job/head.h"
 #include "job/session.h"
 
+/* Says on which of several hosts the rank ran. */
+static void add_host(const launch_session *session, int rank, base_error *error)
+{
+    const size_t used = strlen(error->message);
+    if (session->head != NULL && rank >= 0) {
+        const int node = session->ranks[rank].node;
+        (void)snprintf(error->message + used, sizeof error->message - used, " [host %s, node %d]",
+                       launch_head_hostname(session->head, node), node);
+    }
+}
+
 void launch_blame(launch_session *session, launch_blame_class blame, int rank, int exit_status,
                   const char *format, ...)
 {
@@ -21,6 +32,7 @@ void launch_blame(launch_session *session, launch_blame_class blame, int rank, i
         va_start(args, format);
         (void)vsnprintf(cause->error.message, sizeof cause->error.message, format, args);
         va_end(args);
+        add_host(session, rank, &cause->error);
         cause->blame = blame;
         cause->rank = rank;
         cause->exit_status = exit_status;

@@ -115,6 +115,11 @@ static base_status send_assign(launch_session *session, int node, base_error *re
     return status;
 }
 
+const char *launch_head_hostname(const launch_head *head, int node)
+{
+    return head->nodes[node].hostname;
+}
+
 void head_enroll(launch_session *session, int node, const Ringfence__Control__Enroll *enroll)
 {
     launch_head *head = session->head;

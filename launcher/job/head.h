@@ -39,6 +39,8 @@ const char *launch_head_address(const launch_head *head);
 void launch_head_own_endpoint(const launch_head *head, const char *bound,
                               char endpoint[PROTO_ENDPOINT_BYTES]);
 
+const char *launch_head_hostname(const launch_head *head, int node);
+
 /* How many ranks run on the host of a node, if several launchers share it. */
 int launch_head_local_ranks(const launch_head *head, int node);
 

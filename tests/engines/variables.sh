@@ -1,0 +1,78 @@
+#!/bin/sh
+# Jobs of launchers that take their place from variables alone, with a job key: as torchrun, an
+# Indexed Job of Kubernetes, and plain RANK and WORLD_SIZE set them. torchrun itself is tried where
+# it is installed. Called by ctest with the programs' directory. docs/DEPLOY.md has the same commands.
+# shellcheck disable=SC1091,SC2154
+. "$(dirname "$0")/common.sh"
+
+# two COMMAND…: runs it on both hosts, with the variables that `of HOST` prints.
+two() {
+    # shellcheck disable=SC2046
+    on 1 env $(of 1) "$@" >"$dir/said.agent" 2>&1 &
+    # shellcheck disable=SC2046
+    on 0 env $(of 0) "$@"
+    got=$?
+    wait $! || got=$?
+    return $got
+}
+
+train_alone
+make_hosts
+launcher make-job-key "$dir/job.key" >/dev/null
+
+of() {
+    echo "RANK=$1 WORLD_SIZE=2 MASTER_ADDR=host-0 MASTER_PORT=29400"
+}
+key() {
+    program=$1
+    shift
+    two "$program" --job-key "$dir/job.key" "$@"
+}
+trains variables "RANK and WORLD_SIZE" key
+
+of() {
+    echo "GROUP_RANK=$1 GROUP_WORLD_SIZE=2 RANK=$1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1" \
+        "MASTER_ADDR=host-0 MASTER_PORT=29500"
+}
+trains as-torchrun torchrun key
+
+# the head's host has a name that comes late, as a pod's does
+of() {
+    echo "JOB_COMPLETION_INDEX=$1"
+}
+pods() {
+    program=$1
+    shift
+    two "$program" --nodes 2 --rendezvous tcp://host-0:29400 --job-key "$dir/job.key" "$@"
+}
+trains as-kubernetes Kubernetes pods
+
+if env RANK=1 WORLD_SIZE=2 launcher >"$dir/said" 2>&1; then
+    fail "without a key: not refused"
+elif says "RANK and WORLD_SIZE says that this is launcher 1 of 2: that needs --rendezvous"; then
+    ok "without a key it is refused"
+else
+    fail "without a key: not the words"
+fi
+
+if command -v torchrun >/dev/null; then
+    one() {
+        host=$1
+        shift
+        on "$host" torchrun --nnodes 2 --node-rank "$host" --nproc-per-node 1 \
+            --master-addr host-0 --master-port 29500 --no-python "$@"
+    }
+    torchruns() {
+        program=$1
+        shift
+        one 1 "$program" --job-key "$dir/job.key" "$@" >"$dir/said.agent" 2>&1 &
+        one 0 "$program" --job-key "$dir/job.key" "$@"
+        got=$?
+        wait $! || got=$?
+        return $got
+    }
+    trains torchrun torchrun torchruns
+else
+    echo "NOT CHECKED: torchrun itself, because it is not here"
+fi
+finish
