@@ -398,6 +398,23 @@ const char *launch_lease_label(const launch_lease *lease)
     return lease->claims.label;
 }
 
+void launch_lease_cost(const launch_lease *lease, launch_cost *cost)
+{
+    const budget_claims *claims = &lease->claims;
+    const bool is_local = strcmp(claims->vendor, "local") == 0;
+    int64_t micro = 0;
+    const bool known =
+        is_local || budget_money_cost(claims->max_price_usd_micro_per_hour, claims->instances,
+                                      claims->max_seconds, &micro);
+    *cost = (launch_cost){.estimated_usd_micro = known ? micro : -1,
+                          .actual_usd_micro = is_local ? 0 : -1};
+    (void)snprintf(cost->token_id, sizeof cost->token_id, "%s", claims->jti);
+    (void)snprintf(cost->label, sizeof cost->label, "%s", claims->label);
+    (void)snprintf(cost->account, sizeof cost->account, "%s", claims->account);
+    (void)snprintf(cost->vendor, sizeof cost->vendor, "%s", claims->vendor);
+    (void)snprintf(cost->instance_type, sizeof cost->instance_type, "%s", claims->instance_type);
+}
+
 int launch_lease_attempts_max(const launch_lease *lease)
 {
     return lease->options->budget.receipts[0] == '\0' ? (int)lease->claims.max_attempts : 1;

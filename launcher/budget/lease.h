@@ -13,6 +13,7 @@
 #include "budget/client.h"
 #include "launch/options.h"
 #include "proto/lease.h"
+#include "record/record.h"
 
 typedef struct launch_lease launch_lease;
 
@@ -60,6 +61,8 @@ int64_t launch_lease_left_ns(const launch_lease *lease);
 
 /* The token's label, and how many attempts it allows. */
 const char *launch_lease_label(const launch_lease *lease);
+/* What the record has of it. */
+void launch_lease_cost(const launch_lease *lease, launch_cost *cost);
 int launch_lease_attempts_max(const launch_lease *lease);
 
 /* Wipes and frees. NULL is fine. */

@@ -14,6 +14,7 @@
 #include "cli/feed.h"
 #include "cli/summary_lines.h"
 #include "engine/place.h"
+#include "gpus/gpus.h"
 #include "record/flight_page.h"
 #include "record/inference.h"
 
@@ -168,6 +169,20 @@ static void describe_end(const launch_cli_run *run, base_error *reason)
     }
 }
 
+/* Whether NVLinks join the ranks' GPUs. */
+static launch_answer find_nvlink(const launch_cli_run *run)
+{
+    const char *uuids[BASE_COLL_RANKS_MAX];
+    const int ranks = (int)run->options->job.job.world_size;
+    int count = 0;
+    for (int rank = 0; run->result.ranks != NULL && rank < ranks; rank++) {
+        if (run->result.ranks[rank].gpu.uuid[0] != '\0' && count < BASE_COLL_RANKS_MAX) {
+            uuids[count++] = run->result.ranks[rank].gpu.uuid;
+        }
+    }
+    return count > 0 ? (launch_answer)launch_gpus_nvlink(uuids, count) : LAUNCH_UNKNOWN;
+}
+
 static base_status finish_record(launch_cli_run *run, base_error *reterr)
 {
     const launch_job_result *result = &run->result;
@@ -191,6 +206,8 @@ static base_status finish_record(launch_cli_run *run, base_error *reterr)
         .scaling_failed = run->scaling.failures,
         .scaling_failed_count = run->scaling.failure_count,
         .job_seconds = result->wall_seconds,
+        .cost = run->lease != NULL ? &run->cost : NULL,
+        .nvlink = find_nvlink(run),
     };
     const base_status status = launch_record_finish(run->record, &end, reterr);
     print_notes(run);
@@ -291,6 +308,8 @@ static base_status finish_inference(const launch_cli_run *run, const launch_infe
     inference.exit_status = result->exit_status;
     inference.message = reason.message;
     inference.ranks = result->ranks;
+    inference.cost = run->lease != NULL ? &run->cost : NULL;
+    inference.nvlink = find_nvlink(run);
     inference.plots = run->options->plots;
     launch_text notes = {0};
     const base_status status = launch_inference_write(&inference, &notes, reterr);
@@ -340,6 +359,9 @@ int launch_run_job(launch_cli_run *run)
                  "--checkpoint: the parameters are those of %s; the optimizer is fresh, and the "
                  "data starts from the beginning",
                  options->job.model.checkpoint);
+    }
+    if (run->lease != NULL) {
+        launch_lease_cost(run->lease, &run->cost);
     }
     run_attempts(run);
     if (run->result.cause.message[0] == '\0') {

@@ -20,6 +20,7 @@ typedef struct launch_cli_run {
     bool recording;                       /* the record has begun, so its directory is this job's */
     bool streamed;       /* stdout shows the beginning of a text whose end has not come */
     launch_lease *lease; /* of a mode that may cost money */
+    launch_cost cost;    /* with a lease */
     launch_job_result result;
     launch_scaling scaling;
     base_error flights; /* the line about the flight records, which follows the error's */

@@ -168,6 +168,9 @@ static void handle_gpu(launch_session *session, int rank, const Ringfence__Contr
     (void)snprintf(info->plugin, sizeof info->plugin, "%s", gpu->plugin);
     (void)snprintf(info->libraries, sizeof info->libraries, "%s", gpu->libraries);
     (void)snprintf(info->environment, sizeof info->environment, "%s", gpu->environment);
+    if (!session->screen.quiet) {
+        launch_screen_say(&session->screen, "rank %d: %s, %s", rank, info->name, info->uuid);
+    }
 }
 
 static void handle_piece(launch_session *session, int rank, const Ringfence__Control__Piece *piece)

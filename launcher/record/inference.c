@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/path.h"
+#include "record/cloud.h"
 #include "record/inference_figures.h"
 #include "record/inference_lesson.h"
 #include "record/inference_report.h"
@@ -103,25 +104,32 @@ static void put(json_t *object, bool *failed, const char *key, json_t *value)
     *failed = json_object_set_new(object, key, value) != 0 || *failed;
 }
 
-/* The fields of the lab's manifests. Nothing was rented for this run, so it cost nothing. */
+/* The fields of the lab's manifests. A mode that is free rents nothing, so it costs nothing. */
 static void put_lab(json_t *object, bool *failed, const launch_inference *run)
 {
-    static const char *const unknown[] = {"instance_type", "nvlink_present", "instance_id",
-                                          "terminated_screenshot"};
+    const launch_cost free = {.vendor = "local"};
+    const launch_cost *cost = run->cost != NULL ? run->cost : &free;
+    const char *gpu = run->ranks != NULL ? run->ranks[0].gpu.name : "";
     char ended_at[BASE_TIMESTAMP_BYTES];
     (void)base_timestamp(ended_at);
     put(object, failed, "seed", json_integer((json_int_t)run->job->job.seed));
     put(object, failed, "lab", json_string(INFERENCE_LAB));
-    put(object, failed, "vendor", json_string("local"));
-    put(object, failed, "device", json_string("cpu"));
-    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
-        put(object, failed, unknown[i], json_null());
-    }
+    put(object, failed, "vendor", json_string(cost->vendor));
+    put(object, failed, "device", json_string(gpu[0] != '\0' ? gpu : "cpu"));
+    put(object, failed, "instance_type",
+        cost->instance_type[0] != '\0' ? json_string(cost->instance_type) : json_null());
+    put(object, failed, "nvlink_present",
+        launch_answer_json(gpu[0] != '\0' ? run->nvlink : LAUNCH_UNKNOWN));
+    put(object, failed, "instance_id", json_null());
+    put(object, failed, "terminated_screenshot", json_null());
     put(object, failed, "start_ts", json_string(run->started_at));
     put(object, failed, "end_ts", json_string(ended_at));
     put(object, failed, "duration_hours", number(run->job_seconds / 3600));
-    put(object, failed, "estimated_cost_usd", json_real(0));
-    put(object, failed, "actual_cost_usd", json_real(0));
+    put(object, failed, "estimated_cost_usd", launch_usd_json(cost->estimated_usd_micro));
+    put(object, failed, "actual_cost_usd", launch_usd_json(cost->actual_usd_micro));
+    put(object, failed, "token", launch_cost_json(run->cost));
+    put(object, failed, "gpu",
+        launch_gpus_json(run->ranks, (int)run->job->job.world_size, run->nvlink));
     put(object, failed, "world_size", json_integer((json_int_t)run->job->job.world_size));
 }
 

@@ -21,6 +21,8 @@ typedef struct launch_inference {
     const char *message;           /* why the job did not do all of its work; "": it did */
     bool plots;                    /* gnuplot is run */
     const launch_rank_info *ranks; /* (world_size), NULL: not known */
+    const launch_cost *cost;       /* NULL: the mode is free */
+    launch_answer nvlink;
 } launch_inference;
 
 /* Notes when the run began, and what the machine did before it. */

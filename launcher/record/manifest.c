@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "base/utf8.h"
+#include "record/cloud.h"
 #include "record/run.h"
 
 static const double MS_PER_NS = 1e-6;
@@ -408,6 +409,9 @@ base_status launch_manifest_write(const launch_run *run, launch_text *text, base
     put_surroundings(&page, run);
     put_job(&page, run);
     put_results(&page, run);
+    put(&page, "token", launch_cost_json(run->end->cost));
+    put(&page, "gpu",
+        launch_gpus_json(run->end->ranks, (int)run->job->job.world_size, run->end->nvlink));
     put_eval(&page, run);
     put_eval_curve(&page, run);
     put_lists(&page, run);

@@ -25,6 +25,19 @@ enum { LAUNCH_RECORD_PLOT_SECONDS = 20 };
 
 typedef struct launch_record launch_record;
 
+typedef enum launch_answer { LAUNCH_UNKNOWN = -1, LAUNCH_NO = 0, LAUNCH_YES = 1 } launch_answer;
+
+/* The token of a job, and what it costs. Money that is not known is -1. */
+typedef struct launch_cost {
+    char token_id[64];
+    char label[128];
+    char account[128];
+    char vendor[64];
+    char instance_type[64];
+    int64_t estimated_usd_micro; /* at most */
+    int64_t actual_usd_micro;    /* known at once where nothing is rented, else from the bill */
+} launch_cost;
+
 /* One rank's step; as in control.proto's Step. */
 typedef struct launch_step {
     uint64_t step;
@@ -125,7 +138,9 @@ typedef struct launch_record_end {
     int scaling_count;
     const launch_scaling_failure *scaling_failed;
     int scaling_failed_count;
-    double job_seconds; /* of the job itself, without the measurements after it */
+    double job_seconds;      /* of the job itself, without the measurements after it */
+    const launch_cost *cost; /* NULL: the mode is free */
+    launch_answer nvlink;    /* between the ranks' GPUs */
 } launch_record_end;
 
 /* Makes the directory and locks it, but changes nothing in it. BASE_ERR_BUSY names the process that

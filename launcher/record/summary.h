@@ -11,8 +11,6 @@
 #include "record/stats.h"
 #include "record/steps.h"
 
-typedef enum launch_answer { LAUNCH_UNKNOWN = -1, LAUNCH_NO = 0, LAUNCH_YES = 1 } launch_answer;
-
 typedef struct launch_summary {
     size_t steps_done;     /* complete steps */
     size_t measured_first; /* first step of the last half */

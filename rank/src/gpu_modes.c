@@ -4,13 +4,14 @@
  * A rank sees one GPU only, its own. So a rank that works alone (--baseline) cannot use another
  * one's, and GPU 0 of the process is the right one everywhere. */
 #include <control.pb-c.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/exitcode.h"
+#include "base/log.h"
 #include "coll/backend.h"
 #include "generate/mode.h"
 #include "modes.h"
@@ -74,8 +75,7 @@ static void share_gpu(int rank)
     (void)setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     (void)setenv("NCCL_MNNVL_ENABLE", "0", 1);
     (void)setenv("NCCL_MAX_CTAS", "2", 1);
-    (void)printf("a test arrangement: all ranks use one GPU\n");
-    (void)fflush(stdout);
+    base_log(BASE_LOG_WARNING, "a test arrangement: all ranks use one GPU");
 }
 
 /* What CUDA and NCCL read. No other thread runs yet. */
@@ -202,6 +202,7 @@ static void report_gpu(const rank_worker *worker)
 /* Begins NCCL on all ranks. */
 static base_status begin(rank_worker *worker, const rank_pass *pass, base_error *reterr)
 {
+    BASE_ASSERT(pass != NULL);
     coll_error error;
     const base_status status =
         coll_to_base(coll_device_open(coll_context_world(worker->context), &error), &error, reterr);
@@ -209,9 +210,6 @@ static base_status begin(rank_worker *worker, const rank_pass *pass, base_error 
         return base_error_prepend(reterr, status, "connecting the GPUs");
     }
     report_gpu(worker);
-    (void)printf("%s, %s; label %s, %" PRId64 " s left\n", worker->gpu->info.name,
-                 worker->gpu->info.uuid, rank_pass_label(pass), rank_pass_seconds(pass));
-    (void)fflush(stdout);
     return BASE_OK;
 }
 

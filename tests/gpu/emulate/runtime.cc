@@ -49,7 +49,22 @@ namespace
 {
 
 std::set<cudaStream_t> streams;
-cudaError_t driver = cudaSuccess;
+// What the driver says. CUDA_EMULATE_DRIVER: from the beginning. CUDA_EMULATE_GPUS: the machine has so
+// many, and a process that may see another one (CUDA_VISIBLE_DEVICES) finds none.
+cudaError_t find_driver()
+{
+    const char *error = std::getenv("CUDA_EMULATE_DRIVER");
+    const char *gpus = std::getenv("CUDA_EMULATE_GPUS");
+    const char *visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    if (error != nullptr) {
+        return static_cast<cudaError_t>(std::atoi(error));
+    }
+    const bool none =
+        gpus != nullptr && visible != nullptr && std::atoi(visible) >= std::atoi(gpus);
+    return none ? cudaErrorNoDevice : cudaSuccess;
+}
+
+cudaError_t driver = find_driver();
 cudaError_t device_error = cudaSuccess; // stays
 cudaError_t last_error = cudaSuccess;
 bool eager;

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Modes on GPUs from end to end: a real budget-service, launcher, gate and rank, and a plugin that is
 # made of the emulator. Every number of ranks has the bits of the CPU's modes.
-#   node.sh BUILD LIBRARIES    where bin/, share/ and tests/gpu-node/ are; and the fakes of CUDA's
+#   node.sh BUILD LIBRARIES NVML    where bin/, share/ and tests/gpu-node/ are; the fakes of CUDA's
+#                                   libraries, and that of NVML
 set -euo pipefail
 
 build=$(cd "$1" && pwd)
 libraries=$(cd "$2" && pwd)
+nvml=$(cd "$3" && pwd)
 scratch=$(mktemp -d)
 service=""
 finish() {
@@ -17,7 +19,7 @@ trap finish EXIT
 cd "$scratch"
 umask 077
 unset CREDENTIALS_DIRECTORY XDG_STATE_HOME BUDGET_SERVICE_DIR CUDA_VISIBLE_DEVICES
-export HOME=$scratch TMPDIR=$scratch BUDGET_SERVICE_DIR=$scratch/budget
+export FAKE_NVML=emulated LD_LIBRARY_PATH=$nvml HOME=$scratch TMPDIR=$scratch BUDGET_SERVICE_DIR=$scratch/budget
 
 # A node as it is installed.
 mkdir -p node/bin node/lib/ringfence
@@ -29,6 +31,10 @@ export PATH=$scratch/node/bin:$PATH
 fail() {
     printf 'FAILED: %s\n-- out\n%s\n-- err\n%s\n' "$*" "$(cat out)" "$(cat err)" >&2
     exit 1
+}
+# has FILE WHAT...: patterns
+has() {
+    for what in "${@:2}"; do grep -qE -- "$what" "$1" || fail "$1 has no $what"; done
 }
 # job CODE ARGUMENTS...: runs the launcher, and expects this exit code; out and err hold what it said.
 job() {
@@ -67,3 +73,70 @@ job 0 --mode ddp-nccl --ranks 1 --micro-batches 2 "${gpu[@]}" "${train[@]}" --au
 same_model one cpu
 job 0 --mode ddp-nccl --ranks 2 "${gpu[@]}" "${train[@]}" --authorize local --out two
 same_model two cpu
+has one/manifest.json '"nvlink_present": true'
+has two/manifest.json '"token": \{' '"id": "[0-9a-f]{32}"' '"account": "lab"' '"actual_cost_usd": 0.0' '"uuid": "GPU-31000000' \
+    '"NCCL_ALGO=\^NVLS"' '"CUDA_VISIBLE_DEVICES=1"' '"nccl": 22800' '"transport": "nccl"' '"algorithm": "direct"' \
+    '"libraries": ' '/fake-cuda/libcuda.so.1"' '"nvlink_present": false'
+
+echo "== a token is for one job, and for one run"
+launcher --mode ddp-nccl --ranks 2 "${gpu[@]}" "${train[@]}" --out three --write-job JOB.json >out 2>err || fail "--write-job"
+budget-service authorize three 0.00 --vendor local --account lab --job JOB.json --out TOKEN >out 2>err || fail "authorize"
+job 6 --mode ddp-nccl --ranks 1 "${gpu[@]}" "${train[@]}" --out three --token TOKEN
+err_has "wrong-job"
+job 0 --job JOB.json --token TOKEN
+same_model three cpu
+job 6 --job JOB.json --token TOKEN
+err_has "was redeemed under another job key"
+
+echo "== checkpoints go both ways, and answers are the CPU's"
+prompts=(--prompt "he goed to school" --prompt "i has eat" --prompt "she dont like apples" --ignore-eos --max-new-tokens 8 --temperature 1)
+job 0 --mode tp-cpu --ranks 1 --checkpoint two --out tp-cpu "${prompts[@]}"
+expected=$(cat out)
+for ranks in 1 2; do
+    job 0 --mode tp-nccl --ranks $ranks --checkpoint cpu --out tp-$ranks "${prompts[@]}" "${gpu[@]}" --authorize local
+    [ "$(cat out)" = "$expected" ] || fail "$ranks ranks answer otherwise than the CPU: $expected"
+done
+
+echo "== the same prompts on one rank, and on replicas"
+job 0 --mode tp-nccl --ranks 2 --checkpoint cpu --out baseline "${prompts[@]}" --baseline "${gpu[@]}" --authorize local
+has baseline/manifest.json '"speedup": [0-9]' '"device": "emulated GPU 0"' '"vendor": "local"' '"nvlink_present": false'
+
+echo "== NCCL's own all-reduce"
+job 0 --mode ddp-nccl --ranks 2 "${gpu[@]}" "${train[@]}" --algorithm native --authorize local --out native
+has native/manifest.json '"algorithm": "native"'
+[ "$(digests native | wc -l)" -eq 1 ] || fail "native: the ranks' parameters differ"
+
+echo "== no driver, no such GPU, one GPU twice, no plugin: one line each"
+two=(--mode ddp-nccl --ranks 2 "${gpu[@]}" "${train[@]}" --authorize local --out none)
+CUDA_EMULATE_DRIVER=35 job 9 "${two[@]}"
+err_has "GPU 0: " "CUDA driver version is insufficient"
+CUDA_EMULATE_GPUS=1 job 9 "${two[@]}"
+err_has "GPU 1: " "no CUDA-capable device"
+job 2 "${two[@]}" --devices 1
+err_has "gpu.devices 1: 1 for 2 ranks"
+CUDA_VISIBLE_DEVICES=0 job 9 "${two[@]}"
+err_has "there is no GPU for rank 1 of this host"
+CUDA_VISIBLE_DEVICES=5,5 job 1 "${two[@]}"
+err_has "ranks 0 and 1 use the same GPU, GPU-35000000"
+mv node/lib/ringfence/ringfence-cuda.so .
+job 9 "${two[@]}"
+err_has "built without CUDA"
+mv ringfence-cuda.so node/lib/ringfence
+[ ! -e none/manifest.json ] || fail "a job without GPUs has a record"
+
+echo "== a rank whose GPU stands still, and one that is killed"
+NCCL_FAKE_HANG=1:12 job 1 "${two[@]}" --timeout 2
+err_has "all_reduce" "after 2 s"
+NCCL_FAKE_HANG=1:12 launcher --no-bind --no-plots "${two[@]}" >out 2>err </dev/null &
+launched=$!
+for ((i = 0; i < 600; i++)); do
+    victim=$(pgrep -P $launched -x rank | tail -1 || true)
+    if [ -n "$victim" ] && grep -q "rank 1: emulated GPU" err; then break; fi
+    sleep 0.1
+done
+kill -9 "$victim"
+got=0
+wait $launched || got=$?
+[ "$got" -eq 137 ] || fail "exit $got after a kill"
+err_has "was ended by SIGKILL"
+[ -z "$(pgrep -f "$scratch/node/bin/rank" || true)" ] || fail "ranks are left"

@@ -1,6 +1,7 @@
 /* An NVML with two GPUs, for test_gpus.c: a library that the launcher loads in place of the driver's.
  * FAKE_NVML in the environment makes it fail: "broken" at the beginning, "none" has no GPU,
- * "xid" reports that a GPU is lost. GPU 1 says little of itself. */
+ * "xid" reports that a GPU is lost. GPU 1 says little of itself. "emulated" has the GPUs of the
+ * emulator (tests/gpu/node). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,7 +80,10 @@ EXPORT int nvmlDeviceGetName(launch_nvml_device device, char *text, unsigned siz
 EXPORT int nvmlDeviceGetUUID(launch_nvml_device device, char *text, unsigned size_bytes);
 EXPORT int nvmlDeviceGetUUID(launch_nvml_device device, char *text, unsigned size_bytes)
 {
-    put(text, size_bytes, device->index == 0 ? "GPU-aaaa" : "GPU-bbbb");
+    static const char *const uuids[] = {"GPU-aaaa", "GPU-bbbb"};
+    static const char *const emulated[] = {"GPU-30000000-0000-0000-0000-000000000000",
+                                           "GPU-31000000-0000-0000-0000-000000000000"};
+    put(text, size_bytes, (is_set_to("emulated") ? emulated : uuids)[device->index]);
     return 0;
 }
 

@@ -57,6 +57,8 @@ static const struct {
     {"algorithm", JSON_STRING},
     {"instruction_set", JSON_STRING},
     {"eval", JSON_NULL},
+    {"token", JSON_NULL},
+    {"gpu", JSON_NULL},
     {"ranks", JSON_ARRAY},
     {"scaling", JSON_ARRAY},
 };
