@@ -30,7 +30,8 @@ base_status base_path_absolute(const char *path, char *absolute, size_t size_byt
 base_status base_path_join(const char *directory, const char *name, char path[BASE_PATH_BYTES],
                            base_error *reterr)
 {
-    const int length = snprintf(path, BASE_PATH_BYTES, "%s/%s", directory, name);
+    const int length = snprintf(path, BASE_PATH_BYTES, "%s%s%s", directory,
+                                strcmp(directory, "/") == 0 ? "" : "/", name);
     return length < BASE_PATH_BYTES
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_LIMIT, "a path of more than %d bytes", BASE_PATH_BYTES);
