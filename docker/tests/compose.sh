@@ -1,0 +1,84 @@
+# The jobs of compose.yml and compose.inference.yml. Run by run.sh.
+
+# composed: keys, a budget and directories of the containers' user.
+composed() {
+    RINGFENCE_UID=$(id -u) RINGFENCE_GID=$(id -g)
+    [ "$RINGFENCE_UID" -ne 0 ] || RINGFENCE_UID=$uid RINGFENCE_GID=$uid
+    export RINGFENCE_UID RINGFENCE_GID RINGFENCE_IMAGE=$image
+    "$root/docker/prepare.sh" "$scratch"
+    compose_files=(-f "$root/docker/compose.yml")
+}
+
+compose() {
+    "${compose_command[@]}" -p "$test" --env-file "$scratch/env" "${compose_files[@]}" "$@"
+}
+
+# job FLAGS...: runs the job of the files with a fresh key, and waits for its hosts' end.
+job() {
+    local name container code
+    "$root/docker/prepare.sh" "$scratch"
+    RINGFENCE_FLAGS=$* compose up -d >&2
+    for name in head agent-1; do
+        container=$(compose ps -q "$name")
+        code=$(timeout 60 docker wait "$container") || { compose logs >&2 && fail "$name did not end"; }
+        [ "$code" = 0 ] || { compose logs "$name" >&2 && fail "$name ended with exit code $code"; }
+    done
+}
+
+# begun NAME: when its container was started, in milliseconds.
+begun_ms() {
+    date -d "$(docker inspect --format '{{.State.StartedAt}}' "$(compose ps -q "$1")")" +%s%3N
+}
+
+in_budget() {
+    compose exec -T budget sh -euc "export BUDGET_SERVICE_DIR=/budget; $1"
+}
+
+must_say() {
+    grep -qF -- "$2" <<<"$1" || fail "'$2' is not in: $1"
+}
+
+# Trains over tcp and over zmq, answers with what was trained, and passes money's gate: all in one project.
+test_compose() {
+    local up_ms out first_ms
+    composed
+    up_ms=$(date +%s%3N)
+    job --steps 30 --out experiments/tcp
+    first_ms=$(docker logs -t "$(compose ps -q head)" 2>&1 | sed -n '/ step 1\//{s/ .*//;p}')
+    first_ms=$(date -d "$first_ms" +%s%3N)
+    cmp "$scratch/head/tcp/state-rank-0.safetensors" "$scratch/agent-1/tcp/state-rank-1.safetensors"
+    [ "$(stat -c %u "$scratch/head/tcp/manifest.json")" = "$RINGFENCE_UID" ]
+    RINGFENCE_TRANSPORT=zmq job --steps 30 --out experiments/zmq
+    cmp "$scratch/head/tcp/state-rank-0.safetensors" "$scratch/agent-1/zmq/state-rank-1.safetensors"
+
+    compose_files+=(-f "$root/docker/compose.inference.yml")
+    export RINGFENCE_CHECKPOINT=$scratch/head/tcp
+    job --max-new-tokens 8 --out experiments/answers
+    out=$(compose logs --no-color head)
+    must_say "$out" "rank 1: weights"
+
+    result "tcp and zmq: the same bytes; $((first_ms - up_ms)) ms from up to the first step; answered by 2 hosts"
+}
+
+# A gated run: authorized, redeemed, recorded, reconciled with a bill, and refused at the cap.
+test_budget() {
+    local out money="--mode gate-check --ranks 2 --account job --vendor runpod --instance-type RTX4090
+        --instances 2 --gpus 1 --tier community --max-price 0.69 --max-hours 1"
+    composed
+    job $money --authorize 1.50 --label one
+    must_say "$(compose logs --no-color head)" "the gate let all 2 ranks in: label one"
+    # the service is restarted, and knows what it has granted
+    compose restart -t 5 budget >&2
+    out=$(compose run --rm -T head $money --authorize 4.00 --label two 2>&1) && fail "not refused: $out"
+    must_say "$out" "3.50 USD left, 4.00 USD asked"
+    in_budget "budget-service attach one --instance-id pod-1
+        budget-service attach one --instance-id pod-2
+        echo 'pod-1 and pod-2: gone' >/tmp/evidence
+        budget-service terminated one --evidence /tmp/evidence
+        printf 'line_id,instance_id,usd\n1,pod-1,0.31\n2,pod-2,0.30\n' >/tmp/bill.csv
+        budget-service reconcile --bill /tmp/bill.csv --as-of \"\$(date -u +%Y-%m-%dT%H:%M:%SZ)\"
+        budget-service audit" >&2
+    out=$(in_budget "budget-service total-spent job")
+    [ "$out" = "\$0.61" ] || fail "spent: $out"
+    result "1.50 authorized and redeemed by 2 hosts, 4.00 refused after a restart, a bill of $out reconciled"
+}

@@ -1,0 +1,116 @@
+# Faults between hosts. Each ends, within its deadline, in completion or in one line that names the host and
+# the cause. Run by run.sh.
+
+test_killed() {
+    started
+    two
+    docker kill "$test-agent-1" >/dev/null
+    ends head 1
+    result "$(said head 'error: host agent-1 (node 1) is lost')"
+}
+
+test_paused_and_resumed() {
+    started
+    two --host-timeout 20
+    docker pause "$test-agent-1" >/dev/null
+    hears head "host agent-1 (node 1): no heartbeat for"
+    docker unpause "$test-agent-1" >/dev/null
+    hears head "host agent-1 (node 1) is back"
+    steps_on
+    interrupted agent-1
+    result "$(said head 'no heartbeat for'), then: $(said head 'is back')"
+}
+
+test_paused_beyond() {
+    started
+    two --host-timeout 3
+    docker pause "$test-agent-1" >/dev/null
+    ends head 1
+    docker unpause "$test-agent-1" >/dev/null
+    ends agent-1 1
+    result "$(said head 'error: host agent-1 (node 1) is lost')"
+}
+
+test_disconnected_2_s() {
+    started
+    two --host-timeout 15
+    docker network disconnect "$test" "$test-agent-1"
+    sleep 2 # the fault itself
+    docker network connect "$test" "$test-agent-1"
+    with agent-1 ip -4 address show dev eth0
+    steps_on
+    interrupted agent-1
+    result "went on"
+}
+
+test_disconnected() {
+    started
+    two --host-timeout 4
+    docker network disconnect -f "$test" "$test-agent-1"
+    ends head 1
+    ends agent-1 1
+    result "$(said head 'error:')"
+}
+
+test_cut_between_agents() {
+    started
+    head 3 $small $endless --ranks 3 --timeout 6
+    agent 1 3
+    agent 2 3
+    hears head "step 1/"
+    with agent-1 nft "add table inet cut; add chain inet cut in { type filter hook input priority 0; };
+        add rule inet cut in ip saddr $(address agent-2) drop"
+    ends head 1 60
+    ends agent-1 1
+    ends agent-2 1
+    result "$(said head 'error:')"
+}
+
+test_head_cut_off() {
+    started
+    two --host-timeout 4
+    with head nft "add table inet cut; add chain inet cut in { type filter hook input priority 0; };
+        add rule inet cut in iifname != lo drop"
+    ends agent-1 1
+    ends head 1
+    result "$(said agent-1 'error:')"
+}
+
+test_packets_lost() {
+    started
+    two
+    with agent-1 nft "add table inet loss; add chain inet loss in { type filter hook input priority 0; };
+        add rule inet loss in numgen random mod 100 < 3 counter drop"
+    steps_on 100
+    interrupted agent-1
+    result "$(with agent-1 nft list table inet loss 2>/dev/null || echo went on)"
+}
+
+test_rate_limited() {
+    started
+    two
+    with agent-1 tc qdisc add dev eth0 root tbf rate 4mbit burst 32k latency 50ms
+    steps_on 100
+    interrupted agent-1
+    result "went on"
+}
+
+test_full_volume() {
+    started
+    options=(--tmpfs "/job/experiments/small:size=64k,uid=$uid")
+    head 2 $small --steps 20 --out /job/experiments/small/run
+    options=()
+    agent 1 2
+    ends head 1
+    result "$(said head 'error:')"
+}
+
+test_out_of_memory() {
+    started
+    head 2 --steps 100 --no-plots --batch 64 --context 64 --width 512 --heads 8 --layers 4
+    options=(--memory 100m --memory-swap 100m)
+    agent 1 2
+    ends head 137 60
+    ends agent-1 137
+    result "$(said head 'error:')"
+}
