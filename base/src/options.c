@@ -2,6 +2,7 @@
 #include "base/options.h"
 
 #include <getopt.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -196,4 +197,43 @@ void base_options_help(const base_option_set *sets, int set_count, FILE *stream)
         (void)fprintf(stream, "\n%s:\n", groups[g]);
         (void)walk(sets, set_count, groups[g], groups, stream);
     }
+}
+
+/* The row whose key begins at `at` and ends there as a word; NULL: none, or it has no option. */
+static const base_field *key_at(const base_fields *fields, const char *at)
+{
+    static const char word[] = "abcdefghijklmnopqrstuvwxyz0123456789_.";
+    char key[LEFT_BYTES];
+    size_t length = strspn(at, word);
+    while (length > 0 && at[length - 1] == '.') { /* of the sentence */
+        length--;
+    }
+    if (length == 0 || length >= sizeof key) {
+        return NULL;
+    }
+    memcpy(key, at, length);
+    key[length] = '\0';
+    const base_field *row = base_fields_find(fields, key);
+    return row != NULL && row->option != NULL ? row : NULL;
+}
+
+void base_options_name(const base_fields *fields, base_error *error)
+{
+    const base_error keys = *error;
+    size_t used = 0;
+    bool in_word = false;
+    for (const char *at = keys.message; *at != '\0' && used + 1 < sizeof error->message;) {
+        const base_field *row = in_word ? NULL : key_at(fields, at);
+        in_word = *at != ' ' && *at != '(';
+        if (row == NULL) {
+            error->message[used++] = *at++;
+            continue;
+        }
+        const int length =
+            snprintf(error->message + used, sizeof error->message - used, "--%s", row->option);
+        const size_t room = sizeof error->message - 1 - used;
+        used += (size_t)length < room ? (size_t)length : room;
+        at += strlen(row->key);
+    }
+    error->message[used] = '\0';
 }

@@ -72,7 +72,7 @@ static int run_program(launch_options *options)
     base_error error;
     char path[BASE_PATH_BYTES];
     if (launch_path_program(options->program[0], path, &error) != BASE_OK ||
-        proto_job_check(&options->job, &error) != BASE_OK) {
+        launch_options_check(options, &error) != BASE_OK) {
         (void)launch_report_error(&error);
         return BASE_EXIT_USAGE;
     }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/options.h"
 #include "base/path.h"
 #include "cli/paths.h"
 #include "cli/prompts.h"
@@ -261,6 +262,9 @@ base_status launch_options_check(const launch_options *options, base_error *rete
     if (status == BASE_OK) {
         status =
             proto_job_check_devices(job, (int)(job->job.world_size / options->hosts.nodes), reterr);
+    }
+    if (status != BASE_OK && options->job_file[0] == '\0') {
+        base_options_name(&proto_job_fields, reterr);
     }
     const int ranks_max = proto_mode_get(job->job.mode)->ranks_max;
     for (int i = 0; i < options->scaling_count && status == BASE_OK; i++) {

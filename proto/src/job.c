@@ -10,8 +10,7 @@
 #include "base/assert.h"
 #include "base/fields_json.h"
 #include "base/path.h"
-
-enum { TOKENS_PER_MICRO_BATCH_MAX = 1 << 22 };
+#include "proto/limits.h"
 
 void proto_job_defaults(proto_job *job)
 {
@@ -57,15 +56,15 @@ static base_status check_requests(const proto_job *job, base_error *reterr)
     const proto_mode_row *mode = proto_mode_get(job->job.mode);
     if (!mode->tensor_parallel) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "infer.requests: prompts come while a job runs only if its ranks hold "
+                         "prompts can come while a job runs only if its ranks hold "
                          "one model; mode %s has none",
                          mode->name);
     }
     return job->infer.prompts[0] == '\0' && !job->infer.baseline
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_INVALID,
-                           "infer.requests with infer.%s: prompts come while the job runs, and are "
-                           "not known before",
+                           "infer.%s with prompts that come while the job runs, and are not known "
+                           "before",
                            job->infer.baseline ? "baseline" : "prompts");
 }
 
@@ -182,24 +181,26 @@ static base_status check_together(const proto_job *job, base_error *reterr)
     }
     if (job->model.width % job->model.heads != 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "model.width %" PRId64 " is not a multiple of heads %" PRId64,
+                         "model.width %" PRId64 " is not a multiple of model.heads %" PRId64,
                          job->model.width, job->model.heads);
     }
-    if (job->train.batch * job->model.context > TOKENS_PER_MICRO_BATCH_MAX) {
+    if (job->train.batch * job->model.context > PROTO_BATCH_TOKENS_MAX) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "batch %" PRId64 " × context %" PRId64 " is more than %d tokens",
-                         job->train.batch, job->model.context, TOKENS_PER_MICRO_BATCH_MAX);
+                         "train.batch %" PRId64 " × model.context %" PRId64
+                         " is more than %d tokens",
+                         job->train.batch, job->model.context, PROTO_BATCH_TOKENS_MAX);
     }
     if (mode->trains && job->train.warmup_steps > job->train.steps) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "warmup_steps %" PRId64 " is above steps %" PRId64,
+                         "train.warmup_steps %" PRId64 " is above train.steps %" PRId64,
                          job->train.warmup_steps, job->train.steps);
     }
     if (job->infer.eval_every > 0 && !job->infer.eval) {
         return base_fail(reterr, BASE_ERR_INVALID, "infer.eval_every without infer.eval");
     }
     if (job->train.learning_rate_min > job->train.learning_rate) {
-        return base_fail(reterr, BASE_ERR_INVALID, "learning_rate_min %g is above learning_rate %g",
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "train.learning_rate_min %g is above train.learning_rate %g",
                          job->train.learning_rate_min, job->train.learning_rate);
     }
     if (job->infer.baseline && !mode->tensor_parallel) {

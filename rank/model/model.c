@@ -4,8 +4,6 @@
 
 #include "model/family.h"
 
-enum { TOKENS_MAX = 1 << 20 };
-
 struct rank_model {
     rank_model_config config;
     rank_run run;
@@ -55,9 +53,9 @@ base_status rank_model_create(const rank_model_options *options, rank_model **mo
     if (status != BASE_OK) {
         return status;
     }
-    if (options->token_count_max < 1 || options->token_count_max > TOKENS_MAX) {
+    if (options->token_count_max < 1 || options->token_count_max > RANK_MODEL_TOKENS_MAX) {
         return base_fail(reterr, BASE_ERR_INVALID, "model: %d tokens in a batch, it must be 1 … %d",
-                         options->token_count_max, TOKENS_MAX);
+                         options->token_count_max, RANK_MODEL_TOKENS_MAX);
     }
     if (options->training && options->config->family->backward == NULL) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "model: the family %s does not train",

@@ -9,9 +9,13 @@
 #include "base/text.h"
 #include "coll/backend.h"
 #include "control.pb-c.h"
+#include "proto/limits.h"
 #include "rank/checkpoint.h"
 #include "ringfence/coll_error.h"
 #include "train/trainer.h"
+
+_Static_assert(PROTO_BATCH_TOKENS_MAX <= (int)RANK_MODEL_TOKENS_MAX,
+               "a job's check promises a model");
 
 static base_status make_model(trainer *self, base_error *reterr)
 {

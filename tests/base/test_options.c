@@ -149,6 +149,36 @@ static void help_has_groups_and_defaults(void **state)
     free(text);
 }
 
+static void messages_of_checks_name_options(void **state)
+{
+    static const char *const messages[][2] = {
+        {"deep.rate 2: above count", "--rate 2: above --count"},
+        {"count", "--count"},
+        {"no deep.rate.", "no --rate."},
+        {"(deep.rate)", "(--rate)"},
+        {"deep.rates, a_count, account, countdown", "deep.rates, a_count, account, countdown"},
+        {"", ""},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof messages / sizeof messages[0]; i++) {
+        base_error error;
+        (void)snprintf(error.message, sizeof error.message, "%s", messages[i][0]);
+        base_options_name(&sample_fields, &error);
+        assert_string_equal(error.message, messages[i][1]);
+    }
+}
+
+static void a_message_that_grows_is_cut(void **state)
+{
+    base_error error;
+    (void)state;
+    memset(error.message, 'x', sizeof error.message);
+    (void)snprintf(error.message + sizeof error.message - 7, 7, " count");
+    base_options_name(&sample_fields, &error);
+    assert_int_equal(strlen(error.message), sizeof error.message - 1);
+    assert_string_equal(error.message + sizeof error.message - 7, " --cou");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -156,6 +186,8 @@ int main(void)
         cmocka_unit_test(errors_name_what_is_wrong),
         cmocka_unit_test(help_has_groups_and_defaults),
         cmocka_unit_test(help_is_wrapped),
+        cmocka_unit_test(messages_of_checks_name_options),
+        cmocka_unit_test(a_message_that_grows_is_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

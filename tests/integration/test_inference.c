@@ -55,10 +55,10 @@ static void sampling_out_of_range_is_refused_by_name(void **state)
     (void)state;
     static const char *const wrong[][4] = {
         {"--temperature", "-1", "--temperature"},
-        {"--temperature", "0.0001", "infer.temperature"},
+        {"--temperature", "0.0001", "--temperature 0.0001"},
         {"--temperature", "warm", "--temperature"},
         {"--top-p", "0", "--top-p"},
-        {"--top-p", "0.5", "infer.top_p without infer.temperature"},
+        {"--top-p", "0.5", "--top-p without --temperature"},
         {"--top-k", "-1", "--top-k"},
         {"--sampling-seed", "-3", "--sampling-seed"},
     };

@@ -345,8 +345,8 @@ static void what_does_not_go_together_is_refused_by_name(void **state)
 {
     (void)state;
     static const char *const wrong[][5] = {
-        {"tp-cpu", "--prompts", "-", "--baseline", "infer.requests with infer.baseline"},
-        {"generate", "--prompts", "-", "--quiet", "infer.requests"},
+        {"tp-cpu", "--prompts", "-", "--baseline", "--baseline with prompts that come"},
+        {"generate", "--prompts", "-", "--quiet", "prompts can come while"},
         {"tp-cpu", "--prompt", "a", "--stream=json", "--stream goes with --prompts -"},
         {"tp-cpu", "--prompts", "-", "--prompt=a", "--prompt or --prompts"},
     };

@@ -81,7 +81,7 @@ static void errors_name_what_is_wrong(void **state)
         {"\"batch\":16", "\"batches\":16", "batches"},
         {"\"beta1\":0.9", "\"beta1\":1.0", "beta1"},
         {"\"epsilon\":", "\"epsilon\":0.0,\"x\":", "x"},
-        {"\"heads\":4", "\"heads\":3", "multiple of heads 3"},
+        {"\"heads\":4", "\"heads\":3", "multiple of model.heads 3"},
         {"\"context\":64", "\"context\":65536,\"a\":1", "a"},
         {"\"mode\":\"ddp-cpu\"", "\"mode\":\"magic\"", "'magic'"},
         {"\"mode\":\"ddp-cpu\"", "\"mode\":\"ddp\"", "'ddp'"},

@@ -40,4 +40,8 @@ BASE_MUST_CHECK base_status base_options_parse(const base_command_line *line, in
  * of the row before it. Groups come in the order in which they first appear. */
 void base_options_help(const base_option_set *sets, int set_count, FILE *stream);
 
+/* Puts options in the place of keys: "model.width 3" becomes "--width 3". For messages of checks that
+ * know only the record. */
+void base_options_name(const base_fields *fields, base_error *error);
+
 #endif

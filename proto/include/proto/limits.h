@@ -31,6 +31,7 @@ enum {
     PROTO_STOP_TOKENS_MAX = 15,          /* of one request */
     PROTO_NEW_TOKENS_MAX = 65536,
     PROTO_VOCAB_MAX = 1 << 20,
+    PROTO_BATCH_TOKENS_MAX = 1 << 20, /* of one micro-batch */
     PROTO_TOP_K_MAX = 1024,
     PROTO_SEQUENCES_MAX = 1024,       /* --max-num-seqs */
     PROTO_REQUESTS_WAITING_MAX = 64,  /* beyond those that run */

@@ -27,6 +27,7 @@
 #include "parallel/tensor/cut.h"
 
 enum {
+    RANK_MODEL_TOKENS_MAX = 1 << 20, /* of a batch */
     RANK_TENSOR_NAME_BYTES = 64,
     RANK_TENSOR_DIMS_MAX = 2,
     RANK_FAMILY_SETTINGS = 8, /* numbers in a configuration that only the family knows */
