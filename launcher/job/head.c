@@ -37,13 +37,16 @@ static base_status listen_everywhere(launch_head *head, int port, base_error *re
     return status == BASE_OK ? status : listen_at(head, "0.0.0.0", port, reterr);
 }
 
-/* Listens on the rendezvous' address. If that is a name which means only loopback here (as hosts
+/* Listens on the rendezvous' address, as far as it is known. If that is a name which means only loopback here (as hosts
  * often have their own name), listens on all addresses. */
 static base_status listen_somewhere(launch_head *head, base_error *reterr)
 {
     launch_address address;
     launch_addresses found;
     base_status status = launch_address_parse(head->options->rendezvous, &address, reterr);
+    if (status == BASE_OK && head->options->place.engine == LAUNCH_ENGINE_KUBERNETES) {
+        return listen_everywhere(head, address.port, reterr); /* its name may come later */
+    }
     if (status == BASE_OK) {
         status = launch_address_resolve(&address, &found, reterr);
     }

@@ -6,6 +6,7 @@
 # devices. They have no name outside, so all goes when the process that holds one ends.
 set -u
 bin=$1
+root=$(cd "$(dirname "$0")/../.." && pwd)
 PATH=$bin:$PATH
 export PATH
 failures=0
@@ -142,6 +143,26 @@ trains() {
     assert_none_left "$name"
 }
 
+# programs NAME COMMAND…: programs behind `launcher --`, and coll-bench.
+programs() {
+    name=$1
+    shift
+    # shellcheck disable=SC2016
+    (cd work && "$@" launcher --quiet --ranks-per-node 2 -- sh -c 'echo "rank $RANK of $WORLD_SIZE"') \
+        >"$dir/said" 2>&1
+    if [ "$(grep -c '^\[rank \([0-3]\)\] rank \1 of 4$' "$dir/said")" = 4 ]; then
+        ok "$name: programs know their places"
+    else
+        fail "$name: programs do not know their places"
+    fi
+    if (cd work && "$@" launcher --quiet -- coll-bench all_reduce -b 64 -e 64 -n 2 -w 1) >"$dir/said" 2>&1 &&
+        says "Out of bounds values : 0 OK"; then
+        ok "$name: coll-bench"
+    else
+        fail "$name: coll-bench"
+    fi
+}
+
 # starts COMMAND…: a job of many steps, behind the engine's command.
 starts() {
     # shellcheck disable=SC2086
@@ -206,13 +227,17 @@ on() {
     nsenter --target "$holder" --net --uts --mount --wd="$PWD" "$@"
 }
 
+names() {
+    printf '127.0.0.1 localhost\n10.78.0.1 host-0\n10.78.0.2 host-1\n' >"$dir/hosts"
+}
+
 # Hosts host-0 (10.78.0.1) and host-1 (10.78.0.2), and a command "remote HOST COMMAND", as ssh.
 make_hosts() {
     for tool in ip nsenter unshare hostname; do
         command -v "$tool" >/dev/null || skip "no $tool"
     done
     [ "$(id -u)" = 0 ] || skip "hosts need root"
-    printf '127.0.0.1 localhost\n10.78.0.1 host-0\n10.78.0.2 host-1\n' >"$dir/hosts"
+    names
     make_host 0
     make_host 1
     on 0 ip link add to1 type veth peer name to0 netns "$host1" || skip "no veth devices here"

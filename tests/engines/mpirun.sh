@@ -33,6 +33,7 @@ esac
 make_hosts
 train_alone
 trains "$kind" "$by" mpirun -n 2
+programs "$kind" mpirun -n 2
 killed_at_random "$kind" "$engine" mpirun -n 2
 ends "$kind: a rank dies" rank 137 "rank 1 .*was ended by SIGKILL .*host host-1, node 1" mpirun -n 2
 ends "$kind: a launcher dies" launcher "$lost_code" "$lost" mpirun -n 2

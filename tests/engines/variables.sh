@@ -36,13 +36,17 @@ of() {
 }
 trains as-torchrun torchrun key
 
-# the head's host has a name that comes late, as a pod's does
+# the head's name comes late, as a pod's does
 of() {
     echo "JOB_COMPLETION_INDEX=$1"
 }
 pods() {
     program=$1
     shift
+    echo '127.0.0.1 localhost' >"$dir/hosts"
+    {
+        until_within 10 says "waiting at" && names
+    } &
     two "$program" --nodes 2 --rendezvous tcp://host-0:29400 --job-key "$dir/job.key" "$@"
 }
 trains as-kubernetes Kubernetes pods
@@ -53,6 +57,28 @@ elif says "RANK and WORLD_SIZE says that this is launcher 1 of 2: that needs --r
     ok "without a key it is refused"
 else
     fail "without a key: not the words"
+fi
+
+# the manifests: valid, and with flags that are the launcher's
+arguments=$(sed -n 's/^ *- \(--[a-z-]*=.*\)/\1/p' "$root/docker/kubernetes/job.yaml" |
+    sed "s|/key/job.key|$dir/job.key|; s|/out/|$dir/|")
+# shellcheck disable=SC2086
+if JOB_COMPLETION_INDEX=0 launcher $arguments --dry-run >"$dir/said" 2>&1 &&
+    says "hosts: 4, by Kubernetes; the head listens at tcp://ringfence-0.ringfence:29400"; then
+    ok "the flags of job.yaml"
+else
+    fail "the flags of job.yaml: $arguments"
+fi
+if command -v kubernetes-validate >/dev/null; then
+    for file in "$root"/docker/kubernetes/*.yaml; do
+        if kubernetes-validate --strict "$file" >"$dir/said" 2>&1; then
+            ok "${file##*/} is valid"
+        else
+            fail "${file##*/} is not valid"
+        fi
+    done
+else
+    echo "NOT CHECKED: the manifests, because kubernetes-validate (of PyPI) is not here"
 fi
 
 if command -v torchrun >/dev/null; then
