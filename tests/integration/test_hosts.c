@@ -1,5 +1,6 @@
 /* One job on several hosts: the same bytes as on one host, whoever comes first; who is refused; and
  * what programs of users see. docs/DEPLOY.md has the same commands. Needs root for its hosts. */
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -205,6 +206,54 @@ static void launchers_of_one_host_share_its_local_ranks(void **state)
     assert_non_null(strstr(out, "[rank 3] 3 3/4\n"));
 }
 
+/* Starts a launcher that may bind its rank, on the first host whatever its node. */
+static void start_on_one_host(int node, const char *script)
+{
+    const char *const all[] = {LAUNCHER_PATH,
+                               "--nodes",
+                               "2",
+                               "--node-rank",
+                               node == 0 ? "0" : "1",
+                               "--rendezvous",
+                               several_address,
+                               "--job-key",
+                               several_key,
+                               "--ranks",
+                               "2",
+                               "--",
+                               "sh",
+                               "-c",
+                               script,
+                               NULL};
+    test_hosts_start(&several_runs[node].program, 0, NULL, all);
+}
+
+static void launchers_of_one_host_share_its_cpus(void **state)
+{
+    (void)state;
+    static const char script[] = "echo $RANK of CPU "
+                                 "$(sed -n 's/Cpus_allowed_list:[^0-9]*//p' /proc/self/status).";
+    cpu_set_t allowed;
+    assert_int_equal(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    if (CPU_COUNT(&allowed) < 2) {
+        skip();
+    }
+    several_make_key("cpus");
+    start_on_one_host(0, script);
+    start_on_one_host(1, script);
+    several_expect(0, 0);
+    several_expect(1, 0);
+    const test_program *head = &several_runs[0].program;
+    const long first = test_program_number_after(head, TEST_STDOUT, "0 of CPU ");
+    const long second = test_program_number_after(head, TEST_STDOUT, "1 of CPU ");
+    assert_int_not_equal(first, second);
+    char line[64];
+    (void)snprintf(line, sizeof line, "0 of CPU %ld.\n", first); /* this one alone */
+    assert_non_null(strstr(head->text[TEST_STDOUT], line));
+    (void)snprintf(line, sizeof line, "1 of CPU %ld.\n", second);
+    assert_non_null(strstr(head->text[TEST_STDOUT], line));
+}
+
 static void a_program_must_stand_on_each_host(void **state)
 {
     (void)state;
@@ -339,6 +388,7 @@ int main(void)
         cmocka_unit_test(programs_know_their_host),
         cmocka_unit_test(coll_bench_measures_between_hosts),
         cmocka_unit_test(launchers_of_one_host_share_its_local_ranks),
+        cmocka_unit_test(launchers_of_one_host_share_its_cpus),
         cmocka_unit_test(a_program_must_stand_on_each_host),
         cmocka_unit_test(a_host_that_does_not_come_is_named),
         cmocka_unit_test(other_flags_are_refused),
