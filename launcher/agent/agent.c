@@ -368,6 +368,7 @@ int launch_agent_run(const launch_options *options, const char *rank_path)
         .options = options,
         .rank_path = rank_path,
         .exit_code = BASE_EXIT_ERROR,
+        .retry_ms = LAUNCH_RETRY_MIN_MS,
         .signal_fd = NO_FD,
         .job_fd = NO_FD,
         .lifeline_fd = NO_FD,

@@ -64,6 +64,7 @@ typedef struct launch_agent {
     bool refused;       /* the head has said so */
     base_error trouble; /* of the last attempt */
     int64_t call_ns;    /* when the next attempt is due */
+    int64_t retry_ms;   /* after the next one that fails */
     int64_t join_deadline_ns;
     int64_t last_message_ns;
     int64_t heartbeat_due_ns;

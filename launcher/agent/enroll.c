@@ -12,7 +12,8 @@
 #include "proto/host.h"
 #include "record/run_info.h"
 
-/* Ends this attempt. The next is made soon. */
+/* Ends this attempt. The next is made soon, and later ones less often: launchers are mostly started
+ * at about the same time. */
 static void hang_up(launch_agent *agent)
 {
     if (!agent->waits && !agent->options->quiet) {
@@ -23,7 +24,8 @@ static void hang_up(launch_agent *agent)
     proto_bus_close(agent->bus);
     agent->bus = NULL;
     agent->connected = false;
-    agent->call_ns = base_deadline_after_ns(LAUNCH_RETRY_MS * BASE_NS_PER_MS);
+    agent->call_ns = base_deadline_after_ns(agent->retry_ms * BASE_NS_PER_MS);
+    agent->retry_ms = 2 * agent->retry_ms < LAUNCH_RETRY_MS ? 2 * agent->retry_ms : LAUNCH_RETRY_MS;
 }
 
 /* Connects to the next of the head's addresses, with a new socket. */

@@ -21,7 +21,8 @@ enum {
     LAUNCH_HOST_TIMEOUT_MAX_MS = 3600 * 1000,
     LAUNCH_SLEPT_MS = 2 * 1000, /* a launcher whose own loop stood still so long judges nobody */
     LAUNCH_HOSTS_CAUSE_WAIT_MS = 1000, /* a failure's cause on another host shows so late */
-    LAUNCH_RETRY_MS = 200,             /* between two attempts to reach the head */
+    LAUNCH_RETRY_MIN_MS = 10,          /* between the first two attempts to reach the head */
+    LAUNCH_RETRY_MS = 200,             /* between two later ones */
     LAUNCH_FAREWELL_MS = 2 * 1000,     /* the head waits so long for agents to leave */
 };
 
