@@ -78,7 +78,7 @@ void head_leave(launch_session *session, int node);
 /* Sends an agent the leases of its own ranks. */
 BASE_MUST_CHECK base_status head_send_leases(launch_session *session, int node, base_error *reterr);
 
-/* Says what the loss of a host means for the money. */
+/* Says what the loss of a host means for the money, if ranks ran there. */
 void head_say_unseen(launch_session *session, int node);
 
 /* ---- head_messages.c ---- */

@@ -28,11 +28,18 @@ void head_say_unseen(launch_session *session, int node)
 {
     const launch_head *head = session->head;
     const launch_node *lost = &head->nodes[node];
+    int unseen = 0;
+    for (int rank = lost->first_rank; rank < lost->first_rank + lost->ranks; rank++) {
+        unseen += session->ranks[rank].exited ? 0 : 1;
+    }
+    if (unseen == 0) {
+        return;
+    }
     launch_screen_say(&session->screen,
-                      "warning: nobody saw ranks %d to %d end, on " NODE_FORMAT
-                      ": their timers end them within %.0f s; what %s has reserved stays reserved "
-                      "until the end of its instances is proven",
-                      lost->first_rank, lost->first_rank + lost->ranks - 1, NODE_ARGS(head, node),
+                      "warning: nobody saw the end of %d %s on " NODE_FORMAT
+                      ": timers end them within %.0f s; what %s has reserved stays reserved until "
+                      "the end of its instances is proven",
+                      unseen, unseen == 1 ? "rank" : "ranks", NODE_ARGS(head, node),
                       (double)launch_lease_left_ns(session->options->lease) / BASE_NS_PER_S,
                       launch_lease_label(session->options->lease));
 }

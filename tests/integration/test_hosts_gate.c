@@ -356,7 +356,7 @@ static void a_lost_host_stays_reserved(void **state)
     several_expect(1, 128 + SIGKILL);
     several_expect(0, 1);
     several_assert_says(0, "host host-1 (node 1) is lost");
-    several_assert_says(0, "nobody saw ranks 1 to 1 end, on host host-1 (node 1)");
+    several_assert_says(0, "nobody saw the end of 1 rank on host host-1 (node 1)");
     several_assert_says(0, "what lost has reserved stays reserved");
     wait_for_the_service_alone();
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "proto/body.h"
+#include "proto/lease.h"
 #include "proto/limits.h"
 #include "support.h"
 
@@ -50,6 +51,38 @@ static void each_side_may_send_only_its_own_messages(void **state)
     envelope.version = PROTO_CONTROL_VERSION;
     step.step_ns = -1;
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+}
+
+/* What a rank gets at its gate comes from the head alone, and fits a lease. */
+static void leases_fit(void **state)
+{
+    (void)state;
+    static char text[PROTO_LEASE_TOKEN_BYTES + 1];
+    char token[] = "v4.public.token";
+    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    Ringfence__Control__Lease lease = RINGFENCE__CONTROL__LEASE__INIT;
+    envelope.version = PROTO_CONTROL_VERSION;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_LEASE;
+    envelope.lease = &lease;
+    lease.attempt = 1;
+    lease.token = token;
+    assert_status(unpack(&envelope, PROTO_SIDE_HEAD), BASE_ERR_INVALID); /* no receipt */
+    lease.receipt = text;
+    memset(text, 'a', PROTO_LEASE_TOKEN_BYTES - 1);
+    assert_status(unpack(&envelope, PROTO_SIDE_HEAD), BASE_OK);
+    assert_status(unpack(&envelope, PROTO_SIDE_AGENT), BASE_ERR_INVALID);
+    assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_ERR_INVALID);
+    text[PROTO_LEASE_TOKEN_BYTES - 1] = 'a'; /* no room for a NUL */
+    assert_status(unpack(&envelope, PROTO_SIDE_HEAD), BASE_ERR_INVALID);
+    lease.token = text;
+    lease.receipt = token;
+    assert_status(unpack(&envelope, PROTO_SIDE_HEAD), BASE_ERR_INVALID);
+    lease.token = token;
+    lease.attempt = 0;
+    assert_status(unpack(&envelope, PROTO_SIDE_HEAD), BASE_ERR_INVALID);
+    lease.attempt = 1;
+    lease.rank = BASE_RANKS_MAX;
+    assert_status(unpack(&envelope, PROTO_SIDE_HEAD), BASE_ERR_INVALID);
 }
 
 static void sizes_are_bounded(void **state)
@@ -202,6 +235,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_side_may_send_only_its_own_messages),
+        cmocka_unit_test(leases_fit),
         cmocka_unit_test(sizes_are_bounded),
         cmocka_unit_test(a_small_message_cannot_take_much_memory),
         cmocka_unit_test(requests_and_events_are_bounded),
