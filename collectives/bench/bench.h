@@ -24,7 +24,8 @@ enum {
     BENCH_ITERATIONS_MAX = 100000,
     BENCH_SAMPLES_AUTO_MAX = 2000, /* where no number of iterations is given */
     BENCH_INTERFACE_BYTES = 256,
-    BENCH_ROOT_ALL = -1, /* each rank in turn */
+    BENCH_ROOT_ALL = -1,                            /* each rank in turn */
+    BENCH_TRANSPORT_NCCL = COLL_TRANSPORT_LAST + 1, /* on GPUs: on_device.h */
 };
 
 typedef struct bench_options {

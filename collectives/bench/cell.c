@@ -72,41 +72,95 @@ bench_cell bench_cell_make(coll_comm *comm, coll_kind kind, const bench_row *row
         cell.desc.root = (rank + 1) % ranks;
         cell.desc.recv = NULL;
     }
+    cell.input = (void *)cell.desc.send;
+    cell.output = kind == COLL_SEND ? cell.receive.recv : cell.desc.recv;
     return cell;
 }
 
-static uint8_t *output_of(const bench_cell *cell)
+/* The device's address for one of the host's. */
+static void *moved(const bench_buffers *buffers, const void *host)
 {
-    return cell->desc.kind == COLL_SEND ? cell->receive.recv : cell->desc.recv;
+    const uint8_t *at = host;
+    if (at == NULL) {
+        return NULL;
+    }
+    const bool in_send = at >= buffers->send && at < buffers->send + buffers->each_bytes;
+    return in_send ? buffers->device_send + (at - buffers->send)
+                   : buffers->device_recv + (at - buffers->recv);
 }
 
-void bench_cell_dirty(const bench_cell *cell)
+coll_status bench_cell_open(bench_cell *cell, const bench_device *device,
+                            const bench_buffers *buffers, coll_error *reterr)
 {
-    uint8_t *output = output_of(cell);
-    if (cell->receives && output != cell->desc.send) {
-        memset(output, RUBBISH, cell->layout.recv_count * cell->element_bytes);
+    if (device == NULL) {
+        return COLL_OK;
+    }
+    cell->device = device;
+    cell->desc.send = moved(buffers, cell->input);
+    cell->desc.recv = moved(buffers, cell->output);
+    cell->desc.stream = device->stream;
+    return coll_op_create(cell->comm, &cell->desc, &cell->op, reterr);
+}
+
+void bench_cell_close(bench_cell *cell)
+{
+    coll_op_destroy(cell->op);
+    cell->op = NULL;
+}
+
+static coll_status copy(const bench_cell *cell, void *to, const void *from, size_t count,
+                        coll_error *reterr)
+{
+    return count == 0 ? COLL_OK
+                      : cell->device->copy(cell->device->user, to, from,
+                                           count * cell->element_bytes, reterr);
+}
+
+coll_status bench_cell_dirty(const bench_cell *cell, coll_error *reterr)
+{
+    coll_status status = COLL_OK;
+    if (cell->receives && cell->output != cell->input) {
+        memset(cell->output, RUBBISH, cell->layout.recv_count * cell->element_bytes);
     }
     if (cell->sends) {
         bench_data_fill(cell->data, coll_comm_rank(cell->comm), 0, cell->layout.send_count,
-                        (void *)cell->desc.send);
+                        cell->input);
     }
+    if (cell->device != NULL && cell->receives) {
+        status = copy(cell, cell->desc.recv, cell->output, cell->layout.recv_count, reterr);
+    }
+    if (status == COLL_OK && cell->device != NULL && cell->sends) {
+        status = copy(cell, (void *)cell->desc.send, cell->input, cell->layout.send_count, reterr);
+    }
+    return status;
+}
+
+coll_status bench_cell_fetch(const bench_cell *cell, coll_error *reterr)
+{
+    return cell->device != NULL && cell->receives
+               ? copy(cell, cell->output, cell->desc.recv, cell->layout.recv_count, reterr)
+               : COLL_OK;
 }
 
 bool bench_cell_chains(const bench_cell *cell)
 {
-    return cell->layout.size_bytes <= BENCH_LOOP_BYTES_MAX && cell->layout.count > 0 &&
+    return (cell->layout.size_bytes <= BENCH_LOOP_BYTES_MAX || cell->device != NULL) &&
+           cell->layout.count > 0 &&
            (cell->desc.kind == COLL_ALL_REDUCE || cell->desc.kind == COLL_ALL_GATHER ||
             cell->desc.kind == COLL_REDUCE_SCATTER || cell->desc.kind == COLL_ALL_TO_ALL);
 }
 
 void bench_cell_chain(const bench_cell *cell)
 {
-    const uint8_t *output = cell->desc.recv;
-    uint8_t *input = (uint8_t *)cell->desc.send;
+    const uint8_t *output = cell->output;
+    uint8_t *input = cell->input;
     const size_t output_bytes = cell->layout.recv_count * cell->element_bytes;
     const size_t input_bytes = cell->layout.send_count * cell->element_bytes;
     uint8_t values[BENCH_LOOP_BYTES_MAX + sizeof(uint64_t)] = {0};
     uint64_t seen = 0;
+    if (cell->device != NULL) {
+        return;
+    }
     for (size_t at = 0; at < output_bytes; at += sizeof seen) {
         uint64_t word = 0;
         memcpy(&word, output + at,
@@ -137,13 +191,21 @@ static coll_status send_and_receive(const bench_cell *cell, coll_error *reterr)
 
 coll_status bench_cell_run(const bench_cell *cell, coll_error *reterr)
 {
+    if (cell->device != NULL) {
+        return coll_op_start(cell->op, reterr);
+    }
     return cell->desc.kind == COLL_SEND ? send_and_receive(cell, reterr)
                                         : coll_run(cell->comm, &cell->desc, reterr);
 }
 
+coll_status bench_cell_wait(const bench_cell *cell, coll_error *reterr)
+{
+    return cell->device != NULL ? coll_op_wait(cell->op, reterr) : COLL_OK;
+}
+
 void bench_cell_spoil(const bench_cell *cell)
 {
-    uint8_t *output = output_of(cell);
+    uint8_t *output = cell->output;
     if (cell->receives && cell->layout.recv_count > 0) {
         output[cell->layout.recv_count * cell->element_bytes - 1] ^= 1U;
     }
@@ -154,7 +216,7 @@ size_t bench_cell_wrong(const bench_cell *cell)
     const int rank = coll_comm_rank(cell->comm);
     const size_t count = cell->layout.count;
     const size_t own = (size_t)rank * count;
-    const uint8_t *output = output_of(cell);
+    const uint8_t *output = cell->output;
     size_t wrong = 0;
     if (!cell->receives) {
         return 0;

@@ -39,6 +39,9 @@ static json_t *tune_row_json(const bench_tune_row *row)
 
 static json_t *roofline_json(const bench_roofline *roofline)
 {
+    if (roofline == NULL) {
+        return json_null();
+    }
     return json_pack("{s:i, s:f, s:f, s:f, s:f, s:f}", "processors", roofline->processors,
                      "read_gb_per_s", roofline->read_one, "read_all_gb_per_s", roofline->read_all,
                      "copy_gb_per_s", roofline->copy_one, "copy_all_gb_per_s", roofline->copy_all,
@@ -60,11 +63,13 @@ coll_status bench_json_write(const char *path, const bench_options *options,
     }
     json_t *root = json_pack("{s:s, s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "collective",
                              bench_kind_name(options->kind), "ranks", options->ranks, "transport",
-                             coll_transport_name(shared->transport), "algorithm",
+                             bench_transport_name((int)shared->transport), "algorithm",
                              coll_algorithm_name(options->algorithm), "memory",
-                             options->arena ? "arena" : "ordinary", "options",
-                             base_fields_to_json(&bench_option_fields, options), "roofline",
-                             roofline_json(roofline), "rows", rows, "tune", tune);
+                             (int)options->transport == BENCH_TRANSPORT_NCCL ? "gpu"
+                             : options->arena                                ? "arena"
+                                                                             : "ordinary",
+                             "options", base_fields_to_json(&bench_option_fields, options),
+                             "roofline", roofline_json(roofline), "rows", rows, "tune", tune);
     if (root != NULL && !options->tune) {
         (void)json_object_del(root, "tune");
     }

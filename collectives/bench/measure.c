@@ -33,14 +33,19 @@ static coll_status pass(const measuring *m)
 /* `batch` operations, timed together; above one, each is chained to the one before. */
 static coll_status take(const measuring *m, int batch, bench_sample *sample)
 {
-    bench_cell_dirty(m->cell);
-    coll_status status = pass(m);
+    coll_status status = bench_cell_dirty(m->cell, m->error);
+    if (status == COLL_OK) {
+        status = pass(m);
+    }
     sample->begin = bench_ticks();
     for (int i = 0; status == COLL_OK && i < batch; i++) {
         if (i > 0) {
             bench_cell_chain(m->cell);
         }
         status = bench_cell_run(m->cell, m->error);
+    }
+    if (status == COLL_OK) {
+        status = bench_cell_wait(m->cell, m->error);
     }
     sample->end = bench_ticks();
     return status;
@@ -119,8 +124,12 @@ static coll_status check(const measuring *m)
     bench_sample unused;
     int64_t wrong = 0;
     for (int i = 0; status == COLL_OK && i < m->options->checks; i++) {
-        if (i > 0) {
+        /* a run on a device may have added to its own output, in place */
+        if (i > 0 || m->cell->device != NULL) {
             status = take(m, 1, &unused);
+        }
+        if (status == COLL_OK) {
+            status = bench_cell_fetch(m->cell, m->error);
         }
         if (corrupt != NULL && strtol(corrupt, NULL, 10) == m->rank) {
             bench_cell_spoil(m->cell);

@@ -31,9 +31,18 @@ static const char *algorithm_name(int value)
     return value <= COLL_ALGORITHM_LAST ? coll_algorithm_name((coll_algorithm)value) : NULL;
 }
 
-static const char *transport_name(int value)
+const char *bench_transport_name(int transport)
 {
-    return value <= COLL_TRANSPORT_LAST ? coll_transport_name((coll_transport)value) : NULL;
+    return transport == BENCH_TRANSPORT_NCCL  ? "nccl"
+           : transport <= COLL_TRANSPORT_LAST ? coll_transport_name((coll_transport)transport)
+                                              : NULL;
+}
+
+const char *bench_memory_name(const bench_options *options)
+{
+    return (int)options->transport == BENCH_TRANSPORT_NCCL ? "the GPU's memory"
+           : options->arena                                ? "an arena"
+                                                           : "ordinary memory";
 }
 
 static const char *tcp_auth_name(int value)
@@ -156,10 +165,10 @@ static const base_field rows[] = {
      .group = "Of our own"},
     {.key = "transport",
      OWN(ENUM, transport),
-     .name_of = transport_name,
+     .name_of = bench_transport_name,
      .option = "transport",
      .value = "NAME",
-     .help = "auto, shm, tcp or zmq"},
+     .help = "auto, shm, tcp or zmq; nccl: on GPUs, in a job of a launcher, whose flags follow --"},
     {.key = "algorithm",
      OWN(ENUM, algorithm),
      .name_of = algorithm_name,
@@ -319,6 +328,14 @@ static base_status check_together(bench_options *options, base_error *reterr)
         return base_fail(reterr, BASE_ERR_LIMIT, "that would be more than %d rows", BENCH_ROWS_MAX);
     }
     return BASE_OK;
+}
+
+base_status bench_options_check_nccl(const bench_options *options, base_error *reterr)
+{
+    return options->kind == COLL_SEND || options->tune
+               ? base_fail(reterr, BASE_ERR_INVALID, "%s is not for --transport nccl",
+                           options->tune ? "--tune" : "sendrecv")
+               : BASE_OK;
 }
 
 /* Notes the first option that a launcher has in our place. */

@@ -25,6 +25,16 @@ size_t bench_next_size(const bench_options *options, size_t size_bytes);
 bool bench_kind_reduces(coll_kind kind);
 bool bench_kind_has_root(coll_kind kind);
 
+/* With --transport nccl: what goes on GPUs. BASE_ERR_INVALID: not this. */
+BASE_MUST_CHECK base_status bench_options_check_nccl(const bench_options *options,
+                                                     base_error *reterr);
+
+/* Of a transport, and of BENCH_TRANSPORT_NCCL. NULL: there is none of that number. */
+const char *bench_transport_name(int transport);
+
+/* What buffers are in: "an arena", "ordinary memory", "the GPU's memory". */
+const char *bench_memory_name(const bench_options *options);
+
 /* "all_reduce", and "sendrecv". */
 const char *bench_kind_name(coll_kind kind);
 

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/exitcode.h"
 #include "base/log.h"
+#include "coll/backend.h"
 #include "data.h"
 #include "measure.h"
 #include "options.h"
@@ -26,8 +27,7 @@ typedef struct state {
     coll_context *context;
     coll_arena *arena;
     uint8_t *own[2]; /* ordinary memory, where there is no arena */
-    uint8_t *send;
-    uint8_t *recv;
+    bench_buffers buffers;
     coll_error *error;
 } state;
 
@@ -36,22 +36,40 @@ static size_t buffer_bytes(const bench_options *options)
     return (options->end_bytes / PAGE_BYTES + 1) * PAGE_BYTES;
 }
 
+static coll_status alloc_on_device(state *s, uint8_t **buffer)
+{
+    void *memory = NULL;
+    const coll_status status =
+        coll_device_alloc(coll_context_world(s->context), s->buffers.each_bytes, &memory, s->error);
+    *buffer = memory;
+    return status;
+}
+
 static coll_status open_buffers(state *s)
 {
     const size_t each_bytes = buffer_bytes(s->job->options);
-    if (!s->job->options->arena) {
-        s->send = s->own[0] = aligned_alloc(PAGE_BYTES, each_bytes);
-        s->recv = s->own[1] = aligned_alloc(PAGE_BYTES, each_bytes);
-        return s->send != NULL && s->recv != NULL
-                   ? COLL_OK
-                   : coll_fail(s->error, COLL_ERR_MEMORY, "no memory for 2 buffers of %zu bytes",
-                               each_bytes);
+    bench_buffers *buffers = &s->buffers;
+    buffers->each_bytes = each_bytes;
+    if (!s->job->options->arena || s->job->device != NULL) {
+        buffers->send = s->own[0] = aligned_alloc(PAGE_BYTES, each_bytes);
+        buffers->recv = s->own[1] = aligned_alloc(PAGE_BYTES, each_bytes);
+        coll_status status = buffers->send != NULL && buffers->recv != NULL
+                                 ? COLL_OK
+                                 : coll_fail(s->error, COLL_ERR_MEMORY,
+                                             "no memory for 2 buffers of %zu bytes", each_bytes);
+        if (status == COLL_OK && s->job->device != NULL) {
+            status = alloc_on_device(s, &buffers->device_send);
+        }
+        if (status == COLL_OK && s->job->device != NULL) {
+            status = alloc_on_device(s, &buffers->device_recv);
+        }
+        return status;
     }
     const coll_status status =
         coll_arena_create(coll_context_world(s->context), 2 * each_bytes, &s->arena, s->error);
     if (status == COLL_OK) {
-        s->send = coll_arena_data(s->arena);
-        s->recv = s->send + each_bytes;
+        buffers->send = coll_arena_data(s->arena);
+        buffers->recv = buffers->send + each_bytes;
     }
     return status;
 }
@@ -60,6 +78,10 @@ static void close_buffers(state *s)
 {
     free(s->own[0]);
     free(s->own[1]);
+    if (s->job->device != NULL) {
+        coll_device_free(coll_context_world(s->context), s->buffers.device_send);
+        coll_device_free(coll_context_world(s->context), s->buffers.device_recv);
+    }
     coll_arena_destroy(s->arena);
 }
 
@@ -73,11 +95,14 @@ static coll_status measure_row(state *s, bench_row *row, const bench_data *data)
     if (prints) {
         bench_table_row_begin(stdout, row);
     }
-    const bench_buffers buffers = {.send = s->send, .recv = s->recv};
     for (int place = 0; status == COLL_OK && place < 2; place++) {
-        const bench_cell cell = bench_cell_make(coll_context_world(s->context), options->kind, row,
-                                                data, place == 1, &buffers);
-        status = bench_measure(options, &cell, shared, &row->columns[place], s->error);
+        bench_cell cell = bench_cell_make(coll_context_world(s->context), options->kind, row, data,
+                                          place == 1, &s->buffers);
+        status = bench_cell_open(&cell, s->job->device, &s->buffers, s->error);
+        if (status == COLL_OK) {
+            status = bench_measure(options, &cell, shared, &row->columns[place], s->error);
+        }
+        bench_cell_close(&cell);
         if (status == COLL_OK && prints) {
             bench_table_column(stdout, &row->columns[place]);
         }
@@ -147,7 +172,8 @@ coll_status bench_rank_work(const bench_job *job, coll_context *context, coll_er
     state s = {.job = job, .rank = coll_comm_rank(world), .context = context, .error = reterr};
     coll_status status = open_buffers(&s);
     if (s.rank == 0) {
-        shared->transport = coll_context_transport(context);
+        shared->transport = job->device != NULL ? (coll_transport)BENCH_TRANSPORT_NCCL
+                                                : coll_context_transport(context);
         shared->algorithm = coll_context_algorithm(context);
     }
     if (status == COLL_OK) {

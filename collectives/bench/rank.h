@@ -3,11 +3,13 @@
 #define COLL_BENCH_RANK_H
 
 #include "bench.h"
+#include "bench/on_device.h"
 
 typedef struct bench_job {
     const bench_options *options;
-    const bench_roofline *roofline;
+    const bench_roofline *roofline; /* NULL: of the host, and the job is on GPUs */
     bench_shared *shared;
+    const bench_device *device; /* NULL: on CPUs */
 } bench_job;
 
 /* Collective: measures everything on the context's world; rank 0 prints. */

@@ -70,9 +70,11 @@ void bench_table_header(FILE *out, const bench_options *options, const bench_sha
     (void)fprintf(out, " agg iters: 1 validation: %d graph: 0\n#\n", options->checks);
     print_ranks(out, options, shared);
     (void)fprintf(out, "# Transport %s, algorithm %s, buffers in %s\n",
-                  coll_transport_name(shared->transport), coll_algorithm_name(options->algorithm),
-                  options->arena ? "an arena" : "ordinary memory");
-    print_roofline(out, roofline);
+                  bench_transport_name((int)shared->transport),
+                  coll_algorithm_name(options->algorithm), bench_memory_name(options));
+    if (roofline != NULL) {
+        print_roofline(out, roofline);
+    }
     (void)fputs("#\n", out);
     if (options->tune) {
         return;
@@ -143,8 +145,11 @@ void bench_table_footer(FILE *out, const bench_options *options, const bench_sha
                   wrong == 0 ? "OK" : "FAILED");
     (void)fprintf(out, "# %-20s : %g \n", "Avg bus bandwidth",
                   shared->row_count > 0 ? total / (2.0 * shared->row_count) : 0.0);
-    (void)fprintf(out, "# %-20s : %g (one processor copies %.1f GB/s)\n#\n", "Best bus bandwidth",
-                  best, roofline->copy_one);
+    (void)fprintf(out, "# %-20s : %g", "Best bus bandwidth", best);
+    if (roofline != NULL) {
+        (void)fprintf(out, " (one processor copies %.1f GB/s)", roofline->copy_one);
+    }
+    (void)fputs("\n#\n", out);
     (void)fprintf(out, "# Collective test concluded: coll-bench %s\n#\n",
                   bench_kind_name(options->kind));
     (void)fflush(out);

@@ -6,6 +6,7 @@
 
 #include "bench.h"
 
+/* roofline NULL: none was measured, also below. */
 void bench_table_header(FILE *out, const bench_options *options, const bench_shared *shared,
                         const bench_roofline *roofline);
 

@@ -100,8 +100,9 @@ static bool may_be_refused(const launch_options *options)
     const proto_mode_row *mode = proto_mode_get(options->job.job.mode);
     proto_job usual;
     proto_job_defaults(&usual);
-    return mode->answers || (mode->trains && (!options->installed_data ||
-                                              options->job.model.context != usual.model.context));
+    return mode->answers || mode->measures ||
+           (mode->trains &&
+            (!options->installed_data || options->job.model.context != usual.model.context));
 }
 
 int launch_preflight(const launch_options *options, const char *rank_path)

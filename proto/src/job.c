@@ -157,6 +157,11 @@ static base_status check_gpu(const proto_job *job, base_error *reterr)
         return base_fail(reterr, BASE_ERR_INVALID,
                          "gpu: its fields are for modes on GPUs, and mode %s is none", mode->name);
     }
+    if (mode->measures != (job->bench.words[0] != '\0')) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "bench.words: what mode bench-nccl needs, and no "
+                         "other mode has");
+    }
     if (listed < 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "gpu.devices %s: must be different numbers or UUIDs of GPUs, at most %d, "

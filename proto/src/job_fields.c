@@ -33,7 +33,7 @@ static const base_field rows[] = {
     {JOB(ENUM, job.mode), .name_of = proto_mode_name, .option = "mode", .value = "MODE",
      .help =
          "ddp-cpu: train; generate: answer prompts; tp-cpu: the same with one model cut between "
-         "the ranks; ddp-nccl, tp-nccl: on GPUs; gate-check",
+         "the ranks; ddp-nccl, tp-nccl: on GPUs; bench-nccl; gate-check",
      .marks = PROTO_FIELD_PROGRAM | PROTO_FIELD_MODE},
     {JOB(INT, job.seed), .least = 0, .most = SEED_MAX, .option = "seed", .value = "N",
      .help = "of the parameters, the data's order and what is drawn; generate, tp-*: 35200",
@@ -163,6 +163,9 @@ static const base_field rows[] = {
      .help = "our own kernels in place of cublasLt: the CPU's bits"},
     {JOB(BOOL, gpu.nccl_native), .optional = true, .option = "nccl-native",
      .help = "let NCCL use all its algorithms: sums may differ from run to run"},
+    {JOB(TEXT, bench.words), .optional = true, .option = "bench", .value = "FLAGS",
+     .help = "bench-nccl: what coll-bench --transport nccl is called with, as in 'all_reduce -b 4 "
+             "-e 1M'"},
     {JOB(BOOL, gpu.shared), .optional = true, .option = "share-gpu",
      .help = "for tests only: all ranks on one GPU, 20 steps at most"},
 };

@@ -72,6 +72,16 @@ static const proto_mode_row rows[PROTO_MODE_COUNT] = {
             .ranks_min = 1,
             .ranks_max = BASE_COLL_RANKS_MAX,
         },
+    [PROTO_MODE_BENCH_NCCL] =
+        {
+            .name = "bench-nccl",
+            .costs_money = true,
+            .on_gpus = true,
+            .measures = true,
+            .ranks = 2,
+            .ranks_min = 1,
+            .ranks_max = BASE_COLL_RANKS_MAX,
+        },
     [PROTO_MODE_TP_NCCL] =
         {
             .name = "tp-nccl",

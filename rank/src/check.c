@@ -7,6 +7,7 @@
 
 #include "base/exitcode.h"
 #include "base/file.h"
+#include "bench/on_device.h"
 #include "generate/mode.h"
 #include "proto/mode.h"
 #include "train/mode.h"
@@ -26,6 +27,9 @@ static base_status check(base_error *reterr)
         return status;
     }
     const proto_mode_row *mode = proto_mode_get(job.job.mode);
+    if (mode->measures) {
+        return bench_check_words(job.bench.words, (int)job.job.world_size, reterr);
+    }
     return mode->answers  ? rank_mode_generate_check(&job, reterr)
            : mode->trains ? rank_mode_train_check(&job, reterr)
                           : BASE_OK;

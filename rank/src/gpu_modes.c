@@ -199,8 +199,7 @@ static void report_gpu(const rank_worker *worker)
     proto_client_gpu(worker->client, &message);
 }
 
-/* Begins NCCL on all ranks. */
-static base_status begin(rank_worker *worker, const rank_pass *pass, base_error *reterr)
+base_status rank_gpu_begin(rank_worker *worker, const rank_pass *pass, base_error *reterr)
 {
     BASE_ASSERT(pass != NULL);
     coll_error error;
@@ -215,12 +214,12 @@ static base_status begin(rank_worker *worker, const rank_pass *pass, base_error 
 
 base_status rank_cloud_train(rank_worker *worker, const rank_pass *pass, base_error *reterr)
 {
-    const base_status status = begin(worker, pass, reterr);
+    const base_status status = rank_gpu_begin(worker, pass, reterr);
     return status == BASE_OK ? rank_mode_train(worker, reterr) : status;
 }
 
 base_status rank_cloud_generate(rank_worker *worker, const rank_pass *pass, base_error *reterr)
 {
-    const base_status status = begin(worker, pass, reterr);
+    const base_status status = rank_gpu_begin(worker, pass, reterr);
     return status == BASE_OK ? rank_mode_generate(worker, reterr) : status;
 }

@@ -21,6 +21,7 @@ static const rank_mode modes[PROTO_MODE_COUNT] = {
     [PROTO_MODE_TP_CPU] = {.run = rank_mode_generate},
     [PROTO_MODE_GATE_CHECK] = {.run_cloud = rank_cloud_gate_check},
     [PROTO_MODE_DDP_NCCL] = {.begin_cloud = rank_cloud_open_gpu, .run_cloud = rank_cloud_train},
+    [PROTO_MODE_BENCH_NCCL] = {.begin_cloud = rank_cloud_open_gpu, .run_cloud = rank_cloud_bench},
     [PROTO_MODE_TP_NCCL] = {.begin_cloud = rank_cloud_open_gpu, .run_cloud = rank_cloud_generate},
 };
 

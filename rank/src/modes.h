@@ -24,9 +24,16 @@ BASE_MUST_CHECK base_status rank_cloud_gate_check(rank_worker *worker, const ran
  * is no driver, no plugin or no such GPU. */
 BASE_MUST_CHECK base_status rank_cloud_open_gpu(rank_worker *worker, const rank_pass *pass,
                                                 base_error *reterr);
+/* coll-bench's rows (bench_mode.c). */
+BASE_MUST_CHECK base_status rank_cloud_bench(rank_worker *worker, const rank_pass *pass,
+                                             base_error *reterr);
 BASE_MUST_CHECK base_status rank_cloud_train(rank_worker *worker, const rank_pass *pass,
                                              base_error *reterr);
 BASE_MUST_CHECK base_status rank_cloud_generate(rank_worker *worker, const rank_pass *pass,
                                                 base_error *reterr);
+
+/* After joining: begins NCCL on all ranks, and tells the launcher what this rank computes on. */
+BASE_MUST_CHECK base_status rank_gpu_begin(rank_worker *worker, const rank_pass *pass,
+                                           base_error *reterr);
 
 #endif

@@ -170,7 +170,7 @@ phase_nccl() {
     check_curve two_ranks_curve_difference "$work/two" 20
     must gpu_job --mode tp-nccl --ranks 1 --checkpoint "$bundle/reference" --ignore-eos --max-new-tokens 16 \
         --prompts "$bundle/share/ringfence/prompts.txt" --out "$work/answers"
-    must "$bin/coll-bench" all_reduce --transport nccl --ranks 1 -b 4 -e 64M -f 16 --account gpu
+    must "$bin/coll-bench" all_reduce --transport nccl --ranks 1 -b 4 -e 64M -f 16 -- --account gpu
 }
 
 # A rank that is killed, and one that stands still, end the job with a named cause; and the GPU is
@@ -207,7 +207,7 @@ phase_speed() {
     start_service
     must gpu_job --mode ddp-nccl --ranks 1 --steps 500 --out "$work/speed"
     figure minigpt_tokens_per_sec "$(manifest_figure "$work/speed/manifest.json" tokens_per_sec_1proc)"
-    must "$bin/coll-bench" all_reduce --transport nccl --ranks 1 -b 4 -e 1G -f 8 --account gpu
+    must "$bin/coll-bench" all_reduce --transport nccl --ranks 1 -b 4 -e 1G -f 8 -- --account gpu
 }
 
 phase_torch() {

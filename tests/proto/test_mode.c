@@ -42,6 +42,7 @@ static void a_mode_costs_money_unless_its_row_says_not(void **state)
     assert_true(proto_mode_costs_money(PROTO_MODE_GATE_CHECK));
     assert_true(proto_mode_costs_money(PROTO_MODE_DDP_NCCL));
     assert_true(proto_mode_costs_money(PROTO_MODE_TP_NCCL));
+    assert_true(proto_mode_costs_money(PROTO_MODE_BENCH_NCCL));
     assert_true(proto_mode_costs_money(PROTO_MODE_COUNT));
     assert_true(proto_mode_costs_money((proto_mode)1000));
     assert_true(proto_mode_row_costs_money(NULL));

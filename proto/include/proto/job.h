@@ -34,6 +34,7 @@ enum {
     PROTO_CURVE_WIDTH_UNIT = 64, /* whole heads on up to 16 ranks */
     PROTO_CURVE_WIDTH_MAX = 16384,
     PROTO_DEVICES_BYTES = 1024,
+    PROTO_BENCH_BYTES = 1024,
     PROTO_DEVICE_BYTES = 48, /* of one GPU: its number, or GPU- and its UUID */
     PROTO_SHARED_GPU_STEPS_MAX = 20,
 };
@@ -158,6 +159,11 @@ typedef struct proto_job_gpu {
     bool shared;      /* for tests only: all ranks on one GPU */
 } proto_job_gpu;
 
+/* Of the mode bench-nccl. */
+typedef struct proto_job_bench {
+    char words[PROTO_BENCH_BYTES]; /* coll-bench's command line, as "all_reduce -b 4 -e 1M" */
+} proto_job_bench;
+
 typedef struct proto_job_output {
     char directory[BASE_PATH_BYTES]; /* of states and the record; empty: nothing is written */
 } proto_job_output;
@@ -170,6 +176,7 @@ typedef struct proto_job {
     proto_job_parallel parallel;
     proto_job_infer infer;
     proto_job_gpu gpu;
+    proto_job_bench bench;
     proto_job_output output;
 } proto_job;
 

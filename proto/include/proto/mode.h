@@ -19,6 +19,7 @@ typedef enum proto_mode {
     PROTO_MODE_GATE_CHECK,
     PROTO_MODE_DDP_NCCL,
     PROTO_MODE_TP_NCCL,
+    PROTO_MODE_BENCH_NCCL,
     PROTO_MODE_COUNT,
 } proto_mode;
 
@@ -35,6 +36,7 @@ typedef struct proto_mode_row {
     bool trains;              /* reads data, reports Ready and each Step */
     bool answers;             /* takes prompts */
     bool on_gpus;             /* each rank computes on a GPU of its own; else on CPUs */
+    bool measures;            /* takes coll-bench's flags */
     bool tensor_parallel;     /* all ranks hold one model together; false: each has its own */
     bool may_restart;         /* --max-restarts: starting again loses nothing */
     proto_record_kind record; /* kept in --out */

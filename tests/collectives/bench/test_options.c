@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/on_device.h"
 #include "coll/coll.h"
 #include "options.h"
 #include "support.h"
@@ -47,6 +48,20 @@ static void test_defaults(void **state)
     assert_true(options.arena);
     assert_string_equal(options.json_path, "");
     assert_string_equal(options.interface, "127.0.0.1");
+}
+
+static void nccl_is_for_what_gpus_do(void **state)
+{
+    (void)state;
+    assert_ok(parse("coll-bench reduce --transport nccl"), &error);
+    assert_int_equal(options.transport, BENCH_TRANSPORT_NCCL);
+    assert_ok(bench_options_check_nccl(&options, &error), &error);
+    assert_ok(parse("coll-bench --tune --transport nccl"), &error);
+    assert_int_equal(bench_options_check_nccl(&options, &error), BASE_ERR_INVALID);
+    assert_ok(bench_check_words("all_reduce -b 4 -e 64K", 3, &error), &error);
+    assert_int_equal(bench_check_words("all_reduce --ranks 2", 3, &error), BASE_ERR_INVALID);
+    assert_int_equal(bench_check_words("sendrecv", 2, &error), BASE_ERR_INVALID);
+    assert_int_equal(bench_check_words("", 2, &error), BASE_ERR_INVALID);
 }
 
 static void test_all_flags(void **state)
@@ -212,11 +227,11 @@ static void test_help(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),   cmocka_unit_test(test_all_flags),
-        cmocka_unit_test(test_long_names), cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_tune),       cmocka_unit_test(test_kinds),
-        cmocka_unit_test(test_refused),    cmocka_unit_test(test_help),
-        cmocka_unit_test(test_launched),
+        cmocka_unit_test(test_defaults),  cmocka_unit_test(nccl_is_for_what_gpus_do),
+        cmocka_unit_test(test_all_flags), cmocka_unit_test(test_long_names),
+        cmocka_unit_test(test_sizes),     cmocka_unit_test(test_tune),
+        cmocka_unit_test(test_kinds),     cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_help),      cmocka_unit_test(test_launched),
     };
     return cmocka_run_group_tests_name("coll-bench-options", tests, NULL, NULL);
 }

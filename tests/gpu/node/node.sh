@@ -23,7 +23,7 @@ export FAKE_NVML=emulated LD_LIBRARY_PATH=$nvml HOME=$scratch TMPDIR=$scratch BU
 
 # A node as it is installed.
 mkdir -p node/bin node/lib/ringfence
-cp "$build"/bin/{launcher,rank,budget-service} node/bin
+cp "$build"/bin/{launcher,rank,budget-service,coll-bench} node/bin
 cp "$build/tests/gpu-node/lib/ringfence/ringfence-cuda.so" node/lib/ringfence
 ln -s "$build/share" node/share
 export PATH=$scratch/node/bin:$PATH
@@ -113,7 +113,7 @@ err_has "GPU 0: " "CUDA driver version is insufficient"
 CUDA_EMULATE_GPUS=1 job 9 "${two[@]}"
 err_has "GPU 1: " "no CUDA-capable device"
 job 2 "${two[@]}" --devices 1
-err_has "gpu.devices 1: 1 for 2 ranks"
+err_has "devices 1: 1 for 2 ranks"
 CUDA_VISIBLE_DEVICES=0 job 9 "${two[@]}"
 err_has "there is no GPU for rank 1 of this host"
 CUDA_VISIBLE_DEVICES=5,5 job 1 "${two[@]}"
@@ -140,3 +140,29 @@ wait $launched || got=$?
 [ "$got" -eq 137 ] || fail "exit $got after a kill"
 err_has "was ended by SIGKILL"
 [ -z "$(pgrep -f "$scratch/node/bin/rank" || true)" ] || fail "ranks are left"
+
+# bench CODE ARGUMENTS...: the same for coll-bench, with the launcher's flags behind --.
+bench() {
+    local expected=$1 got=0
+    shift
+    coll-bench "$@" --no-bind --cuda-libs "$libraries" --account lab >out 2>err </dev/null || got=$?
+    [ "$got" -eq "$expected" ] || fail "exit $got, not $expected: coll-bench $*"
+}
+echo "== coll-bench: the same rows, in device memory, of several kinds"
+bench 0 all_reduce --ranks 2 --transport nccl -b 8 -e 2K -f 16 -n 20 -w 1 -J rows.json --
+out_has "# Transport nccl, algorithm auto, buffers in the GPU's memory" "# Out of bounds values : 0 OK"
+[ "$(grep -cE '^ +[0-9]+ +[0-9]+ +float +sum +-1 ' out)" -eq 3 ] || fail "not three rows"
+grep -q '"transport": "nccl"' rows.json || fail "rows.json has no transport"
+for kind in reduce_scatter gather; do
+    bench 0 $kind --ranks 2 --transport=nccl -b 64 -e 64 -n 5 -w 0 --
+    out_has "# Out of bounds values : 0 OK"
+done
+bench 0 all_reduce --ranks 1 --transport nccl -b 4 -e 4 -n 5 -- --algorithm native
+out_has "algorithm native"
+echo "== wrong flags are refused, and so is whoever has no token"
+bench 2 sendrecv --transport nccl --
+err_has "sendrecv is not for --transport nccl"
+job 2 --mode bench-nccl "${gpu[@]}" --bench "all_reduce -b 9K -e 8" --authorize local
+err_has "-b 9216 is more than -e 8"
+job 6 --mode bench-nccl --bench all_reduce
+err_has "mode bench-nccl needs a token"
