@@ -12,15 +12,10 @@
 #include "roofline.h"
 #include "run.h"
 
-static int number_of(const char *variable)
-{
-    const char *text = getenv(variable);
-    return text != NULL ? (int)strtol(text, NULL, 10) : 0;
-}
-
 int bench_launched_ranks(void)
 {
-    return coll_launched_here() ? number_of("WORLD_SIZE") : 0;
+    const char *ranks = coll_launched_here() ? getenv("WORLD_SIZE") : NULL;
+    return ranks != NULL ? (int)strtol(ranks, NULL, 10) : 0;
 }
 
 /* Measures; *code is that of the results. */
@@ -53,8 +48,6 @@ int bench_run_launched(bench_options *options)
     coll_launched *launched = NULL;
     coll_error error = {.status = COLL_OK};
     int code = BASE_EXIT_DONE;
-    /* nothing, if the launcher has done it */
-    (void)bench_bind(number_of("LOCAL_RANK"), number_of("LOCAL_WORLD_SIZE"));
     coll_status status = coll_launched_open(&launched, &error);
     if (status != COLL_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);
