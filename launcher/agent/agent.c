@@ -13,7 +13,6 @@
 #include "agent/agent_impl.h"
 #include "base/clock.h"
 #include "base/exitcode.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "budget/lease.h"
 #include "engine/place.h"
@@ -45,6 +44,21 @@ static void end_ranks(launch_agent *agent, int exit_code)
     }
 }
 
+void agent_give_up(launch_agent *agent, const base_error *why)
+{
+    char reason[BASE_ERROR_MESSAGE_BYTES];
+    Ringfence__Control__Refuse refuse = RINGFENCE__CONTROL__REFUSE__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    (void)snprintf(reason, sizeof reason, "%s", why->message);
+    refuse.reason = reason;
+    refuse.for_now = !agent->files.changed; /* another launcher of this node may do better */
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_REFUSE;
+    envelope.refuse = &refuse;
+    base_log(BASE_LOG_ERROR, "%s", why->message);
+    (void)agent_send(agent, &envelope);
+    end_ranks(agent, BASE_EXIT_ERROR);
+}
+
 /* ---- the head ---- */
 
 static base_status take_part(launch_agent *agent, const Ringfence__Control__Assign *assign,
@@ -59,9 +73,6 @@ static base_status take_part(launch_agent *agent, const Ringfence__Control__Assi
     if (status == BASE_OK) {
         status = proto_job_resolve(&part->job, agent->options->root, reterr);
     }
-    if (status == BASE_OK && part->job.output.directory[0] != '\0') {
-        status = base_mkdirs(part->job.output.directory, reterr);
-    }
     if (status == BASE_OK &&
         (part->job.job.mode == PROTO_MODE_PROGRAM) != (agent->options->program != NULL)) {
         status = base_fail(reterr, BASE_ERR_INVALID, "the head's job is another: mode %s",
@@ -71,6 +82,9 @@ static base_status take_part(launch_agent *agent, const Ringfence__Control__Assi
         /* the head does not say which keys this host trusts */
         status =
             launch_lease_find_keyring(&agent->options->budget, part->keyring, &keyring, reterr);
+    }
+    if (status == BASE_OK) {
+        status = agent_files_open(agent, assign, reterr);
     }
     part->first_rank = (int)assign->first_rank;
     part->ranks = (int)assign->ranks;
@@ -82,16 +96,13 @@ static base_status take_part(launch_agent *agent, const Ringfence__Control__Assi
 static void handle_assign(launch_agent *agent, const Ringfence__Control__Assign *assign)
 {
     base_error error;
-    Ringfence__Control__Prepared prepared = RINGFENCE__CONTROL__PREPARED__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     if (agent->job_fd >= 0) {
         (void)close(agent->job_fd); /* of a head that was there before */
         agent->job_fd = NO_FD;
     }
     agent_drop_ranks(agent);
     if (take_part(agent, assign, &error) != BASE_OK) {
-        base_log(BASE_LOG_ERROR, "%s", error.message);
-        end_ranks(agent, BASE_EXIT_ERROR);
+        agent_give_up(agent, &error);
         return;
     }
     if (!agent->options->quiet) {
@@ -99,18 +110,40 @@ static void handle_assign(launch_agent *agent, const Ringfence__Control__Assign 
                  agent->bootstrap.run_id, agent->options->hosts.node_rank, agent->part.first_rank,
                  agent->part.first_rank + agent->part.ranks - 1, agent->part.world_size);
     }
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_PREPARED;
-    envelope.prepared = &prepared;
-    (void)agent_send(agent, &envelope);
-    agent->state = AGENT_PREPARED;
+    agent->state = AGENT_FETCHING;
+}
+
+/* Gets on with the job's files. Returns when to call again. */
+static int64_t prepare(launch_agent *agent, int64_t now_ns)
+{
+    base_error error;
+    bool all = false;
+    int64_t next_ns = BASE_NO_DEADLINE;
+    if (agent->state != AGENT_FETCHING) {
+        return BASE_NO_DEADLINE;
+    }
+    if (agent_files_step(agent, now_ns, &all, &next_ns, &error) != BASE_OK) {
+        agent_give_up(agent, &error);
+        return now_ns;
+    }
+    if (all) {
+        Ringfence__Control__Prepared prepared = RINGFENCE__CONTROL__PREPARED__INIT;
+        envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+        prepared.files = (uint32_t)agent->files.fetched_files;
+        prepared.bytes = agent->files.fetched_bytes;
+        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_PREPARED;
+        envelope.prepared = &prepared;
+        (void)agent_send(agent, &envelope);
+        agent->state = AGENT_PREPARED;
+    }
+    return next_ns;
 }
 
 static void handle_lease(launch_agent *agent, const Ringfence__Control__Lease *lease)
 {
     base_error error;
     if (agent_take_lease(agent, lease, &error) != BASE_OK) {
-        base_log(BASE_LOG_ERROR, "%s", error.message);
-        end_ranks(agent, BASE_EXIT_ERROR);
+        agent_give_up(agent, &error);
     }
 }
 
@@ -119,8 +152,7 @@ static void handle_begin(launch_agent *agent, const Ringfence__Control__Begin *b
     base_error error;
     agent->state = AGENT_RUNNING;
     if (agent_start_ranks(agent, begin, &error) != BASE_OK) {
-        base_log(BASE_LOG_ERROR, "%s", error.message);
-        end_ranks(agent, BASE_EXIT_ERROR);
+        agent_give_up(agent, &error);
     }
 }
 
@@ -143,10 +175,29 @@ static void handle_end(launch_agent *agent, const Ringfence__Control__End *end)
                          : (int)end->exit_code);
 }
 
+static void handle_chunk(launch_agent *agent, const Ringfence__Control__Chunk *chunk)
+{
+    base_error error;
+    if (!agent_files_chunk(agent, chunk, &error)) {
+        agent_give_up(agent, &error);
+    }
+}
+
+static void handle_fetch(launch_agent *agent, const Ringfence__Control__Fetch *fetch)
+{
+    base_error error;
+    if (agent_state_send(agent, fetch, &error) != BASE_OK) {
+        agent_give_up(agent, &error);
+    }
+}
+
 static void handle(launch_agent *agent, const envelope_type *envelope)
 {
     agent->last_message_ns = base_now_ns();
-    if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_REFUSE) {
+    if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_REFUSE &&
+        envelope->refuse->for_now && agent->state == AGENT_ENROLLED) {
+        agent_refused_for_now(agent, envelope->refuse->reason);
+    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_REFUSE) {
         base_log(BASE_LOG_ERROR, "the head has refused this host: %s", envelope->refuse->reason);
         agent->refused = true;
         end_ranks(agent, BASE_EXIT_USAGE);
@@ -164,6 +215,12 @@ static void handle(launch_agent *agent, const envelope_type *envelope)
     } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_SIGNAL &&
                agent->state == AGENT_RUNNING) {
         handle_signal(agent, envelope->signal);
+    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK &&
+               agent->state == AGENT_FETCHING) {
+        handle_chunk(agent, envelope->chunk);
+    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_FETCH &&
+               agent->state == AGENT_RUNNING) {
+        handle_fetch(agent, envelope->fetch);
     }
 }
 
@@ -174,13 +231,18 @@ static void lose_head(launch_agent *agent, const char *what)
     end_ranks(agent, BASE_EXIT_ERROR);
 }
 
-/* Takes all messages that have come. */
+/* Takes all messages that have come; of a file that is fetched fast, only so many at once. */
 static void drain_messages(launch_agent *agent)
 {
     envelope_type *envelope = NULL;
     base_error error;
     int node = PROTO_NO_RANK;
+    int taken = 0;
     do {
+        agent->more = taken++ == LAUNCH_MESSAGES_AT_ONCE;
+        if (agent->more) {
+            return;
+        }
         const base_status status = proto_bus_recv(agent->bus, &node, &envelope, &error);
         if (status != BASE_OK) {
             lose_head(agent, error.message);
@@ -189,7 +251,7 @@ static void drain_messages(launch_agent *agent)
         if (envelope != NULL && agent->state != AGENT_ENDING) {
             handle(agent, envelope);
         }
-    } while (envelope != NULL);
+    } while (envelope != NULL && agent->bus != NULL);
 }
 
 static void drain(launch_agent *agent)
@@ -199,10 +261,12 @@ static void drain(launch_agent *agent)
         return;
     }
     drain_messages(agent);
-    while (agent->bus != NULL && proto_bus_next_event(agent->bus, &event)) {
-        drain_messages(agent); /* what came before the connection ended */
-        if (agent->state == AGENT_CALLING || agent->state == AGENT_ENROLLED ||
-            agent->state == AGENT_PREPARED) {
+    /* what came before the connection ended comes first */
+    while (agent->bus != NULL && !agent->more && proto_bus_next_event(agent->bus, &event)) {
+        do {
+            drain_messages(agent);
+        } while (agent->more && agent->bus != NULL);
+        if (agent->state < AGENT_RUNNING) {
             agent_event(agent, &event);
         } else if (event.kind == PROTO_BUS_DISCONNECTED && agent->state == AGENT_RUNNING) {
             lose_head(agent, "its connection has ended");
@@ -226,7 +290,7 @@ static int64_t heartbeat(launch_agent *agent, int64_t now_ns)
 {
     const bool slept = now_ns - agent->seen_ns > LAUNCH_SLEPT_MS * BASE_NS_PER_MS;
     agent->seen_ns = now_ns;
-    if (agent->state != AGENT_PREPARED && agent->state != AGENT_RUNNING) {
+    if (agent->state < AGENT_FETCHING || agent->state > AGENT_RUNNING) {
         return BASE_NO_DEADLINE;
     }
     agent->last_message_ns =
@@ -253,6 +317,10 @@ static int64_t heartbeat(launch_agent *agent, int64_t now_ns)
         envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
         envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT;
         envelope.heartbeat = &message;
+        if (agent->state == AGENT_FETCHING) {
+            message.files_bytes = agent->files.total_bytes;
+            message.have_bytes = agent_files_have(&agent->files);
+        }
         (void)agent_send(agent, &envelope);
         agent->heartbeat_due_ns = now_ns + LAUNCH_HEARTBEAT_MS * BASE_NS_PER_MS;
     }
@@ -315,7 +383,10 @@ static int64_t handle_due(launch_agent *agent)
     const int64_t now_ns = base_now_ns();
     int64_t next_ns = agent_call(agent, now_ns);
     const int64_t heartbeat_ns = heartbeat(agent, now_ns);
+    const int64_t prepare_ns = prepare(agent, now_ns);
     next_ns = heartbeat_ns < next_ns ? heartbeat_ns : next_ns;
+    next_ns = prepare_ns < next_ns ? prepare_ns : next_ns;
+    next_ns = agent->more ? now_ns : next_ns;
     if (agent->state == AGENT_ENDING) {
         if (now_ns >= agent->kill_ns) {
             agent_rank_signal(agent, -1, SIGKILL);
@@ -339,12 +410,10 @@ static base_status run_loop(launch_agent *agent, base_error *reterr)
         if (agent->state == AGENT_ENDING && !agent_ranks_run(agent)) {
             break;
         }
-        if (agent->sent) {
-            continue; /* sending may have consumed the bus's wake-up: look again before sleeping */
-        }
         fill_polls(agent, polls);
         const int ranks = agent->ranks != NULL ? agent->part.ranks : 0;
-        const int wait_ms = agent->pending.waits ? POLL_BUSY_MS : POLL_MS_MAX;
+        /* sending may have consumed the bus's wake-up: then look again before sleeping */
+        const int wait_ms = agent->sent ? 0 : agent->pending.waits ? POLL_BUSY_MS : POLL_MS_MAX;
         if (poll(polls, (nfds_t)(FIXED_POLLS + ranks * AGENT_POLLS_PER_RANK),
                  base_deadline_poll_ms(next_ns, wait_ms)) < 0) {
             continue;
@@ -390,6 +459,7 @@ int launch_agent_run(const launch_options *options, const char *rank_path)
         base_log(BASE_LOG_ERROR, "%s", error.message);
     }
     agent_ranks_close(&agent);
+    agent_files_close(&agent.files);
     proto_bus_close(agent.bus);
     if (agent.signal_fd >= 0) {
         (void)close(agent.signal_fd);

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "agent/agent.h"
+#include "agent/files.h"
 #include "engine/bootstrap.h"
 #include "job/affinity.h"
 #include "job/oom.h"
@@ -16,14 +17,25 @@
 typedef enum agent_state {
     AGENT_CALLING,  /* trying to reach the head */
     AGENT_ENROLLED, /* the head has this host's Enroll */
+    AGENT_FETCHING, /* has the job, and gets its files */
     AGENT_PREPARED, /* waiting for the others */
     AGENT_RUNNING,
     AGENT_ENDING, /* ends its ranks, because the head is gone or the job is over */
 } agent_state;
 
+/* What a rank has saved. */
+typedef struct agent_state_file {
+    bool known; /* whether it has */
+    bool saved;
+    uint64_t size_bytes;
+    uint8_t sha256[PROTO_DIGEST_BYTES];
+    launch_hashing *hashing;
+} agent_state_file;
+
 typedef struct agent_rank {
     launch_process process;
     int lease_fd; /* in a mode that may cost money; -1: it has not come */
+    agent_state_file state;
     bool started;
     bool exited;
 } agent_rank;
@@ -40,7 +52,7 @@ typedef struct agent_pending {
 
 /* The agent's part of the job. */
 typedef struct agent_part {
-    proto_job job;
+    proto_job job; /* with paths below this host's --root */
     int first_rank;
     int ranks;
     int world_size;
@@ -62,6 +74,7 @@ typedef struct launch_agent {
     bool connected;
     bool waits;         /* the user was told that there is no head yet */
     bool refused;       /* the head has said so */
+    bool put_off;       /* it has refused this host for now */
     base_error trouble; /* of the last attempt */
     int64_t call_ns;    /* when the next attempt is due */
     int64_t retry_ms;   /* after the next one that fails */
@@ -69,9 +82,11 @@ typedef struct launch_agent {
     int64_t last_message_ns;
     int64_t heartbeat_due_ns;
     int64_t seen_ns; /* when the loop last came by */
+    bool more;       /* messages wait that were not handled yet */
     bool silent;     /* the user has been warned */
     bool asked;      /* the user has asked for the end, and the head was told */
     bool sent;
+    agent_files files;
     /* the ranks */
     agent_part part;
     int job_fd;
@@ -88,6 +103,9 @@ typedef Ringfence__Control__Envelope envelope_type;
 /* Sends to the head. False: there is no room now. A head that is gone shows otherwise. */
 bool agent_send(launch_agent *agent, envelope_type *envelope);
 
+/* Ends this agent, because it cannot go on. The head gets the reason. */
+void agent_give_up(launch_agent *agent, const base_error *why);
+
 /* ---- enroll.c ---- */
 
 /* Where the head was looked for last, for messages. */
@@ -99,6 +117,9 @@ int64_t agent_call(launch_agent *agent, int64_t now_ns);
 
 /* An event of the connection. */
 void agent_event(launch_agent *agent, const proto_bus_event *event);
+
+/* The head has refused this host, but may take it later. */
+void agent_refused_for_now(launch_agent *agent, const char *reason);
 
 /* ---- local_ranks.c ---- */
 
@@ -131,5 +152,16 @@ bool agent_ranks_run(const launch_agent *agent);
 
 /* Kills and reaps what runs, and frees. */
 void agent_ranks_close(launch_agent *agent);
+
+/* ---- states.c ---- */
+
+/* Finds out, a step at a time, whether an ended rank has saved its state. */
+BASE_MUST_CHECK base_status agent_state_look(launch_agent *agent, int index, bool *known,
+                                             base_error *reterr);
+
+/* Sends a chunk of a rank's state. */
+BASE_MUST_CHECK base_status agent_state_send(launch_agent *agent,
+                                             const Ringfence__Control__Fetch *fetch,
+                                             base_error *reterr);
 
 #endif

@@ -58,19 +58,41 @@ const char *agent_head_name(const launch_agent *agent)
                                             : "any address";
 }
 
+static void give_up_calling(launch_agent *agent)
+{
+    const char *why = agent->trouble.message[0] != '\0' ? agent->trouble.message : "no answer";
+    if (agent->put_off) {
+        base_log(BASE_LOG_ERROR, "the head has refused this host: %s", why);
+    } else {
+        base_log(BASE_LOG_ERROR, "no head at %s within %g s: %s (key of run %s)",
+                 agent_head_name(agent),
+                 (double)agent->options->job.parallel.join_timeout_ms / 1000, why,
+                 agent->bootstrap.run_id);
+    }
+    agent->state = AGENT_ENDING;
+    agent->exit_code = agent->put_off ? BASE_EXIT_USAGE : BASE_EXIT_ERROR;
+}
+
+void agent_refused_for_now(launch_agent *agent, const char *reason)
+{
+    (void)base_fail(&agent->trouble, BASE_ERR_BUSY, "%s", reason);
+    if (!agent->put_off) {
+        base_log(BASE_LOG_WARNING, "%s; trying again, in case that one is gone", reason);
+    }
+    agent->put_off = true;
+    agent->waits = true; /* the user was told */
+    agent->state = AGENT_CALLING;
+    hang_up(agent);
+    agent->call_ns = base_deadline_after_ns(LAUNCH_HEARTBEAT_MS * BASE_NS_PER_MS);
+}
+
 int64_t agent_call(launch_agent *agent, int64_t now_ns)
 {
     if (agent->state != AGENT_CALLING && agent->state != AGENT_ENROLLED) {
         return BASE_NO_DEADLINE;
     }
     if (now_ns >= agent->join_deadline_ns) {
-        base_log(BASE_LOG_ERROR, "no head at %s within %g s: %s (key of run %s)",
-                 agent_head_name(agent),
-                 (double)agent->options->job.parallel.join_timeout_ms / 1000,
-                 agent->trouble.message[0] != '\0' ? agent->trouble.message : "no answer",
-                 agent->bootstrap.run_id);
-        agent->state = AGENT_ENDING;
-        agent->exit_code = BASE_EXIT_ERROR;
+        give_up_calling(agent);
         return now_ns;
     }
     if (agent->bus == NULL && now_ns >= agent->call_ns) {
@@ -111,7 +133,9 @@ static void send_enroll(launch_agent *agent)
     envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ENROLL;
     envelope.enroll = &enroll;
     (void)agent_send(agent, &envelope);
-    agent->trouble.message[0] = '\0'; /* from now on: no answer */
+    if (!agent->put_off) {
+        agent->trouble.message[0] = '\0'; /* from now on: no answer */
+    }
     agent->state = AGENT_ENROLLED;
 }
 
@@ -129,7 +153,12 @@ void agent_event(launch_agent *agent, const proto_bus_event *event)
                                            "has fewer --nodes";
     (void)base_fail(&agent->trouble, BASE_ERR_PEER, "%s", why);
     if (!agent->refused) {
+        if (agent->state >= AGENT_FETCHING) { /* it was in the job: the wait begins anew */
+            agent->join_deadline_ns = base_deadline_after_ns(
+                agent->options->job.parallel.join_timeout_ms * BASE_NS_PER_MS);
+        }
         agent->state = AGENT_CALLING;
+        agent_files_close(&agent->files);
         hang_up(agent);
     }
 }

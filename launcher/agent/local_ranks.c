@@ -88,6 +88,7 @@ static base_status start_rank(launch_agent *agent, int index,
     const int rank = part->first_rank + index;
     proto_key_file key;
     cpu_set_t cpus;
+    CPU_ZERO(&cpus);
     if (agent->affinity.bound) {
         launch_affinity_set(&agent->affinity, index, &cpus);
     }
@@ -99,6 +100,7 @@ static base_status start_rank(launch_agent *agent, int index,
         .rank_path = agent->rank_path,
         .program = agent->options->program,
         .root = agent->options->root,
+        .files = agent->files.run,
         .rank = rank,
         .world_size = part->world_size,
         .local_rank = (int)begin->local_first + index,
@@ -225,6 +227,8 @@ static bool pass_output(launch_agent *agent, int index, int fd_number, bool last
 static bool report_exited(launch_agent *agent, int index, const siginfo_t *info)
 {
     char reason[PROTO_NAME_BYTES_MAX] = "";
+    agent_state_file *state = &agent->ranks[index].state;
+    Ringfence__Control__File saved = RINGFENCE__CONTROL__FILE__INIT;
     Ringfence__Control__Exited exited = RINGFENCE__CONTROL__EXITED__INIT;
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     if (agent->state == AGENT_ENDING) {
@@ -238,10 +242,27 @@ static bool report_exited(launch_agent *agent, int index, const siginfo_t *info)
             reason, sizeof reason, "%s",
             launch_oom_reason(&agent->oom, info->si_status, agent->ranks[index].process.pid));
     }
+    if (state->saved) {
+        saved.size_bytes = state->size_bytes;
+        saved.sha256 = (ProtobufCBinaryData){sizeof state->sha256, state->sha256};
+        exited.state = &saved;
+    }
     exited.reason = reason;
     envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_EXITED;
     envelope.exited = &exited;
     return agent_send(agent, &envelope);
+}
+
+/* Whether it is known what an ended rank has saved. Only one that has done its work has. */
+static bool state_known(launch_agent *agent, int index, const siginfo_t *info)
+{
+    base_error error;
+    bool known = true;
+    if (agent->state == AGENT_RUNNING && info->si_code == CLD_EXITED && info->si_status == 0 &&
+        agent_state_look(agent, index, &known, &error) != BASE_OK) {
+        agent_give_up(agent, &error);
+    }
+    return known;
 }
 
 static void reap(agent_rank *rank)
@@ -255,7 +276,8 @@ static void reap(agent_rank *rank)
     rank->exited = true;
 }
 
-/* Handles the end of a rank's process. If the head's queue is full, it is called again. */
+/* Handles the end of a rank's process. It is called again as long as the head's queue is full, or the
+ * rank's state is read. */
 static void handle_exit(launch_agent *agent, int index)
 {
     agent_rank *rank = &agent->ranks[index];
@@ -266,7 +288,8 @@ static void handle_exit(launch_agent *agent, int index)
         return;
     }
     if (pass_output(agent, index, STDOUT_FILENO, true) &&
-        pass_output(agent, index, STDERR_FILENO, true) && report_exited(agent, index, &info)) {
+        pass_output(agent, index, STDERR_FILENO, true) && state_known(agent, index, &info) &&
+        report_exited(agent, index, &info)) {
         reap(rank);
     }
 }
@@ -348,6 +371,7 @@ void agent_ranks_close(launch_agent *agent)
     for (int i = 0; agent->ranks != NULL && i < agent->part.ranks; i++) {
         agent_rank *rank = &agent->ranks[i];
         const int pipes[] = {rank->process.out_fd, rank->process.err_fd};
+        launch_hashing_close(rank->state.hashing);
         if (rank->started && !rank->exited) {
             reap(rank);
         }

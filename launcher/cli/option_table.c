@@ -131,6 +131,9 @@ static const base_field rows[] = {
     {HOSTS(SECONDS, host_timeout_ms), .least = LAUNCH_HOST_TIMEOUT_MIN_MS,
      .most = LAUNCH_HOST_TIMEOUT_MAX_MS, .option = "host-timeout", .value = "SECONDS",
      .help = "a host that says nothing so long is lost"},
+    {HOSTS(PATH, cache), .option = "cache", .value = "DIR",
+     .help = "where other hosts than the head's keep files that they fetch from it "
+             "($XDG_CACHE_HOME/ringfence)"},
 
     {BUDGET(PATH, token), .option = "token", .value = "FILE", .group = "Modes that may cost money",
      .help = "what budget-service has authorized"},

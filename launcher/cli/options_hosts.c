@@ -42,8 +42,12 @@ static base_status digest_flags(launch_options *options, base_error *reterr)
     for (int i = 0; i < proto_job_fields.count; i++) {
         const base_field *field = &proto_job_fields.rows[i];
         if ((field->marks & PROTO_FIELD_EACH_HOST) == 0) {
+            const char *slash = NULL;
             base_field_format(field, &options->job, value, sizeof value);
-            add(&text, value);
+            if (field->kind == BASE_FIELD_PATH) {
+                slash = strrchr(value, '/'); /* the working directory may be another */
+            }
+            add(&text, slash != NULL ? slash + 1 : value);
         }
     }
     for (int i = 0; i < options->prompt_count; i++) {
@@ -113,11 +117,6 @@ static base_status check_alone(const launch_options *options, base_error *reterr
     if (options->scaling_count > 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--scaling measures on one host: not with --nodes");
-    }
-    if (options->prompt_count > 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "--prompt makes a file on this host alone: with --nodes, --prompts FILE "
-                         "names one that each host has");
     }
     if (options->hosts.node_rank > 0 && (options->dry_run || options->write_job[0] != '\0')) {
         return base_fail(reterr, BASE_ERR_INVALID, "--%s is for node 0, which has the job",

@@ -70,6 +70,7 @@ static void print_ranks(const launch_options *options, const char *rank_path, FI
             .local_world_size = world_size / (int)options->hosts.nodes,
             .threads = (int)options->job.parallel.threads_per_rank,
             .root = options->root,
+            .files = "",
             .address = "127.0.0.1",
             .port = "(chosen by the system)",
             .job_fd = -1,

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -230,6 +231,8 @@ static base_status run_once(launch_cli_run *run, int attempt)
         .program = options->program,
         .hosts = options->hosts.nodes > 1 ? &options->hosts : NULL,
         .place = &options->hosts.place,
+        .files = run->files,
+        .file_count = run->file_count,
         .lease = run->lease,
         .attempt = attempt,
         .log_dir = options->log_dir[0] != '\0' ? options->log_dir : NULL,
@@ -344,6 +347,10 @@ int launch_run_job(launch_cli_run *run)
     int lock_fd = -1; /* of --out; a record of training has its own */
     launch_inference inference = {.job = &options->job, .argc = run->argc, .argv = run->argv};
     const bool infers = proto_mode_get(options->job.job.mode)->record == PROTO_RECORD_INFERENCE;
+    if (options->hosts.nodes > 1 && options->program == NULL &&
+        proto_job_files(&options->job, &run->files, &run->file_count, &error) != BASE_OK) {
+        return launch_report_error(&error);
+    }
     launch_inference_begin(&inference);
     name_engine(run);
     if (infers &&
@@ -381,6 +388,7 @@ int launch_run_job(launch_cli_run *run)
         (void)close(lock_fd);
     }
     launch_lease_destroy(run->lease);
+    free(run->files);
     launch_job_result_fini(&run->result);
     return exit_status;
 }

@@ -24,6 +24,8 @@ typedef struct launch_cli_run {
     launch_job_result result;
     launch_scaling scaling;
     base_error flights; /* the line about the flight records, which follows the error's */
+    proto_file *files;  /* (file_count) that other hosts may fetch */
+    int file_count;
 } launch_cli_run;
 
 /* Logs the error; BASE_EXIT_ERROR. */

@@ -51,6 +51,7 @@ void head_refuse_second(launch_session *session, int node)
                        : "node %d is in the job already: host %s",
                    node, first->hostname);
     fill_refusal(&envelope, &refuse, reason);
+    refuse.for_now = head->gathering; /* the first may turn out to be gone */
     (void)!proto_bus_answer_second(head->bus, &envelope, &ignored);
     session->sent = true;
 }
@@ -95,10 +96,25 @@ static base_status check_enrolment(const launch_session *session, int node,
 static base_status send_assign(launch_session *session, int node, base_error *reterr)
 {
     const launch_node *to = &session->head->nodes[node];
+    const launch_job_options *options = session->options;
+    Ringfence__Control__File files[PROTO_FILES_MAX];
+    Ringfence__Control__File *list[PROTO_FILES_MAX];
     char *text = NULL;
     size_t text_bytes = 0;
     Ringfence__Control__Assign assign = RINGFENCE__CONTROL__ASSIGN__INIT;
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    for (int i = 0; i < options->file_count; i++) {
+        const proto_file *file = &options->files[i];
+        ringfence__control__file__init(&files[i]);
+        files[i].key = (char *)(uintptr_t)file->key;
+        files[i].name = (char *)(uintptr_t)file->name;
+        files[i].size_bytes = file->size_bytes;
+        files[i].sha256 =
+            (ProtobufCBinaryData){PROTO_DIGEST_BYTES, (uint8_t *)(uintptr_t)file->sha256};
+        list[i] = &files[i];
+    }
+    assign.n_files = (size_t)options->file_count;
+    assign.files = list;
     base_status status = proto_job_write(session->job, session->root, &text, &text_bytes, reterr);
     if (status == BASE_OK) {
         assign.first_rank = (uint32_t)to->first_rank;
@@ -118,6 +134,12 @@ static base_status send_assign(launch_session *session, int node, base_error *re
 const char *launch_head_hostname(const launch_head *head, int node)
 {
     return head->nodes[node].hostname;
+}
+
+static void set_join_deadline(launch_session *session)
+{
+    session->head->join_deadline_ns =
+        base_deadline_after_ns(session->job->parallel.join_timeout_ms * BASE_NS_PER_MS);
 }
 
 void head_enroll(launch_session *session, int node, const Ringfence__Control__Enroll *enroll)
@@ -141,6 +163,8 @@ void head_enroll(launch_session *session, int node, const Ringfence__Control__En
     from->pid = enroll->pid;
     from->state = LAUNCH_NODE_ENROLLED;
     from->silent = false;
+    from->files_bytes = 0;
+    head->show_files_ns = from->last_message_ns + LAUNCH_FILES_SHOWN_MS * BASE_NS_PER_MS;
     from->last_message_ns = base_now_ns();
     if (!session->options->quiet) {
         launch_screen_say(&session->screen,
@@ -150,25 +174,35 @@ void head_enroll(launch_session *session, int node, const Ringfence__Control__En
     }
 }
 
-void head_leave(launch_session *session, int node)
+void head_leave(launch_session *session, int node, const char *why)
 {
     launch_head *head = session->head;
     if (head->nodes[node].state != LAUNCH_NODE_ABSENT) {
-        launch_screen_say(&session->screen, NODE_FORMAT " has left before the job began",
-                          NODE_ARGS(head, node));
+        launch_screen_say(&session->screen, NODE_FORMAT " has left before the job began: %s",
+                          NODE_ARGS(head, node), why);
+        set_join_deadline(session);
     }
     head->nodes[node].state = LAUNCH_NODE_ABSENT;
     proto_bus_forget(head->bus, node);
 }
 
-/* "node 1, node 3": those that are not prepared. Returns how many. */
+static bool all_prepared(const launch_head *head)
+{
+    int node = 1;
+    while (node < head->node_count && head->nodes[node].state == LAUNCH_NODE_PREPARED) {
+        node++;
+    }
+    return node == head->node_count;
+}
+
+/* "node 1, node 3": those that are absent. Returns how many. */
 static int list_missing(const launch_head *head, char *text, size_t size_bytes)
 {
     int count = 0;
     size_t used = 0;
     text[0] = '\0';
     for (int node = 1; node < head->node_count; node++) {
-        if (head->nodes[node].state == LAUNCH_NODE_PREPARED) {
+        if (head->nodes[node].state != LAUNCH_NODE_ABSENT) {
             continue;
         }
         if (used + 16 < size_bytes) {
@@ -180,16 +214,22 @@ static int list_missing(const launch_head *head, char *text, size_t size_bytes)
     return count;
 }
 
-static void blame_missing(launch_session *session)
+/* Blames hosts that are absent for too long. A host that has joined may take its time, to fetch
+ * files: it is watched by its heartbeats. Returns when to call again. */
+static int64_t check_missing(launch_session *session, int64_t now_ns)
 {
     char missing[512];
     const int count = list_missing(session->head, missing, sizeof missing);
+    if (count == 0 || now_ns < session->head->join_deadline_ns) {
+        return count == 0 ? BASE_NO_DEADLINE : session->head->join_deadline_ns;
+    }
     launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR,
                  "%d of %d hosts have not joined within %g s: %s (launcher --node-rank K with the "
                  "key of run %s)",
                  count, session->head->node_count,
                  (double)session->job->parallel.join_timeout_ms / 1000, missing,
                  session->head->bootstrap.run_id);
+    return now_ns;
 }
 
 static void take_signals(launch_session *session)
@@ -208,9 +248,7 @@ static void take_signals(launch_session *session)
 base_status launch_head_gather(launch_session *session, base_error *reterr)
 {
     launch_head *head = session->head;
-    char missing[64];
-    const int64_t deadline_ns =
-        base_deadline_after_ns(session->job->parallel.join_timeout_ms * BASE_NS_PER_MS);
+    set_join_deadline(session);
     head->gathering = true;
     if (!session->options->quiet) {
         launch_screen_say(&session->screen, "run %s: waiting at %s for %d more %s",
@@ -220,29 +258,26 @@ base_status launch_head_gather(launch_session *session, base_error *reterr)
     while (session->cause.blame == 0) {
         struct pollfd polls[PROTO_BUS_FDS + 1];
         launch_head_drain(session);
-        if (list_missing(head, missing, sizeof missing) == 0 || session->cause.blame != 0) {
+        if (all_prepared(head) || session->cause.blame != 0) {
             break;
         }
         session->sent = false;
         const int64_t now_ns = base_now_ns();
-        const int64_t due_ns = launch_head_due(session, now_ns);
-        if (now_ns >= deadline_ns) {
-            blame_missing(session);
-        }
-        if (session->sent) {
-            continue;
-        }
+        int64_t due_ns = launch_head_due(session, now_ns);
+        const int64_t missing_ns = check_missing(session, now_ns);
+        due_ns = missing_ns < due_ns ? missing_ns : due_ns;
         launch_head_polls(session, polls);
         polls[PROTO_BUS_FDS] = (struct pollfd){.fd = session->signal_fd, .events = POLLIN};
+        /* sending may have consumed the bus's wake-up: then look again before sleeping */
         if (poll(polls, PROTO_BUS_FDS + 1,
-                 base_deadline_poll_ms(due_ns < deadline_ns ? due_ns : deadline_ns, POLL_MS_MAX)) <
-            0) {
+                 base_deadline_poll_ms(due_ns, session->sent ? 0 : POLL_MS_MAX)) < 0) {
             continue;
         }
         take_signals(session);
     }
     head->gathering = false;
     launch_bootstrap_withdraw(&head->bootstrap);
+    launch_screen_clear(&session->screen);
     (void)reterr;
     return BASE_OK;
 }

@@ -248,6 +248,8 @@ void head_lose(launch_session *session, int node, const char *what)
     }
     const bool begun = lost->state == LAUNCH_NODE_BEGUN;
     lost->state = LAUNCH_NODE_LOST;
+    launch_incoming_close(lost->incoming, false);
+    lost->incoming = NULL;
     launch_blame(session, LAUNCH_BLAME_HOST, PROTO_NO_RANK, BASE_EXIT_ERROR,
                  NODE_FORMAT " is lost: %s", NODE_ARGS(head, node), what);
     if (begun && session->options->lease != NULL) {
@@ -277,11 +279,12 @@ static void note_message(launch_session *session, int node)
     from->last_message_ns = now_ns;
 }
 
-/* Handles the messages that have come. */
+/* Handles the messages that have come, but only so many at once. */
 static void drain_messages(launch_session *session)
 {
     launch_head *head = session->head;
-    for (;;) {
+    head->more = true;
+    for (int i = 0; i < LAUNCH_MESSAGES_AT_ONCE; i++) {
         envelope_type *envelope = NULL;
         base_error error;
         int node = PROTO_NO_RANK;
@@ -297,8 +300,10 @@ static void drain_messages(launch_session *session)
         } else if (status != BASE_OK) {
             launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR, "%s",
                          error.message);
+            head->more = false;
             return;
         } else if (envelope == NULL) {
+            head->more = false;
             return;
         } else if (head->nodes[node].state != LAUNCH_NODE_LOST) {
             note_message(session, node);
@@ -320,7 +325,7 @@ static void handle_event(launch_session *session, const proto_bus_event *event)
         return;
     }
     if (head->gathering) {
-        head_leave(session, event->rank);
+        head_leave(session, event->rank, "its launcher's connection has ended");
     } else {
         head_lose(session, event->rank, "its launcher's connection has ended");
     }
@@ -333,8 +338,11 @@ void launch_head_drain(launch_session *session)
         return;
     }
     drain_messages(session);
-    while (proto_bus_next_event(session->head->bus, &event)) {
-        drain_messages(session); /* what came before a connection ended */
+    /* what came before a connection ended comes first */
+    while (!session->head->more && proto_bus_next_event(session->head->bus, &event)) {
+        do {
+            drain_messages(session);
+        } while (session->head->more);
         handle_event(session, &event);
     }
 }
@@ -358,7 +366,11 @@ static void check_silence(launch_session *session, int node, int64_t now_ns)
         char what[64];
         (void)snprintf(what, sizeof what, "no heartbeat for %.0f s",
                        (double)silent_ns / BASE_NS_PER_S);
-        head_lose(session, node, what);
+        if (head->gathering) {
+            head_leave(session, node, what);
+        } else {
+            head_lose(session, node, what);
+        }
     } else if (silent_ns >= LAUNCH_SILENCE_MS * BASE_NS_PER_MS && !node_state->silent) {
         node_state->silent = true;
         launch_screen_say(&session->screen, NODE_FORMAT ": no heartbeat for %.0f s",
@@ -383,12 +395,16 @@ int64_t launch_head_due(launch_session *session, int64_t now_ns)
     if (head == NULL) {
         return next_ns;
     }
+    next_ns = head->more ? now_ns : next_ns;
     const bool slept = now_ns - head->seen_ns > LAUNCH_SLEPT_MS * BASE_NS_PER_MS;
     head->seen_ns = now_ns;
     for (int node = 1; node < head->node_count; node++) {
         launch_node *one = &head->nodes[node];
         if (one->state == LAUNCH_NODE_ABSENT || one->state >= LAUNCH_NODE_LOST) {
             continue;
+        }
+        if (session->abort_sent_ns != 0) {
+            head_drop_states(session, node);
         }
         if (slept) {
             one->last_message_ns = now_ns; /* it was this launcher that stood still */
@@ -418,83 +434,4 @@ void launch_head_polls(const launch_session *session, struct pollfd *polls)
     for (int i = 0; i < PROTO_BUS_FDS; i++) {
         polls[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
     }
-}
-
-/* ---- the end ---- */
-
-static bool all_have_left(const launch_head *head)
-{
-    for (int node = 1; node < head->node_count; node++) {
-        if (head->nodes[node].state != LAUNCH_NODE_ABSENT &&
-            head->nodes[node].state < LAUNCH_NODE_LOST) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static void note_left(launch_head *head)
-{
-    proto_bus_event event;
-    envelope_type *envelope = NULL;
-    int node = PROTO_NO_RANK;
-    base_error ignored;
-    base_status status = BASE_OK;
-    do {
-        status = proto_bus_recv(head->bus, &node, &envelope, &ignored);
-    } while (envelope != NULL || (status != BASE_OK && node != PROTO_NO_RANK));
-    while (proto_bus_next_event(head->bus, &event)) {
-        if (event.kind == PROTO_BUS_DISCONNECTED && event.rank != PROTO_NO_RANK) {
-            head->nodes[event.rank].state = LAUNCH_NODE_LEFT;
-        }
-    }
-}
-
-/* Says how the job has ended, and waits until the agents have heard it and left. */
-static void say_end(launch_head *head, int exit_code, const char *reason)
-{
-    char text[PROTO_REASON_BYTES_MAX];
-    Ringfence__Control__End end = RINGFENCE__CONTROL__END__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-    (void)snprintf(text, sizeof text, "%s", reason);
-    end.exit_code = (uint32_t)exit_code;
-    end.reason = text;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_END;
-    envelope.end = &end;
-    for (int node = 1; node < head->node_count; node++) {
-        if (head->nodes[node].state != LAUNCH_NODE_ABSENT) {
-            head_send(head, node, &envelope);
-        }
-    }
-    const int64_t deadline_ns = base_deadline_after_ns(LAUNCH_FAREWELL_MS * BASE_NS_PER_MS);
-    note_left(head);
-    while (!all_have_left(head) && base_now_ns() < deadline_ns) {
-        struct pollfd polls[PROTO_BUS_FDS];
-        int fds[PROTO_BUS_FDS];
-        proto_bus_fds(head->bus, fds);
-        for (int i = 0; i < PROTO_BUS_FDS; i++) {
-            polls[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-        }
-        (void)poll(polls, PROTO_BUS_FDS, base_deadline_poll_ms(deadline_ns, 100));
-        note_left(head);
-    }
-}
-
-void launch_head_close(launch_session *session, int exit_code, const char *reason)
-{
-    launch_head *head = session->head;
-    if (head == NULL) {
-        return;
-    }
-    if (head->bus != NULL) {
-        say_end(head, exit_code, reason);
-        proto_bus_close(head->bus);
-    }
-    launch_bootstrap_close(&head->bootstrap);
-    if (head->nodes != NULL) {
-        proto_wipe(head->nodes, (size_t)head->node_count * sizeof head->nodes[0]);
-    }
-    free(head->nodes);
-    free(head);
-    session->head = NULL;
 }

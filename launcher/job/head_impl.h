@@ -7,6 +7,7 @@
 #include "base/exitcode.h"
 #include "engine/bootstrap.h"
 #include "job/head.h"
+#include "job/transfer.h"
 
 typedef enum launch_node_state {
     LAUNCH_NODE_ABSENT = 0,
@@ -33,6 +34,11 @@ typedef struct launch_node {
     int64_t heartbeat_due_ns;
     bool asked;  /* its user has asked for the end */
     bool silent; /* the user has been warned */
+    /* files */
+    uint64_t files_bytes; /* that it looks for; 0: it has none to look for */
+    uint64_t have_bytes;
+    int state_rank;            /* whose state is fetched */
+    launch_incoming *incoming; /* NULL: none is fetched now */
 } launch_node;
 
 struct launch_head {
@@ -43,6 +49,9 @@ struct launch_head {
     int node_count;
     launch_node *nodes; /* (node_count); nodes[0] is the head */
     int64_t seen_ns;    /* when the loop last came by */
+    int64_t show_files_ns;
+    int64_t join_deadline_ns; /* of hosts that are absent while agents gather */
+    bool more;                /* messages wait that were not handled yet */
     bool gathering;
     bool refused_warned;
 };
@@ -70,8 +79,27 @@ void head_refuse(launch_session *session, int node, const char *hostname, const 
 /* A second launcher connects as a node that is here already, or was. */
 void head_refuse_second(launch_session *session, int node);
 
-/* An agent's connection has ended while agents gather. */
-void head_leave(launch_session *session, int node);
+/* An agent has gone while agents gather (`why`). Another launcher may take its place. */
+void head_leave(launch_session *session, int node, const char *why);
+
+/* ---- head_files.c ---- */
+
+/* Sends what an agent has asked for. False: it may not. */
+bool head_send_chunk(launch_session *session, int node, const Ringfence__Control__Fetch *fetch);
+
+/* Shows how far agents are with the job's files. */
+void head_show_files(launch_session *session, int node,
+                     const Ringfence__Control__Heartbeat *heartbeat);
+
+/* Fetches the states of a node's ended ranks, one after the other. A rank whose state is here has
+ * exited (launch_watch_exit). */
+void head_fetch_states(launch_session *session, int node);
+
+/* Takes a part of a state. False: it was not asked for. */
+bool head_take_chunk(launch_session *session, int node, const Ringfence__Control__Chunk *chunk);
+
+/* Fetches no more states: the job is ended at once. */
+void head_drop_states(launch_session *session, int node);
 
 /* ---- head_lease.c: for jobs that may cost money ---- */
 

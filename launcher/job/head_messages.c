@@ -1,5 +1,6 @@
 /* Handles what agents say: that they are prepared, and how their ranks fare. Called by head.c for
  * each message of an agent. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -75,7 +76,14 @@ static bool handle_exited(launch_session *session, int node,
     rank->remote = (launch_remote){
         .ended = true, .by_signal = exited->by_signal, .status = (int)exited->status};
     (void)snprintf(rank->remote.reason, sizeof rank->remote.reason, "%s", exited->reason);
-    launch_watch_exit(session, (int)exited->rank);
+    if (exited->state != NULL && session->job->output.directory[0] != '\0') {
+        rank->remote.state.saved = true;
+        rank->remote.state.size_bytes = exited->state->size_bytes;
+        memcpy(rank->remote.state.sha256, exited->state->sha256.data, PROTO_DIGEST_BYTES);
+        head_fetch_states(session, node);
+    } else {
+        launch_watch_exit(session, (int)exited->rank);
+    }
     return true;
 }
 
@@ -94,13 +102,33 @@ static bool handle_asked(launch_session *session, int node, const Ringfence__Con
     return true;
 }
 
-static bool handle_prepared(launch_session *session, int node)
+/* The launcher of a host cannot go on. */
+static bool handle_refuse(launch_session *session, int node,
+                          const Ringfence__Control__Refuse *refuse)
+{
+    if (session->head->gathering && refuse->for_now) {
+        head_leave(session, node, refuse->reason);
+        return true;
+    }
+    launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR,
+                 NODE_FORMAT " cannot take part: %s", NODE_ARGS(session->head, node),
+                 refuse->reason);
+    return true;
+}
+
+static bool handle_prepared(launch_session *session, int node,
+                            const Ringfence__Control__Prepared *prepared)
 {
     launch_node *from = &session->head->nodes[node];
     if (from->state != LAUNCH_NODE_ENROLLED) {
         return false;
     }
     from->state = LAUNCH_NODE_PREPARED;
+    if (prepared->files > 0 && !session->options->quiet) {
+        launch_screen_say(&session->screen, NODE_FORMAT " has fetched %" PRIu32 " %s (%.1f MB)",
+                          NODE_ARGS(session->head, node), prepared->files,
+                          prepared->files == 1 ? "file" : "files", (double)prepared->bytes / 1e6);
+    }
     return true;
 }
 
@@ -108,7 +136,7 @@ static bool handle_any(launch_session *session, int node, const envelope_type *e
 {
     switch (envelope->body_case) {
     case RINGFENCE__CONTROL__ENVELOPE__BODY_PREPARED:
-        return handle_prepared(session, node);
+        return handle_prepared(session, node, envelope->prepared);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_STARTED:
         return handle_started(session, node, envelope->started);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_PRINTED:
@@ -119,7 +147,14 @@ static bool handle_any(launch_session *session, int node, const envelope_type *e
         return handle_exited(session, node, envelope->exited);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_ASKED:
         return handle_asked(session, node, envelope->asked);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_REFUSE:
+        return handle_refuse(session, node, envelope->refuse);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_FETCH:
+        return head_send_chunk(session, node, envelope->fetch);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK:
+        return head_take_chunk(session, node, envelope->chunk);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT:
+        head_show_files(session, node, envelope->heartbeat);
         return true;
     default:
         return false;

@@ -446,6 +446,8 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
     if (status == BASE_OK) {
         warn_of_growth(&session);
         warn_of_lost_output(&session);
+    } else if (session.cause.blame == 0) {
+        session.cause.error = *reterr; /* for the other hosts */
     }
     session_close(&session);
     (void)pthread_sigmask(SIG_SETMASK, &mask_before, NULL);

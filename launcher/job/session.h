@@ -54,6 +54,11 @@ typedef struct launch_remote {
     bool by_signal;
     int status; /* the exit code, or the signal */
     char reason[PROTO_NAME_BYTES_MAX + 1];
+    struct {
+        bool saved; /* and not fetched yet */
+        uint64_t size_bytes;
+        uint8_t sha256[PROTO_DIGEST_BYTES];
+    } state;
 } launch_remote;
 
 typedef struct launch_rank {

@@ -56,6 +56,7 @@ static base_status start_rank(launch_session *session, int rank, const proto_key
             .rank_path = session->options->rank_path,
             .program = session->options->program,
             .root = session->root,
+            .files = "",
             .rank = rank,
             .world_size = session->world_size,
             .local_rank = rank,

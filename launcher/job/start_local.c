@@ -66,6 +66,7 @@ base_status launch_start_local(const launch_local_rank *options, launch_process 
             .threads = options->threads,
             .cpus = options->cpus,
             .root = options->root,
+            .files = options->files,
             .address = address,
             .port = port,
             .job_fd = job_fd,

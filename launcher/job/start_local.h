@@ -13,6 +13,7 @@ typedef struct launch_local_rank {
     const char *rank_path;
     char *const *program; /* NULL: the rank program */
     const char *root;
+    const char *files; /* as in spawn.h */
     int rank;
     int world_size;
     int local_rank;

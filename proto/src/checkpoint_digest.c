@@ -1,5 +1,5 @@
-/* Computes the digest of a checkpoint: of each file its name, its length and its bytes, or of a
- * safetensors file its header. Called by pin.c. */
+/* Finds the files of a checkpoint, and computes its digest: of each file its name, its length and its
+ * bytes, or of a safetensors file its header. Called by pin.c. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +24,13 @@ typedef struct checkpoint_digest {
     proto_verify verify;
     struct sha256_ctx state;
 } checkpoint_digest;
+
+/* What finds the files. */
+typedef struct walk {
+    const char *directory;
+    proto_checkpoint_visit visit;
+    void *user;
+} walk;
 
 /* How many bytes at the beginning of a safetensors file are its header. */
 static base_status header_bytes(int fd, const char *path, uint64_t file_bytes, uint64_t *bytes,
@@ -82,9 +89,9 @@ static base_status add_open_file(checkpoint_digest *at, int fd, const char *path
 }
 
 /* Adds one file of the checkpoint. BASE_ERR_NOTFOUND: there is no such file. */
-static base_status add_file(checkpoint_digest *at, const char *name, bool tensors,
-                            base_error *reterr)
+static base_status add_file(void *user, const char *name, bool tensors, base_error *reterr)
 {
+    checkpoint_digest *at = user;
     char path[BASE_PATH_BYTES];
     base_status status = base_path_join(at->directory, name, path, reterr);
     if (status != BASE_OK) {
@@ -106,8 +113,8 @@ static int by_name(const void *left, const void *right)
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-/* Adds every file that the index names, once, in the order of names. */
-static base_status add_shards(checkpoint_digest *at, const json_t *index, base_error *reterr)
+/* Visits every file that the index names, once, in the order of names. */
+static base_status visit_shards(const walk *at, const json_t *index, base_error *reterr)
 {
     json_t *map = json_object_get(index, "weight_map");
     const size_t count = json_object_size(map);
@@ -137,14 +144,14 @@ static base_status add_shards(checkpoint_digest *at, const json_t *index, base_e
     }
     for (size_t i = 0; i < used && status == BASE_OK; i++) {
         if (i == 0 || strcmp(names[i], names[i - 1]) != 0) {
-            status = add_file(at, names[i], true, reterr);
+            status = at->visit(at->user, names[i], true, reterr);
         }
     }
     free(names);
     return status;
 }
 
-static base_status add_indexed(checkpoint_digest *at, base_error *reterr)
+static base_status visit_indexed(const walk *at, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
     void *text = NULL;
@@ -159,11 +166,29 @@ static base_status add_indexed(checkpoint_digest *at, base_error *reterr)
     }
     json_t *index = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, &json_error);
     free(text);
-    status = index != NULL ? add_shards(at, index, reterr)
+    status = index != NULL ? visit_shards(at, index, reterr)
                            : base_fail(reterr, BASE_ERR_INVALID, "%s: line %d: %s", path,
                                        json_error.line, json_error.text);
     json_decref(index);
     return status;
+}
+
+base_status proto_checkpoint_walk(const char *directory, proto_checkpoint_visit visit, void *user,
+                                  base_error *reterr)
+{
+    const walk at = {.directory = directory, .visit = visit, .user = user};
+    base_status status = visit(user, "config.json", false, reterr);
+    if (status == BASE_OK) {
+        status = visit(user, "generation_config.json", false, reterr);
+        status = status == BASE_ERR_NOTFOUND ? BASE_OK : status;
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    status = visit(user, index_name, false, reterr);
+    return status == BASE_OK             ? visit_indexed(&at, reterr)
+           : status == BASE_ERR_NOTFOUND ? visit(user, "model.safetensors", true, reterr)
+                                         : status;
 }
 
 base_status proto_checkpoint_digest(const char *directory, proto_verify verify,
@@ -171,17 +196,7 @@ base_status proto_checkpoint_digest(const char *directory, proto_verify verify,
 {
     checkpoint_digest at = {.directory = directory, .verify = verify};
     sha256_init(&at.state);
-    base_status status = add_file(&at, "config.json", false, reterr);
-    if (status == BASE_OK) {
-        status = add_file(&at, "generation_config.json", false, reterr);
-        status = status == BASE_ERR_NOTFOUND ? BASE_OK : status;
-    }
-    if (status == BASE_OK) {
-        status = add_file(&at, index_name, false, reterr);
-        status = status == BASE_OK             ? add_indexed(&at, reterr)
-                 : status == BASE_ERR_NOTFOUND ? add_file(&at, "model.safetensors", true, reterr)
-                                               : status;
-    }
+    const base_status status = proto_checkpoint_walk(directory, add_file, &at, reterr);
     if (status == BASE_OK) {
         sha256_digest(&at.state, PROTO_DIGEST_BYTES, digest);
     }

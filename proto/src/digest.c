@@ -6,6 +6,8 @@
 #include <fcntl.h>
 #include <nettle/sha2.h>
 #include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/assert.h"
@@ -22,6 +24,34 @@ void proto_sha256(const void *data, size_t size_bytes, uint8_t digest[PROTO_DIGE
     sha256_digest(&state, PROTO_DIGEST_BYTES, digest);
 }
 
+struct proto_hasher {
+    struct sha256_ctx state;
+};
+
+proto_hasher *proto_hasher_create(void)
+{
+    proto_hasher *made = malloc(sizeof *made);
+    if (made != NULL) {
+        sha256_init(&made->state);
+    }
+    return made;
+}
+
+void proto_hasher_add(proto_hasher *hasher, const void *data, size_t size_bytes)
+{
+    sha256_update(&hasher->state, size_bytes, data);
+}
+
+void proto_hasher_take(proto_hasher *hasher, uint8_t digest[PROTO_DIGEST_BYTES])
+{
+    sha256_digest(&hasher->state, PROTO_DIGEST_BYTES, digest); /* resets the state */
+}
+
+void proto_hasher_destroy(proto_hasher *hasher)
+{
+    free(hasher);
+}
+
 void proto_blake2b256(const void *data, size_t size_bytes, uint8_t digest[PROTO_DIGEST_BYTES])
 {
     const int failed = crypto_generichash(digest, PROTO_DIGEST_BYTES, data, size_bytes, NULL, 0);
@@ -31,6 +61,15 @@ void proto_blake2b256(const void *data, size_t size_bytes, uint8_t digest[PROTO_
 void proto_digest_hex(const uint8_t digest[PROTO_DIGEST_BYTES], char hex[PROTO_DIGEST_HEX_BYTES])
 {
     (void)sodium_bin2hex(hex, PROTO_DIGEST_HEX_BYTES, digest, PROTO_DIGEST_BYTES);
+}
+
+bool proto_digest_parse(const char *hex, uint8_t digest[PROTO_DIGEST_BYTES])
+{
+    size_t got = 0;
+    return strlen(hex) == PROTO_DIGEST_HEX_BYTES - 1 &&
+           sodium_hex2bin(digest, PROTO_DIGEST_BYTES, hex, PROTO_DIGEST_HEX_BYTES - 1, NULL, &got,
+                          NULL) == 0 &&
+           got == PROTO_DIGEST_BYTES;
 }
 
 base_status proto_sha256_file(const char *path, uint8_t digest[PROTO_DIGEST_BYTES],

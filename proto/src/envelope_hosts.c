@@ -3,6 +3,7 @@
 #include "envelope_hosts.h"
 
 #include <control.pb-c.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "proto/digest.h"
@@ -33,12 +34,34 @@ static bool enroll_fits(const Ringfence__Control__Enroll *enroll, int nodes)
            proto_text_fits(enroll->head_address, PROTO_ENDPOINT_BYTES - 1);
 }
 
+/* One component of a path. */
+static bool is_name(const char *name)
+{
+    return name[0] != '\0' && strchr(name, '/') == NULL && strcmp(name, ".") != 0 &&
+           strcmp(name, "..") != 0;
+}
+
+static bool file_fits(const Ringfence__Control__File *file)
+{
+    return proto_text_fits(file->key, PROTO_FILE_KEY_BYTES_MAX) &&
+           proto_text_fits(file->name, PROTO_NAME_BYTES_MAX - 1) &&
+           (file->name[0] == '\0' || is_name(file->name)) && file->size_bytes <= INT64_MAX &&
+           file->sha256.len == PROTO_DIGEST_BYTES;
+}
+
+static bool chunk_fits(const Ringfence__Control__Chunk *chunk)
+{
+    return chunk->data.len > 0 && chunk->data.len <= PROTO_CHUNK_BYTES_MAX &&
+           chunk->offset <= INT64_MAX - PROTO_CHUNK_BYTES_MAX;
+}
+
 static bool exited_fits(const Ringfence__Control__Exited *exited)
 {
     return exited->rank < BASE_RANKS_MAX &&
            (exited->by_signal ? exited->status > 0 && signal_fits(exited->status)
                               : exited->status <= EXIT_CODE_MAX) &&
-           proto_text_fits(exited->reason, PROTO_NAME_BYTES_MAX);
+           proto_text_fits(exited->reason, PROTO_NAME_BYTES_MAX) &&
+           (exited->state == NULL || file_fits(exited->state));
 }
 
 bool proto_agent_body_fits(const envelope_type *envelope, int nodes)
@@ -58,12 +81,28 @@ bool proto_agent_body_fits(const envelope_type *envelope, int nodes)
         return exited_fits(envelope->exited);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_ASKED:
         return envelope->asked->signal > 0 && signal_fits(envelope->asked->signal);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_REFUSE:
+        return proto_text_fits(envelope->refuse->reason, PROTO_REASON_BYTES_MAX);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_FETCH:
+        return envelope->fetch->file < PROTO_FILES_MAX && envelope->fetch->offset <= INT64_MAX;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK:
+        return envelope->chunk->file < BASE_RANKS_MAX && chunk_fits(envelope->chunk);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_PREPARED:
+        return envelope->prepared->files <= PROTO_FILES_MAX;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT:
-        return true;
+        return envelope->heartbeat->have_bytes <= envelope->heartbeat->files_bytes;
     default:
         return false;
     }
+}
+
+static bool files_fit(Ringfence__Control__File *const *files, size_t count)
+{
+    bool fit = count <= PROTO_FILES_MAX;
+    for (size_t i = 0; fit && i < count; i++) {
+        fit = file_fits(files[i]);
+    }
+    return fit;
 }
 
 static bool assign_fits(const Ringfence__Control__Assign *assign)
@@ -71,7 +110,8 @@ static bool assign_fits(const Ringfence__Control__Assign *assign)
     return assign->world_size > 0 && assign->world_size <= BASE_RANKS_MAX && assign->ranks > 0 &&
            assign->ranks <= assign->world_size &&
            assign->first_rank <= assign->world_size - assign->ranks &&
-           assign->job.len <= PROTO_JOB_BYTES_MAX && assign->host_timeout_ms > 0;
+           assign->job.len <= PROTO_JOB_BYTES_MAX && assign->host_timeout_ms > 0 &&
+           files_fit(assign->files, assign->n_files);
 }
 
 static bool begin_fits(const Ringfence__Control__Begin *begin)
@@ -109,6 +149,10 @@ bool proto_head_body_fits(const envelope_type *envelope)
     case RINGFENCE__CONTROL__ENVELOPE__BODY_END:
         return envelope->end->exit_code <= EXIT_CODE_MAX &&
                proto_text_fits(envelope->end->reason, PROTO_REASON_BYTES_MAX);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_FETCH:
+        return envelope->fetch->file < BASE_RANKS_MAX && envelope->fetch->offset <= INT64_MAX;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK:
+        return envelope->chunk->file < PROTO_FILES_MAX && chunk_fits(envelope->chunk);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT:
         return true;
     default:

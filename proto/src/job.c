@@ -309,6 +309,30 @@ base_status proto_job_resolve(proto_job *job, const char *root, base_error *rete
     return BASE_OK;
 }
 
+base_status proto_job_relocate(proto_job *job, const char *directory, base_error *reterr)
+{
+    for (int i = 0; i < proto_job_fields.count; i++) {
+        char beside[BASE_PATH_BYTES];
+        char whole[BASE_PATH_BYTES];
+        const base_field *field = &proto_job_fields.rows[i];
+        char *path = (char *)job + field->offset;
+        if (field->kind != BASE_FIELD_PATH || path[0] == '\0') {
+            continue;
+        }
+        const char *slash = strrchr(path, '/');
+        const char *name = slash != NULL ? slash + 1 : path;
+        base_status status = base_path_join(directory, field->key, beside, reterr);
+        if (status == BASE_OK) {
+            status = base_path_join(beside, name[0] != '\0' ? name : "root", whole, reterr);
+        }
+        if (status != BASE_OK) {
+            return base_error_prepend(reterr, status, "%s", field->key);
+        }
+        memcpy(path, whole, strlen(whole) + 1);
+    }
+    return BASE_OK;
+}
+
 base_status proto_job_parse(const void *text, size_t text_bytes, proto_job *job, base_error *reterr)
 {
     proto_job parsed = {.job = {.version = 0}};

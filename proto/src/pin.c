@@ -1,12 +1,19 @@
-/* Writes and checks the digests of a job's files. The launcher writes them, and a rank on every
- * host checks them. */
+/* Writes and checks the digests of a job's files, and lists the files. The launcher writes and lists
+ * them, and a rank on every host checks them. */
 #include "proto/pin.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#include "base/path.h"
 
 /* A file that JOB.json names, and the field of its digest. */
 typedef struct pinned {
     const char *option;
+    const char *key;
     size_t path;   /* offset in proto_job */
     size_t sha256; /* offset in proto_job */
     bool large;
@@ -14,7 +21,7 @@ typedef struct pinned {
 } pinned;
 
 #define PINNED(name, member)                                                                       \
-    .option = (name), .path = offsetof(proto_job, member),                                         \
+    .option = (name), .key = #member, .path = offsetof(proto_job, member),                         \
     .sha256 = offsetof(proto_job, member##_sha256)
 
 static const pinned files[] = {
@@ -74,5 +81,86 @@ base_status proto_job_check_files(const proto_job *job, base_error *reterr)
                              file->option, (const char *)job + file->path, hex, wanted);
         }
     }
+    return BASE_OK;
+}
+
+/* ---- the list ---- */
+
+typedef struct listing {
+    const pinned *row;
+    const char *path; /* of the row */
+    const char *sha256;
+    proto_file *files; /* (PROTO_FILES_MAX) */
+    int count;
+} listing;
+
+/* Adds one file. BASE_ERR_NOTFOUND: there is no such file. */
+static base_status list_file(void *user, const char *name, bool tensors, base_error *reterr)
+{
+    listing *at = user;
+    struct stat info;
+    (void)tensors;
+    if (at->count == PROTO_FILES_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "a job on several hosts reads at most %d files",
+                         PROTO_FILES_MAX);
+    }
+    proto_file *file = &at->files[at->count];
+    (void)snprintf(file->key, sizeof file->key, "%s", at->row->key);
+    const int length = snprintf(file->name, sizeof file->name, "%s", name);
+    base_status status = BASE_OK;
+    if (name[0] != '\0') {
+        status = base_path_join(at->path, name, file->path, reterr);
+    } else {
+        (void)snprintf(file->path, sizeof file->path, "%s", at->path);
+    }
+    if (status == BASE_OK && length >= (int)sizeof file->name) {
+        status = base_fail(reterr, BASE_ERR_LIMIT, "%s: a name of more than %d bytes", file->path,
+                           PROTO_NAME_BYTES_MAX - 1);
+    }
+    if (status == BASE_OK && stat(file->path, &info) != 0) {
+        const int why = errno;
+        status = base_fail_errno(reterr, why, "cannot read %s", file->path);
+        return why == ENOENT ? BASE_ERR_NOTFOUND : status;
+    }
+    if (status == BASE_OK && !S_ISREG(info.st_mode)) {
+        status = base_fail(reterr, BASE_ERR_INVALID, "%s: not a regular file", file->path);
+    }
+    if (status == BASE_OK && !proto_digest_parse(at->sha256, file->sha256)) {
+        status = proto_sha256_file(file->path, file->sha256, reterr);
+    }
+    if (status == BASE_OK) {
+        file->size_bytes = (uint64_t)info.st_size;
+        at->count++;
+    }
+    return status;
+}
+
+base_status proto_job_files(const proto_job *job, proto_file **listed, int *count,
+                            base_error *reterr)
+{
+    listing at = {.files = calloc(PROTO_FILES_MAX, sizeof *at.files)};
+    base_status status = at.files != NULL
+                             ? BASE_OK
+                             : base_fail(reterr, BASE_ERR_MEMORY, "no memory for a list of files");
+    for (int i = 0; i < FILE_COUNT && status == BASE_OK; i++) {
+        const pinned *file = &files[i];
+        at.row = file;
+        at.path = (const char *)job + file->path;
+        /* the digest of a checkpoint is not that of its files */
+        at.sha256 = file->checkpoint ? "" : (const char *)job + file->sha256;
+        if (at.path[0] != '\0') {
+            status = file->checkpoint ? proto_checkpoint_walk(at.path, list_file, &at, reterr)
+                                      : list_file(&at, "", false, reterr);
+        }
+        if (status != BASE_OK) {
+            (void)base_error_prepend(reterr, status, "%s", file->option);
+        }
+    }
+    if (status != BASE_OK) {
+        free(at.files);
+        return status;
+    }
+    *listed = at.files;
+    *count = at.count;
     return BASE_OK;
 }

@@ -37,7 +37,7 @@ static base_status write_files(const trainer *self, const float *params, base_er
     if (job->output.directory[0] == '\0') {
         return BASE_OK;
     }
-    (void)snprintf(path, sizeof path, "%s/state-rank-%d.safetensors", job->output.directory,
+    (void)snprintf(path, sizeof path, "%s/" PROTO_STATE_FORMAT, job->output.directory,
                    self->worker->identity.rank);
     base_status status = rank_safetensors_write(path, &self->config, params, "", reterr);
     if (status == BASE_OK && rank_ddp_is_main(self->ddp)) {

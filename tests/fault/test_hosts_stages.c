@@ -24,7 +24,6 @@ typedef struct trial {
 
 /* A job for each stage, and for each host as the victim. */
 static trial trials[HOSTS][STAGES];
-static test_directory directory;
 
 #define FOR_EACH_TRIAL(one)                                                                        \
     for (trial *one = &trials[0][0]; one < &trials[HOSTS - 1][STAGES]; one++)
@@ -46,8 +45,8 @@ static void start(trial *one, const char *what, const char *host_timeout)
     (void)snprintf(environment[0], sizeof environment[0], "FAKE_WHAT=%s", what);
     (void)snprintf(environment[1], sizeof environment[1], "FAKE_RANK=%d", one->held);
     (void)snprintf(environment[2], sizeof environment[2], "FAKE_AT=%s", one->stage);
-    (void)snprintf(out, sizeof out, "%s/%d", directory.path, index);
-    (void)snprintf(key, sizeof key, "%s/key", directory.path);
+    (void)snprintf(out, sizeof out, "%s/%d", test_shared_directory.path, index);
+    (void)snprintf(key, sizeof key, "%s/key", test_shared_directory.path);
     enum { NODE_RANK = 9, JOB_FLAGS = 15 };
     const char *flags[] = {"/usr/bin/env",
                            environment[0],
@@ -66,9 +65,9 @@ static void start(trial *one, const char *what, const char *host_timeout)
                            "--no-bind",
                            "--no-plots",
                            "--data",
-                           test_directory_path(&directory, "data.jsonl"),
+                           test_directory_path(&test_shared_directory, "data.jsonl"),
                            "--tokenizer",
-                           test_directory_path(&directory, "tokenizer.json"),
+                           test_directory_path(&test_shared_directory, "tokenizer.json"),
                            "--out",
                            out,
                            "--overwrite",
@@ -282,16 +281,17 @@ static void hosts_that_slept_together_go_on(void **state)
 static int setup(void **state)
 {
     (void)state;
-    fake_job_setup(&directory);
-    several_run_quietly(
-        FAKE_LIST(LAUNCHER_PATH, "make-job-key", test_directory_path(&directory, "key")), 0);
+    fake_job_setup(&test_shared_directory);
+    several_run_quietly(FAKE_LIST(LAUNCHER_PATH, "make-job-key",
+                                  test_directory_path(&test_shared_directory, "key")),
+                        0);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    fake_job_teardown(&directory);
+    fake_job_teardown(&test_shared_directory);
     return 0;
 }
 

@@ -326,8 +326,9 @@ static void a_node_is_there_once(void **state)
     several_start_head(&job, "twice");
     several_start(1, &job, several_no_flags);
     test_program_wait_text(&several_runs[0].program, TEST_STDERR, "(node 1) has joined");
-    const char *again[] = {LAUNCHER_PATH,  "--nodes",       "3",         "--node-rank", "1",
-                           "--rendezvous", several_address, "--job-key", several_key,   NULL};
+    const char *again[] = {
+        LAUNCHER_PATH,   "--nodes",   "3",         "--node-rank",    "1", "--rendezvous",
+        several_address, "--job-key", several_key, "--join-timeout", "1", NULL};
     test_hosts_start(&several_runs[2].program, 2, NULL, again);
     several_expect(2, 2);
     several_assert_says(2, "node 1 is in the job already: host host-1");
@@ -364,10 +365,6 @@ static void flags_that_do_not_go_together(void **state)
         memcpy(&all[1], lines[i], sizeof lines[i]);
         several_run_quietly(all, 2);
     }
-    const char *const prompt[] = {LAUNCHER_PATH, "--nodes",   "2", "--mode",
-                                  "generate",    "--prompt",  "a", "--rendezvous",
-                                  "tcp://a:1",   "--job-key", "k", NULL};
-    several_run_quietly(prompt, 2);
     const char *const money[] = {LAUNCHER_PATH, "--nodes",     "2",     "--mode",
                                  "gate-check",  "--authorize", "local", "--rendezvous",
                                  "tcp://a:1",   "--job-key",   "k",     NULL};

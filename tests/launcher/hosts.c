@@ -9,10 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { COMMAND_BYTES = 1024 };
+enum { COMMAND_BYTES = 1024, MOUNTS_MAX = 2 };
 
 static int outside = -1;
 static int hosts[TEST_HOSTS_MAX];
+static char mounts[MOUNTS_MAX][COMMAND_BYTES]; /* of hosts but the first: "size=1m DIRECTORY" */
+static int mount_count;
 
 static BASE_PRINTF(1, 2) bool run(const char *format, ...)
 {
@@ -77,24 +79,77 @@ bool test_hosts_make(int count)
     return (outside < 0 || setns(outside, CLONE_NEWNET) == 0) && made;
 }
 
-void test_hosts_start(test_program *program, int host, const char *hosts_file,
-                      const char *const *arguments)
+const char *test_hosts_cache(int host)
 {
-    static const char script[] = "hostname \"$1\" && if [ -n \"$2\" ]; then "
-                                 "mount --bind \"$2\" /etc/hosts; fi && shift 2 && exec \"$@\"";
+    char name[32];
+    (void)snprintf(name, sizeof name, "cache-%d", host);
+    return test_directory_path(&test_shared_directory, name);
+}
+
+void test_hosts_mount(const char *size, const char *directory)
+{
+    assert_true(mount_count < MOUNTS_MAX);
+    (void)snprintf(mounts[mount_count++], COMMAND_BYTES, "size=%s %s", size, directory);
+}
+
+void test_hosts_unmount_all(void)
+{
+    mount_count = 0;
+}
+
+static int start(test_program *program, int host, const char *hosts_file,
+                 const char *const *arguments, bool fed)
+{
+    static const char script[] =
+        "hostname \"$1\" && if [ -n \"$2\" ]; then mount --bind \"$2\" /etc/hosts; fi && "
+        "for m in \"$3\" \"$4\"; do "
+        "if [ -n \"$m\" ]; then mount -t tmpfs -o ${m%% *} none \"${m#* }\"; fi; done && "
+        "shift 4 && exec \"$@\"";
     const char *all[TEST_PROGRAM_ARGS_MAX] = {
         "/usr/bin/nsenter", enter(host), "unshare", "--uts", "--mount", "sh", "-c", script, "sh"};
     char name[32];
+    char cache[COMMAND_BYTES];
     size_t count = 9;
     (void)snprintf(name, sizeof name, "host-%d", host);
+    (void)snprintf(cache, sizeof cache, "XDG_CACHE_HOME=%s", test_hosts_cache(host));
     all[count++] = name;
     all[count++] = hosts_file != NULL ? hosts_file : "";
+    for (int i = 0; i < MOUNTS_MAX; i++) {
+        all[count++] = host > 0 && i < mount_count ? mounts[i] : "";
+    }
     for (size_t i = 0; arguments[i] != NULL; i++) {
         assert_true(count + 1 < TEST_PROGRAM_ARGS_MAX);
         all[count++] = arguments[i];
     }
     all[count] = NULL;
-    test_program_start(program, all, (const char *const[]){NULL});
+    const char *const variables[] = {cache, NULL};
+    if (fed) {
+        return test_program_start_fed(program, all, variables);
+    }
+    test_program_start(program, all, variables);
+    return -1;
+}
+
+void test_hosts_start(test_program *program, int host, const char *hosts_file,
+                      const char *const *arguments)
+{
+    (void)start(program, host, hosts_file, arguments, false);
+}
+
+int test_hosts_start_fed(test_program *program, int host, const char *const *arguments)
+{
+    return start(program, host, NULL, arguments, true);
+}
+
+bool test_hosts_slow(int a, int b, const char *rate)
+{
+    return run("nsenter %s tc qdisc replace dev to%d root tbf rate %s burst 32k latency 4s",
+               enter(a), b, rate);
+}
+
+void test_hosts_fast(int a, int b)
+{
+    assert_true(run("nsenter %s tc qdisc del dev to%d root", enter(a), b));
 }
 
 bool test_hosts_run(int host, const char *command)

@@ -25,6 +25,21 @@ bool test_hosts_run(int host, const char *command);
 /* This thread, and those that it starts, are on a host from now on. -1: not any more. */
 void test_hosts_enter(int host);
 
+/* The same for host's program with a pipe as its standard input, which the caller closes. */
+int test_hosts_start_fed(test_program *program, int host, const char *const *arguments);
+
+/* The user's cache on a host, below test_shared_directory. */
+const char *test_hosts_cache(int host);
+
+/* From now on, hosts other than 0 see an empty directory in place of this one, of a size as for
+ * tmpfs. The directory must be there. */
+void test_hosts_mount(const char *size, const char *directory);
+void test_hosts_unmount_all(void);
+
+/* Limits what host a sends to host b ("10mbit"). False: this machine cannot. */
+bool test_hosts_slow(int a, int b, const char *rate);
+void test_hosts_fast(int a, int b);
+
 /* Takes the link between two hosts down or up. */
 void test_hosts_link(int a, int b, bool up);
 

@@ -24,6 +24,8 @@ enum {
     LAUNCH_RETRY_MIN_MS = 10,          /* between the first two attempts to reach the head */
     LAUNCH_RETRY_MS = 200,             /* between two later ones */
     LAUNCH_FAREWELL_MS = 2 * 1000,     /* the head waits so long for agents to leave */
+    LAUNCH_FILES_SHOWN_MS = 10 * 1000, /* between two lines about files that are fetched */
+    LAUNCH_MESSAGES_AT_ONCE = 64, /* of other launchers, until signals and pipes are looked at */
 };
 
 typedef struct launch_hosts_options {
@@ -38,7 +40,8 @@ typedef struct launch_hosts_options {
     char rendezvous[LAUNCH_RENDEZVOUS_BYTES]; /* "tcp://host:port", as given; empty: not given */
     char job_key[BASE_PATH_BYTES];            /* the file; empty: not given */
     int64_t host_timeout_ms;
-    bool has_flags; /* the command line has flags of the job, or a program */
+    char cache[BASE_PATH_BYTES]; /* of files fetched from the head; empty: the default */
+    bool has_flags;              /* the command line has flags of the job, or a program */
     uint8_t flags_digest[PROTO_DIGEST_BYTES]; /* of them */
 } launch_hosts_options;
 

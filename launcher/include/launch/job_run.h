@@ -15,6 +15,7 @@
 #include "launch/hosts.h"
 #include "launch/limits.h"
 #include "proto/job.h"
+#include "proto/pin.h"
 #include "record/record.h"
 
 typedef struct launch_job_options {
@@ -26,8 +27,10 @@ typedef struct launch_job_options {
     char *const *program;
     const launch_hosts_options *hosts; /* node 0 of several; NULL: this host alone */
     const launch_place *place;         /* of this launcher; NULL: nothing has started it */
-    struct launch_lease *lease;        /* of a mode that may cost money; NULL: the ranks get none */
-    int attempt;         /* for which the lease is redeemed, once all hosts are there */
+    const proto_file *files;           /* (file_count) that other hosts may fetch */
+    int file_count;
+    struct launch_lease *lease; /* of a mode that may cost money; NULL: the ranks get none */
+    int attempt;                /* for which the lease is redeemed, once all hosts are there */
     const char *log_dir; /* each rank's output goes to log_dir/rank-N.log as well; NULL: no */
     bool bind;           /* ranks get CPUs of their own if there are enough */
     bool quiet;          /* no progress, and only stderr of the ranks' output */

@@ -53,13 +53,16 @@ static base_status read_job(int fd, proto_inherited *inherited, base_error *rete
 {
     proto_job *job = &inherited->identity.job;
     const char *root = getenv("RINGFENCE_JOB_ROOT");
+    const char *files = getenv("RINGFENCE_JOB_FILES");
     base_status status = base_fd_read(fd, "JOB.json", PROTO_JOB_BYTES_MAX, &inherited->job_bytes,
                                       &inherited->job_size, reterr);
     if (status == BASE_OK) {
         status = proto_job_parse(inherited->job_bytes, inherited->job_size, job, reterr);
     }
     if (status == BASE_OK) {
-        status = proto_job_resolve(job, root != NULL ? root : "", reterr);
+        status = files != NULL && files[0] != '\0'
+                     ? proto_job_relocate(job, files, reterr)
+                     : proto_job_resolve(job, root != NULL ? root : "", reterr);
     }
     return status;
 }

@@ -7,7 +7,8 @@
  *
  * A path is absolute, or below the job's root. The root is a directory that may differ from host to
  * host. It is not in JOB.json: the launcher gets it by --root, and its ranks get it in
- * RINGFENCE_JOB_ROOT.
+ * RINGFENCE_JOB_ROOT. On hosts that have fetched the job's files, ranks get the directory of
+ * proto_job_relocate in RINGFENCE_JOB_FILES instead.
  *
  * The table in job_fields.c also has the launcher's options for these fields (base/options.h).
  *
@@ -38,6 +39,9 @@ enum {
     PROTO_DEVICE_BYTES = 48, /* of one GPU: its number, or GPU- and its UUID */
     PROTO_SHARED_GPU_STEPS_MAX = 20,
 };
+
+/* In --out: what each rank of a training saves. */
+#define PROTO_STATE_FORMAT "state-rank-%d.safetensors"
 
 #define PROTO_TEMPERATURE_MIN 1e-3 /* smallest temperature besides 0 */
 #define PROTO_TEMPERATURE_MAX 1e3
@@ -243,5 +247,10 @@ BASE_MUST_CHECK base_status proto_job_parse(const void *text, size_t text_bytes,
 /* Makes the paths below the job's root absolute. BASE_ERR_INVALID: there is such a path, but root
  * is "". BASE_ERR_LIMIT: a path gets too long. */
 BASE_MUST_CHECK base_status proto_job_resolve(proto_job *job, const char *root, base_error *reterr);
+
+/* Makes every path DIRECTORY/KEY/NAME, where NAME is its last component: that of data.train becomes
+ * DIRECTORY/data.train/train.jsonl. BASE_ERR_LIMIT: a path gets too long. */
+BASE_MUST_CHECK base_status proto_job_relocate(proto_job *job, const char *directory,
+                                               base_error *reterr);
 
 #endif

@@ -47,8 +47,12 @@ enum {
 
     /* between the launchers of several hosts */
     PROTO_NODES_MAX = 256,
-    PROTO_HOST_MESSAGE_BYTES_MAX = 128 * 1024, /* the largest is an Assign, with JOB.json */
+    PROTO_HOST_MESSAGE_BYTES_MAX = 256 * 1024, /* the largest is an Assign: JOB.json, files */
     PROTO_PRINTED_BYTES_MAX = 32 * 1024,       /* of a rank's output in one message */
+    PROTO_FILES_MAX = 256,                     /* that a job on several hosts reads */
+    PROTO_FILE_KEY_BYTES_MAX = 64,
+    PROTO_CHUNK_BYTES_MAX = 64 * 1024, /* of a file in one message */
+    PROTO_CHUNKS_AHEAD_MAX = 8, /* asked for and not there yet; other messages wait behind them */
     PROTO_SIGNAL_MAX = 64,
 
     PROTO_HANDSHAKE_MS = 10 * 1000, /* from the TCP connection to the end of the CURVE handshake */

@@ -10,7 +10,9 @@
 #ifndef PROTO_PIN_H
 #define PROTO_PIN_H
 
+#include "base/limits.h"
 #include "proto/job.h"
+#include "proto/limits.h"
 
 typedef enum proto_pin_extent {
     PROTO_PIN_SMALL, /* all except data and held-out file, so it takes milliseconds */
@@ -29,5 +31,28 @@ BASE_MUST_CHECK base_status proto_job_check_files(const proto_job *job, base_err
 BASE_MUST_CHECK base_status proto_checkpoint_digest(const char *directory, proto_verify verify,
                                                     uint8_t digest[PROTO_DIGEST_BYTES],
                                                     base_error *reterr);
+
+/* A file that a job reads. */
+typedef struct proto_file {
+    char key[PROTO_FILE_KEY_BYTES_MAX + 1]; /* that names it: "data.train" */
+    char name[PROTO_NAME_BYTES_MAX];        /* of a checkpoint's file; else empty */
+    char path[BASE_PATH_BYTES];             /* on this host */
+    uint64_t size_bytes;
+    uint8_t sha256[PROTO_DIGEST_BYTES]; /* of every byte */
+} proto_file;
+
+/* All files that the job reads. Its paths are absolute. The pinned digests of single files are taken
+ * as they are; whatever else is read whole. *files is malloc'ed and the caller's. BASE_ERR_LIMIT:
+ * more than PROTO_FILES_MAX. */
+BASE_MUST_CHECK base_status proto_job_files(const proto_job *job, proto_file **files, int *count,
+                                            base_error *reterr);
+
+/* Calls visit for each file of a checkpoint, in the order of its digest. visit returns
+ * BASE_ERR_NOTFOUND if there is no such file. */
+typedef base_status (*proto_checkpoint_visit)(void *user, const char *name, bool tensors,
+                                              base_error *reterr);
+BASE_MUST_CHECK base_status proto_checkpoint_walk(const char *directory,
+                                                  proto_checkpoint_visit visit, void *user,
+                                                  base_error *reterr);
 
 #endif

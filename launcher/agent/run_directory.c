@@ -1,0 +1,143 @@
+/* Makes the directory that an agent's ranks read and write in, and removes it. Called by files.c. */
+#include <dirent.h>
+#include <errno.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/agent_impl.h"
+#include "base/file.h"
+#include "base/lock.h"
+#include "base/path.h"
+
+enum { OPEN_DIRECTORIES = 16 };
+
+static const char lock_suffix[] = ".lock";
+
+/* --cache, or the user's cache. */
+static base_status cache_path(const launch_agent *agent, char path[BASE_PATH_BYTES],
+                              base_error *reterr)
+{
+    const char *given = agent->options->hosts.cache;
+    const char *cache = getenv("XDG_CACHE_HOME");
+    const char *home = getenv("HOME");
+    if (given[0] != '\0') {
+        (void)snprintf(path, BASE_PATH_BYTES, "%s", given);
+        return BASE_OK;
+    }
+    if (cache != NULL && cache[0] == '/') {
+        return base_path_join(cache, "ringfence", path, reterr);
+    }
+    if (home != NULL && home[0] == '/') {
+        return base_path_join(home, ".cache/ringfence", path, reterr);
+    }
+    return base_fail(reterr, BASE_ERR_NOTFOUND,
+                     "not given, and neither XDG_CACHE_HOME nor HOME is set");
+}
+
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *at)
+{
+    (void)info;
+    (void)kind;
+    (void)at;
+    (void)remove(path);
+    return 0;
+}
+
+static void remove_all(const char *path)
+{
+    (void)nftw(path, remove_one, OPEN_DIRECTORIES, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
+/* A directory's lock is a file beside it, because that works on a network's file system, too. */
+static base_status lock_path(const char *run, char path[BASE_PATH_BYTES], base_error *reterr)
+{
+    const int length = snprintf(path, BASE_PATH_BYTES, "%s%s", run, lock_suffix);
+    return length < BASE_PATH_BYTES ? BASE_OK
+                                    : base_fail(reterr, BASE_ERR_LIMIT, "%s: too long", run);
+}
+
+/* Removes a directory whose lock this process has, and the lock. */
+static void remove_locked(const char *run, const char *lock, int fd)
+{
+    remove_all(run);
+    (void)unlink(lock);
+    (void)close(fd);
+}
+
+/* Removes what killed agents have left: the directories whose lock nobody has. */
+static void sweep(const char *runs)
+{
+    DIR *directory = opendir(runs);
+    const struct dirent *entry = NULL;
+    while (directory != NULL && (entry = readdir(directory)) != NULL) {
+        char lock[BASE_PATH_BYTES];
+        char run[BASE_PATH_BYTES];
+        base_error ignored;
+        int fd = -1;
+        const size_t length = strlen(entry->d_name);
+        if (length <= sizeof lock_suffix - 1 ||
+            strcmp(entry->d_name + length - (sizeof lock_suffix - 1), lock_suffix) != 0 ||
+            base_path_join(runs, entry->d_name, lock, NULL) != BASE_OK ||
+            base_lock_file(lock, &fd, &ignored) != BASE_OK) {
+            continue;
+        }
+        (void)snprintf(run, sizeof run, "%.*s", (int)(strlen(lock) - (sizeof lock_suffix - 1)),
+                       lock);
+        remove_locked(run, lock, fd);
+    }
+    if (directory != NULL) {
+        (void)closedir(directory);
+    }
+}
+
+base_status agent_run_directory(const launch_agent *agent, agent_files *files, base_error *reterr)
+{
+    char cache[BASE_PATH_BYTES];
+    char runs[BASE_PATH_BYTES];
+    char run[BASE_PATH_BYTES];
+    char lock[BASE_PATH_BYTES];
+    char name[PROTO_RUN_ID_BYTES + 64];
+    (void)snprintf(name, sizeof name, "%s-%" PRId64 "-%d", agent->bootstrap.run_id,
+                   agent->options->hosts.node_rank, (int)getpid());
+    base_status status = cache_path(agent, cache, reterr);
+    if (status == BASE_OK) {
+        status = base_path_join(cache, "files", files->cached, reterr);
+    }
+    if (status == BASE_OK) {
+        status = base_path_join(cache, "runs", runs, reterr);
+    }
+    if (status == BASE_OK) {
+        status = base_path_join(runs, name, run, reterr);
+    }
+    if (status == BASE_OK) {
+        status = lock_path(run, lock, reterr);
+    }
+    if (status == BASE_OK) {
+        status = base_mkdirs(files->cached, reterr);
+    }
+    if (status == BASE_OK) {
+        status = base_mkdirs(runs, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    sweep(runs);
+    status = base_lock_file(lock, &files->run_fd, reterr);
+    if (status == BASE_OK) {
+        (void)snprintf(files->run, sizeof files->run, "%s", run);
+        status = base_mkdirs(run, reterr);
+    }
+    return status;
+}
+
+void agent_run_directory_remove(const agent_files *files)
+{
+    char lock[BASE_PATH_BYTES];
+    if (files->run[0] != '\0' && lock_path(files->run, lock, NULL) == BASE_OK) {
+        remove_locked(files->run, lock, files->run_fd);
+    }
+}

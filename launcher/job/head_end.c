@@ -1,0 +1,88 @@
+/* The end of a job on several hosts: tells the agents, waits a moment until they have left, and frees
+ * the head. Called by job_run.c. */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "job/head_impl.h"
+
+static bool all_have_left(const launch_head *head)
+{
+    for (int node = 1; node < head->node_count; node++) {
+        if (head->nodes[node].state != LAUNCH_NODE_ABSENT &&
+            head->nodes[node].state < LAUNCH_NODE_LOST) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void note_left(launch_head *head)
+{
+    proto_bus_event event;
+    envelope_type *envelope = NULL;
+    int node = PROTO_NO_RANK;
+    base_error ignored;
+    base_status status = BASE_OK;
+    do {
+        status = proto_bus_recv(head->bus, &node, &envelope, &ignored);
+    } while (envelope != NULL || (status != BASE_OK && node != PROTO_NO_RANK));
+    while (proto_bus_next_event(head->bus, &event)) {
+        if (event.kind == PROTO_BUS_DISCONNECTED && event.rank != PROTO_NO_RANK) {
+            head->nodes[event.rank].state = LAUNCH_NODE_LEFT;
+        }
+    }
+}
+
+/* Says how the job has ended, and waits until the agents have heard it and left. */
+static void say_end(launch_head *head, int exit_code, const char *reason)
+{
+    char text[PROTO_REASON_BYTES_MAX];
+    Ringfence__Control__End end = RINGFENCE__CONTROL__END__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    (void)snprintf(text, sizeof text, "%s", reason);
+    end.exit_code = (uint32_t)exit_code;
+    end.reason = text;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_END;
+    envelope.end = &end;
+    for (int node = 1; node < head->node_count; node++) {
+        if (head->nodes[node].state != LAUNCH_NODE_ABSENT) {
+            head_send(head, node, &envelope);
+        }
+    }
+    const int64_t deadline_ns = base_deadline_after_ns(LAUNCH_FAREWELL_MS * BASE_NS_PER_MS);
+    note_left(head);
+    while (!all_have_left(head) && base_now_ns() < deadline_ns) {
+        struct pollfd polls[PROTO_BUS_FDS];
+        int fds[PROTO_BUS_FDS];
+        proto_bus_fds(head->bus, fds);
+        for (int i = 0; i < PROTO_BUS_FDS; i++) {
+            polls[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+        }
+        (void)poll(polls, PROTO_BUS_FDS, base_deadline_poll_ms(deadline_ns, 100));
+        note_left(head);
+    }
+}
+
+void launch_head_close(launch_session *session, int exit_code, const char *reason)
+{
+    launch_head *head = session->head;
+    if (head == NULL) {
+        return;
+    }
+    if (head->bus != NULL) {
+        say_end(head, exit_code, reason);
+        proto_bus_close(head->bus);
+    }
+    for (int node = 1; head->nodes != NULL && node < head->node_count; node++) {
+        launch_incoming_close(head->nodes[node].incoming, false);
+    }
+    launch_bootstrap_close(&head->bootstrap);
+    if (head->nodes != NULL) {
+        proto_wipe(head->nodes, (size_t)head->node_count * sizeof head->nodes[0]);
+    }
+    free(head->nodes);
+    free(head);
+    session->head = NULL;
+}

@@ -1,0 +1,195 @@
+/* The files of a job on several hosts: sends to agents what their ranks read, and fetches the states
+ * that those have saved. Called by head.c and head_messages.c. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/path.h"
+#include "job/head_impl.h"
+
+enum { MB = 1000 * 1000 };
+
+/* ---- what agents fetch ---- */
+
+bool head_send_chunk(launch_session *session, int node, const Ringfence__Control__Fetch *fetch)
+{
+    static launch_chunk data;
+    launch_head *head = session->head;
+    const launch_job_options *options = session->options;
+    base_error error;
+    Ringfence__Control__Chunk chunk = RINGFENCE__CONTROL__CHUNK__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    if (head->nodes[node].state != LAUNCH_NODE_ENROLLED ||
+        fetch->file >= (uint32_t)options->file_count ||
+        fetch->offset >= options->files[fetch->file].size_bytes) {
+        return false;
+    }
+    const proto_file *file = &options->files[fetch->file];
+    base_status status =
+        launch_chunk_read(file->path, file->size_bytes, fetch->offset, &data, &error);
+    if (status == BASE_OK) {
+        chunk.file = fetch->file;
+        chunk.offset = fetch->offset;
+        chunk.data = (ProtobufCBinaryData){data.bytes, data.data};
+        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK;
+        envelope.chunk = &chunk;
+        status = proto_bus_send(head->bus, node, &envelope, &error);
+        session->sent = true;
+    }
+    if (status != BASE_OK) {
+        launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR,
+                     NODE_FORMAT " cannot get a file of the job: %s", NODE_ARGS(head, node),
+                     error.message);
+    }
+    return true;
+}
+
+/* "host b (node 1): 12.0 of 512.0 MB of the job's files; …" */
+static void describe(const launch_head *head, char *text, size_t size_bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int node = 1; node < head->node_count && used < size_bytes; node++) {
+        const launch_node *one = &head->nodes[node];
+        if (one->state == LAUNCH_NODE_ENROLLED && one->files_bytes > 0) {
+            used += (size_t)snprintf(text + used, size_bytes - used,
+                                     "%s" NODE_FORMAT ": %.1f of %.1f MB of the job's files",
+                                     used > 0 ? "; " : "", NODE_ARGS(head, node),
+                                     (double)one->have_bytes / MB, (double)one->files_bytes / MB);
+        }
+    }
+}
+
+void head_show_files(launch_session *session, int node,
+                     const Ringfence__Control__Heartbeat *heartbeat)
+{
+    char text[512];
+    launch_head *head = session->head;
+    launch_node *from = &head->nodes[node];
+    const int64_t now_ns = base_now_ns();
+    from->files_bytes = heartbeat->files_bytes;
+    from->have_bytes = heartbeat->have_bytes;
+    if (from->state != LAUNCH_NODE_ENROLLED || from->files_bytes == 0 || session->options->quiet ||
+        (!session->screen.terminal && now_ns < head->show_files_ns)) {
+        return;
+    }
+    head->show_files_ns = now_ns + LAUNCH_FILES_SHOWN_MS * BASE_NS_PER_MS;
+    describe(head, text, sizeof text);
+    launch_screen_progress(&session->screen, text);
+}
+
+/* ---- what ranks have saved ---- */
+
+static base_status open_state(launch_session *session, int rank, launch_incoming **incoming,
+                              base_error *reterr)
+{
+    const launch_remote *remote = &session->ranks[rank].remote;
+    char name[64];
+    char path[BASE_PATH_BYTES];
+    (void)snprintf(name, sizeof name, PROTO_STATE_FORMAT, rank);
+    const base_status status = base_path_join(session->job->output.directory, name, path, reterr);
+    const launch_incoming_options options = {.path = path,
+                                             .size_bytes = remote->state.size_bytes,
+                                             .sha256 = remote->state.sha256,
+                                             .anew = true};
+    return status == BASE_OK ? launch_incoming_open(&options, incoming, reterr) : status;
+}
+
+/* The rank of a node whose state is to be fetched next; -1: there is none. */
+static int next_rank(const launch_session *session, const launch_node *node)
+{
+    for (int i = node->first_rank; i < node->first_rank + node->ranks; i++) {
+        const launch_rank *rank = &session->ranks[i];
+        if (rank->remote.ended && rank->remote.state.saved && !rank->exited) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* A state is here, or will never be. Now the rank has ended. */
+static void end_state(launch_session *session, launch_node *from, base_status status,
+                      const base_error *error)
+{
+    const int rank = from->state_rank;
+    session->ranks[rank].remote.state.saved = false;
+    from->incoming = NULL;
+    if (status != BASE_OK) {
+        launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR,
+                     "the state of rank %d on host %s is not saved here: %s", rank, from->hostname,
+                     error->message);
+    }
+    launch_watch_exit(session, rank);
+}
+
+static void ask(launch_session *session, int node)
+{
+    launch_node *from = &session->head->nodes[node];
+    Ringfence__Control__Fetch fetch = RINGFENCE__CONTROL__FETCH__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    fetch.file = (uint32_t)from->state_rank;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_FETCH;
+    envelope.fetch = &fetch;
+    while (launch_incoming_ask(from->incoming, &fetch.offset)) {
+        head_send(session->head, node, &envelope);
+        session->sent = true;
+    }
+}
+
+void head_fetch_states(launch_session *session, int node)
+{
+    launch_node *from = &session->head->nodes[node];
+    while (from->incoming == NULL && (from->state_rank = next_rank(session, from)) >= 0) {
+        base_error error;
+        launch_incoming_state state = LAUNCH_INCOMING_READS;
+        base_status status = open_state(session, from->state_rank, &from->incoming, &error);
+        if (status == BASE_OK) {
+            status = launch_incoming_step(from->incoming, &state, &error);
+        }
+        if (status == BASE_OK) {
+            ask(session, node);
+        } else {
+            launch_incoming_close(from->incoming, false);
+            end_state(session, from, status, &error);
+        }
+    }
+}
+
+bool head_take_chunk(launch_session *session, int node, const Ringfence__Control__Chunk *chunk)
+{
+    launch_node *from = &session->head->nodes[node];
+    launch_incoming_state state = LAUNCH_INCOMING_ASKS;
+    base_error error;
+    if (from->incoming == NULL || chunk->file != (uint32_t)from->state_rank) {
+        return session->abort_sent_ns != 0; /* what it was asked for before the end */
+    }
+    base_status status = launch_incoming_take(from->incoming, chunk->offset, chunk->data.data,
+                                              chunk->data.len, &error);
+    if (status == BASE_ERR_INVALID) {
+        return false;
+    }
+    if (status == BASE_OK) {
+        status = launch_incoming_step(from->incoming, &state, &error);
+    }
+    if (status != BASE_OK) {
+        launch_incoming_close(from->incoming, false);
+        end_state(session, from, status, &error);
+    } else if (state == LAUNCH_INCOMING_WHOLE) {
+        status = launch_incoming_finish(from->incoming, &error);
+        end_state(session, from, status, &error);
+        head_fetch_states(session, node);
+    } else {
+        ask(session, node);
+    }
+    return true;
+}
+
+void head_drop_states(launch_session *session, int node)
+{
+    launch_node *from = &session->head->nodes[node];
+    launch_incoming_close(from->incoming, false);
+    from->incoming = NULL;
+    while ((from->state_rank = next_rank(session, from)) >= 0) {
+        end_state(session, from, BASE_OK, NULL);
+    }
+}
