@@ -24,33 +24,29 @@ typedef struct pmi_client {
     char line[LINE_BYTES]; /* the last answer */
 } pmi_client;
 
-/* Reads one line. The engine sends nothing unasked, so nothing follows it. */
+/* Reads one line, and nothing behind it. */
 static base_status read_line(pmi_client *pmi, const launch_wait *wait, base_error *reterr)
 {
-    size_t used = 0;
-    for (;;) {
+    for (size_t used = 0; used + 1 < sizeof pmi->line;) {
         const base_status status = launch_store_wait(pmi->fd, wait, reterr);
         if (status != BASE_OK) {
             return status;
         }
-        const ssize_t got = read(pmi->fd, pmi->line + used, sizeof pmi->line - 1 - used);
+        const ssize_t got = read(pmi->fd, pmi->line + used, 1);
         if (got < 0 && (errno == EINTR || errno == EAGAIN)) {
             continue;
         }
         if (got <= 0) {
             return base_fail(reterr, BASE_ERR_PEER, "the engine has closed the PMI connection");
         }
-        used += (size_t)got;
-        pmi->line[used] = '\0';
-        if (pmi->line[used - 1] == '\n') {
-            pmi->line[used - 1] = '\0';
+        if (pmi->line[used] == '\n') {
+            pmi->line[used] = '\0';
             return BASE_OK;
         }
-        if (used + 1 == sizeof pmi->line) {
-            return base_fail(reterr, BASE_ERR_PEER,
-                             "the engine sent a PMI line of more than %d bytes", LINE_BYTES - 2);
-        }
+        used += pmi->line[used] != '\0' ? 1 : 0;
     }
+    return base_fail(reterr, BASE_ERR_PEER, "the engine sent a PMI line of more than %d bytes",
+                     LINE_BYTES - 2);
 }
 
 /* The value of NAME=VALUE in the last answer; NULL: it has none. *bytes: its length. */
@@ -76,6 +72,12 @@ static bool field_is(const pmi_client *pmi, const char *name, const char *value)
     return got != NULL && bytes == strlen(value) && memcmp(got, value, bytes) == 0;
 }
 
+static bool has_field(const pmi_client *pmi, const char *name)
+{
+    size_t bytes = 0;
+    return find_field(pmi, name, &bytes) != NULL;
+}
+
 /* Copies a field. False: there is none, or it is too long. */
 static bool copy_field(const pmi_client *pmi, const char *name, char *value, size_t size_bytes)
 {
@@ -97,8 +99,8 @@ static base_status ask(pmi_client *pmi, const char *request, const char *answer,
     if (status == BASE_OK) {
         status = read_line(pmi, wait, reterr);
     }
-    if (status == BASE_OK && (!field_is(pmi, "cmd", answer) ||
-                              (strstr(pmi->line, "rc=") != NULL && !field_is(pmi, "rc", "0")))) {
+    if (status == BASE_OK &&
+        (!field_is(pmi, "cmd", answer) || (has_field(pmi, "rc") && !field_is(pmi, "rc", "0")))) {
         status = base_fail(reterr, BASE_ERR_PEER, "the engine answered '%.100s' instead of %s",
                            pmi->line, answer);
     }

@@ -10,6 +10,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 PATH=$bin:$PATH
 export PATH
 failures=0
+between=
 began=$(date +%s)
 holders=
 daemons=
@@ -163,8 +164,22 @@ programs() {
     fi
 }
 
+# adds_up NAME COMMAND…: libcoll without the launcher, through PMI-1.
+adds_up() {
+    name=$1
+    shift
+    # shellcheck disable=SC2086
+    if (cd work && "$@" "$bin/../tests/bin/coll-example-sum_pmi" $between) >"$dir/said" 2>&1 &&
+        [ "$(grep -c '^1 + … + 2 = 3$' "$dir/said")" = 2 ]; then
+        ok "$name: libcoll without the launcher"
+    else
+        fail "$name: libcoll without the launcher"
+    fi
+}
+
 # starts COMMAND…: a job of many steps, behind the engine's command.
 starts() {
+    : >"$dir/said"
     # shellcheck disable=SC2086
     (cd work && "$@" launcher --steps 1000000 $small --out long) >"$dir/said" 2>&1 &
 }
@@ -200,7 +215,7 @@ ends() {
     starts "$@"
     until_within 20 says "^step 1/" || fail "$name: it does not run"
     # shellcheck disable=SC2046
-    kill -9 $(left_there "$what")
+    kill -9 $(left_there "$what") || fail "$name: there is no $what"
     wait $!
     got=$?
     if says "$text" && [ $got = "$code" ]; then
@@ -238,6 +253,7 @@ make_hosts() {
     done
     [ "$(id -u)" = 0 ] || skip "hosts need root"
     names
+    between=10.78.0.0/24
     make_host 0
     make_host 1
     on 0 ip link add to1 type veth peer name to0 netns "$host1" || skip "no veth devices here"

@@ -34,6 +34,9 @@ make_hosts
 train_alone
 trains "$kind" "$by" mpirun -n 2
 programs "$kind" mpirun -n 2
+if [ $by = PMI-1 ]; then
+    adds_up "$kind" mpirun -n 2
+fi
 killed_at_random "$kind" "$engine" mpirun -n 2
 ends "$kind: a rank dies" rank 137 "rank 1 .*was ended by SIGKILL .*host host-1, node 1" mpirun -n 2
 ends "$kind: a launcher dies" launcher "$lost_code" "$lost" mpirun -n 2

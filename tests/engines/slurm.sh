@@ -121,6 +121,7 @@ trains srun srun srun --mpi=none -N 2
 no_file srun
 trains pmi2 "PMI-1, in a job of Slurm" srun --mpi=pmi2 -N 2
 programs srun srun --mpi=none -N 2
+adds_up pmi2 srun --mpi=pmi2 -N 2
 
 runs
 scancel "$job"
