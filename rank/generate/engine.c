@@ -44,14 +44,17 @@ static base_status decode(rank_engine *engine, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
-    engine->run.shape.config->family->decode(
-        &engine->run, &(rank_decode_args){.saved = &engine->saved,
-                                          .cache = &engine->cache,
-                                          .lengths = engine->lengths,
-                                          .block_table = engine->tables,
-                                          .table_width = engine->table_width,
-                                          .exchanged = rank_tp_group_memory(engine->group),
-                                          .logits = engine->logits});
+    const rank_decode_args args = {.saved = &engine->saved,
+                                   .cache = &engine->cache,
+                                   .lengths = engine->lengths,
+                                   .block_table = engine->tables,
+                                   .table_width = engine->table_width,
+                                   .exchanged = rank_tp_group_memory(engine->group),
+                                   .logits = engine->logits};
+    status = rank_step_graphs_decode(&engine->graphs, &engine->run, &args, engine->group, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
     engine->costs.tokens += (uint64_t)batch.token_count;
     status = rank_tp_group_check(engine->group, reterr); /* which listens to peers; sync does not */
     return status == BASE_OK ? engine->run.device.backend->sync(engine->run.device.queue, reterr)
@@ -334,4 +337,11 @@ rank_engine_costs rank_engine_get_costs(const rank_engine *engine)
     rank_engine_costs costs = engine->costs;
     costs.all_reduce = rank_tp_group_costs(engine->group);
     return costs;
+}
+
+void rank_engine_drop_graphs(rank_engine *engine)
+{
+    if (engine != NULL) {
+        rank_step_graphs_fini(&engine->graphs, &engine->run.device);
+    }
 }

@@ -86,6 +86,10 @@ bool rank_engine_is_idle(const rank_engine *engine); /* no request waits, and no
 BASE_MUST_CHECK base_status rank_engine_step(rank_engine *engine, bool last, bool *ended,
                                              base_error *reterr);
 
+/* Destroys what a device replays. After a failure, before the communicator's end is waited for. NULL
+ * is fine. */
+void rank_engine_drop_graphs(rank_engine *engine);
+
 rank_engine_memory rank_engine_get_memory(const rank_engine *engine);
 rank_engine_costs rank_engine_get_costs(const rank_engine *engine);
 

@@ -209,6 +209,7 @@ void rank_engine_destroy(rank_engine *engine)
         return;
     }
     const rank_device *device = &engine->run.device;
+    rank_engine_drop_graphs(engine);
     device->backend->release(device->queue, engine->tables);
     device->backend->release(device->queue, engine->logits);
     device->backend->release(device->queue, engine->cache.memory);

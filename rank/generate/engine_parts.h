@@ -3,6 +3,7 @@
 #define RANK_GENERATE_ENGINE_PARTS_H
 
 #include "generate/engine.h"
+#include "generate/step_graphs.h"
 
 #define ENGINE_HEAD_MAGIC UINT64_C(0x70657473666e6972) /* "rinfstep" */
 
@@ -24,6 +25,7 @@ struct rank_engine {
     rank_hooks hooks;
     rank_run run;
     rank_saved saved;
+    rank_step_graphs graphs;
     rank_cache cache;
     rank_sample_vocab vocab;
     rank_schedule *schedule;

@@ -354,6 +354,7 @@ base_status rank_generate(const rank_generate_options *options, const char *cons
         generation_write_report(&g, report);
     }
     if (status != BASE_OK && options->on_failure != NULL) {
+        rank_engine_drop_graphs(g.engine);
         options->on_failure(options->failure_user, status, reterr);
     }
     rank_serving_destroy(g.serving);

@@ -21,6 +21,11 @@ struct rank_optimizer {
     float *first; /* AdamW's moments */
     float *second;
     step_values *now;
+    /* An update has the same operations at each step, so a device replays them from the second on. */
+    const float *seen_params; /* of the last step */
+    const float *seen_grads;
+    rank_graph *graph;
+    bool runs_each; /* no graph can be made */
 };
 
 static base_status new_moments(const rank_optimizer *optimizer, float **moments, base_error *reterr)
@@ -90,6 +95,9 @@ void rank_optimizer_destroy(rank_optimizer *optimizer)
         return;
     }
     const rank_device *device = &optimizer->device;
+    if (optimizer->graph != NULL) {
+        device->backend->graph_destroy(device->queue, optimizer->graph);
+    }
     device->backend->release(device->queue, optimizer->first);
     device->backend->release(device->queue, optimizer->second);
     device->backend->release(device->queue, optimizer->now);
@@ -97,15 +105,12 @@ void rank_optimizer_destroy(rank_optimizer *optimizer)
     free(optimizer);
 }
 
-void rank_optimizer_step(rank_optimizer *optimizer, const rank_optimizer_values *values,
-                         float *params, const float *grads)
+/* Enqueues an update, which reads and writes *now. */
+static void update(const rank_optimizer *optimizer, float *params, const float *grads)
 {
     const rank_backend *backend = optimizer->device.backend;
     rank_queue *queue = optimizer->device.queue;
     step_values *now = optimizer->now;
-    now->tokens = values->tokens;
-    now->adamw.step = values->step;
-    now->adamw.learning_rate = values->learning_rate;
     backend->sum_squares(queue, &(rank_sum_squares){.values = grads,
                                                     .count = optimizer->param_count,
                                                     .sum = &now->sum_squares});
@@ -124,6 +129,43 @@ void rank_optimizer_step(rank_optimizer *optimizer, const rank_optimizer_values 
                                             .grads = grads + tensor->offset,
                                             .first = optimizer->first + tensor->offset,
                                             .second = optimizer->second + tensor->offset});
+    }
+}
+
+/* Makes the graph of the update that the last step has run. Without one each step is run. */
+static void capture(rank_optimizer *optimizer, float *params, const float *grads)
+{
+    const rank_backend *backend = optimizer->device.backend;
+    rank_queue *queue = optimizer->device.queue;
+    if (backend->capture(queue, &optimizer->graph, NULL) == BASE_OK) {
+        update(optimizer, params, grads);
+        optimizer->runs_each = backend->capture_end(queue, NULL) != BASE_OK;
+    } else {
+        optimizer->runs_each = true;
+    }
+}
+
+void rank_optimizer_step(rank_optimizer *optimizer, const rank_optimizer_values *values,
+                         float *params, const float *grads)
+{
+    const rank_backend *backend = optimizer->device.backend;
+    const bool again = params == optimizer->seen_params && grads == optimizer->seen_grads;
+    step_values *now = optimizer->now;
+    now->tokens = values->tokens;
+    now->adamw.step = values->step;
+    now->adamw.learning_rate = values->learning_rate;
+    if (backend->capture != NULL && again && optimizer->graph == NULL && !optimizer->runs_each) {
+        capture(optimizer, params, grads);
+    }
+    if (again && optimizer->graph != NULL && !optimizer->runs_each) {
+        backend->replay(optimizer->device.queue, optimizer->graph);
+    } else {
+        update(optimizer, params, grads);
+    }
+    /* a graph is for these addresses alone */
+    if (optimizer->graph == NULL) {
+        optimizer->seen_params = params;
+        optimizer->seen_grads = grads;
     }
 }
 

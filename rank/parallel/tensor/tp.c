@@ -29,6 +29,7 @@ struct rank_tp_group {
     void *stream; /* NULL on the CPU */
     stream_op ops[STREAM_OPS_MAX];
     int op_count;
+    rank_tp_costs on_device; /* all-reduces on the stream */
     coll_arena *arena;
     float *memory;
     bool adopted;
@@ -106,7 +107,10 @@ static coll_status reduce(rank_tp_group *group, float *at, size_t count, coll_er
     if (group->stream == NULL) {
         return coll_all_reduce(group->comm, at, at, count, COLL_FLOAT32, COLL_SUM, reterr);
     }
-    const coll_status status = find_op(group, at, padded(group, at, count), &op, reterr);
+    const size_t length = padded(group, at, count);
+    const coll_status status = find_op(group, at, length, &op, reterr);
+    group->on_device.count++;
+    group->on_device.bytes += length * sizeof *at;
     return status == COLL_OK ? coll_op_start(op, reterr) : status;
 }
 
@@ -256,11 +260,20 @@ base_status rank_tp_group_check(rank_tp_group *group, base_error *reterr)
 
 rank_tp_costs rank_tp_group_costs(const rank_tp_group *group)
 {
-    rank_tp_costs costs = counters(group->comm);
-    costs.count -= group->before.count;
-    costs.bytes -= group->before.bytes;
+    rank_tp_costs costs = group->on_device;
+    if (group->stream == NULL) {
+        costs = counters(group->comm);
+        costs.count -= group->before.count;
+        costs.bytes -= group->before.bytes;
+    }
     costs.ns = group->ns;
     return costs;
+}
+
+void rank_tp_group_replayed(rank_tp_group *group, rank_tp_costs costs)
+{
+    group->on_device.count += costs.count;
+    group->on_device.bytes += costs.bytes;
 }
 
 void rank_tp_group_log(rank_tp_group *group, rank_exchange_log *log)

@@ -53,7 +53,7 @@ typedef struct rank_tp_group rank_tp_group;
 
 /* What the group's all-reduces have cost this rank so far. */
 typedef struct rank_tp_costs {
-    uint64_t count; /* from libcoll, of all on the communicator, */
+    uint64_t count; /* on the CPU from libcoll, of all on the communicator, */
     uint64_t bytes; /* and of their vectors */
     int64_t ns; /* in transfers, and in waiting for other ranks; on a device only the host's part */
 } rank_tp_costs;
@@ -73,6 +73,9 @@ float *rank_tp_group_memory(const rank_tp_group *group);
 BASE_MUST_CHECK base_status rank_tp_group_check(rank_tp_group *group, base_error *reterr);
 
 rank_tp_costs rank_tp_group_costs(const rank_tp_group *group);
+
+/* A device has replayed a graph with so many all-reduces. */
+void rank_tp_group_replayed(rank_tp_group *group, rank_tp_costs costs);
 
 /* From now on each all-reduce adds its span to the log, which the caller keeps until the group has
  * gone. NULL: to none. */

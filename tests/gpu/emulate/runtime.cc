@@ -441,6 +441,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
     cudaError_t error = emulate_enter();
+    emulate_counted.launches++;
     for (const emulate_task &task : exec->tasks) {
         error = error == cudaSuccess ? add_task(stream, task) : error;
     }

@@ -9,6 +9,7 @@ typedef struct parity_case {
     void (*run)(twin *t);
     int shapes;     /* how many are tried; 0: PARITY_SHAPES */
     bool one_order; /* other cases try its kernels in several orders of threads */
+    bool replays;   /* a graph, on a device that has them */
 } parity_case;
 
 extern const parity_case parity_rows_cases[];      /* norms, embeddings, moves; NULL ends each */

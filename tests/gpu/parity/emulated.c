@@ -39,6 +39,7 @@ static void run_case(void **state)
 {
     const parity_case *of = *state;
     twin t = {.seed = 0};
+    const uint64_t launches = emulate_count().launches;
     open_twin(&t);
     for (int order = of->one_order ? EMULATE_SHUFFLED : EMULATE_FORWARD; order <= EMULATE_SHUFFLED;
          order++) {
@@ -53,6 +54,9 @@ static void run_case(void **state)
     }
     for (int side = 0; side < TWIN_SIDES; side++) {
         rank_device_close(&t.device[side]);
+    }
+    if (of->replays) {
+        assert_true(emulate_count().launches > launches);
     }
     assert_int_equal(emulate_count().blocks, 0);
     assert_int_equal(emulate_count().objects, 0);

@@ -194,7 +194,7 @@ static void generating(twin *t)
 }
 
 const parity_case parity_model_cases[] = {
-    {.name = "training", .run = training, .shapes = 1, .one_order = true},
-    {.name = "generating", .run = generating, .shapes = 1, .one_order = true},
+    {.name = "training", .run = training, .shapes = 1, .one_order = true, .replays = true},
+    {.name = "generating", .run = generating, .shapes = 1, .one_order = true, .replays = true},
     {.name = NULL},
 };
