@@ -16,6 +16,7 @@
 #include "cli/summary_lines.h"
 #include "engine/place.h"
 #include "gpus/gpus.h"
+#include "gpus/watch.h"
 #include "record/flight_page.h"
 #include "record/inference.h"
 
@@ -28,6 +29,7 @@ int launch_report_error(const base_error *error)
 static base_status on_step(void *user, const launch_step *step, base_error *reterr)
 {
     launch_cli_run *run = user;
+    launch_gpu_watch_sample(run->gpus);
     return run->record != NULL ? launch_record_step(run->record, step, reterr) : BASE_OK;
 }
 
@@ -36,6 +38,7 @@ static void on_output(void *user, uint64_t index, const char *prompt, const char
     launch_cli_run *run = user;
     (void)index;
     (void)prompt;
+    launch_gpu_watch_sample(run->gpus);
     (void)printf("%s\n", run->streamed ? "" : text);
     (void)fflush(stdout);
     run->streamed = false;
@@ -215,6 +218,34 @@ static base_status finish_record(launch_cli_run *run, base_error *reterr)
     return status;
 }
 
+/* What the driver has said while the job ran: a failure's cause gets the GPUs' faults, and the ranks'
+ * GPUs how high they went. */
+static void take_watch(launch_cli_run *run)
+{
+    base_error *cause = &run->result.cause;
+    char faults[LAUNCH_GPU_FAULTS_BYTES];
+    launch_gpu_peak peak;
+    const int ranks = run->result.ranks != NULL ? (int)run->options->job.job.world_size : 0;
+    if (launch_gpu_watch_faults(run->gpus, faults)[0] != '\0' && cause->message[0] != '\0') {
+        const size_t used = strlen(cause->message);
+        (void)snprintf(cause->message + used, sizeof cause->message - used, "; %s", faults);
+    } else if (faults[0] != '\0') {
+        base_log(BASE_LOG_WARNING, "%s", faults);
+    }
+    for (int rank = 0; rank < ranks; rank++) {
+        launch_gpu_info *gpu = &run->result.ranks[rank].gpu;
+        if (launch_gpu_watch_peak(run->gpus, gpu->uuid, &peak)) {
+            gpu->sampled = true;
+            gpu->sm_mhz_max = peak.sm_mhz;
+            gpu->milliwatts_max = peak.milliwatts;
+            gpu->celsius_max = peak.celsius;
+            (void)snprintf(gpu->slowed_by, sizeof gpu->slowed_by, "%s", peak.slowed_by);
+        }
+    }
+    launch_gpu_watch_close(run->gpus);
+    run->gpus = NULL;
+}
+
 /* Runs the job once. If the launcher itself fails, that is in the result as well. */
 static base_status run_once(launch_cli_run *run, int attempt)
 {
@@ -246,9 +277,11 @@ static base_status run_once(launch_cli_run *run, int attempt)
         .feed = feed != NULL ? launch_cli_feed_table(feed) : NULL,
         .user = run,
     };
+    run->gpus = proto_mode_get(options->job.job.mode)->on_gpus ? launch_gpu_watch_open() : NULL;
     if (status == BASE_OK) {
         status = launch_job_run(&job_options, &run->result, &error);
     }
+    take_watch(run);
     launch_cli_feed_destroy(feed);
     if (run->streamed) {
         on_output(run, 0, "", ""); /* ends the line of a text that has no end */

@@ -22,6 +22,7 @@ typedef struct launch_cli_run {
     launch_lease *lease; /* of a mode that may cost money */
     launch_cost cost;    /* with a lease */
     launch_job_result result;
+    struct launch_gpu_watch *gpus; /* while a job on GPUs runs */
     launch_scaling scaling;
     base_error flights; /* the line about the flight records, which follows the error's */
     proto_file *files;  /* (file_count) that other hosts may fetch */

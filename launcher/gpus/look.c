@@ -1,4 +1,4 @@
-/* Asks the driver about each GPU. Called by gpus.c. */
+/* Asks the driver about each GPU. Called by gpus.c, nvlink.c and watch.c. */
 #include "gpus/look.h"
 
 #include <ctype.h>
@@ -61,7 +61,7 @@ static int64_t known(int result, unsigned value)
     return result == LAUNCH_NVML_OK ? (int64_t)value : -1;
 }
 
-static void look_at_state(const launch_nvml *nvml, launch_gpu *gpu)
+void launch_gpu_look_at_state(const launch_nvml *nvml, launch_gpu *gpu)
 {
     unsigned value = 0;
     unsigned pending = 0;
@@ -96,7 +96,7 @@ static void look_at(const launch_nvml *nvml, launch_gpu *gpu)
     gpu->nvlinks = active_links(nvml, gpu->device);
     look_at_pci(nvml, gpu);
     look_at_memory(nvml, gpu);
-    look_at_state(nvml, gpu);
+    launch_gpu_look_at_state(nvml, gpu);
 }
 
 base_status launch_gpus_look(const launch_nvml *nvml, launch_gpus *found, base_error *reterr)

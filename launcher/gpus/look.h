@@ -40,6 +40,9 @@ typedef struct launch_gpus {
 BASE_MUST_CHECK base_status launch_gpus_look(const launch_nvml *nvml, launch_gpus *found,
                                              base_error *reterr);
 
+/* Only what changes while it works, of gpu->device: MIG, clocks, power, temperature, faults. */
+void launch_gpu_look_at_state(const launch_nvml *nvml, launch_gpu *gpu);
+
 /* What bytes take from one GPU to another: "same", "nvlink", "p2p" or "host". */
 const char *launch_gpus_between(const launch_nvml *nvml, const launch_gpu *a, const launch_gpu *b);
 

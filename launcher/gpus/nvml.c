@@ -1,4 +1,4 @@
-/* Loads NVML and finds its functions. Called by gpus.c and gpu_faults.c. */
+/* Loads NVML and finds its functions. Called by gpus.c and watch.c. */
 #include "gpus/nvml.h"
 
 #include <dlfcn.h>

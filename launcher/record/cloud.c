@@ -64,6 +64,11 @@ static json_t *lines_json(const char *text)
     return whole(list, done);
 }
 
+static json_t *sampled_json(const launch_gpu_info *gpu, int64_t value)
+{
+    return gpu->sampled && value >= 0 ? json_integer((json_int_t)value) : json_null();
+}
+
 static json_t *gpu_json(const launch_gpu_info *gpu, int rank)
 {
     json_t *object = json_object();
@@ -73,6 +78,10 @@ static json_t *gpu_json(const launch_gpu_info *gpu, int rank)
                       put(object, "memory_bytes", json_integer((json_int_t)gpu->memory_bytes)) &&
                       put(object, "driver", json_integer((json_int_t)gpu->driver)) &&
                       put(object, "nccl", json_integer((json_int_t)gpu->nccl)) &&
+                      put(object, "sm_mhz_max", sampled_json(gpu, gpu->sm_mhz_max)) &&
+                      put(object, "milliwatts_max", sampled_json(gpu, gpu->milliwatts_max)) &&
+                      put(object, "celsius_max", sampled_json(gpu, gpu->celsius_max)) &&
+                      put(object, "slowed_by", text_or_null(gpu->slowed_by)) &&
                       put(object, "plugin", text_or_null(gpu->plugin)) &&
                       put(object, "libraries", lines_json(gpu->libraries)) &&
                       put(object, "environment", lines_json(gpu->environment));

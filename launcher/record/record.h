@@ -71,6 +71,11 @@ typedef struct launch_gpu_info {
     char plugin[64];
     char libraries[PROTO_GPU_TEXT_BYTES_MAX + 1]; /* lines */
     char environment[PROTO_GPU_TEXT_BYTES_MAX + 1];
+    bool sampled; /* by the launcher of that host, while the job ran; highest values, -1: unknown */
+    int64_t sm_mhz_max;
+    int64_t milliwatts_max;
+    int64_t celsius_max;
+    char slowed_by[96]; /* what kept the clocks down; "nothing" */
 } launch_gpu_info;
 
 /* What is known of one rank at the end. */

@@ -112,6 +112,8 @@ CUDA_EMULATE_DRIVER=35 job 9 "${two[@]}"
 err_has "GPU 0: " "CUDA driver version is insufficient"
 CUDA_EMULATE_GPUS=1 job 9 "${two[@]}"
 err_has "GPU 1: " "no CUDA-capable device"
+LD_LIBRARY_PATH=$build/tests/bin/nvml FAKE_NVML=xid CUDA_EMULATE_GPUS=1 job 9 "${two[@]}"
+err_has "no CUDA-capable device" "; GPU 1 (GPU-bbbb): a memory error of two bits; GPU 0 (GPU-aaaa): Xid 79: the GPU has fallen off the bus"
 job 2 "${two[@]}" --devices 1
 err_has "devices 1: 1 for 2 ranks"
 CUDA_VISIBLE_DEVICES=0 job 9 "${two[@]}"

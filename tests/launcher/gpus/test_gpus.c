@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/exitcode.h"
-#include "gpus/gpu_faults.h"
+#include "gpus/watch.h"
 #include "program.h"
 #include "support.h"
 
@@ -76,23 +76,35 @@ static void the_same_is_there_as_json(void **state)
 }
 
 /* Two events: of a GPU that is lost, and of the other's memory. */
-static void faults_while_a_job_runs_are_named(void **state)
+static void what_happens_while_a_job_runs_is_kept(void **state)
 {
     (void)state;
     char text[LAUNCH_GPU_FAULTS_BYTES];
     assert_int_equal(setenv("FAKE_NVML", "xid", 1), 0);
-    launch_gpu_faults *faults = launch_gpu_faults_open();
-    if (faults == NULL) {
+    launch_gpu_peak peak;
+    launch_gpu_watch *watch = launch_gpu_watch_open();
+    if (watch == NULL) {
         fail_msg("the fake NVML was not found: %s", getenv("LD_LIBRARY_PATH"));
     }
-    assert_string_equal(launch_gpu_faults_text(faults, text),
+    assert_string_equal(launch_gpu_watch_faults(watch, text),
                         "GPU 1 (GPU-bbbb): a memory error of two bits; "
                         "GPU 0 (GPU-aaaa): Xid 79: the GPU has fallen off the bus");
-    assert_string_equal(launch_gpu_faults_text(faults, text), "");
-    launch_gpu_faults_close(faults);
+    assert_string_equal(launch_gpu_watch_faults(watch, text), "");
+    assert_false(launch_gpu_watch_peak(watch, "GPU-aaaa", &peak));
+    launch_gpu_watch_sample(watch);
+    assert_false(launch_gpu_watch_peak(watch, "GPU-cccc", &peak));
+    assert_true(launch_gpu_watch_peak(watch, "GPU-aaaa", &peak));
+    assert_int_equal(peak.sm_mhz, 1980);
+    assert_int_equal(peak.milliwatts, 691000);
+    assert_int_equal(peak.celsius, 71);
+    assert_string_equal(peak.slowed_by, "power cap, hot");
+    assert_true(launch_gpu_watch_peak(watch, "GPU-bbbb", &peak));
+    assert_int_equal(peak.sm_mhz, -1);
+    launch_gpu_watch_close(watch);
     assert_int_equal(setenv("FAKE_NVML", "none", 1), 0);
-    assert_null(launch_gpu_faults_open());
-    launch_gpu_faults_close(NULL);
+    assert_null(launch_gpu_watch_open());
+    launch_gpu_watch_sample(NULL);
+    launch_gpu_watch_close(NULL);
     assert_int_equal(unsetenv("FAKE_NVML"), 0);
 }
 
@@ -125,7 +137,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_that_the_driver_says_is_printed),
         cmocka_unit_test(the_same_is_there_as_json),
-        cmocka_unit_test(faults_while_a_job_runs_are_named),
+        cmocka_unit_test(what_happens_while_a_job_runs_is_kept),
         cmocka_unit_test(what_is_not_there_is_one_line),
         cmocka_unit_test(no_driver_is_one_line),
     };
