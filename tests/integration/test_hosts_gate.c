@@ -276,6 +276,26 @@ static void an_agent_without_a_keyring_starts_nothing(void **state)
     expect_all(&job, 0);
 }
 
+/* Where the head cannot reach the service. */
+static void receipts_may_be_fetched_beforehand(void **state)
+{
+    (void)state;
+    char receipts[SEVERAL_PATH_BYTES];
+    several_make_key("receipts");
+    make_path(receipts, "receipts");
+    const char *token = authorize("receipts.token", "2", "2", "2");
+    BUDGET(0, "redeem", token, "--ranks", "2", "--attempt", "1", "--out", receipts);
+    const several job = {several_address,
+                         "2",
+                         NULL,
+                         {"--mode", "gate-check", "--ranks", "2", "--token", token, "--receipts",
+                          receipts, "--keyring", keyring, NULL}};
+    start_all(&job);
+    expect_all(&job, 0);
+    assert_non_null(strstr(several_runs[0].program.text[TEST_STDOUT],
+                           "the gate let all 2 ranks in: label receipts.token"));
+}
+
 /* Waits until a file of /proc has a text; it is never longer than `text`. */
 static void wait_for_text(const char *path, const char *wanted, char text[PROC_BYTES])
 {
@@ -417,6 +437,7 @@ int main(void)
         cmocka_unit_test(a_token_lets_in_the_ranks_of_all_hosts),
         cmocka_unit_test(what_was_not_granted_does_not_start),
         cmocka_unit_test(an_agent_without_a_keyring_starts_nothing),
+        cmocka_unit_test(receipts_may_be_fetched_beforehand),
         cmocka_unit_test(a_lost_host_stays_reserved),
         cmocka_unit_test(the_loss_of_the_head_releases_nothing),
     };
