@@ -42,7 +42,7 @@ static void wrong_usage_is_one_line_and_exit_code_2(void **state)
         {"--ranks", "two", "--ranks"},
         {"--ranks", "99999", "--ranks"},
         {"--ranks", "65", "mode ddp-cpu runs on 1 to 64 ranks"},
-        {"--warmup", "101", "warmup_steps 101 is above steps 100"},
+        {"--warmup", "101", "--warmup 101 is above --steps 100"},
         {"--scaling", "1,65", "--scaling 65"},
         {"--steps", NULL, "--steps"},
         {"--batch", "0", "--batch"},
