@@ -276,6 +276,26 @@ static void an_agent_without_a_keyring_starts_nothing(void **state)
     expect_all(&job, 0);
 }
 
+/* An instance for each host is asked for, and recorded. */
+static void the_head_may_ask_for_the_token(void **state)
+{
+    (void)state;
+    several_make_key("asked");
+    const several job = {several_address,
+                         "2",
+                         NULL,
+                         {"--mode", "gate-check", "--authorize", "1", "--label", "asked",
+                          "--vendor", "runpod", "--instance-type", "X", "--max-price", "0.1",
+                          "--max-hours", "1", "--budget-dir", service_dir, NULL}};
+    start_all(&job);
+    expect_all(&job, 0);
+    several_assert_says(0, "estimate: 0.20 USD at most (2 × X of runpod");
+    assert_non_null(strstr(several_runs[0].program.text[TEST_STDOUT],
+                           "the gate let all 2 ranks in: label asked"));
+    BUDGET(4, "void", "asked"); /* redeemed */
+    BUDGET(0, "audit");
+}
+
 /* Where the head cannot reach the service. */
 static void receipts_may_be_fetched_beforehand(void **state)
 {
@@ -437,6 +457,7 @@ int main(void)
         cmocka_unit_test(a_token_lets_in_the_ranks_of_all_hosts),
         cmocka_unit_test(what_was_not_granted_does_not_start),
         cmocka_unit_test(an_agent_without_a_keyring_starts_nothing),
+        cmocka_unit_test(the_head_may_ask_for_the_token),
         cmocka_unit_test(receipts_may_be_fetched_beforehand),
         cmocka_unit_test(a_lost_host_stays_reserved),
         cmocka_unit_test(the_loss_of_the_head_releases_nothing),
