@@ -119,6 +119,7 @@ manifest_figure() { # FILE KEY: the first such key's number
 }
 
 reference_flags() { cat "$bundle/reference/flags"; }
+reference_steps() { sed 's/.*--steps \([0-9]*\).*/\1/' "$bundle/reference/flags"; }
 
 # ---- the phases ----
 
@@ -157,17 +158,19 @@ phase_gate() {
 }
 
 phase_nccl() {
-    local ranks
+    local steps few
+    steps=$(reference_steps)
+    few=$((steps < 20 ? steps : 20)) # all that two ranks on one GPU may do
     needs_gpu
     start_service
     must gpu_job --mode ddp-nccl --ranks 1 $(reference_flags) --out "$work/one"
-    check_curve curve_difference "$work/one" 60
+    check_curve curve_difference "$work/one" "$steps"
     must gpu_job --mode ddp-nccl --ranks 1 $(reference_flags) --exact --out "$work/exact"
-    check_curve exact_curve_difference "$work/exact" 60
+    check_curve exact_curve_difference "$work/exact" "$steps"
     # Half the micro-batches on each of two ranks: a test arrangement, both on one GPU, never timed.
-    must gpu_job --mode ddp-nccl --ranks 2 --share-gpu $(reference_flags) --micro-batches 1 --steps 20 \
+    must gpu_job --mode ddp-nccl --ranks 2 --share-gpu $(reference_flags) --micro-batches 1 --steps $few \
         --out "$work/two"
-    check_curve two_ranks_curve_difference "$work/two" 20
+    check_curve two_ranks_curve_difference "$work/two" "$few"
     must gpu_job --mode tp-nccl --ranks 1 --checkpoint "$bundle/reference" --ignore-eos --max-new-tokens 16 \
         --prompts "$bundle/share/ringfence/prompts.txt" --out "$work/answers"
     must "$bin/coll-bench" all_reduce --transport nccl --ranks 1 -b 4 -e 64M -f 16 -- --account gpu
@@ -181,12 +184,13 @@ phase_faults() {
     local free_before free_after signal pid launcher status
     free_before=$("$bin/launcher" gpus --json | manifest_figure /dev/stdin memory_free_bytes)
     for signal in KILL STOP; do
-        gpu_job --mode ddp-nccl --ranks 2 --share-gpu $(reference_flags) --micro-batches 1 --steps 20 \
+        # Enough work that it is under way for seconds, once NCCL has begun and the ranks have said so.
+        gpu_job --mode ddp-nccl --ranks 2 --share-gpu $(reference_flags) --micro-batches 256 --steps 20 \
             --timeout 5 --out "$work/$signal" >"$work/faults.last" 2>&1 &
         launcher=$!
         pid=""
         while kill -0 "$launcher" 2>/dev/null && [ -z "$pid" ]; do
-            pid=$(rank_pid) || sleep 0.1
+            { grep -q '; label' "$work/faults.last" && pid=$(rank_pid); } || sleep 0.1
         done
         [ -n "$pid" ] || fail "there was no rank to send SIG$signal to: $(tail -1 "$work/faults.last")"
         kill "-$signal" "$pid"
