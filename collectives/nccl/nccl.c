@@ -83,7 +83,8 @@ static void read_gpu(int device, gpu_record *gpu)
 }
 
 /* Every rank looks at the same records, so every rank finds the same fault. */
-static coll_status check_gpus(const gpu_record *gpus, int count, bool may_share, coll_error *reterr)
+static coll_status check_gpus(const gpu_record *gpus, int count, const coll_nccl_options *options,
+                              coll_error *reterr)
 {
     char text[UUID_TEXT_BYTES];
     for (int rank = 0; rank < count; rank++) {
@@ -93,7 +94,7 @@ static coll_status check_gpus(const gpu_record *gpus, int count, bool may_share,
                                   (int)gpus[rank].device, (int)gpus[rank].status,
                                   cudaGetErrorString((cudaError_t)gpus[rank].status));
         }
-        for (int other = 0; other < rank && !may_share; other++) {
+        for (int other = 0; other < rank && !options->shares_gpu; other++) {
             if (memcmp(gpus[rank].uuid, gpus[other].uuid, UUID_BYTES) == 0) {
                 uuid_text(gpus[rank].uuid, text);
                 return coll_nccl_fail(reterr, COLL_ERR_INVALID,
@@ -101,6 +102,12 @@ static coll_status check_gpus(const gpu_record *gpus, int count, bool may_share,
                                       "one of its own",
                                       other, rank, text, gpus[rank].name);
             }
+        }
+        if (!options->mixes_cards && strcmp(gpus[rank].name, gpus[0].name) != 0) {
+            return coll_nccl_fail(reterr, COLL_ERR_INVALID,
+                                  "rank 0 has a %s, rank %d a %s: the slowest would decide, and "
+                                  "sums of different kinds may differ, unless that is asked for",
+                                  gpus[0].name, rank, gpus[rank].name);
         }
     }
     return COLL_OK;
@@ -114,8 +121,7 @@ static coll_status exchange_gpus(const coll_backend_open_args *args, coll_error 
     read_gpu(options->device, &mine);
     const coll_status status =
         args->exchange(args->exchange_user, &mine, all, sizeof mine, args->deadline_ns, reterr);
-    return status == COLL_OK ? check_gpus(all, args->rank_count, options->shares_gpu, reterr)
-                             : status;
+    return status == COLL_OK ? check_gpus(all, args->rank_count, options, reterr) : status;
 }
 
 /* ---- beginning ---- */

@@ -152,7 +152,7 @@ static base_status check_gpu(const proto_job *job, base_error *reterr)
     const proto_job_gpu *gpu = &job->gpu;
     const int listed = proto_job_device_count(job);
     const bool given = gpu->devices[0] != '\0' || gpu->libraries[0] != '\0' || gpu->exact ||
-                       gpu->nccl_native || gpu->shared;
+                       gpu->nccl_native || gpu->mixed || gpu->shared;
     if (given && !mode->on_gpus) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "gpu: its fields are for modes on GPUs, and mode %s is none", mode->name);

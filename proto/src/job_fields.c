@@ -166,6 +166,8 @@ static const base_field rows[] = {
     {JOB(TEXT, bench.words), .optional = true, .option = "bench", .value = "FLAGS",
      .help = "bench-nccl: what coll-bench --transport nccl is called with, as in 'all_reduce -b 4 "
              "-e 1M'"},
+    {JOB(BOOL, gpu.mixed), .optional = true, .option = "mixed-gpus",
+     .help = "ranks may have GPUs of different kinds"},
     {JOB(BOOL, gpu.shared), .optional = true, .option = "share-gpu",
      .help = "for tests only: all ranks on one GPU, 20 steps at most"},
 };

@@ -96,6 +96,7 @@ static base_status set_environment(const rank_worker *worker, char device[PROTO_
     if (!job->gpu.nccl_native) {
         (void)setenv("NCCL_ALGO", "^NVLS", 0);
     }
+    (void)setenv("NCCL_DEBUG", "WARN", 0); /* why NCCL fails, in the rank's own output */
     if (job->gpu.shared) {
         share_gpu(worker->identity.rank);
     }
@@ -125,8 +126,10 @@ base_status rank_cloud_open_gpu(rank_worker *worker, const rank_pass *pass, base
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a GPU");
     }
     worker->gpu = gpu;
-    gpu->collectives = (coll_nccl_options){
-        .size = sizeof gpu->collectives, .device = 0, .shares_gpu = wanted->shared};
+    gpu->collectives = (coll_nccl_options){.size = sizeof gpu->collectives,
+                                           .device = 0,
+                                           .shares_gpu = wanted->shared,
+                                           .mixes_cards = wanted->mixed};
     base_status status = set_environment(worker, device, reterr);
     if (status == BASE_OK) {
         status =

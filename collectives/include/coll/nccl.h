@@ -15,9 +15,10 @@
 
 /* What coll_context_options.backend_user points to; read by each open. */
 typedef struct coll_nccl_options {
-    size_t size;     /* sizeof(coll_nccl_options) */
-    int device;      /* CUDA's number of this rank's GPU */
-    bool shares_gpu; /* for tests only: ranks may use one GPU together */
+    size_t size;      /* sizeof(coll_nccl_options) */
+    int device;       /* CUDA's number of this rank's GPU */
+    bool shares_gpu;  /* for tests only: ranks may use one GPU together */
+    bool mixes_cards; /* ranks may have GPUs of different kinds: the slowest decides */
 } coll_nccl_options;
 
 extern const coll_backend coll_nccl_backend;

@@ -160,6 +160,7 @@ typedef struct proto_job_gpu {
                                         * installed */
     bool exact;       /* all products by our own kernels, in the CPU's order: the CPU's bits */
     bool nccl_native; /* NCCL may use all its algorithms, also those whose sums differ */
+    bool mixed;       /* ranks may have GPUs of different kinds */
     bool shared;      /* for tests only: all ranks on one GPU */
 } proto_job_gpu;
 

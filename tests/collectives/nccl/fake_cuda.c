@@ -57,6 +57,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 {
     (void)device;
     *properties = (struct cudaDeviceProp){.name = "fake GPU"};
+    memcpy(properties->name, current->other_card ? "rare" : "fake", 4);
     memcpy(properties->uuid.bytes, &current->uuid, sizeof current->uuid);
     return cudaSuccess;
 }

@@ -15,6 +15,7 @@
 typedef struct fake_gpu {
     /* Faults. Groups of calls to NCCL are counted from 1, those of the first runs included. */
     int uuid;
+    bool other_card;
     cudaError_t no_device;  /* what cudaSetDevice says */
     int malloc_fails_at;    /* the allocation, from 1; 0: none */
     ncclResult_t id_result; /* of ncclGetUniqueId */

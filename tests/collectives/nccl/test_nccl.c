@@ -16,6 +16,7 @@ enum { RANKS_MAX = DEVICE_RANKS_MAX, COUNT_MAX = 103, VICTIM = 1 };
 typedef struct nccl_case {
     device_case device;
     bool shares_gpu;
+    bool mixes_cards;
     fake_gpu gpus[RANKS_MAX];
     coll_nccl_options options[RANKS_MAX];
 } nccl_case;
@@ -34,8 +35,10 @@ static void prepare(device_rank *r, coll_context_options *options)
 {
     nccl_case *c = case_of(r);
     coll_nccl_options *nccl = &c->options[r->rank->rank];
-    *nccl = (coll_nccl_options){
-        .size = sizeof *nccl, .device = r->rank->rank, .shares_gpu = c->shares_gpu};
+    *nccl = (coll_nccl_options){.size = sizeof *nccl,
+                                .device = r->rank->rank,
+                                .shares_gpu = c->shares_gpu,
+                                .mixes_cards = c->mixes_cards};
     options->backend = &coll_nccl_backend;
     options->backend_user = nccl;
     fake_gpu_use(gpu_of(r));
@@ -325,6 +328,24 @@ static void two_ranks_on_one_gpu_are_named(void **state)
     run_case(&shared);
 }
 
+static void mixed_body(device_rank *r)
+{
+    test_rank *rank = r->rank;
+    RANK_CHECK(rank, coll_device_open(r->comm, &rank->error) == COLL_ERR_INVALID);
+    RANK_CHECK(rank, device_says(r, "rank 0 has a fake GPU, rank 2 a rare GPU"));
+}
+
+static void mixed_cards_are_refused_unless_asked_for(void **state)
+{
+    (void)state;
+    nccl_case c = {.device = {.ranks = 3, .body = mixed_body}};
+    c.gpus[2].other_card = true;
+    run_case(&c);
+    nccl_case mixed = {.device = {.ranks = 3, .body = memory_body}, .mixes_cards = true};
+    mixed.gpus[2].other_card = true;
+    run_case(&mixed);
+}
+
 static void finalize_body(device_rank *r)
 {
     test_rank *rank = r->rank;
@@ -360,6 +381,7 @@ int main(void)
         cmocka_unit_test(errors_of_nccl_end_all),
         cmocka_unit_test(what_hangs_ends_by_the_deadline),
         cmocka_unit_test(two_ranks_on_one_gpu_are_named),
+        cmocka_unit_test(mixed_cards_are_refused_unless_asked_for),
         cmocka_unit_test(a_finalize_that_hangs_is_aborted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
