@@ -61,6 +61,12 @@ void agent_give_up(launch_agent *agent, const base_error *why)
 
 /* ---- the head ---- */
 
+/* Whether mpirun or srun shows the output of all launchers together, and ends all once one fails. */
+static bool is_beside_head(const launch_agent *agent)
+{
+    return launch_engine_ends_others(agent->options->hosts.place.engine);
+}
+
 static base_status take_part(launch_agent *agent, const Ringfence__Control__Assign *assign,
                              base_error *reterr)
 {
@@ -105,7 +111,7 @@ static void handle_assign(launch_agent *agent, const Ringfence__Control__Assign 
         agent_give_up(agent, &error);
         return;
     }
-    if (!agent->options->quiet) {
+    if (!agent->options->quiet && !is_beside_head(agent)) {
         base_log(BASE_LOG_INFO, "joined run %s as node %" PRId64 ": ranks %d to %d of %d",
                  agent->bootstrap.run_id, agent->options->hosts.node_rank, agent->part.first_rank,
                  agent->part.first_rank + agent->part.ranks - 1, agent->part.world_size);
@@ -166,13 +172,11 @@ static void handle_signal(launch_agent *agent, const Ringfence__Control__Signal 
 
 static void handle_end(launch_agent *agent, const Ringfence__Control__End *end)
 {
-    if (end->reason[0] != '\0') {
+    if (end->reason[0] != '\0' && !is_beside_head(agent)) {
         base_log(BASE_LOG_ERROR, "%s", end->reason);
     }
     /* where an engine ends all launchers once one fails, the head comes last, with its record */
-    end_ranks(agent, launch_engine_ends_others(agent->options->hosts.place.engine)
-                         ? BASE_EXIT_DONE
-                         : (int)end->exit_code);
+    end_ranks(agent, is_beside_head(agent) ? BASE_EXIT_DONE : (int)end->exit_code);
 }
 
 static void handle_chunk(launch_agent *agent, const Ringfence__Control__Chunk *chunk)

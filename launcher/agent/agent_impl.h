@@ -108,7 +108,7 @@ void agent_give_up(launch_agent *agent, const base_error *why);
 
 /* ---- enroll.c ---- */
 
-/* Where the head was looked for last, for messages. */
+/* Where the head is looked for, for messages: what was given, a file, or the last address. */
 const char *agent_head_name(const launch_agent *agent);
 
 /* Makes the next attempt to reach the head, if it is due. Returns when to call again. After the

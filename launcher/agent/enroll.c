@@ -12,12 +12,19 @@
 #include "proto/host.h"
 #include "record/run_info.h"
 
+const char *agent_head_name(const launch_agent *agent)
+{
+    const char *given = agent->options->hosts.rendezvous;
+    const char *file = agent->bootstrap.file;
+    return given[0] != '\0' ? given : file[0] != '\0' ? file : agent->head_address;
+}
+
 /* Ends this attempt. The next is made soon, and later ones less often: launchers are mostly started
  * at about the same time. */
 static void hang_up(launch_agent *agent)
 {
     if (!agent->waits && !agent->options->quiet) {
-        base_log(BASE_LOG_INFO, "waiting for the head at %s: %s", agent->options->hosts.rendezvous,
+        base_log(BASE_LOG_INFO, "waiting for the head at %s: %s", agent_head_name(agent),
                  agent->trouble.message);
     }
     agent->waits = true;
@@ -48,14 +55,6 @@ static base_status connect_next(launch_agent *agent, base_error *reterr)
         .nodes = (int)agent->options->hosts.nodes,
     };
     return proto_bus_connect_head(&options, &agent->bus, reterr);
-}
-
-const char *agent_head_name(const launch_agent *agent)
-{
-    const char *given = agent->options->hosts.rendezvous;
-    return given[0] != '\0'                 ? given
-           : agent->head_address[0] != '\0' ? agent->head_address
-                                            : "any address";
 }
 
 static void give_up_calling(launch_agent *agent)
