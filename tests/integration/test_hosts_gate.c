@@ -316,6 +316,28 @@ static void receipts_may_be_fetched_beforehand(void **state)
                            "the gate let all 2 ranks in: label receipts.token"));
 }
 
+/* The agents do not take a head that waits for the service for lost, and hear why nothing starts. */
+static void a_service_that_does_not_answer_starts_nothing(void **state)
+{
+    (void)state;
+    several_make_key("mute");
+    several job = with_token("2", "2", authorize("mute", "2", "2", "2"));
+    size_t count = 0;
+    while (job.flags[count] != NULL) {
+        count++;
+    }
+    job.flags[count++] = "--host-timeout";
+    job.flags[count] = "6";
+    (void)kill(service.pid, SIGSTOP);
+    start_all(&job);
+    for (int node = 0; node < 2; node++) {
+        several_wait_says(node, "no answer from the service at ");
+    }
+    (void)kill(service.pid, SIGCONT);
+    expect_all(&job, 1);
+    assert_string_equal(several_runs[0].program.text[TEST_STDOUT], "");
+}
+
 /* Waits until a file of /proc has a text; it is never longer than `text`. */
 static void wait_for_text(const char *path, const char *wanted, char text[PROC_BYTES])
 {
@@ -459,6 +481,7 @@ int main(void)
         cmocka_unit_test(an_agent_without_a_keyring_starts_nothing),
         cmocka_unit_test(the_head_may_ask_for_the_token),
         cmocka_unit_test(receipts_may_be_fetched_beforehand),
+        cmocka_unit_test(a_service_that_does_not_answer_starts_nothing),
         cmocka_unit_test(a_lost_host_stays_reserved),
         cmocka_unit_test(the_loss_of_the_head_releases_nothing),
     };
