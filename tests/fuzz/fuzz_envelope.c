@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/utf8.h"
+#include "proto/digest.h"
 #include "proto/envelope.h"
 #include "proto/key.h"
 #include "proto/limits.h"
@@ -39,6 +40,16 @@ static void read_request(const Ringfence__Control__Request *message)
     BASE_ASSERT(memcmp(&request, &again, bytes) == 0);
 }
 
+/* Its name leads nowhere else. */
+static void check_file(const Ringfence__Control__File *file)
+{
+    BASE_ASSERT(strlen(file->key) <= PROTO_FILE_KEY_BYTES_MAX);
+    BASE_ASSERT(strlen(file->name) < PROTO_NAME_BYTES_MAX);
+    BASE_ASSERT(strchr(file->name, '/') == NULL && strcmp(file->name, "..") != 0);
+    BASE_ASSERT(file->sha256.len == PROTO_DIGEST_BYTES);
+    BASE_ASSERT(file->size_bytes <= INT64_MAX);
+}
+
 static void check(const Ringfence__Control__Envelope *envelope)
 {
     switch (envelope->body_case) {
@@ -62,6 +73,26 @@ static void check(const Ringfence__Control__Envelope *envelope)
     case RINGFENCE__CONTROL__ENVELOPE__BODY_ASSIGN:
         BASE_ASSERT(envelope->assign->first_rank + envelope->assign->ranks <=
                     envelope->assign->world_size);
+        BASE_ASSERT(envelope->assign->n_files <= PROTO_FILES_MAX);
+        for (size_t i = 0; i < envelope->assign->n_files; i++) {
+            check_file(envelope->assign->files[i]);
+        }
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_EXITED:
+        if (envelope->exited->state != NULL) {
+            check_file(envelope->exited->state);
+        }
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_FETCH:
+        BASE_ASSERT(envelope->fetch->offset <= INT64_MAX);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK:
+        BASE_ASSERT(envelope->chunk->data.len > 0);
+        BASE_ASSERT(envelope->chunk->data.len <= PROTO_CHUNK_BYTES_MAX);
+        BASE_ASSERT(envelope->chunk->offset + envelope->chunk->data.len <= INT64_MAX);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT:
+        BASE_ASSERT(envelope->heartbeat->have_bytes <= envelope->heartbeat->files_bytes);
         break;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_BEGIN:
         BASE_ASSERT(envelope->begin->rank_seed.len == PROTO_KEY_BYTES);

@@ -7,11 +7,12 @@
 #include <string.h>
 
 #include "proto/body.h"
+#include "proto/digest.h"
 #include "proto/lease.h"
 #include "proto/limits.h"
 #include "support.h"
 
-enum { ARENA_BYTES = 64 * 1024 };
+enum { ARENA_BYTES = 256 * 1024 };
 
 static base_status unpack(const Ringfence__Control__Envelope *sent, proto_side from)
 {
@@ -51,6 +52,84 @@ static void each_side_may_send_only_its_own_messages(void **state)
     envelope.version = PROTO_CONTROL_VERSION;
     step.step_ns = -1;
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+}
+
+/* Files go between head and agent; their names lead nowhere else. */
+static void files_fit(void **state)
+{
+    (void)state;
+    static uint8_t bytes[PROTO_DIGEST_BYTES];
+    static Ringfence__Control__File *list[PROTO_FILES_MAX + 1];
+    static const char *const bad[] = {"..", ".", "a/b", "/", "/etc/passwd"};
+    char key[] = "data.train";
+    char name[] = "model-00001-of-00002.safetensors";
+    char job[] = "{}";
+    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    Ringfence__Control__Assign assign = RINGFENCE__CONTROL__ASSIGN__INIT;
+    Ringfence__Control__File file = RINGFENCE__CONTROL__FILE__INIT;
+    envelope.version = PROTO_CONTROL_VERSION;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ASSIGN;
+    envelope.assign = &assign;
+    assign.world_size = assign.ranks = 1;
+    assign.host_timeout_ms = 1;
+    assign.job = (ProtobufCBinaryData){sizeof job - 1, (uint8_t *)job};
+    for (size_t i = 0; i <= PROTO_FILES_MAX; i++) {
+        list[i] = &file;
+    }
+    assign.files = list;
+    assign.n_files = PROTO_FILES_MAX;
+    file.key = key;
+    file.sha256 = (ProtobufCBinaryData){sizeof bytes, bytes};
+    assert_status(unpack(&envelope, PROTO_SIDE_HEAD), BASE_OK);
+    assert_status(unpack(&envelope, PROTO_SIDE_AGENT), BASE_ERR_INVALID);
+    assign.n_files++;
+    assert_status(unpack(&envelope, PROTO_SIDE_HEAD), BASE_ERR_INVALID);
+    assign.n_files = 1;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        file.name = (char *)(uintptr_t)bad[i];
+        assert_status(unpack(&envelope, PROTO_SIDE_HEAD), BASE_ERR_INVALID);
+    }
+    file.name = name;
+    assert_status(unpack(&envelope, PROTO_SIDE_HEAD), BASE_OK);
+    file.sha256.len--;
+    assert_status(unpack(&envelope, PROTO_SIDE_HEAD), BASE_ERR_INVALID);
+    file.sha256.len++;
+    file.size_bytes = UINT64_MAX;
+    assert_status(unpack(&envelope, PROTO_SIDE_HEAD), BASE_ERR_INVALID);
+}
+
+static void chunks_fit(void **state)
+{
+    (void)state;
+    static uint8_t bytes[PROTO_CHUNK_BYTES_MAX + 1];
+    static const proto_side sides[] = {PROTO_SIDE_HEAD, PROTO_SIDE_AGENT};
+    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    Ringfence__Control__Fetch fetch = RINGFENCE__CONTROL__FETCH__INIT;
+    Ringfence__Control__Chunk chunk = RINGFENCE__CONTROL__CHUNK__INIT;
+    envelope.version = PROTO_CONTROL_VERSION;
+    for (size_t i = 0; i < sizeof sides / sizeof sides[0]; i++) {
+        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_FETCH;
+        envelope.fetch = &fetch;
+        fetch.offset = INT64_MAX;
+        assert_status(unpack(&envelope, sides[i]), BASE_OK);
+        fetch.offset++;
+        assert_status(unpack(&envelope, sides[i]), BASE_ERR_INVALID);
+        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK;
+        envelope.chunk = &chunk;
+        chunk.offset = 0;
+        chunk.data = (ProtobufCBinaryData){0, bytes};
+        assert_status(unpack(&envelope, sides[i]), BASE_ERR_INVALID);
+        chunk.data.len = PROTO_CHUNK_BYTES_MAX;
+        assert_status(unpack(&envelope, sides[i]), BASE_OK);
+        chunk.data.len++;
+        assert_status(unpack(&envelope, sides[i]), BASE_ERR_INVALID);
+        chunk.data.len = 1;
+        chunk.offset = INT64_MAX;
+        assert_status(unpack(&envelope, sides[i]), BASE_ERR_INVALID);
+    }
+    chunk.offset = 0;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+    assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_ERR_INVALID);
 }
 
 /* What a rank gets at its gate comes from the head alone, and fits a lease. */
@@ -235,6 +314,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_side_may_send_only_its_own_messages),
+        cmocka_unit_test(files_fit),
+        cmocka_unit_test(chunks_fit),
         cmocka_unit_test(leases_fit),
         cmocka_unit_test(sizes_are_bounded),
         cmocka_unit_test(a_small_message_cannot_take_much_memory),

@@ -284,6 +284,27 @@ static void the_corpus_is_read(void **state)
     }
 }
 
+/* Under their keys, wherever they were before; what was not named stays so. */
+static void paths_move_to_where_files_were_fetched(void **state)
+{
+    (void)state;
+    static proto_job job;
+    base_error error;
+    char long_directory[BASE_PATH_BYTES];
+    proto_job_defaults(&job);
+    (void)snprintf(job.data.train, sizeof job.data.train, "/data/train.jsonl");
+    (void)snprintf(job.model.checkpoint, sizeof job.model.checkpoint, "models/train.jsonl");
+    (void)snprintf(job.output.directory, sizeof job.output.directory, "out");
+    assert_ok(proto_job_relocate(&job, "/cache/runs/1", &error), &error);
+    assert_string_equal(job.data.train, "/cache/runs/1/data.train/train.jsonl");
+    assert_string_equal(job.model.checkpoint, "/cache/runs/1/model.checkpoint/train.jsonl");
+    assert_string_equal(job.output.directory, "/cache/runs/1/output.directory/out");
+    assert_string_equal(job.data.heldout, "");
+    memset(long_directory, 'a', sizeof long_directory - 1);
+    long_directory[sizeof long_directory - 1] = '\0';
+    assert_status(proto_job_relocate(&job, long_directory, &error), BASE_ERR_LIMIT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,6 +316,7 @@ int main(void)
         cmocka_unit_test(each_rank_has_its_gpu),
         cmocka_unit_test(limits_are_enforced_on_both_sides),
         cmocka_unit_test(paths_follow_the_root),
+        cmocka_unit_test(paths_move_to_where_files_were_fetched),
         cmocka_unit_test(the_corpus_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

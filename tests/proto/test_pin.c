@@ -3,6 +3,7 @@
 
 #include <endian.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -101,6 +102,42 @@ static void small_files_are_pinned_alone(void **state)
     assert_int_equal(strlen(job.data.tokenizer_sha256), PROTO_DIGEST_HEX_BYTES - 1);
     assert_int_equal(strlen(job.infer.prompts_sha256), PROTO_DIGEST_HEX_BYTES - 1);
     assert_int_equal(strlen(job.model.checkpoint_sha256), PROTO_DIGEST_HEX_BYTES - 1);
+}
+
+/* A checkpoint's digest may leave out its weights; the list of its files does not. */
+static void files_are_listed_by_all_of_their_bytes(void **state)
+{
+    (void)state;
+    static proto_job job;
+    base_error error;
+    proto_file *files = NULL;
+    proto_file *again = NULL;
+    int count = 0;
+    uint8_t digest[PROTO_DIGEST_BYTES];
+    name_files(&job);
+    assert_ok(proto_job_pin(&job, PROTO_PIN_ALL, &error), &error);
+    assert_ok(proto_job_files(&job, &files, &count, &error), &error);
+    assert_int_equal(count, 6);
+    assert_string_equal(files[0].key, "data.train");
+    assert_string_equal(files[0].name, "");
+    assert_string_equal(files[0].path, job.data.train);
+    assert_int_equal(files[0].size_bytes, strlen("train"));
+    proto_sha256("train", strlen("train"), digest);
+    assert_memory_equal(files[0].sha256, digest, sizeof digest);
+    assert_string_equal(files[4].key, "model.checkpoint");
+    assert_string_equal(files[4].name, "model.safetensors");
+    put_tensors("model.safetensors", 'h', 'x');
+    assert_ok(proto_job_check_files(&job, &error), &error);
+    assert_ok(proto_job_files(&job, &again, &count, &error), &error);
+    assert_int_equal(count, 6);
+    assert_memory_not_equal(again[4].sha256, files[4].sha256, sizeof digest);
+    free(again);
+    free(files);
+    (void)snprintf(job.data.heldout, sizeof job.data.heldout, "%s",
+                   test_directory_path(&test_shared_directory, "nowhere"));
+    assert_status(proto_job_files(&job, &again, &count, &error), BASE_ERR_NOTFOUND);
+    assert_int_equal(strncmp(error.message, "--heldout: cannot read ", 23), 0);
+    put_checkpoint();
 }
 
 static bool changes(proto_verify verify, const uint8_t before[PROTO_DIGEST_BYTES])
@@ -203,6 +240,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_file_is_pinned),
         cmocka_unit_test(small_files_are_pinned_alone),
+        cmocka_unit_test(files_are_listed_by_all_of_their_bytes),
         cmocka_unit_test(the_index_is_what_names_the_tensors),
         cmocka_unit_test(shards_count_by_the_index),
         cmocka_unit_test(malformed_safetensors_files_are_refused),
