@@ -10,6 +10,7 @@
 #include <zmq.h>
 
 #include "base/assert.h"
+#include "connections.h"
 #include "proto/monitor.h"
 #include "proto/socket.h"
 #include "proto/zap.h"
@@ -24,7 +25,6 @@ enum {
 typedef struct bus_peer {
     uint8_t routing_id[ROUTING_ID_BYTES];
     size_t routing_id_bytes; /* 0: no message has come yet */
-    int fd;                  /* of the connection, to recognize its events */
 } bus_peer;
 
 struct proto_bus {
@@ -35,6 +35,7 @@ struct proto_bus {
     void *context;
     void *socket;
     void *monitor;
+    proto_connections *connections; /* launcher side */
     proto_zap *zap;
     uint8_t (*admitted)[PROTO_KEY_BYTES]; /* (world_size) launcher side: rank i's public key */
     proto_arena arena;
@@ -93,9 +94,6 @@ static base_status bus_alloc(proto_side side, int world_size, proto_bus **bus, b
     if (status != BASE_OK) {
         proto_bus_close(made);
         return status;
-    }
-    for (int rank = 0; rank < world_size; rank++) {
-        made->peers[rank].fd = NO_FD;
     }
     *bus = made;
     return BASE_OK;
@@ -170,6 +168,10 @@ base_status proto_bus_listen(const proto_bus_listen_options *options, proto_bus 
     }
     if (status == BASE_OK) {
         status = proto_monitor_start(made->context, made->socket, &made->monitor, reterr);
+    }
+    if (status == BASE_OK) {
+        status =
+            proto_connections_create(made->monitor, made->world_size, &made->connections, reterr);
     }
     if (status == BASE_OK) {
         status = bind_to(made, options, reterr);
@@ -251,6 +253,7 @@ void proto_bus_close(proto_bus *bus)
         proto_zap_join(bus->zap);
         (void)zmq_ctx_term(bus->context);
     }
+    proto_connections_destroy(bus->connections);
     proto_arena_fini(&bus->arena);
     free(bus->admitted);
     free(bus->packed);
@@ -363,7 +366,8 @@ base_status proto_bus_answer_second(proto_bus *bus, Ringfence__Control__Envelope
 void proto_bus_forget(proto_bus *bus, int rank)
 {
     BASE_ASSERT(rank >= 0 && rank < bus->world_size);
-    bus->peers[rank] = (bus_peer){.fd = NO_FD};
+    bus->peers[rank] = (bus_peer){.routing_id_bytes = 0};
+    proto_connections_forget(bus->connections, rank);
 }
 
 /* Launcher side: finds the rank by the key of the message's connection, and remembers the
@@ -385,9 +389,11 @@ static base_status identify(proto_bus *bus, const zmq_msg_t *routing, const zmq_
     if (peer->routing_id_bytes == 0) {
         memcpy(peer->routing_id, zmq_msg_data(readable), id_bytes);
         peer->routing_id_bytes = id_bytes;
-        peer->fd = zmq_msg_get(message, ZMQ_SRCFD);
-    } else if (peer->routing_id_bytes != id_bytes ||
-               memcmp(peer->routing_id, zmq_msg_data(readable), id_bytes) != 0) {
+        return proto_connections_add(bus->connections, *rank, zmq_msg_get(message, ZMQ_SRCFD),
+                                     reterr);
+    }
+    if (peer->routing_id_bytes != id_bytes ||
+        memcmp(peer->routing_id, zmq_msg_data(readable), id_bytes) != 0) {
         memcpy(bus->second.routing_id, zmq_msg_data(readable), id_bytes);
         bus->second.routing_id_bytes = id_bytes;
         return base_fail(reterr, BASE_ERR_BUSY, "a second connection with this %s's key",
@@ -459,17 +465,9 @@ base_status proto_bus_recv(proto_bus *bus, int *rank, Ringfence__Control__Envelo
 bool proto_bus_next_event(proto_bus *bus, proto_bus_event *event)
 {
     int fd = NO_FD;
-    if (!proto_monitor_next(bus->monitor, &event->kind, &fd)) {
-        return false;
+    if (bus->connections != NULL) {
+        return proto_connections_next(bus->connections, event);
     }
     event->rank = PROTO_NO_RANK;
-    if (event->kind == PROTO_BUS_DISCONNECTED && fd != NO_FD) {
-        for (int rank = 0; rank < bus->world_size; rank++) {
-            if (bus->peers[rank].fd == fd) {
-                event->rank = rank;
-                bus->peers[rank].fd = NO_FD;
-            }
-        }
-    }
-    return true;
+    return proto_monitor_next(bus->monitor, &event->kind, &fd);
 }

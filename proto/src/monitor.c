@@ -17,7 +17,7 @@ base_status proto_monitor_start(void *context, void *socket, void **monitor, bas
     const proto_socket_options options = {.kind = PROTO_SOCKET_MONITOR, .message_bytes_max = -1};
     const int events = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                        ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
-                       ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED;
+                       ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED;
     char address[64];
     void *made = NULL;
     (void)snprintf(address, sizeof address, "inproc://monitor-%" PRIxPTR, (uintptr_t)socket);
@@ -51,6 +51,9 @@ static bool event_kind(unsigned event, proto_bus_event_kind *kind)
         return true;
     case ZMQ_EVENT_CLOSED:
         *kind = PROTO_BUS_UNREACHABLE;
+        return true;
+    case ZMQ_EVENT_ACCEPTED:
+        *kind = PROTO_BUS_ACCEPTED;
         return true;
     case ZMQ_EVENT_DISCONNECTED:
         *kind = PROTO_BUS_DISCONNECTED;

@@ -87,8 +87,8 @@ static base_status next_message(proto_bus *bus, int *node, Ringfence__Control__E
     }
 }
 
-/* Waits for an event, and sees that no message comes before it. */
-static void wait_event(proto_bus *bus, proto_bus_event_kind kind)
+/* Waits for an event, and sees that no message comes before it. Returns whose it is. */
+static int wait_event(proto_bus *bus, proto_bus_event_kind kind)
 {
     base_error error;
     int node = PROTO_NO_RANK;
@@ -102,6 +102,7 @@ static void wait_event(proto_bus *bus, proto_bus_event_kind kind)
         assert_ok(proto_bus_recv(bus, &node, &got, &error), &error);
         assert_null(got);
     }
+    return event.rank;
 }
 
 static void send_heartbeat(proto_bus *bus)
@@ -151,10 +152,10 @@ static void another_key_gets_nowhere(void **state)
     proto_job_key_node(&other, 0, &other_head);
     proto_bus *stranger = agent(&n.at, &other_agent, n.pairs[0].public_key);
     send_heartbeat(stranger);
-    wait_event(n.head, PROTO_BUS_REFUSED);
+    (void)wait_event(n.head, PROTO_BUS_REFUSED);
     proto_bus *lost = agent(&n.at, &n.pairs[1], other_head.public_key);
     send_heartbeat(lost);
-    wait_event(n.head, PROTO_BUS_REFUSED);
+    (void)wait_event(n.head, PROTO_BUS_REFUSED);
     proto_bus *right = agent(&n.at, &n.pairs[1], n.pairs[0].public_key);
     send_heartbeat(right);
     expect_heartbeat(&n, 1);
@@ -189,6 +190,73 @@ static void garbage_disturbs_nobody(void **state)
     proto_bus *bus = agent(&n.at, &n.pairs[1], n.pairs[0].public_key);
     send_heartbeat(bus);
     expect_heartbeat(&n, 1);
+    proto_bus_close(bus);
+    proto_bus_close(n.head);
+}
+
+/* Passes on what has come to one socket. */
+static void pass_on(int from, int to)
+{
+    uint8_t bytes[4096];
+    const ssize_t got = recv(from, bytes, sizeof bytes, MSG_DONTWAIT);
+    if (got > 0) {
+        assert_int_equal(send(to, bytes, (size_t)got, MSG_NOSIGNAL), got);
+    }
+}
+
+static int tcp_socket(void)
+{
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+/* A stranger's connection fails. The next one, a node's, gets the same descriptor, and its message is
+ * read before the events of the stranger's end are. All sockets of the test itself are made
+ * before, so that the descriptor is free. */
+static void a_used_descriptor_is_not_taken_for_the_former(void **state)
+{
+    (void)state;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t at_bytes = sizeof at;
+    char answer[256];
+    int node = PROTO_NO_RANK;
+    Ringfence__Control__Envelope *got = NULL;
+    proto_bus_event event;
+    base_error error;
+    net n;
+    net_open(&n);
+    const int listener = tcp_socket();
+    assert_int_equal(bind(listener, (const struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &at_bytes), 0);
+    proto_bus *bus = agent(&at, &n.pairs[1], n.pairs[0].public_key);
+    send_heartbeat(bus);
+    const int from_agent = accept(listener, NULL, NULL);
+    const int to_head = tcp_socket();
+    const int stranger = tcp_socket();
+    assert_int_equal(connect(stranger, (const struct sockaddr *)&n.at, sizeof n.at), 0);
+    assert_int_equal(send(stranger, "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL), 18);
+    (void)shutdown(stranger, SHUT_WR);
+    while (recv(stranger, answer, sizeof answer, 0) > 0) { /* until the head hangs up */
+    }
+    assert_int_equal(connect(to_head, (const struct sockaddr *)&n.at, sizeof n.at), 0);
+    const int64_t deadline_ns = base_deadline_after_ns(WAIT_MS * BASE_NS_PER_MS);
+    while (got == NULL) {
+        assert_true(base_now_ns() < deadline_ns);
+        pass_on(from_agent, to_head);
+        pass_on(to_head, from_agent);
+        assert_ok(proto_bus_recv(n.head, &node, &got, &error), &error);
+    }
+    assert_int_equal(node, 1);
+    while (proto_bus_next_event(n.head, &event)) {
+        assert_int_equal(event.rank, PROTO_NO_RANK);
+    }
+    (void)close(to_head);
+    assert_int_equal(wait_event(n.head, PROTO_BUS_DISCONNECTED), 1);
+    (void)close(from_agent);
+    (void)close(stranger);
+    (void)close(listener);
     proto_bus_close(bus);
     proto_bus_close(n.head);
 }
@@ -301,6 +369,7 @@ int main(void)
         cmocka_unit_test(the_key_says_which_node),
         cmocka_unit_test(another_key_gets_nowhere),
         cmocka_unit_test(garbage_disturbs_nobody),
+        cmocka_unit_test(a_used_descriptor_is_not_taken_for_the_former),
         cmocka_unit_test(a_recorded_connection_is_worth_nothing),
         cmocka_unit_test(a_rank_s_message_is_none_of_an_agent),
         cmocka_unit_test(a_key_file_is_read_as_it_was_written),

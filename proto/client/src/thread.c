@@ -268,6 +268,8 @@ static void handle_event(proto_client *client, const proto_bus_event *event)
                  connected ? "the launcher has closed the connection"
                            : "the launcher refused this rank's key: it is not of this job");
         break;
+    case PROTO_BUS_ACCEPTED: /* of a side that listens */
+        break;
     }
 }
 

@@ -1,0 +1,141 @@
+/* Tells which rank's connection an event is about. Called by bus.c for sockets that listen. */
+#include "connections.h"
+
+#include <stdlib.h>
+
+#include "proto/monitor.h"
+
+enum { NO_FD = -1, KEPT_AT_FIRST = 16 };
+
+typedef struct kept_event {
+    proto_bus_event event;
+    int fd;
+} kept_event;
+
+struct proto_connections {
+    void *monitor;
+    int world_size;
+    int *fds;         /* (world_size) of the ranks' connections */
+    kept_event *kept; /* (capacity) events from `first` to `count` that were taken in early */
+    int capacity;
+    int first;
+    int count;
+};
+
+base_status proto_connections_create(void *monitor, int world_size, proto_connections **connections,
+                                     base_error *reterr)
+{
+    proto_connections *made = calloc(1, sizeof *made);
+    if (made != NULL) {
+        made->monitor = monitor;
+        made->world_size = world_size;
+        made->fds = calloc((size_t)world_size, sizeof made->fds[0]);
+    }
+    if (made == NULL || made->fds == NULL) {
+        free(made);
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for connections");
+    }
+    for (int rank = 0; rank < world_size; rank++) {
+        made->fds[rank] = NO_FD;
+    }
+    *connections = made;
+    return BASE_OK;
+}
+
+void proto_connections_destroy(proto_connections *connections)
+{
+    if (connections != NULL) {
+        free(connections->fds);
+        free(connections->kept);
+        free(connections);
+    }
+}
+
+void proto_connections_forget(proto_connections *connections, int rank)
+{
+    connections->fds[rank] = NO_FD;
+}
+
+/* Reads the next event, and finds its rank by the connections as they are now. */
+static bool read_event(proto_connections *connections, kept_event *read)
+{
+    read->event.rank = PROTO_NO_RANK;
+    if (!proto_monitor_next(connections->monitor, &read->event.kind, &read->fd)) {
+        return false;
+    }
+    for (int rank = 0; rank < connections->world_size; rank++) {
+        if (read->event.kind == PROTO_BUS_DISCONNECTED && read->fd != NO_FD &&
+            connections->fds[rank] == read->fd) {
+            read->event.rank = rank;
+            connections->fds[rank] = NO_FD;
+        }
+    }
+    return true;
+}
+
+static base_status keep(proto_connections *connections, const kept_event *event, base_error *reterr)
+{
+    if (connections->count == connections->capacity) {
+        const int more = connections->capacity > 0 ? 2 * connections->capacity : KEPT_AT_FIRST;
+        kept_event *grown = realloc(connections->kept, (size_t)more * sizeof *grown);
+        if (grown == NULL) {
+            return base_fail(reterr, BASE_ERR_MEMORY, "no memory for events of connections");
+        }
+        connections->kept = grown;
+        connections->capacity = more;
+    }
+    connections->kept[connections->count++] = *event;
+    return BASE_OK;
+}
+
+/* Takes in all events that have come. */
+static base_status take_in(proto_connections *connections, base_error *reterr)
+{
+    kept_event event;
+    while (read_event(connections, &event)) {
+        const base_status status = keep(connections, &event, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
+    return BASE_OK;
+}
+
+base_status proto_connections_add(proto_connections *connections, int rank, int fd,
+                                  base_error *reterr)
+{
+    const base_status status = take_in(connections, reterr);
+    int ended = NO_FD; /* the event of its end, behind that of its beginning */
+    for (int i = connections->first; i < connections->count; i++) {
+        const kept_event *kept = &connections->kept[i];
+        if (kept->fd == fd && kept->event.kind == PROTO_BUS_ACCEPTED) {
+            ended = NO_FD;
+        } else if (kept->fd == fd && kept->event.kind == PROTO_BUS_DISCONNECTED &&
+                   kept->event.rank == PROTO_NO_RANK) {
+            ended = i;
+        }
+    }
+    if (ended == NO_FD) {
+        connections->fds[rank] = fd;
+    } else {
+        connections->kept[ended].event.rank = rank;
+    }
+    return status;
+}
+
+bool proto_connections_next(proto_connections *connections, proto_bus_event *event)
+{
+    kept_event next;
+    do {
+        if (connections->first < connections->count) {
+            next = connections->kept[connections->first++];
+        } else {
+            connections->first = connections->count = 0;
+            if (!read_event(connections, &next)) {
+                return false;
+            }
+        }
+    } while (next.event.kind == PROTO_BUS_ACCEPTED);
+    *event = next.event;
+    return true;
+}
