@@ -191,7 +191,16 @@ check_forked "$scratch/project/build/fork-by-cmake"
 check_forked "$scratch/project/build/fork-by-cmake-static"
 
 # The commands of the page, in this prefix instead of /usr/local. Without an MPI, those for MPI are left out.
-# (Debian's openmpi-bin has an mpicc, but no mpi.h.) tests/engines runs sum_pmi where an engine is.
+# Where Debian has several, mpicc and mpirun may be of different ones, and openmpi-bin alone has an mpicc
+# without mpi.h: so MPICH's are taken. tests/engines runs sum_pmi where an engine is.
+mkdir "$scratch/mpi"
+for tool in mpicc mpirun; do
+    if command -v $tool.mpich >/dev/null; then # a link would not find what lies beside it
+        printf '#!/bin/sh\nexec %s "$@"\n' "$(command -v $tool.mpich)" >"$scratch/mpi/$tool"
+        chmod +x "$scratch/mpi/$tool"
+    fi
+done
+PATH=$scratch/mpi:$PATH
 others='^\(mpirun\|srun\) .*sum_pmi$'
 if echo '#include <mpi.h>' | mpicc -fsyntax-only -xc - 2>/dev/null && command -v mpirun >/dev/null; then
     # Open MPI wants to be told of these; MPICH just does it.
