@@ -78,9 +78,10 @@ static json_t *id_array(const int32_t *ids, size_t count)
 /* null if there are fewer than two tokens */
 static json_t *per_token(const rank_timing *timing)
 {
-    return timing->drawn < 2 ? json_null()
-                             : json_pack("{s:f, s:f, s:f}", "mean", timing->mean_ms, "p50",
-                                         timing->p50_ms, "p95", timing->p95_ms);
+    return timing->drawn < 2
+               ? json_null()
+               : json_pack("{s:f, s:f, s:f, s:f}", "mean", timing->mean_ms, "p50", timing->p50_ms,
+                           "p95", timing->p95_ms, "p99", timing->p99_ms);
 }
 
 static base_status keep_timing(rank_results *results, const rank_answer *answer)

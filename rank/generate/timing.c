@@ -52,6 +52,7 @@ base_status rank_timing_of(const rank_answer *answer, rank_timing *timing, base_
         to_ms(answer->drawn_ns[drawn - 1] - answer->drawn_ns[0]) / (double)(drawn - 1);
     timing->p50_ms = base_percentile(each, drawn - 1, 0.50);
     timing->p95_ms = base_percentile(each, drawn - 1, 0.95);
+    timing->p99_ms = base_percentile(each, drawn - 1, 0.99);
     free(each);
     return BASE_OK;
 }

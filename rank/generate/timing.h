@@ -9,9 +9,11 @@
 typedef struct rank_timing {
     double drawn;   /* tokens, with the stop token */
     double ttft_ms; /* from the step that begins the prompt to the first token */
-    double mean_ms; /* of the tokens after the first, as are the next two; 0 with fewer than two */
+    double
+        mean_ms; /* of the tokens after the first, as are the next three; 0 with fewer than two */
     double p50_ms;
     double p95_ms;
+    double p99_ms;
     double digest; /* of the tokens: equal tokens have equal digests */
 } rank_timing;
 
