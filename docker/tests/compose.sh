@@ -13,21 +13,19 @@ compose() {
     "${compose_command[@]}" -p "$test" --env-file "$scratch/env" "${compose_files[@]}" "$@"
 }
 
-# job FLAGS...: runs the job of the files with a fresh key, and waits for its hosts' end.
-job() {
-    local name container code
-    "$root/docker/prepare.sh" "$scratch"
-    RINGFENCE_FLAGS=$* compose up -d >&2
-    for name in head agent-1; do
-        container=$(compose ps -q "$name")
-        code=$(timeout 60 docker wait "$container") || { compose logs >&2 && fail "$name did not end"; }
-        [ "$code" = 0 ] || { compose logs "$name" >&2 && fail "$name ended with exit code $code"; }
-    done
+# ended NAME: waits for a host's end, which must be a good one.
+ended() {
+    local code
+    code=$(timeout 60 docker wait "$(compose ps -q "$1")") || { compose logs >&2 && fail "$1 did not end"; }
+    [ "$code" = 0 ] || { compose logs "$1" >&2 && fail "$1 ended with exit code $code"; }
 }
 
-# begun NAME: when its container was started, in milliseconds.
-begun_ms() {
-    date -d "$(docker inspect --format '{{.State.StartedAt}}' "$(compose ps -q "$1")")" +%s%3N
+# job FLAGS...: runs the job of the files with a fresh key, and waits for its hosts' end.
+job() {
+    "$root/docker/prepare.sh" "$scratch"
+    RINGFENCE_FLAGS=$* compose up -d >&2
+    ended head
+    ended agent-1
 }
 
 in_budget() {
@@ -60,25 +58,54 @@ test_compose() {
     result "tcp and zmq: the same bytes; $((first_ms - up_ms)) ms from up to the first step; answered by 2 hosts"
 }
 
-# A gated run: authorized, redeemed, recorded, reconciled with a bill, and refused at the cap.
+# A gated run: authorized, redeemed, recorded, reconciled with a bill, and refused at the cap. The service is
+# killed while the job has its token and waits for its hosts, and is started again: it has lost nothing.
 test_budget() {
     local out money="--mode gate-check --ranks 2 --account job --vendor runpod --instance-type RTX4090
         --instances 2 --gpus 1 --tier community --max-price 0.69 --max-hours 1"
     composed
-    job $money --authorize 1.50 --label one
+    compose up -d budget >&2
+    until_true 20 in_budget "budget-service status" >&2 || fail "no service"
+    RINGFENCE_FLAGS="$money --authorize 1.50 --label one" compose up -d --no-deps head >&2
+    until_true 20 has_money || fail "the head has got no money"
+    compose kill budget >&2
+    compose start budget >&2
+    until_true 20 in_budget "budget-service status" >&2 || fail "no service after a restart"
+    RINGFENCE_FLAGS="$money --authorize 1.50 --label one" compose up -d --no-deps head agent-1 >&2
+    ended head
+    ended agent-1
     must_say "$(compose logs --no-color head)" "the gate let all 2 ranks in: label one"
-    # the service is restarted, and knows what it has granted
-    compose restart -t 5 budget >&2
     out=$(compose run --rm -T head $money --authorize 4.00 --label two 2>&1) && fail "not refused: $out"
     must_say "$out" "3.50 USD left, 4.00 USD asked"
+
+    # somebody on the network who has a key, but none that this service knows
+    out=$(docker run --rm --network "${test}_job" --user "$uid" --tmpfs /tmp --entrypoint sh "$image" -euc "
+        cd /tmp && umask 077 && mkdir mine && head -c 24 /dev/urandom | base64 >passphrase
+        budget-service init --dir mine/budget --passphrase-file passphrase >/dev/null
+        echo '$(cat "$scratch/client/service.json")' >mine/budget/service.json
+        sed -i 's/\"service_public_key\": *\"[0-9a-f]*\"/\"service_public_key\": \"$(service_key)\"/' \
+            mine/budget/clients/request.key
+        launcher --mode gate-check --ranks 2 --write-job JOB.json >/dev/null
+        budget-service authorize stolen 1.00 --account job --job JOB.json --dir mine/budget --timeout 5" 2>&1) &&
+        fail "a stranger has got money: $out"
+    must_say "$out" "does not admit this key"
     in_budget "budget-service attach one --instance-id pod-1
         budget-service attach one --instance-id pod-2
         echo 'pod-1 and pod-2: gone' >/tmp/evidence
         budget-service terminated one --evidence /tmp/evidence
         printf 'line_id,instance_id,usd\n1,pod-1,0.31\n2,pod-2,0.30\n' >/tmp/bill.csv
         budget-service reconcile --bill /tmp/bill.csv --as-of \"\$(date -u +%Y-%m-%dT%H:%M:%SZ)\"
-        budget-service audit" >&2
+        budget-service audit; ! budget-service list | grep stolen" >&2
     out=$(in_budget "budget-service total-spent job")
     [ "$out" = "\$0.61" ] || fail "spent: $out"
-    result "1.50 authorized and redeemed by 2 hosts, 4.00 refused after a restart, a bill of $out reconciled"
+    compose logs budget >&2
+    result "the service was killed in the run, and knew what it had granted; refused at the cap; a stranger's key: not admitted; a bill of $out reconciled"
+}
+
+has_money() {
+    compose logs head 2>/dev/null | grep -qF 'waiting at'
+}
+
+service_key() {
+    sed -n 's/.*"public_key": "\([0-9a-f]*\)".*/\1/p' "$scratch/client/service.json"
 }

@@ -16,8 +16,9 @@ fail() {
     exit 1
 }
 
-# result TEXT: the test's line of output.
+# result TEXT: the test's line of output. Nothing to say is a failure: what was expected was not said.
 result() {
+    [ -n "$*" ] || fail "nobody said what was expected"
     printf '%s\n' "$*" >"$scratch/result"
 }
 
