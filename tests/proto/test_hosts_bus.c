@@ -1,5 +1,6 @@
-/* The head's ROUTER and the job key: only launchers with the key get in, each as its own node.
- * Garbage, recorded bytes and messages of the wrong side do not. */
+/* Both ROUTERs of a job on several hosts, the head's for agents and the launcher's for ranks, and
+ * the job key: only who has a key gets in, and each as its own node or rank. Garbage, recorded bytes
+ * and messages of the wrong side do not. */
 #include <arpa/inet.h>
 #include <control.pb-c.h>
 #include <poll.h>
@@ -12,25 +13,29 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/splitmix.h"
 #include "proto/bus.h"
 #include "proto/job_key.h"
 #include "relay.h"
 #include "support.h"
 
-enum { NODES = 3, WAIT_MS = 10000, RECORD_BYTES = 64 * 1024 };
+enum { NODES = 3, WAIT_MS = 10000, RECORD_BYTES = 64 * 1024, WRONG_RECORDINGS = 40 };
 
+/* One of a launcher's two ROUTERs: the head's for agents, or the launcher's for ranks, which has a
+ * rank for each node here. */
 typedef struct net {
+    bool agents;
     proto_job_key key;
     proto_keypair pairs[NODES];
     proto_bus *head;
     struct sockaddr_in at;
 } net;
 
-static void net_open(net *n)
+static void net_open(net *n, bool agents)
 {
     base_error error;
     uint8_t public_keys[NODES][PROTO_KEY_BYTES];
-    *n = (net){.key = {.run_id = "0123456789abcdef"}};
+    *n = (net){.agents = agents, .key = {.run_id = "0123456789abcdef"}};
     proto_random_key(n->key.seed);
     for (int node = 0; node < NODES; node++) {
         proto_job_key_node(&n->key, node, &n->pairs[node]);
@@ -41,7 +46,7 @@ static void net_open(net *n)
         .keys = &n->pairs[0],
         .world_size = NODES,
         .rank_public_keys = (const uint8_t(*)[PROTO_KEY_BYTES])public_keys,
-        .agents = true,
+        .agents = agents,
     };
     assert_ok(proto_bus_listen(&options, &n->head, &error), &error);
     const char *colon = strrchr(proto_bus_endpoint(n->head), ':');
@@ -51,17 +56,25 @@ static void net_open(net *n)
                                  .sin_port = htons((uint16_t)strtol(colon + 1, NULL, 10))};
 }
 
-static proto_bus *agent(const struct sockaddr_in *at, const proto_keypair *keys,
-                        const uint8_t *head_key)
+static proto_bus *connect_at(const net *n, const struct sockaddr_in *at, const proto_keypair *keys,
+                             const uint8_t *head_key)
 {
     base_error error;
     proto_bus *bus = NULL;
-    char endpoint[PROTO_ENDPOINT_BYTES];
-    (void)snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%d", ntohs(at->sin_port));
+    proto_key_file key = {.rank = *keys};
+    (void)snprintf(key.endpoint, sizeof key.endpoint, "tcp://127.0.0.1:%d", ntohs(at->sin_port));
+    memcpy(key.launcher_public_key, head_key, PROTO_KEY_BYTES);
     const proto_bus_agent_options options = {
-        .endpoint = endpoint, .keys = keys, .head_public_key = head_key, .nodes = NODES};
-    assert_ok(proto_bus_connect_head(&options, &bus, &error), &error);
+        .endpoint = key.endpoint, .keys = keys, .head_public_key = head_key, .nodes = NODES};
+    assert_ok(n->agents ? proto_bus_connect_head(&options, &bus, &error)
+                        : proto_bus_connect(&key, NODES, &bus, &error),
+              &error);
     return bus;
+}
+
+static proto_bus *connect_as(const net *n, int node)
+{
+    return connect_at(n, &n->at, &n->pairs[node], n->pairs[0].public_key);
 }
 
 static void wait_readable(proto_bus *bus, int64_t deadline_ns)
@@ -105,63 +118,78 @@ static int wait_event(proto_bus *bus, proto_bus_event_kind kind)
     return event.rank;
 }
 
-static void send_heartbeat(proto_bus *bus)
+/* A message that may come at any time: an agent's Heartbeat, or a rank's Step. */
+static void send_message(const net *n, proto_bus *bus)
 {
     base_error error;
     Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     Ringfence__Control__Heartbeat heartbeat = RINGFENCE__CONTROL__HEARTBEAT__INIT;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT;
-    envelope.heartbeat = &heartbeat;
+    Ringfence__Control__Step step = RINGFENCE__CONTROL__STEP__INIT;
+    if (n->agents) {
+        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT;
+        envelope.heartbeat = &heartbeat;
+    } else {
+        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_STEP;
+        envelope.step = &step;
+    }
     assert_ok(proto_bus_send(bus, PROTO_NO_RANK, &envelope, &error), &error);
 }
 
-static void expect_heartbeat(net *n, int node)
+static void expect_message(net *n, int node)
 {
     int from = PROTO_NO_RANK;
     Ringfence__Control__Envelope *got = NULL;
     assert_status(next_message(n->head, &from, &got), BASE_OK);
     assert_int_equal(from, node);
-    assert_int_equal(got->body_case, RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT);
+    assert_int_equal(got->body_case, n->agents ? RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT
+                                               : RINGFENCE__CONTROL__ENVELOPE__BODY_STEP);
+}
+
+/* The next message is one that this node sends now. So nothing has come before it. */
+static void expect_nothing_but(net *n, int node)
+{
+    base_error error;
+    int from = PROTO_NO_RANK;
+    Ringfence__Control__Envelope *got = NULL;
+    proto_bus *right = connect_as(n, node);
+    send_message(n, right);
+    expect_message(n, node);
+    assert_ok(proto_bus_recv(n->head, &from, &got, &error), &error);
+    assert_null(got);
+    proto_bus_close(right);
+    proto_bus_forget(n->head, node);
 }
 
 static void the_key_says_which_node(void **state)
 {
-    (void)state;
     net n;
-    net_open(&n);
+    net_open(&n, **(bool **)state);
     for (int node = 1; node < NODES; node++) {
-        proto_bus *bus = agent(&n.at, &n.pairs[node], n.pairs[0].public_key);
-        send_heartbeat(bus);
-        expect_heartbeat(&n, node);
-        proto_bus_close(bus);
+        expect_nothing_but(&n, node);
     }
     proto_bus_close(n.head);
 }
 
-/* Keys of another run: of the agent, and of the head that the agent looks for. */
+/* Keys of another run: of the one that connects, and of the head that it looks for. */
 static void another_key_gets_nowhere(void **state)
 {
-    (void)state;
     net n;
     proto_keypair other_agent;
     proto_keypair other_head;
-    net_open(&n);
+    net_open(&n, **(bool **)state);
     proto_job_key other = n.key;
     other.run_id[0] = 'f'; /* the same seed, another run */
     proto_job_key_node(&other, 1, &other_agent);
     proto_job_key_node(&other, 0, &other_head);
-    proto_bus *stranger = agent(&n.at, &other_agent, n.pairs[0].public_key);
-    send_heartbeat(stranger);
+    proto_bus *stranger = connect_at(&n, &n.at, &other_agent, n.pairs[0].public_key);
+    send_message(&n, stranger);
     (void)wait_event(n.head, PROTO_BUS_REFUSED);
-    proto_bus *lost = agent(&n.at, &n.pairs[1], other_head.public_key);
-    send_heartbeat(lost);
+    proto_bus *lost = connect_at(&n, &n.at, &n.pairs[1], other_head.public_key);
+    send_message(&n, lost);
     (void)wait_event(n.head, PROTO_BUS_REFUSED);
-    proto_bus *right = agent(&n.at, &n.pairs[1], n.pairs[0].public_key);
-    send_heartbeat(right);
-    expect_heartbeat(&n, 1);
+    expect_nothing_but(&n, 1);
     proto_bus_close(stranger);
     proto_bus_close(lost);
-    proto_bus_close(right);
     proto_bus_close(n.head);
 }
 
@@ -180,17 +208,13 @@ static void send_raw(const net *n, const void *bytes, size_t size_bytes)
 
 static void garbage_disturbs_nobody(void **state)
 {
-    (void)state;
     static uint8_t garbage[4096];
     net n;
-    net_open(&n);
+    net_open(&n, **(bool **)state);
     memset(garbage, 0xa5, sizeof garbage);
     send_raw(&n, garbage, sizeof garbage);
     send_raw(&n, "GET / HTTP/1.1\r\n\r\n", 18);
-    proto_bus *bus = agent(&n.at, &n.pairs[1], n.pairs[0].public_key);
-    send_heartbeat(bus);
-    expect_heartbeat(&n, 1);
-    proto_bus_close(bus);
+    expect_nothing_but(&n, 1);
     proto_bus_close(n.head);
 }
 
@@ -216,7 +240,6 @@ static int tcp_socket(void)
  * before, so that the descriptor is free. */
 static void a_used_descriptor_is_not_taken_for_the_former(void **state)
 {
-    (void)state;
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t at_bytes = sizeof at;
     char answer[256];
@@ -225,13 +248,13 @@ static void a_used_descriptor_is_not_taken_for_the_former(void **state)
     proto_bus_event event;
     base_error error;
     net n;
-    net_open(&n);
+    net_open(&n, **(bool **)state);
     const int listener = tcp_socket();
     assert_int_equal(bind(listener, (const struct sockaddr *)&at, sizeof at), 0);
     assert_int_equal(listen(listener, 1), 0);
     assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &at_bytes), 0);
-    proto_bus *bus = agent(&at, &n.pairs[1], n.pairs[0].public_key);
-    send_heartbeat(bus);
+    proto_bus *bus = connect_at(&n, &at, &n.pairs[1], n.pairs[0].public_key);
+    send_message(&n, bus);
     const int from_agent = accept(listener, NULL, NULL);
     const int to_head = tcp_socket();
     const int stranger = tcp_socket();
@@ -277,31 +300,33 @@ static void record(test_relay *relay, void *user, int side, const uint8_t *bytes
     test_relay_emit(relay, side, bytes, size_bytes);
 }
 
+/* Neither as it was, nor with a wrong bit anywhere. */
 static void a_recorded_connection_is_worth_nothing(void **state)
 {
-    (void)state;
     static recording r;
     struct sockaddr_in at;
-    base_error error;
     net n;
-    net_open(&n);
+    uint64_t random = 35;
+    net_open(&n, **(bool **)state);
+    r.used_bytes = 0;
     test_relay *relay = test_relay_start(&n.at, &at, 0, record, &r);
-    proto_bus *bus = agent(&at, &n.pairs[1], n.pairs[0].public_key);
-    send_heartbeat(bus);
-    expect_heartbeat(&n, 1);
+    proto_bus *bus = connect_at(&n, &at, &n.pairs[1], n.pairs[0].public_key);
+    send_message(&n, bus);
+    expect_message(&n, 1);
     proto_bus_close(bus);
     test_relay_stop(relay);
     assert_true(r.used_bytes > 0);
     proto_bus_forget(n.head, 1);
     send_raw(&n, r.bytes, r.used_bytes);
-    proto_bus *right = agent(&n.at, &n.pairs[2], n.pairs[0].public_key);
-    send_heartbeat(right);
-    expect_heartbeat(&n, 2); /* the next message, so nothing came of the recording */
-    int node = PROTO_NO_RANK;
-    Ringfence__Control__Envelope *got = NULL;
-    assert_ok(proto_bus_recv(n.head, &node, &got, &error), &error);
-    assert_null(got);
-    proto_bus_close(right);
+    expect_nothing_but(&n, 2);
+    for (int i = 0; i < WRONG_RECORDINGS; i++) {
+        uint8_t *byte = &r.bytes[base_splitmix_next(&random) % r.used_bytes];
+        const uint8_t bit = (uint8_t)(1U << (base_splitmix_next(&random) % 8));
+        *byte ^= bit;
+        send_raw(&n, r.bytes, r.used_bytes);
+        *byte ^= bit;
+    }
+    expect_nothing_but(&n, 2);
     proto_bus_close(n.head);
 }
 
@@ -314,10 +339,10 @@ static void a_rank_s_message_is_none_of_an_agent(void **state)
     Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     Ringfence__Control__Step step = RINGFENCE__CONTROL__STEP__INIT;
     net n;
-    net_open(&n);
+    net_open(&n, true);
     envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_STEP;
     envelope.step = &step;
-    proto_bus *bus = agent(&n.at, &n.pairs[2], n.pairs[0].public_key);
+    proto_bus *bus = connect_as(&n, 2);
     assert_ok(proto_bus_send(bus, PROTO_NO_RANK, &envelope, &error), &error);
     assert_status(next_message(n.head, &node, &got), BASE_ERR_INVALID);
     assert_int_equal(node, 2);
@@ -363,14 +388,20 @@ static void a_key_file_is_read_as_it_was_written(void **state)
     }
 }
 
+/* A test of both ROUTERs. */
+#define ON_BOTH(test)                                                                              \
+    cmocka_unit_test_prestate(test, &for_agents), cmocka_unit_test_prestate(test, &for_ranks)
+
 int main(void)
 {
+    static bool for_agents = true;
+    static bool for_ranks = false;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_key_says_which_node),
-        cmocka_unit_test(another_key_gets_nowhere),
-        cmocka_unit_test(garbage_disturbs_nobody),
-        cmocka_unit_test(a_used_descriptor_is_not_taken_for_the_former),
-        cmocka_unit_test(a_recorded_connection_is_worth_nothing),
+        ON_BOTH(the_key_says_which_node),
+        ON_BOTH(another_key_gets_nowhere),
+        ON_BOTH(garbage_disturbs_nobody),
+        ON_BOTH(a_used_descriptor_is_not_taken_for_the_former),
+        ON_BOTH(a_recorded_connection_is_worth_nothing),
         cmocka_unit_test(a_rank_s_message_is_none_of_an_agent),
         cmocka_unit_test(a_key_file_is_read_as_it_was_written),
     };

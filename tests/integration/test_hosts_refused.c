@@ -1,0 +1,465 @@
+/* What a head does with launchers that have its key but are not of its job, or misbehave: this test
+ * speaks for them. And with strangers at both of its ports. Needs root for its hosts. */
+#include <arpa/inet.h>
+#include <control.pb-c.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/splitmix.h"
+#include "fake_job.h"
+#include "proto/bus.h"
+#include "proto/job_key.h"
+#include "several.h"
+
+enum {
+    WAIT_S = 30,
+    PORT = 29400,
+    HEADS = 12,
+    MESSAGES = 60,
+    TEXT_BYTES = 512,
+    PACKED_BYTES = 4096
+};
+
+typedef Ringfence__Control__Envelope envelope_type;
+
+static test_directory directory;
+static proto_job_key key;
+static char build[TEXT_BYTES]; /* the head's */
+static test_program heads[HEADS];
+
+/* ---- heads, and agents that are this test ---- */
+
+/* Starts a head of two nodes. `variable` may let its own rank do something once it has started, as
+ * in fake_rank.c. */
+static void start_head(int index, const char *variable)
+{
+    char rendezvous[64];
+    char out[TEXT_BYTES];
+    (void)snprintf(rendezvous, sizeof rendezvous, "tcp://10.77.0.1:%d", PORT + index);
+    (void)snprintf(out, sizeof out, "%s/%d", directory.path, index);
+    test_hosts_start(&heads[index], 0, NULL,
+                     FAKE_LIST("/usr/bin/env", variable, "FAKE_RANK=0", "FAKE_AT=0",
+                               FAKE_LAUNCHER_PATH, "--nodes", "2", "--rendezvous", rendezvous,
+                               "--job-key", several_key, "--no-bind", "--no-plots", "--overwrite",
+                               "--steps", "2", "--out", out, "--data",
+                               test_directory_path(&directory, "data.jsonl"), "--tokenizer",
+                               test_directory_path(&directory, "tokenizer.json")));
+    test_program_wait_text(&heads[index], TEST_STDERR, "waiting at tcp://10.77.0.1:");
+}
+
+static void expect_head(int index, int exit_code, const char *says)
+{
+    const int got = test_program_wait(&heads[index]);
+    if (got != exit_code || strstr(heads[index].text[TEST_STDERR], says) == NULL) {
+        fail_msg("the head ended with %d (%d wanted), '%s' wanted in:\n%s", got, exit_code, says,
+                 heads[index].text[TEST_STDERR]);
+    }
+}
+
+static proto_bus *connect_to(int index)
+{
+    base_error error;
+    proto_keypair own;
+    proto_keypair head;
+    proto_bus *bus = NULL;
+    char endpoint[PROTO_ENDPOINT_BYTES];
+    (void)snprintf(endpoint, sizeof endpoint, "tcp://10.77.0.1:%d", PORT + index);
+    proto_job_key_node(&key, 1, &own);
+    proto_job_key_node(&key, 0, &head);
+    const proto_bus_agent_options options = {
+        .endpoint = endpoint, .keys = &own, .head_public_key = head.public_key, .nodes = 2};
+    test_hosts_enter(1);
+    assert_ok(proto_bus_connect_head(&options, &bus, &error), &error);
+    test_hosts_enter(-1);
+    return bus;
+}
+
+/* The next message of the head that is no heartbeat. */
+static const envelope_type *next_message(proto_bus *bus)
+{
+    const int64_t deadline_ns = base_deadline_after_ns(WAIT_S * BASE_NS_PER_S);
+    for (;;) {
+        base_error error;
+        int node = PROTO_NO_RANK;
+        int fds[PROTO_BUS_FDS];
+        envelope_type *got = NULL;
+        assert_ok(proto_bus_recv(bus, &node, &got, &error), &error);
+        if (got == NULL) {
+            proto_bus_fds(bus, fds);
+            struct pollfd polled = {.fd = fds[0], .events = POLLIN};
+            (void)poll(&polled, 1, base_deadline_poll_ms(deadline_ns, 100));
+            assert_true(base_now_ns() < deadline_ns);
+        } else if (got->body_case != RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT) {
+            return got;
+        }
+    }
+}
+
+static void send_packed(proto_bus *bus, const envelope_type *envelope)
+{
+    static uint8_t packed[PACKED_BYTES];
+    base_error error;
+    assert_true(ringfence__control__envelope__get_packed_size(envelope) <= sizeof packed);
+    const size_t bytes = ringfence__control__envelope__pack(envelope, packed);
+    assert_ok(proto_bus_send_packed(bus, PROTO_NO_RANK, packed, bytes, &error), &error);
+}
+
+static void fill_enroll(Ringfence__Control__Enroll *enroll)
+{
+    static char hostname[] = "hostile";
+    static char boot_id[] = "boot";
+    static char address[] = "10.77.0.1";
+    *enroll = (Ringfence__Control__Enroll)RINGFENCE__CONTROL__ENROLL__INIT;
+    enroll->node = 1;
+    enroll->nodes = 2;
+    enroll->run_id = key.run_id;
+    enroll->build = build;
+    enroll->hostname = hostname;
+    enroll->boot_id = boot_id;
+    enroll->pid = 1;
+    enroll->cpus = 1;
+    enroll->head_address = address;
+}
+
+static void send_enroll(proto_bus *bus, Ringfence__Control__Enroll *enroll, uint32_t version)
+{
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    envelope.version = version;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ENROLL;
+    envelope.enroll = enroll;
+    send_packed(bus, &envelope);
+}
+
+/* Enrols so that the head refuses it, for a reason that begins so. Returns the rest of it. */
+static const char *refused(Ringfence__Control__Enroll *enroll, uint32_t version, const char *reason)
+{
+    static char rest[TEXT_BYTES];
+    proto_bus *bus = connect_to(0);
+    send_enroll(bus, enroll, version);
+    const envelope_type *got = next_message(bus);
+    assert_int_equal(got->body_case, RINGFENCE__CONTROL__ENVELOPE__BODY_REFUSE);
+    const char *at = strstr(got->refuse->reason, reason);
+    if (at == NULL) {
+        fail_msg("refused, but not with '%s': %s", reason, got->refuse->reason);
+    }
+    (void)snprintf(rest, sizeof rest, "%s", at + strlen(reason));
+    test_program_wait_text(&heads[0], TEST_STDERR, reason);
+    proto_bus_close(bus);
+    return rest;
+}
+
+/* Enrols, and takes the job. */
+static proto_bus *begin(int index)
+{
+    Ringfence__Control__Enroll enroll;
+    Ringfence__Control__Prepared prepared = RINGFENCE__CONTROL__PREPARED__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    proto_bus *bus = connect_to(index);
+    fill_enroll(&enroll);
+    send_enroll(bus, &enroll, PROTO_CONTROL_VERSION);
+    assert_int_equal(next_message(bus)->body_case, RINGFENCE__CONTROL__ENVELOPE__BODY_ASSIGN);
+    envelope.version = PROTO_CONTROL_VERSION;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_PREPARED;
+    envelope.prepared = &prepared;
+    send_packed(bus, &envelope);
+    assert_int_equal(next_message(bus)->body_case, RINGFENCE__CONTROL__ENVELOPE__BODY_BEGIN);
+    return bus;
+}
+
+/* ---- the tests ---- */
+
+/* The head says why, to both, and goes on waiting for the right one. */
+static void launchers_of_other_jobs_are_refused(void **state)
+{
+    (void)state;
+    Ringfence__Control__Enroll enroll;
+    char other_build[] = "elsewhere";
+    char other_run[] = "0123456789abcdef";
+    start_head(0, "FAKE_SAY=1");
+    fill_enroll(&enroll);
+    enroll.build = other_build;
+    (void)snprintf(
+        build, sizeof build, "%s",
+        refused(&enroll, PROTO_CONTROL_VERSION, "it is of build elsewhere, the head of "));
+    fill_enroll(&enroll);
+    enroll.nodes = 3;
+    (void)refused(&enroll, PROTO_CONTROL_VERSION, "it has --nodes 3, the head 2");
+    fill_enroll(&enroll);
+    enroll.ranks = 2;
+    (void)refused(&enroll, PROTO_CONTROL_VERSION, "it has --ranks-per-node 2, the head 1");
+    fill_enroll(&enroll);
+    enroll.run_id = other_run;
+    (void)refused(&enroll, PROTO_CONTROL_VERSION,
+                  "it presents itself as node 1 of run 0123456789abcdef");
+    fill_enroll(&enroll);
+    (void)refused(&enroll, PROTO_CONTROL_VERSION + 1, "the programs are not of the same build");
+
+    const several job = {"tcp://10.77.0.1:29400", "2", NULL, {NULL}};
+    several_launchers[1] = FAKE_LAUNCHER_PATH;
+    several_start(1, &job, several_no_flags);
+    several_launchers[1] = NULL;
+    several_expect(1, 0);
+    expect_head(0, 0, "has joined");
+    test_program_assert_no_children();
+}
+
+/* A message of one kind, with random numbers, most of them such as may come. */
+static void fill_random(envelope_type *envelope, uint64_t *random)
+{
+    static Ringfence__Control__Started started;
+    static Ringfence__Control__Printed printed;
+    static Ringfence__Control__Halted halted;
+    static Ringfence__Control__Exited exited;
+    static Ringfence__Control__Asked asked;
+    static Ringfence__Control__Enroll enroll;
+    static Ringfence__Control__Prepared prepared;
+    static Ringfence__Control__Heartbeat heartbeat;
+    static uint8_t data[] = "text\nof a line";
+    const uint64_t kind = base_splitmix_next(random) % 16;
+    const uint32_t rank = base_splitmix_next(random) % 8 != 0 ? 1 : (uint32_t)*random % 4;
+    const uint32_t number = (uint32_t)(base_splitmix_next(random) % 20);
+    *envelope = (envelope_type)RINGFENCE__CONTROL__ENVELOPE__INIT;
+    envelope->version = PROTO_CONTROL_VERSION;
+    if (kind == 0) {
+        started = (Ringfence__Control__Started)RINGFENCE__CONTROL__STARTED__INIT;
+        started.rank = rank;
+        started.pid = 1 + number;
+        envelope->body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_STARTED;
+        envelope->started = &started;
+    } else if (kind < 8) {
+        printed = (Ringfence__Control__Printed)RINGFENCE__CONTROL__PRINTED__INIT;
+        printed.rank = rank;
+        printed.is_stderr = number % 2 == 0;
+        printed.data = (ProtobufCBinaryData){number % sizeof data, data};
+        printed.last = number == 0;
+        envelope->body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_PRINTED;
+        envelope->printed = &printed;
+    } else if (kind < 11) {
+        halted = (Ringfence__Control__Halted)RINGFENCE__CONTROL__HALTED__INIT;
+        halted.rank = rank;
+        halted.signal = number;
+        envelope->body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_HALTED;
+        envelope->halted = &halted;
+    } else if (kind == 11) {
+        exited = (Ringfence__Control__Exited)RINGFENCE__CONTROL__EXITED__INIT;
+        exited.rank = rank;
+        exited.by_signal = number % 2 == 0;
+        exited.status = number;
+        envelope->body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_EXITED;
+        envelope->exited = &exited;
+    } else if (kind == 12 && number == 0) {
+        asked = (Ringfence__Control__Asked)RINGFENCE__CONTROL__ASKED__INIT;
+        asked.signal = SIGINT;
+        envelope->body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ASKED;
+        envelope->asked = &asked;
+    } else if (kind == 13 && number < 4) {
+        fill_enroll(&enroll);
+        envelope->body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ENROLL;
+        envelope->enroll = &enroll;
+    } else if (kind == 14 && number < 4) {
+        prepared = (Ringfence__Control__Prepared)RINGFENCE__CONTROL__PREPARED__INIT;
+        envelope->body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_PREPARED;
+        envelope->prepared = &prepared;
+    } else {
+        heartbeat = (Ringfence__Control__Heartbeat)RINGFENCE__CONTROL__HEARTBEAT__INIT;
+        envelope->body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT;
+        envelope->heartbeat = &heartbeat;
+    }
+}
+
+/* Sends messages of an agent, one in 16 with a wrong bit. */
+static void send_random(proto_bus *bus, uint64_t *random)
+{
+    for (int i = 0; i < MESSAGES; i++) {
+        uint8_t packed[PACKED_BYTES];
+        base_error ignored;
+        envelope_type envelope;
+        fill_random(&envelope, random);
+        const size_t bytes = ringfence__control__envelope__pack(&envelope, packed);
+        if (base_splitmix_next(random) % 16 == 0) {
+            packed[base_splitmix_next(random) % bytes] ^= (uint8_t)(1U << (*random % 8));
+        }
+        (void)!proto_bus_send_packed(bus, PROTO_NO_RANK, packed, bytes, &ignored);
+    }
+}
+
+static int count_of(const char *text, const char *what)
+{
+    int count = 0;
+    for (const char *at = strstr(text, what); at != NULL; at = strstr(at + 1, what)) {
+        count++;
+    }
+    return count;
+}
+
+/* Whatever it sends, the head ends with one line that names the host, or its rank. */
+static void an_agent_may_send_anything(void **state)
+{
+    (void)state;
+    proto_bus *agents[HEADS];
+    assert_true(build[0] != '\0'); /* by the test before */
+    for (int i = 0; i < HEADS; i++) {
+        start_head(i, "FAKE_WHAT=hang");
+    }
+    for (int i = 0; i < HEADS; i++) {
+        uint64_t random = (uint64_t)i;
+        agents[i] = begin(i);
+        send_random(agents[i], &random);
+    }
+    for (int i = 0; i < HEADS; i++) {
+        proto_bus_close(agents[i]);
+        const int exit_code = test_program_wait(&heads[i]);
+        const char *says = heads[i].text[TEST_STDERR];
+        const bool named = strstr(says, "error: host hostile (node 1) is lost: ") != NULL ||
+                           strstr(says, "error: rank 1 (pid ") != NULL ||
+                           strstr(says, "error: ended at once by ") != NULL;
+        if (exit_code == 0 || !named || count_of(says, "launcher: error: ") != 1) {
+            fail_msg("seed %d: the head ended with %d:\n%s", i, exit_code, says);
+        }
+    }
+    test_program_assert_no_children();
+}
+
+/* ---- strangers ---- */
+
+static void send_noise(const struct sockaddr_in *to, uint64_t *random)
+{
+    uint8_t noise[256];
+    for (size_t i = 0; i < sizeof noise; i++) {
+        noise[i] = (uint8_t)base_splitmix_next(random);
+    }
+    if (*random % 2 == 0) { /* half of them greet as ZeroMQ does */
+        static const uint8_t greeting[] = {0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 0, 'C', 'U'};
+        memcpy(noise, greeting, sizeof greeting);
+    }
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (const struct sockaddr *)to, sizeof *to), 0);
+    (void)!send(fd, noise, sizeof noise, MSG_NOSIGNAL);
+    (void)shutdown(fd, SHUT_WR);
+    while (recv(fd, noise, sizeof noise, 0) > 0) { /* until the head hangs up */
+    }
+    (void)close(fd);
+}
+
+/* Ports on which host 0 listens at 10.77.0.1. */
+static int listening_ports(uint16_t *ports, int ports_max)
+{
+    char line[256];
+    int count = 0;
+    FILE *table = fopen("/proc/thread-self/net/tcp", "re");
+    assert_non_null(table);
+    while (fgets(line, sizeof line, table) != NULL && count < ports_max) {
+        const char *at = strstr(line, ": 01004D0A:");
+        if (at != NULL && strstr(line, ":0000 0A ") != NULL) {
+            ports[count++] = (uint16_t)strtol(at + 11, NULL, 16);
+        }
+    }
+    (void)fclose(table);
+    return count;
+}
+
+/* At the port of the agents, and at that of the ranks. */
+static void strangers_disturb_nobody(void **state)
+{
+    (void)state;
+    uint16_t ports[4];
+    uint64_t random = 18;
+    const several job = {"tcp://10.77.0.1:29400", "2", NULL, {NULL}};
+    start_head(0, "FAKE_WHAT=stop");
+    several_launchers[1] = FAKE_LAUNCHER_PATH;
+    several_start(1, &job, several_no_flags);
+    several_launchers[1] = NULL;
+    test_program_wait_text(&heads[0], TEST_STDERR, "is stopped by SIGSTOP");
+    test_hosts_enter(0);
+    const int count = listening_ports(ports, 4);
+    assert_int_equal(count, 2);
+    for (int i = 0; i < count * 20; i++) {
+        const struct sockaddr_in to = {.sin_family = AF_INET,
+                                       .sin_addr = {inet_addr("10.77.0.1")},
+                                       .sin_port = htons(ports[i % count])};
+        send_noise(&to, &random);
+    }
+    test_hosts_enter(-1);
+    assert_int_equal(kill(several_only_child(heads[0].pid), SIGCONT), 0);
+    several_expect(1, 0);
+    expect_head(0, 0, "has joined");
+    assert_int_equal(count_of(heads[0].text[TEST_STDERR], "warning: refused a connection"), 1);
+    assert_int_equal(count_of(heads[0].text[TEST_STDERR], "warning: refused a launcher"), 1);
+    test_program_assert_no_children();
+}
+
+/* ---- second comers ---- */
+
+/* A host is lost, and its launcher is started again at once. Whether that was refused: on a busy
+ * machine the head may have ended before. */
+static bool comes_back_too_late(void)
+{
+    const several job = {several_address, "2", NULL, {NULL}};
+    const char *const flags[] = {
+        "--join-timeout",
+        "3",
+        "--",
+        "sh",
+        "-c",
+        "trap : TERM; echo $RANK is up; while :; do sleep 0.05; done", /* until SIGKILL */
+        NULL};
+    several_start(0, &job, flags);
+    several_start(1, &job, flags);
+    test_program_wait_text(&several_runs[0].program, TEST_STDOUT, "[rank 1] 1 is up");
+    (void)kill(several_runs[1].program.pid, SIGKILL);
+    several_expect(1, 128 + SIGKILL);
+    several_start(1, &job, flags);
+    const int exit_code = test_program_wait(&several_runs[1].program);
+    several_expect(0, 1);
+    several_assert_says(0, "host host-1 (node 1) is lost: its launcher's connection has ended");
+    test_program_wait_no_children();
+    const bool refused_it = exit_code == 2;
+    several_assert_says(1, refused_it ? "node 1 (host host-1) was given up" : "no head at ");
+    return refused_it;
+}
+
+static void a_host_that_was_given_up_does_not_come_back(void **state)
+{
+    (void)state;
+    bool seen = false;
+    several_make_key("again");
+    for (int i = 0; i < 10 && !seen; i++) {
+        seen = comes_back_too_late();
+    }
+    assert_true(seen);
+}
+
+static int setup(void **state)
+{
+    base_error error;
+    fake_job_setup(&directory);
+    const int status = test_shared_directory_make(state);
+    several_make_key("refused");
+    assert_ok(proto_job_key_read(several_key, &key, &error), &error);
+    return status;
+}
+
+static int teardown(void **state)
+{
+    fake_job_teardown(&directory);
+    return test_shared_directory_remove(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(launchers_of_other_jobs_are_refused),
+        cmocka_unit_test(an_agent_may_send_anything),
+        cmocka_unit_test(strangers_disturb_nobody),
+        cmocka_unit_test(a_host_that_was_given_up_does_not_come_back),
+    };
+    const int skipped = test_hosts_skip(2);
+    return skipped != 0 ? skipped : cmocka_run_group_tests(tests, setup, teardown);
+}
