@@ -116,6 +116,11 @@ static void a_cut_link_loses_the_host(void **state)
     several_expect(0, 1);
     several_expect(1, 1);
     several_assert_says(1, "the head at tcp://10.77.0.1:29400 is lost: no heartbeat for");
+    for (int node = 0; node < 2; node++) {
+        const long silence_s = test_program_number_after(&several_runs[node].program, TEST_STDERR,
+                                                         "is lost: no heartbeat for ");
+        assert_in_range(silence_s, 7, 7 + 5); /* as 20 s for 15 s */
+    }
     test_hosts_link(0, 1, true);
     test_program_assert_no_children();
 }
@@ -127,6 +132,7 @@ static void a_link_that_comes_back_loses_nothing(void **state)
     start_two("back", &job);
     test_hosts_link(0, 1, false);
     several_wait_says(0, "host host-1 (node 1): no heartbeat for");
+    several_wait_says(1, "the head: no heartbeat for"); /* else it may miss nothing */
     test_hosts_link(0, 1, true);
     several_wait_says(0, "host host-1 (node 1) is back");
     several_wait_says(1, "the head is back");
@@ -134,37 +140,6 @@ static void a_link_that_comes_back_loses_nothing(void **state)
     several_expect(0, 128 + SIGINT);
     several_expect(1, 128 + SIGINT);
     test_program_assert_no_children();
-}
-
-/* A head that slept does not judge those it did not hear. */
-static void a_head_that_slept_judges_nobody(void **state)
-{
-    (void)state;
-    const several job = {several_address, "2", NULL, {ENDLESS, "--host-timeout", "40", NULL}};
-    start_two("slept", &job);
-    (void)kill(launcher_pid(0), SIGSTOP);
-    several_wait_says(1, "the head: no heartbeat for");
-    (void)kill(launcher_pid(0), SIGCONT);
-    several_wait_says(1, "the head is back");
-    (void)kill(launcher_pid(1), SIGINT);
-    several_expect(0, 128 + SIGINT);
-    several_expect(1, 128 + SIGINT);
-    assert_null(strstr(several_runs[0].program.text[TEST_STDERR], "no heartbeat"));
-    test_program_assert_no_children();
-}
-
-/* It was given up, and finds nobody when it wakes. */
-static void a_stopped_agent_is_given_up(void **state)
-{
-    (void)state;
-    const several job = {several_address, "2", NULL, {ENDLESS, "--host-timeout", "3", NULL}};
-    start_two("given-up", &job);
-    (void)kill(launcher_pid(1), SIGSTOP);
-    several_expect(0, 1);
-    several_assert_says(0, "host host-1 (node 1) is lost: no heartbeat for");
-    (void)kill(launcher_pid(1), SIGCONT);
-    several_expect(1, 1);
-    test_program_wait_no_children();
 }
 
 static void a_stopped_rank_is_shown(void **state)
@@ -182,22 +157,85 @@ static void a_stopped_rank_is_shown(void **state)
     test_program_assert_no_children();
 }
 
-static void an_agent_may_die_before_the_beginning(void **state)
+/* Killed, or ended by its user. Another one takes its place. */
+static void an_agent_may_leave_before_the_beginning(void **state)
 {
     (void)state;
+    static const int causes[] = {SIGKILL, SIGINT};
     several_make_key("early");
     const several job = {several_address, "3", NULL, {"--ranks", "3", NULL}};
-    several_start_head(&job, "early");
+    for (size_t i = 0; i < sizeof causes / sizeof causes[0]; i++) {
+        several_start_head(&job, causes[i] == SIGKILL ? "killed" : "left");
+        several_start(1, &job, several_no_flags);
+        several_wait_says(0, "host host-1 (node 1) has joined");
+        (void)kill(launcher_pid(1), causes[i]);
+        several_expect(1, 128 + causes[i]);
+        several_wait_says(0, "host host-1 (node 1) has left before the job began");
+        several_start(1, &job, several_no_flags);
+        several_start(2, &job, several_no_flags);
+        for (int node = 0; node < 3; node++) {
+            several_expect(node, 0);
+        }
+        test_program_assert_no_children();
+    }
+}
+
+/* The agents try again, and join the next head with the same key. */
+static void a_head_may_die_before_the_beginning(void **state)
+{
+    (void)state;
+    several_make_key("anew");
+    const several job = {several_address, "3", NULL, {"--ranks", "3", NULL}};
+    several_start_head(&job, "anew-1");
     several_start(1, &job, several_no_flags);
-    several_wait_says(0, "host host-1 (node 1) has joined");
-    (void)kill(launcher_pid(1), SIGKILL);
-    several_expect(1, 128 + SIGKILL);
-    several_wait_says(0, "host host-1 (node 1) has left before the job began");
-    several_start(1, &job, several_no_flags);
+    several_wait_says(1, "joined run");
+    (void)kill(launcher_pid(0), SIGKILL);
+    several_expect(0, 128 + SIGKILL);
+    several_wait_says(1, "waiting for the head at tcp://10.77.0.1:29400: ");
+    several_start_head(&job, "anew-2");
     several_start(2, &job, several_no_flags);
     for (int node = 0; node < 3; node++) {
         several_expect(node, 0);
     }
+    test_program_assert_no_children();
+}
+
+static void a_stopped_agent_is_given_up_before_the_beginning(void **state)
+{
+    (void)state;
+    several_make_key("still");
+    const several job = {several_address, "3", NULL, {"--ranks", "3", "--host-timeout", "3", NULL}};
+    several_start_head(&job, "still");
+    several_start(1, &job, several_no_flags);
+    several_wait_says(1, "joined run");
+    (void)kill(launcher_pid(1), SIGSTOP);
+    several_wait_says(0, "host host-1 (node 1) has left before the job began: no heartbeat for");
+    (void)kill(launcher_pid(1), SIGCONT);
+    several_expect(1, 1);
+    several_assert_says(1, "the head at tcp://10.77.0.1:29400 is lost: no heartbeat for");
+    (void)kill(launcher_pid(0), SIGTERM);
+    several_expect(0, 128 + SIGTERM);
+    test_program_assert_no_children();
+}
+
+static void a_head_may_stand_still_before_the_beginning(void **state)
+{
+    (void)state;
+    several_make_key("waits");
+    const several job = {
+        several_address, "3", NULL, {"--ranks", "3", "--host-timeout", "40", NULL}};
+    several_start_head(&job, "waits");
+    several_start(1, &job, several_no_flags);
+    several_wait_says(1, "joined run");
+    (void)kill(launcher_pid(0), SIGSTOP);
+    several_wait_says(1, "the head: no heartbeat for");
+    (void)kill(launcher_pid(0), SIGCONT);
+    several_wait_says(1, "the head is back");
+    several_start(2, &job, several_no_flags);
+    for (int node = 0; node < 3; node++) {
+        several_expect(node, 0);
+    }
+    assert_null(strstr(several_runs[0].program.text[TEST_STDERR], "no heartbeat"));
     test_program_assert_no_children();
 }
 
@@ -226,10 +264,11 @@ int main(void)
         cmocka_unit_test(either_user_may_end_it),
         cmocka_unit_test(a_cut_link_loses_the_host),
         cmocka_unit_test(a_link_that_comes_back_loses_nothing),
-        cmocka_unit_test(a_head_that_slept_judges_nobody),
-        cmocka_unit_test(a_stopped_agent_is_given_up),
         cmocka_unit_test(a_stopped_rank_is_shown),
-        cmocka_unit_test(an_agent_may_die_before_the_beginning),
+        cmocka_unit_test(an_agent_may_leave_before_the_beginning),
+        cmocka_unit_test(a_head_may_die_before_the_beginning),
+        cmocka_unit_test(a_stopped_agent_is_given_up_before_the_beginning),
+        cmocka_unit_test(a_head_may_stand_still_before_the_beginning),
         cmocka_unit_test(a_user_may_end_it_before_the_beginning),
     };
     const int skipped = test_hosts_skip(TEST_HOSTS_MAX);

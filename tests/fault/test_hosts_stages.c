@@ -251,6 +251,26 @@ static void a_stopped_launcher_goes_on(void **state)
     expect_nothing_left();
 }
 
+/* Ctrl-C at either launcher, and again where the first one waits for a rank that hangs. */
+static void a_user_may_end_it(void **state)
+{
+    (void)state;
+    static const char *const heard[HOSTS] = {"Ctrl-C", "the head is asked to end the job"};
+    start_all("hang", agents_rank, "40");
+    signal_victims(SIGINT);
+    FOR_EACH_TRIAL(one)
+    {
+        test_program_wait_text(&one->launchers[victim_of(one)], TEST_STDERR, heard[victim_of(one)]);
+    }
+    signal_victims(SIGINT);
+    FOR_EACH_TRIAL(one)
+    {
+        expect(one, HEAD, 128 + SIGINT, "error: ended at once by Ctrl-C");
+        expect(one, AGENT, 128 + SIGINT, "error: ended at once by Ctrl-C");
+    }
+    expect_nothing_left();
+}
+
 /* Both hosts stood still, for longer than either may be silent. */
 static void hosts_that_slept_together_go_on(void **state)
 {
@@ -298,11 +318,9 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_launcher_may_be_killed),
-        cmocka_unit_test(a_rank_may_be_killed),
-        cmocka_unit_test(a_stopped_launcher_is_given_up),
-        cmocka_unit_test(a_stopped_rank_goes_on),
-        cmocka_unit_test(a_stopped_launcher_goes_on),
+        cmocka_unit_test(a_launcher_may_be_killed),        cmocka_unit_test(a_rank_may_be_killed),
+        cmocka_unit_test(a_stopped_launcher_is_given_up),  cmocka_unit_test(a_stopped_rank_goes_on),
+        cmocka_unit_test(a_stopped_launcher_goes_on),      cmocka_unit_test(a_user_may_end_it),
         cmocka_unit_test(hosts_that_slept_together_go_on),
     };
     const int skipped = test_hosts_skip(HOSTS);

@@ -55,24 +55,14 @@ static void two_hosts_train_the_bytes_of_one(void **state)
             "2");
 }
 
-static void two_hosts_answer_as_one_does(void **state)
+static void answer(const char *mode, const char *prompts, const char *checkpoint)
 {
-    (void)state;
-    static const char prompts[] = "he go home\nwe be too loud right now\n";
     static test_program alone;
-    char file[SEVERAL_PATH_BYTES];
     char out[SEVERAL_PATH_BYTES];
-    base_error error;
-    several_make_key("answers");
-    training_expect(&one, &test_shared_directory, "checkpoint", 0,
-                    (const char *const[]){"--ranks", "2", NULL});
-    (void)snprintf(file, sizeof file, "%s",
-                   test_directory_path(&test_shared_directory, "prompts.txt"));
-    (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, "answers"));
-    assert_ok(base_file_write(file, prompts, sizeof prompts - 1, &error), &error);
+    (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, mode));
     const char *const flags[] = {
-        "--mode",    "tp-cpu", "--ranks", "2",         "--checkpoint",     one.out, "--out", out,
-        "--prompts", file,     "--quiet", "--no-bind", "--max-new-tokens", "8",     NULL};
+        "--mode",    mode,    "--ranks", "2",         "--checkpoint",     checkpoint, "--out", out,
+        "--prompts", prompts, "--quiet", "--no-bind", "--max-new-tokens", "8",        NULL};
     const char *all[TEST_PROGRAM_ARGS_MAX] = {LAUNCHER_PATH};
     memcpy(&all[1], flags, sizeof flags);
     test_program_start(&alone, all, NULL);
@@ -84,6 +74,22 @@ static void two_hosts_answer_as_one_does(void **state)
     several_expect(1, 0);
     assert_true(alone.text_bytes[TEST_STDOUT] > 0);
     assert_string_equal(several_runs[0].program.text[TEST_STDOUT], alone.text[TEST_STDOUT]);
+}
+
+static void two_hosts_answer_as_one_does(void **state)
+{
+    (void)state;
+    static const char prompts[] = "he go home\nwe be too loud right now\n";
+    char file[SEVERAL_PATH_BYTES];
+    base_error error;
+    several_make_key("answers");
+    training_expect(&one, &test_shared_directory, "checkpoint", 0,
+                    (const char *const[]){"--ranks", "2", NULL});
+    (void)snprintf(file, sizeof file, "%s",
+                   test_directory_path(&test_shared_directory, "prompts.txt"));
+    assert_ok(base_file_write(file, prompts, sizeof prompts - 1, &error), &error);
+    answer("tp-cpu", file, one.out);
+    answer("generate", file, one.out);
 }
 
 static void ipv6_and_names_lead_to_the_head(void **state)
