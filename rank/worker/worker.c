@@ -63,5 +63,6 @@ void rank_worker_leave_device(const rank_worker *worker, base_status status,
     (void)snprintf(both.message, sizeof both.message, "%.*s; %.*s", 300, error->message, 180,
                    stuck.message);
     rank_worker_report_failure(worker, status, &both);
+    proto_client_close(worker->client); /* which sends the report */
     _exit(worker->exit_code);
 }

@@ -61,6 +61,7 @@ budget-service account create lab --cap 9.00 >out 2>err || fail "account"
 
 gpu=(--cuda-libs "$libraries" --exact --account lab)
 train=(--steps 2 --batch 1 --no-scaling)
+small=(--width 32 --layers 1 --heads 2)
 
 echo "== refused without a token"
 job 6 --mode ddp-nccl "${gpu[@]}" "${train[@]}" --out none
@@ -98,16 +99,16 @@ for ranks in 1 2; do
 done
 
 echo "== the same prompts on one rank, and on replicas"
-job 0 --mode tp-nccl --ranks 2 --checkpoint cpu --out baseline "${prompts[@]}" --baseline "${gpu[@]}" --authorize local
+job 0 --mode tp-nccl --ranks 2 --checkpoint cpu --out baseline "${prompts[@]:0:2}" --max-new-tokens 3 --baseline "${gpu[@]}" --authorize local
 has baseline/manifest.json '"speedup": [0-9]' '"device": "emulated GPU 0"' '"vendor": "local"' '"nvlink_present": false'
 
 echo "== NCCL's own all-reduce"
-job 0 --mode ddp-nccl --ranks 2 "${gpu[@]}" "${train[@]}" --algorithm native --authorize local --out native
+job 0 --mode ddp-nccl --ranks 2 "${gpu[@]}" "${train[@]}" "${small[@]}" --algorithm native --authorize local --out native
 has native/manifest.json '"algorithm": "native"'
 [ "$(digests native | wc -l)" -eq 1 ] || fail "native: the ranks' parameters differ"
 
 echo "== no driver, no such GPU, one GPU twice, no plugin: one line each"
-two=(--mode ddp-nccl --ranks 2 "${gpu[@]}" "${train[@]}" --authorize local --out none)
+two=(--mode ddp-nccl --ranks 2 "${gpu[@]}" "${train[@]}" "${small[@]}" --authorize local --out none)
 CUDA_EMULATE_DRIVER=35 job 9 "${two[@]}"
 err_has "GPU 0: " "CUDA driver version is insufficient"
 CUDA_EMULATE_GPUS=1 job 9 "${two[@]}"
@@ -126,10 +127,10 @@ err_has "built without CUDA"
 mv ringfence-cuda.so node/lib/ringfence
 [ ! -e none/manifest.json ] || fail "a job without GPUs has a record"
 
-echo "== a rank whose GPU stands still, and one that is killed"
-NCCL_FAKE_HANG=1:12 job 1 "${two[@]}" --timeout 5
-err_has "after 5 s"
-NCCL_FAKE_HANG=1:12 launcher --no-bind --no-plots "${two[@]}" >out 2>err </dev/null &
+echo "== GPUs that stand still and let nothing be aborted, and a rank that is killed"
+NCCL_FAKE_ABORT_HANGS=1 NCCL_FAKE_HANG=1:6 job 1 "${two[@]}" --timeout 5
+err_has "after 5 s" "did not return from aborting its communicator in 5 s"
+NCCL_FAKE_HANG=1:6 launcher --no-bind --no-plots "${two[@]}" >out 2>err </dev/null &
 launched=$!
 for ((i = 0; i < 600; i++)); do
     victim=$(pgrep -P $launched -x rank | tail -1 || true)

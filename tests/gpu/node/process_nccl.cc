@@ -323,9 +323,13 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     return ncclSuccess;
 }
 
-// What is on streams ends, and the communicator stays: its tasks still name it.
+// What is on streams ends, and the communicator stays: its tasks still name it. With
+// NCCL_FAKE_ABORT_HANGS it does not return.
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
+    while (std::getenv("NCCL_FAKE_ABORT_HANGS") != nullptr) {
+        (void)pause();
+    }
     comm->aborted.store(true);
     return ncclSuccess;
 }
