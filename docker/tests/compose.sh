@@ -44,10 +44,10 @@ test_compose() {
     job --steps 30 --out experiments/tcp
     first_ms=$(docker logs -t "$(compose ps -q head)" 2>&1 | sed -n '/ step 1\//{s/ .*//;p}')
     first_ms=$(date -d "$first_ms" +%s%3N)
-    cmp "$scratch/head/tcp/state-rank-0.safetensors" "$scratch/agent-1/tcp/state-rank-1.safetensors"
+    cmp "$scratch/head/tcp/state-rank-0.safetensors" "$scratch/head/tcp/state-rank-1.safetensors"
     [ "$(stat -c %u "$scratch/head/tcp/manifest.json")" = "$RINGFENCE_UID" ]
     RINGFENCE_TRANSPORT=zmq job --steps 30 --out experiments/zmq
-    cmp "$scratch/head/tcp/state-rank-0.safetensors" "$scratch/agent-1/zmq/state-rank-1.safetensors"
+    cmp "$scratch/head/tcp/state-rank-0.safetensors" "$scratch/head/zmq/state-rank-1.safetensors"
 
     compose_files+=(-f "$root/docker/compose.inference.yml")
     export RINGFENCE_CHECKPOINT=$scratch/head/tcp

@@ -49,7 +49,7 @@ head() {
 }
 agent() {
     box "agent-$1" "${options[@]}" "$image" --nodes "$2" --node-rank "$1" --rendezvous tcp://head:29400 \
-        --job-key /keys/job.key
+        --job-key /keys/job.key --cache /job/experiments/.cache
 }
 
 # two FLAGS...: a head and an agent that train.

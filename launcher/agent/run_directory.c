@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/agent_impl.h"
@@ -17,7 +18,26 @@ enum { OPEN_DIRECTORIES = 16 };
 
 static const char lock_suffix[] = ".lock";
 
-/* --cache, or the user's cache. */
+/* A directory of this user's alone where everybody may write: nobody else may have made it. */
+static base_status temporary_cache(char path[BASE_PATH_BYTES], base_error *reterr)
+{
+    const char *directory = getenv("TMPDIR");
+    char name[64];
+    struct stat info;
+    (void)snprintf(name, sizeof name, "ringfence-%u", (unsigned)geteuid());
+    base_status status = base_path_join(
+        directory != NULL && directory[0] == '/' ? directory : "/tmp", name, path, reterr);
+    if (status == BASE_OK && mkdir(path, 0700) != 0 && errno != EEXIST) {
+        status = base_fail_errno(reterr, errno, "cannot make %s", path);
+    }
+    if (status == BASE_OK && (lstat(path, &info) != 0 || !S_ISDIR(info.st_mode) ||
+                              info.st_uid != geteuid() || (info.st_mode & 077) != 0)) {
+        status = base_fail(reterr, BASE_ERR_AUTH, "%s is not this user's alone", path);
+    }
+    return status;
+}
+
+/* --cache, or the user's cache; in a container whose user has no home, a temporary directory. */
 static base_status cache_path(const launch_agent *agent, char path[BASE_PATH_BYTES],
                               base_error *reterr)
 {
@@ -31,11 +51,10 @@ static base_status cache_path(const launch_agent *agent, char path[BASE_PATH_BYT
     if (cache != NULL && cache[0] == '/') {
         return base_path_join(cache, "ringfence", path, reterr);
     }
-    if (home != NULL && home[0] == '/') {
+    if (home != NULL && home[0] == '/' && access(home, W_OK) == 0) {
         return base_path_join(home, ".cache/ringfence", path, reterr);
     }
-    return base_fail(reterr, BASE_ERR_NOTFOUND,
-                     "not given, and neither XDG_CACHE_HOME nor HOME is set");
+    return temporary_cache(path, reterr);
 }
 
 static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *at)
