@@ -15,7 +15,10 @@ finish() {
 }
 trap finish EXIT
 
-for i in 0 1; do ip netns add "${hosts[i]}"; done
+if ! command -v tc >/dev/null || ! ip netns add "${hosts[0]}" 2>/dev/null || ! ip netns add "${hosts[1]}"; then
+    echo "two hosts against one: skipped, needs root, network namespaces and iproute2"
+    exit
+fi
 ip -n "${hosts[0]}" link add net type veth peer name net netns "${hosts[1]}"
 for i in 0 1; do
     ip -n "${hosts[i]}" addr add "10.78.0.$((i + 1))/24" dev net
