@@ -231,6 +231,7 @@ void launch_options_help(FILE *stream)
         "gpus lists this computer's GPUs, what stands between them, who uses them, and their "
         "state.\n"
         "With --nodes, several launchers run one job, each its ranks on its own host.\n"
+        "Under mpirun, srun or torchrun, each launcher finds its place among them by itself.\n"
         "\n"
         "Defaults are in brackets.\n",
         stream);

@@ -5,10 +5,23 @@
 # shellcheck disable=SC1091,SC2154
 . "$(dirname "$0")/common.sh"
 
-for tool in munged slurmctld slurmd srun sbatch scancel scontrol sinfo; do
-    command -v $tool >/dev/null || skip "no $tool (Debian: slurm-wlm munge)"
+for tool in munged slurmctld slurmd srun sbatch scancel scontrol sinfo ss; do
+    command -v $tool >/dev/null || skip "no $tool (Debian: slurm-wlm munge iproute2)"
 done
 [ "$(id -u)" = 0 ] || skip "slurmd needs root"
+
+# Three ports on which nobody listens now.
+free_ports() {
+    port=$((20000 + $$ % 10000))
+    found=0
+    while [ $found -lt 3 ]; do
+        if [ -z "$(ss -ltnH "sport = :$port")" ]; then
+            echo $port
+            found=$((found + 1))
+        fi
+        port=$((port + 1))
+    done
+}
 
 start_slurm() {
     host=$(hostname -s)
@@ -19,13 +32,8 @@ start_slurm() {
         --pid-file="$dir/munge.pid" --log-file="$dir/log/munged" --seed-file="$dir/munge.seed" \
         --num-threads 1 >/dev/null 2>&1 &
     daemons=$!
-    # three ports that are free now
     # shellcheck disable=SC2046
-    set -- $(python3 -c '
-import socket
-held = [socket.socket() for _ in range(3)]
-for one in held: one.bind(("127.0.0.1", 0))
-print(*(one.getsockname()[1] for one in held))')
+    set -- $(free_ports)
     cat >"$dir/slurm.conf" <<END
 ClusterName=ringfence
 SlurmctldHost=$host(127.0.0.1)
