@@ -142,6 +142,21 @@ static void a_link_that_comes_back_loses_nothing(void **state)
     test_program_assert_no_children();
 }
 
+static void ctrl_z_pauses_nobody(void **state)
+{
+    (void)state;
+    const several job = {several_address, "2", NULL, {ENDLESS, NULL}};
+    start_two("ctrl-z", &job);
+    for (int node = 0; node < 2; node++) {
+        (void)kill(launcher_pid(node), SIGTSTP);
+        several_wait_says(node, "Ctrl-Z: a job on several hosts is not paused");
+    }
+    (void)kill(launcher_pid(0), SIGINT);
+    several_expect(0, 128 + SIGINT);
+    several_expect(1, 128 + SIGINT);
+    test_program_assert_no_children();
+}
+
 static void a_stopped_rank_is_shown(void **state)
 {
     (void)state;
@@ -264,6 +279,7 @@ int main(void)
         cmocka_unit_test(either_user_may_end_it),
         cmocka_unit_test(a_cut_link_loses_the_host),
         cmocka_unit_test(a_link_that_comes_back_loses_nothing),
+        cmocka_unit_test(ctrl_z_pauses_nobody),
         cmocka_unit_test(a_stopped_rank_is_shown),
         cmocka_unit_test(an_agent_may_leave_before_the_beginning),
         cmocka_unit_test(a_head_may_die_before_the_beginning),
