@@ -8,7 +8,7 @@ struct rank_graph {
     cudaGraphExec_t exec; /* NULL until capture_end */
 };
 
-/* Other threads may allocate meanwhile: only this stream's calls are captured. */
+/* Relaxed: NCCL allocates while its operations are captured, in this thread and in its own. */
 base_status cuda_capture(rank_queue *queue, rank_graph **graph, base_error *reterr)
 {
     *graph = NULL;
@@ -19,8 +19,7 @@ base_status cuda_capture(rank_queue *queue, rank_graph **graph, base_error *rete
     if (made == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a graph");
     }
-    const cudaError_t error =
-        cudaStreamBeginCapture(queue->stream, cudaStreamCaptureModeThreadLocal);
+    const cudaError_t error = cudaStreamBeginCapture(queue->stream, cudaStreamCaptureModeRelaxed);
     if (error != cudaSuccess) {
         free(made);
         return cuda_explain(error, "beginning a capture", reterr);

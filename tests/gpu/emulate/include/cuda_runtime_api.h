@@ -59,7 +59,7 @@ struct cudaDeviceProp {
     size_t totalGlobalMem;
 };
 
-enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed = 2 };
 
 #define cudaHostAllocDefault     0x00u
 #define cudaHostAllocPortable    0x01u
