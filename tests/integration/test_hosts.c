@@ -323,6 +323,15 @@ static void another_key_is_kept_out(void **state)
     stop_waiting();
 }
 
+/* Starts a launcher of three on a host that is not its node's. */
+static void start_elsewhere(training_run *run, int host, const char *node)
+{
+    const char *all[] = {LAUNCHER_PATH,    "--nodes",       "3",         "--node-rank", node,
+                         "--rendezvous",   several_address, "--job-key", several_key,   "--no-bind",
+                         "--join-timeout", PATIENT,         NULL};
+    test_hosts_start(&run->program, host, NULL, all);
+}
+
 /* A second launcher for a node that is there. */
 static void a_node_is_there_once(void **state)
 {
@@ -332,13 +341,36 @@ static void a_node_is_there_once(void **state)
     several_start_head(&job, "twice");
     several_start(1, &job, several_no_flags);
     test_program_wait_text(&several_runs[0].program, TEST_STDERR, "(node 1) has joined");
-    const char *again[] = {
-        LAUNCHER_PATH,   "--nodes",   "3",         "--node-rank",    "1", "--rendezvous",
-        several_address, "--job-key", several_key, "--join-timeout", "1", NULL};
-    test_hosts_start(&several_runs[2].program, 2, NULL, again);
-    several_expect(2, 2);
-    several_assert_says(2, "node 1 is in the job already: host host-1");
+    start_elsewhere(&several_runs[2], 2, "1");
+    several_wait_says(2, "node 1 is in the job already: host host-1; trying again");
+    (void)kill(several_runs[2].program.pid, SIGINT);
+    several_expect(2, 128 + SIGINT);
     several_start(2, &job, several_no_flags);
+    for (int node = 0; node < 3; node++) {
+        several_expect(node, 0);
+    }
+}
+
+/* A host that stands still before the job begins loses its place to the launcher that waits for it. */
+static void a_silent_launcher_is_replaced(void **state)
+{
+    (void)state;
+    several_make_key("replaced");
+    const several job = {several_address,
+                         "3",
+                         NULL,
+                         {"--ranks", "3", "--host-timeout", "3", "--join-timeout", PATIENT, NULL}};
+    several_start_head(&job, "replaced");
+    several_start(1, &job, several_no_flags);
+    several_wait_says(0, "host host-1 (node 1) has joined");
+    (void)kill(several_runs[1].program.pid, SIGSTOP);
+    start_elsewhere(&several_runs[2], 2, "1");
+    several_wait_says(2, "node 1 is in the job already: host host-1; trying again");
+    several_wait_says(0, "host host-1 (node 1) has left before the job began: no heartbeat for");
+    several_wait_says(0, "host host-2 (node 1) has joined");
+    (void)kill(several_runs[1].program.pid, SIGKILL);
+    several_expect(1, 128 + SIGKILL);
+    start_elsewhere(&several_runs[1], 1, "2");
     for (int node = 0; node < 3; node++) {
         several_expect(node, 0);
     }
@@ -397,6 +429,7 @@ int main(void)
         cmocka_unit_test(other_flags_are_refused),
         cmocka_unit_test(another_key_is_kept_out),
         cmocka_unit_test(a_node_is_there_once),
+        cmocka_unit_test(a_silent_launcher_is_replaced),
         cmocka_unit_test(a_key_file_is_its_owners),
     };
     const int skipped = test_hosts_skip(TEST_HOSTS_MAX);
