@@ -91,11 +91,11 @@ test_packets_lost() {
 test_rate_limited() {
     started
     two
-    with agent-1 tc qdisc add dev eth0 root tbf rate 4mbit burst 32k latency 50ms
+    with agent-1 tc qdisc add dev eth0 root tbf rate 16mbit burst 32k latency 50ms
     local begun=$SECONDS
-    steps_on 100
+    steps_on 60
     interrupted agent-1
-    result "100 steps in $((SECONDS - begun)) s at 4 Mbit/s"
+    result "60 steps in $((SECONDS - begun)) s at 16 Mbit/s"
 }
 
 test_full_volume() {

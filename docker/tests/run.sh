@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests of several containers: each a line with what was seen. ./dev docker builds the images first.
-#   docker/tests/run.sh [--all] [TEST...]        --all: also those that take long
+#   docker/tests/run.sh [--twice] [--all] [TEST...]
+# --twice: what fails runs once more, alone, as the machine may have stood still. --all: also what takes long.
 # Needs a docker that answers, and the images ringfence and ringfence-tools; exits with 77 without them.
 set -euo pipefail
 
@@ -18,12 +19,19 @@ skip() {
 
 docker info >/dev/null 2>&1 || skip "no docker answers here; ./dev docker starts one"
 docker image inspect "$image" "$tools" >/dev/null 2>&1 || skip "no image; ./dev docker builds it"
+probe=rf$$-probe
+docker network create --internal "$probe" >/dev/null 2>&1 &&
+    docker run --rm --network "$probe" --cap-add NET_ADMIN "$tools" nft list ruleset >/dev/null 2>&1 || probe+=" failed"
+docker network rm "${probe% failed}" >/dev/null 2>&1 || true
+[ "$probe" = "${probe% failed}" ] || skip "containers cannot have a network of their own here"
 if docker compose version >/dev/null 2>&1; then
     compose_command=(docker compose)
 else
     compose_command=(docker-compose)
 fi
 
+twice=""
+[ "${1-}" != --twice ] || { shift && twice=yes; }
 mapfile -t chosen < <(compgen -A function test_)
 [ "${1-}" != --all ] || { shift && mapfile -t -O ${#chosen[@]} chosen < <(compgen -A function long_test_); }
 [ $# -eq 0 ] || chosen=("$@")
@@ -53,12 +61,17 @@ run_one() {
     test=$run-${function#*test_}
     scratch=$directory/$function
     mkdir -p "$scratch"
-    (set -euo pipefail && "$function") >"$scratch/log" 2>&1 || status=$?
+    # not behind || or &&, nor is this function: there a failing command would not end the test
+    set +e
+    (set -euo pipefail; "$function") >"$scratch/log" 2>&1
+    status=$?
+    set -e
     clear_test "$test" >>"$scratch/log" 2>&1
     local milliseconds=$(((${EPOCHREALTIME/./} - begun) / 1000))
     if [ "$status" -ne 0 ] || [ ! -s "$scratch/result" ]; then
         sed 's/^/    /' "$scratch/log"
         printf 'FAILED  %s\n' "${function#*test_}"
+        echo "$function" >>"$directory/failed"
         return 1
     fi
     printf 'ok      %-26s %4d.%d s  %s\n' "${function#*test_}" $((milliseconds / 1000)) $((milliseconds / 100 % 10)) \
@@ -84,4 +97,13 @@ while [ "$running" -gt 0 ]; do
     wait -n || bad=1
     running=$((running - 1))
 done
+if [ "$bad" -ne 0 ] && [ -n "$twice" ] && [ -s "$directory/failed" ]; then
+    bad=0
+    mapfile -t chosen <"$directory/failed"
+    for function in "${chosen[@]}"; do
+        rm -rf "${directory:?}/$function"
+        run_one "$function" &
+        wait $! || bad=1
+    done
+fi
 exit "$bad"
