@@ -212,6 +212,7 @@ static void handle_finished(launch_session *session, int rank,
     info->startup_ns = finished->startup_ns;
     info->eval_total = finished->eval_total;
     info->eval_correct = finished->eval_correct;
+    (void)snprintf(info->gpu.products, sizeof info->gpu.products, "%s", finished->products);
 
     Ringfence__Control__Goodbye goodbye = RINGFENCE__CONTROL__GOODBYE__INIT;
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;

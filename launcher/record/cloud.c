@@ -84,6 +84,7 @@ static json_t *gpu_json(const launch_gpu_info *gpu, int rank)
                       put(object, "slowed_by", text_or_null(gpu->slowed_by)) &&
                       put(object, "plugin", text_or_null(gpu->plugin)) &&
                       put(object, "libraries", lines_json(gpu->libraries)) &&
+                      put(object, "products", lines_json(gpu->products)) &&
                       put(object, "environment", lines_json(gpu->environment));
     return whole(object, done);
 }

@@ -71,6 +71,7 @@ typedef struct launch_gpu_info {
     char plugin[64];
     char libraries[PROTO_GPU_TEXT_BYTES_MAX + 1]; /* lines */
     char environment[PROTO_GPU_TEXT_BYTES_MAX + 1];
+    char products[PROTO_GPU_TEXT_BYTES_MAX + 1]; /* lines: cublasLt's algorithm of each shape */
     bool sampled; /* by the launcher of that host, while the job ran; highest values, -1: unknown */
     int64_t sm_mhz_max;
     int64_t milliwatts_max;

@@ -185,8 +185,9 @@ static bool rank_body_fits(const envelope_type *envelope, int world_size)
     case RINGFENCE__CONTROL__ENVELOPE__BODY_FLIGHT:
         return envelope->flight->piece.len <= PROTO_FLIGHT_PIECE_BYTES_MAX;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_FINISHED:
-        return envelope->finished->params_sha256.len == PROTO_DIGEST_BYTES ||
-               envelope->finished->params_sha256.len == 0;
+        return (envelope->finished->params_sha256.len == PROTO_DIGEST_BYTES ||
+                envelope->finished->params_sha256.len == 0) &&
+               proto_text_fits(envelope->finished->products, PROTO_GPU_TEXT_BYTES_MAX);
     default:
         return event_fits(envelope);
     }

@@ -30,7 +30,7 @@
 #include "base/status.h"
 
 enum {
-    RANK_BACKEND_ABI = 5,   /* rises when the table or an argument struct changes */
+    RANK_BACKEND_ABI = 6,   /* rises when the table or an argument struct changes */
     RANK_NORM_BLOCK = 1024, /* elements in one partial sum of sum_squares */
     RANK_DIGEST_BYTES = 32, /* BLAKE2b-256 */
 };
@@ -57,6 +57,8 @@ typedef enum rank_memory {
 /* What the record has of a rank's arithmetic. Valid while the queue is. */
 typedef struct rank_backend_info {
     const char *kernels; /* "avx512" */
+    const char
+        *products; /* a line for each shape that a library computes, with its algorithm; "" */
 } rank_backend_info;
 
 enum {

@@ -84,7 +84,9 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
     if (status != BASE_OK) {
         return status;
     }
+    rank_backend_info computed;
     Ringfence__Control__Finished finished = RINGFENCE__CONTROL__FINISHED__INIT;
+    self->device.backend->info(self->device.queue, &computed);
     finished.params_sha256 = (ProtobufCBinaryData){.len = sizeof digest, .data = digest};
     finished.steps_done = self->steps_done;
     finished.max_rss_bytes = rank_worker_max_rss_bytes();
@@ -93,5 +95,6 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
     finished.startup_ns = startup_ns;
     finished.eval_total = eval_total;
     finished.eval_correct = eval_correct;
+    finished.products = (char *)computed.products; /* the queue's */
     return proto_client_finish(worker->client, &finished, reterr);
 }

@@ -32,7 +32,7 @@ static void cpu_close(rank_queue *queue)
 
 static void cpu_info(rank_queue *queue, rank_backend_info *info)
 {
-    *info = (rank_backend_info){.kernels = queue->kernels->name};
+    *info = (rank_backend_info){.kernels = queue->kernels->name, .products = ""};
 }
 
 static void cpu_set_profile(rank_queue *queue, rank_profile *profile)

@@ -8,6 +8,7 @@
  * cublasLt's algorithm is the first that its heuristic names for the shape. It is never chosen by
  * timing, so one card with one version of the library has one algorithm for one shape. Splits of
  * the depth that add up in the output are excluded. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "backend/cuda/kernels/kernels.h"
@@ -164,6 +165,36 @@ static cublasStatus_t choose(rank_queue *queue, cuda_lt_plan *plan)
     return found;
 }
 
+/* Notes which algorithm the shape has: for the record. A number that cublasLt does not give is -1. */
+static void note(rank_queue *queue, const cuda_lt_plan *plan)
+{
+    static const cublasLtMatmulAlgoConfigAttributes_t asked[] = {
+        CUBLASLT_ALGO_CONFIG_ID, CUBLASLT_ALGO_CONFIG_TILE_ID, CUBLASLT_ALGO_CONFIG_STAGES_ID,
+        CUBLASLT_ALGO_CONFIG_SPLITK_NUM};
+    int32_t found[] = {-1, -1, -1, -1};
+    const rank_product *shape = &plan->shape;
+    const size_t room = sizeof queue->products - queue->products_bytes;
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        size_t written = 0;
+        if (cublasLtMatmulAlgoConfigGetAttribute(&plan->algorithm, asked[i], &found[i],
+                                                 sizeof found[i],
+                                                 &written) != CUBLAS_STATUS_SUCCESS) {
+            found[i] = -1;
+        }
+    }
+    const int length =
+        snprintf(queue->products + queue->products_bytes, room,
+                 "%zu x %zu x %zu %c%c%s, aligned to %u: algorithm %d, tile %d, "
+                 "stages %d, split %d\n",
+                 shape->rows, shape->columns, shape->depth, shape->a_depth != 1 ? 't' : 'n',
+                 shape->b_transposed ? 't' : 'n', shape->accumulate ? " added" : "",
+                 plan->alignment, found[0], found[1], found[2], found[3]);
+    if (length > 0 && (size_t)length < room) {
+        queue->products_bytes += (size_t)length;
+    }
+    queue->products[queue->products_bytes] = '\0';
+}
+
 /* The shape's plan, made at its first use. NULL after an error. A model has a few dozen shapes; one
  * that comes when the table is full takes the last plan's place. */
 static const cuda_lt_plan *find_plan(rank_queue *queue, const rank_product *args)
@@ -189,6 +220,7 @@ static const cuda_lt_plan *find_plan(rank_queue *queue, const rank_product *args
         return NULL;
     }
     queue->plan_count++;
+    note(queue, plan);
     return plan;
 }
 

@@ -129,7 +129,7 @@ void cuda_close(rank_queue *queue)
 
 void cuda_info(rank_queue *queue, rank_backend_info *info)
 {
-    *info = (rank_backend_info){.kernels = queue->kernels};
+    *info = (rank_backend_info){.kernels = queue->kernels, .products = queue->products};
 }
 
 base_status cuda_sync(rank_queue *queue, base_error *reterr)

@@ -13,6 +13,7 @@ enum {
     CUDA_LT_WORKSPACE_BYTES = 32 << 20, /* cublasLt's own, on each queue */
     CUDA_LT_PLANS = 128,                /* shapes of products whose algorithm is kept */
     CUDA_NAME_BYTES = 128,
+    CUDA_PRODUCTS_BYTES = 8192, /* more lines are left out */
 };
 
 /* Memory that this queue gave or adopted. */
@@ -64,6 +65,8 @@ struct rank_queue {
     void *lt_workspace;
     cuda_lt_plan *plans;
     size_t plan_count;
+    char products[CUDA_PRODUCTS_BYTES]; /* a line for each plan, as they were made */
+    size_t products_bytes;
     /* the first error */
     base_status failed;
     base_error error;

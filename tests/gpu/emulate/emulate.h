@@ -52,6 +52,7 @@ typedef struct emulate_counts {
     uint64_t threads;  /* of them */
     uint64_t barriers; /* that a thread met: of blocks and of warps */
     uint64_t products; /* of cublasLt */
+    uint64_t choices;  /* how often its heuristic was asked */
     uint64_t launches; /* of graphs */
     int blocks;        /* of memory that are held now */
     int objects;       /* streams, events, graphs, descriptors that are held now */

@@ -202,12 +202,29 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
         (preference->schemes & CUBLASLT_REDUCTION_SCHEME_INPLACE) != 0) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
+    emulate_counted.choices++;
     results[0] = {};
     results[0].algo.data[0] = 1;
     for (int i = 0; i < 4; i++) {
         results[0].algo.data[1 + i] = preference->aligned[i];
     }
     *count = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+// The emulator has one algorithm, 1, which is neither tiled nor split.
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algorithm,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute,
+                                                    void *value, size_t size_bytes,
+                                                    size_t *written_bytes)
+{
+    const int32_t found =
+        attribute == CUBLASLT_ALGO_CONFIG_ID ? static_cast<int32_t>(algorithm->data[0]) : 0;
+    if (attribute == CUBLASLT_ALGO_CONFIG_STAGES_ID || size_bytes != sizeof found) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    std::memcpy(value, &found, sizeof found);
+    *written_bytes = sizeof found;
     return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -335,6 +335,44 @@ static void products_go_where_the_rule_says(void **state)
     }
 }
 
+/* The heuristic is asked once for a shape and an alignment, and what it said is noted. */
+static void an_algorithm_is_kept_and_noted(void **state)
+{
+    (void)state;
+    rank_backend_info info;
+    rank_device device = open_device();
+    float *a = get(&device, RANK_MEMORY_WORK, COUNT * sizeof(float));
+    rank_product args = {.rows = 4,
+                         .columns = 8,
+                         .depth = 16,
+                         .a = a,
+                         .a_row = 16,
+                         .a_depth = 1,
+                         .b = a,
+                         .b_row = 8,
+                         .c = a + 512,
+                         .c_row = 8,
+                         .leaves = 1};
+    const uint64_t before = emulate_count().choices;
+    device.backend->info(device.queue, &info);
+    assert_string_equal(info.products, "");
+    for (int i = 0; i < 3; i++) {
+        device.backend->product(device.queue, &args);
+    }
+    assert_int_equal(emulate_count().choices - before, 1);
+    args.a = a + 1;
+    args.accumulate = true;
+    device.backend->product(device.queue, &args);
+    assert_int_equal(emulate_count().choices - before, 2);
+    device.backend->info(device.queue, &info);
+    assert_string_equal(
+        info.products,
+        "4 x 8 x 16 nn, aligned to 256: algorithm 1, tile 0, stages -1, split 0\n"
+        "4 x 8 x 16 nn added, aligned to 4: algorithm 1, tile 0, stages -1, split 0\n");
+    device.backend->release(device.queue, a);
+    close_device(&device);
+}
+
 static void the_plugin_has_both_backends(void **state)
 {
     (void)state;
@@ -361,6 +399,7 @@ int main(void)
         cmocka_unit_test(foreign_memory_is_adopted),
         cmocka_unit_test(an_address_inside_is_mapped_alone),
         cmocka_unit_test(products_go_where_the_rule_says),
+        cmocka_unit_test(an_algorithm_is_kept_and_noted),
         cmocka_unit_test(the_plugin_has_both_backends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,7 +63,7 @@ static void close_queue(rank_queue *queue)
 static void info(rank_queue *queue, rank_backend_info *found)
 {
     (void)queue;
-    *found = (rank_backend_info){.kernels = "guarded"};
+    *found = (rank_backend_info){.kernels = "guarded", .products = ""};
 }
 
 static base_status alloc(rank_queue *queue, rank_memory kind, size_t size_bytes, void **memory,
