@@ -55,6 +55,11 @@ static bool chunk_fits(const Ringfence__Control__Chunk *chunk)
            chunk->offset <= INT64_MAX - PROTO_CHUNK_BYTES_MAX;
 }
 
+static bool heartbeat_fits(const Ringfence__Control__Heartbeat *heartbeat)
+{
+    return heartbeat->have_bytes <= heartbeat->files_bytes;
+}
+
 static bool exited_fits(const Ringfence__Control__Exited *exited)
 {
     return exited->rank < BASE_RANKS_MAX &&
@@ -90,7 +95,7 @@ bool proto_agent_body_fits(const envelope_type *envelope, int nodes)
     case RINGFENCE__CONTROL__ENVELOPE__BODY_PREPARED:
         return envelope->prepared->files <= PROTO_FILES_MAX;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT:
-        return envelope->heartbeat->have_bytes <= envelope->heartbeat->files_bytes;
+        return heartbeat_fits(envelope->heartbeat);
     default:
         return false;
     }
@@ -154,7 +159,7 @@ bool proto_head_body_fits(const envelope_type *envelope)
     case RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK:
         return envelope->chunk->file < PROTO_FILES_MAX && chunk_fits(envelope->chunk);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT:
-        return true;
+        return heartbeat_fits(envelope->heartbeat);
     default:
         return false;
     }
