@@ -161,7 +161,7 @@ bool head_take_chunk(launch_session *session, int node, const Ringfence__Control
     launch_incoming_state state = LAUNCH_INCOMING_ASKS;
     base_error error;
     if (from->incoming == NULL || chunk->file != (uint32_t)from->state_rank) {
-        return session->abort_sent_ns != 0; /* what it was asked for before the end */
+        return session->cause.blame != 0; /* what it was asked for before a failure */
     }
     base_status status = launch_incoming_take(from->incoming, chunk->offset, chunk->data.data,
                                               chunk->data.len, &error);
