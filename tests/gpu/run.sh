@@ -185,12 +185,12 @@ phase_faults() {
     free_before=$("$bin/launcher" gpus --json | manifest_figure /dev/stdin memory_free_bytes)
     for signal in KILL STOP; do
         # Enough work that it is under way for seconds, once NCCL has begun and the ranks have said so.
-        gpu_job --mode ddp-nccl --ranks 2 --share-gpu $(reference_flags) --micro-batches 256 --steps 20 \
-            --timeout 5 --out "$work/$signal" >"$work/faults.last" 2>&1 &
+        "$bin/launcher" --authorize local --account gpu --no-plots --mode ddp-nccl --ranks 2 --share-gpu \
+            $(reference_flags) --micro-batches 256 --steps 20 --timeout 5 --out "$work/$signal" >"$work/faults.last" 2>&1 &
         launcher=$!
         pid=""
         while kill -0 "$launcher" 2>/dev/null && [ -z "$pid" ]; do
-            { grep -q '; label' "$work/faults.last" && pid=$(rank_pid); } || sleep 0.1
+            { grep -q 'rank 1: .*GPU-' "$work/faults.last" && pid=$(rank_pid); } || sleep 0.1
         done
         [ -n "$pid" ] || fail "there was no rank to send SIG$signal to: $(tail -1 "$work/faults.last")"
         kill "-$signal" "$pid"
