@@ -31,9 +31,15 @@ else
 fi
 
 twice=""
-[ "${1-}" != --twice ] || { shift && twice=yes; }
 mapfile -t chosen < <(compgen -A function test_)
-[ "${1-}" != --all ] || { shift && mapfile -t -O ${#chosen[@]} chosen < <(compgen -A function long_test_); }
+while :; do
+    case ${1-} in
+    --twice) twice=yes ;;
+    --all) mapfile -t -O ${#chosen[@]} chosen < <(compgen -A function long_test_) ;;
+    *) break ;;
+    esac
+    shift
+done
 [ $# -eq 0 ] || chosen=("$@")
 
 directory=$(mktemp -d)

@@ -123,7 +123,8 @@ static const engine_row rows[] = {
     [LAUNCH_ENGINE_TORCHRUN] = {"torchrun", "GROUP_RANK", "RANK", "WORLD_SIZE", complete_torchrun,
                                 "torchrun --max-restarts does that", false, false},
     [LAUNCH_ENGINE_KUBERNETES] = {"Kubernetes", "JOB_COMPLETION_INDEX", "JOB_COMPLETION_INDEX",
-                                  NULL, NULL, "let the Job do that (backoffLimit)", false, false},
+                                  NULL, NULL, "delete the Job, and apply it again with a new key",
+                                  false, false},
     [LAUNCH_ENGINE_VARIABLES] = {"RANK and WORLD_SIZE", "WORLD_SIZE", "RANK", "WORLD_SIZE",
                                  complete_variables, "start all launchers again", false, false},
 };

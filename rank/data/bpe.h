@@ -74,8 +74,4 @@ size_t rank_bpe_piece_bytes(const char *text, size_t text_bytes);
  * 1 or 2. */
 size_t rank_bpe_glyph(uint8_t byte, char glyph[RANK_BPE_GLYPH_BYTES]);
 
-/* Turns glyphs back into bytes. Returns how many; 0 if text is empty, is not made of glyphs, or has
- * more than capacity of them. */
-size_t rank_bpe_from_glyphs(const char *text, size_t text_bytes, uint8_t *bytes, size_t capacity);
-
 #endif

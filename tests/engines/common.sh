@@ -231,7 +231,7 @@ make_host() {
         ip link set lo up && cd / && echo up >'$dir/host-$1' && exec sleep 100000" &
     holders="$holders $!"
     eval "host$1=$!"
-    until_within 10 test -f "$dir/host-$1" || skip "no namespaces for hosts here"
+    until_within 60 test -f "$dir/host-$1" || skip "no namespaces for hosts here"
 }
 
 # on HOST COMMAND…

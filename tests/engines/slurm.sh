@@ -63,7 +63,7 @@ NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$3 CPUs=2
 PartitionName=all Nodes=ALL Default=YES OverSubscribe=FORCE:8
 END
     export SLURM_CONF="$dir/slurm.conf"
-    until_within 10 test -S "$dir/munge.sock" || skip "munged does not start"
+    until_within 60 test -S "$dir/munge.sock" || skip "munged does not start"
     slurmctld -D >/dev/null 2>&1 &
     daemons="$daemons $!"
     slurmd -D -N n1 >/dev/null 2>&1 &
@@ -71,7 +71,7 @@ END
     slurmd -D -N n2 >/dev/null 2>&1 &
     slurmd2=$!
     daemons="$daemons $slurmd2"
-    until_within 20 two_idle || skip "slurmctld and slurmd do not start here"
+    until_within 60 two_idle || skip "slurmctld and slurmd do not start here"
 }
 
 two_idle() {
@@ -168,7 +168,7 @@ fi
 scancel "$job"
 assert_none_left "a node is taken down"
 scontrol update NodeName=n2 State=RESUME 2>/dev/null # Slurm may have done so already
-until_within 20 two_idle || fail "n2 does not come back"
+until_within 60 two_idle || fail "n2 does not come back"
 
 # a killed srun leaves its step to Slurm, which ends it after InactiveLimit
 killed_at_random srun launcher srun --mpi=none -N 2

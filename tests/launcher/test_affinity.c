@@ -44,14 +44,14 @@ static void no_two_jobs_share_a_cpu(void **state)
     launch_affinity first;
     launch_affinity second;
     launch_affinity third;
-    assert_ok(launch_affinity_init(&first, 1, 1, true, &error), &error);
+    assert_ok(launch_affinity_init(&first, 1, 1, LAUNCH_AFFINITY_CLAIM, &error), &error);
     if (!first.bound) {
         /* other jobs may hold them all, if main could not leave their network namespace */
         launch_affinity_fini(&first);
         skip();
     }
     check_distinct(&first, 1);
-    assert_ok(launch_affinity_init(&second, 1, 1, true, &error), &error);
+    assert_ok(launch_affinity_init(&second, 1, 1, LAUNCH_AFFINITY_CLAIM, &error), &error);
     if (second.bound) {
         assert_int_not_equal(first.cpus[0], second.cpus[0]);
     }
@@ -59,8 +59,8 @@ static void no_two_jobs_share_a_cpu(void **state)
 
     /* a dry run takes nothing: the CPUs that it saw are still free */
     launch_affinity_fini(&first);
-    assert_ok(launch_affinity_init(&first, 1, 1, false, &error), &error);
-    assert_ok(launch_affinity_init(&third, 1, 1, true, &error), &error);
+    assert_ok(launch_affinity_init(&first, 1, 1, LAUNCH_AFFINITY_LOOK, &error), &error);
+    assert_ok(launch_affinity_init(&third, 1, 1, LAUNCH_AFFINITY_CLAIM, &error), &error);
     assert_int_equal(first.bound, third.bound);
     launch_affinity_fini(&first);
     launch_affinity_fini(&third);
@@ -71,7 +71,8 @@ static void more_ranks_than_cpus_are_not_bound(void **state)
     (void)state;
     base_error error;
     launch_affinity affinity;
-    assert_ok(launch_affinity_init(&affinity, BASE_RANKS_MAX, 16, true, &error), &error);
+    assert_ok(launch_affinity_init(&affinity, BASE_RANKS_MAX, 16, LAUNCH_AFFINITY_CLAIM, &error),
+              &error);
     assert_false(affinity.bound);
     assert_string_not_equal(affinity.why_not, "");
     launch_affinity_fini(&affinity);
