@@ -321,6 +321,9 @@ base_status base_file_write(const char *path, const void *data, size_t size_byte
 base_status base_mkdirs(const char *path, base_error *reterr)
 {
     char partial[BASE_PATH_BYTES];
+    if (path[0] == '\0') {
+        return base_fail(reterr, BASE_ERR_INVALID, "a directory has no name");
+    }
     if (snprintf(partial, sizeof partial, "%s", path) >= (int)sizeof partial) {
         return base_fail(reterr, BASE_ERR_INVALID, "the path is too long: %.80s…", path);
     }

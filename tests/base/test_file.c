@@ -206,6 +206,8 @@ static void directories_are_made_with_parents(void **state)
     assert_ok(base_mkdirs(path, &error), &error);
     assert_ok(base_file_write(test_directory_path(&directory, "a/f"), "", 0, &error), &error);
     assert_status(base_mkdirs(test_directory_path(&directory, "a/f"), &error), BASE_ERR_IO);
+    assert_status(base_mkdirs("", &error), BASE_ERR_INVALID);
+    assert_string_equal(error.message, "a directory has no name");
     test_directory_remove(&directory);
 }
 

@@ -49,7 +49,8 @@ BASE_MUST_CHECK base_status base_file_writer_commit(base_file_writer *writer, ba
 /* Closes, removes the temporary file, frees. NULL is fine. */
 void base_file_writer_abandon(base_file_writer *writer);
 
-/* Makes the directory and its parents if they are missing (mode 0777 without the umask). */
+/* Makes the directory and its parents if they are missing (mode 0777 without the umask).
+ * BASE_ERR_INVALID: the path is empty, or too long. */
 BASE_MUST_CHECK base_status base_mkdirs(const char *path, base_error *reterr);
 
 #endif
