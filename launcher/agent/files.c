@@ -24,11 +24,10 @@ enum { BUSY_MS = 200, MB = 1000 * 1000 };
 static base_status add_file(agent_files *files, const Ringfence__Control__File *named,
                             base_error *reterr)
 {
-    const base_field *field = base_fields_find(&proto_job_fields, named->key);
     proto_file *file = &files->files[files->count];
-    if (field == NULL || field->kind != BASE_FIELD_PATH) {
-        return base_fail(reterr, BASE_ERR_INVALID, "the head has a file \"%s\", which no job has",
-                         named->key);
+    if (!proto_job_reads(&files->placed, named->key)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "the head has a file \"%s\", which this job does not read", named->key);
     }
     (void)snprintf(file->key, sizeof file->key, "%s", named->key);
     (void)snprintf(file->name, sizeof file->name, "%s", named->name);

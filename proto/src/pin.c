@@ -135,6 +135,16 @@ static base_status list_file(void *user, const char *name, bool tensors, base_er
     return status;
 }
 
+bool proto_job_reads(const proto_job *job, const char *key)
+{
+    for (int i = 0; i < FILE_COUNT; i++) {
+        if (strcmp(files[i].key, key) == 0) {
+            return *((const char *)job + files[i].path) != '\0';
+        }
+    }
+    return false;
+}
+
 base_status proto_job_files(const proto_job *job, proto_file **listed, int *count,
                             base_error *reterr)
 {

@@ -235,12 +235,35 @@ static void malformed_safetensors_files_are_refused(void **state)
         BASE_ERR_NOTFOUND);
 }
 
+/* Not what it writes, nor where it looks for programs. */
+static void only_what_a_job_names_is_read(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"data.train", "data.heldout", "data.tokenizer",
+                                       "model.checkpoint", "infer.prompts"};
+    static const char *const others[] = {"output.directory",  "gpu.libraries", "train.steps",
+                                         "data.train_sha256", "data",          ""};
+    static proto_job job;
+    name_files(&job);
+    (void)snprintf(job.output.directory, sizeof job.output.directory, "/out");
+    (void)snprintf(job.gpu.libraries, sizeof job.gpu.libraries, "/cuda");
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        assert_true(proto_job_reads(&job, keys[i]));
+    }
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        assert_false(proto_job_reads(&job, others[i]));
+    }
+    job.data.heldout[0] = '\0';
+    assert_false(proto_job_reads(&job, "data.heldout"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_file_is_pinned),
         cmocka_unit_test(small_files_are_pinned_alone),
         cmocka_unit_test(files_are_listed_by_all_of_their_bytes),
+        cmocka_unit_test(only_what_a_job_names_is_read),
         cmocka_unit_test(the_index_is_what_names_the_tensors),
         cmocka_unit_test(shards_count_by_the_index),
         cmocka_unit_test(malformed_safetensors_files_are_refused),

@@ -10,6 +10,8 @@
 #ifndef PROTO_PIN_H
 #define PROTO_PIN_H
 
+#include <stdbool.h>
+
 #include "base/limits.h"
 #include "proto/job.h"
 #include "proto/limits.h"
@@ -46,6 +48,9 @@ typedef struct proto_file {
  * more than PROTO_FILES_MAX. */
 BASE_MUST_CHECK base_status proto_job_files(const proto_job *job, proto_file **files, int *count,
                                             base_error *reterr);
+
+/* Whether the job reads a file, or a directory of files, that this key names. */
+bool proto_job_reads(const proto_job *job, const char *key);
 
 /* Calls visit for each file of a checkpoint, in the order of its digest. visit returns
  * BASE_ERR_NOTFOUND if there is no such file. */
