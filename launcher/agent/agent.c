@@ -84,6 +84,13 @@ static base_status take_part(launch_agent *agent, const Ringfence__Control__Assi
         status = base_fail(reterr, BASE_ERR_INVALID, "the head's job is another: mode %s",
                            proto_mode_name(part->job.job.mode));
     }
+    if (status == BASE_OK && part->job.gpu.libraries[0] != '\0') {
+        /* the head does not say what code runs here: it could have sent that as a file */
+        status = base_fail(reterr, BASE_ERR_INVALID,
+                           "the head's job names a directory of libraries, which is for one host: "
+                           "%s",
+                           part->job.gpu.libraries);
+    }
     if (status == BASE_OK && proto_mode_costs_money(part->job.job.mode)) {
         /* the head does not say which keys this host trusts */
         status =

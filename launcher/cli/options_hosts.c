@@ -118,6 +118,11 @@ static base_status check_alone(const launch_options *options, base_error *reterr
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--scaling measures on one host: not with --nodes");
     }
+    if (options->job.gpu.libraries[0] != '\0') {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--cuda-libs is for one host: with --nodes each host's libraries are "
+                         "found in cuda/ beside the program, or by the dynamic linker's cache");
+    }
     if (options->hosts.node_rank > 0 && (options->dry_run || options->write_job[0] != '\0')) {
         return base_fail(reterr, BASE_ERR_INVALID, "--%s is for node 0, which has the job",
                          options->dry_run ? "dry-run" : "write-job");

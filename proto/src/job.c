@@ -316,7 +316,7 @@ base_status proto_job_relocate(proto_job *job, const char *directory, base_error
         char whole[BASE_PATH_BYTES];
         const base_field *field = &proto_job_fields.rows[i];
         char *path = (char *)job + field->offset;
-        if (field->kind != BASE_FIELD_PATH || path[0] == '\0') {
+        if (field->kind != BASE_FIELD_PATH || path[0] == '\0' || path == job->gpu.libraries) {
             continue;
         }
         const char *slash = strrchr(path, '/');

@@ -141,6 +141,23 @@ static void compare_takes_two(void **state)
     assert_status(parse(&options, WORDS("compare", "A", "B", "C"), &error), BASE_ERR_INVALID);
 }
 
+/* One host's launcher would choose what the others load. */
+static void several_hosts_have_their_own_libraries(void **state)
+{
+    (void)state;
+    static launch_options options;
+    base_error error;
+#define SEVERAL                                                                                    \
+    "--mode", "ddp-nccl", "--ranks", "2", "--nodes", "2", "--node-rank", "1", "--rendezvous",      \
+        "tcp://127.0.0.1:4000", "--job-key", "/key"
+    assert_ok(parse(&options, WORDS("--mode", "ddp-nccl", "--cuda-libs", "/cuda"), &error), &error);
+    assert_ok(parse(&options, WORDS(SEVERAL), &error), &error);
+    assert_status(parse(&options, WORDS(SEVERAL, "--cuda-libs", "/cuda"), &error),
+                  BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, "--cuda-libs is for one host: "));
+#undef SEVERAL
+}
+
 static void measurements_after_a_job(void **state)
 {
     (void)state;
@@ -175,6 +192,7 @@ int main(void)
         cmocka_unit_test(relative_paths_become_absolute),
         cmocka_unit_test(generate_takes_prompts),
         cmocka_unit_test(compare_takes_two),
+        cmocka_unit_test(several_hosts_have_their_own_libraries),
         cmocka_unit_test(measurements_after_a_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

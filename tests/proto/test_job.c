@@ -295,10 +295,12 @@ static void paths_move_to_where_files_were_fetched(void **state)
     (void)snprintf(job.data.train, sizeof job.data.train, "/data/train.jsonl");
     (void)snprintf(job.model.checkpoint, sizeof job.model.checkpoint, "models/train.jsonl");
     (void)snprintf(job.output.directory, sizeof job.output.directory, "out");
+    (void)snprintf(job.gpu.libraries, sizeof job.gpu.libraries, "/usr/cuda");
     assert_ok(proto_job_relocate(&job, "/cache/runs/1", &error), &error);
     assert_string_equal(job.data.train, "/cache/runs/1/data.train/train.jsonl");
     assert_string_equal(job.model.checkpoint, "/cache/runs/1/model.checkpoint/train.jsonl");
     assert_string_equal(job.output.directory, "/cache/runs/1/output.directory/out");
+    assert_string_equal(job.gpu.libraries, "/usr/cuda");
     assert_string_equal(job.data.heldout, "");
     memset(long_directory, 'a', sizeof long_directory - 1);
     long_directory[sizeof long_directory - 1] = '\0';

@@ -250,7 +250,8 @@ BASE_MUST_CHECK base_status proto_job_parse(const void *text, size_t text_bytes,
 BASE_MUST_CHECK base_status proto_job_resolve(proto_job *job, const char *root, base_error *reterr);
 
 /* Makes every path DIRECTORY/KEY/NAME, where NAME is its last component: that of data.train becomes
- * DIRECTORY/data.train/train.jsonl. BASE_ERR_LIMIT: a path gets too long. */
+ * DIRECTORY/data.train/train.jsonl. Only gpu.libraries stays, since nobody sends what is there.
+ * BASE_ERR_LIMIT: a path gets too long. */
 BASE_MUST_CHECK base_status proto_job_relocate(proto_job *job, const char *directory,
                                                base_error *reterr);
 
