@@ -277,6 +277,9 @@ static void drain(launch_agent *agent)
         do {
             drain_messages(agent);
         } while (agent->more && agent->bus != NULL);
+        if (agent->bus == NULL) {
+            return; /* the event is of a connection that was given up */
+        }
         if (agent->state < AGENT_RUNNING) {
             agent_event(agent, &event);
         } else if (event.kind == PROTO_BUS_DISCONNECTED && agent->state == AGENT_RUNNING) {

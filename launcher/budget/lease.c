@@ -260,21 +260,21 @@ static base_status read_receipts(launch_lease *lease, base_error *reterr)
     return BASE_OK;
 }
 
-static budget_verdict redeem_some(launch_lease *lease, int first, int count,
-                                  budget_redemption *redemption, base_error *why)
+static budget_verdict redeem_some(launch_lease *lease, const budget_redeem_ranks *ranks,
+                                  int64_t deadline_ns, budget_redemption *redemption,
+                                  base_error *why)
 {
     const launch_budget_options *budget = &lease->options->budget;
+    const int64_t left_ms = (deadline_ns - base_now_ns()) / BASE_NS_PER_MS;
     budget_job_key key;
     memcpy(key.public_key, lease->job_key.public_key, sizeof key.public_key);
     memcpy(key.secret_key, lease->job_key.secret_key, sizeof key.secret_key);
     const budget_redeem_options options = {
         .dir = budget->dir[0] != '\0' ? budget->dir : NULL,
         .job_key = &key,
-        .timeout_ms = lease->options->hosts.nodes > 1 ? lease->options->hosts.host_timeout_ms / 2
-                                                      : BUDGET_CLIENT_TIMEOUT_MS,
+        .timeout_ms = left_ms > 0 ? left_ms : 1,
     };
-    const budget_redeem_ranks ranks = {.first = first, .count = count, .attempt = lease->attempt};
-    const budget_verdict verdict = budget_redeem(&options, lease->token, &ranks, redemption, why);
+    const budget_verdict verdict = budget_redeem(&options, lease->token, ranks, redemption, why);
     proto_wipe(&key, sizeof key);
     return verdict;
 }
@@ -283,6 +283,12 @@ static base_status fetch_receipts(launch_lease *lease, int *exit_code, base_erro
 {
     base_error why = {.message = ""};
     base_status status = BASE_OK;
+    /* agents hear nothing of the head meanwhile */
+    const int calls = (lease->world_size + RECEIPTS_PER_CALL - 1) / RECEIPTS_PER_CALL;
+    const int64_t deadline_ns =
+        base_deadline_after_ns(BASE_NS_PER_MS * (lease->options->hosts.nodes > 1
+                                                     ? lease->options->hosts.host_timeout_ms / 2
+                                                     : (int64_t)calls * BUDGET_CLIENT_TIMEOUT_MS));
     budget_redemption *redemption = calloc(1, sizeof *redemption);
     if (redemption == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for receipts");
@@ -291,7 +297,9 @@ static base_status fetch_receipts(launch_lease *lease, int *exit_code, base_erro
          first += RECEIPTS_PER_CALL) {
         const int left = lease->world_size - first;
         const int count = left < RECEIPTS_PER_CALL ? left : RECEIPTS_PER_CALL;
-        const budget_verdict verdict = redeem_some(lease, first, count, redemption, &why);
+        const budget_redeem_ranks ranks = {
+            .first = first, .count = count, .attempt = lease->attempt};
+        const budget_verdict verdict = redeem_some(lease, &ranks, deadline_ns, redemption, &why);
         if (verdict != BUDGET_GRANTED || redemption->count != count) {
             *exit_code = verdict == BUDGET_GRANTED ? BASE_EXIT_ERROR : budget_verdict_exit(verdict);
             status = base_fail(reterr, BASE_ERR_AUTH, "redeeming the token (%s): %s",

@@ -129,7 +129,7 @@ static const base_field rows[] = {
     {HOSTS(INT, ranks_per_node), .least = 1, .most = BASE_RANKS_MAX, .optional = true,
      .option = "ranks-per-node", .value = "N", .help = "in place of --ranks, which counts all"},
     {HOSTS(SECONDS, host_timeout_ms), .least = LAUNCH_HOST_TIMEOUT_MIN_MS,
-     .most = LAUNCH_HOST_TIMEOUT_MAX_MS, .option = "host-timeout", .value = "SECONDS",
+     .most = PROTO_HOST_TIMEOUT_MAX_MS, .option = "host-timeout", .value = "SECONDS",
      .help = "a host that says nothing so long is lost"},
     {HOSTS(PATH, cache), .option = "cache", .value = "DIR",
      .help = "where other hosts than the head's keep files that they fetch from it "

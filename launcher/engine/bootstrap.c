@@ -244,7 +244,7 @@ base_status launch_bootstrap_locate(launch_bootstrap *bootstrap, base_error *ret
 
 void launch_bootstrap_withdraw(launch_bootstrap *bootstrap)
 {
-    if (bootstrap->file[0] != '\0') {
+    if (bootstrap->file[0] != '\0' && bootstrap->hosts->node_rank == 0) {
         (void)unlink(bootstrap->file);
     }
 }

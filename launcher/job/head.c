@@ -333,17 +333,21 @@ static void handle_event(launch_session *session, const proto_bus_event *event)
 
 void launch_head_drain(launch_session *session)
 {
-    proto_bus_event event;
-    if (session->head == NULL) {
+    launch_head *head = session->head;
+    if (head == NULL) {
         return;
     }
     drain_messages(session);
-    /* what came before a connection ended comes first */
-    while (!session->head->more && proto_bus_next_event(session->head->bus, &event)) {
-        do {
-            drain_messages(session);
-        } while (session->head->more);
-        handle_event(session, &event);
+    while (!head->more) {
+        if (!head->has_event && !proto_bus_next_event(head->bus, &head->event)) {
+            return;
+        }
+        head->has_event = true;
+        drain_messages(session); /* what came before a connection ended comes first */
+        if (!head->more) {
+            head->has_event = false;
+            handle_event(session, &head->event);
+        }
     }
 }
 

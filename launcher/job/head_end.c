@@ -25,9 +25,11 @@ static void note_left(launch_head *head)
     int node = PROTO_NO_RANK;
     base_error ignored;
     base_status status = BASE_OK;
+    int taken = 0;
     do {
         status = proto_bus_recv(head->bus, &node, &envelope, &ignored);
-    } while (envelope != NULL || (status != BASE_OK && node != PROTO_NO_RANK));
+    } while (taken++ < LAUNCH_MESSAGES_AT_ONCE &&
+             (envelope != NULL || (status != BASE_OK && node != PROTO_NO_RANK)));
     while (proto_bus_next_event(head->bus, &event)) {
         if (event.kind == PROTO_BUS_DISCONNECTED && event.rank != PROTO_NO_RANK) {
             head->nodes[event.rank].state = LAUNCH_NODE_LEFT;

@@ -52,6 +52,8 @@ struct launch_head {
     int64_t show_files_ns;
     int64_t join_deadline_ns; /* of hosts that are absent while agents gather */
     bool more;                /* messages wait that were not handled yet */
+    bool has_event;           /* `event` waits until these are */
+    proto_bus_event event;
     bool gathering;
     bool refused_warned;
 };

@@ -54,6 +54,11 @@ void proto_connections_destroy(proto_connections *connections)
 void proto_connections_forget(proto_connections *connections, int rank)
 {
     connections->fds[rank] = NO_FD;
+    for (int i = connections->first; i < connections->count; i++) {
+        if (connections->kept[i].event.rank == rank) {
+            connections->kept[i].event.rank = PROTO_NO_RANK;
+        }
+    }
 }
 
 /* Reads the next event, and finds its rank by the connections as they are now. */

@@ -66,7 +66,7 @@ static bool exited_fits(const Ringfence__Control__Exited *exited)
            (exited->by_signal ? exited->status > 0 && signal_fits(exited->status)
                               : exited->status <= EXIT_CODE_MAX) &&
            proto_text_fits(exited->reason, PROTO_NAME_BYTES_MAX) &&
-           (exited->state == NULL || file_fits(exited->state));
+           (exited->state == NULL || (exited->state->size_bytes > 0 && file_fits(exited->state)));
 }
 
 bool proto_agent_body_fits(const envelope_type *envelope, int nodes)
@@ -116,6 +116,7 @@ static bool assign_fits(const Ringfence__Control__Assign *assign)
            assign->ranks <= assign->world_size &&
            assign->first_rank <= assign->world_size - assign->ranks &&
            assign->job.len <= PROTO_JOB_BYTES_MAX && assign->host_timeout_ms > 0 &&
+           assign->host_timeout_ms <= PROTO_HOST_TIMEOUT_MAX_MS &&
            files_fit(assign->files, assign->n_files);
 }
 

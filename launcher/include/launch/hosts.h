@@ -18,7 +18,6 @@ enum {
     LAUNCH_SILENCE_MS = 5 * 1000, /* a host that says nothing so long is shown */
     LAUNCH_HOST_TIMEOUT_MS = 15 * 1000,
     LAUNCH_HOST_TIMEOUT_MIN_MS = 3 * 1000,
-    LAUNCH_HOST_TIMEOUT_MAX_MS = 3600 * 1000,
     LAUNCH_SLEPT_MS = 2 * 1000, /* a launcher whose own loop stood still so long judges nobody */
     LAUNCH_HOSTS_CAUSE_WAIT_MS = 1000, /* a failure's cause on another host shows so late */
     LAUNCH_RETRY_MIN_MS = 10,          /* between the first two attempts to reach the head */

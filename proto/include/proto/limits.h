@@ -18,10 +18,11 @@ enum {
     PROTO_FLIGHT_PIECE_BYTES_MAX = 32 * 1024,
     PROTO_FLIGHT_BYTES_MAX = 1024 * 1024,
 
-    PROTO_TEXT_BYTES_MAX = 32 * 1024,    /* a prompt, a generated text */
-    PROTO_PROMPT_BYTES_MAX = 16 * 1024,  /* a prompt that a user gives */
-    PROTO_PROMPTS_MAX = 64 * 1024,       /* prompts of one job */
-    PROTO_REASON_BYTES_MAX = 4096,       /* the message of an error */
+    PROTO_TEXT_BYTES_MAX = 32 * 1024,   /* a prompt, a generated text */
+    PROTO_PROMPT_BYTES_MAX = 16 * 1024, /* a prompt that a user gives */
+    PROTO_PROMPTS_MAX = 64 * 1024,      /* prompts of one job */
+    PROTO_REASON_BYTES_MAX = 4096,      /* the message of an error */
+    PROTO_HOST_TIMEOUT_MAX_MS = 3600 * 1000,
     PROTO_GPU_TEXT_BYTES_MAX = 8 * 1024, /* the libraries, or the environment, of a GPU's rank */
     PROTO_NAME_BYTES_MAX = 256,          /* a transport, an algorithm, the beginning of a
                                          * sentence */
