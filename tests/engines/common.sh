@@ -164,6 +164,47 @@ programs() {
     fi
 }
 
+# gated NAME COMMAND…: a mode that may cost money. The head asks for a token and redeems it once, for
+# the ranks of both hosts; then the account has too little left.
+gated() {
+    name=$1
+    shift
+    if [ -e /etc/ringfence/keyring.json ]; then
+        echo "not tried: $name: this machine accepts its own keyring alone"
+        return
+    fi
+    echo "a passphrase of the test's" >"$dir/passphrase"
+    chmod 600 "$dir/passphrase"
+    budget-service init --dir "$dir/budget" --passphrase-file "$dir/passphrase" >"$dir/said" 2>&1
+    budget-service serve --dir "$dir/budget" --passphrase-file "$dir/passphrase" >"$dir/served" 2>&1 &
+    daemons="$daemons $!"
+    until_within 30 grep -q ready "$dir/served" || fail "$name: no budget-service"
+    budget-service account create lab --dir "$dir/budget" --cap 4.00 >>"$dir/said" 2>&1
+    BUDGET_SERVICE_DIR=$dir/budget
+    export BUDGET_SERVICE_DIR
+    if (asks 1.50 first "$@") >"$dir/said" 2>&1 && says "the gate let all 2 ranks in: label first"; then
+        ok "$name: the gate"
+    else
+        fail "$name: the gate"
+    fi
+    if ! (asks 3.00 second "$@") >"$dir/said" 2>&1 && says "2.50 USD left, 3.00 USD asked"; then
+        ok "$name: the account's cap"
+    else
+        fail "$name: the account's cap"
+    fi
+    assert_none_left "$name"
+}
+
+# asks USD LABEL COMMAND…
+asks() {
+    usd=$1
+    label=$2
+    shift 2
+    cd work && "$@" launcher --mode gate-check --account lab --vendor runpod --instance-type RTX4090 \
+        --instances 2 --gpus 1 --tier community --max-price 0.69 --max-hours 1 --authorize "$usd" \
+        --label "$label" --keyring "$dir/budget/keyring.json"
+}
+
 # adds_up NAME COMMAND…: libcoll without the launcher, through PMI-1.
 adds_up() {
     name=$1

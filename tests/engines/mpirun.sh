@@ -34,6 +34,7 @@ make_hosts
 train_alone
 trains "$kind" "$by" mpirun -n 2
 programs "$kind" mpirun -n 2
+gated "$kind" mpirun -n 2
 if [ $by = PMI-1 ]; then
     adds_up "$kind" mpirun -n 2
 fi

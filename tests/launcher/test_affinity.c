@@ -78,12 +78,47 @@ static void more_ranks_than_cpus_are_not_bound(void **state)
     launch_affinity_fini(&affinity);
 }
 
+/* An engine has bound two launchers to one CPU: both take it, and claim nothing. */
+static void an_engines_binding_stays(void **state)
+{
+    (void)state;
+    base_error error;
+    cpu_set_t before;
+    cpu_set_t one;
+    cpu_set_t set;
+    launch_affinity launchers[2];
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    if (CPU_COUNT(&before) < 2) {
+        skip();
+    }
+    int cpu = 0;
+    while (!CPU_ISSET(cpu, &before)) {
+        cpu++;
+    }
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(launch_affinity_init(&launchers[i], 1, 1, LAUNCH_AFFINITY_ENGINE, &error),
+                  &error);
+    }
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_true(launchers[i].bound);
+        assert_int_equal(launchers[i].claim_count, 0);
+        launch_affinity_set(&launchers[i], 0, &set);
+        assert_true(CPU_EQUAL(&set, &one));
+        launch_affinity_fini(&launchers[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quotas_are_rounded_up),
         cmocka_unit_test(no_two_jobs_share_a_cpu),
         cmocka_unit_test(more_ranks_than_cpus_are_not_bound),
+        cmocka_unit_test(an_engines_binding_stays),
     };
     /* The rest of the suite runs jobs at the same time. In another network namespace their claims
      * do not count. */
