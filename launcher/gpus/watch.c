@@ -55,8 +55,12 @@ static void listen(launch_gpu_watch *watch)
         return;
     }
     for (int i = 0; i < watch->gpus.count; i++) { /* a GPU may have none of them */
-        (void)nvml->events_add(watch->gpus.gpus[i].device,
-                               LAUNCH_NVML_EVENT_XID | LAUNCH_NVML_EVENT_ECC, watch->events);
+        launch_nvml_device device = watch->gpus.gpus[i].device;
+        /* a GPU without ECC takes no events if these are among them */
+        if (nvml->events_add(device, LAUNCH_NVML_EVENT_XID | LAUNCH_NVML_EVENT_ECC,
+                             watch->events) != LAUNCH_NVML_OK) {
+            (void)nvml->events_add(device, LAUNCH_NVML_EVENT_XID, watch->events);
+        }
     }
 }
 

@@ -83,18 +83,21 @@ static base_status set_environment(const rank_worker *worker, char device[PROTO_
                                    base_error *reterr)
 {
     const proto_job *job = &worker->identity.job;
+    const char *given = getenv("CUDA_VISIBLE_DEVICES");
     base_status status = proto_job_check_devices(job, worker->identity.local_world_size, reterr);
     if (status == BASE_OK) {
-        status = choose_device(job, worker->identity.local_rank, getenv("CUDA_VISIBLE_DEVICES"),
-                               device, reterr);
+        status = choose_device(job, worker->identity.local_rank, given, device, reterr);
     }
     if (status != BASE_OK) {
         return status;
     }
-    (void)setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1); /* as launcher gpus counts them */
+    if (given == NULL ||
+        job->gpu.devices[0] != '\0') { /* else its numbers are in the user's order */
+        (void)setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1); /* as launcher gpus counts them */
+    }
     (void)setenv("CUDA_VISIBLE_DEVICES", device, 1);
     if (!job->gpu.nccl_native) {
-        (void)setenv("NCCL_ALGO", "^NVLS", 0);
+        (void)setenv("NCCL_ALGO", "^NVLS,NVLSTree", 0);
     }
     (void)setenv("NCCL_DEBUG", "WARN", 0); /* why NCCL fails, in the rank's own output */
     if (job->gpu.shared) {

@@ -29,7 +29,7 @@ fail() { end 1 "$*"; }
 skip() { end "$skipped" "$*"; }
 
 # Runs it. Without a GPU the phase ends with the program's own exit code and line; another failure
-# is the phase's.
+# is the phase's, and so is that code where needs_gpu has seen a GPU.
 must() {
     local status=0
     "$@" >"$work/$phase.last" 2>&1 || status=$?
@@ -37,7 +37,7 @@ must() {
     [ "$status" -ne 0 ] || return 0
     local line
     line=$(grep -v '^ *$' "$work/$phase.last" | tail -1)
-    if [ "$status" -eq "$no_gpu" ]; then
+    if [ "$status" -eq "$no_gpu" ] && [ -z "${has_gpu-}" ]; then
         printf '%s\n' "$line" >"$work/$phase.reason"
         exit "$no_gpu"
     fi
@@ -83,7 +83,7 @@ start_service() {
 
 # A job on this machine's own GPU: through the gate, with a token of its own.
 gpu_job() { "$bin/launcher" "$@" --authorize local --account gpu --no-scaling --no-plots --quiet; }
-needs_gpu() { must "$bin/launcher" gpus; }
+needs_gpu() { must "$bin/launcher" gpus && has_gpu=yes; }
 
 # The losses of the first steps of a record, one a line.
 losses() { # DIRECTORY STEPS

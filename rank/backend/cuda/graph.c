@@ -21,6 +21,7 @@ base_status cuda_capture(rank_queue *queue, rank_graph **graph, base_error *rete
     }
     const cudaError_t error = cudaStreamBeginCapture(queue->stream, cudaStreamCaptureModeRelaxed);
     if (error != cudaSuccess) {
+        (void)cudaGetLastError(); /* reported here, and not by the next operation */
         free(made);
         return cuda_explain(error, "beginning a capture", reterr);
     }
@@ -46,6 +47,9 @@ base_status cuda_capture_end(rank_queue *queue, base_error *reterr)
         (void)cudaGraphDestroy(captured);
     }
     const base_status status = queue->failed;
+    if (status != BASE_OK) {
+        (void)cudaGetLastError();
+    }
     if (status != BASE_OK && reterr != NULL) {
         *reterr = queue->error;
     }

@@ -10,6 +10,7 @@
  * the depth that add up in the output are excluded. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "backend/cuda/kernels/kernels.h"
 #include "backend/cuda/queue.h"
@@ -182,21 +183,34 @@ static void note(rank_queue *queue, const cuda_lt_plan *plan)
             found[i] = -1;
         }
     }
+    char *line = queue->products + queue->products_bytes;
     const int length =
-        snprintf(queue->products + queue->products_bytes, room,
+        snprintf(line, room,
                  "%zu x %zu x %zu %c%c%s, aligned to %u: algorithm %d, tile %d, "
                  "stages %d, split %d\n",
                  shape->rows, shape->columns, shape->depth, shape->a_depth != 1 ? 't' : 'n',
                  shape->b_transposed ? 't' : 'n', shape->accumulate ? " added" : "",
                  plan->alignment, found[0], found[1], found[2], found[3]);
-    if (length > 0 && (size_t)length < room) {
+    const bool whole = length > 0 && (size_t)length < room;
+    if (whole && strstr(queue->products, line) == line) { /* else it has been there before */
         queue->products_bytes += (size_t)length;
     }
     queue->products[queue->products_bytes] = '\0';
 }
 
-/* The shape's plan, made at its first use. NULL after an error. A model has a few dozen shapes; one
- * that comes when the table is full takes the last plan's place. */
+/* Room for a plan: when the table is full, the oldest one's. A plan of zeros is no shape's. */
+static cuda_lt_plan *take_place(rank_queue *queue)
+{
+    if (queue->plan_count < CUDA_LT_PLANS) {
+        return &queue->plans[queue->plan_count++];
+    }
+    cuda_lt_plan *plan = &queue->plans[queue->plan_oldest++ % CUDA_LT_PLANS];
+    plan_free(plan);
+    return plan;
+}
+
+/* The shape's plan, made at its first use. NULL after an error. Batches of other lengths have other
+ * shapes. */
 static const cuda_lt_plan *find_plan(rank_queue *queue, const rank_product *args)
 {
     const uint32_t alignment = alignment_of(args);
@@ -205,10 +219,7 @@ static const cuda_lt_plan *find_plan(rank_queue *queue, const rank_product *args
             return &queue->plans[i];
         }
     }
-    if (queue->plan_count == CUDA_LT_PLANS) {
-        plan_free(&queue->plans[--queue->plan_count]);
-    }
-    cuda_lt_plan *plan = &queue->plans[queue->plan_count];
+    cuda_lt_plan *plan = take_place(queue);
     *plan = (cuda_lt_plan){.shape = *args, .alignment = alignment};
     cublasStatus_t found = describe(plan);
     if (found == CUBLAS_STATUS_SUCCESS) {
@@ -219,7 +230,6 @@ static const cuda_lt_plan *find_plan(rank_queue *queue, const rank_product *args
         queue->failed = explain_lt(found, "choosing an algorithm", &queue->error);
         return NULL;
     }
-    queue->plan_count++;
     note(queue, plan);
     return plan;
 }

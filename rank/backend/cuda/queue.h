@@ -65,6 +65,7 @@ struct rank_queue {
     void *lt_workspace;
     cuda_lt_plan *plans;
     size_t plan_count;
+    size_t plan_oldest;                 /* of a full table, modulo its size */
     char products[CUDA_PRODUCTS_BYTES]; /* a line for each plan, as they were made */
     size_t products_bytes;
     /* the first error */

@@ -76,7 +76,7 @@ job 0 --mode ddp-nccl --ranks 2 "${gpu[@]}" "${train[@]}" --authorize local --ou
 same_model two cpu
 has one/manifest.json '"nvlink_present": true'
 has two/manifest.json '"token": \{' '"id": "[0-9a-f]{32}"' '"account": "lab"' '"actual_cost_usd": 0.0' '"uuid": "GPU-31000000' \
-    '"NCCL_ALGO=\^NVLS"' '"CUDA_VISIBLE_DEVICES=1"' '"nccl": 22800' '"transport": "nccl"' '"algorithm": "direct"' \
+    '"NCCL_ALGO=\^NVLS,NVLSTree"' '"CUDA_VISIBLE_DEVICES=1"' '"nccl": 22800' '"transport": "nccl"' '"algorithm": "direct"' \
     '"libraries": ' '/fake-cuda/libcuda.so.1"' '"nvlink_present": false'
 
 echo "== a token is for one job, and for one run"
@@ -114,7 +114,7 @@ err_has "GPU 0: " "CUDA driver version is insufficient"
 CUDA_EMULATE_GPUS=1 job 9 "${two[@]}"
 err_has "GPU 1: " "no CUDA-capable device"
 LD_LIBRARY_PATH=$build/tests/bin/nvml FAKE_NVML=xid CUDA_EMULATE_GPUS=1 job 9 "${two[@]}"
-err_has "no CUDA-capable device" "; GPU 1 (GPU-bbbb): a memory error of two bits; GPU 0 (GPU-aaaa): Xid 79: the GPU has fallen off the bus"
+err_has "no CUDA-capable device" "; GPU 1 (GPU-bbbb): Xid 79: the GPU has fallen off the bus; GPU 0 (GPU-aaaa): a memory error of two bits"
 job 2 "${two[@]}" --devices 1
 err_has "devices 1: 1 for 2 ranks"
 CUDA_VISIBLE_DEVICES=0 job 9 "${two[@]}"

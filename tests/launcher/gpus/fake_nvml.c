@@ -204,8 +204,11 @@ EXPORT int nvmlDeviceRegisterEvents(launch_nvml_device device, unsigned long lon
                                     launch_nvml_events events)
 {
     (void)events;
+    if (device->index != 0 && (types & LAUNCH_NVML_EVENT_ECC) != 0) {
+        return NOT_SUPPORTED; /* and none of them is registered */
+    }
     events_pending += is_set_to("xid") && (types & LAUNCH_NVML_EVENT_XID) != 0 ? 1 : 0;
-    return device->index == 0 ? 0 : NOT_SUPPORTED;
+    return 0;
 }
 
 EXPORT int nvmlEventSetWait_v2(launch_nvml_events events, launch_nvml_event *event,
@@ -219,7 +222,7 @@ EXPORT int nvmlEventSetWait_v2(launch_nvml_events events, launch_nvml_event *eve
         return TIMEOUT;
     }
     *event = (launch_nvml_event){.device = &devices[events_pending - 1]};
-    event->type = events_pending == 1 ? LAUNCH_NVML_EVENT_XID : LAUNCH_NVML_EVENT_ECC;
+    event->type = events_pending == 1 ? LAUNCH_NVML_EVENT_ECC : LAUNCH_NVML_EVENT_XID;
     event->data = 79;
     events_pending--;
     return 0;

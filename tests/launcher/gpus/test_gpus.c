@@ -75,7 +75,7 @@ static void the_same_is_there_as_json(void **state)
     json_decref(root);
 }
 
-/* Two events: of a GPU that is lost, and of the other's memory. */
+/* Two events: of a GPU that is lost, which has no ECC, and of the other's memory. */
 static void what_happens_while_a_job_runs_is_kept(void **state)
 {
     (void)state;
@@ -87,8 +87,8 @@ static void what_happens_while_a_job_runs_is_kept(void **state)
         fail_msg("the fake NVML was not found: %s", getenv("LD_LIBRARY_PATH"));
     }
     assert_string_equal(launch_gpu_watch_faults(watch, text),
-                        "GPU 1 (GPU-bbbb): a memory error of two bits; "
-                        "GPU 0 (GPU-aaaa): Xid 79: the GPU has fallen off the bus");
+                        "GPU 1 (GPU-bbbb): Xid 79: the GPU has fallen off the bus; "
+                        "GPU 0 (GPU-aaaa): a memory error of two bits");
     assert_string_equal(launch_gpu_watch_faults(watch, text), "");
     assert_false(launch_gpu_watch_peak(watch, "GPU-aaaa", &peak));
     launch_gpu_watch_sample(watch);
