@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static base_status take(int fd, int how, const char *name, base_error *reterr)
@@ -48,4 +49,12 @@ base_status base_lock_file(const char *path, int *fd, base_error *reterr)
     }
     *fd = made;
     return BASE_OK;
+}
+
+bool base_lock_is_named(int fd, const char *path)
+{
+    struct stat by_fd;
+    struct stat by_name;
+    return fstat(fd, &by_fd) == 0 && lstat(path, &by_name) == 0 && by_fd.st_ino == by_name.st_ino &&
+           by_fd.st_dev == by_name.st_dev;
 }

@@ -139,23 +139,17 @@ struct launch_incoming {
     char part[PART_PATH_BYTES];
 };
 
-/* Whether the open file still has its name: the launcher that had the lock may have renamed it. */
-static bool has_name(const launch_incoming *incoming, uint64_t *bytes)
-{
-    struct stat by_fd;
-    struct stat by_name;
-    const bool same = fstat(incoming->fd, &by_fd) == 0 && lstat(incoming->part, &by_name) == 0 &&
-                      by_fd.st_ino == by_name.st_ino && by_fd.st_dev == by_name.st_dev;
-    *bytes = same ? (uint64_t)by_fd.st_size : 0;
-    return same;
-}
-
 static base_status open_part(launch_incoming *incoming, bool anew, base_error *reterr)
 {
+    struct stat info;
     base_status status = base_lock_file(incoming->part, &incoming->fd, reterr);
-    if (status == BASE_OK && !has_name(incoming, &incoming->found_bytes)) {
+    if (status == BASE_OK && !base_lock_is_named(incoming->fd, incoming->part)) {
         status = base_fail(reterr, BASE_ERR_BUSY, "%s has just been finished", incoming->part);
     }
+    if (status == BASE_OK && fstat(incoming->fd, &info) != 0) {
+        status = base_fail_errno(reterr, errno, "cannot read %s", incoming->part);
+    }
+    incoming->found_bytes = status == BASE_OK ? (uint64_t)info.st_size : 0;
     if (status == BASE_OK && (anew || incoming->found_bytes > incoming->size_bytes)) {
         incoming->found_bytes = 0;
         status = ftruncate(incoming->fd, 0) == 0

@@ -32,6 +32,24 @@ static void one_at_a_time(void **state)
     (void)close(second);
 }
 
+static void a_removed_lock_is_known(void **state)
+{
+    (void)state;
+    base_error error;
+    int first = -1;
+    int second = -1;
+    const char *path = test_directory_path(&test_shared_directory, "named");
+    assert_ok(base_lock_file(path, &first, &error), &error);
+    assert_true(base_lock_is_named(first, path));
+    assert_int_equal(unlink(path), 0);
+    assert_false(base_lock_is_named(first, path));
+    assert_ok(base_lock_file(path, &second, &error), &error);
+    assert_false(base_lock_is_named(first, path));
+    assert_true(base_lock_is_named(second, path));
+    (void)close(first);
+    (void)close(second);
+}
+
 static void no_link_is_followed(void **state)
 {
     (void)state;
@@ -79,6 +97,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_at_a_time),
+        cmocka_unit_test(a_removed_lock_is_known),
         cmocka_unit_test(no_link_is_followed),
         cmocka_unit_test(a_waiting_process_gets_the_lock),
     };

@@ -4,6 +4,8 @@
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 
 /* Takes the lock, or returns BASE_ERR_BUSY at once. Messages call it `name`. */
@@ -19,5 +21,9 @@ void base_lock_drop(int fd);
  * a link. *fd is the caller's; closing it releases the lock. On failure *fd is unchanged.
  * BASE_ERR_BUSY: another process has the lock. */
 BASE_MUST_CHECK base_status base_lock_file(const char *path, int *fd, base_error *reterr);
+
+/* Whether the open file still has its name. A holder that removes or renames a locked file leaves
+ * whoever opened it before with a lock that nobody else will meet. */
+bool base_lock_is_named(int fd, const char *path);
 
 #endif
