@@ -7,14 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent/agent_impl.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/lock.h"
 #include "base/path.h"
 
-enum { OPEN_DIRECTORIES = 16 };
+enum { OPEN_DIRECTORIES = 16, LOCK_TRIES = 1000 };
 
 static const char lock_suffix[] = ".lock";
 
@@ -87,7 +89,30 @@ static void remove_locked(const char *run, const char *lock, int fd)
     (void)close(fd);
 }
 
-/* Removes what killed agents have left: the directories whose lock nobody has. */
+/* Takes the lock of this agent's directory. Another agent that sweeps may have it for a moment, and
+ * removes the file: then the lock is one that nobody else meets, and is taken anew. */
+static base_status lock_own(const char *lock, int *fd, base_error *reterr)
+{
+    for (int tries = 1;; tries++) {
+        int taken = -1;
+        base_status status = base_lock_file(lock, &taken, reterr);
+        if (status == BASE_OK && base_lock_is_named(taken, lock)) {
+            *fd = taken;
+            return BASE_OK;
+        }
+        if (status == BASE_OK) {
+            (void)close(taken);
+            status = base_fail(reterr, BASE_ERR_BUSY, "%s has just been removed", lock);
+        }
+        if (status != BASE_ERR_BUSY || tries == LOCK_TRIES) {
+            return status;
+        }
+        (void)nanosleep(&(struct timespec){.tv_nsec = BASE_NS_PER_MS}, NULL);
+    }
+}
+
+/* Removes what killed agents have left: the directories whose lock nobody has. A lock without its
+ * name was its holder's until now, which has removed both; by now they may be there again. */
 static void sweep(const char *runs)
 {
     DIR *directory = opendir(runs);
@@ -102,6 +127,10 @@ static void sweep(const char *runs)
             strcmp(entry->d_name + length - (sizeof lock_suffix - 1), lock_suffix) != 0 ||
             base_path_join(runs, entry->d_name, lock, NULL) != BASE_OK ||
             base_lock_file(lock, &fd, &ignored) != BASE_OK) {
+            continue;
+        }
+        if (!base_lock_is_named(fd, lock)) {
+            (void)close(fd);
             continue;
         }
         (void)snprintf(run, sizeof run, "%.*s", (int)(strlen(lock) - (sizeof lock_suffix - 1)),
@@ -145,7 +174,7 @@ base_status agent_run_directory(const launch_agent *agent, agent_files *files, b
         return status;
     }
     sweep(runs);
-    status = base_lock_file(lock, &files->run_fd, reterr);
+    status = lock_own(lock, &files->run_fd, reterr);
     if (status == BASE_OK) {
         (void)snprintf(files->run, sizeof files->run, "%s", run);
         status = base_mkdirs(run, reterr);
