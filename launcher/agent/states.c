@@ -41,7 +41,7 @@ base_status agent_state_look(launch_agent *agent, int index, bool *known, base_e
         launch_hashing_close(state->hashing);
         state->hashing = NULL;
         state->known = true;
-        state->saved = status == BASE_OK;
+        state->saved = status == BASE_OK && state->size_bytes > 0;
     }
     return status;
 }
@@ -70,7 +70,12 @@ base_status agent_state_send(launch_agent *agent, const Ringfence__Control__Fetc
         chunk.data = (ProtobufCBinaryData){data.bytes, data.data};
         envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK;
         envelope.chunk = &chunk;
-        (void)agent_send(agent, &envelope);
+        if (!agent_send(agent, &envelope)) { /* the head does not ask again */
+            status =
+                base_fail(reterr, BASE_ERR_BUSY,
+                          "the state of rank %" PRIu32 " cannot be sent: too many messages wait",
+                          fetch->file);
+        }
     }
     return status;
 }
