@@ -450,6 +450,10 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
         session.cause.error = *reterr; /* for the other hosts */
     }
     session_close(&session);
+    if (session.stop_signal != 0 && options->hosts != NULL &&
+        options->hosts->place.engine != LAUNCH_ENGINE_NONE) {
+        launch_signals_ignore_stops();
+    }
     (void)pthread_sigmask(SIG_SETMASK, &mask_before, NULL);
     result->wall_seconds = (double)(base_now_ns() - session.started_ns) / BASE_NS_PER_S;
     return status;

@@ -23,3 +23,9 @@ base_status launch_signals_open(int *fd, base_error *reterr)
     *fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     return *fd >= 0 ? BASE_OK : base_fail_errno(reterr, errno, "cannot watch for signals");
 }
+
+void launch_signals_ignore_stops(void)
+{
+    (void)signal(SIGTERM, SIG_IGN);
+    (void)signal(SIGUSR1, SIG_IGN);
+}

@@ -57,7 +57,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SwitchType=switch/none
 ReturnToService=2
-KillWait=3
+KillWait=20
 NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$2 CPUs=2
 NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$3 CPUs=2
 PartitionName=all Nodes=ALL Default=YES OverSubscribe=FORCE:8
