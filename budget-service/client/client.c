@@ -142,6 +142,12 @@ static base_status find_places(const budget_client_options *options, places *fou
                        options->key_name != NULL ? options->key_name : "request");
         status = budget_path_join(found->dir, name, found->key_file, reterr);
     }
+    if (status == BASE_OK && access(found->key_file, F_OK) != 0 && errno == ENOENT) {
+        status = base_fail(reterr, BASE_ERR_NOTFOUND,
+                           "%s is not there: budget-service init makes it, and BUDGET_SERVICE_DIR "
+                           "says in which directory",
+                           found->key_file);
+    }
     if (status == BASE_OK) {
         status = find_endpoint(options, found, reterr);
     }

@@ -41,11 +41,11 @@ static base_status use_gpu(int index, base_error *reterr)
 /* The text of a UUID, as NVIDIA's tools print it. */
 static void uuid_text(const char *bytes, char text[sizeof((rank_gpu_info *)0)->uuid])
 {
-    size_t used = (size_t)sprintf(text, "GPU-");
-    for (int i = 0; i < 16; i++) {
-        const bool dash = i == 4 || i == 6 || i == 8 || i == 10;
-        used += (size_t)sprintf(text + used, "%s%02x", dash ? "-" : "", (unsigned char)bytes[i]);
-    }
+    const unsigned char *b = (const unsigned char *)bytes;
+    (void)snprintf(text, sizeof((rank_gpu_info *)0)->uuid,
+                   "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
+                   b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
+                   b[14], b[15]);
 }
 
 static base_status describe_gpu(int index, rank_gpu_info *info, base_error *reterr)
