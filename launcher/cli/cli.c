@@ -205,7 +205,8 @@ int launch_cli(int argc, char **argv, const char *rank_path)
         launch_options_help(stdout);
         break;
     case LAUNCH_ACTION_VERSION:
-        (void)printf("launcher (Ringfence) %s\nGPU modes: not run on a GPU yet\n", RINGFENCE_VERSION);
+        (void)printf("launcher (Ringfence) %s\nGPU modes: not run on a GPU yet\n",
+                     RINGFENCE_VERSION);
         break;
     case LAUNCH_ACTION_COMPARE:
         exit_status = compare(options);

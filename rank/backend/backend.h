@@ -205,7 +205,7 @@ typedef struct rank_attention_shape {
     size_t segment_max; /* no segment is longer */
 } rank_attention_shape;
 
-/* Causal attention of flat tokens that are cut into segments. */
+/* Causal attention of flat tokens that are cut into segments. A segment may be empty. */
 typedef struct rank_attention {
     size_t width;
     size_t heads;
@@ -255,9 +255,8 @@ typedef struct rank_attention_cached {
 typedef struct rank_cross_entropy {
     size_t rows;
     size_t vocab_size;
-    const int32_t
-        *targets;  /* (rows); a row with target -1 has no loss, and no gradient is wanted */
-    float *logits; /* (rows, V); becomes the gradient of the loss sum with want_gradient */
+    const int32_t *targets; /* (rows); a row with target -1 has no loss, and its gradient is zero */
+    float *logits;          /* (rows, V); becomes the gradient of the loss sum with want_gradient */
     bool want_gradient;
     double *loss; /* the rows' losses are added, natural logarithm */
 } rank_cross_entropy;

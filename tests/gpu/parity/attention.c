@@ -7,13 +7,14 @@
 
 enum { SEGMENTS_MAX = 6, SEQUENCES_MAX = 5 };
 
-/* Segments behind `first` tokens that belong to others. */
+/* Segments behind `first` tokens that belong to others. The first has tokens, others may have none. */
 static size_t cut_segments(twin *t, size_t segment_max, int32_t *start, size_t first)
 {
     const size_t count = twin_between(t, 1, SEGMENTS_MAX);
     start[0] = (int32_t)first;
     for (size_t i = 0; i < count; i++) {
-        start[i + 1] = start[i] + (int32_t)twin_between(t, 1, segment_max);
+        const bool empty = i > 0 && twin_between(t, 0, 3) == 0;
+        start[i + 1] = start[i] + (empty ? 0 : (int32_t)twin_between(t, 1, segment_max));
     }
     return count;
 }

@@ -1,6 +1,7 @@
 /* Softmax cross entropy of rows of logits, whose gradient replaces them. Compiled once per
  * instruction set; a model's head calls it through the backend. */
 #include <math.h>
+#include <string.h>
 
 #include "kernels_isa.h"
 
@@ -46,6 +47,9 @@ void KERNEL(cross_entropy)(const rank_cross_entropy *args)
     for (size_t row = 0; row < args->rows; row++) {
         float *logits = args->logits + row * count;
         if (args->targets[row] < 0) {
+            if (args->want_gradient) {
+                memset(logits, 0, count * sizeof *logits);
+            }
             continue;
         }
         const float target_logit = logits[args->targets[row]];

@@ -31,13 +31,13 @@ __global__ static void cross_entropy_kernel(rank_cross_entropy args, double *los
     if (mine < args.rows && lane == 0) {
         losses[mine] = works ? log((double)sum) + ((double)largest - (double)target_logit) : 0.0;
     }
-    if (!works || !args.want_gradient) {
+    if (mine >= args.rows || !args.want_gradient) {
         return;
     }
     const float scale = 1.0f / sum;
     for (size_t j = lane; j < count; j += ROW_LANES) {
-        const float p = logits[j] * scale;
-        logits[j] = j == (size_t)target ? p - 1.0f : p;
+        const float p = works ? logits[j] * scale : 0.0f;
+        logits[j] = works && j == (size_t)target ? p - 1.0f : p;
     }
 }
 
