@@ -30,7 +30,7 @@
 #include "base/status.h"
 
 enum {
-    RANK_BACKEND_ABI = 6,   /* rises when the table or an argument struct changes */
+    RANK_BACKEND_ABI = 7,   /* rises when the table or an argument struct changes */
     RANK_NORM_BLOCK = 1024, /* elements in one partial sum of sum_squares */
     RANK_DIGEST_BYTES = 32, /* BLAKE2b-256 */
 };
@@ -82,6 +82,8 @@ typedef struct rank_pack {
     bool transposed; /* from is (columns, depth) */
     float *to;       /* the first of these rows, in the first of these panels */
     size_t to_panel; /* floats from one panel to the next: the matrix's depth × RANK_PANEL */
+    size_t to_row; /* 0: panels. Else there are none: `to` is (columns, depth), with so many floats
+                        from one column to the next */
 } rank_pack;
 
 /* c (rows, columns) = a (rows, depth) · b; or, with accumulate, c += it.
@@ -112,7 +114,7 @@ typedef struct rank_product {
 } rank_product;
 
 /* out (T, C) = wte[ids] + wpe[positions] for ids in [first_id, first_id + columns), zeros for
- * others. wte is packed as the transposed output matrix (C, columns), so that it is held once. */
+ * others. wte is the output matrix, so that it is held once: packed, as (C, columns), or plain. */
 typedef struct rank_embed_packed {
     size_t tokens;
     size_t width;
@@ -123,6 +125,8 @@ typedef struct rank_embed_packed {
     const float *wte;
     const float *wpe; /* (context, C) */
     float *out;       /* (T, C) */
+    size_t wte_row;   /* 0: wte is packed. Else it is (columns, C), with so many floats from one row
+                         to the next */
 } rank_embed_packed;
 
 /* out (T, C) = wte[ids] + wpe[positions] */
@@ -368,6 +372,9 @@ typedef struct rank_backend {
                        * the caches */
 
     bool packs; /* products with many rows are faster if b was packed before */
+    /* Decoding keeps its matrices plain, as (columns, depth), and not packed: products of few rows
+     * read them so. Sums of products then have an order of the backend's own, and no leaves. */
+    bool plain_weights;
 
     base_status (*open)(rank_queue **queue, base_error *reterr);
     void (*close)(rank_queue *queue); /* after all its memory has been released; NULL is fine */

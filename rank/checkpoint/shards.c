@@ -174,7 +174,12 @@ static base_status fill_packed(const transfer *t, float *at, base_error *reterr)
             return status;
         }
         rank_pack args = {.from = t->staging, .from_row = t->columns.count};
-        if (depth) {
+        if (device->backend->plain_weights) { /* see is_plain: the depth is the file's rows */
+            args.depth = rows;
+            args.columns = t->columns.count;
+            args.to = at + row;
+            args.to_row = t->rows.count;
+        } else if (depth) {
             args.depth = rows;
             args.columns = t->columns.count;
             args.to = at + row * RANK_PANEL;
@@ -210,9 +215,17 @@ static base_status fill_plain(const transfer *t, float *at, base_error *reterr)
     return status;
 }
 
+/* Whether this rank's part is held as the file has it: a backend that wants plain weights gets a
+ * matrix (columns, depth), and that is what the file has where its rows are not the depth. */
+static bool is_plain(const transfer *t)
+{
+    return t->tensor.pack == RANK_TENSOR_PLAIN ||
+           (t->options->device->backend->plain_weights && !rows_are_depth(&t->tensor));
+}
+
 static size_t packed_floats(const transfer *t)
 {
-    if (t->tensor.pack == RANK_TENSOR_PLAIN) {
+    if (is_plain(t) || t->options->device->backend->plain_weights) {
         return t->rows.count * t->columns.count;
     }
     return rows_are_depth(&t->tensor) ? rank_pack_count(t->rows.count, t->columns.count)
@@ -249,8 +262,7 @@ static base_status take_tensor(rank_shards *shards, transfer *t, base_error *ret
     const size_t elements = count_there(&t->rows) * count_there(&t->columns);
     shards->elements += elements;
     shards->uncut_elements += t->tensor.cut.kind == RANK_CUT_NONE ? elements : 0;
-    return t->tensor.pack == RANK_TENSOR_PLAIN ? fill_plain(t, memory, reterr)
-                                               : fill_packed(t, memory, reterr);
+    return is_plain(t) ? fill_plain(t, memory, reterr) : fill_packed(t, memory, reterr);
 }
 
 /* Room for the longest rows that are staged at a time. */

@@ -7,11 +7,11 @@
  * memory for a chunk of logits. */
 enum { ROWS_AT_ONCE = 8192 };
 
-#define TABLE(table_name, open_queue)                                                              \
+#define TABLE(table_name, open_queue, plain)                                                       \
     {                                                                                              \
         .abi = RANK_BACKEND_ABI, .size_bytes = sizeof(rank_backend), .name = (table_name),         \
-        .rows_at_once = ROWS_AT_ONCE, .open = (open_queue), .close = cuda_close,                   \
-        .info = cuda_info, .alloc = cuda_alloc, .release = cuda_release,                           \
+        .rows_at_once = ROWS_AT_ONCE, .plain_weights = (plain), .open = (open_queue),              \
+        .close = cuda_close, .info = cuda_info, .alloc = cuda_alloc, .release = cuda_release,      \
         .free_bytes = cuda_free_bytes, .adopt = cuda_adopt, .disown = cuda_disown,                 \
         .map = cuda_map, .unmap = cuda_unmap, .copy = cuda_copy, .zero = cuda_zero,                \
         .sync = cuda_sync, .stream = cuda_stream, .mark = cuda_mark, .after = cuda_after,          \
@@ -29,5 +29,5 @@ enum { ROWS_AT_ONCE = 8192 };
         .difference = cuda_difference,                                                             \
     }
 
-const rank_backend rank_cuda_backend = TABLE("cuda", cuda_open_fast);
-const rank_backend rank_cuda_exact_backend = TABLE("cuda-exact", cuda_open_exact);
+const rank_backend rank_cuda_backend = TABLE("cuda", cuda_open_fast, true);
+const rank_backend rank_cuda_exact_backend = TABLE("cuda-exact", cuda_open_exact, false);

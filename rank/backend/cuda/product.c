@@ -3,7 +3,8 @@
  * Who computes a product:
  *   - the backend `cuda-exact`: our own kernel, always. Its bits are the CPU's.
  *   - the backend `cuda`: cublasLt, but our kernel where b is packed, and where there are leaves,
- *     because cublasLt has neither panels nor an order of its own choice.
+ *     because cublasLt has neither panels nor an order of its own choice; and a kernel of its own for
+ *     a few rows times a matrix (columns, depth), as in decoding.
  *
  * cublasLt's algorithm is the first that its heuristic names for the shape. It is never chosen by
  * timing, so one card with one version of the library has one algorithm for one shape. Splits of
@@ -251,12 +252,23 @@ static void multiply_lt(rank_queue *queue, const rank_product *args)
     }
 }
 
+/* The time of such a product is that of reading b, which the kernel does once. */
+static bool is_few_rows(const rank_product *args)
+{
+    return args->rows <= CUDA_FEW_ROWS && args->b_transposed && args->a_depth == 1 &&
+           !args->accumulate;
+}
+
 void cuda_product(rank_queue *queue, const rank_product *args)
 {
     if (queue->failed != BASE_OK || args->rows == 0 || args->columns == 0) {
         return;
     }
-    if (queue->lt != NULL && args->b_row > 0 && args->leaves <= 1 && args->depth > 0) {
+    const bool fast = queue->lt != NULL && args->b_row > 0 && args->leaves <= 1 && args->depth > 0;
+    if (fast && is_few_rows(args)) {
+        cuda_launch_few_rows(args, queue->stream);
+        (void)cuda_check(queue, cudaGetLastError(), "product of few rows");
+    } else if (fast) {
         multiply_lt(queue, args);
     } else {
         cuda_launch_product(args, queue->stream);

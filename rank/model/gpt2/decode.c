@@ -129,20 +129,24 @@ static void embed(const gpt2_step *step)
             .first_id = tp->vocab_first,
             .columns = tp->vocab_count,
             .wte = shard(step, step->layout.wte, step->layout.wpe),
+            .wte_row = step->backend->plain_weights ? step->width : 0,
             .wpe = shard(step, step->layout.wpe, (size_t)config->context * step->width),
             .out = step->stream,
         });
     all_reduce(step, step->stream, step->rows->count);
 }
 
-/* y (rows, columns) = x (rows, depth) · b. */
+/* y (rows, columns) = x (rows, depth) · b, in the form in which shards hold b. */
 static void product(const gpt2_step *step, rank_product args)
 {
+    const bool plain = step->backend->plain_weights;
     args.rows = args.rows > 0 ? args.rows : step->rows->count;
     args.a_row = args.depth;
     args.a_depth = 1;
     args.c_row = args.columns;
-    args.leaves = args.leaves > 0 ? args.leaves : 1;
+    args.leaves = args.leaves > 0 && !plain ? args.leaves : 1;
+    args.b_row = plain ? args.depth : 0;
+    args.b_transposed = plain;
     step->backend->product(step->queue, &args);
 }
 

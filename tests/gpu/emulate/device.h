@@ -56,6 +56,19 @@ static inline void __syncwarp()
     (void)__shfl_xor_sync(0xffffffffu, 0, 0);
 }
 
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+
+/* As kernels/device.h has it for CUDA. */
+template <typename T> static inline T load_once(const T *from)
+{
+    return *from;
+}
+
 static inline unsigned __float_as_uint(float x)
 {
     unsigned bits;

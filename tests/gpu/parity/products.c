@@ -13,7 +13,8 @@ static void pack(twin *t)
     const size_t panel = (depth + twin_between(t, 0, 3)) * RANK_PANEL;
     const size_t panels = (columns + RANK_PANEL - 1) / RANK_PANEL;
     const int from = twin_floats(t, "from", (transposed ? columns : depth) * row, 1.0f);
-    const int to = twin_floats(t, "to", panels * panel, 1.0f);
+    const size_t to_row = twin_between(t, 0, 1) > 0 ? depth + twin_between(t, 0, 3) : 0;
+    const int to = twin_floats(t, "to", to_row > 0 ? columns * to_row : panels * panel, 1.0f);
     ON_BOTH(t, pack,
             &(rank_pack){.depth = depth,
                          .columns = columns,
@@ -21,9 +22,10 @@ static void pack(twin *t)
                          .from_row = row,
                          .transposed = transposed,
                          .to = FLOATS(t, to, side),
-                         .to_panel = panel});
-    (void)snprintf(shape, sizeof shape, "pack (%zu, %zu), transposed %d", depth, columns,
-                   transposed);
+                         .to_panel = panel,
+                         .to_row = to_row});
+    (void)snprintf(shape, sizeof shape, "pack (%zu, %zu), transposed %d, to rows %zu", depth,
+                   columns, transposed, to_row);
     twin_compare(t, shape);
 }
 
@@ -98,10 +100,54 @@ static void product_plain(twin *t)
     multiply(t, &of, args->b_transposed ? "plain, b transposed" : "plain");
 }
 
+/* A few rows times a matrix (columns, depth), as in decoding: with and without whole vectors, and
+ * with depths of several parts. */
+static void product_few(twin *t)
+{
+    const bool vectors = twin_between(t, 0, 3) > 0;
+    const size_t unit = vectors ? 8 : 1;
+    const size_t depth = unit * twin_between(t, 1, twin_between(t, 0, 1) > 0 ? 20 : 1200 / unit);
+    operands of = {.args = {.rows = twin_between(t, 1, 9),
+                            .columns = twin_between(t, 1, 50),
+                            .depth = depth,
+                            .a_depth = 1,
+                            .b_transposed = true,
+                            .leaves = 1}};
+    rank_product *args = &of.args;
+    args->a_row = depth + unit * twin_between(t, 0, 2);
+    args->b_row = depth + unit * twin_between(t, 0, 2);
+    args->c_row = args->columns + twin_between(t, 0, 4);
+    of.a = twin_floats(t, "a", args->rows * args->a_row, 1.0f);
+    of.b = twin_floats(t, "b", args->columns * args->b_row, 1.0f);
+    of.c = twin_floats(t, "c", args->rows * args->c_row, 1.0f);
+    multiply(t, &of, "few rows");
+}
+
+/* Enough columns for a warp to have several, and a depth of all parts. */
+static void product_few_large(twin *t)
+{
+    operands of = {.args = {.rows = twin_between(t, 1, 8),
+                            .columns = twin_between(t, 1060, 1080),
+                            .depth = 8 * twin_between(t, 513, 540),
+                            .a_depth = 1,
+                            .b_transposed = true,
+                            .leaves = 1}};
+    rank_product *args = &of.args;
+    args->a_row = args->depth;
+    args->b_row = args->depth;
+    args->c_row = args->columns;
+    of.a = twin_floats(t, "a", args->rows * args->a_row, 1.0f);
+    of.b = twin_floats(t, "b", args->columns * args->b_row, 0.1f);
+    of.c = twin_floats(t, "c", args->rows * args->c_row, 1.0f);
+    multiply(t, &of, "few rows, large");
+}
+
 const parity_case parity_product_cases[] = {
     {.name = "pack", .run = pack},
     {.name = "product_packed", .run = product_packed},
     {.name = "product_leaves", .run = product_leaves},
     {.name = "product_plain", .run = product_plain},
+    {.name = "product_few", .run = product_few, .shapes = 30},
+    {.name = "product_few_large", .run = product_few_large, .shapes = 1, .one_order = true},
     {.name = NULL},
 };

@@ -131,15 +131,18 @@ static void embed_packed(twin *t)
     const size_t first_id = twin_between(t, 0, 20);
     const int ids = twin_ints(t, "ids", tokens, 0, (int)(first_id + columns + 10));
     const int positions = twin_ints(t, "positions", tokens, 0, 9);
-    const int wte = twin_floats(t, "wte", rank_pack_count(width, columns), 1.0f);
+    const size_t wte_row = twin_between(t, 0, 1) > 0 ? width + twin_between(t, 0, 3) : 0;
+    const size_t wte_count = wte_row > 0 ? columns * wte_row : rank_pack_count(width, columns);
+    const int wte = twin_floats(t, "wte", wte_count, 1.0f);
     const int wpe = twin_floats(t, "wpe", 10 * width, 1.0f);
     const int out = twin_floats(t, "out", tokens * width, 1.0f);
     ON_BOTH(t, embed_packed,
             &(rank_embed_packed){tokens, width, INTS(t, ids, side), INTS(t, positions, side),
                                  (int32_t)first_id, (int32_t)columns, FLOATS(t, wte, side),
-                                 FLOATS(t, wpe, side), FLOATS(t, out, side)});
-    (void)snprintf(shape, sizeof shape, "embed_packed, %zu tokens, ids from %zu, %zu columns",
-                   tokens, first_id, columns);
+                                 FLOATS(t, wpe, side), FLOATS(t, out, side), wte_row});
+    (void)snprintf(shape, sizeof shape,
+                   "embed_packed, %zu tokens, ids from %zu, %zu columns, row %zu", tokens, first_id,
+                   columns, wte_row);
     twin_compare(t, shape);
 }
 

@@ -31,10 +31,12 @@ void KERNEL(embed_packed)(const rank_embed_packed *args)
             memset(out, 0, width * sizeof *out);
             continue;
         }
-        const float *token = args->wte + (size_t)column / RANK_PANEL * RANK_PANEL * width +
-                             (size_t)column % RANK_PANEL;
+        const bool plain = args->wte_row > 0;
+        const float *token = plain ? args->wte + (size_t)column * args->wte_row
+                                   : args->wte + (size_t)column / RANK_PANEL * RANK_PANEL * width +
+                                         (size_t)column % RANK_PANEL;
         for (size_t j = 0; j < width; j++) {
-            out[j] = 0.0f + (token[j * RANK_PANEL] + position[j]);
+            out[j] = 0.0f + (token[j * (plain ? 1 : RANK_PANEL)] + position[j]);
         }
     }
 }

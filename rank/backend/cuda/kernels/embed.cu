@@ -38,8 +38,9 @@ __global__ static void embed_packed_kernel(rank_embed_packed args)
             continue;
         }
         const size_t panel = (size_t)column / RANK_PANEL * RANK_PANEL * args.width;
-        const float sum = args.wte[panel + j * RANK_PANEL + (size_t)column % RANK_PANEL] +
-                          args.wpe[(size_t)args.positions[token] * args.width + j];
+        const size_t at = args.wte_row > 0 ? (size_t)column * args.wte_row + j
+                                           : panel + j * RANK_PANEL + (size_t)column % RANK_PANEL;
+        const float sum = args.wte[at] + args.wpe[(size_t)args.positions[token] * args.width + j];
         args.out[i] = 0.0f + sum;
     }
 }

@@ -17,11 +17,15 @@ extern "C" {
 enum {
     CUDA_PARTIALS = 1 << 16,   /* doubles of scratch that some launchers get */
     CUDA_HEAD_WIDTH_MAX = 512, /* of attention */
+    CUDA_FEW_ROWS = 8,         /* of a product that is a matrix times a few vectors */
 };
 
 void cuda_launch_pack(const rank_pack *args, cudaStream_t stream);
 /* The canonical order, with any number of leaves. */
 void cuda_launch_product(const rank_product *args, cudaStream_t stream);
+/* At most CUDA_FEW_ROWS rows whose elements lie side by side, b transposed, and neither leaves nor
+ * accumulate. The order of a sum follows from depth alone. */
+void cuda_launch_few_rows(const rank_product *args, cudaStream_t stream);
 void cuda_launch_embed(const rank_embed *args, cudaStream_t stream);
 void cuda_launch_embed_packed(const rank_embed_packed *args, cudaStream_t stream);
 void cuda_launch_embed_grad(const rank_embed_grad *args, cudaStream_t stream);

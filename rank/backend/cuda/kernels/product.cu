@@ -16,6 +16,7 @@ enum {
     PITCH = TILE + 1, // floats of a row in shared memory, so that writers use different banks
     LEVELS = 4,       // of the tree over RANK_LEAVES_MAX leaves
     PACK_THREADS = 256,
+    TURN = 32, // side of a tile that is turned
 };
 
 __device__ static float element_of_a(const rank_product &args, size_t row, size_t k)
@@ -154,6 +155,32 @@ extern "C" void cuda_launch_product(const rank_product *args, cudaStream_t strea
     }
 }
 
+// To (columns, depth), a tile at a time, so that both sides are read and written side by side.
+__global__ static void turn_kernel(rank_pack args)
+{
+    SHARED(float, tile); // (TURN, TURN + 1)
+    const size_t k = (size_t)blockIdx.y * TURN;
+    const size_t column = (size_t)blockIdx.x * TURN;
+    for (size_t i = threadIdx.x; i < TURN * TURN; i += PACK_THREADS) {
+        const size_t tile_k = args.transposed ? i % TURN : i / TURN;
+        const size_t tile_column = args.transposed ? i / TURN : i % TURN;
+        if (k + tile_k < args.depth && column + tile_column < args.columns) {
+            tile[tile_k * (TURN + 1) + tile_column] =
+                args.transposed ? args.from[(column + tile_column) * args.from_row + k + tile_k]
+                                : args.from[(k + tile_k) * args.from_row + column + tile_column];
+        }
+    }
+    __syncthreads();
+    for (size_t i = threadIdx.x; i < TURN * TURN; i += PACK_THREADS) {
+        const size_t tile_k = i % TURN;
+        const size_t tile_column = i / TURN;
+        if (k + tile_k < args.depth && column + tile_column < args.columns) {
+            args.to[(column + tile_column) * args.to_row + k + tile_k] =
+                tile[tile_k * (TURN + 1) + tile_column];
+        }
+    }
+}
+
 __global__ static void pack_kernel(rank_pack args)
 {
     const size_t panels = (args.columns + RANK_PANEL - 1) / RANK_PANEL;
@@ -171,6 +198,12 @@ __global__ static void pack_kernel(rank_pack args)
 
 extern "C" void cuda_launch_pack(const rank_pack *args, cudaStream_t stream)
 {
+    if (args->to_row > 0) {
+        const dim3 grid((unsigned)((args->columns + TURN - 1) / TURN),
+                        (unsigned)((args->depth + TURN - 1) / TURN));
+        LAUNCH(turn_kernel, grid, PACK_THREADS, TURN * (TURN + 1) * sizeof(float), stream, *args);
+        return;
+    }
     LAUNCH(pack_kernel, blocks_for(rank_pack_count(args->depth, args->columns), PACK_THREADS),
            PACK_THREADS, 0, stream, *args);
 }

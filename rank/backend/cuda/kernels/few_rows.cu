@@ -1,0 +1,191 @@
+// Products of a few rows with a matrix (columns, depth): the time is that of reading the matrix, so
+// each of its elements is read once, in vectors of 16 bytes. Launched by product.c.
+//
+// A warp has one part of the depth of COLUMNS columns, and all rows. Its lanes take vectors in turns,
+// so that a warp reads 512 bytes that lie side by side. A column of a long depth is cut into parts,
+// which are warps of one block: they are added up in their order.
+//
+// The order of a sum depends on the depth and the length of a vector alone: not on the rows and
+// columns beside it, nor on how many of them a block has.
+#include "device.h"
+#include "kernels.h"
+
+enum {
+    WARP = 32,
+    WARPS = 8,
+    THREADS = WARPS * WARP,
+    PART_DEPTH = 1024,       // elements: a part is at most so long, unless there are PARTS_MAX
+    PARTS_MAX = WARPS,       // of a column
+    MANY_COLUMNS = 4,        // of a warp, where there are enough for all multiprocessors
+    BLOCKS_ENOUGH = 2 * 132, // of MANY_COLUMNS columns
+};
+
+static size_t parts_of(size_t depth)
+{
+    size_t parts = 1;
+    while (parts < PARTS_MAX && depth > parts * PART_DEPTH) {
+        parts *= 2;
+    }
+    return parts;
+}
+
+// VECTOR elements of the matrix, as float32.
+template <int VECTOR> struct vector {
+    float at[VECTOR];
+};
+
+__device__ static vector<4> bring_weights(const float *from, vector<4> *)
+{
+    const float4 four = load_once(reinterpret_cast<const float4 *>(from));
+    return vector<4>{{four.x, four.y, four.z, four.w}};
+}
+
+__device__ static vector<1> bring_weights(const float *from, vector<1> *)
+{
+    return vector<1>{{*from}};
+}
+
+__device__ static vector<1> bring(const float *from, vector<1> *)
+{
+    return vector<1>{{*from}};
+}
+
+__device__ static vector<4> bring(const float *from, vector<4> *)
+{
+    const float4 four = *reinterpret_cast<const float4 *>(from);
+    return vector<4>{{four.x, four.y, four.z, four.w}};
+}
+
+// sum[r][c] += the warp's part of row r · column c, of this lane.
+template <typename WEIGHT, int VECTOR, int ROWS, int COLUMNS>
+__device__ static void add_part(const rank_product &args, size_t column, size_t part, size_t parts,
+                                float (&sum)[ROWS][COLUMNS])
+{
+    typedef vector<VECTOR> elements;
+    const size_t vectors = args.depth / VECTOR;
+    const size_t each = (vectors + parts - 1) / parts;
+    const size_t end = (part + 1) * each < vectors ? (part + 1) * each : vectors;
+    const WEIGHT *weights[COLUMNS];
+    const float *rows[ROWS];
+#pragma unroll
+    for (int c = 0; c < COLUMNS; c++) { // a column that is not there goes along with the last one
+        const size_t mine = column + c < args.columns ? column + c : args.columns - 1;
+        weights[c] =
+            static_cast<const WEIGHT *>(static_cast<const void *>(args.b)) + mine * args.b_row;
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        rows[r] = args.a + ((size_t)r < args.rows ? (size_t)r : args.rows - 1) * args.a_row;
+    }
+#pragma unroll 4
+    for (size_t i = part * each + threadIdx.x % WARP; i < end; i += WARP) {
+        elements w[COLUMNS];
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++) {
+            w[c] = bring_weights(weights[c] + i * VECTOR, static_cast<elements *>(NULL));
+        }
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            const elements x = bring(rows[r] + i * VECTOR, static_cast<elements *>(NULL));
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++) {
+#pragma unroll
+                for (int e = 0; e < VECTOR; e++) {
+                    sum[r][c] = fmaf(x.at[e], w[c].at[e], sum[r][c]);
+                }
+            }
+        }
+    }
+}
+
+template <typename WEIGHT, int VECTOR, int ROWS, int COLUMNS>
+__global__ static void few_rows_kernel(rank_product args, size_t parts)
+{
+    SHARED(float, shared); // (WARPS, ROWS, COLUMNS)
+    const size_t warp = threadIdx.x / WARP;
+    const size_t group = warp / parts;
+    const size_t column = ((size_t)blockIdx.x * (WARPS / parts) + group) * COLUMNS;
+    float sum[ROWS][COLUMNS];
+#pragma unroll
+    for (int i = 0; i < ROWS * COLUMNS; i++) {
+        sum[i / COLUMNS][i % COLUMNS] = 0.0f;
+    }
+    add_part<WEIGHT, VECTOR, ROWS, COLUMNS>(args, column, warp % parts, parts, sum);
+#pragma unroll
+    for (int i = 0; i < ROWS * COLUMNS; i++) {
+        float whole = sum[i / COLUMNS][i % COLUMNS];
+        for (int half = WARP / 2; half > 0; half /= 2) {
+            whole = whole + __shfl_xor_sync(0xffffffffu, whole, half);
+        }
+        if (threadIdx.x % WARP == 0) {
+            shared[warp * ROWS * COLUMNS + i] = whole;
+        }
+    }
+    __syncthreads();
+    for (size_t i = threadIdx.x; i < WARPS / parts * ROWS * COLUMNS; i += THREADS) {
+        const size_t r = i / COLUMNS % ROWS;
+        const size_t first = i / (ROWS * COLUMNS) * parts; // warp
+        const size_t to =
+            ((size_t)blockIdx.x * (WARPS / parts) + i / (ROWS * COLUMNS)) * COLUMNS + i % COLUMNS;
+        float whole = shared[first * ROWS * COLUMNS + i % (ROWS * COLUMNS)];
+        for (size_t part = 1; part < parts; part++) {
+            whole = whole + shared[(first + part) * ROWS * COLUMNS + i % (ROWS * COLUMNS)];
+        }
+        if (r < args.rows && to < args.columns) {
+            args.c[r * args.c_row + to] = whole;
+        }
+    }
+}
+
+template <typename WEIGHT, int VECTOR, int ROWS, int COLUMNS>
+static void launch(const rank_product *args, cudaStream_t stream)
+{
+    const auto kernel = few_rows_kernel<WEIGHT, VECTOR, ROWS, COLUMNS>;
+    const size_t parts = parts_of(args->depth);
+    const size_t each = WARPS / parts * COLUMNS;
+    LAUNCH(kernel, (unsigned)((args->columns + each - 1) / each), THREADS,
+           WARPS * ROWS * COLUMNS * sizeof(float), stream, *args, parts);
+}
+
+template <typename WEIGHT, int VECTOR, int ROWS>
+static void launch_rows(const rank_product *args, cudaStream_t stream)
+{
+    const size_t each = WARPS / parts_of(args->depth) * MANY_COLUMNS;
+    if (args->columns >= BLOCKS_ENOUGH * each) {
+        launch<WEIGHT, VECTOR, ROWS, MANY_COLUMNS>(args, stream);
+    } else {
+        launch<WEIGHT, VECTOR, ROWS, 1>(args, stream);
+    }
+}
+
+template <typename WEIGHT, int VECTOR>
+static void launch_vectors(const rank_product *args, cudaStream_t stream)
+{
+    if (args->rows == 1) {
+        launch_rows<WEIGHT, VECTOR, 1>(args, stream);
+    } else if (args->rows == 2) {
+        launch_rows<WEIGHT, VECTOR, 2>(args, stream);
+    } else if (args->rows <= 4) {
+        launch_rows<WEIGHT, VECTOR, 4>(args, stream);
+    } else {
+        launch_rows<WEIGHT, VECTOR, CUDA_FEW_ROWS>(args, stream);
+    }
+}
+
+// Whether all rows begin at a multiple of 16 bytes, and end with a whole vector.
+static bool in_vectors(const rank_product *args, size_t elements)
+{
+    const uintptr_t both =
+        reinterpret_cast<uintptr_t>(args->a) | reinterpret_cast<uintptr_t>(args->b);
+    return both % 16 == 0 && args->depth % elements == 0 && args->b_row % elements == 0 &&
+           args->a_row % 4 == 0;
+}
+
+extern "C" void cuda_launch_few_rows(const rank_product *args, cudaStream_t stream)
+{
+    if (in_vectors(args, 4)) {
+        launch_vectors<float, 4>(args, stream);
+    } else {
+        launch<float, 1, CUDA_FEW_ROWS, 1>(args, stream);
+    }
+}
