@@ -215,6 +215,8 @@ typedef struct rank_attention {
     size_t heads;
     size_t segment_count;
     const int32_t *segment_start; /* (segment_count + 1) */
+    size_t rows;                  /* of all segments: what the last of segment_start is after the
+                                   * first */
     size_t segment_max;           /* no segment is longer; the scratch is made for it */
     const float *qkv;             /* (T, 3C): q, k and v, without bias */
     const float *bias;            /* (3C) */

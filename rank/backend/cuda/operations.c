@@ -72,7 +72,7 @@ size_t cuda_attention_scratch(const rank_attention_shape *shape)
 
 void cuda_attention(rank_queue *queue, const rank_attention *args)
 {
-    if (args->segment_count > 0 && fits(queue, args->width / args->heads)) {
+    if (args->rows > 0 && fits(queue, args->width / args->heads)) {
         cuda_launch_attention(args, queue->stream);
         (void)cuda_check(queue, cudaGetLastError(), "attention");
     }
@@ -80,7 +80,7 @@ void cuda_attention(rank_queue *queue, const rank_attention *args)
 
 void cuda_attention_grad(rank_queue *queue, const rank_attention *args)
 {
-    if (args->segment_count > 0 && fits(queue, args->width / args->heads)) {
+    if (args->rows > 0 && fits(queue, args->width / args->heads)) {
         cuda_launch_attention_grad(args, queue->stream);
         (void)cuda_check(queue, cudaGetLastError(), "attention_grad");
     }

@@ -180,6 +180,7 @@ rank_attention gpt2_attention(const gpt2_pass *pass, const rank_segments *segmen
         .heads = (size_t)pass->run->shape.config->heads,
         .segment_count = segments->count,
         .segment_start = pass->rows->segment_start + segments->first,
+        .rows = segments->row_count,
         .segment_max = pass->rows->segment_max,
         .qkv = pass->block.qkv,
         .bias = pass->weights[QKV_BIAS],

@@ -71,6 +71,7 @@ static void attend(twin *t, size_t segment_max, size_t head_width)
     shape.dqkv_first = first;
     shape.segment_count = cut_segments(t, segment_max, start, first);
     const size_t end = (size_t)start[shape.segment_count];
+    shape.rows = end - first;
     x.start = twin_copy(t, "segment_start", RANK_MEMORY_HOST, start,
                         (shape.segment_count + 1) * sizeof *start);
     twin_tolerate(t, x.start, -1.0);
@@ -111,7 +112,8 @@ static void attention_long(twin *t)
     const size_t tokens = twin_between(t, 1025, 1050);
     const int32_t start[] = {0, (int32_t)tokens};
     arrays x = {.start = 0};
-    rank_attention shape = {.width = width, .heads = 1, .segment_count = 1, .segment_max = tokens};
+    rank_attention shape = {
+        .width = width, .heads = 1, .segment_count = 1, .rows = tokens, .segment_max = tokens};
     x.start = twin_copy(t, "segment_start", RANK_MEMORY_HOST, start, sizeof start);
     twin_tolerate(t, x.start, -1.0);
     x.qkv = twin_floats(t, "qkv", tokens * 3 * width, 2.0f);

@@ -7,26 +7,34 @@
 #include "attend.h"
 #include "columns.h"
 
-// A block's row and head. blockIdx.x counts rows of segments of the longest length, so that the grid
-// needs no table from the device; blocks behind a segment's end have no row.
+// A block's row and head. The grid has a block for each row, so it needs no table from the device.
 struct place {
-    size_t segment;
-    size_t begin; // the segment's first token
+    size_t begin; // the first token of the row's segment
     size_t count; // its tokens
     size_t row;   // in the segment
     size_t head;
-    bool exists;
 };
 
+// The row's segment is the last that begins at the row or before it: empty ones come before.
 __device__ static place my_place(const rank_attention &args)
 {
+    const int32_t *start = args.segment_start;
+    const int32_t row = start[0] + (int32_t)blockIdx.x;
+    size_t low = 0;
+    size_t high = args.segment_count; // begins behind the row
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        if (start[middle] <= row) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
     place at;
-    at.segment = blockIdx.x / args.segment_max;
-    at.row = blockIdx.x % args.segment_max;
+    at.begin = (size_t)start[low];
+    at.count = (size_t)start[low + 1] - at.begin;
+    at.row = (size_t)row - at.begin;
     at.head = blockIdx.y;
-    at.begin = (size_t)args.segment_start[at.segment];
-    at.count = (size_t)args.segment_start[at.segment + 1] - at.begin;
-    at.exists = at.row < at.count;
     return at;
 }
 
@@ -86,9 +94,6 @@ __global__ static void attention_kernel(rank_attention args)
 {
     SHARED(attend_shared, shared);
     const place at = my_place(args);
-    if (!at.exists) {
-        return;
-    }
     const segment_rows rows = rows_of(args, at);
     const float scale = scale_of(rows);
     for (size_t d = threadIdx.x; d < rows.width; d += ATTEND_THREADS) {
@@ -105,7 +110,7 @@ __global__ static void attention_kernel(rank_attention args)
 
 static dim3 grid_of(const rank_attention *args)
 {
-    return dim3((unsigned)(args->segment_count * args->segment_max), (unsigned)args->heads);
+    return dim3((unsigned)args->rows, (unsigned)args->heads);
 }
 
 extern "C" void cuda_launch_attention(const rank_attention *args, cudaStream_t stream)
@@ -156,9 +161,6 @@ __global__ static void query_grad_kernel(rank_attention args)
 {
     SHARED(attend_shared, shared);
     const place at = my_place(args);
-    if (!at.exists) {
-        return;
-    }
     const segment_rows rows = rows_of(args, at);
     const float scale = scale_of(rows);
     const float *dout = args.dout + (at.begin + at.row) * args.width + at.head * rows.width;
@@ -231,9 +233,6 @@ __global__ static void key_grad_kernel(rank_attention args)
 {
     SHARED(attend_shared, shared);
     const place at = my_place(args);
-    if (!at.exists) {
-        return;
-    }
     const segment_rows rows = rows_of(args, at);
     const float scale = scale_of(rows);
     for (size_t d = threadIdx.x; d < rows.width; d += ATTEND_THREADS) {
@@ -270,7 +269,8 @@ __global__ static void key_grad_kernel(rank_attention args)
     }
 }
 
-// dbias += each segment's column sums of dqkv, each from 0, in the segments' order.
+// dbias += each segment's column sums of dqkv, each from 0, in the segments' order. Behind the last
+// row there are at most empty ones.
 __global__ static void bias_grad_kernel(rank_attention args)
 {
     SHARED(float, tile);
@@ -279,9 +279,11 @@ __global__ static void bias_grad_kernel(rank_attention args)
     const bool mine = threadIdx.x < COLUMNS_TILE && column < columns;
     const array_value value = {args.dqkv, columns};
     float sum = mine ? args.dbias[column] : 0.0f;
-    for (size_t s = 0; s < args.segment_count; s++) {
-        const size_t first = (size_t)args.segment_start[s] - args.dqkv_first;
-        const size_t end = (size_t)args.segment_start[s + 1] - args.dqkv_first;
+    size_t end = (size_t)args.segment_start[0] - args.dqkv_first;
+    const size_t last = end + args.rows;
+    for (size_t s = 0; s < args.segment_count && end < last; s++) {
+        const size_t first = end;
+        end = (size_t)args.segment_start[s + 1] - args.dqkv_first;
         sum = sum + column_chain(0.0f, value, first, end, columns, tile);
     }
     if (mine) {
