@@ -107,6 +107,7 @@ static base_status start_rank(launch_agent *agent, int index,
         .local_world_size = (int)begin->local_ranks,
         .threads = (int)part->job.parallel.threads_per_rank,
         .cpus = agent->affinity.bound ? &cpus : NULL,
+        .bind_to_gpu = agent->options->bind,
         .job_fd = agent->job_fd,
         .lifeline_fd = lifeline_read_fd,
         .lease_fd = agent->ranks[index].lease_fd,
@@ -125,7 +126,7 @@ static base_status start_rank(launch_agent *agent, int index,
 static base_status bind_ranks(launch_agent *agent, base_error *reterr)
 {
     const launch_options *options = agent->options;
-    if (!options->bind) {
+    if (!options->bind || proto_mode_get(agent->part.job.job.mode)->on_gpus) {
         return BASE_OK;
     }
     const base_status status = launch_affinity_init(

@@ -114,7 +114,7 @@ static const base_field rows[] = {
      .help = "with --prompts -: text: a line for each whole text; json: a line for each event"},
 
     {OWN(BOOL, bind), ANY, .option = "no-bind", .off = true, .group = "Parallelism",
-     .help = "do not give each rank CPUs of its own"},
+     .help = "do not give each rank CPUs of its own, or in *-nccl modes those near its GPU"},
     {OWN(INT, max_restarts), ANY, .least = 0, .most = LAUNCH_RESTARTS_MAX, .option = "max-restarts",
      .value = "N", .help = "start a failed gate-check or program anew, so many times"},
 

@@ -12,10 +12,16 @@
 #include "job/affinity.h"
 #include "job/spawn.h"
 
-static void print_binding(const launch_affinity *affinity, bool bind, int ranks, FILE *stream)
+static void print_binding(const launch_options *options, const launch_affinity *affinity,
+                          FILE *stream)
 {
-    if (!bind) {
+    const int ranks = (int)options->job.job.world_size;
+    if (!options->bind) {
         (void)fprintf(stream, "binding: none (--no-bind)\n");
+        return;
+    }
+    if (proto_mode_get(options->job.job.mode)->on_gpus) {
+        (void)fprintf(stream, "binding: each rank to the CPUs near its GPU\n");
         return;
     }
     if (!affinity->bound) {
@@ -69,6 +75,7 @@ static void print_ranks(const launch_options *options, const char *rank_path, FI
             .local_rank = rank % (world_size / (int)options->hosts.nodes),
             .local_world_size = world_size / (int)options->hosts.nodes,
             .threads = (int)options->job.parallel.threads_per_rank,
+            .bind_to_gpu = options->bind,
             .root = options->root,
             .files = "",
             .address = "127.0.0.1",
@@ -87,8 +94,10 @@ static void print_ranks(const launch_options *options, const char *rank_path, FI
         (void)fprintf(stream, "\n ");
         for (int i = 0; i < count; i++) {
             const char *value = strchr(variables[i], '=');
-            if (!proto_mode_costs_money(options->job.job.mode) &&
-                strncmp(variables[i], "RINGFENCE_LEASE_FD=", 19) == 0) {
+            if ((!proto_mode_costs_money(options->job.job.mode) &&
+                 strncmp(variables[i], "RINGFENCE_LEASE_FD=", 19) == 0) ||
+                (!proto_mode_get(options->job.job.mode)->on_gpus &&
+                 strncmp(variables[i], "RINGFENCE_BIND_TO_GPU=", 22) == 0)) {
                 continue;
             }
             if (value != NULL && strcmp(value, "=-1") == 0) {
@@ -129,7 +138,7 @@ base_status launch_plan_print(const launch_options *options, const char *rank_pa
         (void)fprintf(stream, "control: tcp://%s, port chosen by the system, CURVE\n",
                       options->hosts.nodes > 1 ? "(the head's address)" : "127.0.0.1");
         print_ranks(options, rank_path, stream);
-        print_binding(&affinity, options->bind, (int)job->job.world_size, stream);
+        print_binding(options, &affinity, stream);
         print_files(options, stream);
         const int count = launch_scaling_plan(options, points);
         for (int i = 0; i < count; i++) {

@@ -194,6 +194,16 @@ void launch_affinity_fini(launch_affinity *affinity)
     *affinity = (launch_affinity){0};
 }
 
+void launch_cpus_unpack(const uint8_t *bits, size_t bytes, cpu_set_t *set)
+{
+    CPU_ZERO(set);
+    for (size_t cpu = 0; cpu < bytes * 8 && cpu < CPU_SETSIZE; cpu++) {
+        if ((bits[cpu / 8] >> (cpu % 8) & 1) != 0) {
+            CPU_SET(cpu, set);
+        }
+    }
+}
+
 void launch_affinity_set(const launch_affinity *affinity, int rank, cpu_set_t *set)
 {
     BASE_ASSERT(affinity->bound);

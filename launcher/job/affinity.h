@@ -9,6 +9,8 @@
 
 #include <sched.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "base/limits.h"
 #include "base/status.h"
@@ -43,6 +45,9 @@ void launch_affinity_fini(launch_affinity *affinity);
 
 /* The CPUs of one rank. The job must be bound. */
 void launch_affinity_set(const launch_affinity *affinity, int rank, cpu_set_t *set);
+
+/* A set as messages have it: a bit per CPU. */
+void launch_cpus_unpack(const uint8_t *bits, size_t bytes, cpu_set_t *set);
 
 /* The smallest whole number of CPUs that covers "QUOTA PERIOD" (cgroup 2's cpu.max);
  * 0 for "max". */

@@ -34,12 +34,7 @@ static bool handle_started(launch_session *session, int node,
     rank->process.pid = (pid_t)started->pid;
     launch_rank_info *info = &session->result->ranks[started->rank];
     info->bound = started->cpus.len > 0;
-    CPU_ZERO(&info->cpus);
-    for (size_t cpu = 0; cpu < started->cpus.len * 8 && cpu < CPU_SETSIZE; cpu++) {
-        if ((started->cpus.data[cpu / 8] >> (cpu % 8) & 1) != 0) {
-            CPU_SET(cpu, &info->cpus);
-        }
-    }
+    launch_cpus_unpack(started->cpus.data, started->cpus.len, &info->cpus);
     return true;
 }
 

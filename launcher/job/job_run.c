@@ -72,7 +72,8 @@ static void note_binding(launch_session *session)
 {
     const launch_job_options *options = session->options;
     launch_job_result *result = session->result;
-    if (session->affinity.bound) {
+    const bool near_gpus = options->bind && proto_mode_get(session->job->job.mode)->on_gpus;
+    if (session->affinity.bound || near_gpus) { /* such a rank binds itself, and says so */
         return;
     }
     (void)snprintf(result->unbound, sizeof result->unbound, "%s",
@@ -123,7 +124,7 @@ static base_status session_open(launch_session *session, base_error *reterr)
         status = launch_head_open(session, reterr);
         session->local_count = world_size / (int)session->options->hosts->nodes;
     }
-    if (status == BASE_OK && session->options->bind) {
+    if (status == BASE_OK && session->options->bind && !proto_mode_get(job->job.mode)->on_gpus) {
         status = launch_affinity_init(
             &session->affinity, session->local_count, (int)job->parallel.threads_per_rank,
             has_engine(session) ? LAUNCH_AFFINITY_ENGINE : LAUNCH_AFFINITY_CLAIM, reterr);

@@ -159,7 +159,16 @@ static void handle_loaded(launch_session *session, int rank,
 
 static void handle_gpu(launch_session *session, int rank, const Ringfence__Control__Gpu *gpu)
 {
-    launch_gpu_info *info = &session->result->ranks[rank].gpu;
+    launch_rank_info *on = &session->result->ranks[rank];
+    launch_gpu_info *info = &on->gpu;
+    if (gpu->cpus.len > 0) { /* it has bound itself */
+        on->bound = true;
+        launch_cpus_unpack(gpu->cpus.data, gpu->cpus.len, &on->cpus);
+    }
+    (void)snprintf(info->pci, sizeof info->pci, "%s", gpu->pci);
+    (void)snprintf(info->unbound, sizeof info->unbound, "%s", gpu->unbound);
+    info->numa_node = gpu->numa_node;
+    info->memory_near = gpu->memory_near;
     info->memory_bytes = gpu->memory_bytes;
     info->driver = gpu->driver;
     info->nccl = gpu->nccl;

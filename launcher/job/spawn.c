@@ -58,6 +58,7 @@ int launch_spawn_variables(const launch_spawn_options *options,
         {"RINGFENCE_KEY_FD", options->key_fd},
         {"RINGFENCE_LIFELINE_FD", options->lifeline_fd},
         {"RINGFENCE_LEASE_FD", options->lease_fd},
+        {"RINGFENCE_BIND_TO_GPU", options->bind_to_gpu ? 1 : 0},
     };
     const char *const texts[][2] = {
         {"RINGFENCE_JOB_ROOT", options->root},

@@ -24,6 +24,7 @@ typedef struct launch_spawn_options {
     int local_world_size; /* ranks on this host */
     int threads;
     const cpu_set_t *cpus; /* NULL: not bound */
+    bool bind_to_gpu;      /* the rank binds itself to the CPUs near its GPU, if it has one */
     const char *root;      /* of the job's relative paths; "": none */
     const char *files;     /* where this host has the job's files (proto_job_relocate); "": where
                             * the job says */

@@ -64,6 +64,7 @@ static base_status start_rank(launch_session *session, int rank, const proto_key
                                                       : session->world_size,
             .threads = (int)session->job->parallel.threads_per_rank,
             .cpus = session->affinity.bound ? &cpus : NULL,
+            .bind_to_gpu = session->options->bind,
             .job_fd = session->job_fd,
             .lifeline_fd = lifeline_read_fd,
             .lease_fd = lease_fd,

@@ -65,6 +65,7 @@ base_status launch_start_local(const launch_local_rank *options, launch_process 
             .local_world_size = options->local_world_size,
             .threads = options->threads,
             .cpus = options->cpus,
+            .bind_to_gpu = options->bind_to_gpu,
             .root = options->root,
             .files = options->files,
             .address = address,

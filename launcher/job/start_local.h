@@ -3,6 +3,7 @@
 #ifndef LAUNCH_START_LOCAL_H
 #define LAUNCH_START_LOCAL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "job/affinity.h"
@@ -20,6 +21,7 @@ typedef struct launch_local_rank {
     int local_world_size;
     int threads;
     const cpu_set_t *cpus; /* NULL: not bound */
+    bool bind_to_gpu;      /* as in spawn.h */
     int job_fd;            /* of launch_start_job_bytes; these descriptors stay the caller's */
     int lifeline_fd;
     int lease_fd; /* -1: none */

@@ -76,6 +76,11 @@ static json_t *gpu_json(const launch_gpu_info *gpu, int rank)
                       put(object, "name", text_or_null(gpu->name)) &&
                       put(object, "uuid", text_or_null(gpu->uuid)) &&
                       put(object, "memory_bytes", json_integer((json_int_t)gpu->memory_bytes)) &&
+                      put(object, "pci", text_or_null(gpu->pci)) &&
+                      put(object, "numa_node",
+                          gpu->numa_node >= 0 ? json_integer(gpu->numa_node) : json_null()) &&
+                      put(object, "memory_near", json_boolean(gpu->memory_near)) &&
+                      put(object, "unbound_because", text_or_null(gpu->unbound)) &&
                       put(object, "driver", json_integer((json_int_t)gpu->driver)) &&
                       put(object, "nccl", json_integer((json_int_t)gpu->nccl)) &&
                       put(object, "sm_mhz_max", sampled_json(gpu, gpu->sm_mhz_max)) &&

@@ -69,6 +69,10 @@ typedef struct launch_gpu_info {
     uint32_t driver;
     uint32_t nccl;
     char plugin[64];
+    char pci[16];     /* "0000:19:00.0" */
+    int numa_node;    /* that it is nearest to; -1: not known */
+    bool memory_near; /* the rank prefers that node's memory */
+    char unbound[96]; /* why the rank is not bound to the CPUs near it; "": it is, or --no-bind */
     char libraries[PROTO_GPU_TEXT_BYTES_MAX + 1]; /* lines */
     char environment[PROTO_GPU_TEXT_BYTES_MAX + 1];
     char products[PROTO_GPU_TEXT_BYTES_MAX + 1]; /* lines: cublasLt's algorithm of each shape */

@@ -88,7 +88,10 @@ static bool gpu_fits(const Ringfence__Control__Gpu *gpu)
            proto_text_fits(gpu->uuid, PROTO_NAME_BYTES_MAX) &&
            proto_text_fits(gpu->plugin, PROTO_NAME_BYTES_MAX) &&
            proto_text_fits(gpu->libraries, PROTO_GPU_TEXT_BYTES_MAX) &&
-           proto_text_fits(gpu->environment, PROTO_GPU_TEXT_BYTES_MAX);
+           proto_text_fits(gpu->environment, PROTO_GPU_TEXT_BYTES_MAX) &&
+           proto_text_fits(gpu->pci, PROTO_NAME_BYTES_MAX) &&
+           proto_text_fits(gpu->unbound, PROTO_NAME_BYTES_MAX) &&
+           gpu->cpus.len <= PROTO_CPU_BITS_BYTES_MAX;
 }
 
 static bool failed_fits(const Ringfence__Control__Failed *failed)

@@ -12,7 +12,7 @@
 #include "proto/lease.h"
 #include "proto/limits.h"
 
-enum { CPU_BITS_BYTES_MAX = 128, EXIT_CODE_MAX = 255, PORT_MAX = 65535 };
+enum { EXIT_CODE_MAX = 255, PORT_MAX = 65535 };
 
 typedef Ringfence__Control__Envelope envelope_type;
 
@@ -76,7 +76,7 @@ bool proto_agent_body_fits(const envelope_type *envelope, int nodes)
         return enroll_fits(envelope->enroll, nodes);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_STARTED:
         return envelope->started->rank < BASE_RANKS_MAX && envelope->started->pid > 0 &&
-               envelope->started->cpus.len <= CPU_BITS_BYTES_MAX;
+               envelope->started->cpus.len <= PROTO_CPU_BITS_BYTES_MAX;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_PRINTED:
         return envelope->printed->rank < BASE_RANKS_MAX &&
                envelope->printed->data.len <= PROTO_PRINTED_BYTES_MAX;

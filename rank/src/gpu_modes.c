@@ -106,12 +106,19 @@ static base_status set_environment(const rank_worker *worker, char device[PROTO_
     return BASE_OK;
 }
 
+/* Binds the process near the GPU before it makes a context there: that has threads and pinned
+ * memory. */
 static base_status use_gpu(rank_gpu *gpu, base_error *reterr)
 {
     const rank_cuda_plugin *table = gpu->plugin.table;
-    base_status status = table->use_gpu(0, reterr);
+    const char *binds = getenv("RINGFENCE_BIND_TO_GPU");
+    base_status status = table->describe_gpu(0, &gpu->info, reterr);
+    gpu->near.numa_node = -1;
+    if (status == BASE_OK && binds != NULL && strcmp(binds, "1") == 0) {
+        rank_near_bind("/sys", gpu->info.pci, &gpu->near);
+    }
     if (status == BASE_OK) {
-        status = table->describe_gpu(0, &gpu->info, reterr);
+        status = table->use_gpu(0, reterr);
     }
     if (status == BASE_OK && table->collectives == NULL) {
         status = base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s was built without NCCL",
@@ -174,6 +181,14 @@ static void list_settings(lines *to)
     }
 }
 
+static void pack_cpus(const cpu_set_t *cpus, uint8_t bits[PROTO_CPU_BITS_BYTES_MAX])
+{
+    memset(bits, 0, PROTO_CPU_BITS_BYTES_MAX);
+    for (size_t cpu = 0; cpu < CPU_SETSIZE && cpu / 8 < PROTO_CPU_BITS_BYTES_MAX; cpu++) {
+        bits[cpu / 8] |= (uint8_t)(CPU_ISSET(cpu, cpus) ? 1U << (cpu % 8) : 0);
+    }
+}
+
 /* Tells the launcher what this rank computes on. */
 static void report_gpu(const rank_worker *worker)
 {
@@ -181,6 +196,7 @@ static void report_gpu(const rank_worker *worker)
     static lines environment;
     rank_gpu *gpu = worker->gpu;
     char plugin[VALUE_BYTES];
+    uint8_t cpus[PROTO_CPU_BITS_BYTES_MAX];
     for (int i = 0; i < RANK_LIBRARY_COUNT; i++) {
         if (gpu->plugin.paths[i][0] != '\0') {
             add_line(&libraries, gpu->plugin.paths[i]);
@@ -202,6 +218,14 @@ static void report_gpu(const rank_worker *worker)
     message.plugin = plugin;
     message.libraries = libraries.text;
     message.environment = environment.text;
+    message.pci = gpu->info.pci;
+    message.numa_node = gpu->near.numa_node;
+    message.memory_near = gpu->near.memory_near;
+    message.unbound = gpu->near.why_not;
+    if (gpu->near.bound) {
+        pack_cpus(&gpu->near.cpus, cpus);
+        message.cpus = (ProtobufCBinaryData){sizeof cpus, cpus};
+    }
     proto_client_gpu(worker->client, &message);
 }
 

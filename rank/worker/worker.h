@@ -9,6 +9,7 @@
 #include "backend/cuda/plugin.h"
 #include "coll/coll.h"
 #include "coll/nccl.h"
+#include "plugin/near.h"
 #include "plugin/plugin.h"
 #include "proto/client.h"
 #include "rank/gate.h"
@@ -17,6 +18,7 @@
 typedef struct rank_gpu {
     rank_plugin plugin;
     rank_gpu_info info;
+    rank_near near; /* the CPUs and the memory near it */
     coll_nccl_options collectives;
 } rank_gpu;
 

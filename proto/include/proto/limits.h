@@ -23,6 +23,7 @@ enum {
     PROTO_PROMPTS_MAX = 64 * 1024,      /* prompts of one job */
     PROTO_REASON_BYTES_MAX = 4096,      /* the message of an error */
     PROTO_HOST_TIMEOUT_MAX_MS = 3600 * 1000,
+    PROTO_CPU_BITS_BYTES_MAX = 128,      /* a set of CPUs, a bit for each */
     PROTO_GPU_TEXT_BYTES_MAX = 8 * 1024, /* the libraries, or the environment, of a GPU's rank */
     PROTO_NAME_BYTES_MAX = 256,          /* a transport, an algorithm, the beginning of a
                                          * sentence */

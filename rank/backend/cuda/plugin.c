@@ -61,6 +61,8 @@ static base_status describe_gpu(int index, rank_gpu_info *info, base_error *rete
     }
     (void)snprintf(info->name, sizeof info->name, "%.63s", found.name);
     uuid_text(found.uuid.bytes, info->uuid);
+    (void)snprintf(info->pci, sizeof info->pci, "%04x:%02x:%02x.0", (unsigned)found.pciDomainID,
+                   (unsigned)found.pciBusID, (unsigned)found.pciDeviceID);
     info->memory_bytes = found.totalGlobalMem;
     info->nccl = NCCL_FOUND;
     return BASE_OK;

@@ -9,7 +9,7 @@
 
 #include "backend/backend.h"
 
-enum { RANK_CUDA_PLUGIN_ABI = 3 }; /* rises when this struct changes */
+enum { RANK_CUDA_PLUGIN_ABI = 4 }; /* rises when this struct changes */
 
 struct coll_backend;
 
@@ -17,6 +17,7 @@ struct coll_backend;
 typedef struct rank_gpu_info {
     char name[64]; /* "NVIDIA H200" */
     char uuid[48]; /* "GPU-…" */
+    char pci[16];  /* the kernel's name of it: "0000:19:00.0" */
     uint64_t memory_bytes;
     int driver; /* the driver's newest CUDA, as 13000 */
     int nccl;   /* NCCL's version, as 22809; 0: built without it */
@@ -32,6 +33,7 @@ typedef struct rank_cuda_plugin {
     base_status (*count_gpus)(int *count, base_error *reterr);
     /* The GPU of this thread's queues that are opened from now on. */
     base_status (*use_gpu)(int index, base_error *reterr);
+    /* Does not use it: no context is made. */
     base_status (*describe_gpu)(int index, rank_gpu_info *info, base_error *reterr);
     const struct coll_backend *collectives; /* NULL: built without NCCL */
 } rank_cuda_plugin;

@@ -286,6 +286,7 @@ cudaError_t cudaSetDevice(int device)
 }
 
 // A process that may see one GPU of several (CUDA_VISIBLE_DEVICES) gets another UUID for each.
+// CUDA_EMULATE_PCI: the PCI device that it is said to be, as 0000:19:00.0.
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
 {
     const char *visible = std::getenv("CUDA_VISIBLE_DEVICES");
@@ -293,6 +294,14 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
     (void)std::snprintf(properties->name, sizeof properties->name, "emulated GPU %d", device);
     (void)std::snprintf(properties->uuid.bytes, sizeof properties->uuid.bytes, "%.15s",
                         visible != nullptr ? visible : "all");
+    unsigned domain = 0xffff;
+    unsigned bus = 0;
+    unsigned slot = 0;
+    const char *pci = std::getenv("CUDA_EMULATE_PCI");
+    (void)(pci != nullptr && std::sscanf(pci, "%x:%x:%x", &domain, &bus, &slot));
+    properties->pciDomainID = static_cast<int>(domain);
+    properties->pciBusID = static_cast<int>(bus);
+    properties->pciDeviceID = static_cast<int>(slot);
     size_t free_bytes = 0;
     return cudaMemGetInfo(&free_bytes, &properties->totalGlobalMem);
 }

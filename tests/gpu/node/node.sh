@@ -74,10 +74,26 @@ job 0 --mode ddp-nccl --ranks 1 --micro-batches 2 "${gpu[@]}" "${train[@]}" --au
 same_model one cpu
 job 0 --mode ddp-nccl --ranks 2 "${gpu[@]}" "${train[@]}" --authorize local --out two
 same_model two cpu
+has two/manifest.json '"pci": "ffff:00:00.0"' '"unbound_because": null' '"cpus": null' # --no-bind
 has one/manifest.json '"nvlink_present": true'
 has two/manifest.json '"token": \{' '"id": "[0-9a-f]{32}"' '"account": "lab"' '"actual_cost_usd": 0.0' '"uuid": "GPU-31000000' \
     '"NCCL_ALGO=\^NVLS,NVLSTree"' '"CUDA_VISIBLE_DEVICES=1"' '"nccl": 22800' '"transport": "nccl"' '"algorithm": "direct"' \
     '"libraries": ' '/fake-cuda/libcuda.so.1"' '"nvlink_present": false'
+
+echo "== ranks are bound to the CPUs near their GPU, where the kernel says which"
+near() { # DEVICE: trains on a GPU that is said to be this PCI device
+    CUDA_EMULATE_PCI=$1 launcher --no-plots --mode ddp-nccl --ranks 2 "${gpu[@]}" "${train[@]}" "${small[@]}" --overwrite \
+        --authorize local --out near >out 2>err </dev/null || fail "near $1"
+}
+near ffff:1:2
+has near/manifest.json '"pci": "ffff:01:02.0"' '"cpus": null' \
+    '"unbound_because": "the kernel does not say which CPUs are near the GPU"'
+device=$(find /sys/bus/pci/devices/ -mindepth 1 -name '????:??:??.0' 2>/dev/null | head -1)
+if [ -n "$device" ] && grep -q '^[0-9]' "$device/local_cpulist"; then
+    near "${device##*/}"
+    has near/manifest.json "\"pci\": \"${device##*/}\"" '"unbound_because": null' '"memory_near": (true|false)'
+    [ "$(grep -cE '"cpus": \[' near/manifest.json)" -eq 2 ] || fail "the record has no CPUs"
+fi
 
 echo "== a token is for one job, and for one run"
 launcher --mode ddp-nccl --ranks 2 "${gpu[@]}" "${train[@]}" --out three --write-job JOB.json >out 2>err || fail "--write-job"

@@ -57,6 +57,9 @@ struct cudaDeviceProp {
         char bytes[16];
     } uuid;
     size_t totalGlobalMem;
+    int pciDomainID;
+    int pciBusID;
+    int pciDeviceID;
 };
 
 enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed = 2 };
