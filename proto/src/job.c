@@ -145,6 +145,31 @@ static base_status check_algorithm(const proto_job *job, base_error *reterr)
                      mode->on_gpus ? "auto, direct and native" : "no native one");
 }
 
+static base_status check_precision(const proto_job *job, base_error *reterr)
+{
+    const proto_mode_row *mode = proto_mode_get(job->job.mode);
+    const char *name = proto_precision_name((int)job->gpu.precision);
+    if (job->gpu.precision == PROTO_PRECISION_FLOAT32) {
+        return BASE_OK;
+    }
+    if (!mode->on_gpus || mode->measures) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "gpu.precision %s (--precision): mode %s has float32 only", name,
+                         mode->name);
+    }
+    if (job->gpu.exact) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "gpu.precision %s (--precision): gpu.exact (--exact) has float32 only",
+                         name);
+    }
+    if (job->gpu.precision == PROTO_PRECISION_BFLOAT16) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "gpu.precision %s (--precision): mode %s does not have it yet", name,
+                         mode->name);
+    }
+    return BASE_OK;
+}
+
 /* Checks the fields of modes on GPUs. */
 static base_status check_gpu(const proto_job *job, base_error *reterr)
 {
@@ -238,6 +263,9 @@ static base_status check_together(const proto_job *job, base_error *reterr)
     }
     if (status == BASE_OK) {
         status = check_gpu(job, reterr);
+    }
+    if (status == BASE_OK) {
+        status = check_precision(job, reterr);
     }
     return status == BASE_OK ? check_sampling(&job->infer, reterr) : status;
 }

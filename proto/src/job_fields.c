@@ -13,6 +13,7 @@
     }
 
 NAMES(proto_loss_on_name, "correction", "all")
+NAMES(proto_precision_name, "float32", "tf32", "bfloat16")
 NAMES(proto_schedule_name, "constant", "cosine")
 NAMES(proto_verify_name, "index", "full")
 NAMES(proto_timing_name, "overlapped", "bracketed")
@@ -159,6 +160,9 @@ static const base_field rows[] = {
              "has GPU i)"},
     {JOB(PATH, gpu.libraries), .optional = true, .option = "cuda-libs", .value = "DIR",
      .help = "where CUDA's libraries are looked for first"},
+    {JOB(ENUM, gpu.precision), .optional = true, .name_of = proto_precision_name,
+     .option = "precision", .value = "NAME",
+     .help = "of products: float32, tf32, bfloat16 (with float32 parameters)"},
     {JOB(BOOL, gpu.exact), .optional = true, .option = "exact",
      .help = "our own kernels in place of cublasLt: the CPU's bits"},
     {JOB(BOOL, gpu.nccl_native), .optional = true, .option = "nccl-native",

@@ -19,7 +19,11 @@
  *
  * Arrays are row-major float32 without padding unless an argument says otherwise. T = tokens, C =
  * width, V = vocabulary, H = heads, D = width of one head. Sums run in a fixed order: same
- * arguments, same bits. One thread at a time uses a queue; different queues may be used at once. */
+ * arguments, same bits. One thread at a time uses a queue; different queues may be used at once.
+ *
+ * Types. Where an argument names the type of an array, its address is void, and zero is float32.
+ * Arithmetic and sums are float32 whatever the arrays are. Only a backend with `cast` takes other
+ * types than float32; whoever asks another one for them has made a mistake. */
 #ifndef RANK_BACKEND_BACKEND_H
 #define RANK_BACKEND_BACKEND_H
 
@@ -30,7 +34,7 @@
 #include "base/status.h"
 
 enum {
-    RANK_BACKEND_ABI = 7,   /* rises when the table or an argument struct changes */
+    RANK_BACKEND_ABI = 8,   /* rises when the table or an argument struct changes */
     RANK_NORM_BLOCK = 1024, /* elements in one partial sum of sum_squares */
     RANK_DIGEST_BYTES = 32, /* BLAKE2b-256 */
 };
@@ -38,6 +42,17 @@ enum {
 typedef struct rank_queue rank_queue;
 typedef struct rank_graph rank_graph;
 typedef struct rank_profile rank_profile; /* backend/profile.h */
+
+/* The type of an array's elements. */
+typedef enum rank_type {
+    RANK_FLOAT32,
+    RANK_BFLOAT16, /* a float32 without the lower half of its bits */
+} rank_type;
+
+static inline size_t rank_type_bytes(rank_type type)
+{
+    return type == RANK_BFLOAT16 ? 2 : 4;
+}
 
 /* A point in a queue. When the mark is passed, everything before it has run. */
 typedef struct rank_mark {
@@ -93,21 +108,28 @@ typedef struct rank_pack {
  * equal parts; each has a chain of its own, and they are added up as a balanced binary tree. So the
  * bits depend on the row of a, the column of b and the leaves alone: not on the other rows and
  * columns, and on the CPU not on the instruction set, but for the baseline's, which has no fused
- * multiply-add. */
+ * multiply-add.
+ *
+ * With a library's products (backend `cuda`) the order is the library's. a and b are of one type,
+ * and bfloat16 only where b is not packed. Leaves make no difference to bfloat16 then, nor where
+ * products are TF32. */
 typedef struct rank_product {
     size_t rows;
     size_t columns;
     size_t depth;
-    const float *a; /* element (row, k) at row·a_row + k·a_depth; one of the two is 1 */
+    const void *a; /* element (row, k) at row·a_row + k·a_depth; one of the two is 1 */
+    rank_type a_type;
     size_t a_row;
     size_t a_depth;
-    const float *b;
+    const void *b;
+    rank_type b_type;
     size_t b_row;      /* 0: b is packed. Else it is (depth, columns), with so many floats from one
                           row to the next, and leaves is 1 if the backend packs */
     bool b_transposed; /* with b_row: it is (columns, depth) */
     float *scratch;    /* rank_pack_count(depth, columns) floats to pack b in, or NULL: with them, a
                           large b that is not packed is faster */
-    float *c;          /* element (row, column) at row·c_row + column */
+    void *c;           /* element (row, column) at row·c_row + column */
+    rank_type c_type;
     size_t c_row;
     int leaves; /* a power of two up to RANK_LEAVES_MAX that divides depth */
     bool accumulate;
@@ -316,6 +338,13 @@ typedef struct rank_adamw {
     float *second;
 } rank_adamw;
 
+/* to = from in bfloat16, rounded to nearest, ties to even. NaN stays NaN. */
+typedef struct rank_cast {
+    size_t count;
+    const float *from;
+    void *to;
+} rank_cast;
+
 /* *sum = the sum of squares in double, over fixed blocks of RANK_NORM_BLOCK elements in order. */
 typedef struct rank_sum_squares {
     const float *values;
@@ -438,6 +467,8 @@ typedef struct rank_backend {
     void (*grad_scale)(rank_queue *queue, const rank_grad_scale *args);
     void (*column_sums)(rank_queue *queue, const rank_column_sums *args);
     void (*add)(rank_queue *queue, const rank_add *args);
+    /* NULL: the backend has float32 only. */
+    void (*cast)(rank_queue *queue, const rank_cast *args);
     void (*digest)(rank_queue *queue, const rank_digest *args);
     void (*difference)(rank_queue *queue, const rank_difference *args);
 } rank_backend;

@@ -28,9 +28,12 @@ base_status rank_worker_open_device(const rank_worker *worker, rank_device *devi
     if (worker->gpu == NULL) {
         return rank_device_open("cpu", device, reterr);
     }
+    const proto_job_gpu *wanted = &worker->identity.job.gpu;
     return rank_device_open_of(worker->gpu->plugin.table->backends,
-                               worker->identity.job.gpu.exact ? "cuda-exact" : "cuda", device,
-                               reterr);
+                               wanted->exact                               ? "cuda-exact"
+                               : wanted->precision == PROTO_PRECISION_TF32 ? "cuda-tf32"
+                                                                           : "cuda",
+                               device, reterr);
 }
 
 void rank_worker_report_failure(const rank_worker *worker, base_status status,

@@ -141,11 +141,28 @@ static void modes_on_gpus_have_fields_of_their_own(void **state)
     expect_gpu_job("gpu.devices", "0,1,0", BASE_ERR_INVALID);
     expect_gpu_job("gpu.devices", "0;1", BASE_ERR_INVALID);
     expect_gpu_job("gpu.exact", "true", BASE_OK);
+    expect_gpu_job("gpu.precision", "tf32", BASE_OK);
+    expect_gpu_job("gpu.precision", "bfloat16", BASE_ERR_INVALID);
     expect_gpu_job("gpu.nccl_native", "true", BASE_OK);
     expect_gpu_job("gpu.shared", "true", BASE_ERR_INVALID); /* 100 steps */
     expect_gpu_job("parallel.algorithm", "native", BASE_OK);
     expect_gpu_job("parallel.algorithm", "direct", BASE_OK);
     expect_gpu_job("parallel.algorithm", "ring", BASE_ERR_INVALID);
+}
+
+static void exact_products_have_float32_only(void **state)
+{
+    (void)state;
+    base_error error;
+    proto_job job;
+    proto_job_defaults(&job);
+    job.job.mode = PROTO_MODE_DDP_NCCL;
+    job.gpu.exact = true;
+    assert_ok(proto_job_check(&job, &error), &error);
+    job.gpu.precision = PROTO_PRECISION_TF32;
+    assert_status(proto_job_check(&job, &error), BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, "--precision"));
+    assert_non_null(strstr(error.message, "--exact"));
 }
 
 static void each_rank_has_its_gpu(void **state)
@@ -315,6 +332,7 @@ int main(void)
         cmocka_unit_test(errors_name_what_is_wrong),
         cmocka_unit_test(a_field_is_set_from_a_text),
         cmocka_unit_test(modes_on_gpus_have_fields_of_their_own),
+        cmocka_unit_test(exact_products_have_float32_only),
         cmocka_unit_test(each_rank_has_its_gpu),
         cmocka_unit_test(limits_are_enforced_on_both_sides),
         cmocka_unit_test(paths_follow_the_root),

@@ -47,6 +47,13 @@ enum {
 #define PROTO_TEMPERATURE_MAX 1e3
 
 typedef enum proto_loss_on { PROTO_LOSS_ON_CORRECTION, PROTO_LOSS_ON_ALL } proto_loss_on;
+/* Of products and activations on GPUs. */
+typedef enum proto_precision {
+    PROTO_PRECISION_FLOAT32,
+    PROTO_PRECISION_TF32,     /* operands of products have ten bits behind the point */
+    PROTO_PRECISION_BFLOAT16, /* parameters, moments and sums of gradients stay float32 */
+} proto_precision;
+
 typedef enum proto_schedule { PROTO_SCHEDULE_CONSTANT, PROTO_SCHEDULE_COSINE } proto_schedule;
 typedef enum proto_verify { PROTO_VERIFY_INDEX, PROTO_VERIFY_FULL } proto_verify;
 typedef enum proto_timing { PROTO_TIMING_OVERLAPPED, PROTO_TIMING_BRACKETED } proto_timing;
@@ -158,6 +165,7 @@ typedef struct proto_job_gpu {
                                         * empty: rank i has number i */
     char libraries[BASE_PATH_BYTES];   /* the directory of CUDA's libraries; empty: where they are
                                         * installed */
+    proto_precision precision;
     bool exact;       /* all products by our own kernels, in the CPU's order: the CPU's bits */
     bool nccl_native; /* NCCL may use all its algorithms, also those whose sums differ */
     bool mixed;       /* ranks may have GPUs of different kinds */
@@ -201,6 +209,7 @@ extern const base_fields proto_job_fields;
 
 /* The names of a value in JOB.json; NULL: there is no such value. */
 const char *proto_loss_on_name(int value);
+const char *proto_precision_name(int value);
 const char *proto_schedule_name(int value);
 const char *proto_verify_name(int value);
 const char *proto_timing_name(int value);

@@ -7,7 +7,7 @@
  * memory for a chunk of logits. */
 enum { ROWS_AT_ONCE = 8192 };
 
-#define TABLE(table_name, open_queue, plain)                                                       \
+#define TABLE(table_name, open_queue, plain, cast_operation)                                       \
     {                                                                                              \
         .abi = RANK_BACKEND_ABI, .size_bytes = sizeof(rank_backend), .name = (table_name),         \
         .rows_at_once = ROWS_AT_ONCE, .plain_weights = (plain), .open = (open_queue),              \
@@ -26,8 +26,9 @@ enum { ROWS_AT_ONCE = 8192 };
         .best = cuda_best, .gather_rows = cuda_gather_rows, .spread_rows = cuda_spread_rows,       \
         .adamw = cuda_adamw, .sum_squares = cuda_sum_squares, .grad_scale = cuda_grad_scale,       \
         .column_sums = cuda_column_sums, .add = cuda_add, .digest = cuda_digest,                   \
-        .difference = cuda_difference,                                                             \
+        .difference = cuda_difference, .cast = (cast_operation),                                   \
     }
 
-const rank_backend rank_cuda_backend = TABLE("cuda", cuda_open_fast, true);
-const rank_backend rank_cuda_exact_backend = TABLE("cuda-exact", cuda_open_exact, false);
+const rank_backend rank_cuda_backend = TABLE("cuda", cuda_open_fast, true, cuda_cast);
+const rank_backend rank_cuda_tf32_backend = TABLE("cuda-tf32", cuda_open_tf32, true, NULL);
+const rank_backend rank_cuda_exact_backend = TABLE("cuda-exact", cuda_open_exact, false, NULL);

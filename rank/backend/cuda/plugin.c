@@ -21,7 +21,8 @@
 #define TEXT_(x) #x
 #define TEXT(x)  TEXT_(x)
 
-static const rank_backend *const backends[] = {&rank_cuda_backend, &rank_cuda_exact_backend, NULL};
+static const rank_backend *const backends[] = {&rank_cuda_backend, &rank_cuda_exact_backend,
+                                               &rank_cuda_tf32_backend, NULL};
 
 static base_status count_gpus(int *count, base_error *reterr)
 {

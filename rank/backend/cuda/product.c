@@ -5,6 +5,8 @@
  *   - the backend `cuda`: cublasLt, but our kernel where b is packed, and where there are leaves,
  *     because cublasLt has neither panels nor an order of its own choice; and a kernel of its own for
  *     a few rows times a matrix (columns, depth), as in decoding.
+ *   - with bfloat16 operands, and in the backend `cuda-tf32`: the same, but leaves make no
+ *     difference. Our kernels have neither bfloat16 nor TF32.
  *
  * cublasLt's algorithm is the first that its heuristic names for the shape. It is never chosen by
  * timing, so one card with one version of the library has one algorithm for one shape. Splits of
@@ -72,12 +74,18 @@ static bool same_shape(const rank_product *a, const rank_product *b)
     return a->rows == b->rows && a->columns == b->columns && a->depth == b->depth &&
            a->a_row == b->a_row && a->a_depth == b->a_depth && a->b_row == b->b_row &&
            a->b_transposed == b->b_transposed && a->c_row == b->c_row &&
-           a->accumulate == b->accumulate;
+           a->accumulate == b->accumulate && a->a_type == b->a_type && a->b_type == b->b_type &&
+           a->c_type == b->c_type;
+}
+
+static cudaDataType_t type_of(rank_type type)
+{
+    return type == RANK_BFLOAT16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
 /* cublasLt's matrices are column by column. Row-major c = a·b is then cᵀ = bᵀ·aᵀ: its A is our b,
  * its B our a, and a matrix that we call transposed is one that it does not. */
-static cublasStatus_t describe(cuda_lt_plan *plan)
+static cublasStatus_t describe(cuda_lt_plan *plan, cublasComputeType_t compute)
 {
     const rank_product *shape = &plan->shape;
     const bool a_transposed = shape->a_depth != 1;
@@ -86,7 +94,7 @@ static cublasStatus_t describe(cuda_lt_plan *plan)
     const uint64_t rows = shape->rows;
     const uint64_t columns = shape->columns;
     const uint64_t depth = shape->depth;
-    cublasStatus_t found = cublasLtMatmulDescCreate(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    cublasStatus_t found = cublasLtMatmulDescCreate(&plan->desc, compute, CUDA_R_32F);
     if (found == CUBLAS_STATUS_SUCCESS) {
         found = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &op_a,
                                                sizeof op_a);
@@ -97,17 +105,17 @@ static cublasStatus_t describe(cuda_lt_plan *plan)
     }
     if (found == CUBLAS_STATUS_SUCCESS) {
         found = cublasLtMatrixLayoutCreate(
-            &plan->a, CUDA_R_32F, shape->b_transposed ? depth : columns,
+            &plan->a, type_of(shape->b_type), shape->b_transposed ? depth : columns,
             shape->b_transposed ? columns : depth, (int64_t)shape->b_row);
     }
     if (found == CUBLAS_STATUS_SUCCESS) {
-        found = cublasLtMatrixLayoutCreate(&plan->b, CUDA_R_32F, a_transposed ? rows : depth,
-                                           a_transposed ? depth : rows,
+        found = cublasLtMatrixLayoutCreate(&plan->b, type_of(shape->a_type),
+                                           a_transposed ? rows : depth, a_transposed ? depth : rows,
                                            (int64_t)(a_transposed ? shape->a_depth : shape->a_row));
     }
     if (found == CUBLAS_STATUS_SUCCESS) {
-        found =
-            cublasLtMatrixLayoutCreate(&plan->c, CUDA_R_32F, columns, rows, (int64_t)shape->c_row);
+        found = cublasLtMatrixLayoutCreate(&plan->c, type_of(shape->c_type), columns, rows,
+                                           (int64_t)shape->c_row);
     }
     return found;
 }
@@ -167,6 +175,15 @@ static cublasStatus_t choose(rank_queue *queue, cuda_lt_plan *plan)
     return found;
 }
 
+/* The types of a product, as the record has them: those of a and b, and c's if it is another. */
+static const char *name_types(const rank_queue *queue, const rank_product *shape)
+{
+    if (shape->a_type == RANK_BFLOAT16) {
+        return shape->c_type == RANK_BFLOAT16 ? " bfloat16" : " bfloat16 to float32";
+    }
+    return queue->tf32 ? " tf32" : "";
+}
+
 /* Notes which algorithm the shape has: for the record. A number that cublasLt does not give is -1. */
 static void note(rank_queue *queue, const cuda_lt_plan *plan)
 {
@@ -187,11 +204,11 @@ static void note(rank_queue *queue, const cuda_lt_plan *plan)
     char *line = queue->products + queue->products_bytes;
     const int length =
         snprintf(line, room,
-                 "%zu x %zu x %zu %c%c%s, aligned to %u: algorithm %d, tile %d, "
+                 "%zu x %zu x %zu %c%c%s%s, aligned to %u: algorithm %d, tile %d, "
                  "stages %d, split %d\n",
                  shape->rows, shape->columns, shape->depth, shape->a_depth != 1 ? 't' : 'n',
                  shape->b_transposed ? 't' : 'n', shape->accumulate ? " added" : "",
-                 plan->alignment, found[0], found[1], found[2], found[3]);
+                 name_types(queue, shape), plan->alignment, found[0], found[1], found[2], found[3]);
     const bool whole = length > 0 && (size_t)length < room;
     if (whole && strstr(queue->products, line) == line) { /* else it has been there before */
         queue->products_bytes += (size_t)length;
@@ -222,7 +239,8 @@ static const cuda_lt_plan *find_plan(rank_queue *queue, const rank_product *args
     }
     cuda_lt_plan *plan = take_place(queue);
     *plan = (cuda_lt_plan){.shape = *args, .alignment = alignment};
-    cublasStatus_t found = describe(plan);
+    cublasStatus_t found =
+        describe(plan, queue->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F);
     if (found == CUBLAS_STATUS_SUCCESS) {
         found = choose(queue, plan);
     }
@@ -252,11 +270,25 @@ static void multiply_lt(rank_queue *queue, const rank_product *args)
     }
 }
 
+static bool is_float32(const rank_product *args)
+{
+    return args->a_type == RANK_FLOAT32 && args->b_type == RANK_FLOAT32 &&
+           args->c_type == RANK_FLOAT32;
+}
+
 /* The time of such a product is that of reading b, which the kernel does once. */
 static bool is_few_rows(const rank_product *args)
 {
     return args->rows <= CUDA_FEW_ROWS && args->b_transposed && args->a_depth == 1 &&
-           !args->accumulate;
+           !args->accumulate && args->leaves <= 1 && is_float32(args);
+}
+
+static bool is_for_lt(const rank_queue *queue, const rank_product *args)
+{
+    const bool wide = args->a_type == RANK_FLOAT32;
+    const bool has_order = args->leaves > 1 && wide && !queue->tf32;
+    const bool has_types = wide || !queue->tf32;
+    return queue->lt != NULL && args->b_row > 0 && args->depth > 0 && !has_order && has_types;
 }
 
 void cuda_product(rank_queue *queue, const rank_product *args)
@@ -264,12 +296,14 @@ void cuda_product(rank_queue *queue, const rank_product *args)
     if (queue->failed != BASE_OK || args->rows == 0 || args->columns == 0) {
         return;
     }
-    const bool fast = queue->lt != NULL && args->b_row > 0 && args->leaves <= 1 && args->depth > 0;
+    const bool fast = is_for_lt(queue, args);
     if (fast && is_few_rows(args)) {
         cuda_launch_few_rows(args, queue->stream);
         (void)cuda_check(queue, cudaGetLastError(), "product of few rows");
     } else if (fast) {
         multiply_lt(queue, args);
+    } else if (!is_float32(args)) {
+        cuda_fail(queue, BASE_ERR_UNSUPPORTED, "product: bfloat16 is for cublasLt's products");
     } else {
         cuda_launch_product(args, queue->stream);
         (void)cuda_check(queue, cudaGetLastError(), "product");

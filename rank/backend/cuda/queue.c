@@ -50,14 +50,21 @@ static void name_kernels(rank_queue *made)
     (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, made->device);
     (void)cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, made->device);
     if (made->lt != NULL) {
-        (void)snprintf(made->kernels, sizeof made->kernels, "cuda-sm%d%d-cublaslt-%zu", major,
-                       minor, cublasLtGetVersion());
+        (void)snprintf(made->kernels, sizeof made->kernels, "cuda-sm%d%d-cublaslt-%zu%s", major,
+                       minor, cublasLtGetVersion(), made->tf32 ? "-tf32" : "");
     } else {
         (void)snprintf(made->kernels, sizeof made->kernels, "cuda-sm%d%d-exact", major, minor);
     }
 }
 
-static base_status fill(rank_queue *made, bool fast, base_error *reterr)
+/* Who computes products, and how. */
+typedef enum cuda_products {
+    CUDA_PRODUCTS_EXACT, /* our own kernels */
+    CUDA_PRODUCTS_FLOAT32,
+    CUDA_PRODUCTS_TF32,
+} cuda_products;
+
+static base_status fill(rank_queue *made, cuda_products products, base_error *reterr)
 {
     void *partials = NULL;
     cudaError_t error = cudaGetDevice(&made->device);
@@ -77,19 +84,21 @@ static base_status fill(rank_queue *made, bool fast, base_error *reterr)
     if (error != cudaSuccess) {
         return cuda_explain(error, "opening a queue", reterr);
     }
-    const base_status status = fast ? cuda_lt_open(made, reterr) : BASE_OK;
+    made->tf32 = products == CUDA_PRODUCTS_TF32;
+    const base_status status =
+        products != CUDA_PRODUCTS_EXACT ? cuda_lt_open(made, reterr) : BASE_OK;
     name_kernels(made);
     return status;
 }
 
-static base_status open_queue(bool fast, rank_queue **queue, base_error *reterr)
+static base_status open_queue(cuda_products products, rank_queue **queue, base_error *reterr)
 {
     *queue = NULL;
     rank_queue *made = calloc(1, sizeof *made);
     if (made == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a queue");
     }
-    const base_status status = fill(made, fast, reterr);
+    const base_status status = fill(made, products, reterr);
     if (status != BASE_OK) {
         cuda_close(made);
         return status;
@@ -100,12 +109,17 @@ static base_status open_queue(bool fast, rank_queue **queue, base_error *reterr)
 
 base_status cuda_open_exact(rank_queue **queue, base_error *reterr)
 {
-    return open_queue(false, queue, reterr);
+    return open_queue(CUDA_PRODUCTS_EXACT, queue, reterr);
 }
 
 base_status cuda_open_fast(rank_queue **queue, base_error *reterr)
 {
-    return open_queue(true, queue, reterr);
+    return open_queue(CUDA_PRODUCTS_FLOAT32, queue, reterr);
+}
+
+base_status cuda_open_tf32(rank_queue **queue, base_error *reterr)
+{
+    return open_queue(CUDA_PRODUCTS_TF32, queue, reterr);
 }
 
 void cuda_close(rank_queue *queue)

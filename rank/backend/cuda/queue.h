@@ -62,6 +62,7 @@ struct rank_queue {
     rank_graph *capturing; /* NULL: nothing */
     /* cublasLt; NULL where all products are our own */
     cublasLtHandle_t lt;
+    bool tf32; /* float32 operands are rounded to TF32 */
     void *lt_workspace;
     cuda_lt_plan *plans;
     size_t plan_count;
@@ -84,6 +85,7 @@ base_status cuda_explain(cudaError_t error, const char *what, base_error *reterr
 
 base_status cuda_open_exact(rank_queue **queue, base_error *reterr);
 base_status cuda_open_fast(rank_queue **queue, base_error *reterr);
+base_status cuda_open_tf32(rank_queue **queue, base_error *reterr);
 void cuda_close(rank_queue *queue);
 void cuda_info(rank_queue *queue, rank_backend_info *info);
 base_status cuda_sync(rank_queue *queue, base_error *reterr);
@@ -148,6 +150,7 @@ void cuda_sum_squares(rank_queue *queue, const rank_sum_squares *args);
 void cuda_grad_scale(rank_queue *queue, const rank_grad_scale *args);
 void cuda_column_sums(rank_queue *queue, const rank_column_sums *args);
 void cuda_add(rank_queue *queue, const rank_add *args);
+void cuda_cast(rank_queue *queue, const rank_cast *args);
 void cuda_difference(rank_queue *queue, const rank_difference *args);
 
 #endif

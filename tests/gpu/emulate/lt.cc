@@ -1,7 +1,8 @@
 // The emulator's cublasLt: matrices column by column, as its documentation has them. A sum goes from
-// the end of the depth to its start, so that it has other bits than our own products. Called by
-// product.c.
+// the end of the depth to its start, so that it has other bits than our own products. TF32 rounds
+// operands to ten bits behind the point. Called by product.c.
 #include <cublasLt.h>
+#include <cuda_bf16.h>
 
 #include <cstring>
 
@@ -13,9 +14,11 @@ struct cublasLtContext {
 
 struct cublasLtMatmulDescOpaque {
     cublasOperation_t op_a, op_b;
+    bool tf32;
 };
 
 struct cublasLtMatrixLayoutOpaque {
+    cudaDataType_t type;
     uint64_t rows, columns;
     int64_t leading;
 };
@@ -61,23 +64,53 @@ bool is_sound(cublasLtMatrixLayout_t layout)
 bool fit(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
          cublasLtMatrixLayout_t c)
 {
-    return is_sound(a) && is_sound(b) && is_sound(c) && op_rows(desc->op_a, a) == c->rows &&
-           op_columns(desc->op_b, b) == c->columns &&
+    const bool typed = a->type == b->type && (c->type == a->type || c->type == CUDA_R_32F) &&
+                       !(desc->tf32 && a->type != CUDA_R_32F);
+    return typed && is_sound(a) && is_sound(b) && is_sound(c) &&
+           op_rows(desc->op_a, a) == c->rows && op_columns(desc->op_b, b) == c->columns &&
            op_columns(desc->op_a, a) == op_rows(desc->op_b, b);
 }
 
-float element(const float *at, cublasOperation_t op, const cublasLtMatrixLayoutOpaque &of,
+float load(const void *at, cudaDataType_t type, uint64_t index)
+{
+    return type == CUDA_R_16BF ? __bfloat162float(static_cast<const __nv_bfloat16 *>(at)[index])
+                               : static_cast<const float *>(at)[index];
+}
+
+void store(void *at, cudaDataType_t type, uint64_t index, float value)
+{
+    if (type == CUDA_R_16BF) {
+        static_cast<__nv_bfloat16 *>(at)[index] = __float2bfloat16_rn(value);
+    } else {
+        static_cast<float *>(at)[index] = value;
+    }
+}
+
+// To nearest, ties away from zero, as PTX's cvt.rna does.
+float round_to_tf32(float value)
+{
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7f800000u) != 0x7f800000u) {
+        bits = (bits + 0x1000u) & ~0x1fffu;
+    }
+    std::memcpy(&value, &bits, sizeof bits);
+    return value;
+}
+
+float element(const void *at, cublasOperation_t op, const cublasLtMatrixLayoutOpaque &of,
               uint64_t row, uint64_t column)
 {
-    return op == CUBLAS_OP_N ? at[column * (uint64_t)of.leading + row]
-                             : at[row * (uint64_t)of.leading + column];
+    return load(at, of.type,
+                op == CUBLAS_OP_N ? column * (uint64_t)of.leading + row
+                                  : row * (uint64_t)of.leading + column);
 }
 
 struct operands {
     cublasLtMatmulDescOpaque desc;
     cublasLtMatrixLayoutOpaque a, b, c;
-    const float *a_at, *b_at;
-    float *c_at;
+    const void *a_at, *b_at;
+    void *c_at;
     float alpha, beta;
 };
 
@@ -88,11 +121,13 @@ void multiply(const operands &x)
         for (uint64_t row = 0; row < x.c.rows; row++) {
             float sum = 0.0f;
             for (uint64_t k = depth; k-- > 0;) {
-                sum += element(x.a_at, x.desc.op_a, x.a, row, k) *
-                       element(x.b_at, x.desc.op_b, x.b, k, column);
+                const float a = element(x.a_at, x.desc.op_a, x.a, row, k);
+                const float b = element(x.b_at, x.desc.op_b, x.b, k, column);
+                sum += x.desc.tf32 ? round_to_tf32(a) * round_to_tf32(b) : a * b;
             }
-            float *c = x.c_at + column * (uint64_t)x.c.leading + row;
-            *c = x.alpha * sum + (x.beta != 0.0f ? x.beta * *c : 0.0f);
+            const uint64_t c = column * (uint64_t)x.c.leading + row;
+            const float old = x.beta != 0.0f ? x.beta * load(x.c_at, x.c.type, c) : 0.0f;
+            store(x.c_at, x.c.type, c, x.alpha * sum + old);
         }
     }
 }
@@ -119,10 +154,13 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute,
                                         cudaDataType_t scale)
 {
-    if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F) {
+    const bool tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    if ((compute != CUBLAS_COMPUTE_32F && !tf32) || scale != CUDA_R_32F) {
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
-    return make(desc);
+    const cublasStatus_t status = make(desc);
+    (*desc)->tf32 = tf32;
+    return status;
 }
 
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
@@ -145,11 +183,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType_t type,
                                           uint64_t rows, uint64_t columns, int64_t leading)
 {
-    if (type != CUDA_R_32F) {
-        return CUBLAS_STATUS_NOT_SUPPORTED;
-    }
     const cublasStatus_t status = make(layout);
-    **layout = {rows, columns, leading};
+    **layout = {type, rows, columns, leading};
     return status;
 }
 
@@ -250,9 +285,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                         *a_layout,
                         *b_layout,
                         *c_layout,
-                        static_cast<const float *>(a),
-                        static_cast<const float *>(b),
-                        static_cast<float *>(d),
+                        a,
+                        b,
+                        d,
                         *static_cast<const float *>(alpha),
                         *static_cast<const float *>(beta)};
     emulate_counted.products++;

@@ -17,7 +17,8 @@ extern const parity_case parity_product_cases[];   /* products and packing */
 extern const parity_case parity_attention_cases[]; /* attention of both kinds */
 extern const parity_case parity_step_cases[];      /* loss, optimizer, digests */
 
-extern const parity_case parity_model_cases[]; /* training and answers */
+extern const parity_case parity_bfloat16_cases[]; /* operations with bfloat16, where they are */
+extern const parity_case parity_model_cases[];    /* training and answers */
 
 /* The file that `generating` reads. The sources' own; a program elsewhere sets another. */
 extern const char *parity_tokenizer;

@@ -17,30 +17,13 @@ enum { GUARDS = true };
 
 static const rank_backend *backend;
 
-static bool cpu_has_fma(const rank_device *cpu)
-{
-    rank_backend_info info;
-    cpu->backend->info(cpu->queue, &info);
-    return strcmp(info.kernels, "baseline") != 0;
-}
-
-static void open_twin(twin *t)
-{
-    base_error error;
-    assert_ok(rank_device_open("cpu", &t->device[TWIN_CPU], &error), &error);
-    t->device[TWIN_OTHER].backend = backend;
-    assert_ok(backend->open(&t->device[TWIN_OTHER].queue, &error), &error);
-    t->exact = backend == &rank_cuda_exact_backend && cpu_has_fma(&t->device[TWIN_CPU]);
-    t->guards = GUARDS;
-}
-
 /* The seed is the same for all orders, so they have the same shapes and numbers. */
 static void run_case(void **state)
 {
     const parity_case *of = *state;
-    twin t = {.seed = 0};
+    twin t = {.guards = GUARDS};
     const uint64_t launches = emulate_count().launches;
-    open_twin(&t);
+    twin_open(&t, backend);
     for (int order = of->one_order ? EMULATE_SHUFFLED : EMULATE_FORWARD; order <= EMULATE_SHUFFLED;
          order++) {
         t.seed = 17;
@@ -52,9 +35,7 @@ static void run_case(void **state)
             twin_end(&t);
         }
     }
-    for (int side = 0; side < TWIN_SIDES; side++) {
-        rank_device_close(&t.device[side]);
-    }
+    twin_close(&t);
     if (of->replays) {
         assert_true(emulate_count().launches > launches);
     }
@@ -86,14 +67,19 @@ int main(int argc, char **argv)
         {.name = "attention", .cases = parity_attention_cases},
         {.name = "step", .cases = parity_step_cases},
         {.name = "model", .cases = parity_model_cases},
+        {.name = "bfloat16", .cases = parity_bfloat16_cases},
     };
-    backend =
-        argc > 1 && strcmp(argv[1], "cuda") == 0 ? &rank_cuda_backend : &rank_cuda_exact_backend;
-    for (size_t i = 0; argc > 2 && i < sizeof groups / sizeof *groups; i++) {
+    static const rank_backend *const backends[] = {&rank_cuda_backend, &rank_cuda_exact_backend,
+                                                   &rank_cuda_tf32_backend};
+    for (size_t i = 0; argc > 1 && i < sizeof backends / sizeof *backends; i++) {
+        backend = strcmp(argv[1], backends[i]->name) == 0 ? backends[i] : backend;
+    }
+    for (size_t i = 0; argc > 2 && backend != NULL && i < sizeof groups / sizeof *groups; i++) {
         if (strcmp(groups[i].name, argv[2]) == 0) {
             return run_cases(groups[i].cases);
         }
     }
-    (void)fputs("usage: cuda|cuda-exact rows|products|attention|step|model\n", stderr);
+    (void)fputs("usage: cuda|cuda-exact|cuda-tf32 rows|products|attention|step|model|bfloat16\n",
+                stderr);
     return EXIT_FAILURE;
 }

@@ -26,29 +26,16 @@ static const rank_backend *find_backend(const char *name)
     return NULL;
 }
 
-static bool cpu_has_fma(const rank_device *cpu)
-{
-    rank_backend_info info;
-    cpu->backend->info(cpu->queue, &info);
-    return strcmp(info.kernels, "baseline") != 0;
-}
-
 static void run_case(const char *backend, const parity_case *of)
 {
-    base_error error;
     twin t = {.seed = 17, .guards = true};
-    assert_ok(rank_device_open("cpu", &t.device[TWIN_CPU], &error), &error);
-    t.device[TWIN_OTHER].backend = find_backend(backend);
-    assert_ok(t.device[TWIN_OTHER].backend->open(&t.device[TWIN_OTHER].queue, &error), &error);
-    t.exact = strcmp(backend, "cuda-exact") == 0 && cpu_has_fma(&t.device[TWIN_CPU]);
+    twin_open(&t, find_backend(backend));
     for (int i = 0; i < (of->shapes > 0 ? of->shapes : PARITY_SHAPES); i++) {
         twin_begin(&t);
         of->run(&t);
         twin_end(&t);
     }
-    for (int side = 0; side < TWIN_SIDES; side++) {
-        rank_device_close(&t.device[side]);
-    }
+    twin_close(&t);
 }
 
 static void run_exact(void **state)
@@ -60,6 +47,26 @@ static void run_fast(void **state)
 {
     run_case("cuda", *state);
 }
+
+static void run_tf32(void **state)
+{
+    run_case("cuda-tf32", *state);
+}
+
+/* Which backends run a group of cases. */
+static const struct {
+    const parity_case *cases;
+    bool on[3]; /* as in `runs` */
+} groups[] = {
+    {parity_rows_cases, {true, true}},      {parity_product_cases, {true, true, true}},
+    {parity_attention_cases, {true, true}}, {parity_step_cases, {true, true}},
+    {parity_bfloat16_cases, {false, true}}, {parity_model_cases, {true, true}},
+};
+
+static const struct {
+    const char *backend;
+    CMUnitTestFunction run;
+} runs[] = {{"cuda-exact", run_exact}, {"cuda", run_fast}, {"cuda-tf32", run_tf32}};
 
 static bool is_wanted(const parity_case *of, char *const *wanted)
 {
@@ -75,23 +82,23 @@ static bool is_wanted(const parity_case *of, char *const *wanted)
 
 static int run_all(char *const *wanted)
 {
-    static const parity_case *const groups[] = {parity_rows_cases, parity_product_cases,
-                                                parity_attention_cases, parity_step_cases,
-                                                parity_model_cases};
-    struct CMUnitTest tests[64];
-    char names[64][80];
+    struct CMUnitTest tests[128];
+    char names[128][80];
     size_t count = 0;
     for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
-        for (const parity_case *of = groups[g]; of->name != NULL; of++) {
+        for (const parity_case *of = groups[g].cases; of->name != NULL; of++) {
             if (!is_wanted(of, wanted)) {
                 continue;
             }
-            for (int exact = 1; exact >= 0; exact--, count++) {
+            for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
+                if (!groups[g].on[r]) {
+                    continue;
+                }
                 (void)snprintf(names[count], sizeof names[count], "%s, %s", of->name,
-                               exact ? "cuda-exact" : "cuda");
-                tests[count] = (struct CMUnitTest){.name = names[count],
-                                                   .test_func = exact ? run_exact : run_fast,
-                                                   .initial_state = (void *)of};
+                               runs[r].backend);
+                tests[count] = (struct CMUnitTest){
+                    .name = names[count], .test_func = runs[r].run, .initial_state = (void *)of};
+                count++;
             }
         }
     }

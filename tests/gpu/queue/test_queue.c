@@ -335,6 +335,43 @@ static void products_go_where_the_rule_says(void **state)
     }
 }
 
+/* The last of these bits is lost to TF32, and there are no other types than where `cast` is. */
+static void precision_is_the_backends(void **state)
+{
+    (void)state;
+    static const rank_backend *const backends[] = {&rank_cuda_backend, &rank_cuda_exact_backend,
+                                                   &rank_cuda_tf32_backend};
+    const float value = 0x1.001p0f;
+    for (int i = 0; i < 3; i++) {
+        base_error error;
+        rank_device device = {.backend = backends[i]};
+        assert_ok(device.backend->open(&device.queue, &error), &error);
+        float *a = get(&device, RANK_MEMORY_WORK, COUNT * sizeof(float));
+        rank_product args = {.rows = 1,
+                             .columns = 1,
+                             .depth = 1,
+                             .a = a,
+                             .a_row = 1,
+                             .a_depth = 1,
+                             .b = a,
+                             .b_row = 1,
+                             .c = a + 256,
+                             .c_row = 1,
+                             .leaves = 1};
+        put(&device, a, value);
+        device.backend->product(device.queue, &args);
+        assert_true(look(&device, a + 256) == (i == 2 ? 1.0f : value * value));
+        assert_true((device.backend->cast != NULL) == (i == 0));
+        args.a_type = RANK_BFLOAT16;
+        args.b_type = RANK_BFLOAT16;
+        device.backend->product(device.queue, &args);
+        assert_status(device.backend->sync(device.queue, &error),
+                      i == 0 ? BASE_OK : BASE_ERR_UNSUPPORTED);
+        device.backend->release(device.queue, a);
+        close_device(&device);
+    }
+}
+
 /* The heuristic is asked once for a shape and an alignment, and what it said is noted. */
 static void an_algorithm_is_kept_and_noted(void **state)
 {
@@ -373,7 +410,7 @@ static void an_algorithm_is_kept_and_noted(void **state)
     close_device(&device);
 }
 
-static void the_plugin_has_both_backends(void **state)
+static void the_plugin_has_its_backends(void **state)
 {
     (void)state;
     const rank_cuda_plugin *plugin = rank_cuda_plugin_get();
@@ -381,7 +418,8 @@ static void the_plugin_has_both_backends(void **state)
     assert_int_equal(plugin->backend_abi, RANK_BACKEND_ABI);
     assert_string_equal(plugin->backends[0]->name, "cuda");
     assert_string_equal(plugin->backends[1]->name, "cuda-exact");
-    assert_null(plugin->backends[2]);
+    assert_string_equal(plugin->backends[2]->name, "cuda-tf32");
+    assert_null(plugin->backends[3]);
 }
 
 int main(void)
@@ -399,8 +437,9 @@ int main(void)
         cmocka_unit_test(foreign_memory_is_adopted),
         cmocka_unit_test(an_address_inside_is_mapped_alone),
         cmocka_unit_test(products_go_where_the_rule_says),
+        cmocka_unit_test(precision_is_the_backends),
         cmocka_unit_test(an_algorithm_is_kept_and_noted),
-        cmocka_unit_test(the_plugin_has_both_backends),
+        cmocka_unit_test(the_plugin_has_its_backends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -250,7 +250,7 @@ static void run_depth(const rank_product *args, tile at)
         for (size_t column = 0; column < args->columns; column += columns) {
             const size_t left = args->columns - column;
             at.b = b + column * (args->b_row > 0 ? 1 : args->depth);
-            at.c = args->c + column;
+            at.c = (float *)args->c + column;
             run_block(args, row, end, left < columns ? left : columns, at);
         }
     }
@@ -272,8 +272,8 @@ static void run(const rank_product *args)
     do {
         const size_t left = args->depth - done;
         at.depth = left < depth_at_once ? left : depth_at_once;
-        at.a = args->a + done * args->a_depth;
-        at.b = args->b + done * at.b_row;
+        at.a = (const float *)args->a + done * args->a_depth;
+        at.b = (const float *)args->b + done * at.b_row;
         run_depth(args, at);
         at.accumulate = 1;
         done += at.depth;
@@ -288,7 +288,7 @@ static void pack(const rank_product *args, size_t column, size_t row, size_t dep
     KERNEL(pack)
     (&(rank_pack){.depth = depth,
                   .columns = columns,
-                  .from = args->b + at,
+                  .from = (const float *)args->b + at,
                   .from_row = args->b_row,
                   .transposed = args->b_transposed,
                   .to = to,
@@ -306,10 +306,10 @@ static void run_pieces(const rank_product *args, size_t column)
         piece.columns = left < RANK_PANEL ? left : RANK_PANEL;
         piece.b = packed;
         piece.b_row = 0;
-        piece.c = args->c + column;
+        piece.c = (float *)args->c + column;
         do {
             piece.depth = args->depth - done < PIECE_DEPTH ? args->depth - done : PIECE_DEPTH;
-            piece.a = args->a + done * args->a_depth;
+            piece.a = (const float *)args->a + done * args->a_depth;
             pack(args, column, done, piece.depth, piece.columns, packed);
             run(&piece);
             piece.accumulate = true;

@@ -1,6 +1,7 @@
-// Operations on elements: GELU, AdamW, addition; and plain sums of columns. Launched by
+// Operations on elements: GELU, AdamW, addition, rounding to bfloat16; and plain sums of columns. Launched by
 // operations.c.
 #include "columns.h"
+#include "element.h"
 #include "kernels.h"
 
 enum { THREADS = 256 };
@@ -68,6 +69,19 @@ __global__ static void add_kernel(rank_add args)
 extern "C" void cuda_launch_add(const rank_add *args, cudaStream_t stream)
 {
     LAUNCH(add_kernel, blocks_for(args->count, THREADS), THREADS, 0, stream, *args);
+}
+
+__global__ static void cast_kernel(rank_cast args)
+{
+    __nv_bfloat16 *to = static_cast<__nv_bfloat16 *>(args.to);
+    for (size_t i = first_thing(); i < args.count; i += all_threads()) {
+        put(to + i, args.from[i]);
+    }
+}
+
+extern "C" void cuda_launch_cast(const rank_cast *args, cudaStream_t stream)
+{
+    LAUNCH(cast_kernel, blocks_for(args->count, THREADS), THREADS, 0, stream, *args);
 }
 
 // The step's constants in double, as PyTorch has them, each rounded once.

@@ -75,7 +75,8 @@ __device__ static void add_part(const rank_product &args, size_t column, size_t 
     }
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-        rows[r] = args.a + ((size_t)r < args.rows ? (size_t)r : args.rows - 1) * args.a_row;
+        rows[r] = static_cast<const float *>(args.a) +
+                  ((size_t)r < args.rows ? (size_t)r : args.rows - 1) * args.a_row;
     }
 #pragma unroll 4
     for (size_t i = part * each + threadIdx.x % WARP; i < end; i += WARP) {
@@ -132,7 +133,7 @@ __global__ static void few_rows_kernel(rank_product args, size_t parts)
             whole = whole + shared[(first + part) * ROWS * COLUMNS + i % (ROWS * COLUMNS)];
         }
         if (r < args.rows && to < args.columns) {
-            args.c[r * args.c_row + to] = whole;
+            static_cast<float *>(args.c)[r * args.c_row + to] = whole;
         }
     }
 }

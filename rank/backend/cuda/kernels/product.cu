@@ -21,7 +21,8 @@ enum {
 
 __device__ static float element_of_a(const rank_product &args, size_t row, size_t k)
 {
-    return row < args.rows ? args.a[row * args.a_row + k * args.a_depth] : 0.0f;
+    const float *a = static_cast<const float *>(args.a);
+    return row < args.rows ? a[row * args.a_row + k * args.a_depth] : 0.0f;
 }
 
 __device__ static float element_of_b(const rank_product &args, size_t k, size_t column)
@@ -29,11 +30,12 @@ __device__ static float element_of_b(const rank_product &args, size_t k, size_t 
     if (column >= args.columns) {
         return 0.0f;
     }
+    const float *b = static_cast<const float *>(args.b);
     if (args.b_row == 0) { // in panels
         const size_t panel = column / RANK_PANEL * RANK_PANEL * args.depth;
-        return args.b[panel + k * RANK_PANEL + column % RANK_PANEL];
+        return b[panel + k * RANK_PANEL + column % RANK_PANEL];
     }
-    return args.b_transposed ? args.b[column * args.b_row + k] : args.b[k * args.b_row + column];
+    return args.b_transposed ? b[column * args.b_row + k] : b[k * args.b_row + column];
 }
 
 // The block's tiles of a and b, from k on. Neighbouring threads read neighbouring addresses.
@@ -118,6 +120,7 @@ __device__ static void add_leaves(const rank_product &args, float *shared, sums 
 template <bool has_leaves> __global__ static void product_kernel(rank_product args)
 {
     SHARED(float, shared);
+    float *to = static_cast<float *>(args.c);
     const size_t row = (size_t)blockIdx.y * TILE + threadIdx.x / SIDE * EACH;
     const size_t column = (size_t)blockIdx.x * TILE + threadIdx.x % SIDE;
     sums sum;
@@ -129,7 +132,7 @@ template <bool has_leaves> __global__ static void product_kernel(rank_product ar
             const size_t r = row + i / EACH;
             const size_t c = column + i % EACH * SIDE;
             if (r < args.rows && c < args.columns) {
-                sum[i / EACH][i % EACH] = args.c[r * args.c_row + c];
+                sum[i / EACH][i % EACH] = to[r * args.c_row + c];
             }
         }
         add_chain(args, 0, args.depth, shared, sum);
@@ -138,7 +141,7 @@ template <bool has_leaves> __global__ static void product_kernel(rank_product ar
         const size_t r = row + i / EACH;
         const size_t c = column + i % EACH * SIDE;
         if (r < args.rows && c < args.columns) {
-            args.c[r * args.c_row + c] = sum[i / EACH][i % EACH];
+            to[r * args.c_row + c] = sum[i / EACH][i % EACH];
         }
     }
 }
