@@ -88,9 +88,12 @@ static void refused_in_words(const budget_client *client, budget_verdict verdict
     base_text_escape(shown, sizeof shown);
     if (verdict == BUDGET_EXCEEDED && client != NULL) {
         const budget_refusal *refusal = budget_client_refusal(client);
-        (void)fprintf(stderr, "budget-service: refused: over the cap of %s: %s left, %s asked\n",
+        (void)fprintf(stderr,
+                      "budget-service: refused: over the cap of %s: %s left, %s asked; ask for "
+                      "less, or an admin raises "
+                      "the cap: budget-service account set-cap %s --cap USD\n",
                       refusal->account, cli_usd(refusal->left_usd_micro),
-                      cli_usd(refusal->asked_usd_micro));
+                      cli_usd(refusal->asked_usd_micro), refusal->account);
     } else if (verdict == BUDGET_UNKNOWN && client != NULL) {
         (void)fprintf(stderr,
                       "budget-service: outcome unknown: %s; ask again with --request-id %s\n",

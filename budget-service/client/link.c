@@ -122,7 +122,8 @@ static base_status look_at_events(budget_link *link, base_error *why)
         case PROTO_BUS_REFUSED:
             return base_fail(why, BASE_ERR_AUTH,
                              "the service at %s does not admit this key: it has been revoked, or "
-                             "belongs to another service, or the service has too many connections",
+                             "belongs to another service, or the service stands still, or has "
+                             "too many connections",
                              link->endpoint);
         case PROTO_BUS_UNREACHABLE:
             return base_fail(why, BASE_ERR_PEER,

@@ -71,9 +71,10 @@ static base_status choose_account(budget_service *service, budget_claims *claims
         return status;
     }
     return base_fail(reterr, BASE_ERR_INVALID,
-                     only.count == 0 ? "there is no account yet (account create)"
-                                     : "which account pays? (--account, or \"account\" in the "
-                                       "service's policy.json)");
+                     only.count == 0
+                         ? "there is no account yet: budget-service account create NAME --cap USD"
+                         : "which account pays? (--account, or \"account\" in the "
+                           "service's policy.json)");
 }
 
 /* What the policy fills in and what it says of it; a claim that makes no sense is malformed. */

@@ -106,6 +106,15 @@ static base_status check_hosts(const budget_claims *claims, int64_t nodes, base_
                            nodes, nodes);
 }
 
+/* What to do about a token that another job, or another hour, was authorized with. */
+static const char *next_step(budget_verdict_token verdict)
+{
+    return verdict == BUDGET_TOKEN_WRONG_JOB || verdict == BUDGET_TOKEN_EXPIRED
+               ? "; for one of this job: the same flags with --write-job JOB.json, then "
+                 "budget-service authorize LABEL USD --job JOB.json --out TOKEN"
+               : "";
+}
+
 static base_status check_token(launch_lease *lease, const void *job_bytes, size_t job_size,
                                base_error *reterr)
 {
@@ -121,8 +130,8 @@ static base_status check_token(launch_lease *lease, const void *job_bytes, size_
     }
     return verdict == BUDGET_TOKEN_OK
                ? check_hosts(&lease->claims, lease->options->hosts.nodes, reterr)
-               : base_fail(reterr, BASE_ERR_AUTH, "the token does not allow this job (%s): %s",
-                           budget_verdict_token_name(verdict), why.message);
+               : base_fail(reterr, BASE_ERR_AUTH, "the token does not allow this job (%s): %s%s",
+                           budget_verdict_token_name(verdict), why.message, next_step(verdict));
 }
 
 /* Prints what the token may cost, once it is verified. Also with --quiet. */

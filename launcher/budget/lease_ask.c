@@ -91,8 +91,11 @@ static base_status report(budget_client *client, budget_verdict verdict, const b
                          "budget-service authorize --request-id %s",
                          why->message, budget_client_request_id(client));
     }
-    return base_fail(reterr, BASE_ERR_AUTH, "not authorized (%s): %s", budget_verdict_name(verdict),
-                     why->message);
+    return base_fail(reterr, BASE_ERR_AUTH, "not authorized (%s): %s%s",
+                     budget_verdict_name(verdict), why->message,
+                     verdict == BUDGET_EXCEEDED ? "; ask for less, or an admin raises the cap: "
+                                                  "budget-service account set-cap"
+                                                : "");
 }
 
 /* Logs what is left. From WARN_PERCENT of the cap on it is a warning. */
@@ -105,8 +108,8 @@ static void report_grant(const budget_grant *grant)
     budget_money_format(grant->remaining_before_usd_micro, before);
     budget_money_format(grant->remaining_after_usd_micro, after);
     budget_money_format(grant->cap_usd_micro, cap);
-    base_log(BASE_LOG_INFO, "authorized %s: %s USD were left in %s, %s USD are", grant->label,
-             before, grant->account, after);
+    base_log(BASE_LOG_INFO, "authorized %s; left in %s: %s USD before, %s USD now", grant->label,
+             grant->account, before, after);
     if ((double)used * 100 >= (double)grant->cap_usd_micro * WARN_PERCENT &&
         grant->cap_usd_micro > 0) {
         base_log(BASE_LOG_WARNING, "%s has used %d %% of its %s USD", grant->account,

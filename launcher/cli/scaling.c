@@ -134,11 +134,29 @@ static void keep_measured(launch_scaling *scaling, const bool *measured)
     scaling->point_count = kept;
 }
 
+/* Says what takes so long after the last step. */
+static void announce(const launch_options *options, const int *ranks, int count)
+{
+    char list[LAUNCH_SCALING_POINTS_MAX * 8] = "";
+    size_t length = 0;
+    for (int i = 0; i < count; i++) {
+        const char *between = i == 0 ? "" : i == count - 1 ? " and " : ", ";
+        length += (size_t)snprintf(list + length, sizeof list - length, "%s%d", between, ranks[i]);
+    }
+    if (count > 0 && !options->quiet) {
+        base_log(BASE_LOG_INFO,
+                 "now %d rounds of %d steps each on %s ranks, to compare their speed "
+                 "(--no-scaling: without)",
+                 LAUNCH_SCALING_ROUNDS, LAUNCH_SCALING_STEPS, list);
+    }
+}
+
 void launch_scaling_measure(const launch_options *options, const char *rank_path,
                             launch_scaling *scaling)
 {
     int ranks[LAUNCH_SCALING_POINTS_MAX];
     scaling->point_count = launch_scaling_plan(options, ranks);
+    announce(options, ranks, scaling->point_count);
     for (int i = 0; i < scaling->point_count; i++) {
         scaling->points[i] = (launch_scaling_point){.ranks = ranks[i]};
     }

@@ -65,6 +65,9 @@ static base_status listen_somewhere(launch_head *head, base_error *reterr)
             return status;
         }
     }
+    if (tried && status == BASE_ERR_BUSY) {
+        return base_error_prepend(reterr, status, "another program has the port of --rendezvous");
+    }
     if (tried) {
         return base_error_prepend(
             reterr, status, "%s must be this host's address, for --node-rank 0", address.host);

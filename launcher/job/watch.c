@@ -95,13 +95,15 @@ static void blame_exit(launch_session *session, int index, int exit_code)
 {
     const launch_rank *rank = &session->ranks[index];
     const bool program = session->options->program != NULL;
+    const char *reason =
+        exit_code == 0 ? ": it had not finished" : ": its own output has the reason";
     char when[64];
     progress_text(session, rank, when, sizeof when);
     /* the exit code of a user's program is a cause: the program chose it */
     launch_blame(session, program && exit_code != 0 ? LAUNCH_BLAME_CAUSE : LAUNCH_BLAME_UNCLEAR,
                  index, exit_code != 0 ? exit_code : BASE_EXIT_ERROR,
                  "rank %d (pid %d) exited with code %d%s%s", index, launch_rank_pid(rank),
-                 exit_code, when, program ? "" : ", without giving a reason");
+                 exit_code, when, program ? "" : reason);
 }
 
 /* Whether our own signal ended the rank. A dying process closes its connection before the launcher
@@ -124,6 +126,29 @@ static bool was_notified(const launch_session *session, const launch_rank *rank)
            (rank->exit_due_ns == 0 || seen_ns >= session->abort_sent_ns);
 }
 
+/* Why a signal that is not the launcher's ended a process, and what to do: what is known if memory did
+ * not run out. */
+static const char *signal_reason(int signal_number, bool program)
+{
+    switch (signal_number) {
+    case SIGKILL:
+        return ": not by the launcher, and no lack of memory shows; start the job again";
+    case SIGTERM:
+    case SIGINT:
+    case SIGHUP:
+    case SIGQUIT:
+        return ": somebody sent it; start the job again";
+    case SIGXFSZ:
+        return ": a file would be larger than ulimit -f allows";
+    case SIGXCPU:
+        return ": it has used up the processor time that ulimit -t allows";
+    case SIGBUS:
+        return ": a bug, or no memory is left for what it shares";
+    default:
+        return program ? ": a bug in the program" : ": a bug; please report it";
+    }
+}
+
 /* Decides what the end of a process means. */
 static void assess_exit(launch_session *session, int index, const siginfo_t *info)
 {
@@ -137,12 +162,14 @@ static void assess_exit(launch_session *session, int index, const siginfo_t *inf
     if (by_signal && !is_by_us(rank, info->si_status)) {
         char when[64];
         const char *name = sigabbrev_np(info->si_status);
+        const char *memory = rank->node != 0
+                                 ? rank->remote.reason
+                                 : launch_oom_reason(&session->oom, info->si_status, pid);
         progress_text(session, rank, when, sizeof when);
         launch_blame(session, LAUNCH_BLAME_CAUSE, index, BASE_EXIT_SIGNAL_BASE + info->si_status,
                      "rank %d (pid %d) was ended by SIG%s%s%s", index, pid,
                      name != NULL ? name : "?", when,
-                     rank->node != 0 ? rank->remote.reason
-                                     : launch_oom_reason(&session->oom, info->si_status, pid));
+                     memory[0] != '\0' ? memory : signal_reason(info->si_status, program));
         return;
     }
     const bool unfinished = !rank->finished && (!program || session->joined_count > 0);

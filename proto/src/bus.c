@@ -137,8 +137,8 @@ static base_status bind_to(proto_bus *bus, const proto_bus_listen_options *optio
     (void)snprintf(bus->endpoint, sizeof bus->endpoint, "tcp://%s%s%s:%d", brackets ? "[" : "",
                    options->address, brackets ? "]" : "", options->port);
     if (zmq_bind(bus->socket, bus->endpoint) != 0) {
-        return base_fail(reterr, BASE_ERR_IO, "cannot listen on %s: %s", bus->endpoint,
-                         zmq_strerror(zmq_errno()));
+        return base_fail(reterr, zmq_errno() == EADDRINUSE ? BASE_ERR_BUSY : BASE_ERR_IO,
+                         "cannot listen on %s: %s", bus->endpoint, zmq_strerror(zmq_errno()));
     }
     return zmq_getsockopt(bus->socket, ZMQ_LAST_ENDPOINT, bus->endpoint, &endpoint_bytes) == 0
                ? BASE_OK

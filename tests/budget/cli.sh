@@ -177,7 +177,7 @@ err_has 'remaining of phase35/lab02: $3.00 before, $1.00 after'
 [ "$(stat -c %a run1.token)" = 600 ] || fail "a token is for us alone"
 budget 3 authorize run2 2.00 --account phase35/lab02 --job JOB.json
 [ "$(wc -l <err)" -eq 1 ] || fail "a refusal is one line"
-err_has "cap of phase35/lab02" '$1.00 left' '$2.00 asked'
+err_has "cap of phase35/lab02" '$1.00 left' '$2.00 asked' "account set-cap phase35/lab02 --cap USD"
 budget 3 authorize run2b 2.00 --account phase35/lab02 --job JOB.json --json
 out_has '"granted":false' '"reason":"BUDGET_EXCEEDED"' '"account":"phase35/lab02"' '"asked_usd_micro":2000000'
 budget 4 authorize run1 0.10 --account phase35/lab02 --job JOB.json --json

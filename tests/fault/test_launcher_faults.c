@@ -81,11 +81,14 @@ static void a_rank_killed_at_any_moment_is_named(void **state)
         char text[16];
         (void)snprintf(text, sizeof text, "%d", at);
         const char *rank = at % 2 == 0 ? "1" : "0";
-        const test_fault fault = {"kill", rank, text, 137, "was ended by SIGKILL"};
+        const test_fault fault = {"kill", rank, text, 137,
+                                  ": not by the launcher, and no lack of memory shows; "
+                                  "start the job again"};
         check_fault(&directory, FAKE_LIST("--steps", "5", "--ranks", "3"), &fault);
         char named[32];
         (void)snprintf(named, sizeof named, "error: rank %s (pid", rank);
         assert_non_null(strstr(program.text[TEST_STDERR], named));
+        assert_non_null(strstr(program.text[TEST_STDERR], "was ended by SIGKILL"));
     }
     assert_int_equal(count_shm(), shm_before);
     fake_job_teardown(&directory);
@@ -111,13 +114,13 @@ static void the_first_cause_gives_the_exit_status(void **state)
 {
     (void)state;
     static const test_fault faults[] = {
-        {"segv", "1", "6", 139, "rank 1 (pid"},
+        {"segv", "1", "6", 139, ": a bug; please report it"},
         {"segv", "0", "6", 139, "was ended by SIGSEGV after "},
         {"die-slowly", "1", "6", 137, "was ended by SIGKILL after "},
         {"abort-slowly", "1", "6", 134, "was ended by SIGABRT after "},
-        {"exit", "1", "2", 3, "exited with code 3 while starting, without giving a reason"},
+        {"exit", "1", "2", 3, "exited with code 3 while starting: its own output has the reason"},
         {"exit", "0", "7", 3, "exited with code 3 after "},
-        {"silent", "1", "6", 1, "exited with code 0 after 2 steps"},
+        {"silent", "1", "6", 1, "exited with code 0 after 2 steps: it had not finished"},
         {"fail", "1", "6", 5, "failed in all_reduce #7: the disk is full"},
     };
     test_directory directory;

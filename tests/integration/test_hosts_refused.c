@@ -37,11 +37,11 @@ static test_program heads[HEADS];
 
 /* Starts a head of two nodes. `variable` may let its own rank do something once it has started, as
  * in fake_rank.c. */
-static void start_head(int index, const char *variable)
+static void launch_head(int index, int port, const char *variable)
 {
     char rendezvous[64];
     char out[TEXT_BYTES];
-    (void)snprintf(rendezvous, sizeof rendezvous, "tcp://10.77.0.1:%d", PORT + index);
+    (void)snprintf(rendezvous, sizeof rendezvous, "tcp://10.77.0.1:%d", port);
     (void)snprintf(out, sizeof out, "%s/%d", directory.path, index);
     test_hosts_start(&heads[index], 0, NULL,
                      FAKE_LIST("/usr/bin/env", variable, "FAKE_RANK=0", "FAKE_AT=0",
@@ -50,6 +50,11 @@ static void start_head(int index, const char *variable)
                                "--steps", "2", "--out", out, "--data",
                                test_directory_path(&directory, "data.jsonl"), "--tokenizer",
                                test_directory_path(&directory, "tokenizer.json")));
+}
+
+static void start_head(int index, const char *variable)
+{
+    launch_head(index, PORT + index, variable);
     test_program_wait_text(&heads[index], TEST_STDERR, "waiting at tcp://10.77.0.1:");
 }
 
@@ -199,6 +204,8 @@ static void launchers_of_other_jobs_are_refused(void **state)
                   "it presents itself as node 1 of run 0123456789abcdef");
     fill_enroll(&enroll);
     (void)refused(&enroll, PROTO_CONTROL_VERSION + 1, "the programs are not of the same build");
+    launch_head(1, PORT, "FAKE_SAY=1");
+    expect_head(1, 1, "another program has the port of --rendezvous: cannot listen on tcp://10.77");
 
     const several job = {"tcp://10.77.0.1:29400", "2", NULL, {NULL}};
     several_launchers[1] = FAKE_LAUNCHER_PATH;
