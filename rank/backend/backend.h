@@ -34,7 +34,7 @@
 #include "base/status.h"
 
 enum {
-    RANK_BACKEND_ABI = 8,   /* rises when the table or an argument struct changes */
+    RANK_BACKEND_ABI = 9,   /* rises when the table or an argument struct changes */
     RANK_NORM_BLOCK = 1024, /* elements in one partial sum of sum_squares */
     RANK_DIGEST_BYTES = 32, /* BLAKE2b-256 */
 };
@@ -255,7 +255,7 @@ typedef struct rank_attention {
 /* Causal attention of new tokens over a cache in blocks. Sequence s has lengths[s] tokens in the
  * cache, and the rows row_start[s] … row_start[s+1] are its next ones: their keys and values are
  * put into the cache, behind what is there, and each row attends to all of its sequence up to
- * itself. A row's result depends on its sequence alone: not on the other sequences, nor on how many
+ * itself. A sequence of length -1 is padding: its rows become zero, and the cache is not touched. A row's result depends on its sequence alone: not on the other sequences, nor on how many
  * rows come at once.
  *
  * D = head_width. heads is a multiple of kv_heads; query heads h·heads/kv_heads … share the keys
@@ -277,6 +277,8 @@ typedef struct rank_attention_cached {
     float *values;     /* (blocks, kv_heads, block_tokens, D) */
     float *out;        /* (rows, heads·D) */
     float *scratch;    /* attention_cached_scratch floats */
+    size_t rows;       /* row_start[sequence_count], which the host may not be able to read */
+    bool one_row_each; /* every sequence has one row */
 } rank_attention_cached;
 
 /* Softmax and cross entropy. */

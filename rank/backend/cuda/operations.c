@@ -17,7 +17,6 @@ OPERATION(pack, args->depth > 0 && args->columns > 0, queue->stream)
 OPERATION(embed, args->tokens > 0, queue->stream)
 OPERATION(embed_packed, args->tokens > 0, queue->stream)
 OPERATION(embed_grad, args->tokens > 0, queue->stream)
-OPERATION(layernorm, args->rows > 0, queue->stream)
 OPERATION(layernorm_grad, args->rows > 0, queue->stream)
 OPERATION(gelu, args->rows > 0, queue->stream)
 OPERATION(gelu_grad, args->rows > 0, queue->stream)
@@ -87,7 +86,22 @@ void cuda_attention_grad(rank_queue *queue, const rank_attention *args)
     }
 }
 
-/* Scores stay in shared memory. */
+/* The backend `cuda` has a block for each row, `cuda-exact` sixteen threads, as the CPU has lanes. */
+void cuda_layernorm(rank_queue *queue, const rank_layernorm *args)
+{
+    if (queue->failed != BASE_OK || args->rows == 0) {
+        return;
+    }
+    if (queue->lt != NULL) {
+        cuda_launch_norm_rows(args, queue->stream);
+    } else {
+        cuda_launch_layernorm(args, queue->stream);
+    }
+    (void)cuda_check(queue, cudaGetLastError(), "layernorm");
+}
+
+/* Scores stay in shared memory. The parts of a sequence that is cut stand in cublasLt's workspace,
+ * which no product uses meanwhile. */
 size_t cuda_attention_cached_scratch(size_t head_width, size_t length_max)
 {
     (void)head_width;
@@ -97,8 +111,13 @@ size_t cuda_attention_cached_scratch(size_t head_width, size_t length_max)
 
 void cuda_attention_cached(rank_queue *queue, const rank_attention_cached *args)
 {
+    const size_t scratch_floats = CUDA_LT_WORKSPACE_BYTES / sizeof(float);
     if (args->sequence_count > 0 && fits(queue, args->head_width)) {
-        cuda_launch_attention_cached(args, queue->stream);
+        if (queue->lt != NULL && cuda_can_split(args, scratch_floats)) {
+            cuda_launch_attention_split(args, queue->lt_workspace, scratch_floats, queue->stream);
+        } else {
+            cuda_launch_attention_cached(args, queue->stream);
+        }
         (void)cuda_check(queue, cudaGetLastError(), "attention_cached");
     }
 }

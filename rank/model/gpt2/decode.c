@@ -199,24 +199,27 @@ static void attend(const gpt2_step *step)
     const size_t half = cache->block_count * cache->block_tokens * step->across;
     const size_t layer = (size_t)(step->layer - step->run->shape.first_layer);
     float *keys = cache->memory + layer * 2 * half;
-    step->backend->attention_cached(step->queue, &(rank_attention_cached){
-                                                     .heads = step->heads,
-                                                     .kv_heads = step->heads,
-                                                     .head_width = step->across / step->heads,
-                                                     .sequence_count = step->rows->segment_count,
-                                                     .row_start = step->rows->segment_start,
-                                                     .lengths = args->lengths,
-                                                     .block_table = args->block_table,
-                                                     .table_width = args->table_width,
-                                                     .block_tokens = cache->block_tokens,
-                                                     .length_max = (size_t)config->context,
-                                                     .qkv = step->qkv,
-                                                     .bias = weight(step, step->layer, QKV_BIAS),
-                                                     .keys = keys,
-                                                     .values = keys + half,
-                                                     .out = step->attention,
-                                                     .scratch = step->scratch,
-                                                 });
+    step->backend->attention_cached(
+        step->queue, &(rank_attention_cached){
+                         .heads = step->heads,
+                         .kv_heads = step->heads,
+                         .head_width = step->across / step->heads,
+                         .sequence_count = step->rows->segment_count,
+                         .row_start = step->rows->segment_start,
+                         .lengths = args->lengths,
+                         .block_table = args->block_table,
+                         .table_width = args->table_width,
+                         .block_tokens = cache->block_tokens,
+                         .length_max = (size_t)config->context,
+                         .qkv = step->qkv,
+                         .bias = weight(step, step->layer, QKV_BIAS),
+                         .keys = keys,
+                         .values = keys + half,
+                         .out = step->attention,
+                         .scratch = step->scratch,
+                         .rows = step->rows->count,
+                         .one_row_each = step->rows->count == step->rows->segment_count,
+                     });
 }
 
 /* After the attention of the model's last layer, drops the rows whose output is not needed. */

@@ -144,8 +144,19 @@ typedef struct cache {
     int32_t lengths[SEQUENCES_MAX];
     int32_t *table;
     size_t sequences, table_width, block_tokens, blocks, length_max;
+    bool one_row_each;
 } cache;
 
+/* Sequence s has so many tokens before the step, and rows of it. Padding has -1 tokens. */
+static void add_sequence(cache *c, size_t s, int32_t length, size_t rows)
+{
+    const size_t after = length < 0 ? 0 : (size_t)length + rows;
+    c->lengths[s] = length;
+    c->row_start[s + 1] = c->row_start[s] + (int32_t)rows;
+    c->length_max = after > c->length_max ? after : c->length_max;
+}
+
+/* Some sequences have no rows, some are padding. */
 static cache make_cache(twin *t)
 {
     cache c = {.sequences = twin_between(t, 1, SEQUENCES_MAX),
@@ -153,34 +164,51 @@ static cache make_cache(twin *t)
     const bool many = twin_between(t, 0, 5) == 0; /* a block then has several rows */
     for (size_t s = 0; s < c.sequences; s++) {
         const size_t few = twin_between(t, 0, 3) == 0 ? 0 : twin_between(t, 1, 12);
-        const size_t rows = many && s == 0 ? twin_between(t, 257, 280) : few;
-        c.lengths[s] = (int32_t)twin_between(t, 0, 40);
-        c.row_start[s + 1] = c.row_start[s] + (int32_t)rows;
-        const size_t length = (size_t)c.lengths[s] + rows;
-        c.length_max = length > c.length_max ? length : c.length_max;
-    }
-    c.length_max = c.length_max > 0 ? c.length_max : 1;
-    c.table_width = (c.length_max + c.block_tokens - 1) / c.block_tokens;
-    c.blocks = c.sequences * c.table_width;
-    c.table = malloc(c.blocks * sizeof *c.table);
-    assert_non_null(c.table);
-    for (size_t i = 0; i < c.blocks; i++) { /* a shuffle, from the inside out */
-        const size_t j = twin_between(t, 0, i);
-        c.table[i] = c.table[j];
-        c.table[j] = (int32_t)i;
+        const size_t rows = !many || s > 0 ? few : twin_between(t, 257, 280) / (t->exact ? 1 : 5);
+        const bool padding = twin_between(t, 0, 7) == 0;
+        add_sequence(&c, s, padding ? -1 : (int32_t)twin_between(t, 0, 40), rows);
     }
     return c;
 }
 
+/* As in decoding: one row each, of sequences of `least` to `most` tokens, or of padding. */
+static cache make_cache_of_one_row(twin *t, size_t least, size_t most)
+{
+    cache c = {.sequences = twin_between(t, 1, SEQUENCES_MAX),
+               .block_tokens = (size_t)4 << twin_between(t, 0, 4),
+               .one_row_each = true};
+    for (size_t s = 0; s < c.sequences; s++) {
+        const bool padding = s > 0 && twin_between(t, 0, 3) == 0;
+        add_sequence(&c, s, padding ? -1 : (int32_t)twin_between(t, least, most), 1);
+    }
+    return c;
+}
+
+static void make_table(twin *t, cache *c)
+{
+    c->length_max = c->length_max > 0 ? c->length_max : 1;
+    c->table_width = (c->length_max + c->block_tokens - 1) / c->block_tokens;
+    c->blocks = c->sequences * c->table_width;
+    c->table = malloc(c->blocks * sizeof *c->table);
+    assert_non_null(c->table);
+    for (size_t i = 0; i < c->blocks; i++) { /* a shuffle, from the inside out */
+        const size_t j = twin_between(t, 0, i);
+        c->table[i] = c->table[j];
+        c->table[j] = (int32_t)i;
+    }
+}
+
 /* The CPU reads whole vectors of its cache, so there are tokens to spare behind it. */
-static void attention_cached(twin *t)
+static void attend_cached(twin *t, cache c, size_t head_width)
 {
     enum { SPARE = 64 * 64 };
     base_error error;
     char text[PARITY_TEXT_BYTES];
-    cache c = make_cache(t);
+    make_table(t, &c);
     rank_attention_cached shape = {.kv_heads = twin_between(t, 1, 3),
-                                   .head_width = twin_between(t, 1, 40),
+                                   .head_width = head_width,
+                                   .rows = (size_t)c.row_start[c.sequences],
+                                   .one_row_each = c.one_row_each,
                                    .sequence_count = c.sequences,
                                    .table_width = c.table_width,
                                    .block_tokens = c.block_tokens,
@@ -236,9 +264,31 @@ static void attention_cached(twin *t)
     twin_compare(t, text);
 }
 
+static void attention_cached(twin *t)
+{
+    const bool vectors = twin_between(t, 0, 1) > 0;
+    const cache c = make_cache(t);
+    attend_cached(t, c, vectors ? 8 * twin_between(t, 1, 6) : twin_between(t, 1, 40));
+}
+
+/* Sequences of one part and of several. */
+static void attention_one_row(twin *t)
+{
+    const cache c = make_cache_of_one_row(t, 0, twin_between(t, 0, 1) > 0 ? 60 : 400);
+    attend_cached(t, c, 8 * twin_between(t, 1, 9));
+}
+
+/* Parts that are longer than what a block has scores of at a time. */
+static void attention_one_row_long(twin *t)
+{
+    attend_cached(t, make_cache_of_one_row(t, 8200, 8300), 8);
+}
+
 const parity_case parity_attention_cases[] = {
     {.name = "attention", .run = attention},
     {.name = "attention_long", .run = attention_long, .shapes = 1},
     {.name = "attention_cached", .run = attention_cached},
+    {.name = "attention_one_row", .run = attention_one_row},
+    {.name = "attention_one_row_long", .run = attention_one_row_long, .shapes = 1},
     {.name = NULL},
 };

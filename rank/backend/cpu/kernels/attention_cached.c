@@ -308,6 +308,17 @@ static void run_head(head_run *at, size_t s)
     }
 }
 
+/* Rows of padding. */
+static void zero_rows(const rank_attention_cached *args, size_t sequence)
+{
+    const size_t width = args->heads * args->head_width;
+    const size_t first = (size_t)args->row_start[sequence];
+    const size_t end = (size_t)args->row_start[sequence + 1];
+    for (size_t i = first * width; i < end * width; i++) {
+        args->out[i] = 0.0f;
+    }
+}
+
 void KERNEL(attention_cached)(const rank_attention_cached *args)
 {
     head_run at = {.args = args, .stride = padded(args->length_max)};
@@ -315,6 +326,10 @@ void KERNEL(attention_cached)(const rank_attention_cached *args)
     at.queries = at.scores + TILE_ROWS * at.stride;
     at.staged = at.queries + TILE_ROWS * args->head_width;
     for (size_t s = 0; s < args->sequence_count; s++) {
+        if (args->lengths[s] < 0) {
+            zero_rows(args, s);
+            continue;
+        }
         at.blocks = args->block_table + s * args->table_width;
         for (at.kv_head = 0; at.kv_head < args->kv_heads; at.kv_head++) {
             run_head(&at, s);

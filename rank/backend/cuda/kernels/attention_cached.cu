@@ -92,6 +92,9 @@ __global__ static void append_kernel(rank_attention_cached args)
     const size_t row_count = (size_t)args.row_start[args.sequence_count];
     for (size_t row = blockIdx.x; row < row_count; row += gridDim.x) {
         const sequence_row at = find_row(args, row);
+        if (args.lengths[at.sequence] < 0) {
+            continue; // padding
+        }
         const cached_rows rows = rows_of(args, at.sequence, blockIdx.y);
         for (size_t d = threadIdx.x; d < width; d += ATTEND_THREADS) {
             rows.keys[rows.key_at(at.token, d)] = biased(args, row, k + d);
@@ -110,12 +113,19 @@ __global__ static void attend_kernel(rank_attention_cached args)
     const size_t row_count = (size_t)args.row_start[args.sequence_count];
     for (size_t row = blockIdx.x; row < row_count; row += gridDim.x) {
         const sequence_row at = find_row(args, row);
+        float *out = args.out + (row * args.heads + head) * width;
+        if (args.lengths[at.sequence] < 0) { // padding
+            for (size_t d = threadIdx.x; d < width; d += ATTEND_THREADS) {
+                out[d] = 0.0f;
+            }
+            continue;
+        }
         const cached_rows rows = rows_of(args, at.sequence, head / (args.heads / args.kv_heads));
         for (size_t d = threadIdx.x; d < width; d += ATTEND_THREADS) {
             shared->query[d] = biased(args, row, head * width + d) * scale;
         }
         __syncthreads();
-        (void)attend_row(shared, rows, at.token + 1, args.out + (row * args.heads + head) * width);
+        (void)attend_row(shared, rows, at.token + 1, out);
         __syncthreads();
     }
 }

@@ -7,8 +7,8 @@
 //
 // The order of a sum depends on the depth and the length of a vector alone: not on the rows and
 // columns beside it, nor on how many of them a block has.
-#include "device.h"
 #include "kernels.h"
+#include "vectors.h"
 
 enum {
     WARP = 32,
@@ -27,33 +27,6 @@ static size_t parts_of(size_t depth)
         parts *= 2;
     }
     return parts;
-}
-
-// VECTOR elements of the matrix, as float32.
-template <int VECTOR> struct vector {
-    float at[VECTOR];
-};
-
-__device__ static vector<4> bring_weights(const float *from, vector<4> *)
-{
-    const float4 four = load_once(reinterpret_cast<const float4 *>(from));
-    return vector<4>{{four.x, four.y, four.z, four.w}};
-}
-
-__device__ static vector<1> bring_weights(const float *from, vector<1> *)
-{
-    return vector<1>{{*from}};
-}
-
-__device__ static vector<1> bring(const float *from, vector<1> *)
-{
-    return vector<1>{{*from}};
-}
-
-__device__ static vector<4> bring(const float *from, vector<4> *)
-{
-    const float4 four = *reinterpret_cast<const float4 *>(from);
-    return vector<4>{{four.x, four.y, four.z, four.w}};
 }
 
 // sum[r][c] += the warp's part of row r · column c, of this lane.
@@ -83,7 +56,7 @@ __device__ static void add_part(const rank_product &args, size_t column, size_t 
         elements w[COLUMNS];
 #pragma unroll
         for (int c = 0; c < COLUMNS; c++) {
-            w[c] = bring_weights(weights[c] + i * VECTOR, static_cast<elements *>(NULL));
+            w[c] = bring_once(weights[c] + i * VECTOR, static_cast<elements *>(NULL));
         }
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
@@ -114,10 +87,7 @@ __global__ static void few_rows_kernel(rank_product args, size_t parts)
     add_part<WEIGHT, VECTOR, ROWS, COLUMNS>(args, column, warp % parts, parts, sum);
 #pragma unroll
     for (int i = 0; i < ROWS * COLUMNS; i++) {
-        float whole = sum[i / COLUMNS][i % COLUMNS];
-        for (int half = WARP / 2; half > 0; half /= 2) {
-            whole = whole + __shfl_xor_sync(0xffffffffu, whole, half);
-        }
+        const float whole = sum_of_warp(sum[i / COLUMNS][i % COLUMNS]);
         if (threadIdx.x % WARP == 0) {
             shared[warp * ROWS * COLUMNS + i] = whole;
         }

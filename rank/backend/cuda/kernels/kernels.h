@@ -30,12 +30,19 @@ void cuda_launch_embed(const rank_embed *args, cudaStream_t stream);
 void cuda_launch_embed_packed(const rank_embed_packed *args, cudaStream_t stream);
 void cuda_launch_embed_grad(const rank_embed_grad *args, cudaStream_t stream);
 void cuda_launch_layernorm(const rank_layernorm *args, cudaStream_t stream);
+/* The same in an order of its own: a block for each row. */
+void cuda_launch_norm_rows(const rank_layernorm *args, cudaStream_t stream);
 void cuda_launch_layernorm_grad(const rank_layernorm_grad *args, cudaStream_t stream);
 void cuda_launch_gelu(const rank_gelu *args, cudaStream_t stream);
 void cuda_launch_gelu_grad(const rank_gelu_grad *args, cudaStream_t stream);
 void cuda_launch_attention(const rank_attention *args, cudaStream_t stream);
 void cuda_launch_attention_grad(const rank_attention *args, cudaStream_t stream);
 void cuda_launch_attention_cached(const rank_attention_cached *args, cudaStream_t stream);
+/* Whether the fast one takes these shapes: blocks of 4, 8, 16, 32 or 64 tokens, heads of whole
+ * vectors. It cuts sequences into parts, whose results stand in the scratch. */
+bool cuda_can_split(const rank_attention_cached *args, size_t scratch_floats);
+void cuda_launch_attention_split(const rank_attention_cached *args, float *scratch,
+                                 size_t scratch_floats, cudaStream_t stream);
 void cuda_launch_cross_entropy(const rank_cross_entropy *args, double *partials,
                                cudaStream_t stream);
 void cuda_launch_best(const rank_best *args, cudaStream_t stream);

@@ -1,0 +1,429 @@
+// Attention over a cache in blocks, when decoding is to be fast: a long sequence is cut into parts,
+// each the work of one block, and a second kernel puts the parts' results together in their order.
+// Launched by operations.c.
+//
+// A part is a multiple of PART_TOKENS tokens, and there are at most PARTS_MAX. How a sequence is cut
+// follows from its length alone, so a row's bits do not depend on what is beside it. Of each part
+// the kernel keeps the largest score, the sum of the exponentials, and the weighted sum of values.
+//
+// Keys and values are read in vectors of 16 bytes, of the cache's layout (backend.h): a vector of
+// keys is one element of VECTOR tokens, one of values is VECTOR elements of one token.
+#include "kernels.h"
+#include "vectors.h"
+
+enum {
+    WARP = 32,
+    WARPS = 4,
+    THREADS = WARPS * WARP,
+    PART_TOKENS = 64,
+    PARTS_MAX = 32,
+    TILE = 256, // tokens whose scores are in shared memory at a time
+    EXTRA = 2,  // floats of a part behind its values: the largest score, and the sum
+};
+
+// What both kernels get beside the operation's arguments.
+struct split {
+    unsigned first_row;  // of this launch
+    unsigned parts;      // the grid's, enough for the longest sequence
+    unsigned token_bits; // block_tokens is 1 << token_bits
+    float *partial;      // (rows of this launch, heads, parts, head_width + EXTRA)
+};
+
+struct split_row {
+    unsigned sequence;
+    unsigned length; // tokens that the row attends to
+    unsigned each;   // tokens of a part
+    bool exists;
+};
+
+__device__ static split_row find(const rank_attention_cached &args, unsigned row)
+{
+    unsigned low = args.one_row_each ? row : 0;
+    unsigned high = args.one_row_each ? row + 1 : (unsigned)args.sequence_count;
+    while (high - low > 1) { // row_start[low] <= row < row_start[high]
+        const unsigned middle = (low + high) / 2;
+        if ((unsigned)args.row_start[middle] <= row) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    split_row found;
+    found.sequence = low;
+    found.exists = args.lengths[low] >= 0;
+    found.length = (unsigned)(args.lengths[low] + 1) + row - (unsigned)args.row_start[low];
+    const unsigned least = (found.length + PARTS_MAX - 1) / PARTS_MAX;
+    found.each = (least + PART_TOKENS - 1) / PART_TOKENS * PART_TOKENS;
+    return found;
+}
+
+__device__ static float biased(const rank_attention_cached &args, unsigned row, unsigned column)
+{
+    const unsigned stride = (unsigned)((args.heads + 2 * args.kv_heads) * args.head_width);
+    return args.qkv[(size_t)row * stride + column] + (args.bias != NULL ? args.bias[column] : 0.0f);
+}
+
+__device__ inline void store(float *to, float value)
+{
+    *to = value;
+}
+
+__device__ inline void store(uint16_t *to, float value)
+{
+    *to = narrowed(value);
+}
+
+// One sequence's cache of one head.
+template <typename ELEMENT> struct cached_head {
+    const int32_t *blocks;
+    ELEMENT *keys; // of block 0
+    ELEMENT *values;
+    size_t block_elements; // from one block to the next
+    unsigned width;
+    unsigned token_bits;
+    __device__ size_t block(unsigned t) const
+    {
+        return (size_t)blocks[t >> token_bits] * block_elements;
+    }
+    __device__ unsigned in_block(unsigned t) const
+    {
+        return t & ((1u << token_bits) - 1);
+    }
+};
+
+template <typename ELEMENT>
+__device__ static cached_head<ELEMENT> head_of(const rank_attention_cached &args, const split &how,
+                                               unsigned sequence, unsigned kv_head)
+{
+    cached_head<ELEMENT> at;
+    const size_t elements = args.head_width << how.token_bits;
+    at.blocks = args.block_table + (size_t)sequence * args.table_width;
+    at.keys = static_cast<ELEMENT *>(static_cast<void *>(args.keys)) + kv_head * elements;
+    at.values = static_cast<ELEMENT *>(static_cast<void *>(args.values)) + kv_head * elements;
+    at.block_elements = args.kv_heads * elements;
+    at.width = (unsigned)args.head_width;
+    at.token_bits = how.token_bits;
+    return at;
+}
+
+// The keys and values of the row, to token t of the sequence.
+template <typename ELEMENT>
+__device__ static void append(const rank_attention_cached &args, const cached_head<ELEMENT> &at,
+                              unsigned row, unsigned kv_head, unsigned t)
+{
+    const unsigned k = (unsigned)(args.heads * args.head_width) + kv_head * at.width;
+    const unsigned v = k + (unsigned)args.kv_heads * at.width;
+    ELEMENT *keys = at.keys + at.block(t) + at.in_block(t);
+    ELEMENT *values = at.values + at.block(t) + (size_t)at.in_block(t) * at.width;
+    for (unsigned d = threadIdx.x; d < at.width; d += THREADS) {
+        store(keys + ((size_t)d << at.token_bits), biased(args, row, k + d));
+        store(values + d, biased(args, row, v + d));
+    }
+}
+
+// blockIdx: the row, the head of keys and values. For sequences that have several rows.
+template <typename ELEMENT>
+__global__ static void append_rows_kernel(rank_attention_cached args, split how)
+{
+    const unsigned row = blockIdx.x;
+    const split_row at = find(args, row);
+    if (at.exists) {
+        append(args, head_of<ELEMENT>(args, how, at.sequence, blockIdx.y), row, blockIdx.y,
+               at.length - 1);
+    }
+}
+
+// scores[0 … end - begin) of tokens begin … end; begin is a block's first. A warp makes those of a
+// block: a lane has VECTOR tokens and some elements of their keys.
+template <typename ELEMENT, int VECTOR>
+__device__ static void make_scores(const cached_head<ELEMENT> &at, const float *query,
+                                   unsigned begin, unsigned end, float *scores)
+{
+    const unsigned lane = threadIdx.x % WARP;
+    const unsigned vectors = (1u << at.token_bits) / VECTOR; // of a block's tokens
+    const unsigned token = lane % vectors * VECTOR;
+    const unsigned each = 1u << at.token_bits;
+    for (unsigned t = begin + threadIdx.x / WARP * each; t < end; t += WARPS * each) {
+        const ELEMENT *keys = at.keys + at.block(t) + token;
+        float sum[VECTOR];
+#pragma unroll
+        for (int e = 0; e < VECTOR; e++) {
+            sum[e] = 0.0f;
+        }
+#pragma unroll 4
+        for (unsigned d = lane / vectors; d < at.width; d += WARP / vectors) {
+            const vector<VECTOR> key = bring_once(keys + ((size_t)d << at.token_bits),
+                                                  static_cast<vector<VECTOR> *>(NULL));
+#pragma unroll
+            for (int e = 0; e < VECTOR; e++) {
+                sum[e] = fmaf(query[d], key.at[e], sum[e]);
+            }
+        }
+        for (unsigned apart = WARP / 2; apart >= vectors; apart /= 2) {
+#pragma unroll
+            for (int e = 0; e < VECTOR; e++) {
+                sum[e] = sum[e] + __shfl_xor_sync(0xffffffffu, sum[e], (int)apart);
+            }
+        }
+#pragma unroll
+        for (int e = 0; e < VECTOR; e++) {
+            if (lane < vectors && t + token + e < end) {
+                scores[t + token + e - begin] = sum[e];
+            }
+        }
+    }
+}
+
+// For all threads. `warps` is shared memory for WARPS values.
+__device__ static float largest_of_block(float mine, float *warps)
+{
+    mine = largest_of_warp(mine);
+    __syncthreads();
+    if (threadIdx.x % WARP == 0) {
+        warps[threadIdx.x / WARP] = mine;
+    }
+    __syncthreads();
+    float largest = warps[0];
+    for (int w = 1; w < WARPS; w++) {
+        largest = larger_of(largest, warps[w]);
+    }
+    return largest;
+}
+
+__device__ static float sum_of_block(float mine, float *warps)
+{
+    mine = sum_of_warp(mine);
+    __syncthreads();
+    if (threadIdx.x % WARP == 0) {
+        warps[threadIdx.x / WARP] = mine;
+    }
+    __syncthreads();
+    float sum = warps[0];
+    for (int w = 1; w < WARPS; w++) {
+        sum = sum + warps[w];
+    }
+    return sum;
+}
+
+// A part's result: what the threads have of its values, and its softmax so far.
+template <int VECTOR> struct part_sums {
+    float values[VECTOR];
+    float largest;
+    float sum; // this thread's tokens
+};
+
+// Tokens begin … end are added; they are at most TILE. Threads share out tokens, and in each of
+// them the elements.
+template <typename ELEMENT, int VECTOR>
+__device__ static void add_tile(const cached_head<ELEMENT> &at, const float *query, unsigned begin,
+                                unsigned end, float *scores, float *warps, part_sums<VECTOR> &part)
+{
+    const unsigned count = end - begin;
+    const unsigned pieces = at.width / VECTOR;
+    const unsigned d = threadIdx.x % pieces * VECTOR;
+    make_scores<ELEMENT, VECTOR>(at, query, begin, end, scores);
+    __syncthreads();
+    float largest = part.largest;
+    for (unsigned t = threadIdx.x; t < count; t += THREADS) {
+        largest = larger_of(scores[t], largest);
+    }
+    largest = largest_of_block(largest, warps);
+    const float before = part.largest == -INFINITY ? 0.0f : exponential(part.largest - largest);
+    part.largest = largest;
+    part.sum = part.sum * before;
+    for (unsigned t = threadIdx.x; t < count; t += THREADS) {
+        scores[t] = exponential(scores[t] - largest);
+        part.sum = part.sum + scores[t];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int e = 0; e < VECTOR; e++) {
+        part.values[e] = part.values[e] * before;
+    }
+    if (threadIdx.x < THREADS / pieces * pieces) {
+#pragma unroll 4
+        for (unsigned t = threadIdx.x / pieces; t < count; t += THREADS / pieces) {
+            const ELEMENT *from =
+                at.values + at.block(begin + t) + (size_t)at.in_block(begin + t) * at.width + d;
+            const vector<VECTOR> value = bring_once(from, static_cast<vector<VECTOR> *>(NULL));
+            const float weight = scores[t];
+#pragma unroll
+            for (int e = 0; e < VECTOR; e++) {
+                part.values[e] = fmaf(weight, value.at[e], part.values[e]);
+            }
+        }
+    }
+    __syncthreads(); // scores are made anew
+}
+
+// out (width) = the threads' sums, in the threads' order, times scale. `shared` has THREADS · VECTOR
+// floats.
+template <int VECTOR>
+__device__ static void write_values(const part_sums<VECTOR> &part, unsigned width, float scale,
+                                    float *shared, float *out)
+{
+    const unsigned pieces = width / VECTOR;
+    const unsigned slots = THREADS / pieces;
+#pragma unroll
+    for (int e = 0; e < VECTOR; e++) {
+        shared[threadIdx.x * VECTOR + e] = part.values[e];
+    }
+    __syncthreads();
+    for (unsigned d = threadIdx.x; d < width; d += THREADS) {
+        float sum = shared[d];
+        for (unsigned slot = 1; slot < slots; slot++) {
+            sum = sum + shared[slot * width + d];
+        }
+        out[d] = sum * scale;
+    }
+}
+
+static size_t shared_floats(const rank_attention_cached *args, size_t vector)
+{
+    return args->head_width + TILE + WARPS + THREADS * vector;
+}
+
+// blockIdx: the row of this launch, the head of queries, the part.
+template <typename ELEMENT, int VECTOR>
+__global__ static void attend_part_kernel(rank_attention_cached args, split how)
+{
+    SHARED(float, shared);
+    const unsigned width = (unsigned)args.head_width;
+    const unsigned head = blockIdx.y;
+    const unsigned row = how.first_row + blockIdx.x;
+    const split_row row_at = find(args, row);
+    float *out = args.out + ((size_t)row * args.heads + head) * width;
+    if (!row_at.exists) { // of padding
+        for (unsigned d = threadIdx.x; blockIdx.z == 0 && d < width; d += THREADS) {
+            out[d] = 0.0f;
+        }
+        return;
+    }
+    const unsigned begin = blockIdx.z * row_at.each;
+    if (begin >= row_at.length) {
+        return;
+    }
+    const unsigned end = begin + row_at.each < row_at.length ? begin + row_at.each : row_at.length;
+    const unsigned kv_head = head / (unsigned)(args.heads / args.kv_heads);
+    const cached_head<ELEMENT> at = head_of<ELEMENT>(args, how, row_at.sequence, kv_head);
+    if (args.one_row_each && end == row_at.length) { // heads that share keys write the same
+        append(args, at, row, kv_head, end - 1);
+    }
+    float *query = shared;
+    float *scores = query + width;
+    float *warps = scores + TILE;
+    float *sums = warps + WARPS;
+    const float scale = 1.0f / sqrtf((float)width);
+    for (unsigned d = threadIdx.x; d < width; d += THREADS) {
+        query[d] = biased(args, row, head * width + d) * scale;
+    }
+    __syncthreads();
+    part_sums<VECTOR> part;
+#pragma unroll
+    for (int e = 0; e < VECTOR; e++) {
+        part.values[e] = 0.0f;
+    }
+    part.largest = -INFINITY;
+    part.sum = 0.0f;
+    for (unsigned t = begin; t < end; t += TILE) {
+        add_tile<ELEMENT, VECTOR>(at, query, t, t + TILE < end ? t + TILE : end, scores, warps,
+                                  part);
+    }
+    const float sum = sum_of_block(part.sum, warps);
+    if (row_at.each >= row_at.length) {
+        write_values(part, width, 1.0f / sum, sums, out);
+        return;
+    }
+    float *partial =
+        how.partial +
+        (((size_t)blockIdx.x * args.heads + head) * how.parts + blockIdx.z) * (width + EXTRA);
+    write_values(part, width, 1.0f, sums, partial);
+    if (threadIdx.x == 0) {
+        partial[width] = part.largest;
+        partial[width + 1] = sum;
+    }
+}
+
+// blockIdx: the row of this launch, the head of queries.
+__global__ static void combine_parts_kernel(rank_attention_cached args, split how)
+{
+    const unsigned width = (unsigned)args.head_width;
+    const unsigned row = how.first_row + blockIdx.x;
+    const split_row row_at = find(args, row);
+    if (!row_at.exists || row_at.each >= row_at.length) {
+        return; // padding, or there was one part
+    }
+    const unsigned parts = (row_at.length + row_at.each - 1) / row_at.each;
+    const size_t place = (size_t)blockIdx.x * args.heads + blockIdx.y;
+    const float *partial = how.partial + place * how.parts * (width + EXTRA);
+    float largest = partial[width];
+    for (unsigned p = 1; p < parts; p++) {
+        largest = larger_of(partial[p * (width + EXTRA) + width], largest);
+    }
+    for (unsigned d = threadIdx.x; d < width; d += THREADS) {
+        float value = 0.0f;
+        float sum = 0.0f;
+        for (unsigned p = 0; p < parts; p++) {
+            const float *of = partial + p * (width + EXTRA);
+            const float weight = exponential(of[width] - largest);
+            value = fmaf(weight, of[d], value);
+            sum = fmaf(weight, of[width + 1], sum);
+        }
+        args.out[((size_t)row * args.heads + blockIdx.y) * width + d] = value / sum;
+    }
+}
+
+template <typename ELEMENT, int VECTOR>
+static void launch(const rank_attention_cached *args, split how, size_t rows_at_once,
+                   cudaStream_t stream)
+{
+    const auto append_rows = append_rows_kernel<ELEMENT>;
+    const auto attend_part = attend_part_kernel<ELEMENT, VECTOR>;
+    if (!args->one_row_each) {
+        const dim3 all((unsigned)args->rows, (unsigned)args->kv_heads);
+        LAUNCH(append_rows, all, THREADS, 0, stream, *args, how);
+    }
+    for (size_t row = 0; row < args->rows; row += rows_at_once) {
+        const size_t left = args->rows - row;
+        const unsigned rows = (unsigned)(left < rows_at_once ? left : rows_at_once);
+        const dim3 parts(rows, (unsigned)args->heads, how.parts);
+        const dim3 heads(rows, (unsigned)args->heads);
+        how.first_row = (unsigned)row;
+        LAUNCH(attend_part, parts, THREADS, shared_floats(args, VECTOR) * sizeof(float), stream,
+               *args, how);
+        if (how.parts > 1) {
+            LAUNCH(combine_parts_kernel, heads, THREADS, 0, stream, *args, how);
+        }
+    }
+}
+
+static unsigned parts_of(size_t length_max)
+{
+    const size_t parts = (length_max + PART_TOKENS - 1) / PART_TOKENS;
+    return (unsigned)(parts < PARTS_MAX ? parts : (size_t)PARTS_MAX);
+}
+
+static size_t row_floats(const rank_attention_cached *args)
+{
+    return args->heads * parts_of(args->length_max) * (args->head_width + EXTRA);
+}
+
+// A lane has whole vectors of a block's tokens, a warp one block at least, and a part whole blocks.
+extern "C" bool cuda_can_split(const rank_attention_cached *args, size_t scratch_floats)
+{
+    const size_t tokens = args->block_tokens;
+    const size_t vector = 4;
+    return args->rows > 0 && (tokens & (tokens - 1)) == 0 && tokens >= vector &&
+           tokens <= PART_TOKENS && args->head_width % vector == 0 &&
+           args->head_width / vector <= THREADS && row_floats(args) <= scratch_floats;
+}
+
+extern "C" void cuda_launch_attention_split(const rank_attention_cached *args, float *scratch,
+                                            size_t scratch_floats, cudaStream_t stream)
+{
+    split how = {0, parts_of(args->length_max), 0, scratch};
+    while (args->block_tokens >> how.token_bits > 1) {
+        how.token_bits++;
+    }
+    launch<float, 4>(args, how, scratch_floats / row_floats(args), stream);
+}

@@ -1,0 +1,92 @@
+/* Vectors of 16 bytes, as float32: of weights and of the cache, which decoding reads once in each
+ * step. Included by kernels. */
+#ifndef RANK_BACKEND_CUDA_KERNELS_VECTORS_H
+#define RANK_BACKEND_CUDA_KERNELS_VECTORS_H
+
+#include "device.h"
+
+/* Elements that are read together. */
+template <int COUNT> struct vector {
+    float at[COUNT];
+};
+
+/* The float32 that the upper half of which is this bfloat16. */
+__device__ inline float widened(uint16_t bits)
+{
+    return __uint_as_float((unsigned)bits << 16);
+}
+
+__device__ inline float widened(float value)
+{
+    return value;
+}
+
+/* Rounds to the nearest bfloat16, of two the even one; NaN stays NaN. */
+__device__ inline uint16_t narrowed(float value)
+{
+    const unsigned bits = __float_as_uint(value);
+    if (value != value) {
+        return (uint16_t)(bits >> 16 | 0x40u);
+    }
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+/* The second argument only says how many. */
+__device__ inline vector<4> bring_once(const float *from, const vector<4> *)
+{
+    const float4 all = load_once(reinterpret_cast<const float4 *>(from));
+    return vector<4>{{all.x, all.y, all.z, all.w}};
+}
+
+__device__ inline vector<8> bring_once(const uint16_t *from, const vector<8> *)
+{
+    const uint4 all = load_once(reinterpret_cast<const uint4 *>(from));
+    return vector<8>{{__uint_as_float(all.x << 16), __uint_as_float(all.x & 0xffff0000u),
+                      __uint_as_float(all.y << 16), __uint_as_float(all.y & 0xffff0000u),
+                      __uint_as_float(all.z << 16), __uint_as_float(all.z & 0xffff0000u),
+                      __uint_as_float(all.w << 16), __uint_as_float(all.w & 0xffff0000u)}};
+}
+
+template <typename ELEMENT>
+__device__ inline vector<1> bring_once(const ELEMENT *from, const vector<1> *)
+{
+    return vector<1>{{widened(*from)}};
+}
+
+/* Of activations, which other warps read too. */
+__device__ inline vector<1> bring(const float *from, const vector<1> *)
+{
+    return vector<1>{{*from}};
+}
+
+__device__ inline vector<4> bring(const float *from, const vector<4> *)
+{
+    const float4 all = *reinterpret_cast<const float4 *>(from);
+    return vector<4>{{all.x, all.y, all.z, all.w}};
+}
+
+__device__ inline vector<8> bring(const float *from, const vector<8> *)
+{
+    const float4 low = reinterpret_cast<const float4 *>(from)[0];
+    const float4 high = reinterpret_cast<const float4 *>(from)[1];
+    return vector<8>{{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}};
+}
+
+/* The sum of a warp's 32 values, for all of them: halves are added up, always in the same order. */
+__device__ inline float sum_of_warp(float mine)
+{
+    for (int half = 16; half > 0; half /= 2) {
+        mine = mine + __shfl_xor_sync(0xffffffffu, mine, half);
+    }
+    return mine;
+}
+
+__device__ inline float largest_of_warp(float mine)
+{
+    for (int half = 16; half > 0; half /= 2) {
+        mine = larger_of(mine, __shfl_xor_sync(0xffffffffu, mine, half));
+    }
+    return mine;
+}
+
+#endif
