@@ -4,6 +4,7 @@
 #   check.sh fields ROOT BUILD     docs/RECORD.md explains every field that a record has
 #   check.sh errors ROOT           docs/ERRORS.md quotes messages that the sources have
 #   check.sh help ROOT BUILD       docs/CLI.md holds what the programs' --help says
+#   check.sh flags ROOT BUILD      each flag that a page gives to a program stands in its --help
 #   check.sh help-write ROOT BUILD puts it there
 #   check.sh examples ROOT BUILD   every ```sh block under a line "<!-- runs -->" runs as written,
 #                                  in an empty directory where build/release is BUILD
@@ -94,6 +95,32 @@ with_help() {
     done <"$1"
 }
 
+# help_of "PROGRAM SUBCOMMAND": what it says with --help, asked once.
+help_of() {
+    local file=$scratch/help-${1// /-} words
+    read -ra words <<<"$1"
+    if [ ! -e "$file" ] && [ "$1" = dev ]; then
+        "$root/dev" --help >"$file"
+    elif [ ! -e "$file" ]; then
+        "$build/bin/${words[0]}" "${words[@]:1}" --help >"$file" || return
+    fi
+    cat "$file"
+}
+
+check_flags() {
+    local page command flag bad=0 count=0
+    mapfile -t all < <(pages)
+    while IFS=$'\t' read -r page command flag; do
+        count=$((count + 1))
+        if ! help_of "$command" | grep -qE -- "(^|[^a-z-])$flag([^a-z-]|$)"; then
+            echo "$page: $command has no $flag"
+            bad=1
+        fi
+    done < <(perl "$root/tests/docs/commands.pl" "$root" "${all[@]}" | sort -u)
+    echo "$count flags"
+    [ "$bad" -eq 0 ] && [ "$count" -gt 0 ]
+}
+
 # Each page's blocks run in one directory, one after the other.
 run_examples() {
     local page count=0
@@ -129,6 +156,7 @@ help-write)
     with_help "$root/docs/CLI.md" >"$scratch/CLI.md"
     cp "$scratch/CLI.md" "$root/docs/CLI.md"
     ;;
+flags) check_flags ;;
 examples) run_examples ;;
 *) exit 2 ;;
 esac
