@@ -7,7 +7,15 @@
  * memory for a chunk of logits. */
 enum { ROWS_AT_ONCE = 8192 };
 
-#define TABLE(table_name, open_queue, plain, cast_operation)                                       \
+/* The operations of which there are two: with the CPU's order of sums, and with a fast one. */
+#define ORDERED(prefix)                                                                            \
+    .embed = prefix##_embed, .embed_grad = prefix##_embed_grad, .layernorm = prefix##_layernorm,   \
+    .layernorm_grad = prefix##_layernorm_grad, .gelu = prefix##_gelu,                              \
+    .gelu_grad = prefix##_gelu_grad, .cross_entropy = prefix##_cross_entropy,                      \
+    .gather_rows = prefix##_gather_rows, .spread_rows = prefix##_spread_rows,                      \
+    .sum_squares = prefix##_sum_squares, .column_sums = prefix##_column_sums
+
+#define TABLE(table_name, open_queue, plain, prefix, cast_operation)                               \
     {                                                                                              \
         .abi = RANK_BACKEND_ABI, .size_bytes = sizeof(rank_backend), .name = (table_name),         \
         .rows_at_once = ROWS_AT_ONCE, .plain_weights = (plain), .open = (open_queue),              \
@@ -17,18 +25,16 @@ enum { ROWS_AT_ONCE = 8192 };
         .sync = cuda_sync, .stream = cuda_stream, .mark = cuda_mark, .after = cuda_after,          \
         .capture = cuda_capture, .capture_end = cuda_capture_end, .replay = cuda_replay,           \
         .graph_destroy = cuda_graph_destroy, .pack = cuda_pack, .product = cuda_product,           \
-        .embed = cuda_embed, .embed_packed = cuda_embed_packed, .embed_grad = cuda_embed_grad,     \
-        .layernorm = cuda_layernorm, .layernorm_grad = cuda_layernorm_grad, .gelu = cuda_gelu,     \
-        .gelu_grad = cuda_gelu_grad, .attention_scratch = cuda_attention_scratch,                  \
+        .embed_packed = cuda_embed_packed, .attention_scratch = cuda_attention_scratch,            \
         .attention = cuda_attention, .attention_grad = cuda_attention_grad,                        \
         .attention_cached_scratch = cuda_attention_cached_scratch,                                 \
-        .attention_cached = cuda_attention_cached, .cross_entropy = cuda_cross_entropy,            \
-        .best = cuda_best, .gather_rows = cuda_gather_rows, .spread_rows = cuda_spread_rows,       \
-        .adamw = cuda_adamw, .sum_squares = cuda_sum_squares, .grad_scale = cuda_grad_scale,       \
-        .column_sums = cuda_column_sums, .add = cuda_add, .digest = cuda_digest,                   \
-        .difference = cuda_difference, .cast = (cast_operation),                                   \
+        .attention_cached = cuda_attention_cached, .best = cuda_best, .adamw = cuda_adamw,         \
+        .grad_scale = cuda_grad_scale, .add = cuda_add, .digest = cuda_digest,                     \
+        .difference = cuda_difference, .cast = (cast_operation), ORDERED(prefix),                  \
     }
 
-const rank_backend rank_cuda_backend = TABLE("cuda", cuda_open_fast, true, cuda_cast);
-const rank_backend rank_cuda_tf32_backend = TABLE("cuda-tf32", cuda_open_tf32, true, NULL);
-const rank_backend rank_cuda_exact_backend = TABLE("cuda-exact", cuda_open_exact, false, NULL);
+const rank_backend rank_cuda_backend = TABLE("cuda", cuda_open_fast, true, cuda_fast, cuda_cast);
+const rank_backend rank_cuda_tf32_backend =
+    TABLE("cuda-tf32", cuda_open_tf32, true, cuda_fast, NULL);
+const rank_backend rank_cuda_exact_backend =
+    TABLE("cuda-exact", cuda_open_exact, false, cuda, NULL);

@@ -153,4 +153,18 @@ void cuda_add(rank_queue *queue, const rank_add *args);
 void cuda_cast(rank_queue *queue, const rank_cast *args);
 void cuda_difference(rank_queue *queue, const rank_difference *args);
 
+/* ---- fast.c: those that the backend `cuda` computes in an order of its own ---- */
+
+void cuda_fast_embed(rank_queue *queue, const rank_embed *args);
+void cuda_fast_embed_grad(rank_queue *queue, const rank_embed_grad *args);
+void cuda_fast_layernorm(rank_queue *queue, const rank_layernorm *args);
+void cuda_fast_layernorm_grad(rank_queue *queue, const rank_layernorm_grad *args);
+void cuda_fast_gelu(rank_queue *queue, const rank_gelu *args);
+void cuda_fast_gelu_grad(rank_queue *queue, const rank_gelu_grad *args);
+void cuda_fast_cross_entropy(rank_queue *queue, const rank_cross_entropy *args);
+void cuda_fast_gather_rows(rank_queue *queue, const rank_move_rows *args);
+void cuda_fast_spread_rows(rank_queue *queue, const rank_move_rows *args);
+void cuda_fast_sum_squares(rank_queue *queue, const rank_sum_squares *args);
+void cuda_fast_column_sums(rank_queue *queue, const rank_column_sums *args);
+
 #endif

@@ -13,6 +13,7 @@
 
 #define __global__
 #define __device__
+#define __launch_bounds__(...)
 
 struct dim3 {
     unsigned x, y, z;
@@ -74,6 +75,11 @@ static inline unsigned __float_as_uint(float x)
     unsigned bits;
     memcpy(&bits, &x, sizeof bits);
     return bits;
+}
+
+static inline float4 make_float4(float x, float y, float z, float w)
+{
+    return {x, y, z, w};
 }
 
 static inline float __uint_as_float(unsigned bits)

@@ -23,10 +23,12 @@ static void run_case(void **state)
     const parity_case *of = *state;
     twin t = {.guards = GUARDS};
     const uint64_t launches = emulate_count().launches;
+    uint64_t bits = 0;
     twin_open(&t, backend);
     for (int order = of->one_order ? EMULATE_SHUFFLED : EMULATE_FORWARD; order <= EMULATE_SHUFFLED;
          order++) {
         t.seed = 17;
+        t.bits = 1;
         emulate_set_order((emulate_order)order, 5);
         emulate_set_eager(order == EMULATE_BACKWARD);
         for (int i = 0; i < (of->shapes > 0 ? of->shapes : PARITY_SHAPES); i++) {
@@ -34,6 +36,10 @@ static void run_case(void **state)
             of->run(&t);
             twin_end(&t);
         }
+        if (bits != 0 && bits != t.bits) {
+            fail_msg("%s: another order of threads gives other bits", of->name);
+        }
+        bits = t.bits;
     }
     twin_close(&t);
     if (of->replays) {

@@ -5,11 +5,19 @@
 #include "cases.h"
 #include "support.h"
 
+/* Up to `most`, or as wide as models are: those that fit in the registers of a warp, and not. */
+static size_t some_width(twin *t, size_t most)
+{
+    static const size_t wide[] = {128, 508, 768, 1024, 1100, 2048, 2056};
+    return twin_between(t, 0, 2) > 0 ? twin_between(t, 1, most)
+                                     : wide[twin_between(t, 0, sizeof wide / sizeof *wide - 1)];
+}
+
 static void layernorm(twin *t)
 {
     char shape[PARITY_TEXT_BYTES];
     const size_t rows = twin_between(t, 1, 40);
-    const size_t width = twin_between(t, 1, 150);
+    const size_t width = some_width(t, 150);
     const size_t residual_rows = rows + twin_between(t, 0, 9);
     const bool with_residual = twin_between(t, 0, 2) > 0;
     const bool picked = twin_between(t, 0, 1) > 0;
@@ -44,7 +52,7 @@ static void layernorm_grad(twin *t)
 {
     char shape[PARITY_TEXT_BYTES];
     const size_t rows = twin_between(t, 1, 150);
-    const size_t width = twin_between(t, 1, 100);
+    const size_t width = some_width(t, 100);
     const bool keep = twin_between(t, 0, 1) > 0;
     const bool with_sum = twin_between(t, 0, 1) > 0;
     const bool in_place = !keep && twin_between(t, 0, 1) > 0;
@@ -79,7 +87,7 @@ static void gelu(twin *t)
 {
     char shape[PARITY_TEXT_BYTES];
     const size_t rows = twin_between(t, 1, 150);
-    const size_t width = twin_between(t, 1, 100);
+    const size_t width = some_width(t, 100);
     const float scale = twin_between(t, 0, 3) == 0 ? 100.0f : 4.0f;
     const int bias = twin_floats(t, "bias", width, 1.0f);
     const int x = twin_floats(t, "x", rows * width, scale);
@@ -101,7 +109,7 @@ static void embed(twin *t)
 {
     char shape[PARITY_TEXT_BYTES];
     const size_t tokens = twin_between(t, 1, 300);
-    const size_t width = twin_between(t, 1, 200);
+    const size_t width = some_width(t, 200);
     const size_t vocab = twin_between(t, 1, 40);
     const size_t context = twin_between(t, 1, 30);
     const int ids = twin_ints(t, "ids", tokens, 0, (int)vocab - 1);
@@ -167,7 +175,7 @@ static void move_rows(twin *t)
 {
     char shape[PARITY_TEXT_BYTES];
     size_t count = 0;
-    const size_t total = twin_between(t, 1, 60);
+    const size_t total = twin_between(t, 0, 3) > 0 ? twin_between(t, 1, 60) : 1700;
     const size_t width = twin_between(t, 1, 130);
     const int rows = some_rows(t, total, &count);
     const int at = twin_floats(t, "at", total * width, 1.0f);

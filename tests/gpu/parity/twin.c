@@ -221,6 +221,14 @@ static void check_guard(const twin_array *array, const unsigned char *bytes, siz
     }
 }
 
+/* FNV-1a */
+static void note_bits(twin *t, const unsigned char *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        t->bits = (t->bits ^ bytes[i]) * 0x100000001b3u;
+    }
+}
+
 void twin_compare(twin *t, const char *shape)
 {
     base_error error;
@@ -240,6 +248,7 @@ void twin_compare(twin *t, const char *shape)
         }
         const unsigned char *found = host[TWIN_OTHER];
         const char *expected = host[TWIN_CPU];
+        note_bits(t, found, whole);
         check_guard(array, found, guard, shape);
         check_guard(array, found + guard + array->size_bytes, guard, shape);
         const double tolerance = array->tolerance != 0.0 ? array->tolerance

@@ -24,6 +24,7 @@ typedef struct twin {
     double tolerance; /* else, relative to 1 + |expected| */
     bool guards;      /* else something else watches the arrays' ends, to the byte */
     uint64_t seed;
+    uint64_t bits; /* of all that twin_compare found on the other side: equal runs, equal bits */
     int count;
     twin_array arrays[TWIN_ARRAYS_MAX];
 } twin;

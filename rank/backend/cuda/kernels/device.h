@@ -17,7 +17,7 @@
     kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__)
 /* All of a block's shared memory, as an array. The launch gives its size. */
 #define SHARED(type, name)                                                                         \
-    extern __shared__ unsigned char shared_bytes_of_block[];                                       \
+    extern __shared__ __align__(16) unsigned char shared_bytes_of_block[];                         \
     type *name = reinterpret_cast<type *>(shared_bytes_of_block)
 /* Reads what nobody reads again: it leaves the caches first. */
 template <typename T> __device__ static inline T load_once(const T *from)

@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 enum {
-    CUDA_PARTIALS = 1 << 16,   /* doubles of scratch that some launchers get */
+    CUDA_PARTIALS = 1 << 18,   /* doubles of scratch that some launchers get */
     CUDA_HEAD_WIDTH_MAX = 512, /* of attention */
     CUDA_FEW_ROWS = 8,         /* of a product that is a matrix times a few vectors */
 };
@@ -55,6 +55,24 @@ void cuda_launch_column_sums(const rank_column_sums *args, cudaStream_t stream);
 void cuda_launch_add(const rank_add *args, cudaStream_t stream);
 void cuda_launch_cast(const rank_cast *args, cudaStream_t stream);
 void cuda_launch_difference(const rank_difference *args, double *partials, cudaStream_t stream);
+
+/* Those of the backend `cuda`, in orders of their own: the fast_*.cu files. */
+void cuda_launch_fast_embed(const rank_embed *args, cudaStream_t stream);
+void cuda_launch_fast_embed_grad(const rank_embed_grad *args, double *partials,
+                                 cudaStream_t stream);
+void cuda_launch_fast_layernorm(const rank_layernorm *args, cudaStream_t stream);
+void cuda_launch_fast_layernorm_grad(const rank_layernorm_grad *args, double *partials,
+                                     cudaStream_t stream);
+void cuda_launch_fast_gelu(const rank_gelu *args, cudaStream_t stream);
+void cuda_launch_fast_gelu_grad(const rank_gelu_grad *args, double *partials, cudaStream_t stream);
+void cuda_launch_fast_cross_entropy(const rank_cross_entropy *args, double *partials,
+                                    cudaStream_t stream);
+void cuda_launch_fast_gather_rows(const rank_move_rows *args, cudaStream_t stream);
+void cuda_launch_fast_spread_rows(const rank_move_rows *args, cudaStream_t stream);
+void cuda_launch_fast_sum_squares(const rank_sum_squares *args, double *partials,
+                                  cudaStream_t stream);
+void cuda_launch_fast_column_sums(const rank_column_sums *args, double *partials,
+                                  cudaStream_t stream);
 
 #ifdef __cplusplus
 }

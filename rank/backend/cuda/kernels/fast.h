@@ -1,0 +1,201 @@
+/* What the kernels of the backend `cuda` share: rows in fours of elements, sums by warps, and sums
+ * of columns in parts. Those of `cuda-exact` do not use it.
+ *
+ * Bits. Sums run in another order than the CPU's, but in a fixed one: it depends on shapes alone,
+ * not on addresses, on the card, nor on how blocks are scheduled. There is no atomic operation.
+ *
+ * Fours. A thread reads and writes four neighbouring elements of a row at once: 16 bytes of float32.
+ * That needs a width and addresses that are multiples of four elements. Where they are not, `VEC`
+ * is false: then the four are moved one by one, and their bits are the same. */
+#ifndef RANK_BACKEND_CUDA_KERNELS_FAST_H
+#define RANK_BACKEND_CUDA_KERNELS_FAST_H
+
+#include "device.h"
+#include "kernels.h"
+
+enum {
+    WARP = 32,
+    FOUR = 4,
+    WARP_COLUMNS = WARP * FOUR, /* columns that a warp moves at once */
+    PART_ROWS = 8,              /* rows that a block of column_parts_kernel moves at once */
+    PART_THREADS = WARP * PART_ROWS,
+    PARTS_MAX = 128,    /* of the rows of one sum */
+    PART_BLOCKS = 1024, /* that one sum is cut into */
+    PART_FLOATS = 2 * CUDA_PARTIALS,
+};
+
+/* Whether fours may be moved at once: `width` is of the rows, `addresses` all or'ed together. */
+static inline bool in_fours(size_t width, uintptr_t addresses)
+{
+    return width % FOUR == 0 && addresses % (FOUR * sizeof(float)) == 0;
+}
+
+static inline uintptr_t address_of(const void *at)
+{
+    return (uintptr_t)at;
+}
+
+/* Elements column … column + 3 of a row; zeros behind its end. */
+template <bool VEC>
+__device__ inline float4 load_four(const float *row, size_t column, size_t width)
+{
+    if (VEC) {
+        return column < width ? *reinterpret_cast<const float4 *>(row + column)
+                              : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    }
+    return make_float4(
+        column < width ? row[column] : 0.0f, column + 1 < width ? row[column + 1] : 0.0f,
+        column + 2 < width ? row[column + 2] : 0.0f, column + 3 < width ? row[column + 3] : 0.0f);
+}
+
+template <bool VEC>
+__device__ inline void store_four(float *row, size_t column, size_t width, float4 value)
+{
+    if (VEC) {
+        if (column < width) {
+            *reinterpret_cast<float4 *>(row + column) = value;
+        }
+        return;
+    }
+    const float each[FOUR] = {value.x, value.y, value.z, value.w};
+#pragma unroll
+    for (int e = 0; e < FOUR; e++) {
+        if (column + e < width) {
+            row[column + e] = each[e];
+        }
+    }
+}
+
+/* exp(x) as the multiprocessor's own unit has it: to about 2^-21 for small x. */
+__device__ inline float quick_exponential(float x)
+{
+#if defined(__CUDACC__)
+    return __expf(x);
+#else
+    return expf(x);
+#endif
+}
+
+__device__ inline float4 plus(float4 a, float4 b)
+{
+    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+__device__ inline float sum_of_four(float4 a)
+{
+    return (a.x + a.y) + (a.z + a.w);
+}
+
+/* The sum of a warp's values, for each of its lanes: a balanced tree. */
+template <typename T> __device__ inline T sum_warp(T value)
+{
+#pragma unroll
+    for (int half = WARP / 2; half > 0; half /= 2) {
+        value = value + __shfl_xor_sync(0xffffffffu, value, half);
+    }
+    return value;
+}
+
+/* Where sums of columns are added: up to three arrays side by side. NULL: not wanted. */
+struct sums_to {
+    float *at[3];
+    size_t width; /* columns of each */
+};
+
+/* parts (gridDim.y, columns) = the column sums of the rows that a block has: PART_ROWS rows from
+ * PART_ROWS · blockIdx.y on, and so on in strides of the whole grid. value.rows() is their number,
+ * value(row, column) four elements; it is called once for each, so it may also write. */
+template <typename Value>
+__global__ static void column_parts_kernel(Value value, size_t columns, float *parts)
+{
+    SHARED(float4, tile);
+    const size_t lane = threadIdx.x % WARP;
+    const size_t column = ((size_t)blockIdx.x * WARP + lane) * FOUR;
+    const size_t rows = value.rows();
+    float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    if (column < columns) {
+#pragma unroll 4
+        for (size_t row = (size_t)blockIdx.y * PART_ROWS + threadIdx.x / WARP; row < rows;
+             row += (size_t)gridDim.y * PART_ROWS) {
+            sum = plus(sum, value(row, column));
+        }
+    }
+    tile[threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.x < WARP && column < columns) {
+        for (int r = 1; r < PART_ROWS; r++) {
+            sum = plus(sum, tile[r * WARP + lane]);
+        }
+        store_four<false>(parts + (size_t)blockIdx.y * columns, column, columns, sum);
+    }
+}
+
+/* to += the column sums of parts (part_count, columns). */
+__global__ static void column_ends_kernel(const float *parts, size_t part_count, size_t columns,
+                                          sums_to to)
+{
+    SHARED(float, tile);
+    const size_t lane = threadIdx.x % WARP;
+    const size_t column = (size_t)blockIdx.x * WARP + lane;
+    float sum = 0.0f;
+    if (column < columns) {
+#pragma unroll 4
+        for (size_t part = threadIdx.x / WARP; part < part_count; part += PART_ROWS) {
+            sum = sum + parts[part * columns + column];
+        }
+    }
+    tile[threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.x < WARP && column < columns) {
+        for (int r = 1; r < PART_ROWS; r++) {
+            sum = sum + tile[r * WARP + lane];
+        }
+        float *at = to.at[column / to.width];
+        if (at != NULL) {
+            at[column % to.width] = at[column % to.width] + sum;
+        }
+    }
+}
+
+static inline unsigned tiles_of(size_t columns)
+{
+    return (unsigned)((columns + WARP_COLUMNS - 1) / WARP_COLUMNS);
+}
+
+/* How many parts sums of so many columns and rows (at most) are cut into. Depends on these alone. */
+static inline unsigned parts_of(size_t rows, size_t columns)
+{
+    size_t parts = (rows + PART_ROWS - 1) / PART_ROWS;
+    const size_t for_blocks = PART_BLOCKS / tiles_of(columns);
+    const size_t room = PART_FLOATS / columns;
+    parts = parts < PARTS_MAX ? parts : (size_t)PARTS_MAX;
+    parts = parts < for_blocks ? parts : for_blocks;
+    parts = parts < room ? parts : room;
+    return parts > 0 ? (unsigned)parts : 1;
+}
+
+/* Whether there is room for the parts of so many columns. */
+static inline bool has_parts(size_t columns)
+{
+    return columns <= PART_FLOATS;
+}
+
+static inline void launch_column_ends(const float *parts, size_t part_count, size_t columns,
+                                      sums_to to, cudaStream_t stream)
+{
+    LAUNCH(column_ends_kernel, (unsigned)((columns + WARP - 1) / WARP), PART_THREADS,
+           PART_THREADS * sizeof(float), stream, parts, part_count, columns, to);
+}
+
+/* sums += the column sums of the values of at most `rows` rows. */
+template <typename Value>
+static void launch_fast_sums(size_t rows, size_t columns, Value value, float *sums, float *parts,
+                             cudaStream_t stream)
+{
+    const unsigned count = parts_of(rows, columns);
+    LAUNCH(column_parts_kernel<Value>, dim3(tiles_of(columns), count), PART_THREADS,
+           PART_THREADS * sizeof(float4), stream, value, columns, parts);
+    launch_column_ends(parts, count, columns, sums_to{{sums, NULL, NULL}, columns}, stream);
+}
+
+#endif

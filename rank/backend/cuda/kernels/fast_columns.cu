@@ -1,0 +1,112 @@
+// For the backend `cuda`: GELU and its gradient, and sums of columns, in parts. Launched by fast.c.
+#include "fast.h"
+
+#define TWO_ROOT_2_PI 1.5957691216057308f // 2·sqrt(2/pi)
+#define CUBIC         0.044715f
+
+enum { GELU_ROWS = 1 << 14 }; // blocks along the rows at most
+
+// The logistic function of 2u: see the CPU's gelu.c.
+__device__ static float gate(float x)
+{
+    const float two_u = x * fmaf(TWO_ROOT_2_PI * CUBIC, x * x, TWO_ROOT_2_PI);
+    return 1.0f / (1.0f + exponential(-two_u));
+}
+
+template <bool VEC> __global__ static void fast_gelu_kernel(rank_gelu args)
+{
+    const size_t column = ((size_t)blockIdx.x * WARP + threadIdx.x % WARP) * FOUR;
+    const float4 bias = load_four<VEC>(args.bias, column, args.width);
+    for (size_t row = (size_t)blockIdx.y * PART_ROWS + threadIdx.x / WARP; row < args.rows;
+         row += (size_t)gridDim.y * PART_ROWS) {
+        float *at = args.x + row * args.width;
+        const float4 x = plus(load_four<VEC>(at, column, args.width), bias);
+        store_four<VEC>(at, column, args.width, x);
+        store_four<VEC>(
+            args.out + row * args.width, column, args.width,
+            make_float4(x.x * gate(x.x), x.y * gate(x.y), x.z * gate(x.z), x.w * gate(x.w)));
+    }
+}
+
+extern "C" void cuda_launch_fast_gelu(const rank_gelu *args, cudaStream_t stream)
+{
+    const bool vec =
+        in_fours(args->width, address_of(args->bias) | address_of(args->x) | address_of(args->out));
+    const size_t rows = (args->rows + PART_ROWS - 1) / PART_ROWS;
+    const dim3 grid(tiles_of(args->width), (unsigned)(rows < GELU_ROWS ? rows : (size_t)GELU_ROWS));
+    LAUNCH((vec ? fast_gelu_kernel<true> : fast_gelu_kernel<false>), grid, PART_THREADS, 0, stream,
+           *args);
+}
+
+// d *= gelu'(x), x = gelu(x).
+__device__ static void gelu_grad(float *x, float *d)
+{
+    const float s = gate(*x);
+    const float gelu = *x * s;
+    const float two_u_slope = fmaf(3.0f * TWO_ROOT_2_PI * CUBIC, *x * *x, TWO_ROOT_2_PI);
+    *d = *d * fmaf(gelu * (1.0f - s), two_u_slope, s);
+    *x = gelu;
+}
+
+// The gradient of GELU, four elements at a time; what is summed is the new d.
+template <bool VEC> struct gelu_grad_value {
+    rank_gelu_grad args;
+    __device__ size_t rows() const
+    {
+        return args.rows;
+    }
+    __device__ float4 operator()(size_t row, size_t column) const
+    {
+        float4 x = load_four<VEC>(args.x + row * args.width, column, args.width);
+        float4 d = load_four<VEC>(args.d + row * args.width, column, args.width);
+        gelu_grad(&x.x, &d.x);
+        gelu_grad(&x.y, &d.y);
+        gelu_grad(&x.z, &d.z);
+        gelu_grad(&x.w, &d.w);
+        store_four<VEC>(args.x + row * args.width, column, args.width, x);
+        store_four<VEC>(args.d + row * args.width, column, args.width, d);
+        return d;
+    }
+};
+
+extern "C" void cuda_launch_fast_gelu_grad(const rank_gelu_grad *args, double *partials,
+                                           cudaStream_t stream)
+{
+    float *parts = (float *)partials;
+    if (!has_parts(args->width)) {
+        cuda_launch_gelu_grad(args, stream);
+    } else if (in_fours(args->width, address_of(args->x) | address_of(args->d))) {
+        launch_fast_sums(args->rows, args->width, gelu_grad_value<true>{*args}, args->dbias, parts,
+                         stream);
+    } else {
+        launch_fast_sums(args->rows, args->width, gelu_grad_value<false>{*args}, args->dbias, parts,
+                         stream);
+    }
+}
+
+template <bool VEC> struct plain_value {
+    rank_column_sums args;
+    __device__ size_t rows() const
+    {
+        return args.rows;
+    }
+    __device__ float4 operator()(size_t row, size_t column) const
+    {
+        return load_four<VEC>(args.from + row * args.columns, column, args.columns);
+    }
+};
+
+extern "C" void cuda_launch_fast_column_sums(const rank_column_sums *args, double *partials,
+                                             cudaStream_t stream)
+{
+    float *parts = (float *)partials;
+    if (!has_parts(args->columns)) {
+        cuda_launch_column_sums(args, stream);
+    } else if (in_fours(args->columns, address_of(args->from))) {
+        launch_fast_sums(args->rows, args->columns, plain_value<true>{*args}, args->sums, parts,
+                         stream);
+    } else {
+        launch_fast_sums(args->rows, args->columns, plain_value<false>{*args}, args->sums, parts,
+                         stream);
+    }
+}

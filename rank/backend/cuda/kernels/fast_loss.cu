@@ -1,0 +1,254 @@
+// For the backend `cuda`: softmax cross entropy with its gradient, and sums of squares. Launched by
+// fast.c.
+//
+// A row of logits is read once for its largest value and its sum of exponentials together, and once
+// more for the gradient. Small rows have a warp each, others a block.
+#include "fast.h"
+
+enum {
+    LOSS_THREADS = 512, // of a block that has one row
+    LOSS_WARPS = LOSS_THREADS / WARP,
+    SMALL_THREADS = 128, // of a block whose warps have a row each
+    SMALL_WARPS = SMALL_THREADS / WARP,
+    SMALL_COLUMNS = 2048,
+    SUM_THREADS = 1024, // of the block that ends a sum of doubles
+    SQUARES_THREADS = 256,
+    SQUARES_WARPS = SQUARES_THREADS / WARP,
+    SQUARES_BLOCKS = 1024,
+};
+
+// The largest of some values, and the sum of the exponentials of their distances from it.
+struct soft_sum {
+    float largest;
+    float sum;
+};
+
+__device__ static soft_sum join(const soft_sum &a, const soft_sum &b)
+{
+    const float largest = larger_of(a.largest, b.largest);
+    const float from_a =
+        a.largest == largest ? a.sum : a.sum * quick_exponential(a.largest - largest);
+    const float from_b =
+        b.largest == largest ? b.sum : b.sum * quick_exponential(b.largest - largest);
+    return {largest, from_a + from_b};
+}
+
+__device__ static float4 exponentials(float4 x, float largest)
+{
+    return make_float4(quick_exponential(x.x - largest), quick_exponential(x.y - largest),
+                       quick_exponential(x.z - largest), quick_exponential(x.w - largest));
+}
+
+// Of the fours that this one of `team` threads has. Columns behind the end are far below all.
+template <bool VEC>
+__device__ static soft_sum sum_row(const float *row, size_t count, size_t mine, size_t team)
+{
+    soft_sum sum = {-INFINITY, 0.0f};
+    for (size_t c = mine * FOUR; c < count; c += team * FOUR) {
+        float4 x = load_four<VEC>(row, c, count);
+        x.y = VEC || c + 1 < count ? x.y : -INFINITY;
+        x.z = VEC || c + 2 < count ? x.z : -INFINITY;
+        x.w = VEC || c + 3 < count ? x.w : -INFINITY;
+        const float largest = larger_of(larger_of(x.x, x.y), larger_of(x.z, x.w));
+        sum = join(sum, soft_sum{largest, sum_of_four(exponentials(x, largest))});
+    }
+    return sum;
+}
+
+// For all lanes of the warp.
+__device__ static soft_sum join_warp(soft_sum sum)
+{
+    for (int half = WARP / 2; half > 0; half /= 2) {
+        const float largest = __shfl_xor_sync(0xffffffffu, sum.largest, half);
+        const float other = __shfl_xor_sync(0xffffffffu, sum.sum, half);
+        sum = threadIdx.x & (unsigned)half ? join(soft_sum{largest, other}, sum)
+                                           : join(sum, soft_sum{largest, other});
+    }
+    return sum;
+}
+
+template <bool VEC>
+__device__ static void write_gradient(float *row, size_t count, size_t mine, size_t team,
+                                      const soft_sum &sum, size_t target)
+{
+    const float scale = 1.0f / sum.sum;
+    for (size_t c = mine * FOUR; c < count; c += team * FOUR) {
+        float4 p = exponentials(load_four<VEC>(row, c, count), sum.largest);
+        p = make_float4(p.x * scale - (c == target ? 1.0f : 0.0f),
+                        p.y * scale - (c + 1 == target ? 1.0f : 0.0f),
+                        p.z * scale - (c + 2 == target ? 1.0f : 0.0f),
+                        p.w * scale - (c + 3 == target ? 1.0f : 0.0f));
+        store_four<VEC>(row, c, count, p);
+    }
+}
+
+template <bool VEC>
+__device__ static void write_zeros(float *row, size_t count, size_t mine, size_t team)
+{
+    for (size_t c = mine * FOUR; c < count; c += team * FOUR) {
+        store_four<VEC>(row, c, count, make_float4(0.0f, 0.0f, 0.0f, 0.0f));
+    }
+}
+
+__device__ static double loss_of(const soft_sum &sum, float target_logit)
+{
+    return log((double)sum.sum) + ((double)sum.largest - (double)target_logit);
+}
+
+// A block for each row.
+template <bool VEC>
+__global__ static void __launch_bounds__(LOSS_THREADS)
+    block_loss_kernel(rank_cross_entropy args, double *losses)
+{
+    SHARED(soft_sum, warps);
+    const size_t row = blockIdx.x;
+    const int32_t target = args.targets[row];
+    float *logits = args.logits + row * args.vocab_size;
+    if (target < 0) { // the whole block
+        if (args.want_gradient) {
+            write_zeros<VEC>(logits, args.vocab_size, threadIdx.x, LOSS_THREADS);
+        }
+        if (threadIdx.x == 0) {
+            losses[row] = 0.0;
+        }
+        return;
+    }
+    const float target_logit = logits[target];
+    soft_sum sum = join_warp(sum_row<VEC>(logits, args.vocab_size, threadIdx.x, LOSS_THREADS));
+    if (threadIdx.x % WARP == 0) {
+        warps[threadIdx.x / WARP] = sum;
+    }
+    __syncthreads(); // and all have read the target's logit
+    sum = warps[0];
+    for (int w = 1; w < LOSS_WARPS; w++) {
+        sum = join(sum, warps[w]);
+    }
+    if (threadIdx.x == 0) {
+        losses[row] = loss_of(sum, target_logit);
+    }
+    if (args.want_gradient) {
+        write_gradient<VEC>(logits, args.vocab_size, threadIdx.x, LOSS_THREADS, sum,
+                            (size_t)target);
+    }
+}
+
+// A warp for each row.
+template <bool VEC>
+__global__ static void __launch_bounds__(SMALL_THREADS)
+    warp_loss_kernel(rank_cross_entropy args, double *losses)
+{
+    const size_t row = (size_t)blockIdx.x * SMALL_WARPS + threadIdx.x / WARP;
+    const size_t lane = threadIdx.x % WARP;
+    if (row >= args.rows) { // a whole warp
+        return;
+    }
+    const int32_t target = args.targets[row];
+    float *logits = args.logits + row * args.vocab_size;
+    if (target < 0) {
+        if (args.want_gradient) {
+            write_zeros<VEC>(logits, args.vocab_size, lane, WARP);
+        }
+        if (lane == 0) {
+            losses[row] = 0.0;
+        }
+        return;
+    }
+    const float target_logit = logits[target];
+    const soft_sum sum = join_warp(sum_row<VEC>(logits, args.vocab_size, lane, WARP));
+    if (lane == 0) {
+        losses[row] = loss_of(sum, target_logit);
+    }
+    __syncwarp(); // every lane has read the target's logit before another writes there
+    if (args.want_gradient) {
+        write_gradient<VEC>(logits, args.vocab_size, lane, WARP, sum, (size_t)target);
+    }
+}
+
+// One block: *result = (add ? *result : 0) + the sum of the values, each thread's chain, then a tree.
+__global__ static void __launch_bounds__(SUM_THREADS)
+    sum_doubles_kernel(const double *values, size_t count, double *result, bool add)
+{
+    SHARED(double, warps);
+    double sum = 0.0;
+#pragma unroll 4
+    for (size_t i = threadIdx.x; i < count; i += SUM_THREADS) {
+        sum = sum + values[i];
+    }
+    sum = sum_warp(sum);
+    if (threadIdx.x % WARP == 0) {
+        warps[threadIdx.x / WARP] = sum;
+    }
+    __syncthreads();
+    if (threadIdx.x < WARP) {
+        sum = sum_warp(warps[threadIdx.x]);
+        if (threadIdx.x == 0) {
+            *result = add ? *result + sum : sum;
+        }
+    }
+}
+
+static void launch_sum(const double *values, size_t count, double *result, bool add,
+                       cudaStream_t stream)
+{
+    LAUNCH(sum_doubles_kernel, 1, SUM_THREADS, WARP * sizeof(double), stream, values, count, result,
+           add);
+}
+
+extern "C" void cuda_launch_fast_cross_entropy(const rank_cross_entropy *args, double *partials,
+                                               cudaStream_t stream)
+{
+    const bool vec = in_fours(args->vocab_size, address_of(args->logits));
+    for (size_t first = 0; first < args->rows; first += CUDA_PARTIALS) {
+        const size_t left = args->rows - first;
+        rank_cross_entropy slab = *args;
+        slab.rows = left < CUDA_PARTIALS ? left : (size_t)CUDA_PARTIALS;
+        slab.targets += first;
+        slab.logits += first * args->vocab_size;
+        if (args->vocab_size > SMALL_COLUMNS) {
+            LAUNCH((vec ? block_loss_kernel<true> : block_loss_kernel<false>), (unsigned)slab.rows,
+                   LOSS_THREADS, LOSS_WARPS * sizeof(soft_sum), stream, slab, partials);
+        } else {
+            LAUNCH((vec ? warp_loss_kernel<true> : warp_loss_kernel<false>),
+                   (unsigned)((slab.rows + SMALL_WARPS - 1) / SMALL_WARPS), SMALL_THREADS, 0,
+                   stream, slab, partials);
+        }
+        launch_sum(partials, slab.rows, args->loss, true, stream);
+    }
+}
+
+// A warp has whole blocks of RANK_NORM_BLOCK elements, in strides of the grid. Its sum goes to sums.
+template <bool VEC>
+__global__ static void fast_squares_kernel(const float *values, size_t count, double *sums)
+{
+    const size_t warp = (size_t)blockIdx.x * SQUARES_WARPS + threadIdx.x / WARP;
+    const size_t step = (size_t)gridDim.x * SQUARES_WARPS * RANK_NORM_BLOCK;
+    double sum = 0.0;
+    for (size_t begin = warp * RANK_NORM_BLOCK; begin < count; begin += step) {
+        const size_t left = count - begin;
+        const size_t here = left < RANK_NORM_BLOCK ? left : (size_t)RANK_NORM_BLOCK;
+#pragma unroll 8
+        for (size_t c = threadIdx.x % WARP * FOUR; c < here; c += WARP_COLUMNS) {
+            // the last four of all may end inside: moved one by one
+            const float4 x = VEC && c + FOUR <= here ? load_four<true>(values + begin, c, here)
+                                                     : load_four<false>(values + begin, c, here);
+            sum += ((double)x.x * (double)x.x + (double)x.y * (double)x.y) +
+                   ((double)x.z * (double)x.z + (double)x.w * (double)x.w);
+        }
+    }
+    sum = sum_warp(sum);
+    if (threadIdx.x % WARP == 0) {
+        sums[warp] = sum;
+    }
+}
+
+extern "C" void cuda_launch_fast_sum_squares(const rank_sum_squares *args, double *partials,
+                                             cudaStream_t stream)
+{
+    enum { EACH = SQUARES_WARPS * RANK_NORM_BLOCK };
+    const size_t wanted = (args->count + EACH - 1) / EACH;
+    const size_t blocks = wanted < SQUARES_BLOCKS ? wanted : (size_t)SQUARES_BLOCKS;
+    const bool vec = in_fours(FOUR, address_of(args->values));
+    LAUNCH((vec ? fast_squares_kernel<true> : fast_squares_kernel<false>), (unsigned)blocks,
+           SQUARES_THREADS, 0, stream, args->values, args->count, partials);
+    launch_sum(partials, blocks * SQUARES_WARPS, args->sum, false, stream);
+}
