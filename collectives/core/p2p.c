@@ -122,15 +122,20 @@ static void fail_mismatch(const coll_op *op, int32_t type, uint64_t count)
                          coll_type_name(op->desc.type), op->desc.count);
 }
 
+/* What the next frame has of the message. The first has its head, and less. */
+static size_t next_data_bytes(const coll_op *op)
+{
+    return coll_smaller(op->total_bytes - op->p2p.offset_bytes,
+                        op->p2p.head_done ? op->comm->chunk_bytes : P2P_FIRST_DATA);
+}
+
 /* The next frame of the message; false if there is no credit for it. */
 static bool send_frame(coll_op *op)
 {
     coll_comm *comm = op->comm;
     const coll_transport_table *table = comm->table;
     const int peer = op->desc.root;
-    const size_t left = op->total_bytes - op->p2p.offset_bytes;
-    const size_t data =
-        coll_smaller(left, op->p2p.head_done ? op->comm->chunk_bytes : P2P_FIRST_DATA);
+    const size_t data = next_data_bytes(op);
     const size_t size = op->p2p.head_done ? data : P2P_FIRST_BYTES;
     uint8_t *frame = table->send_begin(comm, peer, COLL_CHANNEL_P2P, size);
     if (frame == NULL) {
@@ -176,9 +181,7 @@ static bool receive_frame(coll_op *op)
     coll_comm *comm = op->comm;
     const coll_transport_table *table = comm->table;
     const int peer = op->desc.root;
-    const size_t left = op->total_bytes - op->p2p.offset_bytes;
-    const size_t data =
-        coll_smaller(left, op->p2p.head_done ? op->comm->chunk_bytes : P2P_FIRST_DATA);
+    const size_t data = next_data_bytes(op);
     const uint8_t *frame = table->receive_begin(comm, peer, COLL_CHANNEL_P2P,
                                                 op->p2p.head_done ? data : P2P_FIRST_BYTES);
     if (frame == NULL) {

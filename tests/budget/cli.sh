@@ -13,29 +13,15 @@ if [ "$(id -u)" -eq 0 ]; then
     mkdir -p "$copy/tests/budget" "$copy/budget-service"
     cp -r "$sources" "$copy/budget-service"
     cp "$0" "$copy/tests/budget/cli.sh"
+    cp -r "$(dirname "$0")/../support" "$copy/tests"
     cp -rL "$bin" "$copy/bin"
     chmod -R a+rX "$copy"
     setpriv --reuid=65534 --regid=65534 --clear-groups bash "$copy/tests/budget/cli.sh" "$copy/bin"
     exit
 fi
 
-scratch=$(mktemp -d)
-service=""
-finish() {
-    [ -z "$service" ] || kill "$service" 2>/dev/null || true
-    wait
-    rm -rf "$scratch"
-}
-trap finish EXIT
-cd "$scratch"
-umask 077
-unset CREDENTIALS_DIRECTORY XDG_STATE_HOME BUDGET_SERVICE_DIR
-export HOME=$scratch
-
-fail() {
-    printf 'FAILED: %s\n-- out\n%s\n-- err\n%s\n' "$*" "$(cat out)" "$(cat err)" >&2
-    exit 1
-}
+. "$(dirname "$0")/../support/service.sh"
+export PATH=$bin:$PATH
 
 # budget CODE ARGUMENTS...: runs it, expects this exit code (bad: any but 0); out and err hold what it said.
 budget() {
@@ -50,16 +36,6 @@ budget() {
     case " $* " in
     *" --json "*) [ "$(wc -l <out)" -eq 1 ] && grep -q '^{.*}$' out || fail "not one object: $*" ;;
     esac
-}
-out_has() { for what; do grep -qF -- "$what" out || fail "out has no $what"; done; }
-err_has() { for what; do grep -qF -- "$what" err || fail "err has no $what"; done; }
-
-# Waits for the one line that says that it is ready, or for the end of its output.
-start_service() {
-    exec 3< <(exec "$bin/budget-service" serve "$@" 2>log </dev/null)
-    service=$!
-    ready=""
-    read -rt 30 -u 3 ready || { cp log err && : >out && fail "serve is not ready"; }
 }
 
 stop_service() {

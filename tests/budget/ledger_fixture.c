@@ -238,3 +238,26 @@ budget_account fixture_balance(ledger_fixture *fixture, const char *account)
               &fixture->error);
     return chain[0];
 }
+
+void fixture_check(ledger_fixture *fixture, const char *account, int64_t reserved, int64_t posted)
+{
+    const budget_account found = fixture_balance(fixture, account);
+    assert_int_equal(found.reserved_usd_micro, reserved);
+    assert_int_equal(found.posted_usd_micro, posted);
+}
+
+int fixture_setup_phase(void **state)
+{
+    static ledger_fixture fixture;
+    fixture_make(&fixture);
+    assert_granted(fixture_account(&fixture, "phase", 5 * USD));
+    assert_granted(fixture_account(&fixture, "phase/lab", 3 * USD));
+    *state = &fixture;
+    return 0;
+}
+
+int fixture_teardown(void **state)
+{
+    fixture_remove(*state);
+    return 0;
+}

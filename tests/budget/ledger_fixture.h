@@ -23,6 +23,10 @@ typedef struct ledger_fixture {
 void fixture_make(ledger_fixture *fixture);
 void fixture_remove(ledger_fixture *fixture);
 
+/* For cmocka: with the accounts phase, cap $5, and phase/lab, cap $3; and the end of any. */
+int fixture_setup_phase(void **state);
+int fixture_teardown(void **state);
+
 /* Closes and opens. */
 void fixture_reopen(ledger_fixture *fixture);
 
@@ -55,6 +59,9 @@ budget_answer fixture_void(ledger_fixture *fixture, const char *label);
 size_t fixture_expire(ledger_fixture *fixture);
 budget_reservation fixture_find(ledger_fixture *fixture, const char *label);
 budget_account fixture_balance(ledger_fixture *fixture, const char *account);
+
+/* Fails unless so much is reserved and posted there. */
+void fixture_check(ledger_fixture *fixture, const char *account, int64_t reserved, int64_t posted);
 
 /* The evidence that proves it, for the reservation as it is. */
 void fixture_evidence(ledger_fixture *fixture, const char *label, const char *instance, char *json,

@@ -190,3 +190,19 @@ budget_claims fixture_ask(const char *account, const char *label, int64_t amount
     memset(ask.job_blake2b256, 7, sizeof ask.job_blake2b256);
     return ask;
 }
+
+int fixture_setup(void **state)
+{
+    service_fixture *fixture = calloc(1, sizeof *fixture);
+    assert_non_null(fixture);
+    fixture_make(fixture);
+    *state = fixture;
+    return 0;
+}
+
+int fixture_teardown(void **state)
+{
+    fixture_remove(*state);
+    free(*state);
+    return 0;
+}

@@ -37,6 +37,10 @@ int fixture_wait(service_fixture *fixture);
 /* Ends what runs and removes the directory. */
 void fixture_remove(service_fixture *fixture);
 
+/* For cmocka: made and removed. */
+int fixture_setup(void **state);
+int fixture_teardown(void **state);
+
 /* A client with the key DIR/clients/NAME.key; closed by the caller. */
 budget_client *fixture_client(const service_fixture *fixture, const char *name, int64_t timeout_ms);
 

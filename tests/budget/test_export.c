@@ -14,12 +14,6 @@ static int make(void **state)
     return 0;
 }
 
-static int take_down(void **state)
-{
-    fixture_remove(*state);
-    return 0;
-}
-
 typedef struct text_buffer {
     char text[16384];
     size_t used;
@@ -93,8 +87,8 @@ static void a_credit_shows_what_does_not_count(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(exports_say_what_the_ledger_holds, make, take_down),
-        cmocka_unit_test_setup_teardown(a_credit_shows_what_does_not_count, make, take_down),
+        cmocka_unit_test_setup_teardown(exports_say_what_the_ledger_holds, make, fixture_teardown),
+        cmocka_unit_test_setup_teardown(a_credit_shows_what_does_not_count, make, fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,29 +9,6 @@
 
 #include "ledger_fixture.h"
 
-static int make(void **state)
-{
-    static ledger_fixture fixture;
-    fixture_make(&fixture);
-    assert_granted(fixture_account(&fixture, "phase", 5 * USD));
-    assert_granted(fixture_account(&fixture, "phase/lab", 3 * USD));
-    *state = &fixture;
-    return 0;
-}
-
-static int take_down(void **state)
-{
-    fixture_remove(*state);
-    return 0;
-}
-
-static void check(ledger_fixture *fixture, const char *account, int64_t reserved, int64_t posted)
-{
-    const budget_account found = fixture_balance(fixture, account);
-    assert_int_equal(found.reserved_usd_micro, reserved);
-    assert_int_equal(found.posted_usd_micro, posted);
-}
-
 static void a_grant_reserves_in_the_whole_chain(void **state)
 {
     ledger_fixture *fixture = *state;
@@ -40,8 +17,8 @@ static void a_grant_reserves_in_the_whole_chain(void **state)
     assert_string_equal(answer.account, "phase/lab");
     assert_int_equal(answer.remaining_before_usd_micro, 3 * USD);
     assert_int_equal(answer.remaining_after_usd_micro, 1 * USD);
-    check(fixture, "phase", 2 * USD, 0);
-    check(fixture, "phase/lab", 2 * USD, 0);
+    fixture_check(fixture, "phase", 2 * USD, 0);
+    fixture_check(fixture, "phase/lab", 2 * USD, 0);
 }
 
 static void the_account_that_binds_refuses(void **state)
@@ -55,7 +32,7 @@ static void the_account_that_binds_refuses(void **state)
     assert_int_equal(answer.remaining_after_usd_micro, 2 * USD);
     assert_int_equal(answer.asked_usd_micro, 2 * USD + 1);
     assert_non_null(strstr(answer.message, "over the cap of phase (5.00 USD): 2.00 USD left"));
-    check(fixture, "phase/lab", 0, 0);
+    fixture_check(fixture, "phase/lab", 0, 0);
 }
 
 static void a_label_is_used_once(void **state)
@@ -97,7 +74,7 @@ static void a_retry_gets_the_same_bytes(void **state)
     replay.replayed = false;
     assert_memory_equal(&answer, &replay, sizeof answer);
     assert_string_equal(first, again);
-    check(fixture, "phase", USD, 0);
+    fixture_check(fixture, "phase", USD, 0);
     ask(fixture, "request-1", 2, USD, again, &replay);
     assert_reason(replay, BUDGET_REASON_REQUEST_REUSED);
 }
@@ -130,21 +107,22 @@ static void money_returns_after_proof_and_cost(void **state)
     assert_granted(fixture_create(fixture, "run"));
     assert_granted(fixture_attach(fixture, "run", "pod-1"));
     assert_granted(fixture_actual(fixture, "run", 0));
-    check(fixture, "phase", 2 * USD, 0);
+    fixture_check(fixture, "phase", 2 * USD, 0);
     assert_granted(fixture_actual(fixture, "run", USD / 2));
-    check(fixture, "phase", 3 * USD / 2, USD / 2);
+    fixture_check(fixture, "phase", 3 * USD / 2, USD / 2);
     assert_reason(fixture_prove(fixture, "run", "pod-2"), BUDGET_REASON_EVIDENCE);
     assert_granted(fixture_prove(fixture, "run", "pod-1"));
-    check(fixture, "phase", 3 * USD / 2, USD / 2); /* said while it ran: not the whole cost */
+    fixture_check(fixture, "phase", 3 * USD / 2,
+                  USD / 2); /* said while it ran: not the whole cost */
     assert_int_equal(fixture_find(fixture, "run").rule.state, BUDGET_STATE_TERMINATED_UNBILLED);
     assert_granted(fixture_actual(fixture, "run", 0));
-    check(fixture, "phase", 0, USD / 2);
-    check(fixture, "phase/lab", 0, USD / 2);
+    fixture_check(fixture, "phase", 0, USD / 2);
+    fixture_check(fixture, "phase/lab", 0, USD / 2);
     assert_int_equal(fixture_find(fixture, "run").rule.state, BUDGET_STATE_POSTED);
     assert_granted(fixture_line(fixture, "run", USD / 4, "line-7"));
     assert_granted(fixture_line(fixture, "run", USD / 4, "line-7"));
     assert_reason(fixture_line(fixture, "run", USD / 8, "line-7"), BUDGET_REASON_LINE_USED);
-    check(fixture, "phase", 0, 3 * USD / 4);
+    fixture_check(fixture, "phase", 0, 3 * USD / 4);
 }
 
 static void a_partial_cost_gives_nothing_back(void **state)
@@ -160,9 +138,9 @@ static void a_partial_cost_gives_nothing_back(void **state)
         budget_ledger_record_actual(fixture->ledger, NULL, &partial, &answer, &fixture->error),
         &fixture->error);
     fixture_commit(fixture);
-    check(fixture, "phase", 3 * USD / 2, USD / 2);
+    fixture_check(fixture, "phase", 3 * USD / 2, USD / 2);
     assert_granted(fixture_actual(fixture, "run", USD / 2));
-    check(fixture, "phase", 0, USD);
+    fixture_check(fixture, "phase", 0, USD);
 }
 
 /* A ledger whose rows were made by other rules is refused, and not read by these. */
@@ -189,11 +167,11 @@ static void nothing_comes_back_for_a_cost_of_nothing_while_it_runs(void **state)
     assert_granted(fixture_create(fixture, "run"));
     assert_granted(fixture_actual(fixture, "run", 0));
     assert_granted(fixture_attest(fixture, "run"));
-    check(fixture, "phase", 2 * USD, 0);
+    fixture_check(fixture, "phase", 2 * USD, 0);
     assert_int_equal(fixture_find(fixture, "run").rule.state, BUDGET_STATE_TERMINATED_UNBILLED);
     assert_true(fixture_find(fixture, "run").entry.attested);
     assert_granted(fixture_actual(fixture, "run", 0));
-    check(fixture, "phase", 0, 0);
+    fixture_check(fixture, "phase", 0, 0);
     assert_int_equal(fixture_find(fixture, "run").rule.state, BUDGET_STATE_POSTED);
 }
 
@@ -228,9 +206,9 @@ static void a_redeemed_token_cannot_be_voided(void **state)
     assert_granted(fixture_authorize(fixture, "phase/lab", "unused", USD));
     assert_granted(fixture_redeem(fixture, "run", 0, 1, 1));
     assert_reason(fixture_void(fixture, "run"), BUDGET_REASON_REDEEMED);
-    check(fixture, "phase", 2 * USD, 0);
+    fixture_check(fixture, "phase", 2 * USD, 0);
     assert_granted(fixture_void(fixture, "unused"));
-    check(fixture, "phase", USD, 0);
+    fixture_check(fixture, "phase", USD, 0);
     assert_reason(fixture_redeem(fixture, "unused", 0, 1, 1), BUDGET_REASON_STATE);
     assert_reason(fixture_void(fixture, "nothing"), BUDGET_REASON_LABEL_UNKNOWN);
 }
@@ -241,10 +219,10 @@ static void a_label_with_an_instance_cannot_be_voided(void **state)
     assert_granted(fixture_authorize(fixture, "phase/lab", "run", 3 * USD));
     assert_granted(fixture_attach(fixture, "run", "pod-1"));
     assert_reason(fixture_void(fixture, "run"), BUDGET_REASON_STATE);
-    check(fixture, "phase", 3 * USD, 0);
+    fixture_check(fixture, "phase", 3 * USD, 0);
     assert_granted(fixture_prove(fixture, "run", "pod-1"));
     assert_granted(fixture_actual(fixture, "run", USD));
-    check(fixture, "phase", 0, USD);
+    fixture_check(fixture, "phase", 0, USD);
 }
 
 static void attempts_go_in_order_and_fence(void **state)
@@ -327,13 +305,14 @@ static void what_is_rolled_back_never_was(void **state)
     budget_ledger_rollback(fixture->ledger);
     budget_ledger_head(fixture->ledger, &after, head);
     assert_int_equal(before, after);
-    check(fixture, "phase", 0, 0);
+    fixture_check(fixture, "phase", 0, 0);
     assert_granted(fixture_authorize(fixture, "phase/lab", "run", USD));
 }
 
 int main(void)
 {
-#define LEDGER_TEST(name) cmocka_unit_test_setup_teardown(name, make, take_down)
+#define LEDGER_TEST(name)                                                                          \
+    cmocka_unit_test_setup_teardown(name, fixture_setup_phase, fixture_teardown)
     const struct CMUnitTest tests[] = {
         LEDGER_TEST(a_grant_reserves_in_the_whole_chain),
         LEDGER_TEST(the_account_that_binds_refuses),

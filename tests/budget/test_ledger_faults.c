@@ -27,12 +27,6 @@ static int make(void **state)
     return 0;
 }
 
-static int take_down(void **state)
-{
-    fixture_remove(*state);
-    return 0;
-}
-
 /* An authorization whose batch may fail; what commit said. */
 static base_status try_authorize(ledger_fixture *fixture, const char *label)
 {
@@ -206,8 +200,8 @@ static void what_is_no_ledger_is_refused(void **state)
 
 int main(void)
 {
-#define SIM_TEST(name)  cmocka_unit_test_setup_teardown(name, make, take_down)
-#define REAL_TEST(name) cmocka_unit_test_setup_teardown(name, make_real, take_down)
+#define SIM_TEST(name)  cmocka_unit_test_setup_teardown(name, make, fixture_teardown)
+#define REAL_TEST(name) cmocka_unit_test_setup_teardown(name, make_real, fixture_teardown)
     const struct CMUnitTest tests[] = {
         SIM_TEST(a_full_disk_refuses_nothing_for_good),
         SIM_TEST(a_failed_sync_breaks_the_ledger),

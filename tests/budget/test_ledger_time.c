@@ -6,29 +6,6 @@
 
 #include "ledger_fixture.h"
 
-static int make(void **state)
-{
-    static ledger_fixture fixture;
-    fixture_make(&fixture);
-    assert_granted(fixture_account(&fixture, "phase", 5 * USD));
-    assert_granted(fixture_account(&fixture, "phase/lab", 3 * USD));
-    *state = &fixture;
-    return 0;
-}
-
-static int take_down(void **state)
-{
-    fixture_remove(*state);
-    return 0;
-}
-
-static void check(ledger_fixture *fixture, const char *account, int64_t reserved, int64_t posted)
-{
-    const budget_account found = fixture_balance(fixture, account);
-    assert_int_equal(found.reserved_usd_micro, reserved);
-    assert_int_equal(found.posted_usd_micro, posted);
-}
-
 /* What a driver saw before there was an instance proves nothing. */
 static void evidence_from_before_the_start_proves_nothing(void **state)
 {
@@ -78,14 +55,14 @@ static void a_deadline_without_proof_keeps_the_money(void **state)
     assert_int_equal(fixture_expire(fixture), 1);
     assert_int_equal(fixture_expire(fixture), 0);
     assert_int_equal(fixture_find(fixture, "run").rule.state, BUDGET_STATE_EXPIRED_UNCONFIRMED);
-    check(fixture, "phase", USD, 0);
+    fixture_check(fixture, "phase", USD, 0);
     assert_ok(budget_ledger_attention(fixture->ledger, &overdue, &frozen, &fixture->error),
               &fixture->error);
     assert_int_equal(overdue, 1);
     assert_granted(fixture_prove(fixture, "run", "pod-1"));
-    check(fixture, "phase", USD, 0);
+    fixture_check(fixture, "phase", USD, 0);
     assert_granted(fixture_actual(fixture, "run", USD / 4));
-    check(fixture, "phase", 0, USD / 4);
+    fixture_check(fixture, "phase", 0, USD / 4);
 }
 
 /* Vendor local costs nothing and gets no bill: its deadline ends it, and what it held is free. */
@@ -115,7 +92,7 @@ static void a_local_run_ends_at_its_deadline(void **state)
     assert_int_equal(found.rule.posted, 0);
     assert_int_equal(found.rule.held, 0);
     assert_int_equal(found.entry.terminated_at, fixture->clock.wall_ms / 1000);
-    check(fixture, "phase", 0, 0);
+    fixture_check(fixture, "phase", 0, 0);
 }
 
 static void clock_jumps_neither_expire_nor_revive(void **state)
@@ -171,7 +148,8 @@ static void a_repaired_clock_keeps_the_time_that_was_left(void **state)
 
 int main(void)
 {
-#define LEDGER_TEST(name) cmocka_unit_test_setup_teardown(name, make, take_down)
+#define LEDGER_TEST(name)                                                                          \
+    cmocka_unit_test_setup_teardown(name, fixture_setup_phase, fixture_teardown)
     const struct CMUnitTest tests[] = {
         LEDGER_TEST(evidence_from_before_the_start_proves_nothing),
         LEDGER_TEST(a_token_unused_at_its_exp_is_worth_nothing),

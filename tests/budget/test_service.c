@@ -12,19 +12,11 @@
 
 static int setup(void **state)
 {
-    service_fixture *fixture = calloc(1, sizeof *fixture);
-    fixture_make(fixture);
+    (void)fixture_setup(state);
+    service_fixture *fixture = *state;
     fixture_start(fixture);
     fixture_account(fixture, "phase35", USD(5));
     fixture_account(fixture, "phase35/lab02", USD(3));
-    *state = fixture;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture_remove(*state);
-    free(*state);
     return 0;
 }
 
@@ -381,16 +373,16 @@ static void test_tcp(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_authorize, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_retry_is_identical, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_redeem, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_life_of_an_authorization, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_lists, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_service_behind_client, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_no_service, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_unknown, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_second_service_is_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_tcp, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_authorize, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_retry_is_identical, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_redeem, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_life_of_an_authorization, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_lists, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_service_behind_client, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_no_service, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_unknown, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_second_service_is_refused, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_tcp, setup, fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

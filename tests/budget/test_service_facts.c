@@ -16,21 +16,6 @@
 
 enum { WAIT_MS = 20 * 1000, FILE_BYTES_MAX = 1 << 20 };
 
-static int setup(void **state)
-{
-    service_fixture *fixture = calloc(1, sizeof *fixture);
-    fixture_make(fixture);
-    *state = fixture;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture_remove(*state);
-    free(*state);
-    return 0;
-}
-
 static void write_policy(const service_fixture *fixture, const char *extra)
 {
     char text[2 * BASE_PATH_BYTES];
@@ -396,13 +381,16 @@ static void test_bill_and_audit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_deadline_alarm_and_hook, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_clock_alarm, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_hook_hears_of_a_cap, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_spend_and_export, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_cut_spend_line_is_written_anew, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_export_goes_on_page_by_page, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_bill_and_audit, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_deadline_alarm_and_hook, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_clock_alarm, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_hook_hears_of_a_cap, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_spend_and_export, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_a_cut_spend_line_is_written_anew, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_export_goes_on_page_by_page, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_bill_and_audit, fixture_setup, fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,17 +38,9 @@ static const rights table[] = {
 
 static int setup(void **state)
 {
-    service_fixture *fixture = calloc(1, sizeof *fixture);
-    fixture_make(fixture);
+    (void)fixture_setup(state);
+    service_fixture *fixture = *state;
     fixture_start(fixture);
-    *state = fixture;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture_remove(*state);
-    free(*state);
     return 0;
 }
 
@@ -168,9 +160,10 @@ static void test_revoked_on_an_open_connection(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_roles_and_messages, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_label_is_its_clients, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_revoked_on_an_open_connection, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_roles_and_messages, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_a_label_is_its_clients, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_revoked_on_an_open_connection, setup,
+                                        fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

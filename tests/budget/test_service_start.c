@@ -10,21 +10,6 @@
 #include "base/file.h"
 #include "service_fixture.h"
 
-static int setup(void **state)
-{
-    service_fixture *fixture = calloc(1, sizeof *fixture);
-    fixture_make(fixture);
-    *state = fixture;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture_remove(*state);
-    free(*state);
-    return 0;
-}
-
 /* Locked memory, and no core: what the kernel says of the service itself. */
 static void test_locked_memory(void **state)
 {
@@ -120,11 +105,13 @@ static void test_key_file_that_others_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_locked_memory, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_failed_sync, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_directory_that_others_enter, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_long_socket_path, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_key_file_that_others_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_locked_memory, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_failed_sync, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_directory_that_others_enter, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_long_socket_path, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_key_file_that_others_read, fixture_setup,
+                                        fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

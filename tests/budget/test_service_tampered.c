@@ -11,19 +11,11 @@
 
 static int setup(void **state)
 {
-    service_fixture *fixture = calloc(1, sizeof *fixture);
-    fixture_make(fixture);
+    (void)fixture_setup(state);
+    service_fixture *fixture = *state;
     fixture_start(fixture);
     fixture_account(fixture, "phase", USD(10));
     fixture_account(fixture, "other", USD(10));
-    *state = fixture;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture_remove(*state);
-    free(*state);
     return 0;
 }
 
@@ -168,9 +160,9 @@ static void test_later_edits_are_not_accepted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_it_does_not_start, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_later_edits_are_not_accepted, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_bad_audit_ends_all_grants, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_it_does_not_start, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_later_edits_are_not_accepted, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_a_bad_audit_ends_all_grants, setup, fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

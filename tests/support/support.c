@@ -134,3 +134,18 @@ void test_changes_are_refused(const char *text, const test_change *changes, size
         free(changed);
     }
 }
+
+int test_words_split(test_words *words, const char *line)
+{
+    int argc = 0;
+    char *rest = NULL;
+    assert_true(strlen(line) < sizeof words->text);
+    memcpy(words->text, line, strlen(line) + 1);
+    for (char *word = strtok_r(words->text, " ", &rest); word != NULL;
+         word = strtok_r(NULL, " ", &rest)) {
+        assert_true(argc < TEST_WORDS_MAX);
+        words->argv[argc++] = word;
+    }
+    words->argv[argc] = NULL;
+    return argc;
+}

@@ -47,6 +47,16 @@ enum { TEST_EXIT_SKIPPED = 77 };
 /* How many descriptors this process has open. Only for comparison. */
 int test_open_descriptors(void);
 
+/* A command line's words, as main gets them: those of `line` between its blanks. */
+enum { TEST_WORDS_MAX = 40 };
+typedef struct test_words {
+    char text[512];
+    char *argv[TEST_WORDS_MAX + 1];
+} test_words;
+
+/* Their number. */
+int test_words_split(test_words *words, const char *line);
+
 /* A new directory under $TMPDIR. test_directory_remove removes it with its content. */
 typedef struct test_directory {
     char path[BASE_PATH_BYTES];

@@ -8,25 +8,16 @@
 #include "options.h"
 #include "support.h"
 
-enum { WORDS_MAX = 40 };
-
 static base_error error;
 static int launched_ranks;
 static bench_options options; /* of the line that was parsed last */
 
-/* Splits `line` at its blanks and parses it. */
+/* Parses the words of `line`. */
 static base_status parse(const char *line)
 {
-    static char words[512];
-    char *argv[WORDS_MAX + 1] = {NULL};
-    int argc = 0;
-    char *rest = NULL;
-    assert_true(strlen(line) < sizeof words);
-    memcpy(words, line, strlen(line) + 1);
-    for (char *word = strtok_r(words, " ", &rest); word != NULL && argc < WORDS_MAX;
-         word = strtok_r(NULL, " ", &rest)) {
-        argv[argc++] = word;
-    }
+    static test_words words;
+    char **argv = words.argv;
+    const int argc = test_words_split(&words, line);
     error.message[0] = '\0';
     return bench_options_parse(argc, argv, launched_ranks, &options, &error);
 }

@@ -6,24 +6,15 @@
 
 #include "support.h"
 
-enum { WORDS_MAX = 16 };
-
 static sweep_options options; /* of the line that was parsed last */
 static base_error error;
 
-/* Splits `line` at its blanks and parses it. */
+/* Parses the words of `line`. */
 static base_status parse(const char *line)
 {
-    static char words[256];
-    char *argv[WORDS_MAX + 1] = {NULL};
-    int argc = 0;
-    char *rest = NULL;
-    assert_true(strlen(line) < sizeof words);
-    memcpy(words, line, strlen(line) + 1);
-    for (char *word = strtok_r(words, " ", &rest); word != NULL && argc < WORDS_MAX;
-         word = strtok_r(NULL, " ", &rest)) {
-        argv[argc++] = word;
-    }
+    static test_words words;
+    char **argv = words.argv;
+    const int argc = test_words_split(&words, line);
     error.message[0] = '\0';
     return sweep_options_parse(argc, argv, &options, &error);
 }

@@ -8,18 +8,9 @@ set -euo pipefail
 build=$(cd "$1" && pwd)
 libraries=$(cd "$2" && pwd)
 nvml=$(cd "$3" && pwd)
-scratch=$(mktemp -d)
-service=""
-finish() {
-    [ -z "$service" ] || kill "$service" 2>/dev/null || true
-    wait
-    rm -rf "$scratch"
-}
-trap finish EXIT
-cd "$scratch"
-umask 077
-unset CREDENTIALS_DIRECTORY XDG_STATE_HOME BUDGET_SERVICE_DIR CUDA_VISIBLE_DEVICES
-export FAKE_NVML=emulated LD_LIBRARY_PATH=$nvml HOME=$scratch TMPDIR=$scratch BUDGET_SERVICE_DIR=$scratch/budget
+. "$(dirname "$0")/../../support/service.sh"
+unset CUDA_VISIBLE_DEVICES
+export FAKE_NVML=emulated LD_LIBRARY_PATH=$nvml TMPDIR=$scratch BUDGET_SERVICE_DIR=$scratch/budget
 
 # A node as it is installed.
 mkdir -p node/bin node/lib/ringfence
@@ -28,10 +19,6 @@ cp "$build/tests/gpu-node/lib/ringfence/ringfence-cuda.so" node/lib/ringfence
 ln -s "$build/share" node/share
 export PATH=$scratch/node/bin:$PATH
 
-fail() {
-    printf 'FAILED: %s\n-- out\n%s\n-- err\n%s\n' "$*" "$(cat out)" "$(cat err)" >&2
-    exit 1
-}
 # has FILE WHAT...: patterns
 has() {
     for what in "${@:2}"; do grep -qE -- "$what" "$1" || fail "$1 has no $what"; done
@@ -43,8 +30,6 @@ job() {
     launcher --no-bind --no-plots "$@" >out 2>err </dev/null || got=$?
     [ "$got" -eq "$expected" ] || fail "exit $got, not $expected: launcher $*"
 }
-out_has() { for what; do grep -qF -- "$what" out || fail "out has no $what"; done; }
-err_has() { for what; do grep -qF -- "$what" err || fail "err has no $what"; done; }
 digests() { grep -o '"params_sha256": "[0-9a-f]*"' "$1/manifest.json" | sort -u; }
 same_model() { # all ranks of both have the same bytes
     [ "$(digests "$1" | wc -l)" -eq 1 ] || fail "$1: the ranks' parameters differ"
@@ -54,9 +39,7 @@ same_model() { # all ranks of both have the same bytes
 echo "== the service"
 echo "a passphrase of the test's" >passphrase
 budget-service init --passphrase-file passphrase >out 2>err || fail "init"
-exec 3< <(exec budget-service serve --passphrase-file passphrase 2>log </dev/null)
-service=$!
-read -rt 30 -u 3 ready || { cp log err && : >out && fail "serve is not ready"; }
+start_service --passphrase-file passphrase
 budget-service account create lab --cap 9.00 >out 2>err || fail "account"
 
 gpu=(--cuda-libs "$libraries" --exact --account lab)
