@@ -201,6 +201,19 @@ static void handle_piece(launch_session *session, int rank, const Ringfence__Con
     }
 }
 
+static void take_memory(launch_gpu_info *gpu, const Ringfence__Control__Finished *finished)
+{
+    gpu->memory_used_bytes = finished->memory_used_bytes;
+    gpu->memory_use_count = (int)finished->n_memory;
+    for (size_t i = 0; i < finished->n_memory; i++) {
+        const Ringfence__Control__MemoryUse *use = finished->memory[i];
+        launch_memory_use *to = &gpu->memory_uses[i];
+        (void)snprintf(to->purpose, sizeof to->purpose, "%s", use->purpose);
+        to->planned_bytes = use->planned_bytes;
+        to->peak_bytes = use->peak_bytes;
+    }
+}
+
 static void handle_finished(launch_session *session, int rank,
                             const Ringfence__Control__Finished *finished)
 {
@@ -222,6 +235,7 @@ static void handle_finished(launch_session *session, int rank,
     info->eval_total = finished->eval_total;
     info->eval_correct = finished->eval_correct;
     (void)snprintf(info->gpu.products, sizeof info->gpu.products, "%s", finished->products);
+    take_memory(&info->gpu, finished);
 
     Ringfence__Control__Goodbye goodbye = RINGFENCE__CONTROL__GOODBYE__INIT;
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;

@@ -69,28 +69,45 @@ static json_t *sampled_json(const launch_gpu_info *gpu, int64_t value)
     return gpu->sampled && value >= 0 ? json_integer((json_int_t)value) : json_null();
 }
 
+static json_t *memory_json(const launch_gpu_info *gpu)
+{
+    json_t *list = json_array();
+    bool done = list != NULL;
+    for (int i = 0; done && i < gpu->memory_use_count; i++) {
+        const launch_memory_use *use = &gpu->memory_uses[i];
+        json_t *row = json_object();
+        done = put(row, "purpose", json_string(use->purpose)) &&
+               put(row, "planned_bytes", json_integer((json_int_t)use->planned_bytes)) &&
+               put(row, "peak_bytes", json_integer((json_int_t)use->peak_bytes));
+        done = json_array_append_new(list, row) == 0 && done;
+    }
+    return whole(list, done);
+}
+
 static json_t *gpu_json(const launch_gpu_info *gpu, int rank)
 {
     json_t *object = json_object();
-    const bool done = put(object, "rank", json_integer(rank)) &&
-                      put(object, "name", text_or_null(gpu->name)) &&
-                      put(object, "uuid", text_or_null(gpu->uuid)) &&
-                      put(object, "memory_bytes", json_integer((json_int_t)gpu->memory_bytes)) &&
-                      put(object, "pci", text_or_null(gpu->pci)) &&
-                      put(object, "numa_node",
-                          gpu->numa_node >= 0 ? json_integer(gpu->numa_node) : json_null()) &&
-                      put(object, "memory_near", json_boolean(gpu->memory_near)) &&
-                      put(object, "unbound_because", text_or_null(gpu->unbound)) &&
-                      put(object, "driver", json_integer((json_int_t)gpu->driver)) &&
-                      put(object, "nccl", json_integer((json_int_t)gpu->nccl)) &&
-                      put(object, "sm_mhz_max", sampled_json(gpu, gpu->sm_mhz_max)) &&
-                      put(object, "milliwatts_max", sampled_json(gpu, gpu->milliwatts_max)) &&
-                      put(object, "celsius_max", sampled_json(gpu, gpu->celsius_max)) &&
-                      put(object, "slowed_by", text_or_null(gpu->slowed_by)) &&
-                      put(object, "plugin", text_or_null(gpu->plugin)) &&
-                      put(object, "libraries", lines_json(gpu->libraries)) &&
-                      put(object, "products", lines_json(gpu->products)) &&
-                      put(object, "environment", lines_json(gpu->environment));
+    const bool done =
+        put(object, "rank", json_integer(rank)) && put(object, "name", text_or_null(gpu->name)) &&
+        put(object, "uuid", text_or_null(gpu->uuid)) &&
+        put(object, "memory_bytes", json_integer((json_int_t)gpu->memory_bytes)) &&
+        put(object, "memory", memory_json(gpu)) &&
+        put(object, "memory_used_bytes", json_integer((json_int_t)gpu->memory_used_bytes)) &&
+        put(object, "pci", text_or_null(gpu->pci)) &&
+        put(object, "numa_node",
+            gpu->numa_node >= 0 ? json_integer(gpu->numa_node) : json_null()) &&
+        put(object, "memory_near", json_boolean(gpu->memory_near)) &&
+        put(object, "unbound_because", text_or_null(gpu->unbound)) &&
+        put(object, "driver", json_integer((json_int_t)gpu->driver)) &&
+        put(object, "nccl", json_integer((json_int_t)gpu->nccl)) &&
+        put(object, "sm_mhz_max", sampled_json(gpu, gpu->sm_mhz_max)) &&
+        put(object, "milliwatts_max", sampled_json(gpu, gpu->milliwatts_max)) &&
+        put(object, "celsius_max", sampled_json(gpu, gpu->celsius_max)) &&
+        put(object, "slowed_by", text_or_null(gpu->slowed_by)) &&
+        put(object, "plugin", text_or_null(gpu->plugin)) &&
+        put(object, "libraries", lines_json(gpu->libraries)) &&
+        put(object, "products", lines_json(gpu->products)) &&
+        put(object, "environment", lines_json(gpu->environment));
     return whole(object, done);
 }
 

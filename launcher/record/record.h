@@ -61,6 +61,13 @@ typedef struct launch_step {
     uint64_t heldout_correct;
 } launch_step;
 
+/* A use of a GPU's memory; as in control.proto's MemoryUse. */
+typedef struct launch_memory_use {
+    char purpose[PROTO_MEMORY_NAME_BYTES_MAX + 1];
+    uint64_t planned_bytes;
+    uint64_t peak_bytes;
+} launch_memory_use;
+
 /* The GPU of a rank; as in control.proto's Gpu. */
 typedef struct launch_gpu_info {
     char name[64]; /* empty: the rank computes on CPUs */
@@ -76,6 +83,9 @@ typedef struct launch_gpu_info {
     char libraries[PROTO_GPU_TEXT_BYTES_MAX + 1]; /* lines */
     char environment[PROTO_GPU_TEXT_BYTES_MAX + 1];
     char products[PROTO_GPU_TEXT_BYTES_MAX + 1]; /* lines: cublasLt's algorithm of each shape */
+    int memory_use_count;
+    launch_memory_use memory_uses[PROTO_MEMORY_USES_MAX];
+    uint64_t memory_used_bytes; /* at the end, by all processes */
     bool sampled; /* by the launcher of that host, while the job ran; highest values, -1: unknown */
     int64_t sm_mhz_max;
     int64_t milliwatts_max;

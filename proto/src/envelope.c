@@ -94,6 +94,18 @@ static bool gpu_fits(const Ringfence__Control__Gpu *gpu)
            gpu->cpus.len <= PROTO_CPU_BITS_BYTES_MAX;
 }
 
+static bool finished_fits(const Ringfence__Control__Finished *finished)
+{
+    bool fits =
+        (finished->params_sha256.len == PROTO_DIGEST_BYTES || finished->params_sha256.len == 0) &&
+        proto_text_fits(finished->products, PROTO_GPU_TEXT_BYTES_MAX) &&
+        finished->n_memory <= PROTO_MEMORY_USES_MAX;
+    for (size_t i = 0; fits && i < finished->n_memory; i++) {
+        fits = proto_text_fits(finished->memory[i]->purpose, PROTO_MEMORY_NAME_BYTES_MAX);
+    }
+    return fits;
+}
+
 static bool failed_fits(const Ringfence__Control__Failed *failed)
 {
     return failed->exit_code >= 0 && failed->exit_code <= 255 &&
@@ -188,9 +200,7 @@ static bool rank_body_fits(const envelope_type *envelope, int world_size)
     case RINGFENCE__CONTROL__ENVELOPE__BODY_FLIGHT:
         return envelope->flight->piece.len <= PROTO_FLIGHT_PIECE_BYTES_MAX;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_FINISHED:
-        return (envelope->finished->params_sha256.len == PROTO_DIGEST_BYTES ||
-                envelope->finished->params_sha256.len == 0) &&
-               proto_text_fits(envelope->finished->products, PROTO_GPU_TEXT_BYTES_MAX);
+        return finished_fits(envelope->finished);
     default:
         return event_fits(envelope);
     }

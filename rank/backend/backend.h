@@ -34,7 +34,7 @@
 #include "base/status.h"
 
 enum {
-    RANK_BACKEND_ABI = 9,   /* rises when the table or an argument struct changes */
+    RANK_BACKEND_ABI = 10,  /* rises when the table or an argument struct changes */
     RANK_NORM_BLOCK = 1024, /* elements in one partial sum of sum_squares */
     RANK_DIGEST_BYTES = 32, /* BLAKE2b-256 */
 };
@@ -62,12 +62,21 @@ typedef struct rank_mark {
 /* The use of memory. A CPU backend may give huge pages to some, a GPU backend pinned or registered
  * memory. */
 typedef enum rank_memory {
-    RANK_MEMORY_WEIGHTS,   /* parameters and the optimizer's state */
-    RANK_MEMORY_WORK,      /* activations, scratch, gradients that stay on this rank */
-    RANK_MEMORY_CACHE,     /* keys and values of decoded tokens */
-    RANK_MEMORY_EXCHANGED, /* what collectives send and receive */
-    RANK_MEMORY_HOST,      /* tables and results, which the host uses too */
+    RANK_MEMORY_WEIGHTS,     /* parameters */
+    RANK_MEMORY_OPTIMIZER,   /* its state */
+    RANK_MEMORY_ACTIVATIONS, /* what forward leaves for backward */
+    RANK_MEMORY_WORK,        /* scratch, logits, gradients that stay on this rank */
+    RANK_MEMORY_CACHE,       /* keys and values of decoded tokens */
+    RANK_MEMORY_EXCHANGED,   /* what collectives send and receive */
+    RANK_MEMORY_QUEUES,      /* what queues take for themselves; not for alloc */
+    RANK_MEMORY_HOST,        /* tables and results, which the host uses too */
+    RANK_MEMORY_KINDS,
 } rank_memory;
+
+/* Bytes of a device's memory by use (backend/memory_use.h). */
+typedef struct rank_memory_use {
+    uint64_t bytes[RANK_MEMORY_KINDS];
+} rank_memory_use;
 
 /* What the record has of a rank's arithmetic. Valid while the queue is. */
 typedef struct rank_backend_info {
@@ -420,6 +429,9 @@ typedef struct rank_backend {
     void (*release)(rank_queue *queue, void *memory); /* NULL is fine */
     /* How much of the device's memory is free. NULL: the device's memory is the host's. */
     uint64_t (*free_bytes)(rank_queue *queue);
+    /* The most that all queues of this process have had of each use so far. NULL: as above. */
+    void (*memory_peak)(rank_queue *queue, rank_memory_use *peak);
+    size_t queue_bytes; /* of the device's memory that each queue takes for itself */
     /* Makes foreign memory (a collective arena) usable for operations until it is disowned. */
     base_status (*adopt)(rank_queue *queue, void *memory, size_t size_bytes, base_error *reterr);
     void (*disown)(rank_queue *queue, void *memory);

@@ -265,6 +265,18 @@ static base_status take_tensor(rank_shards *shards, transfer *t, base_error *ret
     return is_plain(t) ? fill_plain(t, memory, reterr) : fill_packed(t, memory, reterr);
 }
 
+size_t rank_shards_plan(const rank_shards_options *options)
+{
+    size_t size_bytes = 0;
+    for (int i = 0; i < rank_model_tensor_count(options->config); i++) {
+        transfer t = {.options = options};
+        rank_model_tensor(options->config, i, &t.tensor);
+        find_axes(&t);
+        size_bytes += packed_floats(&t) * sizeof(float);
+    }
+    return size_bytes;
+}
+
 /* Room for the longest rows that are staged at a time. */
 static size_t staging_floats(const rank_shards_options *options)
 {

@@ -53,6 +53,9 @@ BASE_MUST_CHECK base_status rank_shards_load(const rank_shards_options *options,
 BASE_MUST_CHECK base_status rank_shards_check(const rank_model_config *config, const char *path,
                                               base_error *reterr);
 
+/* The bytes that such shards take: rank_shards_bytes, before they are made. */
+size_t rank_shards_plan(const rank_shards_options *options);
+
 void rank_shards_destroy(rank_shards *shards); /* NULL is fine */
 
 rank_hooks rank_shards_hooks(rank_shards *shards);

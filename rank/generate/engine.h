@@ -56,6 +56,7 @@ typedef struct rank_engine_memory {
     int cache_blocks;
     int cache_tokens;
     size_t work_bytes;
+    rank_memory_use planned; /* of the device's memory */
 } rank_engine_memory;
 
 /* What the steps so far have cost this rank; those in which nothing was computed do not count. */

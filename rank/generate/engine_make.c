@@ -2,6 +2,7 @@
  * and benchmarks. */
 #include <stdlib.h>
 
+#include "backend/memory_use.h"
 #include "generate/engine_parts.h"
 
 /* The longest sample record that any parameters need. */
@@ -64,18 +65,45 @@ static base_status make_schedule(rank_engine *engine, const rank_engine_options 
     return BASE_OK;
 }
 
+static size_t count_cache_floats(const rank_engine *engine, const rank_engine_options *options)
+{
+    return options->config->family->cache_floats(&engine->run.shape) * engine->cache.block_tokens *
+           engine->cache.block_count * (size_t)options->config->layers;
+}
+
+/* Adds up what this engine takes of the device, and refuses what has no room there. What the ranks
+ * exchange is there already, and so is the device's queue. */
+static base_status check_room(rank_engine *engine, const rank_engine_options *options,
+                              base_error *reterr)
+{
+    const rank_family *family = options->config->family;
+    const rank_shape *shape = &engine->run.shape;
+    const rank_schedule_options *schedule = rank_schedule_get_options(engine->schedule);
+    const rank_shards_options shards = {
+        .config = options->config, .device = &engine->run.device, .tp = shape->tp};
+    engine->cache = (rank_cache){.block_tokens = (size_t)schedule->block_tokens,
+                                 .block_count = (size_t)schedule->block_count};
+    const size_t logits_floats = (size_t)options->sequences * (size_t)shape->tp->vocab_count;
+    rank_memory_use use = {{0}};
+    use.bytes[RANK_MEMORY_WEIGHTS] = rank_shards_plan(&shards);
+    use.bytes[RANK_MEMORY_ACTIVATIONS] = family->saved_floats(shape) * sizeof(float);
+    use.bytes[RANK_MEMORY_WORK] = (family->work_floats(shape) + logits_floats) * sizeof(float);
+    use.bytes[RANK_MEMORY_CACHE] = count_cache_floats(engine, options) * sizeof(float);
+    const base_status status = rank_memory_check(&engine->run.device, "the model", &use, reterr);
+    use.bytes[RANK_MEMORY_EXCHANGED] = family->exchanged_floats(shape) * sizeof(float);
+    use.bytes[RANK_MEMORY_QUEUES] = engine->run.device.backend->queue_bytes;
+    engine->planned = use;
+    return status;
+}
+
 static base_status make_run(rank_engine *engine, const rank_engine_options *options,
                             base_error *reterr)
 {
     const rank_family *family = options->config->family;
     rank_shape *shape = &engine->run.shape;
-    const rank_schedule_options *schedule = rank_schedule_get_options(engine->schedule);
     engine->hooks = rank_shards_hooks(engine->shards);
     engine->run.hooks = &engine->hooks;
-    engine->cache = (rank_cache){.block_tokens = (size_t)schedule->block_tokens,
-                                 .block_count = (size_t)schedule->block_count};
-    const size_t cache_floats = family->cache_floats(shape) * engine->cache.block_tokens *
-                                engine->cache.block_count * (size_t)options->config->layers;
+    const size_t cache_floats = count_cache_floats(engine, options);
     const size_t work_floats = family->work_floats(shape);
     const size_t logits_floats = (size_t)options->sequences * (size_t)shape->tp->vocab_count;
     base_status status = rank_saved_create(shape, &engine->run.device, &engine->saved, reterr);
@@ -167,9 +195,12 @@ static base_status make(rank_engine *engine, const rank_engine_options *options,
         .leaf_width = rank_tp_leaf_width(options->config->vocab_size),
         .world_size = ranks,
     };
-    status = load(engine, options, reterr);
+    status = make_schedule(engine, options, reterr);
     if (status == BASE_OK) {
-        status = make_schedule(engine, options, reterr);
+        status = check_room(engine, options, reterr);
+    }
+    if (status == BASE_OK) {
+        status = load(engine, options, reterr);
     }
     if (status == BASE_OK) {
         status = make_run(engine, options, reterr);
@@ -244,5 +275,6 @@ rank_engine_memory rank_engine_get_memory(const rank_engine *engine)
         .cache_blocks = schedule->block_count,
         .cache_tokens = schedule->block_count * schedule->block_tokens,
         .work_bytes = engine->work_bytes,
+        .planned = engine->planned,
     };
 }

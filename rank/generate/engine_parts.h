@@ -34,6 +34,7 @@ struct rank_engine {
     size_t record_bytes_max;
     size_t cache_bytes;
     size_t work_bytes;
+    rank_memory_use planned;
     /* of a step */
     int entry_count;
     int sampled_count;

@@ -101,6 +101,7 @@ typedef struct rank_generate_report {
     int cache_blocks;
     int cache_tokens;
     size_t work_bytes;
+    rank_memory_use planned; /* of the device's memory */
     uint64_t steps;
     uint64_t tokens;  /* computed, of prompts too */
     uint64_t sampled; /* drawn */

@@ -68,6 +68,7 @@ void generation_write_memory(const generation *g, rank_generate_report *report)
         .cache_blocks = memory.cache_blocks,
         .cache_tokens = memory.cache_tokens,
         .work_bytes = memory.work_bytes,
+        .planned = memory.planned,
         .steps = costs.steps,
         .tokens = costs.tokens,
         .sampled = costs.sampled,

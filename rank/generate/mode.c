@@ -19,6 +19,7 @@
 #include "rank/data.h"
 #include "rank/tokenizer.h"
 #include "ringfence/coll_error.h"
+#include "worker/finished.h"
 
 /* The prompts of a job. Each rank gets its share in turn. If the ranks share one model, rank 0 gets
  * all. */
@@ -181,6 +182,7 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
     Ringfence__Control__Finished finished = RINGFENCE__CONTROL__FINISHED__INIT;
     const proto_job *job = &worker->identity.job;
     rank_generate_report report;
+    rank_finished_memory memory;
     prompts all = {.client = worker->client, .comes_later = job->infer.requests};
     const rank_request_source source = rank_requests_link(worker);
     base_status status = deal_prompts(&all, &worker->identity, reterr);
@@ -231,6 +233,9 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
     if (status != BASE_OK) {
         return status;
     }
+    rank_finished_put_memory(options->device, &report.planned,
+                             worker->gpu != NULL ? worker->gpu->info.memory_bytes : 0, &memory,
+                             &finished);
     finished.max_rss_bytes = rank_worker_max_rss_bytes();
     return proto_client_finish(worker->client, &finished, reterr);
 }

@@ -31,6 +31,14 @@ static rank_shape make_shape(const rank_model_options *options)
                         .training = options->training};
 }
 
+void rank_model_plan(const rank_model_options *options, rank_memory_use *use)
+{
+    const rank_shape shape = make_shape(options);
+    const rank_family *family = options->config->family;
+    use->bytes[RANK_MEMORY_ACTIVATIONS] += family->saved_floats(&shape) * sizeof(float);
+    use->bytes[RANK_MEMORY_WORK] += family->work_floats(&shape) * sizeof(float);
+}
+
 static base_status fill(rank_model *made, base_error *reterr)
 {
     rank_run *run = &made->run;

@@ -210,9 +210,9 @@ base_status rank_saved_create(const rank_shape *shape, const rank_device *device
     *saved = (rank_saved){.device = *device, .shape = shape};
     saved->rows.segment_max = context < tokens ? context : tokens;
     base_status status = make_tables(saved, reterr);
-    if (status == BASE_OK) {
-        status = device->backend->alloc(device->queue, RANK_MEMORY_WORK, size_bytes, &activations,
-                                        reterr);
+    if (status == BASE_OK && size_bytes > 0) {
+        status = device->backend->alloc(device->queue, RANK_MEMORY_ACTIVATIONS, size_bytes,
+                                        &activations, reterr);
         saved->activations = activations;
     }
     if (status != BASE_OK) {

@@ -34,7 +34,7 @@ static base_status new_moments(const rank_optimizer *optimizer, float **moments,
     const size_t size_bytes = optimizer->param_count * sizeof(float);
     void *memory = NULL;
     const base_status status =
-        device->backend->alloc(device->queue, RANK_MEMORY_WEIGHTS, size_bytes, &memory, reterr);
+        device->backend->alloc(device->queue, RANK_MEMORY_OPTIMIZER, size_bytes, &memory, reterr);
     if (status == BASE_OK) {
         device->backend->zero(device->queue, memory, size_bytes);
     }
@@ -67,6 +67,11 @@ static base_status fill(rank_optimizer *made, const rank_model_config *model, ba
         *made->now = (step_values){.tokens = 0.0};
     }
     return status;
+}
+
+void rank_optimizer_plan(const rank_model_config *model, rank_memory_use *use)
+{
+    use->bytes[RANK_MEMORY_OPTIMIZER] += 2 * rank_model_param_count(model) * sizeof(float);
 }
 
 base_status rank_optimizer_create(const rank_device *device, const rank_model_config *model,

@@ -9,6 +9,7 @@
 #include "proto/digest.h"
 #include "rank/checkpoint.h"
 #include "train/trainer.h"
+#include "worker/finished.h"
 
 /* Warns if a parameter is not finite. No later step computes a loss that would show it. */
 static void warn_of_infinity(const trainer *self, const float *params)
@@ -85,6 +86,7 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
         return status;
     }
     rank_backend_info computed;
+    rank_finished_memory memory;
     Ringfence__Control__Finished finished = RINGFENCE__CONTROL__FINISHED__INIT;
     self->device.backend->info(self->device.queue, &computed);
     finished.params_sha256 = (ProtobufCBinaryData){.len = sizeof digest, .data = digest};
@@ -96,5 +98,8 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
     finished.eval_total = eval_total;
     finished.eval_correct = eval_correct;
     finished.products = (char *)computed.products; /* the queue's */
+    rank_finished_put_memory(&self->device, &self->planned,
+                             worker->gpu != NULL ? worker->gpu->info.memory_bytes : 0, &memory,
+                             &finished);
     return proto_client_finish(worker->client, &finished, reterr);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/memory_use.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -16,6 +17,44 @@
 
 _Static_assert(PROTO_BATCH_TOKENS_MAX <= (int)RANK_MODEL_TOKENS_MAX,
                "a job's check promises a model");
+
+static rank_model_options model_options(const trainer *self)
+{
+    return (rank_model_options){.config = &self->config,
+                                .device = &self->device,
+                                .token_count_max =
+                                    (int)(self->job->train.batch * self->job->model.context),
+                                .training = true};
+}
+
+static rank_ddp_options ddp_options(const trainer *self)
+{
+    const proto_job *job = self->job;
+    return (rank_ddp_options){
+        .device = &self->device,
+        .param_count = self->param_count,
+        .bucket_bytes = (size_t)job->parallel.bucket_bytes,
+        .micro_batches = (int)job->train.micro_batches,
+        .bracketed = job->parallel.timing == PROTO_TIMING_BRACKETED,
+    };
+}
+
+/* Adds up what a training takes of the device, and refuses what has no room there. The device's
+ * queue is open already. */
+static base_status check_room(trainer *self, base_error *reterr)
+{
+    const rank_model_options model = model_options(self);
+    const rank_ddp_options ddp = ddp_options(self);
+    rank_memory_use use = {{0}};
+    use.bytes[RANK_MEMORY_WEIGHTS] = self->param_count * sizeof *self->params;
+    rank_optimizer_plan(&self->config, &use);
+    rank_model_plan(&model, &use);
+    rank_ddp_plan(&ddp, &use);
+    const base_status status = rank_memory_check(&self->device, "training", &use, reterr);
+    use.bytes[RANK_MEMORY_QUEUES] += self->device.backend->queue_bytes;
+    self->planned = use;
+    return status;
+}
 
 static base_status make_model(trainer *self, base_error *reterr)
 {
@@ -36,6 +75,10 @@ static base_status make_model(trainer *self, base_error *reterr)
         return status;
     }
     self->param_count = rank_model_param_count(&self->config);
+    status = check_room(self, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
     const rank_optimizer_options options = {
         .adamw = {.beta1 = job->train.beta1,
                   .beta2 = job->train.beta2,
@@ -43,6 +86,7 @@ static base_status make_model(trainer *self, base_error *reterr)
                   .weight_decay = job->train.weight_decay},
         .norm_max = job->train.clip_norm,
     };
+    const rank_model_options model = model_options(self);
     void *params = NULL;
     const size_t size_bytes = self->param_count * sizeof *self->params;
     status = self->device.backend->alloc(self->device.queue, RANK_MEMORY_WEIGHTS, size_bytes,
@@ -54,15 +98,7 @@ static base_status make_model(trainer *self, base_error *reterr)
     self->device.backend->zero(self->device.queue, params, size_bytes);
     status =
         rank_optimizer_create(&self->device, &self->config, &options, &self->optimizer, reterr);
-    return status == BASE_OK
-               ? rank_model_create(
-                     &(rank_model_options){.config = &self->config,
-                                           .device = &self->device,
-                                           .token_count_max =
-                                               (int)(job->train.batch * job->model.context),
-                                           .training = true},
-                     &self->model, reterr)
-               : status;
+    return status == BASE_OK ? rank_model_create(&model, &self->model, reterr) : status;
 }
 
 /* Makes the first parameters on rank 0. The others get them from it. */
@@ -121,13 +157,7 @@ static base_status wrap(trainer *self, base_error *reterr)
 {
     coll_error error;
     const proto_job *job = self->job;
-    rank_ddp_options options = {
-        .device = &self->device,
-        .param_count = self->param_count,
-        .bucket_bytes = (size_t)job->parallel.bucket_bytes,
-        .micro_batches = (int)job->train.micro_batches,
-        .bracketed = job->parallel.timing == PROTO_TIMING_BRACKETED,
-    };
+    rank_ddp_options options = ddp_options(self);
     const base_status status =
         coll_to_base(coll_algorithm_parse(proto_algorithm_name(job->parallel.algorithm),
                                           &options.algorithm, &error),

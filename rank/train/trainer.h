@@ -25,7 +25,8 @@ typedef struct trainer {
     rank_model *model;
     rank_optimizer *optimizer;
     rank_ddp *ddp;
-    float *params; /* in the device's memory */
+    float *params;           /* in the device's memory */
+    rank_memory_use planned; /* of the device's memory, without what evaluating takes */
     uint64_t epoch;
     uint64_t steps_done;
     bool epoch_ended; /* of all ranks */

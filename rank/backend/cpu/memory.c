@@ -12,8 +12,10 @@ base_status cpu_alloc(rank_queue *queue, rank_memory kind, size_t size_bytes, vo
                       base_error *reterr)
 {
     /* A small tensor would take a whole page. */
-    const bool huge = kind == RANK_MEMORY_WORK || kind == RANK_MEMORY_CACHE ||
-                      (kind == RANK_MEMORY_WEIGHTS && size_bytes >= HUGE_PAGE_BYTES);
+    const bool huge = kind == RANK_MEMORY_WORK || kind == RANK_MEMORY_ACTIVATIONS ||
+                      kind == RANK_MEMORY_CACHE ||
+                      ((kind == RANK_MEMORY_WEIGHTS || kind == RANK_MEMORY_OPTIMIZER) &&
+                       size_bytes >= HUGE_PAGE_BYTES);
     const size_t align = huge ? HUGE_PAGE_BYTES : CACHE_LINE_BYTES;
     (void)queue;
     *memory = NULL;

@@ -1,11 +1,18 @@
 /* The tables of the CUDA backends. plugin.c lists them. */
 #include "backend/cuda/cuda.h"
 
+#include "backend/cuda/kernels/kernels.h"
 #include "backend/cuda/queue.h"
 
 /* A GPU has no near cache that rows could stay in: the more at once, the better. The limit is the
  * memory for a chunk of logits. */
 enum { ROWS_AT_ONCE = 8192 };
+
+/* What a queue takes of the device's memory (queue_bytes). */
+enum {
+    EXACT_BYTES = CUDA_PARTIALS * sizeof(double),
+    FAST_BYTES = EXACT_BYTES + CUDA_LT_WORKSPACE_BYTES,
+};
 
 /* The operations of which there are two: with the CPU's order of sums, and with a fast one. */
 #define ORDERED(prefix)                                                                            \
@@ -15,15 +22,16 @@ enum { ROWS_AT_ONCE = 8192 };
     .gather_rows = prefix##_gather_rows, .spread_rows = prefix##_spread_rows,                      \
     .sum_squares = prefix##_sum_squares, .column_sums = prefix##_column_sums
 
-#define TABLE(table_name, open_queue, plain, prefix, cast_operation)                               \
+#define TABLE(table_name, open_queue, plain, own_bytes, prefix, cast_operation)                    \
     {                                                                                              \
         .abi = RANK_BACKEND_ABI, .size_bytes = sizeof(rank_backend), .name = (table_name),         \
         .rows_at_once = ROWS_AT_ONCE, .plain_weights = (plain), .open = (open_queue),              \
         .close = cuda_close, .info = cuda_info, .alloc = cuda_alloc, .release = cuda_release,      \
-        .free_bytes = cuda_free_bytes, .adopt = cuda_adopt, .disown = cuda_disown,                 \
-        .map = cuda_map, .unmap = cuda_unmap, .copy = cuda_copy, .zero = cuda_zero,                \
-        .sync = cuda_sync, .stream = cuda_stream, .mark = cuda_mark, .after = cuda_after,          \
-        .capture = cuda_capture, .capture_end = cuda_capture_end, .replay = cuda_replay,           \
+        .free_bytes = cuda_free_bytes, .memory_peak = cuda_memory_peak,                            \
+        .queue_bytes = (own_bytes), .adopt = cuda_adopt, .disown = cuda_disown, .map = cuda_map,   \
+        .unmap = cuda_unmap, .copy = cuda_copy, .zero = cuda_zero, .sync = cuda_sync,              \
+        .stream = cuda_stream, .mark = cuda_mark, .after = cuda_after, .capture = cuda_capture,    \
+        .capture_end = cuda_capture_end, .replay = cuda_replay,                                    \
         .graph_destroy = cuda_graph_destroy, .pack = cuda_pack, .product = cuda_product,           \
         .embed_packed = cuda_embed_packed, .attention_scratch = cuda_attention_scratch,            \
         .attention = cuda_attention, .attention_grad = cuda_attention_grad,                        \
@@ -33,8 +41,9 @@ enum { ROWS_AT_ONCE = 8192 };
         .difference = cuda_difference, .cast = (cast_operation), ORDERED(prefix),                  \
     }
 
-const rank_backend rank_cuda_backend = TABLE("cuda", cuda_open_fast, true, cuda_fast, cuda_cast);
+const rank_backend rank_cuda_backend =
+    TABLE("cuda", cuda_open_fast, true, FAST_BYTES, cuda_fast, cuda_cast);
 const rank_backend rank_cuda_tf32_backend =
-    TABLE("cuda-tf32", cuda_open_tf32, true, cuda_fast, NULL);
+    TABLE("cuda-tf32", cuda_open_tf32, true, FAST_BYTES, cuda_fast, NULL);
 const rank_backend rank_cuda_exact_backend =
-    TABLE("cuda-exact", cuda_open_exact, false, cuda, NULL);
+    TABLE("cuda-exact", cuda_open_exact, false, EXACT_BYTES, cuda, NULL);

@@ -1,17 +1,41 @@
 /* Memory of the CUDA backend: device memory, pinned host memory, and memory of others. Called
  * through cuda.c's table. */
+#include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "backend/cuda/queue.h"
+#include "backend/memory_use.h"
 #include "base/status.h"
 
-static const char *const kind_names[] = {
-    [RANK_MEMORY_WEIGHTS] = "weights", [RANK_MEMORY_WORK] = "work",
-    [RANK_MEMORY_CACHE] = "cache",     [RANK_MEMORY_EXCHANGED] = "exchanged",
-    [RANK_MEMORY_HOST] = "host",
-};
-enum { KINDS = sizeof kind_names / sizeof *kind_names };
+/* What all queues of this process have, and have had at most, of each use. */
+static _Atomic int64_t held_bytes[RANK_MEMORY_KINDS];
+static _Atomic int64_t peak_bytes[RANK_MEMORY_KINDS];
+
+void cuda_count_memory(rank_memory kind, int64_t bytes)
+{
+    const int64_t now = atomic_fetch_add(&held_bytes[kind], bytes) + bytes;
+    int64_t peak = atomic_load(&peak_bytes[kind]);
+    while (now > peak && !atomic_compare_exchange_weak(&peak_bytes[kind], &peak, now)) {
+    }
+}
+
+void cuda_memory_peak(rank_queue *queue, rank_memory_use *peak)
+{
+    (void)queue;
+    for (int kind = 0; kind < RANK_MEMORY_KINDS; kind++) {
+        peak->bytes[kind] = (uint64_t)atomic_load(&peak_bytes[kind]);
+    }
+}
+
+/* The block's memory was given, or, with -1, goes back. Pinned memory of the host is not counted. */
+static void count_block(const cuda_block *block, int sign)
+{
+    if (!block->host) {
+        cuda_count_memory(block->kind, sign * (int64_t)block->size_bytes);
+    }
+}
 
 const cuda_block *cuda_find_block(const rank_queue *queue, const void *memory)
 {
@@ -33,6 +57,7 @@ static base_status new_block(rank_queue *queue, const cuda_block *values, base_e
     *block = *values;
     block->next = queue->blocks;
     queue->blocks = block;
+    count_block(block, 1);
     return BASE_OK;
 }
 
@@ -43,34 +68,31 @@ static cuda_block *take_block(rank_queue *queue, const void *memory)
         if ((*at)->memory == memory) {
             cuda_block *found = *at;
             *at = found->next;
+            count_block(found, -1);
             return found;
         }
     }
     return NULL;
 }
 
-/* Says what has the memory, by purpose. */
-static base_status out_of_memory(const rank_queue *queue, rank_memory kind, size_t size_bytes,
-                                 base_error *reterr)
+/* Says what has the memory, by use. */
+static base_status out_of_memory(rank_memory kind, size_t size_bytes, base_error *reterr)
 {
-    size_t held[KINDS] = {0};
     size_t free_bytes = 0;
     size_t total_bytes = 0;
-    char text[256];
+    char text[RANK_MEMORY_TEXT_BYTES];
     int length = 0;
     (void)cudaGetLastError(); /* the refusal is reported here, not by the next operation */
     (void)cudaMemGetInfo(&free_bytes, &total_bytes);
-    for (const cuda_block *block = queue->blocks; block != NULL; block = block->next) {
-        held[block->kind] += block->adopted ? 0 : block->size_bytes;
-    }
-    for (int i = 0; i < KINDS; i++) {
-        length += snprintf(text + length, sizeof text - (size_t)length, "%s%s %zu",
-                           i > 0 ? ", " : "", kind_names[i], held[i]);
+    for (int i = 0; i < RANK_MEMORY_HOST && length < RANK_MEMORY_TEXT_BYTES; i++) {
+        length += snprintf(text + length, sizeof text - (size_t)length, "%s%s %" PRId64,
+                           i > 0 ? ", " : "", rank_memory_name((rank_memory)i),
+                           atomic_load(&held_bytes[i]));
     }
     return base_fail(reterr, BASE_ERR_MEMORY,
-                     "the GPU has no memory for %zu bytes of %s: %zu of %zu are free; this queue "
+                     "the GPU has no memory for %zu bytes of %s: %zu of %zu are free; this rank "
                      "has %s",
-                     size_bytes, kind_names[kind], free_bytes, total_bytes, text);
+                     size_bytes, rank_memory_name(kind), free_bytes, total_bytes, text);
 }
 
 base_status cuda_alloc(rank_queue *queue, rank_memory kind, size_t size_bytes, void **memory,
@@ -84,7 +106,7 @@ base_status cuda_alloc(rank_queue *queue, rank_memory kind, size_t size_bytes, v
              : cudaMalloc(memory, wanted);
     if (error == cudaErrorMemoryAllocation) {
         *memory = NULL;
-        return out_of_memory(queue, kind, size_bytes, reterr);
+        return out_of_memory(kind, size_bytes, reterr);
     }
     if (error != cudaSuccess) {
         *memory = NULL;

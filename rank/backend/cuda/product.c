@@ -39,6 +39,7 @@ base_status cuda_lt_open(rank_queue *queue, base_error *reterr)
         queue->lt_workspace = NULL;
         return cuda_explain(error, "allocating cublasLt's workspace", reterr);
     }
+    cuda_count_memory(RANK_MEMORY_QUEUES, CUDA_LT_WORKSPACE_BYTES);
     const cublasStatus_t found = cublasLtCreate(&queue->lt);
     return found == CUBLAS_STATUS_SUCCESS ? BASE_OK : explain_lt(found, "opening it", reterr);
 }
@@ -64,6 +65,9 @@ void cuda_lt_close(rank_queue *queue)
     }
     if (queue->lt != NULL) {
         (void)cublasLtDestroy(queue->lt);
+    }
+    if (queue->lt_workspace != NULL) {
+        cuda_count_memory(RANK_MEMORY_QUEUES, -(int64_t)CUDA_LT_WORKSPACE_BYTES);
     }
     (void)cudaFree(queue->lt_workspace);
     free(queue->plans);

@@ -78,6 +78,9 @@ static base_status fill(rank_queue *made, cuda_products products, base_error *re
         error = cudaMalloc(&partials, CUDA_PARTIALS * sizeof *made->partials);
     }
     made->partials = partials;
+    if (partials != NULL) {
+        cuda_count_memory(RANK_MEMORY_QUEUES, CUDA_PARTIALS * sizeof *made->partials);
+    }
     for (int i = 0; error == cudaSuccess && i < CUDA_EVENTS; i++) {
         error = cudaEventCreateWithFlags(&made->events[i], cudaEventDisableTiming);
     }
@@ -132,6 +135,9 @@ void cuda_close(rank_queue *queue)
         if (queue->events[i] != NULL) {
             (void)cudaEventDestroy(queue->events[i]);
         }
+    }
+    if (queue->partials != NULL) {
+        cuda_count_memory(RANK_MEMORY_QUEUES, -(int64_t)(CUDA_PARTIALS * sizeof *queue->partials));
     }
     (void)cudaFree(queue->partials);
     (void)cudaFreeHost(queue->staging);

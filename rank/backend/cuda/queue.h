@@ -99,6 +99,9 @@ base_status cuda_alloc(rank_queue *queue, rank_memory kind, size_t size_bytes, v
                        base_error *reterr);
 void cuda_release(rank_queue *queue, void *memory);
 uint64_t cuda_free_bytes(rank_queue *queue);
+/* Counts memory of this use, which was allocated (or, negative, freed). Any thread. */
+void cuda_count_memory(rank_memory kind, int64_t bytes);
+void cuda_memory_peak(rank_queue *queue, rank_memory_use *peak);
 base_status cuda_adopt(rank_queue *queue, void *memory, size_t size_bytes, base_error *reterr);
 void cuda_disown(rank_queue *queue, void *memory);
 void cuda_copy(rank_queue *queue, void *to, const void *from, size_t size_bytes);

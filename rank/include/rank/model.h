@@ -132,6 +132,9 @@ void rank_model_tensor(const rank_model_config *config, int index, rank_tensor *
  * host's memory. */
 void rank_model_init(const rank_model_config *config, uint64_t seed, float *params);
 
+/* Adds the device's memory that such a model takes. The configuration has been checked. */
+void rank_model_plan(const rank_model_options *options, rank_memory_use *use);
+
 BASE_MUST_CHECK base_status rank_model_create(const rank_model_options *options, rank_model **model,
                                               base_error *reterr);
 void rank_model_destroy(rank_model *model);

@@ -16,6 +16,9 @@ typedef struct rank_optimizer_options {
     double norm_max; /* a larger norm of the mean gradient is scaled down to it; 0: never */
 } rank_optimizer_options;
 
+/* Adds the device's memory that an optimizer takes. */
+void rank_optimizer_plan(const rank_model_config *model, rank_memory_use *use);
+
 /* Makes moments of zero on the device, which is borrowed. */
 BASE_MUST_CHECK base_status rank_optimizer_create(const rank_device *device,
                                                   const rank_model_config *model,

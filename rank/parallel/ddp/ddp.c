@@ -180,6 +180,25 @@ static base_status make_exchanged(rank_ddp *ddp, size_t size_bytes, base_error *
     return device->backend->adopt(device->queue, memory, size_bytes, reterr);
 }
 
+static int count_levels(int micro_batches)
+{
+    int levels = 1;
+    for (int leaf = 0; leaf < micro_batches; leaf++) {
+        const int level = rank_leaf_plan_make(micro_batches, leaf).level;
+        levels = level + 1 > levels ? level + 1 : levels;
+    }
+    BASE_ASSERT(levels <= RANK_DDP_LEVELS_MAX);
+    return levels;
+}
+
+void rank_ddp_plan(const rank_ddp_options *options, rank_memory_use *use)
+{
+    const size_t size_bytes = options->param_count * sizeof(float);
+    use->bytes[RANK_MEMORY_EXCHANGED] += size_bytes;
+    use->bytes[RANK_MEMORY_WORK] += (size_t)(count_levels(options->micro_batches) - 1) * size_bytes;
+    use->bytes[RANK_MEMORY_QUEUES] += options->device->backend->queue_bytes;
+}
+
 static base_status make_levels(rank_ddp *ddp, base_error *reterr)
 {
     const size_t size_bytes = ddp->param_count * sizeof(float);
@@ -188,12 +207,7 @@ static base_status make_levels(rank_ddp *ddp, base_error *reterr)
     if (given != BASE_OK) {
         return base_error_prepend(reterr, given, "memory for gradients");
     }
-    int levels = 1;
-    for (int leaf = 0; leaf < ddp->micro_batches; leaf++) {
-        const int level = rank_leaf_plan_make(ddp->micro_batches, leaf).level;
-        levels = level + 1 > levels ? level + 1 : levels;
-    }
-    BASE_ASSERT(levels <= RANK_DDP_LEVELS_MAX);
+    const int levels = count_levels(ddp->micro_batches);
     for (int level = 1; given == BASE_OK && level < levels; level++) {
         void *memory = NULL;
         given =

@@ -17,7 +17,6 @@
 namespace
 {
 
-constexpr size_t device_bytes = (size_t)4 << 30;
 constexpr size_t unprotected_bytes = (size_t)16 << 20;
 constexpr size_t page_bytes = 4096;
 constexpr size_t alignment = 256; // of cudaMalloc
@@ -30,9 +29,17 @@ struct allocation {
     bool registered;
 };
 
+// CUDA_EMULATE_MEMORY: bytes of the device's memory.
+size_t find_device_bytes()
+{
+    const char *given = std::getenv("CUDA_EMULATE_MEMORY");
+    return given != nullptr ? std::strtoull(given, nullptr, 10) : (size_t)4 << 30;
+}
+
+const size_t device_bytes = find_device_bytes();
 std::map<const char *, allocation> allocations; // by address
-size_t used_bytes;
-int allowed = -1; // allocations until one fails; -1: none does
+size_t used_bytes;                              // of the device's memory
+int allowed = -1;                               // allocations until one fails; -1: none does
 bool is_open;
 
 std::map<const char *, allocation>::iterator find(const void *memory)
@@ -107,7 +114,8 @@ cudaError_t allocate(void **memory, size_t size_bytes, cudaMemoryType type)
         return error;
     }
     allocation made = {type, size_bytes, nullptr, 0, false};
-    if (allowed == 0 || used_bytes + size_bytes > device_bytes) {
+    const size_t device_part = type == cudaMemoryTypeDevice ? size_bytes : 0;
+    if (allowed == 0 || used_bytes + device_part > device_bytes) {
         allowed = -1;
         return emulate_keep(cudaErrorMemoryAllocation);
     }
@@ -118,7 +126,7 @@ cudaError_t allocate(void **memory, size_t size_bytes, cudaMemoryType type)
     }
     std::memset(found, 0xff, size_bytes); // not a number
     allocations[found] = made;
-    used_bytes += size_bytes;
+    used_bytes += device_part;
     emulate_counted.blocks++;
     if (type == cudaMemoryTypeDevice) {
         protect(found, made, is_open);
@@ -137,7 +145,7 @@ cudaError_t release(void *memory, cudaMemoryType type)
     if (found == allocations.end() || found->second.type != type || found->second.registered) {
         return emulate_keep(cudaErrorInvalidValue);
     }
-    used_bytes -= found->second.size_bytes;
+    used_bytes -= type == cudaMemoryTypeDevice ? found->second.size_bytes : 0;
     emulate_counted.blocks--;
     give_back(found->first, found->second);
     allocations.erase(found);

@@ -63,6 +63,19 @@ has two/manifest.json '"token": \{' '"id": "[0-9a-f]{32}"' '"account": "lab"' '"
     '"NCCL_ALGO=\^NVLS,NVLSTree"' '"CUDA_VISIBLE_DEVICES=1"' '"nccl": 22800' '"transport": "nccl"' '"algorithm": "direct"' \
     '"libraries": ' '/fake-cuda/libcuda.so.1"' '"nvlink_present": false'
 
+echo "== the memory that was planned is what was asked for, and too little is refused with its parts"
+as_planned() { # RECORD: each use of the GPU's memory has the same two figures
+    local rows
+    rows=$(grep -A2 '"purpose"' "$1/manifest.json" | tr -d ' ,\n' | sed 's/--/\n/g; s/"purpose"/\n&/g' | sed '/^$/d' | sort -u)
+    echo "$rows" | grep -q '"purpose":"weights"' || fail "$1 has no memory"
+    echo "$rows" | sed 's/.*planned_bytes":\([0-9]*\)"peak_bytes":\([0-9]*\).*/\1 \2/' |
+        while read -r planned peak; do [ "$planned" = "$peak" ] || fail "$1: planned $planned, asked for $peak"; done
+}
+as_planned one
+as_planned two
+CUDA_EMULATE_MEMORY=4000000 job 1 --mode ddp-nccl --ranks 1 "${gpu[@]}" "${train[@]}" --authorize local --out none
+err_has "training needs " " bytes of the GPU's memory, and " " are free: weights 1882112, optimizer 3764224, activations "
+
 echo "== ranks are bound to the CPUs near their GPU, where the kernel says which"
 near() { # DEVICE: trains on a GPU that is said to be this PCI device
     CUDA_EMULATE_PCI=$1 launcher --no-plots --mode ddp-nccl --ranks 2 "${gpu[@]}" "${train[@]}" "${small[@]}" --overwrite \
@@ -95,6 +108,7 @@ expected=$(cat out)
 for ranks in 1 2; do
     job 0 --mode tp-nccl --ranks $ranks --checkpoint cpu --out tp-$ranks "${prompts[@]}" "${gpu[@]}" --authorize local
     [ "$(cat out)" = "$expected" ] || fail "$ranks ranks answer otherwise than the CPU: $expected"
+    as_planned tp-$ranks
 done
 
 echo "== the same prompts on one rank, and on replicas"
