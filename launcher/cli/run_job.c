@@ -13,6 +13,7 @@
 #include "base/exitcode.h"
 #include "base/log.h"
 #include "cli/feed.h"
+#include "cli/rank_logs.h"
 #include "cli/summary_lines.h"
 #include "engine/place.h"
 #include "gpus/gpus.h"
@@ -89,6 +90,25 @@ static void on_flights(void *user, const char *const *records, int ranks, const 
     keep_flights(run, records, ranks, cause, &run->flights);
     if (cause[0] == '\0') { /* the user asked for the records; otherwise the error comes first */
         log_flights(&run->flights);
+    }
+}
+
+/* Keeps a rank's last output, if --log-dir does not keep all of it. */
+static void on_tail(void *user, int rank, const char *text, size_t bytes)
+{
+    launch_cli_run *run = user;
+    launch_rank_logs_write(run->options->job.output.directory, run->recording, rank, text, bytes,
+                           run->rank_logs);
+}
+
+/* The error's line says where the ranks' output is. */
+static void name_rank_logs(launch_cli_run *run)
+{
+    base_error *cause = &run->result.cause;
+    const size_t used = strlen(cause->message);
+    if (run->rank_logs[0] != '\0' && used > 0) {
+        (void)snprintf(cause->message + used, sizeof cause->message - used,
+                       "; what the ranks wrote last: %s/rank-N.log", run->rank_logs);
     }
 }
 
@@ -250,6 +270,7 @@ static void take_watch(launch_cli_run *run)
 static base_status run_once(launch_cli_run *run, int attempt)
 {
     const launch_options *options = run->options;
+    const bool on_gpus = proto_mode_get(options->job.job.mode)->on_gpus;
     base_error error = {0};
     launch_cli_feed *feed = NULL;
     base_status status = options->job.infer.requests
@@ -274,14 +295,17 @@ static base_status run_once(launch_cli_run *run, int attempt)
         .on_output = on_output,
         .on_piece = on_piece,
         .on_flights = on_flights,
+        .on_tail = on_gpus && options->log_dir[0] == '\0' ? on_tail : NULL,
         .feed = feed != NULL ? launch_cli_feed_table(feed) : NULL,
         .user = run,
     };
-    run->gpus = proto_mode_get(options->job.job.mode)->on_gpus ? launch_gpu_watch_open() : NULL;
+    run->gpus = on_gpus ? launch_gpu_watch_open() : NULL;
+    run->rank_logs[0] = '\0';
     if (status == BASE_OK) {
         status = launch_job_run(&job_options, &run->result, &error);
     }
     take_watch(run);
+    name_rank_logs(run);
     launch_cli_feed_destroy(feed);
     if (run->streamed) {
         on_output(run, 0, "", ""); /* ends the line of a text that has no end */

@@ -25,7 +25,8 @@ typedef struct launch_cli_run {
     struct launch_gpu_watch *gpus; /* while a job on GPUs runs */
     launch_scaling scaling;
     base_error flights; /* the line about the flight records, which follows the error's */
-    proto_file *files;  /* (file_count) that other hosts may fetch */
+    char rank_logs[BASE_PATH_BYTES]; /* where the ranks' last output is; "": nowhere */
+    proto_file *files;               /* (file_count) that other hosts may fetch */
     int file_count;
 } launch_cli_run;
 

@@ -334,12 +334,24 @@ static void session_close(launch_session *session)
         close_fd(session->ranks[i].process.err_fd);
         close_fd(session->ranks[i].log_fd);
         free(session->ranks[i].flight);
+        launch_tail_fini(&session->ranks[i].tail);
     }
     close_fd(session->job_fd);
     close_fd(session->lifeline_fd);
     close_fd(session->signal_fd);
     launch_oom_close(&session->oom);
     free(session->ranks);
+}
+
+static void deliver_tails(const launch_session *session)
+{
+    const launch_job_options *options = session->options;
+    for (int rank = 0; session->cause.blame != 0 && rank < session->world_size; rank++) {
+        const launch_tail *tail = &session->ranks[rank].tail;
+        if (options->on_tail != NULL && tail->used > 0) {
+            options->on_tail(options->user, rank, tail->data, tail->used);
+        }
+    }
 }
 
 static base_status fill_result(launch_session *session, base_error *reterr)
@@ -440,6 +452,7 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
     if (status == BASE_OK) {
         launch_progress_update(&session, base_now_ns(), true);
         launch_flights_deliver(&session, true);
+        deliver_tails(&session);
         launch_feed_abandon(&session);
         status = fill_result(&session, reterr);
         session.over = status == BASE_OK;

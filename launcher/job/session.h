@@ -17,6 +17,7 @@
 #include "job/outputs.h"
 #include "job/screen.h"
 #include "job/spawn.h"
+#include "job/tail.h"
 #include "launch/job_run.h"
 #include "proto/bus.h"
 #include "proto/digest.h"
@@ -76,6 +77,7 @@ typedef struct launch_rank {
     bool stopped;       /* SIGSTOP or the like */
     int64_t stopped_ns; /* since when */
     int log_fd;
+    launch_tail tail; /* of its output, with on_tail */
     int64_t steps_reported;
     int reported_exit_code; /* from its Failed message; -1: none */
     int exit_code;          /* of a rank that exited by itself; 0 until then */

@@ -35,6 +35,9 @@ void launch_watch_printed(launch_session *session, int index, int fd_number, con
 {
     if (bytes > 0) {
         log_output(session, &session->ranks[index], data, bytes);
+        if (session->options->on_tail != NULL) {
+            launch_tail_add(&session->ranks[index].tail, data, bytes);
+        }
         launch_lines_add(session->lines, index, fd_number, data, bytes, base_now_ns());
     }
     if (last) {

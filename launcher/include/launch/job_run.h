@@ -50,6 +50,9 @@ typedef struct launch_job_options {
     /* Called with the ranks' flight records after a failure, and when SIGUSR1 has asked for them;
      * cause is then "". They are JSON texts by rank; NULL: none came. */
     void (*on_flights)(void *user, const char *const *records, int ranks, const char *cause);
+    /* Called for each rank after a failure with the end of what it has written; NULL: it is not
+     * kept. */
+    void (*on_tail)(void *user, int rank, const char *text, size_t bytes);
     void *user;
 } launch_job_options;
 

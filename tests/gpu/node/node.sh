@@ -142,6 +142,8 @@ mv ringfence-cuda.so node/lib/ringfence
 
 echo "== GPUs that stand still and let nothing be aborted, and a rank that is killed"
 NCCL_FAKE_ABORT_HANGS=1 NCCL_FAKE_HANG=1:6 job 1 "${two[@]}" --timeout 5
+err_has "; what the ranks wrote last: " "/none/rank-N.log"
+[ -s none/rank-1.log ] && [ "$(stat -c %s none/rank-1.log)" -le 65536 ] || fail "the ranks' output is not kept"
 err_has "after 5 s" "did not return from aborting its communicator in 5 s"
 NCCL_FAKE_HANG=1:6 launcher --no-bind --no-plots "${two[@]}" >out 2>err </dev/null &
 launched=$!
