@@ -251,7 +251,8 @@ typedef struct rank_attention {
     size_t segment_max;           /* no segment is longer; the scratch is made for it */
     const float *qkv;             /* (T, 3C): q, k and v, without bias */
     const float *bias;            /* (3C) */
-    float *out;                   /* (T, C), written by forward */
+    float *out;                   /* (T, C), written by forward, read by backward; rows
+                                   * whose dout is zero may be anything finite by then */
     float *row_max;               /* (T, H), written by forward, read by backward */
     float *row_scale;             /* (T, H), the same: 1 / the sum of the exponentials */
     const float *dout;            /* (T, C), for backward */

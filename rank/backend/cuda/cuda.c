@@ -18,9 +18,11 @@ enum {
 #define ORDERED(prefix)                                                                            \
     .embed = prefix##_embed, .embed_grad = prefix##_embed_grad, .layernorm = prefix##_layernorm,   \
     .layernorm_grad = prefix##_layernorm_grad, .gelu = prefix##_gelu,                              \
-    .gelu_grad = prefix##_gelu_grad, .cross_entropy = prefix##_cross_entropy,                      \
-    .gather_rows = prefix##_gather_rows, .spread_rows = prefix##_spread_rows,                      \
-    .sum_squares = prefix##_sum_squares, .column_sums = prefix##_column_sums
+    .attention_scratch = prefix##_attention_scratch, .attention = prefix##_attention,              \
+    .attention_grad = prefix##_attention_grad, .gelu_grad = prefix##_gelu_grad,                    \
+    .cross_entropy = prefix##_cross_entropy, .gather_rows = prefix##_gather_rows,                  \
+    .spread_rows = prefix##_spread_rows, .sum_squares = prefix##_sum_squares,                      \
+    .column_sums = prefix##_column_sums
 
 #define TABLE(table_name, open_queue, plain, own_bytes, prefix, cast_operation)                    \
     {                                                                                              \
@@ -33,8 +35,7 @@ enum {
         .stream = cuda_stream, .mark = cuda_mark, .after = cuda_after, .capture = cuda_capture,    \
         .capture_end = cuda_capture_end, .replay = cuda_replay,                                    \
         .graph_destroy = cuda_graph_destroy, .pack = cuda_pack, .product = cuda_product,           \
-        .embed_packed = cuda_embed_packed, .attention_scratch = cuda_attention_scratch,            \
-        .attention = cuda_attention, .attention_grad = cuda_attention_grad,                        \
+        .embed_packed = cuda_embed_packed,                                                         \
         .attention_cached_scratch = cuda_attention_cached_scratch,                                 \
         .attention_cached = cuda_attention_cached, .best = cuda_best, .adamw = cuda_adamw,         \
         .grad_scale = cuda_grad_scale, .add = cuda_add, .digest = cuda_digest,                     \

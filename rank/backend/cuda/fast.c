@@ -16,7 +16,6 @@
 
 OPERATION(embed, rank_embed, args->tokens > 0, queue->stream)
 OPERATION(embed_grad, rank_embed_grad, args->tokens > 0, queue->partials, queue->stream)
-OPERATION(layernorm, rank_layernorm, args->rows > 0, queue->stream)
 OPERATION(layernorm_grad, rank_layernorm_grad, args->rows > 0, queue->partials, queue->stream)
 OPERATION(gelu, rank_gelu, args->rows > 0, queue->stream)
 OPERATION(gelu_grad, rank_gelu_grad, args->rows > 0, queue->partials, queue->stream)
@@ -25,6 +24,21 @@ OPERATION(gather_rows, rank_move_rows, args->count > 0, queue->stream)
 OPERATION(spread_rows, rank_move_rows, args->total > 0, queue->stream)
 OPERATION(column_sums, rank_column_sums, args->rows > 0, queue->partials, queue->stream)
 
+/* Where there are few rows, each has a block. */
+void cuda_fast_layernorm(rank_queue *queue, const rank_layernorm *args)
+{
+    enum { FEW_ROWS = 32 };
+    if (queue->failed != BASE_OK || args->rows == 0) {
+        return;
+    }
+    if (args->rows <= FEW_ROWS) {
+        cuda_launch_norm_rows(args, queue->stream);
+    } else {
+        cuda_launch_fast_layernorm(args, queue->stream);
+    }
+    (void)cuda_check(queue, cudaGetLastError(), "layernorm");
+}
+
 void cuda_fast_sum_squares(rank_queue *queue, const rank_sum_squares *args)
 {
     if (args->count == 0) {
@@ -32,5 +46,27 @@ void cuda_fast_sum_squares(rank_queue *queue, const rank_sum_squares *args)
     } else if (queue->failed == BASE_OK) {
         cuda_launch_fast_sum_squares(args, queue->partials, queue->stream);
         (void)cuda_check(queue, cudaGetLastError(), "sum_squares");
+    }
+}
+
+/* A table of the rows' segments, and their means for backward. */
+size_t cuda_fast_attention_scratch(const rank_attention_shape *shape)
+{
+    return cuda_fast_attention_floats(shape->tokens, shape->heads);
+}
+
+void cuda_fast_attention(rank_queue *queue, const rank_attention *args)
+{
+    if (args->rows > 0 && cuda_heads_fit(queue, args->width / args->heads)) {
+        cuda_launch_fast_attention(args, queue->stream);
+        (void)cuda_check(queue, cudaGetLastError(), "attention");
+    }
+}
+
+void cuda_fast_attention_grad(rank_queue *queue, const rank_attention *args)
+{
+    if (args->rows > 0 && cuda_heads_fit(queue, args->width / args->heads)) {
+        cuda_launch_fast_attention_grad(args, queue->partials, queue->stream);
+        (void)cuda_check(queue, cudaGetLastError(), "attention_grad");
     }
 }

@@ -17,6 +17,7 @@ OPERATION(pack, args->depth > 0 && args->columns > 0, queue->stream)
 OPERATION(embed, args->tokens > 0, queue->stream)
 OPERATION(embed_packed, args->tokens > 0, queue->stream)
 OPERATION(embed_grad, args->tokens > 0, queue->stream)
+OPERATION(layernorm, args->rows > 0, queue->stream)
 OPERATION(layernorm_grad, args->rows > 0, queue->stream)
 OPERATION(gelu, args->rows > 0, queue->stream)
 OPERATION(gelu_grad, args->rows > 0, queue->stream)
@@ -56,7 +57,7 @@ void cuda_spread_rows(rank_queue *queue, const rank_move_rows *args)
 }
 
 /* A thread has CUDA_HEAD_WIDTH_MAX / threads elements of a head in registers. */
-static bool fits(rank_queue *queue, size_t head_width)
+bool cuda_heads_fit(rank_queue *queue, size_t head_width)
 {
     if (queue->failed == BASE_OK && head_width > CUDA_HEAD_WIDTH_MAX) {
         cuda_fail(queue, BASE_ERR_UNSUPPORTED, "attention: heads wider than 512");
@@ -72,7 +73,7 @@ size_t cuda_attention_scratch(const rank_attention_shape *shape)
 
 void cuda_attention(rank_queue *queue, const rank_attention *args)
 {
-    if (args->rows > 0 && fits(queue, args->width / args->heads)) {
+    if (args->rows > 0 && cuda_heads_fit(queue, args->width / args->heads)) {
         cuda_launch_attention(args, queue->stream);
         (void)cuda_check(queue, cudaGetLastError(), "attention");
     }
@@ -80,24 +81,10 @@ void cuda_attention(rank_queue *queue, const rank_attention *args)
 
 void cuda_attention_grad(rank_queue *queue, const rank_attention *args)
 {
-    if (args->rows > 0 && fits(queue, args->width / args->heads)) {
+    if (args->rows > 0 && cuda_heads_fit(queue, args->width / args->heads)) {
         cuda_launch_attention_grad(args, queue->stream);
         (void)cuda_check(queue, cudaGetLastError(), "attention_grad");
     }
-}
-
-/* The backend `cuda` has a block for each row, `cuda-exact` sixteen threads, as the CPU has lanes. */
-void cuda_layernorm(rank_queue *queue, const rank_layernorm *args)
-{
-    if (queue->failed != BASE_OK || args->rows == 0) {
-        return;
-    }
-    if (queue->lt != NULL) {
-        cuda_launch_norm_rows(args, queue->stream);
-    } else {
-        cuda_launch_layernorm(args, queue->stream);
-    }
-    (void)cuda_check(queue, cudaGetLastError(), "layernorm");
 }
 
 /* Scores stay in shared memory. The parts of a sequence that is cut stand in cublasLt's workspace,
@@ -112,7 +99,7 @@ size_t cuda_attention_cached_scratch(size_t head_width, size_t length_max)
 void cuda_attention_cached(rank_queue *queue, const rank_attention_cached *args)
 {
     const size_t scratch_floats = CUDA_LT_WORKSPACE_BYTES / sizeof(float);
-    if (args->sequence_count > 0 && fits(queue, args->head_width)) {
+    if (args->sequence_count > 0 && cuda_heads_fit(queue, args->head_width)) {
         if (queue->lt != NULL && cuda_can_split(args, scratch_floats)) {
             cuda_launch_attention_split(args, queue->lt_workspace, scratch_floats, queue->stream);
         } else {

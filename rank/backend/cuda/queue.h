@@ -140,6 +140,8 @@ void cuda_layernorm_grad(rank_queue *queue, const rank_layernorm_grad *args);
 void cuda_gelu(rank_queue *queue, const rank_gelu *args);
 void cuda_gelu_grad(rank_queue *queue, const rank_gelu_grad *args);
 size_t cuda_attention_scratch(const rank_attention_shape *shape);
+/* Fails the queue if heads are too wide. False: it has failed. */
+bool cuda_heads_fit(rank_queue *queue, size_t head_width);
 void cuda_attention(rank_queue *queue, const rank_attention *args);
 void cuda_attention_grad(rank_queue *queue, const rank_attention *args);
 size_t cuda_attention_cached_scratch(size_t head_width, size_t length_max);
@@ -164,6 +166,9 @@ void cuda_fast_layernorm(rank_queue *queue, const rank_layernorm *args);
 void cuda_fast_layernorm_grad(rank_queue *queue, const rank_layernorm_grad *args);
 void cuda_fast_gelu(rank_queue *queue, const rank_gelu *args);
 void cuda_fast_gelu_grad(rank_queue *queue, const rank_gelu_grad *args);
+size_t cuda_fast_attention_scratch(const rank_attention_shape *shape);
+void cuda_fast_attention(rank_queue *queue, const rank_attention *args);
+void cuda_fast_attention_grad(rank_queue *queue, const rank_attention *args);
 void cuda_fast_cross_entropy(rank_queue *queue, const rank_cross_entropy *args);
 void cuda_fast_gather_rows(rank_queue *queue, const rank_move_rows *args);
 void cuda_fast_spread_rows(rank_queue *queue, const rank_move_rows *args);

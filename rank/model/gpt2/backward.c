@@ -142,6 +142,7 @@ static void attention_grad(const backward *b, const rank_segments *segments)
 {
     const gpt2_pass *pass = &b->pass;
     rank_attention args = gpt2_attention(pass, segments);
+    args.out = pass->block.attention;
     args.dout = pass->dbranch;
     args.dqkv = pass->wide;
     args.dqkv_first = segments->first_row;
@@ -180,8 +181,10 @@ static void backward_layer(backward *b)
     if (end < pass->rows->count) {
         const rank_move_rows stream = gpt2_active_rows(pass, pass->dx);
         const rank_move_rows branch = gpt2_active_rows(pass, pass->dbranch);
+        const rank_move_rows attention = gpt2_active_rows(pass, pass->block.attention);
         pass->backend->spread_rows(pass->queue, &stream);
         pass->backend->spread_rows(pass->queue, &branch);
+        pass->backend->spread_rows(pass->queue, &attention);
     }
     backward_below_attention(b);
 }

@@ -190,13 +190,23 @@ cudaError_t emulate_await_on(cudaStream_t stream, std::function<bool()> task)
     return add_task(stream, {std::move(task), nullptr, nullptr, 0});
 }
 
+// What the next launch may have: 48 KB, or as much more as it asked for before. sm_89 has 99 KB.
+static constexpr size_t shared_bytes_default = 48 << 10;
+static size_t shared_bytes_max = shared_bytes_default;
+
+void emulate_allow_shared(size_t shared_bytes)
+{
+    shared_bytes_max = shared_bytes <= 99 << 10 ? shared_bytes : shared_bytes_default;
+}
+
 void emulate_enqueue(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
                      std::function<void()> body)
 {
     const uint64_t threads = (uint64_t)block.x * block.y * block.z;
     const bool fits = grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.x <= 0x7fffffffu &&
                       grid.y <= 65535 && grid.z <= 65535 && threads > 0 && threads <= 1024 &&
-                      shared_bytes <= 48 << 10;
+                      shared_bytes <= shared_bytes_max;
+    shared_bytes_max = shared_bytes_default;
     if (!fits) {
         (void)emulate_keep(cudaErrorInvalidConfiguration);
         return;

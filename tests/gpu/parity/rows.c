@@ -16,7 +16,7 @@ static size_t some_width(twin *t, size_t most)
 static void layernorm(twin *t)
 {
     char shape[PARITY_TEXT_BYTES];
-    const size_t rows = twin_between(t, 1, 40);
+    const size_t rows = twin_between(t, 1, 70);
     const size_t width = some_width(t, 150);
     const size_t residual_rows = rows + twin_between(t, 0, 9);
     const bool with_residual = twin_between(t, 0, 2) > 0;

@@ -15,6 +15,10 @@
 #include <cuda_runtime.h>
 #define LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                     \
     kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__)
+/* Before a launch with more than 48 KB of shared memory. */
+#define ALLOW_SHARED(kernel, shared_bytes)                                                         \
+    (void)cudaFuncSetAttribute((kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,              \
+                               (int)(shared_bytes))
 /* All of a block's shared memory, as an array. The launch gives its size. */
 #define SHARED(type, name)                                                                         \
     extern __shared__ __align__(16) unsigned char shared_bytes_of_block[];                         \

@@ -4,13 +4,14 @@
  * Bits. Sums run in another order than the CPU's, but in a fixed one: it depends on shapes alone,
  * not on addresses, on the card, nor on how blocks are scheduled. There is no atomic operation.
  *
- * Fours. A thread reads and writes four neighbouring elements of a row at once: 16 bytes of float32.
+ * Fours. A thread reads and writes four neighbouring elements of a row at once: 16 bytes of float32,
+ * 8 of bfloat16, which are widened and rounded on the way (element.h).
  * That needs a width and addresses that are multiples of four elements. Where they are not, `VEC`
  * is false: then the four are moved one by one, and their bits are the same. */
 #ifndef RANK_BACKEND_CUDA_KERNELS_FAST_H
 #define RANK_BACKEND_CUDA_KERNELS_FAST_H
 
-#include "device.h"
+#include "element.h"
 #include "kernels.h"
 
 enum {
@@ -64,6 +65,63 @@ __device__ inline void store_four(float *row, size_t column, size_t width, float
             row[column + e] = each[e];
         }
     }
+}
+
+template <bool VEC>
+__device__ inline float4 load_four(const __nv_bfloat16 *row, size_t column, size_t width)
+{
+    if (VEC) {
+        const unsigned long long bits =
+            column < width ? *reinterpret_cast<const unsigned long long *>(row + column) : 0;
+        return make_float4(__uint_as_float((unsigned)bits << 16),
+                           __uint_as_float((unsigned)bits & 0xffff0000u),
+                           __uint_as_float((unsigned)(bits >> 32) << 16),
+                           __uint_as_float((unsigned)(bits >> 32) & 0xffff0000u));
+    }
+    return make_float4(column < width ? get(row[column]) : 0.0f,
+                       column + 1 < width ? get(row[column + 1]) : 0.0f,
+                       column + 2 < width ? get(row[column + 2]) : 0.0f,
+                       column + 3 < width ? get(row[column + 3]) : 0.0f);
+}
+
+__device__ inline unsigned long long bits_of_rounded(float value)
+{
+    __nv_bfloat16 rounded;
+    put(&rounded, value);
+    return *reinterpret_cast<const unsigned short *>(&rounded);
+}
+
+template <bool VEC>
+__device__ inline void store_four(__nv_bfloat16 *row, size_t column, size_t width, float4 value)
+{
+    if (VEC) {
+        if (column < width) {
+            *reinterpret_cast<unsigned long long *>(row + column) =
+                bits_of_rounded(value.x) | bits_of_rounded(value.y) << 16 |
+                bits_of_rounded(value.z) << 32 | bits_of_rounded(value.w) << 48;
+        }
+        return;
+    }
+    const float each[FOUR] = {value.x, value.y, value.z, value.w};
+#pragma unroll
+    for (int e = 0; e < FOUR; e++) {
+        if (column + e < width) {
+            put(row + column + e, each[e]);
+        }
+    }
+}
+
+/* What stands in memory of a value after it was stored. */
+template <typename E> __device__ inline float stored(float value)
+{
+    E element;
+    put(&element, value);
+    return get(element);
+}
+
+template <typename E> __device__ inline float4 as_stored(float4 a)
+{
+    return make_float4(stored<E>(a.x), stored<E>(a.y), stored<E>(a.z), stored<E>(a.w));
 }
 
 /* exp(x) as the multiprocessor's own unit has it: to about 2^-21 for small x. */

@@ -13,17 +13,19 @@ __device__ static float gate(float x)
     return 1.0f / (1.0f + exponential(-two_u));
 }
 
-template <bool VEC> __global__ static void fast_gelu_kernel(rank_gelu args)
+template <typename E, bool VEC> __global__ static void fast_gelu_kernel(rank_gelu args)
 {
+    E *x_rows = (E *)args.x;
+    E *out_rows = (E *)args.out;
     const size_t column = ((size_t)blockIdx.x * WARP + threadIdx.x % WARP) * FOUR;
     const float4 bias = load_four<VEC>(args.bias, column, args.width);
     for (size_t row = (size_t)blockIdx.y * PART_ROWS + threadIdx.x / WARP; row < args.rows;
          row += (size_t)gridDim.y * PART_ROWS) {
-        float *at = args.x + row * args.width;
+        E *at = x_rows + row * args.width;
         const float4 x = plus(load_four<VEC>(at, column, args.width), bias);
         store_four<VEC>(at, column, args.width, x);
         store_four<VEC>(
-            args.out + row * args.width, column, args.width,
+            out_rows + row * args.width, column, args.width,
             make_float4(x.x * gate(x.x), x.y * gate(x.y), x.z * gate(x.z), x.w * gate(x.w)));
     }
 }
@@ -34,8 +36,8 @@ extern "C" void cuda_launch_fast_gelu(const rank_gelu *args, cudaStream_t stream
         in_fours(args->width, address_of(args->bias) | address_of(args->x) | address_of(args->out));
     const size_t rows = (args->rows + PART_ROWS - 1) / PART_ROWS;
     const dim3 grid(tiles_of(args->width), (unsigned)(rows < GELU_ROWS ? rows : (size_t)GELU_ROWS));
-    LAUNCH((vec ? fast_gelu_kernel<true> : fast_gelu_kernel<false>), grid, PART_THREADS, 0, stream,
-           *args);
+    LAUNCH((vec ? fast_gelu_kernel<float, true> : fast_gelu_kernel<float, false>), grid,
+           PART_THREADS, 0, stream, *args);
 }
 
 // d *= gelu'(x), x = gelu(x).
@@ -48,8 +50,8 @@ __device__ static void gelu_grad(float *x, float *d)
     *x = gelu;
 }
 
-// The gradient of GELU, four elements at a time; what is summed is the new d.
-template <bool VEC> struct gelu_grad_value {
+// The gradient of GELU, four elements at a time; what is summed is the new d, as it is stored.
+template <typename E, bool VEC> struct gelu_grad_value {
     rank_gelu_grad args;
     __device__ size_t rows() const
     {
@@ -57,15 +59,17 @@ template <bool VEC> struct gelu_grad_value {
     }
     __device__ float4 operator()(size_t row, size_t column) const
     {
-        float4 x = load_four<VEC>(args.x + row * args.width, column, args.width);
-        float4 d = load_four<VEC>(args.d + row * args.width, column, args.width);
+        E *x_row = (E *)args.x + row * args.width;
+        E *d_row = (E *)args.d + row * args.width;
+        float4 x = load_four<VEC>(x_row, column, args.width);
+        float4 d = load_four<VEC>(d_row, column, args.width);
         gelu_grad(&x.x, &d.x);
         gelu_grad(&x.y, &d.y);
         gelu_grad(&x.z, &d.z);
         gelu_grad(&x.w, &d.w);
-        store_four<VEC>(args.x + row * args.width, column, args.width, x);
-        store_four<VEC>(args.d + row * args.width, column, args.width, d);
-        return d;
+        store_four<VEC>(x_row, column, args.width, x);
+        store_four<VEC>(d_row, column, args.width, d);
+        return as_stored<E>(d);
     }
 };
 
@@ -76,11 +80,11 @@ extern "C" void cuda_launch_fast_gelu_grad(const rank_gelu_grad *args, double *p
     if (!has_parts(args->width)) {
         cuda_launch_gelu_grad(args, stream);
     } else if (in_fours(args->width, address_of(args->x) | address_of(args->d))) {
-        launch_fast_sums(args->rows, args->width, gelu_grad_value<true>{*args}, args->dbias, parts,
-                         stream);
+        launch_fast_sums(args->rows, args->width, gelu_grad_value<float, true>{*args}, args->dbias,
+                         parts, stream);
     } else {
-        launch_fast_sums(args->rows, args->width, gelu_grad_value<false>{*args}, args->dbias, parts,
-                         stream);
+        launch_fast_sums(args->rows, args->width, gelu_grad_value<float, false>{*args}, args->dbias,
+                         parts, stream);
     }
 }
 

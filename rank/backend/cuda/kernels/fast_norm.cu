@@ -33,7 +33,7 @@ template <int K, bool VEC> struct row_fours {
             at[k] = load_four<VEC>(row, column(k), width);
         }
     }
-    __device__ void store(float *row, size_t width) const
+    template <typename E> __device__ void store(E *row, size_t width) const
     {
 #pragma unroll
         for (int k = 0; k < K; k++) {
@@ -62,7 +62,7 @@ __device__ static void add_residual(const rank_layernorm &args, size_t row, row_
     x.store(args.x + row * args.width, args.width);
 }
 
-template <int K, bool VEC>
+template <int K, typename E, bool VEC>
 __global__ static void __launch_bounds__(NORM_THREADS) fast_layernorm_kernel(rank_layernorm args)
 {
     const size_t row = (size_t)blockIdx.x * NORM_WARPS + threadIdx.x / WARP;
@@ -102,17 +102,18 @@ __global__ static void __launch_bounds__(NORM_THREADS) fast_layernorm_kernel(ran
             fmaf((x.at[k].x - mean) * rstd, w.x, b.x), fmaf((x.at[k].y - mean) * rstd, w.y, b.y),
             fmaf((x.at[k].z - mean) * rstd, w.z, b.z), fmaf((x.at[k].w - mean) * rstd, w.w, b.w));
     }
-    x.store(args.out + row * width, width);
+    x.store((E *)args.out + row * width, width);
     if (threadIdx.x % WARP == 0) {
         args.mean[row] = mean;
         args.rstd[row] = rstd;
     }
 }
 
-template <int K> static void launch_norm(const rank_layernorm *args, bool vec, cudaStream_t stream)
+template <int K, typename E>
+static void launch_norm(const rank_layernorm *args, bool vec, cudaStream_t stream)
 {
     const unsigned blocks = (unsigned)((args->rows + NORM_WARPS - 1) / NORM_WARPS);
-    LAUNCH((vec ? fast_layernorm_kernel<K, true> : fast_layernorm_kernel<K, false>), blocks,
+    LAUNCH((vec ? fast_layernorm_kernel<K, E, true> : fast_layernorm_kernel<K, E, false>), blocks,
            NORM_THREADS, 0, stream, *args);
 }
 
@@ -126,15 +127,15 @@ extern "C" void cuda_launch_fast_layernorm(const rank_layernorm *args, cudaStrea
     if (args->width > NORM_WIDTH_MAX) {
         cuda_launch_layernorm(args, stream);
     } else if (fours <= 1) {
-        launch_norm<1>(args, vec, stream);
+        launch_norm<1, float>(args, vec, stream);
     } else if (fours <= 4) {
-        launch_norm<4>(args, vec, stream);
+        launch_norm<4, float>(args, vec, stream);
     } else if (fours <= 6) {
-        launch_norm<6>(args, vec, stream);
+        launch_norm<6, float>(args, vec, stream);
     } else if (fours <= 8) {
-        launch_norm<8>(args, vec, stream);
+        launch_norm<8, float>(args, vec, stream);
     } else {
-        launch_norm<16>(args, vec, stream);
+        launch_norm<16, float>(args, vec, stream);
     }
 }
 
