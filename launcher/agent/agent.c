@@ -447,6 +447,7 @@ int launch_agent_run(const launch_options *options, const char *rank_path)
 {
     static launch_agent agent; /* a process is one agent at most */
     base_error error;
+    int ended_by = 0;
     agent = (launch_agent){
         .options = options,
         .rank_path = rank_path,
@@ -463,8 +464,10 @@ int launch_agent_run(const launch_options *options, const char *rank_path)
     base_status status = launch_signals_open(&agent.signal_fd, &error);
     if (status == BASE_OK) {
         const launch_wait wait = {.deadline_ns = agent.join_deadline_ns,
-                                  .signal_fd = agent.signal_fd};
+                                  .signal_fd = agent.signal_fd,
+                                  .ended_by = &ended_by};
         status = launch_bootstrap_open(&options->hosts, &wait, &agent.bootstrap, &error);
+        agent.exit_code = ended_by != 0 ? BASE_EXIT_SIGNAL_BASE + ended_by : agent.exit_code;
     }
     if (status == BASE_OK) {
         status = run_loop(&agent, &error);

@@ -1,7 +1,7 @@
 /* The files of an agent's ranks. Private to launcher/agent.
  *
  * CACHE/files has what was fetched from a head, by SHA-256, and CACHE/files/DIGEST.part what was not
- * fetched to its end. CACHE/runs/RUN-NODE-PID is the directory of one agent: its ranks find the job's
+ * fetched to its end. CACHE/runs/BOOT.RUN-NODE-PID is the directory of one agent: its ranks find the job's
  * files below it (proto_job_relocate), as links, and write their states there. It goes when the
  * agent ends; that of a killed one, when the next agent begins. */
 #ifndef LAUNCH_AGENT_FILES_H
@@ -29,8 +29,8 @@ typedef struct agent_files {
     proto_file *files;            /* (count); paths are those where they were found */
     proto_job placed;             /* with the paths that the ranks use */
     char cached[BASE_PATH_BYTES]; /* CACHE/files */
-    char run[BASE_PATH_BYTES];    /* CACHE/runs/RUN-NODE-PID; empty: there is none */
-    int run_fd;                   /* the lock, CACHE/runs/RUN-NODE-PID.lock */
+    char run[BASE_PATH_BYTES];    /* CACHE/runs/BOOT.RUN-NODE-PID; empty: there is none */
+    int run_fd;                   /* the lock, CACHE/runs/BOOT.RUN-NODE-PID.lock */
     int index;                    /* of the file that is looked for; count: all are found */
     agent_place place;
     launch_hashing *hashing;

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/lock.h"
 #include "base/path.h"
+#include "proto/host.h"
 
 enum { OPEN_DIRECTORIES = 16, LOCK_TRIES = 1000 };
 
@@ -111,19 +112,33 @@ static base_status lock_own(const char *lock, int *fd, base_error *reterr)
     }
 }
 
-/* Removes what killed agents have left: the directories whose lock nobody has. A lock without its
+/* What names of this host's directories begin with. A home directory may be shared with other hosts,
+ * where locks may be each host's own: then theirs look free, and are not. */
+static void host_prefix(char prefix[PROTO_BOOT_ID_BYTES + 1])
+{
+    proto_host host;
+    proto_host_get(&host);
+    (void)snprintf(prefix, PROTO_BOOT_ID_BYTES + 1, "%s.",
+                   host.boot_id[0] != '\0' ? host.boot_id : host.hostname);
+}
+
+/* Removes what killed agents of this host have left since it was started: the directories whose lock
+ * nobody has. A lock without its
  * name was its holder's until now, which has removed both; by now they may be there again. */
 static void sweep(const char *runs)
 {
     DIR *directory = opendir(runs);
     const struct dirent *entry = NULL;
+    char prefix[PROTO_BOOT_ID_BYTES + 1];
+    host_prefix(prefix);
     while (directory != NULL && (entry = readdir(directory)) != NULL) {
         char lock[BASE_PATH_BYTES];
         char run[BASE_PATH_BYTES];
         base_error ignored;
         int fd = -1;
         const size_t length = strlen(entry->d_name);
-        if (length <= sizeof lock_suffix - 1 ||
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0 ||
+            length <= sizeof lock_suffix - 1 ||
             strcmp(entry->d_name + length - (sizeof lock_suffix - 1), lock_suffix) != 0 ||
             base_path_join(runs, entry->d_name, lock, NULL) != BASE_OK ||
             base_lock_file(lock, &fd, &ignored) != BASE_OK) {
@@ -148,8 +163,10 @@ base_status agent_run_directory(const launch_agent *agent, agent_files *files, b
     char runs[BASE_PATH_BYTES];
     char run[BASE_PATH_BYTES];
     char lock[BASE_PATH_BYTES];
-    char name[PROTO_RUN_ID_BYTES + 64];
-    (void)snprintf(name, sizeof name, "%s-%" PRId64 "-%d", agent->bootstrap.run_id,
+    char prefix[PROTO_BOOT_ID_BYTES + 1];
+    char name[PROTO_BOOT_ID_BYTES + PROTO_RUN_ID_BYTES + 64];
+    host_prefix(prefix);
+    (void)snprintf(name, sizeof name, "%s%s-%" PRId64 "-%d", prefix, agent->bootstrap.run_id,
                    agent->options->hosts.node_rank, (int)getpid());
     base_status status = cache_path(agent, cache, reterr);
     if (status == BASE_OK) {

@@ -311,7 +311,11 @@ static base_status run_once(launch_cli_run *run, int attempt)
         on_output(run, 0, "", ""); /* ends the line of a text that has no end */
     }
     if (status != BASE_OK) {
+        const int stop_signal = run->result.stop_signal;
         run->result.exit_status = launch_report_error(&error);
+        if (stop_signal != 0) {
+            run->result.exit_status = BASE_EXIT_SIGNAL_BASE + stop_signal;
+        }
         run->result.cause = error;
     } else if (run->result.cause.message[0] != '\0') {
         base_log(BASE_LOG_ERROR, "%s", run->result.cause.message);
@@ -397,6 +401,24 @@ static void name_engine(launch_cli_run *run)
     }
 }
 
+/* Lists the files that other hosts may fetch. They are read whole, which may take long. */
+static base_status list_files(launch_cli_run *run, base_error *reterr)
+{
+    const int64_t begun_ns = base_now_ns();
+    uint64_t bytes = 0;
+    const base_status status =
+        proto_job_files(&run->options->job, &run->files, &run->file_count, reterr);
+    const double seconds = (double)(base_now_ns() - begun_ns) / BASE_NS_PER_S;
+    for (int i = 0; i < run->file_count; i++) {
+        bytes += run->files[i].size_bytes;
+    }
+    if (status == BASE_OK && seconds > 1 && !run->options->quiet) {
+        base_log(BASE_LOG_INFO, "read the job's files for their digests: %.1f MB in %.1f s",
+                 (double)bytes / 1e6, seconds);
+    }
+    return status;
+}
+
 int launch_run_job(launch_cli_run *run)
 {
     const launch_options *options = run->options;
@@ -405,7 +427,7 @@ int launch_run_job(launch_cli_run *run)
     launch_inference inference = {.job = &options->job, .argc = run->argc, .argv = run->argv};
     const bool infers = proto_mode_get(options->job.job.mode)->record == PROTO_RECORD_INFERENCE;
     if (options->hosts.nodes > 1 && options->program == NULL &&
-        proto_job_files(&options->job, &run->files, &run->file_count, &error) != BASE_OK) {
+        list_files(run, &error) != BASE_OK) {
         return launch_report_error(&error);
     }
     launch_inference_begin(&inference);

@@ -43,6 +43,9 @@ base_status launch_store_wait(int fd, const launch_wait *wait, base_error *reter
         }
         const int number = polls[1].revents != 0 ? asked_to_end(wait->signal_fd) : 0;
         if (number != 0) {
+            if (wait->ended_by != NULL) {
+                *wait->ended_by = number;
+            }
             return base_fail(reterr, BASE_ERR_ABORTED,
                              "ended by SIG%s before all launchers had come", sigabbrev_np(number));
         }

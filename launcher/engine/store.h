@@ -21,6 +21,7 @@ enum {
 typedef struct launch_wait {
     int64_t deadline_ns;
     int signal_fd; /* of launch_signals_open: SIGINT, SIGTERM and SIGHUP end it; -1: none */
+    int *ended_by; /* is set to the signal that ended it; NULL: nobody asks */
 } launch_wait;
 
 /* A store as an engine offers it. `state` is what open has made. */

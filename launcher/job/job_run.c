@@ -464,6 +464,7 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
         session.cause.error = *reterr; /* for the other hosts */
     }
     session_close(&session);
+    result->stop_signal = session.stop_signal; /* also before there were ranks */
     if (session.stop_signal != 0 && options->hosts != NULL &&
         options->hosts->place.engine != LAUNCH_ENGINE_NONE) {
         launch_signals_ignore_stops();

@@ -1,6 +1,9 @@
 /* engine/pmi.c against an engine whose answers this test has written before they are asked for. */
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -141,6 +144,30 @@ static void one_that_says_nothing_is_waited_for_until_the_deadline(void **state)
     assert_null(store);
 }
 
+static void a_signal_ends_waiting_and_is_named(void **state)
+{
+    (void)state;
+    sigset_t term;
+    sigset_t before;
+    int ended_by = 0;
+    base_error error;
+    void *store = open_store();
+    (void)sigemptyset(&term);
+    (void)sigaddset(&term, SIGTERM);
+    assert_int_equal(pthread_sigmask(SIG_BLOCK, &term, &before), 0);
+    const int signal_fd = signalfd(-1, &term, SFD_CLOEXEC | SFD_NONBLOCK);
+    assert_true(signal_fd >= 0);
+    assert_int_equal(raise(SIGTERM), 0);
+    const launch_wait wait = {.deadline_ns = base_deadline_after_ns(60 * BASE_NS_PER_S),
+                              .signal_fd = signal_fd,
+                              .ended_by = &ended_by};
+    assert_status(pmi->fence(store, &wait, &error), BASE_ERR_ABORTED);
+    assert_int_equal(ended_by, SIGTERM);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+    (void)close(signal_fd);
+    pmi->close(store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -150,6 +177,8 @@ int main(void)
                                         close_engine),
         cmocka_unit_test_setup_teardown(one_that_says_nothing_is_waited_for_until_the_deadline,
                                         connect_engine, close_engine),
+        cmocka_unit_test_setup_teardown(a_signal_ends_waiting_and_is_named, connect_engine,
+                                        close_engine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,11 +86,31 @@ static void a_killed_agents_directory_is_removed(void **state)
     agent_run_directory_remove(&next);
 }
 
+/* Its lock looks free here, as that of a live agent of another host may over a network. */
+static void another_hosts_directory_is_left_alone(void **state)
+{
+    (void)state;
+    static agent_files own;
+    char theirs[BASE_PATH_BYTES + 32];
+    char lock[BASE_PATH_BYTES + 48];
+    base_error error;
+    (void)snprintf(theirs, sizeof theirs, "%s/runs/another-boot.run-1-42",
+                   test_shared_directory.path);
+    (void)snprintf(lock, sizeof lock, "%s.lock", theirs);
+    assert_ok(base_mkdirs(theirs, &error), &error);
+    assert_ok(base_file_write(lock, "", 0, &error), &error);
+    assert_ok(make(1, &own, &error), &error);
+    assert_int_equal(access(theirs, F_OK), 0);
+    assert_int_equal(access(lock, F_OK), 0);
+    agent_run_directory_remove(&own);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agents_that_begin_together_have_their_directories),
         cmocka_unit_test(a_killed_agents_directory_is_removed),
+        cmocka_unit_test(another_hosts_directory_is_left_alone),
     };
     return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }
