@@ -34,7 +34,7 @@
 #include "base/status.h"
 
 enum {
-    RANK_BACKEND_ABI = 10,  /* rises when the table or an argument struct changes */
+    RANK_BACKEND_ABI = 11,  /* rises when the table or an argument struct changes */
     RANK_NORM_BLOCK = 1024, /* elements in one partial sum of sum_squares */
     RANK_DIGEST_BYTES = 32, /* BLAKE2b-256 */
 };
@@ -77,6 +77,10 @@ typedef enum rank_memory {
 typedef struct rank_memory_use {
     uint64_t bytes[RANK_MEMORY_KINDS];
 } rank_memory_use;
+
+/* Waits until the queue's operations have ended, in place of the device's own wait, which has no
+ * deadline. */
+typedef base_status (*rank_waiter)(void *user, rank_queue *queue, base_error *reterr);
 
 /* What the record has of a rank's arithmetic. Valid while the queue is. */
 typedef struct rank_backend_info {
@@ -446,6 +450,9 @@ typedef struct rank_backend {
 
     /* Waits for all operations of the queue. Reports the first error and clears it. */
     base_status (*sync)(rank_queue *queue, base_error *reterr);
+    /* From now on sync and map wait through the waiter first. If it fails they return its error, and
+     * do not wait themselves. NULL: operations have run when they return. */
+    void (*set_waiter)(rank_queue *queue, rank_waiter waiter, void *user);
     void *(*stream)(rank_queue *queue); /* what coll_op_desc.stream takes; NULL on the CPU */
     rank_mark (*mark)(rank_queue *queue);
     void (*after)(rank_queue *queue,

@@ -20,6 +20,7 @@ typedef struct rank_gpu {
     rank_gpu_info info;
     rank_near near; /* the CPUs and the memory near it */
     coll_nccl_options collectives;
+    void *stream; /* of the queue that was opened last; NULL: none was */
 } rank_gpu;
 
 /* The program (src/run.c) makes it, and the modes borrow it. */
@@ -39,8 +40,9 @@ typedef struct rank_worker {
  * worker. */
 bool rank_worker_should_stop(void *user);
 
-/* Opens a queue on what the job computes on: its GPU's backend, or the CPU's. */
-BASE_MUST_CHECK base_status rank_worker_open_device(const rank_worker *worker, rank_device *device,
+/* Opens a queue on what the job computes on: its GPU's backend, or the CPU's. Waits for a GPU's queue
+ * have libcoll's deadline, and listen to the peers. */
+BASE_MUST_CHECK base_status rank_worker_open_device(rank_worker *worker, rank_device *device,
                                                     base_error *reterr);
 
 /* Tells the launcher why this rank fails. */
@@ -48,8 +50,9 @@ void rank_worker_report_failure(const rank_worker *worker, base_status status,
                                 const base_error *error);
 
 /* After a failure, once the caller has destroyed its graphs, and before it releases what is on the
- * device: waits until no collective is on the device any more. If that does not end, reports, and
- * ends the process, because releasing memory would wait for ever. */
+ * device: waits until no collective is on the device any more, and the queue's operations have
+ * ended. If that does not end, reports, and ends the process, because releasing memory would wait
+ * for ever. */
 void rank_worker_leave_device(const rank_worker *worker, base_status status,
                               const base_error *error);
 

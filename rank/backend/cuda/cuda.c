@@ -32,10 +32,10 @@ enum {
         .free_bytes = cuda_free_bytes, .memory_peak = cuda_memory_peak,                            \
         .queue_bytes = (own_bytes), .adopt = cuda_adopt, .disown = cuda_disown, .map = cuda_map,   \
         .unmap = cuda_unmap, .copy = cuda_copy, .zero = cuda_zero, .sync = cuda_sync,              \
-        .stream = cuda_stream, .mark = cuda_mark, .after = cuda_after, .capture = cuda_capture,    \
-        .capture_end = cuda_capture_end, .replay = cuda_replay,                                    \
-        .graph_destroy = cuda_graph_destroy, .pack = cuda_pack, .product = cuda_product,           \
-        .embed_packed = cuda_embed_packed,                                                         \
+        .set_waiter = cuda_set_waiter, .stream = cuda_stream, .mark = cuda_mark,                   \
+        .after = cuda_after, .capture = cuda_capture, .capture_end = cuda_capture_end,             \
+        .replay = cuda_replay, .graph_destroy = cuda_graph_destroy, .pack = cuda_pack,             \
+        .product = cuda_product, .embed_packed = cuda_embed_packed,                                \
         .attention_cached_scratch = cuda_attention_cached_scratch,                                 \
         .attention_cached = cuda_attention_cached, .best = cuda_best, .adamw = cuda_adamw,         \
         .grad_scale = cuda_grad_scale, .add = cuda_add, .digest = cuda_digest,                     \

@@ -24,7 +24,7 @@ static bool read_pieces(rank_queue *queue, const void *device, size_t size_bytes
                         cudaMemcpyAsync(queue->staging, (const char *)device + done, piece,
                                         cudaMemcpyDefault, queue->stream),
                         "copying to the host") ||
-            !cuda_check(queue, cudaStreamSynchronize(queue->stream), "running operations")) {
+            !cuda_await(queue)) {
             return false;
         }
         use(user, queue->staging, done, piece);
@@ -41,7 +41,7 @@ static void write_pieces(rank_queue *queue, void *device, const void *host, size
                         cudaMemcpyAsync((char *)device + done, queue->staging, piece,
                                         cudaMemcpyDefault, queue->stream),
                         "copying to the device") ||
-            !cuda_check(queue, cudaStreamSynchronize(queue->stream), "running operations")) {
+            !cuda_await(queue)) {
             return;
         }
     }

@@ -152,13 +152,32 @@ void cuda_info(rank_queue *queue, rank_backend_info *info)
     *info = (rank_backend_info){.kernels = queue->kernels, .products = queue->products};
 }
 
+void cuda_set_waiter(rank_queue *queue, rank_waiter waiter, void *user)
+{
+    queue->waiter = waiter;
+    queue->waiter_user = user;
+}
+
+bool cuda_await(rank_queue *queue)
+{
+    base_error error;
+    if (queue->waiter != NULL) {
+        const base_status status = queue->waiter(queue->waiter_user, queue, &error);
+        if (status != BASE_OK) {
+            cuda_fail(queue, status, error.message);
+            return false;
+        }
+    }
+    return cuda_check(queue, cudaStreamSynchronize(queue->stream), "running operations");
+}
+
 base_status cuda_sync(rank_queue *queue, base_error *reterr)
 {
     if (queue->failed == BASE_OK && queue->capturing != NULL) {
         cuda_fail(queue, BASE_ERR_STATE, "a queue that captures cannot be waited for");
     }
     if (queue->failed == BASE_OK) {
-        (void)cuda_check(queue, cudaStreamSynchronize(queue->stream), "running operations");
+        (void)cuda_await(queue);
     }
     const base_status status = queue->failed;
     if (status != BASE_OK && reterr != NULL) {

@@ -60,6 +60,8 @@ struct rank_queue {
     cudaEvent_t events[CUDA_EVENTS];
     unsigned next_event;
     rank_graph *capturing; /* NULL: nothing */
+    rank_waiter waiter;    /* NULL: none */
+    void *waiter_user;
     /* cublasLt; NULL where all products are our own */
     cublasLtHandle_t lt;
     bool tf32; /* float32 operands are rounded to TF32 */
@@ -80,6 +82,8 @@ struct rank_queue {
 bool cuda_check(rank_queue *queue, cudaError_t error, const char *what);
 /* The same for an error of another kind. */
 void cuda_fail(rank_queue *queue, base_status status, const char *message);
+/* Waits for the stream, through the waiter if there is one. Returns whether there is no error. */
+bool cuda_await(rank_queue *queue);
 /* An error of CUDA as ours. Returns the status. */
 base_status cuda_explain(cudaError_t error, const char *what, base_error *reterr);
 
@@ -89,6 +93,7 @@ base_status cuda_open_tf32(rank_queue **queue, base_error *reterr);
 void cuda_close(rank_queue *queue);
 void cuda_info(rank_queue *queue, rank_backend_info *info);
 base_status cuda_sync(rank_queue *queue, base_error *reterr);
+void cuda_set_waiter(rank_queue *queue, rank_waiter waiter, void *user);
 void *cuda_stream(rank_queue *queue);
 rank_mark cuda_mark(rank_queue *queue);
 void cuda_after(rank_queue *queue, rank_mark mark);

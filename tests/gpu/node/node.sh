@@ -159,6 +159,18 @@ wait $launched || got=$?
 err_has "was ended by SIGKILL"
 [ -z "$(pgrep -f "$scratch/node/bin/rank" || true)" ] || fail "ranks are left"
 
+echo "== a kernel that never ends: the plugin that hangs lies where that node's rank looks for it"
+mkdir -p hang/bin
+cp node/bin/{launcher,rank} hang/bin
+cp -R "$build/tests/gpu-node/hang/lib" hang/lib
+ln -s "$build/share" hang/share
+for mode in "ddp-nccl --ranks 1 ${train[*]} ${small[*]}" "ddp-nccl --ranks 2 ${train[*]} ${small[*]}" \
+    "tp-nccl --ranks 1 --checkpoint cpu --prompt hello"; do
+    PATH=$scratch/hang/bin:$PATH job 1 --mode $mode "${gpu[@]}" --authorize local --timeout 5 --out "hung-${mode%%-*}"
+    err_has "rank 0" "after 5 s"
+    [ -z "$(pgrep -f "$scratch/hang/bin/rank" || true)" ] || fail "ranks are left"
+done
+
 # bench CODE ARGUMENTS...: the same for coll-bench, with the launcher's flags behind --.
 bench() {
     local expected=$1 got=0

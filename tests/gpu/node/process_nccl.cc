@@ -78,6 +78,7 @@ struct fake_nccl_comm {
     uint64_t hangs_at; // a round that this rank never takes part in; 0: none
     std::atomic<bool> aborted;
     std::string path;
+    bool blocking; // of ncclCommInitRank: its calls may stand outside of a group
 };
 
 namespace
@@ -237,12 +238,18 @@ ncclResult_t add(call c, ncclComm_t comm, cudaStream_t stream)
 {
     static const size_t bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2}; // by ncclDataType_t
     c.element_bytes = bytes[c.type];
-    if (!group) {
+    const bool alone = !group && comm->blocking;
+    if (alone) {
+        (void)ncclGroupStart();
+    } else if (!group) {
         return ncclInternalError;
     }
     group->calls.push_back(c);
     group_comm = comm;
     group_stream = stream;
+    if (alone) {
+        (void)ncclGroupEnd();
+    }
     return ncclSuccess;
 }
 
@@ -294,13 +301,30 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *made, int ranks, ncclUniqueId id
     if (hang != nullptr && std::sscanf(hang, "%d:%d", &who, &when) == 2 && who != rank) {
         when = 0;
     }
-    fake_nccl_comm *comm = new fake_nccl_comm{
-        {static_cast<char *>(memory)}, rank, ranks, polls, 0, (uint64_t)when, {false}, id.internal};
+    fake_nccl_comm *comm = new fake_nccl_comm{{static_cast<char *>(memory)},
+                                              rank,
+                                              ranks,
+                                              polls,
+                                              0,
+                                              (uint64_t)when,
+                                              {false},
+                                              id.internal,
+                                              false};
     if (comm->all.of(0).here.fetch_add(1) + 1 == ranks) {
         (void)unlink(id.internal); // all have it
     }
     *made = comm;
     return ncclInProgress;
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t *made, int ranks, ncclUniqueId id, int rank)
+{
+    ncclConfig_t config = {.blocking = 0};
+    if (ncclCommInitRankConfig(made, ranks, id, rank, &config) != ncclInProgress) {
+        return ncclSystemError;
+    }
+    (*made)->blocking = true;
+    return ncclSuccess;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)

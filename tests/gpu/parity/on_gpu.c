@@ -3,34 +3,25 @@
  *   gpu-parity PLUGIN [CASE...]
  * Exits with 77 where there is no GPU. In a bundle (./dev gpu-bundle) it reads the tokenizer that
  * lies there. */
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/cuda/plugin.h"
 #include "cases.h"
+#include "open.h"
 #include "plugin/find.h"
 #include "support.h"
 
-static const rank_cuda_plugin *plugin;
-
-static const rank_backend *find_backend(const char *name)
-{
-    for (int i = 0; plugin->backends[i] != NULL; i++) {
-        if (strcmp(plugin->backends[i]->name, name) == 0) {
-            return plugin->backends[i];
-        }
-    }
-    fail_msg("the plugin has no backend %s", name);
-    return NULL;
-}
+static gpu_plugin plugin;
 
 static void run_case(const char *backend, const parity_case *of)
 {
     twin t = {.seed = 17, .guards = true};
     uint64_t bits = 0;
-    twin_open(&t, find_backend(backend));
+    base_error error;
+    const rank_backend *other = NULL;
+    assert_ok(gpu_plugin_backend(&plugin, backend, &other, &error), &error);
+    twin_open(&t, other);
     for (int again = 0; again < 2; again++) { /* the same again has the same bits */
         t.seed = 17;
         t.bits = 1;
@@ -118,18 +109,6 @@ static int run_all(char *const *wanted)
     return _cmocka_run_group_tests("parity", tests, count, NULL, NULL);
 }
 
-/* As the rank does it. What is missing is named when the plugin is loaded. */
-static void preload(void)
-{
-    static const char *const names[] = {"libcuda.so.1", "libcublasLt.so.13", "libnccl.so.2"};
-    char path[BASE_PATH_BYTES];
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (rank_find_library("", names[i], path)) {
-            (void)dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        }
-    }
-}
-
 static void use_tokenizer_beside(char path[BASE_PATH_BYTES + 64])
 {
     char origin[BASE_PATH_BYTES];
@@ -146,29 +125,16 @@ int main(int argc, char **argv)
 {
     base_error error;
     char tokenizer[BASE_PATH_BYTES + 64];
-    rank_cuda_plugin_getter get = NULL;
-    int gpus = 0;
     if (argc < 2) {
         (void)fputs("usage: gpu-parity PLUGIN [CASE...]\n", stderr);
         return 2;
     }
-    preload();
-    void *handle = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
-    if (handle == NULL) {
-        (void)printf("skipped: %s\n", dlerror());
-        return TEST_EXIT_SKIPPED;
+    const base_status status = gpu_plugin_open(argv[1], &plugin, &error);
+    if (status != BASE_OK) {
+        (void)printf("%s%s\n", status == BASE_ERR_UNSUPPORTED ? "skipped: " : "", error.message);
+        return status == BASE_ERR_UNSUPPORTED ? TEST_EXIT_SKIPPED : 1;
     }
-    *(void **)&get = dlsym(handle, RANK_CUDA_PLUGIN_SYMBOL);
-    if (get == NULL || get()->abi != RANK_CUDA_PLUGIN_ABI) {
-        (void)fputs("the plugin is of another version\n", stderr);
-        return 1;
-    }
-    plugin = get();
-    if (plugin->count_gpus(&gpus, &error) != BASE_OK) {
-        (void)printf("skipped: %s\n", error.message);
-        return TEST_EXIT_SKIPPED;
-    }
-    (void)printf("%s, %d GPUs\n", plugin->version, gpus);
+    (void)printf("%s\n", plugin.table->version);
     use_tokenizer_beside(tokenizer);
     return run_all(argv + 2);
 }

@@ -1,0 +1,239 @@
+/* What an all-reduce costs the host, through libcoll and through NCCL's own call. Called by main.c.
+ *
+ * There is one rank, so nothing waits for a peer, and what is left is the cost of calling. NCCL is
+ * the one that the plugin is linked with. Its communicator is made as most programs make it. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/percentile.h"
+#include "coll/backend.h"
+#include "coll/nccl.h"
+#include "measure.h"
+#include "ringfence/coll_error.h"
+
+enum { ROUNDS = 101, WARM_UP = 10, RUNS = 64, FLOATS = 256 };
+
+/* As nccl.h has them, which is not everywhere. */
+enum { NCCL_FLOAT32 = 7, NCCL_SUM = 0 };
+typedef struct nccl_id {
+    char internal[128];
+} nccl_id;
+
+typedef struct bench {
+    gpu_plugin plugin;
+    rank_device device;
+    void *stream;
+    float *send;
+    float *recv;
+    coll_context *context;
+    coll_op *op;       /* started one by one */
+    coll_op *captured; /* the same for graphs */
+    void *comm;        /* NCCL's */
+    int (*all_reduce)(const void *send, void *recv, size_t count, int type, int reduce, void *comm,
+                      void *stream);
+    int (*comm_destroy)(void *comm);
+} bench;
+
+typedef base_status (*starter)(const bench *b, base_error *reterr);
+
+static coll_status exchange(void *user, const void *mine, void *all, size_t size_bytes,
+                            int64_t deadline_ns, coll_error *reterr)
+{
+    (void)user;
+    (void)deadline_ns;
+    (void)reterr;
+    memcpy(all, mine, size_bytes);
+    return COLL_OK;
+}
+
+/* ---- the two sides ---- */
+
+static base_status open_ours(bench *b, base_error *reterr)
+{
+    coll_error error;
+    coll_nccl_options nccl = {.size = sizeof nccl};
+    if (b->plugin.table->collectives == NULL) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "the plugin was built without NCCL");
+    }
+    const coll_context_options options = {.size = sizeof options,
+                                          .world_size = 1,
+                                          .exchange = exchange,
+                                          .backend = b->plugin.table->collectives,
+                                          .backend_user = &nccl};
+    const coll_op_desc desc = {.size = sizeof desc,
+                               .kind = COLL_ALL_REDUCE,
+                               .send = b->send,
+                               .recv = b->recv,
+                               .count = FLOATS,
+                               .type = COLL_FLOAT32,
+                               .reduce = COLL_SUM,
+                               .algorithm = COLL_ALGORITHM_NATIVE,
+                               .stream = b->stream};
+    coll_status status = coll_context_create(&options, &b->context, &error);
+    if (status == COLL_OK) {
+        status = coll_op_create(coll_context_world(b->context), &desc, &b->op, &error);
+    }
+    if (status == COLL_OK) {
+        status = coll_op_create(coll_context_world(b->context), &desc, &b->captured, &error);
+    }
+    return coll_to_base(status, &error, reterr);
+}
+
+static base_status open_nccl(bench *b, base_error *reterr)
+{
+    nccl_id id;
+    int (*get_id)(nccl_id * id) = NULL;
+    int (*init)(void **comm, int ranks, nccl_id id, int rank) = NULL;
+    void *handle = b->plugin.handle;
+    *(void **)&get_id = dlsym(handle, "ncclGetUniqueId"); /* as POSIX has it */
+    *(void **)&init = dlsym(handle, "ncclCommInitRank");
+    *(void **)&b->all_reduce = dlsym(handle, "ncclAllReduce");
+    *(void **)&b->comm_destroy = dlsym(handle, "ncclCommDestroy");
+    if (get_id == NULL || init == NULL || b->all_reduce == NULL || b->comm_destroy == NULL) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "the plugin shows no NCCL");
+    }
+    if (get_id(&id) != 0 || init(&b->comm, 1, id, 0) != 0) {
+        return base_fail(reterr, BASE_ERR_IO, "NCCL does not begin");
+    }
+    return BASE_OK;
+}
+
+static base_status start_op(coll_op *op, base_error *reterr)
+{
+    coll_error error;
+    return coll_to_base(coll_op_start(op, &error), &error, reterr);
+}
+
+static base_status start_ours(const bench *b, base_error *reterr)
+{
+    return start_op(b->op, reterr);
+}
+
+static base_status start_captured(const bench *b, base_error *reterr)
+{
+    return start_op(b->captured, reterr);
+}
+
+static base_status start_nccl(const bench *b, base_error *reterr)
+{
+    return b->all_reduce(b->send, b->recv, FLOATS, NCCL_FLOAT32, NCCL_SUM, b->comm, b->stream) == 0
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_IO, "ncclAllReduce failed");
+}
+
+/* ---- timing ---- */
+
+static base_status run_times(const bench *b, starter start, base_error *reterr)
+{
+    base_status status = BASE_OK;
+    for (int i = 0; status == BASE_OK && i < RUNS; i++) {
+        status = start(b, reterr);
+    }
+    return status;
+}
+
+/* Median of the rounds, for one call. The host does not wait for the device while it is timed. */
+static base_status time_calls(const bench *b, starter start, rank_graph *graph, const char *name,
+                              base_error *reterr)
+{
+    double us[ROUNDS];
+    const rank_backend *backend = b->device.backend;
+    base_status status = backend->sync(b->device.queue, reterr);
+    for (int round = -WARM_UP; status == BASE_OK && round < ROUNDS; round++) {
+        const int64_t before_ns = base_now_ns();
+        if (graph != NULL) {
+            backend->replay(b->device.queue, graph);
+        } else {
+            status = run_times(b, start, reterr);
+        }
+        if (round >= 0) {
+            us[round] = (double)(base_now_ns() - before_ns) * 1e-3 / RUNS;
+        }
+        if (status == BASE_OK) {
+            status = backend->sync(b->device.queue, reterr);
+        }
+    }
+    if (status == BASE_OK) {
+        base_sort(us, ROUNDS);
+        (void)printf("%s %.4f\n", name, base_percentile(us, ROUNDS, 0.5));
+    }
+    return status;
+}
+
+static base_status time_graph(const bench *b, starter start, const char *name, base_error *reterr)
+{
+    rank_graph *graph = NULL;
+    const rank_backend *backend = b->device.backend;
+    base_status status = backend->capture(b->device.queue, &graph, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    const base_status started = run_times(b, start, reterr);
+    status = backend->capture_end(b->device.queue, started == BASE_OK ? reterr : NULL);
+    status = started != BASE_OK ? started : status;
+    if (status == BASE_OK) {
+        status = time_calls(b, NULL, graph, name, reterr);
+    }
+    backend->graph_destroy(b->device.queue, graph);
+    return status;
+}
+
+static base_status open_device(bench *b, const char *plugin, base_error *reterr)
+{
+    void *memory = NULL;
+    base_status status = measure_open(plugin, "cuda", &b->plugin, &b->device, reterr);
+    if (status == BASE_OK) {
+        status = b->device.backend->alloc(b->device.queue, RANK_MEMORY_WORK,
+                                          2 * FLOATS * sizeof *b->send, &memory, reterr);
+    }
+    if (status == BASE_OK) {
+        b->send = memory;
+        b->recv = b->send + FLOATS;
+        b->device.backend->zero(b->device.queue, memory, 2 * FLOATS * sizeof *b->send);
+        b->stream = b->device.backend->stream(b->device.queue);
+        status = b->device.backend->sync(b->device.queue, reterr);
+    }
+    return status;
+}
+
+static void close_all(bench *b)
+{
+    if (b->comm != NULL) {
+        (void)b->comm_destroy(b->comm);
+    }
+    coll_op_destroy(b->captured);
+    coll_op_destroy(b->op);
+    coll_context_destroy(b->context);
+    if (b->device.backend != NULL) {
+        b->device.backend->release(b->device.queue, b->send);
+    }
+    rank_device_close(&b->device);
+}
+
+base_status measure_all_reduce(const char *plugin, base_error *reterr)
+{
+    bench b = {.comm = NULL};
+    base_status status = open_device(&b, plugin, reterr);
+    if (status == BASE_OK) {
+        status = open_ours(&b, reterr);
+    }
+    if (status == BASE_OK) {
+        status = open_nccl(&b, reterr);
+    }
+    if (status == BASE_OK) {
+        status = time_calls(&b, start_nccl, NULL, "nccl_host_us", reterr);
+    }
+    if (status == BASE_OK) {
+        status = time_calls(&b, start_ours, NULL, "coll_host_us", reterr);
+    }
+    if (status == BASE_OK) {
+        status = time_graph(&b, start_nccl, "nccl_host_us_in_graph", reterr);
+    }
+    if (status == BASE_OK) {
+        status = time_graph(&b, start_captured, "coll_host_us_in_graph", reterr);
+    }
+    close_all(&b);
+    return status;
+}
