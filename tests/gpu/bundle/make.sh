@@ -9,7 +9,7 @@ root=$1
 build=$2
 bundle=$build/bundle
 bytes_max=$((55 << 20))
-programs="launcher rank budget-service coll-bench rank-bench inference-bench random-checkpoint gpu-parity"
+programs="launcher rank budget-service coll-bench rank-bench inference-bench random-checkpoint gpu-parity gpu-measure"
 plugin=lib/ringfence/ringfence-cuda.so
 
 # The machine's own: libc and its parts, which go with the kernel's loader; the driver and the toolkit.
@@ -28,6 +28,9 @@ copy_programs() {
         readelf -d "$bundle/bin/$name" | grep -qF '(RPATH)              Library rpath: [$ORIGIN/../lib]' || die "$name has no RPATH"
     done
     strip --strip-debug -o "$bundle/$plugin" "$build/$plugin"
+    # The plugin that hangs, for the phase `faults`.
+    mkdir -p "$bundle/hang/lib/ringfence"
+    strip --strip-debug -o "$bundle/hang/$plugin" "$build/hang/$plugin"
     cp -R "$build/share/ringfence" "$bundle/share/"
 }
 
@@ -61,7 +64,8 @@ make_reference() {
     (cd "$bundle" && env -u LD_LIBRARY_PATH bin/launcher --mode ddp-cpu --ranks 1 $flags --out reference \
         --no-scaling --no-plots --quiet && cp "$root/tests/gpu/bundle/reference.flags" reference/flags &&
         bin/launcher --mode tp-cpu --ranks 1 --checkpoint reference --prompts share/ringfence/prompts.txt \
-            --ignore-eos --max-new-tokens 16 --out answers --no-plots >reference/answers.txt 2>/dev/null)
+            --ignore-eos --max-new-tokens 16 --out answers --no-plots >reference/answers.txt 2>/dev/null &&
+        cp answers/results.json reference/)
     rm -rf "$bundle/answers" "$bundle"/reference/state-rank-*
 }
 

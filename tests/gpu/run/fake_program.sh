@@ -1,7 +1,21 @@
 #!/bin/sh
 # Stands for every program of a bundle in the test of tests/gpu/run.sh. Its name says which one it is,
-# and FAKE what it does: nothing special, no-gpu, broken, hangs, drifts.
+# and FAKE what it does: nothing special, no-gpu, broken, hangs, drifts, differs, slow-copy.
 here=$(dirname "$0")
+
+# A record of training, and answers.
+write_record() {
+    mkdir -p "$1"
+    last=2 # the digit that a loss ends with
+    [ "$FAKE" != drifts ] || last=7
+    for step in 9 8 7 6 5 4 3 2 1 0 19 18 17 16 15 14 13 12 11 10 $(seq 20 59); do
+        echo "{\"step\": $step, \"rank\": 1, \"loss\": 1, \"loss_global\": 9, \"tokens\": 1}"
+        echo "{\"step\": $step, \"rank\": 0, \"loss\": 1, \"loss_global\": 6.$step$last, \"tokens\": 1}"
+    done >"$1/timings.jsonl"
+    printf '{\n  "tokens_per_sec_1proc": 400000.5,\n}\n' >"$1/manifest.json"
+    printf '{\n  "p50": 0.25,\n  "weight_bytes": 250000000,\n}\n' >"$1/results.json"
+}
+
 case $(basename "$0")/$1 in
 launcher/--version) echo "fake 0" ;;
 launcher/gpus)
@@ -13,19 +27,24 @@ launcher/*)
         [ "$1" != --out ] || out=$2
         shift
     done
-    mkdir -p "$out"
-    last=2 # the digit that a loss ends with
-    [ "$FAKE" != drifts ] || last=7
-    for step in 9 8 7 6 5 4 3 2 1 0 19 18 17 16 15 14 13 12 11 10 $(seq 20 59); do
-        echo "{\"step\": $step, \"rank\": 1, \"loss\": 1, \"loss_global\": 9, \"tokens\": 1}"
-        echo "{\"step\": $step, \"rank\": 0, \"loss\": 1, \"loss_global\": 6.$step$last, \"tokens\": 1}"
-    done >"$out/timings.jsonl"
+    write_record "$out"
     ;;
 gpu-parity/*)
     [ "$FAKE" != hangs ] || exec sleep 100
     [ "$FAKE" != broken ] || { echo "[  FAILED  ] layernorm"; exit 1; }
     printf '[       OK ] layernorm\n[       OK ] gelu\n'
     ;;
+gpu-measure/answers)
+    different=0
+    [ "$FAKE" != differs ] || different=1
+    printf 'answers 10\nanswers_different %s\nanswers_logit_gap 2e-5\n' $different
+    ;;
+gpu-measure/copy)
+    [ "$FAKE" != slow-copy ] || { echo "no copy" >&2; exit 1; }
+    echo 'copy_bytes_per_s 1.25e+12'
+    ;;
+gpu-measure/all-reduce) printf 'nccl_host_us 2.5\ncoll_host_us 4\n' ;;
+coll-bench/*) echo '# Out of bounds values : 0 OK' ;;
 budget-service/serve)
     echo ready
     exec sleep 100

@@ -1,6 +1,8 @@
 /* What tests/gpu/run.sh makes of its phases, over a bundle of fake programs: what passes, fails, hangs
  * or has no GPU; its results; its exit code. */
 #include <jansson.h>
+#include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +59,73 @@ static void phases_that_pass_are_kept_with_their_figures(void **state)
     check("nccl", "failed", 1, "curve_difference: losses differ by 0.00831 from the CPU's");
 }
 
+/* Answers with --exact have to be the CPU's. */
+static void answers_that_differ_fail(void **state)
+{
+    (void)state;
+    assert_int_equal(run("differs", "30", "nccl", NULL), 1);
+    check("nccl", "failed", 1,
+          "exact_answers differ from the CPU's: answers 10 answers_different 1 "
+          "answers_logit_gap 2e-5");
+}
+
+/* What the results have of a goal; the caller decrefs *results. */
+static const json_t *find_goal(const char *name, json_t **results)
+{
+    const json_t *found = NULL;
+    *results = json_load_file(test_directory_path(&test_shared_directory, "out/gpu-results.json"),
+                              0, NULL);
+    const json_t *goals = json_object_get(*results, "goals");
+    for (size_t i = 0; i < json_array_size(goals); i++) {
+        const json_t *at = json_array_get(goals, i);
+        found = strcmp(json_string_value(json_object_get(at, "goal")), name) == 0 ? at : found;
+    }
+    assert_non_null(found);
+    return found;
+}
+
+static void check_goal(const char *name, const char *wanted, double measured, bool met)
+{
+    json_t *results = NULL;
+    const json_t *goal = find_goal(name, &results);
+    assert_string_equal(json_string_value(json_object_get(goal, "wanted")), wanted);
+    assert_true(fabs(json_number_value(json_object_get(goal, "measured")) - measured) < 1e-9);
+    assert_true(json_is_boolean(json_object_get(goal, "met")));
+    assert_int_equal(json_is_true(json_object_get(goal, "met")), met);
+    json_decref(results);
+}
+
+/* 250 MB of weights in 250 us, and a copy of 1.25e12 bytes a second: 0.8. */
+static void figures_stand_beside_their_goals(void **state)
+{
+    json_t *results = NULL;
+    (void)state;
+    assert_int_equal(run("", "100", "speed", NULL), 0);
+    check_goal("GPT-2 XL decoding, bfloat16, share of the copy bandwidth", ">= 0.6", 0.8, true);
+    check_goal("the same, microseconds a token", "<= 300", 250, true);
+    check_goal("an all-reduce: microseconds of the host over NCCL itself, one rank", "<= 1", 1.5,
+               false);
+    assert_true(json_is_null(
+        json_object_get(find_goal("MiniGPT training over PyTorch eager", &results), "met")));
+    json_decref(results);
+    assert_non_null(strstr(program.text[TEST_STDOUT],
+                           "| the same, microseconds a token | <= 300 | 250 | yes |"));
+    assert_non_null(strstr(program.text[TEST_STDOUT], "| speed: copy_bytes_per_s | 1.25e+12 |"));
+}
+
+/* A part that fails is named, and the next ones run. */
+static void a_part_that_fails_does_not_stop_the_next(void **state)
+{
+    json_t *results = NULL;
+    (void)state;
+    assert_int_equal(run("slow-copy", "100", "speed", NULL), 1);
+    check("speed", "failed", 1, "speed_copy: gpu-measure ended with 1: no copy");
+    check_goal("the same, microseconds a token", "<= 300", 250, true);
+    assert_true(json_is_null(json_object_get(
+        find_goal("GPT-2 XL decoding, bfloat16, share of the copy bandwidth", &results), "met")));
+    json_decref(results);
+}
+
 static void a_phase_that_fails_does_not_stop_the_next(void **state)
 {
     (void)state;
@@ -101,7 +170,8 @@ static int make_bundle(void **state)
                    test_directory_path(&test_shared_directory, "bundle.tar.gz"));
     (void)snprintf(command, sizeof command,
                    "cd '%s' && mkdir -p bundle/bin && for name in launcher gpu-parity "
-                   "budget-service coll-bench; do cp '%s' bundle/bin/$name; done && "
+                   "budget-service coll-bench gpu-measure random-checkpoint; do cp '%s' "
+                   "bundle/bin/$name; done && "
                    "bundle/bin/launcher --out bundle/reference && "
                    "echo --steps 60 >bundle/reference/flags && tar -czf bundle.tar.gz bundle",
                    test_directory_path(&test_shared_directory, ""), FAKE_PROGRAM_PATH);
@@ -112,6 +182,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(phases_that_pass_are_kept_with_their_figures),
+        cmocka_unit_test(answers_that_differ_fail),
+        cmocka_unit_test(figures_stand_beside_their_goals),
+        cmocka_unit_test(a_part_that_fails_does_not_stop_the_next),
         cmocka_unit_test(a_phase_that_fails_does_not_stop_the_next),
         cmocka_unit_test(a_phase_that_hangs_is_ended),
         cmocka_unit_test(without_a_gpu_each_says_why),

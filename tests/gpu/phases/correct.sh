@@ -1,0 +1,103 @@
+# Phases that show that results are right: parity, compute-sanitizer, gate, nccl. Sourced by run.sh.
+
+phase_parity() {
+    local status=0
+    needs_gpu
+    "$bin/gpu-parity" "$plugin" >"$work/parity.last" 2>&1 || status=$?
+    cat "$work/parity.last"
+    [ "$status" -eq 0 ] || fail "$(grep -m1 'FAILED' "$work/parity.last" || tail -1 "$work/parity.last")"
+    figure cases "$(grep -c '^\[       OK' "$work/parity.last")"
+}
+
+phase_compute_sanitizer() {
+    local tool kind
+    needs_gpu
+    tool=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer) || skip "there is no compute-sanitizer"
+    for kind in memcheck racecheck; do
+        must "$tool" --tool "$kind" --error-exitcode 86 "$bin/gpu-parity" "$plugin" layernorm \
+            layernorm_grad embed product_packed product_leaves attention attention_cached cross_entropy \
+            optimizer
+    done
+}
+
+# No GPU is needed: whoever has no right to it is refused before anything is touched.
+phase_gate() {
+    start_service
+    must_refuse 6 "needs a token" "$bin/launcher" --mode ddp-nccl --ranks 1 --out "$work/none"
+    must "$bin/launcher" --mode gate-check --ranks 2 --authorize local --account gpu
+    must "$bin/launcher" --mode gate-check --ranks 2 --write-job "$work/gate.json"
+    must "$bin/launcher" --mode gate-check --ranks 1 --write-job "$work/other.json"
+    must "$bin/budget-service" authorize once 0 --vendor local --account gpu --job "$work/gate.json" \
+        --out "$work/once.token"
+    must_refuse 6 "token" "$bin/launcher" --job "$work/other.json" --token "$work/once.token"
+    must "$bin/launcher" --job "$work/gate.json" --token "$work/once.token"
+    must_refuse 6 "token" "$bin/launcher" --job "$work/gate.json" --token "$work/once.token"
+}
+
+# ---- losses and answers beside the CPU's ----
+
+# The losses of the first steps of a record, one a line.
+losses() { # DIRECTORY STEPS
+    sed -n 's/^{"step": \([0-9]*\), "rank": 0, .*"loss_global": \([^,]*\),.*/\1 \2/p' "$1/timings.jsonl" |
+        sort -n | awk -v steps="$2" '$1 < steps { print $2 }'
+}
+
+# The largest relative difference of two curves. They have to be as long as they should.
+curve_difference() { # DIRECTORY STEPS
+    paste <(losses "$bundle/reference" "$2") <(losses "$1" "$2") |
+        awk -v steps="$2" 'NF == 2 { n++; d = ($1 - $2) / $1; d = d < 0 ? -d : d; most = d > most ? d : most }
+            END { if (n != steps) exit 1; printf "%.3g\n", most }'
+}
+
+check_curve() { # FIGURE DIRECTORY STEPS
+    local difference
+    difference=$(curve_difference "$2" "$3") || fail "$2 does not have $3 losses"
+    figure "$1" "$difference"
+    awk -v d="$difference" 'BEGIN { exit !(d <= 1e-4) }' || fail "$1: losses differ by $difference from the CPU's"
+}
+
+# Answers to the reference's prompts, beside the CPU's. Where one parts, the CPU's logits of the two
+# tokens may be that far apart; 0: none may.
+check_answers() { # PREFIX GAP FLAGS...
+    local prefix=$1 gap=$2
+    shift 2
+    must answer_job "$@" --checkpoint "$bundle/reference" --max-new-tokens 16 \
+        --prompts "$bundle/share/ringfence/prompts.txt" --out "$work/$prefix"
+    measure answers "$bundle/reference" "$bundle/reference/results.json" "$work/$prefix/results.json"
+    take_figures "$prefix"
+    awk -v gap="$gap" '$1 == "answers_different" { n = $2 } $1 == "answers_logit_gap" { wide = $2 > gap }
+        END { exit n > 0 && (gap == 0 || wide) }' "$work/$phase.last" ||
+        fail "${prefix}answers differ from the CPU's: $(paste -sd ' ' "$work/$phase.last")"
+}
+
+# Two ranks that share the GPU: a test arrangement, whose times mean nothing.
+check_shared_bench() { # KIND SIZE FLAGS...
+    local kind=$1 size=$2
+    shift 2
+    must "$bin/coll-bench" "$kind" --transport nccl --ranks 2 -b "$size" -e "$size" -n 2 -w 1 -- --account gpu --share-gpu "$@"
+    grep -q '# Out of bounds values : 0 OK' "$work/$phase.last" || fail "coll-bench $kind on two ranks: values are wrong"
+    shared_benches=$((${shared_benches-0} + 1))
+}
+
+phase_nccl() {
+    local steps few
+    steps=$(reference_steps)
+    few=$((steps < 20 ? steps : 20)) # all that two ranks on one GPU may do
+    needs_gpu
+    start_service
+    must train_job --ranks 1 $(reference_flags) --out "$work/one"
+    check_curve curve_difference "$work/one" "$steps"
+    must train_job --ranks 1 $(reference_flags) --exact --out "$work/exact"
+    check_curve exact_curve_difference "$work/exact" "$steps"
+    # Half the micro-batches on each of two ranks.
+    must train_job --ranks 2 --share-gpu $(reference_flags) --micro-batches 1 --steps $few --out "$work/two"
+    check_curve two_ranks_curve_difference "$work/two" "$few"
+    check_answers exact_ 0 --ranks 1 --exact
+    check_answers "" 1e-3 --ranks 1
+    check_answers two_ranks_ 0 --ranks 2 --exact --share-gpu
+    must "$bin/coll-bench" all_reduce --transport nccl --ranks 1 -b 4 -e 64M -f 16 -- --account gpu
+    check_shared_bench all_reduce 64K
+    check_shared_bench all_reduce 64K --algorithm native
+    check_shared_bench all_gather 64K
+    figure two_rank_benches "$shared_benches"
+}

@@ -1,0 +1,79 @@
+# The phase faults: a rank that is killed, one that stands still, and a kernel that never ends. Each
+# ends the job with a named cause within the deadline, and the GPU is free again. Sourced by run.sh.
+
+deadline_seconds=5 # --timeout of these jobs
+# From the fault to the launcher's end: the deadline, 5 s for an abort, and what processes need.
+end_seconds=20
+
+# A process of the bundle's rank program.
+rank_pid() {
+    local process
+    for process in /proc/[0-9]*; do
+        [ "$process/exe" -ef "$bin/rank" ] && echo "${process#/proc/}" && return
+    done
+    return 1
+}
+
+# A rank that gets the signal while two of them train. The other one's collective then never ends on
+# the GPU.
+signalled() { # SIGNAL
+    local launcher pid="" status=0 begun
+    # Enough work that it is under way for seconds, once NCCL has begun and the ranks have said so.
+    "$bin/launcher" --authorize local --account gpu --no-plots --mode ddp-nccl --ranks 2 --share-gpu \
+        $(reference_flags) --micro-batches 256 --steps 20 --timeout $deadline_seconds --out "$work/$1" >"$work/faults.last" 2>&1 &
+    launcher=$!
+    while kill -0 "$launcher" 2>/dev/null && [ -z "$pid" ]; do
+        { grep -q 'rank 1: .*GPU-' "$work/faults.last" && pid=$(rank_pid); } || sleep 0.1
+    done
+    [ -n "$pid" ] || fail "there was no rank to send SIG$1 to: $(tail -1 "$work/faults.last")"
+    begun=$SECONDS
+    kill "-$1" "$pid"
+    wait "$launcher" || status=$?
+    cat "$work/faults.last"
+    [ "$status" -ne 0 ] || fail "the job went on without the rank that got SIG$1"
+    grep -q 'rank [01]' "$work/faults.last" || fail "no rank is named after SIG$1"
+    figure "exit_after_SIG$1" "$status"
+    figure "seconds_after_SIG$1" $((SECONDS - begun))
+    [ $((SECONDS - begun)) -le $end_seconds ] || fail "the job ended $((SECONDS - begun)) s after SIG$1"
+}
+
+# The same programs with the plugin that hangs: the fourth layer norm of a rank never ends.
+install_hanging() {
+    local hang=$bundle/hang
+    mkdir -p "$hang/bin"
+    cp "$bin/launcher" "$bin/rank" "$hang/bin/"
+    ln -sf "$bundle"/lib/*.so* "$hang/lib/"
+    ln -sfn "$bundle/share" "$hang/share"
+    ln -sfn "$bin/cuda" "$hang/bin/cuda"
+}
+
+hung() { # NAME MODE FLAGS...
+    local name=$1 status=0 begun=$SECONDS
+    shift
+    "$bundle/hang/bin/launcher" --authorize local --account gpu --no-plots --mode "$@" --timeout $deadline_seconds \
+        --out "$work/$name" >"$work/faults.last" 2>&1 || status=$?
+    cat "$work/faults.last"
+    [ "$status" -ne 0 ] || fail "a kernel that never ends did not end the job ($name)"
+    grep 'rank 0' "$work/faults.last" | grep -q "after $deadline_seconds s" || fail "no rank and no deadline is named ($name)"
+    figure "seconds_of_$name" $((SECONDS - begun))
+    [ $((SECONDS - begun)) -le $((2 * end_seconds)) ] || fail "the job with the hung kernel took $((SECONDS - begun)) s ($name)"
+    rank_is_left && fail "a rank is left ($name)"
+    return 0
+}
+
+rank_is_left() { (bin=$bundle/hang/bin && rank_pid >/dev/null); }
+
+phase_faults() {
+    needs_gpu
+    start_service
+    local free_before free_after
+    free_before=$("$bin/launcher" gpus --json | manifest_figure /dev/stdin memory_free_bytes)
+    signalled KILL
+    signalled STOP
+    install_hanging
+    hung hung_training ddp-nccl --ranks 1 $(reference_flags)
+    hung hung_decoding tp-nccl --ranks 1 --checkpoint "$bundle/reference" --prompt "he goed to school"
+    free_after=$("$bin/launcher" gpus --json | manifest_figure /dev/stdin memory_free_bytes)
+    figure memory_lost_bytes $((free_before - free_after))
+    [ $((free_before - free_after)) -le $((64 << 20)) ] || fail "the GPU's memory is not free again"
+}
