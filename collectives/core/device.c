@@ -233,6 +233,19 @@ static void progress_of(const coll_device *device, uint64_t *started, uint64_t *
     }
 }
 
+uint64_t coll_device_busy_ns(const coll_comm *comm)
+{
+    pthread_mutex_t *lock = &comm->context->describe_lock;
+    uint64_t busy_ns = 0;
+    (void)pthread_mutex_lock(lock);
+    const coll_device *device = comm->device;
+    if (device != NULL && device->state <= COLL_DEVICE_OPEN && device->comm != NULL) {
+        busy_ns = device->backend->busy_ns(device->comm);
+    }
+    (void)pthread_mutex_unlock(lock);
+    return busy_ns;
+}
+
 void coll_device_progress(const coll_comm *comm, uint64_t *started, uint64_t *finished)
 {
     pthread_mutex_t *lock = &comm->context->describe_lock;

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "nccl/nccl_core.h"
+#include "nccl/nccl_kernels.h"
 
 enum { UUID_BYTES = 16, UUID_TEXT_BYTES = 48, RANKS_MAX = 64, CLOSE_STEP_NS = 200000 };
 
@@ -164,12 +165,12 @@ static coll_status alloc_numbers(coll_nccl_comm *comm, coll_error *reterr)
 {
     void *numbers = NULL;
     coll_status status =
-        coll_nccl_cuda(cudaHostAlloc(&numbers, 2 * sizeof *comm->progress, cudaHostAllocMapped),
+        coll_nccl_cuda(cudaHostAlloc(&numbers, sizeof *comm->progress, cudaHostAllocMapped),
                        "pinned memory", reterr);
     if (status != COLL_OK) {
         return status;
     }
-    memset(numbers, 0, 2 * sizeof *comm->progress);
+    memset(numbers, 0, sizeof *comm->progress);
     comm->progress = numbers;
     return coll_nccl_cuda(cudaMalloc(&comm->token, sizeof(int32_t)), "device memory", reterr);
 }
@@ -247,11 +248,17 @@ static coll_status is_idle(void *comm, void *stream, bool *done, coll_error *ret
                                                 : coll_nccl_cuda(result, "the stream", reterr);
 }
 
+static uint64_t read_busy_ns(const void *comm_)
+{
+    const coll_nccl_comm *comm = comm_;
+    return comm->progress != NULL ? __atomic_load_n(&comm->progress->busy_ns, __ATOMIC_ACQUIRE) : 0;
+}
+
 static void read_progress(const void *comm_, uint64_t *started, uint64_t *finished)
 {
     const coll_nccl_comm *comm = comm_;
-    *finished = __atomic_load_n(&comm->progress[1], __ATOMIC_ACQUIRE);
-    *started = __atomic_load_n(&comm->progress[0], __ATOMIC_ACQUIRE);
+    *finished = __atomic_load_n(&comm->progress->finished, __ATOMIC_ACQUIRE);
+    *started = __atomic_load_n(&comm->progress->started, __ATOMIC_ACQUIRE);
 }
 
 /* ---- end ---- */
@@ -332,6 +339,7 @@ const coll_backend coll_nccl_backend = {
     .idle = is_idle,
     .op_free = coll_nccl_op_free,
     .progress = read_progress,
+    .busy_ns = read_busy_ns,
     .abort = abort_comm,
     .close = close_comm,
     .release = release,

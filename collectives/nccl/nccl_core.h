@@ -29,8 +29,8 @@ typedef struct coll_nccl_comm {
     int phase;
     int batch_count;
     coll_nccl_op *batch[COLL_NCCL_BATCH_MAX];
-    uint64_t *progress; /* pinned: operations begun, ended; written by the GPU */
-    void *token;        /* device memory: what a barrier adds up */
+    struct coll_nccl_progress *progress; /* pinned, written by the GPU */
+    void *token;                         /* device memory: what a barrier adds up */
 } coll_nccl_comm;
 
 struct coll_nccl_op {

@@ -124,9 +124,44 @@ template <typename T> cudaError_t launch(cudaStream_t stream, const coll_nccl_tr
     return cudaGetLastError();
 }
 
-__global__ void count_up(unsigned long long *number)
+/* Nanoseconds of the device's own clock. */
+__device__ uint64_t now_ns()
 {
-    (void)atomicAdd_system(number, 1ULL);
+    uint64_t now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+
+/* One thread each. Streams may run these at once, and the host reads meanwhile. As long as operations
+ * are under way, each of these kernels adds the time since the one before. */
+__device__ void add(uint64_t *number, uint64_t value)
+{
+    (void)atomicAdd_system((unsigned long long *)number, (unsigned long long)value);
+}
+
+__device__ void pass_time(coll_nccl_progress *progress)
+{
+    const volatile coll_nccl_progress *seen = progress;
+    const bool is_busy = seen->started != seen->finished;
+    const uint64_t now = now_ns();
+    const uint64_t since = (uint64_t)atomicExch_system((unsigned long long *)&progress->since_ns,
+                                                       (unsigned long long)now);
+    if (is_busy && now > since) {
+        add(&progress->busy_ns, now - since);
+    }
+    __threadfence_system(); /* before the operation counts */
+}
+
+__global__ void note_begin(coll_nccl_progress *progress)
+{
+    pass_time(progress);
+    add(&progress->started, 1);
+}
+
+__global__ void note_end(coll_nccl_progress *progress)
+{
+    pass_time(progress);
+    add(&progress->finished, 1);
 }
 
 } // namespace
@@ -162,8 +197,14 @@ extern "C" cudaError_t coll_nccl_tree_run(cudaStream_t stream, const coll_nccl_t
     return cudaErrorInvalidValue;
 }
 
-extern "C" cudaError_t coll_nccl_count_run(cudaStream_t stream, uint64_t *number)
+extern "C" cudaError_t coll_nccl_begin_run(cudaStream_t stream, coll_nccl_progress *progress)
 {
-    count_up<<<1, 1, 0, stream>>>((unsigned long long *)number);
+    note_begin<<<1, 1, 0, stream>>>(progress);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t coll_nccl_end_run(cudaStream_t stream, coll_nccl_progress *progress)
+{
+    note_end<<<1, 1, 0, stream>>>(progress);
     return cudaGetLastError();
 }

@@ -27,8 +27,17 @@ typedef struct coll_nccl_tree {
 
 cudaError_t coll_nccl_tree_run(cudaStream_t stream, const coll_nccl_tree *tree);
 
-/* Adds 1 to a number in pinned memory, in the order of the stream. */
-cudaError_t coll_nccl_count_run(cudaStream_t stream, uint64_t *number);
+/* In pinned memory, written by the device and read by the host. */
+typedef struct coll_nccl_progress {
+    uint64_t started; /* operations */
+    uint64_t finished;
+    uint64_t since_ns; /* by the device's clock: when one of these two rose last */
+    uint64_t busy_ns;  /* as long as an operation had begun and not ended */
+} coll_nccl_progress;
+
+/* Notes that an operation begins, or has ended, in the order of the stream. */
+cudaError_t coll_nccl_begin_run(cudaStream_t stream, coll_nccl_progress *progress);
+cudaError_t coll_nccl_end_run(cudaStream_t stream, coll_nccl_progress *progress);
 
 #ifdef __cplusplus
 }

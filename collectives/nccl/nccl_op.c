@@ -22,7 +22,7 @@ static coll_status run_kernels(coll_nccl_op *op, int phase, coll_error *reterr)
     const coll_nccl_comm *comm = op->comm;
     if (phase == 0) {
         return coll_nccl_cuda(op->warming ? cudaSuccess
-                                          : coll_nccl_count_run(op->stream, &comm->progress[0]),
+                                          : coll_nccl_begin_run(op->stream, comm->progress),
                               "a kernel", reterr);
     }
     if (phase == 1 && coll_nccl_is_direct(op)) {
@@ -43,8 +43,8 @@ static coll_status run_kernels(coll_nccl_op *op, int phase, coll_error *reterr)
 static coll_status end_op(coll_nccl_op *op, coll_error *reterr)
 {
     coll_status status = coll_nccl_cuda(
-        op->warming ? cudaSuccess : coll_nccl_count_run(op->stream, &op->comm->progress[1]),
-        "a kernel", reterr);
+        op->warming ? cudaSuccess : coll_nccl_end_run(op->stream, op->comm->progress), "a kernel",
+        reterr);
     if (status == COLL_OK && !op->captured) {
         status = coll_nccl_cuda(cudaEventRecord(op->ended, op->stream), "cudaEventRecord", reterr);
     }

@@ -19,7 +19,8 @@
  * Calls on one communicator's stream operations come in the same order on all ranks. One-shot
  * operations (coll_start, coll_run) take no stream.
  *
- * Threads: as in coll.h, but for coll_device_progress, which any thread may call. Of the table,
+ * Threads: as in coll.h, but for coll_device_progress and coll_device_busy_ns, which any thread may
+ * call. Of the table,
  * `progress` may be called from any thread, `abort` and `close` from a thread of libcoll's, while
  * the owner calls nothing else of that communicator. No function may wait for a peer, but abort and
  * close, and `open` inside the exchange that it is given. */
@@ -37,7 +38,7 @@ extern "C" {
 #endif
 
 enum {
-    COLL_BACKEND_ABI = 1,
+    COLL_BACKEND_ABI = 2,
     COLL_DEVICE_ABORT_SECONDS = 5, /* coll_device_ended waits as long for an abort */
 };
 
@@ -83,6 +84,9 @@ struct coll_backend {
     void (*op_free)(void *op);
     /* Operations that the device has begun and ended, those of graphs included. Any thread. */
     void (*progress)(const void *comm, uint64_t *started, uint64_t *finished);
+    /* By the device's clock: how long operations that have ended were on the device, those of graphs
+     * included. Where several were at once, the time counts once. Any thread. */
+    uint64_t (*busy_ns)(const void *comm);
     /* Ends the communicator at once, whatever is under way. */
     void (*abort)(void *comm);
     /* Ends it when what is under way has ended, by the deadline. */
@@ -123,6 +127,10 @@ COLL_MUST_CHECK coll_status coll_device_ended(coll_comm *comm, coll_error *reter
 /* Operations on streams of comm that the device has begun and ended. Zeros: none, or no backend.
  * Any thread, as long as comm lives. */
 void coll_device_progress(const coll_comm *comm, uint64_t *started, uint64_t *finished);
+
+/* How long operations on streams of comm were on the device until now, by its own clock: with their
+ * waiting for peers, and what was at once counts once. 0: none, no backend, or comm has failed. */
+uint64_t coll_device_busy_ns(const coll_comm *comm);
 
 #ifdef __cplusplus
 }

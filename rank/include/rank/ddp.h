@@ -53,7 +53,8 @@ typedef struct rank_ddp_options {
 
 /* What one step's all-reduce cost this rank. */
 typedef struct rank_ddp_times {
-    int64_t allreduce_ns;         /* inside collective calls: starting, progress, waiting */
+    int64_t allreduce_ns; /* inside collective calls: starting, progress, waiting; on a device
+                                   * by its own clock: from an all-reduce's start to its end there */
     int64_t allreduce_exposed_ns; /* the part of it after backward had ended */
 } rank_ddp_times;
 

@@ -268,7 +268,7 @@ static void options_body(test_rank *rank)
     options.backend = &other;
     other.abi = COLL_BACKEND_ABI + 1;
     RANK_CHECK(rank, coll_context_create(&options, &context, &rank->error) == COLL_ERR_UNSUPPORTED);
-    RANK_CHECK(rank, strstr(rank->error.message, "ABI 2") != NULL);
+    RANK_CHECK(rank, strstr(rank->error.message, "ABI 3") != NULL);
     options.backend = NULL;
     RANK_OK(rank, coll_context_create(&options, &context, &rank->error));
     float value = 1;

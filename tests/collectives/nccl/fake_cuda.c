@@ -210,14 +210,39 @@ cudaError_t coll_nccl_tree_run(cudaStream_t stream, const coll_nccl_tree *tree)
     return cudaSuccess;
 }
 
-static void run_count(void *argument)
+/* The device's clock: each look at it comes FAKE_TICK_NS after the one before. */
+enum { FAKE_TICK_NS = 1000 };
+static uint64_t fake_clock_ns;
+
+static void pass_time(coll_nccl_progress *progress)
 {
-    uint64_t *const *number = argument;
-    (void)__atomic_fetch_add(*number, 1, __ATOMIC_SEQ_CST);
+    const uint64_t now = __atomic_add_fetch(&fake_clock_ns, FAKE_TICK_NS, __ATOMIC_SEQ_CST);
+    progress->busy_ns += progress->started != progress->finished ? now - progress->since_ns : 0;
+    progress->since_ns = now;
 }
 
-cudaError_t coll_nccl_count_run(cudaStream_t stream, uint64_t *number)
+static void run_begin(void *argument)
 {
-    fake_stream_enqueue(stream, run_count, &number, sizeof number);
+    coll_nccl_progress *const *progress = argument;
+    pass_time(*progress);
+    (void)__atomic_fetch_add(&(*progress)->started, 1, __ATOMIC_SEQ_CST);
+}
+
+static void run_end(void *argument)
+{
+    coll_nccl_progress *const *progress = argument;
+    pass_time(*progress);
+    (void)__atomic_fetch_add(&(*progress)->finished, 1, __ATOMIC_SEQ_CST);
+}
+
+cudaError_t coll_nccl_begin_run(cudaStream_t stream, coll_nccl_progress *progress)
+{
+    fake_stream_enqueue(stream, run_begin, &progress, sizeof progress);
+    return cudaSuccess;
+}
+
+cudaError_t coll_nccl_end_run(cudaStream_t stream, coll_nccl_progress *progress)
+{
+    fake_stream_enqueue(stream, run_end, &progress, sizeof progress);
     return cudaSuccess;
 }

@@ -183,6 +183,10 @@ static void together_body(device_rank *r)
     uint64_t finished = 0;
     coll_device_progress(r->comm, &started, &finished);
     RANK_CHECK(rank, started == 3 && finished == 3);
+    /* The fake's clock goes on by 1000 ns at each of the 18 times that the ranks look at it. Three
+     * operations that begin together, or one after the other, are busy for 3 ticks or more. */
+    const uint64_t busy_ns = coll_device_busy_ns(r->comm);
+    RANK_CHECK(rank, busy_ns >= 3 * 1000 && busy_ns < 18 * 1000);
     for (int i = 0; i < 3; i++) {
         coll_op_destroy(ops[i]);
     }

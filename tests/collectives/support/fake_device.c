@@ -329,6 +329,13 @@ static void fake_progress(const void *comm_, uint64_t *started, uint64_t *finish
     *finished = atomic_load(&comm->finished);
 }
 
+/* A microsecond for each operation. */
+static uint64_t fake_busy_ns(const void *comm_)
+{
+    const fake_comm *comm = comm_;
+    return atomic_load(&comm->finished) * 1000;
+}
+
 static void fake_abort(void *comm_)
 {
     fake_comm *comm = comm_;
@@ -410,6 +417,7 @@ const coll_backend fake_backend = {
     .idle = fake_idle,
     .op_free = fake_op_free,
     .progress = fake_progress,
+    .busy_ns = fake_busy_ns,
     .abort = fake_abort,
     .close = fake_close,
     .release = fake_release,

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fcntl.h>
 #include <memory>
 #include <string>
@@ -66,6 +67,18 @@ struct round {
     uint64_t number;
     bool has_put;
 };
+
+// The clock of the emulated device is the host's.
+void pass_time(coll_nccl_progress *progress)
+{
+    timespec now = {};
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    const uint64_t now_ns = (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+    if (progress->started != progress->finished) {
+        progress->busy_ns += now_ns - progress->since_ns;
+    }
+    progress->since_ns = now_ns;
+}
 
 } // namespace
 
@@ -488,10 +501,20 @@ cudaError_t coll_nccl_tree_run(cudaStream_t stream, const coll_nccl_tree *tree)
     });
 }
 
-cudaError_t coll_nccl_count_run(cudaStream_t stream, uint64_t *number)
+cudaError_t coll_nccl_begin_run(cudaStream_t stream, coll_nccl_progress *progress)
 {
-    return emulate_run_on(stream,
-                          [number] { (void)__atomic_fetch_add(number, 1, __ATOMIC_SEQ_CST); });
+    return emulate_run_on(stream, [progress] {
+        pass_time(progress);
+        (void)__atomic_fetch_add(&progress->started, 1, __ATOMIC_SEQ_CST);
+    });
+}
+
+cudaError_t coll_nccl_end_run(cudaStream_t stream, coll_nccl_progress *progress)
+{
+    return emulate_run_on(stream, [progress] {
+        pass_time(progress);
+        (void)__atomic_fetch_add(&progress->finished, 1, __ATOMIC_SEQ_CST);
+    });
 }
 
 } // extern "C"
