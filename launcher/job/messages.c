@@ -131,6 +131,14 @@ static void say_sum(launch_session *session)
                           elements, first->model_elements, more);
         return;
     }
+    if ((double)bytes < (double)elements * 4) { /* some are in bfloat16 */
+        launch_screen_say(&session->screen,
+                          "together: weights %.2f MB, for the model's %.2f million + %.2f million "
+                          "that are on every rank",
+                          (double)bytes / 1e6, (double)first->model_elements / 1e6,
+                          (double)more / 1e6);
+        return;
+    }
     launch_screen_say(&session->screen,
                       "together: weights %.2f MB = the model's %.2f MB + %.2f MB that are on every "
                       "rank + %.2f MB of padding",

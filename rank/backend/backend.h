@@ -108,10 +108,12 @@ typedef struct rank_pack {
     const float *from;
     size_t from_row; /* floats from one row of `from` to the next */
     bool transposed; /* from is (columns, depth) */
-    float *to;       /* the first of these rows, in the first of these panels */
+    void *to;        /* the first of these rows, in the first of these panels */
     size_t to_panel; /* floats from one panel to the next: the matrix's depth × RANK_PANEL */
-    size_t to_row; /* 0: panels. Else there are none: `to` is (columns, depth), with so many floats
-                        from one column to the next */
+    size_t
+        to_row; /* 0: panels. Else there are none: `to` is (columns, depth), with so many elements
+                      from one column to the next */
+    rank_type to_type; /* bfloat16 with to_row only: elements are rounded as cast rounds them */
 } rank_pack;
 
 /* c (rows, columns) = a (rows, depth) · b; or, with accumulate, c += it.
@@ -125,7 +127,9 @@ typedef struct rank_pack {
  *
  * With a library's products (backend `cuda`) the order is the library's. a and b are of one type,
  * and bfloat16 only where b is not packed. Leaves make no difference to bfloat16 then, nor where
- * products are TF32. */
+ * products are TF32. With plain_weights a may be float32 and b bfloat16, if b is transposed and
+ * nothing is accumulated: few rows keep float32, many are rounded to bfloat16 in the scratch, which
+ * then has room for rows · depth of them. */
 typedef struct rank_product {
     size_t rows;
     size_t columns;
@@ -157,11 +161,12 @@ typedef struct rank_embed_packed {
     const int32_t *positions; /* (T) */
     int32_t first_id;
     int32_t columns;
-    const float *wte;
+    const void *wte;
     const float *wpe; /* (context, C) */
     float *out;       /* (T, C) */
     size_t wte_row;   /* 0: wte is packed. Else it is (columns, C), with so many floats from one row
                          to the next */
+    rank_type wte_type; /* bfloat16 with wte_row only */
 } rank_embed_packed;
 
 /* out (T, C) = wte[ids] + wpe[positions] */
@@ -284,15 +289,16 @@ typedef struct rank_attention_cached {
     const int32_t *block_table; /* (sequence_count, table_width): its blocks, in order */
     size_t table_width;
     size_t block_tokens;
-    size_t length_max; /* no sequence becomes longer; the scratch is made for it */
-    const float *qkv;  /* (rows, heads·D + 2·kv_heads·D): q, k and v, without bias */
-    const float *bias; /* (heads·D + 2·kv_heads·D); NULL: none */
-    float *keys;       /* (blocks, kv_heads, D, block_tokens): a block's tokens side by side */
-    float *values;     /* (blocks, kv_heads, block_tokens, D) */
-    float *out;        /* (rows, heads·D) */
-    float *scratch;    /* attention_cached_scratch floats */
-    size_t rows;       /* row_start[sequence_count], which the host may not be able to read */
-    bool one_row_each; /* every sequence has one row */
+    size_t length_max;    /* no sequence becomes longer; the scratch is made for it */
+    const float *qkv;     /* (rows, heads·D + 2·kv_heads·D): q, k and v, without bias */
+    const float *bias;    /* (heads·D + 2·kv_heads·D); NULL: none */
+    void *keys;           /* (blocks, kv_heads, D, block_tokens): a block's tokens side by side */
+    void *values;         /* (blocks, kv_heads, block_tokens, D) */
+    rank_type cache_type; /* of keys and values, which are rounded when they are put there */
+    float *out;           /* (rows, heads·D) */
+    float *scratch;       /* attention_cached_scratch floats */
+    size_t rows;          /* row_start[sequence_count], which the host may not be able to read */
+    bool one_row_each;    /* every sequence has one row */
 } rank_attention_cached;
 
 /* Softmax and cross entropy. */

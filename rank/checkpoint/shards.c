@@ -158,6 +158,20 @@ static base_status read_rows(const transfer *t, size_t first, size_t count, base
     return status;
 }
 
+/* Whether this rank's part is held as the file has it: a backend that wants plain weights gets a
+ * matrix (columns, depth), and that is what the file has where its rows are not the depth. */
+static bool is_plain(const transfer *t)
+{
+    return t->tensor.pack == RANK_TENSOR_PLAIN ||
+           (t->options->device->backend->plain_weights && !rows_are_depth(&t->tensor));
+}
+
+/* Matrices that products read have the type that is asked for; all else is float32. */
+static rank_type type_of(const transfer *t)
+{
+    return t->tensor.pack == RANK_TENSOR_PLAIN ? RANK_FLOAT32 : t->options->type;
+}
+
 /* Reads a few rows of the file at a time, and packs them: as rows of the packed matrix, or as some
  * of its panels. */
 static base_status fill_packed(const transfer *t, float *at, base_error *reterr)
@@ -177,7 +191,8 @@ static base_status fill_packed(const transfer *t, float *at, base_error *reterr)
         if (device->backend->plain_weights) { /* see is_plain: the depth is the file's rows */
             args.depth = rows;
             args.columns = t->columns.count;
-            args.to = at + row;
+            args.to = (char *)at + row * rank_type_bytes(type_of(t));
+            args.to_type = type_of(t);
             args.to_row = t->rows.count;
         } else if (depth) {
             args.depth = rows;
@@ -198,6 +213,19 @@ static base_status fill_packed(const transfer *t, float *at, base_error *reterr)
     return status;
 }
 
+/* Rows of the staging memory, as they are or rounded. */
+static void put_rows(const transfer *t, size_t row, size_t rows, float *at)
+{
+    const rank_device *device = t->options->device;
+    const size_t count = rows * t->columns.count;
+    char *to = (char *)at + row * t->columns.count * rank_type_bytes(type_of(t));
+    if (type_of(t) == RANK_BFLOAT16) {
+        device->backend->cast(device->queue, &(rank_cast){count, t->staging, to});
+    } else {
+        device->backend->copy(device->queue, to, t->staging, count * sizeof *at);
+    }
+}
+
 static base_status fill_plain(const transfer *t, float *at, base_error *reterr)
 {
     const rank_device *device = t->options->device;
@@ -207,23 +235,15 @@ static base_status fill_plain(const transfer *t, float *at, base_error *reterr)
         const size_t rows = left < STAGED_ROWS ? left : STAGED_ROWS;
         status = read_rows(t, row, rows, reterr);
         if (status == BASE_OK) {
-            device->backend->copy(device->queue, at + row * t->columns.count, t->staging,
-                                  rows * t->columns.count * sizeof *at);
+            put_rows(t, row, rows, at);
             status = device->backend->sync(device->queue, reterr);
         }
     }
     return status;
 }
 
-/* Whether this rank's part is held as the file has it: a backend that wants plain weights gets a
- * matrix (columns, depth), and that is what the file has where its rows are not the depth. */
-static bool is_plain(const transfer *t)
-{
-    return t->tensor.pack == RANK_TENSOR_PLAIN ||
-           (t->options->device->backend->plain_weights && !rows_are_depth(&t->tensor));
-}
-
-static size_t packed_floats(const transfer *t)
+/* Elements of this rank's part, with the padding of panels. */
+static size_t packed_count(const transfer *t)
 {
     if (is_plain(t) || t->options->device->backend->plain_weights) {
         return t->rows.count * t->columns.count;
@@ -250,15 +270,15 @@ static base_status take_tensor(rank_shards *shards, transfer *t, base_error *ret
     const rank_device *device = t->options->device;
     void *memory = NULL;
     find_axes(t);
-    const size_t floats = packed_floats(t);
+    const size_t size_bytes = packed_count(t) * rank_type_bytes(type_of(t));
     shards->offset[t->index] = t->tensor.offset;
-    base_status status = device->backend->alloc(device->queue, RANK_MEMORY_WEIGHTS,
-                                                floats * sizeof(float), &memory, reterr);
+    base_status status =
+        device->backend->alloc(device->queue, RANK_MEMORY_WEIGHTS, size_bytes, &memory, reterr);
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "tensor %s", t->tensor.name);
     }
     shards->at[t->index] = memory;
-    shards->size_bytes += floats * sizeof(float);
+    shards->size_bytes += size_bytes;
     const size_t elements = count_there(&t->rows) * count_there(&t->columns);
     shards->elements += elements;
     shards->uncut_elements += t->tensor.cut.kind == RANK_CUT_NONE ? elements : 0;

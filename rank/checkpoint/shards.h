@@ -30,6 +30,7 @@ typedef struct rank_shards_options {
     const rank_model_config *config;
     const rank_device *device;
     const rank_tp *tp;
+    rank_type type; /* of matrices; bfloat16 for a backend with plain_weights */
 } rank_shards_options;
 
 /* A source that reads the parameters of a whole model from the host's memory. */

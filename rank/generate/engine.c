@@ -31,6 +31,32 @@ static void gather_rows(rank_engine *engine)
     }
 }
 
+/* Adds rows of padding to a step in which each sequence has one row, all of them sampled, so that
+ * few shapes come again and again. Padding has no token: its embedding is zero, its attention too,
+ * and it writes nothing into the cache. Its logits stand behind the others. */
+static void pad(rank_engine *engine)
+{
+    rank_rows *rows = &engine->saved.rows;
+    const size_t count = rows->count;
+    const int most = rank_schedule_get_options(engine->schedule)->sequence_count;
+    const size_t size = rank_step_size((size_t)most, count);
+    if (engine->run.device.backend->capture == NULL || rows->segment_count != count ||
+        rows->active_count != count) {
+        return;
+    }
+    for (size_t i = count; i < size; i++) {
+        rows->ids[i] = -1;
+        rows->positions[i] = 0;
+        rows->active[i] = (int32_t)i;
+        rows->active_targets[i] = -1;
+        rows->segment_start[i + 1] = (int32_t)i + 1;
+        engine->lengths[i] = -1;
+    }
+    rows->count = size;
+    rows->segment_count = size;
+    rows->active_count = size;
+}
+
 /* Computes this rank's part of the logits of the rows that are sampled. */
 static base_status decode(rank_engine *engine, base_error *reterr)
 {
@@ -44,6 +70,7 @@ static base_status decode(rank_engine *engine, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
+    pad(engine);
     const rank_decode_args args = {.saved = &engine->saved,
                                    .cache = &engine->cache,
                                    .lengths = engine->lengths,

@@ -39,6 +39,7 @@ typedef struct rank_engine_options {
     int block_tokens; /* of the cache */
     int cache_tokens; /* the cache's size; 0: `sequences` whole contexts */
     int waiting_max;  /* requests that wait, on rank 0 */
+    rank_type type;   /* of matrices and of the cache; bfloat16 on a GPU only */
     rank_engine_on_event on_event;
     /* On every rank: the step that has just begun is the first that computes for the request. NULL:
      * nobody wants to know. */

@@ -15,13 +15,18 @@ static size_t sample_record_bytes_max(int ranks)
     return k > p ? k : p;
 }
 
+static base_status device_bytes(const rank_engine *engine, rank_memory kind, size_t size_bytes,
+                                void **memory, base_error *reterr)
+{
+    const rank_device *device = &engine->run.device;
+    return device->backend->alloc(device->queue, kind, size_bytes, memory, reterr);
+}
+
 static base_status device_floats(const rank_engine *engine, rank_memory kind, size_t count,
                                  float **floats, base_error *reterr)
 {
     void *memory = NULL;
-    const rank_device *device = &engine->run.device;
-    const base_status status =
-        device->backend->alloc(device->queue, kind, count * sizeof(float), &memory, reterr);
+    const base_status status = device_bytes(engine, kind, count * sizeof(float), &memory, reterr);
     *floats = memory;
     return status;
 }
@@ -65,10 +70,11 @@ static base_status make_schedule(rank_engine *engine, const rank_engine_options 
     return BASE_OK;
 }
 
-static size_t count_cache_floats(const rank_engine *engine, const rank_engine_options *options)
+static size_t count_cache_bytes(const rank_engine *engine, const rank_engine_options *options)
 {
     return options->config->family->cache_floats(&engine->run.shape) * engine->cache.block_tokens *
-           engine->cache.block_count * (size_t)options->config->layers;
+           engine->cache.block_count * (size_t)options->config->layers *
+           rank_type_bytes(engine->run.shape.decode_type);
 }
 
 /* Adds up what this engine takes of the device, and refuses what has no room there. What the ranks
@@ -79,8 +85,10 @@ static base_status check_room(rank_engine *engine, const rank_engine_options *op
     const rank_family *family = options->config->family;
     const rank_shape *shape = &engine->run.shape;
     const rank_schedule_options *schedule = rank_schedule_get_options(engine->schedule);
-    const rank_shards_options shards = {
-        .config = options->config, .device = &engine->run.device, .tp = shape->tp};
+    const rank_shards_options shards = {.config = options->config,
+                                        .device = &engine->run.device,
+                                        .tp = shape->tp,
+                                        .type = options->type};
     engine->cache = (rank_cache){.block_tokens = (size_t)schedule->block_tokens,
                                  .block_count = (size_t)schedule->block_count};
     const size_t logits_floats = (size_t)options->sequences * (size_t)shape->tp->vocab_count;
@@ -88,7 +96,7 @@ static base_status check_room(rank_engine *engine, const rank_engine_options *op
     use.bytes[RANK_MEMORY_WEIGHTS] = rank_shards_plan(&shards);
     use.bytes[RANK_MEMORY_ACTIVATIONS] = family->saved_floats(shape) * sizeof(float);
     use.bytes[RANK_MEMORY_WORK] = (family->work_floats(shape) + logits_floats) * sizeof(float);
-    use.bytes[RANK_MEMORY_CACHE] = count_cache_floats(engine, options) * sizeof(float);
+    use.bytes[RANK_MEMORY_CACHE] = count_cache_bytes(engine, options);
     const base_status status = rank_memory_check(&engine->run.device, "the model", &use, reterr);
     use.bytes[RANK_MEMORY_EXCHANGED] = family->exchanged_floats(shape) * sizeof(float);
     use.bytes[RANK_MEMORY_QUEUES] = engine->run.device.backend->queue_bytes;
@@ -103,13 +111,13 @@ static base_status make_run(rank_engine *engine, const rank_engine_options *opti
     rank_shape *shape = &engine->run.shape;
     engine->hooks = rank_shards_hooks(engine->shards);
     engine->run.hooks = &engine->hooks;
-    const size_t cache_floats = count_cache_floats(engine, options);
+    const size_t cache_bytes = count_cache_bytes(engine, options);
     const size_t work_floats = family->work_floats(shape);
     const size_t logits_floats = (size_t)options->sequences * (size_t)shape->tp->vocab_count;
     base_status status = rank_saved_create(shape, &engine->run.device, &engine->saved, reterr);
     if (status == BASE_OK) {
         status =
-            device_floats(engine, RANK_MEMORY_CACHE, cache_floats, &engine->cache.memory, reterr);
+            device_bytes(engine, RANK_MEMORY_CACHE, cache_bytes, &engine->cache.memory, reterr);
     }
     if (status == BASE_OK) {
         status = device_floats(engine, RANK_MEMORY_WORK, work_floats, &engine->run.work, reterr);
@@ -117,7 +125,7 @@ static base_status make_run(rank_engine *engine, const rank_engine_options *opti
     if (status == BASE_OK) {
         status = device_floats(engine, RANK_MEMORY_WORK, logits_floats, &engine->logits, reterr);
     }
-    engine->cache_bytes = cache_floats * sizeof(float);
+    engine->cache_bytes = cache_bytes;
     engine->work_bytes = (work_floats + logits_floats) * sizeof(float);
     return status;
 }
@@ -162,7 +170,8 @@ static base_status load(rank_engine *engine, const rank_engine_options *options,
 {
     const rank_shards_options shards = {.config = options->config,
                                         .device = &engine->run.device,
-                                        .tp = rank_tp_group_tp(engine->group)};
+                                        .tp = rank_tp_group_tp(engine->group),
+                                        .type = options->type};
     return options->weights != NULL
                ? rank_shards_load(&shards, options->weights, &engine->shards, reterr)
                : rank_shards_create(&shards, options->source, &engine->shards, reterr);
@@ -170,6 +179,11 @@ static base_status load(rank_engine *engine, const rank_engine_options *options,
 
 static base_status make(rank_engine *engine, const rank_engine_options *options, base_error *reterr)
 {
+    const rank_backend *backend = options->device->backend;
+    if (options->type != RANK_FLOAT32 && (backend->cast == NULL || !backend->plain_weights)) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "the backend %s decodes in float32 only",
+                         backend->name);
+    }
     const int ranks = options->comm != NULL ? coll_comm_size(options->comm) : 1;
     rank_shape *shape = &engine->run.shape;
     *shape = (rank_shape){
@@ -177,6 +191,7 @@ static base_status make(rank_engine *engine, const rank_engine_options *options,
         .backend = options->device->backend,
         .end_layer = options->config->layers,
         .token_count_max = (size_t)(options->chunk_tokens + options->sequences),
+        .decode_type = options->type,
     };
     engine->run.device = *options->device;
     base_status status = rank_model_check_world(options->config, ranks, reterr);

@@ -295,6 +295,7 @@ static base_status make_engine(generation *g, base_error *reterr)
                                .comm = options->comm,
                                .weights = options->weights,
                                .source = &source,
+                               .type = options->type,
                                .sequences = options->sequences,
                                .chunk_tokens = CHUNK_TOKENS,
                                .block_tokens = BLOCK_TOKENS,

@@ -54,6 +54,7 @@ typedef struct rank_generate_options {
     const char *weights;       /* the path of a safetensors file; NULL: params */
     const float *params;       /* of the whole model, the device's */
     rank_tokenizer *tokenizer; /* on rank 0 */
+    rank_type type;            /* of matrices and of the cache */
     int sequences;             /* at a time */
     int new_tokens_max;
     bool ignore_end;           /* no token ends a text */

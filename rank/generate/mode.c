@@ -290,6 +290,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
             .comm = tp_comm(worker),
             .weights = weights,
             .tokenizer = tokenizer,
+            .type = job->gpu.precision == PROTO_PRECISION_BFLOAT16 ? RANK_BFLOAT16 : RANK_FLOAT32,
             .sequences = (int)job->infer.max_num_seqs,
             .new_tokens_max = (int)job->infer.max_new_tokens,
             .warm_up = job->infer.baseline,

@@ -1,6 +1,15 @@
 /* Chooses which steps of decoding are captured, and keeps their graphs. Called by engine.c. */
 #include "generate/step_graphs.h"
 
+size_t rank_step_size(size_t most, size_t sequences)
+{
+    size_t size = most;
+    for (int i = 1; i < RANK_STEP_SIZES_MAX && size > 1 && (size + 1) / 2 >= sequences; i++) {
+        size = (size + 1) / 2;
+    }
+    return size;
+}
+
 static bool has_shape(const rank_step_graph *entry, const rank_rows *rows)
 {
     return entry->used != 0 && entry->rows == rows->count &&

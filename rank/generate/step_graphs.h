@@ -10,7 +10,11 @@
 #include "model/family.h"
 #include "parallel/tensor/tp.h"
 
-enum { RANK_STEP_GRAPHS_MAX = 8 };
+enum { RANK_STEP_GRAPHS_MAX = 8, RANK_STEP_SIZES_MAX = 8 };
+
+/* How many sequences a step of decoding is padded to, where `most` can run: one of at most
+ * RANK_STEP_SIZES_MAX sizes, `most` and its halves, rounded up. */
+size_t rank_step_size(size_t most, size_t sequences);
 
 typedef struct rank_step_graph {
     size_t rows;

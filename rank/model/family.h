@@ -26,6 +26,8 @@ typedef struct rank_shape {
     size_t token_count_max;
     bool training;     /* activations are kept for backward */
     const rank_tp *tp; /* of a run that decodes; NULL: it runs forward, and backward if training */
+    rank_type decode_type; /* of a run that decodes: of its matrices and its cache; the rest is
+                              float32 */
 } rank_shape;
 
 typedef struct rank_run {
@@ -84,7 +86,7 @@ typedef struct rank_backward_args {
  * rank's heads for keys and values, head width, block_tokens) of keys, and of values the same with
  * the last two exchanged. */
 typedef struct rank_cache {
-    float *memory;
+    void *memory; /* elements of the shape's decode_type */
     size_t block_tokens;
     size_t block_count;
 } rank_cache;
@@ -99,7 +101,8 @@ typedef struct rank_cache {
 typedef struct rank_decode_args {
     rank_saved *saved; /* filled in by rank_rows_place_step */
     const rank_cache *cache;
-    const int32_t *lengths;     /* (sequences): tokens in the cache before this step */
+    const int32_t *lengths;     /* (sequences): tokens in the cache before this step; -1: padding,
+                                   whose rows have the id -1 */
     const int32_t *block_table; /* (sequences, table_width): the sequence's blocks in order */
     size_t table_width;
     float *exchanged; /* exchanged_floats: the memory that the group's ranks reduce */
@@ -128,8 +131,8 @@ struct rank_family {
 
     size_t (*saved_floats)(const rank_shape *shape); /* activations of one micro-batch */
     size_t (*work_floats)(const rank_shape *shape);
-    /* NULL without decode: floats of one token in one layer's cache; and what the ranks of a group
-     * exchange. */
+    /* NULL without decode: elements of one token in one layer's cache; and floats that the ranks of
+     * a group exchange. */
     size_t (*cache_floats)(const rank_shape *shape);
     size_t (*exchanged_floats)(const rank_shape *shape);
 

@@ -284,7 +284,21 @@ static bool is_float32(const rank_product *args)
 static bool is_few_rows(const rank_product *args)
 {
     return args->rows <= CUDA_FEW_ROWS && args->b_transposed && args->a_depth == 1 &&
-           !args->accumulate && args->leaves <= 1 && is_float32(args);
+           !args->accumulate && args->leaves <= 1 && args->a_type == RANK_FLOAT32 &&
+           args->c_type == RANK_FLOAT32;
+}
+
+/* Many rows in float32, with weights in bfloat16: cublasLt wants both in one type. */
+static void round_rows(rank_queue *queue, const rank_product *args, rank_product *rounded)
+{
+    *rounded = *args;
+    if (args->scratch == NULL || args->a_row != args->depth || args->a_depth != 1) {
+        cuda_fail(queue, BASE_ERR_UNSUPPORTED, "product: float32 with bfloat16 wants scratch");
+        return;
+    }
+    cuda_cast(queue, &(rank_cast){args->rows * args->depth, args->a, args->scratch});
+    rounded->a = args->scratch;
+    rounded->a_type = RANK_BFLOAT16;
 }
 
 static bool is_for_lt(const rank_queue *queue, const rank_product *args)
@@ -304,6 +318,12 @@ void cuda_product(rank_queue *queue, const rank_product *args)
     if (fast && is_few_rows(args)) {
         cuda_launch_few_rows(args, queue->stream);
         (void)cuda_check(queue, cudaGetLastError(), "product of few rows");
+    } else if (fast && args->a_type != args->b_type) {
+        rank_product rounded;
+        round_rows(queue, args, &rounded);
+        if (queue->failed == BASE_OK) {
+            multiply_lt(queue, &rounded);
+        }
     } else if (fast) {
         multiply_lt(queue, args);
     } else if (!is_float32(args)) {

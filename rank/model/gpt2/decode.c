@@ -36,6 +36,7 @@ typedef struct gpt2_step {
     float *up;     /* (T, hidden), before GELU, */
     float *active; /* and after */
     float *scratch;
+    float *narrow; /* the input of a product, rounded to decode_type; NULL where that is float32 */
     int layer;
 } gpt2_step;
 
@@ -55,6 +56,10 @@ static size_t cut_work(gpt2_step *step, const rank_shape *shape, float *memory)
     step->attention = rank_pieces_cut(&from, tokens * step->across);
     step->up = rank_pieces_cut(&from, tokens * step->hidden);
     step->active = rank_pieces_cut(&from, tokens * step->hidden);
+    const size_t depth = step->hidden > step->width ? step->hidden : step->width;
+    if (shape->decode_type != RANK_FLOAT32) {
+        step->narrow = rank_pieces_cut(&from, (tokens * depth + 1) / 2);
+    }
     step->scratch =
         rank_pieces_cut(&from, shape->backend->attention_cached_scratch(
                                    step->across / step->heads, (size_t)shape->config->context));
@@ -63,7 +68,7 @@ static size_t cut_work(gpt2_step *step, const rank_shape *shape, float *memory)
 
 size_t gpt2_step_floats(const rank_shape *shape)
 {
-    gpt2_step step;
+    gpt2_step step = {.narrow = NULL};
     return cut_work(&step, shape, NULL);
 }
 
@@ -130,6 +135,7 @@ static void embed(const gpt2_step *step)
             .columns = tp->vocab_count,
             .wte = shard(step, step->layout.wte, step->layout.wpe),
             .wte_row = step->backend->plain_weights ? step->width : 0,
+            .wte_type = step->run->shape.decode_type,
             .wpe = shard(step, step->layout.wpe, (size_t)config->context * step->width),
             .out = step->stream,
         });
@@ -147,6 +153,8 @@ static void product(const gpt2_step *step, rank_product args)
     args.leaves = args.leaves > 0 && !plain ? args.leaves : 1;
     args.b_row = plain ? args.depth : 0;
     args.b_transposed = plain;
+    args.b_type = step->run->shape.decode_type;
+    args.scratch = step->narrow;
     step->backend->product(step->queue, &args);
 }
 
@@ -198,7 +206,8 @@ static void attend(const gpt2_step *step)
     const rank_cache *cache = args->cache;
     const size_t half = cache->block_count * cache->block_tokens * step->across;
     const size_t layer = (size_t)(step->layer - step->run->shape.first_layer);
-    float *keys = cache->memory + layer * 2 * half;
+    const rank_type type = step->run->shape.decode_type;
+    char *keys = (char *)cache->memory + layer * 2 * half * rank_type_bytes(type);
     step->backend->attention_cached(
         step->queue, &(rank_attention_cached){
                          .heads = step->heads,
@@ -214,7 +223,8 @@ static void attend(const gpt2_step *step)
                          .qkv = step->qkv,
                          .bias = weight(step, step->layer, QKV_BIAS),
                          .keys = keys,
-                         .values = keys + half,
+                         .values = keys + half * rank_type_bytes(type),
+                         .cache_type = type,
                          .out = step->attention,
                          .scratch = step->scratch,
                          .rows = step->rows->count,

@@ -111,6 +111,21 @@ for ranks in 1 2; do
     as_planned tp-$ranks
 done
 
+echo "== the backend cuda: weights and cache in float32 and in bfloat16"
+fast=(--cuda-libs "$libraries" --account lab)
+for ranks in 1 2; do
+    job 0 --mode tp-nccl --ranks $ranks --checkpoint cpu --out fast-$ranks "${prompts[@]}" "${fast[@]}" --authorize local
+    [ "$(cat out)" = "$expected" ] || fail "float32, $ranks ranks: not the CPU's answers, $expected"
+    job 0 --mode tp-nccl --ranks $ranks --checkpoint cpu --out half-$ranks "${prompts[@]}" "${fast[@]}" --precision bfloat16 --authorize local
+    [ "$(wc -l <out)" -eq 3 ] || fail "bfloat16, $ranks ranks: not three answers"
+    err_has "for the model's 0.47 million"
+done
+[ "$(grep -o '"cache_bytes": [0-9]*' half-1/results.json)" = "\"cache_bytes\": $(($(grep -o '"cache_bytes": [0-9]*' fast-1/results.json | cut -d' ' -f2) / 2))" ] ||
+    fail "the cache in bfloat16 has not half the bytes"
+job 6 --mode tp-nccl --checkpoint cpu --out none "${prompts[@]}" "${fast[@]}" --precision bfloat16
+job 2 --mode tp-nccl --checkpoint cpu --out none "${prompts[@]}" "${fast[@]}" --precision bfloat16 --exact --authorize local
+err_has "--exact"
+
 echo "== the same prompts on one rank, and on replicas"
 job 0 --mode tp-nccl --ranks 2 --checkpoint cpu --out baseline "${prompts[@]:0:2}" --max-new-tokens 3 --baseline "${gpu[@]}" --authorize local
 has baseline/manifest.json '"speedup": [0-9]' '"device": "emulated GPU 0"' '"vendor": "local"' '"nvlink_present": false'

@@ -203,7 +203,7 @@ static void make_table(twin *t, cache *c)
 }
 
 /* The CPU reads whole vectors of its cache, so there are tokens to spare behind it. */
-static void attend_cached(twin *t, cache c, size_t head_width)
+static void attend_cached(twin *t, cache c, size_t head_width, rank_type type)
 {
     enum { SPARE = 64 * 64 };
     base_error error;
@@ -233,11 +233,16 @@ static void attend_cached(twin *t, cache c, size_t head_width)
     twin_tolerate(t, table, -1.0);
     const int qkv = twin_floats(t, "qkv", (rows > 0 ? rows : 1) * columns, 2.0f);
     const int bias = twin_floats(t, "bias", columns, 1.0f);
-    const int keys = twin_floats(t, "keys", cached, 1.0f);
-    const int values = twin_floats(t, "values", cached, 1.0f);
+    const int keys = twin_elements(t, "keys", type, cached, 1.0f);
+    const int values = twin_elements(t, "values", type, cached, 1.0f);
     const int out =
         twin_floats(t, "out", (rows > 0 ? rows : 1) * shape.heads * shape.head_width, 1.0f);
     free(c.table);
+    if (type == RANK_BFLOAT16) { /* the CPU does not round what is put into the cache */
+        twin_tolerate(t, keys, 0x1p-8);
+        twin_tolerate(t, values, 0x1p-8);
+        twin_tolerate(t, out, 0x1p-6);
+    }
     for (int side = 0; side < TWIN_SIDES; side++) {
         const rank_device *device = &t->device[side];
         rank_attention_cached args = shape;
@@ -252,8 +257,9 @@ static void attend_cached(twin *t, cache c, size_t head_width)
         args.block_table = INTS(t, table, side);
         args.qkv = FLOATS(t, qkv, side);
         args.bias = with_bias ? FLOATS(t, bias, side) : NULL;
-        args.keys = FLOATS(t, keys, side);
-        args.values = FLOATS(t, values, side);
+        args.keys = twin_at(t, keys, side);
+        args.values = twin_at(t, values, side);
+        args.cache_type = side == TWIN_OTHER ? type : RANK_FLOAT32;
         args.out = FLOATS(t, out, side);
         args.scratch = scratch;
         device->backend->attention_cached(device->queue, &args);
@@ -272,20 +278,32 @@ static void attention_cached(twin *t)
 {
     const bool vectors = twin_between(t, 0, 1) > 0;
     const cache c = make_cache(t);
-    attend_cached(t, c, vectors ? 8 * twin_between(t, 1, 6) : twin_between(t, 1, 40));
+    attend_cached(t, c, vectors ? 8 * twin_between(t, 1, 6) : twin_between(t, 1, 40), RANK_FLOAT32);
 }
 
 /* Sequences of one part and of several. */
 static void attention_one_row(twin *t)
 {
     const cache c = make_cache_of_one_row(t, 0, twin_between(t, 0, 1) > 0 ? 60 : 400);
-    attend_cached(t, c, 8 * twin_between(t, 1, 9));
+    attend_cached(t, c, 8 * twin_between(t, 1, 9), RANK_FLOAT32);
 }
 
 /* Parts that are longer than what a block has scores of at a time. */
 static void attention_one_row_long(twin *t)
 {
-    attend_cached(t, make_cache_of_one_row(t, 8200, 8300), 8);
+    attend_cached(t, make_cache_of_one_row(t, 8200, 8300), 8, RANK_FLOAT32);
+}
+
+void parity_attention_bfloat16(twin *t)
+{
+    cache c = make_cache_of_one_row(t, 0, twin_between(t, 0, 1) > 0 ? 60 : 400);
+    const bool several = twin_between(t, 0, 2) == 0;
+    if (several) {
+        c = make_cache(t);
+        c.block_tokens = 16;
+    }
+    c.block_tokens = c.block_tokens < 8 ? 8 : c.block_tokens;
+    attend_cached(t, c, 8 * twin_between(t, 1, 9), RANK_BFLOAT16);
 }
 
 const parity_case parity_attention_cases[] = {

@@ -107,8 +107,94 @@ static void product(twin *t)
     twin_compare(t, shape);
 }
 
+/* Rows in float32 and a matrix (columns, depth) in bfloat16, as in decoding: of few rows the product
+ * is that of these values, of many the rows are rounded, too. */
+static void product_few(twin *t)
+{
+    base_error error;
+    char shape[PARITY_TEXT_BYTES];
+    void *scratch = NULL;
+    const bool vectors = twin_between(t, 0, 3) > 0;
+    const size_t rows = twin_between(t, 1, 11);
+    const size_t columns = twin_between(t, 1, 40);
+    const size_t depth = vectors ? 8 * twin_between(t, 1, 270) : twin_between(t, 1, 70);
+    const int a = twin_floats(t, "a", rows * depth, 1.0f);
+    const int b = twin_elements(t, "b", RANK_BFLOAT16, columns * depth, 0.3f);
+    const int c = twin_floats(t, "c", rows * columns, 1.0f);
+    const rank_device *other = &t->device[TWIN_OTHER];
+    assert_ok(
+        other->backend->alloc(other->queue, RANK_MEMORY_WORK, rows * depth * 2, &scratch, &error),
+        &error);
+    for (int side = 0; side < TWIN_SIDES; side++) {
+        const rank_device *device = &t->device[side];
+        device->backend->product(
+            device->queue,
+            &(rank_product){.rows = rows,
+                            .columns = columns,
+                            .depth = depth,
+                            .a = twin_at(t, a, side),
+                            .a_row = depth,
+                            .a_depth = 1,
+                            .b = twin_at(t, b, side),
+                            .b_type = side == TWIN_OTHER ? RANK_BFLOAT16 : RANK_FLOAT32,
+                            .b_row = depth,
+                            .b_transposed = true,
+                            .scratch = side == TWIN_OTHER ? scratch : NULL,
+                            .c = twin_at(t, c, side),
+                            .c_row = columns,
+                            .leaves = 1});
+    }
+    twin_tolerate(t, c, rows <= 8 ? SUMMED : 4 * ROUNDED);
+    (void)snprintf(shape, sizeof shape, "float32 (%zu, %zu)·bfloat16 (%zu, %zu)", rows, depth,
+                   depth, columns);
+    twin_compare(t, shape);
+    other->backend->release(other->queue, scratch);
+}
+
+/* A matrix that is rounded as it is turned, and read by embed_packed. */
+static void turn_and_embed(twin *t)
+{
+    const size_t depth = twin_between(t, 1, 70);
+    const size_t columns = twin_between(t, 1, 70);
+    const size_t row = depth + twin_between(t, 0, 3);
+    const int from = twin_floats(t, "from", depth * columns, 1.0f);
+    const int to = twin_elements(t, "to", RANK_BFLOAT16, columns * row, 1.0f);
+    const int ids = twin_ints(t, "ids", 20, -1, (int)columns);
+    const int positions = twin_ints(t, "positions", 20, 0, 4);
+    const int wpe = twin_floats(t, "wpe", 5 * depth, 1.0f);
+    const int out = twin_floats(t, "out", 20 * depth, 1.0f);
+    for (int side = 0; side < TWIN_SIDES; side++) {
+        const rank_device *device = &t->device[side];
+        const rank_type type = side == TWIN_OTHER ? RANK_BFLOAT16 : RANK_FLOAT32;
+        device->backend->pack(device->queue, &(rank_pack){.depth = depth,
+                                                          .columns = columns,
+                                                          .from = FLOATS(t, from, side),
+                                                          .from_row = columns,
+                                                          .to = twin_at(t, to, side),
+                                                          .to_row = row,
+                                                          .to_type = type});
+        device->backend->embed_packed(device->queue,
+                                      &(rank_embed_packed){.tokens = 20,
+                                                           .width = depth,
+                                                           .ids = INTS(t, ids, side),
+                                                           .positions = INTS(t, positions, side),
+                                                           .columns = (int32_t)columns,
+                                                           .wte = twin_at(t, to, side),
+                                                           .wpe = FLOATS(t, wpe, side),
+                                                           .out = FLOATS(t, out, side),
+                                                           .wte_row = row,
+                                                           .wte_type = type});
+    }
+    twin_tolerate(t, to, 0x1p-9);
+    twin_tolerate(t, out, 0x1p-9);
+    twin_compare(t, "pack to bfloat16 and embed_packed");
+}
+
 const parity_case parity_bfloat16_cases[] = {
     {.name = "bfloat16_cast", .run = cast},
     {.name = "bfloat16_product", .run = product},
+    {.name = "bfloat16_product_few", .run = product_few, .shapes = 30},
+    {.name = "bfloat16_turn_and_embed", .run = turn_and_embed},
+    {.name = "bfloat16_attention", .run = parity_attention_bfloat16},
     {.name = NULL},
 };

@@ -18,7 +18,10 @@ extern const parity_case parity_attention_cases[]; /* attention of both kinds */
 extern const parity_case parity_step_cases[];      /* loss, optimizer, digests */
 
 extern const parity_case parity_bfloat16_cases[]; /* operations with bfloat16, where they are */
-extern const parity_case parity_model_cases[];    /* training and answers */
+/* Of decoding over a cache in bfloat16: in attention.c. */
+void parity_attention_bfloat16(twin *t);
+
+extern const parity_case parity_model_cases[]; /* training and answers */
 
 /* The file that `generating` reads. The sources' own; a program elsewhere sets another. */
 extern const char *parity_tokenizer;

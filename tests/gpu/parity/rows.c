@@ -147,7 +147,8 @@ static void embed_packed(twin *t)
     ON_BOTH(t, embed_packed,
             &(rank_embed_packed){tokens, width, INTS(t, ids, side), INTS(t, positions, side),
                                  (int32_t)first_id, (int32_t)columns, FLOATS(t, wte, side),
-                                 FLOATS(t, wpe, side), FLOATS(t, out, side), wte_row});
+                                 FLOATS(t, wpe, side), FLOATS(t, out, side), wte_row,
+                                 RANK_FLOAT32});
     (void)snprintf(shape, sizeof shape,
                    "embed_packed, %zu tokens, ids from %zu, %zu columns, row %zu", tokens, first_id,
                    columns, wte_row);

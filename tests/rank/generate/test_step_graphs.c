@@ -56,6 +56,27 @@ static void a_shape_is_run_then_captured_then_replayed(void **state)
     assert_int_equal(step(4, 4, 4), RANK_STEP_REPLAY);
 }
 
+/* Every number of sequences has a size, no size is too small, and there are few. */
+static void steps_have_few_sizes(void **state)
+{
+    (void)state;
+    for (size_t most = 1; most <= 1100; most++) {
+        size_t sizes = 0;
+        size_t before = 0;
+        for (size_t count = 1; count <= most; count++) {
+            const size_t size = rank_step_size(most, count);
+            assert_true(size >= count && size <= most);
+            assert_true(size >= before);
+            sizes += size != before;
+            before = size;
+        }
+        assert_true(sizes <= RANK_STEP_SIZES_MAX);
+    }
+    assert_int_equal(rank_step_size(16, 1), 1);
+    assert_int_equal(rank_step_size(16, 3), 4);
+    assert_int_equal(rank_step_size(100, 14), 25);
+}
+
 static void each_part_of_a_shape_counts(void **state)
 {
     (void)state;
@@ -90,6 +111,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_shape_is_run_then_captured_then_replayed, reset),
+        cmocka_unit_test_setup(steps_have_few_sizes, reset),
         cmocka_unit_test_setup(each_part_of_a_shape_counts, reset),
         cmocka_unit_test_setup(the_shape_that_was_used_longest_ago_goes, reset),
     };

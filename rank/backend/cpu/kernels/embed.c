@@ -23,6 +23,7 @@ void KERNEL(embed)(const rank_embed *args)
 void KERNEL(embed_packed)(const rank_embed_packed *args)
 {
     const size_t width = args->width;
+    const float *wte = args->wte;
     for (size_t t = 0; t < args->tokens; t++) {
         const int32_t column = args->ids[t] - args->first_id;
         const float *position = args->wpe + (size_t)args->positions[t] * width;
@@ -32,8 +33,8 @@ void KERNEL(embed_packed)(const rank_embed_packed *args)
             continue;
         }
         const bool plain = args->wte_row > 0;
-        const float *token = plain ? args->wte + (size_t)column * args->wte_row
-                                   : args->wte + (size_t)column / RANK_PANEL * RANK_PANEL * width +
+        const float *token = plain ? wte + (size_t)column * args->wte_row
+                                   : wte + (size_t)column / RANK_PANEL * RANK_PANEL * width +
                                          (size_t)column % RANK_PANEL;
         for (size_t j = 0; j < width; j++) {
             out[j] = 0.0f + (token[j * (plain ? 1 : RANK_PANEL)] + position[j]);

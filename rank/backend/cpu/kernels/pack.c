@@ -40,11 +40,12 @@ static void pack_columns(const rank_pack *args, size_t column, size_t width, flo
 /* To (columns, depth) without panels. */
 static void turn(const rank_pack *args)
 {
+    float *to = args->to;
     for (size_t column = 0; column < args->columns; column++) {
         for (size_t k = 0; k < args->depth; k++) {
             const size_t at =
                 args->transposed ? column * args->from_row + k : k * args->from_row + column;
-            args->to[column * args->to_row + k] = args->from[at];
+            to[column * args->to_row + k] = args->from[at];
         }
     }
 }

@@ -72,8 +72,8 @@ __device__ static cached_rows rows_of(const rank_attention_cached &args, size_t 
     rows.kv_heads = args.kv_heads;
     rows.kv_head = kv_head;
     rows.blocks = args.block_table + sequence * args.table_width;
-    rows.keys = args.keys;
-    rows.values = args.values;
+    rows.keys = static_cast<float *>(args.keys);
+    rows.values = static_cast<float *>(args.values);
     return rows;
 }
 

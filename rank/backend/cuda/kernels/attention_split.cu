@@ -63,16 +63,6 @@ __device__ static float biased(const rank_attention_cached &args, unsigned row, 
     return args.qkv[(size_t)row * stride + column] + (args.bias != NULL ? args.bias[column] : 0.0f);
 }
 
-__device__ inline void store(float *to, float value)
-{
-    *to = value;
-}
-
-__device__ inline void store(uint16_t *to, float value)
-{
-    *to = narrowed(value);
-}
-
 // One sequence's cache of one head.
 template <typename ELEMENT> struct cached_head {
     const int32_t *blocks;
@@ -98,8 +88,8 @@ __device__ static cached_head<ELEMENT> head_of(const rank_attention_cached &args
     cached_head<ELEMENT> at;
     const size_t elements = args.head_width << how.token_bits;
     at.blocks = args.block_table + (size_t)sequence * args.table_width;
-    at.keys = static_cast<ELEMENT *>(static_cast<void *>(args.keys)) + kv_head * elements;
-    at.values = static_cast<ELEMENT *>(static_cast<void *>(args.values)) + kv_head * elements;
+    at.keys = static_cast<ELEMENT *>(args.keys) + kv_head * elements;
+    at.values = static_cast<ELEMENT *>(args.values) + kv_head * elements;
     at.block_elements = args.kv_heads * elements;
     at.width = (unsigned)args.head_width;
     at.token_bits = how.token_bits;
@@ -116,8 +106,8 @@ __device__ static void append(const rank_attention_cached &args, const cached_he
     ELEMENT *keys = at.keys + at.block(t) + at.in_block(t);
     ELEMENT *values = at.values + at.block(t) + (size_t)at.in_block(t) * at.width;
     for (unsigned d = threadIdx.x; d < at.width; d += THREADS) {
-        store(keys + ((size_t)d << at.token_bits), biased(args, row, k + d));
-        store(values + d, biased(args, row, v + d));
+        put(keys + ((size_t)d << at.token_bits), biased(args, row, k + d));
+        put(values + d, biased(args, row, v + d));
     }
 }
 
@@ -412,7 +402,7 @@ static size_t row_floats(const rank_attention_cached *args)
 extern "C" bool cuda_can_split(const rank_attention_cached *args, size_t scratch_floats)
 {
     const size_t tokens = args->block_tokens;
-    const size_t vector = 4;
+    const size_t vector = 16 / rank_type_bytes(args->cache_type);
     return args->rows > 0 && (tokens & (tokens - 1)) == 0 && tokens >= vector &&
            tokens <= PART_TOKENS && args->head_width % vector == 0 &&
            args->head_width / vector <= THREADS && row_floats(args) <= scratch_floats;
@@ -425,5 +415,10 @@ extern "C" void cuda_launch_attention_split(const rank_attention_cached *args, f
     while (args->block_tokens >> how.token_bits > 1) {
         how.token_bits++;
     }
-    launch<float, 4>(args, how, scratch_floats / row_floats(args), stream);
+    const size_t rows = scratch_floats / row_floats(args);
+    if (args->cache_type == RANK_BFLOAT16) {
+        launch<__nv_bfloat16, 8>(args, how, rows, stream);
+    } else {
+        launch<float, 4>(args, how, rows, stream);
+    }
 }

@@ -1,5 +1,6 @@
 // Sums of token and position embeddings, and their gradient. Launched by operations.c.
 #include "device.h"
+#include "element.h"
 #include "kernels.h"
 
 enum {
@@ -26,8 +27,9 @@ extern "C" void cuda_launch_embed(const rank_embed *args, cudaStream_t stream)
            *args);
 }
 
-__global__ static void embed_packed_kernel(rank_embed_packed args)
+template <typename Element> __global__ static void embed_packed_kernel(rank_embed_packed args)
 {
+    const Element *wte = static_cast<const Element *>(args.wte);
     const size_t count = args.tokens * args.width;
     for (size_t i = first_thing(); i < count; i += all_threads()) {
         const size_t token = i / args.width;
@@ -40,15 +42,16 @@ __global__ static void embed_packed_kernel(rank_embed_packed args)
         const size_t panel = (size_t)column / RANK_PANEL * RANK_PANEL * args.width;
         const size_t at = args.wte_row > 0 ? (size_t)column * args.wte_row + j
                                            : panel + j * RANK_PANEL + (size_t)column % RANK_PANEL;
-        const float sum = args.wte[at] + args.wpe[(size_t)args.positions[token] * args.width + j];
+        const float sum = get(wte[at]) + args.wpe[(size_t)args.positions[token] * args.width + j];
         args.out[i] = 0.0f + sum;
     }
 }
 
 extern "C" void cuda_launch_embed_packed(const rank_embed_packed *args, cudaStream_t stream)
 {
-    LAUNCH(embed_packed_kernel, blocks_for(args->tokens * args->width, THREADS), THREADS, 0, stream,
-           *args);
+    WITH_ELEMENT(args->wte_type, LAUNCH(embed_packed_kernel<Element>,
+                                        blocks_for(args->tokens * args->width, THREADS), THREADS, 0,
+                                        stream, *args));
 }
 
 // table[keys[t]] += dx[t] in token order, without a sort and without atomics: the block of a token

@@ -43,8 +43,7 @@ __device__ static void add_part(const rank_product &args, size_t column, size_t 
 #pragma unroll
     for (int c = 0; c < COLUMNS; c++) { // a column that is not there goes along with the last one
         const size_t mine = column + c < args.columns ? column + c : args.columns - 1;
-        weights[c] =
-            static_cast<const WEIGHT *>(static_cast<const void *>(args.b)) + mine * args.b_row;
+        weights[c] = static_cast<const WEIGHT *>(args.b) + mine * args.b_row;
     }
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
@@ -154,7 +153,13 @@ static bool in_vectors(const rank_product *args, size_t elements)
 
 extern "C" void cuda_launch_few_rows(const rank_product *args, cudaStream_t stream)
 {
-    if (in_vectors(args, 4)) {
+    if (args->b_type == RANK_BFLOAT16) {
+        if (in_vectors(args, 8)) {
+            launch_vectors<__nv_bfloat16, 8>(args, stream);
+        } else {
+            launch<__nv_bfloat16, 1, CUDA_FEW_ROWS, 1>(args, stream);
+        }
+    } else if (in_vectors(args, 4)) {
         launch_vectors<float, 4>(args, stream);
     } else {
         launch<float, 1, CUDA_FEW_ROWS, 1>(args, stream);

@@ -5,6 +5,7 @@
 // A block makes TILE × TILE elements of c, a thread EACH × EACH of them in registers. Tiles of a
 // and b go through shared memory, DEPTH of the depth at a time.
 #include "device.h"
+#include "element.h"
 #include "kernels.h"
 
 enum {
@@ -159,8 +160,9 @@ extern "C" void cuda_launch_product(const rank_product *args, cudaStream_t strea
 }
 
 // To (columns, depth), a tile at a time, so that both sides are read and written side by side.
-__global__ static void turn_kernel(rank_pack args)
+template <typename Element> __global__ static void turn_kernel(rank_pack args)
 {
+    Element *to = static_cast<Element *>(args.to);
     SHARED(float, tile); // (TURN, TURN + 1)
     const size_t k = (size_t)blockIdx.y * TURN;
     const size_t column = (size_t)blockIdx.x * TURN;
@@ -178,8 +180,8 @@ __global__ static void turn_kernel(rank_pack args)
         const size_t tile_k = i % TURN;
         const size_t tile_column = i / TURN;
         if (k + tile_k < args.depth && column + tile_column < args.columns) {
-            args.to[(column + tile_column) * args.to_row + k + tile_k] =
-                tile[tile_k * (TURN + 1) + tile_column];
+            put(to + (column + tile_column) * args.to_row + k + tile_k,
+                tile[tile_k * (TURN + 1) + tile_column]);
         }
     }
 }
@@ -194,7 +196,7 @@ __global__ static void pack_kernel(rank_pack args)
         const size_t column = panel * RANK_PANEL + i % RANK_PANEL;
         const size_t from =
             args.transposed ? column * args.from_row + k : k * args.from_row + column;
-        args.to[panel * args.to_panel + i % panel_floats] =
+        static_cast<float *>(args.to)[panel * args.to_panel + i % panel_floats] =
             column < args.columns ? args.from[from] : 0.0f;
     }
 }
@@ -204,7 +206,8 @@ extern "C" void cuda_launch_pack(const rank_pack *args, cudaStream_t stream)
     if (args->to_row > 0) {
         const dim3 grid((unsigned)((args->columns + TURN - 1) / TURN),
                         (unsigned)((args->depth + TURN - 1) / TURN));
-        LAUNCH(turn_kernel, grid, PACK_THREADS, TURN * (TURN + 1) * sizeof(float), stream, *args);
+        WITH_ELEMENT(args->to_type, LAUNCH(turn_kernel<Element>, grid, PACK_THREADS,
+                                           TURN * (TURN + 1) * sizeof(float), stream, *args));
         return;
     }
     LAUNCH(pack_kernel, blocks_for(rank_pack_count(args->depth, args->columns), PACK_THREADS),

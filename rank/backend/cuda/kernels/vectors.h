@@ -3,33 +3,12 @@
 #ifndef RANK_BACKEND_CUDA_KERNELS_VECTORS_H
 #define RANK_BACKEND_CUDA_KERNELS_VECTORS_H
 
-#include "device.h"
+#include "element.h"
 
 /* Elements that are read together. */
 template <int COUNT> struct vector {
     float at[COUNT];
 };
-
-/* The float32 that the upper half of which is this bfloat16. */
-__device__ inline float widened(uint16_t bits)
-{
-    return __uint_as_float((unsigned)bits << 16);
-}
-
-__device__ inline float widened(float value)
-{
-    return value;
-}
-
-/* Rounds to the nearest bfloat16, of two the even one; NaN stays NaN. */
-__device__ inline uint16_t narrowed(float value)
-{
-    const unsigned bits = __float_as_uint(value);
-    if (value != value) {
-        return (uint16_t)(bits >> 16 | 0x40u);
-    }
-    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-}
 
 /* The second argument only says how many. */
 __device__ inline vector<4> bring_once(const float *from, const vector<4> *)
@@ -38,7 +17,7 @@ __device__ inline vector<4> bring_once(const float *from, const vector<4> *)
     return vector<4>{{all.x, all.y, all.z, all.w}};
 }
 
-__device__ inline vector<8> bring_once(const uint16_t *from, const vector<8> *)
+__device__ inline vector<8> bring_once(const __nv_bfloat16 *from, const vector<8> *)
 {
     const uint4 all = load_once(reinterpret_cast<const uint4 *>(from));
     return vector<8>{{__uint_as_float(all.x << 16), __uint_as_float(all.x & 0xffff0000u),
@@ -50,7 +29,7 @@ __device__ inline vector<8> bring_once(const uint16_t *from, const vector<8> *)
 template <typename ELEMENT>
 __device__ inline vector<1> bring_once(const ELEMENT *from, const vector<1> *)
 {
-    return vector<1>{{widened(*from)}};
+    return vector<1>{{get(*from)}};
 }
 
 /* Of activations, which other warps read too. */

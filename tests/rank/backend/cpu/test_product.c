@@ -257,10 +257,10 @@ static void a_transposed_matrix_packs_alike(void **state)
         }
         fill(packed[0], COUNT, 7);
         fill(packed[1], COUNT, 8);
-        kernels->pack(
-            &(rank_pack){DEPTH, COLUMNS, b, COLUMNS, false, packed[0], DEPTH * RANK_PANEL, 0});
-        kernels->pack(
-            &(rank_pack){DEPTH, COLUMNS, turned, DEPTH, true, packed[1], DEPTH * RANK_PANEL, 0});
+        kernels->pack(&(rank_pack){DEPTH, COLUMNS, b, COLUMNS, false, packed[0], DEPTH * RANK_PANEL,
+                                   0, RANK_FLOAT32});
+        kernels->pack(&(rank_pack){DEPTH, COLUMNS, turned, DEPTH, true, packed[1],
+                                   DEPTH * RANK_PANEL, 0, RANK_FLOAT32});
         assert_memory_equal(packed[0], packed[1], sizeof packed[0]);
         assert_true(packed[0][RANK_PANEL + 5] == b[COLUMNS + 5]);
         assert_true(packed[0][2 * RANK_PANEL * DEPTH + RANK_PANEL - 1] == 0.0f);

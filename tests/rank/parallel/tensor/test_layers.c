@@ -84,8 +84,9 @@ static base_status bed_open(bed *b, const layer_test *test, coll_comm *comm, bas
     }
     if (status == BASE_OK) {
         b->tp = rank_tp_group_tp(b->group);
-        status = rank_shards_create(&(rank_shards_options){&test->config, &b->device, b->tp},
-                                    &source, &b->shards, reterr);
+        status = rank_shards_create(
+            &(rank_shards_options){&test->config, &b->device, b->tp, RANK_FLOAT32}, &source,
+            &b->shards, reterr);
     }
     if (status == BASE_OK) {
         b->hooks = rank_shards_hooks(b->shards);
