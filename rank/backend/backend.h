@@ -321,6 +321,31 @@ typedef struct rank_best {
     float *value;   /* (rows, k); NULL: not wanted */
 } rank_best;
 
+/* How a token is drawn of one row of logits. */
+typedef struct rank_draw_row {
+    double inverse;  /* 1 / temperature; 0: the largest logit wins, without noise */
+    uint64_t stream; /* of the noise (generate/noise.h) */
+} rank_draw_row;
+
+/* What was drawn. */
+typedef struct rank_drawn {
+    float logit;
+    int32_t index;   /* -1: none, every logit is -infinity */
+    int32_t refused; /* the lowest index of a logit that is no number or +infinity; -1: none */
+} rank_drawn;
+
+/* Of each row of logits the one with the largest logit · inverse + noise, the lowest index of
+ * equals. The bits are those of generate/sample.c. */
+typedef struct rank_draw {
+    size_t rows;
+    size_t columns;    /* >= 1: of a row, without padding */
+    size_t row_floats; /* floats from one row to the next */
+    const float *values;
+    int32_t first_token;     /* the id of column 0, for the noise */
+    const rank_draw_row *of; /* (rows), in RANK_MEMORY_HOST */
+    rank_drawn *drawn;       /* (rows), in RANK_MEMORY_HOST */
+} rank_draw;
+
 /* Moves rows of an array together, or apart with zeros between them; in place. `rows` ascends. */
 typedef struct rank_move_rows {
     size_t count; /* of rows listed */
@@ -488,6 +513,7 @@ typedef struct rank_backend {
     void (*attention_cached)(rank_queue *queue, const rank_attention_cached *args);
     void (*cross_entropy)(rank_queue *queue, const rank_cross_entropy *args);
     void (*best)(rank_queue *queue, const rank_best *args);
+    void (*draw)(rank_queue *queue, const rank_draw *args); /* NULL: the host draws */
     void (*gather_rows)(rank_queue *queue, const rank_move_rows *args);
     void (*spread_rows)(rank_queue *queue, const rank_move_rows *args);
     void (*adamw)(rank_queue *queue, const rank_adamw *args);

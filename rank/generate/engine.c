@@ -57,6 +57,44 @@ static void pad(rank_engine *engine)
     rows->active_count = size;
 }
 
+static const rank_request *request_of(const rank_engine *engine, const rank_schedule_entry *entry)
+{
+    return rank_schedule_request(engine->schedule, entry->sequence);
+}
+
+/* Lets the device draw, if it can draw of all rows: then the host need not read the logits. */
+static void draw_on_device(rank_engine *engine)
+{
+    const rank_device *device = &engine->run.device;
+    const rank_tp *tp = engine->run.shape.tp;
+    size_t rows = 0;
+    int32_t first = 0;
+    engine->drawn_on_device = false;
+    for (int i = 0; engine->draw_rows != NULL && i < engine->entry_count; i++) {
+        const rank_schedule_entry *entry = &engine->entries[i];
+        const rank_sample_params *params = &request_of(engine, entry)->sample;
+        if (entry->samples == 0) {
+            continue;
+        }
+        if (!rank_sample_is_one(params)) {
+            return;
+        }
+        engine->draw_rows[rows++] =
+            rank_sample_draw_row(params, (uint64_t)(entry->first + entry->count));
+    }
+    const int32_t tokens = rank_sample_tokens(&engine->vocab, tp->rank, &first);
+    if (rows > 0 && tokens > 0) {
+        device->backend->draw(device->queue, &(rank_draw){.rows = rows,
+                                                          .columns = (size_t)tokens,
+                                                          .row_floats = (size_t)tp->vocab_count,
+                                                          .values = engine->logits,
+                                                          .first_token = first,
+                                                          .of = engine->draw_rows,
+                                                          .drawn = engine->drawn});
+        engine->drawn_on_device = true;
+    }
+}
+
 /* Computes this rank's part of the logits of the rows that are sampled. */
 static base_status decode(rank_engine *engine, base_error *reterr)
 {
@@ -82,15 +120,11 @@ static base_status decode(rank_engine *engine, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
+    draw_on_device(engine);
     engine->costs.tokens += (uint64_t)batch.token_count;
     status = rank_tp_group_check(engine->group, reterr); /* which listens to peers; sync does not */
     return status == BASE_OK ? engine->run.device.backend->sync(engine->run.device.queue, reterr)
                              : status;
-}
-
-static const rank_request *request_of(const rank_engine *engine, const rank_schedule_entry *entry)
-{
-    return rank_schedule_request(engine->schedule, entry->sequence);
 }
 
 /* Makes this rank's message: a head (rank 0's has the length of its next record), and a sample
@@ -100,31 +134,39 @@ static base_status make_message(rank_engine *engine, const engine_head *head, si
 {
     const rank_tp *tp = engine->run.shape.tp;
     const size_t row_floats = (size_t)tp->vocab_count;
+    const rank_device *device = &engine->run.device;
     void *host = NULL;
-    const size_t logits_bytes = (size_t)engine->sampled_count * row_floats * sizeof(float);
-    const rank_backend *backend = engine->run.device.backend;
-    memcpy(engine->message, head, sizeof *head);
+    base_status status = BASE_OK;
     size_t used = sizeof *head;
-    base_status status =
-        backend->map(engine->run.device.queue, engine->logits, logits_bytes, false, &host, reterr);
-    if (status != BASE_OK) {
-        return status;
+    memcpy(engine->message, head, sizeof *head);
+    if (!engine->drawn_on_device) {
+        status = device->backend->map(device->queue, engine->logits,
+                                      (size_t)engine->sampled_count * row_floats * sizeof(float),
+                                      false, &host, reterr);
     }
-    const float *row = host;
-    for (int i = 0; i < engine->entry_count; i++) {
+    int row = 0;
+    for (int i = 0; status == BASE_OK && i < engine->entry_count; i++) {
         const rank_schedule_entry *entry = &engine->entries[i];
         if (entry->samples == 0) {
             continue;
         }
         const rank_sample_params *params = &request_of(engine, entry)->sample;
-        rank_sample_make(&engine->vocab, params, (uint64_t)(entry->first + entry->count), tp->rank,
-                         row, engine->message + used);
+        if (engine->drawn_on_device) {
+            rank_sample_make_drawn(&engine->vocab, params, tp->rank, &engine->drawn[row],
+                                   engine->message + used);
+        } else {
+            rank_sample_make(&engine->vocab, params, (uint64_t)(entry->first + entry->count),
+                             tp->rank, (const float *)host + (size_t)row * row_floats,
+                             engine->message + used);
+        }
         used += rank_sample_record_bytes(params, tp->ranks);
-        row += row_floats;
+        row++;
     }
-    backend->unmap(engine->run.device.queue, host);
+    if (host != NULL) {
+        device->backend->unmap(device->queue, host);
+    }
     *size_bytes = used;
-    return BASE_OK;
+    return status;
 }
 
 static base_status exchange(rank_engine *engine, size_t size_bytes, base_error *reterr)
@@ -271,6 +313,7 @@ static base_status compute(rank_engine *engine, base_error *reterr)
         }
     }
     gather_rows(engine);
+    engine->drawn_on_device = false;
     return engine->entry_count > 0 ? decode(engine, reterr) : BASE_OK;
 }
 

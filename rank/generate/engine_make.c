@@ -130,6 +130,20 @@ static base_status make_run(rank_engine *engine, const rank_engine_options *opti
     return status;
 }
 
+/* What the device is told of each row that it draws of, and what it has drawn. */
+static base_status make_draws(rank_engine *engine, size_t sequences, base_error *reterr)
+{
+    void *host = NULL;
+    const base_status status = device_bytes(
+        engine, RANK_MEMORY_HOST, sequences * (sizeof *engine->draw_rows + sizeof *engine->drawn),
+        &host, reterr);
+    if (status == BASE_OK) {
+        engine->draw_rows = host;
+        engine->drawn = (rank_drawn *)(void *)(engine->draw_rows + sequences);
+    }
+    return status;
+}
+
 static base_status make_tables(rank_engine *engine, const rank_engine_options *options,
                                base_error *reterr)
 {
@@ -163,7 +177,9 @@ static base_status make_tables(rank_engine *engine, const rank_engine_options *o
     engine->tables = host;
     engine->lengths =
         engine->tables != NULL ? engine->tables + sequences * engine->table_width : NULL;
-    return status;
+    return status == BASE_OK && device->backend->draw != NULL
+               ? make_draws(engine, sequences, reterr)
+               : status;
 }
 
 static base_status load(rank_engine *engine, const rank_engine_options *options, base_error *reterr)
@@ -257,6 +273,7 @@ void rank_engine_destroy(rank_engine *engine)
     const rank_device *device = &engine->run.device;
     rank_engine_drop_graphs(engine);
     device->backend->release(device->queue, engine->tables);
+    device->backend->release(device->queue, engine->draw_rows);
     device->backend->release(device->queue, engine->logits);
     device->backend->release(device->queue, engine->cache.memory);
     device->backend->release(device->queue, engine->run.work);

@@ -46,7 +46,10 @@ struct rank_engine {
     int32_t *batch_ids;
     int32_t *lengths; /* in RANK_MEMORY_HOST, with the tables */
     int32_t *tables;
-    float *logits; /* (sequences, this rank's ids): the device's */
+    float *logits;            /* (sequences, this rank's ids): the device's */
+    rank_draw_row *draw_rows; /* (sequences), in RANK_MEMORY_HOST; NULL: the host draws */
+    rank_drawn *drawn;        /* (sequences), behind them */
+    bool drawn_on_device;     /* in this step */
     float *all_logits;
     rank_sample_candidate *all_candidates;
     uint8_t *message;

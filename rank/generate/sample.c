@@ -266,3 +266,42 @@ void rank_sample_make(const rank_sample_vocab *vocab, const rank_sample_params *
         }
     }
 }
+
+int32_t rank_sample_tokens(const rank_sample_vocab *vocab, int rank, int32_t *first)
+{
+    *first = sample_first_token(vocab, rank_tp_first_leaf(vocab->world_size, rank));
+    return sample_first_token(vocab, rank_tp_first_leaf(vocab->world_size, rank + 1)) - *first;
+}
+
+bool rank_sample_is_one(const rank_sample_params *params)
+{
+    const sample_kind kind = rank_sample_layout(params, 1).kind;
+    return kind == SAMPLE_GREEDY || kind == SAMPLE_NOISE;
+}
+
+rank_draw_row rank_sample_draw_row(const rank_sample_params *params, uint64_t position)
+{
+    rank_draw_row row = {.inverse = 0};
+    if (params->temperature != 0) {
+        row.inverse = 1 / params->temperature;
+        row.stream = rank_noise_stream(params->seed, params->prompt_index, position);
+    }
+    return row;
+}
+
+void rank_sample_make_drawn(const rank_sample_vocab *vocab, const rank_sample_params *params,
+                            int rank, const rank_drawn *drawn, void *record)
+{
+    int32_t first_token = 0;
+    const sample_layout layout = rank_sample_layout(params, vocab->world_size);
+    sample_header *header = record;
+    uint8_t *at = record;
+    (void)rank_sample_tokens(vocab, rank, &first_token);
+    memset(record, 0, rank_sample_record_bytes(params, vocab->world_size));
+    header->refused = drawn->refused < 0 ? SAMPLE_NOT_REFUSED : first_token + drawn->refused;
+    if (drawn->refused < 0 && drawn->index >= 0) {
+        header->count = 1;
+        *(rank_sample_candidate *)(void *)(at + sample_candidates_offset(&layout)) =
+            (rank_sample_candidate){drawn->logit, first_token + drawn->index};
+    }
+}

@@ -26,6 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/backend.h"
 #include "base/status.h"
 #include "parallel/tensor/tp.h"
 
@@ -82,6 +83,19 @@ size_t rank_sample_record_bytes(const rank_sample_params *params, int world_size
  * of them, for the token at `position`. Padding is not read. */
 void rank_sample_make(const rank_sample_vocab *vocab, const rank_sample_params *params,
                       uint64_t position, int rank, const float *logits, void *record);
+
+/* Whether a record is one candidate, which a device can find: greedy, and temperature alone. */
+bool rank_sample_is_one(const rank_sample_params *params);
+
+/* What a device is told of such a row. */
+rank_draw_row rank_sample_draw_row(const rank_sample_params *params, uint64_t position);
+
+/* The same record as rank_sample_make, of what a device has drawn. */
+void rank_sample_make_drawn(const rank_sample_vocab *vocab, const rank_sample_params *params,
+                            int rank, const rank_drawn *drawn, void *record);
+
+/* Tokens of a rank, without padding, and the first of them. */
+int32_t rank_sample_tokens(const rank_sample_vocab *vocab, int rank, int32_t *first);
 
 /* The token, from all ranks' records. BASE_ERR_INVALID: a logit that is refused, with its id.
  * BASE_ERR_PEER: a record that rank_sample_make cannot have made, with its rank. */

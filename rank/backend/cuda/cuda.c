@@ -37,9 +37,10 @@ enum {
         .replay = cuda_replay, .graph_destroy = cuda_graph_destroy, .pack = cuda_pack,             \
         .product = cuda_product, .embed_packed = cuda_embed_packed,                                \
         .attention_cached_scratch = cuda_attention_cached_scratch,                                 \
-        .attention_cached = cuda_attention_cached, .best = cuda_best, .adamw = cuda_adamw,         \
-        .grad_scale = cuda_grad_scale, .add = cuda_add, .digest = cuda_digest,                     \
-        .difference = cuda_difference, .cast = (cast_operation), ORDERED(prefix),                  \
+        .attention_cached = cuda_attention_cached, .best = cuda_best, .draw = cuda_draw,           \
+        .adamw = cuda_adamw, .grad_scale = cuda_grad_scale, .add = cuda_add,                       \
+        .digest = cuda_digest, .difference = cuda_difference, .cast = (cast_operation),            \
+        ORDERED(prefix),                                                                           \
     }
 
 const rank_backend rank_cuda_backend =

@@ -93,6 +93,20 @@ static inline float __uint_as_float(unsigned bits)
 void emulate_allow_shared(size_t shared_bytes);
 #define ALLOW_SHARED(kernel, shared_bytes) ((void)(kernel), emulate_allow_shared(shared_bytes))
 
+static inline long long __double_as_longlong(double x)
+{
+    long long bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline double __longlong_as_double(long long bits)
+{
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 /* runtime.cc: enqueues a kernel. body runs once for each thread. */
 void emulate_enqueue(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
                      std::function<void()> body);

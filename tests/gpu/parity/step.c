@@ -2,9 +2,11 @@
  * differences. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cases.h"
+#include "generate/sample.h"
 #include "support.h"
 
 static void cross_entropy(twin *t)
@@ -170,10 +172,69 @@ static void difference(twin *t)
     twin_compare(t, shape);
 }
 
+/* What the device draws is what the host draws: with ties, noise, infinities and NaNs. */
+static void draw(twin *t)
+{
+    enum { ROWS_MAX = 5, RECORD_BYTES = 32 };
+    base_error error;
+    const rank_device *device = &t->device[TWIN_OTHER];
+    const size_t rows = twin_between(t, 1, ROWS_MAX);
+    const size_t vocab = twin_between(t, 0, 1) > 0 ? twin_between(t, 33, 400) : 9000;
+    const rank_sample_vocab whole = {.vocab_size = (int32_t)vocab,
+                                     .leaf_width = rank_tp_leaf_width((int)vocab),
+                                     .world_size = 1 << twin_between(t, 0, 1)};
+    const int rank = whole.world_size - 1;
+    int32_t first = 0;
+    const size_t columns = (size_t)rank_sample_tokens(&whole, rank, &first);
+    const size_t stride = columns + twin_between(t, 0, 9);
+    rank_draw_row of[ROWS_MAX];
+    rank_sample_params params[ROWS_MAX];
+    const rank_drawn nothing[ROWS_MAX] = {{.index = 7}};
+    float *logits = malloc(rows * stride * sizeof *logits);
+    assert_non_null(logits);
+    for (size_t i = 0; i < rows * stride; i++) {
+        const size_t odd = twin_between(t, 0, 3000);
+        logits[i] = (float)twin_between(t, 0, 200) * 0.1f - 5.0f;
+        logits[i] = odd == 0 ? NAN : odd == 1 ? INFINITY : odd < 300 ? -INFINITY : logits[i];
+    }
+    for (size_t r = 0; r < rows; r++) {
+        const bool empty = twin_between(t, 0, 9) == 0;
+        params[r] = (rank_sample_params){.temperature = (double)twin_between(t, 0, 2) * 0.7,
+                                         .top_p = 1,
+                                         .seed = twin_random(t),
+                                         .prompt_index = twin_random(t)};
+        of[r] = rank_sample_draw_row(&params[r], 40 + r);
+        for (size_t i = 0; empty && i < columns; i++) {
+            logits[r * stride + i] = -INFINITY;
+        }
+    }
+    const int values =
+        twin_copy(t, "logits", RANK_MEMORY_WORK, logits, rows * stride * sizeof *logits);
+    const int how = twin_copy(t, "of", RANK_MEMORY_HOST, of, rows * sizeof *of);
+    const int found = twin_copy(t, "drawn", RANK_MEMORY_HOST, nothing, rows * sizeof *nothing);
+    device->backend->draw(device->queue, &(rank_draw){.rows = rows,
+                                                      .columns = columns,
+                                                      .row_floats = stride,
+                                                      .values = FLOATS(t, values, TWIN_OTHER),
+                                                      .first_token = first,
+                                                      .of = twin_at(t, how, TWIN_OTHER),
+                                                      .drawn = twin_at(t, found, TWIN_OTHER)});
+    assert_ok(device->backend->sync(device->queue, &error), &error);
+    for (size_t r = 0; r < rows; r++) {
+        _Alignas(8) uint8_t expected[RECORD_BYTES];
+        _Alignas(8) uint8_t record[RECORD_BYTES];
+        assert_true(rank_sample_record_bytes(&params[r], whole.world_size) <= RECORD_BYTES);
+        rank_sample_make(&whole, &params[r], 40 + r, rank, logits + r * stride, expected);
+        rank_sample_make_drawn(&whole, &params[r], rank,
+                               (const rank_drawn *)twin_at(t, found, TWIN_OTHER) + r, record);
+        assert_memory_equal(record, expected,
+                            rank_sample_record_bytes(&params[r], whole.world_size));
+    }
+    free(logits);
+}
+
 const parity_case parity_step_cases[] = {
-    {.name = "cross_entropy", .run = cross_entropy},
-    {.name = "optimizer", .run = optimizer},
-    {.name = "digest", .run = digest},
-    {.name = "difference", .run = difference},
-    {.name = NULL},
+    {.name = "cross_entropy", .run = cross_entropy}, {.name = "optimizer", .run = optimizer},
+    {.name = "draw", .run = draw, .shapes = 40},     {.name = "digest", .run = digest},
+    {.name = "difference", .run = difference},       {.name = NULL},
 };

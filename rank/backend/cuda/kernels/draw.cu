@@ -1,0 +1,166 @@
+// The token of each row of logits: the most probable one, or the one with the largest logit divided by
+// the temperature plus noise. Launched by operations.c, so that the host need not read the logits.
+//
+// The noise is that of generate/noise.c, made by the same operations in double, so the token is the
+// one that the host would have drawn. A block looks at PIECE columns of a row, and a second kernel
+// puts the pieces together. The lowest index wins a tie, so no order changes a result.
+#include "device.h"
+#include "kernels.h"
+
+enum {
+    THREADS = 256,
+    PIECE = 16 * THREADS,
+    NOISE_BITS = 52,
+};
+
+// What is drawn of some columns.
+struct drawn {
+    double value;
+    float logit;
+    int32_t index;   // -1: none, every logit is -infinity
+    int32_t refused; // the lowest index of a logit that is no number or +infinity; -1: none
+};
+
+__device__ static uint64_t mix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+// As rank_fixed_log of generate/fixed_math.h, which explains it.
+__device__ static double logarithm(double x)
+{
+    const int64_t bits = __double_as_longlong(x);
+    double m = __longlong_as_double((bits & 0x000fffffffffffff) | 0x3ff0000000000000);
+    int e = (int)(bits >> 52) - 1023;
+    if (m > 0x1.6a09e667f3bcdp+0) {
+        m *= 0.5;
+        e++;
+    }
+    const double s = (m - 1) / (m + 1);
+    const double z = s * s;
+    double series = 1.0 / 21;
+    series = series * z + 1.0 / 19;
+    series = series * z + 1.0 / 17;
+    series = series * z + 1.0 / 15;
+    series = series * z + 1.0 / 13;
+    series = series * z + 1.0 / 11;
+    series = series * z + 1.0 / 9;
+    series = series * z + 1.0 / 7;
+    series = series * z + 1.0 / 5;
+    series = series * z + 1.0 / 3;
+    const double small = 2 * s * z * series + e * 0x1.a39ef35793c76p-33;
+    return e * 0x1.62e42feep-1 + (2 * s + small);
+}
+
+__device__ static double noise(uint64_t stream, uint64_t token)
+{
+    const uint64_t bits = mix(stream + 0x9e3779b97f4a7c15u * (token + 1)) >> (64 - NOISE_BITS);
+    const double u = ((double)bits + 0.5) * 0x1p-52;
+    return -logarithm(-logarithm(u));
+}
+
+__device__ static bool wins(const drawn &a, const drawn &b)
+{
+    if (a.index < 0 || b.index < 0) {
+        return a.index >= 0;
+    }
+    return a.value > b.value || (a.value == b.value && a.index < b.index);
+}
+
+__device__ static drawn better(const drawn &a, const drawn &b)
+{
+    drawn both = wins(b, a) ? b : a;
+    const bool first = a.refused >= 0 && (b.refused < 0 || a.refused < b.refused);
+    both.refused = first ? a.refused : b.refused;
+    return both;
+}
+
+__device__ static drawn none(void)
+{
+    drawn nothing;
+    nothing.value = 0.0;
+    nothing.logit = 0.0f;
+    nothing.index = -1;
+    nothing.refused = -1;
+    return nothing;
+}
+
+// Of all threads' results, to the first thread.
+__device__ static void put_together(drawn *shared)
+{
+    __syncthreads();
+    for (unsigned half = THREADS / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half) {
+            shared[threadIdx.x] = better(shared[threadIdx.x], shared[threadIdx.x + half]);
+        }
+        __syncthreads();
+    }
+}
+
+// blockIdx: the piece, the row.
+__global__ static void draw_pieces_kernel(rank_draw args, drawn *pieces)
+{
+    SHARED(drawn, shared);
+    const float *row = args.values + blockIdx.y * args.row_floats;
+    const rank_draw_row of = args.of[blockIdx.y];
+    const size_t first = (size_t)blockIdx.x * PIECE;
+    drawn best = none();
+    for (size_t i = first + threadIdx.x; i < first + PIECE && i < args.columns; i += THREADS) {
+        drawn at = none();
+        at.logit = row[i];
+        if (!(at.logit <= 0x1.fffffep127f)) { // not a number, or infinite
+            at.refused = (int32_t)i;
+        } else if (at.logit >= -0x1.fffffep127f) {
+            at.index = (int32_t)i;
+            at.value = (double)at.logit;
+            if (of.inverse != 0.0) {
+                at.value = (double)at.logit * of.inverse +
+                           noise(of.stream, (uint64_t)args.first_token + i);
+            }
+        }
+        best = better(best, at);
+    }
+    shared[threadIdx.x] = best;
+    put_together(shared);
+    if (threadIdx.x == 0) {
+        pieces[(size_t)blockIdx.y * gridDim.x + blockIdx.x] = shared[0];
+    }
+}
+
+// blockIdx.x: the row.
+__global__ static void draw_rows_kernel(rank_draw args, const drawn *pieces, unsigned count)
+{
+    SHARED(drawn, shared);
+    drawn best = none();
+    for (unsigned i = threadIdx.x; i < count; i += THREADS) {
+        best = better(best, pieces[(size_t)blockIdx.x * count + i]);
+    }
+    shared[threadIdx.x] = best;
+    put_together(shared);
+    if (threadIdx.x == 0) {
+        rank_drawn *to = args.drawn + blockIdx.x;
+        to->logit = shared[0].logit;
+        to->index = shared[0].index;
+        to->refused = shared[0].refused;
+    }
+}
+
+extern "C" void cuda_launch_draw(const rank_draw *args, double *partials, cudaStream_t stream)
+{
+    drawn *pieces = reinterpret_cast<drawn *>(partials);
+    const unsigned count = (unsigned)((args->columns + PIECE - 1) / PIECE);
+    const size_t at_once = CUDA_PARTIALS * sizeof(double) / sizeof(drawn) / count;
+    for (size_t row = 0; row < args->rows; row += at_once) {
+        rank_draw some = *args;
+        some.rows = args->rows - row < at_once ? args->rows - row : at_once;
+        some.values = args->values + row * args->row_floats;
+        some.of = args->of + row;
+        some.drawn = args->drawn + row;
+        const dim3 grid(count, (unsigned)some.rows);
+        LAUNCH(draw_pieces_kernel, grid, THREADS, THREADS * sizeof(drawn), stream, some, pieces);
+        LAUNCH(draw_rows_kernel, (unsigned)some.rows, THREADS, THREADS * sizeof(drawn), stream,
+               some, pieces, count);
+    }
+}
