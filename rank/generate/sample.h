@@ -26,7 +26,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backend/backend.h"
 #include "base/status.h"
 #include "parallel/tensor/tp.h"
 
