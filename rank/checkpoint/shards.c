@@ -292,7 +292,7 @@ size_t rank_shards_plan(const rank_shards_options *options)
         transfer t = {.options = options};
         rank_model_tensor(options->config, i, &t.tensor);
         find_axes(&t);
-        size_bytes += packed_floats(&t) * sizeof(float);
+        size_bytes += packed_count(&t) * rank_type_bytes(type_of(&t));
     }
     return size_bytes;
 }
