@@ -30,6 +30,8 @@ void cuda_launch_embed(const rank_embed *args, cudaStream_t stream);
 void cuda_launch_embed_packed(const rank_embed_packed *args, cudaStream_t stream);
 void cuda_launch_embed_grad(const rank_embed_grad *args, cudaStream_t stream);
 void cuda_launch_layernorm(const rank_layernorm *args, cudaStream_t stream);
+/* The same in an order of its own: a block for each row. */
+void cuda_launch_norm_rows(const rank_layernorm *args, cudaStream_t stream);
 void cuda_launch_layernorm_grad(const rank_layernorm_grad *args, cudaStream_t stream);
 void cuda_launch_gelu(const rank_gelu *args, cudaStream_t stream);
 void cuda_launch_gelu_grad(const rank_gelu_grad *args, cudaStream_t stream);
