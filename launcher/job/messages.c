@@ -244,6 +244,10 @@ static void handle_finished(launch_session *session, int rank,
     info->eval_correct = finished->eval_correct;
     (void)snprintf(info->gpu.products, sizeof info->gpu.products, "%s", finished->products);
     take_memory(&info->gpu, finished);
+    info->gpu.graphs = finished->graphs;
+    info->gpu.replays = finished->replays;
+    (void)snprintf(info->gpu.capture_failure, sizeof info->gpu.capture_failure, "%s",
+                   finished->capture_failure);
 
     Ringfence__Control__Goodbye goodbye = RINGFENCE__CONTROL__GOODBYE__INIT;
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;

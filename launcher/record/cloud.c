@@ -107,6 +107,9 @@ static json_t *gpu_json(const launch_gpu_info *gpu, int rank)
         put(object, "plugin", text_or_null(gpu->plugin)) &&
         put(object, "libraries", lines_json(gpu->libraries)) &&
         put(object, "products", lines_json(gpu->products)) &&
+        put(object, "graphs", json_integer((json_int_t)gpu->graphs)) &&
+        put(object, "replays", json_integer((json_int_t)gpu->replays)) &&
+        put(object, "capture_failure", text_or_null(gpu->capture_failure)) &&
         put(object, "environment", lines_json(gpu->environment));
     return whole(object, done);
 }

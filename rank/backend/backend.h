@@ -34,13 +34,14 @@
 #include "base/status.h"
 
 enum {
-    RANK_BACKEND_ABI = 11,  /* rises when the table or an argument struct changes */
+    RANK_BACKEND_ABI = 12,  /* rises when the table or an argument struct changes */
     RANK_NORM_BLOCK = 1024, /* elements in one partial sum of sum_squares */
     RANK_DIGEST_BYTES = 32, /* BLAKE2b-256 */
 };
 
 typedef struct rank_queue rank_queue;
 typedef struct rank_graph rank_graph;
+typedef struct rank_signal rank_signal;   /* a mark that queues can use inside graphs */
 typedef struct rank_profile rank_profile; /* backend/profile.h */
 
 /* The type of an array's elements. */
@@ -488,6 +489,13 @@ typedef struct rank_backend {
     rank_mark (*mark)(rank_queue *queue);
     void (*after)(rank_queue *queue,
                   rank_mark mark); /* later operations wait for another queue's mark */
+    /* Order between queues where graphs are: `set` may be in a graph, and `await` in another one. A
+     * queue that awaits goes on when the last `set` before that call, or before its graph's replay,
+     * has been passed. All four are NULL if `capture` is. */
+    base_status (*signal_open)(rank_queue *queue, rank_signal **signal, base_error *reterr);
+    void (*signal_close)(rank_signal *signal); /* NULL is fine */
+    void (*signal_set)(rank_queue *queue, rank_signal *signal);
+    void (*signal_await)(rank_queue *queue, rank_signal *signal);
     /* NULL if a step cannot be captured. With it a GPU saves the launches of hundreds of
      * kernels. */
     base_status (*capture)(rank_queue *queue, rank_graph **graph, base_error *reterr);

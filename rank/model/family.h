@@ -25,6 +25,7 @@ typedef struct rank_shape {
     int end_layer;
     size_t token_count_max;
     bool training;     /* activations are kept for backward */
+    bool padded;       /* training batches are padded: no operation depends on where segments are */
     const rank_tp *tp; /* of a run that decodes; NULL: it runs forward, and backward if training */
     rank_type decode_type; /* of a run that decodes: of its matrices and its cache; the rest is
                               float32 */
@@ -37,13 +38,15 @@ typedef struct rank_run {
     float *work; /* work_floats: scratch between operations of one pass */
 } rank_run;
 
-/* A batch in the form that passes use: tables in RANK_MEMORY_HOST, which host and device read.
+/* A batch in the form that passes use: tables in RANK_MEMORY_HOST, which host and device read; or,
+ * if it is padded, in the device's memory.
  *
  * An active row is one whose output is needed: it has a target, or its logits are wanted. After its
  * attention, the last layer computes only active rows. */
 typedef struct rank_rows {
     size_t count;            /* T */
-    size_t segment_count;    /* none is empty */
+    bool padded;             /* all rows are active, and the host cannot read the tables */
+    size_t segment_count;    /* none is empty, unless they are padded */
     size_t segment_max;      /* no segment of any batch is longer */
     size_t active_count;     /* A */
     size_t target_count;     /* rows with a target */
@@ -58,7 +61,7 @@ typedef struct rank_rows {
  * Several may exist at once. */
 typedef struct rank_saved {
     rank_rows rows;
-    double *loss;       /* in RANK_MEMORY_HOST */
+    double *loss;       /* in RANK_MEMORY_HOST, unless rows are padded */
     float *activations; /* saved_floats */
     void *tables;       /* the memory of rows and loss */
     rank_device device;
@@ -147,6 +150,10 @@ BASE_MUST_CHECK base_status rank_saved_create(const rank_shape *shape, const ran
                                               rank_saved *saved, base_error *reterr);
 void rank_saved_destroy(rank_saved *saved); /* zeros are fine */
 
+/* Checks that the batch is one for the shape. */
+BASE_MUST_CHECK base_status rank_batch_check(const rank_shape *shape, const rank_batch *batch,
+                                             base_error *reterr);
+
 /* Checks a batch and puts it into saved->rows. Earlier operations on the rows must have ended. Rows
  * with a target, and the `also` ones (ascending), become active. */
 BASE_MUST_CHECK base_status rank_rows_place(rank_saved *saved, const rank_batch *batch,
@@ -166,8 +173,8 @@ typedef struct rank_segments {
     size_t row_count;
 } rank_segments;
 
-/* The next whole segments that fit into rows_at_once rows, but at least one. False after the last.
- * Begins with zeros. */
+/* The next whole segments that fit into rows_at_once rows, but at least one; all of a padded batch.
+ * False after the last. Begins with zeros. */
 bool rank_next_segments(const rank_rows *rows, size_t rows_at_once, rank_segments *segments);
 
 /* Checks that the model can be cut between that many ranks, every cut tensor into whole units.

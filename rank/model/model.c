@@ -3,11 +3,20 @@
 #include <stdlib.h>
 
 #include "model/family.h"
+#include "model/padded.h"
 
 struct rank_model {
     rank_model_config config;
     rank_run run;
     rank_saved saved;
+    rank_graphs *graphs;
+    rank_padded padded; /* with graphs */
+    /* batches that were enqueued, and whose results were not asked for */
+    int enqueued;
+    int batches_max;
+    double *losses; /* in RANK_MEMORY_HOST */
+    int64_t *target_counts;
+    float *grads; /* of the batch that is being enqueued */
 };
 
 static const float *need_flat(void *weights, size_t offset, size_t count)
@@ -24,11 +33,14 @@ rank_hooks rank_hooks_flat(const float *params)
 
 static rank_shape make_shape(const rank_model_options *options)
 {
+    const bool padded = options->training && options->graphs != NULL;
+    const size_t tokens = (size_t)options->token_count_max;
     return (rank_shape){.config = options->config,
                         .backend = options->device->backend,
                         .end_layer = options->config->layers,
-                        .token_count_max = (size_t)options->token_count_max,
-                        .training = options->training};
+                        .token_count_max = padded ? rank_model_padded(tokens, tokens) : tokens,
+                        .training = options->training,
+                        .padded = padded};
 }
 
 void rank_model_plan(const rank_model_options *options, rank_memory_use *use)
@@ -37,12 +49,16 @@ void rank_model_plan(const rank_model_options *options, rank_memory_use *use)
     const rank_family *family = options->config->family;
     use->bytes[RANK_MEMORY_ACTIVATIONS] += family->saved_floats(&shape) * sizeof(float);
     use->bytes[RANK_MEMORY_WORK] += family->work_floats(&shape) * sizeof(float);
+    if (shape.padded) {
+        rank_padded_plan(&shape, use);
+    }
 }
 
 static base_status fill(rank_model *made, base_error *reterr)
 {
     rank_run *run = &made->run;
     void *work = NULL;
+    void *losses = NULL;
     const size_t work_bytes = made->config.family->work_floats(&run->shape) * sizeof(float);
     base_status status = rank_saved_create(&run->shape, &run->device, &made->saved, reterr);
     if (status == BASE_OK) {
@@ -50,7 +66,20 @@ static base_status fill(rank_model *made, base_error *reterr)
                                             reterr);
     }
     run->work = work;
-    return status;
+    if (status == BASE_OK) {
+        status = run->device.backend->alloc(run->device.queue, RANK_MEMORY_HOST,
+                                            (size_t)made->batches_max * sizeof *made->losses,
+                                            &losses, reterr);
+    }
+    made->losses = losses;
+    if (status == BASE_OK && run->shape.padded) {
+        status =
+            rank_padded_create(&made->padded, &run->shape, &run->device, made->batches_max, reterr);
+    }
+    made->target_counts = calloc((size_t)made->batches_max, sizeof *made->target_counts);
+    return status == BASE_OK && made->target_counts == NULL
+               ? base_fail(reterr, BASE_ERR_MEMORY, "model: no memory")
+               : status;
 }
 
 base_status rank_model_create(const rank_model_options *options, rank_model **model,
@@ -74,6 +103,8 @@ base_status rank_model_create(const rank_model_options *options, rank_model **mo
         return base_fail(reterr, BASE_ERR_MEMORY, "model: no memory");
     }
     made->config = *options->config;
+    made->graphs = options->graphs;
+    made->batches_max = options->batches_max > 0 ? options->batches_max : 1;
     made->run.device = *options->device;
     made->run.shape = make_shape(options);
     made->run.shape.config = &made->config;
@@ -92,8 +123,105 @@ void rank_model_destroy(rank_model *model)
         return;
     }
     rank_saved_destroy(&model->saved);
+    rank_padded_destroy(&model->padded);
     model->run.device.backend->release(model->run.device.queue, model->run.work);
+    model->run.device.backend->release(model->run.device.queue, model->losses);
+    free(model->target_counts);
     free(model);
+}
+
+static int64_t count_targets(const rank_batch *batch)
+{
+    int64_t count = 0;
+    for (int t = 0; batch->targets != NULL && t < batch->token_count; t++) {
+        count += batch->targets[t] >= 0;
+    }
+    return count;
+}
+
+static base_status place(rank_model *model, const rank_batch *batch, base_error *reterr)
+{
+    const rank_device *device = &model->run.device;
+    if (model->run.shape.padded) {
+        return rank_padded_place(&model->padded, &model->saved, batch, reterr);
+    }
+    /* the batch before may still be read */
+    const base_status status =
+        model->enqueued > 0 ? device->backend->sync(device->queue, reterr) : BASE_OK;
+    return status == BASE_OK ? rank_rows_place(&model->saved, batch, NULL, reterr) : status;
+}
+
+/* The passes over the batch in model->saved: a rank_graph_work's. */
+static void pass(void *user)
+{
+    rank_model *model = user;
+    const rank_run *run = &model->run;
+    const rank_hooks *hooks = run->hooks;
+    if (hooks->begin != NULL) {
+        hooks->begin(hooks->ready_user, false);
+    }
+    model->config.family->forward(run, &(rank_forward_args){.saved = &model->saved});
+    model->config.family->backward(
+        run, &(rank_backward_args){.saved = &model->saved, .grads = model->grads});
+}
+
+base_status rank_model_enqueue(rank_model *model, const rank_hooks *hooks, const rank_batch *batch,
+                               float *grads, base_error *reterr)
+{
+    rank_run *run = &model->run;
+    if (!run->shape.training) {
+        return base_fail(reterr, BASE_ERR_STATE, "model: made for forward only");
+    }
+    if (model->enqueued == model->batches_max) {
+        return base_fail(reterr, BASE_ERR_STATE, "model: %d batches without results",
+                         model->enqueued);
+    }
+    const base_status status = place(model, batch, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    run->hooks = hooks;
+    model->grads = grads;
+    const rank_graph_work work = {
+        .key = {{RANK_GRAPH_BATCH, model->saved.rows.count, (uintptr_t)grads, hooks->ready_key}},
+        .queue = run->device.queue,
+        .enqueue = pass,
+        .user = model,
+    };
+    if (rank_graphs_do(model->graphs, &work) == RANK_GRAPH_REPLAYED && hooks->begin != NULL) {
+        hooks->begin(hooks->ready_user, true);
+    }
+    model->target_counts[model->enqueued] = count_targets(batch);
+    run->device.backend->copy(run->device.queue, &model->losses[model->enqueued], model->saved.loss,
+                              sizeof *model->losses);
+    model->enqueued++;
+    return BASE_OK;
+}
+
+base_status rank_model_results(rank_model *model, rank_result *results, int count,
+                               base_error *reterr)
+{
+    const rank_device *device = &model->run.device;
+    if (count != model->enqueued) {
+        return base_fail(reterr, BASE_ERR_STATE, "model: %d results asked for, of %d batches",
+                         count, model->enqueued);
+    }
+    model->enqueued = 0;
+    const base_status status = device->backend->sync(device->queue, reterr);
+    rank_padded_waited(&model->padded);
+    for (int i = 0; i < count; i++) {
+        results[i] =
+            (rank_result){.loss_sum = model->losses[i], .target_count = model->target_counts[i]};
+    }
+    return status;
+}
+
+base_status rank_model_train(rank_model *model, const rank_hooks *hooks, const rank_batch *batch,
+                             float *grads, rank_result *result, base_error *reterr)
+{
+    *result = (rank_result){.target_count = 0};
+    const base_status status = rank_model_enqueue(model, hooks, batch, grads, reterr);
+    return status == BASE_OK ? rank_model_results(model, result, 1, reterr) : status;
 }
 
 /* Waits for the device and reads its results. */
@@ -106,25 +234,6 @@ static base_status finish(rank_model *model, rank_result *result, base_error *re
                                 .target_count = (int64_t)model->saved.rows.target_count};
     }
     return status;
-}
-
-base_status rank_model_train(rank_model *model, const rank_hooks *hooks, const rank_batch *batch,
-                             float *grads, rank_result *result, base_error *reterr)
-{
-    rank_run *run = &model->run;
-    rank_saved *saved = &model->saved;
-    *result = (rank_result){.target_count = 0};
-    if (!run->shape.training) {
-        return base_fail(reterr, BASE_ERR_STATE, "model: made for forward only");
-    }
-    const base_status status = rank_rows_place(saved, batch, NULL, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    run->hooks = hooks;
-    model->config.family->forward(run, &(rank_forward_args){.saved = saved});
-    model->config.family->backward(run, &(rank_backward_args){.saved = saved, .grads = grads});
-    return finish(model, result, reterr);
 }
 
 base_status rank_model_forward(rank_model *model, const rank_hooks *hooks, const rank_batch *batch,

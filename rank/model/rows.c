@@ -36,7 +36,7 @@ static base_status check_segments(const rank_shape *shape, const rank_batch *bat
     return BASE_OK;
 }
 
-static base_status check_batch(const rank_shape *shape, const rank_batch *batch, base_error *reterr)
+base_status rank_batch_check(const rank_shape *shape, const rank_batch *batch, base_error *reterr)
 {
     if (batch->token_count < 0 || (size_t)batch->token_count > shape->token_count_max) {
         return base_fail(reterr, BASE_ERR_INVALID, "batch: %d tokens, the model takes 0 … %zu",
@@ -106,9 +106,25 @@ static void place_active(rank_rows *rows, const int32_t *targets, const rank_log
     }
 }
 
-static void fill_tables(rank_rows *rows, const rank_batch *batch, const int32_t *lengths,
+/* The loss, then the five tables. */
+static void point_at_tables(rank_saved *saved)
+{
+    const size_t tokens = saved->shape->token_count_max;
+    int32_t *table = (int32_t *)((char *)saved->tables + sizeof(double));
+    saved->loss = saved->tables;
+    saved->rows.padded = false;
+    saved->rows.ids = table;
+    saved->rows.positions = table + tokens;
+    saved->rows.active = table + 2 * tokens;
+    saved->rows.active_targets = table + 3 * tokens;
+    saved->rows.segment_start = table + 4 * tokens;
+}
+
+static void fill_tables(rank_saved *saved, const rank_batch *batch, const int32_t *lengths,
                         const int32_t *targets, const rank_logits *also)
 {
+    rank_rows *rows = &saved->rows;
+    point_at_tables(saved);
     rows->count = (size_t)batch->token_count;
     if (rows->count > 0) {
         memcpy(rows->ids, batch->ids, rows->count * sizeof *rows->ids);
@@ -120,12 +136,12 @@ static void fill_tables(rank_rows *rows, const rank_batch *batch, const int32_t 
 base_status rank_rows_place(rank_saved *saved, const rank_batch *batch, const rank_logits *also,
                             base_error *reterr)
 {
-    base_status status = check_batch(saved->shape, batch, reterr);
+    base_status status = rank_batch_check(saved->shape, batch, reterr);
     if (status == BASE_OK) {
         status = check_logits(batch, also, reterr);
     }
     if (status == BASE_OK) {
-        fill_tables(&saved->rows, batch, NULL, batch->targets, also);
+        fill_tables(saved, batch, NULL, batch->targets, also);
     }
     return status;
 }
@@ -147,7 +163,7 @@ static base_status check_lengths(const rank_shape *shape, const rank_batch *batc
 base_status rank_rows_place_step(rank_saved *saved, const rank_batch *batch, const int32_t *lengths,
                                  const rank_logits *also, base_error *reterr)
 {
-    base_status status = check_batch(saved->shape, batch, reterr);
+    base_status status = rank_batch_check(saved->shape, batch, reterr);
     if (status == BASE_OK) {
         status = check_lengths(saved->shape, batch, lengths, reterr);
     }
@@ -155,7 +171,7 @@ base_status rank_rows_place_step(rank_saved *saved, const rank_batch *batch, con
         status = check_logits(batch, also, reterr);
     }
     if (status == BASE_OK) {
-        fill_tables(&saved->rows, batch, lengths, NULL, also);
+        fill_tables(saved, batch, lengths, NULL, also);
     }
     return status;
 }
@@ -167,6 +183,10 @@ bool rank_next_segments(const rank_rows *rows, size_t rows_at_once, rank_segment
     size_t end = first;
     if (first == rows->segment_count) {
         return false;
+    }
+    if (rows->padded) {
+        *segments = (rank_segments){.count = rows->segment_count, .row_count = rows->count};
+        return true;
     }
     const int32_t row = start[first];
     while (end < rows->segment_count &&
@@ -180,24 +200,16 @@ bool rank_next_segments(const rank_rows *rows, size_t rows_at_once, rank_segment
     return true;
 }
 
-/* The loss, then the five tables. */
 static base_status make_tables(rank_saved *saved, base_error *reterr)
 {
     const size_t tokens = saved->shape->token_count_max;
     const size_t size_bytes = sizeof(double) + (5 * tokens + 1) * sizeof(int32_t);
     const base_status status = saved->device.backend->alloc(saved->device.queue, RANK_MEMORY_HOST,
                                                             size_bytes, &saved->tables, reterr);
-    if (status != BASE_OK) {
-        return status;
+    if (status == BASE_OK) {
+        point_at_tables(saved);
     }
-    int32_t *table = (int32_t *)((char *)saved->tables + sizeof(double));
-    saved->loss = saved->tables;
-    saved->rows.ids = table;
-    saved->rows.positions = table + tokens;
-    saved->rows.active = table + 2 * tokens;
-    saved->rows.active_targets = table + 3 * tokens;
-    saved->rows.segment_start = table + 4 * tokens;
-    return BASE_OK;
+    return status;
 }
 
 base_status rank_saved_create(const rank_shape *shape, const rank_device *device, rank_saved *saved,

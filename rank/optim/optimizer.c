@@ -21,11 +21,8 @@ struct rank_optimizer {
     float *first; /* AdamW's moments */
     float *second;
     step_values *now;
-    /* An update has the same operations at each step, so a device replays them from the second on. */
-    const float *seen_params; /* of the last step */
-    const float *seen_grads;
-    rank_graph *graph;
-    bool runs_each; /* no graph can be made */
+    float *params; /* of the update that is being enqueued */
+    const float *grads;
 };
 
 static base_status new_moments(const rank_optimizer *optimizer, float **moments, base_error *reterr)
@@ -100,9 +97,6 @@ void rank_optimizer_destroy(rank_optimizer *optimizer)
         return;
     }
     const rank_device *device = &optimizer->device;
-    if (optimizer->graph != NULL) {
-        device->backend->graph_destroy(device->queue, optimizer->graph);
-    }
     device->backend->release(device->queue, optimizer->first);
     device->backend->release(device->queue, optimizer->second);
     device->backend->release(device->queue, optimizer->now);
@@ -110,9 +104,12 @@ void rank_optimizer_destroy(rank_optimizer *optimizer)
     free(optimizer);
 }
 
-/* Enqueues an update, which reads and writes *now. */
-static void update(const rank_optimizer *optimizer, float *params, const float *grads)
+/* Enqueues an update, which reads and writes *now: a rank_graph_work's. */
+static void update(void *user)
 {
+    const rank_optimizer *optimizer = user;
+    float *params = optimizer->params;
+    const float *grads = optimizer->grads;
     const rank_backend *backend = optimizer->device.backend;
     rank_queue *queue = optimizer->device.queue;
     step_values *now = optimizer->now;
@@ -137,41 +134,22 @@ static void update(const rank_optimizer *optimizer, float *params, const float *
     }
 }
 
-/* Makes the graph of the update that the last step has run. Without one each step is run. */
-static void capture(rank_optimizer *optimizer, float *params, const float *grads)
-{
-    const rank_backend *backend = optimizer->device.backend;
-    rank_queue *queue = optimizer->device.queue;
-    if (backend->capture(queue, &optimizer->graph, NULL) == BASE_OK) {
-        update(optimizer, params, grads);
-        optimizer->runs_each = backend->capture_end(queue, NULL) != BASE_OK;
-    } else {
-        optimizer->runs_each = true;
-    }
-}
-
 void rank_optimizer_step(rank_optimizer *optimizer, const rank_optimizer_values *values,
                          float *params, const float *grads)
 {
-    const rank_backend *backend = optimizer->device.backend;
-    const bool again = params == optimizer->seen_params && grads == optimizer->seen_grads;
     step_values *now = optimizer->now;
     now->tokens = values->tokens;
     now->adamw.step = values->step;
     now->adamw.learning_rate = values->learning_rate;
-    if (backend->capture != NULL && again && optimizer->graph == NULL && !optimizer->runs_each) {
-        capture(optimizer, params, grads);
-    }
-    if (again && optimizer->graph != NULL && !optimizer->runs_each) {
-        backend->replay(optimizer->device.queue, optimizer->graph);
-    } else {
-        update(optimizer, params, grads);
-    }
-    /* a graph is for these addresses alone */
-    if (optimizer->graph == NULL) {
-        optimizer->seen_params = params;
-        optimizer->seen_grads = grads;
-    }
+    optimizer->params = params;
+    optimizer->grads = grads;
+    (void)rank_graphs_do(optimizer->options.graphs,
+                         &(rank_graph_work){
+                             .key = {{RANK_GRAPH_UPDATE, (uintptr_t)params, (uintptr_t)grads}},
+                             .queue = optimizer->device.queue,
+                             .enqueue = update,
+                             .user = optimizer,
+                         });
 }
 
 double rank_optimizer_norm(const rank_optimizer *optimizer)

@@ -87,6 +87,7 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
     }
     rank_backend_info computed;
     rank_finished_memory memory;
+    const rank_graphs_info graphs = rank_graphs_get_info(self->graphs);
     Ringfence__Control__Finished finished = RINGFENCE__CONTROL__FINISHED__INIT;
     self->device.backend->info(self->device.queue, &computed);
     finished.params_sha256 = (ProtobufCBinaryData){.len = sizeof digest, .data = digest};
@@ -101,5 +102,8 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
     rank_finished_put_memory(&self->device, &self->planned,
                              worker->gpu != NULL ? worker->gpu->info.memory_bytes : 0, &memory,
                              &finished);
+    finished.graphs = graphs.captures;
+    finished.replays = graphs.replays;
+    finished.capture_failure = (char *)graphs.failure; /* the table's */
     return proto_client_finish(worker->client, &finished, reterr);
 }

@@ -18,13 +18,19 @@
 _Static_assert(PROTO_BATCH_TOKENS_MAX <= (int)RANK_MODEL_TOKENS_MAX,
                "a job's check promises a model");
 
+/* Each size of a micro-batch, with each place of it in the tree of a rank's leaves; the all-reduces;
+ * the update. */
+enum { GRAPHS_MAX = 512 };
+
 static rank_model_options model_options(const trainer *self)
 {
     return (rank_model_options){.config = &self->config,
                                 .device = &self->device,
                                 .token_count_max =
                                     (int)(self->job->train.batch * self->job->model.context),
-                                .training = true};
+                                .training = true,
+                                .graphs = self->graphs,
+                                .batches_max = (int)self->job->train.micro_batches};
 }
 
 static rank_ddp_options ddp_options(const trainer *self)
@@ -36,6 +42,7 @@ static rank_ddp_options ddp_options(const trainer *self)
         .bucket_bytes = (size_t)job->parallel.bucket_bytes,
         .micro_batches = (int)job->train.micro_batches,
         .bracketed = job->parallel.timing == PROTO_TIMING_BRACKETED,
+        .graphs = self->graphs,
     };
 }
 
@@ -71,6 +78,9 @@ static base_status make_model(trainer *self, base_error *reterr)
     if (status == BASE_OK) {
         status = rank_worker_open_device(self->worker, &self->device, reterr);
     }
+    if (status == BASE_OK && self->device.backend->capture != NULL) {
+        status = rank_graphs_create(self->device.backend, GRAPHS_MAX, &self->graphs, reterr);
+    }
     if (status != BASE_OK) {
         return status;
     }
@@ -85,6 +95,7 @@ static base_status make_model(trainer *self, base_error *reterr)
                   .epsilon = job->train.epsilon,
                   .weight_decay = job->train.weight_decay},
         .norm_max = job->train.clip_norm,
+        .graphs = self->graphs,
     };
     const rank_model_options model = model_options(self);
     void *params = NULL;

@@ -52,35 +52,58 @@ static void begin(trainer *self, training_step *step)
     rank_ddp_begin(self->ddp);
 }
 
-/* Forward and backward of all of this rank's slots. Reduces buckets as they become full. */
-static base_status compute(trainer *self, training_step *step, base_error *reterr)
+/* Enqueues forward and backward of a slot. Reduces buckets as they become full. */
+static base_status enqueue_slot(trainer *self, training_step *step, int slot, base_error *reterr)
 {
-    const int slots = (int)self->job->train.micro_batches;
     rank_hooks hooks = rank_hooks_flat(self->params);
+    rank_batch batch;
+    float *grads = rank_ddp_grads(self->ddp, slot);
     hooks.ready = rank_ddp_ready;
     hooks.ready_user = self->ddp;
-    double losses[RANK_DDP_LEVELS_MAX] = {0.0}; /* in the same order as the gradients */
+    hooks.begin = rank_ddp_pass;
+    hooks.ready_key = rank_ddp_key(self->ddp);
+    const base_status status = rank_data_next_batch(self->data, slot, &batch, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    step->tokens += (uint64_t)batch.token_count;
+    return rank_model_enqueue(self->model, &hooks, &batch, grads, reterr);
+}
+
+/* Adds up the slots' losses in the order of their gradients. */
+static void sum_losses(const trainer *self, training_step *step, const rank_result *results)
+{
+    const int slots = (int)self->job->train.micro_batches;
+    double losses[RANK_DDP_LEVELS_MAX] = {0.0};
     for (int slot = 0; slot < slots; slot++) {
         const rank_leaf_plan plan = rank_leaf_plan_make(slots, slot);
         double *loss = &losses[plan.level];
-        rank_batch batch;
-        rank_result result = {.target_count = 0};
-        base_status status = rank_data_next_batch(self->data, slot, &batch, reterr);
-        if (status == BASE_OK) {
-            status = rank_model_train(self->model, &hooks, &batch, rank_ddp_grads(self->ddp, slot),
-                                      &result, reterr);
-        }
-        if (status != BASE_OK) {
-            return status;
-        }
-        *loss = result.loss_sum;
+        *loss = results[slot].loss_sum;
         for (int merge = 0; merge < plan.merges; merge++, loss--) {
             loss[-1] += loss[0];
         }
-        step->mine.targets += (double)result.target_count;
-        step->tokens += (uint64_t)batch.token_count;
+        step->mine.targets += (double)results[slot].target_count;
     }
     step->mine.loss = losses[0];
+}
+
+/* Forward and backward of all of this rank's slots. The host waits for a device only in the end. */
+static base_status compute(trainer *self, training_step *step, base_error *reterr)
+{
+    const int slots = (int)self->job->train.micro_batches;
+    rank_result results[RANK_DDP_MICRO_BATCHES_MAX];
+    base_status status = BASE_OK;
+    for (int slot = 0; status == BASE_OK && slot < slots; slot++) {
+        status = enqueue_slot(self, step, slot, reterr);
+    }
+    if (status == BASE_OK) {
+        rank_ddp_reduce(self->ddp);
+        status = rank_model_results(self->model, results, slots, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    sum_losses(self, step, results);
     step->mine.remaining = (double)rank_data_remaining(self->data);
     step->mine.stop = proto_client_stop_requested(self->worker->client) ? 1.0 : 0.0;
     step->computed_ns = base_now_ns();

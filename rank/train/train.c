@@ -7,6 +7,7 @@
 
 static void trainer_fini(trainer *self)
 {
+    rank_graphs_destroy(self->graphs);
     rank_ddp_destroy(self->ddp);
     rank_model_destroy(self->model);
     rank_optimizer_destroy(self->optimizer);
@@ -35,6 +36,7 @@ base_status rank_mode_train(rank_worker *worker, base_error *reterr)
         status = trainer_finish(&self, startup_ns, reterr);
     }
     if (status != BASE_OK) {
+        rank_graphs_stop(self.graphs); /* with a graph of NCCL's operations no abort returns */
         rank_worker_leave_device(worker, status, reterr);
     }
     trainer_fini(&self);

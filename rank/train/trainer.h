@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "backend/backend.h"
+#include "backend/graphs.h"
 #include "rank/data.h"
 #include "rank/ddp.h"
 #include "rank/model.h"
@@ -19,6 +19,7 @@ typedef struct trainer {
     rank_model_config config;
     size_t param_count;
     rank_device device;
+    rank_graphs *graphs; /* NULL on the CPU */
     rank_tokenizer *tokenizer;
     rank_data *data;
     rank_data *heldout; /* NULL: evaluated only at the end */

@@ -34,7 +34,9 @@ enum {
         .unmap = cuda_unmap, .copy = cuda_copy, .zero = cuda_zero, .sync = cuda_sync,              \
         .set_waiter = cuda_set_waiter, .stream = cuda_stream, .mark = cuda_mark,                   \
         .after = cuda_after, .capture = cuda_capture, .capture_end = cuda_capture_end,             \
-        .replay = cuda_replay, .graph_destroy = cuda_graph_destroy, .pack = cuda_pack,             \
+        .replay = cuda_replay, .signal_open = cuda_signal_open, .signal_close = cuda_signal_close, \
+        .signal_set = cuda_signal_set, .signal_await = cuda_signal_await,                          \
+        .graph_destroy = cuda_graph_destroy, .pack = cuda_pack,                                    \
         .product = cuda_product, .embed_packed = cuda_embed_packed,                                \
         .attention_cached_scratch = cuda_attention_cached_scratch,                                 \
         .attention_cached = cuda_attention_cached, .best = cuda_best, .draw = cuda_draw,           \

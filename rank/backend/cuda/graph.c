@@ -1,4 +1,5 @@
-/* Steps that are captured once and replayed. Called through cuda.c's table. */
+/* Steps that are captured once and replayed, and signals between them. Called through cuda.c's
+ * table. */
 #include <stdlib.h>
 
 #include "backend/cuda/queue.h"
@@ -6,6 +7,10 @@
 
 struct rank_graph {
     cudaGraphExec_t exec; /* NULL until capture_end */
+};
+
+struct rank_signal {
+    cudaEvent_t event;
 };
 
 /* Relaxed: NCCL allocates while its operations are captured, in this thread and in its own. */
@@ -75,4 +80,50 @@ void cuda_graph_destroy(rank_queue *queue, rank_graph *graph)
         (void)cudaGraphExecDestroy(graph->exec);
     }
     free(graph);
+}
+
+base_status cuda_signal_open(rank_queue *queue, rank_signal **signal, base_error *reterr)
+{
+    (void)queue;
+    *signal = NULL;
+    rank_signal *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a signal");
+    }
+    const cudaError_t error = cudaEventCreateWithFlags(&made->event, cudaEventDisableTiming);
+    if (error != cudaSuccess) {
+        free(made);
+        return cuda_explain(error, "making an event", reterr);
+    }
+    *signal = made;
+    return BASE_OK;
+}
+
+void cuda_signal_close(rank_signal *signal)
+{
+    if (signal != NULL) {
+        (void)cudaEventDestroy(signal->event);
+        free(signal);
+    }
+}
+
+/* In a graph the event is a node that records or awaits it at each replay. Without the flag it would
+ * only say what the captured streams have to do with each other. */
+void cuda_signal_set(rank_queue *queue, rank_signal *signal)
+{
+    const unsigned flags =
+        queue->capturing != NULL ? cudaEventRecordExternal : cudaEventRecordDefault;
+    if (queue->failed == BASE_OK) {
+        (void)cuda_check(queue, cudaEventRecordWithFlags(signal->event, queue->stream, flags),
+                         "setting a signal");
+    }
+}
+
+void cuda_signal_await(rank_queue *queue, rank_signal *signal)
+{
+    const unsigned flags = queue->capturing != NULL ? cudaEventWaitExternal : cudaEventWaitDefault;
+    if (queue->failed == BASE_OK) {
+        (void)cuda_check(queue, cudaStreamWaitEvent(queue->stream, signal->event, flags),
+                         "waiting for a signal");
+    }
 }

@@ -127,6 +127,10 @@ base_status cuda_capture(rank_queue *queue, rank_graph **graph, base_error *rete
 base_status cuda_capture_end(rank_queue *queue, base_error *reterr);
 void cuda_replay(rank_queue *queue, rank_graph *graph);
 void cuda_graph_destroy(rank_queue *queue, rank_graph *graph);
+base_status cuda_signal_open(rank_queue *queue, rank_signal **signal, base_error *reterr);
+void cuda_signal_close(rank_signal *signal);
+void cuda_signal_set(rank_queue *queue, rank_signal *signal);
+void cuda_signal_await(rank_queue *queue, rank_signal *signal);
 
 /* ---- product.c ---- */
 

@@ -5,7 +5,9 @@
  *     each step:
  *       rank_ddp_begin   starts it; then, for each micro-batch m,
  *       rank_ddp_grads     where backward puts the gradients of (ddp, m)
- *       rank_ddp_ready     called by backward as ranges become final (it is a rank_grad_ready)
+ *       rank_ddp_pass      called before backward,
+ *       rank_ddp_ready     and by it as ranges become final (they are hooks of model.h)
+ *       rank_ddp_reduce  when all micro-batches are enqueued
  *       rank_ddp_finish  waits until the sums over all ranks and micro-batches are in
  *       rank_ddp_sums    where they are
  *     rank_ddp_destroy
@@ -20,7 +22,10 @@
  * Buckets are ranges of the gradient array, cut from its end: backward fills the array from the
  * end, and each bucket's all-reduce starts as soon as the bucket is full, while backward goes on.
  * Progress is made inside rank_ddp_ready. On a device all-reduces are operations on a stream of their
- * own, after what the compute queue had when the bucket became full.
+ * own. Backward sets a signal for each bucket that is full, perhaps inside of a graph, and the
+ * stream waits for that before it reduces the bucket. With graphs all of a step's all-reduces are
+ * one: it has no shape that varies, so all ranks capture it at the same step, and replay it at the
+ * same steps, as NCCL demands of a graph with its operations.
  *
  * One thread. After an error the object is dead: destroy it. */
 #ifndef RANK_DDP_H
@@ -30,7 +35,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backend/backend.h"
+#include "backend/graphs.h"
 #include "base/status.h"
 #include "coll/coll.h"
 
@@ -49,6 +54,8 @@ typedef struct rank_ddp_options {
     int micro_batches;   /* per step, 1 … RANK_DDP_MICRO_BATCHES_MAX */
     bool bracketed;      /* a barrier, then one all-reduce after backward, to measure that alone */
     coll_algorithm algorithm;
+    rank_graphs
+        *graphs; /* borrowed, and stopped before destroy; NULL: all-reduces are not captured */
 } rank_ddp_options;
 
 /* What one step's all-reduce cost this rank. */
@@ -90,6 +97,17 @@ float *rank_ddp_grads(rank_ddp *ddp, int micro_batch);
 /* The current micro-batch's gradients [offset, offset + count) are final once `mark` is passed.
  * rank_ddp_finish returns errors. */
 void rank_ddp_ready(void *user, size_t offset, size_t count, rank_mark mark);
+
+/* What rank_ddp_ready enqueues for the current micro-batch: the same for the same value. */
+uint64_t rank_ddp_key(const rank_ddp *ddp);
+
+/* A backward pass of the current micro-batch begins. What an earlier one made ready does not count.
+ * `replayed`: a graph does what rank_ddp_ready did when it was captured. */
+void rank_ddp_pass(void *user, bool replayed);
+
+/* All micro-batches of this step are enqueued. On a device this enqueues the all-reduces, unless
+ * they are bracketed. On the CPU it does nothing. rank_ddp_finish returns errors. */
+void rank_ddp_reduce(rank_ddp *ddp);
 
 /* Waits for all buckets. Every gradient of every micro-batch must be ready (else
  * BASE_ERR_STATE). */

@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backend/backend.h"
+#include "backend/graphs.h"
 #include "base/status.h"
 #include "parallel/tensor/cut.h"
 
@@ -31,6 +31,7 @@ enum {
     RANK_TENSOR_NAME_BYTES = 64,
     RANK_TENSOR_DIMS_MAX = 2,
     RANK_FAMILY_SETTINGS = 8, /* numbers in a configuration that only the family knows */
+    RANK_MODEL_SIZES_MAX = 8, /* to which batches are padded */
 };
 
 typedef struct rank_family rank_family;
@@ -90,6 +91,11 @@ typedef struct rank_hooks {
     void *weights;
     rank_grad_ready ready; /* NULL: not called */
     void *ready_user;
+    /* Called before each backward pass, NULL: not called. `replayed`: a graph runs the pass again,
+     * and all that `ready` did when it was captured; `ready` is not called. Otherwise it is, and
+     * what an earlier pass of the same batch had made ready does not count. */
+    void (*begin)(void *ready_user, bool replayed);
+    uint64_t ready_key; /* batches with the same one let `ready` enqueue the same operations */
 } rank_hooks;
 
 /* Hooks for parameters in one array in the device's memory. */
@@ -113,6 +119,9 @@ typedef struct rank_model_options {
     const rank_device *device; /* borrowed */
     int token_count_max;       /* of a batch */
     bool training;             /* false: forward only, less memory */
+    rank_graphs *graphs; /* training batches are padded, captured and replayed; borrowed. NULL:
+                                * none is */
+    int batches_max;     /* enqueued before their results are asked for; 0: one */
 } rank_model_options;
 
 typedef struct rank_model rank_model;
@@ -145,6 +154,23 @@ void rank_model_destroy(rank_model *model);
 BASE_MUST_CHECK base_status rank_model_train(rank_model *model, const rank_hooks *hooks,
                                              const rank_batch *batch, float *grads,
                                              rank_result *result, base_error *reterr);
+
+/* The same in two parts. Enqueue returns when the batch may be used for something else; grads are
+ * written later. Results waits for all batches that were enqueued since the last time, and gives
+ * the result of each in their order. More than batches_max: BASE_ERR_STATE.
+ *
+ * With graphs a batch gets rows without a target up to one of RANK_MODEL_SIZES_MAX sizes, which
+ * follow from token_count_max: eighths of it, rounded up to a multiple of RANK_MODEL_SIZE_STEP.
+ * Padding adds zeros to sums: it can only change the sign of a zero in a gradient. */
+BASE_MUST_CHECK base_status rank_model_enqueue(rank_model *model, const rank_hooks *hooks,
+                                               const rank_batch *batch, float *grads,
+                                               base_error *reterr);
+BASE_MUST_CHECK base_status rank_model_results(rank_model *model, rank_result *results, int count,
+                                               base_error *reterr);
+
+/* To how many tokens a batch of `count` tokens is padded. Pure; exposed for tests. */
+enum { RANK_MODEL_SIZE_STEP = 16 };
+size_t rank_model_padded(size_t token_count_max, size_t count);
 
 /* Forward only. The loss is as above if targets is not NULL. logits and result may be NULL. */
 BASE_MUST_CHECK base_status rank_model_forward(rank_model *model, const rank_hooks *hooks,

@@ -64,13 +64,20 @@ static size_t segment_max(const rank_shape *shape)
     return smaller((size_t)shape->config->context, shape->token_count_max);
 }
 
+/* The most rows of whole segments that go through attention together. */
+static size_t segment_rows(const rank_shape *shape)
+{
+    const size_t chunk = smaller(shape->backend->rows_at_once, shape->token_count_max);
+    return shape->padded ? shape->token_count_max : larger(chunk, segment_max(shape));
+}
+
 /* The buffer that several uses share, one at a time. A row of logits always fits. */
 static size_t wide_floats(const rank_shape *shape)
 {
     const size_t width = (size_t)shape->config->width;
     const size_t chunk = smaller(shape->backend->rows_at_once, shape->token_count_max);
     const size_t gelu = chunk * WIDENING * width;
-    const size_t dqkv = larger(chunk, segment_max(shape)) * 3 * width;
+    const size_t dqkv = segment_rows(shape) * 3 * width;
     return larger(larger(gelu, dqkv), (size_t)shape->config->vocab_size);
 }
 
@@ -92,9 +99,9 @@ static void cut_packed(rank_pieces *from, const rank_shape *shape, gpt2_pass *pa
             rank_pieces_cut(from, rank_pack_count(width, (size_t)shape->config->vocab_size));
     }
     if (shape->training) {
-        pass->packed_rows = rank_pieces_cut(
-            from, larger(rank_pack_count(chunk, WIDENING * width),
-                         rank_pack_count(larger(chunk, segment_max(shape)), 3 * width)));
+        pass->packed_rows =
+            rank_pieces_cut(from, larger(rank_pack_count(chunk, WIDENING * width),
+                                         rank_pack_count(segment_rows(shape), 3 * width)));
     }
 }
 

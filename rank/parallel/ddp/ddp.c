@@ -20,6 +20,7 @@ typedef struct bucket {
     size_t missing; /* elements that are not ready yet in this step */
     bool started;
     coll_op *op;
+    rank_signal *full; /* on a device */
 } bucket;
 
 /* The device writes it and the host reads it. */
@@ -44,7 +45,9 @@ struct rank_ddp {
                                          * private */
     bucket *buckets;                    /* from the end of the array to its start */
     size_t bucket_count;
-    size_t started_count;
+    size_t started_count; /* on a device: whose signals are set */
+    bool reducing;        /* on a device: the all-reduces of this step are enqueued */
+    rank_graphs *graphs;
     int64_t inside_ns; /* time of this step inside collective calls */
     uint64_t busy_ns;  /* coll_device_busy_ns at the end of the last step */
     results *found;
@@ -75,11 +78,16 @@ static void *stream_of(const rank_ddp *ddp)
     return ddp->device.backend->stream(ddp->reduces);
 }
 
+static bool on_device(const rank_ddp *ddp)
+{
+    return ddp->reduces != ddp->device.queue;
+}
+
 /* What the all-reduces' queue does from now on comes after all that is enqueued to compute. */
 static void reduce_after_compute(const rank_ddp *ddp)
 {
     const rank_backend *backend = ddp->device.backend;
-    if (ddp->reduces != ddp->device.queue) {
+    if (on_device(ddp)) {
         backend->after(ddp->reduces, backend->mark(ddp->device.queue));
     }
 }
@@ -141,8 +149,11 @@ static base_status make_buckets(rank_ddp *ddp, coll_algorithm algorithm, base_er
             .algorithm = algorithm,
             .stream = stream_of(ddp),
         };
-        const base_status status =
+        base_status status =
             coll_to_base(coll_op_create(ddp->comm, &desc, &made->op, &error), &error, reterr);
+        if (status == BASE_OK && on_device(ddp)) {
+            status = ddp->device.backend->signal_open(ddp->reduces, &made->full, reterr);
+        }
         if (status != BASE_OK) {
             return status;
         }
@@ -295,6 +306,7 @@ base_status rank_ddp_wrap(coll_comm *comm, const rank_ddp_options *options, floa
         options->bracketed ? options->param_count : options->bucket_bytes / sizeof(float);
     made->micro_batches = options->micro_batches;
     made->bracketed = options->bracketed;
+    made->graphs = options->graphs;
     status = make_levels(made, reterr);
     if (status == BASE_OK) {
         status = make_buckets(made, options->algorithm, reterr);
@@ -317,6 +329,9 @@ void rank_ddp_destroy(rank_ddp *ddp)
     }
     for (size_t i = 0; ddp->buckets != NULL && i < ddp->bucket_count; i++) {
         coll_op_destroy(ddp->buckets[i].op);
+        if (ddp->buckets[i].full != NULL) {
+            ddp->device.backend->signal_close(ddp->buckets[i].full);
+        }
     }
     free(ddp->buckets);
     const rank_device *device = &ddp->device;
@@ -352,13 +367,19 @@ const uint8_t *rank_ddp_initial_digest(const rank_ddp *ddp)
     return ddp->found->initial_digest;
 }
 
-void rank_ddp_begin(rank_ddp *ddp)
+static void empty_buckets(rank_ddp *ddp)
 {
     for (size_t i = 0; i < ddp->bucket_count; i++) {
         ddp->buckets[i].missing = ddp->buckets[i].count;
         ddp->buckets[i].started = false;
     }
     ddp->started_count = 0;
+}
+
+void rank_ddp_begin(rank_ddp *ddp)
+{
+    empty_buckets(ddp);
+    ddp->reducing = false;
     ddp->inside_ns = 0;
     ddp->micro_batch = -1;
 }
@@ -370,6 +391,25 @@ float *rank_ddp_grads(rank_ddp *ddp, int micro_batch)
     ddp->micro_batch = micro_batch;
     ddp->plan = rank_leaf_plan_make(ddp->micro_batches, micro_batch);
     return ddp->levels[ddp->plan.level];
+}
+
+static bool is_last(const rank_ddp *ddp)
+{
+    return ddp->micro_batch == ddp->micro_batches - 1;
+}
+
+uint64_t rank_ddp_key(const rank_ddp *ddp)
+{
+    return (uint64_t)ddp->plan.merges * 2 + is_last(ddp);
+}
+
+void rank_ddp_pass(void *user, bool replayed)
+{
+    rank_ddp *ddp = user;
+    if (is_last(ddp)) {
+        empty_buckets(ddp);
+        ddp->started_count = replayed ? ddp->bucket_count : 0;
+    }
 }
 
 /* Adds this micro-batch's range to the sums that wait for it. */
@@ -401,7 +441,6 @@ static void start_full_buckets(rank_ddp *ddp)
            ddp->buckets[ddp->started_count].missing == 0) {
         bucket *full = &ddp->buckets[ddp->started_count];
         BASE_ASSERT(!full->started);
-        reduce_after_compute(ddp);
         keep_failure(ddp, coll_to_base(coll_op_start(full->op, &error), &error, &ddp->error));
         full->started = true;
         ddp->started_count++;
@@ -414,6 +453,61 @@ static void start_full_buckets(rank_ddp *ddp)
     ddp->inside_ns += base_now_ns() - before_ns;
 }
 
+/* Sets the signal of every bucket that is full, in order from the end. */
+static void signal_full_buckets(rank_ddp *ddp)
+{
+    const rank_device *device = &ddp->device;
+    while (ddp->started_count < ddp->bucket_count &&
+           ddp->buckets[ddp->started_count].missing == 0) {
+        device->backend->signal_set(device->queue, ddp->buckets[ddp->started_count].full);
+        ddp->started_count++;
+    }
+}
+
+/* The all-reduces of a step, each after its bucket's signal: a rank_graph_work's. */
+static void enqueue_reduces(void *user)
+{
+    rank_ddp *ddp = user;
+    coll_error error;
+    for (size_t i = 0; ddp->failed == BASE_OK && i < ddp->bucket_count; i++) {
+        ddp->device.backend->signal_await(ddp->reduces, ddp->buckets[i].full);
+        keep_failure(ddp,
+                     coll_to_base(coll_op_start(ddp->buckets[i].op, &error), &error, &ddp->error));
+    }
+}
+
+/* A graph with operations of NCCL is one of all ranks: none has it unless all have. */
+static bool all_capture(void *user, bool mine)
+{
+    rank_ddp *ddp = user;
+    double missing = mine ? 0.0 : 1.0;
+    if (ddp->failed == BASE_OK) {
+        keep_failure(ddp, rank_ddp_sum(ddp, &missing, 1, &ddp->error));
+    }
+    return ddp->failed == BASE_OK && missing == 0.0;
+}
+
+static void reduce_on_device(rank_ddp *ddp)
+{
+    const int64_t before_ns = base_now_ns();
+    if (ddp->failed == BASE_OK && ddp->started_count == ddp->bucket_count) {
+        (void)rank_graphs_do(ddp->graphs, &(rank_graph_work){.key = {{RANK_GRAPH_REDUCE}},
+                                                             .queue = ddp->reduces,
+                                                             .enqueue = enqueue_reduces,
+                                                             .all = all_capture,
+                                                             .user = ddp});
+    }
+    ddp->reducing = true;
+    ddp->inside_ns += base_now_ns() - before_ns;
+}
+
+void rank_ddp_reduce(rank_ddp *ddp)
+{
+    if (on_device(ddp) && !ddp->bracketed) {
+        reduce_on_device(ddp);
+    }
+}
+
 void rank_ddp_ready(void *user, size_t offset, size_t count, rank_mark mark)
 {
     rank_ddp *ddp = user;
@@ -422,7 +516,7 @@ void rank_ddp_ready(void *user, size_t offset, size_t count, rank_mark mark)
     BASE_ASSERT(offset <= ddp->param_count);
     BASE_ASSERT(count <= ddp->param_count - offset);
     merge_leaf(ddp, offset, count);
-    if (ddp->micro_batch != ddp->micro_batches - 1) {
+    if (!is_last(ddp)) {
         return;
     }
     for (size_t i = 0; i < ddp->bucket_count; i++) {
@@ -436,7 +530,9 @@ void rank_ddp_ready(void *user, size_t offset, size_t count, rank_mark mark)
             part->missing -= to - from;
         }
     }
-    if (!ddp->bracketed) {
+    if (on_device(ddp)) {
+        signal_full_buckets(ddp);
+    } else if (!ddp->bracketed) {
         start_full_buckets(ddp);
     }
 }
@@ -451,6 +547,21 @@ static void take_device_time(rank_ddp *ddp, rank_ddp_times *times)
         device_ns > times->allreduce_exposed_ns ? device_ns : times->allreduce_exposed_ns;
 }
 
+/* Waits for each bucket; on a device for the stream of all of them. */
+static void wait_for_buckets(rank_ddp *ddp)
+{
+    coll_error error;
+    if (ddp->failed == BASE_OK && on_device(ddp)) {
+        keep_failure(ddp, coll_to_base(coll_device_wait(ddp->comm, stream_of(ddp), &error), &error,
+                                       &ddp->error));
+        return;
+    }
+    for (size_t i = 0; ddp->failed == BASE_OK && i < ddp->bucket_count; i++) {
+        keep_failure(ddp,
+                     coll_to_base(coll_op_wait(ddp->buckets[i].op, &error), &error, &ddp->error));
+    }
+}
+
 base_status rank_ddp_finish(rank_ddp *ddp, rank_ddp_times *times, base_error *reterr)
 {
     coll_error error;
@@ -459,16 +570,17 @@ base_status rank_ddp_finish(rank_ddp *ddp, rank_ddp_times *times, base_error *re
     }
     const int64_t before_ns = base_now_ns();
     const int64_t hidden_ns = ddp->inside_ns;
-    start_full_buckets(ddp);
+    if (!on_device(ddp)) {
+        start_full_buckets(ddp);
+    } else if (!ddp->reducing) {
+        reduce_on_device(ddp);
+    }
     if (ddp->failed == BASE_OK && ddp->started_count != ddp->bucket_count) {
         ddp->failed = base_fail(&ddp->error, BASE_ERR_STATE,
                                 "backward left gradients of %zu of %zu buckets unset",
                                 ddp->bucket_count - ddp->started_count, ddp->bucket_count);
     }
-    for (size_t i = 0; ddp->failed == BASE_OK && i < ddp->bucket_count; i++) {
-        keep_failure(ddp,
-                     coll_to_base(coll_op_wait(ddp->buckets[i].op, &error), &error, &ddp->error));
-    }
+    wait_for_buckets(ddp);
     times->allreduce_exposed_ns = base_now_ns() - before_ns;
     times->allreduce_ns = hidden_ns + times->allreduce_exposed_ns;
     if (ddp->reduces != ddp->device.queue) {

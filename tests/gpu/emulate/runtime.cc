@@ -1,11 +1,13 @@
 // The emulator's streams, events, graphs and errors. Called by the plugin instead of libcudart.
 #include "emulate/runtime.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <map>
 #include <sched.h>
 #include <set>
 #include <vector>
@@ -14,33 +16,47 @@
 #include "emulate/device.h"
 #include "emulate/memory.h"
 
-// Something on a stream. An event's task has the number of its recording.
+// Nodes of a graph, by index.
+using node_list = std::vector<size_t>;
+
+// Something on a stream, or a node of a graph. An event's task has the number of its recording; in a
+// graph it gets that when the graph is launched.
 struct emulate_task {
     std::function<bool()> run; // false: it cannot yet
     CUevent_st *records;
     CUevent_st *awaits;
     uint64_t number;
+    bool outside;    // it waits for what comes from outside, as NCCL's peers
+    node_list after; // of a node: those that run before it
 };
 
 struct CUevent_st {
     CUstream_st *stream; // of the last recording
     uint64_t recorded;
     uint64_t passed;
+    uint64_t
+        capture; // the last recording was captured by this one, behind these nodes; 0: it was not
+    node_list after;
 };
 
 struct CUstream_st {
     std::deque<emulate_task> tasks;
     CUgraph_st *capture;
-    bool capture_failed;
-    bool runs; // now: a circle of streams that wait for each other comes back here
+    node_list after; // what the next node comes after
+    bool runs;       // now: a circle of streams that wait for each other comes back here
 };
 
 struct CUgraph_st {
     std::vector<emulate_task> tasks;
+    uint64_t number;     // of the capture, from 1
+    CUstream_st *origin; // where it began
+    cudaError_t failed;
 };
 
 struct CUgraphExec_st {
     std::vector<emulate_task> tasks;
+    bool outside;
+    uint64_t launches;
 };
 
 emulate_counts emulate_counted;
@@ -49,6 +65,8 @@ namespace
 {
 
 std::set<cudaStream_t> streams;
+std::map<uint64_t, CUgraph_st *> captures; // under way
+std::atomic<int> outside_graphs;
 // What the driver says. CUDA_EMULATE_DRIVER: from the beginning. CUDA_EMULATE_GPUS: the machine has so
 // many, and a process that may see another one (CUDA_VISIBLE_DEVICES) finds none.
 cudaError_t find_driver()
@@ -69,6 +87,22 @@ cudaError_t device_error = cudaSuccess; // stays
 cudaError_t last_error = cudaSuccess;
 bool eager;
 int kernels_allowed = -1;
+
+// How many captures may still begin; -1: any number. CUDA_EMULATE_CAPTURES=COUNT:GPU says it for the
+// process that sees this GPU.
+int find_captures_allowed()
+{
+    const char *given = std::getenv("CUDA_EMULATE_CAPTURES");
+    const char *visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    int count = -1;
+    int gpu = -1;
+    return given != nullptr && visible != nullptr &&
+                   std::sscanf(given, "%d:%d", &count, &gpu) == 2 && std::atoi(visible) == gpu
+               ? count
+               : -1;
+}
+
+int captures_allowed = find_captures_allowed();
 
 bool run_task(const emulate_task &task);
 
@@ -131,6 +165,8 @@ cudaError_t add_task(cudaStream_t stream, emulate_task task)
         return error;
     }
     if (stream->capture != nullptr) {
+        task.after = std::move(stream->after);
+        stream->after = {stream->capture->tasks.size()};
         stream->capture->tasks.push_back(std::move(task));
         return cudaSuccess;
     }
@@ -139,6 +175,71 @@ cudaError_t add_task(cudaStream_t stream, emulate_task task)
         drain_open(stream);
     }
     return cudaSuccess;
+}
+
+// What a capturing stream does against the rules ends its capture: EndCapture says so too.
+cudaError_t spoil(CUgraph_st *capture, cudaError_t error)
+{
+    capture->failed = error;
+    return emulate_keep(error);
+}
+
+// The stream waits for an event that a capture has recorded: it takes part in that capture from now
+// on, or takes more nodes to come after.
+cudaError_t join_capture(cudaStream_t stream, const CUevent_st *event)
+{
+    const auto found = captures.find(event->capture);
+    if (found == captures.end()) {
+        return emulate_keep(cudaErrorCapturedEvent);
+    }
+    if (stream->capture != nullptr && stream->capture != found->second) {
+        return spoil(stream->capture, cudaErrorStreamCaptureMerge);
+    }
+    if (stream->capture == nullptr) {
+        stream->after.clear();
+    }
+    stream->capture = found->second;
+    stream->after.insert(stream->after.end(), event->after.begin(), event->after.end());
+    return emulate_enter();
+}
+
+// Whether all nodes come before the origin's end.
+bool all_joined(const CUgraph_st *capture)
+{
+    std::vector<bool> before(capture->tasks.size());
+    node_list open = capture->origin->after;
+    size_t found = 0;
+    while (!open.empty()) {
+        const size_t node = open.back();
+        open.pop_back();
+        if (!before[node]) {
+            before[node] = true;
+            found++;
+            open.insert(open.end(), capture->tasks[node].after.begin(),
+                        capture->tasks[node].after.end());
+        }
+    }
+    return found == capture->tasks.size();
+}
+
+// An order of the nodes that their graph allows: each time the first or the last one that may run.
+node_list launch_order(const std::vector<emulate_task> &tasks, bool last)
+{
+    node_list order;
+    std::vector<bool> done(tasks.size());
+    while (order.size() < tasks.size()) {
+        size_t next = tasks.size();
+        for (size_t i = 0; i < tasks.size() && (last || next == tasks.size()); i++) {
+            bool ready = !done[i];
+            for (size_t before : tasks[i].after) {
+                ready = ready && done[before];
+            }
+            next = ready ? i : next;
+        }
+        done[next] = true;
+        order.push_back(next);
+    }
+    return order;
 }
 
 // A kernel that fails leaves its error for all later calls, as an illegal address does.
@@ -179,15 +280,25 @@ cudaError_t emulate_wait_for_all()
 
 cudaError_t emulate_run_on(cudaStream_t stream, std::function<void()> task)
 {
-    return emulate_await_on(stream, [run = std::move(task)] {
-        run();
-        return true;
-    });
+    return add_task(stream, {[run = std::move(task)] {
+                                 run();
+                                 return true;
+                             },
+                             nullptr,
+                             nullptr,
+                             0,
+                             false,
+                             {}});
 }
 
 cudaError_t emulate_await_on(cudaStream_t stream, std::function<bool()> task)
 {
-    return add_task(stream, {std::move(task), nullptr, nullptr, 0});
+    return add_task(stream, {std::move(task), nullptr, nullptr, 0, true, {}});
+}
+
+bool emulate_has_outside_graphs()
+{
+    return outside_graphs.load() > 0;
 }
 
 // What the next launch may have: 48 KB, or as much more as it asked for before. sm_89 has 99 KB.
@@ -261,6 +372,8 @@ const char *cudaGetErrorString(cudaError_t error)
         return "an illegal memory access was encountered";
     case cudaErrorStreamCaptureUnsupported:
         return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureUnjoined:
+        return "capturing stream has unjoined work";
     default:
         return "another error";
     }
@@ -367,8 +480,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     if (stream->capture != nullptr) {
-        stream->capture_failed = true;
-        return emulate_keep(cudaErrorStreamCaptureUnsupported);
+        return spoil(stream->capture, cudaErrorStreamCaptureUnsupported);
     }
     drain_whole(stream);
     return emulate_enter();
@@ -390,6 +502,9 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *
 
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
+    if (event->capture != 0) {
+        return emulate_keep(cudaErrorCapturedEvent);
+    }
     if (event->passed < event->recorded) {
         emulate_memory_open();
         (void)drain(event->stream, event, event->recorded);
@@ -399,10 +514,21 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     return error == cudaSuccess && event->passed < event->recorded ? cudaErrorNotReady : error;
 }
 
+// An event of the outside is a node of its own in a graph, which waits for the last recording before
+// the graph's launch.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
-    (void)flags;
-    return add_task(stream, {{}, nullptr, event, event->recorded});
+    const bool external = flags == cudaEventWaitExternal;
+    if (external && stream->capture == nullptr) {
+        return emulate_keep(cudaErrorInvalidValue);
+    }
+    if (!external && event->capture != 0) {
+        return join_capture(stream, event);
+    }
+    if (!external && stream->capture != nullptr && event->recorded > 0) {
+        return spoil(stream->capture, cudaErrorStreamCaptureIsolation);
+    }
+    return add_task(stream, {{}, nullptr, event, event->recorded, false, {}});
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
@@ -421,48 +547,96 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
     return emulate_enter();
 }
 
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags)
+{
+    const bool external = flags == cudaEventRecordExternal;
+    if (external && stream->capture == nullptr) {
+        return emulate_keep(cudaErrorInvalidValue);
+    }
+    if (stream->capture != nullptr && !external) {
+        event->capture = stream->capture->number;
+        event->after = stream->after;
+        return emulate_enter();
+    }
+    event->capture = 0;
+    if (!external) {
+        event->stream = stream;
+        event->recorded++;
+    }
+    return add_task(stream, {{}, event, nullptr, event->recorded, false, {}});
+}
+
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
-    event->stream = stream;
-    event->recorded++;
-    return add_task(stream, {{}, event, nullptr, event->recorded});
+    return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode)
 {
+    static uint64_t begun;
     (void)mode;
-    stream->capture = new CUgraph_st();
-    stream->capture_failed = false;
+    if (captures_allowed == 0 || stream->capture != nullptr) {
+        return emulate_keep(cudaErrorStreamCaptureUnsupported);
+    }
+    captures_allowed -= captures_allowed > 0;
+    stream->capture = new CUgraph_st{{}, ++begun, stream, cudaSuccess};
+    stream->after.clear();
+    captures[begun] = stream->capture;
     emulate_counted.objects++;
     return emulate_enter();
 }
 
+// Work that the origin does not come after would be left behind: that is an error.
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
-    *graph = stream->capture;
-    stream->capture = nullptr;
-    if (stream->capture_failed) {
-        (void)cudaGraphDestroy(*graph);
-        *graph = nullptr;
-        return emulate_keep(cudaErrorStreamCaptureInvalidated);
+    CUgraph_st *ended = stream->capture;
+    *graph = nullptr;
+    if (ended == nullptr || ended->origin != stream) {
+        return emulate_keep(cudaErrorStreamCaptureUnmatched);
     }
+    if (ended->failed == cudaSuccess && !all_joined(ended)) {
+        ended->failed = cudaErrorStreamCaptureUnjoined;
+    }
+    for (cudaStream_t other : streams) {
+        other->capture = other->capture == ended ? nullptr : other->capture;
+    }
+    captures.erase(ended->number);
+    if (ended->failed != cudaSuccess) {
+        const bool unjoined = ended->failed == cudaErrorStreamCaptureUnjoined;
+        (void)cudaGraphDestroy(ended);
+        return emulate_keep(unjoined ? cudaErrorStreamCaptureUnjoined
+                                     : cudaErrorStreamCaptureInvalidated);
+    }
+    *graph = ended;
     return emulate_enter();
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
 {
     (void)flags;
-    *exec = new CUgraphExec_st{graph->tasks};
+    *exec = new CUgraphExec_st{graph->tasks, false, 0};
+    for (const emulate_task &task : graph->tasks) {
+        (*exec)->outside = (*exec)->outside || task.outside;
+    }
+    outside_graphs += (*exec)->outside;
     emulate_counted.objects++;
     return emulate_enter();
 }
 
+// Each second launch begins with other nodes, where the graph leaves that open.
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
     cudaError_t error = emulate_enter();
     emulate_counted.launches++;
-    for (const emulate_task &task : exec->tasks) {
-        error = error == cudaSuccess ? add_task(stream, task) : error;
+    for (size_t node : launch_order(exec->tasks, exec->launches++ % 2 == 1)) {
+        emulate_task task = exec->tasks[node];
+        if (task.records != nullptr) {
+            task.records->stream = stream;
+            task.number = ++task.records->recorded;
+        } else if (task.awaits != nullptr) {
+            task.number = task.awaits->recorded;
+        }
+        error = error == cudaSuccess ? add_task(stream, std::move(task)) : error;
     }
     return error;
 }
@@ -477,6 +651,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
     emulate_counted.objects--;
+    outside_graphs -= exec->outside;
     delete exec;
     return emulate_enter();
 }

@@ -135,6 +135,21 @@ job 0 --mode ddp-nccl --ranks 2 "${gpu[@]}" "${train[@]}" "${small[@]}" --algori
 has native/manifest.json '"algorithm": "native"'
 [ "$(digests native | wc -l)" -eq 1 ] || fail "native: the ranks' parameters differ"
 
+echo "== steps are replayed, with the same bits each time; and where one GPU captures nothing"
+again=(--steps 5 --batch 2 --no-scaling "${small[@]}")
+nccl=(--mode ddp-nccl --ranks 2 "${gpu[@]}" "${again[@]}" --authorize local)
+job 0 --mode ddp-cpu --ranks 2 "${again[@]}" --out again-cpu
+for out in replayed-1 replayed-2; do
+    job 0 "${nccl[@]}" --out $out
+    same_model $out again-cpu
+    has $out/manifest.json '"graphs": [3-9]' '"replays": (9|1[0-9])' '"capture_failure": null'
+done
+CUDA_EMULATE_CAPTURES=0:1 job 0 "${nccl[@]}" --out plain
+same_model plain again-cpu
+has plain/manifest.json '"graphs": 0' '"capture_failure": "CUDA: beginning a capture' '"capture_failure": "another rank could not'
+job 0 "${nccl[@]}" --timing bracketed --out bracketed
+same_model bracketed again-cpu
+
 echo "== no driver, no such GPU, one GPU twice, no plugin: one line each"
 two=(--mode ddp-nccl --ranks 2 "${gpu[@]}" "${train[@]}" "${small[@]}" --authorize local --out none)
 CUDA_EMULATE_DRIVER=35 job 9 "${two[@]}"
@@ -160,6 +175,10 @@ NCCL_FAKE_ABORT_HANGS=1 NCCL_FAKE_HANG=1:6 job 1 "${two[@]}" --timeout 5
 err_has "; what the ranks wrote last: " "/none/rank-N.log"
 [ -s none/rank-1.log ] && [ "$(stat -c %s none/rank-1.log)" -le 65536 ] || fail "the ranks' output is not kept"
 err_has "after 5 s" "did not return from aborting its communicator in 5 s"
+# in a replayed graph, which has to go before the abort returns
+NCCL_FAKE_HANG=1:14 job 1 "${nccl[@]}" --out none --timeout 5
+err_has "after 5 s"
+! grep -q "did not return" err || fail "an abort waited for graphs"
 NCCL_FAKE_HANG=1:6 launcher --no-bind --no-plots "${two[@]}" >out 2>err </dev/null &
 launched=$!
 for ((i = 0; i < 600; i++)); do

@@ -360,14 +360,17 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     return ncclSuccess;
 }
 
-// What is on streams ends, and the communicator stays: its tasks still name it. With
-// NCCL_FAKE_ABORT_HANGS it does not return.
+// What is on streams ends, and the communicator stays: its tasks still name it. As NCCL's own it
+// returns only when no graph has its operations. With NCCL_FAKE_ABORT_HANGS it does not return.
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     while (std::getenv("NCCL_FAKE_ABORT_HANGS") != nullptr) {
         (void)pause();
     }
     comm->aborted.store(true);
+    while (emulate_has_outside_graphs()) {
+        (void)usleep(1000);
+    }
     return ncclSuccess;
 }
 

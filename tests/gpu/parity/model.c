@@ -8,7 +8,12 @@
 #include "rank/optim.h"
 #include "support.h"
 
-enum { TOKENS = 56, STEPS = 3 };
+enum {
+    TOKENS = 56, /* of the longest batch; 64 when it is padded */
+    STEPS = 3,
+    BATCHES = 2, /* of a step; the second one's gradients are used */
+    GRAPHS = 4,
+};
 
 /* MiniGPT's shape, with a few sentences for a batch. */
 static const rank_model_config minigpt = {
@@ -20,6 +25,7 @@ typedef struct bed {
     rank_model_config config;
     rank_model *model;
     rank_optimizer *optimizer;
+    rank_graphs *graphs; /* NULL on the CPU, which captures nothing and pads no batch */
     float *params;
     float *grads;
     size_t size_bytes;
@@ -50,43 +56,69 @@ static void bed_open(bed *b, const rank_device *device, const rank_model_config 
         &error);
     rank_model_init(&b->config, 3, host);
     b->device.backend->unmap(b->device.queue, host);
+    if (device->backend->capture != NULL) {
+        assert_ok(rank_graphs_create(device->backend, GRAPHS, &b->graphs, &error), &error);
+    }
     assert_ok(rank_model_create(&(rank_model_options){.config = &b->config,
                                                       .device = &b->device,
                                                       .token_count_max = TOKENS,
-                                                      .training = true},
+                                                      .training = true,
+                                                      .graphs = b->graphs,
+                                                      .batches_max = BATCHES},
                                 &b->model, &error),
               &error);
     const rank_optimizer_options options = {
         .adamw = {.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.1},
-        .norm_max = 1.0};
+        .norm_max = 1.0,
+        .graphs = b->graphs};
     assert_ok(rank_optimizer_create(&b->device, &b->config, &options, &b->optimizer, &error),
               &error);
 }
 
 static void bed_close(bed *b)
 {
+    rank_graphs_destroy(b->graphs);
     rank_model_destroy(b->model);
     rank_optimizer_destroy(b->optimizer);
     b->device.backend->release(b->device.queue, b->params);
     b->device.backend->release(b->device.queue, b->grads);
 }
 
-/* Some rows have no target, so rows of the last layer move. */
-static void train(bed *b)
+/* Two batches without a wait between them. The first is short, so that it has another size. The
+ * second is shorter by a token at each step, so that what a graph reads varies. Some rows have no
+ * target, so on the CPU rows of the last layer move. */
+static void enqueue(bed *b, int64_t step)
 {
     base_error error;
     int32_t ids[TOKENS];
     int32_t targets[TOKENS];
-    const int32_t segments[] = {0, 20, 21, TOKENS};
     const rank_hooks hooks = rank_hooks_flat(b->params);
+    for (int i = 0; i < TOKENS; i++) {
+        ids[i] = i * 7 % 30 * 17;
+        targets[i] = i % 3 == 0 ? -1 : i * 5 % b->config.vocab_size;
+    }
+    const int32_t tokens = TOKENS - (int32_t)step;
+    const int32_t few[] = {0, 5, 5, 9};
+    const int32_t segments[] = {0, 20 + (int32_t)step, 22 + (int32_t)step, tokens};
+    const rank_batch first = {9, ids, targets, 3, few};
+    const rank_batch second = {tokens, ids, targets, 3, segments};
+    assert_ok(rank_model_enqueue(b->model, &hooks, &first, b->grads, &error), &error);
+    assert_ok(rank_model_enqueue(b->model, &hooks, &second, b->grads, &error), &error);
+    memset(ids, 0xff, sizeof ids); /* the batch is the caller's again */
+    memset(targets, 0xff, sizeof targets);
+    assert_status(rank_model_enqueue(b->model, &hooks, &first, b->grads, &error), BASE_ERR_STATE);
+}
+
+static void train(bed *b)
+{
+    base_error error;
     for (int64_t step = 1; step <= STEPS; step++) {
-        for (int i = 0; i < TOKENS; i++) {
-            ids[i] = i * 7 % 30 * 17;
-            targets[i] = i % 3 == 0 ? -1 : i * 5 % b->config.vocab_size;
-        }
-        const rank_batch batch = {TOKENS, ids, targets, 3, segments};
-        rank_result result;
-        assert_ok(rank_model_train(b->model, &hooks, &batch, b->grads, &result, &error), &error);
+        rank_result results[BATCHES];
+        enqueue(b, step);
+        assert_ok(rank_model_results(b->model, results, BATCHES, &error), &error);
+        assert_int_equal(results[0].target_count, 6);
+        assert_true(results[0].loss_sum > 0.0);
+        const rank_result result = results[1];
         rank_optimizer_step(b->optimizer,
                             &(rank_optimizer_values){.step = step,
                                                      .learning_rate = 1e-3,
@@ -122,6 +154,16 @@ static void compare_losses(const bed *cpu, const bed *gpu, double tolerance)
     assert_true(gpu->loss[STEPS - 1] < gpu->loss[0]);
 }
 
+/* Both sizes of batches and the update: run, captured, replayed. */
+static void check_graphs(const bed *b)
+{
+    const rank_graphs_info info = rank_graphs_get_info(b->graphs);
+    const uint64_t graphs = b->graphs != NULL ? 3 : 0;
+    assert_int_equal(info.captures, graphs);
+    assert_int_equal(info.replays, graphs * (STEPS - 1));
+    assert_string_equal(info.failure, "");
+}
+
 /* The same parameters where the bits are the CPU's; else losses that agree to 1e-4. */
 static void training(twin *t)
 {
@@ -129,6 +171,7 @@ static void training(twin *t)
     for (int side = 0; side < TWIN_SIDES; side++) {
         bed_open(&beds[side], &t->device[side], &minigpt);
         train(&beds[side]);
+        check_graphs(&beds[side]);
     }
     compare_losses(&beds[TWIN_CPU], &beds[TWIN_OTHER], t->exact ? 1e-12 : 1e-4);
     if (t->exact) {

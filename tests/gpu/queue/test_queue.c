@@ -239,6 +239,94 @@ static void a_graph_is_replayed(void **state)
     close_device(&device);
 }
 
+/* Another queue's work is captured too where it comes after this one's, and this one after it. The
+ * emulator runs the two adds in both orders. */
+static void a_capture_goes_to_another_queue_and_back(void **state)
+{
+    base_error error;
+    rank_graph *graph = NULL;
+    (void)state;
+    rank_device first = open_device();
+    rank_device second = open_device();
+    float *here = get(&first, RANK_MEMORY_WORK, COUNT * sizeof(float));
+    float *there = get(&second, RANK_MEMORY_WORK, COUNT * sizeof(float));
+    double *result = get(&first, RANK_MEMORY_HOST, sizeof *result);
+    put(&first, here, 1.0f);
+    put(&second, there, 1.0f);
+    assert_ok(first.backend->capture(first.queue, &graph, &error), &error);
+    first.backend->add(first.queue, &(rank_add){COUNT, here, here});
+    second.backend->after(second.queue, first.backend->mark(first.queue));
+    second.backend->add(second.queue, &(rank_add){COUNT, here, there}); /* 1 + 2 */
+    first.backend->after(first.queue, second.backend->mark(second.queue));
+    first.backend->add(first.queue, &(rank_add){COUNT, there, here}); /* 2 + 3 */
+    sum(&first, here, result);
+    assert_ok(first.backend->capture_end(first.queue, &error), &error);
+    assert_true(look(&second, there) == 1.0f); /* not captured any more, and nothing has run */
+    first.backend->replay(first.queue, graph);
+    assert_ok(first.backend->sync(first.queue, &error), &error);
+    assert_true(*result == 25.0 * COUNT);
+    first.backend->replay(first.queue, graph); /* 10; 13; 23 */
+    assert_ok(first.backend->sync(first.queue, &error), &error);
+    assert_true(*result == 529.0 * COUNT);
+    first.backend->graph_destroy(first.queue, graph);
+
+    assert_ok(first.backend->capture(first.queue, &graph, &error), &error);
+    first.backend->add(first.queue, &(rank_add){COUNT, here, here});
+    second.backend->after(second.queue, first.backend->mark(first.queue));
+    second.backend->add(second.queue, &(rank_add){COUNT, here, there});
+    assert_status(first.backend->capture_end(first.queue, &error), BASE_ERR_IO);
+    assert_non_null(strstr(error.message, "unjoined"));
+    first.backend->graph_destroy(first.queue, graph);
+    first.backend->release(first.queue, here);
+    first.backend->release(first.queue, result);
+    second.backend->release(second.queue, there);
+    rank_device_close(&second);
+    close_device(&first);
+}
+
+/* A graph sets a signal that another queue's graph waits for, though that is waited for first. */
+static void a_signal_orders_two_graphs(void **state)
+{
+    base_error error;
+    rank_graph *sets = NULL;
+    rank_graph *awaits = NULL;
+    rank_signal *signal = NULL;
+    (void)state;
+    rank_device first = open_device();
+    rank_device second = open_device();
+    float *values = get(&first, RANK_MEMORY_WORK, COUNT * sizeof(float));
+    double *result = get(&second, RANK_MEMORY_HOST, sizeof *result);
+    assert_ok(first.backend->signal_open(first.queue, &signal, &error), &error);
+    put(&first, values, 1.0f);
+    assert_ok(first.backend->capture(first.queue, &sets, &error), &error);
+    first.backend->add(first.queue, &(rank_add){COUNT, values, values});
+    first.backend->signal_set(first.queue, signal);
+    assert_ok(first.backend->capture_end(first.queue, &error), &error);
+    assert_ok(second.backend->capture(second.queue, &awaits, &error), &error);
+    second.backend->signal_await(second.queue, signal);
+    sum(&second, values, result);
+    assert_ok(second.backend->capture_end(second.queue, &error), &error);
+    for (int i = 2; i < 16; i *= 2) {
+        first.backend->replay(first.queue, sets);
+        second.backend->replay(second.queue, awaits);
+        assert_ok(second.backend->sync(second.queue, &error), &error);
+        assert_true(*result == (double)(i * i) * COUNT);
+    }
+    first.backend->add(first.queue, &(rank_add){COUNT, values, values}); /* without graphs */
+    first.backend->signal_set(first.queue, signal);
+    second.backend->signal_await(second.queue, signal);
+    sum(&second, values, result);
+    assert_ok(second.backend->sync(second.queue, &error), &error);
+    assert_true(*result == 256.0 * COUNT);
+    first.backend->graph_destroy(first.queue, sets);
+    second.backend->graph_destroy(second.queue, awaits);
+    first.backend->signal_close(signal);
+    first.backend->release(first.queue, values);
+    second.backend->release(second.queue, result);
+    rank_device_close(&second);
+    close_device(&first);
+}
+
 static void what_waits_cannot_be_captured(void **state)
 {
     base_error error;
@@ -433,6 +521,8 @@ int main(void)
         cmocka_unit_test(without_a_driver_there_is_no_queue),
         cmocka_unit_test(a_mark_orders_two_queues),
         cmocka_unit_test(a_graph_is_replayed),
+        cmocka_unit_test(a_capture_goes_to_another_queue_and_back),
+        cmocka_unit_test(a_signal_orders_two_graphs),
         cmocka_unit_test(what_waits_cannot_be_captured),
         cmocka_unit_test(foreign_memory_is_adopted),
         cmocka_unit_test(an_address_inside_is_mapped_alone),
