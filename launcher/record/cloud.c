@@ -114,8 +114,9 @@ static json_t *gpu_json(const launch_gpu_info *gpu, int rank)
     return whole(object, done);
 }
 
-json_t *launch_gpus_json(const launch_rank_info *ranks, int count, launch_answer nvlink)
+json_t *launch_gpus_json(const launch_rank_info *ranks, const proto_job *job, launch_answer nvlink)
 {
+    const int count = (int)job->job.world_size;
     json_t *list = json_array();
     bool done = list != NULL;
     for (int rank = 0; ranks != NULL && done && rank < count; rank++) {
@@ -129,6 +130,8 @@ json_t *launch_gpus_json(const launch_rank_info *ranks, int count, launch_answer
     }
     json_t *object = json_object();
     done = done && put(object, "nvlink_present", launch_answer_json(nvlink));
+    done = put(object, "precision", json_string(proto_precision_name((int)job->gpu.precision))) &&
+           done;
     done = put(object, "devices", list) && done;
     return whole(object, done);
 }

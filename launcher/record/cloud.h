@@ -11,7 +11,7 @@
 json_t *launch_cost_json(const launch_cost *cost);
 
 /* The ranks' GPUs as an object; null on CPUs. ranks may be NULL: nothing is known of them. */
-json_t *launch_gpus_json(const launch_rank_info *ranks, int count, launch_answer nvlink);
+json_t *launch_gpus_json(const launch_rank_info *ranks, const proto_job *job, launch_answer nvlink);
 
 /* The number in dollars; null: not known. */
 json_t *launch_usd_json(int64_t usd_micro);

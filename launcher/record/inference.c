@@ -128,8 +128,7 @@ static void put_lab(json_t *object, bool *failed, const launch_inference *run)
     put(object, failed, "estimated_cost_usd", launch_usd_json(cost->estimated_usd_micro));
     put(object, failed, "actual_cost_usd", launch_usd_json(cost->actual_usd_micro));
     put(object, failed, "token", launch_cost_json(run->cost));
-    put(object, failed, "gpu",
-        launch_gpus_json(run->ranks, (int)run->job->job.world_size, run->nvlink));
+    put(object, failed, "gpu", launch_gpus_json(run->ranks, run->job, run->nvlink));
     put(object, failed, "world_size", json_integer((json_int_t)run->job->job.world_size));
 }
 

@@ -410,8 +410,7 @@ base_status launch_manifest_write(const launch_run *run, launch_text *text, base
     put_job(&page, run);
     put_results(&page, run);
     put(&page, "token", launch_cost_json(run->end->cost));
-    put(&page, "gpu",
-        launch_gpus_json(run->end->ranks, (int)run->job->job.world_size, run->end->nvlink));
+    put(&page, "gpu", launch_gpus_json(run->end->ranks, run->job, run->end->nvlink));
     put_eval(&page, run);
     put_eval_curve(&page, run);
     put_lists(&page, run);

@@ -162,11 +162,6 @@ static base_status check_precision(const proto_job *job, base_error *reterr)
                          "gpu.precision %s (--precision): gpu.exact (--exact) has float32 only",
                          name);
     }
-    if (job->gpu.precision == PROTO_PRECISION_BFLOAT16 && !mode->tensor_parallel) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "gpu.precision %s (--precision): mode %s does not have it yet", name,
-                         mode->name);
-    }
     return BASE_OK;
 }
 

@@ -34,7 +34,7 @@
 #include "base/status.h"
 
 enum {
-    RANK_BACKEND_ABI = 12,  /* rises when the table or an argument struct changes */
+    RANK_BACKEND_ABI = 13,  /* rises when the table or an argument struct changes */
     RANK_NORM_BLOCK = 1024, /* elements in one partial sum of sum_squares */
     RANK_DIGEST_BYTES = 32, /* BLAKE2b-256 */
 };
@@ -49,6 +49,8 @@ typedef enum rank_type {
     RANK_FLOAT32,
     RANK_BFLOAT16, /* a float32 without the lower half of its bits */
 } rank_type;
+
+typedef uint16_t rank_bfloat16; /* the upper half of a float32's bits */
 
 static inline size_t rank_type_bytes(rank_type type)
 {
@@ -203,9 +205,10 @@ typedef struct rank_layernorm {
     const int32_t *residual_rows; /* (rows): the row of residual for each row; NULL: the same */
     const float *weight;          /* (C) */
     const float *bias;            /* (C) */
-    float *out;                   /* (rows, C); NULL: only x is made */
+    void *out;                    /* (rows, C); NULL: only x is made */
     float *mean;                  /* (rows) */
     float *rstd;                  /* (rows) */
+    rank_type type;               /* of out */
 } rank_layernorm;
 
 /* dx = (keep ? dx : 0) + the layer norm's backward of dout. */
@@ -229,17 +232,19 @@ typedef struct rank_gelu {
     size_t rows;
     size_t width;
     const float *bias; /* (width) */
-    float *x;          /* (rows, width) */
-    float *out;        /* (rows, width) */
+    void *x;           /* (rows, width) */
+    void *out;         /* (rows, width) */
+    rank_type type;    /* of x and out */
 } rank_gelu;
 
 /* d *= gelu'(x), x = gelu(x), dbias += the column sums of d. */
 typedef struct rank_gelu_grad {
     size_t rows;
     size_t width;
-    float *x;     /* (rows, width) */
-    float *d;     /* (rows, width) */
-    float *dbias; /* (width), added to */
+    void *x;        /* (rows, width) */
+    void *d;        /* (rows, width) */
+    float *dbias;   /* (width), added to */
+    rank_type type; /* of x and d */
 } rank_gelu_grad;
 
 /* The largest call of attention that scratch is made for. */
@@ -259,14 +264,15 @@ typedef struct rank_attention {
     size_t rows;                  /* of all segments: what the last of segment_start is after the
                                    * first */
     size_t segment_max;           /* no segment is longer; the scratch is made for it */
-    const float *qkv;             /* (T, 3C): q, k and v, without bias */
+    rank_type type;               /* of qkv, out and dqkv */
+    const void *qkv;              /* (T, 3C): q, k and v, without bias */
     const float *bias;            /* (3C) */
-    float *out;                   /* (T, C), written by forward, read by backward; rows
+    void *out;                    /* (T, C), written by forward, read by backward; rows
                                    * whose dout is zero may be anything finite by then */
     float *row_max;               /* (T, H), written by forward, read by backward */
     float *row_scale;             /* (T, H), the same: 1 / the sum of the exponentials */
     const float *dout;            /* (T, C), for backward */
-    float *dqkv;                  /* (…, 3C), written by backward */
+    void *dqkv;                   /* (…, 3C), written by backward */
     size_t dqkv_first;            /* the token of dqkv's first row */
     float *dbias;                 /* (3C), added to by backward */
     float *scratch;               /* attention_scratch floats */
@@ -384,6 +390,7 @@ typedef struct rank_adamw {
     const float *grads;
     float *first; /* the moments, zero before step 1 */
     float *second;
+    rank_bfloat16 *rounded; /* the new parameters, rounded as by cast; NULL: not wanted */
 } rank_adamw;
 
 /* to = from in bfloat16, rounded to nearest, ties to even. NaN stays NaN. */

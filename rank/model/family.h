@@ -26,6 +26,7 @@ typedef struct rank_shape {
     size_t token_count_max;
     bool training;     /* activations are kept for backward */
     bool padded;       /* training batches are padded: no operation depends on where segments are */
+    rank_type type;    /* of products' factors in forward and backward; decoding has its own */
     const rank_tp *tp; /* of a run that decodes; NULL: it runs forward, and backward if training */
     rank_type decode_type; /* of a run that decodes: of its matrices and its cache; the rest is
                               float32 */

@@ -40,7 +40,8 @@ static rank_shape make_shape(const rank_model_options *options)
                         .end_layer = options->config->layers,
                         .token_count_max = padded ? rank_model_padded(tokens, tokens) : tokens,
                         .training = options->training,
-                        .padded = padded};
+                        .padded = padded,
+                        .type = options->type};
 }
 
 void rank_model_plan(const rank_model_options *options, rank_memory_use *use)
@@ -97,6 +98,15 @@ base_status rank_model_create(const rank_model_options *options, rank_model **mo
     if (options->training && options->config->family->backward == NULL) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "model: the family %s does not train",
                          options->config->family->model_types[0]);
+    }
+    if (options->type != RANK_FLOAT32 && options->device->backend->cast == NULL) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "model: the backend %s has float32 only",
+                         options->device->backend->name);
+    }
+    if (options->type != RANK_FLOAT32 && options->config->width % 2 != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "model: width %d: bfloat16 (--precision) needs an even one",
+                         options->config->width);
     }
     rank_model *made = calloc(1, sizeof *made);
     if (made == NULL) {

@@ -12,10 +12,16 @@ typedef struct rank_pieces {
     size_t used; /* floats */
 } rank_pieces;
 
+/* Floats of a piece that has so many, with what lies behind it. */
+static inline size_t rank_pieces_size(size_t count)
+{
+    return (count + RANK_PIECE_FLOATS - 1) / RANK_PIECE_FLOATS * RANK_PIECE_FLOATS;
+}
+
 static inline float *rank_pieces_cut(rank_pieces *from, size_t count)
 {
     float *piece = from->begin != NULL ? from->begin + from->used : NULL;
-    from->used += (count + RANK_PIECE_FLOATS - 1) / RANK_PIECE_FLOATS * RANK_PIECE_FLOATS;
+    from->used += rank_pieces_size(count);
     return piece;
 }
 

@@ -110,6 +110,7 @@ static void update(void *user)
     const rank_optimizer *optimizer = user;
     float *params = optimizer->params;
     const float *grads = optimizer->grads;
+    rank_bfloat16 *rounded = optimizer->options.rounded;
     const rank_backend *backend = optimizer->device.backend;
     rank_queue *queue = optimizer->device.queue;
     step_values *now = optimizer->now;
@@ -123,14 +124,16 @@ static void update(void *user)
                                                   .scale = &now->adamw.grad_scale});
     for (int i = 0; i < optimizer->tensor_count; i++) {
         const rank_tensor *tensor = &optimizer->tensors[i];
-        backend->adamw(queue, &(rank_adamw){.config = &optimizer->options.adamw,
-                                            .step = &now->adamw,
-                                            .decay = tensor->decay,
-                                            .count = tensor->count,
-                                            .params = params + tensor->offset,
-                                            .grads = grads + tensor->offset,
-                                            .first = optimizer->first + tensor->offset,
-                                            .second = optimizer->second + tensor->offset});
+        backend->adamw(queue,
+                       &(rank_adamw){.config = &optimizer->options.adamw,
+                                     .step = &now->adamw,
+                                     .decay = tensor->decay,
+                                     .count = tensor->count,
+                                     .params = params + tensor->offset,
+                                     .grads = grads + tensor->offset,
+                                     .first = optimizer->first + tensor->offset,
+                                     .second = optimizer->second + tensor->offset,
+                                     .rounded = rounded != NULL ? rounded + tensor->offset : NULL});
     }
 }
 

@@ -51,7 +51,8 @@ base_status trainer_accuracy(const trainer *self, bool may_stop, uint64_t *total
 /* Computes the loss over this rank's share of the held-out sentences. */
 static base_status sum_loss(trainer *self, heldout_sums *sums, base_error *reterr)
 {
-    const rank_hooks hooks = rank_hooks_flat(self->params);
+    rank_hooks hooks = rank_hooks_flat(self->params);
+    hooks.rounded = self->rounded;
     base_status status = BASE_OK;
     while (status == BASE_OK && rank_data_remaining(self->heldout) > 0) {
         rank_batch batch;

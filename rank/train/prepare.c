@@ -22,6 +22,11 @@ _Static_assert(PROTO_BATCH_TOKENS_MAX <= (int)RANK_MODEL_TOKENS_MAX,
  * the update. */
 enum { GRAPHS_MAX = 512 };
 
+static bool trains_rounded(const trainer *self)
+{
+    return self->job->gpu.precision == PROTO_PRECISION_BFLOAT16;
+}
+
 static rank_model_options model_options(const trainer *self)
 {
     return (rank_model_options){.config = &self->config,
@@ -30,7 +35,8 @@ static rank_model_options model_options(const trainer *self)
                                     (int)(self->job->train.batch * self->job->model.context),
                                 .training = true,
                                 .graphs = self->graphs,
-                                .batches_max = (int)self->job->train.micro_batches};
+                                .batches_max = (int)self->job->train.micro_batches,
+                                .type = trains_rounded(self) ? RANK_BFLOAT16 : RANK_FLOAT32};
 }
 
 static rank_ddp_options ddp_options(const trainer *self)
@@ -53,13 +59,38 @@ static base_status check_room(trainer *self, base_error *reterr)
     const rank_model_options model = model_options(self);
     const rank_ddp_options ddp = ddp_options(self);
     rank_memory_use use = {{0}};
-    use.bytes[RANK_MEMORY_WEIGHTS] = self->param_count * sizeof *self->params;
+    use.bytes[RANK_MEMORY_WEIGHTS] =
+        self->param_count *
+        (sizeof *self->params + (trains_rounded(self) ? sizeof *self->rounded : 0));
     rank_optimizer_plan(&self->config, &use);
     rank_model_plan(&model, &use);
     rank_ddp_plan(&ddp, &use);
     const base_status status = rank_memory_check(&self->device, "training", &use, reterr);
     use.bytes[RANK_MEMORY_QUEUES] += self->device.backend->queue_bytes;
     self->planned = use;
+    return status;
+}
+
+/* Memory for the parameters, and for what products read of them if they are rounded. */
+static base_status make_memory(trainer *self, base_error *reterr)
+{
+    const rank_device *device = &self->device;
+    const size_t size_bytes = self->param_count * sizeof *self->params;
+    void *params = NULL;
+    void *rounded = NULL;
+    base_status status =
+        device->backend->alloc(device->queue, RANK_MEMORY_WEIGHTS, size_bytes, &params, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    self->params = params;
+    device->backend->zero(device->queue, params, size_bytes);
+    if (trains_rounded(self)) {
+        status =
+            device->backend->alloc(device->queue, RANK_MEMORY_WEIGHTS,
+                                   self->param_count * sizeof *self->rounded, &rounded, reterr);
+        self->rounded = rounded;
+    }
     return status;
 }
 
@@ -86,6 +117,9 @@ static base_status make_model(trainer *self, base_error *reterr)
     }
     self->param_count = rank_model_param_count(&self->config);
     status = check_room(self, reterr);
+    if (status == BASE_OK) {
+        status = make_memory(self, reterr);
+    }
     if (status != BASE_OK) {
         return status;
     }
@@ -96,17 +130,9 @@ static base_status make_model(trainer *self, base_error *reterr)
                   .weight_decay = job->train.weight_decay},
         .norm_max = job->train.clip_norm,
         .graphs = self->graphs,
+        .rounded = self->rounded,
     };
     const rank_model_options model = model_options(self);
-    void *params = NULL;
-    const size_t size_bytes = self->param_count * sizeof *self->params;
-    status = self->device.backend->alloc(self->device.queue, RANK_MEMORY_WEIGHTS, size_bytes,
-                                         &params, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    self->params = params;
-    self->device.backend->zero(self->device.queue, params, size_bytes);
     status =
         rank_optimizer_create(&self->device, &self->config, &options, &self->optimizer, reterr);
     return status == BASE_OK ? rank_model_create(&model, &self->model, reterr) : status;
@@ -192,7 +218,15 @@ base_status trainer_prepare(trainer *self, base_error *reterr)
     if (status == BASE_OK) {
         status = make_params(self, reterr);
     }
-    return status == BASE_OK ? wrap(self, reterr) : status;
+    if (status == BASE_OK) {
+        status = wrap(self, reterr);
+    }
+    if (status == BASE_OK && self->rounded != NULL) { /* later on AdamW does it */
+        self->device.backend->cast(
+            self->device.queue,
+            &(rank_cast){.count = self->param_count, .from = self->params, .to = self->rounded});
+    }
+    return status;
 }
 
 static void report_ready(const trainer *self)

@@ -58,6 +58,7 @@ static base_status enqueue_slot(trainer *self, training_step *step, int slot, ba
     rank_hooks hooks = rank_hooks_flat(self->params);
     rank_batch batch;
     float *grads = rank_ddp_grads(self->ddp, slot);
+    hooks.rounded = self->rounded;
     hooks.ready = rank_ddp_ready;
     hooks.ready_user = self->ddp;
     hooks.begin = rank_ddp_pass;

@@ -15,6 +15,7 @@ static void trainer_fini(trainer *self)
     rank_data_close(self->data);
     rank_tokenizer_destroy(self->tokenizer);
     if (self->params != NULL) {
+        self->device.backend->release(self->device.queue, self->rounded);
         self->device.backend->release(self->device.queue, self->params);
     }
     rank_device_close(&self->device);

@@ -27,6 +27,7 @@ typedef struct trainer {
     rank_optimizer *optimizer;
     rank_ddp *ddp;
     float *params;           /* in the device's memory */
+    rank_bfloat16 *rounded;  /* the same for products of --precision bfloat16; NULL: not needed */
     rank_memory_use planned; /* of the device's memory, without what evaluating takes */
     uint64_t epoch;
     uint64_t steps_done;

@@ -142,7 +142,7 @@ static void modes_on_gpus_have_fields_of_their_own(void **state)
     expect_gpu_job("gpu.devices", "0;1", BASE_ERR_INVALID);
     expect_gpu_job("gpu.exact", "true", BASE_OK);
     expect_gpu_job("gpu.precision", "tf32", BASE_OK);
-    expect_gpu_job("gpu.precision", "bfloat16", BASE_ERR_INVALID);
+    expect_gpu_job("gpu.precision", "bfloat16", BASE_OK);
     expect_gpu_job("gpu.nccl_native", "true", BASE_OK);
     expect_gpu_job("gpu.shared", "true", BASE_ERR_INVALID); /* 100 steps */
     expect_gpu_job("parallel.algorithm", "native", BASE_OK);

@@ -89,6 +89,8 @@ typedef struct rank_hooks {
     const float *(*need)(void *weights, size_t offset, size_t count);
     void (*done)(void *weights, size_t offset, size_t count); /* NULL: addresses stay valid */
     void *weights;
+    /* All parameters, rounded: what products of a model of type bfloat16 read. */
+    const rank_bfloat16 *rounded;
     rank_grad_ready ready; /* NULL: not called */
     void *ready_user;
     /* Called before each backward pass, NULL: not called. `replayed`: a graph runs the pass again,
@@ -122,6 +124,8 @@ typedef struct rank_model_options {
     rank_graphs *graphs; /* training batches are padded, captured and replayed; borrowed. NULL:
                                 * none is */
     int batches_max;     /* enqueued before their results are asked for; 0: one */
+    rank_type type;            /* of what products read; sums, norms, the residual stream and
+                                * gradients are float32 */
 } rank_model_options;
 
 typedef struct rank_model rank_model;

@@ -13,8 +13,9 @@ typedef struct rank_optimizer rank_optimizer;
 
 typedef struct rank_optimizer_options {
     rank_adamw_config adamw;
-    double norm_max;     /* a larger norm of the mean gradient is scaled down to it; 0: never */
-    rank_graphs *graphs; /* updates are captured and replayed; borrowed. NULL: none is */
+    double norm_max;        /* a larger norm of the mean gradient is scaled down to it; 0: never */
+    rank_graphs *graphs;    /* updates are captured and replayed; borrowed. NULL: none is */
+    rank_bfloat16 *rounded; /* each step also writes the parameters there; NULL: nowhere */
 } rank_optimizer_options;
 
 /* Adds the device's memory that an optimizer takes. */

@@ -19,15 +19,36 @@ static float *at(const backward *b, float *rows, size_t columns)
     return rows + b->rows.first * columns;
 }
 
+/* The same of an array of the pass's type. */
+static void *typed_at(const backward *b, void *rows, size_t columns)
+{
+    return gpt2_at(&b->pass, rows, b->rows.first * columns);
+}
+
+/* The chunk's rows of dx, as products read them. */
+static const void *factor_dx(const backward *b)
+{
+    const gpt2_pass *pass = &b->pass;
+    const float *dx = at(b, pass->dx, pass->width);
+    if (pass->type == RANK_FLOAT32) {
+        return dx;
+    }
+    pass->backend->cast(
+        pass->queue,
+        &(rank_cast){.count = b->rows.rows * pass->width, .from = dx, .to = pass->narrow_dx});
+    return pass->narrow_dx;
+}
+
 /* The layer's weight W of shape (depth, columns), for products with Wᵀ. */
 static gpt2_operand transposed(const backward *b, int tensor, size_t depth, size_t columns,
                                float *to)
 {
-    return gpt2_operand_make(
-        &b->pass,
-        &(gpt2_matrix){
-            .at = b->pass.weights[tensor], .depth = columns, .columns = depth, .transposed = true},
-        to);
+    return gpt2_operand_make(&b->pass,
+                             &(gpt2_matrix){.at = gpt2_layer_factor(&b->pass, tensor),
+                                            .depth = columns,
+                                            .columns = depth,
+                                            .transposed = true},
+                             to);
 }
 
 /* dW (depth, columns) = or, from the second chunk on, += xᵀ·dy. */
@@ -39,10 +60,11 @@ static void linear_dw(const backward *b, int tensor, rank_product product)
     gpt2_multiply_transposed(&b->pass, product);
 }
 
-/* dx (rows, depth) = dy (rows, columns) · Wᵀ. */
-static void linear_dx(const backward *b, const gpt2_operand *weight, const float *dy, float *dx)
+/* product.c (rows, depth) = product.a, which is dy (rows, columns), · Wᵀ. */
+static void linear_dx(const backward *b, const gpt2_operand *weight, gpt2_factor product)
 {
-    gpt2_multiply(&b->pass, weight, (gpt2_factor){.rows = b->rows.rows, .a = dy, .c = dx});
+    product.rows = b->rows.rows;
+    gpt2_multiply(&b->pass, weight, product);
 }
 
 /* The chunk's rows of dx, the gradient of the residual stream, += the layer norm's backward of
@@ -74,14 +96,15 @@ static void backward_down(const backward *b, const gpt2_operand *down)
     const gpt2_pass *pass = &b->pass;
     const size_t width = pass->width;
     const size_t wider = WIDENING * width;
-    float *up = at(b, pass->block.up, wider);
-    const float *dx = at(b, pass->dx, width);
-    linear_dx(b, down, dx, pass->wide);
+    void *up = typed_at(b, pass->block.up, wider);
+    const void *dx = factor_dx(b);
+    linear_dx(b, down, (gpt2_factor){.a = dx, .c = pass->wide, .c_type = pass->type});
     pass->backend->gelu_grad(pass->queue, &(rank_gelu_grad){.rows = b->rows.rows,
                                                             .width = wider,
                                                             .x = up,
                                                             .d = pass->wide,
-                                                            .dbias = grad(b, UP_BIAS)});
+                                                            .dbias = grad(b, UP_BIAS),
+                                                            .type = pass->type});
     linear_dw(b, DOWN_WEIGHT, (rank_product){.rows = wider, .columns = width, .a = up, .b = dx});
 }
 
@@ -92,10 +115,11 @@ static void backward_up(const backward *b, const gpt2_operand *up)
     const size_t width = pass->width;
     const size_t wider = WIDENING * width;
     const norm_state *norm = &pass->block.norm2;
-    linear_dw(b, UP_WEIGHT,
-              (rank_product){
-                  .rows = width, .columns = wider, .a = at(b, norm->out, width), .b = pass->wide});
-    linear_dx(b, up, pass->wide, at(b, pass->dbranch, width));
+    linear_dw(
+        b, UP_WEIGHT,
+        (rank_product){
+            .rows = width, .columns = wider, .a = typed_at(b, norm->out, width), .b = pass->wide});
+    linear_dx(b, up, (gpt2_factor){.a = pass->wide, .c = at(b, pass->dbranch, width)});
     norm_grad(b, norm, LN2_WEIGHT, LN2_BIAS, grad(b, PROJ_BIAS));
 }
 
@@ -104,12 +128,13 @@ static void backward_projection(const backward *b, const gpt2_operand *projectio
 {
     const gpt2_pass *pass = &b->pass;
     const size_t width = pass->width;
-    const float *dx = at(b, pass->dx, width);
-    linear_dw(
-        b, PROJ_WEIGHT,
-        (rank_product){
-            .rows = width, .columns = width, .a = at(b, pass->block.attention, width), .b = dx});
-    linear_dx(b, projection, dx, at(b, pass->dbranch, width));
+    const void *dx = factor_dx(b);
+    linear_dw(b, PROJ_WEIGHT,
+              (rank_product){.rows = width,
+                             .columns = width,
+                             .a = typed_at(b, pass->block.attention, width),
+                             .b = dx});
+    linear_dx(b, projection, (gpt2_factor){.a = dx, .c = at(b, pass->dbranch, width)});
 }
 
 static void next_chunk(backward *b, size_t first, size_t end)
@@ -166,9 +191,9 @@ static void backward_below_attention(backward *b)
         linear_dw(b, QKV_WEIGHT,
                   (rank_product){.rows = width,
                                  .columns = 3 * width,
-                                 .a = at(b, norm->out, width),
+                                 .a = typed_at(b, norm->out, width),
                                  .b = pass->wide});
-        linear_dx(b, &qkv, pass->wide, at(b, pass->dbranch, width));
+        linear_dx(b, &qkv, (gpt2_factor){.a = pass->wide, .c = at(b, pass->dbranch, width)});
         norm_grad(b, norm, LN1_WEIGHT, LN1_BIAS, below);
     }
 }
@@ -179,9 +204,9 @@ static void backward_layer(backward *b)
     const size_t end = gpt2_rows_behind(pass, pass->layer);
     backward_above_attention(b, end);
     if (end < pass->rows->count) {
-        const rank_move_rows stream = gpt2_active_rows(pass, pass->dx);
-        const rank_move_rows branch = gpt2_active_rows(pass, pass->dbranch);
-        const rank_move_rows attention = gpt2_active_rows(pass, pass->block.attention);
+        const rank_move_rows stream = gpt2_active_rows(pass, pass->dx, RANK_FLOAT32);
+        const rank_move_rows branch = gpt2_active_rows(pass, pass->dbranch, RANK_FLOAT32);
+        const rank_move_rows attention = gpt2_active_rows(pass, pass->block.attention, pass->type);
         pass->backend->spread_rows(pass->queue, &stream);
         pass->backend->spread_rows(pass->queue, &branch);
         pass->backend->spread_rows(pass->queue, &attention);

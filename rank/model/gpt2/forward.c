@@ -32,7 +32,9 @@ static gpt2_operand operand(const gpt2_pass *pass, int tensor, size_t depth, siz
                             float *to)
 {
     return gpt2_operand_make(
-        pass, &(gpt2_matrix){.at = pass->weights[tensor], .depth = depth, .columns = columns}, to);
+        pass,
+        &(gpt2_matrix){.at = gpt2_layer_factor(pass, tensor), .depth = depth, .columns = columns},
+        to);
 }
 
 /* The chunk's rows of state->x become the residual stream, and those of state->out its layer norm.
@@ -44,7 +46,8 @@ static void norm(const gpt2_pass *pass, row_chunk chunk, const norm_state *state
     args.rows = chunk.rows;
     args.width = width;
     args.x = state->x + chunk.first * width;
-    args.out = state->out != NULL ? state->out + chunk.first * width : NULL;
+    args.out = state->out != NULL ? gpt2_at(pass, state->out, chunk.first * width) : NULL;
+    args.type = pass->type;
     args.mean = state->mean + chunk.first;
     args.rstd = state->rstd + chunk.first;
     if (args.residual_rows != NULL) {
@@ -90,8 +93,9 @@ static void gelu(const gpt2_pass *pass, row_chunk chunk)
                                          .rows = chunk.rows,
                                          .width = wider,
                                          .bias = pass->weights[UP_BIAS],
-                                         .x = pass->block.up + chunk.first * wider,
+                                         .x = gpt2_at(pass, pass->block.up, chunk.first * wider),
                                          .out = pass->wide,
+                                         .type = pass->type,
                                      });
 }
 
@@ -124,14 +128,15 @@ static void finish_rows(const gpt2_pass *pass, const upper_half *half, row_chunk
     const size_t at = chunk.first * pass->width;
     gpt2_multiply(pass, &half->projection,
                   (gpt2_factor){.rows = chunk.rows,
-                                .a = block->attention + at,
+                                .a = gpt2_at(pass, block->attention, at),
                                 .c = block->norm2.x + at,
                                 .leaves = gpt2_attention_leaves(config, 1)});
     norm_second(pass, chunk, rows);
     gpt2_multiply(pass, &half->up,
                   (gpt2_factor){.rows = chunk.rows,
-                                .a = block->norm2.out + at,
-                                .c = block->up + WIDENING * at});
+                                .a = gpt2_at(pass, block->norm2.out, at),
+                                .c = gpt2_at(pass, block->up, WIDENING * at),
+                                .c_type = pass->type});
     gelu(pass, chunk);
     gpt2_multiply(pass, &half->down,
                   (gpt2_factor){.rows = chunk.rows,
@@ -155,8 +160,9 @@ static void project_qkv(const gpt2_pass *pass, const gpt2_operand *qkv, row_chun
     norm_first(pass, chunk);
     gpt2_multiply(pass, qkv,
                   (gpt2_factor){.rows = chunk.rows,
-                                .a = pass->block.norm1.out + at,
-                                .c = pass->block.qkv + 3 * at});
+                                .a = gpt2_at(pass, pass->block.norm1.out, at),
+                                .c = gpt2_at(pass, pass->block.qkv, 3 * at),
+                                .c_type = pass->type});
 }
 
 /* From the layer's input to its attention. */
@@ -177,7 +183,7 @@ static void forward_layer(const gpt2_pass *pass, float *out)
     const bool some = end < pass->rows->count;
     attend(pass);
     if (some) {
-        const rank_move_rows together = gpt2_active_rows(pass, pass->block.attention);
+        const rank_move_rows together = gpt2_active_rows(pass, pass->block.attention, pass->type);
         pass->backend->gather_rows(pass->queue, &together);
     }
     const upper_half half = upper_half_make(pass);

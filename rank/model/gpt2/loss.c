@@ -1,11 +1,12 @@
 /* Computes logits and losses from the final norm, and the gradients back to the stream. Called by
  * forward.c and backward.c. */
 #include "model/gpt2/pass.h"
+#include "model/pieces.h"
 
-static const float *output_embedding(const gpt2_pass *pass)
+static const void *output_embedding(const gpt2_pass *pass)
 {
-    return gpt2_need(pass, pass->layout.wte,
-                     (size_t)pass->run->shape.config->vocab_size * pass->width);
+    return gpt2_need_factor(pass, pass->layout.wte,
+                            (size_t)pass->run->shape.config->vocab_size * pass->width);
 }
 
 /* wteᵀ, for products with rows of the final norm. */
@@ -23,9 +24,10 @@ static gpt2_operand output_operand(const gpt2_pass *pass)
 static void make_logits(const gpt2_pass *pass, const gpt2_operand *output, size_t first,
                         size_t rows, float *logits)
 {
-    gpt2_multiply(
-        pass, output,
-        (gpt2_factor){.rows = rows, .a = pass->norm_final.out + first * pass->width, .c = logits});
+    gpt2_multiply(pass, output,
+                  (gpt2_factor){.rows = rows,
+                                .a = gpt2_at(pass, pass->norm_final.out, first * pass->width),
+                                .c = logits});
 }
 
 /* A run of neighbouring active rows is one product. */
@@ -49,26 +51,43 @@ void gpt2_logits(const gpt2_pass *pass, const int32_t *rows, size_t count, float
     }
 }
 
+/* The gradient of some rows' logits, in wide, as products read it. */
+static const void *factor_dlogits(const gpt2_pass *pass, size_t rows)
+{
+    const size_t count = rows * (size_t)pass->run->shape.config->vocab_size;
+    float *dlogits = pass->wide;
+    if (pass->type == RANK_FLOAT32) {
+        return dlogits;
+    }
+    float *behind = dlogits + rank_pieces_size(count);
+    pass->backend->cast(pass->queue, &(rank_cast){.count = count, .from = dlogits, .to = behind});
+    return behind;
+}
+
 /* From the gradient of some rows' logits, in wide: dwte (its output half) and, in dbranch, the
  * final norm's gradient. */
 static void logits_grad(const gpt2_pass *pass, size_t first, size_t rows, float *dwte)
 {
     const size_t width = pass->width;
     const size_t vocab_size = (size_t)pass->run->shape.config->vocab_size;
-    gpt2_multiply_transposed(pass, (rank_product){.rows = vocab_size,
-                                                  .columns = width,
-                                                  .depth = rows,
-                                                  .a = pass->wide,
-                                                  .b = pass->norm_final.out + first * width,
-                                                  .c = dwte,
-                                                  .accumulate = first > 0});
+    const void *dlogits = factor_dlogits(pass, rows);
+    gpt2_multiply_transposed(pass,
+                             (rank_product){.rows = vocab_size,
+                                            .columns = width,
+                                            .depth = rows,
+                                            .a = dlogits,
+                                            .b = gpt2_at(pass, pass->norm_final.out, first * width),
+                                            .c = dwte,
+                                            .accumulate = first > 0});
     pass->backend->product(pass->queue, &(rank_product){.rows = rows,
                                                         .columns = width,
                                                         .depth = vocab_size,
-                                                        .a = pass->wide,
+                                                        .a = dlogits,
+                                                        .a_type = pass->type,
                                                         .a_row = vocab_size,
                                                         .a_depth = 1,
                                                         .b = output_embedding(pass),
+                                                        .b_type = pass->type,
                                                         .b_row = width,
                                                         .c = pass->dbranch + first * width,
                                                         .c_row = width,

@@ -13,10 +13,19 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-static void cut_norm(rank_pieces *from, norm_state *norm, size_t tokens, size_t width)
+/* An array of the shape's type. */
+static void *cut_typed(rank_pieces *from, const rank_shape *shape, size_t count)
 {
+    const size_t size_bytes = count * rank_type_bytes(shape->type);
+    return rank_pieces_cut(from, (size_bytes + sizeof(float) - 1) / sizeof(float));
+}
+
+static void cut_norm(rank_pieces *from, const rank_shape *shape, norm_state *norm)
+{
+    const size_t tokens = shape->token_count_max;
+    const size_t width = (size_t)shape->config->width;
     norm->x = rank_pieces_cut(from, tokens * width);
-    norm->out = rank_pieces_cut(from, tokens * width);
+    norm->out = cut_typed(from, shape, tokens * width);
     norm->mean = rank_pieces_cut(from, tokens);
     norm->rstd = rank_pieces_cut(from, tokens);
 }
@@ -26,13 +35,13 @@ static block_state cut_block(rank_pieces *from, const rank_shape *shape)
     const size_t width = (size_t)shape->config->width;
     const size_t tokens = shape->token_count_max;
     block_state block;
-    cut_norm(from, &block.norm1, tokens, width);
-    block.qkv = rank_pieces_cut(from, tokens * 3 * width);
+    cut_norm(from, shape, &block.norm1);
+    block.qkv = cut_typed(from, shape, tokens * 3 * width);
     block.row_max = rank_pieces_cut(from, tokens * (size_t)shape->config->heads);
     block.row_scale = rank_pieces_cut(from, tokens * (size_t)shape->config->heads);
-    block.attention = rank_pieces_cut(from, tokens * width);
-    cut_norm(from, &block.norm2, tokens, width);
-    block.up = rank_pieces_cut(from, tokens * WIDENING * width);
+    block.attention = cut_typed(from, shape, tokens * width);
+    cut_norm(from, shape, &block.norm2);
+    block.up = cut_typed(from, shape, tokens * WIDENING * width);
     return block;
 }
 
@@ -55,7 +64,7 @@ size_t gpt2_saved_floats(const rank_shape *shape)
     }
     rank_pieces count = {.begin = NULL};
     norm_state final;
-    cut_norm(&count, &final, shape->token_count_max, (size_t)shape->config->width);
+    cut_norm(&count, shape, &final);
     return blocks_kept(shape) * block_floats(shape) + count.used;
 }
 
@@ -71,6 +80,14 @@ static size_t segment_rows(const rank_shape *shape)
     return shape->padded ? shape->token_count_max : larger(chunk, segment_max(shape));
 }
 
+/* Floats of wide for a row of logits: float32, and for products their gradient once more. */
+static size_t logit_row_floats(const rank_shape *shape)
+{
+    const size_t vocab_size = (size_t)shape->config->vocab_size;
+    return shape->type == RANK_FLOAT32 ? vocab_size
+                                       : vocab_size + vocab_size / 2 + RANK_PIECE_FLOATS;
+}
+
 /* The buffer that several uses share, one at a time. A row of logits always fits. */
 static size_t wide_floats(const rank_shape *shape)
 {
@@ -78,7 +95,7 @@ static size_t wide_floats(const rank_shape *shape)
     const size_t chunk = smaller(shape->backend->rows_at_once, shape->token_count_max);
     const size_t gelu = chunk * WIDENING * width;
     const size_t dqkv = segment_rows(shape) * 3 * width;
-    return larger(larger(gelu, dqkv), (size_t)shape->config->vocab_size);
+    return larger(larger(gelu, dqkv), logit_row_floats(shape));
 }
 
 /* The two halves of a block are made ready one after the other, the upper one needs more. */
@@ -113,10 +130,13 @@ static size_t cut_work(gpt2_pass *pass, const rank_shape *shape, float *memory)
     const size_t wide = wide_floats(shape);
     pass->wide = rank_pieces_cut(&from, wide);
     pass->logit_rows_at_once =
-        smaller(shape->backend->rows_at_once, wide / (size_t)shape->config->vocab_size);
+        smaller(shape->backend->rows_at_once, wide / logit_row_floats(shape));
     if (shape->training) {
         pass->dx = rank_pieces_cut(&from, tokens * width);
         pass->dbranch = rank_pieces_cut(&from, tokens * width);
+        if (shape->type != RANK_FLOAT32) {
+            pass->narrow_dx = cut_typed(&from, shape, tokens * width);
+        }
     }
     cut_packed(&from, shape, pass);
     pass->operands = rank_pieces_cut(&from, operands_floats(width));
@@ -148,12 +168,13 @@ void gpt2_pass_begin(const rank_run *run, const rank_saved *saved, gpt2_pass *pa
         .rows = &saved->rows,
         .width = (size_t)shape->config->width,
         .layers = (size_t)shape->config->layers,
+        .type = shape->type,
         .blocks = saved->activations,
     };
     gpt2_layout_make(shape->config, &pass->layout);
     rank_pieces from = {.begin = saved->activations,
                         .used = blocks_kept(shape) * block_floats(shape)};
-    cut_norm(&from, &pass->norm_final, shape->token_count_max, pass->width);
+    cut_norm(&from, shape, &pass->norm_final);
     (void)cut_work(pass, shape, run->work);
 }
 
@@ -189,6 +210,7 @@ rank_attention gpt2_attention(const gpt2_pass *pass, const rank_segments *segmen
         .segment_start = pass->rows->segment_start + segments->first,
         .rows = segments->row_count,
         .segment_max = pass->rows->segment_max,
+        .type = pass->type,
         .qkv = pass->block.qkv,
         .bias = pass->weights[QKV_BIAS],
         .row_max = pass->block.row_max,
@@ -197,11 +219,12 @@ rank_attention gpt2_attention(const gpt2_pass *pass, const rank_segments *segmen
     };
 }
 
-rank_move_rows gpt2_active_rows(const gpt2_pass *pass, float *at)
+/* Rows of bfloat16 move as rows of half as many floats: their bits do not change. */
+rank_move_rows gpt2_active_rows(const gpt2_pass *pass, void *at, rank_type type)
 {
     return (rank_move_rows){.count = pass->rows->active_count,
                             .total = pass->rows->count,
-                            .width = pass->width,
+                            .width = pass->width * rank_type_bytes(type) / sizeof(float),
                             .rows = pass->rows->active,
                             .at = at};
 }

@@ -46,19 +46,19 @@ void gpt2_layout_make(const rank_model_config *config, gpt2_layout *layout);
 /* One layer norm's activations: its input, its output, and the rows' statistics. */
 typedef struct norm_state {
     float *x;    /* (T, C): the residual stream */
-    float *out;  /* (T, C) */
+    void *out;   /* (T, C), of the pass's type */
     float *mean; /* (T) */
     float *rstd; /* (T) */
 } norm_state;
 
 typedef struct block_state {
     norm_state norm1;
-    float *qkv;       /* (T, 3C) */
+    void *qkv;        /* (T, 3C), of the pass's type */
     float *row_max;   /* (T, H) */
     float *row_scale; /* (T, H) */
-    float *attention; /* (T, C); of the last block (A, C) in the end */
+    void *attention;  /* (T, C), of the pass's type; of the last block (A, C) in the end */
     norm_state norm2; /* of the last block A rows */
-    float *up;        /* (T, F) before GELU; backward puts GELU's result here */
+    void *up; /* (T, F), of the pass's type, before GELU; backward puts GELU's result here */
 } block_state;
 
 /* Rows first … first + rows of the batch. */
@@ -75,15 +75,18 @@ typedef struct gpt2_pass {
     const rank_rows *rows;
     gpt2_layout layout;
     size_t width;
-    size_t layers; /* of the model */
+    size_t layers;  /* of the model */
+    rank_type type; /* of what only products read, and of qkv and up */
     /* saved */
     float *blocks;         /* layer by layer; where nothing is kept for backward, one for all */
     norm_state norm_final; /* (A, C), in the last stage */
-    /* work. For a chunk of rows: GELU's result and gradient (rows, F); dqkv (rows, 3C); logits
-     * (rows, V). */
-    float *wide;
+    /* work. For a chunk of rows, of the pass's type: GELU's result and gradient (rows, F); dqkv
+     * (rows, 3C). And logits (rows, V), which are float32; behind them their gradient as products
+     * read it. */
+    void *wide;
     size_t logit_rows_at_once; /* rows of logits that are made together, and fit in wide */
     float *dx;                 /* (T, C): the gradient of the residual stream */
+    rank_bfloat16 *narrow_dx;  /* (rows, C): a chunk of dx for products; NULL: they read dx */
     float *dbranch;            /* (T, C): the gradient of a layer norm's output or attention's */
     float *operands;    /* a block's weights made ready for products: those of (C, F), (F, C) and
                            (C, C), or that of (C, 3C); turned round in backward */
@@ -102,6 +105,12 @@ size_t gpt2_work_floats(const rank_shape *shape);
 void gpt2_pass_begin(const rank_run *run, const rank_saved *saved, gpt2_pass *pass);
 block_state gpt2_block(const gpt2_pass *pass, int layer);
 
+/* Element `index` of an array of the pass's type. */
+static inline void *gpt2_at(const gpt2_pass *pass, void *array, size_t index)
+{
+    return (char *)array + index * rank_type_bytes(pass->type);
+}
+
 /* Begins to use a layer's activations and weights, and ends that use. */
 void gpt2_enter_layer(gpt2_pass *pass, int layer);
 void gpt2_leave_layer(const gpt2_pass *pass);
@@ -118,11 +127,26 @@ static inline const float *gpt2_need(const gpt2_pass *pass, size_t offset, size_
     return pass->run->hooks->need(pass->run->hooks->weights, offset, count);
 }
 
+/* The same for products, in the pass's type. */
+static inline const void *gpt2_need_factor(const gpt2_pass *pass, size_t offset, size_t count)
+{
+    const float *at = gpt2_need(pass, offset, count);
+    return pass->type == RANK_BFLOAT16 ? (const void *)(pass->run->hooks->rounded + offset) : at;
+}
+
 static inline void gpt2_done(const gpt2_pass *pass, size_t offset, size_t count)
 {
     if (pass->run->hooks->done != NULL) {
         pass->run->hooks->done(pass->run->hooks->weights, offset, count);
     }
+}
+
+/* A weight of the current layer for products. */
+static inline const void *gpt2_layer_factor(const gpt2_pass *pass, int tensor)
+{
+    return pass->type == RANK_BFLOAT16
+               ? (const void *)(pass->run->hooks->rounded + gpt2_offset(pass, pass->layer, tensor))
+               : pass->weights[tensor];
 }
 
 static inline bool gpt2_is_first_stage(const gpt2_pass *pass)
@@ -154,16 +178,16 @@ static inline int gpt2_hidden_leaves(const rank_model_config *config, int ranks)
     return rank_tp_leaves(hidden % HIDDEN_UNIT == 0 ? hidden / HIDDEN_UNIT : 1, ranks);
 }
 
-/* products.c. A weight (depth, columns) that several chunks of rows are multiplied with. */
+/* products.c. Factors are of the pass's type. A weight (depth, columns) that several chunks of rows are multiplied with. */
 typedef struct gpt2_matrix {
-    const float *at;
+    const void *at;
     size_t depth;
     size_t columns;
     bool transposed; /* at is (columns, depth) */
 } gpt2_matrix;
 
 typedef struct gpt2_operand {
-    const float *at;
+    const void *at;
     size_t row; /* 0: packed. Else floats from one row to the next */
     bool transposed;
     size_t depth;
@@ -173,8 +197,9 @@ typedef struct gpt2_operand {
 /* The other factor, and the product: c (rows, columns) = a (rows, depth) · operand. */
 typedef struct gpt2_factor {
     size_t rows;
-    const float *a;
-    float *c;
+    const void *a;
+    void *c;
+    rank_type c_type;
     int leaves; /* 0: one */
 } gpt2_factor;
 
@@ -187,8 +212,8 @@ void gpt2_multiply_transposed(const gpt2_pass *pass, rank_product product);
 /* What attention and its gradient have in common, for some whole segments. */
 rank_attention gpt2_attention(const gpt2_pass *pass, const rank_segments *segments);
 
-/* Backward's gathering and spreading of active rows. */
-rank_move_rows gpt2_active_rows(const gpt2_pass *pass, float *at);
+/* Gathering and spreading of active rows (C) of that type. */
+rank_move_rows gpt2_active_rows(const gpt2_pass *pass, void *at, rank_type type);
 
 /* tensors.c */
 base_status gpt2_check(const rank_model_config *config, base_error *reterr);

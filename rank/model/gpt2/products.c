@@ -28,20 +28,25 @@ void gpt2_multiply(const gpt2_pass *pass, const gpt2_operand *operand, gpt2_fact
                                                         .columns = operand->columns,
                                                         .depth = operand->depth,
                                                         .a = by.a,
+                                                        .a_type = pass->type,
                                                         .a_row = operand->depth,
                                                         .a_depth = 1,
                                                         .b = operand->at,
+                                                        .b_type = pass->type,
                                                         .b_row = operand->row,
                                                         .b_transposed = operand->transposed,
                                                         .c = by.c,
+                                                        .c_type = by.c_type,
                                                         .c_row = operand->columns,
                                                         .leaves = by.leaves > 0 ? by.leaves : 1});
 }
 
 void gpt2_multiply_transposed(const gpt2_pass *pass, rank_product product)
 {
+    product.a_type = pass->type;
     product.a_row = 1;
     product.a_depth = product.rows;
+    product.b_type = pass->type;
     product.b_row = product.columns;
     product.scratch = pass->packed_rows;
     product.c_row = product.columns;

@@ -125,6 +125,25 @@ done
 job 6 --mode tp-nccl --checkpoint cpu --out none "${prompts[@]}" "${fast[@]}" --precision bfloat16
 job 2 --mode tp-nccl --checkpoint cpu --out none "${prompts[@]}" "${fast[@]}" --precision bfloat16 --exact --authorize local
 err_has "--exact"
+echo "== bfloat16 and TF32: equal bits on 1 and 2 ranks and in both runs, float32 checkpoints both ways"
+fast=(--cuda-libs "$libraries" --account lab --authorize local "${train[@]}" "${small[@]}")
+job 0 --mode ddp-nccl --ranks 1 --micro-batches 2 "${fast[@]}" --precision bfloat16 --out bfloat16-one
+job 0 --mode ddp-nccl --ranks 2 "${fast[@]}" --precision bfloat16 --out bfloat16
+same_model bfloat16-one bfloat16
+job 0 --mode ddp-nccl --ranks 2 "${fast[@]}" --precision bfloat16 --out bfloat16-again
+same_model bfloat16-again bfloat16
+has bfloat16/manifest.json '"precision": "bfloat16"' '[nt] bfloat16, aligned' '[nt] bfloat16 to float32, aligned'
+job 0 --mode ddp-nccl --ranks 2 "${fast[@]}" --precision tf32 --out tf32
+has tf32/manifest.json '"precision": "tf32"' 'tf32, aligned' '"instruction_set": ".*-tf32"'
+job 0 --mode ddp-nccl --ranks 2 "${fast[@]}" --out float32
+[ "$(printf '%s\n' "$(digests bfloat16)" "$(digests tf32)" "$(digests float32)" | sort -u | wc -l)" -eq 3 ] || fail "two precisions have one model"
+job 0 --mode tp-cpu --ranks 1 --checkpoint bfloat16 --out tp-bfloat16 "${prompts[@]:0:2}" --max-new-tokens 3
+job 0 --mode ddp-nccl --ranks 1 --cuda-libs "$libraries" --account lab --authorize local "${train[@]}" --checkpoint cpu \
+    --precision bfloat16 --out bfloat16-from-cpu
+job 2 --mode ddp-cpu "${train[@]}" --precision bfloat16 --out none
+err_has "precision bfloat16" "mode ddp-cpu has float32 only"
+job 2 --mode ddp-nccl "${fast[@]}" --exact --precision bfloat16 --out none
+err_has "precision bfloat16" "--exact"
 
 echo "== the same prompts on one rank, and on replicas"
 job 0 --mode tp-nccl --ranks 2 --checkpoint cpu --out baseline "${prompts[@]:0:2}" --max-new-tokens 3 --baseline "${gpu[@]}" --authorize local

@@ -30,13 +30,14 @@ static rank_attention args_of(const twin *t, const rank_attention *shape, const 
 {
     rank_attention args = *shape;
     args.segment_start = INTS(t, x->start, side);
-    args.qkv = FLOATS(t, x->qkv, side);
+    args.type = twin_type(shape->type, side);
+    args.qkv = twin_at(t, x->qkv, side);
     args.bias = FLOATS(t, x->bias, side);
-    args.out = FLOATS(t, x->out, side);
+    args.out = twin_at(t, x->out, side);
     args.row_max = FLOATS(t, x->row_max, side);
     args.row_scale = FLOATS(t, x->row_scale, side);
     args.dout = FLOATS(t, x->dout, side);
-    args.dqkv = FLOATS(t, x->dqkv, side);
+    args.dqkv = twin_at(t, x->dqkv, side);
     args.dbias = FLOATS(t, x->dbias, side);
     args.scratch = x->scratch_at[side];
     return args;
@@ -60,13 +61,14 @@ static void make_scratch(twin *t, const rank_attention *shape, size_t tokens, ar
     }
 }
 
-static void attend(twin *t, size_t segment_max, size_t head_width)
+static void attend(twin *t, size_t segment_max, size_t head_width, rank_type type)
 {
     char text[PARITY_TEXT_BYTES];
     int32_t start[SEGMENTS_MAX + 1];
     arrays x = {.start = 0};
     const size_t first = twin_between(t, 0, 5);
-    rank_attention shape = {.heads = twin_between(t, 1, 3), .segment_max = segment_max};
+    rank_attention shape = {
+        .heads = twin_between(t, 1, 3), .segment_max = segment_max, .type = type};
     shape.width = shape.heads * head_width;
     shape.dqkv_first = first;
     shape.segment_count = cut_segments(t, segment_max, start, first);
@@ -75,14 +77,19 @@ static void attend(twin *t, size_t segment_max, size_t head_width)
     x.start = twin_copy(t, "segment_start", RANK_MEMORY_HOST, start,
                         (shape.segment_count + 1) * sizeof *start);
     twin_tolerate(t, x.start, -1.0);
-    x.qkv = twin_floats(t, "qkv", end * 3 * shape.width, 2.0f);
+    x.qkv = twin_elements(t, "qkv", type, end * 3 * shape.width, 2.0f);
     x.bias = twin_floats(t, "bias", 3 * shape.width, 1.0f);
-    x.out = twin_floats(t, "out", end * shape.width, 1.0f);
+    x.out = twin_elements(t, "out", type, end * shape.width, 1.0f);
     x.row_max = twin_floats(t, "row_max", end * shape.heads, 1.0f);
     x.row_scale = twin_floats(t, "row_scale", end * shape.heads, 1.0f);
     x.dout = twin_floats(t, "dout", end * shape.width, 1.0f);
-    x.dqkv = twin_floats(t, "dqkv", (end - first) * 3 * shape.width, 1.0f);
+    x.dqkv = twin_elements(t, "dqkv", type, (end - first) * 3 * shape.width, 1.0f);
     x.dbias = twin_floats(t, "dbias", 3 * shape.width, 1.0f);
+    if (type == RANK_BFLOAT16) {
+        twin_tolerate(t, x.out, PARITY_ROUNDED);
+        twin_tolerate(t, x.dqkv, PARITY_ROUNDED_SUM);
+        twin_tolerate(t, x.dbias, PARITY_ROUNDED_SUM);
+    }
     make_scratch(t, &shape, end - first, &x);
     for (int side = 0; side < TWIN_SIDES; side++) {
         const rank_device *device = &t->device[side];
@@ -105,7 +112,18 @@ static void attention(twin *t)
     const bool one = twin_between(t, 0, 2) > 0;
     attend(t, twin_between(t, 1, 40),
            one ? twin_between(t, 1, 40)
-               : usual[twin_between(t, 0, sizeof usual / sizeof *usual - 1)]);
+               : usual[twin_between(t, 0, sizeof usual / sizeof *usual - 1)],
+           RANK_FLOAT32);
+}
+
+void parity_attention_bfloat16(twin *t)
+{
+    static const size_t usual[] = {32, 64, 80, 128, 140};
+    const bool one = twin_between(t, 0, 2) > 0;
+    attend(t, twin_between(t, 1, 40),
+           one ? twin_between(t, 1, 40)
+               : usual[twin_between(t, 0, sizeof usual / sizeof *usual - 1)],
+           RANK_BFLOAT16);
 }
 
 /* Longer than what a block keeps in shared memory, so that scores are made twice. */
@@ -294,7 +312,7 @@ static void attention_one_row_long(twin *t)
     attend_cached(t, make_cache_of_one_row(t, 8200, 8300), 8, RANK_FLOAT32);
 }
 
-void parity_attention_bfloat16(twin *t)
+void parity_attention_cached_bfloat16(twin *t)
 {
     cache c = make_cache_of_one_row(t, 0, twin_between(t, 0, 1) > 0 ? 60 : 400);
     const bool several = twin_between(t, 0, 2) == 0;

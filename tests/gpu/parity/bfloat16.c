@@ -1,7 +1,5 @@
 /* Parity of operations on bfloat16: the CPU computes with float32, from the same values.
- *
- * Tolerances are relative to 1 + |expected|. A result is rounded to eight bits, so 2^-8 is what a
- * rounding may change, and twice that what it may change where a sum differs, too. */
+ * cases.h has the tolerances. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,8 +7,7 @@
 #include "cases.h"
 #include "support.h"
 
-#define ROUNDED 0x1p-7 /* a result in bfloat16 */
-#define SUMMED  1e-4   /* a result in float32 from bfloat16 values */
+#define SUMMED 1e-4 /* a result in float32 from bfloat16 values */
 
 /* To nearest, ties to even, from the definition: in double, where nothing else is rounded. */
 static float round_by_definition(float value)
@@ -98,7 +95,7 @@ static void product(twin *t)
                                                  .leaves = other ? leaves : 1,
                                                  .accumulate = accumulate});
     }
-    twin_tolerate(t, c, type == RANK_BFLOAT16 ? ROUNDED : SUMMED);
+    twin_tolerate(t, c, type == RANK_BFLOAT16 ? PARITY_ROUNDED : SUMMED);
     (void)snprintf(shape, sizeof shape,
                    "bfloat16 (%zu, %zu)·(%zu, %zu) to type %d, leaves %d, accumulate %d, "
                    "transposed %d %d",
@@ -144,7 +141,7 @@ static void product_few(twin *t)
                             .c_row = columns,
                             .leaves = 1});
     }
-    twin_tolerate(t, c, rows <= 8 ? SUMMED : 4 * ROUNDED);
+    twin_tolerate(t, c, rows <= 8 ? SUMMED : 4 * PARITY_ROUNDED);
     (void)snprintf(shape, sizeof shape, "float32 (%zu, %zu)·bfloat16 (%zu, %zu)", rows, depth,
                    depth, columns);
     twin_compare(t, shape);
@@ -195,6 +192,9 @@ const parity_case parity_bfloat16_cases[] = {
     {.name = "bfloat16_product", .run = product},
     {.name = "bfloat16_product_few", .run = product_few, .shapes = 30},
     {.name = "bfloat16_turn_and_embed", .run = turn_and_embed},
+    {.name = "bfloat16_layernorm", .run = parity_layernorm_bfloat16},
+    {.name = "bfloat16_gelu", .run = parity_gelu_bfloat16},
     {.name = "bfloat16_attention", .run = parity_attention_bfloat16},
+    {.name = "bfloat16_attention_cached", .run = parity_attention_cached_bfloat16},
     {.name = NULL},
 };

@@ -74,6 +74,7 @@ int main(int argc, char **argv)
         {.name = "step", .cases = parity_step_cases},
         {.name = "model", .cases = parity_model_cases},
         {.name = "bfloat16", .cases = parity_bfloat16_cases},
+        {.name = "bfloat16-model", .cases = parity_bfloat16_model_cases},
     };
     static const rank_backend *const backends[] = {&rank_cuda_backend, &rank_cuda_exact_backend,
                                                    &rank_cuda_tf32_backend};
@@ -85,7 +86,8 @@ int main(int argc, char **argv)
             return run_cases(groups[i].cases);
         }
     }
-    (void)fputs("usage: cuda|cuda-exact|cuda-tf32 rows|products|attention|step|model|bfloat16\n",
+    (void)fputs("usage: cuda|cuda-exact|cuda-tf32 rows|products|attention|step|model|bfloat16|"
+                "bfloat16-model\n",
                 stderr);
     return EXIT_FAILURE;
 }

@@ -15,6 +15,8 @@ enum {
     GRAPHS = 4,
 };
 
+#define BFLOAT16_LOSS 5e-3 /* of losses in bfloat16, relative */
+
 /* MiniGPT's shape, with a few sentences for a batch. */
 static const rank_model_config minigpt = {
     .vocab_size = 512, .width = 128, .layers = 2, .heads = 4, .context = 64};
@@ -28,6 +30,7 @@ typedef struct bed {
     rank_graphs *graphs; /* NULL on the CPU, which captures nothing and pads no batch */
     float *params;
     float *grads;
+    rank_bfloat16 *rounded; /* NULL: products read float32 */
     size_t size_bytes;
     double loss[STEPS];
 } bed;
@@ -42,7 +45,8 @@ static float *make_array(const bed *b)
     return memory;
 }
 
-static void bed_open(bed *b, const rank_device *device, const rank_model_config *config)
+static void bed_open(bed *b, const rank_device *device, const rank_model_config *config,
+                     rank_type type)
 {
     base_error error;
     void *host = NULL;
@@ -56,6 +60,11 @@ static void bed_open(bed *b, const rank_device *device, const rank_model_config 
         &error);
     rank_model_init(&b->config, 3, host);
     b->device.backend->unmap(b->device.queue, host);
+    if (type == RANK_BFLOAT16) {
+        b->rounded = (rank_bfloat16 *)make_array(b);
+        b->device.backend->cast(b->device.queue,
+                                &(rank_cast){b->size_bytes / sizeof(float), b->params, b->rounded});
+    }
     if (device->backend->capture != NULL) {
         assert_ok(rank_graphs_create(device->backend, GRAPHS, &b->graphs, &error), &error);
     }
@@ -64,13 +73,15 @@ static void bed_open(bed *b, const rank_device *device, const rank_model_config 
                                                       .token_count_max = TOKENS,
                                                       .training = true,
                                                       .graphs = b->graphs,
-                                                      .batches_max = BATCHES},
+                                                      .batches_max = BATCHES,
+                                                      .type = type},
                                 &b->model, &error),
               &error);
     const rank_optimizer_options options = {
         .adamw = {.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.1},
         .norm_max = 1.0,
-        .graphs = b->graphs};
+        .graphs = b->graphs,
+        .rounded = b->rounded};
     assert_ok(rank_optimizer_create(&b->device, &b->config, &options, &b->optimizer, &error),
               &error);
 }
@@ -82,6 +93,7 @@ static void bed_close(bed *b)
     rank_optimizer_destroy(b->optimizer);
     b->device.backend->release(b->device.queue, b->params);
     b->device.backend->release(b->device.queue, b->grads);
+    b->device.backend->release(b->device.queue, b->rounded);
 }
 
 /* Two batches without a wait between them. The first is short, so that it has another size. The
@@ -92,7 +104,8 @@ static void enqueue(bed *b, int64_t step)
     base_error error;
     int32_t ids[TOKENS];
     int32_t targets[TOKENS];
-    const rank_hooks hooks = rank_hooks_flat(b->params);
+    rank_hooks hooks = rank_hooks_flat(b->params);
+    hooks.rounded = b->rounded;
     for (int i = 0; i < TOKENS; i++) {
         ids[i] = i * 7 % 30 * 17;
         targets[i] = i % 3 == 0 ? -1 : i * 5 % b->config.vocab_size;
@@ -164,16 +177,34 @@ static void check_graphs(const bed *b)
     assert_string_equal(info.failure, "");
 }
 
+/* A rounded parameter is near the parameter, and no nearer value is. */
+static void expect_rounded(const bed *b, const float *params)
+{
+    base_error error;
+    void *host = NULL;
+    const size_t count = b->size_bytes / sizeof *params;
+    assert_ok(b->device.backend->map(b->device.queue, b->rounded, count * sizeof *b->rounded, false,
+                                     &host, &error),
+              &error);
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t bits = (uint32_t)((const rank_bfloat16 *)host)[i] << 16;
+        float value;
+        memcpy(&value, &bits, sizeof value);
+        assert_true(fabsf(value - params[i]) <= 0x1p-8f * fabsf(params[i]));
+    }
+    b->device.backend->unmap(b->device.queue, host);
+}
+
 /* The same parameters where the bits are the CPU's; else losses that agree to 1e-4. */
 static void training(twin *t)
 {
     bed beds[TWIN_SIDES];
     for (int side = 0; side < TWIN_SIDES; side++) {
-        bed_open(&beds[side], &t->device[side], &minigpt);
+        bed_open(&beds[side], &t->device[side], &minigpt, RANK_FLOAT32);
         train(&beds[side]);
         check_graphs(&beds[side]);
     }
-    compare_losses(&beds[TWIN_CPU], &beds[TWIN_OTHER], t->exact ? 1e-12 : 1e-4);
+    compare_losses(&beds[TWIN_CPU], &beds[TWIN_OTHER], t->exact ? 1e-12 : t->tolerance);
     if (t->exact) {
         float *expected = params_of(&beds[TWIN_CPU]);
         float *found = params_of(&beds[TWIN_OTHER]);
@@ -184,6 +215,30 @@ static void training(twin *t)
     for (int side = 0; side < TWIN_SIDES; side++) {
         bed_close(&beds[side]);
     }
+}
+
+/* Twice in bfloat16: equal bits, and losses near those of float32 on the CPU. What is rounded in
+ * the end is what AdamW wrote. */
+static void training_bfloat16(twin *t)
+{
+    bed cpu;
+    bed gpu[2];
+    float *params[2];
+    bed_open(&cpu, &t->device[TWIN_CPU], &minigpt, RANK_FLOAT32);
+    train(&cpu);
+    for (int i = 0; i < 2; i++) {
+        bed_open(&gpu[i], &t->device[TWIN_OTHER], &minigpt, RANK_BFLOAT16);
+        train(&gpu[i]);
+        params[i] = params_of(&gpu[i]);
+    }
+    compare_losses(&cpu, &gpu[0], BFLOAT16_LOSS);
+    assert_memory_equal(params[0], params[1], cpu.size_bytes);
+    expect_rounded(&gpu[0], params[0]);
+    for (int i = 0; i < 2; i++) {
+        free(params[i]);
+        bed_close(&gpu[i]);
+    }
+    bed_close(&cpu);
 }
 
 typedef struct answers {
@@ -211,7 +266,7 @@ static void generate(const rank_device *device, answers *found)
                                      .layers = 2,
                                      .heads = 2,
                                      .context = 64};
-    bed_open(&b, device, &small);
+    bed_open(&b, device, &small, RANK_FLOAT32);
     const rank_generate_options options = {.device = &b.device,
                                            .config = &b.config,
                                            .params = b.params,
@@ -235,6 +290,15 @@ static void generating(twin *t)
     assert_true(strlen(found[TWIN_CPU].text) > 6);
     assert_string_equal(found[TWIN_CPU].text, found[TWIN_OTHER].text);
 }
+
+const parity_case parity_bfloat16_model_cases[] = {
+    {.name = "bfloat16_training",
+     .run = training_bfloat16,
+     .shapes = 1,
+     .one_order = true,
+     .replays = true},
+    {.name = NULL},
+};
 
 const parity_case parity_model_cases[] = {
     {.name = "training", .run = training, .shapes = 1, .one_order = true, .replays = true},

@@ -58,9 +58,13 @@ static const struct {
     const parity_case *cases;
     bool on[3]; /* as in `runs` */
 } groups[] = {
-    {parity_rows_cases, {true, true}},      {parity_product_cases, {true, true, true}},
-    {parity_attention_cases, {true, true}}, {parity_step_cases, {true, true}},
-    {parity_bfloat16_cases, {false, true}}, {parity_model_cases, {true, true}},
+    {parity_rows_cases, {true, true}},
+    {parity_product_cases, {true, true, true}},
+    {parity_attention_cases, {true, true}},
+    {parity_step_cases, {true, true}},
+    {parity_bfloat16_cases, {false, true}},
+    {parity_model_cases, {true, true}},
+    {parity_bfloat16_model_cases, {false, true}},
 };
 
 static const struct {

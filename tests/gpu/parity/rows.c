@@ -13,7 +13,7 @@ static size_t some_width(twin *t, size_t most)
                                      : wide[twin_between(t, 0, sizeof wide / sizeof *wide - 1)];
 }
 
-static void layernorm(twin *t)
+static void layernorm_of(twin *t, rank_type type)
 {
     char shape[PARITY_TEXT_BYTES];
     const size_t rows = twin_between(t, 1, 70);
@@ -28,7 +28,7 @@ static void layernorm(twin *t)
     const int picks = twin_ints(t, "residual_rows", rows, 0, (int)residual_rows - 1);
     const int weight = twin_floats(t, "weight", width, 1.0f);
     const int bias = twin_floats(t, "bias", width, 1.0f);
-    const int out = twin_floats(t, "out", rows * width, 1.0f);
+    const int out = twin_elements(t, "out", type, rows * width, 1.0f);
     const int mean = twin_floats(t, "mean", rows, 1.0f);
     const int rstd = twin_floats(t, "rstd", rows, 1.0f);
     ON_BOTH(t, layernorm,
@@ -40,12 +40,26 @@ static void layernorm(twin *t)
                               .residual_rows = picked ? INTS(t, picks, side) : NULL,
                               .weight = FLOATS(t, weight, side),
                               .bias = FLOATS(t, bias, side),
-                              .out = with_out ? FLOATS(t, out, side) : NULL,
+                              .out = with_out ? twin_at(t, out, side) : NULL,
                               .mean = FLOATS(t, mean, side),
-                              .rstd = FLOATS(t, rstd, side)});
+                              .rstd = FLOATS(t, rstd, side),
+                              .type = twin_type(type, side)});
+    if (type == RANK_BFLOAT16) {
+        twin_tolerate(t, out, PARITY_ROUNDED);
+    }
     (void)snprintf(shape, sizeof shape, "layernorm (%zu, %zu), residual %d, picked %d, out %d",
                    rows, width, with_residual, picked, with_out);
     twin_compare(t, shape);
+}
+
+static void layernorm(twin *t)
+{
+    layernorm_of(t, RANK_FLOAT32);
+}
+
+void parity_layernorm_bfloat16(twin *t)
+{
+    layernorm_of(t, RANK_BFLOAT16);
 }
 
 static void layernorm_grad(twin *t)
@@ -83,25 +97,41 @@ static void layernorm_grad(twin *t)
     twin_compare(t, shape);
 }
 
-static void gelu(twin *t)
+static void gelu_of(twin *t, rank_type type)
 {
     char shape[PARITY_TEXT_BYTES];
     const size_t rows = twin_between(t, 1, 150);
     const size_t width = some_width(t, 100);
     const float scale = twin_between(t, 0, 3) == 0 ? 100.0f : 4.0f;
     const int bias = twin_floats(t, "bias", width, 1.0f);
-    const int x = twin_floats(t, "x", rows * width, scale);
-    const int out = twin_floats(t, "out", rows * width, 1.0f);
-    const int d = twin_floats(t, "d", rows * width, 1.0f);
+    const int x = twin_elements(t, "x", type, rows * width, scale);
+    const int out = twin_elements(t, "out", type, rows * width, 1.0f);
+    const int d = twin_elements(t, "d", type, rows * width, 1.0f);
     const int dbias = twin_floats(t, "dbias", width, 1.0f);
-    ON_BOTH(
-        t, gelu,
-        &(rank_gelu){rows, width, FLOATS(t, bias, side), FLOATS(t, x, side), FLOATS(t, out, side)});
+    ON_BOTH(t, gelu,
+            &(rank_gelu){rows, width, FLOATS(t, bias, side), twin_at(t, x, side),
+                         twin_at(t, out, side), twin_type(type, side)});
     ON_BOTH(t, gelu_grad,
-            &(rank_gelu_grad){rows, width, FLOATS(t, x, side), FLOATS(t, d, side),
-                              FLOATS(t, dbias, side)});
+            &(rank_gelu_grad){rows, width, twin_at(t, x, side), twin_at(t, d, side),
+                              FLOATS(t, dbias, side), twin_type(type, side)});
+    if (type == RANK_BFLOAT16) {
+        twin_tolerate(t, x, PARITY_ROUNDED);
+        twin_tolerate(t, out, PARITY_ROUNDED);
+        twin_tolerate(t, d, PARITY_ROUNDED);
+        twin_tolerate(t, dbias, PARITY_ROUNDED_SUM);
+    }
     (void)snprintf(shape, sizeof shape, "gelu and gelu_grad (%zu, %zu)", rows, width);
     twin_compare(t, shape);
+}
+
+static void gelu(twin *t)
+{
+    gelu_of(t, RANK_FLOAT32);
+}
+
+void parity_gelu_bfloat16(twin *t)
+{
+    gelu_of(t, RANK_BFLOAT16);
 }
 
 /* Few different ids, so that many tokens share one. */

@@ -50,6 +50,12 @@ int twin_copy(twin *t, const char *name, rank_memory kind, const void *from, siz
 /* Of integers from `low` to `high`, in host memory, as tables are. */
 int twin_ints(twin *t, const char *name, size_t count, int low, int high);
 
+/* What type an array of that type has on a side. */
+static inline rank_type twin_type(rank_type type, int side)
+{
+    return side == TWIN_OTHER ? type : RANK_FLOAT32;
+}
+
 /* The array's address on a side. */
 void *twin_at(const twin *t, int array, int side);
 #define FLOATS(t, array, side) ((float *)twin_at(t, array, side))

@@ -301,7 +301,7 @@ static void gather_qkv(const rank_attention *args, const head *h, size_t token, 
 {
     const size_t width = args->width;
     const size_t column = which * h->head_width;
-    const float *q = args->qkv + token * 3 * width + column;
+    const float *q = (const float *)args->qkv + token * 3 * width + column;
     const float *bias = args->bias + column;
     gather(h, q, 3 * width, bias, h->scale, h->q);
     gather(h, q + width, 3 * width, bias + width, 1.0f, h->k);
@@ -311,7 +311,7 @@ static void gather_qkv(const rank_attention *args, const head *h, size_t token, 
 /* The sums of all rows, each divided by the sum of its exponentials, become the output. */
 static void scale_rows(const rank_attention *args, const head *h, size_t token, size_t which)
 {
-    float *out = args->out + token * args->width + which * h->head_width;
+    float *out = (float *)args->out + token * args->width + which * h->head_width;
     for (size_t i = 0; i < h->count; i++, out += args->width) {
         const float scale = args->row_scale[(token + i) * args->heads + which];
         for (size_t j = 0; j < h->head_width; j += VEC_LANES) {
@@ -350,7 +350,7 @@ static void backward_head(const rank_attention *args, head *h, size_t token, siz
         causal_columns(h, h->dp, h->q, first, h->dk);
         causal_columns(h, h->p, h->dout, first, h->dv);
     }
-    float *dq = args->dqkv + (token - args->dqkv_first) * stride + column;
+    float *dq = (float *)args->dqkv + (token - args->dqkv_first) * stride + column;
     float *dbias = args->dbias + column;
     scatter(h, h->dq, h->scale, dq, stride, dbias);
     scatter(h, h->dk, 1.0f, dq + args->width, stride, dbias + args->width);

@@ -16,8 +16,8 @@ void KERNEL(gelu)(const rank_gelu *args)
 {
     const size_t width = args->width;
     for (size_t row = 0; row < args->rows; row++) {
-        float *x = args->x + row * width;
-        float *out = args->out + row * width;
+        float *x = (float *)args->x + row * width;
+        float *out = (float *)args->out + row * width;
         for (size_t j = 0; j < width; j += VEC_LANES) {
             const size_t left = width - j;
             const vec biased = vec_load(x + j, left) + vec_load(args->bias + j, left);
@@ -31,8 +31,8 @@ void KERNEL(gelu_grad)(const rank_gelu_grad *args)
 {
     const size_t width = args->width;
     for (size_t row = 0; row < args->rows; row++) {
-        float *x_row = args->x + row * width;
-        float *d_row = args->d + row * width;
+        float *x_row = (float *)args->x + row * width;
+        float *d_row = (float *)args->d + row * width;
         for (size_t j = 0; j < width; j += VEC_LANES) {
             const size_t left = width - j;
             const vec x = vec_load(x_row + j, left);

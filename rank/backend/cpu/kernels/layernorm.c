@@ -63,7 +63,7 @@ void KERNEL(layernorm)(const rank_layernorm *args)
         }
         const float mean = row_mean(x, width);
         const float rstd = 1.0f / square_root(row_variance(x, width, mean) + EPSILON);
-        float *out = args->out + row * width;
+        float *out = (float *)args->out + row * width;
         for (size_t j = 0; j < width; j += VEC_LANES) {
             const size_t left = width - j;
             const vec normal = (vec_load(x + j, left) - mean) * rstd;

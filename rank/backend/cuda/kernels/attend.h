@@ -7,7 +7,7 @@
 #ifndef RANK_BACKEND_CUDA_KERNELS_ATTEND_H
 #define RANK_BACKEND_CUDA_KERNELS_ATTEND_H
 
-#include "device.h"
+#include "element.h"
 #include "kernels.h"
 
 enum {
@@ -81,9 +81,9 @@ struct attend_result {
 /* out (width) = the softmax of the scores of `count` tokens, times their values. The query stands
  * in shared->query, and the threads have met since. Sequence has width, key(t, d) and value(t, d).
  */
-template <typename Sequence>
+template <typename Sequence, typename Element>
 __device__ inline attend_result attend_row(attend_shared *shared, const Sequence &sequence,
-                                           size_t count, float *out)
+                                           size_t count, Element *out)
 {
     const bool one_piece = count <= ATTEND_PIECE;
     attend_result result;
@@ -121,7 +121,7 @@ __device__ inline attend_result attend_row(attend_shared *shared, const Sequence
     for (int e = 0; e < ATTEND_EACH; e++) {
         const size_t d = threadIdx.x + (size_t)e * ATTEND_THREADS;
         if (d < sequence.width) {
-            out[d] = sum[e] * result.inverse;
+            put(out + d, sum[e] * result.inverse);
         }
     }
     return result;

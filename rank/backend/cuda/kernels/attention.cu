@@ -39,29 +39,30 @@ __device__ static place my_place(const rank_attention &args)
 }
 
 // The keys and values of a segment, of one head.
-struct segment_rows {
+template <typename Element> struct segment_rows {
     size_t width; // of the head
     size_t stride;
-    const float *k; // of the segment's first token
-    const float *v;
+    const Element *k; // of the segment's first token
+    const Element *v;
     const float *k_bias;
     const float *v_bias;
     __device__ float key(size_t t, size_t d) const
     {
-        return k[t * stride + d] + k_bias[d];
+        return get(k[t * stride + d]) + k_bias[d];
     }
     __device__ float value(size_t t, size_t d) const
     {
-        return v[t * stride + d] + v_bias[d];
+        return get(v[t * stride + d]) + v_bias[d];
     }
 };
 
-__device__ static segment_rows rows_of(const rank_attention &args, const place &at)
+template <typename Element>
+__device__ static segment_rows<Element> rows_of(const rank_attention &args, const place &at)
 {
     const size_t head_width = args.width / args.heads;
     const size_t column = at.head * head_width;
-    const float *q = args.qkv + at.begin * 3 * args.width + column;
-    segment_rows rows;
+    const Element *q = static_cast<const Element *>(args.qkv) + at.begin * 3 * args.width + column;
+    segment_rows<Element> rows;
     rows.width = head_width;
     rows.stride = 3 * args.width;
     rows.k = q + args.width;
@@ -71,17 +72,19 @@ __device__ static segment_rows rows_of(const rank_attention &args, const place &
     return rows;
 }
 
-__device__ static float scale_of(const segment_rows &rows)
+template <typename Element> __device__ static float scale_of(const segment_rows<Element> &rows)
 {
     return 1.0f / sqrtf((float)rows.width);
 }
 
 // Element d of the scaled query of row i of the segment.
-__device__ static float query(const rank_attention &args, const place &at, const segment_rows &rows,
-                              size_t i, size_t d, float scale)
+template <typename Element>
+__device__ static float query(const rank_attention &args, const place &at,
+                              const segment_rows<Element> &rows, size_t i, size_t d, float scale)
 {
     const size_t column = at.head * rows.width + d;
-    return (args.qkv[(at.begin + i) * rows.stride + column] + args.bias[column]) * scale;
+    const Element *q = static_cast<const Element *>(args.qkv);
+    return (get(q[(at.begin + i) * rows.stride + column]) + args.bias[column]) * scale;
 }
 
 // Where the row's statistics stand, in (T, H).
@@ -90,17 +93,18 @@ __device__ static size_t statistic(const rank_attention &args, const place &at, 
     return (at.begin + i) * args.heads + at.head;
 }
 
-__global__ static void attention_kernel(rank_attention args)
+template <typename Element> __global__ static void attention_kernel(rank_attention args)
 {
     SHARED(attend_shared, shared);
     const place at = my_place(args);
-    const segment_rows rows = rows_of(args, at);
+    const segment_rows<Element> rows = rows_of<Element>(args, at);
     const float scale = scale_of(rows);
     for (size_t d = threadIdx.x; d < rows.width; d += ATTEND_THREADS) {
         shared->query[d] = query(args, at, rows, at.row, d, scale);
     }
     __syncthreads();
-    float *out = args.out + (at.begin + at.row) * args.width + at.head * rows.width;
+    Element *out =
+        static_cast<Element *>(args.out) + (at.begin + at.row) * args.width + at.head * rows.width;
     const attend_result result = attend_row(shared, rows, at.row + 1, out);
     if (threadIdx.x == 0) {
         args.row_max[statistic(args, at, at.row)] = result.largest;
@@ -115,13 +119,15 @@ static dim3 grid_of(const rank_attention *args)
 
 extern "C" void cuda_launch_attention(const rank_attention *args, cudaStream_t stream)
 {
-    LAUNCH(attention_kernel, grid_of(args), ATTEND_THREADS, sizeof(attend_shared), stream, *args);
+    WITH_ELEMENT(args->type, LAUNCH(attention_kernel<Element>, grid_of(args), ATTEND_THREADS,
+                                    sizeof(attend_shared), stream, *args));
 }
 
 // Probabilities of tokens first … first + count to shared->scores, their gradients to
 // shared->grads.
+template <typename Element>
 __device__ static void row_probabilities(const rank_attention &args, const place &at,
-                                         const segment_rows &rows, attend_shared *shared,
+                                         const segment_rows<Element> &rows, attend_shared *shared,
                                          size_t first, size_t count)
 {
     const float largest = args.row_max[statistic(args, at, at.row)];
@@ -139,8 +145,9 @@ __device__ static void row_probabilities(const rank_attention &args, const place
 }
 
 // The mean of the row: the sum of probabilities times their gradients.
+template <typename Element>
 __device__ static float row_mean(const rank_attention &args, const place &at,
-                                 const segment_rows &rows, attend_shared *shared)
+                                 const segment_rows<Element> &rows, attend_shared *shared)
 {
     float lane = 0.0f;
     for (size_t first = 0; first <= at.row; first += ATTEND_PIECE) {
@@ -157,11 +164,11 @@ __device__ static float row_mean(const rank_attention &args, const place &at,
 }
 
 // The gradient of the query of row at.row, and the row's mean to scratch (T, H).
-__global__ static void query_grad_kernel(rank_attention args)
+template <typename Element> __global__ static void query_grad_kernel(rank_attention args)
 {
     SHARED(attend_shared, shared);
     const place at = my_place(args);
-    const segment_rows rows = rows_of(args, at);
+    const segment_rows<Element> rows = rows_of<Element>(args, at);
     const float scale = scale_of(rows);
     const float *dout = args.dout + (at.begin + at.row) * args.width + at.head * rows.width;
     for (size_t d = threadIdx.x; d < rows.width; d += ATTEND_THREADS) {
@@ -170,6 +177,7 @@ __global__ static void query_grad_kernel(rank_attention args)
     }
     __syncthreads();
     const float mean = row_mean(args, at, rows, shared);
+    Element *dqkv = static_cast<Element *>(args.dqkv);
     const size_t dqkv_row = at.begin - args.dqkv_first + at.row;
     float sum[ATTEND_EACH] = {0.0f, 0.0f, 0.0f, 0.0f};
     for (size_t first = 0; first <= at.row; first += ATTEND_PIECE) {
@@ -195,7 +203,7 @@ __global__ static void query_grad_kernel(rank_attention args)
     for (int e = 0; e < ATTEND_EACH; e++) {
         const size_t d = threadIdx.x + (size_t)e * ATTEND_THREADS;
         if (d < rows.width) {
-            args.dqkv[dqkv_row * rows.stride + at.head * rows.width + d] = sum[e] * scale;
+            put(dqkv + dqkv_row * rows.stride + at.head * rows.width + d, sum[e] * scale);
         }
     }
     if (threadIdx.x == 0) {
@@ -206,9 +214,10 @@ __global__ static void query_grad_kernel(rank_attention args)
 // Of query rows first … first + count and this block's key row: probabilities to shared->scores, the
 // gradients of the scores to shared->grads. The key stands in shared->query, the value in
 // shared->dout.
+template <typename Element>
 __device__ static void column_probabilities(const rank_attention &args, const place &at,
-                                            const segment_rows &rows, attend_shared *shared,
-                                            size_t first, size_t count)
+                                            const segment_rows<Element> &rows,
+                                            attend_shared *shared, size_t first, size_t count)
 {
     const float scale = scale_of(rows);
     for (size_t t = threadIdx.x; t < count; t += ATTEND_THREADS) {
@@ -229,11 +238,11 @@ __device__ static void column_probabilities(const rank_attention &args, const pl
 }
 
 // The gradients of the key and the value of row at.row.
-__global__ static void key_grad_kernel(rank_attention args)
+template <typename Element> __global__ static void key_grad_kernel(rank_attention args)
 {
     SHARED(attend_shared, shared);
     const place at = my_place(args);
-    const segment_rows rows = rows_of(args, at);
+    const segment_rows<Element> rows = rows_of<Element>(args, at);
     const float scale = scale_of(rows);
     for (size_t d = threadIdx.x; d < rows.width; d += ATTEND_THREADS) {
         shared->query[d] = rows.key(at.row, d);
@@ -258,26 +267,27 @@ __global__ static void key_grad_kernel(rank_attention args)
         }
         __syncthreads();
     }
-    float *dqkv = args.dqkv + (at.begin - args.dqkv_first + at.row) * rows.stride;
+    Element *dqkv =
+        static_cast<Element *>(args.dqkv) + (at.begin - args.dqkv_first + at.row) * rows.stride;
 #pragma unroll
     for (int e = 0; e < ATTEND_EACH; e++) {
         const size_t d = threadIdx.x + (size_t)e * ATTEND_THREADS;
         if (d < rows.width) {
-            dqkv[args.width + at.head * rows.width + d] = dk[e];
-            dqkv[2 * args.width + at.head * rows.width + d] = dv[e];
+            put(dqkv + args.width + at.head * rows.width + d, dk[e]);
+            put(dqkv + 2 * args.width + at.head * rows.width + d, dv[e]);
         }
     }
 }
 
 // dbias += each segment's column sums of dqkv, each from 0, in the segments' order. Behind the last
 // row there are at most empty ones.
-__global__ static void bias_grad_kernel(rank_attention args)
+template <typename Element> __global__ static void bias_grad_kernel(rank_attention args)
 {
     SHARED(float, tile);
     const size_t columns = 3 * args.width;
     const size_t column = (size_t)blockIdx.x * COLUMNS_TILE + threadIdx.x;
     const bool mine = threadIdx.x < COLUMNS_TILE && column < columns;
-    const array_value value = {args.dqkv, columns};
+    const array_value<Element> value = {static_cast<const Element *>(args.dqkv), columns};
     float sum = mine ? args.dbias[column] : 0.0f;
     size_t end = (size_t)args.segment_start[0] - args.dqkv_first;
     const size_t last = end + args.rows;
@@ -294,7 +304,12 @@ __global__ static void bias_grad_kernel(rank_attention args)
 extern "C" void cuda_launch_attention_grad(const rank_attention *args, cudaStream_t stream)
 {
     const unsigned blocks = (unsigned)((3 * args->width + COLUMNS_TILE - 1) / COLUMNS_TILE);
-    LAUNCH(query_grad_kernel, grid_of(args), ATTEND_THREADS, sizeof(attend_shared), stream, *args);
-    LAUNCH(key_grad_kernel, grid_of(args), ATTEND_THREADS, sizeof(attend_shared), stream, *args);
-    LAUNCH(bias_grad_kernel, blocks, COLUMNS_THREADS, COLUMNS_SHARED_BYTES, stream, *args);
+    const size_t shared_bytes = sizeof(attend_shared);
+    const dim3 grid = grid_of(args);
+    WITH_ELEMENT(args->type, {
+        LAUNCH(query_grad_kernel<Element>, grid, ATTEND_THREADS, shared_bytes, stream, *args);
+        LAUNCH(key_grad_kernel<Element>, grid, ATTEND_THREADS, shared_bytes, stream, *args);
+        LAUNCH(bias_grad_kernel<Element>, blocks, COLUMNS_THREADS, COLUMNS_SHARED_BYTES, stream,
+               *args);
+    });
 }

@@ -5,7 +5,7 @@
 #ifndef RANK_BACKEND_CUDA_KERNELS_COLUMNS_H
 #define RANK_BACKEND_CUDA_KERNELS_COLUMNS_H
 
-#include "device.h"
+#include "element.h"
 
 enum {
     COLUMNS_TILE = 32,
@@ -55,12 +55,12 @@ __global__ void column_sums_kernel(size_t rows, size_t columns, Value value, flo
 }
 
 /* The elements of an array (rows, columns). */
-struct array_value {
-    const float *from;
+template <typename Element = float> struct array_value {
+    const Element *from;
     size_t columns;
     __device__ float operator()(size_t row, size_t column) const
     {
-        return from[row * columns + column];
+        return get(from[row * columns + column]);
     }
 };
 

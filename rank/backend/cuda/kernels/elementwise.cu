@@ -1,7 +1,6 @@
 // Operations on elements: GELU, AdamW, addition, rounding to bfloat16; and plain sums of columns. Launched by
 // operations.c.
 #include "columns.h"
-#include "element.h"
 #include "kernels.h"
 
 enum { THREADS = 256 };
@@ -16,46 +15,53 @@ __device__ static float gate(float x)
     return 1.0f / (1.0f + exponential(-two_u));
 }
 
-__global__ static void gelu_kernel(rank_gelu args)
+template <typename Element> __global__ static void gelu_kernel(rank_gelu args)
 {
+    Element *x = static_cast<Element *>(args.x);
+    Element *out = static_cast<Element *>(args.out);
     const size_t count = args.rows * args.width;
     for (size_t i = first_thing(); i < count; i += all_threads()) {
-        const float biased = args.x[i] + args.bias[i % args.width];
-        args.x[i] = biased;
-        args.out[i] = biased * gate(biased);
+        const float biased = get(x[i]) + args.bias[i % args.width];
+        put(x + i, biased);
+        put(out + i, biased * gate(biased));
     }
 }
 
 extern "C" void cuda_launch_gelu(const rank_gelu *args, cudaStream_t stream)
 {
-    LAUNCH(gelu_kernel, blocks_for(args->rows * args->width, THREADS), THREADS, 0, stream, *args);
+    const unsigned blocks = blocks_for(args->rows * args->width, THREADS);
+    WITH_ELEMENT(args->type, LAUNCH(gelu_kernel<Element>, blocks, THREADS, 0, stream, *args));
 }
 
-__global__ static void gelu_grad_kernel(rank_gelu_grad args)
+template <typename Element> __global__ static void gelu_grad_kernel(rank_gelu_grad args)
 {
+    Element *at = static_cast<Element *>(args.x);
+    Element *d = static_cast<Element *>(args.d);
     const size_t count = args.rows * args.width;
     for (size_t i = first_thing(); i < count; i += all_threads()) {
-        const float x = args.x[i];
+        const float x = get(at[i]);
         const float s = gate(x);
         const float gelu = x * s;
         const float two_u_slope = TWO_ROOT_2_PI + (3.0f * TWO_ROOT_2_PI * CUBIC) * (x * x);
         const float slope = s + gelu * (1.0f - s) * two_u_slope;
-        args.x[i] = gelu;
-        args.d[i] = args.d[i] * slope;
+        put(at + i, gelu);
+        put(d + i, get(d[i]) * slope);
     }
 }
 
 extern "C" void cuda_launch_gelu_grad(const rank_gelu_grad *args, cudaStream_t stream)
 {
-    LAUNCH(gelu_grad_kernel, blocks_for(args->rows * args->width, THREADS), THREADS, 0, stream,
-           *args);
-    launch_column_sums(args->rows, args->width, array_value{args->d, args->width}, args->dbias,
-                       stream);
+    const unsigned blocks = blocks_for(args->rows * args->width, THREADS);
+    WITH_ELEMENT(args->type, {
+        const array_value<Element> value = {static_cast<const Element *>(args->d), args->width};
+        LAUNCH(gelu_grad_kernel<Element>, blocks, THREADS, 0, stream, *args);
+        launch_column_sums(args->rows, args->width, value, args->dbias, stream);
+    });
 }
 
 extern "C" void cuda_launch_column_sums(const rank_column_sums *args, cudaStream_t stream)
 {
-    launch_column_sums(args->rows, args->columns, array_value{args->from, args->columns},
+    launch_column_sums(args->rows, args->columns, array_value<float>{args->from, args->columns},
                        args->sums, stream);
 }
 
@@ -131,9 +137,13 @@ __global__ static void adamw_kernel(rank_adamw args, rank_adamw_config config)
         second = second * k.beta2 + (grad * k.one_minus_beta2) * grad;
         const float divisor = sqrtf(second) / k.second_divisor + k.epsilon;
         const float param = args.params[i] * k.decay_factor;
-        args.params[i] = param + (first * k.minus_step_size) / divisor;
+        const float updated = param + (first * k.minus_step_size) / divisor;
+        args.params[i] = updated;
         args.first[i] = first;
         args.second[i] = second;
+        if (args.rounded != NULL) {
+            put(reinterpret_cast<__nv_bfloat16 *>(args.rounded) + i, updated);
+        }
     }
 }
 

@@ -466,11 +466,11 @@ extern "C" void cuda_launch_fast_attention(const rank_attention *args, cudaStrea
     }
     launch_bounds(args, stream);
     if (width <= 32) {
-        launch_forward<32, float>(args, stream);
+        WITH_ELEMENT(args->type, launch_forward<32, Element>(args, stream));
     } else if (width <= 64) {
-        launch_forward<64, float>(args, stream);
+        WITH_ELEMENT(args->type, launch_forward<64, Element>(args, stream));
     } else {
-        launch_forward<128, float>(args, stream);
+        WITH_ELEMENT(args->type, launch_forward<128, Element>(args, stream));
     }
 }
 
@@ -485,17 +485,19 @@ extern "C" void cuda_launch_fast_attention_grad(const rank_attention *args, doub
     }
     launch_bounds(args, stream);
     if (width <= 32) {
-        launch_backward<32, float>(args, stream);
+        WITH_ELEMENT(args->type, launch_backward<32, Element>(args, stream));
     } else if (width <= 64) {
-        launch_backward<64, float>(args, stream);
+        WITH_ELEMENT(args->type, launch_backward<64, Element>(args, stream));
     } else {
-        launch_backward<128, float>(args, stream);
+        WITH_ELEMENT(args->type, launch_backward<128, Element>(args, stream));
     }
     if (in_fours(columns, address_of(args->dqkv))) {
-        launch_fast_sums(args->rows, columns, dqkv_value<float, true>{*args}, args->dbias,
-                         (float *)partials, stream);
+        WITH_ELEMENT(args->type,
+                     launch_fast_sums(args->rows, columns, dqkv_value<Element, true>{*args},
+                                      args->dbias, (float *)partials, stream));
     } else {
-        launch_fast_sums(args->rows, columns, dqkv_value<float, false>{*args}, args->dbias,
-                         (float *)partials, stream);
+        WITH_ELEMENT(args->type,
+                     launch_fast_sums(args->rows, columns, dqkv_value<Element, false>{*args},
+                                      args->dbias, (float *)partials, stream));
     }
 }

@@ -36,8 +36,9 @@ extern "C" void cuda_launch_fast_gelu(const rank_gelu *args, cudaStream_t stream
         in_fours(args->width, address_of(args->bias) | address_of(args->x) | address_of(args->out));
     const size_t rows = (args->rows + PART_ROWS - 1) / PART_ROWS;
     const dim3 grid(tiles_of(args->width), (unsigned)(rows < GELU_ROWS ? rows : (size_t)GELU_ROWS));
-    LAUNCH((vec ? fast_gelu_kernel<float, true> : fast_gelu_kernel<float, false>), grid,
-           PART_THREADS, 0, stream, *args);
+    WITH_ELEMENT(args->type,
+                 LAUNCH((vec ? fast_gelu_kernel<Element, true> : fast_gelu_kernel<Element, false>),
+                        grid, PART_THREADS, 0, stream, *args));
 }
 
 // d *= gelu'(x), x = gelu(x).
@@ -80,11 +81,13 @@ extern "C" void cuda_launch_fast_gelu_grad(const rank_gelu_grad *args, double *p
     if (!has_parts(args->width)) {
         cuda_launch_gelu_grad(args, stream);
     } else if (in_fours(args->width, address_of(args->x) | address_of(args->d))) {
-        launch_fast_sums(args->rows, args->width, gelu_grad_value<float, true>{*args}, args->dbias,
-                         parts, stream);
+        WITH_ELEMENT(args->type, launch_fast_sums(args->rows, args->width,
+                                                  gelu_grad_value<Element, true>{*args},
+                                                  args->dbias, parts, stream));
     } else {
-        launch_fast_sums(args->rows, args->width, gelu_grad_value<float, false>{*args}, args->dbias,
-                         parts, stream);
+        WITH_ELEMENT(args->type, launch_fast_sums(args->rows, args->width,
+                                                  gelu_grad_value<Element, false>{*args},
+                                                  args->dbias, parts, stream));
     }
 }
 

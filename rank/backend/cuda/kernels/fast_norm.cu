@@ -127,15 +127,15 @@ extern "C" void cuda_launch_fast_layernorm(const rank_layernorm *args, cudaStrea
     if (args->width > NORM_WIDTH_MAX) {
         cuda_launch_layernorm(args, stream);
     } else if (fours <= 1) {
-        launch_norm<1, float>(args, vec, stream);
+        WITH_ELEMENT(args->type, launch_norm<1, Element>(args, vec, stream));
     } else if (fours <= 4) {
-        launch_norm<4, float>(args, vec, stream);
+        WITH_ELEMENT(args->type, launch_norm<4, Element>(args, vec, stream));
     } else if (fours <= 6) {
-        launch_norm<6, float>(args, vec, stream);
+        WITH_ELEMENT(args->type, launch_norm<6, Element>(args, vec, stream));
     } else if (fours <= 8) {
-        launch_norm<8, float>(args, vec, stream);
+        WITH_ELEMENT(args->type, launch_norm<8, Element>(args, vec, stream));
     } else {
-        launch_norm<16, float>(args, vec, stream);
+        WITH_ELEMENT(args->type, launch_norm<16, Element>(args, vec, stream));
     }
 }
 

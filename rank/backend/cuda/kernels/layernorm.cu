@@ -35,8 +35,9 @@ __device__ static void add_residual(const rank_layernorm &args, const place &at,
     }
 }
 
-__global__ static void layernorm_kernel(rank_layernorm args)
+template <typename Element> __global__ static void layernorm_kernel(rank_layernorm args)
 {
+    Element *out = static_cast<Element *>(args.out);
     const place at = my_place(args.rows);
     const size_t width = args.width;
     float *x = args.x + at.row * width;
@@ -59,7 +60,7 @@ __global__ static void layernorm_kernel(rank_layernorm args)
     const float rstd = 1.0f / sqrtf(sum_lanes(squares) / (float)width + EPSILON);
     for (size_t j = at.lane; at.exists && j < width; j += ROW_LANES) {
         const float y = ((x[j] - mean) * rstd) * args.weight[j];
-        args.out[at.row * width + j] = y + args.bias[j];
+        put(out + at.row * width + j, y + args.bias[j]);
     }
     if (at.exists && at.lane == 0) {
         args.mean[at.row] = mean;
@@ -69,7 +70,8 @@ __global__ static void layernorm_kernel(rank_layernorm args)
 
 extern "C" void cuda_launch_layernorm(const rank_layernorm *args, cudaStream_t stream)
 {
-    LAUNCH(layernorm_kernel, (unsigned)((args->rows + ROWS - 1) / ROWS), THREADS, 0, stream, *args);
+    const unsigned blocks = (unsigned)((args->rows + ROWS - 1) / ROWS);
+    WITH_ELEMENT(args->type, LAUNCH(layernorm_kernel<Element>, blocks, THREADS, 0, stream, *args));
 }
 
 // dout · normal, whose column sums are dweight.
@@ -113,12 +115,12 @@ extern "C" void cuda_launch_layernorm_grad(const rank_layernorm_grad *args, cuda
 {
     // dx may be dout's memory, so what reads dout goes first.
     launch_column_sums(args->rows, args->width, weight_value{*args}, args->dweight, stream);
-    launch_column_sums(args->rows, args->width, array_value{args->dout, args->width}, args->dbias,
-                       stream);
+    launch_column_sums(args->rows, args->width, array_value<float>{args->dout, args->width},
+                       args->dbias, stream);
     LAUNCH(layernorm_grad_kernel, (unsigned)((args->rows + ROWS - 1) / ROWS), THREADS, 0, stream,
            *args);
     if (args->dx_sum != NULL) {
-        launch_column_sums(args->rows, args->width, array_value{args->dx, args->width},
+        launch_column_sums(args->rows, args->width, array_value<float>{args->dx, args->width},
                            args->dx_sum, stream);
     }
 }

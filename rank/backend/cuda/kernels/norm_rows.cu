@@ -3,6 +3,7 @@
 //
 // Each thread has every THREADS-th element. Sums are those of threads, in a warp by halves, then of
 // warps in their order: the same for a row whatever the other rows are.
+#include "element.h"
 #include "kernels.h"
 #include "vectors.h"
 
@@ -24,8 +25,9 @@ __device__ static float sum_of_block(float mine, float *warps)
     return sum;
 }
 
-__global__ static void norm_rows_kernel(rank_layernorm args)
+template <typename Element> __global__ static void norm_rows_kernel(rank_layernorm args)
 {
+    Element *out = static_cast<Element *>(args.out);
     SHARED(float, warps); // (2, WARPS)
     const size_t row = blockIdx.x;
     const size_t width = args.width;
@@ -52,7 +54,7 @@ __global__ static void norm_rows_kernel(rank_layernorm args)
     }
     const float rstd = 1.0f / sqrtf(sum_of_block(squares, warps + WARPS) / (float)width + EPSILON);
     for (size_t j = threadIdx.x; j < width; j += THREADS) {
-        args.out[row * width + j] = fmaf((x[j] - mean) * rstd, args.weight[j], args.bias[j]);
+        put(out + row * width + j, fmaf((x[j] - mean) * rstd, args.weight[j], args.bias[j]));
     }
     if (threadIdx.x == 0) {
         args.mean[row] = mean;
@@ -62,6 +64,6 @@ __global__ static void norm_rows_kernel(rank_layernorm args)
 
 extern "C" void cuda_launch_norm_rows(const rank_layernorm *args, cudaStream_t stream)
 {
-    LAUNCH(norm_rows_kernel, (unsigned)args->rows, THREADS, 2 * WARPS * sizeof(float), stream,
-           *args);
+    WITH_ELEMENT(args->type, LAUNCH(norm_rows_kernel<Element>, (unsigned)args->rows, THREADS,
+                                    2 * WARPS * sizeof(float), stream, *args));
 }

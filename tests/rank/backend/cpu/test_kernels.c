@@ -90,13 +90,13 @@ static void gelu_and_its_gradient_are_close(void **state)
             grad[i] = 2.0f;
             sums[i] = 1.0f;
         }
-        kernels->gelu(&(rank_gelu){1, COUNT, bias, x, out});
+        kernels->gelu(&(rank_gelu){1, COUNT, bias, x, out, RANK_FLOAT32});
         for (int i = 0; i < COUNT; i++) {
             const double at = -12.0 + 24.0 * i / (COUNT - 1);
             assert_true(fabs((double)x[i] - at) < 2e-6);
             assert_true(fabs((double)out[i] - gelu_at(at)) < 4e-6);
         }
-        kernels->gelu_grad(&(rank_gelu_grad){1, COUNT, x, grad, sums});
+        kernels->gelu_grad(&(rank_gelu_grad){1, COUNT, x, grad, sums, RANK_FLOAT32});
         for (int i = 0; i < COUNT; i++) {
             const double at = -12.0 + 24.0 * i / (COUNT - 1);
             assert_true(fabs((double)x[i] - gelu_at(at)) < 4e-6);
@@ -136,8 +136,8 @@ static void fill_arrays(arrays *x)
 
 static void run_gelu(const rank_kernels *k, arrays *x)
 {
-    k->gelu(&(rank_gelu){ROWS, WIDTH, x->bias, x->a, x->b});
-    k->gelu_grad(&(rank_gelu_grad){ROWS, WIDTH, x->a, x->c, x->sum1});
+    k->gelu(&(rank_gelu){ROWS, WIDTH, x->bias, x->a, x->b, RANK_FLOAT32});
+    k->gelu_grad(&(rank_gelu_grad){ROWS, WIDTH, x->a, x->c, x->sum1, RANK_FLOAT32});
 }
 
 static void run_adamw(const rank_kernels *k, arrays *x)
@@ -148,7 +148,7 @@ static void run_adamw(const rank_kernels *k, arrays *x)
         for (size_t i = 0; i < ELEMENTS; i++) {
             x->d[i] = fabsf(x->d[i]);
         }
-        k->adamw(&(rank_adamw){&config, &now, true, ELEMENTS, x->a, x->b, x->c, x->d});
+        k->adamw(&(rank_adamw){&config, &now, true, ELEMENTS, x->a, x->b, x->c, x->d, NULL});
     }
     k->sum_squares(&(rank_sum_squares){x->a, ELEMENTS, &x->loss});
 }
@@ -165,7 +165,7 @@ static void run_layernorm(const rank_kernels *k, arrays *x)
 {
     static const int32_t rows[ROWS] = {0, 2, 3, 4, 5, 6, 7, 8, 8};
     k->layernorm(&(rank_layernorm){ROWS, WIDTH, x->a, x->b, x->bias, rows, x->weight, x->bias, x->c,
-                                   x->mean, x->rstd});
+                                   x->mean, x->rstd, RANK_FLOAT32});
     k->layernorm_grad(&(rank_layernorm_grad){ROWS, WIDTH, 1, x->a, x->mean, x->rstd, x->weight,
                                              x->d, x->b, x->sum1, x->sum2, x->sum3});
 }

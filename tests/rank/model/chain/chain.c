@@ -249,8 +249,9 @@ static void run_layers(const chain_pass *pass)
                                      .a = stream(pass, layer),
                                      .b = need(pass, 2 + 2 * layer),
                                      .c = sum(pass, layer)});
-        pass->backend->gelu(pass->queue, &(rank_gelu){count, width, need(pass, 3 + 2 * layer),
-                                                      sum(pass, layer), stream(pass, layer + 1)});
+        pass->backend->gelu(pass->queue,
+                            &(rank_gelu){count, width, need(pass, 3 + 2 * layer), sum(pass, layer),
+                                         stream(pass, layer + 1), RANK_FLOAT32});
     }
     const rank_move_rows together = active(pass, stream(pass, pass->layers));
     pass->backend->gather_rows(pass->queue, &together);
@@ -318,7 +319,7 @@ static void backward_layer(const chain_pass *pass, int layer, float *grads)
     const size_t count = pass->rows->count;
     pass->backend->gelu_grad(pass->queue,
                              &(rank_gelu_grad){count, width, sum(pass, layer), pass->dx,
-                                               grad(pass, grads, 3 + 2 * layer)});
+                                               grad(pass, grads, 3 + 2 * layer), RANK_FLOAT32});
     product(pass, (rank_product){.rows = width,
                                  .columns = width,
                                  .depth = count,
