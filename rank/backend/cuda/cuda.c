@@ -36,8 +36,8 @@ enum {
         .after = cuda_after, .capture = cuda_capture, .capture_end = cuda_capture_end,             \
         .replay = cuda_replay, .signal_open = cuda_signal_open, .signal_close = cuda_signal_close, \
         .signal_set = cuda_signal_set, .signal_await = cuda_signal_await,                          \
-        .graph_destroy = cuda_graph_destroy, .pack = cuda_pack,                                    \
-        .product = cuda_product, .embed_packed = cuda_embed_packed,                                \
+        .graph_destroy = cuda_graph_destroy, .pack = cuda_pack, .product = cuda_product,           \
+        .embed_packed = cuda_embed_packed,                                                         \
         .attention_cached_scratch = cuda_attention_cached_scratch,                                 \
         .attention_cached = cuda_attention_cached, .best = cuda_best, .draw = cuda_draw,           \
         .adamw = cuda_adamw, .grad_scale = cuda_grad_scale, .add = cuda_add,                       \

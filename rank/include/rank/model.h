@@ -124,7 +124,7 @@ typedef struct rank_model_options {
     rank_graphs *graphs; /* training batches are padded, captured and replayed; borrowed. NULL:
                                 * none is */
     int batches_max;     /* enqueued before their results are asked for; 0: one */
-    rank_type type;            /* of what products read; sums, norms, the residual stream and
+    rank_type type;      /* of what products read; sums, norms, the residual stream and
                                 * gradients are float32 */
 } rank_model_options;
 
