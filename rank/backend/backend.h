@@ -128,9 +128,8 @@ typedef struct rank_pack {
  * columns, and on the CPU not on the instruction set, but for the baseline's, which has no fused
  * multiply-add.
  *
- * With a library's products (backend `cuda`) the order is the library's. a and b are of one type,
- * and bfloat16 only where b is not packed. Leaves make no difference to bfloat16 then, nor where
- * products are TF32. With plain_weights a may be float32 and b bfloat16, if b is transposed and
+ * With a library's products (backend `cuda`) the order is the library's, whatever the leaves. a and b
+ * are of one type, and bfloat16 only where b is not packed. With plain_weights a may be float32 and b bfloat16, if b is transposed and
  * nothing is accumulated: few rows keep float32, many are rounded to bfloat16 in the scratch, which
  * then has room for rows · depth of them. */
 typedef struct rank_product {
@@ -459,7 +458,7 @@ typedef struct rank_backend {
 
     bool packs; /* products with many rows are faster if b was packed before */
     /* Decoding keeps its matrices plain, as (columns, depth), and not packed: products of few rows
-     * read them so. Sums of products then have an order of the backend's own, and no leaves. */
+     * read them so. Sums of products then have an order of the backend's own. */
     bool plain_weights;
 
     base_status (*open)(rank_queue **queue, base_error *reterr);

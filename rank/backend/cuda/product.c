@@ -2,11 +2,9 @@
  *
  * Who computes a product:
  *   - the backend `cuda-exact`: our own kernel, always. Its bits are the CPU's.
- *   - the backend `cuda`: cublasLt, but our kernel where b is packed, and where there are leaves,
- *     because cublasLt has neither panels nor an order of its own choice; and a kernel of its own for
- *     a few rows times a matrix (columns, depth), as in decoding.
- *   - with bfloat16 operands, and in the backend `cuda-tf32`: the same, but leaves make no
- *     difference. Our kernels have neither bfloat16 nor TF32.
+ *   - the backends `cuda` and `cuda-tf32`: cublasLt, but our kernel where b is packed, because
+ *     cublasLt has no panels; and a kernel of its own for a few rows times a matrix
+ *     (columns, depth), as in decoding. Leaves make no difference to either.
  *
  * cublasLt's algorithm is the first that its heuristic names for the shape. It is never chosen by
  * timing, so one card with one version of the library has one algorithm for one shape. Splits of
@@ -284,8 +282,7 @@ static bool is_float32(const rank_product *args)
 static bool is_few_rows(const rank_product *args)
 {
     return args->rows <= CUDA_FEW_ROWS && args->b_transposed && args->a_depth == 1 &&
-           !args->accumulate && args->leaves <= 1 && args->a_type == RANK_FLOAT32 &&
-           args->c_type == RANK_FLOAT32;
+           !args->accumulate && args->a_type == RANK_FLOAT32 && args->c_type == RANK_FLOAT32;
 }
 
 /* Many rows in float32, with weights in bfloat16: cublasLt wants both in one type. */
@@ -303,10 +300,8 @@ static void round_rows(rank_queue *queue, const rank_product *args, rank_product
 
 static bool is_for_lt(const rank_queue *queue, const rank_product *args)
 {
-    const bool wide = args->a_type == RANK_FLOAT32;
-    const bool has_order = args->leaves > 1 && wide && !queue->tf32;
-    const bool has_types = wide || !queue->tf32;
-    return queue->lt != NULL && args->b_row > 0 && args->depth > 0 && !has_order && has_types;
+    const bool has_types = args->a_type == RANK_FLOAT32 || !queue->tf32;
+    return queue->lt != NULL && args->b_row > 0 && args->depth > 0 && has_types;
 }
 
 void cuda_product(rank_queue *queue, const rank_product *args)

@@ -150,7 +150,7 @@ static void product(const gpt2_step *step, rank_product args)
     args.a_row = args.depth;
     args.a_depth = 1;
     args.c_row = args.columns;
-    args.leaves = args.leaves > 0 && !plain ? args.leaves : 1;
+    args.leaves = args.leaves > 0 ? args.leaves : 1;
     args.b_row = plain ? args.depth : 0;
     args.b_transposed = plain;
     args.b_type = step->run->shape.decode_type;
