@@ -99,18 +99,22 @@ static coll_status report_timeout(const waiter *w, coll_error *reterr)
     return coll_comm_check(comm, reterr);
 }
 
-/* Looks whether the next peer has gone. */
-static void watch(const waiter *w)
+/* Listens to failure notices, and with `peers` looks whether the next peer has gone. A peer may leave
+ * as soon as its own part has ended, while this rank's device still works, so at first only notices
+ * count. */
+static void watch(const waiter *w, bool peers)
 {
     coll_comm *comm = w->comm;
     coll_op *probe = comm->device->probe;
     if (comm->size == 1) {
         return;
     }
-    probe->desc.root = (probe->desc.root + 1) % comm->size;
-    if (probe->desc.root == comm->rank) {
-        probe->desc.root = (probe->desc.root + 1) % comm->size;
+    int watched = comm->rank; /* itself never goes */
+    if (peers) {
+        watched = (probe->desc.root + 1) % comm->size;
+        watched = watched == comm->rank ? (watched + 1) % comm->size : watched;
     }
+    probe->desc.root = watched;
     if (w->await->op != NULL) {
         probe->descriptor = w->await->op->descriptor;
         probe->sequence = w->await->op->sequence;
@@ -147,7 +151,7 @@ static coll_status idle_turn(waiter *w, coll_error *reterr)
         (void)sched_yield();
         return COLL_OK;
     }
-    watch(w);
+    watch(w, idle_ns >= soon_ns);
     if (comm->failed) {
         return COLL_OK; /* the next turn says so */
     }
