@@ -13,10 +13,11 @@
 #include "core/report.h"
 #include "core/wait.h"
 
-#define PAUSE_NS (50 * BASE_NS_PER_US)
-#define YIELD_NS (2 * BASE_NS_PER_MS)
-#define SLEEP_NS (200 * BASE_NS_PER_US)
-#define SHOW_NS  (1 * BASE_NS_PER_S)
+#define PAUSE_NS        (50 * BASE_NS_PER_US)
+#define YIELD_NS        (2 * BASE_NS_PER_MS)
+#define SLEEP_NS        (200 * BASE_NS_PER_US)
+#define STREAM_SLEEP_NS (20 * BASE_NS_PER_US) /* a step's end waits for it */
+#define SHOW_NS         (1 * BASE_NS_PER_S)
 
 enum { LIST_BYTES = 400 };
 
@@ -163,7 +164,8 @@ static coll_status idle_turn(waiter *w, coll_error *reterr)
         comm->table->notices->show_waits(comm, all_peers(comm));
         w->shown = true;
     }
-    context->table->sleep->sleep(context, has_changed, earlier(now_ns + SLEEP_NS, w->deadline_ns));
+    const int64_t sleep_ns = w->await->what == COLL_AWAIT_STREAM ? STREAM_SLEEP_NS : SLEEP_NS;
+    context->table->sleep->sleep(context, has_changed, earlier(now_ns + sleep_ns, w->deadline_ns));
     return COLL_OK;
 }
 

@@ -13,7 +13,7 @@
 #include "base/assert.h"
 #include "base/file.h"
 
-/* The files that a run writes, besides state-rank-N.safetensors. A later run may start from the
+/* The files that a run writes, besides those of each rank. A later run may start from the
  * first ones, so they are replaced at the very end. */
 static const char *const OUR_FILES[] = {
     "model.safetensors", "config.json",   "tokenizer.json",        "generation_config.json",
@@ -23,15 +23,15 @@ static const char *const OUR_FILES[] = {
 };
 enum { MODEL_FILES = 3 };
 
-static bool is_state_name(const char *name)
+/* HEAD, a rank's number, TAIL. */
+static bool is_rank_name(const char *name, const char *head, const char *tail)
 {
-    static const char HEAD[] = "state-rank-";
-    if (strncmp(name, HEAD, sizeof HEAD - 1) != 0) {
+    if (strncmp(name, head, strlen(head)) != 0) {
         return false;
     }
-    name += sizeof HEAD - 1;
+    name += strlen(head);
     const size_t digits = strspn(name, "0123456789");
-    return digits > 0 && strcmp(name + digits, ".safetensors") == 0;
+    return digits > 0 && strcmp(name + digits, tail) == 0;
 }
 
 bool launch_out_is_ours(const char *name)
@@ -47,7 +47,7 @@ bool launch_out_is_ours(const char *name)
             return true;
         }
     }
-    return is_state_name(stem);
+    return is_rank_name(stem, "state-rank-", ".safetensors") || is_rank_name(stem, "rank-", ".log");
 }
 
 bool launch_out_is_input(const launch_out_directory *directory, const char *name)

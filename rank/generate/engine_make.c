@@ -196,9 +196,17 @@ static base_status load(rank_engine *engine, const rank_engine_options *options,
 static base_status make(rank_engine *engine, const rank_engine_options *options, base_error *reterr)
 {
     const rank_backend *backend = options->device->backend;
+    const int head_width = options->config->width / options->config->heads;
+    engine->run.device = *options->device;
     if (options->type != RANK_FLOAT32 && (backend->cast == NULL || !backend->plain_weights)) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "the backend %s decodes in float32 only",
                          backend->name);
+    }
+    if (options->type != RANK_FLOAT32 && (head_width % 8 != 0 || head_width > 512)) {
+        return base_fail(
+            reterr, BASE_ERR_UNSUPPORTED,
+            "heads of a cache in bfloat16 have a multiple of 8 elements, up to 512, not %d",
+            head_width);
     }
     const int ranks = options->comm != NULL ? coll_comm_size(options->comm) : 1;
     rank_shape *shape = &engine->run.shape;
@@ -209,7 +217,6 @@ static base_status make(rank_engine *engine, const rank_engine_options *options,
         .token_count_max = (size_t)(options->chunk_tokens + options->sequences),
         .decode_type = options->type,
     };
-    engine->run.device = *options->device;
     base_status status = rank_model_check_world(options->config, ranks, reterr);
     if (status == BASE_OK) {
         status = rank_tp_group_create(options->comm, options->device, options->config->vocab_size,

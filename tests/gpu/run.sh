@@ -59,6 +59,8 @@ run_phase() { # NAME; the return value: whether it failed
 phase_main() { # NAME WORK BUNDLE: under timeout
     phase=$1 work=$2 bundle=$3 bin=$3/bin plugin=$3/lib/ringfence/ringfence-cuda.so
     unset LD_LIBRARY_PATH # rank takes CUDA's libraries from where it looks itself
+    # timeout has a process group of its own, so it does not hear that the phase has to end.
+    trap '[ -z "${running-}" ] || { kill "$running"; wait "$running"; }; exit 143' TERM
     "phase_${phase//-/_}"
 }
 

@@ -1,6 +1,6 @@
 """PyTorch's figures on this machine's GPU, for the shapes of tests/gpu/run.sh.
 
-    python3 torch_peer.py minigpt --model tests/peers/train_torch.py
+    python3 torch_peer.py minigpt-eager --model tests/peers/train_torch.py
     python3 torch_peer.py gpt2-eager|gpt2-compiled|gpt2-decode|xl-decode
     python3 torch_peer.py logits --checkpoint DIR --tokens N --ours FILE
 
@@ -45,11 +45,12 @@ def median_seconds(step, given, warm_up, steps):
     return statistics.median(times[warm_up:])
 
 
-def train_minigpt(given):
+def train_minigpt(given, compiled_too):
     spec = importlib.util.spec_from_file_location("train_torch", given.model)
     peer = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(peer)
-    for name, compiled, fused in (("eager", False, False), ("eager_fused", False, True), ("compiled", True, True)):
+    eager = (("eager", False, False), ("eager_fused", False, True))
+    for name, compiled, fused in (("compiled", True, True),) if compiled_too else eager:
         torch.manual_seed(35000)
         model = peer.MiniGPT(False).to(given.device)
         optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.01, fused=fused)
@@ -161,7 +162,8 @@ def compare_logits(given):
 def main():
     floats = (("bf16", torch.bfloat16), ("f32", torch.float32))
     whats = {
-        "minigpt": train_minigpt,
+        "minigpt-eager": lambda given: train_minigpt(given, False),
+        "minigpt-compiled": lambda given: train_minigpt(given, True),
         "gpt2-eager": lambda given: train_gpt2(given, False),
         "gpt2-compiled": lambda given: train_gpt2(given, True),
         "gpt2-decode": lambda given: decode(given, "gpt2", GPT2, floats),

@@ -20,6 +20,12 @@ base_status cuda_capture(rank_queue *queue, rank_graph **graph, base_error *rete
     if (queue->capturing != NULL) {
         return base_fail(reterr, BASE_ERR_STATE, "a queue captures one graph at a time");
     }
+    if (queue->failed != BASE_OK) { /* not the capture's; sync reports it */
+        if (reterr != NULL) {
+            *reterr = queue->error;
+        }
+        return queue->failed;
+    }
     rank_graph *made = calloc(1, sizeof *made);
     if (made == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a graph");

@@ -289,8 +289,9 @@ static bool is_few_rows(const rank_product *args)
 static void round_rows(rank_queue *queue, const rank_product *args, rank_product *rounded)
 {
     *rounded = *args;
-    if (args->scratch == NULL || args->a_row != args->depth || args->a_depth != 1) {
-        cuda_fail(queue, BASE_ERR_UNSUPPORTED, "product: float32 with bfloat16 wants scratch");
+    if (args->a_type != RANK_FLOAT32 || !args->b_transposed || args->accumulate ||
+        args->scratch == NULL || args->a_row != args->depth || args->a_depth != 1) {
+        cuda_fail(queue, BASE_ERR_UNSUPPORTED, "product: two types in a way that is not made");
         return;
     }
     cuda_cast(queue, &(rank_cast){args->rows * args->depth, args->a, args->scratch});

@@ -318,6 +318,7 @@ base_status rank_ddp_wrap(coll_comm *comm, const rank_ddp_options *options, floa
         rank_ddp_destroy(made);
         return status;
     }
+    made->busy_ns = coll_device_busy_ns(comm); /* the broadcast is of no step */
     *ddp = made;
     return BASE_OK;
 }
@@ -554,6 +555,9 @@ static void wait_for_buckets(rank_ddp *ddp)
     if (ddp->failed == BASE_OK && on_device(ddp)) {
         keep_failure(ddp, coll_to_base(coll_device_wait(ddp->comm, stream_of(ddp), &error), &error,
                                        &ddp->error));
+        if (ddp->failed == BASE_OK) { /* a stream that got nothing is idle, too */
+            keep_failure(ddp, ddp->device.backend->sync(ddp->reduces, &ddp->error));
+        }
         return;
     }
     for (size_t i = 0; ddp->failed == BASE_OK && i < ddp->bucket_count; i++) {

@@ -49,7 +49,10 @@ part() { # SECONDS FUNCTION ARGUMENTS...
     shift
     echo "== $*"
     rm -f "$work/$phase.reason"
-    timeout --kill-after=10 "$seconds" bash "$self" --part "$phase" "$work" "$bundle" "$@" || status=$?
+    timeout --kill-after=10 "$seconds" bash "$self" --part "$phase" "$work" "$bundle" "$@" &
+    running=$!
+    wait "$running" || status=$?
+    running=""
     [ "$status" -ne 0 ] || return 0
     local why
     why=$(tail -1 "$work/$phase.reason" 2>/dev/null)

@@ -62,8 +62,8 @@ check_answers() { # PREFIX GAP FLAGS...
     local prefix=$1 gap=$2
     shift 2
     must answer_job "$@" --checkpoint "$bundle/reference" --max-new-tokens 16 \
-        --prompts "$bundle/share/ringfence/prompts.txt" --out "$work/$prefix"
-    measure answers "$bundle/reference" "$bundle/reference/results.json" "$work/$prefix/results.json"
+        --prompts "$bundle/share/ringfence/prompts.txt" --out "$work/answers_$prefix"
+    measure answers "$bundle/reference" "$bundle/reference/results.json" "$work/answers_$prefix/results.json"
     take_figures "$prefix"
     awk -v gap="$gap" '$1 == "answers_different" { n = $2 } $1 == "answers_logit_gap" { wide = $2 > gap }
         END { exit n > 0 && (gap == 0 || wide) }' "$work/$phase.last" ||

@@ -50,7 +50,8 @@ install_hanging() {
 hung() { # NAME MODE FLAGS...
     local name=$1 status=0 begun=$SECONDS
     shift
-    "$bundle/hang/bin/launcher" --authorize local --account gpu --no-plots --mode "$@" --timeout $deadline_seconds \
+    # Kernels are loaded before the one that hangs: to load one may wait for those that run.
+    CUDA_MODULE_LOADING=EAGER "$bundle/hang/bin/launcher" --authorize local --account gpu --no-plots --mode "$@" --timeout $deadline_seconds \
         --out "$work/$name" >"$work/faults.last" 2>&1 || status=$?
     cat "$work/faults.last"
     [ "$status" -ne 0 ] || fail "a kernel that never ends did not end the job ($name)"
@@ -74,6 +75,7 @@ phase_faults() {
     hung hung_training ddp-nccl --ranks 1 $(reference_flags)
     hung hung_decoding tp-nccl --ranks 1 --checkpoint "$bundle/reference" --prompt "he goed to school"
     free_after=$("$bin/launcher" gpus --json | manifest_figure /dev/stdin memory_free_bytes)
+    [ -n "$free_before" ] && [ -n "$free_after" ] || fail "the driver does not say how much memory is free"
     figure memory_lost_bytes $((free_before - free_after))
     [ $((free_before - free_after)) -le $((64 << 20)) ] || fail "the GPU's memory is not free again"
 }

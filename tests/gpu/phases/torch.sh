@@ -24,7 +24,8 @@ phase_torch() {
     python3 -c 'import torch' 2>/dev/null || skip "python3 here has no torch"
     part 25 torch_logits cuda
     part 25 torch_logits cuda-exact
-    part 110 torch_time minigpt
+    part 30 torch_time minigpt-eager
+    part 80 torch_time minigpt-compiled
     part 60 torch_time gpt2-eager
     part 40 torch_time gpt2-decode
     part 50 torch_time xl-decode

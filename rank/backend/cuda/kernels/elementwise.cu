@@ -21,8 +21,8 @@ template <typename Element> __global__ static void gelu_kernel(rank_gelu args)
     Element *out = static_cast<Element *>(args.out);
     const size_t count = args.rows * args.width;
     for (size_t i = first_thing(); i < count; i += all_threads()) {
-        const float biased = get(x[i]) + args.bias[i % args.width];
-        put(x + i, biased);
+        put(x + i, get(x[i]) + args.bias[i % args.width]);
+        const float biased = get(x[i]); // as backward reads it
         put(out + i, biased * gate(biased));
     }
 }

@@ -22,7 +22,7 @@ template <typename E, bool VEC> __global__ static void fast_gelu_kernel(rank_gel
     for (size_t row = (size_t)blockIdx.y * PART_ROWS + threadIdx.x / WARP; row < args.rows;
          row += (size_t)gridDim.y * PART_ROWS) {
         E *at = x_rows + row * args.width;
-        const float4 x = plus(load_four<VEC>(at, column, args.width), bias);
+        const float4 x = as_stored<E>(plus(load_four<VEC>(at, column, args.width), bias));
         store_four<VEC>(at, column, args.width, x);
         store_four<VEC>(
             out_rows + row * args.width, column, args.width,
