@@ -154,13 +154,11 @@ static base_status check_precision(const proto_job *job, base_error *reterr)
     }
     if (!mode->on_gpus || mode->measures) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "gpu.precision %s (--precision): mode %s has float32 only", name,
-                         mode->name);
+                         "mode %s has float32 only: leave out --precision %s", mode->name, name);
     }
     if (job->gpu.exact) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "gpu.precision %s (--precision): gpu.exact (--exact) has float32 only",
-                         name);
+                         "--exact has float32 only: leave out --precision %s", name);
     }
     return BASE_OK;
 }
