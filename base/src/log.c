@@ -12,11 +12,17 @@
 
 static char log_prefix[BASE_LOG_PREFIX_BYTES];
 static base_log_level log_level_max = BASE_LOG_INFO;
+static void (*log_put)(const char *line, size_t bytes); /* NULL: stderr */
 
 void base_log_init(const char *prefix, base_log_level level_max)
 {
     (void)snprintf(log_prefix, sizeof log_prefix, "%s", prefix);
     log_level_max = level_max;
+}
+
+void base_log_redirect(void (*put)(const char *line, size_t bytes))
+{
+    log_put = put;
 }
 
 static void write_all(const char *text, size_t length)
@@ -57,6 +63,10 @@ void base_log(base_log_level level, const char *format, ...)
     length = (int)strlen(line);
     line[length++] = '\n';
     const int errno_before = errno;
-    write_all(line, (size_t)length);
+    if (log_put != NULL) {
+        log_put(line, (size_t)length);
+    } else {
+        write_all(line, (size_t)length);
+    }
     errno = errno_before;
 }

@@ -119,13 +119,10 @@ int cli_refused(const cli_args *args, budget_client *client, budget_verdict verd
 
 const char *cli_usd(int64_t micro)
 {
-    static char texts[TURNS][BUDGET_MONEY_BYTES + 2];
+    static char texts[TURNS][BUDGET_MONEY_BYTES];
     static int turn;
-    char amount[BUDGET_MONEY_BYTES];
     char *text = texts[turn++ % TURNS];
-    budget_money_format(micro, amount);
-    (void)snprintf(text, sizeof texts[0], "%s$%s", micro < 0 ? "-" : "",
-                   amount + (micro < 0 ? 1 : 0));
+    budget_money_show(micro, text);
     return text;
 }
 

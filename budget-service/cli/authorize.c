@@ -28,7 +28,9 @@ static bool read_job(const cli_args *args, budget_claims *ask)
     job_file job;
     base_error error = {0};
     if (job_file_read(args->options[CLI_JOB], &job, &error) != BASE_OK) {
-        (void)cli_error(args, BASE_EXIT_USAGE, "%s", error.message);
+        (void)cli_error(args, BASE_EXIT_USAGE,
+                        "%s; launcher --write-job FILE writes a job, with its flags",
+                        error.message);
         return false;
     }
     memcpy(ask->job_blake2b256, job.blake2b256, sizeof ask->job_blake2b256);
@@ -52,7 +54,9 @@ static bool out_is_free(const cli_args *args)
 {
     const char *path = args->options[CLI_OUT];
     if (path != NULL && args->options[CLI_REQUEST_ID] == NULL && access(path, F_OK) == 0) {
-        (void)cli_error(args, BASE_EXIT_USAGE, "%s is there already; nothing was asked", path);
+        (void)cli_error(
+            args, BASE_EXIT_USAGE,
+            "%s is there already, and nothing was asked: take another --out, or remove it", path);
         return false;
     }
     return true;

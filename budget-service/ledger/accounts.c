@@ -181,7 +181,7 @@ base_status budget_ledger_account_create(budget_ledger *ledger, const budget_cal
 
 static base_status unknown_account(ledger_op *op, const char *account)
 {
-    return op_refuse(op, BUDGET_REASON_ACCOUNT_UNKNOWN, "there is no account %s", account);
+    return op_refuse(op, BUDGET_REASON_ACCOUNT_UNKNOWN, BUDGET_NO_ACCOUNT, account);
 }
 
 base_status budget_ledger_set_cap(budget_ledger *ledger, const budget_caller *caller,

@@ -65,13 +65,13 @@ static void warn_frozen(ledger_op *op, const budget_reservation *reservation)
     char total[BUDGET_MONEY_BYTES];
     char amount[BUDGET_MONEY_BYTES];
     const budget_rule_reservation *rule = &reservation->rule;
-    budget_money_format(rule->total < 0 ? -rule->total : rule->total, total);
-    budget_money_format(rule->amount, amount);
+    budget_money_show(rule->total < 0 ? -rule->total : rule->total, total);
+    budget_money_show(rule->amount, amount);
     (void)snprintf(op->answer->message, sizeof op->answer->message,
                    rule->total < 0
-                       ? "%s was credited %s USD more than it cost, which counts as nothing: the "
+                       ? "%s was credited %s more than it cost, which counts as nothing: the "
                          "account is frozen until an admin acknowledges"
-                       : "%s cost %s USD, above its %s USD: the account is frozen until an admin "
+                       : "%s cost %s, above its %s: the account is frozen until an admin "
                          "acknowledges",
                    reservation->entry.label, total, amount);
 }

@@ -51,9 +51,10 @@ base_status budget_ledger_claims(budget_ledger *ledger, const char *jti,
 static base_status refuse_label(ledger_op *op, const budget_reservation *first)
 {
     char amount[BUDGET_MONEY_BYTES];
-    budget_money_format(first->rule.amount, amount);
+    budget_money_show(first->rule.amount, amount);
     return op_refuse(op, BUDGET_REASON_LABEL_USED,
-                     "the label %s was used before: %s USD in row %" PRIu64 ", now %s",
+                     "the label %s was used before: %s in row %" PRIu64 ", now in state %s; take "
+                     "another label",
                      first->entry.label, amount, first->sequence,
                      budget_state_name(first->rule.state));
 }
@@ -66,16 +67,18 @@ static base_status refuse_money(ledger_op *op, budget_reason reason, const ledge
     char cap[BUDGET_MONEY_BYTES];
     chain_answer(chain, chain, which, op->answer);
     if (reason == BUDGET_REASON_ACCOUNT_FROZEN) {
-        return op_refuse(op, reason,
-                         "account %s is frozen: an actual was above its reservation, or credits "
-                         "above the cost; an admin must acknowledge it",
-                         chain->names[which]);
+        return op_refuse(
+            op, reason,
+            "account %s is frozen: an actual was above its reservation, or credits "
+            "above the cost; an admin must look, then: budget-service account acknowledge "
+            "%s",
+            chain->names[which], chain->names[which]);
     }
-    budget_money_format(op->answer->remaining_before_usd_micro, left);
-    budget_money_format(op->answer->asked_usd_micro, asked);
-    budget_money_format(op->answer->cap_usd_micro, cap);
-    return op_refuse(op, reason, "over the cap of %s (%s USD): %s USD left, %s USD asked",
-                     chain->names[which], cap, left, asked);
+    budget_money_show(op->answer->remaining_before_usd_micro, left);
+    budget_money_show(op->answer->asked_usd_micro, asked);
+    budget_money_show(op->answer->cap_usd_micro, cap);
+    return op_refuse(op, reason, "over the cap of %s (%s): %s left, %s asked", chain->names[which],
+                     cap, left, asked);
 }
 
 static base_status reserve(ledger_op *op, budget_authorization *authorization, ledger_chain *chain,
@@ -145,8 +148,7 @@ static base_status decide(ledger_op *op, budget_authorization *authorization, ch
     }
     status = chain_load(op->ledger, claims->account, 0, &chain, op->reterr);
     if (status == BASE_ERR_NOTFOUND) {
-        return op_refuse(op, BUDGET_REASON_ACCOUNT_UNKNOWN, "there is no account %s",
-                         claims->account);
+        return op_refuse(op, BUDGET_REASON_ACCOUNT_UNKNOWN, BUDGET_NO_ACCOUNT, claims->account);
     }
     if (status != BASE_OK) {
         return status;

@@ -127,8 +127,9 @@ base_status budget_ledger_client_revoke(budget_ledger *ledger, const budget_call
     op.row.text = name;
     status = find_name(ledger, name, &found, reterr);
     if (status == BASE_ERR_NOTFOUND) {
-        return op_end(&op,
-                      op_refuse(&op, BUDGET_REASON_CLIENT_UNKNOWN, "there is no client %s", name));
+        return op_end(&op, op_refuse(&op, BUDGET_REASON_CLIENT_UNKNOWN,
+                                     "there is no client %s: budget-service client list has them",
+                                     name));
     }
     if (status == BASE_OK) {
         op.row.kind = BUDGET_KIND_CLIENT_REVOKE;

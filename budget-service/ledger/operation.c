@@ -190,7 +190,8 @@ bool op_load(ledger_op *op, const char *label, budget_reservation *found, base_s
 {
     *status = reservation_load(op->ledger, SQL_RESERVATION_BY_LABEL, label, found, op->reterr);
     if (*status == BASE_ERR_NOTFOUND) {
-        *status = op_refuse(op, BUDGET_REASON_LABEL_UNKNOWN, "there is no label %s", label);
+        *status = op_refuse(op, BUDGET_REASON_LABEL_UNKNOWN,
+                            "there is no label %s: budget-service list has them", label);
         return false;
     }
     if (*status == BASE_OK) {

@@ -46,7 +46,11 @@ static base_status attach(ledger_op *op, const char *label, const char *instance
                                              instance_id, found.entry.vendor);
     }
     if (status == BASE_OK && found.rule.state == BUDGET_STATE_VOIDED) {
-        return op_refuse(op, BUDGET_REASON_STATE, "%s is voided", label);
+        return op_refuse(
+            op, BUDGET_REASON_STATE,
+            "%s is voided, so nothing may be created for it: authorize a job anew, under "
+            "another label",
+            label);
     }
     status = status == BASE_OK ? count_instances(op, found.id, &count) : status;
     if (status == BASE_OK && (count >= found.instances || count >= BUDGET_INSTANCES_MAX)) {
@@ -183,8 +187,12 @@ static base_status void_it(ledger_op *op, const char *label)
     budget_reservation after = before;
     const budget_reason reason = budget_rule_void(&after.rule);
     if (reason != BUDGET_REASON_NONE) {
-        return op_refuse(op, reason, "%s is %s: only what was never redeemed can be voided", label,
-                         budget_state_name(before.rule.state));
+        return op_refuse(op, reason,
+                         "the state of %s is %s: only what was never redeemed can be voided%s",
+                         label, budget_state_name(before.rule.state),
+                         before.rule.state == BUDGET_STATE_VOIDED
+                             ? ""
+                             : "; else budget-service terminated, and record-actual or reconcile");
     }
     status = count_instances(op, before.id, &instances);
     if (status == BASE_OK && instances > 0) { /* made without leave, and billed all the same */

@@ -157,11 +157,11 @@ static budget_reason over_money(char *message, const policy_account *entry, cons
 {
     char asked_text[BUDGET_MONEY_BYTES];
     char limit_text[BUDGET_MONEY_BYTES];
-    budget_money_format(asked, asked_text);
-    budget_money_format(limit, limit_text);
+    budget_money_show(asked, asked_text);
+    budget_money_show(limit, limit_text);
     (void)snprintf(message, BUDGET_POLICY_MESSAGE_BYTES,
-                   "the policy of %s allows %s up to %s USD, asked %s", entry->name, what,
-                   limit_text, asked_text);
+                   "the policy of %s allows %s up to %s, asked %s", entry->name, what, limit_text,
+                   asked_text);
     return BUDGET_REASON_POLICY;
 }
 
@@ -214,10 +214,10 @@ static budget_reason check_cost(const budget_policy *policy, const budget_claims
     char asked[BUDGET_MONEY_BYTES];
     char needed[BUDGET_MONEY_BYTES];
     int64_t cost = 0;
-    budget_money_format(claims->max_usd_micro, asked);
+    budget_money_show(claims->max_usd_micro, asked);
     if (strcmp(claims->vendor, "local") == 0) {
         (void)snprintf(message, BUDGET_POLICY_MESSAGE_BYTES,
-                       "vendor local costs nothing: ask for 0, not %s USD", asked);
+                       "vendor local costs nothing: ask for 0, not %s", asked);
         return claims->max_usd_micro == 0 ? BUDGET_REASON_NONE : BUDGET_REASON_POLICY;
     }
     /* an amount too small for any price is bound by it: such a token pays for nothing */
@@ -233,10 +233,10 @@ static budget_reason check_cost(const budget_policy *policy, const budget_claims
     if (fits && claims->max_usd_micro >= cost) {
         return BUDGET_REASON_NONE;
     }
-    budget_money_format(fits ? cost : BUDGET_MONEY_MICRO_MAX, needed);
+    budget_money_show(fits ? cost : BUDGET_MONEY_MICRO_MAX, needed);
     (void)snprintf(message, BUDGET_POLICY_MESSAGE_BYTES,
                    "%" PRId64 " instances for %" PRId64 " s (and %" PRId64
-                   " s the vendor bills at least) may cost %s USD, asked %s",
+                   " s the vendor bills at least) may cost %s, asked %s",
                    claims->instances, claims->max_seconds, granularity_s, needed, asked);
     return BUDGET_REASON_UNDERFUNDED;
 }

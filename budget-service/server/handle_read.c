@@ -22,7 +22,7 @@ base_status service_remaining(budget_service *service, const service_question *q
     const base_status status = budget_ledger_chain(
         service->ledger, question->request->remaining->account, chain, &count, &binding, reterr);
     if (status == BASE_ERR_NOTFOUND) {
-        return base_fail(reterr, BASE_ERR_INVALID, "there is no account %s",
+        return base_fail(reterr, BASE_ERR_INVALID, BUDGET_NO_ACCOUNT,
                          question->request->remaining->account);
     }
     if (status != BASE_OK) {
@@ -46,7 +46,7 @@ base_status service_total_spent(budget_service *service, const service_question 
     const base_status status = budget_ledger_total_spent(
         service->ledger, account[0] != '\0' ? account : NULL, &amount.usd_micro, reterr);
     if (status == BASE_ERR_NOTFOUND) {
-        return base_fail(reterr, BASE_ERR_INVALID, "there is no account %s", account);
+        return base_fail(reterr, BASE_ERR_INVALID, BUDGET_NO_ACCOUNT, account);
     }
     if (status != BASE_OK) {
         return status;

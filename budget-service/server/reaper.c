@@ -16,11 +16,11 @@ static void raise_alarm(budget_service *service, const budget_reservation *passe
     char money[BUDGET_MONEY_BYTES];
     char when[BUDGET_TIME_BYTES];
     base_error why = {0};
-    budget_money_format(passed->rule.held, money);
+    budget_money_show(passed->rule.held, money);
     budget_time_format(passed->entry.deadline, when);
     base_log(BASE_LOG_WARNING,
              "ALARM: %s (account %s, vendor %s) has passed its deadline of %s without proof of "
-             "termination; $%s stay reserved. Look at the vendor's list, end the instance, then: "
+             "termination; %s stay reserved. Look at the vendor's list, end the instance, then: "
              "budget-service terminated %s --evidence FILE",
              passed->entry.label, passed->entry.account, passed->entry.vendor, when, money,
              passed->entry.label);

@@ -59,9 +59,9 @@ static void notify(budget_service *service, const budget_account *account)
     char used[BUDGET_MONEY_BYTES];
     char cap[BUDGET_MONEY_BYTES];
     base_error why = {0};
-    budget_money_format(account->posted_usd_micro + account->reserved_usd_micro, used);
-    budget_money_format(account->cap_usd_micro, cap);
-    base_log(BASE_LOG_WARNING, "account %s has used $%s of its $%s", account->name, used, cap);
+    budget_money_show(account->posted_usd_micro + account->reserved_usd_micro, used);
+    budget_money_show(account->cap_usd_micro, cap);
+    base_log(BASE_LOG_WARNING, "account %s has used %s of its %s", account->name, used, cap);
     json_t *object = json_pack("{s:s, s:s, s:i, s:I, s:I, s:I}", "event", "account-used", "account",
                                account->name, "percent", SERVICE_USAGE_ALARM_PERCENT,
                                "cap_usd_micro", (json_int_t)account->cap_usd_micro,

@@ -181,6 +181,15 @@ void budget_money_format(int64_t micro, char text[BUDGET_MONEY_BYTES])
     }
 }
 
+void budget_money_show(int64_t micro, char text[BUDGET_MONEY_BYTES])
+{
+    char amount[BUDGET_MONEY_BYTES];
+    const bool negative = micro < 0;
+    budget_money_format(micro, amount);
+    (void)snprintf(text, BUDGET_MONEY_BYTES, "%s$%s", negative ? "-" : "",
+                   amount + (negative ? 1 : 0));
+}
+
 bool budget_money_add(int64_t a, int64_t b, int64_t *sum)
 {
     int64_t result = 0;

@@ -76,7 +76,7 @@ test_budget() {
     ended agent-1
     must_say "$(compose logs --no-color head)" "the gate let all 2 ranks in: label one"
     out=$(compose run --rm -T head $money --authorize 4.00 --label two 2>&1) && fail "not refused: $out"
-    must_say "$out" "3.50 USD left, 4.00 USD asked"
+    must_say "$out" '$3.50 left, $4.00 asked'
 
     # somebody on the network who has a key, but none that this service knows
     out=$(docker run --rm --network "${test}_job" --user "$uid" --tmpfs /tmp --entrypoint sh "$image" -euc "

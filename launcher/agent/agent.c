@@ -14,12 +14,16 @@
 #include "base/clock.h"
 #include "base/exitcode.h"
 #include "base/log.h"
-#include "budget/lease.h"
-#include "engine/place.h"
 #include "job/signals.h"
-#include "job/start_local.h"
+#include "job/writer.h"
 
-enum { NO_FD = -1, FIXED_POLLS = PROTO_BUS_FDS + 1, POLL_MS_MAX = 1000, POLL_BUSY_MS = 5 };
+enum {
+    NO_FD = -1,
+    FIXED_POLLS = PROTO_BUS_FDS + 1,
+    POLL_MS_MAX = 1000,
+    POLL_BUSY_MS = 5,
+    OUTPUT_WAIT_S = 5, /* for a reader, at the end */
+};
 
 bool agent_send(launch_agent *agent, envelope_type *envelope)
 {
@@ -32,8 +36,7 @@ bool agent_send(launch_agent *agent, envelope_type *envelope)
            agent->state == AGENT_ENDING; /* then nobody waits for it any more */
 }
 
-/* Ends what runs here: politely, and soon not. */
-static void end_ranks(launch_agent *agent, int exit_code)
+void agent_end_ranks(launch_agent *agent, int exit_code)
 {
     if (agent->state != AGENT_ENDING) {
         agent->state = AGENT_ENDING;
@@ -56,75 +59,10 @@ void agent_give_up(launch_agent *agent, const base_error *why)
     envelope.refuse = &refuse;
     base_log(BASE_LOG_ERROR, "%s", why->message);
     (void)agent_send(agent, &envelope);
-    end_ranks(agent, BASE_EXIT_ERROR);
+    agent_end_ranks(agent, BASE_EXIT_ERROR);
 }
 
 /* ---- the head ---- */
-
-/* Whether mpirun or srun shows the output of all launchers together, and ends all once one fails. */
-static bool is_beside_head(const launch_agent *agent)
-{
-    return launch_engine_ends_others(agent->options->hosts.place.engine);
-}
-
-static base_status take_part(launch_agent *agent, const Ringfence__Control__Assign *assign,
-                             base_error *reterr)
-{
-    static budget_keyring keyring; /* large; read to see that the ranks can */
-    agent_part *part = &agent->part;
-    base_status status = proto_job_parse(assign->job.data, assign->job.len, &part->job, reterr);
-    if (status == BASE_OK) {
-        status = launch_start_job_bytes(assign->job.data, assign->job.len, &agent->job_fd, reterr);
-    }
-    if (status == BASE_OK) {
-        status = proto_job_resolve(&part->job, agent->options->root, reterr);
-    }
-    if (status == BASE_OK &&
-        (part->job.job.mode == PROTO_MODE_PROGRAM) != (agent->options->program != NULL)) {
-        status = base_fail(reterr, BASE_ERR_INVALID, "the head's job is another: mode %s",
-                           proto_mode_name(part->job.job.mode));
-    }
-    if (status == BASE_OK && part->job.gpu.libraries[0] != '\0') {
-        /* the head does not say what code runs here: it could have sent that as a file */
-        status = base_fail(reterr, BASE_ERR_INVALID,
-                           "the head's job names a directory of libraries, which is for one host: "
-                           "%s",
-                           part->job.gpu.libraries);
-    }
-    if (status == BASE_OK && proto_mode_costs_money(part->job.job.mode)) {
-        /* the head does not say which keys this host trusts */
-        status =
-            launch_lease_find_keyring(&agent->options->budget, part->keyring, &keyring, reterr);
-    }
-    if (status == BASE_OK) {
-        status = agent_files_open(agent, assign, reterr);
-    }
-    part->first_rank = (int)assign->first_rank;
-    part->ranks = (int)assign->ranks;
-    part->world_size = (int)assign->world_size;
-    part->host_timeout_ns = assign->host_timeout_ms * BASE_NS_PER_MS;
-    return status == BASE_OK ? agent_make_ranks(agent, reterr) : status;
-}
-
-static void handle_assign(launch_agent *agent, const Ringfence__Control__Assign *assign)
-{
-    base_error error;
-    if (agent->job_fd >= 0) {
-        (void)close(agent->job_fd); /* of a head that was there before */
-        agent->job_fd = NO_FD;
-    }
-    agent_drop_ranks(agent);
-    if (take_part(agent, assign, &error) != BASE_OK) {
-        agent_give_up(agent, &error);
-        return;
-    }
-    if (!agent->options->quiet && !is_beside_head(agent)) {
-        base_log(BASE_LOG_INFO, "joined run %s as node %" PRId64 ": ranks %d to %d of %d",
-                 agent->bootstrap.run_id, agent->options->hosts.node_rank, agent->part.first_rank,
-                 agent->part.first_rank + agent->part.ranks - 1, agent->part.world_size);
-    }
-    agent->state = AGENT_FETCHING;
-}
 
 /* Gets on with the job's files. Returns when to call again. */
 static int64_t prepare(launch_agent *agent, int64_t now_ns)
@@ -152,94 +90,11 @@ static int64_t prepare(launch_agent *agent, int64_t now_ns)
     return next_ns;
 }
 
-static void handle_lease(launch_agent *agent, const Ringfence__Control__Lease *lease)
-{
-    base_error error;
-    if (agent_take_lease(agent, lease, &error) != BASE_OK) {
-        agent_give_up(agent, &error);
-    }
-}
-
-static void handle_begin(launch_agent *agent, const Ringfence__Control__Begin *begin)
-{
-    base_error error;
-    agent->state = AGENT_RUNNING;
-    if (agent_start_ranks(agent, begin, &error) != BASE_OK) {
-        agent_give_up(agent, &error);
-    }
-}
-
-static void handle_signal(launch_agent *agent, const Ringfence__Control__Signal *message)
-{
-    const int index = (int)message->rank - agent->part.first_rank;
-    if (index >= 0 && index < agent->part.ranks) {
-        agent_rank_signal(agent, index, (int)message->signal);
-    }
-}
-
-static void handle_end(launch_agent *agent, const Ringfence__Control__End *end)
-{
-    if (end->reason[0] != '\0' && !is_beside_head(agent)) {
-        base_log(BASE_LOG_ERROR, "%s", end->reason);
-    }
-    /* where an engine ends all launchers once one fails, the head comes last, with its record */
-    end_ranks(agent, is_beside_head(agent) ? BASE_EXIT_DONE : (int)end->exit_code);
-}
-
-static void handle_chunk(launch_agent *agent, const Ringfence__Control__Chunk *chunk)
-{
-    base_error error;
-    if (!agent_files_chunk(agent, chunk, &error)) {
-        agent_give_up(agent, &error);
-    }
-}
-
-static void handle_fetch(launch_agent *agent, const Ringfence__Control__Fetch *fetch)
-{
-    base_error error;
-    if (agent_state_send(agent, fetch, &error) != BASE_OK) {
-        agent_give_up(agent, &error);
-    }
-}
-
-static void handle(launch_agent *agent, const envelope_type *envelope)
-{
-    agent->last_message_ns = base_now_ns();
-    if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_REFUSE &&
-        envelope->refuse->for_now && agent->state == AGENT_ENROLLED) {
-        agent_refused_for_now(agent, envelope->refuse->reason);
-    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_REFUSE) {
-        base_log(BASE_LOG_ERROR, "the head has refused this host: %s", envelope->refuse->reason);
-        agent->refused = true;
-        end_ranks(agent, BASE_EXIT_USAGE);
-    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_END) {
-        handle_end(agent, envelope->end);
-    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_ASSIGN &&
-               agent->state == AGENT_ENROLLED) {
-        handle_assign(agent, envelope->assign);
-    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_LEASE &&
-               agent->state == AGENT_PREPARED) {
-        handle_lease(agent, envelope->lease);
-    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_BEGIN &&
-               agent->state == AGENT_PREPARED) {
-        handle_begin(agent, envelope->begin);
-    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_SIGNAL &&
-               agent->state == AGENT_RUNNING) {
-        handle_signal(agent, envelope->signal);
-    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK &&
-               agent->state == AGENT_FETCHING) {
-        handle_chunk(agent, envelope->chunk);
-    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_FETCH &&
-               agent->state == AGENT_RUNNING) {
-        handle_fetch(agent, envelope->fetch);
-    }
-}
-
 static void lose_head(launch_agent *agent, const char *what)
 {
     base_log(BASE_LOG_ERROR, "the head at %s is lost: %s; this host's ranks are ended",
              agent_head_name(agent), what);
-    end_ranks(agent, BASE_EXIT_ERROR);
+    agent_end_ranks(agent, BASE_EXIT_ERROR);
 }
 
 /* Takes all messages that have come; of a file that is fetched fast, only so many at once. */
@@ -260,7 +115,7 @@ static void drain_messages(launch_agent *agent)
             return;
         }
         if (envelope != NULL && agent->state != AGENT_ENDING) {
-            handle(agent, envelope);
+            agent_handle(agent, envelope);
         }
     } while (envelope != NULL && agent->bus != NULL);
 }
@@ -356,7 +211,7 @@ static void stop(launch_agent *agent, int signal_number)
         base_log(BASE_LOG_INFO, "the head is asked to end the job; once more ends it at once");
         return;
     }
-    end_ranks(agent, BASE_EXIT_SIGNAL_BASE + signal_number);
+    agent_end_ranks(agent, BASE_EXIT_SIGNAL_BASE + signal_number);
     agent->kill_ns = base_now_ns();
 }
 
@@ -443,7 +298,7 @@ static base_status run_loop(launch_agent *agent, base_error *reterr)
     return BASE_OK;
 }
 
-int launch_agent_run(const launch_options *options, const char *rank_path)
+static int run_agent(const launch_options *options, const char *rank_path)
 {
     static launch_agent agent; /* a process is one agent at most */
     base_error error;
@@ -486,4 +341,25 @@ int launch_agent_run(const launch_options *options, const char *rank_path)
     }
     launch_bootstrap_close(&agent.bootstrap);
     return agent.exit_code;
+}
+
+int launch_agent_run(const launch_options *options, const char *rank_path)
+{
+    sigset_t mask_before;
+    base_error error;
+    if (launch_writer_start(&error) != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s", error.message);
+        return BASE_EXIT_ERROR;
+    }
+    (void)pthread_sigmask(SIG_SETMASK, NULL, &mask_before);
+    const int exit_code = run_agent(options, rank_path);
+    if (!launch_writer_flush(base_deadline_after_ns(LAUNCH_WRITER_FLUSH_MS * BASE_NS_PER_MS))) {
+        /* Whoever started the agent waits for it: its last lines are not worth more. Signals end it. */
+        (void)pthread_sigmask(SIG_SETMASK, &mask_before, NULL);
+        if (!launch_writer_flush(base_deadline_after_ns(OUTPUT_WAIT_S * BASE_NS_PER_S))) {
+            return exit_code;
+        }
+    }
+    launch_writer_stop();
+    return exit_code;
 }

@@ -95,7 +95,9 @@ typedef struct launch_agent {
     launch_oom oom;
     agent_rank *ranks; /* (part.ranks) */
     agent_pending pending;
-    int64_t kill_ns; /* AGENT_ENDING: when what still runs is killed */
+    uint64_t printed_bytes; /* that its ranks have printed and the head was sent, */
+    uint64_t taken_bytes;   /* and for which the head had room */
+    int64_t kill_ns;        /* AGENT_ENDING: when what still runs is killed */
 } launch_agent;
 
 typedef Ringfence__Control__Envelope envelope_type;
@@ -105,6 +107,14 @@ bool agent_send(launch_agent *agent, envelope_type *envelope);
 
 /* Ends this agent, because it cannot go on. The head gets the reason. */
 void agent_give_up(launch_agent *agent, const base_error *why);
+
+/* Ends what runs here: politely, and soon not. The agent then exits with this code. */
+void agent_end_ranks(launch_agent *agent, int exit_code);
+
+/* ---- messages.c ---- */
+
+/* Handles a message of the head. */
+void agent_handle(launch_agent *agent, const envelope_type *envelope);
 
 /* ---- enroll.c ---- */
 

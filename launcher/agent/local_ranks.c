@@ -14,7 +14,12 @@
 #include "budget/lease.h"
 #include "job/start_local.h"
 
-enum { NO_FD = -1, READS_AT_ONCE = 8, CPU_BITS_BYTES = CPU_SETSIZE / 8 };
+enum {
+    NO_FD = -1,
+    READS_AT_ONCE = 8,
+    READS_LAST = 64, /* all of the largest pipe */
+    CPU_BITS_BYTES = CPU_SETSIZE / 8,
+};
 
 /* ---- starting ---- */
 
@@ -180,8 +185,18 @@ static bool flush_pending(launch_agent *agent)
 {
     if (agent->pending.waits && send_printed(agent, &agent->pending)) {
         agent->pending.waits = false;
+        agent->printed_bytes += agent->pending.bytes;
     }
     return !agent->pending.waits;
+}
+
+/* Whether the head has room for more output. What an ended rank has left in its pipes is sent without:
+ * it is bounded, and the head waits for that rank's end. A rank that has to end must not wait for room,
+ * either: what it still says comes or is lost, but it saves its state. */
+static bool head_has_room(const launch_agent *agent)
+{
+    return agent->state == AGENT_ENDING ||
+           agent->printed_bytes < agent->taken_bytes + PROTO_PRINTED_AHEAD_BYTES;
 }
 
 /* Passes on what a rank's pipe holds, and closes the pipe at its end. `last`: no more output is
@@ -193,9 +208,12 @@ static bool pass_output(launch_agent *agent, int index, int fd_number, bool last
     agent_pending *printed = &agent->pending;
     bool ended = false;
     bool empty = false;
-    for (int i = 0; *fd >= 0 && !ended && !empty && (last || i < READS_AT_ONCE); i++) {
+    for (int i = 0; *fd >= 0 && !ended && !empty && i < (last ? READS_LAST : READS_AT_ONCE); i++) {
         if (!flush_pending(agent)) {
             return false;
+        }
+        if (!last && !head_has_room(agent)) {
+            return true; /* the rank waits, once its pipe is full */
         }
         const ssize_t got = read(*fd, printed->data, sizeof printed->data);
         ended = got == 0;
@@ -320,12 +338,13 @@ void agent_rank_stops(launch_agent *agent)
 void agent_rank_polls(const launch_agent *agent, struct pollfd *polls)
 {
     const bool full = agent->pending.waits;
+    const bool room = !full && head_has_room(agent);
     for (int i = 0; agent->ranks != NULL && i < agent->part.ranks; i++) {
         const launch_process *process = &agent->ranks[i].process;
         struct pollfd *rank = &polls[(size_t)i * AGENT_POLLS_PER_RANK];
         rank[0] = (struct pollfd){.fd = full ? NO_FD : process->pidfd, .events = POLLIN};
-        rank[1] = (struct pollfd){.fd = full ? NO_FD : process->out_fd, .events = POLLIN};
-        rank[2] = (struct pollfd){.fd = full ? NO_FD : process->err_fd, .events = POLLIN};
+        rank[1] = (struct pollfd){.fd = room ? process->out_fd : NO_FD, .events = POLLIN};
+        rank[2] = (struct pollfd){.fd = room ? process->err_fd : NO_FD, .events = POLLIN};
     }
 }
 

@@ -142,18 +142,18 @@ static void print_claims(const launch_lease *lease)
     char most[BUDGET_MONEY_BYTES];
     char estimate[BUDGET_MONEY_BYTES] = "unknown";
     int64_t micro = 0;
-    budget_money_format(claims->max_price_usd_micro_per_hour, price);
-    budget_money_format(claims->max_usd_micro, most);
+    budget_money_show(claims->max_price_usd_micro_per_hour, price);
+    budget_money_show(claims->max_usd_micro, most);
     if (strcmp(claims->vendor, "local") == 0) {
-        (void)snprintf(estimate, sizeof estimate, "0.00");
-        (void)snprintf(price, sizeof price, "0.00"); /* whatever the policy's default is */
+        (void)snprintf(estimate, sizeof estimate, "$0.00");
+        (void)snprintf(price, sizeof price, "$0.00"); /* whatever the policy's default is */
     } else if (budget_money_cost(claims->max_price_usd_micro_per_hour, claims->instances,
                                  claims->max_seconds, &micro)) {
-        budget_money_format(micro, estimate);
+        budget_money_show(micro, estimate);
     }
     base_log(BASE_LOG_INFO,
-             "estimate: %s USD at most (%" PRId64 " × %s of %s, %s USD/h, %" PRId64
-             " s); authorized: %s USD for %s, account %s",
+             "estimate: %s at most (%" PRId64 " × %s of %s, %s/h, %" PRId64
+             " s); authorized: %s for %s, account %s",
              estimate, claims->instances,
              claims->instance_type[0] != '\0' ? claims->instance_type : "instance", claims->vendor,
              price, claims->max_seconds, most, claims->label, claims->account);

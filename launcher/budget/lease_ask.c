@@ -91,11 +91,15 @@ static base_status report(budget_client *client, budget_verdict verdict, const b
                          "budget-service authorize --request-id %s",
                          why->message, budget_client_request_id(client));
     }
-    return base_fail(reterr, BASE_ERR_AUTH, "not authorized (%s): %s%s",
-                     budget_verdict_name(verdict), why->message,
-                     verdict == BUDGET_EXCEEDED ? "; ask for less, or an admin raises the cap: "
-                                                  "budget-service account set-cap"
-                                                : "");
+    if (verdict == BUDGET_EXCEEDED) {
+        return base_fail(reterr, BASE_ERR_AUTH,
+                         "not authorized (%s): %s; ask for less, or an admin raises the cap: "
+                         "budget-service account set-cap %s --cap USD",
+                         budget_verdict_name(verdict), why->message,
+                         budget_client_refusal(client)->account);
+    }
+    return base_fail(reterr, BASE_ERR_AUTH, "not authorized (%s): %s", budget_verdict_name(verdict),
+                     why->message);
 }
 
 /* Logs what is left. From WARN_PERCENT of the cap on it is a warning. */
@@ -105,14 +109,14 @@ static void report_grant(const budget_grant *grant)
     char after[BUDGET_MONEY_BYTES];
     char cap[BUDGET_MONEY_BYTES];
     const int64_t used = grant->cap_usd_micro - grant->remaining_after_usd_micro;
-    budget_money_format(grant->remaining_before_usd_micro, before);
-    budget_money_format(grant->remaining_after_usd_micro, after);
-    budget_money_format(grant->cap_usd_micro, cap);
-    base_log(BASE_LOG_INFO, "authorized %s; left in %s: %s USD before, %s USD now", grant->label,
+    budget_money_show(grant->remaining_before_usd_micro, before);
+    budget_money_show(grant->remaining_after_usd_micro, after);
+    budget_money_show(grant->cap_usd_micro, cap);
+    base_log(BASE_LOG_INFO, "authorized %s; left in %s: %s before, %s now", grant->label,
              grant->account, before, after);
     if ((double)used * 100 >= (double)grant->cap_usd_micro * WARN_PERCENT &&
         grant->cap_usd_micro > 0) {
-        base_log(BASE_LOG_WARNING, "%s has used %d %% of its %s USD", grant->account,
+        base_log(BASE_LOG_WARNING, "%s has used %d %% of its %s", grant->account,
                  (int)((double)used * 100 / (double)grant->cap_usd_micro), cap);
     }
 }
@@ -169,8 +173,8 @@ static base_status print_bound(const launch_budget_options *budget, FILE *stream
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "--authorize");
     }
-    budget_money_format(asked, text);
-    (void)fprintf(stream, "estimate: %s USD at most; price and hours are the policy's\n", text);
+    budget_money_show(asked, text);
+    (void)fprintf(stream, "estimate: %s at most; price and hours are the policy's\n", text);
     return BASE_OK;
 }
 
@@ -182,7 +186,7 @@ base_status launch_lease_print_estimate(const launch_options *options, FILE *str
     int64_t asked = 0;
     int64_t micro = 0;
     if (is_local(budget)) {
-        (void)fprintf(stream, "estimate: 0.00 USD (vendor local: this machine)\n");
+        (void)fprintf(stream, "estimate: $0.00 (vendor local: this machine)\n");
         return BASE_OK;
     }
     if (budget->max_price_usd_micro == 0 || budget->max_seconds == 0 ||
@@ -191,8 +195,8 @@ base_status launch_lease_print_estimate(const launch_options *options, FILE *str
                            &micro)) {
         return print_bound(budget, stream, reterr);
     }
-    budget_money_format(micro, text);
-    (void)fprintf(stream, "estimate: %s USD and what the vendor rounds up\n", text);
+    budget_money_show(micro, text);
+    (void)fprintf(stream, "estimate: %s and what the vendor rounds up\n", text);
     if (budget->authorize[0] == '\0') {
         return BASE_OK;
     }

@@ -139,6 +139,13 @@ static base_status complete_checkpoint(launch_options *options, base_error *rete
     if (job->model.checkpoint[0] == '\0') {
         return BASE_OK;
     }
+    if (access(job->model.checkpoint, F_OK) != 0 && errno == ENOENT) {
+        return base_fail(
+            reterr, BASE_ERR_NOTFOUND,
+            "--checkpoint: there is no %s: training writes one (launcher --ranks 2 --out "
+            "DIR), or take a model of Hugging Face",
+            job->model.checkpoint);
+    }
     base_status status = read_shape(job, reterr);
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "--checkpoint");

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/prompt_line.h"
+#include "job/writer.h"
 #include "proto/envelope.h"
 #include "record/text.h"
 
@@ -168,9 +169,9 @@ static void print_finished(const launch_request_event *event, growing *text)
 {
     const bool cut =
         strcmp(event->finish_reason, "stop") != 0 && strcmp(event->finish_reason, "length") != 0;
-    (void)printf("%" PRIu64 "%s%s%s: %s\n", event->id, cut ? " (" : "",
-                 cut ? event->finish_reason : "", cut ? ")" : "",
-                 text != NULL && text->text.data != NULL ? text->text.data : "");
+    launch_writer_result("%" PRIu64 "%s%s%s: %s\n", event->id, cut ? " (" : "",
+                         cut ? event->finish_reason : "", cut ? ")" : "",
+                         text != NULL && text->text.data != NULL ? text->text.data : "");
     if (text != NULL) {
         launch_text_fini(&text->text);
         *text = (growing){.id = 0};
@@ -195,7 +196,6 @@ static void print_text(void *user, const launch_request_event *event)
         break;
     case LAUNCH_EVENT_FINISHED:
         print_finished(event, text_of(feed, event->id));
-        (void)fflush(stdout);
         break;
     }
 }
@@ -265,9 +265,9 @@ static void print_json(void *user, const launch_request_event *event)
 {
     json_t *object = describe(event);
     (void)user;
-    (void)json_dumpf(object, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
-    (void)putchar('\n');
-    (void)fflush(stdout);
+    char *line = json_dumps(object, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
+    launch_writer_result("%s\n", line != NULL ? line : "");
+    free(line);
     json_decref(object);
 }
 

@@ -8,10 +8,16 @@
 #include "base/limits.h"
 #include "base/status.h"
 
+/* Of one job. Begins with zeros. */
+typedef struct launch_rank_logs {
+    char directory[BASE_PATH_BYTES]; /* where they are; "": nowhere */
+    bool begun;                      /* what an earlier job left there is gone */
+} launch_rank_logs;
+
 /* Writes DIRECTORY/rank-N.log: the record's directory, or, if the record had not begun, OUT.failed
- * beside it. OUT "": nothing is kept. Only a warning is logged if that fails. *directory is where
- * they are; "": nowhere. */
-void launch_rank_logs_write(const char *out, bool recording, int rank, const char *text,
-                            size_t bytes, char directory[BASE_PATH_BYTES]);
+ * beside it. The job's first call removes what an earlier one left there. OUT "": nothing is kept.
+ * Only a warning is logged if that fails. */
+void launch_rank_logs_write(launch_rank_logs *logs, const char *out, bool recording, int rank,
+                            const char *text, size_t bytes);
 
 #endif

@@ -13,11 +13,10 @@
 #include "base/exitcode.h"
 #include "base/log.h"
 #include "cli/feed.h"
-#include "cli/rank_logs.h"
 #include "cli/summary_lines.h"
 #include "engine/place.h"
-#include "gpus/gpus.h"
 #include "gpus/watch.h"
+#include "job/writer.h"
 #include "record/flight_page.h"
 #include "record/inference.h"
 
@@ -40,16 +39,14 @@ static void on_output(void *user, uint64_t index, const char *prompt, const char
     (void)index;
     (void)prompt;
     launch_gpu_watch_sample(run->gpus);
-    (void)printf("%s\n", run->streamed ? "" : text);
-    (void)fflush(stdout);
+    launch_writer_result("%s\n", run->streamed ? "" : text);
     run->streamed = false;
 }
 
 static void on_piece(void *user, const char *text)
 {
     launch_cli_run *run = user;
-    (void)fputs(text, stdout);
-    (void)fflush(stdout);
+    launch_writer_result("%s", text);
     run->streamed = true;
 }
 
@@ -97,8 +94,8 @@ static void on_flights(void *user, const char *const *records, int ranks, const 
 static void on_tail(void *user, int rank, const char *text, size_t bytes)
 {
     launch_cli_run *run = user;
-    launch_rank_logs_write(run->options->job.output.directory, run->recording, rank, text, bytes,
-                           run->rank_logs);
+    launch_rank_logs_write(&run->rank_logs, run->options->job.output.directory, run->recording,
+                           rank, text, bytes);
 }
 
 /* The error's line says where the ranks' output is. */
@@ -106,9 +103,9 @@ static void name_rank_logs(launch_cli_run *run)
 {
     base_error *cause = &run->result.cause;
     const size_t used = strlen(cause->message);
-    if (run->rank_logs[0] != '\0' && used > 0) {
+    if (run->rank_logs.directory[0] != '\0' && used > 0) {
         (void)snprintf(cause->message + used, sizeof cause->message - used,
-                       "; what the ranks wrote last: %s/rank-N.log", run->rank_logs);
+                       "; what the ranks wrote last: %s/rank-N.log", run->rank_logs.directory);
     }
 }
 
@@ -193,20 +190,6 @@ static void describe_end(const launch_cli_run *run, base_error *reason)
     }
 }
 
-/* Whether NVLinks join the ranks' GPUs. */
-static launch_answer find_nvlink(const launch_cli_run *run)
-{
-    const char *uuids[BASE_COLL_RANKS_MAX];
-    const int ranks = (int)run->options->job.job.world_size;
-    int count = 0;
-    for (int rank = 0; run->result.ranks != NULL && rank < ranks; rank++) {
-        if (run->result.ranks[rank].gpu.uuid[0] != '\0' && count < BASE_COLL_RANKS_MAX) {
-            uuids[count++] = run->result.ranks[rank].gpu.uuid;
-        }
-    }
-    return count > 0 ? (launch_answer)launch_gpus_nvlink(uuids, count) : LAUNCH_UNKNOWN;
-}
-
 static base_status finish_record(launch_cli_run *run, base_error *reterr)
 {
     const launch_job_result *result = &run->result;
@@ -231,39 +214,11 @@ static base_status finish_record(launch_cli_run *run, base_error *reterr)
         .scaling_failed_count = run->scaling.failure_count,
         .job_seconds = result->wall_seconds,
         .cost = run->lease != NULL ? &run->cost : NULL,
-        .nvlink = find_nvlink(run),
+        .nvlink = launch_cli_find_nvlink(run),
     };
     const base_status status = launch_record_finish(run->record, &end, reterr);
     print_notes(run);
     return status;
-}
-
-/* What the driver has said while the job ran: a failure's cause gets the GPUs' faults, and the ranks'
- * GPUs how high they went. */
-static void take_watch(launch_cli_run *run)
-{
-    base_error *cause = &run->result.cause;
-    char faults[LAUNCH_GPU_FAULTS_BYTES];
-    launch_gpu_peak peak;
-    const int ranks = run->result.ranks != NULL ? (int)run->options->job.job.world_size : 0;
-    if (launch_gpu_watch_faults(run->gpus, faults)[0] != '\0' && cause->message[0] != '\0') {
-        const size_t used = strlen(cause->message);
-        (void)snprintf(cause->message + used, sizeof cause->message - used, "; %s", faults);
-    } else if (faults[0] != '\0') {
-        base_log(BASE_LOG_WARNING, "%s", faults);
-    }
-    for (int rank = 0; rank < ranks; rank++) {
-        launch_gpu_info *gpu = &run->result.ranks[rank].gpu;
-        if (launch_gpu_watch_peak(run->gpus, gpu->uuid, &peak)) {
-            gpu->sampled = true;
-            gpu->sm_mhz_max = peak.sm_mhz;
-            gpu->milliwatts_max = peak.milliwatts;
-            gpu->celsius_max = peak.celsius;
-            (void)snprintf(gpu->slowed_by, sizeof gpu->slowed_by, "%s", peak.slowed_by);
-        }
-    }
-    launch_gpu_watch_close(run->gpus);
-    run->gpus = NULL;
 }
 
 /* Runs the job once. If the launcher itself fails, that is in the result as well. */
@@ -300,11 +255,11 @@ static base_status run_once(launch_cli_run *run, int attempt)
         .user = run,
     };
     run->gpus = on_gpus ? launch_gpu_watch_open() : NULL;
-    run->rank_logs[0] = '\0';
+    run->rank_logs = (launch_rank_logs){.begun = false};
     if (status == BASE_OK) {
         status = launch_job_run(&job_options, &run->result, &error);
     }
-    take_watch(run);
+    launch_cli_take_watch(run);
     name_rank_logs(run);
     launch_cli_feed_destroy(feed);
     if (run->streamed) {
@@ -373,7 +328,7 @@ static base_status finish_inference(const launch_cli_run *run, const launch_infe
     inference.message = reason.message;
     inference.ranks = result->ranks;
     inference.cost = run->lease != NULL ? &run->cost : NULL;
-    inference.nvlink = find_nvlink(run);
+    inference.nvlink = launch_cli_find_nvlink(run);
     inference.plots = run->options->plots;
     launch_text notes = {0};
     const base_status status = launch_inference_write(&inference, &notes, reterr);
@@ -419,7 +374,35 @@ static base_status list_files(launch_cli_run *run, base_error *reterr)
     return status;
 }
 
-int launch_run_job(launch_cli_run *run)
+/* From here on the job itself hears what the user says. A signal that comes when it is over waits
+ * until record and lease are done. */
+static void block_stops(void)
+{
+    sigset_t stops;
+    (void)sigemptyset(&stops);
+    (void)sigaddset(&stops, SIGINT);
+    (void)sigaddset(&stops, SIGTERM);
+    (void)sigaddset(&stops, SIGHUP);
+    (void)pthread_sigmask(SIG_BLOCK, &stops, NULL);
+}
+
+static bool flush_soon(void)
+{
+    return launch_writer_flush(base_deadline_after_ns(LAUNCH_WRITER_FLUSH_MS * BASE_NS_PER_MS));
+}
+
+/* The ranks' output is a part of the result, so a job of which some was lost has not ended well, but
+ * it does not run again for that. A reader who is slow does not hold up the record. */
+static void note_lost_output(launch_cli_run *run)
+{
+    (void)flush_soon(); /* the rest comes in finish_output */
+    if (launch_writer_lost() != 0 && run->result.exit_status == BASE_EXIT_DONE) {
+        run->result.exit_status = BASE_EXIT_ERROR;
+    }
+}
+
+/* Runs the job, with all that belongs to it. */
+static int run_whole(launch_cli_run *run)
 {
     const launch_options *options = run->options;
     base_error error = {0};
@@ -449,7 +432,9 @@ int launch_run_job(launch_cli_run *run)
     if (run->lease != NULL) {
         launch_lease_cost(run->lease, &run->cost);
     }
+    block_stops();
     run_attempts(run);
+    note_lost_output(run);
     if (run->result.cause.message[0] == '\0') {
         measure_scaling(run);
     }
@@ -469,5 +454,35 @@ int launch_run_job(launch_cli_run *run)
     launch_lease_destroy(run->lease);
     free(run->files);
     launch_job_result_fini(&run->result);
+    return exit_status;
+}
+
+/* Waits until all output is written. The user may end that: no signal is blocked then. */
+static void finish_output(const sigset_t *mask_before)
+{
+    const bool done = flush_soon();
+    (void)pthread_sigmask(SIG_SETMASK, mask_before, NULL);
+    if (!done && launch_writer_is_idle(STDERR_FILENO)) {
+        base_log(BASE_LOG_INFO,
+                 "the job is over, but its output is not read: Ctrl-C drops the rest");
+    }
+    launch_writer_stop();
+}
+
+int launch_run_job(launch_cli_run *run)
+{
+    sigset_t mask_before;
+    base_error error;
+    if (launch_writer_start(&error) != BASE_OK) {
+        return launch_report_error(&error);
+    }
+    (void)pthread_sigmask(SIG_SETMASK, NULL, &mask_before);
+    const int exit_status = run_whole(run);
+    finish_output(&mask_before);
+    if (launch_writer_lost() != 0) {
+        base_log(BASE_LOG_ERROR, "cannot write to standard output: %s",
+                 strerror(launch_writer_lost()));
+        return exit_status == BASE_EXIT_DONE ? BASE_EXIT_ERROR : exit_status;
+    }
     return exit_status;
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "budget/lease.h"
+#include "cli/rank_logs.h"
 #include "cli/scaling.h"
 #include "launch/job_run.h"
 #include "launch/options.h"
@@ -25,13 +26,20 @@ typedef struct launch_cli_run {
     struct launch_gpu_watch *gpus; /* while a job on GPUs runs */
     launch_scaling scaling;
     base_error flights; /* the line about the flight records, which follows the error's */
-    char rank_logs[BASE_PATH_BYTES]; /* where the ranks' last output is; "": nowhere */
-    proto_file *files;               /* (file_count) that other hosts may fetch */
+    launch_rank_logs rank_logs;
+    proto_file *files; /* (file_count) that other hosts may fetch */
     int file_count;
 } launch_cli_run;
 
 /* Logs the error; BASE_EXIT_ERROR. */
 int launch_report_error(const base_error *error);
+
+/* Whether NVLinks join the ranks' GPUs. */
+launch_answer launch_cli_find_nvlink(const launch_cli_run *run);
+
+/* What the driver has said while the job ran: a failure's cause gets the GPUs' faults, and the ranks'
+ * GPUs how high they went. Ends the watch. */
+void launch_cli_take_watch(launch_cli_run *run);
 
 /* Opens the record, runs the job with its restarts, measures scaling, writes the record, and prints
  * the summary. Returns the exit status. Frees what run owns. */

@@ -4,8 +4,10 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "job/writer.h"
 #include "record/summary.h"
 
 static void print_accuracy(const launch_job_result *result, int ranks)
@@ -17,8 +19,8 @@ static void print_accuracy(const launch_job_result *result, int ranks)
         correct += result->ranks[rank].eval_correct;
     }
     if (total > 0) {
-        (void)printf("held-out exact match: %" PRIu64 "/%" PRIu64 " (%.1f %%)\n", correct, total,
-                     100.0 * (double)correct / (double)total);
+        launch_writer_result("held-out exact match: %" PRIu64 "/%" PRIu64 " (%.1f %%)\n", correct,
+                             total, 100.0 * (double)correct / (double)total);
     }
 }
 
@@ -41,30 +43,31 @@ static void print_training(const launch_options *options, const launch_job_resul
 {
     const int ranks = (int)options->job.job.world_size;
     if (result->steps_done > 0) {
-        (void)printf("loss: %.4f -> %.4f in %" PRId64 " steps\n", result->loss_first,
-                     result->loss_last, result->steps_done);
+        launch_writer_result("loss: %.4f -> %.4f in %" PRId64 " steps\n", result->loss_first,
+                             result->loss_last, result->steps_done);
     }
     if (isfinite(result->tokens_per_second)) {
-        (void)printf("speed: %.0f tokens/s on %d %s; all-reduce p50 %.3f ms, p95 %.3f ms\n",
-                     result->tokens_per_second, ranks, ranks == 1 ? "rank" : "ranks",
-                     result->allreduce_ms_p50, result->allreduce_ms_p95);
+        launch_writer_result("speed: %.0f tokens/s on %d %s; all-reduce p50 %.3f ms, p95 %.3f ms\n",
+                             result->tokens_per_second, ranks, ranks == 1 ? "rank" : "ranks",
+                             result->allreduce_ms_p50, result->allreduce_ms_p95);
     }
     const char *equal = byte_equal(result, ranks);
     if (equal != NULL && ranks > 1) {
-        (void)printf("parameters byte-equal on all ranks: %s\n", equal);
+        launch_writer_result("parameters byte-equal on all ranks: %s\n", equal);
     }
 }
 
 static void print_point(const launch_scaling *scaling, const launch_scaling_point *point)
 {
     const double speedup = launch_scaling_speedup(scaling->points, scaling->point_count, point);
-    (void)printf("measured: %.0f tokens/s on %d %s (%.0f to %.0f in %d rounds)",
-                 point->tokens_per_second, point->ranks, point->ranks == 1 ? "rank" : "ranks",
-                 point->tokens_per_second_low, point->tokens_per_second_high, point->rounds);
+    char times[64] = "";
     if (point->ranks > 1 && isfinite(speedup)) {
-        (void)printf(", %.2f x one rank", speedup);
+        (void)snprintf(times, sizeof times, ", %.2f x one rank", speedup);
     }
-    (void)printf("\n");
+    launch_writer_result("measured: %.0f tokens/s on %d %s (%.0f to %.0f in %d rounds)%s\n",
+                         point->tokens_per_second, point->ranks,
+                         point->ranks == 1 ? "rank" : "ranks", point->tokens_per_second_low,
+                         point->tokens_per_second_high, point->rounds, times);
 }
 
 void launch_summary_print(const launch_options *options, const launch_job_result *result,
@@ -84,6 +87,6 @@ void launch_summary_print(const launch_options *options, const launch_job_result
         print_accuracy(result, (int)options->job.job.world_size);
     }
     if (!options->quiet && recorded) {
-        (void)printf("record: %s\n", options->job.output.directory);
+        launch_writer_result("record: %s\n", options->job.output.directory);
     }
 }

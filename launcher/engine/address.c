@@ -1,4 +1,4 @@
-/* Parses and resolves the rendezvous of a job on several hosts, and lists a host's addresses. Called
+/* Parses the rendezvous of a job on several hosts, and lists a host's addresses. Called
  * by cli/ for its check, by the head, by agents, and by engine/bootstrap.c. */
 #include "engine/address.h"
 
@@ -41,7 +41,7 @@ base_status launch_address_parse(const char *text, launch_address *address, base
     return BASE_OK;
 }
 
-static bool has(const launch_addresses *addresses, const char *numeric)
+bool launch_addresses_have(const launch_addresses *addresses, const char *numeric)
 {
     for (int i = 0; i < addresses->count; i++) {
         if (strcmp(addresses->numeric[i], numeric) == 0) {
@@ -49,32 +49,6 @@ static bool has(const launch_addresses *addresses, const char *numeric)
         }
     }
     return false;
-}
-
-base_status launch_address_resolve(const launch_address *address, launch_addresses *addresses,
-                                   base_error *reterr)
-{
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    struct addrinfo *found = NULL;
-    addresses->count = 0;
-    const int failed = getaddrinfo(address->host, NULL, &hints, &found);
-    if (failed != 0) {
-        return base_fail(reterr, BASE_ERR_NOTFOUND, "cannot resolve %s: %s", address->host,
-                         gai_strerror(failed));
-    }
-    for (const struct addrinfo *one = found; one != NULL && addresses->count < LAUNCH_ADDRESSES_MAX;
-         one = one->ai_next) {
-        char numeric[LAUNCH_NUMERIC_BYTES];
-        if (getnameinfo(one->ai_addr, one->ai_addrlen, numeric, sizeof numeric, NULL, 0,
-                        NI_NUMERICHOST) == 0 &&
-            !has(addresses, numeric)) {
-            memcpy(addresses->numeric[addresses->count++], numeric, sizeof numeric);
-        }
-    }
-    freeaddrinfo(found);
-    return addresses->count > 0
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_NOTFOUND, "%s has no address", address->host);
 }
 
 /* Adds the addresses of one family that other hosts may know. */
@@ -90,7 +64,8 @@ static void add_own(const struct ifaddrs *all, int family, launch_addresses *add
                 0 ||
             launch_address_is_loopback(numeric) ||
             strchr(numeric, '%') != NULL || /* of this link alone */
-            has(addresses, numeric) || addresses->count + 1 == LAUNCH_ADDRESSES_MAX) {
+            launch_addresses_have(addresses, numeric) ||
+            addresses->count + 1 == LAUNCH_ADDRESSES_MAX) {
             continue;
         }
         memcpy(addresses->numeric[addresses->count++], numeric, sizeof numeric);

@@ -3,6 +3,7 @@
 #define LAUNCH_ADDRESS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/limits.h"
 #include "base/status.h"
@@ -24,10 +25,14 @@ typedef struct launch_addresses {
 BASE_MUST_CHECK base_status launch_address_parse(const char *text, launch_address *address,
                                                  base_error *reterr);
 
-/* The host's numeric addresses, IPv4 and IPv6. Blocks as long as the system's resolver does.
- * BASE_ERR_NOTFOUND: there are none. */
+/* The host's numeric addresses, IPv4 and IPv6. BASE_ERR_NOTFOUND: there are none. BASE_ERR_TIMEOUT: the
+ * system's resolver has not answered by the deadline; it goes on, and a later call for the same host
+ * waits for that answer. */
 BASE_MUST_CHECK base_status launch_address_resolve(const launch_address *address,
-                                                   launch_addresses *addresses, base_error *reterr);
+                                                   int64_t deadline_ns, launch_addresses *addresses,
+                                                   base_error *reterr);
+
+bool launch_addresses_have(const launch_addresses *addresses, const char *numeric);
 
 /* This host's own addresses: IPv4, IPv6, and 127.0.0.1 last. */
 void launch_address_own(launch_addresses *addresses);

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 enum { HEX_BYTES = 2 * PROTO_KEY_BYTES + 1 };
 
 static const char head_name[] = "ringfence-head";
@@ -38,7 +40,9 @@ static base_status resolve(launch_bootstrap *bootstrap, base_error *reterr)
     base_status status = launch_address_parse(bootstrap->hosts->rendezvous, &address, reterr);
     if (status == BASE_OK) {
         bootstrap->port = address.port;
-        status = launch_address_resolve(&address, &bootstrap->addresses, reterr);
+        status = launch_address_resolve(&address,
+                                        base_deadline_after_ns(LAUNCH_RESOLVE_MS * BASE_NS_PER_MS),
+                                        &bootstrap->addresses, reterr);
     }
     return status;
 }

@@ -45,7 +45,7 @@ BASE_MUST_CHECK base_status launch_bootstrap_publish(launch_bootstrap *bootstrap
                                                      const launch_wait *wait, base_error *reterr);
 
 /* An agent: finds out anew where the head listens. BASE_ERR_NOTFOUND: not yet known, or no such
- * host. */
+ * host. Blocks for LAUNCH_RESOLVE_MS at most; BASE_ERR_TIMEOUT: no name server has answered. */
 BASE_MUST_CHECK base_status launch_bootstrap_locate(launch_bootstrap *bootstrap,
                                                     base_error *reterr);
 

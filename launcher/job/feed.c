@@ -1,9 +1,11 @@
 /* Sends requests to rank 0 while the job runs, and takes its events. Called by job_run.c in each
  * turn of its loop, and by messages.c. */
 #include <control.pb-c.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "job/rendezvous.h"
+#include "job/writer.h"
 #include "proto/body.h"
 
 static void send(launch_session *session, ProtobufCMessage *body)
@@ -40,12 +42,25 @@ static void send_drain(launch_session *session)
     send(session, &message.base);
 }
 
-/* Whether more may be read now. A cancel can be sent even where there is no room for requests. */
+/* Gives rank 0 credit for further events, once standard output has room for what they say. */
+static void send_credit(launch_session *session)
+{
+    Ringfence__Control__Credit message = RINGFENCE__CONTROL__CREDIT__INIT;
+    uint64_t events = 0;
+    if (launch_writer_has_room(STDOUT_FILENO) &&
+        launch_open_requests_credit(&session->feeding.requests, &events)) {
+        message.events = events;
+        send(session, &message.base);
+    }
+}
+
+/* Whether more may be read now. A cancel can be sent even where there is no room for requests. A
+ * refusal needs room on standard output. */
 static bool may_send(const launch_session *session)
 {
     return session->options->feed != NULL && !session->feeding.ended &&
-           session->joined_count == session->world_size && session->stop_signal == 0 &&
-           session->abort_due_ns == BASE_NO_DEADLINE;
+           launch_writer_has_room(STDOUT_FILENO) && session->joined_count == session->world_size &&
+           session->stop_signal == 0 && session->abort_due_ns == BASE_NO_DEADLINE;
 }
 
 void launch_feed_step(launch_session *session)
@@ -53,6 +68,9 @@ void launch_feed_step(launch_session *session)
     const launch_feed *feed = session->options->feed;
     launch_feeding *feeding = &session->feeding;
     launch_feed_kind kind = LAUNCH_FEED_REQUEST;
+    if (feed != NULL) {
+        send_credit(session);
+    }
     while (kind != LAUNCH_FEED_NOTHING && may_send(session)) {
         const bool room = launch_open_requests_has_room(&feeding->requests);
         if (feeding->held && !room) {
@@ -86,17 +104,13 @@ int launch_feed_fd(const launch_session *session)
     return may_send(session) && !session->feeding.held ? session->options->feed->fd : -1;
 }
 
-/* Passes the event on, and gives rank 0 credit for others. */
+/* Passes the event on, and counts it. */
 static void tell(launch_session *session, const launch_request_event *event)
 {
-    uint64_t events = 0;
-    Ringfence__Control__Credit message = RINGFENCE__CONTROL__CREDIT__INIT;
     launch_screen_clear(&session->screen);
     session->options->feed->on_event(session->options->feed->user, event);
-    if (launch_open_requests_credit(&session->feeding.requests, &events)) {
-        message.events = events;
-        send(session, &message.base);
-    }
+    launch_open_requests_count(&session->feeding.requests);
+    send_credit(session);
 }
 
 static bool handle_verdict(launch_session *session, const Ringfence__Control__Verdict *verdict)

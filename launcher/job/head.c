@@ -6,10 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
 #include "job/head_impl.h"
+#include "job/writer.h"
 #include "proto/host.h"
 
 /* ---- opening ---- */
@@ -39,7 +41,8 @@ static base_status listen_everywhere(launch_head *head, int port, base_error *re
 
 /* Listens on the rendezvous' address, as far as it is known. If that is a name which means only loopback here (as hosts
  * often have their own name), listens on all addresses. */
-static base_status listen_somewhere(launch_head *head, base_error *reterr)
+static base_status listen_somewhere(const launch_session *session, launch_head *head,
+                                    base_error *reterr)
 {
     launch_address address;
     launch_addresses found;
@@ -48,7 +51,10 @@ static base_status listen_somewhere(launch_head *head, base_error *reterr)
         return listen_everywhere(head, address.port, reterr); /* its name may come later */
     }
     if (status == BASE_OK) {
-        status = launch_address_resolve(&address, &found, reterr);
+        status = launch_address_resolve(
+            &address,
+            base_deadline_after_ns(session->job->parallel.join_timeout_ms * BASE_NS_PER_MS), &found,
+            reterr);
     }
     if (status != BASE_OK) {
         return status;
@@ -66,7 +72,7 @@ static base_status listen_somewhere(launch_head *head, base_error *reterr)
         }
     }
     if (tried && status == BASE_ERR_BUSY) {
-        return base_error_prepend(reterr, status, "another program has the port of --rendezvous");
+        return base_error_prepend(reterr, status, "another program has that port");
     }
     if (tried) {
         return base_error_prepend(
@@ -111,7 +117,7 @@ static base_status meet(launch_session *session, launch_head *head, base_error *
     }
     proto_random_key(head->bootstrap.public_keys[0]); /* nobody connects as the head */
     if (launch_bootstrap_has_address(&head->bootstrap)) {
-        status = listen_somewhere(head, reterr);
+        status = listen_somewhere(session, head, reterr);
         return status == BASE_OK ? status : base_error_prepend(reterr, status, "--rendezvous");
     }
     status = listen_everywhere(head, 0, reterr);
@@ -355,10 +361,14 @@ void launch_head_drain(launch_session *session)
     }
 }
 
-static void send_heartbeat(launch_head *head, int node)
+/* A heartbeat, which also takes what the host's ranks have printed, if there is room for more. */
+static void send_heartbeat(launch_head *head, int node, bool room)
 {
     Ringfence__Control__Heartbeat heartbeat = RINGFENCE__CONTROL__HEARTBEAT__INIT;
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    launch_node *to = &head->nodes[node];
+    to->taken_bytes = room ? to->printed_bytes : to->taken_bytes;
+    heartbeat.printed_bytes = to->taken_bytes;
     envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT;
     envelope.heartbeat = &heartbeat;
     head_send(head, node, &envelope);
@@ -406,6 +416,8 @@ int64_t launch_head_due(launch_session *session, int64_t now_ns)
     next_ns = head->more ? now_ns : next_ns;
     const bool slept = now_ns - head->seen_ns > LAUNCH_SLEPT_MS * BASE_NS_PER_MS;
     head->seen_ns = now_ns;
+    const bool room =
+        launch_writer_has_room(STDOUT_FILENO) && launch_writer_has_room(STDERR_FILENO);
     for (int node = 1; node < head->node_count; node++) {
         launch_node *one = &head->nodes[node];
         if (one->state == LAUNCH_NODE_ABSENT || one->state >= LAUNCH_NODE_LOST) {
@@ -418,8 +430,10 @@ int64_t launch_head_due(launch_session *session, int64_t now_ns)
             one->last_message_ns = now_ns; /* it was this launcher that stood still */
         }
         check_silence(session, node, now_ns);
-        if (now_ns >= one->heartbeat_due_ns) {
-            send_heartbeat(head, node);
+        const bool takes =
+            room && one->printed_bytes - one->taken_bytes >= PROTO_PRINTED_AHEAD_BYTES / 4;
+        if (now_ns >= one->heartbeat_due_ns || takes) {
+            send_heartbeat(head, node, room);
             session->sent = true;
             one->heartbeat_due_ns = now_ns + LAUNCH_HEARTBEAT_MS * BASE_NS_PER_MS;
         }

@@ -32,8 +32,10 @@ typedef struct launch_node {
     uint8_t seed[PROTO_KEY_BYTES];
     int64_t last_message_ns;
     int64_t heartbeat_due_ns;
-    bool asked;  /* its user has asked for the end */
-    bool silent; /* the user has been warned */
+    uint64_t printed_bytes; /* that its ranks have printed, */
+    uint64_t taken_bytes;   /* and for which it has been given room again */
+    bool asked;             /* its user has asked for the end */
+    bool silent;            /* the user has been warned */
     /* files */
     uint64_t files_bytes; /* that it looks for; 0: it has none to look for */
     uint64_t have_bytes;

@@ -45,6 +45,7 @@ static bool handle_printed(launch_session *session, int node,
     if (rank == NULL || rank->remote.ended) {
         return false;
     }
+    session->head->nodes[node].printed_bytes += printed->data.len;
     launch_watch_printed(session, (int)printed->rank, printed->is_stderr ? 2 : 1,
                          (const char *)printed->data.data, printed->data.len, printed->last);
     return true;

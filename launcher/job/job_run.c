@@ -23,6 +23,7 @@
 #include "job/head.h"
 #include "job/session.h"
 #include "job/signals.h"
+#include "job/writer.h"
 #include "record/summary.h"
 
 enum {
@@ -216,9 +217,18 @@ static int64_t handle_due(launch_session *session)
     return next_ns;
 }
 
+/* Whether standard output and error take more. Else somebody waits for room: a rank that prints, an
+ * agent, or requests. */
+static bool has_room(void)
+{
+    return launch_writer_has_room(STDOUT_FILENO) && launch_writer_has_room(STDERR_FILENO);
+}
+
 static int fill_polls(const launch_session *session, struct pollfd *polls)
 {
     int bus_fds[PROTO_BUS_FDS];
+    const bool out_room = launch_writer_has_room(STDOUT_FILENO);
+    const bool err_room = launch_writer_has_room(STDERR_FILENO);
     proto_bus_fds(session->bus, bus_fds);
     for (int i = 0; i < PROTO_BUS_FDS; i++) {
         polls[i] = (struct pollfd){.fd = bus_fds[i], .events = POLLIN};
@@ -232,8 +242,8 @@ static int fill_polls(const launch_session *session, struct pollfd *polls)
         const bool known = session->ranks[i].exit_due_ns != 0;
         struct pollfd *rank = &polls[FIXED_POLLS + i * POLLS_PER_RANK];
         rank[0] = (struct pollfd){.fd = known ? NO_FD : process->pidfd, .events = POLLIN};
-        rank[1] = (struct pollfd){.fd = process->out_fd, .events = POLLIN};
-        rank[2] = (struct pollfd){.fd = process->err_fd, .events = POLLIN};
+        rank[1] = (struct pollfd){.fd = out_room ? process->out_fd : NO_FD, .events = POLLIN};
+        rank[2] = (struct pollfd){.fd = err_room ? process->err_fd : NO_FD, .events = POLLIN};
     }
     return FIXED_POLLS + session->local_count * POLLS_PER_RANK;
 }
@@ -258,6 +268,8 @@ static base_status supervise(launch_session *session, base_error *reterr)
         launch_messages_drain(session);
         launch_head_drain(session);
         session->sent = false;
+        const bool had_room =
+            has_room(); /* the writer makes room at any time: then look again soon */
         launch_feed_step(session);
         const int64_t next_ns = handle_due(session);
         if (is_over(session)) {
@@ -266,8 +278,9 @@ static base_status supervise(launch_session *session, base_error *reterr)
         if (session->sent) {
             continue; /* sending may have consumed the bus's wake-up: look again before sleeping */
         }
+        const int wait_ms = had_room && has_room() ? POLL_MS_MAX : LAUNCH_WRITER_BUSY_MS;
         const int count = fill_polls(session, polls);
-        if (poll(polls, (nfds_t)count, base_deadline_poll_ms(next_ns, POLL_MS_MAX)) <= 0) {
+        if (poll(polls, (nfds_t)count, base_deadline_poll_ms(next_ns, wait_ms)) <= 0) {
             continue;
         }
         if (polls[SIGNAL_POLL].revents != 0) {
@@ -396,18 +409,6 @@ static void warn_of_growth(launch_session *session)
     }
 }
 
-/* The ranks' output is a part of the result, so the user must be warned if some of it was lost. */
-static void warn_of_lost_output(launch_session *session)
-{
-    launch_job_result *result = session->result;
-    if (session->screen.lost != 0) {
-        launch_screen_say(&session->screen, "error: cannot write to standard output: %s",
-                          strerror(session->screen.lost));
-        result->exit_status =
-            result->exit_status == BASE_EXIT_DONE ? BASE_EXIT_ERROR : result->exit_status;
-    }
-}
-
 base_status launch_job_run(const launch_job_options *options, launch_job_result *result,
                            base_error *reterr)
 {
@@ -459,7 +460,6 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
     }
     if (status == BASE_OK) {
         warn_of_growth(&session);
-        warn_of_lost_output(&session);
     } else if (session.cause.blame == 0) {
         session.cause.error = *reterr; /* for the other hosts */
     }

@@ -86,9 +86,14 @@ bool launch_open_requests_answer(launch_open_requests *requests, uint64_t id)
     return true;
 }
 
+void launch_open_requests_count(launch_open_requests *requests)
+{
+    requests->events++;
+}
+
 bool launch_open_requests_credit(launch_open_requests *requests, uint64_t *events)
 {
-    *events = ++requests->events;
+    *events = requests->events;
     if (requests->events - requests->credited < CREDIT_EVERY) {
         return false;
     }

@@ -42,7 +42,10 @@ bool launch_open_requests_judge(launch_open_requests *requests, uint64_t id, boo
 bool launch_open_requests_continue(const launch_open_requests *requests, uint64_t id);
 bool launch_open_requests_answer(launch_open_requests *requests, uint64_t id);
 
-/* Counts an event that was taken. True: a Credit of so many events is due. */
+/* Counts an event that was taken. */
+void launch_open_requests_count(launch_open_requests *requests);
+
+/* Whether a Credit of so many events is due; it is then sent. */
 bool launch_open_requests_credit(launch_open_requests *requests, uint64_t *events);
 
 #endif

@@ -1,8 +1,7 @@
-/* Writes to the terminal: whole lines, and one progress line below them. Called by everything in
+/* Makes what the user sees: whole lines, and one progress line below them. Called by everything in
  * job/ that says something to the user. */
 #include "job/screen.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "job/writer.h"
 #include "launch/limits.h"
 
 enum { WIDTH_DEFAULT = 80, WIDTH_MAX = 512 };
@@ -18,23 +18,6 @@ enum { WIDTH_DEFAULT = 80, WIDTH_MAX = 512 };
  * wraps or cuts the line. In both cases the cursor stays where the line begins, and erasing from
  * there on removes all of it. */
 static const char erase_line[] = "\r\033[J";
-
-/* Returns 0, or the errno with which the descriptor refused the text. */
-static int write_all(int fd, const char *text, size_t length)
-{
-    while (length > 0) {
-        const ssize_t written = write(fd, text, length);
-        if (written < 0 && errno == EINTR) {
-            continue;
-        }
-        if (written <= 0) {
-            return written < 0 ? errno : EIO;
-        }
-        text += written;
-        length -= (size_t)written;
-    }
-    return 0;
-}
 
 void launch_screen_init(launch_screen *screen, bool quiet)
 {
@@ -48,12 +31,14 @@ void launch_screen_init(launch_screen *screen, bool quiet)
 void launch_screen_clear(launch_screen *screen)
 {
     if (screen->drawn) {
-        (void)write_all(STDERR_FILENO, erase_line, sizeof erase_line - 1);
+        launch_writer_put(STDERR_FILENO, LAUNCH_TEXT_RANK, erase_line, sizeof erase_line - 1);
         screen->drawn = false;
     }
 }
 
-void launch_screen_write(launch_screen *screen, int fd, const char *line, size_t line_bytes)
+/* A line without its newline, after the progress line is erased. */
+static void put_line(launch_screen *screen, int fd, launch_text_kind kind, const char *line,
+                     size_t line_bytes)
 {
     char whole[LAUNCH_LINE_BYTES_MAX + 512];
     launch_screen_clear(screen);
@@ -62,10 +47,12 @@ void launch_screen_write(launch_screen *screen, int fd, const char *line, size_t
     }
     memcpy(whole, line, line_bytes);
     whole[line_bytes] = '\n';
-    const int reason = write_all(fd, whole, line_bytes + 1);
-    if (fd == STDOUT_FILENO && reason != EPIPE && screen->lost == 0) {
-        screen->lost = reason;
-    }
+    launch_writer_put(fd, kind, whole, line_bytes + 1);
+}
+
+void launch_screen_write(launch_screen *screen, int fd, const char *line, size_t line_bytes)
+{
+    put_line(screen, fd, LAUNCH_TEXT_RANK, line, line_bytes);
 }
 
 void launch_screen_say(launch_screen *screen, const char *format, ...)
@@ -76,7 +63,7 @@ void launch_screen_say(launch_screen *screen, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(line + prefix, sizeof line - (size_t)prefix, format, args);
     va_end(args);
-    launch_screen_write(screen, STDERR_FILENO, line, strlen(line));
+    put_line(screen, STDERR_FILENO, LAUNCH_TEXT_OWN, line, strlen(line));
 }
 
 size_t launch_screen_width(void)
@@ -95,12 +82,15 @@ void launch_screen_progress(launch_screen *screen, const char *text)
         return;
     }
     if (!screen->terminal) {
-        launch_screen_write(screen, STDERR_FILENO, text, strlen(text));
+        put_line(screen, STDERR_FILENO, LAUNCH_TEXT_OWN, text, strlen(text));
         return;
+    }
+    if (!launch_writer_is_idle(STDERR_FILENO)) {
+        return; /* the next one says more */
     }
     /* the last column stays free, so that no terminal wraps */
     const int length =
         snprintf(line, sizeof line, "%s%.*s\r", erase_line, (int)launch_screen_width() - 1, text);
-    (void)write_all(STDERR_FILENO, line, (size_t)length);
+    launch_writer_put(STDERR_FILENO, LAUNCH_TEXT_OWN, line, (size_t)length);
     screen->drawn = true;
 }

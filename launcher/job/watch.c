@@ -15,8 +15,14 @@
 #include "base/file.h"
 #include "job/head.h"
 #include "job/session.h"
+#include "job/writer.h"
 
-enum { READ_BYTES = 16 * 1024, READS_AT_ONCE = 8, NO_FD = -1 };
+enum {
+    READ_BYTES = 16 * 1024,
+    READS_AT_ONCE = 8,
+    READS_LAST = 64 /* all of the largest pipe */,
+    NO_FD = -1
+};
 
 static void log_output(launch_session *session, launch_rank *rank, const char *data, size_t bytes)
 {
@@ -52,7 +58,10 @@ void launch_watch_output(launch_session *session, int index, int fd_number, bool
     char data[READ_BYTES];
     bool ended = *fd < 0;
     bool empty = false;
-    for (int i = 0; !ended && !empty && (last || i < READS_AT_ONCE); i++) {
+    for (int i = 0; !ended && !empty && i < (last ? READS_LAST : READS_AT_ONCE); i++) {
+        if (!last && !launch_writer_has_room(fd_number)) {
+            return; /* the rank waits, once its pipe is full */
+        }
         const ssize_t got = read(*fd, data, sizeof data);
         if (got > 0) {
             launch_watch_printed(session, index, fd_number, data, (size_t)got, false);
@@ -291,6 +300,7 @@ void launch_watch_pause(launch_session *session)
     }
     const int64_t before_ns = base_now_ns();
     launch_screen_clear(&session->screen);
+    (void)launch_writer_flush(base_deadline_after_ns(LAUNCH_WRITER_BUSY_MS * BASE_NS_PER_MS));
     signal_running(session, SIGSTOP);
     (void)sigemptyset(&stop);
     (void)sigaddset(&stop, SIGTSTP);
@@ -408,5 +418,11 @@ void launch_watch_describe_stops(const launch_session *session, char *text, size
                              launch_rank_pid(rank));
         }
         length += (size_t)wrote;
+    }
+    if (!launch_writer_has_room(STDOUT_FILENO) && length < size_bytes - 1) {
+        const int64_t stuck_ns = launch_writer_stuck_ns(STDOUT_FILENO, base_now_ns());
+        (void)snprintf(text + length, size_bytes - length,
+                       " (nobody has read standard output for %.0f s: ranks that print wait)",
+                       (double)stuck_ns / BASE_NS_PER_S);
     }
 }

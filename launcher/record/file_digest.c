@@ -2,12 +2,13 @@
  * opens a record, and joins it when it finishes the record. */
 #include "record/file_digest.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/thread.h"
 
 enum { NICE_OF_THREAD = 10 };
 
@@ -30,18 +31,14 @@ static void *run_thread(void *argument)
 
 void launch_file_digest_start(launch_file_digest *digest, const char *path)
 {
-    sigset_t all;
-    sigset_t before;
+    base_error ignored;
     memset(digest, 0, sizeof *digest);
     if (path[0] == '\0') {
         return;
     }
     (void)snprintf(digest->path, sizeof digest->path, "%s", path);
-    /* Signals are the launcher's. None may reach this thread. */
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    digest->running = pthread_create(&digest->thread, NULL, run_thread, digest) == 0;
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    digest->running =
+        base_thread_start(&digest->thread, run_thread, digest, "a digest", &ignored) == BASE_OK;
     if (!digest->running) {
         work_out(digest);
     }

@@ -237,6 +237,9 @@ static void put_results(sheet *page, const launch_run *run)
             : json_null());
     put_string(&measured, "percentiles", "linear interpolation between the two closest values");
     put_string(&measured, "step_ms_is", "the slowest rank's time in each step");
+    put_string(&measured, "clock",
+               proto_mode_get(run->job->job.mode)->on_gpus ? "the GPU's; step_ms: the host's"
+                                                           : "the host's");
     put_sheet(page, "measured_over", measured);
     put_breakdown(page, "mean_step", &summary->slowest);
     put_spread(page, "step_ms", summary->step_ms);

@@ -135,7 +135,12 @@ static void put_time_sections(const launch_run *run, launch_text *text)
     const int all = (int)run->job->job.world_size;
     launch_text_put(text, "<section><h2>Where every millisecond went</h2><p class=\"hintline\">The "
                           "mean step over the last half of the run: of the slowest rank in each "
-                          "step, which is the job's time, and of each rank.</p>\n");
+                          "step, which is the job's time, and of each rank.");
+    if (proto_mode_get(run->job->job.mode)->on_gpus) {
+        launch_text_put(text, " The step is by the host's clock, its parts are by the GPU's, and "
+                              "&ldquo;other&rdquo; is the rest.");
+    }
+    launch_text_put(text, "</p>\n");
     launch_figure_svg(text, figure);
     if (all > LAUNCH_CHART_RANKS_MAX) {
         launch_text_printf(text, "<p class=\"none\">The first %d of %d ranks.</p>\n",

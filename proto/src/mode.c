@@ -68,6 +68,7 @@ static const proto_mode_row rows[PROTO_MODE_COUNT] = {
             .record = PROTO_RECORD_TRAINING,
             .lab = "01-ddp-on-cpu",
             .out = "experiments/35-ddp-nccl",
+            .bucket_bytes = 25 << 20, /* an all-reduce there has a cost of its own */
             .ranks = 1,
             .ranks_min = 1,
             .ranks_max = BASE_COLL_RANKS_MAX,

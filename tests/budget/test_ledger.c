@@ -31,7 +31,7 @@ static void the_account_that_binds_refuses(void **state)
     assert_int_equal(answer.remaining_before_usd_micro, 2 * USD);
     assert_int_equal(answer.remaining_after_usd_micro, 2 * USD);
     assert_int_equal(answer.asked_usd_micro, 2 * USD + 1);
-    assert_non_null(strstr(answer.message, "over the cap of phase (5.00 USD): 2.00 USD left"));
+    assert_non_null(strstr(answer.message, "over the cap of phase ($5.00): $2.00 left"));
     fixture_check(fixture, "phase/lab", 0, 0);
 }
 
@@ -41,7 +41,7 @@ static void a_label_is_used_once(void **state)
     assert_granted(fixture_authorize(fixture, "phase/lab", "run", USD));
     const budget_answer answer = fixture_authorize(fixture, "phase", "run", USD);
     assert_reason(answer, BUDGET_REASON_LABEL_USED);
-    assert_non_null(strstr(answer.message, "1.00 USD in row"));
+    assert_non_null(strstr(answer.message, "$1.00 in row"));
     assert_reason(fixture_authorize(fixture, "nowhere", "new", USD), BUDGET_REASON_ACCOUNT_UNKNOWN);
 }
 

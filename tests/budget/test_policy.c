@@ -82,7 +82,7 @@ static void the_strictest_limit_holds(void **state)
     budget_claims claims = claim("phase/lab");
     assert_int_equal(checked(policy, claims, ""), BUDGET_REASON_NONE);
     claims.max_price_usd_micro_per_hour = 3000001;
-    assert_int_equal(checked(policy, claims, "policy of phase allows a price per hour up to 3.00"),
+    assert_int_equal(checked(policy, claims, "policy of phase allows a price per hour up to $3.00"),
                      BUDGET_REASON_POLICY);
     claims = claim("phase/lab");
     claims.max_seconds = 86401;

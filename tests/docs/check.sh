@@ -3,7 +3,7 @@
 #   check.sh links ROOT            every relative link of every page leads to a file of the project
 #   check.sh fields ROOT BUILD     docs/RECORD.md explains every field that a record has
 #   check.sh errors ROOT           docs/ERRORS.md quotes messages that the sources have
-#   check.sh help ROOT BUILD       docs/CLI.md holds what the programs' --help says
+#   check.sh help ROOT BUILD       docs/CLI.md holds what the programs' --help says, of every command
 #   check.sh flags ROOT BUILD      each flag that a page gives to a program stands in its --help
 #   check.sh help-write ROOT BUILD puts it there
 #   check.sh examples ROOT BUILD   every ```sh block under a line "<!-- runs -->" runs as written,
@@ -107,6 +107,20 @@ help_of() {
     cat "$file"
 }
 
+# Every command that budget-service lists has its block.
+check_commands() {
+    local command bad=0 count=0
+    while read -r command; do
+        count=$((count + 1))
+        if ! grep -qxF "<!-- help: budget-service $command -->" "$root/docs/CLI.md"; then
+            echo "docs/CLI.md has no help of budget-service $command"
+            bad=1
+        fi
+    done < <(help_of budget-service | sed -nE 's/^  ([a-z-]+( [a-z-]+)?)( [A-Z]+)*  +[^ ].*/\1/p')
+    echo "$count commands"
+    [ "$bad" -eq 0 ] && [ "$count" -gt 0 ]
+}
+
 check_flags() {
     local page command flag bad=0 count=0
     mapfile -t all < <(pages)
@@ -146,6 +160,7 @@ links) check_links ;;
 fields) check_fields ;;
 errors) check_errors ;;
 help)
+    check_commands || exit 1
     with_help "$root/docs/CLI.md" >"$scratch/CLI.md"
     diff -u "$root/docs/CLI.md" "$scratch/CLI.md" || {
         echo "docs/CLI.md is not what --help says: run ./dev docs"

@@ -187,7 +187,7 @@ gated() {
     else
         fail "$name: the gate"
     fi
-    if ! (asks 3.00 second "$@") >"$dir/said" 2>&1 && says "2.50 USD left, 3.00 USD asked"; then
+    if ! (asks 3.00 second "$@") >"$dir/said" 2>&1 && says "\$2.50 left, \$3.00 asked"; then
         ok "$name: the account's cap"
     else
         fail "$name: the account's cap"

@@ -248,7 +248,7 @@ static void what_was_not_granted_does_not_start(void **state)
                                 "--max-hours",     "1",          NULL};
     several_start(0, &job, over);
     several_expect(0, 3);
-    several_assert_says(0, "estimate: 2.00 USD"); /* an instance for each host */
+    several_assert_says(0, "estimate: $2.00 and"); /* an instance for each host */
     several_assert_says(0, "over the cap of phase");
     several_start(0, &job,
                   (const char *const[]){"--mode", "gate-check", "--authorize", "local", NULL});
@@ -289,7 +289,7 @@ static void the_head_may_ask_for_the_token(void **state)
                           "--max-hours", "1", "--budget-dir", service_dir, NULL}};
     start_all(&job);
     expect_all(&job, 0);
-    several_assert_says(0, "estimate: 0.20 USD at most (2 × X of runpod");
+    several_assert_says(0, "estimate: $0.20 at most (2 × X of runpod");
     assert_non_null(strstr(several_runs[0].program.text[TEST_STDOUT],
                            "the gate let all 2 ranks in: label asked"));
     BUDGET(4, "void", "asked"); /* redeemed */

@@ -1,10 +1,16 @@
 /* One job on several hosts whose names, interfaces or clocks are awkward. Needs root for its
  * hosts. */
+#include <arpa/inet.h>
 #include <glob.h>
+#include <netinet/in.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "several.h"
@@ -52,6 +58,52 @@ static void a_name_may_become_known_later(void **state)
     several_expect(0, 0);
     several_expect(1, 0);
     test_program_assert_no_children();
+}
+
+/* A socket on host 0 that takes a name server's questions, and answers none. */
+static int listen_silently(void)
+{
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(53), .sin_addr.s_addr = inet_addr("10.77.0.1")};
+    test_hosts_enter(0);
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (const struct sockaddr *)&address, sizeof address), 0);
+    test_hosts_enter(-1);
+    return fd;
+}
+
+/* The agent hears its user while no name server answers. */
+static void a_silent_name_server_holds_up_no_agent(void **state)
+{
+    (void)state;
+    char file[SEVERAL_PATH_BYTES];
+    static char script[SEVERAL_PATH_BYTES];
+    char text[3 * SEVERAL_PATH_BYTES];
+    char question[512];
+    const int server = listen_silently();
+    (void)snprintf(file, sizeof file, "%s", test_directory_path(&test_shared_directory, "servers"));
+    (void)snprintf(script, sizeof script, "%s",
+                   test_directory_path(&test_shared_directory, "with-servers"));
+    write_file(file, "nameserver 10.77.0.1\noptions timeout:30 attempts:1\n");
+    (void)snprintf(
+        text, sizeof text,
+        "#!/bin/sh\nexec unshare -m sh -c 'mount --bind %s /etc/resolv.conf && exec \"$@\"' "
+        "sh %s \"$@\"\n",
+        file, LAUNCHER_PATH);
+    write_file(script, text);
+    assert_int_equal(chmod(script, 0700), 0);
+    several_make_key("silent");
+    several_launchers[1] = script;
+    const several job = {"tcp://node0.silent:29400", "2", NULL, {NULL}};
+    several_start(1, &job, several_no_flags);
+    several_launchers[1] = NULL;
+    assert_true(recv(server, question, sizeof question, 0) > 0); /* it has asked */
+    several_wait_says(1, "cannot resolve node0.silent: no name server has answered yet");
+    assert_int_equal(kill(several_runs[1].program.pid, SIGINT), 0);
+    several_expect(1, 128 + SIGINT); /* else 1, after the timeout */
+    test_program_assert_no_children();
+    (void)close(server);
 }
 
 /* Whether a host has received so many bytes over IPv6. */
@@ -165,6 +217,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_name_that_nobody_knows_is_named),
         cmocka_unit_test(a_name_may_become_known_later),
+        cmocka_unit_test(a_silent_name_server_holds_up_no_agent),
         cmocka_unit_test(the_right_one_of_many_interfaces_is_taken),
         cmocka_unit_test(clocks_may_differ_by_five_minutes),
     };

@@ -205,7 +205,7 @@ static void launchers_of_other_jobs_are_refused(void **state)
     fill_enroll(&enroll);
     (void)refused(&enroll, PROTO_CONTROL_VERSION + 1, "the programs are not of the same build");
     launch_head(1, PORT, "FAKE_SAY=1");
-    expect_head(1, 1, "another program has the port of --rendezvous: cannot listen on tcp://10.77");
+    expect_head(1, 1, "another program has that port: cannot listen on tcp://10.77");
 
     const several job = {"tcp://10.77.0.1:29400", "2", NULL, {NULL}};
     several_launchers[1] = FAKE_LAUNCHER_PATH;

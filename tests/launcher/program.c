@@ -63,6 +63,7 @@ static void start(test_program *program, const char *const *arguments, const cha
     (void)close(out[1]);
     (void)close(err[1]);
     program->pid = pid;
+    program->unread = false;
     program->fds[TEST_STDOUT] = out[0];
     program->fds[TEST_STDERR] = err[0];
     for (int i = 0; i < 2; i++) {
@@ -91,7 +92,7 @@ int test_program_start_fed(test_program *program, const char *const *arguments,
 /* Waits for more output and takes it; false when both streams have ended. */
 static bool read_more(test_program *program, int64_t deadline_ns)
 {
-    struct pollfd polls[2] = {{.fd = program->fds[0], .events = POLLIN},
+    struct pollfd polls[2] = {{.fd = program->unread ? -1 : program->fds[0], .events = POLLIN},
                               {.fd = program->fds[1], .events = POLLIN}};
     if (program->fds[0] < 0 && program->fds[1] < 0) {
         return false;

@@ -3,6 +3,7 @@
 #ifndef TEST_PROGRAM_H
 #define TEST_PROGRAM_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "support.h"
@@ -14,6 +15,7 @@ typedef struct test_program {
     int fds[2];                              /* its stdout and stderr */
     char text[2][TEST_PROGRAM_OUTPUT_BYTES]; /* what it has printed so far */
     size_t text_bytes[2];
+    bool unread; /* from its start on: what it prints on stdout is not read for now */
 } test_program;
 
 enum { TEST_STDOUT = 0, TEST_STDERR = 1 };

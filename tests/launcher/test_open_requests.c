@@ -77,6 +77,7 @@ static void credit_comes_in_time(void **state)
     launch_open_requests_init(&requests, 2);
     for (uint64_t event = 1; event <= 10 * PROTO_EVENTS_AHEAD_MAX; event++) {
         uint64_t events = 0;
+        launch_open_requests_count(&requests);
         if (launch_open_requests_credit(&requests, &events)) {
             assert_int_equal(events, event);
             credited = events;

@@ -61,6 +61,24 @@ static void inference_has_a_seed_of_its_own(void **state)
     }
 }
 
+static void buckets_are_larger_on_gpus(void **state)
+{
+    (void)state;
+    static launch_options options;
+    base_error error;
+    static const struct {
+        const char *mode;
+        int64_t bucket_bytes;
+    } modes[] = {{"ddp-cpu", 524288}, {"ddp-nccl", 26214400}};
+    for (size_t i = 0; i < 2; i++) {
+        assert_ok(parse(&options, WORDS("--mode", modes[i].mode), &error), &error);
+        assert_int_equal(options.job.parallel.bucket_bytes, modes[i].bucket_bytes);
+        assert_ok(parse(&options, WORDS("--bucket-bytes", "2048", "--mode", modes[i].mode), &error),
+                  &error);
+        assert_int_equal(options.job.parallel.bucket_bytes, 2048);
+    }
+}
+
 static void flags_reach_the_job(void **state)
 {
     (void)state;
@@ -188,6 +206,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_flags_give_the_default_job),
         cmocka_unit_test(inference_has_a_seed_of_its_own),
+        cmocka_unit_test(buckets_are_larger_on_gpus),
         cmocka_unit_test(flags_reach_the_job),
         cmocka_unit_test(relative_paths_become_absolute),
         cmocka_unit_test(generate_takes_prompts),

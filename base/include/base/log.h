@@ -6,6 +6,8 @@
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
+#include <stddef.h>
+
 #include "base/status.h"
 
 typedef enum base_log_level {
@@ -21,5 +23,9 @@ enum { BASE_LOG_LINE_BYTES = 2048, BASE_LOG_PREFIX_BYTES = 64 };
 void base_log_init(const char *prefix, base_log_level level_max);
 
 void base_log(base_log_level level, const char *format, ...) BASE_PRINTF(2, 3);
+
+/* From now on each line, newline included, goes to `put` instead of stderr; NULL: to stderr again. Other
+ * threads do not log meanwhile. */
+void base_log_redirect(void (*put)(const char *line, size_t bytes));
 
 #endif

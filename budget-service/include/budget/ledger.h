@@ -36,6 +36,9 @@
 #include "budget/rules.h"
 #include "budget/shape.h"
 
+/* A refusal, with the account's name. */
+#define BUDGET_NO_ACCOUNT "there is no account %s: budget-service account list has them"
+
 enum {
     BUDGET_CLIENT_KEY_BYTES = 32,      /* CURVE */
     BUDGET_LINE_BYTES = 192,           /* a bill line's id; with NUL */

@@ -42,6 +42,9 @@ BASE_MUST_CHECK base_status budget_money_parse_bill(const char *text, size_t tex
 /* "3.00", "0.000001", "-0.50": at least two digits behind the point, no more than needed. */
 void budget_money_format(int64_t micro, char text[BUDGET_MONEY_BYTES]);
 
+/* The same as messages show it: "$3.00", "-$0.50". */
+void budget_money_show(int64_t micro, char text[BUDGET_MONEY_BYTES]);
+
 /* a + b; false, and *sum untouched, when it leaves the int64. */
 bool budget_money_add(int64_t a, int64_t b, int64_t *sum);
 

@@ -22,6 +22,7 @@ enum {
     LAUNCH_HOSTS_CAUSE_WAIT_MS = 1000, /* a failure's cause on another host shows so late */
     LAUNCH_RETRY_MIN_MS = 10,          /* between the first two attempts to reach the head */
     LAUNCH_RETRY_MS = 200,             /* between two later ones */
+    LAUNCH_RESOLVE_MS = 200, /* an attempt waits so long for a name server; the next goes on */
     LAUNCH_FAREWELL_MS = 2 * 1000,     /* the head waits so long for agents to leave */
     LAUNCH_FILES_SHOWN_MS = 10 * 1000, /* between two lines about files that are fetched */
     LAUNCH_MESSAGES_AT_ONCE = 64, /* of other launchers, until signals and pipes are looked at */

@@ -85,6 +85,7 @@ typedef struct launch_options {
     const char *not_for_programs; /* the first flag given that only our own modes know */
     bool ranks_given;             /* --ranks */
     bool seed_given;              /* --seed */
+    bool buckets_given;           /* --bucket-bytes */
     bool mode_given;              /* --mode */
     bool shape_given;             /* --width, --layers, --heads or --context */
     bool shape_differs;           /* the checkpoint's shape differs from what these flags say */

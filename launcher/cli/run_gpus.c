@@ -1,0 +1,48 @@
+/* What a job on GPUs adds to its result: how they are joined, and what the driver has said of them.
+ * Called by run_job.c. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/run_job.h"
+#include "gpus/gpus.h"
+#include "gpus/watch.h"
+
+launch_answer launch_cli_find_nvlink(const launch_cli_run *run)
+{
+    const char *uuids[BASE_COLL_RANKS_MAX];
+    const int ranks = (int)run->options->job.job.world_size;
+    int count = 0;
+    for (int rank = 0; run->result.ranks != NULL && rank < ranks; rank++) {
+        if (run->result.ranks[rank].gpu.uuid[0] != '\0' && count < BASE_COLL_RANKS_MAX) {
+            uuids[count++] = run->result.ranks[rank].gpu.uuid;
+        }
+    }
+    return count > 0 ? (launch_answer)launch_gpus_nvlink(uuids, count) : LAUNCH_UNKNOWN;
+}
+
+void launch_cli_take_watch(launch_cli_run *run)
+{
+    base_error *cause = &run->result.cause;
+    char faults[LAUNCH_GPU_FAULTS_BYTES];
+    launch_gpu_peak peak;
+    const int ranks = run->result.ranks != NULL ? (int)run->options->job.job.world_size : 0;
+    if (launch_gpu_watch_faults(run->gpus, faults)[0] != '\0' && cause->message[0] != '\0') {
+        const size_t used = strlen(cause->message);
+        (void)snprintf(cause->message + used, sizeof cause->message - used, "; %s", faults);
+    } else if (faults[0] != '\0') {
+        base_log(BASE_LOG_WARNING, "%s", faults);
+    }
+    for (int rank = 0; rank < ranks; rank++) {
+        launch_gpu_info *gpu = &run->result.ranks[rank].gpu;
+        if (launch_gpu_watch_peak(run->gpus, gpu->uuid, &peak)) {
+            gpu->sampled = true;
+            gpu->sm_mhz_max = peak.sm_mhz;
+            gpu->milliwatts_max = peak.milliwatts;
+            gpu->celsius_max = peak.celsius;
+            (void)snprintf(gpu->slowed_by, sizeof gpu->slowed_by, "%s", peak.slowed_by);
+        }
+    }
+    launch_gpu_watch_close(run->gpus);
+    run->gpus = NULL;
+}
