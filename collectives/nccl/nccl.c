@@ -44,6 +44,16 @@ coll_status coll_nccl_cuda(cudaError_t result, const char *what, coll_error *ret
                      "%s: CUDA error %d (%s)", what, (int)result, cudaGetErrorString(result));
 }
 
+coll_status coll_nccl_ended(cudaError_t result, const char *what, bool *done, coll_error *reterr)
+{
+    *done = result == cudaSuccess;
+    if (result == cudaErrorNotReady) {
+        (void)cudaGetLastError(); /* the runtime keeps it for whoever asks next */
+        return COLL_OK;
+    }
+    return coll_nccl_cuda(result, what, reterr);
+}
+
 int coll_nccl_version(void)
 {
     int version = 0;
@@ -242,10 +252,7 @@ static coll_status poll_comm(void *comm_, bool *ready, coll_error *reterr)
 static coll_status is_idle(void *comm, void *stream, bool *done, coll_error *reterr)
 {
     (void)comm;
-    const cudaError_t result = cudaStreamQuery(stream);
-    *done = result == cudaSuccess;
-    return *done || result == cudaErrorNotReady ? COLL_OK
-                                                : coll_nccl_cuda(result, "the stream", reterr);
+    return coll_nccl_ended(cudaStreamQuery(stream), "the stream", done, reterr);
 }
 
 static uint64_t read_busy_ns(const void *comm_)

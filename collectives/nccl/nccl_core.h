@@ -56,6 +56,8 @@ typedef struct coll_nccl_piece {
 coll_status coll_nccl_check(const coll_nccl_comm *comm, ncclResult_t result, const char *what,
                             coll_error *reterr);
 coll_status coll_nccl_cuda(cudaError_t result, const char *what, coll_error *reterr);
+/* Of what cudaEventQuery or cudaStreamQuery said of `what`. */
+coll_status coll_nccl_ended(cudaError_t result, const char *what, bool *done, coll_error *reterr);
 coll_status coll_nccl_fail(coll_error *reterr, coll_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

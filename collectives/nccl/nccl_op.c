@@ -199,13 +199,11 @@ coll_status coll_nccl_op_make(void *comm, const coll_op_desc *desc, void **made,
 coll_status coll_nccl_test(void *op_, bool *done, coll_error *reterr)
 {
     coll_nccl_op *op = op_;
-    const cudaError_t result = cudaEventQuery(op->ended);
-    *done = result == cudaSuccess;
+    const coll_status status = coll_nccl_ended(cudaEventQuery(op->ended), "the GPU", done, reterr);
     if (*done && op->warming) {
         free_warm(op);
     }
-    return *done || result == cudaErrorNotReady ? COLL_OK
-                                                : coll_nccl_cuda(result, "the GPU", reterr);
+    return status;
 }
 
 /* An operation of a group that was started, and is freed before the group is launched. All ranks do

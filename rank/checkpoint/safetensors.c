@@ -12,12 +12,17 @@
 #include "base/file.h"
 #include "checkpoint/match.h"
 #include "model/family.h"
+#include "model/share_out.h"
 #include "rank/checkpoint.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "float32 arrays are written as they lie in memory");
 
-enum { NAME_BYTES = 2 * RANK_TENSOR_NAME_BYTES };
+enum {
+    NAME_BYTES = 2 * RANK_TENSOR_NAME_BYTES,
+    TURNED_ROWS = 32,
+    TURNED_OF_THREAD = 1 << 19, /* elements that a thread transposes at least */
+};
 
 /* Adds one tensor's entry; false when out of memory. */
 static bool add_entry(json_t *header, const rank_tensor *tensor, const char *prefix)
@@ -58,14 +63,33 @@ static char *make_header(const rank_model_config *config, const char *prefix)
     return text;
 }
 
+/* A transpose under way. */
+typedef struct turning {
+    const float *from; /* (rows, columns) */
+    size_t rows;
+    size_t columns;
+    float *to; /* (columns, rows) */
+} turning;
+
+/* Columns first … end, TURNED_ROWS rows at a time, whose cache lines serve several columns. */
+static void turn_columns(void *user, size_t first, size_t end)
+{
+    const turning *of = user;
+    for (size_t row = 0; row < of->rows; row += TURNED_ROWS) {
+        const size_t last = row + TURNED_ROWS < of->rows ? row + TURNED_ROWS : of->rows;
+        for (size_t j = first; j < end; j++) {
+            for (size_t i = row; i < last; i++) {
+                of->to[j * of->rows + i] = of->from[i * of->columns + j];
+            }
+        }
+    }
+}
+
 /* to (columns, rows) = the transpose of from (rows, columns). */
 static void transpose(const float *from, size_t rows, size_t columns, float *to)
 {
-    for (size_t i = 0; i < rows; i++) {
-        for (size_t j = 0; j < columns; j++) {
-            to[j * rows + i] = from[i * columns + j];
-        }
-    }
+    turning of = {.from = from, .rows = rows, .columns = columns, .to = to};
+    rank_share_out(columns, TURNED_OF_THREAD / (rows + 1) + 1, turn_columns, &of);
 }
 
 static base_status put_tensor(base_file_writer *writer, const rank_tensor *tensor,

@@ -21,7 +21,7 @@ static void gather_rows(rank_engine *engine)
         const int32_t start = engine->batch_start[i];
         memcpy(engine->batch_ids + start, tokens + entry->first,
                (size_t)entry->count * sizeof *tokens);
-        memcpy(engine->tables + (size_t)i * engine->table_width, table,
+        memcpy(engine->blocks + (size_t)i * engine->table_width, table,
                engine->table_width * sizeof *table);
         engine->lengths[i] = entry->first;
         engine->batch_start[i + 1] = start + entry->count;
@@ -62,14 +62,11 @@ static const rank_request *request_of(const rank_engine *engine, const rank_sche
     return rank_schedule_request(engine->schedule, entry->sequence);
 }
 
-/* Lets the device draw, if it can draw of all rows: then the host need not read the logits. */
-static void draw_on_device(rank_engine *engine)
+/* Whether the device can draw of all rows: then the host need not read the logits. Lists how. */
+static bool plan_draw(rank_engine *engine)
 {
-    const rank_device *device = &engine->run.device;
-    const rank_tp *tp = engine->run.shape.tp;
     size_t rows = 0;
     int32_t first = 0;
-    engine->drawn_on_device = false;
     for (int i = 0; engine->draw_rows != NULL && i < engine->entry_count; i++) {
         const rank_schedule_entry *entry = &engine->entries[i];
         const rank_sample_params *params = &request_of(engine, entry)->sample;
@@ -77,21 +74,30 @@ static void draw_on_device(rank_engine *engine)
             continue;
         }
         if (!rank_sample_is_one(params)) {
-            return;
+            return false;
         }
         engine->draw_rows[rows++] =
             rank_sample_draw_row(params, (uint64_t)(entry->first + entry->count));
     }
-    const int32_t tokens = rank_sample_tokens(&engine->vocab, tp->rank, &first);
-    if (rows > 0 && tokens > 0) {
-        device->backend->draw(device->queue, &(rank_draw){.rows = rows,
+    const rank_tp *tp = engine->run.shape.tp;
+    return rows > 0 && rank_sample_tokens(&engine->vocab, tp->rank, &first) > 0;
+}
+
+/* Lets the device draw as planned, if it is. */
+static void draw_on_device(const rank_engine *engine, const rank_draw_row *of)
+{
+    const rank_device *device = &engine->run.device;
+    const rank_tp *tp = engine->run.shape.tp;
+    int32_t first = 0;
+    if (engine->drawn_on_device) {
+        const int32_t tokens = rank_sample_tokens(&engine->vocab, tp->rank, &first);
+        device->backend->draw(device->queue, &(rank_draw){.rows = (size_t)engine->sampled_count,
                                                           .columns = (size_t)tokens,
                                                           .row_floats = (size_t)tp->vocab_count,
                                                           .values = engine->logits,
                                                           .first_token = first,
-                                                          .of = engine->draw_rows,
+                                                          .of = of,
                                                           .drawn = engine->drawn});
-        engine->drawn_on_device = true;
     }
 }
 
@@ -109,18 +115,22 @@ static base_status decode(rank_engine *engine, base_error *reterr)
         return status;
     }
     pad(engine);
-    const rank_decode_args args = {.saved = &engine->saved,
-                                   .cache = &engine->cache,
-                                   .lengths = engine->lengths,
-                                   .block_table = engine->tables,
-                                   .table_width = engine->table_width,
-                                   .exchanged = rank_tp_group_memory(engine->group),
-                                   .logits = engine->logits};
-    status = rank_step_graphs_decode(&engine->graphs, &engine->run, &args, engine->group, reterr);
+    rank_decode_args args = {.saved = &engine->saved,
+                             .cache = &engine->cache,
+                             .lengths = engine->lengths,
+                             .block_table = engine->blocks,
+                             .table_width = engine->table_width,
+                             .exchanged = rank_tp_group_memory(engine->group),
+                             .logits = engine->logits};
+    engine->drawn_on_device = plan_draw(engine);
+    const rank_draw_row *of = rank_step_tables_place(
+        &engine->tables, &args, engine->drawn_on_device ? engine->draw_rows : NULL);
+    status = rank_step_graphs_decode(&engine->graphs, &engine->run, &engine->tables, &args,
+                                     engine->group, reterr);
     if (status != BASE_OK) {
         return status;
     }
-    draw_on_device(engine);
+    draw_on_device(engine, of);
     engine->costs.tokens += (uint64_t)batch.token_count;
     status = rank_tp_group_check(engine->group, reterr); /* which listens to peers; sync does not */
     return status == BASE_OK ? engine->run.device.backend->sync(engine->run.device.queue, reterr)

@@ -77,6 +77,14 @@ static size_t count_cache_bytes(const rank_engine *engine, const rank_engine_opt
            rank_type_bytes(engine->run.shape.decode_type);
 }
 
+static rank_step_tables_size tables_size(const rank_engine *engine,
+                                         const rank_engine_options *options)
+{
+    return (rank_step_tables_size){.rows = engine->run.shape.token_count_max,
+                                   .sequences = (size_t)options->sequences,
+                                   .table_width = engine->table_width};
+}
+
 /* Adds up what this engine takes of the device, and refuses what has no room there. What the ranks
  * exchange is there already, and so is the device's queue. */
 static base_status check_room(rank_engine *engine, const rank_engine_options *options,
@@ -92,11 +100,13 @@ static base_status check_room(rank_engine *engine, const rank_engine_options *op
     engine->cache = (rank_cache){.block_tokens = (size_t)schedule->block_tokens,
                                  .block_count = (size_t)schedule->block_count};
     const size_t logits_floats = (size_t)options->sequences * (size_t)shape->tp->vocab_count;
+    const rank_step_tables_size tables = tables_size(engine, options);
     rank_memory_use use = {{0}};
     use.bytes[RANK_MEMORY_WEIGHTS] = rank_shards_plan(&shards);
     use.bytes[RANK_MEMORY_ACTIVATIONS] = family->saved_floats(shape) * sizeof(float);
     use.bytes[RANK_MEMORY_WORK] = (family->work_floats(shape) + logits_floats) * sizeof(float);
     use.bytes[RANK_MEMORY_CACHE] = count_cache_bytes(engine, options);
+    rank_step_tables_plan(shape->backend, &tables, &use);
     const base_status status = rank_memory_check(&engine->run.device, "the model", &use, reterr);
     use.bytes[RANK_MEMORY_EXCHANGED] = family->exchanged_floats(shape) * sizeof(float);
     use.bytes[RANK_MEMORY_QUEUES] = engine->run.device.backend->queue_bytes;
@@ -171,12 +181,16 @@ static base_status make_tables(rank_engine *engine, const rank_engine_options *o
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d sequences", options->sequences);
     }
     const rank_device *device = &engine->run.device;
-    const base_status status = device->backend->alloc(
-        device->queue, RANK_MEMORY_HOST, sequences * (engine->table_width + 1) * sizeof(int32_t),
-        &host, reterr);
-    engine->tables = host;
+    const rank_step_tables_size tables = tables_size(engine, options);
+    base_status status =
+        device_bytes(engine, RANK_MEMORY_HOST,
+                     sequences * (engine->table_width + 1) * sizeof(int32_t), &host, reterr);
+    engine->blocks = host;
     engine->lengths =
-        engine->tables != NULL ? engine->tables + sequences * engine->table_width : NULL;
+        engine->blocks != NULL ? engine->blocks + sequences * engine->table_width : NULL;
+    if (status == BASE_OK) {
+        status = rank_step_tables_create(&engine->tables, device, &tables, reterr);
+    }
     return status == BASE_OK && device->backend->draw != NULL
                ? make_draws(engine, sequences, reterr)
                : status;
@@ -279,7 +293,8 @@ void rank_engine_destroy(rank_engine *engine)
     }
     const rank_device *device = &engine->run.device;
     rank_engine_drop_graphs(engine);
-    device->backend->release(device->queue, engine->tables);
+    device->backend->release(device->queue, engine->blocks);
+    rank_step_tables_destroy(&engine->tables);
     device->backend->release(device->queue, engine->draw_rows);
     device->backend->release(device->queue, engine->logits);
     device->backend->release(device->queue, engine->cache.memory);

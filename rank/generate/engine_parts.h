@@ -44,8 +44,9 @@ struct rank_engine {
     int32_t *logit_rows;
     int32_t *batch_start;
     int32_t *batch_ids;
-    int32_t *lengths; /* in RANK_MEMORY_HOST, with the tables */
-    int32_t *tables;
+    int32_t *lengths; /* in RANK_MEMORY_HOST, with the blocks */
+    int32_t *blocks;  /* (sequences, table_width) */
+    rank_step_tables tables;
     float *logits;            /* (sequences, this rank's ids): the device's */
     rank_draw_row *draw_rows; /* (sequences), in RANK_MEMORY_HOST; NULL: the host draws */
     rank_drawn *drawn;        /* (sequences), behind them */

@@ -52,10 +52,17 @@ rank_step_way rank_step_graphs_find(rank_step_graphs *graphs, const rank_device 
     return way;
 }
 
+static void enqueue(const rank_run *run, const rank_step_tables *tables,
+                    const rank_decode_args *args)
+{
+    rank_step_tables_copy(tables);
+    run->shape.config->family->decode(run, args);
+}
+
 /* The graph has the step's operations, and has not run. */
 static base_status capture(rank_step_graph *entry, const rank_run *run,
-                           const rank_decode_args *args, const rank_tp_group *group,
-                           base_error *reterr)
+                           const rank_step_tables *tables, const rank_decode_args *args,
+                           const rank_tp_group *group, base_error *reterr)
 {
     const rank_device *device = &run->device;
     const rank_tp_costs before = rank_tp_group_costs(group);
@@ -63,7 +70,7 @@ static base_status capture(rank_step_graph *entry, const rank_run *run,
     if (status != BASE_OK) {
         return status;
     }
-    run->shape.config->family->decode(run, args);
+    enqueue(run, tables, args);
     status = device->backend->capture_end(device->queue, reterr);
     const rank_tp_costs after = rank_tp_group_costs(group);
     entry->once =
@@ -72,22 +79,22 @@ static base_status capture(rank_step_graph *entry, const rank_run *run,
 }
 
 base_status rank_step_graphs_decode(rank_step_graphs *graphs, const rank_run *run,
-                                    const rank_decode_args *args, rank_tp_group *group,
-                                    base_error *reterr)
+                                    const rank_step_tables *tables, const rank_decode_args *args,
+                                    rank_tp_group *group, base_error *reterr)
 {
     const rank_device *device = &run->device;
     rank_step_graph *entry = NULL;
     base_status status = BASE_OK;
     if (device->backend->capture == NULL) {
-        run->shape.config->family->decode(run, args);
+        enqueue(run, tables, args);
         return BASE_OK;
     }
     switch (rank_step_graphs_find(graphs, device, &args->saved->rows, &entry)) {
     case RANK_STEP_RUN:
-        run->shape.config->family->decode(run, args);
+        enqueue(run, tables, args);
         return BASE_OK;
     case RANK_STEP_CAPTURE:
-        status = capture(entry, run, args, group, reterr);
+        status = capture(entry, run, tables, args, group, reterr);
         break;
     case RANK_STEP_REPLAY:
         rank_tp_group_replayed(group, entry->once);

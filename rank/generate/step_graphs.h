@@ -7,6 +7,7 @@
 #ifndef RANK_GENERATE_STEP_GRAPHS_H
 #define RANK_GENERATE_STEP_GRAPHS_H
 
+#include "generate/step_tables.h"
 #include "model/family.h"
 #include "parallel/tensor/tp.h"
 
@@ -36,8 +37,10 @@ typedef enum rank_step_way { RANK_STEP_RUN, RANK_STEP_CAPTURE, RANK_STEP_REPLAY 
 rank_step_way rank_step_graphs_find(rank_step_graphs *graphs, const rank_device *device,
                                     const rank_rows *rows, rank_step_graph **entry);
 
-/* Enqueues a step of the family: runs, captures or replays it. */
+/* Enqueues the copy of the step's tables and the family's operations: runs, captures or replays
+ * them. */
 BASE_MUST_CHECK base_status rank_step_graphs_decode(rank_step_graphs *graphs, const rank_run *run,
+                                                    const rank_step_tables *tables,
                                                     const rank_decode_args *args,
                                                     rank_tp_group *group, base_error *reterr);
 

@@ -97,7 +97,7 @@ typedef struct rank_cache {
 
 /* One step of several sequences. Each has some new tokens: one in decoding, more in a chunk of its
  * prompt. The rows of `saved` are these tokens. segment_start cuts them into sequences, and active
- * rows are those whose logits are wanted. Tables are in RANK_MEMORY_HOST.
+ * rows are those whose logits are wanted. Tables are where the device reads them.
  *
  * The run's shape has a tp, and its hooks give this rank's shards: for a tensor of the whole model,
  * need(offset, count) gives this rank's part of it, packed if the tensor's `pack` says so. A single

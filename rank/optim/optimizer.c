@@ -1,7 +1,8 @@
-/* The optimizer: computes the norm of the gradients and their scale, then runs AdamW on each
- * tensor. Called by train/step.c. */
+/* The optimizer: computes the norm of the gradients and their scale, then runs AdamW on all
+ * tensors at once. Called by train/step.c. */
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "rank/optim.h"
 
 /* Values that change at each step, at an address that the device reads and writes. */
@@ -15,12 +16,15 @@ typedef struct step_values {
 struct rank_optimizer {
     rank_device device;
     rank_optimizer_options options;
-    rank_tensor *tensors;
-    int tensor_count;
     size_t param_count;
+    size_t *ends; /* of neighbouring tensors that all decay, or all do not, in turns */
+    size_t parts;
+    bool decay;   /* the first part does */
     float *first; /* AdamW's moments */
     float *second;
     step_values *now;
+    rank_signal *begun; /* on a device that has a clock: where the update is, else NULL */
+    rank_signal *ended;
     float *params; /* of the update that is being enqueued */
     const float *grads;
 };
@@ -39,19 +43,43 @@ static base_status new_moments(const rank_optimizer *optimizer, float **moments,
     return status;
 }
 
+/* Tensors lie one behind the other, in their order. */
+static base_status find_parts(rank_optimizer *made, const rank_model_config *model,
+                              base_error *reterr)
+{
+    const int tensors = rank_model_tensor_count(model);
+    size_t end = 0;
+    made->ends = calloc((size_t)tensors, sizeof *made->ends);
+    if (made->ends == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the optimizer");
+    }
+    bool decay = false;
+    for (int i = 0; i < tensors; i++) {
+        rank_tensor tensor;
+        rank_model_tensor(model, i, &tensor);
+        BASE_ASSERT(tensor.offset == end);
+        if (i == 0) {
+            made->decay = tensor.decay;
+        }
+        if (i == 0 || tensor.decay != decay) {
+            made->parts++;
+        }
+        decay = tensor.decay;
+        end += tensor.count;
+        made->ends[made->parts - 1] = end;
+    }
+    BASE_ASSERT(end == made->param_count);
+    return BASE_OK;
+}
+
 static base_status fill(rank_optimizer *made, const rank_model_config *model, base_error *reterr)
 {
     void *now = NULL;
     made->param_count = rank_model_param_count(model);
-    made->tensor_count = rank_model_tensor_count(model);
-    made->tensors = calloc((size_t)made->tensor_count, sizeof *made->tensors);
-    if (made->tensors == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the optimizer");
+    base_status status = find_parts(made, model, reterr);
+    if (status == BASE_OK) {
+        status = new_moments(made, &made->first, reterr);
     }
-    for (int i = 0; i < made->tensor_count; i++) {
-        rank_model_tensor(model, i, &made->tensors[i]);
-    }
-    base_status status = new_moments(made, &made->first, reterr);
     if (status == BASE_OK) {
         status = new_moments(made, &made->second, reterr);
     }
@@ -62,6 +90,13 @@ static base_status fill(rank_optimizer *made, const rank_model_config *model, ba
     made->now = now;
     if (status == BASE_OK) {
         *made->now = (step_values){.tokens = 0.0};
+    }
+    const rank_backend *backend = made->device.backend;
+    if (status == BASE_OK && backend->signal_open != NULL) {
+        status = backend->signal_open(made->device.queue, true, &made->begun, reterr);
+    }
+    if (status == BASE_OK && backend->signal_open != NULL) {
+        status = backend->signal_open(made->device.queue, true, &made->ended, reterr);
     }
     return status;
 }
@@ -100,7 +135,11 @@ void rank_optimizer_destroy(rank_optimizer *optimizer)
     device->backend->release(device->queue, optimizer->first);
     device->backend->release(device->queue, optimizer->second);
     device->backend->release(device->queue, optimizer->now);
-    free(optimizer->tensors);
+    if (device->backend->signal_close != NULL) {
+        device->backend->signal_close(optimizer->begun);
+        device->backend->signal_close(optimizer->ended);
+    }
+    free(optimizer->ends);
     free(optimizer);
 }
 
@@ -108,9 +147,7 @@ void rank_optimizer_destroy(rank_optimizer *optimizer)
 static void update(void *user)
 {
     const rank_optimizer *optimizer = user;
-    float *params = optimizer->params;
     const float *grads = optimizer->grads;
-    rank_bfloat16 *rounded = optimizer->options.rounded;
     const rank_backend *backend = optimizer->device.backend;
     rank_queue *queue = optimizer->device.queue;
     step_values *now = optimizer->now;
@@ -122,18 +159,23 @@ static void update(void *user)
                                                   .norm_max = optimizer->options.norm_max,
                                                   .norm = &now->norm,
                                                   .scale = &now->adamw.grad_scale});
-    for (int i = 0; i < optimizer->tensor_count; i++) {
-        const rank_tensor *tensor = &optimizer->tensors[i];
-        backend->adamw(queue,
-                       &(rank_adamw){.config = &optimizer->options.adamw,
-                                     .step = &now->adamw,
-                                     .decay = tensor->decay,
-                                     .count = tensor->count,
-                                     .params = params + tensor->offset,
-                                     .grads = grads + tensor->offset,
-                                     .first = optimizer->first + tensor->offset,
-                                     .second = optimizer->second + tensor->offset,
-                                     .rounded = rounded != NULL ? rounded + tensor->offset : NULL});
+    backend->adamw(queue, &(rank_adamw){.config = &optimizer->options.adamw,
+                                        .step = &now->adamw,
+                                        .decay = optimizer->decay,
+                                        .count = optimizer->param_count,
+                                        .params = optimizer->params,
+                                        .grads = grads,
+                                        .first = optimizer->first,
+                                        .second = optimizer->second,
+                                        .rounded = optimizer->options.rounded,
+                                        .ends = optimizer->ends,
+                                        .parts = optimizer->parts});
+}
+
+static void note(const rank_optimizer *optimizer, rank_signal *where)
+{
+    if (where != NULL) {
+        optimizer->device.backend->signal_set(optimizer->device.queue, where);
     }
 }
 
@@ -146,6 +188,7 @@ void rank_optimizer_step(rank_optimizer *optimizer, const rank_optimizer_values 
     now->adamw.learning_rate = values->learning_rate;
     optimizer->params = params;
     optimizer->grads = grads;
+    note(optimizer, optimizer->begun);
     (void)rank_graphs_do(optimizer->options.graphs,
                          &(rank_graph_work){
                              .key = {{RANK_GRAPH_UPDATE, (uintptr_t)params, (uintptr_t)grads}},
@@ -153,9 +196,17 @@ void rank_optimizer_step(rank_optimizer *optimizer, const rank_optimizer_values 
                              .enqueue = update,
                              .user = optimizer,
                          });
+    note(optimizer, optimizer->ended);
 }
 
 double rank_optimizer_norm(const rank_optimizer *optimizer)
 {
     return optimizer->now->norm;
+}
+
+int64_t rank_optimizer_device_ns(const rank_optimizer *optimizer)
+{
+    return optimizer->ended == NULL
+               ? -1
+               : optimizer->device.backend->signal_elapsed_ns(optimizer->begun, optimizer->ended);
 }

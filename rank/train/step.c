@@ -26,9 +26,11 @@ typedef struct training_step {
     int64_t start_ns;
     int64_t start_cpu_ns; /* of this thread */
     int64_t computed_cpu_ns;
-    int64_t computed_ns;
     int64_t reduced_ns;
     int64_t updated_ns;
+    /* By the device's clock where there is one, else by the host's. */
+    int64_t compute_ns;
+    int64_t optimizer_ns;
     rank_ddp_times times;
     bool evaluated;
     trainer_heldout_result heldout;
@@ -57,16 +59,16 @@ static base_status enqueue_slot(trainer *self, training_step *step, int slot, ba
 {
     rank_hooks hooks = rank_hooks_flat(self->params);
     rank_batch batch;
+    const base_status status = rank_data_next_batch(self->data, slot, &batch, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
     float *grads = rank_ddp_grads(self->ddp, slot);
     hooks.rounded = self->rounded;
     hooks.ready = rank_ddp_ready;
     hooks.ready_user = self->ddp;
     hooks.begin = rank_ddp_pass;
     hooks.ready_key = rank_ddp_key(self->ddp);
-    const base_status status = rank_data_next_batch(self->data, slot, &batch, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
     step->tokens += (uint64_t)batch.token_count;
     return rank_model_enqueue(self->model, &hooks, &batch, grads, reterr);
 }
@@ -107,7 +109,7 @@ static base_status compute(trainer *self, training_step *step, base_error *reter
     sum_losses(self, step, results);
     step->mine.remaining = (double)rank_data_remaining(self->data);
     step->mine.stop = proto_client_stop_requested(self->worker->client) ? 1.0 : 0.0;
-    step->computed_ns = base_now_ns();
+    step->compute_ns = base_now_ns() - step->start_ns;
     step->computed_cpu_ns = base_thread_cpu_ns();
     return BASE_OK;
 }
@@ -131,11 +133,6 @@ static base_status reduce(trainer *self, training_step *step, base_error *reterr
 {
     base_status status = rank_ddp_finish(self->ddp, &step->times, reterr);
     const int64_t sum_ns = base_now_ns();
-    /* Two clocks may differ by a little: what is hidden is a part of compute. */
-    const int64_t computing_ns = step->computed_ns - step->start_ns;
-    if (step->times.allreduce_ns - step->times.allreduce_exposed_ns > computing_ns) {
-        step->times.allreduce_ns = step->times.allreduce_exposed_ns + computing_ns;
-    }
     step->global = step->mine;
     if (status == BASE_OK) {
         status = rank_ddp_sum(self->ddp, (double *)&step->global,
@@ -145,8 +142,12 @@ static base_status reduce(trainer *self, training_step *step, base_error *reterr
         status = check_sums(self, &step->global, reterr);
     }
     step->reduced_ns = base_now_ns();
-    step->times.allreduce_ns += step->reduced_ns - sum_ns;
-    step->times.allreduce_exposed_ns += step->reduced_ns - sum_ns;
+    if (step->times.by_device) { /* the host's sum is not the device's time */
+        step->compute_ns = step->times.compute_ns;
+    } else {
+        step->times.allreduce_ns += step->reduced_ns - sum_ns;
+        step->times.allreduce_exposed_ns += step->reduced_ns - sum_ns;
+    }
     return status;
 }
 
@@ -154,6 +155,7 @@ static base_status reduce(trainer *self, training_step *step, base_error *reterr
 static base_status update(trainer *self, training_step *step, base_error *reterr)
 {
     base_status status = BASE_OK;
+    int64_t device_ns = -1;
     if (step->global.targets > 0.0) {
         rank_optimizer_step(self->optimizer,
                             &(rank_optimizer_values){.step = (int64_t)self->steps_done + 1,
@@ -162,8 +164,10 @@ static base_status update(trainer *self, training_step *step, base_error *reterr
                             self->params, rank_ddp_sums(self->ddp));
         status = self->device.backend->sync(self->device.queue, reterr);
         step->grad_norm = rank_optimizer_norm(self->optimizer);
+        device_ns = rank_optimizer_device_ns(self->optimizer);
     }
     step->updated_ns = base_now_ns();
+    step->optimizer_ns = device_ns >= 0 ? device_ns : step->updated_ns - step->reduced_ns;
     return status;
 }
 
@@ -178,13 +182,12 @@ static void report(const trainer *self, const training_step *step)
     message.loss_global = global->targets > 0.0 ? global->loss / global->targets : 0.0;
     message.tokens = step->tokens;
     message.target_tokens = (uint64_t)mine->targets;
-    message.compute_ns =
-        step->computed_ns - step->start_ns - (times->allreduce_ns - times->allreduce_exposed_ns);
+    message.compute_ns = step->compute_ns - (times->allreduce_ns - times->allreduce_exposed_ns);
     BASE_ASSERT(message.compute_ns >= 0); /* what is hidden behind backward is a part of compute */
     message.compute_cpu_ns = step->computed_cpu_ns - step->start_cpu_ns;
     message.allreduce_ns = times->allreduce_ns;
     message.allreduce_exposed_ns = times->allreduce_exposed_ns;
-    message.optimizer_ns = step->updated_ns - step->reduced_ns;
+    message.optimizer_ns = step->optimizer_ns;
     message.step_ns = step->updated_ns - step->start_ns;
     message.bytes_sent = coll_context_bytes_sent(self->worker->context) - step->bytes_before;
     message.epoch = self->epoch;

@@ -6,7 +6,7 @@ set -uo pipefail
 self=$(realpath "$0")
 here=$(dirname "$self")
 phases=(parity compute-sanitizer gate nccl faults speed torch)
-declare -A limits=([parity]=60 [compute-sanitizer]=60 [gate]=20 [nccl]=150 [faults]=120 [speed]=390 [torch]=480)
+declare -A limits=([parity]=80 [compute-sanitizer]=130 [gate]=20 [nccl]=300 [faults]=190 [speed]=340 [torch]=500)
 skipped=77 no_gpu=9
 
 for file in common correct faults speed torch report; do
@@ -27,6 +27,7 @@ Phases: parity compute-sanitizer gate nccl faults speed torch (all of them). Thr
   --out DIR        for gpu-results.json and gpu-results.md, written anew after each phase, and log/.
                    They keep what earlier calls with the same DIR have found (.)
   --limit SECONDS  for each phase, in place of its own
+  --tiny           small shapes and few steps, to try the script itself: its figures mean nothing
   --rebuild        compile the plugin anew, from the sources that this script lies in
   --help           this text
 
@@ -34,31 +35,52 @@ Exits with 1 if a phase failed, 2 if it was called wrongly. A phase without a GP
 END
 }
 
+# Ends what a phase has left running of the bundle's programs, so that the next one has the GPU.
+end_left() {
+    local process left=0
+    for process in /proc/[0-9]*; do
+        case $(readlink "$process/exe") in
+        "$bundle"/*) kill -KILL "${process#/proc/}" && left=$((left + 1)) ;;
+        esac
+    done 2>/dev/null
+    [ "$left" -eq 0 ] || echo "run.sh: ended $left processes that $1 had left" >&2
+}
+
 run_phase() { # NAME; the return value: whether it failed
     local name=$1 seconds=${limit:-${limits[$1]}} status=0 word begun=$SECONDS
-    rm -f "$work/$name".*
-    rm -f "$out/phases/$name.figures"
-    timeout --kill-after=10 "$seconds" bash "$self" --phase "$name" "$work" "$bundle" \
-        >"$out/log/$name.log" 2>&1 || status=$?
-    [ -s "$work/$name.reason" ] || tail -1 "$out/log/$name.log" >"$work/$name.reason"
+    rm -f "$work/$name".* "$out/phases/$name.figures"
+    begun_json "$name" 0
+    timeout --kill-after=15 "$seconds" bash "$self" --phase "$name" "$work" "$bundle" \
+        >"$out/log/$name.log" 2>&1 &
+    running=$!
+    wait "$running" || status=$?
+    running=""
+    end_left "$name"
+    [ -s "$work/$name.reason" ] || grep -v '^ *$' "$out/log/$name.log" | tail -1 >"$work/$name.reason"
     case $status in
     0) word=passed && : >"$work/$name.reason" ;;
     "$skipped" | "$no_gpu") word=skipped ;;
-    124 | 137) word=failed && echo "no end after $seconds s" >"$work/$name.reason" ;;
+    124 | 137) word=failed && tell_late "$name" "$seconds" ;;
     *) word=failed ;;
     esac
-    ! [ -e "$work/$name.figures" ] || cp "$work/$name.figures" "$out/phases/"
-    phase_json "$name" "$word" "$status" $((SECONDS - begun)) >"$out/phases/$name.json"
+    phase_json "$name" "$word" "$status" $((SECONDS - begun)) "$(tail -1 "$work/$name.reason")" \
+        >"$out/phases/$name.json"
     printf '%-18s %-8s %s\n' "$name" "$word" "$(tail -1 "$work/$name.reason")"
     write_results
     [ "$word" != failed ]
+}
+
+# What has failed before the phase's time was over is told, too.
+tell_late() { # NAME SECONDS
+    local late="no end after $2 s"
+    [ ! -s "$work/$1.parts" ] || late="$late; before that $(join_parts "$1")"
+    echo "$late" >"$work/$1.reason"
 }
 
 # ---- the two ways in ----
 
 phase_main() { # NAME WORK BUNDLE: under timeout
     phase=$1 work=$2 bundle=$3 bin=$3/bin plugin=$3/lib/ringfence/ringfence-cuda.so
-    unset LD_LIBRARY_PATH # rank takes CUDA's libraries from where it looks itself
     # timeout has a process group of its own, so it does not hear that the phase has to end.
     trap '[ -z "${running-}" ] || { kill "$running"; wait "$running"; }; exit 143' TERM
     "phase_${phase//-/_}"
@@ -70,13 +92,30 @@ part_main() { # PHASE WORK BUNDLE FUNCTION ARGUMENTS...: of a phase that has beg
     "$@"
 }
 
-# NCCL and cublasLt as PyTorch's environment has them, where the loader looks: cuda/ beside rank.
+# Where Python's packages lie, among them NCCL and cublasLt for PyTorch.
+python_packages() {
+    python3 - 2>/dev/null <<'END'
+import importlib.util, os, sysconfig
+print(sysconfig.get_paths()["purelib"])
+torch = importlib.util.find_spec("torch")
+if torch is not None and torch.origin is not None:
+    print(os.path.dirname(os.path.dirname(torch.origin)))
+END
+}
+
+# CUDA's libraries, where the loader looks: cuda/ beside rank. The driver may be known to
+# LD_LIBRARY_PATH alone, which rank does not follow.
 link_cuda() {
-    local from
+    local from places
     mkdir -p "$bundle/bin/cuda"
-    from=$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])' 2>/dev/null) || return 0
-    find "$from/nvidia" \( -name 'libcublasLt.so.1[23]' -o -name 'libnccl.so.2' \) \
-        -exec ln -sf -t "$bundle/bin/cuda" {} + 2>/dev/null
+    while read -r from; do
+        find -L "$from/nvidia" \( -name 'libcublasLt.so.1[23]' -o -name 'libnccl.so.2' \) \
+            -exec ln -sf -t "$bundle/bin/cuda" {} + 2>/dev/null
+    done < <(python_packages | sort -u)
+    IFS=: read -ra places <<<"${LD_LIBRARY_PATH-}"
+    for from in "${places[@]}"; do
+        [ ! -e "$from/libcuda.so.1" ] || ln -sf -t "$bundle/bin/cuda" "$(realpath "$from")/libcuda.so.1"
+    done
 }
 
 rebuild() {
@@ -93,13 +132,14 @@ die() {
 
 main() {
     local wanted=() name failed=0
-    archive=$here/../../build/gpu/bundle.tar.gz out=. limit="" anew=""
+    archive=$here/../../build/gpu/bundle.tar.gz out=. limit="" anew="" tiny="" running=""
     while [ $# -gt 0 ]; do
         case $1 in
         --bundle) archive=${2-} && shift ;;
         --out) out=${2-} && shift ;;
         --limit) limit=${2-} && shift ;;
         --rebuild) anew=yes ;;
+        --tiny) tiny=yes ;;
         --help | -h) usage && exit ;;
         -*) usage >&2 && exit 2 ;;
         *)
@@ -111,20 +151,38 @@ main() {
     done
     [ -r "$archive" ] || die "there is no $archive: ./dev gpu-bundle makes it"
     work=$(mktemp -d "${TMPDIR:-/tmp}/ringfence-gpu.XXXXXX") || die "no temporary directory"
-    trap 'rm -rf "$work"' EXIT
-    mkdir -p "$out/log" "$out/phases" || die "cannot write to $out"
-    out=$(realpath "$out")
+    work=$(realpath "$work") bundle=$work/bundle
+    trap 'end_left "the script"; rm -rf "$work"' EXIT
+    trap 'cut_off' TERM INT HUP
+    { mkdir -p "$out" && out=$(realpath "$out") && unpack_results && mkdir -p "$out/log" "$out/phases"; } ||
+        die "cannot write to $out"
+    export out tiny
     tar -xzf "$archive" -C "$work" || die "$archive cannot be unpacked"
-    bundle=$work/bundle
     [ -z "$anew" ] || rebuild >"$out/log/rebuild.log" 2>&1 ||
         die "the plugin cannot be built: $(tail -1 "$out/log/rebuild.log")"
     "$bundle/bin/launcher" --version >/dev/null || die "the bundle's programs do not run here"
     link_cuda
+    "$bundle/bin/launcher" gpus 2>&1 | head -2 | tr -s ' \n' ' ' >"$work/gpus"
     for name in "${wanted[@]-${phases[@]}}"; do
         run_phase "$name" || failed=1
     done
+    pack_results
     cat "$out/gpu-results.md"
     exit "$failed"
+}
+
+# The script has to end: so does the phase, and what it has found so far is written.
+cut_off() {
+    [ -z "$running" ] || { kill "$running"; wait "$running"; }
+    write_results
+    pack_results
+    exit 143
+}
+
+# All of an OUT in one file. An OUT that has this file alone goes on where it ended.
+pack_results() { tar -czf "$out/gpu-results.tar.gz" -C "$out" phases log gpu-results.json gpu-results.md; }
+unpack_results() {
+    [ -e "$out/phases" ] || [ ! -e "$out/gpu-results.tar.gz" ] || tar -xzf "$out/gpu-results.tar.gz" -C "$out"
 }
 
 case ${1-} in

@@ -7,14 +7,14 @@
  * is contracted by the compiler. So avx2 and avx512 give the same bits. The baseline has no fused
  * multiply-add, and other bits wherever there are products.
  *
- * Arrays may have any alignment; backend.h has their shapes. Kernels keep no state and may run in
+ * Arrays may have any alignment; backend/operations.h has their shapes. Kernels keep no state and may run in
  * several threads on different arrays. */
 #ifndef RANK_BACKEND_CPU_KERNELS_H
 #define RANK_BACKEND_CPU_KERNELS_H
 
 #include <stddef.h>
 
-#include "backend/backend.h"
+#include "backend/operations.h"
 #include "base/status.h"
 
 typedef struct rank_kernels {

@@ -1,5 +1,6 @@
 /* Steps that are captured once and replayed, and signals between them. Called through cuda.c's
  * table. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "backend/cuda/queue.h"
@@ -88,7 +89,8 @@ void cuda_graph_destroy(rank_queue *queue, rank_graph *graph)
     free(graph);
 }
 
-base_status cuda_signal_open(rank_queue *queue, rank_signal **signal, base_error *reterr)
+base_status cuda_signal_open(rank_queue *queue, bool timed, rank_signal **signal,
+                             base_error *reterr)
 {
     (void)queue;
     *signal = NULL;
@@ -96,7 +98,8 @@ base_status cuda_signal_open(rank_queue *queue, rank_signal **signal, base_error
     if (made == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a signal");
     }
-    const cudaError_t error = cudaEventCreateWithFlags(&made->event, cudaEventDisableTiming);
+    const cudaError_t error =
+        cudaEventCreateWithFlags(&made->event, timed ? cudaEventDefault : cudaEventDisableTiming);
     if (error != cudaSuccess) {
         free(made);
         return cuda_explain(error, "making an event", reterr);
@@ -132,4 +135,15 @@ void cuda_signal_await(rank_queue *queue, rank_signal *signal)
         (void)cuda_check(queue, cudaStreamWaitEvent(queue->stream, signal->event, flags),
                          "waiting for a signal");
     }
+}
+
+/* The driver's figure is in milliseconds, with the precision of a float. */
+int64_t cuda_signal_elapsed_ns(const rank_signal *from, const rank_signal *to)
+{
+    float ms = 0.0f;
+    if (cudaEventElapsedTime(&ms, from->event, to->event) != cudaSuccess) {
+        (void)cudaGetLastError(); /* one was never passed: of no other call */
+        return -1;
+    }
+    return llround((double)ms * 1e6);
 }

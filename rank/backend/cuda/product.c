@@ -186,6 +186,16 @@ static const char *name_types(const rank_queue *queue, const rank_product *shape
     return queue->tf32 ? " tf32" : "";
 }
 
+/* Whether the last line, which begins at `line`, stands among those before it. */
+static bool was_noted(const char *lines, const char *line)
+{
+    const char *at = strstr(lines, line);
+    while (at != lines && at[-1] != '\n') { /* the end of a longer one */
+        at = strstr(at + 1, line);
+    }
+    return at < line;
+}
+
 /* Notes which algorithm the shape has: for the record. A number that cublasLt does not give is -1. */
 static void note(rank_queue *queue, const cuda_lt_plan *plan)
 {
@@ -212,7 +222,7 @@ static void note(rank_queue *queue, const cuda_lt_plan *plan)
                  shape->b_transposed ? 't' : 'n', shape->accumulate ? " added" : "",
                  name_types(queue, shape), plan->alignment, found[0], found[1], found[2], found[3]);
     const bool whole = length > 0 && (size_t)length < room;
-    if (whole && strstr(queue->products, line) == line) { /* else it has been there before */
+    if (whole && !was_noted(queue->products, line)) {
         queue->products_bytes += (size_t)length;
     }
     queue->products[queue->products_bytes] = '\0';
@@ -269,6 +279,8 @@ static void multiply_lt(rank_queue *queue, const rank_product *args)
                        CUDA_LT_WORKSPACE_BYTES, queue->stream);
     if (found != CUBLAS_STATUS_SUCCESS) {
         queue->failed = explain_lt(found, "product", &queue->error);
+    } else {
+        cuda_pace_keep(queue);
     }
 }
 

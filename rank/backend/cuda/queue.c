@@ -32,6 +32,9 @@ bool cuda_check(rank_queue *queue, cudaError_t error, const char *what)
     if (error != cudaSuccess && queue->failed == BASE_OK) {
         queue->failed = cuda_explain(error, what, &queue->error);
     }
+    if (error == cudaSuccess) {
+        cuda_pace_keep(queue);
+    }
     return error == cudaSuccess;
 }
 
@@ -84,6 +87,9 @@ static base_status fill(rank_queue *made, cuda_products products, base_error *re
     for (int i = 0; error == cudaSuccess && i < CUDA_EVENTS; i++) {
         error = cudaEventCreateWithFlags(&made->events[i], cudaEventDisableTiming);
     }
+    if (error == cudaSuccess) {
+        error = cuda_pace_open(made);
+    }
     if (error != cudaSuccess) {
         return cuda_explain(error, "opening a queue", reterr);
     }
@@ -131,6 +137,7 @@ void cuda_close(rank_queue *queue)
         return;
     }
     cuda_lt_close(queue);
+    cuda_pace_close(queue);
     for (int i = 0; i < CUDA_EVENTS; i++) {
         if (queue->events[i] != NULL) {
             (void)cudaEventDestroy(queue->events[i]);
@@ -164,7 +171,10 @@ bool cuda_await(rank_queue *queue)
     if (queue->waiter != NULL) {
         const base_status status = queue->waiter(queue->waiter_user, queue, &error);
         if (status != BASE_OK) {
-            cuda_fail(queue, status, error.message);
+            if (queue->failed == BASE_OK) {
+                queue->failed = status;
+                queue->error = error;
+            }
             return false;
         }
     }

@@ -49,6 +49,13 @@ typedef struct cuda_lt_plan {
     cublasLtMatmulAlgo_t algorithm;
 } cuda_lt_plan;
 
+/* How far the host is ahead: see pace.c. */
+typedef struct cuda_pace {
+    cudaEvent_t events[2]; /* recorded in turns */
+    unsigned recorded;
+    int operations; /* since the last one */
+} cuda_pace;
+
 struct rank_queue {
     int device;
     cudaStream_t stream;
@@ -59,6 +66,7 @@ struct rank_queue {
     double *partials; /* CUDA_PARTIALS doubles on the device */
     cudaEvent_t events[CUDA_EVENTS];
     unsigned next_event;
+    cuda_pace pace;
     rank_graph *capturing; /* NULL: nothing */
     rank_waiter waiter;    /* NULL: none */
     void *waiter_user;
@@ -78,7 +86,8 @@ struct rank_queue {
 
 /* ---- queue.c ---- */
 
-/* Keeps the first error of CUDA; `what` was being done. Returns whether there is none. */
+/* Keeps the first error of CUDA; `what` was being done. Returns whether there is none. Each
+ * operation is followed by it, so it also keeps the queue's pace. */
 bool cuda_check(rank_queue *queue, cudaError_t error, const char *what);
 /* The same for an error of another kind. */
 void cuda_fail(rank_queue *queue, base_status status, const char *message);
@@ -97,6 +106,13 @@ void cuda_set_waiter(rank_queue *queue, rank_waiter waiter, void *user);
 void *cuda_stream(rank_queue *queue);
 rank_mark cuda_mark(rank_queue *queue);
 void cuda_after(rank_queue *queue, rank_mark mark);
+
+/* ---- pace.c ---- */
+
+cudaError_t cuda_pace_open(rank_queue *queue);
+void cuda_pace_close(rank_queue *queue);
+/* Behind an operation: waits, through the waiter, if the host is too far ahead. */
+void cuda_pace_keep(rank_queue *queue);
 
 /* ---- memory.c ---- */
 
@@ -127,10 +143,12 @@ base_status cuda_capture(rank_queue *queue, rank_graph **graph, base_error *rete
 base_status cuda_capture_end(rank_queue *queue, base_error *reterr);
 void cuda_replay(rank_queue *queue, rank_graph *graph);
 void cuda_graph_destroy(rank_queue *queue, rank_graph *graph);
-base_status cuda_signal_open(rank_queue *queue, rank_signal **signal, base_error *reterr);
+base_status cuda_signal_open(rank_queue *queue, bool timed, rank_signal **signal,
+                             base_error *reterr);
 void cuda_signal_close(rank_signal *signal);
 void cuda_signal_set(rank_queue *queue, rank_signal *signal);
 void cuda_signal_await(rank_queue *queue, rank_signal *signal);
+int64_t cuda_signal_elapsed_ns(const rank_signal *from, const rank_signal *to);
 
 /* ---- product.c ---- */
 

@@ -58,11 +58,15 @@ typedef struct rank_ddp_options {
         *graphs; /* borrowed, and stopped before destroy; NULL: all-reduces are not captured */
 } rank_ddp_options;
 
-/* What one step's all-reduce cost this rank. */
+/* What one step's all-reduce cost this rank. On a device all of it is by the device's clock. */
 typedef struct rank_ddp_times {
     int64_t allreduce_ns; /* inside collective calls: starting, progress, waiting; on a device
-                                   * by its own clock: from an all-reduce's start to its end there */
+                           * from an all-reduce's start to its end there */
     int64_t allreduce_exposed_ns; /* the part of it after backward had ended */
+    bool by_device;
+    int64_t
+        compute_ns; /* by_device: from rank_ddp_grads of the first micro-batch to the end of what
+                         * was enqueued before rank_ddp_reduce */
 } rank_ddp_times;
 
 /* Adds the device's memory that wrap takes. Collectives' own buffers are not in it. */
@@ -105,12 +109,13 @@ uint64_t rank_ddp_key(const rank_ddp *ddp);
  * `replayed`: a graph does what rank_ddp_ready did when it was captured. */
 void rank_ddp_pass(void *user, bool replayed);
 
-/* All micro-batches of this step are enqueued. On a device this enqueues the all-reduces, unless
- * they are bracketed. On the CPU it does nothing. rank_ddp_finish returns errors. */
+/* All micro-batches of this step are enqueued. On a device this notes where backward ends, and
+ * enqueues the all-reduces, unless they are bracketed. On the CPU it does nothing. rank_ddp_finish returns errors. */
 void rank_ddp_reduce(rank_ddp *ddp);
 
 /* Waits for all buckets. Every gradient of every micro-batch must be ready (else
- * BASE_ERR_STATE). */
+ * BASE_ERR_STATE). On a device the micro-batches' results have been waited for, and rank_ddp_reduce
+ * was called. */
 BASE_MUST_CHECK base_status rank_ddp_finish(rank_ddp *ddp, rank_ddp_times *times,
                                             base_error *reterr);
 

@@ -41,6 +41,9 @@ void rank_optimizer_step(rank_optimizer *optimizer, const rank_optimizer_values 
 /* The norm of the mean gradient before clipping. Call it after the step and the device's sync. */
 double rank_optimizer_norm(const rank_optimizer *optimizer);
 
+/* How long the last step took by the device's clock; negative: it does not say. Call it as the norm. */
+int64_t rank_optimizer_device_ns(const rank_optimizer *optimizer);
+
 typedef enum rank_schedule { RANK_SCHEDULE_CONSTANT, RANK_SCHEDULE_COSINE } rank_schedule;
 
 /* Linear warm-up over warmup_steps, then constant or cosine from peak to minimum at steps_total.

@@ -148,12 +148,12 @@ static void backward_above_attention(backward *b, size_t end)
 {
     const size_t width = b->pass.width;
     const size_t wider = WIDENING * width;
-    float *down_t = b->pass.operands;
-    float *up_t = down_t + rank_pack_count(width, wider);
-    float *projection_t = up_t + rank_pack_count(wider, width);
-    const gpt2_operand down = transposed(b, DOWN_WEIGHT, wider, width, down_t);
-    const gpt2_operand up = transposed(b, UP_WEIGHT, width, wider, up_t);
-    const gpt2_operand projection = transposed(b, PROJ_WEIGHT, width, width, projection_t);
+    const size_t up_at = rank_pack_count(width, wider);
+    const size_t projection_at = up_at + rank_pack_count(wider, width);
+    const gpt2_operand down = transposed(b, DOWN_WEIGHT, wider, width, gpt2_packed(&b->pass, 0));
+    const gpt2_operand up = transposed(b, UP_WEIGHT, width, wider, gpt2_packed(&b->pass, up_at));
+    const gpt2_operand projection =
+        transposed(b, PROJ_WEIGHT, width, width, gpt2_packed(&b->pass, projection_at));
     for (size_t first = 0; first < end; first += b->pass.backend->rows_at_once) {
         next_chunk(b, first, end);
         backward_down(b, &down);
@@ -206,10 +206,13 @@ static void backward_layer(backward *b)
     if (end < pass->rows->count) {
         const rank_move_rows stream = gpt2_active_rows(pass, pass->dx, RANK_FLOAT32);
         const rank_move_rows branch = gpt2_active_rows(pass, pass->dbranch, RANK_FLOAT32);
-        const rank_move_rows attention = gpt2_active_rows(pass, pass->block.attention, pass->type);
         pass->backend->spread_rows(pass->queue, &stream);
         pass->backend->spread_rows(pass->queue, &branch);
-        pass->backend->spread_rows(pass->queue, &attention);
+        if (pass->backend->attention_grad_reads_out) {
+            const rank_move_rows attention =
+                gpt2_active_rows(pass, pass->block.attention, pass->type);
+            pass->backend->spread_rows(pass->queue, &attention);
+        }
     }
     backward_below_attention(b);
 }

@@ -110,12 +110,12 @@ static upper_half upper_half_make(const gpt2_pass *pass)
 {
     const size_t width = pass->width;
     const size_t wider = WIDENING * width;
-    float *up = pass->operands;
-    float *down = up + rank_pack_count(width, wider);
-    float *projection = down + rank_pack_count(wider, width);
-    return (upper_half){.projection = operand(pass, PROJ_WEIGHT, width, width, projection),
-                        .up = operand(pass, UP_WEIGHT, width, wider, up),
-                        .down = operand(pass, DOWN_WEIGHT, wider, width, down)};
+    const size_t down = rank_pack_count(width, wider);
+    const size_t projection = down + rank_pack_count(wider, width);
+    return (upper_half){.projection =
+                            operand(pass, PROJ_WEIGHT, width, width, gpt2_packed(pass, projection)),
+                        .up = operand(pass, UP_WEIGHT, width, wider, gpt2_packed(pass, 0)),
+                        .down = operand(pass, DOWN_WEIGHT, wider, width, gpt2_packed(pass, down))};
 }
 
 /* Computes what follows attention, for some rows. The block's output goes to `out` without bias and

@@ -20,14 +20,12 @@ static gpt2_operand output_operand(const gpt2_pass *pass)
                              pass->output);
 }
 
-/* logits (rows, V) = the final norm's rows first … first + rows, times wteᵀ. */
+/* to.c (to.rows, V) = the final norm's rows from `first` on, times wteᵀ. */
 static void make_logits(const gpt2_pass *pass, const gpt2_operand *output, size_t first,
-                        size_t rows, float *logits)
+                        gpt2_factor to)
 {
-    gpt2_multiply(pass, output,
-                  (gpt2_factor){.rows = rows,
-                                .a = gpt2_at(pass, pass->norm_final.out, first * pass->width),
-                                .c = logits});
+    to.a = gpt2_at(pass, pass->norm_final.out, first * pass->width);
+    gpt2_multiply(pass, output, to);
 }
 
 /* A run of neighbouring active rows is one product. */
@@ -44,8 +42,9 @@ void gpt2_logits(const gpt2_pass *pass, const int32_t *rows, size_t count, float
         while (i + run < count && active[at + run] == rows[i + run]) {
             run++;
         }
-        make_logits(pass, &output, at, run,
-                    logits + i * (size_t)pass->run->shape.config->vocab_size);
+        make_logits(pass, &output, at,
+                    (gpt2_factor){.rows = run,
+                                  .c = logits + i * (size_t)pass->run->shape.config->vocab_size});
         i += run;
         at += run;
     }
@@ -54,7 +53,7 @@ void gpt2_logits(const gpt2_pass *pass, const int32_t *rows, size_t count, float
 /* The gradient of some rows' logits, in wide, as products read it. */
 static const void *factor_dlogits(const gpt2_pass *pass, size_t rows)
 {
-    const size_t count = rows * (size_t)pass->run->shape.config->vocab_size;
+    const size_t count = rows * pass->logit_row;
     float *dlogits = pass->wide;
     if (pass->type == RANK_FLOAT32) {
         return dlogits;
@@ -76,6 +75,7 @@ static void logits_grad(const gpt2_pass *pass, size_t first, size_t rows, float 
                                             .columns = width,
                                             .depth = rows,
                                             .a = dlogits,
+                                            .a_depth = pass->logit_row,
                                             .b = gpt2_at(pass, pass->norm_final.out, first * width),
                                             .c = dwte,
                                             .accumulate = first > 0});
@@ -84,7 +84,7 @@ static void logits_grad(const gpt2_pass *pass, size_t first, size_t rows, float 
                                                         .depth = vocab_size,
                                                         .a = dlogits,
                                                         .a_type = pass->type,
-                                                        .a_row = vocab_size,
+                                                        .a_row = pass->logit_row,
                                                         .a_depth = 1,
                                                         .b = output_embedding(pass),
                                                         .b_type = pass->type,
@@ -122,7 +122,8 @@ void gpt2_loss(const gpt2_pass *pass, float *grads, double *loss)
     for (size_t first = 0; first < active_count; first += pass->logit_rows_at_once) {
         const size_t left = active_count - first;
         const size_t rows = left < pass->logit_rows_at_once ? left : pass->logit_rows_at_once;
-        make_logits(pass, &output, first, rows, pass->wide);
+        make_logits(pass, &output, first,
+                    (gpt2_factor){.rows = rows, .c = pass->wide, .c_row = pass->logit_row});
         pass->backend->cross_entropy(pass->queue,
                                      &(rank_cross_entropy){
                                          .rows = rows,
@@ -131,6 +132,7 @@ void gpt2_loss(const gpt2_pass *pass, float *grads, double *loss)
                                          .logits = pass->wide,
                                          .want_gradient = grads != NULL,
                                          .loss = loss,
+                                         .row_floats = pass->logit_row,
                                      });
         if (grads != NULL) {
             logits_grad(pass, first, rows, grads + pass->layout.wte);

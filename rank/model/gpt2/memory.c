@@ -3,6 +3,11 @@
 #include "model/gpt2/pass.h"
 #include "model/pieces.h"
 
+enum {
+    ROW_ALIGNMENT = 8, /* elements */
+    LOGIT_ROWS = 2048,
+};
+
 static size_t smaller(size_t a, size_t b)
 {
     return a < b ? a : b;
@@ -80,22 +85,49 @@ static size_t segment_rows(const rank_shape *shape)
     return shape->padded ? shape->token_count_max : larger(chunk, segment_max(shape));
 }
 
-/* Floats of wide for a row of logits: float32, and for products their gradient once more. */
-static size_t logit_row_floats(const rank_shape *shape)
+/* Products in bfloat16 are fast where rows begin at multiples of 16 bytes. */
+static size_t logit_row(const rank_shape *shape)
 {
     const size_t vocab_size = (size_t)shape->config->vocab_size;
-    return shape->type == RANK_FLOAT32 ? vocab_size
-                                       : vocab_size + vocab_size / 2 + RANK_PIECE_FLOATS;
+    return shape->type == RANK_FLOAT32
+               ? vocab_size
+               : (vocab_size + ROW_ALIGNMENT - 1) / ROW_ALIGNMENT * ROW_ALIGNMENT;
 }
 
-/* The buffer that several uses share, one at a time. A row of logits always fits. */
+/* Floats of wide for rows of logits: float32, and for products their gradient once more. */
+static size_t logits_floats(const rank_shape *shape, size_t rows)
+{
+    const size_t count = rows * logit_row(shape);
+    return shape->type == RANK_FLOAT32 ? count : rank_pieces_size(count) + (count + 1) / 2;
+}
+
+/* Rows of logits that always fit. Where many rows are computed at once, few chunks of logits are
+ * worth more memory: each reads and writes the whole gradient of the output embedding. */
+static size_t logit_rows_least(const rank_shape *shape)
+{
+    const bool many = shape->training && shape->backend->rows_at_once >= LOGIT_ROWS;
+    return many ? smaller(LOGIT_ROWS, shape->token_count_max) : 1;
+}
+
+/* As many as fit into wide, which has so many floats. */
+static size_t logit_rows_at_once(const rank_shape *shape, size_t wide)
+{
+    const size_t row = logit_row(shape);
+    size_t rows = shape->type == RANK_FLOAT32 ? wide / row : 2 * wide / (3 * row);
+    while (logits_floats(shape, rows) > wide) {
+        rows--;
+    }
+    return smaller(shape->backend->rows_at_once, rows);
+}
+
+/* The buffer that several uses share, one at a time. */
 static size_t wide_floats(const rank_shape *shape)
 {
     const size_t width = (size_t)shape->config->width;
     const size_t chunk = smaller(shape->backend->rows_at_once, shape->token_count_max);
     const size_t gelu = chunk * WIDENING * width;
     const size_t dqkv = segment_rows(shape) * 3 * width;
-    return larger(larger(gelu, dqkv), logit_row_floats(shape));
+    return larger(larger(gelu, dqkv), logits_floats(shape, logit_rows_least(shape)));
 }
 
 /* The two halves of a block are made ready one after the other, the upper one needs more. */
@@ -106,11 +138,17 @@ static size_t operands_floats(size_t width)
            rank_pack_count(width, width);
 }
 
-/* Where operands of products are packed. */
+/* Where operands of products are packed; nothing for a backend that does not pack. */
 static void cut_packed(rank_pieces *from, const rank_shape *shape, gpt2_pass *pass)
 {
     const size_t width = (size_t)shape->config->width;
     const size_t chunk = smaller(shape->backend->rows_at_once, shape->token_count_max);
+    pass->output = NULL;
+    pass->packed_rows = NULL;
+    pass->operands = NULL;
+    if (!shape->backend->packs) {
+        return;
+    }
     if (shape->end_layer == shape->config->layers) {
         pass->output =
             rank_pieces_cut(from, rank_pack_count(width, (size_t)shape->config->vocab_size));
@@ -120,6 +158,7 @@ static void cut_packed(rank_pieces *from, const rank_shape *shape, gpt2_pass *pa
             rank_pieces_cut(from, larger(rank_pack_count(chunk, WIDENING * width),
                                          rank_pack_count(segment_rows(shape), 3 * width)));
     }
+    pass->operands = rank_pieces_cut(from, operands_floats(width));
 }
 
 static size_t cut_work(gpt2_pass *pass, const rank_shape *shape, float *memory)
@@ -129,8 +168,8 @@ static size_t cut_work(gpt2_pass *pass, const rank_shape *shape, float *memory)
     const size_t tokens = shape->token_count_max;
     const size_t wide = wide_floats(shape);
     pass->wide = rank_pieces_cut(&from, wide);
-    pass->logit_rows_at_once =
-        smaller(shape->backend->rows_at_once, wide / logit_row_floats(shape));
+    pass->logit_row = logit_row(shape);
+    pass->logit_rows_at_once = logit_rows_at_once(shape, wide);
     if (shape->training) {
         pass->dx = rank_pieces_cut(&from, tokens * width);
         pass->dbranch = rank_pieces_cut(&from, tokens * width);
@@ -139,7 +178,6 @@ static size_t cut_work(gpt2_pass *pass, const rank_shape *shape, float *memory)
         }
     }
     cut_packed(&from, shape, pass);
-    pass->operands = rank_pieces_cut(&from, operands_floats(width));
     const size_t head_width = width / (size_t)shape->config->heads;
     const rank_attention_shape attention = {.tokens = tokens,
                                             .heads = (size_t)shape->config->heads,

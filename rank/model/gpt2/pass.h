@@ -84,10 +84,12 @@ typedef struct gpt2_pass {
      * (rows, 3C). And logits (rows, V), which are float32; behind them their gradient as products
      * read it. */
     void *wide;
+    size_t logit_row;          /* floats from one row of these logits to the next */
     size_t logit_rows_at_once; /* rows of logits that are made together, and fit in wide */
     float *dx;                 /* (T, C): the gradient of the residual stream */
     rank_bfloat16 *narrow_dx;  /* (rows, C): a chunk of dx for products; NULL: they read dx */
     float *dbranch;            /* (T, C): the gradient of a layer norm's output or attention's */
+    /* where the backend packs; else NULL */
     float *operands;    /* a block's weights made ready for products: those of (C, F), (F, C) and
                            (C, C), or that of (C, 3C); turned round in backward */
     float *output;      /* the same of the output embedding */
@@ -109,6 +111,12 @@ block_state gpt2_block(const gpt2_pass *pass, int layer);
 static inline void *gpt2_at(const gpt2_pass *pass, void *array, size_t index)
 {
     return (char *)array + index * rank_type_bytes(pass->type);
+}
+
+/* Where packed operands stand from that offset on; NULL: the backend does not pack. */
+static inline float *gpt2_packed(const gpt2_pass *pass, size_t offset)
+{
+    return pass->operands != NULL ? pass->operands + offset : NULL;
 }
 
 /* Begins to use a layer's activations and weights, and ends that use. */
@@ -200,13 +208,14 @@ typedef struct gpt2_factor {
     const void *a;
     void *c;
     rank_type c_type;
-    int leaves; /* 0: one */
+    size_t c_row; /* 0: columns */
+    int leaves;   /* 0: one */
 } gpt2_factor;
 
 /* `to` has rank_pack_count(depth, columns) floats, for a backend that packs. */
 gpt2_operand gpt2_operand_make(const gpt2_pass *pass, const gpt2_matrix *matrix, float *to);
 void gpt2_multiply(const gpt2_pass *pass, const gpt2_operand *operand, gpt2_factor by);
-/* c (rows, columns) = a (depth, rows)ᵀ · b (depth, columns), or += it. */
+/* c (rows, columns) = a (depth, rows)ᵀ · b (depth, columns), or += it. a_depth is 0 for rows. */
 void gpt2_multiply_transposed(const gpt2_pass *pass, rank_product product);
 
 /* What attention and its gradient have in common, for some whole segments. */

@@ -24,28 +24,29 @@ gpt2_operand gpt2_operand_make(const gpt2_pass *pass, const gpt2_matrix *matrix,
 
 void gpt2_multiply(const gpt2_pass *pass, const gpt2_operand *operand, gpt2_factor by)
 {
-    pass->backend->product(pass->queue, &(rank_product){.rows = by.rows,
-                                                        .columns = operand->columns,
-                                                        .depth = operand->depth,
-                                                        .a = by.a,
-                                                        .a_type = pass->type,
-                                                        .a_row = operand->depth,
-                                                        .a_depth = 1,
-                                                        .b = operand->at,
-                                                        .b_type = pass->type,
-                                                        .b_row = operand->row,
-                                                        .b_transposed = operand->transposed,
-                                                        .c = by.c,
-                                                        .c_type = by.c_type,
-                                                        .c_row = operand->columns,
-                                                        .leaves = by.leaves > 0 ? by.leaves : 1});
+    pass->backend->product(pass->queue,
+                           &(rank_product){.rows = by.rows,
+                                           .columns = operand->columns,
+                                           .depth = operand->depth,
+                                           .a = by.a,
+                                           .a_type = pass->type,
+                                           .a_row = operand->depth,
+                                           .a_depth = 1,
+                                           .b = operand->at,
+                                           .b_type = pass->type,
+                                           .b_row = operand->row,
+                                           .b_transposed = operand->transposed,
+                                           .c = by.c,
+                                           .c_type = by.c_type,
+                                           .c_row = by.c_row > 0 ? by.c_row : operand->columns,
+                                           .leaves = by.leaves > 0 ? by.leaves : 1});
 }
 
 void gpt2_multiply_transposed(const gpt2_pass *pass, rank_product product)
 {
     product.a_type = pass->type;
     product.a_row = 1;
-    product.a_depth = product.rows;
+    product.a_depth = product.a_depth > 0 ? product.a_depth : product.rows;
     product.b_type = pass->type;
     product.b_row = product.columns;
     product.scratch = pass->packed_rows;

@@ -14,6 +14,8 @@ extern emulate_counts emulate_counted;
 cudaError_t emulate_await_on(cudaStream_t stream, std::function<bool()> task);
 /* Whether there is a graph that has such a thing. Any thread. */
 bool emulate_has_outside_graphs();
+/* The device's clock, seen by what runs on a stream. */
+uint64_t emulate_clock_ns();
 /* Runs something on the stream in its turn. */
 cudaError_t emulate_run_on(cudaStream_t stream, std::function<void()> task);
 

@@ -14,6 +14,7 @@
 #define __global__
 #define __device__
 #define __launch_bounds__(...)
+#define __grid_constant__
 
 struct dim3 {
     unsigned x, y, z;
@@ -38,7 +39,12 @@ extern emulate_position emulate_here;
 
 /* threads.cc */
 void emulate_sync_threads();
+/* What all lanes of the warp bring, in their order; it stays until the lane's next but one call. */
+const void *emulate_collect(const void *mine, size_t size_bytes);
 void emulate_exchange(const void *mine, void *other, size_t size_bytes, unsigned lane_mask);
+/* mma.cc */
+void emulate_mma(float *c, const uint32_t *a, const uint32_t *b);
+void emulate_load_matrices(uint32_t *to, const void *row, bool transposed);
 
 #define __syncthreads() emulate_sync_threads()
 

@@ -10,6 +10,8 @@
  *     test chooses; so do blocks. Results that depend on it show a missing barrier.
  *   - A barrier that not all threads of a block reach, and a shuffle without all lanes of a warp,
  *     end the program.
+ *   - The driver's queue holds 1024 operations of a stream. Who enqueues one more waits, without a
+ *     deadline.
  *   - Under AddressSanitizer every access outside of an allocation, or of a block's shared memory,
  *     ends the program.
  * It does not show what follows from real simultaneity (two blocks that wait for each other), from
@@ -29,7 +31,7 @@ extern "C" {
 
 typedef enum emulate_order {
     EMULATE_FORWARD,
-    EMULATE_BACKWARD,
+    EMULATE_BACKWARD, /* each warp as far as it can before the next one */
     EMULATE_SHUFFLED, /* anew after each barrier */
 } emulate_order;
 
@@ -47,6 +49,13 @@ void emulate_recover(void);
 /* What the driver says: 0, or cudaErrorInsufficientDriver, cudaErrorNoDevice, … */
 void emulate_set_driver(int error);
 
+/* From now on each kernel takes so many ns of the device's clock, each operation that waits for what
+ * comes from outside (NCCL's) so many, and nothing else takes time. Streams run side by side: what
+ * comes later on a stream, or behind an event, begins later. The host's calls take no time, but it is
+ * as late as what it has waited for. Without this call the clock is the host's; in a process with
+ * CUDA_EMULATE_CLOCK=KERNEL:OUTSIDE it has been made. */
+void emulate_set_clock(uint64_t kernel_ns, uint64_t outside_ns);
+
 typedef struct emulate_counts {
     uint64_t kernels;  /* that ran */
     uint64_t threads;  /* of them */
@@ -54,6 +63,7 @@ typedef struct emulate_counts {
     uint64_t products; /* of cublasLt */
     uint64_t choices;  /* how often its heuristic was asked */
     uint64_t launches; /* of graphs */
+    uint64_t full;     /* how often a launch found the driver's queue full, and waited there */
     int blocks;        /* of memory that are held now */
     int objects;       /* streams, events, graphs, descriptors that are held now */
 } emulate_counts;

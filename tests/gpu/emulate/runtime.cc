@@ -1,10 +1,12 @@
 // The emulator's streams, events, graphs and errors. Called by the plugin instead of libcudart.
 #include "emulate/runtime.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <deque>
 #include <functional>
 #include <map>
@@ -26,8 +28,10 @@ struct emulate_task {
     CUevent_st *records;
     CUevent_st *awaits;
     uint64_t number;
-    bool outside;    // it waits for what comes from outside, as NCCL's peers
-    node_list after; // of a node: those that run before it
+    bool outside;       // it waits for what comes from outside, as NCCL's peers
+    node_list after;    // of a node: those that run before it
+    uint64_t takes_ns;  // of the device's clock
+    uint64_t issued_ns; // when the host had it enqueued
 };
 
 struct CUevent_st {
@@ -37,12 +41,15 @@ struct CUevent_st {
     uint64_t
         capture; // the last recording was captured by this one, behind these nodes; 0: it was not
     node_list after;
+    bool timed;
+    uint64_t passed_ns;
 };
 
 struct CUstream_st {
     std::deque<emulate_task> tasks;
     CUgraph_st *capture;
     node_list after; // what the next node comes after
+    uint64_t now_ns; // when the last task has ended
     bool runs;       // now: a circle of streams that wait for each other comes back here
 };
 
@@ -86,6 +93,7 @@ cudaError_t driver = find_driver();
 cudaError_t device_error = cudaSuccess; // stays
 cudaError_t last_error = cudaSuccess;
 bool eager;
+constexpr size_t tasks_max = 1024; // of a stream, under way
 int kernels_allowed = -1;
 
 // How many captures may still begin; -1: any number. CUDA_EMULATE_CAPTURES=COUNT:GPU says it for the
@@ -104,7 +112,34 @@ int find_captures_allowed()
 
 int captures_allowed = find_captures_allowed();
 
-bool run_task(const emulate_task &task);
+bool run_task(cudaStream_t stream, const emulate_task &task);
+
+// The device's clock: emulate_set_clock.
+struct device_clock {
+    bool given;
+    uint64_t kernel_ns;
+    uint64_t outside_ns;
+};
+
+device_clock find_clock()
+{
+    const char *given = std::getenv("CUDA_EMULATE_CLOCK");
+    unsigned long long kernel_ns = 0;
+    unsigned long long outside_ns = 0;
+    const bool found =
+        given != nullptr && std::sscanf(given, "%llu:%llu", &kernel_ns, &outside_ns) == 2;
+    return {found, kernel_ns, outside_ns};
+}
+
+device_clock time_of = find_clock();
+uint64_t host_ns;     // the end of what the host has waited for
+cudaStream_t running; // the last task's
+
+// The host has waited for the stream.
+void waited(cudaStream_t stream)
+{
+    host_ns = std::max(host_ns, stream->now_ns);
+}
 
 // Runs the stream until `until` is passed, or to its end. False: something cannot run yet.
 bool drain(cudaStream_t stream, const CUevent_st *until, uint64_t number)
@@ -116,7 +151,7 @@ bool drain(cudaStream_t stream, const CUevent_st *until, uint64_t number)
     }
     stream->runs = true;
     while (moves && !stream->tasks.empty() && (until == nullptr || until->passed < number)) {
-        moves = run_task(stream->tasks.front());
+        moves = run_task(stream, stream->tasks.front());
         if (moves) {
             stream->tasks.pop_front();
         }
@@ -125,17 +160,22 @@ bool drain(cudaStream_t stream, const CUevent_st *until, uint64_t number)
     return moves;
 }
 
-bool run_task(const emulate_task &task)
+bool run_task(cudaStream_t stream, const emulate_task &task)
 {
     if (task.awaits != nullptr && task.awaits->passed < task.number &&
         !drain(task.awaits->stream, task.awaits, task.number)) {
         return false;
     }
+    stream->now_ns = std::max(
+        {stream->now_ns, task.issued_ns, task.awaits != nullptr ? task.awaits->passed_ns : 0});
+    running = stream;
     if (task.run && device_error == cudaSuccess && !task.run()) {
         return false;
     }
+    stream->now_ns += task.takes_ns;
     if (task.records != nullptr) {
         task.records->passed = task.number;
+        task.records->passed_ns = emulate_clock_ns();
     }
     return true;
 }
@@ -156,6 +196,7 @@ void drain_whole(cudaStream_t stream)
     while (!drain_open(stream)) {
         (void)sched_yield();
     }
+    waited(stream);
 }
 
 cudaError_t add_task(cudaStream_t stream, emulate_task task)
@@ -164,11 +205,16 @@ cudaError_t add_task(cudaStream_t stream, emulate_task task)
     if (error != cudaSuccess) {
         return error;
     }
+    task.issued_ns = host_ns;
     if (stream->capture != nullptr) {
         task.after = std::move(stream->after);
         stream->after = {stream->capture->tasks.size()};
         stream->capture->tasks.push_back(std::move(task));
         return cudaSuccess;
+    }
+    emulate_counted.full += stream->tasks.size() >= tasks_max;
+    while (stream->tasks.size() >= tasks_max && !drain_open(stream)) {
+        (void)sched_yield(); // in the driver
     }
     stream->tasks.push_back(std::move(task));
     if (eager) {
@@ -288,12 +334,25 @@ cudaError_t emulate_run_on(cudaStream_t stream, std::function<void()> task)
                              nullptr,
                              0,
                              false,
-                             {}});
+                             {},
+                             0,
+                             0});
+}
+
+uint64_t emulate_clock_ns()
+{
+    timespec now = {};
+    if (time_of.given) {
+        return running->now_ns;
+    }
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
 
 cudaError_t emulate_await_on(cudaStream_t stream, std::function<bool()> task)
 {
-    return add_task(stream, {std::move(task), nullptr, nullptr, 0, true, {}});
+    return add_task(stream,
+                    {std::move(task), nullptr, nullptr, 0, true, {}, time_of.outside_ns, 0});
 }
 
 bool emulate_has_outside_graphs()
@@ -322,7 +381,17 @@ void emulate_enqueue(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t st
         (void)emulate_keep(cudaErrorInvalidConfiguration);
         return;
     }
-    (void)emulate_run_on(stream, [=] { run_kernel(grid, block, shared_bytes, body); });
+    (void)add_task(stream, {[=] {
+                                run_kernel(grid, block, shared_bytes, body);
+                                return true;
+                            },
+                            nullptr,
+                            nullptr,
+                            0,
+                            false,
+                            {},
+                            time_of.kernel_ns,
+                            0});
 }
 
 extern "C" {
@@ -330,6 +399,11 @@ extern "C" {
 void emulate_set_eager(bool wanted)
 {
     eager = wanted;
+}
+
+void emulate_set_clock(uint64_t kernel_ns, uint64_t outside_ns)
+{
+    time_of = {true, kernel_ns, outside_ns};
 }
 
 void emulate_fail_kernel(int count)
@@ -489,8 +563,11 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     const bool ended = drain_open(stream);
+    if (ended) {
+        waited(stream);
+    }
     const cudaError_t error = emulate_enter();
-    return error == cudaSuccess && !ended ? cudaErrorNotReady : error;
+    return error == cudaSuccess && !ended ? emulate_keep(cudaErrorNotReady) : error;
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status)
@@ -510,8 +587,10 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
         (void)drain(event->stream, event, event->recorded);
         emulate_memory_close();
     }
+    host_ns = std::max(host_ns, event->passed_ns);
     const cudaError_t error = emulate_enter();
-    return error == cudaSuccess && event->passed < event->recorded ? cudaErrorNotReady : error;
+    return error == cudaSuccess && event->passed < event->recorded ? emulate_keep(cudaErrorNotReady)
+                                                                   : error;
 }
 
 // An event of the outside is a node of its own in a graph, which waits for the last recording before
@@ -528,13 +607,13 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (!external && stream->capture != nullptr && event->recorded > 0) {
         return spoil(stream->capture, cudaErrorStreamCaptureIsolation);
     }
-    return add_task(stream, {{}, nullptr, event, event->recorded, false, {}});
+    return add_task(stream, {{}, nullptr, event, event->recorded, false, {}, 0, 0});
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
-    (void)flags;
     *event = new CUevent_st();
+    (*event)->timed = (flags & cudaEventDisableTiming) == 0;
     emulate_counted.objects++;
     return emulate_enter();
 }
@@ -563,12 +642,26 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
         event->stream = stream;
         event->recorded++;
     }
-    return add_task(stream, {{}, event, nullptr, event->recorded, false, {}});
+    return add_task(stream, {{}, event, nullptr, event->recorded, false, {}, 0, 0});
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
+}
+
+// Rounded to float, as by the driver.
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
+{
+    if (!from->timed || !to->timed || from->recorded == 0 || to->recorded == 0) {
+        return emulate_keep(cudaErrorInvalidResourceHandle);
+    }
+    if (from->passed < from->recorded || to->passed < to->recorded) {
+        return emulate_keep(cudaErrorNotReady);
+    }
+    *ms = static_cast<float>(
+        (static_cast<double>(to->passed_ns) - static_cast<double>(from->passed_ns)) * 1e-6);
+    return emulate_enter();
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode)

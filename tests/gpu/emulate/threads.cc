@@ -46,8 +46,11 @@ struct stack {
     }
 };
 
+// What lanes put down for each other: two sets in turns. Nobody reaches a set again before all have
+// passed the other one.
+constexpr size_t slot_bytes = 32;
 struct warp {
-    unsigned char slots[2][warp_size][8];
+    alignas(16) unsigned char slots[2][warp_size * slot_bytes];
 };
 
 // The block that runs.
@@ -55,7 +58,8 @@ struct running {
     const std::function<void()> *body;
     unsigned threads;
     std::vector<unsigned> order;
-    size_t next; // in order: the first that may still have to start
+    size_t next;  // in order: the first that may still have to start
+    size_t limit; // in order: those from here on do not start yet
     std::vector<state> states;
     std::vector<stack *> stacks; // of each thread that has begun
     std::vector<unsigned> shuffles;
@@ -108,7 +112,7 @@ void set_thread(unsigned thread)
 // The next thread in the order that has not begun; false if all have.
 bool take_thread(unsigned *thread)
 {
-    for (; block.next < block.threads; block.next++) {
+    for (; block.next < block.limit; block.next++) {
         if (block.states[block.order[block.next]] == state::waiting_to_start) {
             *thread = block.order[block.next++];
             return true;
@@ -213,6 +217,50 @@ bool release_some()
     return some;
 }
 
+// Threads order[first … end) go on until each has met a barrier.
+void step(unsigned first, unsigned end)
+{
+    for (unsigned i = first; i < end; i++) {
+        const unsigned t = block.order[i];
+        if (block.states[t] == state::ready) {
+            set_thread(t);
+            to_stack(block.stacks[t]);
+        }
+    }
+}
+
+void begin(unsigned first, unsigned end)
+{
+    unsigned thread = 0;
+    block.next = first;
+    block.limit = end;
+    while (take_thread(&thread)) {
+        stack *fresh = get_stack();
+        fresh->thread = thread;
+        to_stack(fresh);
+    }
+}
+
+// Each warp goes on to a barrier of the block before the next one does, the last warp first. Without
+// that a warp would never be more than one barrier of its own ahead of the others.
+void step_warps(bool begins)
+{
+    for (unsigned w = (block.threads + warp_size - 1) / warp_size; w-- > 0;) {
+        const unsigned low = w * warp_size;
+        const unsigned high = std::min(low + warp_size, block.threads);
+        const unsigned first = block.threads - high; // of the order, which goes backward
+        const unsigned end = block.threads - low;
+        if (begins) {
+            begin(first, end);
+        } else {
+            step(first, end);
+        }
+        while (release(low, high, state::at_warp)) {
+            step(first, end);
+        }
+    }
+}
+
 void run_block(const std::function<void()> &body, unsigned threads)
 {
     block.body = &body;
@@ -223,22 +271,19 @@ void run_block(const std::function<void()> &body, unsigned threads)
     block.warps.resize((threads + warp_size - 1) / warp_size);
     block.order = numbers(threads);
     arrange(block.order);
-    block.next = 0;
-    unsigned thread = 0;
-    while (take_thread(&thread)) {
-        stack *fresh = get_stack();
-        fresh->thread = thread;
-        to_stack(fresh);
+    if (order == EMULATE_BACKWARD) {
+        step_warps(true);
+    } else {
+        begin(0, threads);
     }
     while (release_some()) {
         if (order == EMULATE_SHUFFLED) {
             arrange(block.order);
         }
-        for (unsigned t : block.order) {
-            if (block.states[t] == state::ready) {
-                set_thread(t);
-                to_stack(block.stacks[t]);
-            }
+        if (order == EMULATE_BACKWARD) {
+            step_warps(false);
+        } else {
+            step(0, threads);
         }
     }
 }
@@ -252,18 +297,27 @@ void emulate_sync_threads()
     to_scheduler();
 }
 
-// Lanes put their values down, wait for each other, and take. Two sets of slots in turns: nobody
-// reaches a set again before all have passed the other one.
-void emulate_exchange(const void *mine, void *other, size_t size_bytes, unsigned lane_mask)
+// Lanes put their values down, side by side, and wait for each other.
+const void *emulate_collect(const void *mine, size_t size_bytes)
 {
     const unsigned thread = current->thread;
-    const unsigned lane = thread % warp_size;
     auto &slots = block.warps[thread / warp_size].slots[block.shuffles[thread]++ % 2];
+    if (size_bytes > slot_bytes) {
+        die("a lane brings more than fits into its slot");
+    }
     emulate_counted.barriers++;
-    std::memcpy(slots[lane], mine, size_bytes);
+    std::memcpy(slots + thread % warp_size * size_bytes, mine, size_bytes);
     block.states[thread] = state::at_warp;
     to_scheduler();
-    std::memcpy(other, slots[lane ^ lane_mask], size_bytes);
+    return slots;
+}
+
+void emulate_exchange(const void *mine, void *other, size_t size_bytes, unsigned lane_mask)
+{
+    const unsigned lane = current->thread % warp_size;
+    const void *all = emulate_collect(mine, size_bytes);
+    std::memcpy(other, static_cast<const char *>(all) + (lane ^ lane_mask) * size_bytes,
+                size_bytes);
 }
 
 void emulate_run_kernel(dim3 grid, dim3 dim, size_t shared_bytes, const std::function<void()> &body)

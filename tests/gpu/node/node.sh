@@ -55,7 +55,7 @@ echo "== training: one rank with two micro-batches, and two ranks, as on the CPU
 job 0 --mode ddp-cpu --ranks 2 "${train[@]}" --out cpu
 job 0 --mode ddp-nccl --ranks 1 --micro-batches 2 "${gpu[@]}" "${train[@]}" --authorize local --out one
 same_model one cpu
-job 0 --mode ddp-nccl --ranks 2 "${gpu[@]}" "${train[@]}" --authorize local --out two
+job 0 --mode ddp-nccl --ranks 2 "${gpu[@]}" "${train[@]}" --bucket-bytes 524288 --authorize local --out two # four
 same_model two cpu
 has two/manifest.json '"pci": "ffff:00:00.0"' '"unbound_because": null' '"cpus": null' # --no-bind
 has one/manifest.json '"nvlink_present": true'
@@ -169,6 +169,23 @@ has plain/manifest.json '"graphs": 0' '"capture_failure": "CUDA: beginning a cap
 job 0 "${nccl[@]}" --timing bracketed --out bracketed
 same_model bracketed again-cpu
 
+echo "== the record has the GPU's times: a kernel takes 1 ms there, each of NCCL's rounds 250 ms"
+times() { # OUT: compute, all-reduce, exposed, optimizer in ms; the same in all steps, run or replayed, and on all ranks
+    sed -E 's/.*"compute_ms": ([0-9]+)\.0*, .*"allreduce_ms": ([0-9]+)\.0*, "allreduce_exposed_ms": ([0-9]+)\.0*, "optimizer_ms": ([0-9]+)\.0*, .*/\1 \2 \3 \4/' \
+        "$1/timings.jsonl" | sort -u
+}
+export CUDA_EMULATE_CLOCK=1000000:250000000
+job 0 "${nccl[@]}" --timing bracketed --out clock-one
+job 0 "${nccl[@]}" --bucket-bytes 20000 --out clock-many # seven
+unset CUDA_EMULATE_CLOCK
+has clock-one/manifest.json '"clock": "the GPU.s; step_ms: the host.s"'
+read -r compute all exposed update <<<"$(times clock-one)"
+[ "$(times clock-one)" = "$compute 500 500 $update" ] && [ "$compute" -gt "$update" ] && [ "$update" -gt 2 ] ||
+    fail "bracketed: $(times clock-one)"
+read -r rest all exposed many <<<"$(times clock-many)"
+[ "$(times clock-many)" = "$rest 3500 $exposed $update" ] && [ "$exposed" -lt 3500 ] && [ $((rest + all - exposed)) -eq "$compute" ] ||
+    fail "seven buckets: $(times clock-many); bracketed: $(times clock-one)"
+
 echo "== no driver, no such GPU, one GPU twice, no plugin: one line each"
 two=(--mode ddp-nccl --ranks 2 "${gpu[@]}" "${train[@]}" "${small[@]}" --authorize local --out none)
 CUDA_EMULATE_DRIVER=35 job 9 "${two[@]}"
@@ -198,6 +215,10 @@ err_has "after 5 s" "did not return from aborting its communicator in 5 s"
 NCCL_FAKE_HANG=1:14 job 1 "${nccl[@]}" --out none --timeout 5
 err_has "after 5 s"
 ! grep -q "did not return" err || fail "an abort waited for graphs"
+# Each of 336 buckets has two rounds before the first step. There the host waits for the all-reduces
+# that are under way before it enqueues the others.
+NCCL_FAKE_HANG=1:700 job 1 "${two[@]}" --width 64 --bucket-bytes 1024 --timeout 5
+err_has "after 5 s"
 NCCL_FAKE_HANG=1:6 launcher --no-bind --no-plots "${two[@]}" >out 2>err </dev/null &
 launched=$!
 for ((i = 0; i < 600; i++)); do
@@ -212,13 +233,14 @@ wait $launched || got=$?
 err_has "was ended by SIGKILL"
 [ -z "$(pgrep -f "$scratch/node/bin/rank" || true)" ] || fail "ranks are left"
 
+# The model of 60 layers launches more than the driver's queue holds behind the kernel.
 echo "== a kernel that never ends: the plugin that hangs lies where that node's rank looks for it"
 mkdir -p hang/bin
 cp node/bin/{launcher,rank} hang/bin
 cp -R "$build/tests/gpu-node/hang/lib" hang/lib
 ln -s "$build/share" hang/share
 for mode in "ddp-nccl --ranks 1 ${train[*]} ${small[*]}" "ddp-nccl --ranks 2 ${train[*]} ${small[*]}" \
-    "tp-nccl --ranks 1 --checkpoint cpu --prompt hello"; do
+    "ddp-nccl --ranks 1 ${train[*]} --width 16 --layers 60 --heads 1" "tp-nccl --ranks 1 --checkpoint cpu --prompt hello"; do
     PATH=$scratch/hang/bin:$PATH job 1 --mode $mode "${gpu[@]}" --authorize local --timeout 5 --out "hung-${mode%%-*}"
     err_has "rank 0" "after 5 s"
     [ -z "$(pgrep -f "$scratch/hang/bin/rank" || true)" ] || fail "ranks are left"

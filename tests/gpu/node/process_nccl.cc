@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <fcntl.h>
 #include <memory>
 #include <string>
@@ -68,12 +67,9 @@ struct round {
     bool has_put;
 };
 
-// The clock of the emulated device is the host's.
 void pass_time(coll_nccl_progress *progress)
 {
-    timespec now = {};
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    const uint64_t now_ns = (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+    const uint64_t now_ns = emulate_clock_ns();
     if (progress->started != progress->finished) {
         progress->busy_ns += now_ns - progress->since_ns;
     }

@@ -1,4 +1,5 @@
 /* Parity of attention: of training, forward and backward, and over a cache in blocks. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -61,18 +62,22 @@ static void make_scratch(twin *t, const rank_attention *shape, size_t tokens, ar
     }
 }
 
-static void attend(twin *t, size_t segment_max, size_t head_width, rank_type type)
+/* The segments of a call. */
+typedef struct segments {
+    size_t count;
+    int32_t start[SEGMENTS_MAX + 1];
+} segments;
+
+static void attend(twin *t, rank_attention shape, const segments *cut)
 {
     char text[PARITY_TEXT_BYTES];
-    int32_t start[SEGMENTS_MAX + 1];
     arrays x = {.start = 0};
-    const size_t first = twin_between(t, 0, 5);
-    rank_attention shape = {
-        .heads = twin_between(t, 1, 3), .segment_max = segment_max, .type = type};
-    shape.width = shape.heads * head_width;
+    const rank_type type = shape.type;
+    const int32_t *start = cut->start;
+    const size_t first = (size_t)start[0];
+    const size_t end = (size_t)start[cut->count];
     shape.dqkv_first = first;
-    shape.segment_count = cut_segments(t, segment_max, start, first);
-    const size_t end = (size_t)start[shape.segment_count];
+    shape.segment_count = cut->count;
     shape.rows = end - first;
     x.start = twin_copy(t, "segment_start", RANK_MEMORY_HOST, start,
                         (shape.segment_count + 1) * sizeof *start);
@@ -86,9 +91,11 @@ static void attend(twin *t, size_t segment_max, size_t head_width, rank_type typ
     x.dqkv = twin_elements(t, "dqkv", type, (end - first) * 3 * shape.width, 1.0f);
     x.dbias = twin_floats(t, "dbias", 3 * shape.width, 1.0f);
     if (type == RANK_BFLOAT16) {
-        twin_tolerate(t, x.out, PARITY_ROUNDED);
+        twin_tolerate(t, x.out, PARITY_ROUNDED_FACTORS);
+        twin_tolerate(t, x.row_max, PARITY_ROUNDED_FACTORS);
+        twin_tolerate(t, x.row_scale, PARITY_ROUNDED_FACTORS);
         twin_tolerate(t, x.dqkv, PARITY_ROUNDED_SUM);
-        twin_tolerate(t, x.dbias, PARITY_ROUNDED_SUM);
+        twin_tolerate(t, x.dbias, PARITY_ROUNDED_SUM * sqrt(1.0 + (double)shape.rows / 32.0));
     }
     make_scratch(t, &shape, end - first, &x);
     for (int side = 0; side < TWIN_SIDES; side++) {
@@ -99,31 +106,75 @@ static void attend(twin *t, size_t segment_max, size_t head_width, rank_type typ
     }
     (void)snprintf(text, sizeof text,
                    "attention, %zu segments up to %zu, %zu tokens from %zu, %zu heads of %zu",
-                   shape.segment_count, segment_max, end - first, first, shape.heads, head_width);
+                   shape.segment_count, shape.segment_max, end - first, first, shape.heads,
+                   shape.width / shape.heads);
     twin_compare(t, text);
     for (int side = 0; side < TWIN_SIDES; side++) {
         t->device[side].backend->release(t->device[side].queue, x.scratch_at[side]);
     }
 }
 
-static void attention(twin *t)
+static void attend_some(twin *t, size_t segment_max, size_t head_width, rank_type type)
+{
+    segments cut;
+    const size_t first = twin_between(t, 0, 5);
+    const size_t heads = twin_between(t, 1, 3);
+    cut.count = cut_segments(t, segment_max, cut.start, first);
+    attend(
+        t,
+        (rank_attention){
+            .width = heads * head_width, .heads = heads, .segment_max = segment_max, .type = type},
+        &cut);
+}
+
+static size_t some_width(twin *t)
 {
     static const size_t usual[] = {32, 64, 80, 128, 140};
     const bool one = twin_between(t, 0, 2) > 0;
-    attend(t, twin_between(t, 1, 40),
-           one ? twin_between(t, 1, 40)
-               : usual[twin_between(t, 0, sizeof usual / sizeof *usual - 1)],
-           RANK_FLOAT32);
+    return one ? twin_between(t, 1, 40)
+               : usual[twin_between(t, 0, sizeof usual / sizeof *usual - 1)];
+}
+
+static void attention(twin *t)
+{
+    const size_t segment_max = twin_between(t, 1, 40);
+    attend_some(t, segment_max, some_width(t), RANK_FLOAT32);
 }
 
 void parity_attention_bfloat16(twin *t)
 {
-    static const size_t usual[] = {32, 64, 80, 128, 140};
-    const bool one = twin_between(t, 0, 2) > 0;
-    attend(t, twin_between(t, 1, 40),
-           one ? twin_between(t, 1, 40)
-               : usual[twin_between(t, 0, sizeof usual / sizeof *usual - 1)],
-           RANK_BFLOAT16);
+    const size_t segment_max = twin_between(t, 1, 40);
+    attend_some(t, segment_max, some_width(t), RANK_BFLOAT16);
+}
+
+/* Widths that tensor cores take, and segments that lie across their tiles of 64 and 128 rows. */
+void parity_attention_tiles_bfloat16(twin *t)
+{
+    static const size_t widths[] = {8, 24, 32, 40, 64};
+    attend_some(t, twin_between(t, 1, 200),
+                widths[twin_between(t, 0, sizeof widths / sizeof *widths - 1)], RANK_BFLOAT16);
+}
+
+/* As GPT-2 has it: a segment of more than 1024 tokens, between two of a single token and a short one.
+ * It begins at the row 2: a tile of keys then ends one behind a strip's first row. */
+void parity_attention_long_bfloat16(twin *t)
+{
+    const int32_t tokens = (int32_t)twin_between(t, 1025, 1050);
+    const segments cut = {.count = 4, .start = {3, 4, 5, 5 + tokens, 5 + tokens + 37}};
+    attend(t,
+           (rank_attention){
+               .width = 64, .heads = 1, .segment_max = (size_t)tokens, .type = RANK_BFLOAT16},
+           &cut);
+}
+
+/* A segment that begins in one tile of queries and ends in the next: its tiles of keys then begin at a
+ * strip's last row, which sees one key of it, its own. */
+static void attention_edges(twin *t)
+{
+    const int32_t begin = 8 * (int32_t)twin_between(t, 1, 4) - 1;
+    const segments cut = {.count = 2, .start = {0, begin, begin + 110}};
+    attend(t, (rank_attention){.width = 16, .heads = 2, .segment_max = 110, .type = RANK_FLOAT32},
+           &cut);
 }
 
 /* Longer than what a block keeps in shared memory, so that scores are made twice. */
@@ -306,6 +357,13 @@ static void attention_one_row(twin *t)
     attend_cached(t, c, 8 * twin_between(t, 1, 9), RANK_FLOAT32);
 }
 
+/* A last part of one token. */
+static void attention_one_row_edges(twin *t)
+{
+    const size_t tokens = 64 * twin_between(t, 1, 3);
+    attend_cached(t, make_cache_of_one_row(t, tokens, tokens), 8, RANK_FLOAT32);
+}
+
 /* Parts that are longer than what a block has scores of at a time. */
 static void attention_one_row_long(twin *t)
 {
@@ -326,9 +384,11 @@ void parity_attention_cached_bfloat16(twin *t)
 
 const parity_case parity_attention_cases[] = {
     {.name = "attention", .run = attention},
+    {.name = "attention_edges", .run = attention_edges},
     {.name = "attention_long", .run = attention_long, .shapes = 1},
     {.name = "attention_cached", .run = attention_cached},
     {.name = "attention_one_row", .run = attention_one_row},
+    {.name = "attention_one_row_edges", .run = attention_one_row_edges, .shapes = 3},
     {.name = "attention_one_row_long", .run = attention_one_row_long, .shapes = 1},
     {.name = NULL},
 };

@@ -195,6 +195,8 @@ const parity_case parity_bfloat16_cases[] = {
     {.name = "bfloat16_layernorm", .run = parity_layernorm_bfloat16},
     {.name = "bfloat16_gelu", .run = parity_gelu_bfloat16},
     {.name = "bfloat16_attention", .run = parity_attention_bfloat16},
+    {.name = "bfloat16_attention_tiles", .run = parity_attention_tiles_bfloat16},
+    {.name = "bfloat16_attention_long", .run = parity_attention_long_bfloat16, .shapes = 1},
     {.name = "bfloat16_attention_cached", .run = parity_attention_cached_bfloat16},
     {.name = NULL},
 };

@@ -17,6 +17,7 @@ extern const parity_case parity_product_cases[];   /* products and packing */
 extern const parity_case parity_attention_cases[]; /* attention of both kinds */
 extern const parity_case parity_step_cases[];      /* loss, optimizer, digests */
 
+extern const parity_case parity_mma_cases[];      /* fragments of tensor cores */
 extern const parity_case parity_bfloat16_cases[]; /* operations with bfloat16, where they are */
 extern const parity_case parity_bfloat16_model_cases[];
 extern const parity_case parity_model_cases[]; /* training and answers */
@@ -26,14 +27,17 @@ extern const char *parity_tokenizer;
 
 /* Cases of bfloat16 that share code with those of float32. */
 void parity_attention_bfloat16(twin *t);
+void parity_attention_tiles_bfloat16(twin *t);
+void parity_attention_long_bfloat16(twin *t);
 void parity_attention_cached_bfloat16(twin *t);
 void parity_layernorm_bfloat16(twin *t);
 void parity_gelu_bfloat16(twin *t);
 
 /* Tolerances of bfloat16, relative to 1 + |expected|. A value has eight bits: 2^-8 is what one
  * rounding may change, and twice that what it may change where a sum differs, too. */
-#define PARITY_ROUNDED     0x1p-7
-#define PARITY_ROUNDED_SUM 0x1p-5 /* a sum of some hundred such values */
+#define PARITY_ROUNDED         0x1p-7
+#define PARITY_ROUNDED_FACTORS 0x1p-6 /* sums of products of two such values */
+#define PARITY_ROUNDED_SUM     0x1p-5 /* a sum of some hundred such values */
 
 enum { PARITY_SHAPES = 12, PARITY_TEXT_BYTES = 160 };
 

@@ -73,6 +73,7 @@ int main(int argc, char **argv)
         {.name = "attention", .cases = parity_attention_cases},
         {.name = "step", .cases = parity_step_cases},
         {.name = "model", .cases = parity_model_cases},
+        {.name = "mma", .cases = parity_mma_cases},
         {.name = "bfloat16", .cases = parity_bfloat16_cases},
         {.name = "bfloat16-model", .cases = parity_bfloat16_model_cases},
     };
@@ -86,8 +87,8 @@ int main(int argc, char **argv)
             return run_cases(groups[i].cases);
         }
     }
-    (void)fputs("usage: cuda|cuda-exact|cuda-tf32 rows|products|attention|step|model|bfloat16|"
-                "bfloat16-model\n",
+    (void)fputs("usage: cuda|cuda-exact|cuda-tf32 rows|products|attention|step|model|mma|"
+                "bfloat16|bfloat16-model\n",
                 stderr);
     return EXIT_FAILURE;
 }

@@ -58,6 +58,9 @@ static const struct {
     const parity_case *cases;
     bool on[3]; /* as in `runs` */
 } groups[] = {
+#if defined(GPU_PARITY_TILE) /* its kernel is in this program, not in the plugin */
+    {parity_mma_cases, {false, true}},
+#endif
     {parity_rows_cases, {true, true}},
     {parity_product_cases, {true, true, true}},
     {parity_attention_cases, {true, true}},

@@ -20,15 +20,17 @@ static void cross_entropy(twin *t)
     const bool grad = twin_between(t, 0, 2) > 0;
     const double before = 0.25;
     const int targets = twin_ints(t, "targets", rows, -1, (int)vocab - 1);
-    const int logits = twin_floats(t, "logits", rows * vocab, 8.0f);
+    const size_t row = vocab + (twin_between(t, 0, 1) > 0 ? twin_between(t, 1, 9) : 0);
+    const int logits = twin_floats(t, "logits", rows * row, 8.0f);
     const int loss = twin_copy(t, "loss", RANK_MEMORY_HOST, &before, sizeof before);
     if (!grad) { /* what is left of the logits then is nobody's */
         twin_tolerate(t, logits, INFINITY);
     }
     ON_BOTH(t, cross_entropy,
             &(rank_cross_entropy){rows, vocab, INTS(t, targets, side), FLOATS(t, logits, side),
-                                  grad, twin_at(t, loss, side)});
-    (void)snprintf(shape, sizeof shape, "cross_entropy (%zu, %zu), gradient %d", rows, vocab, grad);
+                                  grad, twin_at(t, loss, side), row});
+    (void)snprintf(shape, sizeof shape, "cross_entropy (%zu, %zu of %zu), gradient %d", rows, vocab,
+                   row, grad);
     for (int side = 0; side < TWIN_SIDES; side++) {
         base_error error;
         assert_ok(t->device[side].backend->sync(t->device[side].queue, &error), &error);
@@ -59,6 +61,24 @@ static void check_scalars(const scalars *expected, const scalars *found, const c
     }
 }
 
+enum { PARTS_MAX = 1200 }; /* more than one launch takes */
+
+/* Parts of some elements, of which some are empty. */
+static size_t cut_parts(twin *t, size_t count, size_t *ends)
+{
+    const size_t kind = twin_between(t, 0, 2);
+    const size_t parts = kind == 0 ? 1 : twin_between(t, 1, kind == 1 ? 12 : PARTS_MAX);
+    size_t end = 0;
+    for (size_t i = 0; i < parts; i++) {
+        const size_t left = count - end;
+        const size_t most = 2 * count / parts + 1;
+        end += twin_between(t, 0, left < most ? left : most);
+        ends[i] = end;
+    }
+    ends[parts - 1] = count;
+    return parts;
+}
+
 /* The sums end inside a block of the norm, inside its lanes, and behind many blocks. */
 static void optimizer(twin *t)
 {
@@ -67,6 +87,8 @@ static void optimizer(twin *t)
     const size_t count = kind == 0  ? twin_between(t, 1, 50)
                          : kind < 5 ? twin_between(t, 900, 9 * RANK_NORM_BLOCK)
                                     : twin_between(t, 257, 270) * RANK_NORM_BLOCK - 5;
+    size_t ends[PARTS_MAX];
+    const size_t parts = cut_parts(t, count, ends);
     const bool decay = twin_between(t, 0, 1) > 0;
     const double norm_max = twin_between(t, 0, 1) > 0 ? 0.5 : 0.0;
     const rank_adamw_config config = {0.9, 0.99, 1e-8, 0.1};
@@ -92,11 +114,14 @@ static void optimizer(twin *t)
                                                             .params = FLOATS(t, params, side),
                                                             .grads = FLOATS(t, grads, side),
                                                             .first = FLOATS(t, first, side),
-                                                            .second = FLOATS(t, second, side)});
+                                                            .second = FLOATS(t, second, side),
+                                                            .ends = parts > 1 ? ends : NULL,
+                                                            .parts = parts});
         base_error error;
         assert_ok(device->backend->sync(device->queue, &error), &error);
     }
-    (void)snprintf(shape, sizeof shape, "sum_squares, grad_scale, adamw of %zu, decay %d", count,
+    (void)snprintf(shape, sizeof shape,
+                   "sum_squares, grad_scale, adamw of %zu in %zu parts, decay %d", count, parts,
                    decay);
     scalars *expected = twin_at(t, values, TWIN_CPU);
     scalars *found = twin_at(t, values, TWIN_OTHER);

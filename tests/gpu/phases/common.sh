@@ -1,11 +1,11 @@
 # What the phases of tests/gpu/run.sh share. Sourced by it. The variables are its own: phase, work,
-# bundle, bin, plugin.
+# bundle, bin, plugin, out, tiny.
 
 # ---- what a phase says: its last words are the reason, its figures go into the results ----
 
 figure() { # NAME NUMBER
     [[ $2 =~ ^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$ ]] || fail "$1 is no number: $2"
-    printf '%s %s\n' "$1" "$2" >>"$work/$phase.figures"
+    printf '%s %s\n' "$1" "$2" >>"$out/phases/$phase.figures"
 }
 
 end() { # STATUS REASON
@@ -42,10 +42,16 @@ must_refuse() { # CODE WORDS COMMAND...
     grep -qF -- "$words" "$work/$phase.last" || fail "$(basename "$1") did not say: $words"
 }
 
+# One of two words: with --tiny the second.
+pick() { # FULL TINY
+    if [ -n "$tiny" ]; then echo "$2"; else echo "$1"; fi
+}
+
 # Runs a function in a shell of its own, for so many seconds at most. Whether it fails or not, the
-# phase goes on; end_parts names those that failed.
+# phase goes on; end_parts names those that failed. The results have its figures at once.
 part() { # SECONDS FUNCTION ARGUMENTS...
-    local seconds=$1 status=0
+    local seconds status=0
+    seconds=$(pick "$1" $((5 * $1))) # small shapes are for the emulator
     shift
     echo "== $*"
     rm -f "$work/$phase.reason"
@@ -53,15 +59,24 @@ part() { # SECONDS FUNCTION ARGUMENTS...
     running=$!
     wait "$running" || status=$?
     running=""
-    [ "$status" -ne 0 ] || return 0
-    local why
-    why=$(tail -1 "$work/$phase.reason" 2>/dev/null)
-    [ "$status" -ne 124 ] || why="no end after $seconds s"
-    printf '%s: %s\n' "$*" "${why:-ended with $status}" | tee -a "$work/$phase.parts"
+    [ "$status" -eq 0 ] || tell_part "$status" "$seconds" "$@" | tee -a "$work/$phase.parts"
+    rm -f "$work/$phase.reason"
+    begun_json "$phase" "$SECONDS"
+    write_results
 }
 
+tell_part() { # STATUS SECONDS FUNCTION ARGUMENTS...
+    local status=$1 seconds=$2 why
+    shift 2
+    why=$(tail -1 "$work/$phase.reason" 2>/dev/null)
+    case $status in 124 | 137) why="no end after $seconds s" ;; esac
+    printf '%s: %s\n' "$*" "${why:-ended with $status}"
+}
+
+join_parts() { paste -sd '|' "$work/$1.parts" | sed 's/|/; /g'; } # PHASE
+
 end_parts() {
-    [ ! -s "$work/$phase.parts" ] || fail "$(paste -sd '|' "$work/$phase.parts" | sed 's/|/; /g')"
+    [ ! -s "$work/$phase.parts" ] || fail "$(join_parts "$phase")"
 }
 
 # Takes "NAME NUMBER" lines of what ran last.
@@ -115,7 +130,7 @@ takes_precision() { # MODE PRECISION FLAGS...
 roomy() { # GB
     local place
     for place in /dev/shm "$work"; do
-        [ "$(df -Pk "$place" 2>/dev/null | awk 'NR == 2 { print int($4 / 1048576) }')" -gt "$1" ] || continue
+        [ "$(df -Pk "$place" 2>/dev/null | awk 'NR == 2 { print int($4 / 1048576) }')" -ge "$(pick "$1" 0)" ] || continue
         mktemp -d "$place/ringfence-gpu.XXXXXX" && return
     done
     return 1
@@ -127,6 +142,9 @@ draw_gpt2() { # GB SHAPE...
     drawn=$(roomy "$1") || fail "there is no room for a checkpoint of $1 GB"
     trap 'rm -rf "$drawn"; [ -z "${service-}" ] || { kill "$service"; wait "$service"; }' EXIT
     shift
-    measure data "$bundle/share/ringfence/tokenizer.json" "$drawn" 1024
+    local tokens
+    tokens=$(pick 1024 64)
+    measure data "$bundle/share/ringfence/tokenizer.json" "$drawn" "$tokens"
+    [ -z "$tiny" ] || set -- --vocab-size 30000 --width 32 --layers 1 --heads 2 --context "$tokens"
     must "$bin/random-checkpoint" "$drawn" "$drawn/tokenizer.json" "$@"
 }

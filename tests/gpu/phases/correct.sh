@@ -9,15 +9,20 @@ phase_parity() {
     figure cases "$(grep -c '^\[       OK' "$work/parity.last")"
 }
 
+sanitizer_run() { # KIND CASE...
+    must "$tool" --tool "$1" --error-exitcode 86 "$bin/gpu-parity" "$plugin" "${@:2}"
+}
+
 phase_compute_sanitizer() {
-    local tool kind
+    local cases=(layernorm layernorm_grad embed product_packed product_leaves attention attention_cached
+        mma_tile bfloat16_attention_tiles cross_entropy optimizer)
     needs_gpu
     tool=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer) || skip "there is no compute-sanitizer"
-    for kind in memcheck racecheck; do
-        must "$tool" --tool "$kind" --error-exitcode 86 "$bin/gpu-parity" "$plugin" layernorm \
-            layernorm_grad embed product_packed product_leaves attention attention_cached cross_entropy \
-            optimizer
-    done
+    export tool
+    part 50 sanitizer_run memcheck "${cases[@]}"
+    part 55 sanitizer_run racecheck "${cases[@]}"
+    part 25 sanitizer_run synccheck mma_tile bfloat16_attention_tiles
+    end_parts
 }
 
 # No GPU is needed: whoever has no right to it is refused before anything is touched.
@@ -56,9 +61,26 @@ check_curve() { # FIGURE DIRECTORY STEPS
     awk -v d="$difference" 'BEGIN { exit !(d <= 1e-4) }' || fail "$1: losses differ by $difference from the CPU's"
 }
 
+# The reference's training on the GPU.
+nccl_train() { # FIGURE STEPS FLAGS...
+    local figure=$1 steps=$2
+    shift 2
+    must train_job $(reference_flags) "$@" --out "$work/$figure"
+    check_curve "$figure" "$work/$figure" "$steps"
+}
+
+# In bfloat16 only a loss that goes elsewhere is wrong.
+nccl_bfloat16() { # STEPS
+    must train_job --ranks 1 $(reference_flags) --precision bfloat16 --out "$work/bfloat16"
+    local difference
+    difference=$(curve_difference "$work/bfloat16" "$1") || fail "there are not $1 losses"
+    figure bfloat16_curve_difference "$difference"
+    awk -v d="$difference" 'BEGIN { exit !(d <= 0.05) }' || fail "losses in bfloat16 differ by $difference from the CPU's"
+}
+
 # Answers to the reference's prompts, beside the CPU's. Where one parts, the CPU's logits of the two
 # tokens may be that far apart; 0: none may.
-check_answers() { # PREFIX GAP FLAGS...
+nccl_answers() { # PREFIX GAP FLAGS...
     local prefix=$1 gap=$2
     shift 2
     must answer_job "$@" --checkpoint "$bundle/reference" --max-new-tokens 16 \
@@ -71,12 +93,15 @@ check_answers() { # PREFIX GAP FLAGS...
 }
 
 # Two ranks that share the GPU: a test arrangement, whose times mean nothing.
-check_shared_bench() { # KIND SIZE FLAGS...
+nccl_shared_bench() { # KIND SIZE FLAGS...
     local kind=$1 size=$2
     shift 2
     must "$bin/coll-bench" "$kind" --transport nccl --ranks 2 -b "$size" -e "$size" -n 2 -w 1 -- --account gpu --share-gpu "$@"
     grep -q '# Out of bounds values : 0 OK' "$work/$phase.last" || fail "coll-bench $kind on two ranks: values are wrong"
-    shared_benches=$((${shared_benches-0} + 1))
+}
+
+nccl_bench() {
+    must "$bin/coll-bench" all_reduce --transport nccl --ranks 1 -b 4 -e "$(pick 64M 4K)" -f 16 -- --account gpu
 }
 
 phase_nccl() {
@@ -85,19 +110,17 @@ phase_nccl() {
     few=$((steps < 20 ? steps : 20)) # all that two ranks on one GPU may do
     needs_gpu
     start_service
-    must train_job --ranks 1 $(reference_flags) --out "$work/one"
-    check_curve curve_difference "$work/one" "$steps"
-    must train_job --ranks 1 $(reference_flags) --exact --out "$work/exact"
-    check_curve exact_curve_difference "$work/exact" "$steps"
+    part 35 nccl_train curve_difference "$steps" --ranks 1
+    part 35 nccl_train exact_curve_difference "$steps" --ranks 1 --exact
+    part 25 nccl_answers exact_ 0 --ranks 1 --exact
+    part 25 nccl_answers "" 1e-3 --ranks 1
+    part 30 nccl_bfloat16 "$steps"
+    part 15 nccl_bench
     # Half the micro-batches on each of two ranks.
-    must train_job --ranks 2 --share-gpu $(reference_flags) --micro-batches 1 --steps $few --out "$work/two"
-    check_curve two_ranks_curve_difference "$work/two" "$few"
-    check_answers exact_ 0 --ranks 1 --exact
-    check_answers "" 1e-3 --ranks 1
-    check_answers two_ranks_ 0 --ranks 2 --exact --share-gpu
-    must "$bin/coll-bench" all_reduce --transport nccl --ranks 1 -b 4 -e 64M -f 16 -- --account gpu
-    check_shared_bench all_reduce 64K
-    check_shared_bench all_reduce 64K --algorithm native
-    check_shared_bench all_gather 64K
-    figure two_rank_benches "$shared_benches"
+    part 35 nccl_train two_ranks_curve_difference "$few" --ranks 2 --share-gpu --micro-batches 1 --steps "$few"
+    part 25 nccl_answers two_ranks_ 0 --ranks 2 --exact --share-gpu
+    part 25 nccl_shared_bench all_reduce 64K
+    part 25 nccl_shared_bench all_reduce 64K --algorithm native
+    part 25 nccl_shared_bench all_gather 64K
+    end_parts
 }

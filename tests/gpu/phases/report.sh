@@ -4,19 +4,24 @@
 json_text() {
     local text=${1//\\/\\\\}
     text=${text//\"/\\\"}
-    printf '"%s"' "$(tr -d '\000-\037' <<<"$text")"
+    printf '"%s"' "$(tr -d '\000-\037' <<<"$text" | iconv -c -f utf-8 -t utf-8)"
 }
 
-phase_json() { # NAME STATUS CODE SECONDS
+phase_json() { # NAME STATUS CODE SECONDS REASON
     local name value comma=""
     printf '{"phase": "%s", "status": "%s", "exit_code": %d, "seconds": %d, "reason": ' "$1" "$2" "$3" "$4"
-    json_text "$(tail -1 "$work/$1.reason" 2>/dev/null)"
+    json_text "$5"
     printf ', "figures": {'
     while read -r name value; do
         printf '%s"%s": %s' "$comma" "$name" "$value"
         comma=", "
-    done < <(cat "$work/$1.figures" 2>/dev/null)
+    done < <(cat "$out/phases/$1.figures" 2>/dev/null)
     printf '}}\n'
+}
+
+# Of a phase that has begun: until it has ended, the results say that it has not.
+begun_json() { # NAME SECONDS
+    phase_json "$1" failed 143 "$2" "it began, and the script was ended meanwhile" >"$out/phases/$1.json"
 }
 
 # The goals: NAME|WANTED|MEASURED, the last empty where a figure lacks. Ratios are ours over theirs.
@@ -90,7 +95,7 @@ write_table() { # GPUS
 
 write_results() {
     local name comma="" gpus
-    gpus=$("$bundle/bin/launcher" gpus 2>&1 | head -2 | tr '\n' ' ')
+    gpus=$(cat "$work/gpus")
     {
         printf '{"commit": %s, "date": "%s", "gpus": %s, "phases": [\n' \
             "$(json_text "$(cat "$bundle/commit" 2>/dev/null)")" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$(json_text "$gpus")"
@@ -104,6 +109,7 @@ write_results() {
         goals_json
         printf ']}\n'
     } >"$out/gpu-results.json.new"
-    write_table "$(sed 's/  */ /g' <<<"$gpus")" >"$out/gpu-results.md"
+    write_table "$gpus" >"$out/gpu-results.md.new"
     mv "$out/gpu-results.json.new" "$out/gpu-results.json"
+    mv "$out/gpu-results.md.new" "$out/gpu-results.md"
 }

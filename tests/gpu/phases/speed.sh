@@ -3,7 +3,7 @@
 
 # The same work as the peer's: 16 rows of 64 tokens, a loss on every token.
 speed_minigpt() {
-    must train_job --ranks 1 --steps 500 --loss-on all --out "$work/minigpt"
+    must train_job --ranks 1 --steps "$(pick 500 2)" --batch "$(pick 16 1)" --loss-on all --out "$work/minigpt"
     figure minigpt_tokens_per_sec "$(manifest_figure "$work/minigpt/manifest.json" tokens_per_sec_1proc)"
 }
 
@@ -14,7 +14,7 @@ short_name() { case $1 in bfloat16) echo bf16 ;; float32) echo f32 ;; esac; }
 speed_train() { # PRECISION
     draw_gpt2 2
     must train_job --ranks 1 --precision "$1" --checkpoint "$drawn" --tokenizer "$drawn/tokenizer.json" \
-        --data "$drawn/train.jsonl" --loss-on all --batch 16 --steps 20 --out "$work/gpt2-$1"
+        --data "$drawn/train.jsonl" --loss-on all --batch "$(pick 16 1)" --steps "$(pick 20 2)" --out "$work/gpt2-$1"
     figure "gpt2_$(short_name "$1")_tokens_per_sec" \
         "$(manifest_figure "$work/gpt2-$1/manifest.json" tokens_per_sec_1proc)"
 }
@@ -26,7 +26,7 @@ speed_decode() { # NAME PRECISION GB SHAPE...
     name=${name}_$(short_name "$precision")
     draw_gpt2 "$@"
     must answer_job --ranks 1 --precision "$precision" --checkpoint "$drawn" --prompt " anAN boCS" \
-        --max-num-seqs 1 --max-new-tokens 256 --out "$work/$name"
+        --max-num-seqs 1 --max-new-tokens "$(pick 256 3)" --out "$work/$name"
     us=$(manifest_figure "$work/$name/results.json" p50 | awk '{ print $1 * 1000 }')
     bytes=$(manifest_figure "$work/$name/results.json" weight_bytes)
     figure "${name}_decode_us" "$us"
@@ -34,7 +34,7 @@ speed_decode() { # NAME PRECISION GB SHAPE...
 }
 
 speed_copy() {
-    measure copy "$plugin" 2048
+    measure copy "$plugin" "$(pick 2048 3)"
     take_figures
 }
 
@@ -44,7 +44,7 @@ speed_host() {
 }
 
 speed_bench() {
-    must "$bin/coll-bench" all_reduce --transport nccl --ranks 1 -b 4 -e 1G -f 8 -- --account gpu
+    must "$bin/coll-bench" all_reduce --transport nccl --ranks 1 -b 4 -e "$(pick 1G 4K)" -f 8 -- --account gpu
 }
 
 phase_speed() {
@@ -55,18 +55,18 @@ phase_speed() {
         ! takes_precision tp-nccl $precision --checkpoint "$bundle/reference" --prompt x || decoded+=($precision)
     done
     start_service
-    part 15 speed_copy
-    part 15 speed_host
-    part 20 speed_minigpt
+    part 10 speed_copy
+    part 10 speed_host
+    part 15 speed_minigpt
     for precision in "${trained[@]}"; do
-        part 40 speed_train "$precision"
+        part 35 speed_train "$precision"
     done
     for precision in "${decoded[@]}"; do
         part 15 speed_decode gpt2 "$precision" 2
     done
     part 15 speed_bench
     # The first is the shortest that there is.
-    part 45 speed_decode xl "${decoded[0]}" 8 --width 1600 --layers 48 --heads 25
+    part 40 speed_decode xl "${decoded[0]}" 8 --width 1600 --layers 48 --heads 25
     part 150 speed_decode 8b "${decoded[0]}" 36 --width 4096 --layers 39 --heads 32
     end_parts
 }

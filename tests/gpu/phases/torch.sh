@@ -1,7 +1,7 @@
 # The phase torch: the same shapes in PyTorch on the same card, and our logits beside its. Sourced by
 # run.sh.
 
-peer() { must python3 "$here/torch_peer.py" "$@"; }
+peer() { must python3 "$here/torch_peer.py" "$@" $(pick "" "--tiny --device cpu"); }
 
 torch_time() { # WHAT FLAGS...
     peer "$@" --model "$here/../peers/train_torch.py"

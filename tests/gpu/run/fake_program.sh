@@ -1,6 +1,6 @@
 #!/bin/sh
 # Stands for every program of a bundle in the test of tests/gpu/run.sh. Its name says which one it is,
-# and FAKE what it does: nothing special, no-gpu, broken, hangs, drifts, differs, slow-copy.
+# and FAKE what it does: nothing special, no-gpu, broken, hangs, drifts, differs, slow-copy, slow-host, leaves.
 here=$(dirname "$0")
 
 # A record of training, and answers.
@@ -31,6 +31,10 @@ launcher/*)
     ;;
 gpu-parity/*)
     [ "$FAKE" != hangs ] || exec sleep 100
+    if [ "$FAKE" = leaves ]; then
+        cp "$(command -v sleep)" "$here/rank"
+        setsid "$here/rank" 100 >/dev/null 2>&1 &
+    fi
     [ "$FAKE" != broken ] || { echo "[  FAILED  ] layernorm"; exit 1; }
     printf '[       OK ] layernorm\n[       OK ] gelu\n'
     ;;
@@ -43,7 +47,10 @@ gpu-measure/copy)
     [ "$FAKE" != slow-copy ] || { echo "no copy" >&2; exit 1; }
     echo 'copy_bytes_per_s 1.25e+12'
     ;;
-gpu-measure/all-reduce) printf 'nccl_host_us 2.5\ncoll_host_us 4\n' ;;
+gpu-measure/all-reduce)
+    [ "$FAKE" != slow-host ] || exec sleep 100
+    printf 'nccl_host_us 2.5\ncoll_host_us 4\n'
+    ;;
 coll-bench/*) echo '# Out of bounds values : 0 OK' ;;
 budget-service/serve)
     echo ready

@@ -2,10 +2,12 @@
  * or has no GPU; its results; its exit code. */
 #include <jansson.h>
 #include <math.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "program.h"
 
@@ -50,23 +52,30 @@ static void check(const char *phase, const char *status, int exit_code, const ch
 static void phases_that_pass_are_kept_with_their_figures(void **state)
 {
     (void)state;
-    assert_int_equal(run("", "30", "parity", NULL), 0);
+    assert_int_equal(run("", "150", "parity", NULL), 0);
     check("parity", "passed", 0, "");
-    assert_int_equal(run("", "30", "nccl", NULL), 0);
+    assert_int_equal(run("", "150", "nccl", NULL), 0);
     check("nccl", "passed", 0, "");
     check("parity", "passed", 0, ""); /* of the call before */
-    assert_int_equal(run("drifts", "30", "nccl", NULL), 1);
-    check("nccl", "failed", 1, "curve_difference: losses differ by 0.00831 from the CPU's");
+    assert_int_equal(run("drifts", "150", "nccl", NULL), 1);
+    check("nccl", "failed", 1,
+          "nccl_train curve_difference 60 --ranks 1: curve_difference: losses differ by 0.00831 "
+          "from the CPU's; nccl_train exact_curve_difference 60 --ranks 1 --exact: "
+          "exact_curve_difference: losses differ by 0.00831 from the CPU's; "
+          "nccl_train two_ranks_curve_difference 20 --ranks 2 --share-gpu --micro-batches 1 "
+          "--steps 20: two_ranks_curve_difference: losses differ by 0.00831 from the CPU's");
 }
 
 /* Answers with --exact have to be the CPU's. */
 static void answers_that_differ_fail(void **state)
 {
     (void)state;
-    assert_int_equal(run("differs", "30", "nccl", NULL), 1);
+    assert_int_equal(run("differs", "150", "nccl", NULL), 1);
     check("nccl", "failed", 1,
-          "exact_answers differ from the CPU's: answers 10 answers_different 1 "
-          "answers_logit_gap 2e-5");
+          "nccl_answers exact_ 0 --ranks 1 --exact: exact_answers differ from the CPU's: "
+          "answers 10 answers_different 1 answers_logit_gap 2e-5; "
+          "nccl_answers two_ranks_ 0 --ranks 2 --exact --share-gpu: two_ranks_answers differ from "
+          "the CPU's: answers 10 answers_different 1 answers_logit_gap 2e-5");
 }
 
 /* What the results have of a goal; the caller decrefs *results. */
@@ -100,7 +109,7 @@ static void figures_stand_beside_their_goals(void **state)
 {
     json_t *results = NULL;
     (void)state;
-    assert_int_equal(run("", "100", "speed", NULL), 0);
+    assert_int_equal(run("", "300", "speed", NULL), 0);
     check_goal("GPT-2 XL decoding, bfloat16, share of the copy bandwidth", ">= 0.6", 0.8, true);
     check_goal("the same, microseconds a token", "<= 300", 250, true);
     check_goal("an all-reduce: microseconds of the host over NCCL itself, one rank", "<= 1", 1.5,
@@ -118,7 +127,7 @@ static void a_part_that_fails_does_not_stop_the_next(void **state)
 {
     json_t *results = NULL;
     (void)state;
-    assert_int_equal(run("slow-copy", "100", "speed", NULL), 1);
+    assert_int_equal(run("slow-copy", "300", "speed", NULL), 1);
     check("speed", "failed", 1, "speed_copy: gpu-measure ended with 1: no copy");
     check_goal("the same, microseconds a token", "<= 300", 250, true);
     assert_true(json_is_null(json_object_get(
@@ -129,7 +138,7 @@ static void a_part_that_fails_does_not_stop_the_next(void **state)
 static void a_phase_that_fails_does_not_stop_the_next(void **state)
 {
     (void)state;
-    assert_int_equal(run("broken", "30", "parity", "nccl"), 1);
+    assert_int_equal(run("broken", "150", "parity", "nccl"), 1);
     check("parity", "failed", 1, "[  FAILED  ] layernorm");
     check("nccl", "passed", 0, "");
 }
@@ -142,13 +151,63 @@ static void a_phase_that_hangs_is_ended(void **state)
     test_program_wait_no_children();
 }
 
+/* The script is ended in the second of two phases, behind a part that has left a figure. */
+static void a_script_that_is_ended_keeps_what_it_has(void **state)
+{
+    (void)state;
+    test_program_start(&program,
+                       (const char *const[]){RUN_PATH, "--bundle", bundle, "--out",
+                                             test_directory_path(&test_shared_directory, "out"),
+                                             "nccl", "speed", NULL},
+                       (const char *const[]){"FAKE=slow-host", NULL});
+    const char *figures = test_directory_path(&test_shared_directory, "out/phases/speed.figures");
+    (void)unlink(figures);
+    for (int i = 0; i < 600 && access(figures, F_OK) != 0; i++) {
+        (void)usleep(50 * 1000);
+    }
+    assert_int_equal(kill(program.pid, SIGTERM), 0);
+    assert_int_equal(test_program_wait(&program), 143);
+    check("nccl", "passed", 0, "");
+    check("speed", "failed", 143, "it began, and the script was ended meanwhile");
+    json_t *results = NULL;
+    assert_true(json_is_null(
+        json_object_get(find_goal("the same, microseconds a token", &results), "met")));
+    json_decref(results);
+    test_program_wait_no_children();
+}
+
+/* What a phase leaves running of the bundle's programs is ended, so that the next one has the GPU. */
+static void what_a_phase_leaves_is_ended(void **state)
+{
+    (void)state;
+    assert_int_equal(run("leaves", "150", "parity", NULL), 0);
+    check("parity", "passed", 0, "");
+    assert_non_null(strstr(program.text[TEST_STDERR], "ended 1 processes that parity had left"));
+}
+
+/* A later call on another machine goes on where OUT's archive ended. */
+static void an_archive_of_results_is_gone_on_with(void **state)
+{
+    char command[4 * BASE_PATH_BYTES];
+    (void)state;
+    assert_int_equal(run("", "150", "parity", NULL), 0);
+    (void)snprintf(command, sizeof command,
+                   "cd '%s' && mv out/gpu-results.tar.gz . && rm -rf out && mkdir out && "
+                   "mv gpu-results.tar.gz out/",
+                   test_directory_path(&test_shared_directory, ""));
+    assert_int_equal(system(command), 0);
+    assert_int_equal(run("", "150", "nccl", NULL), 0);
+    check("parity", "passed", 0, "");
+    check("nccl", "passed", 0, "");
+}
+
 static void without_a_gpu_each_says_why(void **state)
 {
     (void)state;
     static const char *const names[] = {"parity", "compute-sanitizer", "nccl", "faults", "speed",
                                         "torch"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i += 2) {
-        assert_int_equal(run("no-gpu", "30", names[i], names[i + 1]), 0);
+        assert_int_equal(run("no-gpu", "150", names[i], names[i + 1]), 0);
     }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         check(names[i], "skipped", 9, "launcher: error: no \"driver\" here");
@@ -158,7 +217,7 @@ static void without_a_gpu_each_says_why(void **state)
 static void what_is_not_there_is_refused(void **state)
 {
     (void)state;
-    assert_int_equal(run("", "30", "praity", NULL), 2);
+    assert_int_equal(run("", "150", "praity", NULL), 2);
     assert_non_null(strstr(program.text[TEST_STDERR], "there is no phase praity"));
 }
 
@@ -187,6 +246,9 @@ int main(void)
         cmocka_unit_test(a_part_that_fails_does_not_stop_the_next),
         cmocka_unit_test(a_phase_that_fails_does_not_stop_the_next),
         cmocka_unit_test(a_phase_that_hangs_is_ended),
+        cmocka_unit_test(a_script_that_is_ended_keeps_what_it_has),
+        cmocka_unit_test(what_a_phase_leaves_is_ended),
+        cmocka_unit_test(an_archive_of_results_is_gone_on_with),
         cmocka_unit_test(without_a_gpu_each_says_why),
         cmocka_unit_test(what_is_not_there_is_refused),
     };

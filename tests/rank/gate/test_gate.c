@@ -74,7 +74,7 @@ static void right_papers_let_all_ranks_in(void **state)
         fail_msg("%s", program.text[TEST_STDERR]);
     }
     assert_non_null(strstr(program.text[TEST_STDOUT], "] the gate let all 2 ranks in"));
-    assert_non_null(strstr(program.text[TEST_STDERR], "estimate: 1.00 USD"));
+    assert_non_null(strstr(program.text[TEST_STDERR], "estimate: $1.00 "));
 }
 
 static void launch(const char *const flags[4], int expected, const char *expected_text)
@@ -102,7 +102,7 @@ static void a_plan_says_what_its_token_may_cost(void **state)
     budget_claims other = good;
     mint_write_all(&paper, &good);
     (void)snprintf(token, sizeof token, "%s", test_directory_path(&paper.directory, "token"));
-    launch((const char *const[4]){"--token", token, "--quiet"}, 0, "estimate: 1.00 USD");
+    launch((const char *const[4]){"--token", token, "--quiet"}, 0, "estimate: $1.00 ");
     other.job_blake2b256[0] ^= 1;
     mint_write_token(&paper, &other);
     launch((const char *const[4]){"--token", token}, 6, "wrong-job");

@@ -420,6 +420,34 @@ static void logits_that_are_no_numbers_end_all_ranks(void **state)
     free(w.params);
 }
 
+/* The launcher refuses that before; an engine of another caller does, too. */
+static void bfloat16_is_refused_on_a_cpu(void **state)
+{
+    (void)state;
+    static world w;
+    base_error error;
+    rank_device device = {.backend = NULL};
+    rank_engine *engine = NULL;
+    world_open(&w);
+    rank_flat_params params = {&w.config, w.params};
+    const rank_tensor_source source = rank_flat_source(&params);
+    assert_ok(rank_device_open("cpu", &device, &error), &error);
+    assert_int_equal(rank_engine_create(&(rank_engine_options){.config = &w.config,
+                                                               .device = &device,
+                                                               .source = &source,
+                                                               .type = RANK_BFLOAT16,
+                                                               .sequences = 1,
+                                                               .chunk_tokens = 4,
+                                                               .block_tokens = BLOCK_TOKENS,
+                                                               .waiting_max = 1},
+                                        &engine, &error),
+                     BASE_ERR_UNSUPPORTED);
+    assert_string_equal(error.message, "the backend cpu decodes in float32 only");
+    assert_null(engine);
+    rank_device_close(&device);
+    free(w.params);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -428,6 +456,7 @@ int main(void)
         cmocka_unit_test(joining_leaving_and_waiting_change_no_token),
         cmocka_unit_test(the_remaining_ranks_end_with_an_error),
         cmocka_unit_test(logits_that_are_no_numbers_end_all_ranks),
+        cmocka_unit_test(bfloat16_is_refused_on_a_cpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,9 +61,10 @@ static void check_steps(const char *decay, double weight_decay, bool decays)
         const size_t half = count / 2 + 1; /* in two ranges: the cut must not show */
         const float *grad = grads + (size_t)(step - 1) * count;
         const rank_adamw_step now = {.step = step, .learning_rate = 3e-3, .grad_scale = 0.5f};
-        adamw((rank_adamw){&config, &now, decays, half, params, grad, first, second, NULL});
+        adamw(
+            (rank_adamw){&config, &now, decays, half, params, grad, first, second, NULL, NULL, 0});
         adamw((rank_adamw){&config, &now, decays, count - half, params + half, grad + half,
-                           first + half, second + half, NULL});
+                           first + half, second + half, NULL, NULL, 0});
         (void)snprintf(name, sizeof name, "params%d", step);
         check_record(&file, decay, name, params);
     }
@@ -110,11 +111,12 @@ static void ranges_change_nothing(void **state)
     }
     float cut[3][COUNT];
     memcpy(cut, whole, sizeof cut);
-    adamw((rank_adamw){&config, &now, true, COUNT, whole[0], grads, whole[1], whole[2], NULL});
+    adamw((rank_adamw){&config, &now, true, COUNT, whole[0], grads, whole[1], whole[2], NULL, NULL,
+                       0});
     for (size_t i = 0, part = 1; i < COUNT; i += part, part = part % 23 + 1) {
         part = part < COUNT - i ? part : COUNT - i;
         adamw((rank_adamw){&config, &now, true, part, cut[0] + i, grads + i, cut[1] + i, cut[2] + i,
-                           NULL});
+                           NULL, NULL, 0});
     }
     assert_memory_equal(whole, cut, sizeof cut);
 }

@@ -45,7 +45,7 @@ void KERNEL(cross_entropy)(const rank_cross_entropy *args)
     const size_t count = args->vocab_size;
     double loss_sum = 0.0;
     for (size_t row = 0; row < args->rows; row++) {
-        float *logits = args->logits + row * count;
+        float *logits = args->logits + row * rank_logit_row(args);
         if (args->targets[row] < 0) {
             if (args->want_gradient) {
                 memset(logits, 0, count * sizeof *logits);

@@ -13,7 +13,7 @@ __global__ static void cross_entropy_kernel(rank_cross_entropy args, double *los
     const size_t count = args.vocab_size;
     const int32_t target = args.targets[row];
     const bool works = mine < args.rows && target >= 0;
-    float *logits = args.logits + row * count;
+    float *logits = args.logits + row * args.row_floats;
     const float target_logit = works ? logits[target] : 0.0f;
     float largest = works ? logits[0] : 0.0f;
     for (size_t j = lane; works && j < count; j += ROW_LANES) {
@@ -46,9 +46,10 @@ extern "C" void cuda_launch_cross_entropy(const rank_cross_entropy *args, double
 {
     for (size_t first = 0; first < args->rows; first += SLAB) {
         rank_cross_entropy slab = *args;
+        slab.row_floats = rank_logit_row(args);
         slab.rows = args->rows - first < SLAB ? args->rows - first : (size_t)SLAB;
         slab.targets += first;
-        slab.logits += first * args->vocab_size;
+        slab.logits += first * slab.row_floats;
         LAUNCH(cross_entropy_kernel, (unsigned)((slab.rows + ROWS - 1) / ROWS), THREADS, 0, stream,
                slab, partials + 1);
         const slab_place place = {first == 0, first + slab.rows == args->rows, args->loss, true};

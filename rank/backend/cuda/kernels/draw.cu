@@ -11,6 +11,7 @@ enum {
     THREADS = 256,
     PIECE = 16 * THREADS,
     NOISE_BITS = 52,
+    ROWS_MAX = 65535, // of a grid
 };
 
 // What is drawn of some columns.
@@ -151,7 +152,8 @@ extern "C" void cuda_launch_draw(const rank_draw *args, double *partials, cudaSt
 {
     drawn *pieces = reinterpret_cast<drawn *>(partials);
     const unsigned count = (unsigned)((args->columns + PIECE - 1) / PIECE);
-    const size_t at_once = CUDA_PARTIALS * sizeof(double) / sizeof(drawn) / count;
+    const size_t room = CUDA_PARTIALS * sizeof(double) / sizeof(drawn) / count;
+    const size_t at_once = room < ROWS_MAX ? room : (size_t)ROWS_MAX;
     for (size_t row = 0; row < args->rows; row += at_once) {
         rank_draw some = *args;
         some.rows = args->rows - row < at_once ? args->rows - row : at_once;

@@ -103,13 +103,13 @@ struct step_constants {
 };
 
 __device__ static step_constants make_constants(const rank_adamw_config &config,
-                                                const rank_adamw_step &step, bool decay)
+                                                const rank_adamw_step &step)
 {
     const double rate = step.learning_rate;
     const double correction1 = 1.0 - pow(config.beta1, (double)step.step);
     const double correction2 = 1.0 - pow(config.beta2, (double)step.step);
     step_constants k;
-    k.decay_factor = decay ? (float)(1.0 - rate * config.weight_decay) : 1.0f;
+    k.decay_factor = (float)(1.0 - rate * config.weight_decay);
     k.one_minus_beta1 = (float)(1.0 - config.beta1);
     k.beta2 = (float)config.beta2;
     k.one_minus_beta2 = (float)(1.0 - config.beta2);
@@ -120,36 +120,107 @@ __device__ static step_constants make_constants(const rank_adamw_config &config,
     return k;
 }
 
-// config comes by value: it is the host's. step is read when the kernel runs.
-__global__ static void adamw_kernel(rank_adamw args, rank_adamw_config config)
+enum {
+    ADAMW_PARTS =
+        440, // of a launch: a kernel's arguments are 4 KB at most. Even, so that decay goes on
+    ADAMW_EACH = 4 * THREADS, // elements of a block at once: the constants are made for some
+};
+
+struct adamw_parts {
+    size_t count;
+    size_t ends[ADAMW_PARTS];
+};
+
+static_assert(sizeof(rank_adamw) + sizeof(rank_adamw_config) + sizeof(adamw_parts) <= 4096,
+              "the arguments of adamw_kernel");
+
+// The part that has element i.
+__device__ static size_t part_of(const adamw_parts &parts, size_t i)
+{
+    size_t low = 0;
+    size_t high = parts.count - 1;
+    while (low < high) {
+        const size_t middle = (low + high) / 2;
+        if (i < parts.ends[middle]) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low;
+}
+
+__device__ static void update(const rank_adamw &args, const step_constants &k, size_t i, bool decay)
+{
+    const float grad = args.grads[i] * k.grad_scale;
+    float first = args.first[i];
+    float second = args.second[i];
+    first = first + (grad - first) * k.one_minus_beta1;
+    second = second * k.beta2 + (grad * k.one_minus_beta2) * grad;
+    const float divisor = sqrtf(second) / k.second_divisor + k.epsilon;
+    const float param = args.params[i] * (decay ? k.decay_factor : 1.0f);
+    const float updated = param + (first * k.minus_step_size) / divisor;
+    args.params[i] = updated;
+    args.first[i] = first;
+    args.second[i] = second;
+    if (args.rounded != NULL) {
+        put(reinterpret_cast<__nv_bfloat16 *>(args.rounded) + i, updated);
+    }
+}
+
+// config and the parts come by value: they are the host's. The parts stay where the arguments are:
+// no thread copies them to index them. step is read when the kernel runs.
+__global__ static void adamw_kernel(rank_adamw args, rank_adamw_config config,
+                                    const __grid_constant__ adamw_parts parts)
 {
     SHARED(step_constants, constants);
     if (threadIdx.x == 0) {
-        constants[0] = make_constants(config, *args.step, args.decay);
+        constants[0] = make_constants(config, *args.step);
     }
     __syncthreads();
     const step_constants k = constants[0];
-    for (size_t i = first_thing(); i < args.count; i += all_threads()) {
-        const float grad = args.grads[i] * k.grad_scale;
-        float first = args.first[i];
-        float second = args.second[i];
-        first = first + (grad - first) * k.one_minus_beta1;
-        second = second * k.beta2 + (grad * k.one_minus_beta2) * grad;
-        const float divisor = sqrtf(second) / k.second_divisor + k.epsilon;
-        const float param = args.params[i] * k.decay_factor;
-        const float updated = param + (first * k.minus_step_size) / divisor;
-        args.params[i] = updated;
-        args.first[i] = first;
-        args.second[i] = second;
-        if (args.rounded != NULL) {
-            put(reinterpret_cast<__nv_bfloat16 *>(args.rounded) + i, updated);
+    for (size_t begin = (size_t)blockIdx.x * ADAMW_EACH; begin < args.count;
+         begin += (size_t)gridDim.x * ADAMW_EACH) {
+        size_t part = part_of(parts, begin);
+        for (size_t i = begin + threadIdx.x; i < begin + ADAMW_EACH && i < args.count;
+             i += THREADS) {
+            while (i >= parts.ends[part]) {
+                part++;
+            }
+            update(args, k, i, args.decay != (part % 2 > 0));
         }
+    }
+}
+
+// Parts begin … end - 1 of args.
+static void launch_parts(const rank_adamw *args, const size_t *ends, size_t begin, size_t end,
+                         cudaStream_t stream)
+{
+    const size_t from = begin > 0 ? ends[begin - 1] : 0;
+    adamw_parts parts = {};
+    rank_adamw some = *args;
+    parts.count = end - begin;
+    for (size_t i = 0; i < parts.count; i++) {
+        parts.ends[i] = ends[begin + i] - from;
+    }
+    some.count = ends[end - 1] - from;
+    some.params += from;
+    some.grads += from;
+    some.first += from;
+    some.second += from;
+    some.rounded = args->rounded != NULL ? args->rounded + from : NULL;
+    if (some.count > 0) {
+        LAUNCH(adamw_kernel, blocks_for(some.count, ADAMW_EACH), THREADS, sizeof(step_constants),
+               stream, some, *args->config, parts);
     }
 }
 
 extern "C" void cuda_launch_adamw(const rank_adamw *args, cudaStream_t stream)
 {
-    enum { EACH = 4 * THREADS }; // so that the constants are made for some elements at once
-    LAUNCH(adamw_kernel, blocks_for(args->count, EACH), THREADS, sizeof(step_constants), stream,
-           *args, *args->config);
+    const size_t *ends = args->ends != NULL ? args->ends : &args->count;
+    const size_t count = args->ends != NULL ? args->parts : 1;
+    for (size_t begin = 0; begin < count; begin += ADAMW_PARTS) {
+        const size_t end = begin + ADAMW_PARTS < count ? begin + ADAMW_PARTS : count;
+        launch_parts(args, ends, begin, end, stream);
+    }
 }

@@ -8,26 +8,7 @@
 // keys and values. Then come the biases, as sums of columns.
 #include "fast_attention.h"
 
-enum { BOUNDS_THREADS = 256, BOUNDS_WARPS = BOUNDS_THREADS / WARP, WIDTH_MAX = 128 };
-
-// A warp has a segment. Only here the table is read, which may lie in the host's memory.
-__global__ static void row_bounds_kernel(rank_attention args)
-{
-    const attention_scratch scratch = scratch_of(args);
-    const size_t segment = (size_t)blockIdx.x * BOUNDS_WARPS + threadIdx.x / WARP;
-    if (segment >= args.segment_count) {
-        return;
-    }
-    const int32_t first = args.segment_start[0];
-    const int32_t begin = args.segment_start[segment] - first;
-    const int32_t end = args.segment_start[segment + 1] - first;
-    for (int32_t row = begin + (int32_t)(threadIdx.x % WARP); row < end; row += WARP) {
-        scratch.bounds[row] = {begin, end};
-    }
-    if (segment == 0 && threadIdx.x == 0) {
-        *scratch.first = first;
-    }
-}
+enum { WIDTH_MAX = 128 };
 
 // A block's place in a call: its head, and its own rows.
 struct tile_place {
@@ -416,12 +397,6 @@ template <int D> static dim3 grid_of(const rank_attention *args)
                 (unsigned)args->heads);
 }
 
-static void launch_bounds(const rank_attention *args, cudaStream_t stream)
-{
-    LAUNCH(row_bounds_kernel, (unsigned)((args->segment_count + BOUNDS_WARPS - 1) / BOUNDS_WARPS),
-           BOUNDS_THREADS, 0, stream, *args);
-}
-
 template <int D, typename E>
 static void launch_forward(const rank_attention *args, cudaStream_t stream)
 {
@@ -464,8 +439,10 @@ extern "C" void cuda_launch_fast_attention(const rank_attention *args, cudaStrea
         cuda_launch_attention(args, stream);
         return;
     }
-    launch_bounds(args, stream);
-    if (width <= 32) {
+    cuda_launch_row_bounds(args, stream);
+    if (cuda_can_mma_attention(args)) {
+        cuda_launch_mma_attention(args, stream);
+    } else if (width <= 32) {
         WITH_ELEMENT(args->type, launch_forward<32, Element>(args, stream));
     } else if (width <= 64) {
         WITH_ELEMENT(args->type, launch_forward<64, Element>(args, stream));
@@ -483,8 +460,10 @@ extern "C" void cuda_launch_fast_attention_grad(const rank_attention *args, doub
         cuda_launch_attention_grad(args, stream);
         return;
     }
-    launch_bounds(args, stream);
-    if (width <= 32) {
+    cuda_launch_row_bounds(args, stream);
+    if (cuda_can_mma_attention(args)) {
+        cuda_launch_mma_attention_grad(args, stream);
+    } else if (width <= 32) {
         WITH_ELEMENT(args->type, launch_backward<32, Element>(args, stream));
     } else if (width <= 64) {
         WITH_ELEMENT(args->type, launch_backward<64, Element>(args, stream));

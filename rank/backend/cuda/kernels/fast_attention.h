@@ -12,7 +12,7 @@
 #ifndef RANK_BACKEND_CUDA_KERNELS_FAST_ATTENTION_H
 #define RANK_BACKEND_CUDA_KERNELS_FAST_ATTENTION_H
 
-#include "fast.h"
+#include "attention_rows.h"
 
 enum {
     STREAM = 32,     /* rows of a stream tile */
@@ -34,35 +34,6 @@ template <int D> struct tile_shape {
     static constexpr int stream_floats = STREAM * pitch;
     static constexpr int strip_floats = own * STRIP_PITCH;
 };
-
-/* The segment of each row, in rows of this call: row_bounds_kernel leaves it in the scratch. */
-struct row_bounds {
-    int32_t begin;
-    int32_t end;
-};
-
-/* A call's scratch: the first token, the rows' bounds, then their means (rows, H) for backward. */
-struct attention_scratch {
-    int32_t *first;
-    row_bounds *bounds;
-    float *means;
-};
-
-enum { SCRATCH_HEAD = 4 }; /* floats before the bounds */
-
-static inline size_t attention_scratch_floats(size_t rows, size_t heads)
-{
-    return SCRATCH_HEAD + (2 + heads) * rows;
-}
-
-__device__ inline attention_scratch scratch_of(const rank_attention &args)
-{
-    attention_scratch scratch;
-    scratch.first = reinterpret_cast<int32_t *>(args.scratch);
-    scratch.bounds = reinterpret_cast<row_bounds *>(args.scratch + SCRATCH_HEAD);
-    scratch.means = args.scratch + SCRATCH_HEAD + 2 * args.rows;
-    return scratch;
-}
 
 /* Rows of one head of an array in memory. */
 template <typename E> struct head_rows {

@@ -39,16 +39,33 @@ __device__ static float4 exponentials(float4 x, float largest)
                        quick_exponential(x.z - largest), quick_exponential(x.w - largest));
 }
 
+// With VEC fours are aligned, but the last one may end inside: it is moved one by one.
+template <bool VEC> __device__ static float4 load_logits(const float *row, size_t c, size_t count)
+{
+    return VEC && c + FOUR <= count ? load_four<true>(row, c, count)
+                                    : load_four<false>(row, c, count);
+}
+
+template <bool VEC>
+__device__ static void store_logits(float *row, size_t c, size_t count, float4 x)
+{
+    if (VEC && c + FOUR <= count) {
+        store_four<true>(row, c, count, x);
+    } else {
+        store_four<false>(row, c, count, x);
+    }
+}
+
 // Of the fours that this one of `team` threads has. Columns behind the end are far below all.
 template <bool VEC>
 __device__ static soft_sum sum_row(const float *row, size_t count, size_t mine, size_t team)
 {
     soft_sum sum = {-INFINITY, 0.0f};
     for (size_t c = mine * FOUR; c < count; c += team * FOUR) {
-        float4 x = load_four<VEC>(row, c, count);
-        x.y = VEC || c + 1 < count ? x.y : -INFINITY;
-        x.z = VEC || c + 2 < count ? x.z : -INFINITY;
-        x.w = VEC || c + 3 < count ? x.w : -INFINITY;
+        float4 x = load_logits<VEC>(row, c, count);
+        x.y = c + 1 < count ? x.y : -INFINITY;
+        x.z = c + 2 < count ? x.z : -INFINITY;
+        x.w = c + 3 < count ? x.w : -INFINITY;
         const float largest = larger_of(larger_of(x.x, x.y), larger_of(x.z, x.w));
         sum = join(sum, soft_sum{largest, sum_of_four(exponentials(x, largest))});
     }
@@ -73,12 +90,12 @@ __device__ static void write_gradient(float *row, size_t count, size_t mine, siz
 {
     const float scale = 1.0f / sum.sum;
     for (size_t c = mine * FOUR; c < count; c += team * FOUR) {
-        float4 p = exponentials(load_four<VEC>(row, c, count), sum.largest);
+        float4 p = exponentials(load_logits<VEC>(row, c, count), sum.largest);
         p = make_float4(p.x * scale - (c == target ? 1.0f : 0.0f),
                         p.y * scale - (c + 1 == target ? 1.0f : 0.0f),
                         p.z * scale - (c + 2 == target ? 1.0f : 0.0f),
                         p.w * scale - (c + 3 == target ? 1.0f : 0.0f));
-        store_four<VEC>(row, c, count, p);
+        store_logits<VEC>(row, c, count, p);
     }
 }
 
@@ -86,7 +103,7 @@ template <bool VEC>
 __device__ static void write_zeros(float *row, size_t count, size_t mine, size_t team)
 {
     for (size_t c = mine * FOUR; c < count; c += team * FOUR) {
-        store_four<VEC>(row, c, count, make_float4(0.0f, 0.0f, 0.0f, 0.0f));
+        store_logits<VEC>(row, c, count, make_float4(0.0f, 0.0f, 0.0f, 0.0f));
     }
 }
 
@@ -103,7 +120,7 @@ __global__ static void __launch_bounds__(LOSS_THREADS)
     SHARED(soft_sum, warps);
     const size_t row = blockIdx.x;
     const int32_t target = args.targets[row];
-    float *logits = args.logits + row * args.vocab_size;
+    float *logits = args.logits + row * args.row_floats;
     if (target < 0) { // the whole block
         if (args.want_gradient) {
             write_zeros<VEC>(logits, args.vocab_size, threadIdx.x, LOSS_THREADS);
@@ -143,7 +160,7 @@ __global__ static void __launch_bounds__(SMALL_THREADS)
         return;
     }
     const int32_t target = args.targets[row];
-    float *logits = args.logits + row * args.vocab_size;
+    float *logits = args.logits + row * args.row_floats;
     if (target < 0) {
         if (args.want_gradient) {
             write_zeros<VEC>(logits, args.vocab_size, lane, WARP);
@@ -197,13 +214,14 @@ static void launch_sum(const double *values, size_t count, double *result, bool 
 extern "C" void cuda_launch_fast_cross_entropy(const rank_cross_entropy *args, double *partials,
                                                cudaStream_t stream)
 {
-    const bool vec = in_fours(args->vocab_size, address_of(args->logits));
+    const bool vec = in_fours(rank_logit_row(args), address_of(args->logits));
     for (size_t first = 0; first < args->rows; first += CUDA_PARTIALS) {
         const size_t left = args->rows - first;
         rank_cross_entropy slab = *args;
         slab.rows = left < CUDA_PARTIALS ? left : (size_t)CUDA_PARTIALS;
         slab.targets += first;
-        slab.logits += first * args->vocab_size;
+        slab.row_floats = rank_logit_row(args);
+        slab.logits += first * slab.row_floats;
         if (args->vocab_size > SMALL_COLUMNS) {
             LAUNCH((vec ? block_loss_kernel<true> : block_loss_kernel<false>), (unsigned)slab.rows,
                    LOSS_THREADS, LOSS_WARPS * sizeof(soft_sum), stream, slab, partials);

@@ -1,4 +1,4 @@
-/* The launchers of the CUDA kernels: one function for each operation of backend.h, which enqueues
+/* The launchers of the CUDA kernels: one function for each operation of backend/operations.h, which enqueues
  * its kernels on a stream. Called by operations.c and product.c; the kernels are in the .cu files
  * of this directory.
  *
@@ -8,7 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "backend/backend.h"
+#include "backend/operations.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -71,6 +71,13 @@ size_t cuda_fast_attention_floats(size_t tokens, size_t heads);
 void cuda_launch_fast_attention(const rank_attention *args, cudaStream_t stream);
 void cuda_launch_fast_attention_grad(const rank_attention *args, double *partials,
                                      cudaStream_t stream);
+/* The table of the rows' segments, for both kinds of attention in tiles. */
+void cuda_launch_row_bounds(const rank_attention *args, cudaStream_t stream);
+/* Attention on tensor cores, for bfloat16: heads of a multiple of 8 up to 64, arrays at multiples of
+ * 16 bytes. fast_attention.cu calls them, after it has made the table of the rows' segments. */
+bool cuda_can_mma_attention(const rank_attention *args);
+void cuda_launch_mma_attention(const rank_attention *args, cudaStream_t stream);
+void cuda_launch_mma_attention_grad(const rank_attention *args, cudaStream_t stream);
 void cuda_launch_fast_cross_entropy(const rank_cross_entropy *args, double *partials,
                                     cudaStream_t stream);
 void cuda_launch_fast_gather_rows(const rank_move_rows *args, cudaStream_t stream);

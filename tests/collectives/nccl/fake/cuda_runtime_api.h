@@ -31,6 +31,7 @@ enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone = 0, cudaStreamCaptur
 #define cudaEventDisableTiming 0x02
 #define cudaHostAllocMapped    0x02
 
+cudaError_t cudaGetLastError(void);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device);
 cudaError_t cudaHostAlloc(void **memory, size_t size_bytes, unsigned flags);

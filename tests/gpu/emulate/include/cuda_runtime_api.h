@@ -74,6 +74,7 @@ enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed = 2 };
 #define cudaHostAllocMapped      0x02u
 #define cudaHostRegisterPortable 0x01u
 #define cudaStreamNonBlocking    0x01u
+#define cudaEventDefault         0x00u
 #define cudaEventDisableTiming   0x02u
 #define cudaEventRecordDefault   0x00u
 #define cudaEventRecordExternal  0x01u
@@ -111,6 +112,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status);
 cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);

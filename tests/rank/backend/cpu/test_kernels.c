@@ -148,7 +148,8 @@ static void run_adamw(const rank_kernels *k, arrays *x)
         for (size_t i = 0; i < ELEMENTS; i++) {
             x->d[i] = fabsf(x->d[i]);
         }
-        k->adamw(&(rank_adamw){&config, &now, true, ELEMENTS, x->a, x->b, x->c, x->d, NULL});
+        k->adamw(
+            &(rank_adamw){&config, &now, true, ELEMENTS, x->a, x->b, x->c, x->d, NULL, NULL, 0});
     }
     k->sum_squares(&(rank_sum_squares){x->a, ELEMENTS, &x->loss});
 }
@@ -173,7 +174,7 @@ static void run_layernorm(const rank_kernels *k, arrays *x)
 static void run_cross_entropy(const rank_kernels *k, arrays *x)
 {
     static const int32_t targets[ROWS] = {0, 5, 82, 7, 80, 1, 2, 3, 16};
-    k->cross_entropy(&(rank_cross_entropy){ROWS, WIDTH, targets, x->a, true, &x->loss});
+    k->cross_entropy(&(rank_cross_entropy){ROWS, WIDTH, targets, x->a, true, &x->loss, 0});
 }
 
 typedef void (*runner)(const rank_kernels *kernels, arrays *x);

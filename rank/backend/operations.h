@@ -1,0 +1,403 @@
+/* The arguments of a backend's operations: one struct for each function of the table in
+ * backend/backend.h, and the types in them.
+ *
+ * A value that stays the same from step to step (shapes, addresses) is an argument. A value that
+ * changes (learning rate, step number) is read from an address, and results (losses, norms) are
+ * written to an address. So a GPU can capture a step once and replay it.
+ *
+ * Arrays are row-major float32 without padding unless an argument says otherwise. T = tokens, C =
+ * width, V = vocabulary, H = heads, D = width of one head. Sums run in a fixed order: same
+ * arguments, same bits.
+ *
+ * Types. Where an argument names the type of an array, its address is void, and zero is float32.
+ * Arithmetic and sums are float32 whatever the arrays are. Only a backend with `cast` takes other
+ * types than float32; whoever asks another one for them has made a mistake. */
+#ifndef RANK_BACKEND_OPERATIONS_H
+#define RANK_BACKEND_OPERATIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    RANK_NORM_BLOCK = 1024, /* elements in one partial sum of sum_squares */
+    RANK_DIGEST_BYTES = 32, /* BLAKE2b-256 */
+    RANK_PANEL = 32,        /* columns of a packed matrix that are stored together */
+    RANK_LEAVES_MAX = 16,   /* of a product's sum */
+};
+
+/* The type of an array's elements. */
+typedef enum rank_type {
+    RANK_FLOAT32,
+    RANK_BFLOAT16, /* a float32 without the lower half of its bits */
+} rank_type;
+
+typedef uint16_t rank_bfloat16; /* the upper half of a float32's bits */
+
+static inline size_t rank_type_bytes(rank_type type)
+{
+    return type == RANK_BFLOAT16 ? 2 : 4;
+}
+
+/* A matrix (depth, columns) is packed as panels of RANK_PANEL columns, one after the other, each
+ * (depth, RANK_PANEL), with zeros behind the last column. So many floats: */
+static inline size_t rank_pack_count(size_t depth, size_t columns)
+{
+    return (columns + RANK_PANEL - 1) / RANK_PANEL * RANK_PANEL * depth;
+}
+
+/* Packs rows of a matrix, or its columns from a multiple of RANK_PANEL on. */
+typedef struct rank_pack {
+    size_t depth; /* rows that are packed now */
+    size_t columns;
+    const float *from;
+    size_t from_row; /* floats from one row of `from` to the next */
+    bool transposed; /* from is (columns, depth) */
+    void *to;        /* the first of these rows, in the first of these panels */
+    size_t to_panel; /* floats from one panel to the next: the matrix's depth × RANK_PANEL */
+    size_t
+        to_row; /* 0: panels. Else there are none: `to` is (columns, depth), with so many elements
+                      from one column to the next */
+    rank_type to_type; /* bfloat16 with to_row only: elements are rounded as cast rounds them */
+} rank_pack;
+
+/* c (rows, columns) = a (rows, depth) · b; or, with accumulate, c += it.
+ *
+ * Each element of c is one chain of fused multiply-adds in the order of depth, from 0 or from what
+ * stands in c. With more leaves than one (accumulate is not set then), depth is cut into so many
+ * equal parts; each has a chain of its own, and they are added up as a balanced binary tree. So the
+ * bits depend on the row of a, the column of b and the leaves alone: not on the other rows and
+ * columns, and on the CPU not on the instruction set, but for the baseline's, which has no fused
+ * multiply-add.
+ *
+ * With a library's products (backend `cuda`) the order is the library's, whatever the leaves. a and b
+ * are of one type, and bfloat16 only where b is not packed. With plain_weights a may be float32 and b bfloat16, if b is transposed and
+ * nothing is accumulated: few rows keep float32, many are rounded to bfloat16 in the scratch, which
+ * then has room for rows · depth of them. */
+typedef struct rank_product {
+    size_t rows;
+    size_t columns;
+    size_t depth;
+    const void *a; /* element (row, k) at row·a_row + k·a_depth; one of the two is 1 */
+    rank_type a_type;
+    size_t a_row;
+    size_t a_depth;
+    const void *b;
+    rank_type b_type;
+    size_t b_row;      /* 0: b is packed. Else it is (depth, columns), with so many floats from one
+                          row to the next, and leaves is 1 if the backend packs */
+    bool b_transposed; /* with b_row: it is (columns, depth) */
+    float *scratch;    /* rank_pack_count(depth, columns) floats to pack b in, or NULL: with them, a
+                          large b that is not packed is faster */
+    void *c;           /* element (row, column) at row·c_row + column */
+    rank_type c_type;
+    size_t c_row;
+    int leaves; /* a power of two up to RANK_LEAVES_MAX that divides depth */
+    bool accumulate;
+} rank_product;
+
+/* out (T, C) = wte[ids] + wpe[positions] for ids in [first_id, first_id + columns), zeros for
+ * others. wte is the output matrix, so that it is held once: packed, as (C, columns), or plain. */
+typedef struct rank_embed_packed {
+    size_t tokens;
+    size_t width;
+    const int32_t *ids;       /* (T) */
+    const int32_t *positions; /* (T) */
+    int32_t first_id;
+    int32_t columns;
+    const void *wte;
+    const float *wpe; /* (context, C) */
+    float *out;       /* (T, C) */
+    size_t wte_row;   /* 0: wte is packed. Else it is (columns, C), with so many floats from one row
+                         to the next */
+    rank_type wte_type; /* bfloat16 with wte_row only */
+} rank_embed_packed;
+
+/* out (T, C) = wte[ids] + wpe[positions] */
+typedef struct rank_embed {
+    size_t tokens;
+    size_t width;
+    const int32_t *ids;       /* (T) */
+    const int32_t *positions; /* (T) */
+    const float *wte;         /* (V, C) */
+    const float *wpe;         /* (context, C) */
+    float *out;               /* (T, C) */
+} rank_embed;
+
+/* dwte[ids] += dx, dwpe[positions] += dx, in token order. */
+typedef struct rank_embed_grad {
+    size_t tokens;
+    size_t width;
+    const int32_t *ids;
+    const int32_t *positions;
+    const float *dx; /* (T, C) */
+    float *dwte;     /* (V, C), added to */
+    float *dwpe;     /* (context, C), added to */
+} rank_embed_grad;
+
+/* Residual and layer norm in one pass: x += residual + residual_bias, then
+ * out = (x - mean(x)) · rstd(x) · weight + bias, row by row, epsilon 1e-5. */
+typedef struct rank_layernorm {
+    size_t rows;
+    size_t width;
+    float *x;                     /* (rows, C); changed only with a residual */
+    const float *residual;        /* (…, C) or NULL */
+    const float *residual_bias;   /* (C), with residual */
+    const int32_t *residual_rows; /* (rows): the row of residual for each row; NULL: the same */
+    const float *weight;          /* (C) */
+    const float *bias;            /* (C) */
+    void *out;                    /* (rows, C); NULL: only x is made */
+    float *mean;                  /* (rows) */
+    float *rstd;                  /* (rows) */
+    rank_type type;               /* of out */
+} rank_layernorm;
+
+/* dx = (keep ? dx : 0) + the layer norm's backward of dout. */
+typedef struct rank_layernorm_grad {
+    size_t rows;
+    size_t width;
+    bool keep;
+    const float *x;    /* (rows, C) */
+    const float *mean; /* (rows) */
+    const float *rstd; /* (rows) */
+    const float *weight;
+    const float *dout; /* (rows, C) */
+    float *dx;         /* (rows, C) */
+    float *dweight;    /* (C), added to */
+    float *dbias;      /* (C), added to */
+    float *dx_sum;     /* (C), the column sums of dx are added; or NULL */
+} rank_layernorm_grad;
+
+/* x += bias; out = gelu(x), the tanh form. */
+typedef struct rank_gelu {
+    size_t rows;
+    size_t width;
+    const float *bias; /* (width) */
+    void *x;           /* (rows, width) */
+    void *out;         /* (rows, width) */
+    rank_type type;    /* of x and out */
+} rank_gelu;
+
+/* d *= gelu'(x), x = gelu(x), dbias += the column sums of d. */
+typedef struct rank_gelu_grad {
+    size_t rows;
+    size_t width;
+    void *x;        /* (rows, width) */
+    void *d;        /* (rows, width) */
+    float *dbias;   /* (width), added to */
+    rank_type type; /* of x and d */
+} rank_gelu_grad;
+
+/* The largest call of attention that scratch is made for. */
+typedef struct rank_attention_shape {
+    size_t tokens; /* of all segments of a call */
+    size_t heads;
+    size_t head_width;
+    size_t segment_max; /* no segment is longer */
+} rank_attention_shape;
+
+/* Causal attention of flat tokens that are cut into segments. A segment may be empty. */
+typedef struct rank_attention {
+    size_t width;
+    size_t heads;
+    size_t segment_count;
+    const int32_t *segment_start; /* (segment_count + 1) */
+    size_t rows;                  /* of all segments: what the last of segment_start is after the
+                                   * first */
+    size_t segment_max;           /* no segment is longer; the scratch is made for it */
+    rank_type type;               /* of qkv, out and dqkv */
+    const void *qkv;              /* (T, 3C): q, k and v, without bias */
+    const float *bias;            /* (3C) */
+    void *out;                    /* (T, C), written by forward, read by backward; rows
+                                   * whose dout is zero may be anything finite by then */
+    float *row_max;               /* (T, H), written by forward, read by backward */
+    float *row_scale;             /* (T, H), the same: 1 / the sum of the exponentials */
+    const float *dout;            /* (T, C), for backward */
+    void *dqkv;                   /* (…, 3C), written by backward */
+    size_t dqkv_first;            /* the token of dqkv's first row */
+    float *dbias;                 /* (3C), added to by backward */
+    float *scratch;               /* attention_scratch floats */
+} rank_attention;
+
+/* Causal attention of new tokens over a cache in blocks. Sequence s has lengths[s] tokens in the
+ * cache, and the rows row_start[s] … row_start[s+1] are its next ones: their keys and values are
+ * put into the cache, behind what is there, and each row attends to all of its sequence up to
+ * itself. A sequence of length -1 is padding: its rows become zero, and the cache is not touched. A row's result depends on its sequence alone: not on the other sequences, nor on how many
+ * rows come at once.
+ *
+ * D = head_width. heads is a multiple of kv_heads; query heads h·heads/kv_heads … share the keys
+ * and values of head h. */
+typedef struct rank_attention_cached {
+    size_t heads;
+    size_t kv_heads;
+    size_t head_width;
+    size_t sequence_count;
+    const int32_t *row_start;   /* (sequence_count + 1) */
+    const int32_t *lengths;     /* (sequence_count) */
+    const int32_t *block_table; /* (sequence_count, table_width): its blocks, in order */
+    size_t table_width;
+    size_t block_tokens;
+    size_t length_max;    /* no sequence becomes longer; the scratch is made for it */
+    const float *qkv;     /* (rows, heads·D + 2·kv_heads·D): q, k and v, without bias */
+    const float *bias;    /* (heads·D + 2·kv_heads·D); NULL: none */
+    void *keys;           /* (blocks, kv_heads, D, block_tokens): a block's tokens side by side */
+    void *values;         /* (blocks, kv_heads, block_tokens, D) */
+    rank_type cache_type; /* of keys and values, which are rounded when they are put there */
+    float *out;           /* (rows, heads·D) */
+    float *scratch;       /* attention_cached_scratch floats */
+    size_t rows;          /* row_start[sequence_count], which the host may not be able to read */
+    bool one_row_each;    /* every sequence has one row */
+} rank_attention_cached;
+
+/* Softmax and cross entropy. */
+typedef struct rank_cross_entropy {
+    size_t rows;
+    size_t vocab_size;
+    const int32_t *targets; /* (rows); a row with target -1 has no loss, and its gradient is zero */
+    float *logits;          /* (rows, V); becomes the gradient of the loss sum with want_gradient */
+    bool want_gradient;
+    double *loss;      /* the rows' losses are added, natural logarithm */
+    size_t row_floats; /* from one row of logits to the next; what lies between is not touched. 0:
+                          vocab_size */
+} rank_cross_entropy;
+
+static inline size_t rank_logit_row(const rank_cross_entropy *args)
+{
+    return args->row_floats > 0 ? args->row_floats : args->vocab_size;
+}
+
+/* The k largest of each row, falling; the lowest index wins a tie. */
+typedef struct rank_best {
+    size_t rows;
+    size_t columns;
+    size_t k; /* 1 … columns */
+    const float *values;
+    int32_t *index; /* (rows, k) */
+    float *value;   /* (rows, k); NULL: not wanted */
+} rank_best;
+
+/* How a token is drawn of one row of logits. */
+typedef struct rank_draw_row {
+    double inverse;  /* 1 / temperature; 0: the largest logit wins, without noise */
+    uint64_t stream; /* of the noise (generate/noise.h) */
+} rank_draw_row;
+
+/* What was drawn. */
+typedef struct rank_drawn {
+    float logit;
+    int32_t index;   /* -1: none, every logit is -infinity */
+    int32_t refused; /* the lowest index of a logit that is no number or +infinity; -1: none */
+} rank_drawn;
+
+/* Of each row of logits the one with the largest logit · inverse + noise, the lowest index of
+ * equals. The bits are those of generate/sample.c. */
+typedef struct rank_draw {
+    size_t rows;
+    size_t columns;    /* >= 1: of a row, without padding */
+    size_t row_floats; /* floats from one row to the next */
+    const float *values;
+    int32_t first_token;     /* the id of column 0, for the noise */
+    const rank_draw_row *of; /* (rows) */
+    rank_drawn *drawn;       /* (rows), in RANK_MEMORY_HOST */
+} rank_draw;
+
+/* Moves rows of an array together, or apart with zeros between them; in place. `rows` ascends. */
+typedef struct rank_move_rows {
+    size_t count; /* of rows listed */
+    size_t total; /* rows of the array when they are apart */
+    size_t width;
+    const int32_t *rows; /* (count): their positions when they are apart */
+    float *at;
+} rank_move_rows;
+
+/* The values that do not change from step to step. Doubles, as in PyTorch. A step's constants are
+ * rounded to float32 once. */
+typedef struct rank_adamw_config {
+    double beta1;
+    double beta2;
+    double epsilon;
+    double weight_decay;
+} rank_adamw_config;
+
+/* The values that change. */
+typedef struct rank_adamw_step {
+    int64_t step; /* from 1 */
+    double learning_rate;
+    float grad_scale; /* 1/tokens and the clipping factor, multiplied */
+} rank_adamw_step;
+
+/* AdamW with decoupled weight decay (Loshchilov and Hutter 2019) on a range of the parameters. The
+ * arithmetic is PyTorch's, element by element: results do not depend on how parameters are cut into
+ * ranges. */
+typedef struct rank_adamw {
+    const rank_adamw_config *config;
+    const rank_adamw_step *step; /* address */
+    bool decay;                  /* weight decay applies to the first part */
+    size_t count;
+    float *params;
+    const float *grads;
+    float *first; /* the moments, zero before step 1 */
+    float *second;
+    rank_bfloat16 *rounded; /* the new parameters, rounded as by cast; NULL: not wanted */
+    const size_t *ends; /* (parts): where each part ends, rising up to count. Decay applies to the
+                             * parts in turns. The host's; NULL: one part */
+    size_t parts;
+} rank_adamw;
+
+/* to = from in bfloat16, rounded to nearest, ties to even. NaN stays NaN. */
+typedef struct rank_cast {
+    size_t count;
+    const float *from;
+    void *to;
+} rank_cast;
+
+/* *sum = the sum of squares in double, over fixed blocks of RANK_NORM_BLOCK elements in order. */
+typedef struct rank_sum_squares {
+    const float *values;
+    size_t count;
+    double *sum;
+} rank_sum_squares;
+
+/* *norm = the norm of the mean gradient, sqrt(*sum_squares) / *tokens. *scale = the factor for
+ * summed gradients: 1 / *tokens, and less if the norm is above norm_max (0: never). */
+typedef struct rank_grad_scale {
+    const double *sum_squares;
+    const double *tokens;
+    double norm_max;
+    double *norm;
+    float *scale;
+} rank_grad_scale;
+
+/* sums (columns) += the column sums of from, row by row. */
+typedef struct rank_column_sums {
+    size_t rows;
+    size_t columns;
+    const float *from;
+    float *sums;
+} rank_column_sums;
+
+/* to += from. */
+typedef struct rank_add {
+    size_t count;
+    const float *from;
+    float *to;
+} rank_add;
+
+/* digest (RANK_DIGEST_BYTES) = BLAKE2b-256 of the bytes. */
+typedef struct rank_digest {
+    const void *at;
+    size_t size_bytes;
+    uint8_t *digest;
+} rank_digest;
+
+/* Whether two arrays are equal byte for byte, and if not the largest |a - b|. NaN counts as
+ * largest. */
+typedef struct rank_difference {
+    const float *a;
+    const float *b;
+    size_t count;
+    bool *equal;
+    double *largest;
+} rank_difference;
+
+#endif

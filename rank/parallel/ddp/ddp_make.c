@@ -1,0 +1,231 @@
+/* Makes and frees what data-parallel training works on: the buffers of gradients, and a bucket's
+ * operations. Called by train/prepare.c. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/assert.h"
+#include "coll/backend.h"
+#include "parallel/ddp/ddp_parts.h"
+#include "ringfence/coll_error.h"
+
+/* Lists the buckets' algorithms, each once. */
+static void name_algorithms(rank_ddp *ddp)
+{
+    bool named[COLL_ALGORITHM_NATIVE + 1] = {false};
+    size_t length = 0;
+    for (size_t i = 0; i < ddp->bucket_count; i++) {
+        const coll_algorithm algorithm = coll_op_algorithm(ddp->buckets[i].op);
+        if (!named[algorithm] && length < sizeof ddp->algorithm) {
+            named[algorithm] = true;
+            length +=
+                (size_t)snprintf(ddp->algorithm + length, sizeof ddp->algorithm - length, "%s%s",
+                                 length > 0 ? "+" : "", coll_algorithm_name(algorithm));
+        }
+    }
+}
+
+static base_status make_buckets(rank_ddp *ddp, coll_algorithm algorithm, base_error *reterr)
+{
+    coll_error error;
+    ddp->bucket_count = (ddp->param_count + ddp->bucket_elements - 1) / ddp->bucket_elements;
+    if (ddp->bucket_count > RANK_DDP_BUCKETS_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT,
+                         "%zu gradient buckets of %zu bytes: at most %d; use larger buckets",
+                         ddp->bucket_count, ddp->bucket_elements * sizeof(float),
+                         RANK_DDP_BUCKETS_MAX);
+    }
+    ddp->buckets = calloc(ddp->bucket_count, sizeof *ddp->buckets);
+    if (ddp->buckets == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for gradient buckets");
+    }
+    size_t end = ddp->param_count;
+    for (size_t i = 0; i < ddp->bucket_count; i++) {
+        rank_ddp_bucket *made = &ddp->buckets[i];
+        made->count = end < ddp->bucket_elements ? end : ddp->bucket_elements;
+        made->offset = end - made->count;
+        end = made->offset;
+        const coll_op_desc desc = {
+            .size = sizeof(coll_op_desc),
+            .kind = COLL_ALL_REDUCE,
+            .send = ddp->levels[0] + made->offset,
+            .recv = ddp->levels[0] + made->offset,
+            .count = made->count,
+            .type = COLL_FLOAT32,
+            .reduce = COLL_SUM,
+            .algorithm = algorithm,
+            .stream = rank_ddp_stream(ddp),
+        };
+        base_status status =
+            coll_to_base(coll_op_create(ddp->comm, &desc, &made->op, &error), &error, reterr);
+        if (status == BASE_OK && rank_ddp_on_device(ddp)) {
+            status = ddp->device.backend->signal_open(ddp->reduces, false, &made->full, reterr);
+        }
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
+    BASE_ASSERT(end == 0); /* the buckets cover the whole array */
+    name_algorithms(ddp);
+    return BASE_OK;
+}
+
+/* An arena, so that peers read each other's gradients directly. */
+static base_status make_arena(rank_ddp *ddp, size_t size_bytes, base_error *reterr)
+{
+    coll_error error;
+    ddp->reduces = ddp->device.queue;
+    const coll_status status = coll_arena_create(ddp->comm, size_bytes, &ddp->arena, &error);
+    ddp->levels[0] = status == COLL_OK ? coll_arena_data(ddp->arena) : NULL;
+    return coll_to_base(status, &error, reterr);
+}
+
+/* Memory that all-reduces work on. */
+static base_status make_exchanged(rank_ddp *ddp, size_t size_bytes, base_error *reterr)
+{
+    const rank_device *device = &ddp->device;
+    const bool on_device = device->backend->stream(device->queue) != NULL;
+    const base_status status = on_device ? rank_ddp_open_device(ddp, size_bytes, reterr)
+                                         : make_arena(ddp, size_bytes, reterr);
+    return status == BASE_OK
+               ? device->backend->adopt(device->queue, ddp->levels[0], size_bytes, reterr)
+               : status;
+}
+
+static int count_levels(int micro_batches)
+{
+    int levels = 1;
+    for (int leaf = 0; leaf < micro_batches; leaf++) {
+        const int level = rank_leaf_plan_make(micro_batches, leaf).level;
+        levels = level + 1 > levels ? level + 1 : levels;
+    }
+    BASE_ASSERT(levels <= RANK_DDP_LEVELS_MAX);
+    return levels;
+}
+
+void rank_ddp_plan(const rank_ddp_options *options, rank_memory_use *use)
+{
+    const size_t size_bytes = options->param_count * sizeof(float);
+    use->bytes[RANK_MEMORY_EXCHANGED] += size_bytes;
+    use->bytes[RANK_MEMORY_WORK] += (size_t)(count_levels(options->micro_batches) - 1) * size_bytes;
+    use->bytes[RANK_MEMORY_QUEUES] += options->device->backend->queue_bytes;
+}
+
+static base_status make_levels(rank_ddp *ddp, base_error *reterr)
+{
+    const size_t size_bytes = ddp->param_count * sizeof(float);
+    const rank_device *device = &ddp->device;
+    base_status given = make_exchanged(ddp, size_bytes, reterr);
+    if (given != BASE_OK) {
+        return base_error_prepend(reterr, given, "memory for gradients");
+    }
+    const int levels = count_levels(ddp->micro_batches);
+    for (int level = 1; given == BASE_OK && level < levels; level++) {
+        void *memory = NULL;
+        given =
+            device->backend->alloc(device->queue, RANK_MEMORY_WORK, size_bytes, &memory, reterr);
+        ddp->levels[level] = memory;
+    }
+    void *found = NULL;
+    if (given == BASE_OK) {
+        given = device->backend->alloc(device->queue, RANK_MEMORY_HOST, sizeof *ddp->found, &found,
+                                       reterr);
+        ddp->found = found;
+    }
+    return given == BASE_OK ? BASE_OK
+                            : base_error_prepend(reterr, given, "gradients of %d micro-batches",
+                                                 ddp->micro_batches);
+}
+
+static base_status check_options(const rank_ddp_options *options, base_error *reterr)
+{
+    if (options->param_count == 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a model without parameters");
+    }
+    if (options->micro_batches < 1 || options->micro_batches > RANK_DDP_MICRO_BATCHES_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%d micro-batches: 1 to %d are possible",
+                         options->micro_batches, RANK_DDP_MICRO_BATCHES_MAX);
+    }
+    if (options->bucket_bytes < sizeof(float)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a bucket of %zu bytes holds no gradient",
+                         options->bucket_bytes);
+    }
+    return BASE_OK;
+}
+
+base_status rank_ddp_wrap(coll_comm *comm, const rank_ddp_options *options, float *params,
+                          rank_ddp **ddp, base_error *reterr)
+{
+    base_status status = check_options(options, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    rank_ddp *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for data-parallel training");
+    }
+    made->comm = comm;
+    made->device = *options->device;
+    made->param_count = options->param_count;
+    made->bucket_elements =
+        options->bracketed ? options->param_count : options->bucket_bytes / sizeof(float);
+    made->micro_batches = options->micro_batches;
+    made->bracketed = options->bracketed;
+    made->graphs = options->graphs;
+    status = make_levels(made, reterr);
+    if (status == BASE_OK) {
+        status = make_buckets(made, options->algorithm, reterr);
+    }
+    if (status == BASE_OK) {
+        status = rank_ddp_share(made, params, reterr);
+    }
+    if (status != BASE_OK) {
+        rank_ddp_destroy(made);
+        return status;
+    }
+    made->busy_ns = coll_device_busy_ns(comm); /* the broadcast is of no step */
+    *ddp = made;
+    return BASE_OK;
+}
+
+void rank_ddp_destroy(rank_ddp *ddp)
+{
+    if (ddp == NULL) {
+        return;
+    }
+    for (size_t i = 0; ddp->buckets != NULL && i < ddp->bucket_count; i++) {
+        coll_op_destroy(ddp->buckets[i].op);
+        if (ddp->buckets[i].full != NULL) {
+            ddp->device.backend->signal_close(ddp->buckets[i].full);
+        }
+    }
+    free(ddp->buckets);
+    const rank_device *device = &ddp->device;
+    for (int level = 1; level < RANK_DDP_LEVELS_MAX; level++) {
+        device->backend->release(device->queue, ddp->levels[level]);
+    }
+    device->backend->release(device->queue, ddp->found);
+    if (ddp->levels[0] != NULL) {
+        device->backend->disown(device->queue, ddp->levels[0]);
+    }
+    if (ddp->arena == NULL) {
+        coll_device_free(ddp->comm, ddp->levels[0]);
+    }
+    coll_arena_destroy(ddp->arena);
+    rank_ddp_close_device(ddp);
+    free(ddp);
+}
+
+bool rank_ddp_is_main(const rank_ddp *ddp)
+{
+    return coll_comm_rank(ddp->comm) == 0;
+}
+
+const char *rank_ddp_algorithm(const rank_ddp *ddp)
+{
+    return ddp->algorithm;
+}
+
+const uint8_t *rank_ddp_initial_digest(const rank_ddp *ddp)
+{
+    return ddp->found->initial_digest;
+}

@@ -1,0 +1,101 @@
+/* The parameters of all ranks: the same at the beginning, and compared at the end. Called by
+ * ddp_make.c and train/finish.c. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "parallel/ddp/ddp_parts.h"
+#include "ringfence/coll_error.h"
+
+/* What the all-reduces' queue does from now on comes after all that is enqueued to compute. */
+static void reduce_after_compute(const rank_ddp *ddp)
+{
+    const rank_backend *backend = ddp->device.backend;
+    if (rank_ddp_on_device(ddp)) {
+        backend->after(ddp->reduces, backend->mark(ddp->device.queue));
+    }
+}
+
+/* Broadcasts rank 0's parameters to `at` on all ranks. */
+static base_status broadcast(const rank_ddp *ddp, float *at, base_error *reterr)
+{
+    coll_error error;
+    coll_op *op = NULL;
+    const coll_op_desc desc = {
+        .size = sizeof(coll_op_desc),
+        .kind = COLL_BROADCAST,
+        .send = at,
+        .recv = at,
+        .count = ddp->param_count,
+        .type = COLL_FLOAT32,
+        .stream = rank_ddp_stream(ddp),
+    };
+    coll_status status = coll_op_create(ddp->comm, &desc, &op, &error);
+    if (status == COLL_OK) {
+        reduce_after_compute(ddp);
+        status = coll_op_start(op, &error);
+    }
+    if (status == COLL_OK) {
+        status = coll_op_wait(op, &error);
+    }
+    coll_op_destroy(op);
+    return coll_to_base(status, &error, reterr);
+}
+
+base_status rank_ddp_share(rank_ddp *ddp, float *params, base_error *reterr)
+{
+    coll_error error;
+    const int size = coll_comm_size(ddp->comm);
+    const rank_device *device = &ddp->device;
+    uint8_t *mine = ddp->found->initial_digest;
+    uint8_t *all = malloc((size_t)size * RANK_DIGEST_BYTES);
+    if (all == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for digests");
+    }
+    base_status status = broadcast(ddp, params, reterr);
+    if (status == BASE_OK) {
+        device->backend->digest(device->queue,
+                                &(rank_digest){.at = params,
+                                               .size_bytes = ddp->param_count * sizeof *params,
+                                               .digest = mine});
+        status = device->backend->sync(device->queue, reterr);
+    }
+    if (status == BASE_OK) {
+        status = coll_to_base(
+            coll_all_gather(ddp->comm, mine, all, RANK_DIGEST_BYTES, COLL_UINT8, &error), &error,
+            reterr);
+    }
+    for (int rank = 1; status == BASE_OK && rank < size; rank++) {
+        if (memcmp(all, all + (size_t)rank * RANK_DIGEST_BYTES, RANK_DIGEST_BYTES) != 0) {
+            status = base_fail(reterr, BASE_ERR_MISMATCH,
+                               "the initial parameters of rank %d differ from rank 0's", rank);
+        }
+    }
+    free(all);
+    return status == BASE_OK ? BASE_OK
+                             : base_error_prepend(reterr, status, "sharing the parameters");
+}
+
+base_status rank_ddp_compare(rank_ddp *ddp, const float *params, bool *byte_equal,
+                             double *max_abs_difference, base_error *reterr)
+{
+    /* The sums are not needed any more, so their memory can take rank 0's parameters. */
+    const rank_device *device = &ddp->device;
+    float *reference = ddp->levels[0];
+    if (rank_ddp_is_main(ddp)) {
+        device->backend->copy(device->queue, reference, params, ddp->param_count * sizeof *params);
+    }
+    base_status status = broadcast(ddp, reference, reterr);
+    if (status != BASE_OK) {
+        return base_error_prepend(reterr, status, "comparing the parameters");
+    }
+    device->backend->difference(device->queue,
+                                &(rank_difference){.a = params,
+                                                   .b = reference,
+                                                   .count = ddp->param_count,
+                                                   .equal = &ddp->found->equal,
+                                                   .largest = &ddp->found->largest_difference});
+    status = device->backend->sync(device->queue, reterr);
+    *byte_equal = ddp->found->equal;
+    *max_abs_difference = ddp->found->largest_difference;
+    return status;
+}
