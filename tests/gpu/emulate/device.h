@@ -95,7 +95,7 @@ static inline float __uint_as_float(unsigned bits)
     return x;
 }
 
-/* runtime.cc: what the next launch may have. */
+/* streams.cc: what the next launch may have. */
 void emulate_allow_shared(size_t shared_bytes);
 #define ALLOW_SHARED(kernel, shared_bytes) ((void)(kernel), emulate_allow_shared(shared_bytes))
 
@@ -113,7 +113,7 @@ static inline double __longlong_as_double(long long bits)
     return x;
 }
 
-/* runtime.cc: enqueues a kernel. body runs once for each thread. */
+/* streams.cc: enqueues a kernel. body runs once for each thread. */
 void emulate_enqueue(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
                      std::function<void()> body);
 /* threads.cc: runs it. */

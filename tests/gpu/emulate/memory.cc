@@ -1,5 +1,5 @@
 // Memory of the emulator: what cudaMalloc, cudaHostAlloc and cudaHostRegister give. Called by the
-// plugin and by runtime.cc.
+// plugin and by streams.cc.
 #include "emulate/memory.h"
 
 #include <cstdlib>

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-// While it is open, device memory can be touched. Opened by runtime.cc around what runs on the
+// While it is open, device memory can be touched. Opened by streams.cc around what runs on the
 // device.
 void emulate_memory_open();
 void emulate_memory_close();

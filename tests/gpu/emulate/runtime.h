@@ -8,6 +8,10 @@
 cudaError_t emulate_enter();
 // An error that cudaGetLastError gives too. Returns it.
 cudaError_t emulate_keep(cudaError_t error);
+// Whether a kernel has failed. The device does nothing more then.
+bool emulate_is_broken();
+// Whether the kernel that begins now fails.
+bool emulate_breaks_now();
 // Runs everything on all streams.
 cudaError_t emulate_wait_for_all();
 

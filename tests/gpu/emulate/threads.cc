@@ -1,5 +1,5 @@
 // Runs kernels for the emulator: every thread of a block on a stack of its own, one at a time, from
-// barrier to barrier. Called by runtime.cc, and by kernels at their barriers.
+// barrier to barrier. Called by streams.cc, and by kernels at their barriers.
 //
 // A stack runs thread after thread as long as they meet no barrier, so that kernels without one
 // need one stack and no switches.
