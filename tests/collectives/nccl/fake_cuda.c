@@ -1,13 +1,11 @@
-/* The fake GPU's memory, streams and events, and the backend's kernels in plain C. */
+/* The fake GPU's memory, streams and events, and launches of the backend's kernels. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
+#include "fake_common.h"
 #include "fake_gpu.h"
-#include "nccl/nccl_kernels.h"
-
-enum { RANKS_MAX = 8 };
 
 struct fake_event {
     atomic_uint recorded;
@@ -182,33 +180,14 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 
 /* ---- the backend's kernels ---- */
 
-static float combine(float a, float b, coll_reduce reduce)
-{
-    return reduce == COLL_PRODUCT ? a * b : a + b;
-}
-
 static void run_tree(void *argument)
 {
-    const coll_nccl_tree *tree = argument;
-    const float *parts = tree->parts;
-    float *out = tree->out;
-    for (size_t i = 0; i < tree->count; i++) {
-        float v[RANKS_MAX];
-        for (int rank = 0; rank < tree->ranks; rank++) {
-            v[rank] = parts[(size_t)rank * tree->count + i];
-        }
-        for (int step = 1; step < tree->ranks; step *= 2) {
-            for (int rank = 0; rank + step < tree->ranks; rank += 2 * step) {
-                v[rank] = combine(v[rank], v[rank + step], tree->reduce);
-            }
-        }
-        out[i] = tree->divisor > 1 ? v[0] / (float)tree->divisor : v[0];
-    }
+    fake_tree(argument);
 }
 
 cudaError_t coll_nccl_tree_run(cudaStream_t stream, const coll_nccl_tree *tree)
 {
-    if (tree->type != COLL_FLOAT32) {
+    if (!fake_tree_can(tree)) {
         return cudaErrorInvalidValue;
     }
     fake_stream_enqueue(stream, run_tree, tree, sizeof *tree);
@@ -216,28 +195,21 @@ cudaError_t coll_nccl_tree_run(cudaStream_t stream, const coll_nccl_tree *tree)
 }
 
 /* The device's clock: each look at it comes FAKE_TICK_NS after the one before. */
-enum { FAKE_TICK_NS = 1000 };
-static uint64_t fake_clock_ns;
-
-static void pass_time(coll_nccl_progress *progress)
+static uint64_t clock_ns(void)
 {
-    const uint64_t now = __atomic_add_fetch(&fake_clock_ns, FAKE_TICK_NS, __ATOMIC_SEQ_CST);
-    progress->busy_ns += progress->started != progress->finished ? now - progress->since_ns : 0;
-    progress->since_ns = now;
+    enum { FAKE_TICK_NS = 1000 };
+    static uint64_t now_ns;
+    return __atomic_add_fetch(&now_ns, FAKE_TICK_NS, __ATOMIC_SEQ_CST);
 }
 
 static void run_begin(void *argument)
 {
-    coll_nccl_progress *const *progress = argument;
-    pass_time(*progress);
-    (void)__atomic_fetch_add(&(*progress)->started, 1, __ATOMIC_SEQ_CST);
+    fake_begin(*(coll_nccl_progress *const *)argument, clock_ns());
 }
 
 static void run_end(void *argument)
 {
-    coll_nccl_progress *const *progress = argument;
-    pass_time(*progress);
-    (void)__atomic_fetch_add(&(*progress)->finished, 1, __ATOMIC_SEQ_CST);
+    fake_end(*(coll_nccl_progress *const *)argument, clock_ns());
 }
 
 cudaError_t coll_nccl_begin_run(cudaStream_t stream, coll_nccl_progress *progress)

@@ -19,12 +19,6 @@ static _Thread_local cudaStream_t group_stream;
 
 /* ---- communicators ---- */
 
-ncclResult_t ncclGetVersion(int *version)
-{
-    *version = 22800;
-    return ncclSuccess;
-}
-
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
     if (fake_gpu_now()->id_result != ncclSuccess) {
@@ -132,17 +126,6 @@ const char *ncclGetLastError(ncclComm_t comm)
     return "the fake's last error";
 }
 
-ncclResult_t ncclMemAlloc(void **memory, size_t size_bytes)
-{
-    return cudaMalloc(memory, size_bytes) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
-}
-
-ncclResult_t ncclMemFree(void *memory)
-{
-    (void)cudaFree(memory);
-    return ncclSuccess;
-}
-
 /* ---- groups ---- */
 
 ncclResult_t ncclGroupStart(void)
@@ -180,11 +163,8 @@ ncclResult_t ncclGroupEnd(void)
 
 static ncclResult_t add(ncclComm_t comm, cudaStream_t stream, fake_call call)
 {
-    static const size_t bytes[] = {[ncclInt8] = 1,    [ncclUint8] = 1,   [ncclInt32] = 4,
-                                   [ncclInt64] = 8,   [ncclUint64] = 8,  [ncclFloat16] = 2,
-                                   [ncclFloat32] = 4, [ncclFloat64] = 8, [ncclBfloat16] = 2};
     BASE_ASSERT(group != NULL && group->count < FAKE_NCCL_CALLS_MAX);
-    call.element_bytes = bytes[call.type];
+    call.element_bytes = fake_element_bytes(call.type);
     group->comm = comm;
     group_stream = stream;
     group->calls[group->count++] = call;

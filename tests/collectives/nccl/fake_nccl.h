@@ -4,9 +4,10 @@
 
 #include <stdint.h>
 
+#include "fake_common.h"
 #include "fake_gpu.h"
 
-enum { FAKE_NCCL_RANKS_MAX = 8, FAKE_NCCL_CALLS_MAX = 64 };
+enum { FAKE_NCCL_CALLS_MAX = 64 };
 
 typedef enum fake_call_kind {
     FAKE_CALL_ALL_REDUCE,

@@ -22,17 +22,6 @@ static int parts_given(const fake_call *call, int rank, int size)
     }
 }
 
-static void add_up(uint8_t *to, const uint8_t *from, const fake_call *call)
-{
-    for (size_t i = 0; i < call->count; i++) {
-        if (call->type == ncclFloat32) {
-            ((float *)(void *)to)[i] += ((const float *)(const void *)from)[i];
-        } else {
-            ((uint32_t *)(void *)to)[i] += ((const uint32_t *)(const void *)from)[i]; /* wraps */
-        }
-    }
-}
-
 static void reduce(const fake_world *world, int size, int index, size_t offset, uint8_t *to)
 {
     const fake_call *first = &world->lists[0]->calls[index];
@@ -41,7 +30,7 @@ static void reduce(const fake_world *world, int size, int index, size_t offset, 
     BASE_ASSERT(sum != NULL && first->op == ncclSum);
     memcpy(sum, first->sent + offset, bytes);
     for (int rank = 1; rank < size; rank++) {
-        add_up(sum, world->lists[rank]->calls[index].sent + offset, first);
+        fake_add_up(sum, world->lists[rank]->calls[index].sent + offset, first->count, first->type);
     }
     memcpy(to, sum, bytes);
     free(sum);

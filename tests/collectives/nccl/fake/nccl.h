@@ -5,6 +5,10 @@
 
 #include <cuda_runtime_api.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct fake_nccl_comm *ncclComm_t;
 
 typedef struct ncclUniqueId {
@@ -80,5 +84,9 @@ ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int p
                       ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
