@@ -1,0 +1,61 @@
+/* Reads pipeline-simulate's command line by a table. Called by simulate_main.c. */
+#include "options.h"
+
+#include "base/options.h"
+#include "parallel/pipeline/timeline.h"
+
+enum { MS_MAX = RANK_PIPELINE_NS_MAX / 1000000 };
+
+#define OWN(kind, member) BASE_##kind(pipeline_options, member)
+
+static const base_field rows[] = {
+    {OWN(INT, stages), .least = 1, .most = RANK_PIPELINE_STAGES_MAX, .option = "stages",
+     .letter = 'p', .value = "N", .help = "ranks, each with its part of the layers",
+     .group = "Options"},
+    {OWN(INT, micro_batches), .least = 1, .most = RANK_PIPELINE_MICRO_BATCHES_MAX,
+     .option = "micro-batches", .letter = 'm', .value = "N", .help = "of one step"},
+    {OWN(INT, chunks), .least = 2, .most = RANK_PIPELINE_CHUNKS_MAX, .option = "chunks",
+     .letter = 'v', .value = "N", .help = "of layers in each stage, in interleaved"},
+    {OWN(REAL, forward_ms), .above = true, .max = MS_MAX, .option = "forward", .value = "MS",
+     .help = "a stage's forward of one micro-batch"},
+    {OWN(REAL, backward_ms), .above = true, .max = MS_MAX, .option = "backward", .value = "MS",
+     .help = "its backward"},
+    {OWN(REAL, hop_ms), .max = MS_MAX, .option = "hop", .value = "MS",
+     .help = "a message from one stage to the next"},
+    {OWN(BOOL, sweep), .option = "sweep",
+     .help = "instead: the bubble for rising numbers of micro-batches"},
+    {OWN(PATH, picture_path), .filled = true, .option = "picture", .value = "FILE",
+     .help = "also draws the schedules, as SVG"},
+    {OWN(BOOL, help), .option = "help", .letter = 'h', .help = "this"},
+};
+
+static const base_fields fields = {
+    .rows = rows, .count = sizeof rows / sizeof rows[0], .what = "pipeline-simulate"};
+
+static const pipeline_options defaults = {
+    .stages = 4, .micro_batches = 8, .chunks = 2, .forward_ms = 10, .backward_ms = 20};
+
+void pipeline_options_help(FILE *stream)
+{
+    const base_option_set set = {.fields = &fields, .defaults = &defaults};
+    (void)fputs("Usage: pipeline-simulate [OPTION]...\n"
+                "Plays one training step of a pipeline in the schedules gpipe, 1f1b and "
+                "interleaved, and prints how\n"
+                "long the stages are idle: the bubble. Defaults are in brackets.\n",
+                stream);
+    base_options_help(&set, 1, stream);
+}
+
+base_status pipeline_options_parse(int argc, char **argv, pipeline_options *options,
+                                   base_error *reterr)
+{
+    int rest = 0;
+    *options = defaults;
+    const base_option_set set = {.fields = &fields, .record = options};
+    const base_command_line line = {.argc = argc, .argv = argv, .sets = &set, .set_count = 1};
+    const base_status status = base_options_parse(&line, &rest, reterr);
+    if (status == BASE_OK && !options->help && rest < argc) {
+        return base_fail(reterr, BASE_ERR_INVALID, "'%s' is not an option", argv[rest]);
+    }
+    return status;
+}

@@ -1,0 +1,29 @@
+/* pipeline-simulate's command line. */
+#ifndef RANK_BENCH_PIPELINE_OPTIONS_H
+#define RANK_BENCH_PIPELINE_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/limits.h"
+#include "base/status.h"
+
+typedef struct pipeline_options {
+    int stages;
+    int micro_batches;
+    int chunks;        /* of each stage, in the interleaved schedule */
+    double forward_ms; /* of one stage and one micro-batch */
+    double backward_ms;
+    double hop_ms; /* a message between two stages */
+    bool sweep;
+    char picture_path[BASE_PATH_BYTES]; /* .svg; empty: none */
+    bool help;
+} pipeline_options;
+
+void pipeline_options_help(FILE *stream);
+
+/* BASE_ERR_INVALID and BASE_ERR_LIMIT name the option. */
+BASE_MUST_CHECK base_status pipeline_options_parse(int argc, char **argv, pipeline_options *options,
+                                                   base_error *reterr);
+
+#endif

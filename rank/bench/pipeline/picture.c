@@ -1,0 +1,170 @@
+/* Draws schedules. Called by simulate_main.c. */
+#include "picture.h"
+
+enum { COLUMNS_MAX = 100 };
+
+/* Of the SVG, in its own units. */
+enum {
+    WIDTH = 1000,
+    LEFT = 70,
+    RIGHT = 16,
+    HEAD = 40, /* above the first schedule: the legend */
+    TITLE = 30,
+    ROW = 24,
+    BASELINE = 15, /* of a text, below the top of its row */
+    GAP = 18,
+    FOOT = 44,
+    LABEL_MIN = 13, /* a narrower task has no number */
+};
+
+static rank_pipeline_span span_of(const pipeline_run *run, int stage, int index)
+{
+    const int tasks = rank_pipeline_tasks(&run->pipeline);
+    return run->spans[(size_t)stage * (size_t)tasks + (size_t)index];
+}
+
+void pipeline_picture_text(const pipeline_run *run, FILE *out)
+{
+    const int tasks = rank_pipeline_tasks(&run->pipeline);
+    const int64_t least = (run->result.step_ns + COLUMNS_MAX - 1) / COLUMNS_MAX;
+    const int64_t column_ns = run->costs.forward_ns > least ? run->costs.forward_ns : least;
+    for (int stage = 0; stage < run->pipeline.stages; stage++) {
+        int index = 0;
+        (void)fprintf(out, "  stage %-2d |", stage);
+        for (int64_t at = column_ns / 2; at < run->result.step_ns; at += column_ns) {
+            while (index < tasks && span_of(run, stage, index).end_ns <= at) {
+                index++;
+            }
+            char mark = '.';
+            if (index < tasks && span_of(run, stage, index).begin_ns <= at) {
+                const rank_pipeline_task task = rank_pipeline_task_at(&run->pipeline, stage, index);
+                mark = (char)((task.backward ? 'a' : '0') + task.micro_batch % 10);
+            }
+            (void)fputc(mark, out);
+        }
+        (void)fputs("|\n", out);
+    }
+}
+
+static double place(int64_t at_ns, int64_t longest_ns)
+{
+    return LEFT + (double)at_ns / (double)longest_ns * (WIDTH - LEFT - RIGHT);
+}
+
+static void svg_task(const pipeline_run *run, int stage, int index, double y, int64_t longest_ns,
+                     FILE *out)
+{
+    const rank_pipeline_task task = rank_pipeline_task_at(&run->pipeline, stage, index);
+    const rank_pipeline_span span = span_of(run, stage, index);
+    const double x = place(span.begin_ns, longest_ns);
+    const double width = place(span.end_ns, longest_ns) - x;
+    (void)fprintf(out,
+                  "<rect class=\"%s%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\">"
+                  "<title>stage %d, %s of micro-batch %d, chunk %d: %.3f to %.3f ms</title>"
+                  "</rect>\n",
+                  task.backward ? "b" : "f", task.chunk % 2 == 0 ? "" : " odd", x, y, width,
+                  ROW - 2, stage, task.backward ? "backward" : "forward", task.micro_batch,
+                  task.chunk, (double)span.begin_ns / 1e6, (double)span.end_ns / 1e6);
+    if (width >= LABEL_MIN) {
+        (void)fprintf(out, "<text class=\"in\" x=\"%.1f\" y=\"%.1f\">%d</text>\n", x + width / 2,
+                      y + BASELINE, task.micro_batch);
+    }
+}
+
+/* Returns where the next schedule begins. */
+static double svg_run(const pipeline_run *run, double top, int64_t longest_ns, FILE *out)
+{
+    const rank_pipeline *pipeline = &run->pipeline;
+    (void)fprintf(
+        out,
+        "<text x=\"%d\" y=\"%.1f\"><tspan class=\"name\">%s</tspan>  step %.4g ms, bubble "
+        "%.1f %%, messages %lld</text>\n",
+        LEFT, top + 19, rank_pipeline_name(pipeline->kind), (double)run->result.step_ns / 1e6,
+        100 * run->result.bubble, (long long)run->result.messages);
+    top += TITLE;
+    for (int stage = 0; stage < pipeline->stages; stage++) {
+        const double y = top + (double)stage * ROW;
+        (void)fprintf(out,
+                      "<text class=\"soft end\" x=\"%d\" y=\"%.1f\">stage %d</text>\n"
+                      "<rect class=\"idle\" x=\"%d\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"/>\n",
+                      LEFT - 8, y + BASELINE, stage, LEFT, y,
+                      place(run->result.step_ns, longest_ns) - LEFT, ROW - 2);
+        for (int index = 0; index < rank_pipeline_tasks(pipeline); index++) {
+            svg_task(run, stage, index, y, longest_ns, out);
+        }
+    }
+    return top + (double)pipeline->stages * ROW + GAP;
+}
+
+static void svg_legend(FILE *out)
+{
+    static const struct {
+        const char *style;
+        const char *text;
+    } parts[] = {{"f", "forward"}, {"b", "backward"}, {"idle", "idle: the bubble"}};
+    for (int i = 0; i < 3; i++) {
+        const int x = LEFT + i * 120;
+        (void)fprintf(out,
+                      "<rect class=\"%s\" x=\"%d\" y=\"14\" width=\"14\" height=\"14\"/>"
+                      "<text x=\"%d\" y=\"26\">%s</text>\n",
+                      parts[i].style, x, x + 20, parts[i].text);
+    }
+    (void)fprintf(
+        out,
+        "<text class=\"soft\" x=\"%d\" y=\"26\">the number is the micro-batch; odd chunks "
+        "are lighter</text>\n",
+        LEFT + 3 * 120 + 40);
+}
+
+/* Ticks at a round number of milliseconds, at most ten of them. */
+static void svg_axis(double y, int64_t longest_ns, FILE *out)
+{
+    const double longest_ms = (double)longest_ns / 1e6;
+    double step_ms = 1e-6;
+    for (int i = 0; longest_ms / step_ms > 10; i++) {
+        step_ms *= i % 3 == 1 ? 2.5 : 2; /* 1 2 5 10 20 50 … */
+    }
+    for (int i = 0; i * step_ms <= longest_ms; i++) {
+        const double x = place((int64_t)(i * step_ms * 1e6), longest_ns);
+        (void)fprintf(out,
+                      "<path class=\"line\" d=\"M%.1f %.1fv5\"/>"
+                      "<text class=\"soft mid\" x=\"%.1f\" y=\"%.1f\">%g</text>\n",
+                      x, y, x, y + 19, i * step_ms);
+    }
+    (void)fprintf(out,
+                  "<path class=\"line\" d=\"M%d %.1fH%d\"/>"
+                  "<text class=\"soft mid\" x=\"%d\" y=\"%.1f\">ms since the step began</text>\n",
+                  LEFT, y, WIDTH - RIGHT, (LEFT + WIDTH - RIGHT) / 2, y + 36);
+}
+
+void pipeline_picture_svg(const pipeline_run *runs, int count, FILE *out)
+{
+    int64_t longest_ns = 1;
+    int height = HEAD + FOOT;
+    for (int i = 0; i < count; i++) {
+        const int64_t step_ns = runs[i].result.step_ns;
+        longest_ns = step_ns > longest_ns ? step_ns : longest_ns;
+        height += TITLE + runs[i].pipeline.stages * ROW + GAP;
+    }
+    (void)fprintf(out,
+                  "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
+                  "font-family=\"system-ui,'DejaVu Sans',sans-serif\" font-size=\"14\">\n<style>",
+                  WIDTH, height);
+    (void)fputs(
+        "text{fill:#16202c}.page{fill:#fff}.soft{fill:#5c6877;font-size:13px}.name{font-weight:600}"
+        ".end{text-anchor:end}.mid,.in{text-anchor:middle}.in{fill:#fff;font-size:12px}"
+        ".f{fill:#3f7fd9}.b{fill:#18794e}.odd{fill-opacity:.78}.idle{fill:#e9edf1}"
+        ".line{stroke:#98a3b0;fill:none}rect.f,rect.b{stroke:#fff;stroke-width:1}"
+        "@media(prefers-color-scheme:dark){text{fill:#e6ebf0}.page{fill:#10151b}"
+        ".soft{fill:#9aa7b4}.in{fill:#fff}.idle{fill:#2b3641}rect.f,rect.b{stroke:#10151b}}"
+        "</style>\n",
+        out);
+    (void)fprintf(out, "<rect class=\"page\" width=\"%d\" height=\"%d\"/>\n", WIDTH, height);
+    svg_legend(out);
+    double top = HEAD;
+    for (int i = 0; i < count; i++) {
+        top = svg_run(&runs[i], top, longest_ns, out);
+    }
+    svg_axis(top - GAP / 2.0, longest_ns, out);
+    (void)fputs("</svg>\n", out);
+}

@@ -1,0 +1,145 @@
+/* The three schedules' arithmetic. Called by the timeline, pipeline-simulate and pipeline-bench. */
+#include "parallel/pipeline/schedule.h"
+
+#include "base/assert.h"
+
+const char *rank_pipeline_name(rank_pipeline_kind kind)
+{
+    static const char *const names[RANK_PIPELINE_KINDS] = {"gpipe", "1f1b", "interleaved"};
+    BASE_ASSERT((unsigned)kind < RANK_PIPELINE_KINDS);
+    return names[kind];
+}
+
+static base_status check_range(const char *what, int value, int most, base_error *reterr)
+{
+    return value >= 1 && value <= most
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID, "%d %s: must be from 1 to %d", value, what,
+                           most);
+}
+
+base_status rank_pipeline_check(const rank_pipeline *pipeline, base_error *reterr)
+{
+    const rank_pipeline *p = pipeline;
+    base_status status = check_range("stages", p->stages, RANK_PIPELINE_STAGES_MAX, reterr);
+    if (status == BASE_OK) {
+        status = check_range("chunks", p->chunks, RANK_PIPELINE_CHUNKS_MAX, reterr);
+    }
+    if (status == BASE_OK) {
+        status =
+            check_range("micro-batches", p->micro_batches, RANK_PIPELINE_MICRO_BATCHES_MAX, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (p->kind != RANK_PIPELINE_INTERLEAVED && p->chunks != 1) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s has one chunk per stage, not %d",
+                         rank_pipeline_name(p->kind), p->chunks);
+    }
+    if (p->kind == RANK_PIPELINE_INTERLEAVED && p->micro_batches % p->stages != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "interleaved: %d micro-batches are not a multiple of %d stages",
+                         p->micro_batches, p->stages);
+    }
+    return BASE_OK;
+}
+
+/* Of one direction. */
+static int half(const rank_pipeline *pipeline)
+{
+    return pipeline->micro_batches * pipeline->chunks;
+}
+
+int rank_pipeline_tasks(const rank_pipeline *pipeline)
+{
+    return 2 * half(pipeline);
+}
+
+int rank_pipeline_warm_up(const rank_pipeline *pipeline, int stage)
+{
+    const int behind = pipeline->stages - 1 - stage;
+    int forwards = half(pipeline);
+    if (pipeline->kind == RANK_PIPELINE_1F1B) {
+        forwards = behind;
+    } else if (pipeline->kind == RANK_PIPELINE_INTERLEAVED) {
+        forwards = 2 * behind + (pipeline->chunks - 1) * pipeline->stages;
+    }
+    return forwards < half(pipeline) ? forwards : half(pipeline);
+}
+
+/* Which chunk and micro-batch the n-th forward or backward of a stage is. As many micro-batches as
+ * there are stages go through one chunk, then through the next: with 2 stages and 2 chunks
+ *
+ *     n             0 1 2 3 4 5 6 7
+ *     chunk         0 0 1 1 0 0 1 1      (backward: 1 1 0 0 1 1 0 0)
+ *     micro-batch   0 1 0 1 2 3 2 3
+ */
+static rank_pipeline_task nth(const rank_pipeline *pipeline, bool backward, int n)
+{
+    const int group = pipeline->stages * pipeline->chunks;
+    const int chunk = n % group / pipeline->stages;
+    return (rank_pipeline_task){.backward = backward,
+                                .chunk = backward ? pipeline->chunks - 1 - chunk : chunk,
+                                .micro_batch = n / group * pipeline->stages + n % pipeline->stages};
+}
+
+rank_pipeline_task rank_pipeline_task_at(const rank_pipeline *pipeline, int stage, int index)
+{
+    const int all = half(pipeline);
+    const int warm_up = rank_pipeline_warm_up(pipeline, stage);
+    const int steady = index - warm_up;
+    BASE_ASSERT(index >= 0);
+    BASE_ASSERT(index < 2 * all);
+    if (steady < 0) {
+        return nth(pipeline, false, index);
+    }
+    if (steady < 2 * (all - warm_up)) {
+        return steady % 2 == 0 ? nth(pipeline, false, warm_up + steady / 2)
+                               : nth(pipeline, true, steady / 2);
+    }
+    return nth(pipeline, true, index - all);
+}
+
+int rank_pipeline_index_of(const rank_pipeline *pipeline, int stage, const rank_pipeline_task *task)
+{
+    const int stages = pipeline->stages;
+    const int all = half(pipeline);
+    const int warm_up = rank_pipeline_warm_up(pipeline, stage);
+    const int chunk = task->backward ? pipeline->chunks - 1 - task->chunk : task->chunk;
+    const int n = (task->micro_batch / stages * pipeline->chunks + chunk) * stages +
+                  task->micro_batch % stages;
+    if (task->backward) {
+        return n < all - warm_up ? warm_up + 2 * n + 1 : all + n;
+    }
+    return n < warm_up ? n : 2 * n - warm_up;
+}
+
+bool rank_pipeline_needs(const rank_pipeline *pipeline, int stage, const rank_pipeline_task *task,
+                         int *before_stage, rank_pipeline_task *before)
+{
+    const int parts = pipeline->stages * pipeline->chunks;
+    const int part = task->chunk * pipeline->stages + stage;
+    int other = task->backward ? part + 1 : part - 1;
+    *before = *task;
+    if (other < 0) {
+        return false;
+    }
+    if (other == parts) {
+        other = part;
+        before->backward = false;
+    }
+    *before_stage = other % pipeline->stages;
+    before->chunk = other / pipeline->stages;
+    return true;
+}
+
+int rank_pipeline_held(const rank_pipeline *pipeline, int stage)
+{
+    const int warm_up = rank_pipeline_warm_up(pipeline, stage);
+    return warm_up < half(pipeline) ? warm_up + 1 : warm_up;
+}
+
+double rank_pipeline_bubble(const rank_pipeline *pipeline)
+{
+    return (double)(pipeline->stages - 1) / (half(pipeline) + pipeline->stages - 1);
+}
