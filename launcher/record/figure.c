@@ -22,7 +22,7 @@ static const struct {
     [LAUNCH_STROKE_BAR] = {"part", "boxxyerror", ""},
 };
 
-enum { BAR_HEIGHT = 26, ROW_HEIGHT = 38 };
+enum { BAR_HEIGHT = 26, ROW_HEIGHT = 38, LABEL_WIDTH = 140 };
 
 static const double ROW_ROOM = 1.11;       /* the x axis ends at the longest row times this */
 static const double INSIDE_WIDTH_MIN = 70; /* a part narrower than this has no label inside */
@@ -147,7 +147,8 @@ static void put_columns(launch_text *text, const launch_plot *plot, const launch
 }
 
 /* Where a point's label lies: to the right and below, but to the left if there is no room. There a
- * line that rises to the point leaves room above, one that falls leaves it below. */
+ * line that rises to the point leaves room above, one that falls leaves it below. If the label of
+ * the next point comes to lie to the left and below, and near, this one lies above. */
 typedef struct label_side {
     bool left;
     bool above;
@@ -156,9 +157,15 @@ typedef struct label_side {
 static label_side label_side_of(const launch_plot *plot, const launch_series *series, int i)
 {
     const launch_point *point = &series->points[i];
-    const bool left = launch_plot_x(plot, point->x) > plot->left + plot->width - 140;
-    return (label_side){.left = left,
-                        .above = left && (i == 0 || series->points[i - 1].y <= point->y)};
+    const double x = launch_plot_x(plot, point->x);
+    const double left_from = plot->left + plot->width - LABEL_WIDTH;
+    if (x > left_from) {
+        return (label_side){.left = true, .above = i == 0 || point[-1].y <= point->y};
+    }
+    const double next_x =
+        i + 1 < series->point_count ? launch_plot_x(plot, point[1].x) : plot->left;
+    return (label_side){.above = next_x > left_from && next_x < x + 2 * LABEL_WIDTH &&
+                                 point[1].y < point->y};
 }
 
 static void put_circles(launch_text *text, const launch_plot *plot, const launch_series *series)

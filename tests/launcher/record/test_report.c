@@ -221,6 +221,44 @@ static void losses_that_are_no_numbers_are_left_out(void **state)
     test_directory_remove(&scratch);
 }
 
+/* Where a point's label begins, in units of the drawing. */
+static double label_y(const char *page, const char *label)
+{
+    double y = NAN;
+    const char *at = page;
+    while ((at = strstr(at, "<text class=\"value\"")) != NULL) {
+        const char *text = strchr(at, '>') + 1;
+        if (strncmp(text, label, strlen(label)) == 0) {
+            assert_int_equal(sscanf(strstr(at, " y=\""), " y=\"%lf", &y), 1);
+            return y;
+        }
+        at = text;
+    }
+    fail_msg("no label %s", label);
+    return y;
+}
+
+/* Two processes that are a little slower than one: each label has a line of its own. */
+static void labels_do_not_overlap(void **state)
+{
+    (void)state;
+    enum { LINE = 16 };
+    static sample made;
+    test_directory scratch;
+    test_directory_make(&scratch);
+    sample_make(&made, test_directory_path(&scratch, "out"), 2, 100);
+    made.scaling[0] = sample_point(1, 10671, 93, 1);
+    made.scaling[1] = sample_point(2, 10062, 166, 2);
+    made.end.scaling_count = 2;
+    char *page = page_of(&made, 100);
+    assert_true(label_y(page, "10\xe2\x80\xaf"
+                              "062 (0.94") > label_y(page, "10\xe2\x80\xaf"
+                                                           "671<") +
+                                                 LINE);
+    free(page);
+    test_directory_remove(&scratch);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +267,7 @@ int main(void)
         cmocka_unit_test(times_fit_their_cards),
         cmocka_unit_test(hostile_texts_are_escaped),
         cmocka_unit_test(losses_that_are_no_numbers_are_left_out),
+        cmocka_unit_test(labels_do_not_overlap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
