@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/nearest.h"
 #include "base/path.h"
 
 enum { NAMES_BYTES = 512, MS_PER_S = 1000 };
@@ -154,12 +155,16 @@ static base_status wrong_enum(const base_field *field, const char *text, base_er
 {
     char names[NAMES_BYTES] = "";
     size_t used = 0;
+    base_nearest nearest = base_nearest_begin(text, strlen(text));
+    char question[BASE_NEAREST_BYTES];
     for (int i = 0; field->name_of(i) != NULL && used < sizeof names; i++) {
+        base_nearest_offer(&nearest, field->name_of(i));
         const int length = snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? " " : "",
                                     field->name_of(i));
         used += (size_t)length;
     }
-    return base_fail(reterr, BASE_ERR_INVALID, "'%.64s': must be one of: %s", text, names);
+    return base_fail(reterr, BASE_ERR_INVALID, "'%.64s': must be one of: %s%s", text, names,
+                     base_nearest_ask(&nearest, "", question));
 }
 
 static base_status set_enum(const base_field *field, int *value, const char *text,

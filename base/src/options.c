@@ -6,12 +6,14 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/nearest.h"
 
 enum {
     FIRST_LONG = 256, /* behind all letters */
     GROUPS_MAX = 16,
     LEFT_BYTES = 64,
     DEFAULT_BYTES = 64,
+    SEVERAL_BYTES = 256,
     HELP_COLUMN = 27,
     LINE_COLUMNS = 100,
 };
@@ -53,20 +55,46 @@ static void list_options(const base_option_set *sets, int set_count, option_list
     }
 }
 
+/* `shown` is unknown, or the beginning of several flags. `name` is what the user may have meant as one. */
+static base_status wrong_flag(const option_list *list, const char *shown, const char *name,
+                              base_error *reterr)
+{
+    const size_t bytes = strcspn(name, "=");
+    base_nearest nearest = base_nearest_begin(name, bytes);
+    char question[BASE_NEAREST_BYTES];
+    char several[SEVERAL_BYTES] = "";
+    size_t used = 0;
+    for (int i = 0; i < list->count; i++) {
+        const char *option = list->rows[i]->option;
+        base_nearest_offer(&nearest, option);
+        if (shown[1] == '-' && strncmp(option, name, bytes) == 0 && used < sizeof several) {
+            used += (size_t)snprintf(several + used, sizeof several - used, " --%s", option);
+        }
+    }
+    return used > 0 ? base_fail(reterr, BASE_ERR_INVALID, "%s may be one of:%s", shown, several)
+                    : base_fail(reterr, BASE_ERR_INVALID, "unknown flag %s%s", shown,
+                                base_nearest_ask(&nearest, "--", question));
+}
+
 /* The error that getopt_long found in argv. */
-static base_status wrong_option(int answer, char **argv, base_error *reterr)
+static base_status wrong_option(const option_list *list, int answer, char **argv,
+                                base_error *reterr)
 {
     const char *word = argv[optind - 1];
     if (answer == ':') {
         return base_fail(reterr, BASE_ERR_INVALID, "%s needs a value", word);
     }
-    if (optopt != 0 && optopt < FIRST_LONG) {
-        return base_fail(reterr, BASE_ERR_INVALID, "unknown flag -%c", optopt);
-    }
-    if (optopt != 0) {
+    if (optopt >= FIRST_LONG) {
         return base_fail(reterr, BASE_ERR_INVALID, "%s takes no value", word);
     }
-    return base_fail(reterr, BASE_ERR_INVALID, "unknown or ambiguous flag %s", word);
+    if (optopt == 0) {
+        return wrong_flag(list, word, word + 2, reterr);
+    }
+    /* a letter: getopt_long may be in the middle of "-ranks" */
+    const char letter[] = {'-', (char)optopt, '\0'};
+    const char *next = argv[optind];
+    word = next != NULL && next[0] == '-' && strchr(next, optopt) != NULL ? next : word;
+    return wrong_flag(list, letter, word + 1, reterr);
 }
 
 /* The index of the option that getopt_long's answer means. */
@@ -93,7 +121,7 @@ base_status base_options_parse(const base_command_line *line, int *rest, base_er
             return BASE_OK;
         }
         if (answer == '?' || answer == ':') {
-            return wrong_option(answer, line->argv, reterr);
+            return wrong_option(&list, answer, line->argv, reterr);
         }
         const int index = find_answer(&list, answer);
         const base_field *row = list.rows[index];

@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "base/options.h"
 #include "budget/codings.h"
 #include "cli.h"
@@ -208,6 +209,26 @@ static const cli_command *find_command(int count, char **arguments, int *used)
     return NULL;
 }
 
+/* Says which command may have been meant: of two words, or of one. */
+static int wrong_command(const cli_args *args, int count, char **words)
+{
+    char two[2 * FLAG_BYTES];
+    char question[BASE_NEAREST_BYTES];
+    base_nearest nearest = {.name = NULL};
+    (void)snprintf(two, sizeof two, "%s %s", words[0], count > 1 ? words[1] : "");
+    for (int words_taken = count > 1 ? 2 : 1; words_taken > 0 && nearest.name == NULL;
+         words_taken--) {
+        nearest = base_nearest_begin(two, words_taken == 2 ? strlen(two) : strcspn(two, " "));
+        for (int g = 0; g < GROUP_COUNT; g++) {
+            for (int i = 0; i < *groups[g].count; i++) {
+                base_nearest_offer(&nearest, groups[g].commands[i].name);
+            }
+        }
+    }
+    return cli_error(args, BASE_EXIT_USAGE, "no command '%.60s'%s; try: budget-service --help",
+                     words[0], base_nearest_ask(&nearest, "", question));
+}
+
 /* Do commands begin with this word: "account"? */
 static bool is_family(const char *word)
 {
@@ -338,8 +359,7 @@ int cli_main(int argument_count, char **arguments)
         return BASE_EXIT_DONE;
     }
     if (args.command == NULL) {
-        return cli_error(&args, BASE_EXIT_USAGE, "no command '%.60s'; try: budget-service --help",
-                         arguments[1]);
+        return wrong_command(&args, argument_count - 1, arguments + 1);
     }
     const int exit_code = read_args(&args, argument_count - used, arguments + used);
     if (args.options[CLI_HELP] != NULL) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "base/options.h"
 
 static const coll_kind kinds[] = {COLL_ALL_REDUCE, COLL_ALL_GATHER, COLL_REDUCE_SCATTER,
@@ -246,16 +247,19 @@ void bench_options_help(FILE *stream)
 
 static base_status parse_kind(const char *name, coll_kind *kind, base_error *reterr)
 {
+    base_nearest nearest = base_nearest_begin(name, strlen(name));
+    char question[BASE_NEAREST_BYTES];
     for (int i = 0; i < KIND_COUNT; i++) {
         if (strcmp(name, bench_kind_name(kinds[i])) == 0) {
             *kind = kinds[i];
             return BASE_OK;
         }
+        base_nearest_offer(&nearest, bench_kind_name(kinds[i]));
     }
     return base_fail(reterr, BASE_ERR_INVALID,
                      "no collective '%.64s' (there are: all_reduce all_gather reduce_scatter "
-                     "broadcast reduce alltoall gather scatter sendrecv)",
-                     name);
+                     "broadcast reduce alltoall gather scatter sendrecv)%s",
+                     name, base_nearest_ask(&nearest, "", question));
 }
 
 static size_t count_rows(const bench_options *options)

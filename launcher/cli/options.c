@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/nearest.h"
 #include "cli/option_table.h"
 #include "cli/options_budget.h"
 #include "cli/options_hosts.h"
@@ -175,6 +176,18 @@ static base_status check_together(launch_options *options, base_error *reterr)
     return cloud ? launch_options_check_budget(options, reterr) : BASE_OK;
 }
 
+static base_status wrong_operand(const char *word, base_error *reterr)
+{
+    static const char *const commands[] = {"compare", "gpus", "make-job-key"};
+    base_nearest nearest = base_nearest_begin(word, strlen(word));
+    char question[BASE_NEAREST_BYTES];
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        base_nearest_offer(&nearest, commands[i]);
+    }
+    return base_fail(reterr, BASE_ERR_INVALID, "unexpected argument '%s'%s", word,
+                     base_nearest_ask(&nearest, "", question));
+}
+
 static base_status take_compare(int argc, char **argv, launch_options *options, base_error *reterr)
 {
     if (argc != 3) {
@@ -240,7 +253,7 @@ base_status launch_options_parse(int argc, char **argv, launch_options *options,
         return take_job_key(argc - rest, argv + rest, options, reterr);
     }
     if (rest < argc) {
-        return base_fail(reterr, BASE_ERR_INVALID, "unexpected argument '%s'", argv[rest]);
+        return wrong_operand(argv[rest], reterr);
     }
     if (options->job_file[0] != '\0') {
         status = read_job(options, reterr);

@@ -77,10 +77,14 @@ static void errors_name_what_is_wrong(void **state)
         {{"--count"}, "--count needs a value"},
         {{"-n"}, "-n needs a value"},
         {{"--quiet=yes"}, "--quiet=yes takes no value"},
-        {{"--nothing"}, "unknown or ambiguous flag --nothing"},
+        {{"--nothing"}, "unknown flag --nothing"},
         {{"-x"}, "unknown flag -x"},
-        {{"--h"}, "unknown or ambiguous flag --h"}, /* hours, help */
-        {{"--deep.digest", "0"}, "unknown or ambiguous flag --deep.digest"},
+        {{"--h"}, "--h may be one of: --hours --help"},
+        {{"--deep.digest", "0"}, "unknown flag --deep.digest"},
+        {{"--cuont", "2"}, "unknown flag --cuont; did you mean --count?"},
+        {{"--ruom=2K"}, "unknown flag --ruom=2K; did you mean --room?"},
+        {{"-rate", "0.5"}, "unknown flag -r; did you mean --rate?"},
+        {{"--colour", "gren"}, "--colour: 'gren': must be one of: red green; did you mean green?"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         base_error error = {.message = ""};

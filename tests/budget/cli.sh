@@ -64,6 +64,12 @@ err_has "usage: budget-service remaining "
 budget 2 remaining
 budget 2 remaining a b
 budget 2 remaining a --wrong
+budget 2 remaning a
+err_has "no command 'remaning'; did you mean remaining?"
+budget 2 acount create lab
+err_has "no command 'acount'; did you mean account create?"
+budget 2 remaining a --drr x
+err_has "unknown flag --drr; did you mean --dir?"
 budget 2 remaining a --dir x --dir y
 err_has "twice"
 for command in $(sed -nE 's/^    \{\.name = "(.*)",$/\1/p' "$sources"/*.c | tr ' ' _); do

@@ -45,6 +45,27 @@ static void no_flags_give_the_default_job(void **state)
     assert_false(options.overwrite);
 }
 
+static void mistyped_words_get_a_suggestion(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words[3];
+        const char *expected;
+    } cases[] = {
+        {{"--rakns", "2"}, "unknown flag --rakns; did you mean --ranks?"},
+        {{"--mode", "ddp_cpu"}, "; did you mean ddp-cpu?"},
+        {{"compar"}, "unexpected argument 'compar'; did you mean compare?"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        static launch_options options;
+        base_error error = {.message = ""};
+        assert_status(parse(&options, cases[i].words, &error), BASE_ERR_INVALID);
+        if (strstr(error.message, cases[i].expected) == NULL) {
+            fail_msg("'%s'", error.message);
+        }
+    }
+}
+
 static void inference_has_a_seed_of_its_own(void **state)
 {
     (void)state;
@@ -205,6 +226,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_flags_give_the_default_job),
+        cmocka_unit_test(mistyped_words_get_a_suggestion),
         cmocka_unit_test(inference_has_a_seed_of_its_own),
         cmocka_unit_test(buckets_are_larger_on_gpus),
         cmocka_unit_test(flags_reach_the_job),

@@ -147,6 +147,7 @@ static void test_refused(void **state)
         {"coll-bench", "say what to time"},
         {"coll-bench all_reduce all_gather", "one collective at a time"},
         {"coll-bench barrier", "no collective 'barrier'"},
+        {"coll-bench allreduce", "sendrecv); did you mean all_reduce?"},
         {"coll-bench all_reduce -b 64 -e 8", "-b 64 is more than -e 8"},
         {"coll-bench all_reduce -i 8 -f 2", "either -i or -f"},
         {"coll-bench all_reduce -b 0 -e 64", "from 0 bytes on"},
