@@ -170,8 +170,14 @@ static base_status check_together(launch_options *options, base_error *reterr)
                          mode->name);
     }
     if (!mode->may_restart && options->max_restarts > 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "--max-restarts: --mode %s cannot start again by itself", mode->name);
+        return base_fail(
+            reterr, BASE_ERR_INVALID,
+            "--max-restarts goes with gate-check and -- PROGRAM; --mode %s would begin "
+            "anew: run the command again%s",
+            mode->name,
+            mode->trains ? ", or train in shorter jobs, each with the --checkpoint of "
+                           "the one before"
+                         : "");
     }
     return cloud ? launch_options_check_budget(options, reterr) : BASE_OK;
 }

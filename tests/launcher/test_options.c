@@ -66,6 +66,24 @@ static void mistyped_words_get_a_suggestion(void **state)
     }
 }
 
+/* What would lose its work does not start again by itself; the refusal says what to do. */
+static void a_training_is_not_started_again(void **state)
+{
+    (void)state;
+    static launch_options options;
+    base_error error;
+    assert_status(parse(&options, WORDS("--max-restarts", "1"), &error), BASE_ERR_INVALID);
+    assert_string_equal(error.message,
+                        "--max-restarts goes with gate-check and -- PROGRAM; --mode ddp-cpu would "
+                        "begin anew: run the command again, or train in shorter jobs, each with "
+                        "the --checkpoint of the one before");
+    assert_status(
+        parse(&options, WORDS("--mode", "tp-cpu", "--prompt", "a", "--max-restarts", "1"), &error),
+        BASE_ERR_INVALID);
+    assert_string_equal(error.message, "--max-restarts goes with gate-check and -- PROGRAM; --mode "
+                                       "tp-cpu would begin anew: run the command again");
+}
+
 static void inference_has_a_seed_of_its_own(void **state)
 {
     (void)state;
@@ -227,6 +245,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_flags_give_the_default_job),
         cmocka_unit_test(mistyped_words_get_a_suggestion),
+        cmocka_unit_test(a_training_is_not_started_again),
         cmocka_unit_test(inference_has_a_seed_of_its_own),
         cmocka_unit_test(buckets_are_larger_on_gpus),
         cmocka_unit_test(flags_reach_the_job),
