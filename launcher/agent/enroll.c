@@ -40,7 +40,11 @@ static base_status connect_next(launch_agent *agent, base_error *reterr)
 {
     launch_bootstrap *bootstrap = &agent->bootstrap;
     char endpoint[PROTO_ENDPOINT_BYTES];
-    const base_status status = launch_bootstrap_locate(bootstrap, reterr);
+    const launch_wait soon = {
+        .deadline_ns = base_deadline_after_ns(LAUNCH_RESOLVE_MS * BASE_NS_PER_MS),
+        .signal_fd = -1, /* the loop hears the user */
+    };
+    const base_status status = launch_bootstrap_locate(bootstrap, &soon, reterr);
     if (status != BASE_OK) {
         return status;
     }

@@ -25,12 +25,21 @@ typedef struct launch_addresses {
 BASE_MUST_CHECK base_status launch_address_parse(const char *text, launch_address *address,
                                                  base_error *reterr);
 
-/* The host's numeric addresses, IPv4 and IPv6. BASE_ERR_NOTFOUND: there are none. BASE_ERR_TIMEOUT: the
- * system's resolver has not answered by the deadline; it goes on, and a later call for the same host
- * waits for that answer. */
-BASE_MUST_CHECK base_status launch_address_resolve(const launch_address *address,
-                                                   int64_t deadline_ns, launch_addresses *addresses,
-                                                   base_error *reterr);
+/* Asks the system's resolver for a host's addresses, on a thread. The question is the caller's, and the
+ * thread's until it has the answer: the caller may drop it at any time. */
+typedef struct launch_question launch_question;
+BASE_MUST_CHECK base_status launch_question_ask(const char *host, launch_question **question,
+                                                base_error *reterr);
+
+/* Can be read once the answer is there. */
+int launch_question_fd(const launch_question *question);
+
+/* The answer: the host's numeric addresses, IPv4 and IPv6. BASE_ERR_NOTFOUND: there are none. */
+BASE_MUST_CHECK base_status launch_question_answer(const launch_question *question,
+                                                   launch_addresses *addresses, base_error *reterr);
+
+/* NULL is fine. */
+void launch_question_drop(launch_question *question);
 
 bool launch_addresses_have(const launch_addresses *addresses, const char *numeric);
 

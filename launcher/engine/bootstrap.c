@@ -12,8 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-
 enum { HEX_BYTES = 2 * PROTO_KEY_BYTES + 1 };
 
 static const char head_name[] = "ringfence-head";
@@ -34,15 +32,26 @@ static void take_job_key(launch_bootstrap *bootstrap)
     }
 }
 
-static base_status resolve(launch_bootstrap *bootstrap, base_error *reterr)
+static base_status resolve(launch_bootstrap *bootstrap, const launch_wait *wait, base_error *reterr)
 {
     launch_address address;
     base_status status = launch_address_parse(bootstrap->hosts->rendezvous, &address, reterr);
+    if (status == BASE_OK && bootstrap->question == NULL) {
+        status = launch_question_ask(address.host, &bootstrap->question, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    status = launch_store_wait(launch_question_fd(bootstrap->question), wait, reterr);
+    if (status == BASE_ERR_TIMEOUT) {
+        return base_fail(reterr, status, "cannot resolve %s: no name server has answered yet",
+                         address.host);
+    }
     if (status == BASE_OK) {
         bootstrap->port = address.port;
-        status = launch_address_resolve(&address,
-                                        base_deadline_after_ns(LAUNCH_RESOLVE_MS * BASE_NS_PER_MS),
-                                        &bootstrap->addresses, reterr);
+        status = launch_question_answer(bootstrap->question, &bootstrap->addresses, reterr);
+        launch_question_drop(bootstrap->question);
+        bootstrap->question = NULL;
     }
     return status;
 }
@@ -238,10 +247,11 @@ base_status launch_bootstrap_publish(launch_bootstrap *bootstrap, int port, cons
     return status;
 }
 
-base_status launch_bootstrap_locate(launch_bootstrap *bootstrap, base_error *reterr)
+base_status launch_bootstrap_locate(launch_bootstrap *bootstrap, const launch_wait *wait,
+                                    base_error *reterr)
 {
     if (launch_bootstrap_has_address(bootstrap)) {
-        return resolve(bootstrap, reterr);
+        return resolve(bootstrap, wait, reterr);
     }
     return bootstrap->kind != NULL ? BASE_OK : read_file(bootstrap, reterr);
 }
@@ -257,6 +267,7 @@ void launch_bootstrap_close(launch_bootstrap *bootstrap)
 {
     launch_bootstrap_withdraw(bootstrap);
     close_store(bootstrap);
+    launch_question_drop(bootstrap->question);
     free(bootstrap->public_keys);
     proto_wipe(bootstrap, sizeof *bootstrap);
 }

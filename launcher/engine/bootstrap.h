@@ -21,9 +21,10 @@ typedef struct launch_bootstrap {
     char run_id[PROTO_RUN_ID_BYTES];
     proto_keypair own;
     uint8_t (*public_keys)[PROTO_KEY_BYTES]; /* (hosts->nodes); an agent has the head's alone */
-    /* where an agent finds the head: numeric */
+    /* where the head is: numeric */
     launch_addresses addresses;
     int port;
+    launch_question *question;     /* for the addresses of --rendezvous; NULL: none is open */
     const launch_store_kind *kind; /* NULL: no store */
     void *store;                   /* NULL: not open any more */
     proto_job_key key;             /* of the file */
@@ -44,10 +45,11 @@ bool launch_bootstrap_has_address(const launch_bootstrap *bootstrap);
 BASE_MUST_CHECK base_status launch_bootstrap_publish(launch_bootstrap *bootstrap, int port,
                                                      const launch_wait *wait, base_error *reterr);
 
-/* An agent: finds out anew where the head listens. BASE_ERR_NOTFOUND: not yet known, or no such
- * host. Blocks for LAUNCH_RESOLVE_MS at most; BASE_ERR_TIMEOUT: no name server has answered. */
+/* Finds out anew where the head is, or is to listen. BASE_ERR_NOTFOUND: not yet known, or no such host.
+ * BASE_ERR_TIMEOUT: no name server has answered by the end of `wait`; the next call waits on.
+ * BASE_ERR_ABORTED: a signal asks for the end. */
 BASE_MUST_CHECK base_status launch_bootstrap_locate(launch_bootstrap *bootstrap,
-                                                    base_error *reterr);
+                                                    const launch_wait *wait, base_error *reterr);
 
 /* Nobody needs what the head has published any more. */
 void launch_bootstrap_withdraw(launch_bootstrap *bootstrap);

@@ -1,32 +1,33 @@
 /* Resolves the head's name, on a thread of its own: a name server that does not answer may hold up the
- * system's resolver for half a minute. Called by the head, and by engine/bootstrap.c for agents, whose
- * loops have a user to listen to. */
+ * system's resolver for half a minute. Called by engine/bootstrap.c for the head and for agents, which
+ * have a user to listen to. */
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <time.h>
+#include <unistd.h>
 
-#include "base/clock.h"
+#include "base/assert.h"
 #include "base/thread.h"
 #include "engine/address.h"
 
-/* The one question that may be open. The thread that asks it outlives a caller's patience. */
-static struct {
-    pthread_mutex_t lock; /* of all below */
-    pthread_cond_t answered;
-    bool open;
-    bool has_answer;
+/* The thread that asks may outlive its asker's patience: the last of the two frees this. */
+struct launch_question {
+    atomic_int owners;
+    atomic_bool answered; /* what is below is the thread's before, and the asker's after */
+    int answered_fd;
     char host[BASE_HOSTNAME_BYTES];
     int failed; /* getaddrinfo's */
     launch_addresses addresses;
-} question = {.lock = PTHREAD_MUTEX_INITIALIZER, .answered = PTHREAD_COND_INITIALIZER};
+};
 
 static void keep(const struct addrinfo *found, launch_addresses *addresses)
 {
-    addresses->count = 0;
     for (const struct addrinfo *one = found; one != NULL && addresses->count < LAUNCH_ADDRESSES_MAX;
          one = one->ai_next) {
         char numeric[LAUNCH_NUMERIC_BYTES];
@@ -38,76 +39,69 @@ static void keep(const struct addrinfo *found, launch_addresses *addresses)
     }
 }
 
-static void *ask(void *unused)
+void launch_question_drop(launch_question *question)
 {
+    if (question != NULL && atomic_fetch_sub(&question->owners, 1) == 1) {
+        (void)close(question->answered_fd);
+        free(question);
+    }
+}
+
+static void *ask(void *argument)
+{
+    launch_question *question = argument;
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
-    char host[BASE_HOSTNAME_BYTES];
-    (void)pthread_mutex_lock(&question.lock);
-    memcpy(host, question.host, sizeof host);
-    (void)pthread_mutex_unlock(&question.lock);
-    const int failed = getaddrinfo(host, NULL, &hints, &found);
-    (void)pthread_mutex_lock(&question.lock);
-    question.failed = failed;
-    if (failed == 0) {
-        keep(found, &question.addresses);
+    question->failed = getaddrinfo(question->host, NULL, &hints, &found);
+    if (question->failed == 0) {
+        keep(found, &question->addresses);
         freeaddrinfo(found);
     }
-    question.has_answer = true;
-    (void)pthread_cond_broadcast(&question.answered);
-    (void)pthread_mutex_unlock(&question.lock);
-    return unused;
+    atomic_store(&question->answered, true);
+    (void)eventfd_write(question->answered_fd, 1);
+    launch_question_drop(question);
+    return NULL;
 }
 
-/* The lock is held, and no question is open. */
-static base_status begin(const char *host, base_error *reterr)
+base_status launch_question_ask(const char *host, launch_question **question, base_error *reterr)
 {
     pthread_t thread;
-    (void)snprintf(question.host, sizeof question.host, "%s", host);
-    question.has_answer = false;
-    const base_status status = base_thread_start(&thread, ask, NULL, "resolving a name", reterr);
-    if (status == BASE_OK) {
-        (void)pthread_detach(thread);
-        question.open = true;
+    launch_question *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to resolve %s", host);
     }
-    return status;
+    made->owners = 2;
+    made->answered_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    (void)snprintf(made->host, sizeof made->host, "%s", host);
+    const base_status status =
+        made->answered_fd >= 0
+            ? base_thread_start(&thread, ask, made, "resolving a name", reterr)
+            : base_fail_errno(reterr, errno, "cannot make an eventfd to resolve %s", host);
+    if (status != BASE_OK) {
+        made->owners = 1;
+        launch_question_drop(made);
+        return status;
+    }
+    (void)pthread_detach(thread);
+    *question = made;
+    return BASE_OK;
 }
 
-/* The lock is held, and the answer is there. */
-static base_status take_answer(const char *host, launch_addresses *addresses, base_error *reterr)
+int launch_question_fd(const launch_question *question)
 {
-    question.open = false;
-    if (question.failed != 0) {
-        return base_fail(reterr, BASE_ERR_NOTFOUND, "cannot resolve %s: %s", host,
-                         gai_strerror(question.failed));
-    }
-    *addresses = question.addresses;
-    return addresses->count > 0 ? BASE_OK
-                                : base_fail(reterr, BASE_ERR_NOTFOUND, "%s has no address", host);
+    return question->answered_fd;
 }
 
-base_status launch_address_resolve(const launch_address *address, int64_t deadline_ns,
-                                   launch_addresses *addresses, base_error *reterr)
+base_status launch_question_answer(const launch_question *question, launch_addresses *addresses,
+                                   base_error *reterr)
 {
-    base_status status = BASE_OK;
-    const struct timespec until = {.tv_sec = deadline_ns / BASE_NS_PER_S,
-                                   .tv_nsec = deadline_ns % BASE_NS_PER_S};
-    (void)pthread_mutex_lock(&question.lock);
-    if (question.open && strcmp(question.host, address->host) != 0) {
-        status = base_fail(reterr, BASE_ERR_BUSY, "still resolving %s", question.host);
-    } else if (!question.open) {
-        status = begin(address->host, reterr);
+    BASE_ASSERT(atomic_load(&question->answered));
+    if (question->failed != 0) {
+        return base_fail(reterr, BASE_ERR_NOTFOUND, "cannot resolve %s: %s", question->host,
+                         gai_strerror(question->failed));
     }
-    while (status == BASE_OK && !question.has_answer) {
-        if (pthread_cond_clockwait(&question.answered, &question.lock, CLOCK_MONOTONIC, &until) ==
-            ETIMEDOUT) {
-            status = base_fail(reterr, BASE_ERR_TIMEOUT,
-                               "cannot resolve %s: no name server has answered yet", question.host);
-        }
-    }
-    if (status == BASE_OK) {
-        status = take_answer(address->host, addresses, reterr);
-    }
-    (void)pthread_mutex_unlock(&question.lock);
-    return status;
+    *addresses = question->addresses;
+    return addresses->count > 0
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_NOTFOUND, "%s has no address", question->host);
 }

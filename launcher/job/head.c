@@ -41,32 +41,28 @@ static base_status listen_everywhere(launch_head *head, int port, base_error *re
 
 /* Listens on the rendezvous' address, as far as it is known. If that is a name which means only loopback here (as hosts
  * often have their own name), listens on all addresses. */
-static base_status listen_somewhere(const launch_session *session, launch_head *head,
-                                    base_error *reterr)
+static base_status listen_somewhere(launch_head *head, const launch_wait *wait, base_error *reterr)
 {
     launch_address address;
-    launch_addresses found;
+    const launch_addresses *found = &head->bootstrap.addresses;
     base_status status = launch_address_parse(head->options->rendezvous, &address, reterr);
     if (status == BASE_OK && head->options->place.engine == LAUNCH_ENGINE_KUBERNETES) {
         return listen_everywhere(head, address.port, reterr); /* its name may come later */
     }
     if (status == BASE_OK) {
-        status = launch_address_resolve(
-            &address,
-            base_deadline_after_ns(session->job->parallel.join_timeout_ms * BASE_NS_PER_MS), &found,
-            reterr);
+        status = launch_bootstrap_locate(&head->bootstrap, wait, reterr);
     }
     if (status != BASE_OK) {
         return status;
     }
     bool tried = false;
-    for (int i = 0; i < found.count; i++) {
-        const bool literal = strcmp(found.numeric[i], address.host) == 0;
-        if (!literal && launch_address_is_loopback(found.numeric[i])) {
+    for (int i = 0; i < found->count; i++) {
+        const bool literal = strcmp(found->numeric[i], address.host) == 0;
+        if (!literal && launch_address_is_loopback(found->numeric[i])) {
             continue;
         }
         tried = true;
-        status = listen_at(head, found.numeric[i], address.port, reterr);
+        status = listen_at(head, found->numeric[i], address.port, reterr);
         if (status == BASE_OK) {
             return status;
         }
@@ -117,7 +113,7 @@ static base_status meet(launch_session *session, launch_head *head, base_error *
     }
     proto_random_key(head->bootstrap.public_keys[0]); /* nobody connects as the head */
     if (launch_bootstrap_has_address(&head->bootstrap)) {
-        status = listen_somewhere(session, head, reterr);
+        status = listen_somewhere(head, &wait, reterr);
         return status == BASE_OK ? status : base_error_prepend(reterr, status, "--rendezvous");
     }
     status = listen_everywhere(head, 0, reterr);

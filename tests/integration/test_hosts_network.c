@@ -73,8 +73,8 @@ static int listen_silently(void)
     return fd;
 }
 
-/* The agent hears its user while no name server answers. */
-static void a_silent_name_server_holds_up_no_agent(void **state)
+/* Head and agent hear their users while no name server answers. */
+static void a_silent_name_server_holds_up_nobody(void **state)
 {
     (void)state;
     char file[SEVERAL_PATH_BYTES];
@@ -102,6 +102,17 @@ static void a_silent_name_server_holds_up_no_agent(void **state)
     several_wait_says(1, "cannot resolve node0.silent: no name server has answered yet");
     assert_int_equal(kill(several_runs[1].program.pid, SIGINT), 0);
     several_expect(1, 128 + SIGINT); /* else 1, after the timeout */
+    test_program_assert_no_children();
+
+    while (recv(server, question, sizeof question, MSG_DONTWAIT) > 0) { /* the agent's */
+    }
+    several_launchers[0] = script;
+    several_start_head(&job, "silent");
+    several_launchers[0] = NULL;
+    assert_true(recv(server, question, sizeof question, 0) > 0);
+    assert_int_equal(kill(several_runs[0].program.pid, SIGINT), 0);
+    several_expect(0, 128 + SIGINT);
+    several_assert_says(0, "--rendezvous: ended by SIGINT before all launchers had come");
     test_program_assert_no_children();
     (void)close(server);
 }
@@ -217,7 +228,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_name_that_nobody_knows_is_named),
         cmocka_unit_test(a_name_may_become_known_later),
-        cmocka_unit_test(a_silent_name_server_holds_up_no_agent),
+        cmocka_unit_test(a_silent_name_server_holds_up_nobody),
         cmocka_unit_test(the_right_one_of_many_interfaces_is_taken),
         cmocka_unit_test(clocks_may_differ_by_five_minutes),
     };
