@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -129,8 +130,7 @@ void base_fd_open_standard(void)
     }
 }
 
-base_status base_fd_write(int fd, const char *name, const void *data, size_t size_bytes,
-                          base_error *reterr)
+int base_fd_put(int fd, const void *data, size_t size_bytes)
 {
     const uint8_t *next = data;
     while (size_bytes > 0) {
@@ -138,13 +138,25 @@ base_status base_fd_write(int fd, const char *name, const void *data, size_t siz
         if (written < 0 && errno == EINTR) {
             continue;
         }
+        if (written < 0 && errno == EAGAIN) { /* others of this file have made it non-blocking */
+            struct pollfd room = {.fd = fd, .events = POLLOUT};
+            (void)poll(&room, 1, -1);
+            continue;
+        }
         if (written <= 0) {
-            return base_fail_errno(reterr, written < 0 ? errno : ENOSPC, "cannot write %s", name);
+            return written < 0 ? errno : ENOSPC;
         }
         next += written;
         size_bytes -= (size_t)written;
     }
-    return BASE_OK;
+    return 0;
+}
+
+base_status base_fd_write(int fd, const char *name, const void *data, size_t size_bytes,
+                          base_error *reterr)
+{
+    const int reason = base_fd_put(fd, data, size_bytes);
+    return reason == 0 ? BASE_OK : base_fail_errno(reterr, reason, "cannot write %s", name);
 }
 
 /* Whether path is a name for a descriptor that is open already: /dev/stdout, /dev/fd/3,

@@ -2,13 +2,14 @@
  * libraries return errors instead. */
 #include "base/log.h"
 
-#include "base/text.h"
-
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/file.h"
+#include "base/text.h"
 
 static char log_prefix[BASE_LOG_PREFIX_BYTES];
 static base_log_level log_level_max = BASE_LOG_INFO;
@@ -23,21 +24,6 @@ void base_log_init(const char *prefix, base_log_level level_max)
 void base_log_redirect(void (*put)(const char *line, size_t bytes))
 {
     log_put = put;
-}
-
-static void write_all(const char *text, size_t length)
-{
-    while (length > 0) {
-        const ssize_t written = write(STDERR_FILENO, text, length);
-        if (written < 0 && errno == EINTR) {
-            continue;
-        }
-        if (written <= 0) {
-            return; /* stderr is gone: nothing can be logged */
-        }
-        text += written;
-        length -= (size_t)written;
-    }
 }
 
 void base_log(base_log_level level, const char *format, ...)
@@ -66,7 +52,8 @@ void base_log(base_log_level level, const char *format, ...)
     if (log_put != NULL) {
         log_put(line, (size_t)length);
     } else {
-        write_all(line, (size_t)length);
+        (void)base_fd_put(STDERR_FILENO, line,
+                          (size_t)length); /* stderr is gone: nothing can be logged */
     }
     errno = errno_before;
 }

@@ -3,7 +3,6 @@
 #include "job/writer.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,6 +13,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/thread.h"
 
@@ -55,28 +55,6 @@ static stream *stream_of(int fd)
     return &writer.streams[fd == STDERR_FILENO && writer.count == STREAMS ? 1 : 0];
 }
 
-/* Returns 0, or the errno with which the descriptor refused the text. */
-static int write_all(int fd, const char *data, size_t bytes)
-{
-    while (bytes > 0) {
-        const ssize_t written = write(fd, data, bytes);
-        if (written < 0 && errno == EINTR) {
-            continue;
-        }
-        if (written < 0 && errno == EAGAIN) { /* others of this file have made it non-blocking */
-            struct pollfd room = {.fd = fd, .events = POLLOUT};
-            (void)poll(&room, 1, -1);
-            continue;
-        }
-        if (written <= 0) {
-            return written < 0 ? errno : EIO;
-        }
-        data += written;
-        bytes -= (size_t)written;
-    }
-    return 0;
-}
-
 /* The lock is held. */
 static void note_loss(int fd, launch_text_kind kind, int reason)
 {
@@ -102,7 +80,7 @@ static void *run(void *argument)
         text *next = of->first;
         of->waiting_ns = base_now_ns();
         (void)pthread_mutex_unlock(&writer.lock);
-        const int reason = write_all(next->fd, next->data, next->bytes);
+        const int reason = base_fd_put(next->fd, next->data, next->bytes);
         (void)pthread_mutex_lock(&writer.lock);
         note_loss(next->fd, next->kind, reason);
         of->first = next->next;
@@ -229,7 +207,7 @@ void launch_writer_put(int fd, launch_text_kind kind, const char *data, size_t b
     (void)pthread_mutex_lock(&writer.lock);
     stream *of = stream_of(fd);
     if (!writer.runs) {
-        note_loss(fd, kind, write_all(fd, data, bytes));
+        note_loss(fd, kind, base_fd_put(fd, data, bytes));
     } else if (kind == LAUNCH_TEXT_OWN && of->own_bytes > LAUNCH_WRITER_OWN_BYTES) {
         of->left_out++;
     } else {

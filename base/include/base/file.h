@@ -29,7 +29,11 @@ BASE_MUST_CHECK base_status base_fd_read(int fd, const char *name, size_t size_b
  * get such a number and be written to. Call it first in main. */
 void base_fd_open_standard(void);
 
-/* Writes all of data to fd, also after short writes and EINTR. */
+/* Writes all of data to fd, also after short writes, EINTR and EAGAIN: it waits for room. Returns 0, or
+ * the errno with which the descriptor refused. */
+int base_fd_put(int fd, const void *data, size_t size_bytes);
+
+/* The same with a message, which calls the file `name`. */
 BASE_MUST_CHECK base_status base_fd_write(int fd, const char *name, const void *data,
                                           size_t size_bytes, base_error *reterr);
 
