@@ -1,9 +1,9 @@
 /* Work on a large array by several threads. Called when weights are drawn and written. */
 #include "model/share_out.h"
 
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
+
+#include "base/thread.h"
 
 enum { THREADS_MAX = 16 };
 
@@ -38,21 +38,16 @@ static size_t count_threads(size_t count, size_t least)
 void rank_share_out(size_t count, size_t least, rank_share_work work, void *user)
 {
     share shares[THREADS_MAX];
-    sigset_t all;
-    sigset_t before;
     const size_t threads = count_threads(count, least);
     size_t started = 1;
-    (void)sigfillset(&all); /* signals are for threads that know of them */
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     for (size_t i = 0; i < threads; i++) {
         const size_t end = i + 1 < threads ? count / threads * (i + 1) : count;
         shares[i] = (share){.work = work, .user = user, .first = count / threads * i, .end = end};
     }
-    while (started < threads &&
-           pthread_create(&shares[started].thread, NULL, run, &shares[started]) == 0) {
+    while (started < threads && base_thread_start(&shares[started].thread, run, &shares[started],
+                                                  "a share", NULL) == BASE_OK) {
         started++;
     }
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     (void)run(&shares[0]);
     if (started < threads) { /* what has no thread */
         work(user, shares[started].first, count);
