@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "job/writer.h"
@@ -19,11 +20,20 @@ enum { WIDTH_DEFAULT = 80, WIDTH_MAX = 512 };
  * there on removes all of it. */
 static const char erase_line[] = "\r\033[J";
 
+/* Whether another process takes standard output: it may write to the same terminal at any time, as tee
+ * does, also between a progress line and its end. */
+static bool is_piped(void)
+{
+    struct stat info;
+    return fstat(STDOUT_FILENO, &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode));
+}
+
 void launch_screen_init(launch_screen *screen, bool quiet)
 {
     const char *type = getenv("TERM");
     *screen = (launch_screen){
-        .terminal = isatty(STDERR_FILENO) != 0 && type != NULL && strcmp(type, "dumb") != 0,
+        .terminal =
+            isatty(STDERR_FILENO) != 0 && !is_piped() && type != NULL && strcmp(type, "dumb") != 0,
         .quiet = quiet,
     };
 }

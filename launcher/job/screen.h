@@ -11,7 +11,7 @@
 #include "base/status.h"
 
 typedef struct launch_screen {
-    bool terminal; /* stderr is one that can redraw a line */
+    bool terminal; /* stderr is one that can redraw a line, and nobody else writes to it */
     bool quiet;    /* no progress */
     bool drawn;    /* the progress line is on the terminal now */
 } launch_screen;

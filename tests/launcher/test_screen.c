@@ -1,6 +1,7 @@
 /* The progress line on a terminal: a pseudo-terminal is standard error. */
 #include "job/screen.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
 #include <stdlib.h>
@@ -12,8 +13,8 @@
 
 enum { WAIT_MS = 20 * 1000 };
 
-static int terminal_fd = -1; /* the end of the terminal */
-static int stderr_before = -1;
+static int terminal_fd = -1;     /* the end of the terminal */
+static int before[2] = {-1, -1}; /* the test's own stdout and stderr */
 
 static void set_width(unsigned short columns)
 {
@@ -21,23 +22,45 @@ static void set_width(unsigned short columns)
     assert_int_equal(ioctl(terminal_fd, TIOCSWINSZ, &size), 0);
 }
 
-static int open_terminal(void **state)
+/* Standard error is the terminal; standard output is `out`. */
+static int open_terminal(int out)
 {
     int inside = -1;
-    (void)state;
     assert_int_equal(setenv("TERM", "xterm", 1), 0);
+    for (int i = 0; i < 2; i++) {
+        before[i] = dup(STDOUT_FILENO + i);
+        assert_true(before[i] >= 0);
+    }
     assert_int_equal(openpty(&terminal_fd, &inside, NULL, NULL, NULL), 0);
-    stderr_before = dup(STDERR_FILENO);
-    assert_true(stderr_before >= 0);
     assert_true(dup2(inside, STDERR_FILENO) >= 0);
+    assert_true(dup2(out, STDOUT_FILENO) >= 0);
+    (void)close(out);
     return close(inside);
+}
+
+static int open_terminal_alone(void **state)
+{
+    (void)state;
+    return open_terminal(open("/dev/null", O_WRONLY | O_CLOEXEC));
+}
+
+/* As with "| tee": whoever reads the pipe may write to the terminal. */
+static int open_terminal_and_pipe(void **state)
+{
+    int fds[2];
+    (void)state;
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    (void)close(fds[0]);
+    return open_terminal(fds[1]);
 }
 
 static int close_terminal(void **state)
 {
     (void)state;
-    assert_true(dup2(stderr_before, STDERR_FILENO) >= 0);
-    (void)close(stderr_before);
+    for (int i = 0; i < 2; i++) {
+        assert_true(dup2(before[i], STDOUT_FILENO + i) >= 0);
+        (void)close(before[i]);
+    }
     return close(terminal_fd);
 }
 
@@ -76,10 +99,24 @@ static void a_narrower_terminal_keeps_one_progress_line(void **state)
     assert_seen("another\r\n"); /* nothing to erase */
 }
 
+/* Nothing is redrawn beside another writer: each progress line is a line. */
+static void a_pipe_gets_plain_lines(void **state)
+{
+    (void)state;
+    launch_screen screen;
+    launch_screen_init(&screen, false);
+    assert_false(screen.terminal);
+    launch_screen_progress(&screen, "step 10/100");
+    launch_screen_write(&screen, STDERR_FILENO, "a line", 6);
+    assert_seen("step 10/100\r\na line\r\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_narrower_terminal_keeps_one_progress_line, open_terminal,
+        cmocka_unit_test_setup_teardown(a_narrower_terminal_keeps_one_progress_line,
+                                        open_terminal_alone, close_terminal),
+        cmocka_unit_test_setup_teardown(a_pipe_gets_plain_lines, open_terminal_and_pipe,
                                         close_terminal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
