@@ -17,7 +17,6 @@
 enum {
     NO_FD = -1,
     READS_AT_ONCE = 8,
-    READS_LAST = 64, /* all of the largest pipe */
     CPU_BITS_BYTES = CPU_SETSIZE / 8,
 };
 
@@ -192,11 +191,10 @@ static bool flush_pending(launch_agent *agent)
 
 /* Whether the head has room for more output. What an ended rank has left in its pipes is sent without:
  * it is bounded, and the head waits for that rank's end. A rank that has to end must not wait for room,
- * either: what it still says comes or is lost, but it saves its state. */
+ * either: what it still says is lost then, but it saves its state. */
 static bool head_has_room(const launch_agent *agent)
 {
-    return agent->state == AGENT_ENDING ||
-           agent->printed_bytes < agent->taken_bytes + PROTO_PRINTED_AHEAD_BYTES;
+    return agent->printed_bytes < agent->taken_bytes + PROTO_PRINTED_AHEAD_BYTES;
 }
 
 /* Passes on what a rank's pipe holds, and closes the pipe at its end. `last`: no more output is
@@ -206,19 +204,22 @@ static bool pass_output(launch_agent *agent, int index, int fd_number, bool last
     agent_rank *rank = &agent->ranks[index];
     int *fd = fd_number == STDOUT_FILENO ? &rank->process.out_fd : &rank->process.err_fd;
     agent_pending *printed = &agent->pending;
+    const int reads = last ? PROTO_PRINTED_LAST_MESSAGES_MAX : READS_AT_ONCE;
     bool ended = false;
     bool empty = false;
-    for (int i = 0; *fd >= 0 && !ended && !empty && i < (last ? READS_LAST : READS_AT_ONCE); i++) {
+    for (int i = 0; *fd >= 0 && !ended && !empty && i < reads; i++) {
         if (!flush_pending(agent)) {
             return false;
         }
-        if (!last && !head_has_room(agent)) {
+        const bool room = head_has_room(agent);
+        const bool drops = !room && agent->state == AGENT_ENDING;
+        if (!room && !drops && !last) {
             return true; /* the rank waits, once its pipe is full */
         }
         const ssize_t got = read(*fd, printed->data, sizeof printed->data);
         ended = got == 0;
         empty = got < 0 && errno != EINTR; /* EAGAIN: a child of the rank's may hold the pipe */
-        if (got > 0) {
+        if (got > 0 && !drops) {
             printed->index = index;
             printed->fd_number = fd_number;
             printed->last = false;

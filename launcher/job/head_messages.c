@@ -38,6 +38,14 @@ static bool handle_started(launch_session *session, int node,
     return true;
 }
 
+/* What a launcher may have sent that was not taken: its room, which one message may pass, and what its
+ * ranks leave in their pipes when they end. */
+static uint64_t printed_ahead_max(const launch_node *node)
+{
+    const uint64_t messages = 1 + 2 * (uint64_t)node->ranks * PROTO_PRINTED_LAST_MESSAGES_MAX;
+    return PROTO_PRINTED_AHEAD_BYTES + messages * PROTO_PRINTED_BYTES_MAX;
+}
+
 static bool handle_printed(launch_session *session, int node,
                            const Ringfence__Control__Printed *printed)
 {
@@ -45,7 +53,12 @@ static bool handle_printed(launch_session *session, int node,
     if (rank == NULL || rank->remote.ended) {
         return false;
     }
-    session->head->nodes[node].printed_bytes += printed->data.len;
+    launch_node *from = &session->head->nodes[node];
+    from->printed_bytes += printed->data.len;
+    if (from->printed_bytes - from->taken_bytes > printed_ahead_max(from)) {
+        head_lose(session, node, "its launcher has sent more output than it was given room for");
+        return true;
+    }
     launch_watch_printed(session, (int)printed->rank, printed->is_stderr ? 2 : 1,
                          (const char *)printed->data.data, printed->data.len, printed->last);
     return true;

@@ -23,7 +23,7 @@ enum {
     HEADS = 12,
     MESSAGES = 60,
     TEXT_BYTES = 512,
-    PACKED_BYTES = 4096
+    PACKED_BYTES = 2 * PROTO_PRINTED_BYTES_MAX
 };
 
 typedef Ringfence__Control__Envelope envelope_type;
@@ -333,6 +333,38 @@ static void an_agent_may_send_anything(void **state)
     test_program_assert_no_children();
 }
 
+/* An agent that sends output without end ends the job: the head does not keep it all. */
+static void an_agent_may_not_flood_the_head(void **state)
+{
+    (void)state;
+    static uint8_t data[PROTO_PRINTED_BYTES_MAX];
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    Ringfence__Control__Printed printed = RINGFENCE__CONTROL__PRINTED__INIT;
+    const int most = 1 + 2 * PROTO_PRINTED_LAST_MESSAGES_MAX +
+                     PROTO_PRINTED_AHEAD_BYTES / PROTO_PRINTED_BYTES_MAX;
+    memset(data, 'x', sizeof data);
+    assert_true(build[0] != '\0'); /* by a test before */
+    start_head(0, "FAKE_WHAT=hang");
+    heads[0].unread = true; /* so it gives no more room than it has */
+    proto_bus *bus = begin(0);
+    printed.rank = 1;
+    printed.data = (ProtobufCBinaryData){sizeof data, data};
+    envelope.version = PROTO_CONTROL_VERSION;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_PRINTED;
+    envelope.printed = &printed;
+    for (int i = 0; i < 2 * most; i++) {
+        send_packed(bus, &envelope);
+    }
+    test_program_wait_text(&heads[0], TEST_STDERR, "its output is not read");
+    heads[0].unread = false;
+    expect_head(
+        0, 1,
+        "error: host hostile (node 1) is lost: its launcher has sent more output than it was "
+        "given room for");
+    proto_bus_close(bus);
+    test_program_assert_no_children();
+}
+
 /* ---- strangers ---- */
 
 static void send_noise(const struct sockaddr_in *to, uint64_t *random)
@@ -464,6 +496,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(launchers_of_other_jobs_are_refused),
         cmocka_unit_test(an_agent_may_send_anything),
+        cmocka_unit_test(an_agent_may_not_flood_the_head),
         cmocka_unit_test(strangers_disturb_nobody),
         cmocka_unit_test(a_host_that_was_given_up_does_not_come_back),
     };
