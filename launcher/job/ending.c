@@ -6,11 +6,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/exitcode.h"
 #include "job/head.h"
 #include "job/session.h"
+#include "job/writer.h"
 
 /* Says on which of several hosts the rank ran. */
 static void add_host(const launch_session *session, int rank, base_error *error)
@@ -166,6 +168,20 @@ static void pass_on(launch_session *session, int signal_number, const char *name
         if (session->ranks[rank].started && !session->ranks[rank].exited) {
             launch_rank_signal(session, rank, signal_number);
         }
+    }
+}
+
+void launch_stop_explain(launch_session *session, int64_t now_ns)
+{
+    const bool waits = session->stop_signal != 0 && !session->explained &&
+                       session->abort_due_ns == BASE_NO_DEADLINE &&
+                       !launch_writer_has_room(STDOUT_FILENO);
+    if (waits &&
+        launch_writer_stuck_ns(STDOUT_FILENO, now_ns) >= LAUNCH_UNREAD_MS * BASE_NS_PER_MS) {
+        session->explained = true;
+        launch_screen_say(&session->screen,
+                          "nobody reads standard output: ranks that print wait for its reader, and "
+                          "end only then");
     }
 }
 

@@ -176,6 +176,7 @@ typedef struct launch_session {
     bool termed;
     bool killed;
     bool asked;      /* the user has asked for the end, here */
+    bool explained;  /* … and was told why that takes long */
     int stop_signal; /* Ctrl-C or SIGTERM, once */
     int64_t progress_due_ns;
     int64_t progress_step; /* for plain lines: the next step to print */
@@ -202,6 +203,9 @@ int64_t launch_end_ranks(launch_session *session, int64_t now_ns);
 /* The user asks for the end, at one of the launchers: `again` at the same one. The first time the
  * job ends in order. Again at one launcher ends it at once. */
 void launch_stop(launch_session *session, int signal_number, bool again);
+
+/* Says once, if a job that was asked to end does not, that ranks wait for a reader of what they print. */
+void launch_stop_explain(launch_session *session, int64_t now_ns);
 
 /* Sends a signal to a rank's process group, on whichever host it is. */
 void launch_rank_signal(launch_session *session, int index, int signal_number);

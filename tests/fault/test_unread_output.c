@@ -1,10 +1,15 @@
 /* Nobody reads what a launcher prints: a pager, or a terminal after Ctrl-S. The job goes on, its
  * hosts stay, Ctrl-C works, and later all of the output comes. The hosts need root. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/file.h"
+#include "fake_job.h"
 #include "several.h"
 
 /* Each rank prints more than its pipe and the launchers keep, and meanwhile stays for longer than the
@@ -100,6 +105,70 @@ static void ctrl_c_drops_what_nobody_reads(void **state)
     test_program_assert_no_children();
 }
 
+/* A rank that waits for a reader cannot end its step, and the user hears why. The second Ctrl-C ends it,
+ * and the record is written before anybody reads. */
+static void a_second_ctrl_c_saves_the_record(void **state)
+{
+    (void)state;
+    test_directory directory;
+    fake_job_setup(&directory);
+    fake_job_start(&program, &directory, FAKE_LIST("--steps", FAKE_ENDLESS),
+                   FAKE_LIST("FAKE_LINES=much"));
+    program.unread = true;
+    test_program_wait_text(&program, TEST_STDERR, "step 1/");
+    assert_int_equal(kill(program.pid, SIGINT), 0);
+    test_program_wait_text(&program, TEST_STDERR, "nobody reads standard output: ranks that print");
+    assert_int_equal(kill(program.pid, SIGINT), 0);
+    test_program_wait_text(&program, TEST_STDERR, "its output is not read: Ctrl-C drops the rest");
+    assert_true(fake_job_left(&directory, "out/manifest.json"));
+    program.unread = false;
+    assert_int_equal(test_program_wait(&program), 128 + SIGINT);
+    test_program_assert_no_children();
+    fake_job_teardown(&directory);
+}
+
+/* A pipe that takes no more, for a program to write to. Returns its end to read from. */
+static int make_full_pipe(const char *path)
+{
+    static const char bytes[4096];
+    assert_int_equal(mkfifo(path, 0600), 0);
+    const int fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    assert_true(fd >= 0);
+    while (write(fd, bytes, sizeof bytes) > 0) {
+    }
+    return fd;
+}
+
+/* Whoever started an agent waits for it, so it ends though nobody reads its own lines. */
+static void an_agent_ends_while_nobody_reads(void **state)
+{
+    (void)state;
+    char path[SEVERAL_PATH_BYTES];
+    char script[SEVERAL_PATH_BYTES];
+    char text[3 * SEVERAL_PATH_BYTES];
+    base_error error;
+    if (!have_hosts) {
+        skip();
+    }
+    (void)snprintf(path, sizeof path, "%s", test_directory_path(&test_shared_directory, "full"));
+    (void)snprintf(script, sizeof script, "%s",
+                   test_directory_path(&test_shared_directory, "mute"));
+    const int reader = make_full_pipe(path);
+    (void)snprintf(text, sizeof text, "#!/bin/sh\nexec %s \"$@\" 2>%s\n", LAUNCHER_PATH, path);
+    assert_ok(base_file_write(script, text, strlen(text), &error), &error);
+    assert_int_equal(chmod(script, 0700), 0);
+    several_make_key("mute");
+    several_launchers[1] = script;
+    const several job = {several_address, "2", NULL, {"--ranks", "2", NULL}};
+    several_start_head(&job, "mute-out");
+    several_start(1, &job, several_no_flags);
+    several_launchers[1] = NULL;
+    several_expect(0, 0);
+    several_expect(1, 0);
+    test_program_assert_no_children();
+    (void)close(reader);
+}
+
 static int make_hosts(void **state)
 {
     have_hosts = test_hosts_skip(2) == 0;
@@ -111,6 +180,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ctrl_c_works_while_nobody_reads),
         cmocka_unit_test(ctrl_c_drops_what_nobody_reads),
+        cmocka_unit_test(a_second_ctrl_c_saves_the_record),
+        cmocka_unit_test(an_agent_ends_while_nobody_reads),
         cmocka_unit_test(hosts_stay_while_nobody_reads),
     };
     return cmocka_run_group_tests(tests, make_hosts, test_shared_directory_remove);

@@ -4,7 +4,7 @@
  *   FAKE_RANK   which rank does it (default: none)
  *   FAKE_WORLD  only in a job of so many ranks (default: any)
  *   FAKE_AT     when: the number of the point in its life (see at_point)
- *   FAKE_LINES  "same" or "own": a line on stdout at every step
+ *   FAKE_LINES  "same" or "own": a line on stdout at every step; "much": more than waits for a reader
  *   FAKE_HEIR   a rank that exits leaves a child that holds its connection; rank 0 then fails
  *   FAKE_ABORT  rank 0 fails by itself at that point, and reports it
  *   FAKE_SAY    a rank that hangs or ignores SIGTERM prints that it does
@@ -26,6 +26,8 @@
 #include "client_impl.h"
 #include "proto/client.h"
 #include "proto/digest.h"
+
+enum { MUCH_LINES = 40000, MUCH_LINE_BYTES = 100 };
 
 enum {
     POINT_FINISHED = -2,
@@ -298,6 +300,9 @@ static void step(fake_rank *fake)
     message.allreduce_ns = 100000;
     message.step_ns = 1000000;
     proto_client_step(fake->client, &message);
+    for (int i = 0; lines != NULL && strcmp(lines, "much") == 0 && i < MUCH_LINES; i++) {
+        (void)printf("%0*d\n", MUCH_LINE_BYTES, i);
+    }
     if (lines != NULL && strcmp(lines, "same") == 0) {
         (void)printf("step %" PRIu64 "\n", fake->step);
         (void)fflush(stdout);

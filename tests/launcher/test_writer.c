@@ -15,8 +15,8 @@
 
 enum { WAIT_MS = 20 * 1000, LINES = 100, LINE_BYTES = 32 * 1024, TEXT_BYTES = 16 * 1024 * 1024 };
 
-static int before[2];  /* the test's own stdout and stderr */
-static int readers[2]; /* of the pipes that are there instead */
+static int before[2] = {-1, -1}; /* the test's own stdout and stderr */
+static int readers[2];           /* of the pipes that are there instead */
 static char text[TEXT_BYTES];
 
 /* one: both descriptors are the same pipe. */
@@ -37,17 +37,21 @@ static void begin(bool one)
     assert_int_equal(launch_writer_start(&error), BASE_OK);
 }
 
-/* Gives the test its own descriptors back. The pipes then have no writer but the launch_writer's. */
-static void end(void)
+/* Gives the test its own descriptors back, also after a failure. The pipes then have no writer but the
+ * launch_writer's, which needs no reader to end. */
+static int end(void **state)
 {
-    launch_writer_stop();
-    for (int i = 0; i < 2; i++) {
-        assert_true(dup2(before[i], STDOUT_FILENO + i) >= 0);
-        (void)close(before[i]);
-        if (readers[i] >= 0) {
-            (void)close(readers[i]);
-        }
+    (void)state;
+    for (int i = 0; i < 2 && before[i] >= 0; i++) {
+        (void)close(readers[i]);
     }
+    launch_writer_stop();
+    for (int i = 0; i < 2 && before[i] >= 0; i++) {
+        (void)dup2(before[i], STDOUT_FILENO + i);
+        (void)close(before[i]);
+        before[i] = -1;
+    }
+    return 0;
 }
 
 /* Reads until `expected` is what came last. */
@@ -91,7 +95,6 @@ static void one_file_keeps_the_order_of_both(void **state)
     put(STDOUT_FILENO, LAUNCH_TEXT_RANK, "e\n");
     read_until(readers[0], "e\n");
     assert_string_equal(text, "a\nb\nc\nd\ne\n");
-    end();
 }
 
 /* Nobody reads standard output. Nothing of it is lost, and standard error goes on. */
@@ -121,7 +124,6 @@ static void an_unread_stdout_holds_up_nothing(void **state)
     assert_int_equal(strlen(text), (size_t)LINES * LINE_BYTES + strlen("the end\n"));
     assert_true(launch_writer_flush(base_deadline_after_ns(WAIT_MS * BASE_NS_PER_MS)));
     assert_int_equal(launch_writer_lost(), 0);
-    end();
 }
 
 /* The launcher's own lines do not fill the memory: some are left out, and it says how many. */
@@ -144,7 +146,6 @@ static void too_many_own_lines_are_left_out(void **state)
     put(STDERR_FILENO, LAUNCH_TEXT_OWN, "next\n");
     read_until(readers[1], "next\n");
     assert_string_equal(text, said);
-    end();
 }
 
 /* A reader that has gone loses results, but wanted no more of what ranks print. */
@@ -153,25 +154,25 @@ static void a_reader_that_has_gone(void **state)
     static const launch_text_kind kinds[] = {LAUNCH_TEXT_RANK, LAUNCH_TEXT_RESULT};
     static const int reasons[] = {0, EPIPE};
     (void)state;
-    (void)signal(SIGPIPE, SIG_IGN);
     for (int i = 0; i < 2; i++) {
         begin(false);
         (void)close(readers[0]);
-        readers[0] = -1;
+        readers[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
         put(STDOUT_FILENO, kinds[i], "word\n");
         assert_true(launch_writer_flush(base_deadline_after_ns(WAIT_MS * BASE_NS_PER_MS)));
         assert_int_equal(launch_writer_lost(), reasons[i]);
-        end();
+        (void)end(NULL);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_file_keeps_the_order_of_both),
-        cmocka_unit_test(an_unread_stdout_holds_up_nothing),
-        cmocka_unit_test(too_many_own_lines_are_left_out),
-        cmocka_unit_test(a_reader_that_has_gone),
+        cmocka_unit_test_teardown(one_file_keeps_the_order_of_both, end),
+        cmocka_unit_test_teardown(an_unread_stdout_holds_up_nothing, end),
+        cmocka_unit_test_teardown(too_many_own_lines_are_left_out, end),
+        cmocka_unit_test_teardown(a_reader_that_has_gone, end),
     };
+    (void)signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

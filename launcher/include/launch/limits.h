@@ -28,6 +28,7 @@ enum {
 
     LAUNCH_PROMPTS_MAX = 1024, /* of --prompt; a file may have more */
 
+    LAUNCH_UNREAD_MS = 1000,  /* a user who ends a job hears of output that is stuck for so long */
     LAUNCH_PROGRESS_MS = 100, /* between two updates of the progress line */
 };
 
