@@ -1,28 +1,38 @@
-/* The ring: everybody talks to two neighbours only, and each link carries 2 (n-1)/n of the bytes,
- * which no all-reduce can undercut. Best where bytes cost more than messages: 2 (n-1) rounds.
+/* The ring: a reduce-scatter and an all-gather, in which every rank sends to the next one only.
  * Called through the table of plan.c.
  *
- * All-reduce. The vector is cut into n blocks. Block b starts at rank b+1 and goes round once, each
- * rank adding its own operand on the right, until it is complete at rank b; then it goes round
+ *      ┌─► rank 0 ──► rank 1 ──► rank 2 ─┐
+ *      └─────────────────────────────────┘
+ *
+ * Each link carries 2 (n-1)/n of the bytes, which no all-reduce can undercut, in 2 (n-1) rounds. So
+ * the ring is best where bytes cost more than messages.
+ *
+ * All-reduce. The vector is cut into n blocks. Block b starts at rank b+1 and goes round once: each
+ * rank adds its own operand on the right, until the block is complete at rank b. Then it goes round
  * again to be copied. All n blocks travel at the same time, each one link behind the next, so every
- * link is busy in every round. With 3 ranks and blocks A B C (A0 is rank 0's operand):
+ * link is busy in every round. With 3 ranks and blocks A B C (A0 is rank 0's operand of block A):
  *
  *     round    rank 0 sends to 1    rank 1 sends to 2    rank 2 sends to 0
- *       0      C0                   A1                   B2
- *       1      B2+B0                C0+C1                A1+A2          now complete at 1, 2, 0:
- *                                                                       B2+B0+B1 …
- *       2      A1+A2+A0 = A         B2+B0+B1 = B         C0+C1+C2 = C   now only copied
+ *       0      C0                   A1                   B2                   reduce-scatter
+ *       1      B2+B0                C0+C1                A1+A2
+ *              after it rank 0 has A1+A2+A0 = A, rank 1 B2+B0+B1 = B, rank 2 C0+C1+C2 = C
+ *       2      A                    B                    C                    all-gather
  *       3      C                    A                    B
  *
- * Round k sends block rank-1-k and receives block rank-2-k (both modulo n); the first n-1 rounds
- * combine, the others copy. The order of block b is ((r[b+1] + r[b+2]) + …) + r[b]: fixed, the
- * same on every rank, but another one for each block and not the canonical order.
+ * In round k a rank sends block rank-1-k and receives block rank-2-k (both modulo n). The first n-1
+ * rounds combine, the others copy. The order of block b is ((r[b+1] + r[b+2]) + …) + r[b]: fixed,
+ * the same on every rank, but another one for each block and not the canonical order.
  *
  * Reduce-scatter is the first half, all-gather the second. Broadcast is a chain from the root on,
  * reduce a chain that ends at the root, ((r[root+1] + r[root+2]) + …) + r[root]; both are pipelined
- * chunk by chunk, so that a long vector is everywhere at once. */
+ * chunk by chunk, so that a long vector is everywhere at once.
+ *
+ * P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations.
+ * Journal of Parallel and Distributed Computing 69 (2009). */
 #include "plan/generators.h"
 
+/* Sending and receiving run side by side. A send follows the receive of the round before, chunk by
+ * chunk. MOVE_TRACK puts this rank's own block into its place. */
 enum { SEND_TRACK = 0, RECEIVE_TRACK = 1, MOVE_TRACK = 2, TRACKS = 3 };
 
 int coll_ring_track_count(const coll_plan *plan)
@@ -60,7 +70,8 @@ static bool chain_step(const coll_plan *plan, int track, coll_step *step)
     return place > 0;
 }
 
-/* Rounds of which the first `combining` combine; `first` is the block that this rank starts. */
+/* Rounds of which the first `combining` combine; `first` is the block that this rank starts. What
+ * comes in is the left operand: it has the ranks before this one. */
 static bool round_step(const coll_plan *plan, int track, int round, coll_step *step)
 {
     const int n = plan->ranks;
