@@ -120,12 +120,26 @@ void emulate_enqueue(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t st
 void emulate_run_kernel(dim3 grid, dim3 block, size_t shared_bytes,
                         const std::function<void()> &body);
 
+/* memory.cc: ends the program if one of these words is an address of memory that the device does not
+ * reach: neither its own, nor pinned. */
+void emulate_check_addresses(const void *argument, size_t size_bytes, const char *what);
+
+/* `argument` is a copy: what lies between its members becomes zero. */
+template <typename T> void emulate_check_argument(T argument)
+{
+#if defined(__has_builtin) && __has_builtin(__builtin_clear_padding)
+    __builtin_clear_padding(&argument);
+    emulate_check_addresses(&argument, sizeof argument, "a kernel");
+#endif
+}
+
 /* Arguments are copied when the kernel is launched, as CUDA does. */
 template <typename... Parameters, typename... Arguments>
 void emulate_launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
                     cudaStream_t stream, Arguments &&...arguments)
 {
     std::tuple<std::decay_t<Parameters>...> copies(std::forward<Arguments>(arguments)...);
+    std::apply([](const auto &...each) { (emulate_check_argument(each), ...); }, copies);
     emulate_enqueue(grid, block, shared_bytes, stream,
                     [kernel, copies] { std::apply(kernel, copies); });
 }

@@ -2,6 +2,8 @@
 // plugin and by streams.cc.
 #include "emulate/memory.h"
 
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -162,7 +164,43 @@ void set_all(bool open)
     }
 }
 
+// Addresses of this process lie from here on; numbers, and AddressSanitizer's own memory, below.
+constexpr uint64_t address_first = (uint64_t)1 << 45;
+constexpr uint64_t address_end = (uint64_t)1 << 48;
+
+bool is_mapped(uint64_t address)
+{
+    return msync(reinterpret_cast<void *>(address & ~(uint64_t)(page_bytes - 1)), page_bytes,
+                 MS_ASYNC) == 0;
+}
+
+// The end of an allocation counts as its own: that of an empty part.
+bool is_of_device(uint64_t address)
+{
+    const char *at = reinterpret_cast<const char *>(address);
+    auto next = allocations.upper_bound(at);
+    if (next == allocations.begin()) {
+        return false;
+    }
+    --next;
+    return at <= next->first + next->second.size_bytes;
+}
+
 } // namespace
+
+void emulate_check_addresses(const void *argument, size_t size_bytes, const char *what)
+{
+    const char *at = static_cast<const char *>(argument);
+    for (size_t i = 0; i + sizeof(uint64_t) <= size_bytes; i += sizeof(uint64_t)) {
+        uint64_t word;
+        std::memcpy(&word, at + i, sizeof word);
+        if (word >= address_first && word < address_end && !is_of_device(word) && is_mapped(word)) {
+            std::fprintf(stderr, "emulator: %s gets an address of the host, 0x%llx, in byte %zu\n",
+                         what, (unsigned long long)word, i);
+            std::abort();
+        }
+    }
+}
 
 void emulate_memory_open()
 {

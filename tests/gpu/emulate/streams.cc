@@ -217,12 +217,15 @@ emulate_counts emulate_count(void)
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size_bytes, cudaMemcpyKind kind,
                             cudaStream_t stream)
 {
+    const void *const both[] = {to, from};
     (void)kind;
+    emulate_check_addresses(both, sizeof both, "a copy");
     return emulate_run_on(stream, [=] { std::memcpy(to, from, size_bytes); });
 }
 
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t size_bytes, cudaStream_t stream)
 {
+    emulate_check_addresses(&memory, sizeof memory, "a memset");
     return emulate_run_on(stream, [=] { std::memset(memory, value, size_bytes); });
 }
 
@@ -259,6 +262,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
+    if (stream->capture != nullptr) {
+        return emulate_spoil(stream->capture, cudaErrorStreamCaptureUnsupported);
+    }
     const bool ended = drain_open(stream);
     if (ended) {
         waited(stream);

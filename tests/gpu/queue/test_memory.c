@@ -1,6 +1,9 @@
 /* What a model takes of the device's memory: the plan, and what the plugin asked the driver for. */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "backend/cuda/cuda.h"
 #include "backend/memory_use.h"
@@ -123,6 +126,25 @@ static void what_has_no_room_is_refused_with_its_parts(void **state)
     nothing_is_held(&device);
 }
 
+/* The emulator ends who gives a kernel an address that a GPU may not reach. */
+static void a_kernel_gets_no_address_of_the_host(void **state)
+{
+    static float values[8];
+    int ended = 0;
+    (void)state;
+    const pid_t child = fork();
+    if (child == 0) {
+        rank_device device = open_device(&rank_cuda_backend);
+        (void)close(STDERR_FILENO);
+        device.backend->add(device.queue, &(rank_add){8, values, values});
+        _exit(0);
+    }
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    assert_true(WIFSIGNALED(ended));
+    assert_int_equal(WTERMSIG(ended), SIGABRT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -130,6 +152,7 @@ int main(void)
         cmocka_unit_test(training_takes_what_was_planned),
         cmocka_unit_test(each_use_has_its_peak),
         cmocka_unit_test(what_has_no_room_is_refused_with_its_parts),
+        cmocka_unit_test(a_kernel_gets_no_address_of_the_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

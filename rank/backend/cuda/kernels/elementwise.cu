@@ -199,6 +199,8 @@ static void launch_parts(const rank_adamw *args, const size_t *ends, size_t begi
     const size_t from = begin > 0 ? ends[begin - 1] : 0;
     adamw_parts parts = {};
     rank_adamw some = *args;
+    some.config = NULL; // both are the host's
+    some.ends = NULL;
     parts.count = end - begin;
     for (size_t i = 0; i < parts.count; i++) {
         parts.ends[i] = ends[begin + i] - from;
