@@ -88,6 +88,22 @@ static void what_is_missing_is_named(void **state)
     expect_counts(&earlier, 0, 2, 0, 0, 1);
 }
 
+/* Until a bill goes, what begins in its last second is on it, and what begins later is not. */
+static void what_begins_later_is_passed_over(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    char bill[256];
+    const long long as_of_s = fixture->clock.wall_ms / 1000;
+    make_run(fixture, "a", -1);
+    (void)snprintf(bill, sizeof bill, "label,usd,line_id,time\na,0.5,1,%lld\na,0.25,2,%lld\n",
+                   as_of_s, as_of_s + 1);
+    const budget_reconciled result = reconcile(fixture, bill, &found);
+    expect_counts(&result, 1, 0, 0, 0, 0);
+    assert_int_equal(result.passed_over, 1);
+    assert_int_equal(spent(fixture), USD / 2);
+}
+
 static void a_bill_above_its_reservation_freezes(void **state)
 {
     ledger_fixture *fixture = *state;
@@ -148,6 +164,7 @@ int main(void)
         LEDGER_TEST(what_differs_is_not_posted),
         LEDGER_TEST(rounding_is_half_a_cent_a_line),
         LEDGER_TEST(what_is_missing_is_named),
+        LEDGER_TEST(what_begins_later_is_passed_over),
         LEDGER_TEST(a_bill_above_its_reservation_freezes),
         LEDGER_TEST(a_sum_out_of_range_is_differing),
         LEDGER_TEST(two_lines_of_one_id_are_refused),

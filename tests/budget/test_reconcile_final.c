@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { HOUR = 3600, SETTLING_S = 48 * HOUR };
+enum { SETTLING_S = 48 * 3600 };
 
 /* A credit of more than the run cost gives back what it cost, and calls a person. */
 static void a_credit_never_raises_the_cap(void **state)
@@ -50,6 +50,19 @@ static void a_credit_is_kept_by_record_actual_too(void **state)
     check_phase(fixture, 0, 9 * USD);
     assert_granted(fixture_line(fixture, "a", 500 * USD, "3"));
     check_phase(fixture, USD, 8 * USD); /* the credit counts against what is billed later */
+}
+
+/* Lines of a bill are no story: a credit that stands first, or has the lower id, calls nobody. */
+static void a_credit_may_stand_before_its_charge(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    make_run(fixture, "a", -1);
+    const budget_reconciled result =
+        reconcile(fixture, "label,usd,line_id\na,-0.50,1\na,1.00,2\n", &found);
+    expect_counts(&result, 1, 0, 0, 0, 0);
+    assert_false(result.frozen);
+    check_phase(fixture, USD / 2, 3 * USD / 2);
 }
 
 /* A bill of a part, and then the rest of it: at no time is there room for more than the cap. */
@@ -112,10 +125,10 @@ static void a_bill_to_the_end_releases_the_rest(void **state)
         const char *instance;
         int64_t reserved;
     } bills[] = {
-        {end_s - 1, "0.5", "pod-a", 1500000},     /* not until the end */
-        {end_s, "0.4", "pod-b", 1100000},         /* of another instance */
-        {end_s + HOUR, "-0.1", "pod-a", 1200000}, /* a credit bills no time */
-        {end_s + 61, "0.1", "pod-a", 1100000},    /* a period that goes on may still grow */
+        {end_s - 1, "0.5", "pod-a", 1500000},  /* not until the end */
+        {end_s, "0.4", "pod-b", 1100000},      /* of another instance */
+        {end_s, "-0.1", "pod-a", 1200000},     /* a credit bills no time */
+        {end_s + 61, "0.1", "pod-a", 1100000}, /* a period that goes on may still grow */
         {end_s, "0.1", "pod-a", 0},
     };
     fixture_pass(fixture, 60);
@@ -125,6 +138,31 @@ static void a_bill_to_the_end_releases_the_rest(void **state)
         (void)reconcile(fixture, bill, &found);
         assert_int_equal(found.count, 0);
         assert_int_equal(fixture_balance(fixture, "phase").reserved_usd_micro, bills[i].reserved);
+    }
+}
+
+/* The ledger's time and the wall's may lie apart. A bill has the wall's. */
+static void a_bill_has_the_walls_time(void **state)
+{
+    enum { APART_S = 7200 };
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    budget_answer answer;
+    char bill[256];
+    fixture->clock.wall_ms += APART_S * 1000;
+    fixture_begin(fixture);
+    assert_ok(budget_ledger_clock_repair(fixture->ledger, NULL, &answer, &fixture->error),
+              &fixture->error);
+    fixture_commit(fixture);
+    make_run(fixture, "a", -1);
+    const long long end_s = fixture->clock.wall_ms / 1000;
+    fixture_pass(fixture, 60);
+    for (int early = 1; early >= 0; early--) {
+        (void)snprintf(bill, sizeof bill, "label,usd,line_id,until\na,0.5,%d,%lld\n", early,
+                       end_s - early);
+        (void)reconcile(fixture, bill, &found);
+        assert_int_equal(found.count, 0);
+        check_phase(fixture, (2 - early) * USD / 2, early * 3 * USD / 2);
     }
 }
 
@@ -153,6 +191,9 @@ static void every_instance_is_billed_to_the_end(void **state)
                    end_s, end_s);
     (void)reconcile(fixture, bill, &found);
     check_phase(fixture, 2 * USD, 7 * USD);
+    (void)snprintf(bill, sizeof bill, "instance_id,usd,line_id,until\npod-2,1,3,%lld\n", end_s);
+    (void)reconcile(fixture, bill, &found);
+    check_phase(fixture, 3 * USD, 6 * USD); /* pod-1 is not on it */
     (void)snprintf(bill, sizeof bill,
                    "instance_id,usd,line_id,until\npod-1,1,1,%lld\npod-2,1,3,%lld\n", end_s, end_s);
     (void)reconcile(fixture, bill, &found);
@@ -165,9 +206,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         LEDGER_TEST(a_credit_never_raises_the_cap),
         LEDGER_TEST(a_credit_is_kept_by_record_actual_too),
+        LEDGER_TEST(a_credit_may_stand_before_its_charge),
         LEDGER_TEST(a_partial_bill_releases_nothing),
         LEDGER_TEST(a_settled_bill_releases_the_rest),
         LEDGER_TEST(a_bill_to_the_end_releases_the_rest),
+        LEDGER_TEST(a_bill_has_the_walls_time),
         LEDGER_TEST(every_instance_is_billed_to_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

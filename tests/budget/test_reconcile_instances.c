@@ -174,6 +174,10 @@ static void an_id_counts_within_its_instance(void **state)
     result = reconcile(fixture, "label,instance_id,usd,line_id\n22,pod-23,0.7,1\n", &found);
     expect_counts(&result, 0, 0, 0, 1, 0);
     assert_string_equal(found.findings[0].label, "22");
+    /* and beside the line that it may be, both are */
+    result =
+        reconcile(fixture, "label,instance_id,usd,line_id\n23,,0.7,1\n22,pod-23,0.7,1\n", &found);
+    expect_counts(&result, 0, 0, 0, 2, 0);
     assert_int_equal(spent(fixture), 1200000);
 }
 

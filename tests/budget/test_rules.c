@@ -44,6 +44,8 @@ static void check_step(const budget_rule_reservation *before, const budget_rule_
     assert_false(before->final && !after->final);
     assert_false(after->final && !after->terminated);
     assert_false(before->terminated && !after->terminated);
+    assert_true(!before->terminated || after->ended_ms == before->ended_ms);
+    assert_false(before->billed && !after->billed);
     assert_false(before->expired && !after->expired);
     assert_true(after->attempt >= before->attempt);
     assert_true(after->attempt <= before->attempt + 1);
@@ -122,7 +124,8 @@ static budget_reason take_step(budget_rule_reservation *reservation, int step)
     case 10:
         return take_cost(reservation, 3, false);
     case 11:
-        return budget_rule_terminated(reservation, &early);
+    case 12:
+        return budget_rule_terminated(reservation, step == 11 ? &early : &late);
     case 14:
         return take_cost(reservation, -2, false);
     case 15:
@@ -225,6 +228,19 @@ static void a_grant_never_passes_a_cap(void **state)
     }
 }
 
+static void a_frozen_account_freezes_all_below_it(void **state)
+{
+    (void)state;
+    for (size_t frozen = 0; frozen < 3; frozen++) {
+        budget_rule_chain chain = {.count = 3, .accounts = {{.cap = 9}, {.cap = 9}, {.cap = 9}}};
+        size_t which = 9;
+        chain.accounts[frozen].frozen = true;
+        assert_int_equal(budget_rule_authorize(&chain, 1, &which), BUDGET_REASON_ACCOUNT_FROZEN);
+        assert_int_equal(which, frozen);
+        assert_int_equal(chain.accounts[0].reserved, 0);
+    }
+}
+
 static void sums_at_the_end_of_the_int64_are_refused(void **state)
 {
     (void)state;
@@ -323,6 +339,7 @@ int main(void)
         cmocka_unit_test(every_path_keeps_the_rules),
         cmocka_unit_test(states_change_along_the_diagram),
         cmocka_unit_test(a_grant_never_passes_a_cap),
+        cmocka_unit_test(a_frozen_account_freezes_all_below_it),
         cmocka_unit_test(sums_at_the_end_of_the_int64_are_refused),
         cmocka_unit_test(names_are_there_and_differ),
         cmocka_unit_test(ledger_time_goes_on_with_the_boot_clock),
