@@ -364,10 +364,13 @@ static void attention_one_row_edges(twin *t)
     attend_cached(t, make_cache_of_one_row(t, tokens, tokens), 8, RANK_FLOAT32);
 }
 
-/* Parts that are longer than what a block has scores of at a time. */
+/* Parts that are longer than what a block has scores of at a time. Blocks are short, so that all warps
+ * have scores to make of a part's rest. */
 static void attention_one_row_long(twin *t)
 {
-    attend_cached(t, make_cache_of_one_row(t, 8200, 8300), 8, RANK_FLOAT32);
+    cache c = make_cache_of_one_row(t, 8200, 8300);
+    c.block_tokens = 8;
+    attend_cached(t, c, 8, RANK_FLOAT32);
 }
 
 void parity_attention_cached_bfloat16(twin *t)

@@ -62,11 +62,10 @@ void parity_layernorm_bfloat16(twin *t)
     layernorm_of(t, RANK_BFLOAT16);
 }
 
-static void layernorm_grad(twin *t)
+static void layernorm_grad_of(twin *t, size_t width)
 {
     char shape[PARITY_TEXT_BYTES];
     const size_t rows = twin_between(t, 1, 150);
-    const size_t width = some_width(t, 100);
     const bool keep = twin_between(t, 0, 1) > 0;
     const bool with_sum = twin_between(t, 0, 1) > 0;
     const bool in_place = !keep && twin_between(t, 0, 1) > 0;
@@ -95,6 +94,18 @@ static void layernorm_grad(twin *t)
     (void)snprintf(shape, sizeof shape, "layernorm_grad (%zu, %zu), keep %d, sum %d, in place %d",
                    rows, width, keep, with_sum, in_place);
     twin_compare(t, shape);
+}
+
+static void layernorm_grad(twin *t)
+{
+    layernorm_grad_of(t, some_width(t, 100));
+}
+
+/* Rows that a warp keeps in several pieces, whose sums follow each other through the same shared
+ * memory. */
+static void layernorm_grad_in_pieces(twin *t)
+{
+    layernorm_grad_of(t, twin_between(t, 129, 300));
 }
 
 static void gelu_of(twin *t, rank_type type)
@@ -264,6 +275,7 @@ static void column_sums(twin *t)
 const parity_case parity_rows_cases[] = {
     {.name = "layernorm", .run = layernorm},
     {.name = "layernorm_grad", .run = layernorm_grad},
+    {.name = "layernorm_grad_in_pieces", .run = layernorm_grad_in_pieces, .shapes = 2},
     {.name = "gelu", .run = gelu},
     {.name = "embed", .run = embed},
     {.name = "embed_packed", .run = embed_packed},
