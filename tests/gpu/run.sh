@@ -6,7 +6,7 @@ set -uo pipefail
 self=$(realpath "$0")
 here=$(dirname "$self")
 phases=(parity compute-sanitizer gate nccl faults speed torch)
-declare -A limits=([parity]=80 [compute-sanitizer]=130 [gate]=20 [nccl]=300 [faults]=190 [speed]=340 [torch]=500)
+declare -A limits=([parity]=90 [compute-sanitizer]=125 [gate]=20 [nccl]=300 [faults]=190 [speed]=340 [torch]=500)
 skipped=77 no_gpu=9
 
 for file in common correct faults speed torch report; do
@@ -63,8 +63,7 @@ run_phase() { # NAME; the return value: whether it failed
     124 | 137) word=failed && tell_late "$name" "$seconds" ;;
     *) word=failed ;;
     esac
-    phase_json "$name" "$word" "$status" $((SECONDS - begun)) "$(tail -1 "$work/$name.reason")" \
-        >"$out/phases/$name.json"
+    keep_json "$name" "$word" "$status" $((SECONDS - begun)) "$(tail -1 "$work/$name.reason")"
     printf '%-18s %-8s %s\n' "$name" "$word" "$(tail -1 "$work/$name.reason")"
     write_results
     [ "$word" != failed ]
@@ -103,10 +102,10 @@ if torch is not None and torch.origin is not None:
 END
 }
 
-# CUDA's libraries, where the loader looks: cuda/ beside rank. The driver may be known to
-# LD_LIBRARY_PATH alone, which rank does not follow.
+# CUDA's libraries, where the loader looks: cuda/ beside rank. The driver's may be known to
+# LD_LIBRARY_PATH alone, which rank does not follow. NCCL needs libnvidia-ml, too.
 link_cuda() {
-    local from places
+    local from places name
     mkdir -p "$bundle/bin/cuda"
     while read -r from; do
         find -L "$from/nvidia" \( -name 'libcublasLt.so.1[23]' -o -name 'libnccl.so.2' \) \
@@ -114,7 +113,9 @@ link_cuda() {
     done < <(python_packages | sort -u)
     IFS=: read -ra places <<<"${LD_LIBRARY_PATH-}"
     for from in "${places[@]}"; do
-        [ ! -e "$from/libcuda.so.1" ] || ln -sf -t "$bundle/bin/cuda" "$(realpath "$from")/libcuda.so.1"
+        for name in libcuda.so.1 libnvidia-ml.so.1; do
+            [ ! -e "$from/$name" ] || ln -sf -t "$bundle/bin/cuda" "$(realpath "$from")/$name"
+        done
     done
 }
 

@@ -7,7 +7,8 @@
 #include "support.h"
 
 static const char usage[] =
-    "Usage: gpu-measure copy PLUGIN MIB\n"
+    "Usage: gpu-measure contact PLUGIN kernels|graph|signals|collective\n"
+    "       gpu-measure copy PLUGIN MIB\n"
     "       gpu-measure all-reduce PLUGIN\n"
     "       gpu-measure logits PLUGIN BACKEND CHECKPOINT TOKENS OUT   (BACKEND cpu: no PLUGIN)\n"
     "       gpu-measure answers CHECKPOINT EXPECTED.json FOUND.json\n"
@@ -47,7 +48,9 @@ int main(int argc, char **argv)
     base_status status = BASE_ERR_NOTFOUND;
     char *const *given = argv + 2;
     const char *command = argc > 1 ? argv[1] : "";
-    if (strcmp(command, "copy") == 0 && argc == 4) {
+    if (strcmp(command, "contact") == 0 && argc == 4) {
+        status = measure_contact(given[0], given[1], &error);
+    } else if (strcmp(command, "copy") == 0 && argc == 4) {
         status = measure_copy(given[0], (size_t)strtoul(given[1], NULL, 10) << 20, &error);
     } else if (strcmp(command, "all-reduce") == 0 && argc == 3) {
         status = measure_all_reduce(given[0], &error);

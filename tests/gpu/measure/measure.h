@@ -10,6 +10,11 @@ BASE_MUST_CHECK base_status measure_open(const char *plugin, const char *backend
                                          gpu_plugin *opened, rank_device *device,
                                          base_error *reterr);
 
+/* Tries one thing that all else depends on: "kernels", "graph" (that is captured cold), "signals"
+ * between graphs, "collective" (of NCCL, on one rank). */
+BASE_MUST_CHECK base_status measure_contact(const char *plugin, const char *what,
+                                            base_error *reterr);
+
 /* Bytes per second of a copy inside the device's memory, read and written bytes both counted. */
 BASE_MUST_CHECK base_status measure_copy(const char *plugin, size_t size_bytes, base_error *reterr);
 

@@ -19,6 +19,13 @@ fail() {
 out_has() { for what; do grep -qE -- "$what" out || fail "out has no $what"; done; }
 number='[0-9.e+-]+$'
 
+echo "== what all else depends on"
+: >out
+for what in kernels graph signals collective; do
+    "$bin/gpu-measure" contact "$plugin" $what >>out 2>&1 || fail "contact $what"
+done
+out_has "^contact_driver_cuda $number" "^contact_nccl $number" "^contact_graph_us $number"
+
 echo "== copies and all-reduces"
 "$bin/gpu-measure" copy "$plugin" 3 >out
 out_has "^copy_bytes_per_s $number"

@@ -62,7 +62,8 @@ static void product(twin *t)
     char shape[PARITY_TEXT_BYTES];
     const size_t rows = twin_between(t, 1, 90);
     const size_t columns = twin_between(t, 1, 100);
-    const size_t depth = 16 * twin_between(t, 1, 10);
+    const bool odd = twin_between(t, 0, 1) > 0; /* as a vocabulary is */
+    const size_t depth = odd ? 2 * twin_between(t, 0, 80) + 1 : 16 * twin_between(t, 1, 10);
     const bool a_transposed = twin_between(t, 0, 1) > 0;
     const bool b_transposed = twin_between(t, 0, 1) > 0;
     const size_t a_pitch = (a_transposed ? rows : depth) + twin_between(t, 0, 4);

@@ -19,9 +19,15 @@ phase_json() { # NAME STATUS CODE SECONDS REASON
     printf '}}\n'
 }
 
+# The phase's file is whole at any time, also if the script is ended while it is written.
+keep_json() { # NAME STATUS CODE SECONDS REASON
+    phase_json "$@" >"$out/phases/$1.json.new"
+    mv "$out/phases/$1.json.new" "$out/phases/$1.json"
+}
+
 # Of a phase that has begun: until it has ended, the results say that it has not.
 begun_json() { # NAME SECONDS
-    phase_json "$1" failed 143 "$2" "it began, and the script was ended meanwhile" >"$out/phases/$1.json"
+    keep_json "$1" failed 143 "$2" "it began, and the script was ended meanwhile"
 }
 
 # The goals: NAME|WANTED|MEASURED, the last empty where a figure lacks. Ratios are ours over theirs.

@@ -139,7 +139,7 @@ static void a_phase_that_fails_does_not_stop_the_next(void **state)
 {
     (void)state;
     assert_int_equal(run("broken", "150", "parity", "nccl"), 1);
-    check("parity", "failed", 1, "[  FAILED  ] layernorm");
+    check("parity", "failed", 1, "gpu-parity: [  FAILED  ] layernorm");
     check("nccl", "passed", 0, "");
 }
 
