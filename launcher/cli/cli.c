@@ -4,13 +4,15 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "agent/agent.h"
 #include "base/exitcode.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "cli/dry_run.h"
 #include "cli/paths.h"
-#include "cli/plan.h"
+#include "cli/plan_command.h"
 #include "cli/preflight.h"
 #include "cli/run_job.h"
 #include "gpus/gpus.h"
@@ -77,7 +79,7 @@ static int run_program(launch_options *options)
         return BASE_EXIT_USAGE;
     }
     if (options->dry_run) {
-        return launch_plan_print(options, path, stdout, &error) == BASE_OK
+        return launch_dry_run_print(options, path, stdout, &error) == BASE_OK
                    ? BASE_EXIT_DONE
                    : launch_report_error(&error);
     }
@@ -119,7 +121,7 @@ static int print_plan(launch_cli_run *run)
         }
         launch_lease_destroy(run->lease);
     }
-    return launch_plan_print(run->options, run->rank_path, stdout, &error) == BASE_OK
+    return launch_dry_run_print(run->options, run->rank_path, stdout, &error) == BASE_OK
                ? BASE_EXIT_DONE
                : launch_report_error(&error);
 }
@@ -186,8 +188,20 @@ static int run(launch_options *options, int argc, char **argv, const char *rank_
     return launch_run_job(&whole);
 }
 
+static int finish(int exit_status)
+{
+    if ((fflush(stdout) != 0 || ferror(stdout) != 0) && exit_status == BASE_EXIT_DONE) {
+        base_log(BASE_LOG_ERROR, "cannot write to standard output");
+        return BASE_EXIT_ERROR;
+    }
+    return exit_status;
+}
+
 int launch_cli(int argc, char **argv, const char *rank_path)
 {
+    if (argc > 1 && strcmp(argv[1], "plan") == 0) { /* it has options of its own */
+        return finish(launch_plan_command(argc - 1, argv + 1));
+    }
     launch_options *options = calloc(1, sizeof *options);
     base_error error;
     int exit_status = BASE_EXIT_DONE;
@@ -222,9 +236,5 @@ int launch_cli(int argc, char **argv, const char *rank_path)
         break;
     }
     free(options);
-    if ((fflush(stdout) != 0 || ferror(stdout) != 0) && exit_status == BASE_EXIT_DONE) {
-        base_log(BASE_LOG_ERROR, "cannot write to standard output");
-        exit_status = BASE_EXIT_ERROR;
-    }
-    return exit_status;
+    return finish(exit_status);
 }

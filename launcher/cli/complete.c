@@ -1,5 +1,7 @@
 /* Completes a parsed command line from files: default files, the tokenizer's vocabulary, a
  * checkpoint's shape. Called by run() in cli.c. */
+#include "cli/complete.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -64,20 +66,19 @@ static base_status read_vocab_size(const char *path, int64_t *vocab_size, base_e
     return BASE_OK;
 }
 
-/* Reads the model's shape from a checkpoint's config.json. */
-static base_status read_shape(proto_job *job, base_error *reterr)
+base_status launch_checkpoint_shape(proto_job_model *model, base_error *reterr)
 {
     const struct {
         const char *key;
         int64_t *value;
     } keys[] = {
-        {"vocab_size", &job->model.vocab_size}, {"n_embd", &job->model.width},
-        {"n_layer", &job->model.layers},        {"n_head", &job->model.heads},
-        {"n_positions", &job->model.context},
+        {"vocab_size", &model->vocab_size}, {"n_embd", &model->width},
+        {"n_layer", &model->layers},        {"n_head", &model->heads},
+        {"n_positions", &model->context},
     };
     char path[BASE_PATH_BYTES];
     json_t *json = NULL;
-    base_status status = base_path_join(job->model.checkpoint, "config.json", path, reterr);
+    base_status status = base_path_join(model->checkpoint, "config.json", path, reterr);
     if (status == BASE_OK) {
         status = read_json(path, CONFIG_BYTES_MAX, &json, reterr);
     }
@@ -146,7 +147,7 @@ static base_status complete_checkpoint(launch_options *options, base_error *rete
             "DIR), or take a model of Hugging Face",
             job->model.checkpoint);
     }
-    base_status status = read_shape(job, reterr);
+    base_status status = launch_checkpoint_shape(&job->model, reterr);
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "--checkpoint");
     }

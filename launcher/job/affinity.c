@@ -1,5 +1,5 @@
 /* Chooses CPUs for ranks within the cgroup's quota, and claims each by an abstract socket name.
- * Called by job_run.c, and by --dry-run (cli/plan.c). */
+ * Called by job_run.c, and by --dry-run (cli/dry_run.c). */
 #include "job/affinity.h"
 
 #include <errno.h>

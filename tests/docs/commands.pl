@@ -24,6 +24,8 @@ sub flags {
             $program = $name;
         } elsif ($program eq 'dev' && ($word eq 'run' || $word eq 'up')) {
             $program = 'launcher'; # the flags are its
+        } elsif ($program eq 'launcher' && $subcommand eq "" && $word eq 'plan') {
+            $subcommand = 'plan'; # the one that has flags of its own
         } elsif ($program eq 'budget-service' && ($subcommand eq "" || $sub_of{$subcommand}) && $word =~ /^[a-z-]+$/ && $word !~ /^-/) {
             $subcommand .= ($subcommand eq "" ? "" : " ") . $word;
         } elsif ($program ne "" && $word =~ /^"?(--[a-z][a-z0-9-]*)/) {

@@ -228,6 +228,30 @@ static void libcoll_counts_what_a_token_costs(void **state)
     json_decref(results);
 }
 
+/* What `launcher plan` says of the same model: as many all-reduces a token. */
+static void the_plan_counts_the_same_exchanges(void **state)
+{
+    (void)state;
+    static test_program program;
+    free(inference_tokens("2", "planned", FLAGS("--prompt", "he goed to school", "--ignore-eos")));
+    json_t *results = inference_results(test_directory_path(&test_shared_directory, "planned"));
+    const json_t *rank = json_array_get(json_object_get(results, "ranks"), 0);
+    test_program_start(&program,
+                       (const char *const[]){LAUNCHER_PATH, "plan", "--decode", "--checkpoint",
+                                             inference_model.out, "--tensor", "2", "--ranks", "2",
+                                             "--batch", "1", "--json", NULL},
+                       NULL);
+    assert_int_equal(test_program_wait(&program), 0);
+    json_t *plan = json_loads(program.text[TEST_STDOUT], JSON_REJECT_DUPLICATES, NULL);
+    const json_t *row = json_array_get(json_object_get(plan, "bill"), 0);
+    assert_string_equal(json_string_value(json_object_get(row, "operation")), "all_reduce");
+    assert_true(fabs(real_at(row, "times") - real_at(rank, "all_reduces_per_token")) < 1e-4);
+    const double width = real_at(json_object_get(results, "model"), "width");
+    assert_true(real_at(row, "payload_bytes") == width * sizeof(float));
+    json_decref(plan);
+    json_decref(results);
+}
+
 /* The line that adds up the ranks' weights: it has what the file's tensors take for the model, and
  * its sum is right. One rank alone holds nothing twice. */
 static void assert_sum(const char *text, bool alone)
@@ -416,6 +440,7 @@ int main(void)
         cmocka_unit_test(each_rank_says_what_it_has_loaded),
         cmocka_unit_test(each_rank_says_where_its_time_went),
         cmocka_unit_test(libcoll_counts_what_a_token_costs),
+        cmocka_unit_test(the_plan_counts_the_same_exchanges),
         cmocka_unit_test(a_training_keeps_its_manifest),
         cmocka_unit_test(a_directory_is_for_one_run_at_a_time),
         cmocka_unit_test(impossible_speed_ups_are_suspect),

@@ -73,6 +73,12 @@ as_planned() { # RECORD: each use of the GPU's memory has the same two figures
 }
 as_planned one
 as_planned two
+launcher plan --model minigpt --ranks 1 --batch 1 --global-batch 2 --precision float32 --json >plan.json
+for use in weights optimizer activations; do # launcher plan knows it beforehand
+    held=$(grep -A1 "\"purpose\": \"$use\"" one/manifest.json | sed -n 's/.*"planned_bytes": \([0-9]*\).*/\1/p')
+    said=$(sed -n "s/.*\"$use\": \([0-9]*\)\.0.*/\1/p" plan.json)
+    [ -n "$held" ] && [ "$held" = "$said" ] || fail "launcher plan says $said bytes of $use, and it is $held"
+done
 CUDA_EMULATE_MEMORY=4000000 job 1 --mode ddp-nccl --ranks 1 "${gpu[@]}" "${train[@]}" --authorize local --out none
 err_has "training needs " " bytes of the GPU's memory, and " " are free: weights 1882112, optimizer 3764224, activations "
 

@@ -1,6 +1,6 @@
 /* Prints the plan of a job for --dry-run: ranks, CPUs, environment, files. Called by cli.c in place
  * of running it. */
-#include "cli/plan.h"
+#include "cli/dry_run.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -111,8 +111,8 @@ static void print_ranks(const launch_options *options, const char *rank_path, FI
     }
 }
 
-base_status launch_plan_print(const launch_options *options, const char *rank_path, FILE *stream,
-                              base_error *reterr)
+base_status launch_dry_run_print(const launch_options *options, const char *rank_path, FILE *stream,
+                                 base_error *reterr)
 {
     const proto_job *job = &options->job;
     launch_affinity affinity = {0};

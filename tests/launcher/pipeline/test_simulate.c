@@ -1,6 +1,6 @@
 /* pipeline-simulate: its command line, and that its pictures show what was played. */
-#include "options.h"
-#include "picture.h"
+#include "pipeline/picture.h"
+#include "pipeline/simulate/options.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static void test_refused(void **state)
     } cases[] = {
         {"pipeline-simulate gpipe", "'gpipe' is not an option"},
         {"pipeline-simulate -p 65", "--stages: 65: must be a whole number from 1 to 64"},
-        {"pipeline-simulate -m 0", "--micro-batches: 0: must be a whole number from 1 to 1024"},
+        {"pipeline-simulate -m 0", "--micro-batches: 0: must be a whole number from 1 to 65536"},
         {"pipeline-simulate -v 1", "--chunks: 1: must be a whole number from 2 to 16"},
         {"pipeline-simulate --forward 0", "--forward: 0: must be a number"},
         {"pipeline-simulate --hop -1", "--hop: -1: must be a number"},
@@ -60,13 +60,15 @@ static void test_refused(void **state)
     }
 }
 
-static rank_pipeline_span spans[64];
+static launch_pipeline_span spans[64];
 
-static pipeline_run played(rank_pipeline pipeline)
+static launch_pipeline_run played(launch_pipeline pipeline)
 {
-    pipeline_run run = {
-        .pipeline = pipeline, .costs = {.forward_ns = 10, .backward_ns = 20}, .spans = spans};
-    rank_pipeline_play(&run.pipeline, &run.costs, spans, &run.result);
+    static const int64_t forward_ns[] = {10, 10, 10, 10};
+    static const int64_t backward_ns[] = {20, 20, 20, 20};
+    const launch_pipeline_costs costs = {.forward_ns = forward_ns, .backward_ns = backward_ns};
+    launch_pipeline_run run = {.pipeline = pipeline, .spans = spans};
+    launch_pipeline_play(&run.pipeline, &costs, spans, &run.result);
     return run;
 }
 
@@ -74,13 +76,13 @@ static pipeline_run played(rank_pipeline pipeline)
 static void test_text(void **state)
 {
     static const struct {
-        rank_pipeline pipeline;
+        launch_pipeline pipeline;
         const char *picture;
     } cases[] = {
-        {{RANK_PIPELINE_GPIPE, 2, 1, 3},
+        {{LAUNCH_PIPELINE_GPIPE, 2, 1, 3},
          "  stage 0  |012...aabbcc|\n"
          "  stage 1  |.012aabbcc..|\n"},
-        {{RANK_PIPELINE_1F1B, 2, 1, 3},
+        {{LAUNCH_PIPELINE_1F1B, 2, 1, 3},
          "  stage 0  |01..aa2bb.cc|\n"
          "  stage 1  |.0aa1bb2cc..|\n"},
     };
@@ -89,8 +91,8 @@ static void test_text(void **state)
         char text[512] = {0};
         FILE *out = fmemopen(text, sizeof text, "w");
         assert_non_null(out);
-        const pipeline_run run = played(cases[i].pipeline);
-        pipeline_picture_text(&run, out);
+        const launch_pipeline_run run = played(cases[i].pipeline);
+        launch_pipeline_picture_text(&run, out);
         assert_int_equal(fclose(out), 0);
         assert_string_equal(text, cases[i].picture);
     }
@@ -113,8 +115,8 @@ static void test_svg(void **state)
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
     assert_non_null(out);
-    const pipeline_run run = played((rank_pipeline){RANK_PIPELINE_INTERLEAVED, 2, 2, 4});
-    pipeline_picture_svg(&run, 1, out);
+    const launch_pipeline_run run = played((launch_pipeline){LAUNCH_PIPELINE_INTERLEAVED, 2, 2, 4});
+    launch_pipeline_picture_svg(&run, 1, out);
     assert_int_equal(fclose(out), 0);
     assert_int_equal(count_of(text, "forward of micro-batch"), 16);
     assert_int_equal(count_of(text, "backward of micro-batch"), 16);

@@ -17,67 +17,70 @@
  * Language Model Training on GPU Clusters Using Megatron-LM", arXiv:2104.04473, section 2.2.
  *
  * Pure; thread safe. */
-#ifndef RANK_PARALLEL_PIPELINE_SCHEDULE_H
-#define RANK_PARALLEL_PIPELINE_SCHEDULE_H
+#ifndef LAUNCH_PIPELINE_SCHEDULE_H
+#define LAUNCH_PIPELINE_SCHEDULE_H
 
 #include <stdbool.h>
 
 #include "base/status.h"
 
 enum {
-    RANK_PIPELINE_STAGES_MAX = 64,
-    RANK_PIPELINE_CHUNKS_MAX = 16,
-    RANK_PIPELINE_MICRO_BATCHES_MAX = 1024,
+    LAUNCH_PIPELINE_STAGES_MAX = 64,
+    LAUNCH_PIPELINE_CHUNKS_MAX = 16,
+    LAUNCH_PIPELINE_PARTS_MAX = LAUNCH_PIPELINE_STAGES_MAX * LAUNCH_PIPELINE_CHUNKS_MAX,
+    LAUNCH_PIPELINE_MICRO_BATCHES_MAX = 65536,
 };
 
-typedef enum rank_pipeline_kind {
-    RANK_PIPELINE_GPIPE,       /* all forwards, then all backwards */
-    RANK_PIPELINE_1F1B,        /* backward as soon as possible, so that few activations are held */
-    RANK_PIPELINE_INTERLEAVED, /* 1F1B over chunks: a shorter bubble, and more messages */
-} rank_pipeline_kind;
+typedef enum launch_pipeline_kind {
+    LAUNCH_PIPELINE_GPIPE, /* all forwards, then all backwards */
+    LAUNCH_PIPELINE_1F1B,  /* backward as soon as possible, so that few activations are held */
+    LAUNCH_PIPELINE_INTERLEAVED, /* 1F1B over chunks: a shorter bubble, and more messages */
+} launch_pipeline_kind;
 
-enum { RANK_PIPELINE_KINDS = RANK_PIPELINE_INTERLEAVED + 1 };
+enum { LAUNCH_PIPELINE_KINDS = LAUNCH_PIPELINE_INTERLEAVED + 1 };
 
-typedef struct rank_pipeline {
-    rank_pipeline_kind kind;
-    int stages;        /* 1 … RANK_PIPELINE_STAGES_MAX */
+typedef struct launch_pipeline {
+    launch_pipeline_kind kind;
+    int stages;        /* 1 … LAUNCH_PIPELINE_STAGES_MAX */
     int chunks;        /* of layers in each stage; more than 1 only if interleaved */
     int micro_batches; /* of a step; a multiple of the stages if interleaved */
-} rank_pipeline;
+} launch_pipeline;
 
 /* One forward or backward of one chunk, for one micro-batch. */
-typedef struct rank_pipeline_task {
+typedef struct launch_pipeline_task {
     bool backward;
     int chunk;       /* 0 … chunks - 1 */
     int micro_batch; /* 0 … micro_batches - 1 */
-} rank_pipeline_task;
+} launch_pipeline_task;
 
-/* "gpipe", "1f1b", "interleaved". */
-const char *rank_pipeline_name(rank_pipeline_kind kind);
+/* "gpipe", "1f1b", "interleaved"; NULL behind the last one. */
+const char *launch_pipeline_name(int kind);
 
 /* BASE_ERR_INVALID: a number is out of its range, or does not fit the schedule. The functions below
  * are for what passes. */
-BASE_MUST_CHECK base_status rank_pipeline_check(const rank_pipeline *pipeline, base_error *reterr);
+BASE_MUST_CHECK base_status launch_pipeline_check(const launch_pipeline *pipeline,
+                                                  base_error *reterr);
 
 /* A stage's tasks in one step: a forward and a backward for each chunk and micro-batch. */
-int rank_pipeline_tasks(const rank_pipeline *pipeline);
+int launch_pipeline_tasks(const launch_pipeline *pipeline);
 
 /* The forwards that a stage runs before its first backward. */
-int rank_pipeline_warm_up(const rank_pipeline *pipeline, int stage);
+int launch_pipeline_warm_up(const launch_pipeline *pipeline, int stage);
 
 /* The task at `index`, 0 … tasks - 1, of a stage; and where a task stands. */
-rank_pipeline_task rank_pipeline_task_at(const rank_pipeline *pipeline, int stage, int index);
-int rank_pipeline_index_of(const rank_pipeline *pipeline, int stage,
-                           const rank_pipeline_task *task);
+launch_pipeline_task launch_pipeline_task_at(const launch_pipeline *pipeline, int stage, int index);
+int launch_pipeline_index_of(const launch_pipeline *pipeline, int stage,
+                             const launch_pipeline_task *task);
 
 /* The task that must be done before `task` of `stage` can begin: the same micro-batch's forward of
  * the part before, or its backward of the part behind; the last part's backward needs its own
  * forward. *before_stage has the stage of it. False: the first part's forward, which needs none. */
-bool rank_pipeline_needs(const rank_pipeline *pipeline, int stage, const rank_pipeline_task *task,
-                         int *before_stage, rank_pipeline_task *before);
+bool launch_pipeline_needs(const launch_pipeline *pipeline, int stage,
+                           const launch_pipeline_task *task, int *before_stage,
+                           launch_pipeline_task *before);
 
 /* The most chunks' activations that a stage holds at a time: forwards whose backward is not done. */
-int rank_pipeline_held(const rank_pipeline *pipeline, int stage);
+int launch_pipeline_held(const launch_pipeline *pipeline, int stage);
 
 /* The bubble by the papers' formula: the share of a step in which a stage is idle, if all chunks
  * take equally long and messages no time. With p stages, m micro-batches and v chunks it is
@@ -85,6 +88,6 @@ int rank_pipeline_held(const rank_pipeline *pipeline, int stage);
  *     (p − 1) / (v · m + p − 1)
  *
  * The papers also give the bubble in units of the work, (p − 1) / (v · m). */
-double rank_pipeline_bubble(const rank_pipeline *pipeline);
+double launch_pipeline_bubble(const launch_pipeline *pipeline);
 
 #endif

@@ -1,5 +1,7 @@
-/* Draws schedules. Called by simulate_main.c. */
-#include "picture.h"
+/* Draws schedules. Called by simulate/main.c and cli/plan_command.c. */
+#include "pipeline/picture.h"
+
+#include <errno.h>
 
 enum { COLUMNS_MAX = 100 };
 
@@ -17,17 +19,29 @@ enum {
     LABEL_MIN = 13, /* a narrower task has no number */
 };
 
-static rank_pipeline_span span_of(const pipeline_run *run, int stage, int index)
+static launch_pipeline_span span_of(const launch_pipeline_run *run, int stage, int index)
 {
-    const int tasks = rank_pipeline_tasks(&run->pipeline);
+    const int tasks = launch_pipeline_tasks(&run->pipeline);
     return run->spans[(size_t)stage * (size_t)tasks + (size_t)index];
 }
 
-void pipeline_picture_text(const pipeline_run *run, FILE *out)
+static int64_t shortest_ns(const launch_pipeline_run *run)
 {
-    const int tasks = rank_pipeline_tasks(&run->pipeline);
+    const int count = run->pipeline.stages * launch_pipeline_tasks(&run->pipeline);
+    int64_t shortest = run->result.step_ns;
+    for (int i = 0; i < count; i++) {
+        const int64_t took_ns = run->spans[i].end_ns - run->spans[i].begin_ns;
+        shortest = took_ns < shortest ? took_ns : shortest;
+    }
+    return shortest;
+}
+
+void launch_pipeline_picture_text(const launch_pipeline_run *run, FILE *out)
+{
+    const int tasks = launch_pipeline_tasks(&run->pipeline);
     const int64_t least = (run->result.step_ns + COLUMNS_MAX - 1) / COLUMNS_MAX;
-    const int64_t column_ns = run->costs.forward_ns > least ? run->costs.forward_ns : least;
+    const int64_t shortest = shortest_ns(run);
+    const int64_t column_ns = shortest > least ? shortest : least;
     for (int stage = 0; stage < run->pipeline.stages; stage++) {
         int index = 0;
         (void)fprintf(out, "  stage %-2d |", stage);
@@ -37,7 +51,8 @@ void pipeline_picture_text(const pipeline_run *run, FILE *out)
             }
             char mark = '.';
             if (index < tasks && span_of(run, stage, index).begin_ns <= at) {
-                const rank_pipeline_task task = rank_pipeline_task_at(&run->pipeline, stage, index);
+                const launch_pipeline_task task =
+                    launch_pipeline_task_at(&run->pipeline, stage, index);
                 mark = (char)((task.backward ? 'a' : '0') + task.micro_batch % 10);
             }
             (void)fputc(mark, out);
@@ -51,11 +66,11 @@ static double place(int64_t at_ns, int64_t longest_ns)
     return LEFT + (double)at_ns / (double)longest_ns * (WIDTH - LEFT - RIGHT);
 }
 
-static void svg_task(const pipeline_run *run, int stage, int index, double y, int64_t longest_ns,
-                     FILE *out)
+static void svg_task(const launch_pipeline_run *run, int stage, int index, double y,
+                     int64_t longest_ns, FILE *out)
 {
-    const rank_pipeline_task task = rank_pipeline_task_at(&run->pipeline, stage, index);
-    const rank_pipeline_span span = span_of(run, stage, index);
+    const launch_pipeline_task task = launch_pipeline_task_at(&run->pipeline, stage, index);
+    const launch_pipeline_span span = span_of(run, stage, index);
     const double x = place(span.begin_ns, longest_ns);
     const double width = place(span.end_ns, longest_ns) - x;
     (void)fprintf(out,
@@ -72,14 +87,14 @@ static void svg_task(const pipeline_run *run, int stage, int index, double y, in
 }
 
 /* Returns where the next schedule begins. */
-static double svg_run(const pipeline_run *run, double top, int64_t longest_ns, FILE *out)
+static double svg_run(const launch_pipeline_run *run, double top, int64_t longest_ns, FILE *out)
 {
-    const rank_pipeline *pipeline = &run->pipeline;
+    const launch_pipeline *pipeline = &run->pipeline;
     (void)fprintf(
         out,
         "<text x=\"%d\" y=\"%.1f\"><tspan class=\"name\">%s</tspan>  step %.4g ms, bubble "
         "%.1f %%, messages %lld</text>\n",
-        LEFT, top + 19, rank_pipeline_name(pipeline->kind), (double)run->result.step_ns / 1e6,
+        LEFT, top + 19, launch_pipeline_name(pipeline->kind), (double)run->result.step_ns / 1e6,
         100 * run->result.bubble, (long long)run->result.messages);
     top += TITLE;
     for (int stage = 0; stage < pipeline->stages; stage++) {
@@ -89,7 +104,7 @@ static double svg_run(const pipeline_run *run, double top, int64_t longest_ns, F
                       "<rect class=\"idle\" x=\"%d\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"/>\n",
                       LEFT - 8, y + BASELINE, stage, LEFT, y,
                       place(run->result.step_ns, longest_ns) - LEFT, ROW - 2);
-        for (int index = 0; index < rank_pipeline_tasks(pipeline); index++) {
+        for (int index = 0; index < launch_pipeline_tasks(pipeline); index++) {
             svg_task(run, stage, index, y, longest_ns, out);
         }
     }
@@ -137,7 +152,7 @@ static void svg_axis(double y, int64_t longest_ns, FILE *out)
                   LEFT, y, WIDTH - RIGHT, (LEFT + WIDTH - RIGHT) / 2, y + 36);
 }
 
-void pipeline_picture_svg(const pipeline_run *runs, int count, FILE *out)
+void launch_pipeline_picture_svg(const launch_pipeline_run *runs, int count, FILE *out)
 {
     int64_t longest_ns = 1;
     int height = HEAD + FOOT;
@@ -167,4 +182,19 @@ void pipeline_picture_svg(const pipeline_run *runs, int count, FILE *out)
     }
     svg_axis(top - GAP / 2.0, longest_ns, out);
     (void)fputs("</svg>\n", out);
+}
+
+base_status launch_pipeline_picture_write(const launch_pipeline_run *runs, int count,
+                                          const char *path, base_error *reterr)
+{
+    FILE *file = fopen(path, "we");
+    if (file == NULL) {
+        return base_fail_errno(reterr, errno, "cannot write %s", path);
+    }
+    launch_pipeline_picture_svg(runs, count, file);
+    const bool whole = ferror(file) == 0;
+    if (fclose(file) != 0 || !whole) {
+        return base_fail(reterr, BASE_ERR_IO, "cannot write all of %s", path);
+    }
+    return BASE_OK;
 }

@@ -1,6 +1,6 @@
 /* pipeline-simulate's command line. */
-#ifndef RANK_BENCH_PIPELINE_OPTIONS_H
-#define RANK_BENCH_PIPELINE_OPTIONS_H
+#ifndef LAUNCH_PIPELINE_SIMULATE_OPTIONS_H
+#define LAUNCH_PIPELINE_SIMULATE_OPTIONS_H
 
 #include <stdbool.h>
 #include <stdio.h>

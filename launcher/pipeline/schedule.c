@@ -1,13 +1,14 @@
-/* The three schedules' arithmetic. Called by the timeline, pipeline-simulate and pipeline-bench. */
-#include "parallel/pipeline/schedule.h"
+/* The three schedules' arithmetic. Called by timeline.c, pipeline-simulate and launcher plan. */
+#include "pipeline/schedule.h"
+
+#include <stddef.h>
 
 #include "base/assert.h"
 
-const char *rank_pipeline_name(rank_pipeline_kind kind)
+const char *launch_pipeline_name(int kind)
 {
-    static const char *const names[RANK_PIPELINE_KINDS] = {"gpipe", "1f1b", "interleaved"};
-    BASE_ASSERT((unsigned)kind < RANK_PIPELINE_KINDS);
-    return names[kind];
+    static const char *const names[] = {"gpipe", "1f1b", "interleaved"};
+    return kind >= 0 && kind < LAUNCH_PIPELINE_KINDS ? names[kind] : NULL;
 }
 
 static base_status check_range(const char *what, int value, int most, base_error *reterr)
@@ -18,25 +19,25 @@ static base_status check_range(const char *what, int value, int most, base_error
                            most);
 }
 
-base_status rank_pipeline_check(const rank_pipeline *pipeline, base_error *reterr)
+base_status launch_pipeline_check(const launch_pipeline *pipeline, base_error *reterr)
 {
-    const rank_pipeline *p = pipeline;
-    base_status status = check_range("stages", p->stages, RANK_PIPELINE_STAGES_MAX, reterr);
+    const launch_pipeline *p = pipeline;
+    base_status status = check_range("stages", p->stages, LAUNCH_PIPELINE_STAGES_MAX, reterr);
     if (status == BASE_OK) {
-        status = check_range("chunks", p->chunks, RANK_PIPELINE_CHUNKS_MAX, reterr);
+        status = check_range("chunks", p->chunks, LAUNCH_PIPELINE_CHUNKS_MAX, reterr);
     }
     if (status == BASE_OK) {
-        status =
-            check_range("micro-batches", p->micro_batches, RANK_PIPELINE_MICRO_BATCHES_MAX, reterr);
+        status = check_range("micro-batches", p->micro_batches, LAUNCH_PIPELINE_MICRO_BATCHES_MAX,
+                             reterr);
     }
     if (status != BASE_OK) {
         return status;
     }
-    if (p->kind != RANK_PIPELINE_INTERLEAVED && p->chunks != 1) {
+    if (p->kind != LAUNCH_PIPELINE_INTERLEAVED && p->chunks != 1) {
         return base_fail(reterr, BASE_ERR_INVALID, "%s has one chunk per stage, not %d",
-                         rank_pipeline_name(p->kind), p->chunks);
+                         launch_pipeline_name(p->kind), p->chunks);
     }
-    if (p->kind == RANK_PIPELINE_INTERLEAVED && p->micro_batches % p->stages != 0) {
+    if (p->kind == LAUNCH_PIPELINE_INTERLEAVED && p->micro_batches % p->stages != 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "interleaved: %d micro-batches are not a multiple of %d stages",
                          p->micro_batches, p->stages);
@@ -45,23 +46,23 @@ base_status rank_pipeline_check(const rank_pipeline *pipeline, base_error *reter
 }
 
 /* Of one direction. */
-static int half(const rank_pipeline *pipeline)
+static int half(const launch_pipeline *pipeline)
 {
     return pipeline->micro_batches * pipeline->chunks;
 }
 
-int rank_pipeline_tasks(const rank_pipeline *pipeline)
+int launch_pipeline_tasks(const launch_pipeline *pipeline)
 {
     return 2 * half(pipeline);
 }
 
-int rank_pipeline_warm_up(const rank_pipeline *pipeline, int stage)
+int launch_pipeline_warm_up(const launch_pipeline *pipeline, int stage)
 {
     const int behind = pipeline->stages - 1 - stage;
     int forwards = half(pipeline);
-    if (pipeline->kind == RANK_PIPELINE_1F1B) {
+    if (pipeline->kind == LAUNCH_PIPELINE_1F1B) {
         forwards = behind;
-    } else if (pipeline->kind == RANK_PIPELINE_INTERLEAVED) {
+    } else if (pipeline->kind == LAUNCH_PIPELINE_INTERLEAVED) {
         forwards = 2 * behind + (pipeline->chunks - 1) * pipeline->stages;
     }
     return forwards < half(pipeline) ? forwards : half(pipeline);
@@ -74,19 +75,20 @@ int rank_pipeline_warm_up(const rank_pipeline *pipeline, int stage)
  *     chunk         0 0 1 1 0 0 1 1      (backward: 1 1 0 0 1 1 0 0)
  *     micro-batch   0 1 0 1 2 3 2 3
  */
-static rank_pipeline_task nth(const rank_pipeline *pipeline, bool backward, int n)
+static launch_pipeline_task nth(const launch_pipeline *pipeline, bool backward, int n)
 {
     const int group = pipeline->stages * pipeline->chunks;
     const int chunk = n % group / pipeline->stages;
-    return (rank_pipeline_task){.backward = backward,
-                                .chunk = backward ? pipeline->chunks - 1 - chunk : chunk,
-                                .micro_batch = n / group * pipeline->stages + n % pipeline->stages};
+    return (launch_pipeline_task){.backward = backward,
+                                  .chunk = backward ? pipeline->chunks - 1 - chunk : chunk,
+                                  .micro_batch =
+                                      n / group * pipeline->stages + n % pipeline->stages};
 }
 
-rank_pipeline_task rank_pipeline_task_at(const rank_pipeline *pipeline, int stage, int index)
+launch_pipeline_task launch_pipeline_task_at(const launch_pipeline *pipeline, int stage, int index)
 {
     const int all = half(pipeline);
-    const int warm_up = rank_pipeline_warm_up(pipeline, stage);
+    const int warm_up = launch_pipeline_warm_up(pipeline, stage);
     const int steady = index - warm_up;
     BASE_ASSERT(index >= 0);
     BASE_ASSERT(index < 2 * all);
@@ -100,11 +102,12 @@ rank_pipeline_task rank_pipeline_task_at(const rank_pipeline *pipeline, int stag
     return nth(pipeline, true, index - all);
 }
 
-int rank_pipeline_index_of(const rank_pipeline *pipeline, int stage, const rank_pipeline_task *task)
+int launch_pipeline_index_of(const launch_pipeline *pipeline, int stage,
+                             const launch_pipeline_task *task)
 {
     const int stages = pipeline->stages;
     const int all = half(pipeline);
-    const int warm_up = rank_pipeline_warm_up(pipeline, stage);
+    const int warm_up = launch_pipeline_warm_up(pipeline, stage);
     const int chunk = task->backward ? pipeline->chunks - 1 - task->chunk : task->chunk;
     const int n = (task->micro_batch / stages * pipeline->chunks + chunk) * stages +
                   task->micro_batch % stages;
@@ -114,8 +117,9 @@ int rank_pipeline_index_of(const rank_pipeline *pipeline, int stage, const rank_
     return n < warm_up ? n : 2 * n - warm_up;
 }
 
-bool rank_pipeline_needs(const rank_pipeline *pipeline, int stage, const rank_pipeline_task *task,
-                         int *before_stage, rank_pipeline_task *before)
+bool launch_pipeline_needs(const launch_pipeline *pipeline, int stage,
+                           const launch_pipeline_task *task, int *before_stage,
+                           launch_pipeline_task *before)
 {
     const int parts = pipeline->stages * pipeline->chunks;
     const int part = task->chunk * pipeline->stages + stage;
@@ -133,13 +137,13 @@ bool rank_pipeline_needs(const rank_pipeline *pipeline, int stage, const rank_pi
     return true;
 }
 
-int rank_pipeline_held(const rank_pipeline *pipeline, int stage)
+int launch_pipeline_held(const launch_pipeline *pipeline, int stage)
 {
-    const int warm_up = rank_pipeline_warm_up(pipeline, stage);
+    const int warm_up = launch_pipeline_warm_up(pipeline, stage);
     return warm_up < half(pipeline) ? warm_up + 1 : warm_up;
 }
 
-double rank_pipeline_bubble(const rank_pipeline *pipeline)
+double launch_pipeline_bubble(const launch_pipeline *pipeline)
 {
     return (double)(pipeline->stages - 1) / (half(pipeline) + pipeline->stages - 1);
 }

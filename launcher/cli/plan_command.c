@@ -1,0 +1,80 @@
+/* `launcher plan`: reads its options, tries the layouts, shows the best. Called by cli.c. */
+#include "cli/plan_command.h"
+
+#include "base/exitcode.h"
+#include "base/log.h"
+#include "cli/plan_options.h"
+#include "cli/run_job.h"
+#include "pipeline/picture.h"
+
+static const char *name_of_model(const launch_plan_options *options)
+{
+    return options->checkpoint[0] != '\0' ? options->checkpoint
+           : options->model_of.layers != 0 || options->model_of.width != 0 ||
+                   options->model_of.heads != 0 || options->model_of.vocab_size != 0
+               ? "own"
+               : launch_model_name(options->model);
+}
+
+static base_status draw(const launch_estimate *best, const char *path, base_error *reterr)
+{
+    if (best->layout.pipeline == 1) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--picture is of a pipeline, and this layout has one stage: --pipeline N");
+    }
+    return launch_pipeline_picture_write(&best->run, 1, path, reterr);
+}
+
+static int show(const launch_plan_options *options, const launch_estimate *estimates, int count)
+{
+    base_error error;
+    base_status status = BASE_OK;
+    const launch_plan plan = {
+        .ask = &options->ask,
+        .model_name = name_of_model(options),
+        .device_name = launch_device_name(options->device),
+        .estimates = estimates,
+        .count = count,
+        .price_micro_per_hour = options->price_micro_per_hour,
+        .steps = options->steps,
+    };
+    if (options->picture[0] != '\0') {
+        status = draw(&estimates[0], options->picture, &error);
+    }
+    if (status == BASE_OK && options->json) {
+        status = launch_plan_print_json(&plan, stdout, &error);
+    } else if (status == BASE_OK) {
+        launch_plan_print(&plan, stdout);
+    }
+    if (status != BASE_OK) {
+        (void)launch_report_error(&error);
+        return status == BASE_ERR_INVALID || status == BASE_ERR_LIMIT ? BASE_EXIT_USAGE
+                                                                      : BASE_EXIT_ERROR;
+    }
+    return estimates[0].fits ? BASE_EXIT_DONE : BASE_EXIT_ERROR;
+}
+
+int launch_plan_command(int argc, char **argv)
+{
+    base_error error;
+    launch_plan_options options;
+    launch_estimate *estimates = NULL;
+    int count = 0;
+    if (launch_plan_options_parse(argc, argv, &options, &error) != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s (launcher plan --help lists the flags)", error.message);
+        return BASE_EXIT_USAGE;
+    }
+    if (options.help) {
+        launch_plan_options_help(stdout);
+        return BASE_EXIT_DONE;
+    }
+    int exit_status = BASE_EXIT_USAGE;
+    if (launch_plan_search(&options.ask, options.ranks, &options.layout, &estimates, &count,
+                           &error) != BASE_OK) {
+        (void)launch_report_error(&error);
+    } else {
+        exit_status = show(&options, estimates, count);
+    }
+    launch_estimates_destroy(estimates, count);
+    return exit_status;
+}

@@ -1,0 +1,236 @@
+/* Reads the command line of `launcher plan` by a table with one row for each option. Called by
+ * plan_command.c. */
+#include "cli/plan_options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/options.h"
+#include "budget/codings.h"
+#include "cli/complete.h"
+
+enum { COUNT_MAX = 1 << 20, SIZE_MAX_ = 1 << 24 };
+
+static const double MICRO = 1e-6;
+static const double GIGA = 1e9;
+static const double TERA = 1e12;
+
+/* "10,450": latency in microseconds, gigabytes per second. */
+static base_status parse_link(const base_field *field, const char *text, void *member,
+                              base_error *reterr)
+{
+    (void)field;
+    char *end = NULL;
+    const double latency_us = strtod(text, &end);
+    const double gigabytes = *end == ',' ? strtod(end + 1, &end) : 0;
+    if (*end != '\0' || !(latency_us >= 0 && latency_us < 1e9) ||
+        !(gigabytes > 0 && gigabytes < 1e9)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "'%.64s': must be microseconds and gigabytes per second, as in 10,450",
+                         text);
+    }
+    *(coll_tp_link *)member =
+        (coll_tp_link){.latency_s = latency_us * MICRO, .bandwidth_bytes_per_s = gigabytes * GIGA};
+    return BASE_OK;
+}
+
+static void format_link(const base_field *field, const void *member, char text[BASE_CODED_BYTES])
+{
+    const coll_tp_link *link = member;
+    (void)field;
+    (void)snprintf(text, BASE_CODED_BYTES, "%g,%g", link->latency_s / MICRO,
+                   link->bandwidth_bytes_per_s / GIGA);
+}
+
+static const base_coding link_coding = {.parse = parse_link, .format = format_link};
+
+#define OWN(kind, member) BASE_##kind(launch_plan_options, member)
+#define COUNT(member)     OWN(INT, member), .least = 1, .most = COUNT_MAX
+
+static const base_field rows[] = {
+    {OWN(ENUM, model), .name_of = launch_model_name, .option = "model", .value = "NAME",
+     .help = "minigpt, gpt2, gpt2-medium, gpt2-large, gpt2-xl, gpt3-6.7b, gpt3-175b",
+     .group = "The model"},
+    {OWN(PATH, checkpoint), .filled = true, .option = "checkpoint", .value = "DIR",
+     .help = "the shape of this model in place of --model"},
+    {OWN(INT, model_of.layers), .least = 1, .most = 1024, .option = "layers", .value = "N",
+     .help = "in place of the model's, as the next four"},
+    {OWN(INT, model_of.width), .least = 1, .most = 1 << 16, .option = "width", .value = "N",
+     .help = "of the embedding"},
+    {OWN(INT, model_of.heads), .least = 1, .most = 1024, .option = "heads", .value = "N",
+     .help = "attention heads"},
+    {OWN(INT, model_of.vocab_size), .least = 2, .most = SIZE_MAX_, .option = "vocab-size",
+     .value = "N", .help = "different tokens"},
+    {OWN(INT, model_of.context), .least = 2, .most = SIZE_MAX_, .option = "context", .value = "N",
+     .help = "tokens of a sequence"},
+
+    {OWN(BOOL, ask.decode), .option = "decode", .group = "The work",
+     .help = "plan decoding: a step is a token for each sequence; else a step of training"},
+    {COUNT(ask.batch), .option = "batch", .value = "N",
+     .help = "sequences of a micro-batch; with --decode on each replica at a time"},
+    {COUNT(ask.global_batch), .option = "global-batch", .value = "N",
+     .help = "sequences of a training step, on all ranks together"},
+    {OWN(ENUM, ask.precision), .name_of = proto_precision_name, .option = "precision",
+     .value = "TYPE", .help = "of products: float32, tf32, bfloat16"},
+    {COUNT(steps), .option = "steps", .value = "N", .help = "say how long so many steps take"},
+
+    {COUNT(ranks), .option = "ranks", .letter = 'n', .value = "N",
+     .help = "data x tensor x pipeline (8, if not all three are given)", .group = "The layout"},
+    {COUNT(layout.data), .option = "data", .value = "N",
+     .help = "replicas that add up their gradients (try all)"},
+    {COUNT(layout.tensor), .option = "tensor", .value = "N",
+     .help = "ranks that share each layer (try all)"},
+    {OWN(INT, layout.pipeline), .least = 1, .most = LAUNCH_PIPELINE_STAGES_MAX,
+     .option = "pipeline", .value = "N", .help = "stages of layers (try all)"},
+    {OWN(ENUM, ask.schedule), .name_of = launch_pipeline_name, .option = "schedule",
+     .value = "NAME", .help = "of a pipeline: gpipe, 1f1b, interleaved"},
+    {OWN(INT, ask.chunks), .least = 1, .most = LAUNCH_PIPELINE_CHUNKS_MAX, .option = "chunks",
+     .value = "N", .help = "of layers in each stage, with interleaved"},
+
+    {OWN(ENUM, device), .name_of = launch_device_name, .option = "device", .value = "NAME",
+     .help = "h200, h100, a100, l40s, l4, rtx4090", .group = "The machine"},
+    {OWN(REAL, teraflops), .min = 0, .above = true, .max = 1e6, .option = "tflops", .value = "X",
+     .help = "at the peak in that precision, in place of the device's, as the next five"},
+    {OWN(REAL, memory_gigabytes), .min = 0, .above = true, .max = 1e6, .option = "memory",
+     .value = "GB", .help = "of a rank"},
+    {OWN(REAL, memory_gigabytes_per_s), .min = 0, .above = true, .max = 1e6,
+     .option = "memory-bandwidth", .value = "GB/S", .help = "of a rank"},
+    {OWN(CODED, inside), .coding = &link_coding, .option = "link", .value = "US,GB/S",
+     .help = "between ranks of a host: latency of a small all-reduce, bandwidth each way"},
+    {OWN(CODED, between), .coding = &link_coding, .option = "network", .value = "US,GB/S",
+     .help = "between hosts, for each rank"},
+    {COUNT(host_ranks), .option = "ranks-per-host", .value = "N", .help = "of each host"},
+    {OWN(REAL, ask.efficiency), .min = 0, .above = true, .max = 1, .option = "efficiency",
+     .value = "X", .help = "share of the peak that products reach"},
+    {OWN(REAL, ask.memory_efficiency), .min = 0, .above = true, .max = 1,
+     .option = "memory-efficiency", .value = "X",
+     .help = "share of the memory's bandwidth that reading reaches"},
+    {OWN(CODED, price_micro_per_hour), .coding = &budget_price_coding, .option = "price",
+     .value = "USD", .help = "of a rank for an hour; with --steps: what they cost"},
+
+    {OWN(BOOL, json), .option = "json", .help = "print JSON", .group = "Output"},
+    {OWN(PATH, picture), .filled = true, .option = "picture", .value = "FILE",
+     .help = "draw the pipeline's step as SVG"},
+    {OWN(BOOL, help), .option = "help", .letter = 'h', .help = "this"},
+};
+
+static const base_fields fields = {
+    .rows = rows, .count = sizeof rows / sizeof rows[0], .what = "plan"};
+
+enum { DEFAULT_MODEL = 4, DEFAULT_DEVICE = 1, DEFAULT_RANKS = 8 };
+
+static const launch_plan_options defaults = {
+    .ask = {.precision = PROTO_PRECISION_BFLOAT16,
+            .efficiency = 0.4,
+            .memory_efficiency = 0.8,
+            .batch = 4,
+            .global_batch = 256,
+            .schedule = LAUNCH_PIPELINE_1F1B,
+            .chunks = 1},
+    .model = DEFAULT_MODEL,
+    .device = DEFAULT_DEVICE,
+};
+
+void launch_plan_options_help(FILE *stream)
+{
+    const base_option_set set = {.fields = &fields, .defaults = &defaults};
+    (void)fputs(
+        "Usage: launcher plan [OPTION]...\n"
+        "\n"
+        "Says before anything runs what a model needs on some ranks: memory, each exchange\n"
+        "with its bytes, the pipeline's bubble, a step's time, and what it costs. It is an\n"
+        "estimate; nothing is started. Without --data, --tensor and --pipeline it compares\n"
+        "all layouts, and shows the fastest one that fits.\n"
+        "\n"
+        "Defaults are in brackets.\n",
+        stream);
+    base_options_help(&set, 1, stream);
+    (void)fputs("\nExit status: 0 it fits; 1 it does not, or an error; 2 wrong usage.\n", stream);
+}
+
+static void take(int64_t *value, int64_t given)
+{
+    *value = given != 0 ? given : *value;
+}
+
+static void take_real(double *value, double given, double unit)
+{
+    *value = given != 0 ? given * unit : *value;
+}
+
+static void take_link(coll_tp_link *link, const coll_tp_link *given)
+{
+    *link = given->bandwidth_bytes_per_s > 0 ? *given : *link;
+}
+
+static base_status complete_model(launch_plan_options *options, base_error *reterr)
+{
+    launch_model *model = &options->ask.model;
+    *model = *launch_model_get(options->model);
+    if (options->checkpoint[0] != '\0') {
+        proto_job_model shape = {.layers = 0};
+        (void)snprintf(shape.checkpoint, sizeof shape.checkpoint, "%s", options->checkpoint);
+        const base_status status = launch_checkpoint_shape(&shape, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+        *model = (launch_model){.layers = shape.layers,
+                                .width = shape.width,
+                                .heads = shape.heads,
+                                .vocab_size = shape.vocab_size,
+                                .context = shape.context};
+    }
+    take(&model->layers, options->model_of.layers);
+    take(&model->width, options->model_of.width);
+    take(&model->heads, options->model_of.heads);
+    take(&model->vocab_size, options->model_of.vocab_size);
+    take(&model->context, options->model_of.context);
+    if (model->layers < 1 || model->width < 1 || model->heads < 1 || model->vocab_size < 2 ||
+        model->context < 2 || model->width % model->heads != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "the width must be a multiple of the heads, and no number 0");
+    }
+    return BASE_OK;
+}
+
+static void complete_ranks(launch_plan_options *options)
+{
+    const launch_layout *layout = &options->layout;
+    const int64_t product = layout->data * layout->tensor * layout->pipeline; /* 0: one is open */
+    if (options->ranks == 0) {
+        options->ranks = product != 0 ? product : DEFAULT_RANKS;
+    }
+}
+
+static void complete_device(launch_plan_options *options)
+{
+    launch_device *device = &options->ask.device;
+    *device = *launch_device_get(options->device);
+    take_real(&device->flops[options->ask.precision], options->teraflops, TERA);
+    take_real(&device->memory_bytes, options->memory_gigabytes, GIGA);
+    take_real(&device->memory_bytes_per_s, options->memory_gigabytes_per_s, GIGA);
+    take_link(&device->inside, &options->inside);
+    take_link(&device->between, &options->between);
+    take(&device->host_ranks, options->host_ranks);
+}
+
+base_status launch_plan_options_parse(int argc, char **argv, launch_plan_options *options,
+                                      base_error *reterr)
+{
+    *options = defaults;
+    const base_option_set set = {.fields = &fields, .record = options};
+    const base_command_line line = {.argc = argc, .argv = argv, .sets = &set, .set_count = 1};
+    int rest = 0;
+    base_status status = base_options_parse(&line, &rest, reterr);
+    if (status == BASE_OK && rest < argc && !options->help) {
+        status = base_fail(reterr, BASE_ERR_INVALID, "unexpected argument '%s'", argv[rest]);
+    }
+    if (status == BASE_OK) {
+        status = complete_model(options, reterr);
+    }
+    if (status == BASE_OK) {
+        complete_device(options);
+        complete_ranks(options);
+    }
+    return status;
+}

@@ -1,0 +1,21 @@
+/* Schedules as text and as SVG: a row for each stage, time from left to right. */
+#ifndef LAUNCH_PIPELINE_PICTURE_H
+#define LAUNCH_PIPELINE_PICTURE_H
+
+#include <stdio.h>
+
+#include "pipeline/timeline.h"
+
+/* A line for each stage. A column is as long as the shortest task, or longer where the step would
+ * have more than 100 columns. */
+void launch_pipeline_picture_text(const launch_pipeline_run *run, FILE *out);
+
+/* One SVG of all runs, on a common time axis, for light and dark pages. */
+void launch_pipeline_picture_svg(const launch_pipeline_run *runs, int count, FILE *out);
+
+/* The same into a file. BASE_ERR_IO. */
+BASE_MUST_CHECK base_status launch_pipeline_picture_write(const launch_pipeline_run *runs,
+                                                          int count, const char *path,
+                                                          base_error *reterr);
+
+#endif

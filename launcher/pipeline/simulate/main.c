@@ -1,0 +1,118 @@
+/* pipeline-simulate: a step of each pipeline schedule on paper; schedule.h and timeline.h say how. */
+#include <stdio.h>
+
+#include "base/exitcode.h"
+#include "base/log.h"
+#include "pipeline/picture.h"
+#include "pipeline/simulate/options.h"
+
+/* Plays one schedule. BASE_ERR_INVALID: the numbers do not fit it. */
+static base_status play(const pipeline_options *options, launch_pipeline_kind kind,
+                        int micro_batches, launch_pipeline_run *run, base_error *reterr)
+{
+    int64_t forward_ns[LAUNCH_PIPELINE_PARTS_MAX];
+    int64_t backward_ns[LAUNCH_PIPELINE_PARTS_MAX];
+    const int chunks = kind == LAUNCH_PIPELINE_INTERLEAVED ? options->chunks : 1;
+    for (int part = 0; part < options->stages * chunks; part++) {
+        forward_ns[part] = (int64_t)(options->forward_ms * 1e6 / chunks);
+        backward_ns[part] = (int64_t)(options->backward_ms * 1e6 / chunks);
+    }
+    const launch_pipeline pipeline = {
+        .kind = kind, .stages = options->stages, .chunks = chunks, .micro_batches = micro_batches};
+    const launch_pipeline_costs costs = {.forward_ns = forward_ns,
+                                         .backward_ns = backward_ns,
+                                         .hop_ns = (int64_t)(options->hop_ms * 1e6)};
+    return launch_pipeline_run_make(&pipeline, &costs, run, reterr);
+}
+
+static void print_run(const launch_pipeline_run *run)
+{
+    (void)printf("%-12s %9.3f %9.1f %% %9.1f %% %10.1f %9lld\n",
+                 launch_pipeline_name(run->pipeline.kind), (double)run->result.step_ns / 1e6,
+                 100 * run->result.bubble, 100 * launch_pipeline_bubble(&run->pipeline),
+                 (double)launch_pipeline_held(&run->pipeline, 0) / run->pipeline.chunks,
+                 (long long)run->result.messages);
+}
+
+/* All schedules that the numbers fit: a row of figures for each, then the pictures. */
+static base_status compare(const pipeline_options *options, base_error *reterr)
+{
+    launch_pipeline_run runs[LAUNCH_PIPELINE_KINDS];
+    base_error left_out = {0};
+    int count = 0;
+    for (int kind = 0; kind < LAUNCH_PIPELINE_KINDS; kind++) {
+        count += play(options, (launch_pipeline_kind)kind, options->micro_batches, &runs[count],
+                      &left_out) == BASE_OK;
+    }
+    (void)printf(
+        "%d stages, %d micro-batches; of a stage and a micro-batch, forward takes %g ms and "
+        "backward %g ms; a hop %g ms\n\n"
+        "%-12s %9s %11s %11s %10s %9s\n",
+        options->stages, options->micro_batches, options->forward_ms, options->backward_ms,
+        options->hop_ms, "schedule", "step ms", "bubble", "by formula", "held", "messages");
+    for (int i = 0; i < count; i++) {
+        print_run(&runs[i]);
+    }
+    if (count < LAUNCH_PIPELINE_KINDS) {
+        (void)printf("left out: %s\n", left_out.message);
+    }
+    for (int i = 0; i < count; i++) {
+        (void)printf("\n%s\n", launch_pipeline_name(runs[i].pipeline.kind));
+        launch_pipeline_picture_text(&runs[i], stdout);
+    }
+    (void)printf("\nheld: micro-batches whose activations stage 0 keeps at once.\n"
+                 "0 1 2 ... forward of a micro-batch, a b c ... backward of 0 1 2 ..., . idle.\n");
+    const base_status status =
+        options->picture_path[0] == '\0'
+            ? BASE_OK
+            : launch_pipeline_picture_write(runs, count, options->picture_path, reterr);
+    for (int i = 0; i < count; i++) {
+        launch_pipeline_run_fini(&runs[i]);
+    }
+    return status;
+}
+
+/* The bubble for 1, 2, 4, … times as many micro-batches as stages. */
+static base_status sweep(const pipeline_options *options, base_error *reterr)
+{
+    (void)printf("%d stages: bubble in %%\n%-13s", options->stages, "micro-batches");
+    for (int kind = 0; kind < LAUNCH_PIPELINE_KINDS; kind++) {
+        (void)printf(" %12s", launch_pipeline_name((launch_pipeline_kind)kind));
+    }
+    (void)putchar('\n');
+    for (int m = options->stages;
+         m <= LAUNCH_PIPELINE_MICRO_BATCHES_MAX && m <= 32 * options->stages; m *= 2) {
+        (void)printf("%-13d", m);
+        for (int kind = 0; kind < LAUNCH_PIPELINE_KINDS; kind++) {
+            launch_pipeline_run run;
+            const base_status status = play(options, (launch_pipeline_kind)kind, m, &run, reterr);
+            if (status != BASE_OK) {
+                return status;
+            }
+            (void)printf(" %12.1f", 100 * run.result.bubble);
+            launch_pipeline_run_fini(&run);
+        }
+        (void)putchar('\n');
+    }
+    return BASE_OK;
+}
+
+int main(int argc, char **argv)
+{
+    pipeline_options options;
+    base_error error;
+    base_log_init("pipeline-simulate: ", BASE_LOG_INFO);
+    if (pipeline_options_parse(argc, argv, &options, &error) != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s; try pipeline-simulate --help", error.message);
+        return BASE_EXIT_USAGE;
+    }
+    if (options.help) {
+        pipeline_options_help(stdout);
+        return BASE_EXIT_DONE;
+    }
+    if ((options.sweep ? sweep : compare)(&options, &error) != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s", error.message);
+        return BASE_EXIT_ERROR;
+    }
+    return BASE_EXIT_DONE;
+}

@@ -1,0 +1,100 @@
+/* Plays a pipeline's schedule. Called by pipeline-simulate and launcher plan. */
+#include "pipeline/timeline.h"
+
+#include <stdlib.h>
+
+#include "base/assert.h"
+
+typedef struct play {
+    const launch_pipeline *pipeline;
+    const launch_pipeline_costs *costs;
+    launch_pipeline_span *spans;
+    launch_pipeline_result *result;
+    int tasks;
+    int64_t busy_ns;                      /* of all stages together */
+    int next[LAUNCH_PIPELINE_STAGES_MAX]; /* each stage's first task that is not played yet */
+} play;
+
+/* Plays the next task of a stage; false: what it needs is not played yet. */
+static bool advance(play *self, int stage)
+{
+    const launch_pipeline_costs *costs = self->costs;
+    const int index = self->next[stage];
+    launch_pipeline_span *span = &self->spans[(size_t)stage * (size_t)self->tasks + (size_t)index];
+    const launch_pipeline_task task = launch_pipeline_task_at(self->pipeline, stage, index);
+    launch_pipeline_task before;
+    int from = stage;
+    span->begin_ns = index == 0 ? 0 : span[-1].end_ns;
+    if (launch_pipeline_needs(self->pipeline, stage, &task, &from, &before)) {
+        const int place = launch_pipeline_index_of(self->pipeline, from, &before);
+        if (place >= self->next[from]) {
+            return false;
+        }
+        const launch_pipeline_span *done =
+            &self->spans[(size_t)from * (size_t)self->tasks + (size_t)place];
+        const int64_t arrives = done->end_ns + (from == stage ? 0 : costs->hop_ns);
+        span->begin_ns = arrives > span->begin_ns ? arrives : span->begin_ns;
+    }
+    const int part = task.chunk * self->pipeline->stages + stage;
+    const int64_t took_ns = (task.backward ? costs->backward_ns : costs->forward_ns)[part];
+    span->end_ns = span->begin_ns + took_ns;
+    self->busy_ns += took_ns;
+    if (span->end_ns > self->result->step_ns) {
+        self->result->step_ns = span->end_ns;
+    }
+    self->result->messages += from != stage;
+    self->next[stage]++;
+    return true;
+}
+
+void launch_pipeline_play(const launch_pipeline *pipeline, const launch_pipeline_costs *costs,
+                          launch_pipeline_span *spans, launch_pipeline_result *result)
+{
+    play self = {.pipeline = pipeline,
+                 .costs = costs,
+                 .spans = spans,
+                 .result = result,
+                 .tasks = launch_pipeline_tasks(pipeline)};
+    int left = pipeline->stages * self.tasks;
+    *result = (launch_pipeline_result){0};
+    while (left > 0) {
+        const int before = left;
+        for (int stage = 0; stage < pipeline->stages; stage++) {
+            while (self.next[stage] < self.tasks && advance(&self, stage)) {
+                left--;
+            }
+        }
+        BASE_ASSERT(left < before); /* no schedule makes stages wait for each other for ever */
+    }
+    const double whole_ns = (double)result->step_ns * pipeline->stages;
+    result->bubble = whole_ns > 0 ? 1 - (double)self.busy_ns / whole_ns : 0;
+}
+
+base_status launch_pipeline_run_make(const launch_pipeline *pipeline,
+                                     const launch_pipeline_costs *costs, launch_pipeline_run *run,
+                                     base_error *reterr)
+{
+    *run = (launch_pipeline_run){.pipeline = *pipeline};
+    const base_status status = launch_pipeline_check(pipeline, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    const size_t spans = (size_t)pipeline->stages * (size_t)launch_pipeline_tasks(pipeline);
+    if (spans > LAUNCH_PIPELINE_SPANS_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT,
+                         "%d stages and %d micro-batches make more than %d tasks", pipeline->stages,
+                         pipeline->micro_batches, LAUNCH_PIPELINE_SPANS_MAX);
+    }
+    run->spans = calloc(spans, sizeof *run->spans);
+    if (run->spans == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the step's tasks");
+    }
+    launch_pipeline_play(pipeline, costs, run->spans, &run->result);
+    return BASE_OK;
+}
+
+void launch_pipeline_run_fini(launch_pipeline_run *run)
+{
+    free(run->spans);
+    run->spans = NULL;
+}

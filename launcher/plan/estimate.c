@@ -1,0 +1,395 @@
+/* Adds up what one layout needs and takes. Called by search.c, and for the layout that is shown. */
+#include "plan/estimate.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum {
+    GRADIENT_BYTES = 4,
+    MOMENT_BYTES = 8,    /* AdamW's two */
+    EXCHANGED_BYTES = 4, /* ranks exchange float32, so that sums do not depend on who rounds */
+    BEST_BYTES = 16,     /* a rank's most probable token and its logit */
+    SOFTMAX_FLOATS = 3,  /* of a token: maximum, sum, the target's logit */
+    BUCKET_BYTES = 25 << 20,
+    QUEUES_BYTES = 2 * (32 << 20),
+    CHUNK_ROWS = 8192, /* of the MLP's work memory */
+    LOGIT_ROWS = 2048,
+    WIDENING = 4,
+    TASK_S_MAX = 1000,
+};
+
+const char *launch_memory_name(launch_memory use)
+{
+    static const char *const names[] = {"weights",     "gradients", "optimizer",
+                                        "activations", "cache",     "work"};
+    return names[use];
+}
+
+/* ---- layouts ---- */
+
+base_status launch_layout_check(const launch_ask *ask, const launch_layout *layout,
+                                base_error *reterr)
+{
+    const launch_model *model = &ask->model;
+    if (model->heads % layout->tensor != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%" PRId64 " heads cannot be cut in %" PRId64 " equal parts: --tensor",
+                         model->heads, layout->tensor);
+    }
+    if (ask->decode) {
+        return layout->pipeline == 1
+                   ? BASE_OK
+                   : base_fail(reterr, BASE_ERR_INVALID, "--decode goes without --pipeline");
+    }
+    if (layout->pipeline * ask->chunks > model->layers) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%" PRId64 " layers are too few for %" PRId64 " stages with %" PRId64
+                         " chunks each",
+                         model->layers, layout->pipeline, ask->chunks);
+    }
+    if (ask->global_batch % (layout->data * ask->batch) != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%" PRId64 " sequences of a step are no multiple of %" PRId64
+                         " replicas × %" PRId64 " of a micro-batch",
+                         ask->global_batch, layout->data, ask->batch);
+    }
+    return BASE_OK;
+}
+
+static bool is_inside(const launch_ask *ask, int64_t ranks)
+{
+    return ranks <= ask->device.host_ranks;
+}
+
+static const coll_tp_link *link_over(const launch_ask *ask, int64_t ranks)
+{
+    return is_inside(ask, ranks) ? &ask->device.inside : &ask->device.between;
+}
+
+static double products_s(const launch_ask *ask, double flops)
+{
+    return flops / (ask->device.flops[ask->precision] * ask->efficiency);
+}
+
+static double reading_s(const launch_ask *ask, double bytes)
+{
+    return bytes / (ask->device.memory_bytes_per_s * ask->memory_efficiency);
+}
+
+/* ---- the bill ---- */
+
+/* An exchange of a rank with others, of which the farthest is `span` ranks away. */
+typedef struct exchange {
+    const char *what;
+    int64_t ranks;
+    int64_t span;
+    double times;
+    double payload_bytes;
+} exchange;
+
+static launch_bill_row *add_row(const launch_ask *ask, launch_estimate *made, const exchange *of,
+                                const char *operation)
+{
+    launch_bill_row *row = &made->rows[made->row_count];
+    *row = (launch_bill_row){.what = of->what,
+                             .operation = operation,
+                             .ranks = of->ranks,
+                             .between_hosts = !is_inside(ask, of->span),
+                             .times = of->times,
+                             .payload_bytes = of->payload_bytes};
+    made->row_count += of->ranks > 1 && of->times > 0 ? 1 : 0;
+    return row;
+}
+
+/* Returns the seconds that they take. */
+static double add_all_reduces(const launch_ask *ask, launch_estimate *made, exchange of)
+{
+    launch_bill_row *row = add_row(ask, made, &of, "all_reduce");
+    const int ranks = (int)of.ranks;
+    row->sent_bytes = of.times * coll_ring_allreduce_traffic_per_rank(of.payload_bytes, ranks);
+    row->took_s =
+        of.times * coll_allreduce_time_s(of.payload_bytes, ranks, link_over(ask, of.span));
+    return row->took_s;
+}
+
+/* The micro-batches' rows that a stage sends on: forward to the next, backward to the one before. */
+static double sends(const launch_estimate *made, int stage)
+{
+    const int last = made->run.pipeline.stages * made->run.pipeline.chunks - 1;
+    double count = 0;
+    for (int at = stage; at <= last; at += made->run.pipeline.stages) {
+        count += (at < last ? 1 : 0) + (at > 0 ? 1 : 0);
+    }
+    return count * made->run.pipeline.micro_batches;
+}
+
+static void add_sends(const launch_ask *ask, launch_estimate *made, double payload_bytes)
+{
+    const launch_layout *layout = &made->layout;
+    const int64_t span = layout->tensor * layout->data * layout->pipeline;
+    const int middle = made->run.pipeline.stages > 2 ? 1 : 0;
+    const exchange of = {"activations", layout->pipeline > 1 ? 2 : 1, span, sends(made, middle),
+                         payload_bytes};
+    launch_bill_row *row = add_row(ask, made, &of, "send");
+    const coll_tp_link *link = link_over(ask, span);
+    row->sent_bytes = of.times * payload_bytes;
+    row->took_s = of.times * (link->latency_s + payload_bytes / link->bandwidth_bytes_per_s);
+}
+
+/* ---- one step of training ---- */
+
+/* What a rank of a stage has of everything. */
+typedef struct share {
+    double params;
+    double activations_bytes; /* of one micro-batch in one chunk, in the mean */
+    double forward_s;         /* all chunks' products */
+    int64_t layers;
+    bool embeds;
+    bool answers;
+} share;
+
+static double micro_tokens(const launch_ask *ask)
+{
+    return (double)ask->batch * (double)ask->model.context;
+}
+
+static share share_of(const launch_ask *ask, const launch_estimate *made, int stage)
+{
+    const int stages = made->run.pipeline.stages;
+    const int chunks = made->run.pipeline.chunks;
+    const int tensor = (int)made->layout.tensor;
+    const double tokens = micro_tokens(ask);
+    share own = {.params = 0};
+    for (int at = stage; at < stages * chunks; at += stages) {
+        const launch_stage part = launch_model_stage(&ask->model, stages * chunks, at);
+        own.params += launch_stage_params(&ask->model, &part, tensor);
+        own.activations_bytes +=
+            launch_stage_activation_bytes(&ask->model, &part, tensor, tokens, ask->precision) /
+            chunks;
+        own.forward_s +=
+            products_s(ask, launch_stage_forward_flops(&ask->model, &part, tensor, tokens,
+                                                       (double)ask->model.context / 2));
+        own.layers += part.layers;
+        own.embeds = own.embeds || part.embeds;
+        own.answers = own.answers || part.answers;
+    }
+    return own;
+}
+
+/* Buffers of a step, as rank/model/gpt2/memory.c cuts them, but for attention's scratch. */
+static double work_bytes(const launch_ask *ask, const launch_estimate *made, const share *own)
+{
+    const double tokens = ceil(micro_tokens(ask) / 16) * 16;
+    const double width = (double)ask->model.width;
+    const double tensor = (double)made->layout.tensor;
+    const double rounded = ask->precision == PROTO_PRECISION_BFLOAT16 ? 1.5 : 1;
+    const double logits =
+        own->answers ? fmin(tokens, LOGIT_ROWS) * (double)ask->model.vocab_size * rounded : 0;
+    const double wide =
+        fmax(fmax(fmin(tokens, CHUNK_ROWS) * WIDENING * width, tokens * 3 * width), logits);
+    const double floats = tokens * (2 * width + (rounded > 1 ? width / 2 : 0) + 4) + wide / tensor;
+    return floats * sizeof(float) + QUEUES_BYTES;
+}
+
+static void add_memory(const launch_ask *ask, launch_estimate *made)
+{
+    const double weight_bytes = ask->precision == PROTO_PRECISION_BFLOAT16 ? 6 : 4;
+    /* micro-batches are added up as a tree: a gradient for each level */
+    const double trees = 1 + floor(log2(made->run.pipeline.micro_batches));
+    for (int stage = 0; stage < made->run.pipeline.stages; stage++) {
+        const share own = share_of(ask, made, stage);
+        const double held = launch_pipeline_held(&made->run.pipeline, stage);
+        const double bytes[LAUNCH_MEMORY_COUNT] = {
+            [LAUNCH_MEMORY_WEIGHTS] = own.params * weight_bytes,
+            [LAUNCH_MEMORY_GRADIENTS] = own.params * GRADIENT_BYTES * trees,
+            [LAUNCH_MEMORY_OPTIMIZER] = own.params * MOMENT_BYTES,
+            [LAUNCH_MEMORY_ACTIVATIONS] = own.activations_bytes * held,
+            [LAUNCH_MEMORY_WORK] = work_bytes(ask, made, &own),
+        };
+        double total = 0;
+        for (int use = 0; use < LAUNCH_MEMORY_COUNT; use++) {
+            total += bytes[use];
+        }
+        if (total > made->total_bytes) {
+            made->total_bytes = total;
+            made->stage = stage;
+            for (int use = 0; use < LAUNCH_MEMORY_COUNT; use++) {
+                made->memory_bytes[use] = bytes[use];
+            }
+        }
+    }
+}
+
+/* All-reduces of whole rows, going forward; backward has as many. One more where tokens are looked
+ * up, and on the way back where logits came from. */
+static double row_sums(const launch_stage *part, bool backward)
+{
+    const bool end = backward ? part->answers : part->embeds;
+    return COLL_TP_ALL_REDUCES_PER_LAYER * (double)part->layers + (end ? 1 : 0);
+}
+
+static base_status play(const launch_ask *ask, launch_estimate *made, base_error *reterr)
+{
+    const launch_layout *layout = &made->layout;
+    const int all = made->run.pipeline.stages * made->run.pipeline.chunks;
+    const double tokens = micro_tokens(ask);
+    const double row_bytes = tokens * (double)ask->model.width * EXCHANGED_BYTES;
+    const coll_tp_link *tensor_link = link_over(ask, layout->tensor);
+    const coll_tp_link *hop = link_over(ask, layout->tensor * layout->data * layout->pipeline);
+    const double sum_s = coll_allreduce_time_s(row_bytes, (int)layout->tensor, tensor_link);
+    const double softmax_s = coll_allreduce_time_s(tokens * SOFTMAX_FLOATS * sizeof(float),
+                                                   (int)layout->tensor, tensor_link);
+    int64_t forward_ns[LAUNCH_PIPELINE_PARTS_MAX];
+    int64_t backward_ns[LAUNCH_PIPELINE_PARTS_MAX];
+    for (int at = 0; at < all; at++) {
+        const launch_stage part = launch_model_stage(&ask->model, all, at);
+        const double products =
+            products_s(ask, launch_stage_forward_flops(&ask->model, &part, (int)layout->tensor,
+                                                       tokens, (double)ask->model.context / 2));
+        const double forward_s =
+            products + row_sums(&part, false) * sum_s + (part.answers ? softmax_s : 0);
+        const double backward_s = 2 * products + row_sums(&part, true) * sum_s;
+        if (!(backward_s < TASK_S_MAX)) {
+            return base_fail(reterr, BASE_ERR_LIMIT, "a micro-batch takes longer than %d s",
+                             TASK_S_MAX);
+        }
+        forward_ns[at] = llround(forward_s * 1e9);
+        backward_ns[at] = llround(backward_s * 1e9);
+    }
+    const double hop_s = hop->latency_s + row_bytes / hop->bandwidth_bytes_per_s;
+    const launch_pipeline_costs costs = {.forward_ns = forward_ns,
+                                         .backward_ns = backward_ns,
+                                         .hop_ns = llround(fmin(hop_s, TASK_S_MAX) * 1e9)};
+    const launch_pipeline pipeline = made->run.pipeline;
+    return launch_pipeline_run_make(&pipeline, &costs, &made->run, reterr);
+}
+
+/* The times of the stage that computes longest. */
+static void add_times(const launch_ask *ask, launch_estimate *made)
+{
+    const launch_layout *layout = &made->layout;
+    const double tokens = micro_tokens(ask);
+    const double micro_batches = made->run.pipeline.micro_batches;
+    share slowest = {.forward_s = 0};
+    double most_params = 0;
+    for (int stage = 0; stage < made->run.pipeline.stages; stage++) {
+        const share own = share_of(ask, made, stage);
+        slowest = own.forward_s > slowest.forward_s ? own : slowest;
+        most_params = fmax(most_params, own.params);
+    }
+    const double row_bytes = tokens * (double)ask->model.width * EXCHANGED_BYTES;
+    const double gradient_bytes = most_params * GRADIENT_BYTES;
+    const double buckets = ceil(gradient_bytes / BUCKET_BYTES);
+    const double rows = 2.0 * COLL_TP_ALL_REDUCES_PER_LAYER * (double)slowest.layers +
+                        (slowest.embeds ? 1 : 0) + (slowest.answers ? 1 : 0);
+    made->compute_s = 3 * slowest.forward_s * micro_batches;
+    made->gradients_s =
+        add_all_reduces(ask, made,
+                        (exchange){"gradients", layout->data, layout->tensor * layout->data,
+                                   buckets, gradient_bytes / buckets});
+    made->tensor_s = add_all_reduces(ask, made,
+                                     (exchange){"partial sums", layout->tensor, layout->tensor,
+                                                rows * micro_batches, row_bytes});
+    made->tensor_s += add_all_reduces(ask, made,
+                                      (exchange){"softmax", layout->tensor, layout->tensor,
+                                                 slowest.answers ? micro_batches : 0,
+                                                 tokens * SOFTMAX_FLOATS * sizeof(float)});
+    add_sends(ask, made, row_bytes);
+    const double tied_s =
+        add_all_reduces(ask, made,
+                        (exchange){"tied embedding", layout->pipeline > 1 ? 2 : 1,
+                                   layout->tensor * layout->data * layout->pipeline, 1,
+                                   (double)ask->model.vocab_size * (double)ask->model.width *
+                                       GRADIENT_BYTES / (double)layout->tensor});
+    /* the last micro-batch's backward pass hides all buckets but the last one */
+    const double hidden_s = 2 * slowest.forward_s;
+    made->gradients_exposed_s =
+        fmax(made->gradients_s - hidden_s, made->gradients_s / fmax(buckets, 1)) + tied_s;
+    made->gradients_s += tied_s;
+    made->optimizer_s = reading_s(ask, 28 * most_params); /* parameters, gradient, both moments */
+    const double whole_s = (double)made->run.result.step_ns / 1e9;
+    made->waiting_s =
+        layout->pipeline > 1 ? fmax(whole_s - made->compute_s - made->tensor_s, 0) : 0;
+    made->step_s = whole_s + made->gradients_exposed_s + made->optimizer_s;
+}
+
+static base_status estimate_training(const launch_ask *ask, launch_estimate *made,
+                                     base_error *reterr)
+{
+    const launch_layout *layout = &made->layout;
+    made->run.pipeline = (launch_pipeline){
+        .kind = ask->schedule,
+        .stages = (int)layout->pipeline,
+        .chunks = (int)ask->chunks,
+        .micro_batches = (int)(ask->global_batch / (layout->data * ask->batch)),
+    };
+    base_status status = launch_pipeline_check(&made->run.pipeline, reterr);
+    if (status == BASE_OK) {
+        status = play(ask, made, reterr);
+    }
+    if (status == BASE_OK) {
+        made->tokens = (double)ask->global_batch * (double)ask->model.context;
+        add_times(ask, made);
+        add_memory(ask, made);
+    }
+    return status;
+}
+
+/* ---- one step of decoding ---- */
+
+static void estimate_decoding(const launch_ask *ask, launch_estimate *made)
+{
+    const launch_model *model = &ask->model;
+    const launch_layout *layout = &made->layout;
+    const int tensor = (int)layout->tensor;
+    const launch_stage whole = {.layers = model->layers, .embeds = true, .answers = true};
+    const double number_bytes = ask->precision == PROTO_PRECISION_BFLOAT16 ? 2 : 4;
+    const double batch = (double)ask->batch;
+    const double cached = batch * (double)model->context * 2 * (double)model->width *
+                          (double)model->layers / tensor * number_bytes;
+    const double row_bytes = batch * (double)model->width * EXCHANGED_BYTES;
+    made->run.pipeline = (launch_pipeline){.stages = 1, .chunks = 1, .micro_batches = 1};
+    made->tokens = batch * (double)layout->data;
+    made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] =
+        launch_stage_params(model, &whole, tensor) * number_bytes;
+    made->memory_bytes[LAUNCH_MEMORY_CACHE] = cached;
+    made->memory_bytes[LAUNCH_MEMORY_WORK] =
+        batch * ((double)model->vocab_size + (4 + 2 * WIDENING) * (double)model->width) / tensor *
+            sizeof(float) +
+        QUEUES_BYTES / 2.0;
+    made->total_bytes =
+        made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] + cached + made->memory_bytes[LAUNCH_MEMORY_WORK];
+    /* the cache is half full in the mean */
+    const double seen = (double)model->context / 2;
+    made->compute_s =
+        fmax(reading_s(ask, made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] + cached / 2),
+             products_s(ask, launch_stage_forward_flops(model, &whole, tensor, batch, seen)));
+    made->tensor_s = add_all_reduces(
+        ask, made, (exchange){"partial sums", tensor, tensor, row_sums(&whole, false), row_bytes});
+    const exchange best = {"best tokens", tensor, tensor, 1, batch * BEST_BYTES};
+    launch_bill_row *row = add_row(ask, made, &best, "all_gather");
+    row->sent_bytes = (tensor - 1) * best.payload_bytes;
+    row->took_s = tensor > 1 ? link_over(ask, tensor)->latency_s : 0;
+    made->tensor_s += row->took_s;
+    made->step_s = made->compute_s + made->tensor_s;
+}
+
+base_status launch_estimate_make(const launch_ask *ask, const launch_layout *layout,
+                                 launch_estimate *estimate, base_error *reterr)
+{
+    *estimate = (launch_estimate){.layout = *layout};
+    base_status status = launch_layout_check(ask, layout, reterr);
+    if (status == BASE_OK && ask->decode) {
+        estimate_decoding(ask, estimate);
+    } else if (status == BASE_OK) {
+        status = estimate_training(ask, estimate, reterr);
+    }
+    estimate->fits = estimate->total_bytes <= ask->device.memory_bytes;
+    return status;
+}
+
+void launch_estimate_fini(launch_estimate *estimate)
+{
+    launch_pipeline_run_fini(&estimate->run);
+}

@@ -1,0 +1,99 @@
+/* What a layout of ranks should need and take: memory, the bill of all exchanges, the bubble, a
+ * step's time, and money. An estimate from the shape of the model and the figures of a device;
+ * docs/PARALLELISM.md has the formulas. */
+#ifndef LAUNCH_PLAN_ESTIMATE_H
+#define LAUNCH_PLAN_ESTIMATE_H
+
+#include "pipeline/timeline.h"
+#include "plan/device.h"
+#include "plan/model.h"
+
+/* What is to be computed, on what. */
+typedef struct launch_ask {
+    launch_model model;
+    launch_device device;
+    bool decode; /* a token for each sequence; else a step of training */
+    proto_precision precision;
+    double efficiency;        /* share of the peak that products reach */
+    double memory_efficiency; /* share of the memory's bandwidth that reading reaches */
+    int64_t batch;            /* sequences of a micro-batch; of a decoding step on each replica */
+    int64_t global_batch;     /* sequences of a training step, on all ranks */
+    launch_pipeline_kind schedule;
+    int64_t chunks;
+} launch_ask;
+
+/* ranks = data · tensor · pipeline. Rank 0's neighbours share its tensors, then come replicas, then
+ * stages: what exchanges most is nearest. */
+typedef struct launch_layout {
+    int64_t data;
+    int64_t tensor;
+    int64_t pipeline;
+} launch_layout;
+
+typedef enum launch_memory {
+    LAUNCH_MEMORY_WEIGHTS,
+    LAUNCH_MEMORY_GRADIENTS,
+    LAUNCH_MEMORY_OPTIMIZER,
+    LAUNCH_MEMORY_ACTIVATIONS,
+    LAUNCH_MEMORY_CACHE,
+    LAUNCH_MEMORY_WORK,
+    LAUNCH_MEMORY_COUNT,
+} launch_memory;
+
+const char *launch_memory_name(launch_memory use);
+
+/* One kind of exchange, of the rank with most of it, in one step. */
+typedef struct launch_bill_row {
+    const char *what;
+    const char *operation; /* all_reduce, all_gather, send */
+    int64_t ranks;         /* that take part */
+    bool between_hosts;
+    double times;
+    double payload_bytes; /* of one */
+    double sent_bytes;    /* by the rank, of all */
+    double took_s;        /* of all, one after the other */
+} launch_bill_row;
+
+enum { LAUNCH_BILL_ROWS_MAX = 8 };
+
+typedef struct launch_estimate {
+    launch_layout layout;
+    launch_pipeline_run run;                  /* of training: the stages' tasks in time */
+    int stage;                                /* whose ranks hold most */
+    double memory_bytes[LAUNCH_MEMORY_COUNT]; /* of such a rank */
+    double total_bytes;
+    bool fits;
+    int row_count;
+    launch_bill_row rows[LAUNCH_BILL_ROWS_MAX];
+    double tokens;              /* of a step, on all ranks */
+    double compute_s;           /* of the slowest stage: products, or reading the weights */
+    double tensor_s;            /* its all-reduces, which nothing hides */
+    double waiting_s;           /* its bubble and what the stages' sends add */
+    double gradients_s;         /* all-reduce of gradients */
+    double gradients_exposed_s; /* what backward does not hide of it */
+    double optimizer_s;
+    double step_s;
+    double bubble; /* share of the time in which stages wait, mean over them */
+
+} launch_estimate;
+
+/* Whether the model can be laid out so. BASE_ERR_INVALID says what it divides by. */
+BASE_MUST_CHECK base_status launch_layout_check(const launch_ask *ask, const launch_layout *layout,
+                                                base_error *reterr);
+
+/* Free what it holds with launch_estimate_fini, also after a failure. */
+BASE_MUST_CHECK base_status launch_estimate_make(const launch_ask *ask, const launch_layout *layout,
+                                                 launch_estimate *estimate, base_error *reterr);
+void launch_estimate_fini(launch_estimate *estimate);
+
+/* The layouts of so many ranks, the fastest first; those that do not fit last. A number of `wanted`
+ * that is not 0 is kept. *estimates: (count), to be freed with launch_estimates_destroy; only the
+ * first one has a timeline. BASE_ERR_INVALID: no layout is possible; the message is of the last
+ * one tried. */
+BASE_MUST_CHECK base_status launch_plan_search(const launch_ask *ask, int64_t ranks,
+                                               const launch_layout *wanted,
+                                               launch_estimate **estimates, int *count,
+                                               base_error *reterr);
+void launch_estimates_destroy(launch_estimate *estimates, int count);
+
+#endif

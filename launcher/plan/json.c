@@ -1,0 +1,102 @@
+/* Prints a plan as JSON. Called by cli/plan_command.c. */
+#include <jansson.h>
+
+#include "budget/money.h"
+#include "plan/plan.h"
+
+static json_t *layout_json(const launch_layout *layout)
+{
+    return json_pack("{s:I, s:I, s:I}", "data", (json_int_t)layout->data, "tensor",
+                     (json_int_t)layout->tensor, "pipeline", (json_int_t)layout->pipeline);
+}
+
+static json_t *layouts_json(const launch_plan *plan)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < plan->count; i++) {
+        const launch_estimate *each = &plan->estimates[i];
+        (void)json_array_append_new(
+            list, json_pack("{s:o, s:f, s:f, s:f, s:f, s:b}", "layout", layout_json(&each->layout),
+                            "step_s", each->step_s, "tokens_per_s", each->tokens / each->step_s,
+                            "bubble", each->run.result.bubble, "memory_bytes", each->total_bytes,
+                            "fits", each->fits));
+    }
+    return list;
+}
+
+static json_t *memory_json(const launch_estimate *best)
+{
+    json_t *uses = json_object();
+    for (int use = 0; use < LAUNCH_MEMORY_COUNT; use++) {
+        (void)json_object_set_new(uses, launch_memory_name((launch_memory)use),
+                                  json_real(best->memory_bytes[use]));
+    }
+    return uses;
+}
+
+static json_t *bill_json(const launch_estimate *best)
+{
+    json_t *rows = json_array();
+    for (int i = 0; i < best->row_count; i++) {
+        const launch_bill_row *row = &best->rows[i];
+        (void)json_array_append_new(
+            rows,
+            json_pack("{s:s, s:s, s:I, s:b, s:f, s:f, s:f, s:f}", "what", row->what, "operation",
+                      row->operation, "ranks", (json_int_t)row->ranks, "between_hosts",
+                      row->between_hosts, "times", row->times, "payload_bytes", row->payload_bytes,
+                      "sent_bytes", row->sent_bytes, "took_s", row->took_s));
+    }
+    return rows;
+}
+
+static json_t *pipeline_json(const launch_estimate *best)
+{
+    const launch_pipeline *pipeline = &best->run.pipeline;
+    if (best->run.spans == NULL) {
+        return json_null();
+    }
+    json_t *held = json_array();
+    for (int stage = 0; stage < pipeline->stages; stage++) {
+        (void)json_array_append_new(held, json_integer(launch_pipeline_held(pipeline, stage)));
+    }
+    return json_pack("{s:s, s:i, s:i, s:i, s:f, s:f, s:o}", "schedule",
+                     launch_pipeline_name((int)pipeline->kind), "stages", pipeline->stages,
+                     "chunks", pipeline->chunks, "micro_batches", pipeline->micro_batches, "bubble",
+                     best->run.result.bubble, "bubble_of_equal_stages",
+                     launch_pipeline_bubble(pipeline), "held", held);
+}
+
+static json_t *cost_json(const launch_plan *plan)
+{
+    char text[BUDGET_MONEY_BYTES];
+    int64_t micro = 0;
+    if (!launch_plan_cost(plan, &micro)) {
+        return json_null();
+    }
+    budget_money_format(micro, text);
+    return json_string(text);
+}
+
+base_status launch_plan_print_json(const launch_plan *plan, FILE *stream, base_error *reterr)
+{
+    const launch_estimate *best = &plan->estimates[0];
+    const launch_model *model = &plan->ask->model;
+    json_t *root = json_pack(
+        "{s:{s:s, s:I, s:I, s:I, s:I, s:I, s:I}, s:s, s:o, s:f, s:b, s:f, s:i, s:o, s:o, s:o, "
+        "s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:o, s:o}",
+        "model", "name", plan->model_name, "layers", (json_int_t)model->layers, "width",
+        (json_int_t)model->width, "heads", (json_int_t)model->heads, "vocab_size",
+        (json_int_t)model->vocab_size, "context", (json_int_t)model->context, "parameters",
+        (json_int_t)launch_model_params(model), "device", plan->device_name, "layout",
+        layout_json(&best->layout), "memory_bytes", best->total_bytes, "fits", best->fits,
+        "tokens_per_step", best->tokens, "stage", best->stage, "memory", memory_json(best), "bill",
+        bill_json(best), "pipeline", pipeline_json(best), "step", "computing_s", best->compute_s,
+        "tensor_exchanges_s", best->tensor_s, "waiting_s", best->waiting_s, "gradients_s",
+        best->gradients_s, "gradients_exposed_s", best->gradients_exposed_s, "optimizer_s",
+        best->optimizer_s, "step_s", best->step_s, "cost_usd", cost_json(plan), "layouts",
+        layouts_json(plan));
+    const bool written = root != NULL && json_dumpf(root, stream, JSON_INDENT(2)) == 0;
+    json_decref(root);
+    (void)fputc('\n', stream);
+    return written ? BASE_OK : base_fail(reterr, BASE_ERR_IO, "cannot write the plan as JSON");
+}

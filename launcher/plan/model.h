@@ -1,0 +1,54 @@
+/* A model's shape, and what of it a rank of a layout holds: parameters, and activations of a
+ * micro-batch. Of the family GPT-2: width × 4 in the MLP, learned positions, one matrix for the
+ * embedding and the output. Pure. */
+#ifndef LAUNCH_PLAN_MODEL_H
+#define LAUNCH_PLAN_MODEL_H
+
+#include <stdbool.h>
+
+#include "proto/job.h"
+
+typedef struct launch_model {
+    int64_t layers;
+    int64_t width;
+    int64_t heads;
+    int64_t vocab_size;
+    int64_t context;
+} launch_model;
+
+/* "minigpt", "gpt2" …; NULL behind the last one. */
+const char *launch_model_name(int index);
+const launch_model *launch_model_get(int index);
+
+int64_t launch_model_params(const launch_model *model);
+
+/* The layers of one stage, and what stands before and behind them. */
+typedef struct launch_stage {
+    int64_t layers;
+    bool embeds;  /* the first stage: tokens and positions */
+    bool answers; /* the last one: final norm and output. It has the tokens' matrix too */
+} launch_stage;
+
+/* The part of one of at most `layers` stages. The last one also has the output, so it gets fewer
+ * layers: as many as make the slowest stage fastest. The first ones have a layer more if it does not
+ * come out even. */
+launch_stage launch_model_stage(const launch_model *model, int stages, int stage);
+
+/* Parameters that a rank holds of a part which `tensor` ranks share: products are cut, norms and
+ * the biases behind a sum are whole on each. */
+double launch_stage_params(const launch_model *model, const launch_stage *part, int tensor);
+
+/* Bytes that a rank keeps of `tokens` between forward and backward. */
+double launch_stage_activation_bytes(const launch_model *model, const launch_stage *part,
+                                     int tensor, double tokens, proto_precision precision);
+
+/* Operations (a multiplication and an addition are two) of a part going forward with `tokens`, each
+ * of which attends to `seen` tokens in the mean: what each of `tensor` ranks does. Backward does
+ * twice as many. */
+double launch_stage_forward_flops(const launch_model *model, const launch_stage *part, int tensor,
+                                  double tokens, double seen);
+
+/* How many layers the output over the vocabulary is worth, in operations. */
+double launch_model_output_layers(const launch_model *model);
+
+#endif

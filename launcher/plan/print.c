@@ -1,0 +1,245 @@
+/* Prints a plan for people. Called by cli/plan_command.c. */
+#include <inttypes.h>
+#include <math.h>
+
+#include "budget/money.h"
+#include "pipeline/picture.h"
+#include "plan/plan.h"
+
+enum {
+    TEXT_BYTES = 32,
+    LAYOUTS_SHOWN = 10,
+};
+
+static const double KILO = 1e3;
+
+/* Three digits and a unit. */
+static const char *scaled(double value, const char *const *units, int unit_count,
+                          char text[TEXT_BYTES])
+{
+    int unit = 0;
+    while (unit < unit_count - 1 && value >= 999.5) {
+        value /= KILO;
+        unit++;
+    }
+    const int decimals = value >= 99.95 || value == 0 || (unit == 0 && value == floor(value)) ? 0
+                         : value >= 9.995                                                     ? 1
+                                                                                              : 2;
+    (void)snprintf(text, TEXT_BYTES, "%.*f %s", decimals, value, units[unit]);
+    return text;
+}
+
+static const char *bytes(double value, char text[TEXT_BYTES])
+{
+    static const char *const units[] = {"B", "KB", "MB", "GB", "TB", "PB"};
+    return scaled(value, units, sizeof units / sizeof units[0], text);
+}
+
+static const char *seconds(double value, char text[TEXT_BYTES])
+{
+    static const char *const units[] = {"us", "ms", "s"};
+    return scaled(value * KILO * KILO, units, sizeof units / sizeof units[0], text);
+}
+
+static void print_head(const launch_plan *plan, FILE *stream)
+{
+    const launch_ask *ask = plan->ask;
+    const launch_model *model = &ask->model;
+    const launch_estimate *best = &plan->estimates[0];
+    const launch_layout *layout = &best->layout;
+    char texts[4][TEXT_BYTES];
+    (void)fprintf(stream,
+                  "model     %s: %" PRId64 " layers, width %" PRId64 ", %" PRId64
+                  " heads, vocabulary %" PRId64 ", context %" PRId64 "; %" PRId64 " parameters\n",
+                  plan->model_name, model->layers, model->width, model->heads, model->vocab_size,
+                  model->context, launch_model_params(model));
+    (void)fprintf(stream,
+                  "device    %s: %.4g TFLOPS in %s, of which products reach %.0f %%; %s of memory, "
+                  "%s/s\n",
+                  plan->device_name, ask->device.flops[ask->precision] / 1e12,
+                  proto_precision_name((int)ask->precision), 100 * ask->efficiency,
+                  bytes(ask->device.memory_bytes, texts[0]),
+                  bytes(ask->device.memory_bytes_per_s, texts[1]));
+    (void)fprintf(stream,
+                  "links     %s/s and %s inside a host of %" PRId64 ", %s/s and %s between hosts\n",
+                  bytes(ask->device.inside.bandwidth_bytes_per_s, texts[0]),
+                  seconds(ask->device.inside.latency_s, texts[1]), ask->device.host_ranks,
+                  bytes(ask->device.between.bandwidth_bytes_per_s, texts[2]),
+                  seconds(ask->device.between.latency_s, texts[3]));
+    (void)fprintf(stream,
+                  "layout    %" PRId64 " ranks = %" PRId64 " data x %" PRId64 " tensor x %" PRId64
+                  " pipeline\n",
+                  layout->data * layout->tensor * layout->pipeline, layout->data, layout->tensor,
+                  layout->pipeline);
+    if (ask->decode) {
+        (void)fprintf(stream,
+                      "step      a token for each of %.0f sequences, %" PRId64 " on each replica\n",
+                      best->tokens, ask->batch);
+    } else {
+        (void)fprintf(stream,
+                      "step      %.0f tokens: on each replica %d micro-batches of %" PRId64
+                      " x %" PRId64 "\n",
+                      best->tokens, best->run.pipeline.micro_batches, ask->batch, model->context);
+    }
+}
+
+static void print_layouts(const launch_plan *plan, FILE *stream)
+{
+    char texts[2][TEXT_BYTES];
+    if (plan->count == 1) {
+        return;
+    }
+    (void)fprintf(stream, "\nLayouts of these ranks, the fastest first\n  data tensor pipeline "
+                          "       step    tokens/s  bubble     memory\n");
+    for (int i = 0; i < plan->count && i < LAYOUTS_SHOWN; i++) {
+        const launch_estimate *each = &plan->estimates[i];
+        (void)fprintf(stream,
+                      "%6" PRId64 " %6" PRId64 " %8" PRId64 " %11s %11.0f %5.1f %% %10s%s\n",
+                      each->layout.data, each->layout.tensor, each->layout.pipeline,
+                      seconds(each->step_s, texts[0]), each->tokens / each->step_s,
+                      100 * each->run.result.bubble, bytes(each->total_bytes, texts[1]),
+                      each->fits ? "" : "  does not fit");
+    }
+    if (plan->count > LAYOUTS_SHOWN) {
+        (void)fprintf(stream, "  and %d more\n", plan->count - LAYOUTS_SHOWN);
+    }
+}
+
+static void print_memory(const launch_plan *plan, FILE *stream)
+{
+    const launch_estimate *best = &plan->estimates[0];
+    char texts[2][TEXT_BYTES];
+    (void)fprintf(stream, "\nMemory of a rank");
+    if (best->run.pipeline.stages > 1) {
+        (void)fprintf(stream, " of stage %d, which needs most", best->stage);
+    }
+    (void)fprintf(stream, "\n");
+    for (int use = 0; use < LAUNCH_MEMORY_COUNT; use++) {
+        if (best->memory_bytes[use] > 0) {
+            (void)fprintf(stream, "  %-12s %10s\n", launch_memory_name((launch_memory)use),
+                          bytes(best->memory_bytes[use], texts[0]));
+        }
+    }
+    (void)fprintf(stream, "  %-12s %10s of %s%s\n", "together", bytes(best->total_bytes, texts[0]),
+                  bytes(plan->ask->device.memory_bytes, texts[1]),
+                  best->fits ? "" : ": does not fit");
+}
+
+static void print_bill(const launch_plan *plan, FILE *stream)
+{
+    const launch_estimate *best = &plan->estimates[0];
+    char texts[3][TEXT_BYTES];
+    if (best->row_count == 0) {
+        (void)fprintf(stream, "\nNothing is exchanged.\n");
+        return;
+    }
+    (void)fprintf(stream,
+                  "\nThe communication bill: one step, of the rank with most\n"
+                  "  %-15s %-11s %5s %-6s %7s %10s %10s %10s\n",
+                  "what", "operation", "ranks", "links", "times", "bytes each", "bytes sent",
+                  "takes");
+    for (int i = 0; i < best->row_count; i++) {
+        const launch_bill_row *row = &best->rows[i];
+        (void)fprintf(stream, "  %-15s %-11s %5" PRId64 " %-6s %7.0f %10s %10s %10s\n", row->what,
+                      row->operation, row->ranks, row->between_hosts ? "hosts" : "inside",
+                      row->times, bytes(row->payload_bytes, texts[0]),
+                      bytes(row->sent_bytes, texts[1]), seconds(row->took_s, texts[2]));
+    }
+}
+
+/* The output over the vocabulary weighs as much as layers do. */
+static void print_balance(const launch_plan *plan, FILE *stream)
+{
+    const launch_estimate *best = &plan->estimates[0];
+    const launch_model *model = &plan->ask->model;
+    const int all = best->run.pipeline.stages * best->run.pipeline.chunks;
+    (void)fprintf(stream,
+                  "  layers: %" PRId64 " in the first %s, %" PRId64
+                  " in the last: its output over the vocabulary is the work of %.1f layers\n",
+                  launch_model_stage(model, all, 0).layers,
+                  all > best->run.pipeline.stages ? "chunk" : "stage",
+                  launch_model_stage(model, all, all - 1).layers,
+                  launch_model_output_layers(model));
+}
+
+static void print_pipeline(const launch_plan *plan, FILE *stream)
+{
+    const launch_estimate *best = &plan->estimates[0];
+    const launch_pipeline *pipeline = &best->run.pipeline;
+    if (pipeline->stages == 1) {
+        return;
+    }
+    (void)fprintf(stream,
+                  "\nThe pipeline, %s: 0 1 2 ... forward of a micro-batch, a b c ... its backward, "
+                  ". idle\n",
+                  launch_pipeline_name((int)pipeline->kind));
+    launch_pipeline_picture_text(&best->run, stream);
+    (void)fprintf(stream,
+                  "  bubble %.1f %% of the step; of equal stages, by (p-1)/(%sm+p-1), %.1f %%\n",
+                  100 * best->run.result.bubble, pipeline->chunks > 1 ? "v" : "",
+                  100 * launch_pipeline_bubble(pipeline));
+    (void)fprintf(stream, "  stage 0 holds the activations of %d %s at most, the last one of %d\n",
+                  launch_pipeline_held(pipeline, 0),
+                  pipeline->chunks > 1 ? "chunks" : "micro-batches",
+                  launch_pipeline_held(pipeline, pipeline->stages - 1));
+    print_balance(plan, stream);
+}
+
+static void print_share(const char *what, double took_s, double step_s, FILE *stream)
+{
+    char text[TEXT_BYTES];
+    if (took_s > 0) {
+        (void)fprintf(stream, "  %-24s %10s %6.1f %%\n", what, seconds(took_s, text),
+                      100 * took_s / step_s);
+    }
+}
+
+static void print_times(const launch_plan *plan, FILE *stream)
+{
+    const launch_estimate *best = &plan->estimates[0];
+    char text[TEXT_BYTES];
+    (void)fprintf(stream, "\nA step, of the rank that computes longest\n");
+    print_share("computing", best->compute_s, best->step_s, stream);
+    print_share("exchanges of tensors", best->tensor_s, best->step_s, stream);
+    print_share("bubble, and sends", best->waiting_s, best->step_s, stream);
+    print_share("gradients, not hidden", best->gradients_exposed_s, best->step_s, stream);
+    print_share("optimizer", best->optimizer_s, best->step_s, stream);
+    (void)fprintf(stream, "  %-24s %10s          %.0f tokens/s\n", "together",
+                  seconds(best->step_s, text), best->tokens / best->step_s);
+}
+
+static void print_money(const launch_plan *plan, FILE *stream)
+{
+    const launch_estimate *best = &plan->estimates[0];
+    const launch_layout *layout = &best->layout;
+    char text[BUDGET_MONEY_BYTES];
+    char took[TEXT_BYTES];
+    int64_t micro = 0;
+    if (plan->steps > 0) {
+        (void)fprintf(stream, "\n%" PRId64 " steps take %s", plan->steps,
+                      seconds(best->step_s * (double)plan->steps, took));
+        if (!launch_plan_cost(plan, &micro)) {
+            (void)fprintf(stream, "; what they cost is not known without --price\n");
+            return;
+        }
+        budget_money_show(micro, text);
+        (void)fprintf(stream, " and cost %s: %" PRId64 " ranks for so long\n", text,
+                      layout->data * layout->tensor * layout->pipeline);
+        budget_money_format(micro, text);
+        (void)fprintf(stream,
+                      "To reserve that: budget-service authorize LABEL %s --account "
+                      "ACCOUNT --job JOB.json\n",
+                      text);
+    }
+}
+
+void launch_plan_print(const launch_plan *plan, FILE *stream)
+{
+    print_head(plan, stream);
+    print_layouts(plan, stream);
+    print_memory(plan, stream);
+    print_bill(plan, stream);
+    print_pipeline(plan, stream);
+    print_times(plan, stream);
+    print_money(plan, stream);
+}

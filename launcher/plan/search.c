@@ -1,0 +1,92 @@
+/* Tries every layout of some ranks. Called by the command line. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "plan/estimate.h"
+
+enum { LAYOUTS_MAX = 4096 };
+
+/* Fitting ones first, the fastest of them; then what lacks least memory. Replicas before cut tensors
+ * if all else is equal. */
+static int by_step(const void *left, const void *right)
+{
+    const launch_estimate *a = left;
+    const launch_estimate *b = right;
+    if (a->fits != b->fits) {
+        return a->fits ? -1 : 1;
+    }
+    if (!a->fits && a->total_bytes != b->total_bytes) {
+        return a->total_bytes < b->total_bytes ? -1 : 1;
+    }
+    const double a_s = a->step_s / a->tokens;
+    const double b_s = b->step_s / b->tokens;
+    if (a_s != b_s) {
+        return a_s < b_s ? -1 : 1;
+    }
+    return (a->layout.data < b->layout.data) - (a->layout.data > b->layout.data);
+}
+
+static bool is_wanted(int64_t wanted, int64_t count)
+{
+    return wanted == 0 || wanted == count;
+}
+
+/* Adds the layout if it is possible. */
+static base_status try_layout(const launch_ask *ask, const launch_layout *layout,
+                              launch_estimate *estimates, int *count, base_error *reterr)
+{
+    if (*count == LAYOUTS_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "more than %d layouts", LAYOUTS_MAX);
+    }
+    const base_status status = launch_estimate_make(ask, layout, &estimates[*count], reterr);
+    launch_estimate_fini(&estimates[*count]);
+    if (status == BASE_OK) {
+        (*count)++;
+    }
+    return status == BASE_ERR_INVALID ? BASE_OK : status; /* reterr keeps why */
+}
+
+static base_status try_all(const launch_ask *ask, int64_t ranks, const launch_layout *wanted,
+                           launch_estimate *estimates, int *count, base_error *reterr)
+{
+    base_status status = BASE_OK;
+    for (int64_t tensor = 1; tensor <= ranks && status == BASE_OK; tensor++) {
+        for (int64_t pipeline = 1; pipeline <= ranks / tensor && status == BASE_OK; pipeline++) {
+            const launch_layout layout = {
+                .data = ranks / tensor / pipeline, .tensor = tensor, .pipeline = pipeline};
+            const bool whole = layout.data * tensor * pipeline == ranks;
+            if (whole && is_wanted(wanted->tensor, tensor) &&
+                is_wanted(wanted->pipeline, pipeline) && is_wanted(wanted->data, layout.data)) {
+                status = try_layout(ask, &layout, estimates, count, reterr);
+            }
+        }
+    }
+    return status;
+}
+
+base_status launch_plan_search(const launch_ask *ask, int64_t ranks, const launch_layout *wanted,
+                               launch_estimate **estimates, int *count, base_error *reterr)
+{
+    *count = 0;
+    *estimates = calloc(LAYOUTS_MAX, sizeof **estimates);
+    if (*estimates == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for layouts");
+    }
+    (void)base_fail(reterr, BASE_ERR_INVALID, "data × tensor × pipeline must be %" PRId64 " ranks",
+                    ranks);
+    const base_status status = try_all(ask, ranks, wanted, *estimates, count, reterr);
+    if (status != BASE_OK || *count == 0) {
+        return status != BASE_OK ? status : BASE_ERR_INVALID;
+    }
+    qsort(*estimates, (size_t)*count, sizeof **estimates, by_step);
+    const launch_layout best = (*estimates)[0].layout;
+    return launch_estimate_make(ask, &best, &(*estimates)[0], reterr);
+}
+
+void launch_estimates_destroy(launch_estimate *estimates, int count)
+{
+    if (estimates != NULL && count > 0) {
+        launch_estimate_fini(&estimates[0]);
+    }
+    free(estimates);
+}

@@ -1,0 +1,205 @@
+/* Pipeline schedules: for all small pipelines, each task comes once and after what it needs, the
+ * bubble is the formula's, and no stage holds more activations than promised. */
+#include "pipeline/timeline.h"
+#include "support.h"
+
+enum { STAGES = 9, MICRO_BATCHES = 18, CHUNKS = 4 };
+
+static launch_pipeline_span spans[STAGES * 2 * MICRO_BATCHES * CHUNKS];
+
+typedef void each_case(const launch_pipeline *pipeline);
+
+/* Calls `one` for each pipeline that launch_pipeline_check accepts. */
+static void for_each(each_case *one)
+{
+    int cases = 0;
+    for (int kind = 0; kind < LAUNCH_PIPELINE_KINDS; kind++) {
+        for (int p = 1; p <= STAGES; p++) {
+            for (int m = 1; m <= MICRO_BATCHES; m++) {
+                for (int v = 1; v <= CHUNKS; v++) {
+                    const launch_pipeline pipeline = {.kind = (launch_pipeline_kind)kind,
+                                                      .stages = p,
+                                                      .chunks = v,
+                                                      .micro_batches = m};
+                    if (launch_pipeline_check(&pipeline, NULL) == BASE_OK) {
+                        one(&pipeline);
+                        cases++;
+                    }
+                }
+            }
+        }
+    }
+    /* gpipe and 1f1b: 9 × 18 each; interleaved: 4 chunks × (18 + 9 + 6 + 4 + 3 + 3 + 2 + 2 + 2) */
+    assert_int_equal(cases, 2 * 162 + 4 * 49);
+}
+
+static void each_task_once(const launch_pipeline *pipeline)
+{
+    for (int stage = 0; stage < pipeline->stages; stage++) {
+        bool seen[2][CHUNKS][MICRO_BATCHES] = {0};
+        int last[2][CHUNKS];
+        int held = 0;
+        int held_max = 0;
+        for (int c = 0; c < CHUNKS; c++) {
+            last[0][c] = last[1][c] = -1;
+        }
+        for (int i = 0; i < launch_pipeline_tasks(pipeline); i++) {
+            const launch_pipeline_task task = launch_pipeline_task_at(pipeline, stage, i);
+            assert_in_range(task.chunk, 0, pipeline->chunks - 1);
+            assert_in_range(task.micro_batch, 0, pipeline->micro_batches - 1);
+            assert_false(seen[task.backward][task.chunk][task.micro_batch]);
+            seen[task.backward][task.chunk][task.micro_batch] = true;
+            assert_int_equal(launch_pipeline_index_of(pipeline, stage, &task), i);
+            /* in the order of micro-batches, so that gradients are added up in one order */
+            assert_int_equal(task.micro_batch, last[task.backward][task.chunk] + 1);
+            last[task.backward][task.chunk] = task.micro_batch;
+            held += task.backward ? -1 : 1;
+            held_max = held > held_max ? held : held_max;
+        }
+        assert_int_equal(launch_pipeline_tasks(pipeline),
+                         2 * pipeline->chunks * pipeline->micro_batches);
+        assert_int_equal(held_max, launch_pipeline_held(pipeline, stage));
+    }
+}
+
+static void test_each_task_once(void **state)
+{
+    (void)state;
+    for_each(each_task_once);
+}
+
+/* What a task needs, by the definition of the parts and not by the code's own function. */
+static void check_needs(const launch_pipeline *pipeline, int stage, int index, int64_t hop_ns)
+{
+    const int tasks = launch_pipeline_tasks(pipeline);
+    const int parts = pipeline->stages * pipeline->chunks;
+    const launch_pipeline_task task = launch_pipeline_task_at(pipeline, stage, index);
+    const launch_pipeline_span *span = &spans[stage * tasks + index];
+    const int part = task.chunk * pipeline->stages + stage;
+    for (int other = 0; other < parts; other++) {
+        const int other_stage = other % pipeline->stages;
+        const int64_t hop = other_stage == stage ? 0 : hop_ns;
+        for (int backward = 0; backward < 2; backward++) {
+            const launch_pipeline_task before = {.backward = backward != 0,
+                                                 .chunk = other / pipeline->stages,
+                                                 .micro_batch = task.micro_batch};
+            const int place = launch_pipeline_index_of(pipeline, other_stage, &before);
+            const bool needed = task.backward ? (!before.backward || other > part)
+                                              : (!before.backward && other < part);
+            if (needed && !(other == part && before.backward == task.backward)) {
+                assert_true(spans[other_stage * tasks + place].end_ns + hop <= span->begin_ns);
+            }
+        }
+    }
+    assert_true(index == 0 || span[-1].end_ns <= span->begin_ns);
+}
+
+static void plays(const launch_pipeline *pipeline)
+{
+    static const int64_t cases[][3] = {{10, 20, 0}, {20, 20, 0}, {30, 7, 0}, {10, 20, 3}};
+    const int tasks = launch_pipeline_tasks(pipeline);
+    const int parts = pipeline->stages * pipeline->chunks;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int64_t forward_ns[STAGES * CHUNKS];
+        int64_t backward_ns[STAGES * CHUNKS];
+        for (int part = 0; part < parts; part++) {
+            forward_ns[part] = cases[i][0];
+            backward_ns[part] = cases[i][1];
+        }
+        const int64_t hop_ns = cases[i][2];
+        const launch_pipeline_costs costs = {forward_ns, backward_ns, hop_ns};
+        launch_pipeline_result result;
+        launch_pipeline_play(pipeline, &costs, spans, &result);
+        for (int stage = 0; stage < pipeline->stages; stage++) {
+            for (int index = 0; index < tasks; index++) {
+                check_needs(pipeline, stage, index, hop_ns);
+            }
+        }
+        const int64_t both = forward_ns[0] + backward_ns[0];
+        const int64_t ideal = (tasks / 2 + pipeline->stages - 1) * both;
+        if (hop_ns == 0) {
+            assert_int_equal(result.step_ns, ideal);
+            assert_true(result.bubble > launch_pipeline_bubble(pipeline) - 1e-12);
+            assert_true(result.bubble < launch_pipeline_bubble(pipeline) + 1e-12);
+        } else {
+            assert_true(result.step_ns >= ideal + 2 * (pipeline->stages - 1) * hop_ns);
+        }
+        assert_int_equal(result.messages,
+                         pipeline->stages == 1 ? 0 : 2 * (parts - 1) * pipeline->micro_batches);
+    }
+}
+
+static void test_plays(void **state)
+{
+    (void)state;
+    for_each(plays);
+}
+
+/* The figures of the papers: GPipe's bubble at m = 4 p is below 20 %; 1F1B holds p micro-batches
+ * where GPipe holds m; v chunks divide the bubble by v, in units of the work. */
+static void test_known(void **state)
+{
+    (void)state;
+    const launch_pipeline gpipe = {LAUNCH_PIPELINE_GPIPE, 4, 1, 16};
+    const launch_pipeline one = {LAUNCH_PIPELINE_1F1B, 4, 1, 16};
+    const launch_pipeline interleaved = {LAUNCH_PIPELINE_INTERLEAVED, 4, 2, 16};
+    assert_true(launch_pipeline_bubble(&gpipe) == 3.0 / 19);
+    assert_true(launch_pipeline_bubble(&one) == 3.0 / 19);
+    assert_true(launch_pipeline_bubble(&interleaved) == 3.0 / 35);
+    assert_int_equal(launch_pipeline_held(&gpipe, 0), 16);
+    assert_int_equal(launch_pipeline_held(&one, 0), 4);
+    assert_int_equal(launch_pipeline_held(&one, 3), 1);
+    assert_int_equal(launch_pipeline_held(&interleaved, 0), 11); /* chunks: 5.5 stages */
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        launch_pipeline pipeline;
+        const char *message;
+    } cases[] = {
+        {{LAUNCH_PIPELINE_GPIPE, 0, 1, 1}, "0 stages: must be from 1 to 64"},
+        {{LAUNCH_PIPELINE_GPIPE, 65, 1, 1}, "65 stages: must be from 1 to 64"},
+        {{LAUNCH_PIPELINE_GPIPE, 2, 1, 0}, "0 micro-batches: must be from 1 to 65536"},
+        {{LAUNCH_PIPELINE_INTERLEAVED, 2, 17, 2}, "17 chunks: must be from 1 to 16"},
+        {{LAUNCH_PIPELINE_1F1B, 2, 2, 2}, "1f1b has one chunk per stage, not 2"},
+        {{LAUNCH_PIPELINE_INTERLEAVED, 4, 2, 6},
+         "interleaved: 6 micro-batches are not a multiple of 4 stages"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        base_error error;
+        assert_int_equal(launch_pipeline_check(&cases[i].pipeline, &error), BASE_ERR_INVALID);
+        assert_string_equal(error.message, cases[i].message);
+    }
+}
+
+/* Each part has its own times: a slow last stage makes the others wait. */
+static void test_unequal_parts(void **state)
+{
+    (void)state;
+    static const int64_t forward_ns[] = {10, 10, 30};
+    static const int64_t backward_ns[] = {20, 20, 60};
+    const launch_pipeline pipeline = {LAUNCH_PIPELINE_GPIPE, 3, 1, 2};
+    const launch_pipeline_costs costs = {forward_ns, backward_ns, 0};
+    launch_pipeline_run run;
+    base_error error;
+    assert_ok(launch_pipeline_run_make(&pipeline, &costs, &run, &error), &error);
+    assert_int_equal(run.result.step_ns, 20 + 2 * 90 + 40);
+    assert_true(run.result.bubble > 1 - (2 * 30 + 2 * 30 + 2 * 90) / (3 * 240.0) - 1e-12);
+    assert_true(run.result.bubble < 1 - (2 * 30 + 2 * 30 + 2 * 90) / (3 * 240.0) + 1e-12);
+    launch_pipeline_run_fini(&run);
+    const launch_pipeline large = {LAUNCH_PIPELINE_1F1B, 64, 1, 65536};
+    assert_int_equal(launch_pipeline_run_make(&large, &costs, &run, &error), BASE_ERR_LIMIT);
+    launch_pipeline_run_fini(&run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_task_once), cmocka_unit_test(test_plays),
+        cmocka_unit_test(test_known),          cmocka_unit_test(test_unequal_parts),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests_name("launcher-pipeline", tests, NULL, NULL);
+}

@@ -1,0 +1,342 @@
+/* plan/model.h and plan/estimate.h: counts that are known, and sums done by hand. */
+#include "plan/estimate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support.h"
+
+static const launch_model *model_of(const char *name)
+{
+    for (int i = 0; launch_model_name(i) != NULL; i++) {
+        if (strcmp(launch_model_name(i), name) == 0) {
+            return launch_model_get(i);
+        }
+    }
+    fail_msg("no model %s", name);
+    return NULL;
+}
+
+static bool is_close(double a, double b)
+{
+    return fabs(a - b) <= 1e-6 * fmax(fabs(a), fabs(b));
+}
+
+/* A device with round figures: 100 operations in a second, 1000 bytes. */
+static launch_ask ask_of(const char *name)
+{
+    return (launch_ask){
+        .model = *model_of(name),
+        .device = {.flops = {1e12, 2e12, 4e12},
+                   .memory_bytes = 1e12,
+                   .memory_bytes_per_s = 1e12,
+                   .inside = {.latency_s = 1e-6, .bandwidth_bytes_per_s = 1e9},
+                   .between = {.latency_s = 1e-3, .bandwidth_bytes_per_s = 1e6},
+                   .host_ranks = 4},
+        .efficiency = 0.5,
+        .memory_efficiency = 1,
+        .batch = 2,
+        .global_batch = 32,
+        .schedule = LAUNCH_PIPELINE_1F1B,
+        .chunks = 1,
+    };
+}
+
+static launch_estimate estimate_of(const launch_ask *ask, int64_t data, int64_t tensor,
+                                   int64_t pipeline)
+{
+    const launch_layout layout = {.data = data, .tensor = tensor, .pipeline = pipeline};
+    launch_estimate made;
+    base_error error;
+    assert_ok(launch_estimate_make(ask, &layout, &made, &error), &error);
+    return made;
+}
+
+static const launch_bill_row *row_of(const launch_estimate *made, const char *what)
+{
+    for (int i = 0; i < made->row_count; i++) {
+        if (strcmp(made->rows[i].what, what) == 0) {
+            return &made->rows[i];
+        }
+    }
+    return NULL;
+}
+
+/* The counts that Hugging Face gives for these checkpoints, and our own model's. */
+static void parameters_are_as_published(void **state)
+{
+    (void)state;
+    assert_int_equal(launch_model_params(model_of("minigpt")), 470528);
+    assert_int_equal(launch_model_params(model_of("gpt2")), 124439808);
+    assert_int_equal(launch_model_params(model_of("gpt2-medium")), 354823168);
+    assert_int_equal(launch_model_params(model_of("gpt2-large")), 774030080);
+    assert_int_equal(launch_model_params(model_of("gpt2-xl")), 1557611200);
+    assert_null(launch_model_name(7));
+}
+
+/* Ranks hold each parameter once, but for norms, biases and positions, and the tied matrix. */
+static void parts_make_the_whole(void **state)
+{
+    (void)state;
+    const launch_model *model = model_of("gpt2");
+    const double tied = (double)model->vocab_size * (double)model->width;
+    const double whole = (double)launch_model_params(model);
+    for (int stages = 2; stages <= 12; stages++) {
+        double sum = 0;
+        int64_t layers = 0;
+        for (int stage = 0; stage < stages; stage++) {
+            const launch_stage part = launch_model_stage(model, stages, stage);
+            assert_true(part.layers >= 1);
+            layers += part.layers;
+            sum += launch_stage_params(model, &part, 1);
+        }
+        assert_int_equal(layers, model->layers);
+        assert_true(is_close(sum, whole + tied));
+    }
+    const launch_stage all = launch_model_stage(model, 1, 0);
+    const double width = (double)model->width;
+    const double on_each = 12 * 6 * width + (double)model->context * width + 2 * width;
+    assert_true(is_close(4 * launch_stage_params(model, &all, 4), whole + 3 * on_each));
+}
+
+/* The output is worth about five of GPT-2's layers, so the last stage gets one. */
+static void the_last_stage_has_fewer_layers(void **state)
+{
+    (void)state;
+    const launch_model *model = model_of("gpt2");
+    assert_true(fabs(launch_model_output_layers(model) - 4.91) < 0.01);
+    assert_int_equal(launch_model_stage(model, 2, 0).layers, 8);
+    assert_int_equal(launch_model_stage(model, 2, 1).layers, 4);
+    assert_int_equal(launch_model_stage(model, 4, 3).layers, 1);
+    assert_int_equal(launch_model_stage(model, 4, 0).layers, 4);
+}
+
+static void one_rank_exchanges_nothing(void **state)
+{
+    (void)state;
+    launch_ask ask = ask_of("minigpt");
+    launch_estimate made = estimate_of(&ask, 1, 1, 1);
+    assert_int_equal(made.row_count, 0);
+    assert_int_equal(made.run.pipeline.micro_batches, 16);
+    assert_true(made.run.result.bubble == 0 && made.tensor_s == 0 && made.gradients_exposed_s == 0);
+    /* 16 micro-batches of 128 tokens, forward and twice that backward */
+    const double flops = 128.0 * (2 * (24.0 * 128 * 128 + 4.0 * 32 * 128) + 2.0 * 512 * 128);
+    assert_true(is_close(made.compute_s, 16 * 3 * flops / 0.5e12));
+    assert_true(is_close(made.optimizer_s, 28 * 470528 / 1e12));
+    assert_true(is_close(made.step_s, made.compute_s + made.optimizer_s));
+    assert_true(is_close(made.tokens, 2048));
+    launch_estimate_fini(&made);
+}
+
+static void memory_is_what_ranks_hold(void **state)
+{
+    (void)state;
+    launch_ask ask = ask_of("minigpt");
+    ask.global_batch = 2;
+    launch_estimate made = estimate_of(&ask, 1, 1, 1);
+    const double params = 470528;
+    assert_true(is_close(made.memory_bytes[LAUNCH_MEMORY_WEIGHTS], 4 * params));
+    assert_true(is_close(made.memory_bytes[LAUNCH_MEMORY_GRADIENTS], 4 * params));
+    assert_true(is_close(made.memory_bytes[LAUNCH_MEMORY_OPTIMIZER], 8 * params));
+    const double floats = 128 * (2 * (12.0 * 128 + 2 * 4 + 4) + 2 * 128 + 2);
+    assert_true(is_close(made.memory_bytes[LAUNCH_MEMORY_ACTIVATIONS], 4 * floats));
+    launch_estimate_fini(&made);
+    ask.precision = PROTO_PRECISION_BFLOAT16;
+    made = estimate_of(&ask, 1, 1, 1);
+    const double narrow = 128 * (2 * (7.0 * 128 + 2 * 4 + 4) + 1.5 * 128 + 2);
+    assert_true(is_close(made.memory_bytes[LAUNCH_MEMORY_WEIGHTS], 6 * params));
+    assert_true(is_close(made.memory_bytes[LAUNCH_MEMORY_ACTIVATIONS], 4 * narrow));
+    launch_estimate_fini(&made);
+    /* a tree of 16 leaves has four sums under way */
+    ask.global_batch = 32;
+    made = estimate_of(&ask, 1, 1, 1);
+    assert_true(is_close(made.memory_bytes[LAUNCH_MEMORY_GRADIENTS], 5 * 4 * params));
+    assert_true(made.fits);
+    launch_estimate_fini(&made);
+    ask.device.memory_bytes = 1e6;
+    made = estimate_of(&ask, 1, 1, 1);
+    assert_false(made.fits);
+    launch_estimate_fini(&made);
+}
+
+/* A stage holds as many micro-batches' activations as its schedule has under way. */
+static void gpipe_holds_all_activations(void **state)
+{
+    (void)state;
+    launch_ask ask = ask_of("gpt2");
+    launch_estimate made = estimate_of(&ask, 1, 1, 4);
+    assert_int_equal(launch_pipeline_held(&made.run.pipeline, 0), 4);
+    const double few = made.memory_bytes[LAUNCH_MEMORY_ACTIVATIONS];
+    assert_int_equal(made.stage, 0);
+    launch_estimate_fini(&made);
+    ask.schedule = LAUNCH_PIPELINE_GPIPE;
+    made = estimate_of(&ask, 1, 1, 4);
+    assert_int_equal(made.stage, 0);
+    assert_true(is_close(made.memory_bytes[LAUNCH_MEMORY_ACTIVATIONS], 4 * few));
+    launch_estimate_fini(&made);
+}
+
+/* 2 replicas x 2 that share tensors x 2 stages, on hosts of 4 ranks. */
+static void the_bill_has_each_exchange(void **state)
+{
+    (void)state;
+    launch_ask ask = ask_of("minigpt");
+    launch_estimate made = estimate_of(&ask, 2, 2, 2);
+    const double row_bytes = 2 * 64 * 128 * 4;
+    assert_int_equal(made.run.pipeline.micro_batches, 8);
+
+    const launch_bill_row *sums = row_of(&made, "partial sums");
+    assert_int_equal(sums->ranks, 2);
+    assert_false(sums->between_hosts);
+    assert_true(sums->times == 8 * (2 * 2 * 1 + 1)); /* of a layer, and at the end */
+    assert_true(sums->payload_bytes == row_bytes);
+    assert_true(is_close(sums->sent_bytes, sums->times * row_bytes));
+    assert_true(is_close(sums->took_s, sums->times * (1e-6 + row_bytes / 1e9)));
+
+    const launch_bill_row *gradients = row_of(&made, "gradients");
+    const launch_stage first = launch_model_stage(&ask.model, 2, 0);
+    assert_int_equal(gradients->ranks, 2);
+    assert_false(gradients->between_hosts);
+    assert_true(is_close(gradients->payload_bytes * gradients->times,
+                         4 * launch_stage_params(&ask.model, &first, 2)));
+
+    const launch_bill_row *sends = row_of(&made, "activations");
+    assert_true(sends->between_hosts);
+    assert_true(sends->times == 8); /* of two stages each sends one way */
+    assert_true(is_close(sends->took_s, 8 * (1e-3 + row_bytes / 1e6)));
+    assert_true(is_close(row_of(&made, "tied embedding")->payload_bytes, 512 * 128 * 4 / 2.0));
+    assert_int_equal(made.row_count, 5);
+    launch_estimate_fini(&made);
+
+    made = estimate_of(&ask, 1, 1, 2);
+    assert_int_equal(made.row_count, 2);
+    assert_false(row_of(&made, "activations")->between_hosts);
+    launch_estimate_fini(&made);
+}
+
+/* What a step is made of is the step. */
+static void times_add_up(void **state)
+{
+    (void)state;
+    launch_ask ask = ask_of("gpt2");
+    ask.device.host_ranks = 8;
+    for (int64_t data = 1; data <= 2; data++) {
+        for (int64_t tensor = 1; tensor <= 4; tensor *= 2) {
+            for (int64_t pipeline = 1; pipeline <= 4; pipeline++) {
+                launch_estimate made = estimate_of(&ask, data, tensor, pipeline);
+                const double sum = made.compute_s + made.tensor_s + made.waiting_s +
+                                   made.gradients_exposed_s + made.optimizer_s;
+                assert_true(is_close(sum, made.step_s));
+                assert_true(made.gradients_exposed_s <= made.gradients_s * (1 + 1e-12));
+                assert_true((made.run.result.bubble > 0) == (pipeline > 1));
+                launch_estimate_fini(&made);
+            }
+        }
+    }
+}
+
+static void decoding_reads_weights_and_cache(void **state)
+{
+    (void)state;
+    launch_ask ask = ask_of("gpt2");
+    ask.decode = true;
+    ask.batch = 1;
+    launch_estimate made = estimate_of(&ask, 1, 1, 1);
+    const double cache = 12 * 2 * 768 * 1024 * 4.0;
+    assert_true(is_close(made.memory_bytes[LAUNCH_MEMORY_CACHE], cache));
+    assert_true(is_close(made.compute_s, (4 * 124439808.0 + cache / 2) / 1e12));
+    assert_int_equal(made.row_count, 0);
+    launch_estimate_fini(&made);
+    made = estimate_of(&ask, 1, 2, 1);
+    assert_true(row_of(&made, "partial sums")->times == 25); /* two a layer, and the embedding */
+    assert_true(row_of(&made, "partial sums")->payload_bytes == 768 * 4);
+    assert_string_equal(row_of(&made, "best tokens")->operation, "all_gather");
+    assert_true(is_close(made.step_s, made.compute_s + made.tensor_s));
+    launch_estimate_fini(&made);
+}
+
+static void the_search_finds_the_fastest_that_fits(void **state)
+{
+    (void)state;
+    launch_ask ask = ask_of("gpt2");
+    ask.device.host_ranks = 8;
+    launch_estimate *found = NULL;
+    int count = 0;
+    base_error error;
+    const launch_layout any = {.data = 0};
+    assert_ok(launch_plan_search(&ask, 8, &any, &found, &count, &error), &error);
+    assert_int_equal(count, 9); /* 12 heads are not cut in 8 */
+    assert_non_null(found[0].run.spans);
+    for (int i = 1; i < count; i++) {
+        assert_true(found[i - 1].step_s <= found[i].step_s);
+        assert_null(found[i].run.spans);
+    }
+    const double least_s = found[0].step_s;
+    const double most_bytes = found[0].total_bytes;
+    launch_estimates_destroy(found, count);
+
+    ask.device.memory_bytes = most_bytes - 1;
+    assert_ok(launch_plan_search(&ask, 8, &any, &found, &count, &error), &error);
+    assert_true(found[0].fits && found[0].step_s >= least_s);
+    launch_estimates_destroy(found, count);
+
+    ask.device.memory_bytes = 1;
+    assert_ok(launch_plan_search(&ask, 8, &any, &found, &count, &error), &error);
+    for (int i = 1; i < count; i++) {
+        assert_true(found[i - 1].total_bytes <= found[i].total_bytes);
+    }
+    launch_estimates_destroy(found, count);
+
+    const launch_layout stages = {.pipeline = 2};
+    assert_ok(launch_plan_search(&ask, 8, &stages, &found, &count, &error), &error);
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(found[i].layout.pipeline, 2);
+    }
+    launch_estimates_destroy(found, count);
+}
+
+static void assert_refused(const launch_ask *ask, int64_t ranks, launch_layout wanted,
+                           const char *words)
+{
+    launch_estimate *found = NULL;
+    int count = 0;
+    base_error error;
+    assert_int_equal(launch_plan_search(ask, ranks, &wanted, &found, &count, &error),
+                     BASE_ERR_INVALID);
+    if (strstr(error.message, words) == NULL) {
+        fail_msg("%s", error.message);
+    }
+    launch_estimates_destroy(found, count);
+}
+
+static void impossible_layouts_are_refused_with_the_reason(void **state)
+{
+    (void)state;
+    launch_ask ask = ask_of("gpt2");
+    assert_refused(&ask, 8, (launch_layout){.tensor = 8}, "12 heads");
+    assert_refused(&ask, 8, (launch_layout){.tensor = 3}, "must be 8 ranks");
+    assert_refused(&ask, 16, (launch_layout){.pipeline = 16}, "12 layers are too few");
+    ask.global_batch = 30;
+    assert_refused(&ask, 2, (launch_layout){.data = 2}, "30 sequences");
+    ask.decode = true;
+    assert_refused(&ask, 2, (launch_layout){.pipeline = 2}, "--pipeline");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parameters_are_as_published),
+        cmocka_unit_test(parts_make_the_whole),
+        cmocka_unit_test(the_last_stage_has_fewer_layers),
+        cmocka_unit_test(one_rank_exchanges_nothing),
+        cmocka_unit_test(memory_is_what_ranks_hold),
+        cmocka_unit_test(gpipe_holds_all_activations),
+        cmocka_unit_test(the_bill_has_each_exchange),
+        cmocka_unit_test(times_add_up),
+        cmocka_unit_test(decoding_reads_weights_and_cache),
+        cmocka_unit_test(the_search_finds_the_fastest_that_fits),
+        cmocka_unit_test(impossible_layouts_are_refused_with_the_reason),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
