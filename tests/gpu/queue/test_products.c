@@ -126,12 +126,45 @@ static void an_algorithm_is_kept_and_noted(void **state)
     queue_close(&device);
 }
 
+/* A product of cublasLt is an operation like others: with thousands of them and nobody who waits, the
+ * driver's queue is never full. */
+static void products_keep_the_hosts_pace(void **state)
+{
+    enum { FAR = 3000 };
+    base_error error;
+    (void)state;
+    rank_device device = queue_open();
+    float *a = queue_get(&device, RANK_MEMORY_WORK, COUNT * sizeof(float));
+    const rank_product args = {.rows = 4,
+                               .columns = 4,
+                               .depth = 4,
+                               .a = a,
+                               .a_row = 4,
+                               .a_depth = 1,
+                               .b = a,
+                               .b_row = 4,
+                               .c = a + 512,
+                               .c_row = 4,
+                               .leaves = 1};
+    const emulate_counts before = emulate_count();
+    queue_put(&device, a, 1.0f);
+    for (int i = 0; i < FAR; i++) {
+        device.backend->product(device.queue, &args);
+    }
+    assert_ok(device.backend->sync(device.queue, &error), &error);
+    assert_int_equal(emulate_count().products - before.products, FAR);
+    assert_int_equal(emulate_count().full, before.full);
+    device.backend->release(device.queue, a);
+    queue_close(&device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_go_where_the_rule_says),
         cmocka_unit_test(precision_is_the_backends),
         cmocka_unit_test(an_algorithm_is_kept_and_noted),
+        cmocka_unit_test(products_keep_the_hosts_pace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -148,11 +148,12 @@ __global__ static void draw_rows_kernel(rank_draw args, const drawn *pieces, uns
     }
 }
 
-extern "C" void cuda_launch_draw(const rank_draw *args, double *partials, cudaStream_t stream)
+extern "C" void cuda_launch_draw(const rank_draw *args, double *partials, size_t partials_count,
+                                 cudaStream_t stream)
 {
     drawn *pieces = reinterpret_cast<drawn *>(partials);
     const unsigned count = (unsigned)((args->columns + PIECE - 1) / PIECE);
-    const size_t room = CUDA_PARTIALS * sizeof(double) / sizeof(drawn) / count;
+    const size_t room = partials_count * sizeof(double) / sizeof(drawn) / count;
     const size_t at_once = room < ROWS_MAX ? room : (size_t)ROWS_MAX;
     for (size_t row = 0; row < args->rows; row += at_once) {
         rank_draw some = *args;
