@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "budget/lease.h"
 #include "engine/place.h"
+#include "job/descriptors.h"
 #include "job/start_local.h"
 
 enum { NO_FD = -1 };
@@ -56,6 +57,9 @@ static base_status take_part(launch_agent *agent, const Ringfence__Control__Assi
     part->ranks = (int)assign->ranks;
     part->world_size = (int)assign->world_size;
     part->host_timeout_ns = assign->host_timeout_ms * BASE_NS_PER_MS;
+    if (status == BASE_OK) {
+        status = launch_descriptors_ensure(part->world_size, agent->options->hosts.nodes, reterr);
+    }
     return status == BASE_OK ? agent_make_ranks(agent, reterr) : status;
 }
 

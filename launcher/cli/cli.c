@@ -16,6 +16,7 @@
 #include "cli/preflight.h"
 #include "cli/run_job.h"
 #include "gpus/gpus.h"
+#include "job/descriptors.h"
 #include "proto/job_key.h"
 #include "record/compare.h"
 
@@ -133,10 +134,22 @@ static bool is_refusal(const launch_options *options, base_status status)
            status != BASE_ERR_IO;
 }
 
+static base_status ensure_descriptors(const launch_options *options, base_error *reterr)
+{
+    int64_t ranks = options->job.job.world_size;
+    for (int i = 0; i < options->scaling_count; i++) {
+        ranks = options->scaling_ranks[i] > ranks ? options->scaling_ranks[i] : ranks;
+    }
+    return launch_descriptors_ensure(ranks, options->hosts.nodes, reterr);
+}
+
 static int run(launch_options *options, int argc, char **argv, const char *rank_path)
 {
     base_error error;
     char beside[BASE_PATH_BYTES];
+    if (ensure_descriptors(options, &error) != BASE_OK) {
+        return launch_report_error(&error);
+    }
     if (options->program != NULL) {
         return run_program(options);
     }

@@ -71,6 +71,26 @@ static void lost_output_is_an_error(void **state)
     test_program_assert_no_children();
 }
 
+/* A soft limit of open files is raised for the launcher and its ranks; a hard one is named. */
+static void too_few_open_files_are_named(void **state)
+{
+    (void)state;
+    static const char command[] = " && exec " FAKE_LAUNCHER_PATH " --no-bind --ranks 2 --quiet -- "
+                                  "sh -c 'echo $(($(ulimit -n) > 40))'";
+    char text[1024];
+    (void)snprintf(text, sizeof text, "ulimit -Sn 12%s", command);
+    assert_int_equal(run((const char *const[]){"/bin/sh", "-c", text, NULL}), 0);
+    assert_non_null(strstr(program.text[TEST_STDOUT], "1\n"));
+    assert_null(strstr(program.text[TEST_STDOUT], "0\n"));
+    (void)snprintf(text, sizeof text, "ulimit -n 12%s", command);
+    assert_int_equal(run((const char *const[]){"/bin/sh", "-c", text, NULL}), BASE_EXIT_ERROR);
+    assert_string_equal(
+        program.text[TEST_STDERR],
+        "launcher: error: 2 ranks need up to 64 open files in a process, and ulimit "
+        "-Hn allows 12: raise it, or start fewer ranks\n");
+    test_program_assert_no_children();
+}
+
 static void the_first_failing_rank_gives_the_exit_code(void **state)
 {
     (void)state;
@@ -217,6 +237,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(output_and_arguments_come_through),
         cmocka_unit_test(lost_output_is_an_error),
+        cmocka_unit_test(too_few_open_files_are_named),
         cmocka_unit_test(the_first_failing_rank_gives_the_exit_code),
         cmocka_unit_test(descendants_end_with_their_program),
         cmocka_unit_test(nothing_survives_a_killed_launcher),
