@@ -22,6 +22,7 @@ typedef struct pmi_client {
     launch_wait wait; /* of requests that the engine answers by itself */
     char store[STORE_NAME_BYTES];
     char line[LINE_BYTES]; /* the last answer */
+    bool left;             /* a fence, before all had come */
 } pmi_client;
 
 /* Reads one line, and nothing behind it. */
@@ -153,7 +154,10 @@ static base_status pmi_put(void *state, const char *key, const char *value, base
 
 static base_status pmi_fence(void *state, const launch_wait *wait, base_error *reterr)
 {
-    return ask(state, "cmd=barrier_in\n", "barrier_out", wait, reterr);
+    pmi_client *pmi = state;
+    const base_status status = ask(pmi, "cmd=barrier_in\n", "barrier_out", wait, reterr);
+    pmi->left = status != BASE_OK;
+    return status;
 }
 
 static base_status pmi_get(void *state, int node, const char *key,
@@ -174,7 +178,8 @@ static void pmi_close(void *state)
 {
     pmi_client *pmi = state;
     base_error ignored;
-    if (ask(pmi, "cmd=finalize\n", "finalize_ack", &pmi->wait, &ignored) == BASE_OK) {
+    /* a launcher that leaves a fence does not finalize: so the engine ends the others, which wait in it */
+    if (pmi->left || ask(pmi, "cmd=finalize\n", "finalize_ack", &pmi->wait, &ignored) == BASE_OK) {
         (void)close(pmi->fd);
     }
     free(pmi);

@@ -267,6 +267,30 @@ ends() {
     assert_none_left "$name"
 }
 
+waits_for_signals() {
+    grep -q 'SigBlk:.*[1-9a-f]' "/proc/$(left launcher)/status" 2>/dev/null
+}
+
+# leaves_a_fence NAME COMMAND…: both are on one host, and the second launcher never comes. The first one hears a signal while it
+# waits in the engine's fence, ends with that signal's code, and the engine ends the rest.
+leaves_a_fence() {
+    name=$1
+    shift
+    # shellcheck disable=SC2016,SC2086
+    (cd work && "$@" sh -c '[ "${PMIX_RANK:-$PMI_RANK}" = 0 ] || exec sleep 1000
+        "$@"; echo $? >code; exit "$(cat code)"' sh launcher $small --out fence) >"$dir/said" 2>&1 &
+    until_within 20 waits_for_signals || fail "$name: it does not wait"
+    # shellcheck disable=SC2046
+    kill -TERM $(left launcher)
+    if until_within 20 none_left && [ "$(cat work/code)" = 143 ] &&
+        says "ended by SIGTERM before all launchers had come"; then
+        ok "$name"
+    else
+        fail "$name: it ended with $(cat work/code)"
+    fi
+    assert_none_left "$name"
+}
+
 make_host() {
     unshare --net --uts --mount sh -c "hostname host-$1 && mount --bind '$dir/hosts' /etc/hosts &&
         ip link set lo up && cd / && echo up >'$dir/host-$1' && exec sleep 100000" &

@@ -15,6 +15,9 @@ mpich)
     mpirun() {
         on 0 mpiexec.hydra -launcher rsh -launcher-exec "$dir/remote" -hosts host-0,host-1 -ppn 1 "$@"
     }
+    here() {
+        on 0 mpiexec.hydra "$@"
+    }
     ;;
 openmpi)
     command -v mpirun.openmpi >/dev/null || skip "no mpirun.openmpi (Debian: openmpi-bin)"
@@ -27,6 +30,9 @@ openmpi)
         on 0 mpirun.openmpi --allow-run-as-root --mca plm_rsh_agent "$dir/remote" \
             --host host-0,host-1 --map-by node "$@"
     }
+    here() {
+        on 0 mpirun.openmpi --allow-run-as-root --oversubscribe "$@"
+    }
     ;;
 esac
 
@@ -38,6 +44,7 @@ gated "$kind" mpirun -n 2
 if [ $by = PMI-1 ]; then
     adds_up "$kind" mpirun -n 2
 fi
+leaves_a_fence "$kind: a signal in a fence" here -n 2
 killed_at_random "$kind" "$engine" mpirun -n 2
 ends "$kind: a rank dies" rank 137 "rank 1 .*was ended by SIGKILL .*host host-1, node 1" mpirun -n 2
 ends "$kind: a launcher dies" launcher "$lost_code" "$lost" mpirun -n 2
