@@ -148,7 +148,11 @@ static base_status on_ready(void *user, base_error *reterr)
     if (run->record == NULL) {
         return BASE_OK;
     }
-    const base_status status = launch_record_begin(run->record, 0, reterr);
+    base_status status = launch_record_check_room(run->record, run->options->job.job.world_size,
+                                                  run->result.model_params, reterr);
+    if (status == BASE_OK) {
+        status = launch_record_begin(run->record, 0, reterr);
+    }
     run->recording = status == BASE_OK;
     print_notes(run);
     return status;

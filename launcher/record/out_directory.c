@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -260,6 +261,24 @@ base_status launch_out_directory_open(const launch_out_options *options,
         launch_out_directory_close(directory);
     }
     return status;
+}
+
+base_status launch_out_directory_check_room(const launch_out_directory *directory, uint64_t bytes,
+                                            base_error *reterr)
+{
+    struct statvfs disk;
+    if ((directory->overwrite && directory->holds_record) || fstatvfs(directory->fd, &disk) != 0 ||
+        disk.f_blocks == 0) {
+        return BASE_OK;
+    }
+    const uint64_t room_bytes = (uint64_t)disk.f_bavail * disk.f_frsize;
+    return room_bytes >= bytes
+               ? BASE_OK
+               : base_fail(
+                     reterr, BASE_ERR_LIMIT,
+                     "--out: the disk of %s has room for %.1f MB, and the job writes %.1f MB at "
+                     "its end: make room, or name another directory",
+                     directory->path, (double)room_bytes / 1e6, (double)bytes / 1e6);
 }
 
 void launch_out_directory_close(launch_out_directory *directory)

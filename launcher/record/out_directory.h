@@ -11,6 +11,8 @@
 #define LAUNCH_OUT_DIRECTORY_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "base/limits.h"
 #include "base/status.h"
@@ -50,6 +52,11 @@ BASE_MUST_CHECK base_status launch_out_directory_lock(const char *path, int *fd,
 BASE_MUST_CHECK base_status launch_out_directory_open(const launch_out_options *options,
                                                       launch_out_directory *directory,
                                                       base_error *reterr);
+
+/* Whether the disk has room for what the job will write. BASE_ERR_LIMIT: it has not. What a record that is
+ * replaced takes now is not known, so that nothing is said then. */
+BASE_MUST_CHECK base_status launch_out_directory_check_room(const launch_out_directory *directory,
+                                                            uint64_t bytes, base_error *reterr);
 
 /* The job has begun. With overwrite, removes the files of an older record except the inputs, and
  * leaves everything else. Without, moves the directory to PATH.1, or the next free number, and

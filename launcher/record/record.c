@@ -222,6 +222,14 @@ static base_status begin_first(launch_record *record, base_error *reterr)
     return status == BASE_OK ? open_timings(record, reterr) : status;
 }
 
+base_status launch_record_check_room(const launch_record *record, int64_t ranks,
+                                     uint64_t model_params, base_error *reterr)
+{
+    const uint64_t files = (uint64_t)ranks + 1;
+    return launch_out_directory_check_room(&record->directory, files * model_params * sizeof(float),
+                                           reterr);
+}
+
 base_status launch_record_begin(launch_record *record, uint64_t first_step, base_error *reterr)
 {
     if (record->begun && record->timings == NULL) {

@@ -139,25 +139,30 @@ static void ranks_die_with_their_launcher(void **state)
 
 enum { EXIT_NO_DISK = 77 };
 
-/* Runs the launcher on a disk of one megabyte of its own: a file system in a namespace. */
-static const char small_disk[] = "mount -t tmpfs -o size=1m none \"$OUT\" || exit 77\n"
-                                 "\"$@\" --out \"$OUT/out\"\n"
+/* Runs the launcher on a small disk of its own: a file system in a namespace. FILL: other files take so much
+ * of it once the job has begun. */
+static const char small_disk[] = "mount -t tmpfs -o size=\"$SIZE\" none \"$OUT\" || exit 77\n"
+                                 "\"$@\" --out \"$OUT/out\" &\n"
+                                 "if [ -n \"$FILL\" ]; then\n"
+                                 "until [ -s \"$OUT/out/timings.jsonl\" ]; do sleep 0.05; done\n"
+                                 "head -c \"$FILL\" /dev/zero >\"$OUT/more\" 2>/dev/null\n"
+                                 "fi\n"
+                                 "wait $!\n"
                                  "code=$?\n"
                                  "ls \"$OUT/out\" | grep -q '[.]tmp$' && exit 78\n"
                                  "exit $code\n";
 
-static void a_disk_that_fills_up_is_named(void **state)
+static void run_on_small_disk(const char *size, const char *fill, const char *steps)
 {
-    (void)state;
     test_directory directory;
     char out[BASE_PATH_BYTES + 8];
     test_directory_make(&directory);
     (void)snprintf(out, sizeof out, "OUT=%s", directory.path);
     const char *const arguments[] = {
-        "/usr/bin/unshare", "-rm",          "/bin/sh", "-c", small_disk, "sh", LAUNCHER_PATH,
-        "--no-plots",       "--no-scaling", "--steps", "2",  "--batch",  "2",  NULL,
+        "/usr/bin/unshare", "-rm",          "/bin/sh", "-c",  small_disk, "sh", LAUNCHER_PATH,
+        "--no-plots",       "--no-scaling", "--steps", steps, "--batch",  "2",  NULL,
     };
-    test_program_start(&run.program, arguments, (const char *const[]){out, NULL});
+    test_program_start(&run.program, arguments, (const char *const[]){out, size, fill, NULL});
     const int exit_status = test_program_wait(&run.program);
     test_program_assert_no_children();
     test_directory_remove(&directory);
@@ -165,8 +170,23 @@ static void a_disk_that_fills_up_is_named(void **state)
         skip(); /* a container that allows no namespaces */
     }
     assert_int_equal(exit_status, 1); /* 78: half-written files were left */
+}
+
+static void a_disk_that_fills_up_is_named(void **state)
+{
+    (void)state;
+    run_on_small_disk("SIZE=8m", "FILL=7m", "200");
     assert_says("No space left on device");
     assert_says("safetensors");
+}
+
+/* Three files of 470 528 numbers: nobody trains for hours before a disk is found too small. */
+static void a_small_disk_is_named_at_the_start(void **state)
+{
+    (void)state;
+    run_on_small_disk("SIZE=5m", "FILL=", endless);
+    assert_says("has room for 5.2 MB, and the job writes 5.6 MB at its end");
+    assert_null(strstr(run.program.text[TEST_STDERR], "step 1/"));
 }
 
 static void one_rank_of_many_is_one_cause(void **state)
@@ -195,6 +215,7 @@ int main(void)
         cmocka_unit_test(a_stopped_rank_ends_the_job),
         cmocka_unit_test(ranks_die_with_their_launcher),
         cmocka_unit_test(a_disk_that_fills_up_is_named),
+        cmocka_unit_test(a_small_disk_is_named_at_the_start),
         cmocka_unit_test(one_rank_of_many_is_one_cause),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
