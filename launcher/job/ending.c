@@ -14,6 +14,8 @@
 #include "job/session.h"
 #include "job/writer.h"
 
+enum { STOPS_BYTES = 512 };
+
 /* Says on which of several hosts the rank ran. */
 static void add_host(const launch_session *session, int rank, base_error *error)
 {
@@ -154,13 +156,22 @@ static void send_stop(launch_session *session, const char *reason)
     }
 }
 
+/* What the user may have to know of a job that is asked to end: what holds it up. */
+static void describe_waits(launch_session *session, char text[STOPS_BYTES])
+{
+    launch_watch_describe_stops(session, text, STOPS_BYTES);
+    session->explained = !launch_writer_has_room(STDOUT_FILENO);
+}
+
 /* A user's program gets the signal itself. A program that has joined gets a Stop message as
  * well. */
 static void pass_on(launch_session *session, int signal_number, const char *name)
 {
+    char stops[STOPS_BYTES];
     session->stop_signal = signal_number;
-    launch_screen_say(&session->screen, "%s: passed on to the ranks; %s again ends them at once",
-                      name, name);
+    describe_waits(session, stops);
+    launch_screen_say(&session->screen, "%s: passed on to the ranks; %s again ends them at once%s",
+                      name, name, stops);
     if (session->joined_count == session->world_size) {
         send_stop(session, name);
     }
@@ -176,12 +187,13 @@ void launch_stop_explain(launch_session *session, int64_t now_ns)
     const bool waits = session->stop_signal != 0 && !session->explained &&
                        session->abort_due_ns == BASE_NO_DEADLINE &&
                        !launch_writer_has_room(STDOUT_FILENO);
-    if (waits &&
-        launch_writer_stuck_ns(STDOUT_FILENO, now_ns) >= LAUNCH_UNREAD_MS * BASE_NS_PER_MS) {
+    const int64_t stuck_ns = waits ? launch_writer_stuck_ns(STDOUT_FILENO, now_ns) : 0;
+    if (stuck_ns >= LAUNCH_UNREAD_MS * BASE_NS_PER_MS) {
         session->explained = true;
         launch_screen_say(&session->screen,
-                          "nobody reads standard output: ranks that print wait for its reader, and "
-                          "end only then");
+                          "nobody has read standard output for %.0f s: ranks that print wait, and "
+                          "end only then",
+                          (double)stuck_ns / BASE_NS_PER_S);
     }
 }
 
@@ -207,9 +219,11 @@ void launch_stop(launch_session *session, int signal_number, bool again)
         training ? session->result->ready : session->joined_count == session->world_size;
     session->stop_signal = signal_number;
     if (first && under_way) {
+        char stops[STOPS_BYTES];
+        describe_waits(session, stops);
         launch_screen_say(&session->screen,
-                          "%s: ending after the current %s; %s again ends at once", name,
-                          training ? "step, states and record are saved" : "step", name);
+                          "%s: ending after the current %s; %s again ends at once%s", name,
+                          training ? "step, states and record are saved" : "step", name, stops);
         send_stop(session, name);
         return;
     }

@@ -134,16 +134,10 @@ static void wait_stopped(pid_t pid, bool stopped)
     }
 }
 
-static void ctrl_z_stops_the_ranks_too(void **state)
+static void find_ranks(int ranks[2])
 {
-    (void)state;
-    test_directory directory;
     char path[64];
     char children[64];
-    int ranks[2] = {0};
-    int status = 0;
-    fake_job_setup(&directory);
-    fake_job_start_endless(&program, &directory);
     (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", program.pid, program.pid);
     FILE *file = fopen(path, "re");
     assert_non_null(file);
@@ -153,6 +147,39 @@ static void ctrl_z_stops_the_ranks_too(void **state)
     ranks[0] = (int)strtol(children, &second, 10);
     ranks[1] = (int)strtol(second, NULL, 10);
     assert_true(ranks[0] > 0 && ranks[1] > 0);
+}
+
+/* A stopped rank ends no step, so the user who asks for the end hears of it. */
+static void ctrl_c_names_a_stopped_rank(void **state)
+{
+    (void)state;
+    test_directory directory;
+    int ranks[2] = {0};
+    char stopped[64];
+    fake_job_setup(&directory);
+    fake_job_start_endless(&program, &directory);
+    find_ranks(ranks);
+    assert_int_equal(kill(ranks[1], SIGSTOP), 0);
+    wait_stopped(ranks[1], true);
+    assert_int_equal(kill(program.pid, SIGINT), 0);
+    (void)snprintf(stopped, sizeof stopped, ", pid %d, is stopped: SIGSTOP or the like)", ranks[1]);
+    test_program_wait_text(&program, TEST_STDERR, stopped);
+    assert_non_null(strstr(program.text[TEST_STDERR], "ending after the current step"));
+    assert_int_equal(kill(ranks[1], SIGCONT), 0);
+    assert_int_equal(test_program_wait(&program), 130);
+    test_program_assert_no_children();
+    fake_job_teardown(&directory);
+}
+
+static void ctrl_z_stops_the_ranks_too(void **state)
+{
+    (void)state;
+    test_directory directory;
+    int ranks[2] = {0};
+    int status = 0;
+    fake_job_setup(&directory);
+    fake_job_start_endless(&program, &directory);
+    find_ranks(ranks);
     assert_int_equal(kill(program.pid, SIGTSTP), 0);
     assert_int_equal(waitpid(program.pid, &status, WUNTRACED), program.pid);
     assert_true(WIFSTOPPED(status));
@@ -178,6 +205,7 @@ int main(void)
         cmocka_unit_test(ranks_die_with_their_launcher),
         cmocka_unit_test(a_launcher_killed_early_leaves_no_rank),
         cmocka_unit_test(ignored_signals_stay_ignored),
+        cmocka_unit_test(ctrl_c_names_a_stopped_rank),
         cmocka_unit_test(ctrl_z_stops_the_ranks_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -117,7 +117,7 @@ static void a_second_ctrl_c_saves_the_record(void **state)
     program.unread = true;
     test_program_wait_text(&program, TEST_STDERR, "step 1/");
     assert_int_equal(kill(program.pid, SIGINT), 0);
-    test_program_wait_text(&program, TEST_STDERR, "nobody reads standard output: ranks that print");
+    test_program_wait_text(&program, TEST_STDERR, "nobody has read standard output for ");
     assert_int_equal(kill(program.pid, SIGINT), 0);
     test_program_wait_text(&program, TEST_STDERR, "its output is not read: Ctrl-C drops the rest");
     assert_true(fake_job_left(&directory, "out/manifest.json"));
