@@ -228,6 +228,7 @@ static base_status complete_job(launch_options *options, base_error *reterr)
     int64_t vocab_size = 0;
     if (status == BASE_OK) {
         status = read_vocab_size(job->data.tokenizer, &vocab_size, reterr);
+        status = status == BASE_OK ? status : base_error_prepend(reterr, status, "--tokenizer");
     }
     if (status == BASE_OK && job->model.checkpoint[0] == '\0') {
         job->model.vocab_size = vocab_size;

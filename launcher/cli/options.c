@@ -187,6 +187,16 @@ static base_status wrong_operand(const char *word, base_error *reterr)
     static const char *const commands[] = {"compare", "gpus", "make-job-key"};
     base_nearest nearest = base_nearest_begin(word, strlen(word));
     char question[BASE_NEAREST_BYTES];
+    if (strchr(word, '/') != NULL) {
+        return base_fail(
+            reterr, BASE_ERR_INVALID,
+            "unexpected argument '%s'; a program stands behind --: launcher -- PROGRAM", word);
+    }
+    if (base_fields_find_option(&launch_option_fields, word) != NULL ||
+        base_fields_find_option(&proto_job_fields, word) != NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID, "unexpected argument '%s'; did you mean --%s?",
+                         word, word);
+    }
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         base_nearest_offer(&nearest, commands[i]);
     }

@@ -193,7 +193,7 @@ base_status rank_record_read_slow(const char *line, size_t line_bytes, rank_reco
     }
     json_t *root = json_loadb(line, line_bytes, JSON_REJECT_DUPLICATES, &json_error);
     if (root == NULL) {
-        return base_fail(reterr, BASE_ERR_INVALID, "column %d: %s", json_error.column,
+        return base_fail(reterr, BASE_ERR_INVALID, "not JSON: column %d: %s", json_error.column,
                          json_error.text);
     }
     record->owner = root;

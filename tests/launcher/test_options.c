@@ -49,11 +49,13 @@ static void mistyped_words_get_a_suggestion(void **state)
 {
     (void)state;
     static const struct {
-        const char *words[3];
+        const char *words[4];
         const char *expected;
     } cases[] = {
         {{"--rakns", "2"}, "unknown flag --rakns; did you mean --ranks?"},
         {{"--mode", "ddp_cpu"}, "; did you mean ddp-cpu?"},
+        {{"steps", "2"}, "unexpected argument 'steps'; did you mean --steps?"},
+        {{"--ranks", "2", "./a.out"}, "'./a.out'; a program stands behind --"},
         {{"compar"}, "unexpected argument 'compar'; did you mean compare?"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -29,9 +29,9 @@ static void malformed_files_are_refused_with_file_and_line(void **state)
     rank_data *data = NULL;
     refuse(fixture, "", "no sentences");
     refuse(fixture, "\n", ":1: the line is empty");
-    refuse(fixture, "{\"text\":\"a\"}\n{\"text\":\"b\"}\n{\"text\":\"c\"", ":3: column");
+    refuse(fixture, "{\"text\":\"a\"}\n{\"text\":\"b\"}\n{\"text\":\"c\"", ":3: not JSON: column");
     refuse(fixture, "{\"text\":\"a\"}\n{\"text\":\"b\"}\n\n", ":3: the line is empty");
-    refuse(fixture, "{\"text\":\"a\"}\n{\"text\":\"b\"}\nnot json\n", ":3: column");
+    refuse(fixture, "{\"text\":\"a\"}\n{\"text\":\"b\"}\nnot json\n", ":3: not JSON: column");
     refuse(fixture, "{\"verb\":\"a\",\"rule\":\"b\"}\n", ":1: no \"text\"");
 
     /* Other ranks' lines are only counted. */
