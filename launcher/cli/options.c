@@ -184,7 +184,7 @@ static base_status check_together(launch_options *options, base_error *reterr)
 
 static base_status wrong_operand(const char *word, base_error *reterr)
 {
-    static const char *const commands[] = {"compare", "gpus", "make-job-key"};
+    static const char *const commands[] = {"compare", "gpus", "make-job-key", "plan"};
     base_nearest nearest = base_nearest_begin(word, strlen(word));
     char question[BASE_NEAREST_BYTES];
     if (strchr(word, '/') != NULL) {
