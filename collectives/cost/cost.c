@@ -5,6 +5,7 @@
  * Bytes are those that one rank sends or receives, whichever is more. Between hosts they are those
  * of one host, because its ranks share the link out. */
 #include "coll/tune.h"
+#include "plan/plan.h"
 
 enum { CHUNK_BYTES = 32 * 1024 }; /* of the pipelines */
 
@@ -317,17 +318,12 @@ bool coll_cost_is_eligible(const coll_layout *shape, coll_kind kind, coll_algori
 {
     const bool combines =
         kind == COLL_ALL_REDUCE || kind == COLL_REDUCE || kind == COLL_REDUCE_SCATTER;
-    switch (algorithm) {
-    case COLL_ALGORITHM_AUTO:
+    const coll_plan plan = {.algorithm = algorithm, .kind = kind, .ranks = shape->ranks};
+    if (algorithm < COLL_ALGORITHM_RING || algorithm > COLL_ALGORITHM_LAST ||
+        (algorithm == COLL_ALGORITHM_TWO_LEVEL && combines && !shape->aligned)) {
         return false;
-    case COLL_ALGORITHM_RING:
-    case COLL_ALGORITHM_TREE:
-        return !combines;
-    case COLL_ALGORITHM_TWO_LEVEL:
-        return !combines || shape->aligned;
-    default:
-        return true;
     }
+    return coll_plan_is_canonical(&plan);
 }
 
 coll_algorithm coll_cost_choose(const coll_costs *costs, const coll_layout *shape, coll_kind kind,

@@ -114,6 +114,10 @@ static void test_choice(void **state)
                          COLL_ALGORITHM_TWO_LEVEL);
     assert_false(coll_cost_is_eligible(&sixteen, kind, COLL_ALGORITHM_RING));
     assert_false(coll_cost_is_eligible(&sixteen, COLL_REDUCE, COLL_ALGORITHM_TREE));
+    assert_false(coll_cost_is_eligible(&threes, kind, COLL_ALGORITHM_TWO_LEVEL));
+    assert_true(coll_cost_is_eligible(&hosts, kind, COLL_ALGORITHM_TWO_LEVEL));
+    assert_false(coll_cost_is_eligible(&sixteen, kind, COLL_ALGORITHM_AUTO));
+    assert_false(coll_cost_is_eligible(&sixteen, kind, COLL_ALGORITHM_NATIVE));
     assert_true(coll_cost_is_eligible(&sixteen, COLL_ALL_GATHER, COLL_ALGORITHM_RING));
     for (size_t bytes = 1; bytes < (size_t)1 << 32; bytes *= 2) {
         for (int ranks = 2; ranks <= 64; ranks++) {
