@@ -147,4 +147,33 @@ void emulate_launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t
 #define LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                     \
     emulate_launch(kernel, grid, block, shared_bytes, stream, __VA_ARGS__)
 
+/* threads.cc: of kernels that may overlap the one before. Device memory is closed until the first
+ * thread waits, and each thread has to wait once. */
+void emulate_begin_overlapped();
+void emulate_wait_for_previous();
+
+template <typename... Parameters, typename... Arguments>
+void emulate_launch_overlapped(void (*kernel)(Parameters...), dim3 grid, dim3 block,
+                               size_t shared_bytes, cudaStream_t stream, Arguments &&...arguments)
+{
+    std::tuple<std::decay_t<Parameters>...> copies(std::forward<Arguments>(arguments)...);
+    emulate_enqueue(grid, block, shared_bytes, stream, [kernel, copies] {
+        emulate_begin_overlapped();
+        std::apply(kernel, copies);
+    });
+}
+
+#define LAUNCH_OVERLAPPED(kernel, grid, block, shared_bytes, stream, ...)                          \
+    emulate_launch_overlapped(kernel, grid, block, shared_bytes, stream, __VA_ARGS__)
+
+static inline void wait_for_previous()
+{
+    emulate_wait_for_previous();
+}
+
+static inline void prefetch(const void *at)
+{
+    (void)at;
+}
+
 #endif

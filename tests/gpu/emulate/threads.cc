@@ -13,6 +13,7 @@
 
 #include "emulate/control.h"
 #include "emulate/device.h"
+#include "emulate/memory.h"
 #include "emulate/switch.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -45,6 +46,12 @@ struct stack {
         (void)munmap(memory, stack_bytes);
     }
 };
+
+// Threads of a kernel that may overlap the one before it, and how often they have waited for that.
+struct {
+    uint64_t begun;
+    uint64_t waited;
+} overlapped;
 
 // What lanes put down for each other: two sets in turns. Nobody reaches a set again before all have
 // passed the other one.
@@ -320,6 +327,20 @@ void emulate_exchange(const void *mine, void *other, size_t size_bytes, unsigned
                 size_bytes);
 }
 
+void emulate_begin_overlapped()
+{
+    if (overlapped.begun++ == 0) {
+        emulate_memory_close();
+    }
+}
+
+void emulate_wait_for_previous()
+{
+    if (overlapped.begun > 0 && overlapped.waited++ == 0) {
+        emulate_memory_open();
+    }
+}
+
 void emulate_run_kernel(dim3 grid, dim3 dim, size_t shared_bytes, const std::function<void()> &body)
 {
     const unsigned count = grid.x * grid.y * grid.z;
@@ -337,6 +358,10 @@ void emulate_run_kernel(dim3 grid, dim3 dim, size_t shared_bytes, const std::fun
         emulate_here.block_idx = dim3(i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y);
         run_block(body, threads);
     }
+    if (overlapped.waited != overlapped.begun) {
+        die("not each thread of a kernel waits once for the one before");
+    }
+    overlapped = {0, 0};
     emulate_here.shared = nullptr;
 }
 

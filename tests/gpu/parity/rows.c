@@ -8,7 +8,7 @@
 /* Up to `most`, or as wide as models are: those that fit in the registers of a warp, and not. */
 static size_t some_width(twin *t, size_t most)
 {
-    static const size_t wide[] = {128, 508, 768, 1024, 1100, 2048, 2056};
+    static const size_t wide[] = {128, 508, 768, 1024, 1100, 2048, 2056, 4100, 8200};
     return twin_between(t, 0, 2) > 0 ? twin_between(t, 1, most)
                                      : wide[twin_between(t, 0, sizeof wide / sizeof *wide - 1)];
 }

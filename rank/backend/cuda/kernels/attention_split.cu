@@ -116,6 +116,7 @@ template <typename ELEMENT>
 __global__ static void append_rows_kernel(rank_attention_cached args, split how)
 {
     const unsigned row = blockIdx.x;
+    wait_for_previous();
     const split_row at = find(args, row);
     if (at.exists) {
         append(args, head_of<ELEMENT>(args, how, at.sequence, blockIdx.y), row, blockIdx.y,
@@ -281,6 +282,7 @@ __global__ static void attend_part_kernel(rank_attention_cached args, split how)
     const unsigned width = (unsigned)args.head_width;
     const unsigned head = blockIdx.y;
     const unsigned row = how.first_row + blockIdx.x;
+    wait_for_previous();
     const split_row row_at = find(args, row);
     float *out = args.out + ((size_t)row * args.heads + head) * width;
     if (!row_at.exists) { // of padding
@@ -339,6 +341,7 @@ __global__ static void combine_parts_kernel(rank_attention_cached args, split ho
 {
     const unsigned width = (unsigned)args.head_width;
     const unsigned row = how.first_row + blockIdx.x;
+    wait_for_previous();
     const split_row row_at = find(args, row);
     if (!row_at.exists || row_at.each >= row_at.length) {
         return; // padding, or there was one part
@@ -371,7 +374,7 @@ static void launch(const rank_attention_cached *args, split how, size_t rows_at_
     const auto attend_part = attend_part_kernel<ELEMENT, VECTOR>;
     if (!args->one_row_each) {
         const dim3 all((unsigned)args->rows, (unsigned)args->kv_heads);
-        LAUNCH(append_rows, all, THREADS, 0, stream, *args, how);
+        LAUNCH_OVERLAPPED(append_rows, all, THREADS, 0, stream, *args, how);
     }
     for (size_t row = 0; row < args->rows; row += rows_at_once) {
         const size_t left = args->rows - row;
@@ -379,10 +382,10 @@ static void launch(const rank_attention_cached *args, split how, size_t rows_at_
         const dim3 parts(rows, (unsigned)args->heads, how.parts);
         const dim3 heads(rows, (unsigned)args->heads);
         how.first_row = (unsigned)row;
-        LAUNCH(attend_part, parts, THREADS, shared_floats(args, VECTOR) * sizeof(float), stream,
-               *args, how);
+        LAUNCH_OVERLAPPED(attend_part, parts, THREADS, shared_floats(args, VECTOR) * sizeof(float),
+                          stream, *args, how);
         if (how.parts > 1) {
-            LAUNCH(combine_parts_kernel, heads, THREADS, 0, stream, *args, how);
+            LAUNCH_OVERLAPPED(combine_parts_kernel, heads, THREADS, 0, stream, *args, how);
         }
     }
 }

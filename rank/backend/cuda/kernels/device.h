@@ -28,6 +28,56 @@ template <typename T> __device__ static inline T load_once(const T *from)
 {
     return __ldcs(from);
 }
+
+/* Overlap: a kernel that is launched so may begin while the one before it on the stream still runs,
+ * from when each block of that has called wait_for_previous or ended (CUDA Programming Guide,
+ * "Programmatic Dependent Launch"; sm_90 and later, elsewhere it is a plain launch). All its threads
+ * call wait_for_previous first. Until then they may only prefetch: the second-level cache keeps what
+ * it has up to date. */
+static inline bool can_overlap(void)
+{
+    int device = 0;
+    int major = 0;
+    return cudaGetDevice(&device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) ==
+               cudaSuccess &&
+           major >= 9;
+}
+
+template <typename... Parameters, typename... Arguments>
+static void launch_overlapped(void (*kernel)(Parameters...), dim3 grid, dim3 block,
+                              size_t shared_bytes, cudaStream_t stream, Arguments... arguments)
+{
+    static const bool overlaps = can_overlap(); // a process has one kind of device
+    cudaLaunchAttribute overlap = {};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    config.attrs = &overlap;
+    config.numAttrs = overlaps ? 1 : 0;
+    (void)cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
+}
+#define LAUNCH_OVERLAPPED(kernel, grid, block, shared_bytes, stream, ...)                          \
+    launch_overlapped(kernel, grid, block, shared_bytes, stream, __VA_ARGS__)
+
+/* The next kernel may begin; this one goes on when the one before it has ended, and its results are
+ * there. */
+__device__ static inline void wait_for_previous(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* The 128 bytes around the address, into the second-level cache. */
+__device__ static inline void prefetch(const void *at)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+}
 #else
 #include "emulate/device.h"
 #endif

@@ -104,6 +104,7 @@ __device__ static void put_together(drawn *shared)
 __global__ static void draw_pieces_kernel(rank_draw args, drawn *pieces)
 {
     SHARED(drawn, shared);
+    wait_for_previous();
     const float *row = args.values + blockIdx.y * args.row_floats;
     const rank_draw_row of = args.of[blockIdx.y];
     const size_t first = (size_t)blockIdx.x * PIECE;
@@ -135,6 +136,7 @@ __global__ static void draw_rows_kernel(rank_draw args, const drawn *pieces, uns
 {
     SHARED(drawn, shared);
     drawn best = none();
+    wait_for_previous();
     for (unsigned i = threadIdx.x; i < count; i += THREADS) {
         best = better(best, pieces[(size_t)blockIdx.x * count + i]);
     }
@@ -162,8 +164,9 @@ extern "C" void cuda_launch_draw(const rank_draw *args, double *partials, size_t
         some.of = args->of + row;
         some.drawn = args->drawn + row;
         const dim3 grid(count, (unsigned)some.rows);
-        LAUNCH(draw_pieces_kernel, grid, THREADS, THREADS * sizeof(drawn), stream, some, pieces);
-        LAUNCH(draw_rows_kernel, (unsigned)some.rows, THREADS, THREADS * sizeof(drawn), stream,
-               some, pieces, count);
+        LAUNCH_OVERLAPPED(draw_pieces_kernel, grid, THREADS, THREADS * sizeof(drawn), stream, some,
+                          pieces);
+        LAUNCH_OVERLAPPED(draw_rows_kernel, (unsigned)some.rows, THREADS, THREADS * sizeof(drawn),
+                          stream, some, pieces, count);
     }
 }

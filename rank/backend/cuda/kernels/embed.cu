@@ -30,6 +30,7 @@ extern "C" void cuda_launch_embed(const rank_embed *args, cudaStream_t stream)
 template <typename Element> __global__ static void embed_packed_kernel(rank_embed_packed args)
 {
     const Element *wte = static_cast<const Element *>(args.wte);
+    wait_for_previous();
     const size_t count = args.tokens * args.width;
     for (size_t i = first_thing(); i < count; i += all_threads()) {
         const size_t token = i / args.width;
@@ -49,9 +50,9 @@ template <typename Element> __global__ static void embed_packed_kernel(rank_embe
 
 extern "C" void cuda_launch_embed_packed(const rank_embed_packed *args, cudaStream_t stream)
 {
-    WITH_ELEMENT(args->wte_type, LAUNCH(embed_packed_kernel<Element>,
-                                        blocks_for(args->tokens * args->width, THREADS), THREADS, 0,
-                                        stream, *args));
+    const unsigned blocks = blocks_for(args->tokens * args->width, THREADS);
+    WITH_ELEMENT(args->wte_type, LAUNCH_OVERLAPPED(embed_packed_kernel<Element>, blocks, THREADS, 0,
+                                                   stream, *args));
 }
 
 // table[keys[t]] += dx[t] in token order, without a sort and without atomics: the block of a token

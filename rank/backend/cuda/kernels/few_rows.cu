@@ -3,7 +3,8 @@
 //
 // A warp has one part of the depth of COLUMNS columns, and all rows. Its lanes take vectors in turns,
 // so that a warp reads 512 bytes that lie side by side. A column of a long depth is cut into parts,
-// which are warps of one block: they are added up in their order.
+// which are warps of one block: they are added up in their order. While the kernel before this one
+// still runs, the first blocks bring their columns nearer.
 //
 // The order of a sum depends on the depth and the length of a vector alone: not on the rows and
 // columns beside it, nor on how many of them a block has.
@@ -18,6 +19,7 @@ enum {
     PARTS_MAX = WARPS,       // of a column
     MANY_COLUMNS = 4,        // of a warp, where there are enough for all multiprocessors
     BLOCKS_ENOUGH = 2 * 132, // of MANY_COLUMNS columns
+    LINE_VECTORS = 8,        // that one prefetch brings
 };
 
 static size_t parts_of(size_t depth)
@@ -50,6 +52,15 @@ __device__ static void add_part(const rank_product &args, size_t column, size_t 
         rows[r] = static_cast<const float *>(args.a) +
                   ((size_t)r < args.rows ? (size_t)r : args.rows - 1) * args.a_row;
     }
+    if (threadIdx.x % LINE_VECTORS == 0) { // weights do not wait for what computes the rows
+        for (size_t i = part * each + threadIdx.x % WARP; i < end; i += WARP) {
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++) {
+                prefetch(weights[c] + i * VECTOR);
+            }
+        }
+    }
+    wait_for_previous();
 #pragma unroll 4
     for (size_t i = part * each + threadIdx.x % WARP; i < end; i += WARP) {
         elements w[COLUMNS];
@@ -113,8 +124,8 @@ static void launch(const rank_product *args, cudaStream_t stream)
     const auto kernel = few_rows_kernel<WEIGHT, VECTOR, ROWS, COLUMNS>;
     const size_t parts = parts_of(args->depth);
     const size_t each = WARPS / parts * COLUMNS;
-    LAUNCH(kernel, (unsigned)((args->columns + each - 1) / each), THREADS,
-           WARPS * ROWS * COLUMNS * sizeof(float), stream, *args, parts);
+    LAUNCH_OVERLAPPED(kernel, (unsigned)((args->columns + each - 1) / each), THREADS,
+                      WARPS * ROWS * COLUMNS * sizeof(float), stream, *args, parts);
 }
 
 template <typename WEIGHT, int VECTOR, int ROWS>
