@@ -24,7 +24,7 @@
 #include "base/status.h"
 
 enum {
-    RANK_BACKEND_ABI = 16, /* rises when the table or an argument struct changes */
+    RANK_BACKEND_ABI = 17, /* rises when the table or an argument struct changes */
 };
 
 typedef struct rank_queue rank_queue;
@@ -80,6 +80,7 @@ typedef struct rank_backend {
     /* Decoding keeps its matrices plain, as (columns, depth), and not packed: products of few rows
      * read them so. Sums of products then have an order of the backend's own. */
     bool plain_weights;
+    bool product_gelu; /* products can end with GELU */
 
     base_status (*open)(rank_queue **queue, base_error *reterr);
     void (*close)(rank_queue *queue); /* after all its memory has been released; NULL is fine */

@@ -94,6 +94,8 @@ typedef struct rank_product {
     size_t c_row;
     int leaves; /* a power of two up to RANK_LEAVES_MAX that divides depth */
     bool accumulate;
+    const float *gelu_bias; /* (columns): c = gelu(a · b + gelu_bias), float32 without gaps between
+                               rows. Only with product_gelu of the backend; NULL: not */
 } rank_product;
 
 /* out (T, C) = wte[ids] + wpe[positions] for ids in [first_id, first_id + columns), zeros for

@@ -28,9 +28,9 @@ enum {
 #define TABLE(table_name, open_queue, plain, own_bytes, prefix, cast_operation)                    \
     {                                                                                              \
         .abi = RANK_BACKEND_ABI, .size_bytes = sizeof(rank_backend), .name = (table_name),         \
-        .rows_at_once = ROWS_AT_ONCE, .plain_weights = (plain), .open = (open_queue),              \
-        .close = cuda_close, .info = cuda_info, .alloc = cuda_alloc, .release = cuda_release,      \
-        .free_bytes = cuda_free_bytes, .memory_peak = cuda_memory_peak,                            \
+        .rows_at_once = ROWS_AT_ONCE, .plain_weights = (plain), .product_gelu = (plain),           \
+        .open = (open_queue), .close = cuda_close, .info = cuda_info, .alloc = cuda_alloc,         \
+        .release = cuda_release, .free_bytes = cuda_free_bytes, .memory_peak = cuda_memory_peak,   \
         .queue_bytes = (own_bytes), .attention_grad_reads_out = (plain), .adopt = cuda_adopt,      \
         .disown = cuda_disown, .map = cuda_map, .unmap = cuda_unmap, .copy = cuda_copy,            \
         .zero = cuda_zero, .sync = cuda_sync, .set_waiter = cuda_set_waiter,                       \

@@ -326,7 +326,9 @@ void cuda_product(rank_queue *queue, const rank_product *args)
     if (fast && is_few_rows(args)) {
         cuda_launch_few_rows(args, queue->stream);
         (void)cuda_check(queue, cudaGetLastError(), "product of few rows");
-    } else if (fast && args->a_type != args->b_type) {
+        return; /* GELU is made on the way */
+    }
+    if (fast && args->a_type != args->b_type) {
         rank_product rounded;
         round_rows(queue, args, &rounded);
         if (queue->failed == BASE_OK) {
@@ -339,5 +341,12 @@ void cuda_product(rank_queue *queue, const rank_product *args)
     } else {
         cuda_launch_product(args, queue->stream);
         (void)cuda_check(queue, cudaGetLastError(), "product");
+    }
+    if (args->gelu_bias != NULL) {
+        cuda_fast_gelu(queue, &(rank_gelu){.rows = args->rows,
+                                           .width = args->columns,
+                                           .bias = args->gelu_bias,
+                                           .x = args->c,
+                                           .out = args->c});
     }
 }

@@ -252,17 +252,22 @@ static void keep_active_rows(const gpt2_step *step)
 
 static void mlp(const gpt2_step *step, size_t rows)
 {
+    const float *bias = weight(step, step->layer, UP_BIAS);
+    const bool fused = step->backend->product_gelu;
     product(step, (rank_product){.rows = rows,
                                  .columns = step->hidden,
                                  .depth = step->width,
                                  .a = step->normed,
                                  .b = weight(step, step->layer, UP_WEIGHT),
-                                 .c = step->up});
-    step->backend->gelu(step->queue, &(rank_gelu){.rows = rows,
-                                                  .width = step->hidden,
-                                                  .bias = weight(step, step->layer, UP_BIAS),
-                                                  .x = step->up,
-                                                  .out = step->active});
+                                 .c = fused ? step->active : step->up,
+                                 .gelu_bias = fused ? bias : NULL});
+    if (!fused) {
+        step->backend->gelu(step->queue, &(rank_gelu){.rows = rows,
+                                                      .width = step->hidden,
+                                                      .bias = bias,
+                                                      .x = step->up,
+                                                      .out = step->active});
+    }
     row_parallel(step, (rank_product){.rows = rows,
                                       .depth = step->hidden,
                                       .a = step->active,

@@ -33,24 +33,41 @@ static void pack(twin *t)
 typedef struct operands {
     rank_product args;
     int a, b, c;
+    int bias; /* of GELU behind the product; 0: none, for that is another array */
 } operands;
+
+/* As decoding does it: in the product where the backend can do that. */
+static void multiply_and_gelu(const rank_device *device, rank_product args, const float *bias)
+{
+    if (bias != NULL && device->backend->product_gelu) {
+        args.gelu_bias = bias;
+    }
+    device->backend->product(device->queue, &args);
+    if (bias != NULL && !device->backend->product_gelu) {
+        device->backend->gelu(device->queue, &(rank_gelu){.rows = args.rows,
+                                                          .width = args.columns,
+                                                          .bias = bias,
+                                                          .x = args.c,
+                                                          .out = args.c});
+    }
+}
 
 static void multiply(twin *t, const operands *of, const char *kind)
 {
     char shape[PARITY_TEXT_BYTES];
     const rank_product *args = &of->args;
     for (int side = 0; side < TWIN_SIDES; side++) {
-        const rank_device *device = &t->device[side];
+        const float *bias = of->bias > 0 ? FLOATS(t, of->bias, side) : NULL;
         rank_product mine = of->args;
         mine.a = FLOATS(t, of->a, side);
         mine.b = FLOATS(t, of->b, side);
         mine.c = FLOATS(t, of->c, side);
-        device->backend->product(device->queue, &mine);
+        multiply_and_gelu(&t->device[side], mine, bias);
     }
     (void)snprintf(shape, sizeof shape,
-                   "%s (%zu, %zu)·(%zu, %zu), leaves %d, accumulate %d, a transposed %d", kind,
-                   args->rows, args->depth, args->depth, args->columns, args->leaves,
-                   args->accumulate, args->a_depth != 1);
+                   "%s (%zu, %zu)·(%zu, %zu), leaves %d, accumulate %d, a transposed %d, gelu %d",
+                   kind, args->rows, args->depth, args->depth, args->columns, args->leaves,
+                   args->accumulate, args->a_depth != 1, of->bias > 0);
     twin_compare(t, shape);
 }
 
@@ -116,10 +133,12 @@ static void product_few(twin *t)
     rank_product *args = &of.args;
     args->a_row = depth + unit * twin_between(t, 0, 2);
     args->b_row = depth + unit * twin_between(t, 0, 2);
-    args->c_row = args->columns + twin_between(t, 0, 4);
+    const bool gelu = twin_between(t, 0, 1) > 0;
+    args->c_row = args->columns + (gelu ? 0 : twin_between(t, 0, 4));
     of.a = twin_floats(t, "a", args->rows * args->a_row, 1.0f);
     of.b = twin_floats(t, "b", args->columns * args->b_row, 1.0f);
     of.c = twin_floats(t, "c", args->rows * args->c_row, 1.0f);
+    of.bias = gelu ? twin_floats(t, "bias", args->columns, 1.0f) : 0;
     multiply(t, &of, "few rows");
 }
 

@@ -1,17 +1,8 @@
 // For the backend `cuda`: GELU and its gradient, and sums of columns, in parts. Launched by fast.c.
 #include "fast.h"
-
-#define TWO_ROOT_2_PI 1.5957691216057308f // 2·sqrt(2/pi)
-#define CUBIC         0.044715f
+#include "gelu.h"
 
 enum { GELU_ROWS = 1 << 14 }; // blocks along the rows at most
-
-// The logistic function of 2u: see the CPU's gelu.c.
-__device__ static float gate(float x)
-{
-    const float two_u = x * fmaf(TWO_ROOT_2_PI * CUBIC, x * x, TWO_ROOT_2_PI);
-    return 1.0f / (1.0f + exponential(-two_u));
-}
 
 template <typename E, bool VEC> __global__ static void fast_gelu_kernel(rank_gelu args)
 {

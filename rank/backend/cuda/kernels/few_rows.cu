@@ -8,6 +8,7 @@
 //
 // The order of a sum depends on the depth and the length of a vector alone: not on the rows and
 // columns beside it, nor on how many of them a block has.
+#include "gelu.h"
 #include "kernels.h"
 #include "vectors.h"
 
@@ -94,6 +95,9 @@ __global__ static void few_rows_kernel(rank_product args, size_t parts)
     for (int i = 0; i < ROWS * COLUMNS; i++) {
         sum[i / COLUMNS][i % COLUMNS] = 0.0f;
     }
+    if (args.gelu_bias != NULL && threadIdx.x % (WARP * parts) == 0 && column < args.columns) {
+        prefetch(args.gelu_bias + column);
+    }
     add_part<WEIGHT, VECTOR, ROWS, COLUMNS>(args, column, warp % parts, parts, sum);
 #pragma unroll
     for (int i = 0; i < ROWS * COLUMNS; i++) {
@@ -113,6 +117,10 @@ __global__ static void few_rows_kernel(rank_product args, size_t parts)
             whole = whole + shared[(first + part) * ROWS * COLUMNS + i % (ROWS * COLUMNS)];
         }
         if (r < args.rows && to < args.columns) {
+            if (args.gelu_bias != NULL) {
+                whole = whole + args.gelu_bias[to];
+                whole = whole * gate(whole);
+            }
             static_cast<float *>(args.c)[r * args.c_row + to] = whole;
         }
     }

@@ -1,0 +1,17 @@
+/* The logistic function that GELU is made of, as the backend `cuda` has it. Included by kernels. */
+#ifndef RANK_BACKEND_CUDA_KERNELS_GELU_H
+#define RANK_BACKEND_CUDA_KERNELS_GELU_H
+
+#include "device.h"
+
+#define TWO_ROOT_2_PI 1.5957691216057308f /* 2·sqrt(2/pi) */
+#define CUBIC         0.044715f
+
+/* GELU is x · gate(x). The logistic function of 2u: see the CPU's gelu.c. */
+__device__ inline float gate(float x)
+{
+    const float two_u = x * fmaf(TWO_ROOT_2_PI * CUBIC, x * x, TWO_ROOT_2_PI);
+    return 1.0f / (1.0f + exponential(-two_u));
+}
+
+#endif
