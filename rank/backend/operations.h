@@ -163,11 +163,12 @@ typedef struct rank_layernorm_grad {
     const float *mean; /* (rows) */
     const float *rstd; /* (rows) */
     const float *weight;
-    const float *dout; /* (rows, C) */
-    float *dx;         /* (rows, C) */
-    float *dweight;    /* (C), added to */
-    float *dbias;      /* (C), added to */
-    float *dx_sum;     /* (C), the column sums of dx are added; or NULL */
+    const float *dout;      /* (rows, C) */
+    float *dx;              /* (rows, C) */
+    float *dweight;         /* (C), added to */
+    float *dbias;           /* (C), added to */
+    float *dx_sum;          /* (C), the column sums of dx are added; or NULL */
+    rank_bfloat16 *rounded; /* (rows, C): dx, rounded as by cast; NULL: not wanted */
 } rank_layernorm_grad;
 
 /* x += bias; out = gelu(x), the tanh form. */
@@ -261,6 +262,9 @@ typedef struct rank_cross_entropy {
     double *loss;      /* the rows' losses are added, natural logarithm */
     size_t row_floats; /* from one row of logits to the next; what lies between is not touched. 0:
                           vocab_size */
+    rank_bfloat16
+        *rounded; /* with want_gradient: the gradient goes here, rounded as by cast, in rows
+                               as far apart, and logits stay. NULL: it does not */
 } rank_cross_entropy;
 
 static inline size_t rank_logit_row(const rank_cross_entropy *args)

@@ -4,9 +4,9 @@
 #include "backend/cuda/kernels/kernels.h"
 #include "backend/cuda/queue.h"
 
-/* A GPU has no near cache that rows could stay in: the more at once, the better. The limit is the
- * memory for a chunk of logits. */
-enum { ROWS_AT_ONCE = 8192 };
+/* A GPU has no near cache that rows could stay in: the more at once, the better, also for how evenly
+ * a product's tiles are shared out. The limit is the memory for a chunk of the MLP. */
+enum { ROWS_AT_ONCE = 16384 };
 
 /* What a queue takes of the device's memory (queue_bytes). */
 enum {

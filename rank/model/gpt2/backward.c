@@ -29,14 +29,7 @@ static void *typed_at(const backward *b, void *rows, size_t columns)
 static const void *factor_dx(const backward *b)
 {
     const gpt2_pass *pass = &b->pass;
-    const float *dx = at(b, pass->dx, pass->width);
-    if (pass->type == RANK_FLOAT32) {
-        return dx;
-    }
-    pass->backend->cast(
-        pass->queue,
-        &(rank_cast){.count = b->rows.rows * pass->width, .from = dx, .to = pass->narrow_dx});
-    return pass->narrow_dx;
+    return typed_at(b, pass->narrow_dx != NULL ? (void *)pass->narrow_dx : pass->dx, pass->width);
 }
 
 /* The layer's weight W of shape (depth, columns), for products with Wᵀ. */
@@ -73,20 +66,23 @@ static void norm_grad(const backward *b, const norm_state *norm, int weight, int
                       float *dx_sum)
 {
     const size_t width = b->pass.width;
-    b->pass.backend->layernorm_grad(b->pass.queue, &(rank_layernorm_grad){
-                                                       .rows = b->rows.rows,
-                                                       .width = width,
-                                                       .keep = true,
-                                                       .x = at(b, norm->x, width),
-                                                       .mean = norm->mean + b->rows.first,
-                                                       .rstd = norm->rstd + b->rows.first,
-                                                       .weight = b->pass.weights[weight],
-                                                       .dout = at(b, b->pass.dbranch, width),
-                                                       .dx = at(b, b->pass.dx, width),
-                                                       .dweight = grad(b, weight),
-                                                       .dbias = grad(b, bias),
-                                                       .dx_sum = dx_sum,
-                                                   });
+    rank_bfloat16 *narrow = b->pass.narrow_dx;
+    b->pass.backend->layernorm_grad(
+        b->pass.queue, &(rank_layernorm_grad){
+                           .rows = b->rows.rows,
+                           .width = width,
+                           .keep = true,
+                           .x = at(b, norm->x, width),
+                           .mean = norm->mean + b->rows.first,
+                           .rstd = norm->rstd + b->rows.first,
+                           .weight = b->pass.weights[weight],
+                           .dout = at(b, b->pass.dbranch, width),
+                           .dx = at(b, b->pass.dx, width),
+                           .dweight = grad(b, weight),
+                           .dbias = grad(b, bias),
+                           .dx_sum = dx_sum,
+                           .rounded = narrow != NULL ? typed_at(b, narrow, width) : NULL,
+                       });
 }
 
 /* From dx, the gradient of the block's output, to that of GELU's input, in wide. Computes GELU's
@@ -300,13 +296,17 @@ static void zero_vectors(const backward *b)
 {
     const gpt2_pass *pass = &b->pass;
     const rank_shape *shape = &pass->run->shape;
-    static const int vectors[] = {LN1_WEIGHT, LN1_BIAS, QKV_BIAS, PROJ_BIAS,
-                                  LN2_WEIGHT, LN2_BIAS, UP_BIAS,  DOWN_BIAS};
+    const size_t *in_block = pass->layout.in_block;
+    /* from the first tensor to before the second: those side by side are one operation */
+    static const int runs[][2] = {{LN1_WEIGHT, QKV_WEIGHT},
+                                  {QKV_BIAS, PROJ_WEIGHT},
+                                  {PROJ_BIAS, UP_WEIGHT},
+                                  {UP_BIAS, DOWN_WEIGHT},
+                                  {DOWN_BIAS, BLOCK_TENSORS}};
     for (int layer = shape->first_layer; layer < shape->end_layer; layer++) {
-        for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
-            const int tensor = vectors[i];
-            zero_range(b, gpt2_offset(pass, layer, tensor),
-                       pass->layout.in_block[tensor + 1] - pass->layout.in_block[tensor]);
+        for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+            zero_range(b, gpt2_offset(pass, layer, runs[i][0]),
+                       in_block[runs[i][1]] - in_block[runs[i][0]]);
         }
     }
     if (gpt2_is_last_stage(pass)) {
@@ -325,6 +325,11 @@ static void begin_stream(const backward *b, const rank_backward_args *args)
     const int last = pass->run->shape.end_layer - 1;
     pass->backend->copy(pass->queue, pass->dx, args->dout,
                         pass->rows->count * pass->width * sizeof *pass->dx);
+    if (pass->narrow_dx != NULL) {
+        pass->backend->cast(pass->queue, &(rank_cast){.count = pass->rows->count * pass->width,
+                                                      .from = pass->dx,
+                                                      .to = pass->narrow_dx});
+    }
     pass->backend->column_sums(
         pass->queue, &(rank_column_sums){.rows = pass->rows->count,
                                          .columns = pass->width,

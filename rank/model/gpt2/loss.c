@@ -50,26 +50,21 @@ void gpt2_logits(const gpt2_pass *pass, const int32_t *rows, size_t count, float
     }
 }
 
-/* The gradient of some rows' logits, in wide, as products read it. */
-static const void *factor_dlogits(const gpt2_pass *pass, size_t rows)
+/* Where the rounded gradient of some rows' logits stands: behind these, in wide. NULL: float32. */
+static rank_bfloat16 *rounded_gradient(const gpt2_pass *pass, size_t rows)
 {
-    const size_t count = rows * pass->logit_row;
-    float *dlogits = pass->wide;
-    if (pass->type == RANK_FLOAT32) {
-        return dlogits;
-    }
-    float *behind = dlogits + rank_pieces_size(count);
-    pass->backend->cast(pass->queue, &(rank_cast){.count = count, .from = dlogits, .to = behind});
-    return behind;
+    const size_t logits = rank_pieces_size(rows * pass->logit_row);
+    return pass->type == RANK_FLOAT32 ? NULL : (rank_bfloat16 *)((float *)pass->wide + logits);
 }
 
-/* From the gradient of some rows' logits, in wide: dwte (its output half) and, in dbranch, the
- * final norm's gradient. */
+/* From the gradient of some rows' logits: dwte (its output half) and, in dbranch, the final norm's
+ * gradient. */
 static void logits_grad(const gpt2_pass *pass, size_t first, size_t rows, float *dwte)
 {
     const size_t width = pass->width;
     const size_t vocab_size = (size_t)pass->run->shape.config->vocab_size;
-    const void *dlogits = factor_dlogits(pass, rows);
+    const rank_bfloat16 *rounded = rounded_gradient(pass, rows);
+    const void *dlogits = rounded != NULL ? (const void *)rounded : pass->wide;
     gpt2_multiply_transposed(pass,
                              (rank_product){.rows = vocab_size,
                                             .columns = width,
@@ -111,6 +106,7 @@ static void norm_final_grad(const gpt2_pass *pass, float *grads)
                          .dweight = grads + layout->final_weight,
                          .dbias = grads + layout->final_bias,
                          .dx_sum = grads + gpt2_offset(pass, (int)pass->layers - 1, DOWN_BIAS),
+                         .rounded = pass->narrow_dx,
                      });
 }
 
@@ -124,16 +120,17 @@ void gpt2_loss(const gpt2_pass *pass, float *grads, double *loss)
         const size_t rows = left < pass->logit_rows_at_once ? left : pass->logit_rows_at_once;
         make_logits(pass, &output, first,
                     (gpt2_factor){.rows = rows, .c = pass->wide, .c_row = pass->logit_row});
-        pass->backend->cross_entropy(pass->queue,
-                                     &(rank_cross_entropy){
-                                         .rows = rows,
-                                         .vocab_size = (size_t)pass->run->shape.config->vocab_size,
-                                         .targets = pass->rows->active_targets + first,
-                                         .logits = pass->wide,
-                                         .want_gradient = grads != NULL,
-                                         .loss = loss,
-                                         .row_floats = pass->logit_row,
-                                     });
+        pass->backend->cross_entropy(
+            pass->queue, &(rank_cross_entropy){
+                             .rows = rows,
+                             .vocab_size = (size_t)pass->run->shape.config->vocab_size,
+                             .targets = pass->rows->active_targets + first,
+                             .logits = pass->wide,
+                             .want_gradient = grads != NULL,
+                             .loss = loss,
+                             .row_floats = pass->logit_row,
+                             .rounded = grads != NULL ? rounded_gradient(pass, rows) : NULL,
+                         });
         if (grads != NULL) {
             logits_grad(pass, first, rows, grads + pass->layout.wte);
         }

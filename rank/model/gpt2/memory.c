@@ -5,7 +5,7 @@
 
 enum {
     ROW_ALIGNMENT = 8, /* elements */
-    LOGIT_ROWS = 2048,
+    LOGIT_ROWS = 4096,
 };
 
 static size_t smaller(size_t a, size_t b)

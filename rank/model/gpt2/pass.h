@@ -87,7 +87,7 @@ typedef struct gpt2_pass {
     size_t logit_row;          /* floats from one row of these logits to the next */
     size_t logit_rows_at_once; /* rows of logits that are made together, and fit in wide */
     float *dx;                 /* (T, C): the gradient of the residual stream */
-    rank_bfloat16 *narrow_dx;  /* (rows, C): a chunk of dx for products; NULL: they read dx */
+    rank_bfloat16 *narrow_dx;  /* (T, C): dx as products read it; NULL: they read dx */
     float *dbranch;            /* (T, C): the gradient of a layer norm's output or attention's */
     /* where the backend packs; else NULL */
     float *operands;    /* a block's weights made ready for products: those of (C, F), (F, C) and

@@ -62,7 +62,8 @@ void parity_layernorm_bfloat16(twin *t)
     layernorm_of(t, RANK_BFLOAT16);
 }
 
-static void layernorm_grad_of(twin *t, size_t width)
+/* bfloat16: dx is also written rounded. On the CPU a copy of dx stands for that. */
+static void layernorm_grad_of(twin *t, size_t width, rank_type type)
 {
     char shape[PARITY_TEXT_BYTES];
     const size_t rows = twin_between(t, 1, 150);
@@ -78,19 +79,30 @@ static void layernorm_grad_of(twin *t, size_t width)
     const int dweight = twin_floats(t, "dweight", width, 1.0f);
     const int dbias = twin_floats(t, "dbias", width, 1.0f);
     const int dx_sum = twin_floats(t, "dx_sum", width, 1.0f);
+    const bool narrow = type == RANK_BFLOAT16;
+    const int rounded = twin_elements(t, "rounded", type, rows * width, 1.0f);
     ON_BOTH(t, layernorm_grad,
-            &(rank_layernorm_grad){.rows = rows,
-                                   .width = width,
-                                   .keep = keep,
-                                   .x = FLOATS(t, x, side),
-                                   .mean = FLOATS(t, mean, side),
-                                   .rstd = FLOATS(t, rstd, side),
-                                   .weight = FLOATS(t, weight, side),
-                                   .dout = FLOATS(t, dout, side),
-                                   .dx = FLOATS(t, in_place ? dout : dx, side),
-                                   .dweight = FLOATS(t, dweight, side),
-                                   .dbias = FLOATS(t, dbias, side),
-                                   .dx_sum = with_sum ? FLOATS(t, dx_sum, side) : NULL});
+            &(rank_layernorm_grad){
+                .rows = rows,
+                .width = width,
+                .keep = keep,
+                .x = FLOATS(t, x, side),
+                .mean = FLOATS(t, mean, side),
+                .rstd = FLOATS(t, rstd, side),
+                .weight = FLOATS(t, weight, side),
+                .dout = FLOATS(t, dout, side),
+                .dx = FLOATS(t, in_place ? dout : dx, side),
+                .dweight = FLOATS(t, dweight, side),
+                .dbias = FLOATS(t, dbias, side),
+                .dx_sum = with_sum ? FLOATS(t, dx_sum, side) : NULL,
+                .rounded = narrow && side == TWIN_OTHER ? twin_at(t, rounded, side) : NULL});
+    if (narrow) {
+        const rank_device *cpu = &t->device[TWIN_CPU];
+        cpu->backend->copy(cpu->queue, twin_at(t, rounded, TWIN_CPU),
+                           twin_at(t, in_place ? dout : dx, TWIN_CPU),
+                           rows * width * sizeof(float));
+        twin_tolerate(t, rounded, PARITY_ROUNDED);
+    }
     (void)snprintf(shape, sizeof shape, "layernorm_grad (%zu, %zu), keep %d, sum %d, in place %d",
                    rows, width, keep, with_sum, in_place);
     twin_compare(t, shape);
@@ -98,14 +110,19 @@ static void layernorm_grad_of(twin *t, size_t width)
 
 static void layernorm_grad(twin *t)
 {
-    layernorm_grad_of(t, some_width(t, 100));
+    layernorm_grad_of(t, some_width(t, 100), RANK_FLOAT32);
 }
 
 /* Rows that a warp keeps in several pieces, whose sums follow each other through the same shared
  * memory. */
 static void layernorm_grad_in_pieces(twin *t)
 {
-    layernorm_grad_of(t, twin_between(t, 129, 300));
+    layernorm_grad_of(t, twin_between(t, 129, 300), RANK_FLOAT32);
+}
+
+void parity_layernorm_grad_bfloat16(twin *t)
+{
+    layernorm_grad_of(t, some_width(t, 100), RANK_BFLOAT16);
 }
 
 static void gelu_of(twin *t, rank_type type)

@@ -9,7 +9,25 @@
 #include "generate/sample.h"
 #include "support.h"
 
-static void cross_entropy(twin *t)
+/* The gradient in place of the logits, or rounded: then the CPU makes it from a copy. */
+static void lose(twin *t, int side, rank_cross_entropy args, int rounded)
+{
+    const rank_device *device = &t->device[side];
+    if (rounded >= 0 && side == TWIN_OTHER) {
+        args.rounded = twin_at(t, rounded, side);
+    } else if (rounded >= 0) {
+        float *copy = FLOATS(t, rounded, side);
+        for (size_t row = 0; row < args.rows; row++) {
+            device->backend->copy(device->queue, copy + row * args.row_floats,
+                                  args.logits + row * args.row_floats,
+                                  args.vocab_size * sizeof *copy);
+        }
+        args.logits = copy;
+    }
+    device->backend->cross_entropy(device->queue, &args);
+}
+
+static void cross_entropy_of(twin *t, rank_type type)
 {
     char shape[PARITY_TEXT_BYTES];
     const bool many = twin_between(t, 0, 2) == 0; /* more than are added up at once */
@@ -17,7 +35,7 @@ static void cross_entropy(twin *t)
     const size_t vocab = many                         ? twin_between(t, 1, 20)
                          : twin_between(t, 0, 2) == 0 ? twin_between(t, 2049, 4300)
                                                       : twin_between(t, 1, 300);
-    const bool grad = twin_between(t, 0, 2) > 0;
+    const bool grad = type == RANK_BFLOAT16 || twin_between(t, 0, 2) > 0;
     const double before = 0.25;
     const int targets = twin_ints(t, "targets", rows, -1, (int)vocab - 1);
     const size_t row = vocab + (twin_between(t, 0, 1) > 0 ? twin_between(t, 1, 9) : 0);
@@ -26,13 +44,19 @@ static void cross_entropy(twin *t)
     if (!grad) { /* what is left of the logits then is nobody's */
         twin_tolerate(t, logits, INFINITY);
     }
-    ON_BOTH(t, cross_entropy,
-            &(rank_cross_entropy){rows, vocab, INTS(t, targets, side), FLOATS(t, logits, side),
-                                  grad, twin_at(t, loss, side), row});
-    (void)snprintf(shape, sizeof shape, "cross_entropy (%zu, %zu of %zu), gradient %d", rows, vocab,
-                   row, grad);
+    int rounded = -1;
+    if (type == RANK_BFLOAT16) {
+        rounded = twin_elements(t, "rounded", type, rows * row, 1.0f);
+        twin_tolerate(t, rounded, PARITY_ROUNDED);
+    }
+    (void)snprintf(shape, sizeof shape, "cross_entropy (%zu, %zu of %zu), gradient %d, type %d",
+                   rows, vocab, row, grad, (int)type);
     for (int side = 0; side < TWIN_SIDES; side++) {
         base_error error;
+        lose(t, side,
+             (rank_cross_entropy){rows, vocab, INTS(t, targets, side), FLOATS(t, logits, side),
+                                  grad, twin_at(t, loss, side), row, NULL},
+             rounded);
         assert_ok(t->device[side].backend->sync(t->device[side].queue, &error), &error);
     }
     const double expected = *(const double *)twin_at(t, loss, TWIN_CPU);
@@ -42,6 +66,16 @@ static void cross_entropy(twin *t)
     }
     memcpy(twin_at(t, loss, TWIN_OTHER), &expected, sizeof expected); /* log may round otherwise */
     twin_compare(t, shape);
+}
+
+static void cross_entropy(twin *t)
+{
+    cross_entropy_of(t, RANK_FLOAT32);
+}
+
+void parity_cross_entropy_bfloat16(twin *t)
+{
+    cross_entropy_of(t, RANK_BFLOAT16);
 }
 
 typedef struct scalars {

@@ -46,8 +46,8 @@ template <bool VEC> __device__ static float4 load_logits(const float *row, size_
                                     : load_four<false>(row, c, count);
 }
 
-template <bool VEC>
-__device__ static void store_logits(float *row, size_t c, size_t count, float4 x)
+template <bool VEC, typename E>
+__device__ static void store_logits(E *row, size_t c, size_t count, float4 x)
 {
     if (VEC && c + FOUR <= count) {
         store_four<true>(row, c, count, x);
@@ -56,18 +56,28 @@ __device__ static void store_logits(float *row, size_t c, size_t count, float4 x
     }
 }
 
+__device__ static soft_sum sum_four(float4 x)
+{
+    const float largest = larger_of(larger_of(x.x, x.y), larger_of(x.z, x.w));
+    return {largest, sum_of_four(exponentials(x, largest))};
+}
+
 // Of the fours that this one of `team` threads has. Columns behind the end are far below all.
 template <bool VEC>
 __device__ static soft_sum sum_row(const float *row, size_t count, size_t mine, size_t team)
 {
     soft_sum sum = {-INFINITY, 0.0f};
-    for (size_t c = mine * FOUR; c < count; c += team * FOUR) {
-        float4 x = load_logits<VEC>(row, c, count);
+    size_t c = mine * FOUR;
+#pragma unroll 4
+    for (; c + FOUR <= count; c += team * FOUR) {
+        sum = join(sum, sum_four(load_four<VEC>(row, c, count)));
+    }
+    if (c < count) { // the last one, which ends inside
+        float4 x = load_four<false>(row, c, count);
         x.y = c + 1 < count ? x.y : -INFINITY;
         x.z = c + 2 < count ? x.z : -INFINITY;
         x.w = c + 3 < count ? x.w : -INFINITY;
-        const float largest = larger_of(larger_of(x.x, x.y), larger_of(x.z, x.w));
-        sum = join(sum, soft_sum{largest, sum_of_four(exponentials(x, largest))});
+        sum = join(sum, sum_four(x));
     }
     return sum;
 }
@@ -84,9 +94,9 @@ __device__ static soft_sum join_warp(soft_sum sum)
     return sum;
 }
 
-template <bool VEC>
-__device__ static void write_gradient(float *row, size_t count, size_t mine, size_t team,
-                                      const soft_sum &sum, size_t target)
+template <bool VEC, typename E>
+__device__ static void write_gradient(E *to, const float *row, size_t count, size_t mine,
+                                      size_t team, const soft_sum &sum, size_t target)
 {
     const float scale = 1.0f / sum.sum;
     for (size_t c = mine * FOUR; c < count; c += team * FOUR) {
@@ -95,15 +105,15 @@ __device__ static void write_gradient(float *row, size_t count, size_t mine, siz
                         p.y * scale - (c + 1 == target ? 1.0f : 0.0f),
                         p.z * scale - (c + 2 == target ? 1.0f : 0.0f),
                         p.w * scale - (c + 3 == target ? 1.0f : 0.0f));
-        store_logits<VEC>(row, c, count, p);
+        store_logits<VEC>(to, c, count, p);
     }
 }
 
-template <bool VEC>
-__device__ static void write_zeros(float *row, size_t count, size_t mine, size_t team)
+template <bool VEC, typename E>
+__device__ static void write_zeros(E *to, size_t count, size_t mine, size_t team)
 {
     for (size_t c = mine * FOUR; c < count; c += team * FOUR) {
-        store_logits<VEC>(row, c, count, make_float4(0.0f, 0.0f, 0.0f, 0.0f));
+        store_logits<VEC>(to, c, count, make_float4(0.0f, 0.0f, 0.0f, 0.0f));
     }
 }
 
@@ -112,18 +122,31 @@ __device__ static double loss_of(const soft_sum &sum, float target_logit)
     return log((double)sum.sum) + ((double)sum.largest - (double)target_logit);
 }
 
+// Where a row's gradient goes: in place of the logits, or rounded.
+__device__ static float *gradient_row(const rank_cross_entropy &args, size_t row, const float *)
+{
+    return args.logits + row * args.row_floats;
+}
+
+__device__ static __nv_bfloat16 *gradient_row(const rank_cross_entropy &args, size_t row,
+                                              const __nv_bfloat16 *)
+{
+    return (__nv_bfloat16 *)args.rounded + row * args.row_floats;
+}
+
 // A block for each row.
-template <bool VEC>
+template <bool VEC, typename E>
 __global__ static void __launch_bounds__(LOSS_THREADS)
     block_loss_kernel(rank_cross_entropy args, double *losses)
 {
     SHARED(soft_sum, warps);
     const size_t row = blockIdx.x;
     const int32_t target = args.targets[row];
-    float *logits = args.logits + row * args.row_floats;
+    const float *logits = args.logits + row * args.row_floats;
+    E *gradient = gradient_row(args, row, static_cast<const E *>(NULL));
     if (target < 0) { // the whole block
         if (args.want_gradient) {
-            write_zeros<VEC>(logits, args.vocab_size, threadIdx.x, LOSS_THREADS);
+            write_zeros<VEC>(gradient, args.vocab_size, threadIdx.x, LOSS_THREADS);
         }
         if (threadIdx.x == 0) {
             losses[row] = 0.0;
@@ -144,13 +167,13 @@ __global__ static void __launch_bounds__(LOSS_THREADS)
         losses[row] = loss_of(sum, target_logit);
     }
     if (args.want_gradient) {
-        write_gradient<VEC>(logits, args.vocab_size, threadIdx.x, LOSS_THREADS, sum,
+        write_gradient<VEC>(gradient, logits, args.vocab_size, threadIdx.x, LOSS_THREADS, sum,
                             (size_t)target);
     }
 }
 
 // A warp for each row.
-template <bool VEC>
+template <bool VEC, typename E>
 __global__ static void __launch_bounds__(SMALL_THREADS)
     warp_loss_kernel(rank_cross_entropy args, double *losses)
 {
@@ -160,10 +183,11 @@ __global__ static void __launch_bounds__(SMALL_THREADS)
         return;
     }
     const int32_t target = args.targets[row];
-    float *logits = args.logits + row * args.row_floats;
+    const float *logits = args.logits + row * args.row_floats;
+    E *gradient = gradient_row(args, row, static_cast<const E *>(NULL));
     if (target < 0) {
         if (args.want_gradient) {
-            write_zeros<VEC>(logits, args.vocab_size, lane, WARP);
+            write_zeros<VEC>(gradient, args.vocab_size, lane, WARP);
         }
         if (lane == 0) {
             losses[row] = 0.0;
@@ -177,7 +201,7 @@ __global__ static void __launch_bounds__(SMALL_THREADS)
     }
     __syncwarp(); // every lane has read the target's logit before another writes there
     if (args.want_gradient) {
-        write_gradient<VEC>(logits, args.vocab_size, lane, WARP, sum, (size_t)target);
+        write_gradient<VEC>(gradient, logits, args.vocab_size, lane, WARP, sum, (size_t)target);
     }
 }
 
@@ -211,10 +235,26 @@ static void launch_sum(const double *values, size_t count, double *result, bool 
            add);
 }
 
+template <typename E>
+static void launch_loss(const rank_cross_entropy *args, bool vec, double *losses,
+                        cudaStream_t stream)
+{
+    if (args->vocab_size > SMALL_COLUMNS) {
+        LAUNCH((vec ? block_loss_kernel<true, E> : block_loss_kernel<false, E>),
+               (unsigned)args->rows, LOSS_THREADS, LOSS_WARPS * sizeof(soft_sum), stream, *args,
+               losses);
+    } else {
+        LAUNCH((vec ? warp_loss_kernel<true, E> : warp_loss_kernel<false, E>),
+               (unsigned)((args->rows + SMALL_WARPS - 1) / SMALL_WARPS), SMALL_THREADS, 0, stream,
+               *args, losses);
+    }
+}
+
 extern "C" void cuda_launch_fast_cross_entropy(const rank_cross_entropy *args, double *partials,
                                                cudaStream_t stream)
 {
-    const bool vec = in_fours(rank_logit_row(args), address_of(args->logits));
+    const bool vec =
+        in_fours(rank_logit_row(args), address_of(args->logits) | address_of(args->rounded));
     for (size_t first = 0; first < args->rows; first += CUDA_PARTIALS) {
         const size_t left = args->rows - first;
         rank_cross_entropy slab = *args;
@@ -222,13 +262,11 @@ extern "C" void cuda_launch_fast_cross_entropy(const rank_cross_entropy *args, d
         slab.targets += first;
         slab.row_floats = rank_logit_row(args);
         slab.logits += first * slab.row_floats;
-        if (args->vocab_size > SMALL_COLUMNS) {
-            LAUNCH((vec ? block_loss_kernel<true> : block_loss_kernel<false>), (unsigned)slab.rows,
-                   LOSS_THREADS, LOSS_WARPS * sizeof(soft_sum), stream, slab, partials);
+        if (slab.rounded != NULL) {
+            slab.rounded += first * slab.row_floats;
+            launch_loss<__nv_bfloat16>(&slab, vec, partials, stream);
         } else {
-            LAUNCH((vec ? warp_loss_kernel<true> : warp_loss_kernel<false>),
-                   (unsigned)((slab.rows + SMALL_WARPS - 1) / SMALL_WARPS), SMALL_THREADS, 0,
-                   stream, slab, partials);
+            launch_loss<float>(&slab, vec, partials, stream);
         }
         launch_sum(partials, slab.rows, args->loss, true, stream);
     }

@@ -146,60 +146,66 @@ template <int K> struct grad_sums {
     float4 dx[K];
 };
 
-// One element of a row: its part of the sums that the row needs.
-__device__ static void begin_element(float *normal, float d, float weight, float *sum_d,
-                                     float *sum_dn, const float4 &row)
+__device__ static float4 times(float4 a, float4 b)
 {
-    *normal = (*normal - row.x) * row.y; // mean, rstd
-    *sum_d = fmaf(d, weight, *sum_d);
-    *sum_dn = fmaf(d * *normal, weight, *sum_dn);
+    return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w);
+}
+
+__device__ static float4 plus_product(float4 a, float4 b, float4 c)
+{
+    return make_float4(fmaf(a.x, b.x, c.x), fmaf(a.y, b.y, c.y), fmaf(a.z, b.z, c.z),
+                       fmaf(a.w, b.w, c.w));
 }
 
 // row: mean, rstd, the mean of dnormal, the mean of dnormal · normal.
-__device__ static float end_element(float normal, float d, float weight, const float4 &row)
+__device__ static float grad_of(float normal, float dnormal, const float4 &row)
 {
-    return (d * weight - row.z - normal * row.w) * row.y;
+    return (dnormal - row.z - normal * row.w) * row.y;
 }
 
-// A row's gradient. dx may be dout's memory: a lane reads its elements before it writes them.
+// A row's gradient. dx may be dout's memory. Everything is read before anything is written: so the
+// row's reads are under way together.
 template <int K, bool VEC>
 __device__ static void row_grad(const rank_layernorm_grad &args, size_t row, grad_sums<K> &sums)
 {
     const size_t width = args.width;
     row_fours<K, VEC> normal;
     row_fours<K, VEC> d;
+    row_fours<K, VEC> before = {};
     float4 of_row = make_float4(args.mean[row], args.rstd[row], 0.0f, 0.0f);
     float sum_d = 0.0f;
     float sum_dn = 0.0f;
     normal.load(args.x + row * width, width);
     d.load(args.dout + row * width, width);
+    if (args.keep) {
+        before.load(args.dx + row * width, width);
+    }
 #pragma unroll
     for (int k = 0; k < K; k++) { // behind the row's end d is 0
-        const float4 w = load_four<VEC>(args.weight, d.column(k), width);
-        begin_element(&normal.at[k].x, d.at[k].x, w.x, &sum_d, &sum_dn, of_row);
-        begin_element(&normal.at[k].y, d.at[k].y, w.y, &sum_d, &sum_dn, of_row);
-        begin_element(&normal.at[k].z, d.at[k].z, w.z, &sum_d, &sum_dn, of_row);
-        begin_element(&normal.at[k].w, d.at[k].w, w.w, &sum_d, &sum_dn, of_row);
+        const float4 x = normal.at[k];
+        const float4 n = make_float4((x.x - of_row.x) * of_row.y, (x.y - of_row.x) * of_row.y,
+                                     (x.z - of_row.x) * of_row.y, (x.w - of_row.x) * of_row.y);
+        sums.weight[k] = plus_product(d.at[k], n, sums.weight[k]);
+        sums.bias[k] = plus(sums.bias[k], d.at[k]);
+        d.at[k] = times(d.at[k], load_four<VEC>(args.weight, d.column(k), width)); // now dnormal
+        normal.at[k] = n;
+        sum_d = sum_d + sum_of_four(d.at[k]);
+        sum_dn = sum_dn + sum_of_four(times(d.at[k], n));
     }
     of_row.z = sum_warp(sum_d) / (float)width;
     of_row.w = sum_warp(sum_dn) / (float)width;
 #pragma unroll
     for (int k = 0; k < K; k++) {
-        const float4 w = load_four<VEC>(args.weight, d.column(k), width);
         const float4 n = normal.at[k];
         const float4 g = d.at[k];
-        float4 dx =
-            make_float4(end_element(n.x, g.x, w.x, of_row), end_element(n.y, g.y, w.y, of_row),
-                        end_element(n.z, g.z, w.z, of_row), end_element(n.w, g.w, w.w, of_row));
-        sums.weight[k] =
-            make_float4(fmaf(g.x, n.x, sums.weight[k].x), fmaf(g.y, n.y, sums.weight[k].y),
-                        fmaf(g.z, n.z, sums.weight[k].z), fmaf(g.w, n.w, sums.weight[k].w));
-        sums.bias[k] = plus(sums.bias[k], g);
-        if (args.keep) {
-            dx = plus(dx, load_four<VEC>(args.dx + row * width, d.column(k), width));
-        }
+        float4 dx = make_float4(grad_of(n.x, g.x, of_row), grad_of(n.y, g.y, of_row),
+                                grad_of(n.z, g.z, of_row), grad_of(n.w, g.w, of_row));
+        dx = args.keep ? plus(dx, before.at[k]) : dx;
         sums.dx[k] = plus(sums.dx[k], dx);
         store_four<VEC>(args.dx + row * width, d.column(k), width, dx);
+        if (args.rounded != NULL) {
+            store_four<VEC>((__nv_bfloat16 *)args.rounded + row * width, d.column(k), width, dx);
+        }
     }
 }
 
@@ -268,10 +274,15 @@ extern "C" void cuda_launch_fast_layernorm_grad(const rank_layernorm_grad *args,
 {
     float *parts = (float *)partials;
     const bool vec = in_fours(args->width, address_of(args->x) | address_of(args->weight) |
-                                               address_of(args->dout) | address_of(args->dx));
+                                               address_of(args->dout) | address_of(args->dx) |
+                                               address_of(args->rounded));
     const size_t fours = (args->width + WARP_COLUMNS - 1) / WARP_COLUMNS;
     if (args->width > GRAD_WIDTH_MAX) {
+        const rank_cast cast = {args->rows * args->width, args->dx, args->rounded};
         cuda_launch_layernorm_grad(args, stream);
+        if (args->rounded != NULL) {
+            cuda_launch_cast(&cast, stream);
+        }
     } else if (fours <= 1) {
         launch_grad<1>(args, vec, parts, stream);
     } else if (fours <= 4) {
