@@ -10,8 +10,8 @@
  *     test chooses; so do blocks. Results that depend on it show a missing barrier.
  *   - A barrier that not all threads of a block reach, and a shuffle without all lanes of a warp,
  *     end the program.
- *   - A kernel, a copy or a memset that gets an address of the host's memory which is not pinned ends
- *     the program. (A real GPU may or may not reach it.)
+ *   - A kernel, a memset, or a copy in a graph that gets an address of the host's memory which is not
+ *     pinned ends the program. (A real GPU may or may not reach it.)
  *   - The driver's queue holds 1024 operations of a stream. Who enqueues one more waits, without a
  *     deadline.
  *   - Under AddressSanitizer every access outside of an allocation, or of a block's shared memory,
