@@ -55,6 +55,22 @@ static void list_options(const base_option_set *sets, int set_count, option_list
     }
 }
 
+/* Whether the user has written the row's key for its option: --learning-rate for --lr. */
+static bool is_key(const base_field *row, const char *name, size_t bytes)
+{
+    const char *dot = row->key != NULL ? strrchr(row->key, '.') : NULL;
+    const char *key = dot != NULL ? dot + 1 : row->key;
+    if (key == NULL || strlen(key) != bytes) {
+        return false;
+    }
+    for (size_t i = 0; i < bytes; i++) {
+        if (key[i] != name[i] && (key[i] != '_' || name[i] != '-')) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* `shown` is unknown, or the beginning of several flags. `name` is what the user may have meant as one. */
 static base_status wrong_flag(const option_list *list, const char *shown, const char *name,
                               base_error *reterr)
@@ -67,6 +83,10 @@ static base_status wrong_flag(const option_list *list, const char *shown, const 
     for (int i = 0; i < list->count; i++) {
         const char *option = list->rows[i]->option;
         base_nearest_offer(&nearest, option);
+        if (is_key(list->rows[i], name, bytes)) {
+            nearest.name = option;
+            nearest.edits = 0;
+        }
         if (shown[1] == '-' && strncmp(option, name, bytes) == 0 && used < sizeof several) {
             used += (size_t)snprintf(several + used, sizeof several - used, " --%s", option);
         }

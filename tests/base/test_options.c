@@ -83,6 +83,7 @@ static void errors_name_what_is_wrong(void **state)
         {{"--deep.digest", "0"}, "unknown flag --deep.digest"},
         {{"--cuont", "2"}, "unknown flag --cuont; did you mean --count?"},
         {{"--ruom=2K"}, "unknown flag --ruom=2K; did you mean --room?"},
+        {{"--wait-ms", "3"}, "unknown flag --wait-ms; did you mean --wait?"}, /* its key */
         {{"-rate", "0.5"}, "unknown flag -r; did you mean --rate?"},
         {{"--colour", "gren"}, "--colour: 'gren': must be one of: red green; did you mean green?"},
     };

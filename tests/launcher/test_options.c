@@ -56,6 +56,8 @@ static void mistyped_words_get_a_suggestion(void **state)
         {{"--mode", "ddp_cpu"}, "; did you mean ddp-cpu?"},
         {{"steps", "2"}, "unexpected argument 'steps'; did you mean --steps?"},
         {{"--ranks", "2", "./a.out"}, "'./a.out'; a program stands behind --"},
+        {{"--learning-rate", "1"}, "unknown flag --learning-rate; did you mean --lr?"},
+        {{"--world-size", "4"}, "unknown flag --world-size; did you mean --ranks?"},
         {{"compar"}, "unexpected argument 'compar'; did you mean compare?"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
