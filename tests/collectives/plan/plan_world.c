@@ -441,7 +441,11 @@ const char *world_play(const world_case *c)
         queue_first = (queue_first + 1) % WORLD_RANKS_MAX;
         queue_count--;
         players[rank].queued = false;
-        play_rank(rank);
+        if (rank == c->slow - 1 && queue_count > 0) {
+            wake(rank);
+        } else {
+            play_rank(rank);
+        }
     }
     for (int rank = 0; rank < ranks && broken == NULL; rank++) {
         if (players[rank].tracks_ended != players[rank].track_count) {

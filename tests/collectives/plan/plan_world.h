@@ -27,6 +27,8 @@ typedef struct world_value {
 typedef struct world_case {
     coll_plan plan; /* rank is set for each */
     bool in_place;
+    int slow; /* from 1: this rank moves only when no other can; 0: they take turns. Where a step lacks
+                 the wait for another one, such a rank shows it. */
 } world_case;
 
 /* Plays the case; NULL, or what went wrong. */

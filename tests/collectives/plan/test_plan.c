@@ -105,20 +105,25 @@ static void check(const world_case *c)
     }
 }
 
+/* Each rank is the root once, where there is one. Each is the slow one once, at every distance from the
+ * root. */
 static void check_kind(coll_kind kind)
 {
     for (int a = COLL_ALGORITHM_RING; a <= COLL_ALGORITHM_LAST; a++) {
         for (int ranks = 1; ranks <= WORLD_RANKS_MAX; ranks++) {
-            for (int root = 0; root < (is_rooted(kind) ? ranks : 1); root++) {
+            for (int turn = 0; turn < ranks; turn++) {
                 world_case c = {.plan = {.algorithm = (coll_algorithm)a,
                                          .kind = kind,
                                          .ranks = ranks,
-                                         .root = root}};
+                                         .root = is_rooted(kind) ? turn : 0}};
                 /* With many ranks, roots take turns at being in place. */
-                c.in_place = (root + ranks) % 2 == 0;
-                check(&c);
+                c.in_place = (turn + ranks) % 2 == 0;
+                if (turn == 0 || is_rooted(kind)) {
+                    check(&c);
+                }
                 c.in_place = !c.in_place;
-                if (ranks <= BOTH_RANKS_MAX || !is_rooted(kind)) {
+                c.slow = 1 + (2 * turn + 1) % ranks;
+                if (ranks <= BOTH_RANKS_MAX || (turn == 0 && !is_rooted(kind))) {
                     check(&c);
                 }
             }
