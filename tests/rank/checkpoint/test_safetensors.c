@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/safetensors.h"
+#include "checkpoint/shards.h"
 #include "model/gpt2/gpt2.h"
 #include "rank/checkpoint.h"
 #include "support.h"
@@ -259,6 +260,36 @@ static void other_programs_checkpoints_are_read(void **state)
     free(back);
 }
 
+/* The reader of ranks compares in pieces: a difference in the last one counts. */
+static void a_rank_compares_the_whole_tied_embedding(void **state)
+{
+    enum { VOCAB = 2100, WIDTH = 8 }; /* 67 KB: more than a piece */
+    (void)state;
+    base_error error;
+    rank_device device;
+    rank_shards *shards = NULL;
+    rank_model_config config = SMALL;
+    const char *path = test_directory_path(&scratch, "tied.safetensors");
+    config.vocab_size = VOCAB;
+    const int32_t leaf = rank_tp_leaf_width(VOCAB);
+    const rank_tp alone = {.ranks = 1, .vocab_count = rank_tp_first_leaf(1, 1) * leaf};
+    float *values = malloc(rank_model_param_count(&config) * sizeof *values);
+    assert_non_null(values);
+    rank_model_init(&config, 7, values);
+    assert_ok(rank_device_open("cpu", &device, &error), &error);
+    const rank_shards_options options = {&config, &device, &alone, RANK_FLOAT32};
+    for (int other = 0; other < 2; other++) {
+        assert_ok(rank_safetensors_write(path, &config, values, "", &error), &error);
+        values[VOCAB * WIDTH - 1] += (float)other; /* the embedding comes first */
+        append_tensor(path, "lm_head.weight", (const size_t[]){VOCAB, WIDTH}, values);
+        assert_status(rank_shards_load(&options, path, &shards, &error),
+                      other == 0 ? BASE_OK : BASE_ERR_UNSUPPORTED);
+        rank_shards_destroy(shards);
+    }
+    rank_device_close(&device);
+    free(values);
+}
+
 static void every_truncated_file_is_refused(void **state)
 {
     (void)state;
@@ -313,6 +344,8 @@ int main(void)
                                         remove_scratch),
         cmocka_unit_test_setup_teardown(damaged_files_are_refused, make_scratch, remove_scratch),
         cmocka_unit_test_setup_teardown(other_programs_checkpoints_are_read, make_scratch,
+                                        remove_scratch),
+        cmocka_unit_test_setup_teardown(a_rank_compares_the_whole_tied_embedding, make_scratch,
                                         remove_scratch),
         cmocka_unit_test_setup_teardown(every_truncated_file_is_refused, make_scratch,
                                         remove_scratch),

@@ -12,6 +12,7 @@
 #include "support.h"
 
 enum {
+    RANKS_MAX = 4,
     VOCAB = 100,
     WIDTH = 64,
     HIDDEN = 4 * WIDTH,
@@ -45,7 +46,9 @@ struct layer_test {
     size_t columns;
     bool each_has_all; /* else out has this rank's columns, others are 0 */
     float alone[OUT];
-    float together[OUT]; /* every rank puts in its own columns, or rank 0 all */
+    float together[OUT];        /* every rank puts in its own columns, or rank 0 all */
+    size_t elements[RANKS_MAX]; /* of the model, that each rank holds; of them uncut */
+    size_t uncut[RANKS_MAX];
 };
 
 static void find(const layer_test *test, const char *name, rank_tensor *tensor)
@@ -251,6 +254,8 @@ static void layer_body(test_rank *rank)
     const uint64_t before = coll_comm_operations(comm, COLL_ALL_REDUCE);
     if (status == BASE_OK) {
         test->compute(&b, out);
+        test->elements[rank->rank] = rank_shards_elements(b.shards);
+        test->uncut[rank->rank] = rank_shards_uncut_elements(b.shards);
         status = rank_tp_group_check(b.group, &rank->failure);
     }
     const uint64_t made = coll_comm_operations(comm, COLL_ALL_REDUCE) - before;
@@ -279,6 +284,17 @@ static void run_alone(layer_test *test)
     bed_close(&b);
 }
 
+/* Each element is on one rank, but for those that all have. */
+static void check_elements(const layer_test *test, int ranks, size_t count)
+{
+    size_t sum = test->uncut[0];
+    for (int rank = 0; rank < ranks; rank++) {
+        assert_int_equal(test->uncut[rank], test->uncut[0]);
+        sum += test->elements[rank] - test->uncut[rank];
+    }
+    assert_int_equal(sum, count);
+}
+
 static void run_layer(layer_test *test)
 {
     static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP,
@@ -296,13 +312,14 @@ static void run_layer(layer_test *test)
         test->x[i] = (float)(i * 7919 % 1000) * 0.002f - 1.0f;
     }
     run_alone(test);
-    for (int ranks = 1; ranks <= 4; ranks *= 2) {
+    for (int ranks = 1; ranks <= RANKS_MAX; ranks *= 2) {
         for (int t = 0; t < 3; t++) {
             memset(test->together, 0, sizeof test->together);
             test_ranks_as_threads(
                 &(test_ranks_options){.size = ranks, .transport = transports[t], .user = test},
                 layer_body);
             assert_memory_equal(test->together, test->alone, sizeof(float) * ROWS * test->columns);
+            check_elements(test, ranks, count);
         }
     }
 }
