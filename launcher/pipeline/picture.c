@@ -127,7 +127,7 @@ static void svg_legend(FILE *out)
     (void)fprintf(
         out,
         "<text class=\"soft\" x=\"%d\" y=\"26\">the number is the micro-batch; odd chunks "
-        "are lighter</text>\n",
+        "are paler</text>\n",
         LEFT + 3 * 120 + 40);
 }
 
