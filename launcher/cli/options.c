@@ -197,6 +197,9 @@ static base_status wrong_operand(const char *word, base_error *reterr)
         return base_fail(reterr, BASE_ERR_INVALID, "unexpected argument '%s'; did you mean --%s?",
                          word, word);
     }
+    if (strcmp(word, "plan") == 0) { /* read before all others: cli.c */
+        return base_fail(reterr, BASE_ERR_INVALID, "plan comes first: launcher plan [FLAGS]");
+    }
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         base_nearest_offer(&nearest, commands[i]);
     }

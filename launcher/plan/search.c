@@ -72,11 +72,12 @@ base_status launch_plan_search(const launch_ask *ask, int64_t ranks, const launc
     if (*estimates == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for layouts");
     }
-    (void)base_fail(reterr, BASE_ERR_INVALID, "data × tensor × pipeline must be %" PRId64 " ranks",
-                    ranks);
+    (void)base_fail(reterr, BASE_ERR_INVALID, "data × tensor × pipeline must be that many");
     const base_status status = try_all(ask, ranks, wanted, *estimates, count, reterr);
     if (status != BASE_OK || *count == 0) {
-        return status != BASE_OK ? status : BASE_ERR_INVALID;
+        return status != BASE_OK ? status
+                                 : base_error_prepend(reterr, BASE_ERR_INVALID,
+                                                      "no layout of %" PRId64 " ranks", ranks);
     }
     qsort(*estimates, (size_t)*count, sizeof **estimates, by_step);
     const launch_layout best = (*estimates)[0].layout;

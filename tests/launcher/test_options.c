@@ -58,6 +58,8 @@ static void mistyped_words_get_a_suggestion(void **state)
         {{"--ranks", "2", "./a.out"}, "'./a.out'; a program stands behind --"},
         {{"--learning-rate", "1"}, "unknown flag --learning-rate; did you mean --lr?"},
         {{"--world-size", "4"}, "unknown flag --world-size; did you mean --ranks?"},
+        {{"--json", "plan"}, "plan comes first: launcher plan [FLAGS]"},
+        {{"plann"}, "unexpected argument 'plann'; did you mean plan?"},
         {{"compar"}, "unexpected argument 'compar'; did you mean compare?"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -315,7 +315,8 @@ static void impossible_layouts_are_refused_with_the_reason(void **state)
     (void)state;
     launch_ask ask = ask_of("gpt2");
     assert_refused(&ask, 8, (launch_layout){.tensor = 8}, "12 heads");
-    assert_refused(&ask, 8, (launch_layout){.tensor = 3}, "must be 8 ranks");
+    assert_refused(&ask, 8, (launch_layout){.tensor = 3},
+                   "no layout of 8 ranks: data × tensor × pipeline must be that many");
     assert_refused(&ask, 16, (launch_layout){.pipeline = 16}, "12 layers are too few");
     ask.global_batch = 30;
     assert_refused(&ask, 2, (launch_layout){.data = 2}, "30 sequences");
