@@ -69,7 +69,8 @@ static void send_raw(fake_rank *fake, size_t size_bytes)
     (void)!write(fake->client->wake_fd, &one, sizeof one);
 }
 
-static void send_failed(fake_rank *fake, base_status status, const char *message, bool secondary)
+/* As rank/worker has it: whether a peer's failure is secondary, the launcher decides. */
+static void send_failed(fake_rank *fake, base_status status, const char *message)
 {
     char text[BASE_ERROR_MESSAGE_BYTES];
     char collective[] = "all_reduce #7";
@@ -80,7 +81,7 @@ static void send_failed(fake_rank *fake, base_status status, const char *message
     failed.step = fake->step;
     failed.message = text;
     failed.collective = collective;
-    failed.secondary = secondary;
+    failed.secondary = status == BASE_ERR_ABORTED;
     proto_client_failed(fake->client, &failed);
 }
 
@@ -134,7 +135,7 @@ static void miss(fake_rank *fake, int rank)
     if (fd < 0 || poll(&end, 1, -1) != 1) {
         leave(fake, 9);
     }
-    send_failed(fake, BASE_ERR_PEER, "a peer has gone", true);
+    send_failed(fake, BASE_ERR_PEER, "a peer has gone");
     leave(fake, BASE_EXIT_ERROR);
 }
 
@@ -158,7 +159,7 @@ static void at_point(fake_rank *fake, long point)
         miss(fake, (int)fake->rank);
     }
     if (getenv("FAKE_ABORT") != NULL && fake->identity.rank == 0 && fake->at == point) {
-        send_failed(fake, BASE_ERR_ABORTED, "aborted: enough of this", true);
+        send_failed(fake, BASE_ERR_ABORTED, "aborted: enough of this");
         leave(fake, BASE_EXIT_ERROR);
     }
     if (what == NULL || fake->rank != env_long("RANK", -1) || fake->at != point ||
@@ -185,7 +186,7 @@ static void at_point(fake_rank *fake, long point)
         (void)signal(SIGTERM, SIG_IGN);
         hang();
     } else if (strcmp(what, "fail") == 0) {
-        send_failed(fake, BASE_ERR_IO, "the disk is full", false);
+        send_failed(fake, BASE_ERR_IO, "the disk is full");
         leave(fake, 5);
     } else if (strcmp(what, "garbage") == 0) {
         send_raw(fake, 64);
@@ -236,7 +237,7 @@ static void fail(fake_rank *fake, const base_error *error)
         proto_client_on_dump(fake->client, write_record, fake);
         atomic_store(&fake->client->dumped, false);
     }
-    send_failed(fake, error->status, error->message, secondary);
+    send_failed(fake, error->status, error->message);
     leave(fake, BASE_EXIT_ERROR);
 }
 
