@@ -13,8 +13,8 @@ enum {
     SOFTMAX_FLOATS = 3,  /* of a token: maximum, sum, the target's logit */
     BUCKET_BYTES = 25 << 20,
     QUEUES_BYTES = 2 * (32 << 20),
-    CHUNK_ROWS = 8192, /* of the MLP's work memory */
-    LOGIT_ROWS = 2048,
+    CHUNK_ROWS = 16384, /* of the MLP's work memory */
+    LOGIT_ROWS = 4096,
     WIDENING = 4,
     TASK_S_MAX = 1000,
 };
