@@ -113,7 +113,8 @@ static base_status wrong_option(const option_list *list, int answer, char **argv
     /* a letter: getopt_long may be in the middle of "-ranks" */
     const char letter[] = {'-', (char)optopt, '\0'};
     const char *next = argv[optind];
-    word = next != NULL && next[0] == '-' && strchr(next, optopt) != NULL ? next : word;
+    word = next != NULL && next[0] == '-' && next[1] != '-' && strchr(next, optopt) != NULL ? next
+                                                                                            : word;
     return wrong_flag(list, letter, word + 1, reterr);
 }
 

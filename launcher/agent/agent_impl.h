@@ -38,6 +38,7 @@ typedef struct agent_rank {
     agent_state_file state;
     bool started;
     bool exited;
+    int last_reads[2]; /* of stdout and stderr since it ended: the head counts with so many */
 } agent_rank;
 
 /* A rank's output that the head's queue had no room for. */

@@ -204,10 +204,12 @@ static bool pass_output(launch_agent *agent, int index, int fd_number, bool last
     agent_rank *rank = &agent->ranks[index];
     int *fd = fd_number == STDOUT_FILENO ? &rank->process.out_fd : &rank->process.err_fd;
     agent_pending *printed = &agent->pending;
-    const int reads = last ? PROTO_PRINTED_LAST_MESSAGES_MAX : READS_AT_ONCE;
+    int now = 0;
+    int *reads = last ? &rank->last_reads[fd_number == STDERR_FILENO] : &now;
+    const int reads_max = last ? PROTO_PRINTED_LAST_MESSAGES_MAX : READS_AT_ONCE;
     bool ended = false;
     bool empty = false;
-    for (int i = 0; *fd >= 0 && !ended && !empty && i < reads; i++) {
+    for (; *fd >= 0 && !ended && !empty && *reads < reads_max; (*reads)++) {
         if (!flush_pending(agent)) {
             return false;
         }

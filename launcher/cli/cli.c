@@ -111,7 +111,7 @@ static int take_lease(launch_cli_run *run)
 }
 
 /* --dry-run. A given token is verified, and what it may cost is printed, but it is not redeemed. */
-static int print_plan(launch_cli_run *run)
+static int print_dry_run(launch_cli_run *run)
 {
     base_error error;
     if (proto_mode_costs_money(run->options->job.job.mode) &&
@@ -190,7 +190,7 @@ static int run(launch_options *options, int argc, char **argv, const char *rank_
     }
     launch_cli_run whole = {.options = options, .rank_path = rank_path, .argc = argc, .argv = argv};
     if (options->dry_run) {
-        return print_plan(&whole);
+        return print_dry_run(&whole);
     }
     if (cloud) {
         const int exit_status = take_lease(&whole);

@@ -20,9 +20,15 @@ static base_status draw(const launch_estimate *best, const char *path, base_erro
 {
     if (best->layout.pipeline == 1) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "--picture is of a pipeline, and this layout has one stage: --pipeline N");
+                         "--picture is of a pipeline, and this layout has one stage%s",
+                         best->run.spans != NULL ? ": --pipeline N" : "");
     }
     return launch_pipeline_picture_write(&best->run, 1, path, reterr);
+}
+
+static bool is_usage(base_status status)
+{
+    return status == BASE_ERR_INVALID || status == BASE_ERR_LIMIT;
 }
 
 static int show(const launch_plan_options *options, const launch_estimate *estimates, int count)
@@ -48,8 +54,7 @@ static int show(const launch_plan_options *options, const launch_estimate *estim
     }
     if (status != BASE_OK) {
         (void)launch_report_error(&error);
-        return status == BASE_ERR_INVALID || status == BASE_ERR_LIMIT ? BASE_EXIT_USAGE
-                                                                      : BASE_EXIT_ERROR;
+        return is_usage(status) ? BASE_EXIT_USAGE : BASE_EXIT_ERROR;
     }
     return estimates[0].fits ? BASE_EXIT_DONE : BASE_EXIT_ERROR;
 }
@@ -68,12 +73,14 @@ int launch_plan_command(int argc, char **argv)
         launch_plan_options_help(stdout);
         return BASE_EXIT_DONE;
     }
-    int exit_status = BASE_EXIT_USAGE;
-    if (launch_plan_search(&options.ask, options.ranks, &options.layout, &estimates, &count,
-                           &error) != BASE_OK) {
-        (void)launch_report_error(&error);
-    } else {
+    int exit_status = BASE_EXIT_ERROR;
+    const base_status status = launch_plan_search(&options.ask, options.ranks, &options.layout,
+                                                  &estimates, &count, &error);
+    if (status == BASE_OK) {
         exit_status = show(&options, estimates, count);
+    } else {
+        (void)launch_report_error(&error);
+        exit_status = is_usage(status) ? BASE_EXIT_USAGE : BASE_EXIT_ERROR;
     }
     launch_estimates_destroy(estimates, count);
     return exit_status;

@@ -2,6 +2,7 @@
  * plan_command.c. */
 #include "cli/plan_options.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,13 @@
 #include "budget/codings.h"
 #include "cli/complete.h"
 
-enum { COUNT_MAX = 1 << 20, SIZE_MAX_ = 1 << 24 };
+enum {
+    COUNT_MAX = 1 << 20,
+    LAYERS_MAX = 1024,
+    HEADS_MAX = 1024,
+    WIDTH_MAX = 1 << 16,
+    TOKENS_MAX = 1 << 24, /* of a vocabulary, of a sequence */
+};
 
 static const double MICRO = 1e-6;
 static const double GIGA = 1e9;
@@ -22,7 +29,7 @@ static base_status parse_link(const base_field *field, const char *text, void *m
     (void)field;
     char *end = NULL;
     const double latency_us = strtod(text, &end);
-    const double gigabytes = *end == ',' ? strtod(end + 1, &end) : 0;
+    const double gigabytes = *end == ',' && end > text ? strtod(end + 1, &end) : 0;
     if (*end != '\0' || !(latency_us >= 0 && latency_us < 1e9) ||
         !(gigabytes > 0 && gigabytes < 1e9)) {
         return base_fail(reterr, BASE_ERR_INVALID,
@@ -53,15 +60,15 @@ static const base_field rows[] = {
      .group = "The model"},
     {OWN(PATH, checkpoint), .filled = true, .option = "checkpoint", .value = "DIR",
      .help = "the shape of this model in place of --model"},
-    {OWN(INT, model_of.layers), .least = 1, .most = 1024, .option = "layers", .value = "N",
+    {OWN(INT, model_of.layers), .least = 1, .most = LAYERS_MAX, .option = "layers", .value = "N",
      .help = "in place of the model's, as the next four"},
-    {OWN(INT, model_of.width), .least = 1, .most = 1 << 16, .option = "width", .value = "N",
+    {OWN(INT, model_of.width), .least = 1, .most = WIDTH_MAX, .option = "width", .value = "N",
      .help = "of the embedding"},
-    {OWN(INT, model_of.heads), .least = 1, .most = 1024, .option = "heads", .value = "N",
+    {OWN(INT, model_of.heads), .least = 1, .most = HEADS_MAX, .option = "heads", .value = "N",
      .help = "attention heads"},
-    {OWN(INT, model_of.vocab_size), .least = 2, .most = SIZE_MAX_, .option = "vocab-size",
+    {OWN(INT, model_of.vocab_size), .least = 2, .most = TOKENS_MAX, .option = "vocab-size",
      .value = "N", .help = "different tokens"},
-    {OWN(INT, model_of.context), .least = 2, .most = SIZE_MAX_, .option = "context", .value = "N",
+    {OWN(INT, model_of.context), .least = 2, .most = TOKENS_MAX, .option = "context", .value = "N",
      .help = "tokens of a sequence"},
 
     {OWN(BOOL, ask.decode), .option = "decode", .group = "The work",
@@ -89,24 +96,23 @@ static const base_field rows[] = {
 
     {OWN(ENUM, device), .name_of = launch_device_name, .option = "device", .value = "NAME",
      .help = "h200, h100, a100, l40s, l4, rtx4090", .group = "The machine"},
-    {OWN(REAL, teraflops), .min = 0, .above = true, .max = 1e6, .option = "tflops", .value = "X",
+    {OWN(REAL, teraflops), .min = 0.001, .max = 1e6, .option = "tflops", .value = "X",
      .help = "at the peak in that precision, in place of the device's, as the next five"},
-    {OWN(REAL, memory_gigabytes), .min = 0, .above = true, .max = 1e6, .option = "memory",
-     .value = "GB", .help = "of a rank"},
-    {OWN(REAL, memory_gigabytes_per_s), .min = 0, .above = true, .max = 1e6,
-     .option = "memory-bandwidth", .value = "GB/S", .help = "of a rank"},
+    {OWN(REAL, memory_gigabytes), .min = 0.001, .max = 1e6, .option = "memory", .value = "GB",
+     .help = "of a rank"},
+    {OWN(REAL, memory_gigabytes_per_s), .min = 0.001, .max = 1e6, .option = "memory-bandwidth",
+     .value = "GB/S", .help = "of a rank"},
     {OWN(CODED, inside), .coding = &link_coding, .option = "link", .value = "US,GB/S",
-     .help = "between ranks of a host: latency of a small all-reduce, bandwidth each way"},
+     .help = "in a host: latency of a small all-reduce between two ranks, bandwidth each way"},
     {OWN(CODED, between), .coding = &link_coding, .option = "network", .value = "US,GB/S",
      .help = "between hosts, for each rank"},
     {COUNT(host_ranks), .option = "ranks-per-host", .value = "N", .help = "of each host"},
-    {OWN(REAL, ask.efficiency), .min = 0, .above = true, .max = 1, .option = "efficiency",
-     .value = "X", .help = "share of the peak that products reach"},
-    {OWN(REAL, ask.memory_efficiency), .min = 0, .above = true, .max = 1,
-     .option = "memory-efficiency", .value = "X",
-     .help = "share of the memory's bandwidth that reading reaches"},
+    {OWN(REAL, ask.efficiency), .min = 0.001, .max = 1, .option = "efficiency", .value = "X",
+     .help = "share of the peak that products reach"},
+    {OWN(REAL, ask.memory_efficiency), .min = 0.001, .max = 1, .option = "memory-efficiency",
+     .value = "X", .help = "share of the memory's bandwidth that reading reaches"},
     {OWN(CODED, price_micro_per_hour), .coding = &budget_price_coding, .option = "price",
-     .value = "USD", .help = "of a rank for an hour; with --steps: what they cost"},
+     .value = "USD", .help = "of a rank for an hour, with --steps: what they cost"},
 
     {OWN(BOOL, json), .option = "json", .help = "print JSON", .group = "Output"},
     {OWN(PATH, picture), .filled = true, .option = "picture", .value = "FILE",
@@ -125,8 +131,7 @@ static const launch_plan_options defaults = {
             .memory_efficiency = 0.8,
             .batch = 4,
             .global_batch = 256,
-            .schedule = LAUNCH_PIPELINE_1F1B,
-            .chunks = 1},
+            .schedule = LAUNCH_PIPELINE_1F1B},
     .model = DEFAULT_MODEL,
     .device = DEFAULT_DEVICE,
 };
@@ -163,6 +168,11 @@ static void take_link(coll_tp_link *link, const coll_tp_link *given)
     *link = given->bandwidth_bytes_per_s > 0 ? *given : *link;
 }
 
+static bool is_within(int64_t value, int64_t most)
+{
+    return value >= 1 && value <= most;
+}
+
 static base_status complete_model(launch_plan_options *options, base_error *reterr)
 {
     launch_model *model = &options->ask.model;
@@ -185,21 +195,55 @@ static base_status complete_model(launch_plan_options *options, base_error *rete
     take(&model->heads, options->model_of.heads);
     take(&model->vocab_size, options->model_of.vocab_size);
     take(&model->context, options->model_of.context);
-    if (model->layers < 1 || model->width < 1 || model->heads < 1 || model->vocab_size < 2 ||
-        model->context < 2 || model->width % model->heads != 0) {
+    if (!is_within(model->layers, LAYERS_MAX) || !is_within(model->width, WIDTH_MAX) ||
+        !is_within(model->heads, HEADS_MAX) || !is_within(model->vocab_size, TOKENS_MAX) ||
+        !is_within(model->context, TOKENS_MAX)) {
+        return base_fail(reterr, BASE_ERR_LIMIT,
+                         "a model has 1 to %d layers and heads, a width up to %d, a vocabulary and "
+                         "a context up to %d",
+                         LAYERS_MAX, WIDTH_MAX, TOKENS_MAX);
+    }
+    return model->width % model->heads == 0
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "a width of %" PRId64 " is no multiple of %" PRId64 " heads",
+                           model->width, model->heads);
+}
+
+/* What does not depend on the layout, so that the search need not find it out. */
+static base_status complete_work(launch_plan_options *options, base_error *reterr)
+{
+    launch_ask *ask = &options->ask;
+    const bool interleaved = ask->schedule == LAUNCH_PIPELINE_INTERLEAVED;
+    if (!interleaved && ask->chunks > 1) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--chunks goes with --schedule interleaved");
+    }
+    if (interleaved && ask->chunks == 1) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--schedule interleaved has 2 chunks or more");
+    }
+    ask->chunks = ask->chunks != 0 ? ask->chunks : interleaved ? 2 : 1;
+    if (!ask->decode && ask->global_batch % ask->batch != 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "the width must be a multiple of the heads, and no number 0");
+                         "--global-batch %" PRId64 " is no multiple of --batch %" PRId64,
+                         ask->global_batch, ask->batch);
+    }
+    if (options->price_micro_per_hour > 0 && options->steps == 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--price goes with --steps");
     }
     return BASE_OK;
 }
 
-static void complete_ranks(launch_plan_options *options)
+static base_status complete_ranks(launch_plan_options *options, base_error *reterr)
 {
     const launch_layout *layout = &options->layout;
     const int64_t product = layout->data * layout->tensor * layout->pipeline; /* 0: one is open */
     if (options->ranks == 0) {
         options->ranks = product != 0 ? product : DEFAULT_RANKS;
     }
+    return options->ranks <= COUNT_MAX
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_LIMIT, "%" PRId64 " ranks are more than %d",
+                           options->ranks, COUNT_MAX);
 }
 
 static void complete_device(launch_plan_options *options)
@@ -230,7 +274,7 @@ base_status launch_plan_options_parse(int argc, char **argv, launch_plan_options
     }
     if (status == BASE_OK) {
         complete_device(options);
-        complete_ranks(options);
+        status = complete_ranks(options, reterr);
     }
-    return status;
+    return status == BASE_OK ? complete_work(options, reterr) : status;
 }

@@ -160,7 +160,7 @@ static void send_stop(launch_session *session, const char *reason)
 static void describe_waits(launch_session *session, char text[STOPS_BYTES])
 {
     launch_watch_describe_stops(session, text, STOPS_BYTES);
-    session->explained = !launch_writer_has_room(STDOUT_FILENO);
+    session->explained = launch_watch_unread_ns(base_now_ns()) > 0;
 }
 
 /* A user's program gets the signal itself. A program that has joined gets a Stop message as
@@ -185,10 +185,9 @@ static void pass_on(launch_session *session, int signal_number, const char *name
 void launch_stop_explain(launch_session *session, int64_t now_ns)
 {
     const bool waits = session->stop_signal != 0 && !session->explained &&
-                       session->abort_due_ns == BASE_NO_DEADLINE &&
-                       !launch_writer_has_room(STDOUT_FILENO);
-    const int64_t stuck_ns = waits ? launch_writer_stuck_ns(STDOUT_FILENO, now_ns) : 0;
-    if (stuck_ns >= LAUNCH_UNREAD_MS * BASE_NS_PER_MS) {
+                       session->abort_due_ns == BASE_NO_DEADLINE;
+    const int64_t stuck_ns = waits ? launch_watch_unread_ns(now_ns) : 0;
+    if (stuck_ns > 0) {
         session->explained = true;
         launch_screen_say(&session->screen,
                           "nobody has read standard output for %.0f s: ranks that print wait, and "

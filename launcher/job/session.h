@@ -285,6 +285,9 @@ void launch_watch_stops(launch_session *session, int64_t now_ns);
  * due. */
 int64_t launch_watch_stop_deadlines(launch_session *session, int64_t now_ns);
 
+/* For how long nobody has read standard output, once that is long enough to be said; else 0. */
+int64_t launch_watch_unread_ns(int64_t now_ns);
+
 /* " (rank 1, pid 43, is stopped: …)" for each rank that is stopped or traced now, and whether ranks wait
  * because nobody reads what they print; else "". */
 void launch_watch_describe_stops(const launch_session *session, char *text, size_t size_bytes);

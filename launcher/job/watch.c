@@ -395,6 +395,13 @@ static char process_state(pid_t pid, long *tracer)
     return state;
 }
 
+int64_t launch_watch_unread_ns(int64_t now_ns)
+{
+    const int64_t stuck_ns =
+        launch_writer_has_room(STDOUT_FILENO) ? 0 : launch_writer_stuck_ns(STDOUT_FILENO, now_ns);
+    return stuck_ns >= LAUNCH_UNREAD_MS * BASE_NS_PER_MS ? stuck_ns : 0;
+}
+
 void launch_watch_describe_stops(const launch_session *session, char *text, size_t size_bytes)
 {
     size_t length = 0;
@@ -419,8 +426,8 @@ void launch_watch_describe_stops(const launch_session *session, char *text, size
         }
         length += (size_t)wrote;
     }
-    if (!launch_writer_has_room(STDOUT_FILENO) && length < size_bytes - 1) {
-        const int64_t stuck_ns = launch_writer_stuck_ns(STDOUT_FILENO, base_now_ns());
+    const int64_t stuck_ns = launch_watch_unread_ns(base_now_ns());
+    if (stuck_ns > 0 && length < size_bytes - 1) {
         (void)snprintf(text + length, size_bytes - length,
                        " (nobody has read standard output for %.0f s: ranks that print wait)",
                        (double)stuck_ns / BASE_NS_PER_S);

@@ -9,7 +9,7 @@
  *
  *     warm-up    F F F    steady    F B F B F B    cool-down    B B B
  *
- * Only warm_up differs (pipeline_warm_up). A stage's gradients are added up in the order of the
+ * Only warm_up differs (launch_pipeline_warm_up). A stage's gradients are added up in the order of the
  * micro-batches in every schedule, so the schedule does not change their bits.
  *
  * Sources: GPipe: Huang et al., arXiv:1811.06965. 1F1B: Narayanan et al., "PipeDream", SOSP 2019,

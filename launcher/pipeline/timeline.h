@@ -13,7 +13,10 @@
 
 #include "pipeline/schedule.h"
 
-enum { LAUNCH_PIPELINE_NS_MAX = 1000000000 }; /* of one task, and of a hop: a second */
+enum {
+    LAUNCH_PIPELINE_NS_MAX = 1000000000
+}; /* of one task, and of a hop, in options: a second. A
+                                               * step of 2^20 tasks that take 1000 s each fits in 63 bits */
 
 /* What tasks take. Part chunk · stages + stage of the model is that stage's. */
 typedef struct launch_pipeline_costs {

@@ -6,8 +6,8 @@
 #define TERA 1e12
 #define GIGA 1e9
 
-/* Data sheets have no latencies: 10 us for an all-reduce of a few bytes over NVLink, 15 over PCIe and
- * 25 between hosts are assumed. So is the network: 400, 200 or 100 Gbit/s for each GPU. */
+/* Data sheets have no latencies: for an all-reduce of a few bytes between two ranks 10 us over NVLink,
+ * 15 over PCIe and 25 between hosts are assumed. So is the network: 400, 200 or 100 Gbit/s for each GPU. */
 #define NVLINK(gigabytes)                                                                          \
     {                                                                                              \
         .latency_s = 10e-6, .bandwidth_bytes_per_s = (gigabytes)*GIGA                              \

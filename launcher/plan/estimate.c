@@ -42,7 +42,7 @@ base_status launch_layout_check(const launch_ask *ask, const launch_layout *layo
                    ? BASE_OK
                    : base_fail(reterr, BASE_ERR_INVALID, "--decode goes without --pipeline");
     }
-    if (layout->pipeline * ask->chunks > model->layers) {
+    if (layout->pipeline > 1 && layout->pipeline * ask->chunks > model->layers) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "%" PRId64 " layers are too few for %" PRId64 " stages with %" PRId64
                          " chunks each",
@@ -57,14 +57,23 @@ base_status launch_layout_check(const launch_ask *ask, const launch_layout *layo
     return BASE_OK;
 }
 
-static bool is_inside(const launch_ask *ask, int64_t ranks)
+/* Whether every group of `span` neighbouring ranks lies inside a host. */
+static bool is_inside(const launch_ask *ask, const launch_layout *layout, int64_t span)
 {
-    return ranks <= ask->device.host_ranks;
+    const int64_t ranks = layout->data * layout->tensor * layout->pipeline;
+    return ranks <= ask->device.host_ranks || ask->device.host_ranks % span == 0;
 }
 
-static const coll_tp_link *link_over(const launch_ask *ask, int64_t ranks)
+static const coll_tp_link *link_over(const launch_ask *ask, const launch_layout *layout,
+                                     int64_t span)
 {
-    return is_inside(ask, ranks) ? &ask->device.inside : &ask->device.between;
+    return is_inside(ask, layout, span) ? &ask->device.inside : &ask->device.between;
+}
+
+/* Until a neighbour has a message: half of what two ranks' all-reduce takes, which is two of them. */
+static double hop_s(const coll_tp_link *link, double bytes)
+{
+    return link->latency_s / 2 + bytes / link->bandwidth_bytes_per_s;
 }
 
 static double products_s(const launch_ask *ask, double flops)
@@ -79,7 +88,7 @@ static double reading_s(const launch_ask *ask, double bytes)
 
 /* ---- the bill ---- */
 
-/* An exchange of a rank with others, of which the farthest is `span` ranks away. */
+/* An exchange of a rank with others, all of them among `span` neighbours. */
 typedef struct exchange {
     const char *what;
     int64_t ranks;
@@ -95,7 +104,7 @@ static launch_bill_row *add_row(const launch_ask *ask, launch_estimate *made, co
     *row = (launch_bill_row){.what = of->what,
                              .operation = operation,
                              .ranks = of->ranks,
-                             .between_hosts = !is_inside(ask, of->span),
+                             .between_hosts = !is_inside(ask, &made->layout, of->span),
                              .times = of->times,
                              .payload_bytes = of->payload_bytes};
     made->row_count += of->ranks > 1 && of->times > 0 ? 1 : 0;
@@ -108,8 +117,8 @@ static double add_all_reduces(const launch_ask *ask, launch_estimate *made, exch
     launch_bill_row *row = add_row(ask, made, &of, "all_reduce");
     const int ranks = (int)of.ranks;
     row->sent_bytes = of.times * coll_ring_allreduce_traffic_per_rank(of.payload_bytes, ranks);
-    row->took_s =
-        of.times * coll_allreduce_time_s(of.payload_bytes, ranks, link_over(ask, of.span));
+    row->took_s = of.times * coll_allreduce_time_s(of.payload_bytes, ranks,
+                                                   link_over(ask, &made->layout, of.span));
     return row->took_s;
 }
 
@@ -128,13 +137,14 @@ static void add_sends(const launch_ask *ask, launch_estimate *made, double paylo
 {
     const launch_layout *layout = &made->layout;
     const int64_t span = layout->tensor * layout->data * layout->pipeline;
-    const int middle = made->run.pipeline.stages > 2 ? 1 : 0;
-    const exchange of = {"activations", layout->pipeline > 1 ? 2 : 1, span, sends(made, middle),
-                         payload_bytes};
+    double most = 0;
+    for (int stage = 0; stage < made->run.pipeline.stages; stage++) {
+        most = fmax(most, sends(made, stage));
+    }
+    const exchange of = {"activations", layout->pipeline > 1 ? 2 : 1, span, most, payload_bytes};
     launch_bill_row *row = add_row(ask, made, &of, "send");
-    const coll_tp_link *link = link_over(ask, span);
     row->sent_bytes = of.times * payload_bytes;
-    row->took_s = of.times * (link->latency_s + payload_bytes / link->bandwidth_bytes_per_s);
+    row->took_s = of.times * hop_s(link_over(ask, layout, span), payload_bytes);
 }
 
 /* ---- one step of training ---- */
@@ -229,27 +239,55 @@ static double row_sums(const launch_stage *part, bool backward)
     return COLL_TP_ALL_REDUCES_PER_LAYER * (double)part->layers + (end ? 1 : 0);
 }
 
+/* Seconds of one exchange of each kind among the ranks that share a layer. */
+typedef struct sums {
+    double row_s;
+    double softmax_s;
+} sums;
+
+static double row_bytes(const launch_ask *ask)
+{
+    return micro_tokens(ask) * (double)ask->model.width * EXCHANGED_BYTES;
+}
+
+static double softmax_bytes(const launch_ask *ask)
+{
+    return micro_tokens(ask) * SOFTMAX_FLOATS * sizeof(float);
+}
+
+static sums time_sums(const launch_ask *ask, const launch_layout *layout)
+{
+    const coll_tp_link *link = link_over(ask, layout, layout->tensor);
+    return (sums){
+        .row_s = coll_allreduce_time_s(row_bytes(ask), (int)layout->tensor, link),
+        .softmax_s = coll_allreduce_time_s(softmax_bytes(ask), (int)layout->tensor, link),
+    };
+}
+
+/* Adding a micro-batch's gradient to the others': m - 1 of m do, and two are read and one written. */
+static double merge_s(const launch_ask *ask, const launch_estimate *made, double params)
+{
+    const double micro_batches = made->run.pipeline.micro_batches;
+    return reading_s(ask, 3 * GRADIENT_BYTES * params) * (micro_batches - 1) / micro_batches;
+}
+
 static base_status play(const launch_ask *ask, launch_estimate *made, base_error *reterr)
 {
     const launch_layout *layout = &made->layout;
     const int all = made->run.pipeline.stages * made->run.pipeline.chunks;
-    const double tokens = micro_tokens(ask);
-    const double row_bytes = tokens * (double)ask->model.width * EXCHANGED_BYTES;
-    const coll_tp_link *tensor_link = link_over(ask, layout->tensor);
-    const coll_tp_link *hop = link_over(ask, layout->tensor * layout->data * layout->pipeline);
-    const double sum_s = coll_allreduce_time_s(row_bytes, (int)layout->tensor, tensor_link);
-    const double softmax_s = coll_allreduce_time_s(tokens * SOFTMAX_FLOATS * sizeof(float),
-                                                   (int)layout->tensor, tensor_link);
+    const sums each = time_sums(ask, layout);
     int64_t forward_ns[LAUNCH_PIPELINE_PARTS_MAX];
     int64_t backward_ns[LAUNCH_PIPELINE_PARTS_MAX];
     for (int at = 0; at < all; at++) {
         const launch_stage part = launch_model_stage(&ask->model, all, at);
-        const double products =
-            products_s(ask, launch_stage_forward_flops(&ask->model, &part, (int)layout->tensor,
-                                                       tokens, (double)ask->model.context / 2));
+        const double products = products_s(
+            ask, launch_stage_forward_flops(&ask->model, &part, (int)layout->tensor,
+                                            micro_tokens(ask), (double)ask->model.context / 2));
+        const double params = launch_stage_params(&ask->model, &part, (int)layout->tensor);
         const double forward_s =
-            products + row_sums(&part, false) * sum_s + (part.answers ? softmax_s : 0);
-        const double backward_s = 2 * products + row_sums(&part, true) * sum_s;
+            products + row_sums(&part, false) * each.row_s + (part.answers ? each.softmax_s : 0);
+        const double backward_s =
+            2 * products + row_sums(&part, true) * each.row_s + merge_s(ask, made, params);
         if (!(backward_s < TASK_S_MAX)) {
             return base_fail(reterr, BASE_ERR_LIMIT, "a micro-batch takes longer than %d s",
                              TASK_S_MAX);
@@ -257,60 +295,81 @@ static base_status play(const launch_ask *ask, launch_estimate *made, base_error
         forward_ns[at] = llround(forward_s * 1e9);
         backward_ns[at] = llround(backward_s * 1e9);
     }
-    const double hop_s = hop->latency_s + row_bytes / hop->bandwidth_bytes_per_s;
+    const int64_t span = layout->tensor * layout->data * layout->pipeline;
+    const double hop = hop_s(link_over(ask, layout, span), row_bytes(ask));
     const launch_pipeline_costs costs = {.forward_ns = forward_ns,
                                          .backward_ns = backward_ns,
-                                         .hop_ns = llround(fmin(hop_s, TASK_S_MAX) * 1e9)};
+                                         .hop_ns = llround(fmin(hop, TASK_S_MAX) * 1e9)};
     const launch_pipeline pipeline = made->run.pipeline;
     return launch_pipeline_run_make(&pipeline, &costs, &made->run, reterr);
 }
 
-/* The times of the stage that computes longest. */
-static void add_times(const launch_ask *ask, launch_estimate *made)
+/* All-reduces of rows that a rank of the stage takes part in, for one micro-batch. */
+static double rows_of(const share *own)
+{
+    return 2.0 * COLL_TP_ALL_REDUCES_PER_LAYER * (double)own->layers + (own->embeds ? 1 : 0) +
+           (own->answers ? 1 : 0);
+}
+
+/* The rows of the bill; each is of the stage with most of its kind. */
+static void add_bill(const launch_ask *ask, launch_estimate *made)
 {
     const launch_layout *layout = &made->layout;
-    const double tokens = micro_tokens(ask);
     const double micro_batches = made->run.pipeline.micro_batches;
-    share slowest = {.forward_s = 0};
-    double most_params = 0;
+    double params = 0;
+    double rows = 0;
     for (int stage = 0; stage < made->run.pipeline.stages; stage++) {
         const share own = share_of(ask, made, stage);
-        slowest = own.forward_s > slowest.forward_s ? own : slowest;
-        most_params = fmax(most_params, own.params);
+        params = fmax(params, own.params);
+        rows = fmax(rows, rows_of(&own));
     }
-    const double row_bytes = tokens * (double)ask->model.width * EXCHANGED_BYTES;
-    const double gradient_bytes = most_params * GRADIENT_BYTES;
+    const double gradient_bytes = params * GRADIENT_BYTES;
     const double buckets = ceil(gradient_bytes / BUCKET_BYTES);
-    const double rows = 2.0 * COLL_TP_ALL_REDUCES_PER_LAYER * (double)slowest.layers +
-                        (slowest.embeds ? 1 : 0) + (slowest.answers ? 1 : 0);
-    made->compute_s = 3 * slowest.forward_s * micro_batches;
+    const double tied_bytes = (double)ask->model.vocab_size * (double)ask->model.width *
+                              GRADIENT_BYTES / (double)layout->tensor;
     made->gradients_s =
         add_all_reduces(ask, made,
                         (exchange){"gradients", layout->data, layout->tensor * layout->data,
                                    buckets, gradient_bytes / buckets});
-    made->tensor_s = add_all_reduces(ask, made,
-                                     (exchange){"partial sums", layout->tensor, layout->tensor,
-                                                rows * micro_batches, row_bytes});
-    made->tensor_s += add_all_reduces(ask, made,
-                                      (exchange){"softmax", layout->tensor, layout->tensor,
-                                                 slowest.answers ? micro_batches : 0,
-                                                 tokens * SOFTMAX_FLOATS * sizeof(float)});
-    add_sends(ask, made, row_bytes);
-    const double tied_s =
-        add_all_reduces(ask, made,
-                        (exchange){"tied embedding", layout->pipeline > 1 ? 2 : 1,
-                                   layout->tensor * layout->data * layout->pipeline, 1,
-                                   (double)ask->model.vocab_size * (double)ask->model.width *
-                                       GRADIENT_BYTES / (double)layout->tensor});
+    (void)add_all_reduces(ask, made,
+                          (exchange){"partial sums", layout->tensor, layout->tensor,
+                                     rows * micro_batches, row_bytes(ask)});
+    (void)add_all_reduces(
+        ask, made,
+        (exchange){"softmax", layout->tensor, layout->tensor, micro_batches, softmax_bytes(ask)});
+    add_sends(ask, made, row_bytes(ask));
+    const double tied_s = add_all_reduces(
+        ask, made,
+        (exchange){"tied embedding", layout->pipeline > 1 ? 2 : 1,
+                   layout->tensor * layout->data * layout->pipeline, 1, tied_bytes});
+    made->optimizer_s = reading_s(ask, 28 * params); /* parameters, gradient, both moments */
     /* the last micro-batch's backward pass hides all buckets but the last one */
-    const double hidden_s = 2 * slowest.forward_s;
     made->gradients_exposed_s =
-        fmax(made->gradients_s - hidden_s, made->gradients_s / fmax(buckets, 1)) + tied_s;
+        fmax(made->gradients_s - 2 * made->forward_s, made->gradients_s / fmax(buckets, 1)) +
+        tied_s;
     made->gradients_s += tied_s;
-    made->optimizer_s = reading_s(ask, 28 * most_params); /* parameters, gradient, both moments */
+}
+
+/* The times of the stage that computes longest, and with it the step's. */
+static void add_times(const launch_ask *ask, launch_estimate *made)
+{
+    const launch_layout *layout = &made->layout;
+    const double micro_batches = made->run.pipeline.micro_batches;
+    const sums each = time_sums(ask, layout);
+    share slowest = {.forward_s = 0};
+    for (int stage = 0; stage < made->run.pipeline.stages; stage++) {
+        const share own = share_of(ask, made, stage);
+        slowest = own.forward_s > slowest.forward_s ? own : slowest;
+    }
+    made->forward_s = slowest.forward_s;
+    made->compute_s = 3 * slowest.forward_s * micro_batches;
+    made->merge_s = merge_s(ask, made, slowest.params) * micro_batches;
+    made->tensor_s =
+        micro_batches * (rows_of(&slowest) * each.row_s + (slowest.answers ? each.softmax_s : 0));
+    add_bill(ask, made);
     const double whole_s = (double)made->run.result.step_ns / 1e9;
-    made->waiting_s =
-        layout->pipeline > 1 ? fmax(whole_s - made->compute_s - made->tensor_s, 0) : 0;
+    const double busy_s = made->compute_s + made->merge_s + made->tensor_s;
+    made->waiting_s = layout->pipeline > 1 ? fmax(whole_s - busy_s, 0) : 0;
     made->step_s = whole_s + made->gradients_exposed_s + made->optimizer_s;
 }
 
@@ -319,9 +378,9 @@ static base_status estimate_training(const launch_ask *ask, launch_estimate *mad
 {
     const launch_layout *layout = &made->layout;
     made->run.pipeline = (launch_pipeline){
-        .kind = ask->schedule,
+        .kind = layout->pipeline > 1 ? ask->schedule : LAUNCH_PIPELINE_1F1B,
         .stages = (int)layout->pipeline,
-        .chunks = (int)ask->chunks,
+        .chunks = layout->pipeline > 1 ? (int)ask->chunks : 1,
         .micro_batches = (int)(ask->global_batch / (layout->data * ask->batch)),
     };
     base_status status = launch_pipeline_check(&made->run.pipeline, reterr);
@@ -348,7 +407,7 @@ static void estimate_decoding(const launch_ask *ask, launch_estimate *made)
     const double batch = (double)ask->batch;
     const double cached = batch * (double)model->context * 2 * (double)model->width *
                           (double)model->layers / tensor * number_bytes;
-    const double row_bytes = batch * (double)model->width * EXCHANGED_BYTES;
+    const double row_payload = batch * (double)model->width * EXCHANGED_BYTES;
     made->run.pipeline = (launch_pipeline){.stages = 1, .chunks = 1, .micro_batches = 1};
     made->tokens = batch * (double)layout->data;
     made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] =
@@ -357,7 +416,7 @@ static void estimate_decoding(const launch_ask *ask, launch_estimate *made)
     made->memory_bytes[LAUNCH_MEMORY_WORK] =
         batch * ((double)model->vocab_size + (4 + 2 * WIDENING) * (double)model->width) / tensor *
             sizeof(float) +
-        QUEUES_BYTES / 2.0;
+        2 * row_payload + QUEUES_BYTES / 2.0; /* rows are exchanged from one buffer to another */
     made->total_bytes =
         made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] + cached + made->memory_bytes[LAUNCH_MEMORY_WORK];
     /* the cache is half full in the mean */
@@ -366,11 +425,12 @@ static void estimate_decoding(const launch_ask *ask, launch_estimate *made)
         fmax(reading_s(ask, made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] + cached / 2),
              products_s(ask, launch_stage_forward_flops(model, &whole, tensor, batch, seen)));
     made->tensor_s = add_all_reduces(
-        ask, made, (exchange){"partial sums", tensor, tensor, row_sums(&whole, false), row_bytes});
+        ask, made,
+        (exchange){"partial sums", tensor, tensor, row_sums(&whole, false), row_payload});
     const exchange best = {"best tokens", tensor, tensor, 1, batch * BEST_BYTES};
     launch_bill_row *row = add_row(ask, made, &best, "all_gather");
     row->sent_bytes = (tensor - 1) * best.payload_bytes;
-    row->took_s = tensor > 1 ? link_over(ask, tensor)->latency_s : 0;
+    row->took_s = tensor > 1 ? link_over(ask, layout, tensor)->latency_s : 0;
     made->tensor_s += row->took_s;
     made->step_s = made->compute_s + made->tensor_s;
 }

@@ -66,7 +66,9 @@ typedef struct launch_estimate {
     int row_count;
     launch_bill_row rows[LAUNCH_BILL_ROWS_MAX];
     double tokens;              /* of a step, on all ranks */
+    double forward_s;           /* one micro-batch's, of the slowest stage: products */
     double compute_s;           /* of the slowest stage: products, or reading the weights */
+    double merge_s;             /* adding its micro-batches' gradients up */
     double tensor_s;            /* its all-reduces, which nothing hides */
     double waiting_s;           /* its bubble and what the stages' sends add */
     double gradients_s;         /* all-reduce of gradients */
@@ -74,7 +76,6 @@ typedef struct launch_estimate {
     double optimizer_s;
     double step_s;
     double bubble; /* share of the time in which stages wait, mean over them */
-
 } launch_estimate;
 
 /* Whether the model can be laid out so. BASE_ERR_INVALID says what it divides by. */

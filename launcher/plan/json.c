@@ -83,7 +83,7 @@ base_status launch_plan_print_json(const launch_plan *plan, FILE *stream, base_e
     const launch_model *model = &plan->ask->model;
     json_t *root = json_pack(
         "{s:{s:s, s:I, s:I, s:I, s:I, s:I, s:I}, s:s, s:o, s:f, s:b, s:f, s:i, s:o, s:o, s:o, "
-        "s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:o, s:o}",
+        "s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:o, s:o}",
         "model", "name", plan->model_name, "layers", (json_int_t)model->layers, "width",
         (json_int_t)model->width, "heads", (json_int_t)model->heads, "vocab_size",
         (json_int_t)model->vocab_size, "context", (json_int_t)model->context, "parameters",
@@ -91,10 +91,10 @@ base_status launch_plan_print_json(const launch_plan *plan, FILE *stream, base_e
         layout_json(&best->layout), "memory_bytes", best->total_bytes, "fits", best->fits,
         "tokens_per_step", best->tokens, "stage", best->stage, "memory", memory_json(best), "bill",
         bill_json(best), "pipeline", pipeline_json(best), "step", "computing_s", best->compute_s,
-        "tensor_exchanges_s", best->tensor_s, "waiting_s", best->waiting_s, "gradients_s",
-        best->gradients_s, "gradients_exposed_s", best->gradients_exposed_s, "optimizer_s",
-        best->optimizer_s, "step_s", best->step_s, "cost_usd", cost_json(plan), "layouts",
-        layouts_json(plan));
+        "adding_up_s", best->merge_s, "tensor_exchanges_s", best->tensor_s, "waiting_s",
+        best->waiting_s, "gradients_s", best->gradients_s, "gradients_exposed_s",
+        best->gradients_exposed_s, "optimizer_s", best->optimizer_s, "step_s", best->step_s,
+        "cost_usd", cost_json(plan), "layouts", layouts_json(plan));
     const bool written = root != NULL && json_dumpf(root, stream, JSON_INDENT(2)) == 0;
     json_decref(root);
     (void)fputc('\n', stream);

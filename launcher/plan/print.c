@@ -38,7 +38,15 @@ static const char *bytes(double value, char text[TEXT_BYTES])
 static const char *seconds(double value, char text[TEXT_BYTES])
 {
     static const char *const units[] = {"us", "ms", "s"};
-    return scaled(value * KILO * KILO, units, sizeof units / sizeof units[0], text);
+    static const double hour_s = 3600;
+    if (value >= 48 * hour_s) {
+        (void)snprintf(text, TEXT_BYTES, "%.1f days", value / (24 * hour_s));
+    } else if (value >= hour_s) {
+        (void)snprintf(text, TEXT_BYTES, "%.1f h", value / hour_s);
+    } else {
+        (void)scaled(value * KILO * KILO, units, sizeof units / sizeof units[0], text);
+    }
+    return text;
 }
 
 static void print_head(const launch_plan *plan, FILE *stream)
@@ -200,6 +208,7 @@ static void print_times(const launch_plan *plan, FILE *stream)
     char text[TEXT_BYTES];
     (void)fprintf(stream, "\nA step, of the rank that computes longest\n");
     print_share("computing", best->compute_s, best->step_s, stream);
+    print_share("adding gradients up", best->merge_s, best->step_s, stream);
     print_share("exchanges of tensors", best->tensor_s, best->step_s, stream);
     print_share("bubble, and sends", best->waiting_s, best->step_s, stream);
     print_share("gradients, not hidden", best->gradients_exposed_s, best->step_s, stream);
@@ -215,20 +224,25 @@ static void print_money(const launch_plan *plan, FILE *stream)
     char text[BUDGET_MONEY_BYTES];
     char took[TEXT_BYTES];
     int64_t micro = 0;
-    if (plan->steps > 0) {
-        (void)fprintf(stream, "\n%" PRId64 " steps take %s", plan->steps,
-                      seconds(best->step_s * (double)plan->steps, took));
-        if (!launch_plan_cost(plan, &micro)) {
-            (void)fprintf(stream, "; what they cost is not known without --price\n");
-            return;
-        }
-        budget_money_show(micro, text);
-        (void)fprintf(stream, " and cost %s: %" PRId64 " ranks for so long\n", text,
-                      layout->data * layout->tensor * layout->pipeline);
+    if (plan->steps == 0) {
+        return;
+    }
+    (void)fprintf(stream, "\n%" PRId64 " steps take %s", plan->steps,
+                  seconds(best->step_s * (double)plan->steps, took));
+    if (!launch_plan_cost(plan, &micro)) {
+        (void)fprintf(stream, "; what they cost %s\n",
+                      plan->price_micro_per_hour > 0 ? "is beyond what the budget can count"
+                                                     : "is not known without --price");
+        return;
+    }
+    budget_money_show(micro, text);
+    (void)fprintf(stream, " and cost %s: %" PRId64 " ranks for so long\n", text,
+                  layout->data * layout->tensor * layout->pipeline);
+    if (best->fits) {
         budget_money_format(micro, text);
         (void)fprintf(stream,
-                      "To reserve that: budget-service authorize LABEL %s --account "
-                      "ACCOUNT --job JOB.json\n",
+                      "To reserve that: budget-service authorize LABEL %s --account ACCOUNT --job "
+                      "JOB.json\n",
                       text);
     }
 }

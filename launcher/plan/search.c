@@ -33,31 +33,40 @@ static bool is_wanted(int64_t wanted, int64_t count)
 
 /* Adds the layout if it is possible. */
 static base_status try_layout(const launch_ask *ask, const launch_layout *layout,
-                              launch_estimate *estimates, int *count, base_error *reterr)
+                              launch_estimate *estimates, int *count, int *skipped,
+                              base_error *reterr)
 {
     if (*count == LAYOUTS_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT, "more than %d layouts", LAYOUTS_MAX);
     }
-    const base_status status = launch_estimate_make(ask, layout, &estimates[*count], reterr);
+    base_error error;
+    const base_status status = launch_estimate_make(ask, layout, &estimates[*count], &error);
     launch_estimate_fini(&estimates[*count]);
     if (status == BASE_OK) {
         (*count)++;
+        return BASE_OK;
     }
-    return status == BASE_ERR_INVALID ? BASE_OK : status; /* reterr keeps why */
+    if (*skipped == 0 || status == BASE_ERR_MEMORY) { /* why the first one is not possible */
+        *reterr = error;
+    }
+    (*skipped)++;
+    return status == BASE_ERR_MEMORY ? status : BASE_OK;
 }
 
 static base_status try_all(const launch_ask *ask, int64_t ranks, const launch_layout *wanted,
                            launch_estimate *estimates, int *count, base_error *reterr)
 {
     base_status status = BASE_OK;
+    int skipped = 0;
     for (int64_t tensor = 1; tensor <= ranks && status == BASE_OK; tensor++) {
-        for (int64_t pipeline = 1; pipeline <= ranks / tensor && status == BASE_OK; pipeline++) {
+        const int64_t most = ranks % tensor == 0 ? ranks / tensor : 0;
+        for (int64_t pipeline = 1; pipeline <= most && status == BASE_OK; pipeline++) {
             const launch_layout layout = {
                 .data = ranks / tensor / pipeline, .tensor = tensor, .pipeline = pipeline};
             const bool whole = layout.data * tensor * pipeline == ranks;
             if (whole && is_wanted(wanted->tensor, tensor) &&
                 is_wanted(wanted->pipeline, pipeline) && is_wanted(wanted->data, layout.data)) {
-                status = try_layout(ask, &layout, estimates, count, reterr);
+                status = try_layout(ask, &layout, estimates, count, &skipped, reterr);
             }
         }
     }

@@ -100,6 +100,21 @@ static void errors_name_what_is_wrong(void **state)
     }
 }
 
+/* The word behind an unknown letter is not what was meant. */
+static void a_letter_is_not_the_next_word(void **state)
+{
+    (void)state;
+    base_error error = {.message = ""};
+    sample record;
+    seen_options seen = {.names = ""};
+    int rest = 0;
+    const char *operands[WORDS_MAX];
+    assert_int_equal(parse((const char *const[]){"-x", "--count", "3", NULL}, &record, &seen, &rest,
+                           operands, &error),
+                     BASE_ERR_INVALID);
+    assert_string_equal(error.message, "unknown flag -x");
+}
+
 /* A long help goes on below its column; a word that is longer than a line has one of its own. */
 static void help_is_wrapped(void **state)
 {
@@ -189,6 +204,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_reach_the_record),
         cmocka_unit_test(errors_name_what_is_wrong),
+        cmocka_unit_test(a_letter_is_not_the_next_word),
         cmocka_unit_test(help_has_groups_and_defaults),
         cmocka_unit_test(help_is_wrapped),
         cmocka_unit_test(messages_of_checks_name_options),

@@ -23,7 +23,7 @@ static bool is_close(double a, double b)
     return fabs(a - b) <= 1e-6 * fmax(fabs(a), fabs(b));
 }
 
-/* A device with round figures: 100 operations in a second, 1000 bytes. */
+/* A device with round figures. */
 static launch_ask ask_of(const char *name)
 {
     return (launch_ask){
@@ -124,7 +124,9 @@ static void one_rank_exchanges_nothing(void **state)
     const double flops = 128.0 * (2 * (24.0 * 128 * 128 + 4.0 * 32 * 128) + 2.0 * 512 * 128);
     assert_true(is_close(made.compute_s, 16 * 3 * flops / 0.5e12));
     assert_true(is_close(made.optimizer_s, 28 * 470528 / 1e12));
-    assert_true(is_close(made.step_s, made.compute_s + made.optimizer_s));
+    /* 15 of 16 gradients are added to another: two are read, and one is written */
+    assert_true(is_close(made.merge_s, 15 * 12 * 470528 / 1e12));
+    assert_true(is_close(made.step_s, made.compute_s + made.merge_s + made.optimizer_s));
     assert_true(is_close(made.tokens, 2048));
     launch_estimate_fini(&made);
 }
@@ -204,7 +206,7 @@ static void the_bill_has_each_exchange(void **state)
     const launch_bill_row *sends = row_of(&made, "activations");
     assert_true(sends->between_hosts);
     assert_true(sends->times == 8); /* of two stages each sends one way */
-    assert_true(is_close(sends->took_s, 8 * (1e-3 + row_bytes / 1e6)));
+    assert_true(is_close(sends->took_s, 8 * (0.5e-3 + row_bytes / 1e6)));
     assert_true(is_close(row_of(&made, "tied embedding")->payload_bytes, 512 * 128 * 4 / 2.0));
     assert_int_equal(made.row_count, 5);
     launch_estimate_fini(&made);
@@ -212,6 +214,78 @@ static void the_bill_has_each_exchange(void **state)
     made = estimate_of(&ask, 1, 1, 2);
     assert_int_equal(made.row_count, 2);
     assert_false(row_of(&made, "activations")->between_hosts);
+    launch_estimate_fini(&made);
+}
+
+/* Each row is of the stage with most of its kind, not of the slowest one. */
+static void rows_are_of_the_rank_with_most(void **state)
+{
+    (void)state;
+    launch_ask ask = ask_of("gpt2");
+    ask.batch = 1;
+    launch_estimate made = estimate_of(&ask, 1, 2, 8);
+    /* two layers in the first stages, one in the last, which computes longest */
+    assert_int_equal(launch_model_stage(&ask.model, 8, 0).layers, 2);
+    assert_int_equal(launch_model_stage(&ask.model, 8, 7).layers, 1);
+    assert_true(row_of(&made, "partial sums")->times == 32 * (2 * 2 * 2 + 1));
+    assert_true(row_of(&made, "softmax")->times == 32);
+    assert_true(row_of(&made, "activations")->times == 2 * 32);
+    launch_estimate_fini(&made);
+}
+
+/* Groups that straddle hosts exchange over the network, also if they are small. */
+static void groups_straddle_hosts(void **state)
+{
+    (void)state;
+    launch_ask ask = ask_of("gpt2");
+    launch_estimate made = estimate_of(&ask, 2, 3, 1); /* hosts of 4: ranks 3 to 5 are one group */
+    assert_true(row_of(&made, "partial sums")->between_hosts);
+    launch_estimate_fini(&made);
+    made = estimate_of(&ask, 4, 2, 1);
+    assert_false(row_of(&made, "partial sums")->between_hosts);
+    assert_true(row_of(&made, "gradients")->between_hosts);
+    launch_estimate_fini(&made);
+}
+
+/* With one stage there is nothing to interleave. */
+static void one_stage_has_one_chunk(void **state)
+{
+    (void)state;
+    launch_ask ask = ask_of("gpt2");
+    launch_estimate plain = estimate_of(&ask, 1, 1, 1);
+    ask.schedule = LAUNCH_PIPELINE_INTERLEAVED;
+    ask.chunks = 2;
+    launch_estimate made = estimate_of(&ask, 1, 1, 1);
+    assert_true(made.total_bytes == plain.total_bytes && made.step_s == plain.step_s);
+    launch_estimate_fini(&made);
+    launch_estimate_fini(&plain);
+    made = estimate_of(&ask, 1, 1, 4);
+    assert_int_equal(made.run.pipeline.chunks, 2);
+    assert_true(row_of(&made, "activations")->times == 4 * 16);
+    launch_estimate_fini(&made);
+}
+
+/* 2 T C + max(4 m C, 3 T C, l V) + 4 T, m = min(T, 16384), l = min(T, 4096): docs/GPU.md. */
+static void work_memory_has_its_caps(void **state)
+{
+    (void)state;
+    launch_ask ask = ask_of("gpt2");
+    ask.batch = 32;
+    launch_estimate made = estimate_of(&ask, 1, 1, 1);
+    const double tokens = 32768;
+    const double queues = 64 << 20;
+    double floats = 2 * tokens * 768 + 4096 * 50257.0 + 4 * tokens;
+    assert_true(is_close(made.memory_bytes[LAUNCH_MEMORY_WORK], 4 * floats + queues));
+    launch_estimate_fini(&made);
+    ask.model.vocab_size = 100;
+    made = estimate_of(&ask, 1, 1, 1);
+    floats = 2 * tokens * 768 + 3 * tokens * 768 + 4 * tokens;
+    assert_true(is_close(made.memory_bytes[LAUNCH_MEMORY_WORK], 4 * floats + queues));
+    launch_estimate_fini(&made);
+    ask.batch = 16;
+    made = estimate_of(&ask, 1, 1, 1);
+    floats = 16384 * (2 + 4) * 768.0 + 4 * 16384;
+    assert_true(is_close(made.memory_bytes[LAUNCH_MEMORY_WORK], 4 * floats + queues));
     launch_estimate_fini(&made);
 }
 
@@ -225,7 +299,7 @@ static void times_add_up(void **state)
         for (int64_t tensor = 1; tensor <= 4; tensor *= 2) {
             for (int64_t pipeline = 1; pipeline <= 4; pipeline++) {
                 launch_estimate made = estimate_of(&ask, data, tensor, pipeline);
-                const double sum = made.compute_s + made.tensor_s + made.waiting_s +
+                const double sum = made.compute_s + made.merge_s + made.tensor_s + made.waiting_s +
                                    made.gradients_exposed_s + made.optimizer_s;
                 assert_true(is_close(sum, made.step_s));
                 assert_true(made.gradients_exposed_s <= made.gradients_s * (1 + 1e-12));
@@ -288,6 +362,15 @@ static void the_search_finds_the_fastest_that_fits(void **state)
     }
     launch_estimates_destroy(found, count);
 
+    /* a layout with more tasks than are played is left out */
+    ask.device.memory_bytes = 1e12;
+    ask.batch = 1;
+    ask.global_batch = 65536;
+    assert_ok(launch_plan_search(&ask, 12, &any, &found, &count, &error), &error);
+    assert_true(count > 0 && found[0].fits);
+    launch_estimates_destroy(found, count);
+    ask.global_batch = 32;
+
     const launch_layout stages = {.pipeline = 2};
     assert_ok(launch_plan_search(&ask, 8, &stages, &found, &count, &error), &error);
     for (int i = 0; i < count; i++) {
@@ -334,6 +417,10 @@ int main(void)
         cmocka_unit_test(memory_is_what_ranks_hold),
         cmocka_unit_test(gpipe_holds_all_activations),
         cmocka_unit_test(the_bill_has_each_exchange),
+        cmocka_unit_test(rows_are_of_the_rank_with_most),
+        cmocka_unit_test(groups_straddle_hosts),
+        cmocka_unit_test(one_stage_has_one_chunk),
+        cmocka_unit_test(work_memory_has_its_caps),
         cmocka_unit_test(times_add_up),
         cmocka_unit_test(decoding_reads_weights_and_cache),
         cmocka_unit_test(the_search_finds_the_fastest_that_fits),

@@ -89,6 +89,8 @@ static void unknown_prices_are_unknown(void **state)
     assert_non_null(strstr(text, "\"cost_usd\": null"));
     assert_int_equal(run(WORDS("--steps", "10"), text), BASE_EXIT_DONE);
     assert_non_null(strstr(text, "not known without --price"));
+    assert_int_equal(run(WORDS("--steps", "1000000", "--price", "900000"), text), BASE_EXIT_DONE);
+    assert_non_null(strstr(text, "beyond what the budget can count"));
 }
 
 static void what_does_not_fit_ends_with_1(void **state)
@@ -131,6 +133,13 @@ static void a_checkpoint_gives_its_shape(void **state)
     (void)fclose(file);
     assert_int_equal(run(WORDS("--checkpoint", directory), text), BASE_EXIT_DONE);
     assert_non_null(strstr(text, "3 layers, width 64, 2 heads, vocabulary 100, context 32"));
+    file = fopen(path_of("config.json"), "w");
+    assert_non_null(file);
+    (void)fputs("{\"vocab_size\": 100, \"n_embd\": 64, \"n_layer\": 40000000000, \"n_head\": 2, "
+                "\"n_positions\": 32}",
+                file);
+    (void)fclose(file);
+    assert_int_equal(run(WORDS("--checkpoint", directory), text), BASE_EXIT_USAGE);
     (void)unlink(path_of("config.json"));
     assert_int_equal(run(WORDS("--checkpoint", directory), text), BASE_EXIT_USAGE);
 }
@@ -176,6 +185,16 @@ static void wrong_words_are_refused(void **state)
     assert_int_equal(run(WORDS("--link", "10"), text), BASE_EXIT_USAGE);
     assert_int_equal(run(WORDS("--link", "10,0"), text), BASE_EXIT_USAGE);
     assert_int_equal(run(WORDS("--heads", "7"), text), BASE_EXIT_USAGE);
+    assert_int_equal(run(WORDS("--link", ",450"), text), BASE_EXIT_USAGE);
+    assert_int_equal(run(WORDS("--chunks", "2"), text), BASE_EXIT_USAGE);
+    assert_int_equal(run(WORDS("--schedule", "interleaved", "--chunks", "1"), text),
+                     BASE_EXIT_USAGE);
+    assert_int_equal(run(WORDS("--price", "1"), text), BASE_EXIT_USAGE);
+    assert_int_equal(run(WORDS("--batch", "3"), text), BASE_EXIT_USAGE);
+    assert_int_equal(
+        run(WORDS("--data", "1048576", "--tensor", "1048576", "--pipeline", "1"), text),
+        BASE_EXIT_USAGE);
+    assert_int_equal(run(WORDS("--ranks", "1048576"), text), BASE_EXIT_USAGE);
     assert_int_equal(run(WORDS("--efficiency", "0"), text), BASE_EXIT_USAGE);
     assert_int_equal(run(WORDS("--ranks", "7", "--data", "2"), text), BASE_EXIT_USAGE);
     assert_int_equal(run(WORDS("--help"), text), BASE_EXIT_DONE);

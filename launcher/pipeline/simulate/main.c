@@ -44,6 +44,10 @@ static base_status compare(const pipeline_options *options, base_error *reterr)
         count += play(options, (launch_pipeline_kind)kind, options->micro_batches, &runs[count],
                       &left_out) == BASE_OK;
     }
+    if (count == 0) {
+        *reterr = left_out;
+        return BASE_ERR_LIMIT;
+    }
     (void)printf(
         "%d stages, %d micro-batches; of a stage and a micro-batch, forward takes %g ms and "
         "backward %g ms; a hop %g ms\n\n"
@@ -86,10 +90,13 @@ static base_status sweep(const pipeline_options *options, base_error *reterr)
         for (int kind = 0; kind < LAUNCH_PIPELINE_KINDS; kind++) {
             launch_pipeline_run run;
             const base_status status = play(options, (launch_pipeline_kind)kind, m, &run, reterr);
-            if (status != BASE_OK) {
+            if (status == BASE_OK) {
+                (void)printf(" %12.1f", 100 * run.result.bubble);
+            } else if (status == BASE_ERR_LIMIT) { /* more tasks than are played */
+                (void)printf(" %12s", "-");
+            } else {
                 return status;
             }
-            (void)printf(" %12.1f", 100 * run.result.bubble);
             launch_pipeline_run_fini(&run);
         }
         (void)putchar('\n');
@@ -112,6 +119,10 @@ int main(int argc, char **argv)
     }
     if ((options.sweep ? sweep : compare)(&options, &error) != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);
+        return BASE_EXIT_ERROR;
+    }
+    if (fflush(stdout) != 0 || ferror(stdout) != 0) {
+        base_log(BASE_LOG_ERROR, "cannot write to standard output");
         return BASE_EXIT_ERROR;
     }
     return BASE_EXIT_DONE;

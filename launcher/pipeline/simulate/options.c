@@ -57,5 +57,8 @@ base_status pipeline_options_parse(int argc, char **argv, pipeline_options *opti
     if (status == BASE_OK && !options->help && rest < argc) {
         return base_fail(reterr, BASE_ERR_INVALID, "'%s' is not an option", argv[rest]);
     }
+    if (status == BASE_OK && options->sweep && options->picture_path[0] != '\0') {
+        return base_fail(reterr, BASE_ERR_INVALID, "--sweep or --picture, not both");
+    }
     return status;
 }
