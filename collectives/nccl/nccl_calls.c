@@ -24,7 +24,8 @@ static ncclRedOp_t reduce_of(coll_reduce reduce)
 
 bool coll_nccl_is_direct(const coll_nccl_op *op)
 {
-    return op->desc.algorithm == COLL_ALGORITHM_DIRECT;
+    /* one rank has nothing to add up, and the same bits either way */
+    return op->desc.algorithm == COLL_ALGORITHM_DIRECT && op->comm->size > 1;
 }
 
 void coll_nccl_buffers(const coll_nccl_op *op, size_t *send_bytes, size_t *recv_bytes)
