@@ -98,14 +98,20 @@ test_rate_limited() {
     result "60 steps in $((SECONDS - begun)) s at 16 Mbit/s"
 }
 
-test_full_volume() {
+test_full_volume() { # refused where there is no room from the beginning; an error where the record fills it
     started
     options=(--tmpfs "/job/experiments/small:size=64k,uid=$uid")
     head 2 $small --steps 20 --out /job/experiments/small/run
-    options=()
     agent 1 2
     ends head 1
-    result "$(said head 'No space left on device [host head, node 0]')"
+    [ -n "$(said head 'has room for 0.1 MB')" ] || fail "the head did not refuse a disk without room"
+    docker rm -f "$test-head" "$test-agent-1" >/dev/null
+    options=(--tmpfs "/job/experiments/small:size=2m,uid=$uid")
+    head 2 $small --steps 100000 --out /job/experiments/small/run
+    options=()
+    agent 1 2
+    ends head 1 60
+    result "$(said head 'timings.jsonl: No space left on device')"
 }
 
 test_out_of_memory() {
