@@ -157,6 +157,7 @@ void emulate_launch_overlapped(void (*kernel)(Parameters...), dim3 grid, dim3 bl
                                size_t shared_bytes, cudaStream_t stream, Arguments &&...arguments)
 {
     std::tuple<std::decay_t<Parameters>...> copies(std::forward<Arguments>(arguments)...);
+    std::apply([](const auto &...each) { (emulate_check_argument(each), ...); }, copies);
     emulate_enqueue(grid, block, shared_bytes, stream, [kernel, copies] {
         emulate_begin_overlapped();
         std::apply(kernel, copies);
