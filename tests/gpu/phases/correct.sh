@@ -38,10 +38,11 @@ sanitizer_run() { # KIND CASE...
 phase_compute_sanitizer() {
     local cases=(layernorm layernorm_grad embed product_packed product_leaves attention attention_cached
         mma_tile bfloat16_attention_tiles cross_entropy optimizer)
+    local fast=(product_few draw bfloat16_cross_entropy bfloat16_layernorm_grad)
     needs_gpu
     tool=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer) || skip "there is no compute-sanitizer"
     export tool
-    part 45 sanitizer_run memcheck "${cases[@]}"
+    part 45 sanitizer_run memcheck "${cases[@]}" "${fast[@]}"
     ! grep -qs 'Device not supported' "$work/$phase.last" || skip "compute-sanitizer does not support this machine's GPU"
     part 55 sanitizer_run racecheck "${cases[@]}"
     part 25 sanitizer_run synccheck mma_tile bfloat16_attention_tiles
