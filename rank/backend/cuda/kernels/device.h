@@ -13,6 +13,8 @@
 
 #if defined(__CUDACC__)
 #include <cuda_runtime.h>
+#include <stdlib.h>
+#include <string.h>
 #define LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                     \
     kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__)
 /* Before a launch with more than 48 KB of shared memory. */
@@ -31,24 +33,26 @@ template <typename T> __device__ static inline T load_once(const T *from)
 
 /* Overlap: a kernel that is launched so may begin while the one before it on the stream still runs,
  * from when each block of that has called wait_for_previous or ended (CUDA Programming Guide,
- * "Programmatic Dependent Launch"; sm_90 and later, elsewhere it is a plain launch). All its threads
- * call wait_for_previous first. Until then they may only prefetch: the second-level cache keeps what
- * it has up to date. */
-static inline bool can_overlap(void)
+ * "Programmatic Dependent Launch"; sm_90 and later). All its threads call wait_for_previous first.
+ * Until then they may only prefetch: the second-level cache keeps what it has up to date. It is a
+ * plain launch where the kernel is built for less than sm_90, and so has no wait in it, where the
+ * driver is older than CUDA 12.3, whose graphs have no such edges, and with
+ * RINGFENCE_CUDA_OVERLAP=0. */
+static inline bool can_overlap(const void *kernel)
 {
-    int device = 0;
-    int major = 0;
-    return cudaGetDevice(&device) == cudaSuccess &&
-           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) ==
-               cudaSuccess &&
-           major >= 9;
+    const char *wanted = getenv("RINGFENCE_CUDA_OVERLAP");
+    int driver = 0;
+    cudaFuncAttributes built = {};
+    return (wanted == NULL || strcmp(wanted, "0") != 0) &&
+           cudaDriverGetVersion(&driver) == cudaSuccess && driver >= 12030 &&
+           cudaFuncGetAttributes(&built, kernel) == cudaSuccess && built.ptxVersion >= 90;
 }
 
 template <typename... Parameters, typename... Arguments>
 static void launch_overlapped(void (*kernel)(Parameters...), dim3 grid, dim3 block,
                               size_t shared_bytes, cudaStream_t stream, Arguments... arguments)
 {
-    static const bool overlaps = can_overlap(); // a process has one kind of device
+    static const bool overlaps = can_overlap((const void *)kernel); // so can all others
     cudaLaunchAttribute overlap = {};
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     overlap.val.programmaticStreamSerializationAllowed = 1;
