@@ -77,10 +77,13 @@ __device__ static inline void wait_for_previous(void)
 #endif
 }
 
-/* The 128 bytes around the address, into the second-level cache. */
+/* The 128 bytes around the address, into the second-level cache. Without overlap there is no time
+ * for it. */
 __device__ static inline void prefetch(const void *at)
 {
+#if __CUDA_ARCH__ >= 900
     asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+#endif
 }
 #else
 #include "emulate/device.h"

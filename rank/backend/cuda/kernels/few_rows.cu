@@ -21,6 +21,7 @@ enum {
     MANY_COLUMNS = 4,        // of a warp, where there are enough for all multiprocessors
     BLOCKS_ENOUGH = 2 * 132, // of MANY_COLUMNS columns
     LINE_VECTORS = 8,        // that one prefetch brings
+    PREFETCH_VECTORS = 128,  // of a column, by one warp, at most
 };
 
 static size_t parts_of(size_t depth)
@@ -54,7 +55,8 @@ __device__ static void add_part(const rank_product &args, size_t column, size_t 
                   ((size_t)r < args.rows ? (size_t)r : args.rows - 1) * args.a_row;
     }
     if (threadIdx.x % LINE_VECTORS == 0) { // weights do not wait for what computes the rows
-        for (size_t i = part * each + threadIdx.x % WARP; i < end; i += WARP) {
+        const size_t most = part * each + PREFETCH_VECTORS;
+        for (size_t i = part * each + threadIdx.x % WARP; i < end && i < most; i += WARP) {
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++) {
                 prefetch(weights[c] + i * VECTOR);
