@@ -21,7 +21,7 @@ phase_parity() {
     needs_gpu
     look_around 2>&1
     for what in kernels graph signals collective; do
-        part 10 contact "$what"
+        part 20 contact "$what"
     done
     "$bin/gpu-parity" "$plugin" >"$work/parity.last" 2>&1 || status=$?
     cat "$work/parity.last"
