@@ -28,7 +28,8 @@ const char *launch_memory_name(launch_memory use)
 
 /* ---- layouts ---- */
 
-base_status launch_layout_check(const launch_ask *ask, const launch_layout *layout,
+/* Whether the model can be laid out so. */
+static base_status check_layout(const launch_ask *ask, const launch_layout *layout,
                                 base_error *reterr)
 {
     const launch_model *model = &ask->model;
@@ -439,7 +440,7 @@ base_status launch_estimate_make(const launch_ask *ask, const launch_layout *lay
                                  launch_estimate *estimate, base_error *reterr)
 {
     *estimate = (launch_estimate){.layout = *layout};
-    base_status status = launch_layout_check(ask, layout, reterr);
+    base_status status = check_layout(ask, layout, reterr);
     if (status == BASE_OK && ask->decode) {
         estimate_decoding(ask, estimate);
     } else if (status == BASE_OK) {
