@@ -138,19 +138,15 @@ static base_status walk_row(budget_audit *audit, const journal_row *row, bool re
 static base_status walk_journal(budget_audit *audit, int64_t max, int64_t *walked,
                                 base_error *reterr)
 {
-    bool more = true;
     store_db *store = &audit->ledger->store;
     const int64_t after = audit->report.rows == 0 ? INT64_MIN : (int64_t)audit->position;
     base_status status = store_query(store, reterr, SQL_AUDIT_WALK, "after:i max:i", after, max);
     *walked = 0;
-    while (status == BASE_OK && more) {
-        status = store_next(store, SQL_AUDIT_WALK, &more, reterr);
-        if (status == BASE_OK && more) {
-            journal_row row;
-            const bool readable = journal_read(store, SQL_AUDIT_WALK, &row);
-            status = walk_row(audit, &row, readable, reterr);
-            *walked += 1;
-        }
+    while (store_next(store, SQL_AUDIT_WALK, &status, reterr)) {
+        journal_row row;
+        const bool readable = journal_read(store, SQL_AUDIT_WALK, &row);
+        status = walk_row(audit, &row, readable, reterr);
+        *walked += 1;
     }
     store_done(store, SQL_AUDIT_WALK);
     return status;

@@ -132,18 +132,15 @@ static base_status replay_redemption(replay *self)
 static base_status find_evidence(const replay *self, const uint8_t *digest, const void **bytes,
                                  size_t *size_bytes)
 {
-    bool there = false;
     base_status status = store_query(self->store, self->reterr, SQL_EVIDENCE_GET, "digest:b",
                                      digest, (size_t)BUDGET_DIGEST_BYTES);
-    status = status == BASE_OK ? store_next(self->store, SQL_EVIDENCE_GET, &there, self->reterr)
-                               : status;
-    if (status == BASE_OK && !there) {
-        return base_fail(self->reterr, BASE_ERR_NOTFOUND, "its evidence is missing");
-    }
-    if (status == BASE_OK) {
+    if (store_next(self->store, SQL_EVIDENCE_GET, &status, self->reterr)) {
         *bytes = store_blob(self->store, SQL_EVIDENCE_GET, 0, size_bytes);
+        return BASE_OK;
     }
-    return status;
+    return status != BASE_OK
+               ? status
+               : base_fail(self->reterr, BASE_ERR_NOTFOUND, "its evidence is missing");
 }
 
 static base_status replay_actual(replay *self)

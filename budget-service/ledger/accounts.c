@@ -30,22 +30,18 @@ static void read_account(const store_db *store, store_sql sql, account_row *row)
 static base_status load_account(budget_ledger *ledger, const char *name, int64_t id,
                                 account_row *found, base_error *reterr)
 {
-    bool row = false;
     store_db *store = &ledger->store;
     const store_sql sql = name != NULL ? SQL_ACCOUNT_BY_NAME : SQL_ACCOUNT_BY_ID;
     base_status status = name != NULL ? store_query(store, reterr, sql, "name:t", name)
                                       : store_query(store, reterr, sql, "id:i", id);
-    status = status == BASE_OK ? store_next(store, sql, &row, reterr) : status;
-    if (status != BASE_OK) {
-        return status;
+    if (store_next(store, sql, &status, reterr)) {
+        read_account(store, sql, found);
+        store_done(store, sql);
+        return BASE_OK;
     }
-    if (!row) {
-        return base_fail(reterr, BASE_ERR_NOTFOUND, "there is no account %s",
-                         name != NULL ? name : "of that number");
-    }
-    read_account(store, sql, found);
-    store_done(store, sql);
-    return BASE_OK;
+    return status != BASE_OK ? status
+                             : base_fail(reterr, BASE_ERR_NOTFOUND, "there is no account %s",
+                                         name != NULL ? name : "of that number");
 }
 
 base_status chain_load(budget_ledger *ledger, const char *name, int64_t id, ledger_chain *chain,
@@ -114,15 +110,12 @@ static base_status check_account(const char *account, int64_t cap_usd_micro, bas
 
 static base_status insert_account(ledger_op *op, const char *account, int64_t parent, int64_t cap)
 {
-    bool row = false;
-    base_status status = store_query(op->store, op->reterr, SQL_ACCOUNT_COUNT, "");
-    status =
-        status == BASE_OK ? store_next(op->store, SQL_ACCOUNT_COUNT, &row, op->reterr) : status;
+    int64_t count = 0;
+    base_status status = store_number(op->store, op->reterr, SQL_ACCOUNT_COUNT, &count, "");
     if (status != BASE_OK) {
         return status;
     }
-    const int64_t id = store_int(op->store, SQL_ACCOUNT_COUNT, 0) + 1;
-    store_done(op->store, SQL_ACCOUNT_COUNT);
+    const int64_t id = count + 1;
     if (id > BUDGET_ACCOUNTS_MAX) {
         return op_refuse(op, BUDGET_REASON_LIMIT, "there are %d accounts already",
                          BUDGET_ACCOUNTS_MAX);
@@ -179,9 +172,20 @@ base_status budget_ledger_account_create(budget_ledger *ledger, const budget_cal
     return op_end(&op, status);
 }
 
-static base_status unknown_account(ledger_op *op, const char *account)
+/* The chain of the account that a begun operation is about. False: the operation ends with
+ * *status, because it is a replay, or failed, or there is no such account. */
+static bool find_chain(ledger_op *op, const char *account, ledger_chain *chain, base_status *status)
 {
-    return op_refuse(op, BUDGET_REASON_ACCOUNT_UNKNOWN, BUDGET_NO_ACCOUNT, account);
+    if (*status != BASE_OK || op->replayed) {
+        return false;
+    }
+    op->row.text = account;
+    *status = chain_load(op->ledger, account, 0, chain, op->reterr);
+    if (*status == BASE_ERR_NOTFOUND) {
+        *status = op_refuse(op, BUDGET_REASON_ACCOUNT_UNKNOWN, BUDGET_NO_ACCOUNT, account);
+        return false;
+    }
+    return *status == BASE_OK;
 }
 
 base_status budget_ledger_set_cap(budget_ledger *ledger, const budget_caller *caller,
@@ -195,24 +199,17 @@ base_status budget_ledger_set_cap(budget_ledger *ledger, const budget_caller *ca
         return status;
     }
     status = op_begin(&op, ledger, caller, answer, reterr);
-    if (status != BASE_OK || op.replayed) {
+    if (!find_chain(&op, account, &chain, &status)) {
         return op_end(&op, status);
     }
-    op.row.text = account;
-    status = chain_load(ledger, account, 0, &chain, reterr);
-    if (status == BASE_ERR_NOTFOUND) {
-        return op_end(&op, unknown_account(&op, account));
-    }
-    if (status == BASE_OK) {
-        ledger_chain after = chain;
-        after.rule.accounts[0].cap = cap_usd_micro;
-        chain_answer(&chain, &after, 0, answer);
-        op.row.kind = BUDGET_KIND_CAP;
-        op.row.account = chain.ids[0];
-        op.row.amount = cap_usd_micro;
-        status = store_run_one(op.store, reterr, SQL_ACCOUNT_SET, "cap:i frozen:i id:i",
-                               cap_usd_micro, (int64_t)chain.rule.accounts[0].frozen, chain.ids[0]);
-    }
+    ledger_chain after = chain;
+    after.rule.accounts[0].cap = cap_usd_micro;
+    chain_answer(&chain, &after, 0, answer);
+    op.row.kind = BUDGET_KIND_CAP;
+    op.row.account = chain.ids[0];
+    op.row.amount = cap_usd_micro;
+    status = store_run_one(op.store, reterr, SQL_ACCOUNT_SET, "cap:i frozen:i id:i", cap_usd_micro,
+                           (int64_t)chain.rule.accounts[0].frozen, chain.ids[0]);
     status = status == BASE_OK ? op_grant(&op) : status;
     return op_end(&op, status);
 }
@@ -228,25 +225,17 @@ base_status budget_ledger_acknowledge(budget_ledger *ledger, const budget_caller
         return status;
     }
     status = op_begin(&op, ledger, caller, answer, reterr);
-    if (status != BASE_OK || op.replayed) {
+    if (!find_chain(&op, account, &chain, &status)) {
         return op_end(&op, status);
     }
-    op.row.text = account;
-    status = chain_load(ledger, account, 0, &chain, reterr);
-    if (status == BASE_ERR_NOTFOUND) {
-        return op_end(&op, unknown_account(&op, account));
-    }
-    if (status == BASE_OK && !chain.rule.accounts[0].frozen) {
-        chain_answer(&chain, &chain, 0, answer);
+    chain_answer(&chain, &chain, 0, answer);
+    if (!chain.rule.accounts[0].frozen) {
         return op_end(&op, op_refuse(&op, BUDGET_REASON_STATE, "%s is not frozen", account));
     }
-    if (status == BASE_OK) {
-        chain_answer(&chain, &chain, 0, answer);
-        op.row.kind = BUDGET_KIND_ACKNOWLEDGE;
-        op.row.account = chain.ids[0];
-        status = store_run_one(op.store, reterr, SQL_ACCOUNT_SET, "cap:i frozen:i id:i",
-                               chain.rule.accounts[0].cap, (int64_t)0, chain.ids[0]);
-    }
+    op.row.kind = BUDGET_KIND_ACKNOWLEDGE;
+    op.row.account = chain.ids[0];
+    status = store_run_one(op.store, reterr, SQL_ACCOUNT_SET, "cap:i frozen:i id:i",
+                           chain.rule.accounts[0].cap, (int64_t)0, chain.ids[0]);
     status = status == BASE_OK ? op_grant(&op) : status;
     return op_end(&op, status);
 }
@@ -283,15 +272,12 @@ base_status budget_ledger_accounts(budget_ledger *ledger,
                                    void *context, base_error *reterr)
 {
     store_db *store = &ledger->store;
-    bool row = true;
+    bool more = true;
     base_status status = store_query(store, reterr, SQL_ACCOUNT_WALK, "");
-    while (status == BASE_OK && row) {
-        status = store_next(store, SQL_ACCOUNT_WALK, &row, reterr);
-        if (status == BASE_OK && row) {
-            account_row found;
-            read_account(store, SQL_ACCOUNT_WALK, &found);
-            row = visit(context, &found.account);
-        }
+    while (more && store_next(store, SQL_ACCOUNT_WALK, &status, reterr)) {
+        account_row found;
+        read_account(store, SQL_ACCOUNT_WALK, &found);
+        more = visit(context, &found.account);
     }
     store_done(store, SQL_ACCOUNT_WALK);
     return status;
@@ -301,20 +287,12 @@ base_status budget_ledger_total_spent(budget_ledger *ledger, const char *account
                                       int64_t *usd_micro, base_error *reterr)
 {
     account_row found;
-    bool row = false;
-    if (account != NULL) {
-        const base_status status = load_account(ledger, account, 0, &found, reterr);
-        if (status == BASE_OK) {
-            *usd_micro = found.account.posted_usd_micro;
-        }
-        return status;
+    if (account == NULL) {
+        return store_number(&ledger->store, reterr, SQL_TOTAL_SPENT, usd_micro, "");
     }
-    store_db *store = &ledger->store;
-    base_status status = store_query(store, reterr, SQL_TOTAL_SPENT, "");
-    status = status == BASE_OK ? store_next(store, SQL_TOTAL_SPENT, &row, reterr) : status;
+    const base_status status = load_account(ledger, account, 0, &found, reterr);
     if (status == BASE_OK) {
-        *usd_micro = store_int(store, SQL_TOTAL_SPENT, 0);
-        store_done(store, SQL_TOTAL_SPENT);
+        *usd_micro = found.account.posted_usd_micro;
     }
     return status;
 }

@@ -6,21 +6,15 @@
 #include "budget/money.h"
 #include "ledger_core.h"
 
-static base_status read_line(budget_ledger *ledger, store_sql sql, ledger_line *line,
+static base_status read_line(store_db *store, store_sql sql, base_status status, ledger_line *line,
                              base_error *reterr)
 {
-    bool row = true;
-    base_status status = BASE_OK;
-    while (status == BASE_OK && row) {
-        status = store_next(&ledger->store, sql, &row, reterr);
-        if (status == BASE_OK && row) {
-            line->elsewhere = line->known || store_int(&ledger->store, sql, 0) != line->reservation;
-            line->known = true;
-            line->amount = store_int(&ledger->store, sql, 1);
-            line->sequence = (uint64_t)store_int(&ledger->store, sql, 2);
-        }
+    while (store_next(store, sql, &status, reterr)) {
+        line->elsewhere = line->known || store_int(store, sql, 0) != line->reservation;
+        line->known = true;
+        line->amount = store_int(store, sql, 1);
+        line->sequence = (uint64_t)store_int(store, sql, 2);
     }
-    store_done(&ledger->store, sql);
     return status;
 }
 
@@ -30,13 +24,13 @@ base_status line_find(budget_ledger *ledger, ledger_line *line, base_error *rete
     line->known = line->elsewhere = false;
     base_status status = store_query(store, reterr, SQL_LINE_GET, "vendor:t instance:t id:t",
                                      line->vendor, line->instance, line->id);
-    status = status == BASE_OK ? read_line(ledger, SQL_LINE_GET, line, reterr) : status;
+    status = read_line(store, SQL_LINE_GET, status, line, reterr);
     if (status != BASE_OK || line->known) {
         return status;
     }
     status = store_query(store, reterr, SQL_LINE_OF_RUN, "reservation:i id:t instance:t",
                          line->reservation, line->id, line->instance);
-    return status == BASE_OK ? read_line(ledger, SQL_LINE_OF_RUN, line, reterr) : status;
+    return read_line(store, SQL_LINE_OF_RUN, status, line, reterr);
 }
 
 /* A line that was recorded before: the same is the same answer, another is refused. */

@@ -14,10 +14,9 @@ static base_status load_payload(budget_ledger *ledger, uint64_t sequence,
                                 char payload[BUDGET_CLAIMS_JSON_BYTES], base_error *reterr)
 {
     journal_row row;
-    bool there = false;
     store_db *store = &ledger->store;
     base_status status = store_query(store, reterr, SQL_JOURNAL_GET, "seq:i", (int64_t)sequence);
-    status = status == BASE_OK ? store_next(store, SQL_JOURNAL_GET, &there, reterr) : status;
+    const bool there = store_next(store, SQL_JOURNAL_GET, &status, reterr);
     if (status != BASE_OK) {
         return status;
     }
@@ -117,20 +116,6 @@ static base_status reserve(ledger_op *op, budget_authorization *authorization, l
     return op_grant(op);
 }
 
-/* Reservations are numbered without gaps, so that the newest number is their count. */
-static base_status next_reservation(ledger_op *op, int64_t *id)
-{
-    bool row = false;
-    base_status status = store_query(op->store, op->reterr, SQL_RESERVATION_LAST, "");
-    status =
-        status == BASE_OK ? store_next(op->store, SQL_RESERVATION_LAST, &row, op->reterr) : status;
-    if (status == BASE_OK) {
-        *id = store_int(op->store, SQL_RESERVATION_LAST, 0) + 1;
-        store_done(op->store, SQL_RESERVATION_LAST);
-    }
-    return status;
-}
-
 static base_status decide(ledger_op *op, budget_authorization *authorization, char *payload)
 {
     budget_claims *claims = &authorization->claims;
@@ -138,6 +123,7 @@ static base_status decide(ledger_op *op, budget_authorization *authorization, ch
     ledger_chain chain;
     size_t which = 0;
     size_t payload_bytes = 0;
+    int64_t newest = 0;
     op->row.label = claims->label;
     op->row.amount = claims->max_usd_micro;
     op->answer->asked_usd_micro = claims->max_usd_micro;
@@ -167,7 +153,10 @@ static base_status decide(ledger_op *op, budget_authorization *authorization, ch
     claims->ledger_sequence = op->ledger->batch_sequence + 1;
     memcpy(claims->ledger_head, op->ledger->batch_head, sizeof claims->ledger_head);
     status = budget_claims_write(claims, payload, &payload_bytes, op->reterr);
-    status = status == BASE_OK ? next_reservation(op, &op->row.reservation) : status;
+    if (status == BASE_OK) { /* reservations are numbered without gaps */
+        status = store_number(op->store, op->reterr, SQL_RESERVATION_LAST, &newest, "");
+    }
+    op->row.reservation = newest + 1;
     return status == BASE_OK ? reserve(op, authorization, &chain, payload, payload_bytes) : status;
 }
 

@@ -144,7 +144,6 @@ static base_status compare(budget_ledger *ledger, const char *line, base_error *
 {
     checkpoint point;
     int64_t reservations = 0;
-    bool row = false;
     if (line == NULL) {
         return base_fail(reterr, BASE_ERR_MISMATCH, "%s is missing", ledger->checkpoint_path);
     }
@@ -156,13 +155,8 @@ static base_status compare(budget_ledger *ledger, const char *line, base_error *
                    : base_fail(reterr, BASE_ERR_MISMATCH, "%s: its last line is malformed",
                                ledger->checkpoint_path);
     }
-    store_db *store = &ledger->store;
-    base_status status = store_query(store, reterr, SQL_RESERVATION_LAST, "");
-    status = status == BASE_OK ? store_next(store, SQL_RESERVATION_LAST, &row, reterr) : status;
-    if (status == BASE_OK) {
-        reservations = store_int(store, SQL_RESERVATION_LAST, 0);
-        store_done(store, SQL_RESERVATION_LAST);
-    }
+    const base_status status =
+        store_number(&ledger->store, reterr, SQL_RESERVATION_LAST, &reservations, "");
     if (status == BASE_OK && reservations > 0 && ledger->signer.verify != NULL) {
         return base_fail(reterr, BASE_ERR_MISMATCH, "%s is empty, and the ledger is not",
                          ledger->checkpoint_path);

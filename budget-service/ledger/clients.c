@@ -15,20 +15,16 @@ static void read_client(const store_db *store, store_sql sql, budget_ledger_clie
     client->revoked = store_int(store, sql, 4) != 0;
 }
 
-static base_status take(budget_ledger *ledger, store_sql sql, budget_ledger_client *client,
-                        base_error *reterr)
+static base_status take(budget_ledger *ledger, store_sql sql, base_status status,
+                        budget_ledger_client *client, base_error *reterr)
 {
-    bool row = false;
-    const base_status status = store_next(&ledger->store, sql, &row, reterr);
-    if (status != BASE_OK) {
-        return status;
+    if (store_next(&ledger->store, sql, &status, reterr)) {
+        read_client(&ledger->store, sql, client);
+        store_done(&ledger->store, sql);
+        return BASE_OK;
     }
-    if (!row) {
-        return base_fail(reterr, BASE_ERR_NOTFOUND, "there is no such client");
-    }
-    read_client(&ledger->store, sql, client);
-    store_done(&ledger->store, sql);
-    return BASE_OK;
+    return status != BASE_OK ? status
+                             : base_fail(reterr, BASE_ERR_NOTFOUND, "there is no such client");
 }
 
 base_status budget_ledger_client_find(budget_ledger *ledger,
@@ -37,7 +33,7 @@ base_status budget_ledger_client_find(budget_ledger *ledger,
 {
     const base_status status = store_query(&ledger->store, reterr, SQL_CLIENT_BY_KEY, "key:b",
                                            public_key, (size_t)BUDGET_CLIENT_KEY_BYTES);
-    return status == BASE_OK ? take(ledger, SQL_CLIENT_BY_KEY, client, reterr) : status;
+    return take(ledger, SQL_CLIENT_BY_KEY, status, client, reterr);
 }
 
 static base_status find_name(budget_ledger *ledger, const char *name, budget_ledger_client *client,
@@ -45,25 +41,13 @@ static base_status find_name(budget_ledger *ledger, const char *name, budget_led
 {
     const base_status status =
         store_query(&ledger->store, reterr, SQL_CLIENT_BY_NAME, "name:t", name);
-    return status == BASE_OK ? take(ledger, SQL_CLIENT_BY_NAME, client, reterr) : status;
-}
-
-static base_status next_id(ledger_op *op, int64_t *id)
-{
-    bool row = false;
-    base_status status = store_query(op->store, op->reterr, SQL_CLIENT_COUNT, "");
-    status = status == BASE_OK ? store_next(op->store, SQL_CLIENT_COUNT, &row, op->reterr) : status;
-    if (status == BASE_OK) {
-        *id = store_int(op->store, SQL_CLIENT_COUNT, 0) + 1;
-        store_done(op->store, SQL_CLIENT_COUNT);
-    }
-    return status;
+    return take(ledger, SQL_CLIENT_BY_NAME, status, client, reterr);
 }
 
 static base_status add(ledger_op *op, const budget_ledger_client *client)
 {
     budget_ledger_client found;
-    int64_t id = 0;
+    int64_t count = 0;
     op->row.text = client->name;
     base_status status = find_name(op->ledger, client->name, &found, op->reterr);
     if (status == BASE_ERR_NOTFOUND) {
@@ -76,7 +60,8 @@ static base_status add(ledger_op *op, const budget_ledger_client *client)
     if (status != BASE_ERR_NOTFOUND) {
         return status;
     }
-    status = next_id(op, &id);
+    status = store_number(op->store, op->reterr, SQL_CLIENT_COUNT, &count, "");
+    const int64_t id = count + 1;
     if (status == BASE_OK && id > BUDGET_CLIENTS_MAX) {
         return op_refuse(op, BUDGET_REASON_LIMIT, "there have been %d clients", BUDGET_CLIENTS_MAX);
     }
@@ -145,15 +130,12 @@ base_status budget_ledger_clients(budget_ledger *ledger,
                                   void *context, base_error *reterr)
 {
     store_db *store = &ledger->store;
-    bool row = true;
+    bool more = true;
     base_status status = store_query(store, reterr, SQL_CLIENT_WALK, "");
-    while (status == BASE_OK && row) {
-        status = store_next(store, SQL_CLIENT_WALK, &row, reterr);
-        if (status == BASE_OK && row) {
-            budget_ledger_client client;
-            read_client(store, SQL_CLIENT_WALK, &client);
-            row = visit(context, &client);
-        }
+    while (more && store_next(store, SQL_CLIENT_WALK, &status, reterr)) {
+        budget_ledger_client client;
+        read_client(store, SQL_CLIENT_WALK, &client);
+        more = visit(context, &client);
     }
     store_done(store, SQL_CLIENT_WALK);
     return status;

@@ -41,12 +41,11 @@ static void note_boot(ledger_op *op)
 
 static base_status load_boot(budget_ledger *ledger, base_error *reterr)
 {
-    bool there = false;
     journal_row row;
     store_db *store = &ledger->store;
     budget_clock_anchor *anchor = &ledger->anchor;
     base_status status = store_query(store, reterr, SQL_JOURNAL_BOOT, "");
-    status = status == BASE_OK ? store_next(store, SQL_JOURNAL_BOOT, &there, reterr) : status;
+    bool there = store_next(store, SQL_JOURNAL_BOOT, &status, reterr);
     if (status != BASE_OK) {
         return status;
     }
@@ -70,12 +69,11 @@ static base_status load_boot(budget_ledger *ledger, base_error *reterr)
 static base_status load_state(budget_ledger *ledger, base_error *reterr)
 {
     journal_row last;
-    bool row = false;
     store_db *store = &ledger->store;
     budget_clock_anchor *anchor = &ledger->anchor;
     base_status status = load_boot(ledger, reterr);
     status = status == BASE_OK ? store_query(store, reterr, SQL_JOURNAL_LAST, "") : status;
-    status = status == BASE_OK ? store_next(store, SQL_JOURNAL_LAST, &row, reterr) : status;
+    const bool row = store_next(store, SQL_JOURNAL_LAST, &status, reterr);
     if (status != BASE_OK) {
         return status;
     }
@@ -325,7 +323,6 @@ void budget_ledger_head(const budget_ledger *ledger, uint64_t *sequence,
 base_status budget_ledger_remembers(budget_ledger *ledger, uint64_t sequence,
                                     const uint8_t head[BUDGET_DIGEST_BYTES], base_error *reterr)
 {
-    bool row = false;
     uint8_t hash[BUDGET_DIGEST_BYTES] = {0};
     if (sequence == 0) {
         return BASE_OK;
@@ -338,13 +335,13 @@ base_status budget_ledger_remembers(budget_ledger *ledger, uint64_t sequence,
     }
     store_db *store = &ledger->store;
     base_status status = store_query(store, reterr, SQL_JOURNAL_HASH, "seq:i", (int64_t)sequence);
-    status = status == BASE_OK ? store_next(store, SQL_JOURNAL_HASH, &row, reterr) : status;
-    if (status != BASE_OK) {
-        return status;
-    }
+    const bool row = store_next(store, SQL_JOURNAL_HASH, &status, reterr);
     if (row) {
         store_copy_blob(store, SQL_JOURNAL_HASH, 0, hash, sizeof hash);
         store_done(store, SQL_JOURNAL_HASH);
+    }
+    if (status != BASE_OK) {
+        return status;
     }
     if (!row || sodium_memcmp(hash, head, sizeof hash) != 0) {
         return base_fail(reterr, BASE_ERR_MISMATCH,

@@ -29,12 +29,9 @@ base_status text_check(const char *what, const char *text, size_t size_bytes, ba
 base_status op_replay(ledger_op *op, uint64_t sequence)
 {
     journal_row row;
-    bool there = false;
     base_status status =
         store_query(op->store, op->reterr, SQL_JOURNAL_GET, "seq:i", (int64_t)sequence);
-    if (status == BASE_OK) {
-        status = store_next(op->store, SQL_JOURNAL_GET, &there, op->reterr);
-    }
+    const bool there = store_next(op->store, SQL_JOURNAL_GET, &status, op->reterr);
     if (status != BASE_OK) {
         return status;
     }
@@ -54,7 +51,6 @@ base_status op_replay(ledger_op *op, uint64_t sequence)
 static base_status find_request(ledger_op *op)
 {
     uint8_t body[BUDGET_DIGEST_BYTES];
-    bool row = false;
     const budget_caller *caller = op->caller;
     if (!budget_name_ok(caller->request_id, BUDGET_REQUEST_ID_BYTES, false)) {
         return base_fail(op->reterr, BASE_ERR_INVALID,
@@ -63,8 +59,7 @@ static base_status find_request(ledger_op *op)
     }
     base_status status = store_query(op->store, op->reterr, SQL_REQUEST_GET, "client:i id:t",
                                      caller->client, caller->request_id);
-    status = status == BASE_OK ? store_next(op->store, SQL_REQUEST_GET, &row, op->reterr) : status;
-    if (status != BASE_OK || !row) {
+    if (!store_next(op->store, SQL_REQUEST_GET, &status, op->reterr)) {
         return status;
     }
     store_copy_blob(op->store, SQL_REQUEST_GET, 0, body, sizeof body);

@@ -11,23 +11,14 @@
 
 static base_status count_instances(ledger_op *op, int64_t reservation, int64_t *count)
 {
-    bool row = false;
-    base_status status =
-        store_query(op->store, op->reterr, SQL_INSTANCE_COUNT, "reservation:i", reservation);
-    status =
-        status == BASE_OK ? store_next(op->store, SQL_INSTANCE_COUNT, &row, op->reterr) : status;
-    if (status == BASE_OK) {
-        *count = store_int(op->store, SQL_INSTANCE_COUNT, 0);
-        store_done(op->store, SQL_INSTANCE_COUNT);
-    }
-    return status;
+    return store_number(op->store, op->reterr, SQL_INSTANCE_COUNT, count, "reservation:i",
+                        reservation);
 }
 
 static base_status attach(ledger_op *op, const char *label, const char *instance_id)
 {
     budget_reservation found;
     base_status status = BASE_OK;
-    bool row = false;
     int64_t count = 0;
     op->row.text = instance_id;
     if (!op_load(op, label, &found, &status)) {
@@ -35,8 +26,7 @@ static base_status attach(ledger_op *op, const char *label, const char *instance
     }
     status = store_query(op->store, op->reterr, SQL_INSTANCE_GET, "id:t vendor:t", instance_id,
                          found.entry.vendor);
-    status = status == BASE_OK ? store_next(op->store, SQL_INSTANCE_GET, &row, op->reterr) : status;
-    if (status == BASE_OK && row) {
+    if (store_next(op->store, SQL_INSTANCE_GET, &status, op->reterr)) {
         const int64_t owner = store_int(op->store, SQL_INSTANCE_GET, 0);
         const uint64_t sequence = (uint64_t)store_int(op->store, SQL_INSTANCE_GET, 1);
         store_done(op->store, SQL_INSTANCE_GET);
@@ -90,17 +80,14 @@ base_status budget_ledger_attach(budget_ledger *ledger, const budget_caller *cal
 
 static base_status load_instances(ledger_op *op, int64_t reservation, evidence_expected *expected)
 {
-    bool row = true;
     base_status status =
         store_query(op->store, op->reterr, SQL_INSTANCE_WALK, "reservation:i", reservation);
-    while (status == BASE_OK && row) {
-        status = store_next(op->store, SQL_INSTANCE_WALK, &row, op->reterr);
-        if (status == BASE_OK && row && expected->instance_count < BUDGET_INSTANCES_MAX) {
+    while (store_next(op->store, SQL_INSTANCE_WALK, &status, op->reterr)) {
+        if (expected->instance_count < BUDGET_INSTANCES_MAX) {
             store_copy_text(op->store, SQL_INSTANCE_WALK, 0,
                             expected->instances[expected->instance_count++], BUDGET_INSTANCE_BYTES);
         }
     }
-    store_done(op->store, SQL_INSTANCE_WALK);
     return status;
 }
 
@@ -230,8 +217,8 @@ static base_status next_due(budget_ledger *ledger, budget_reservation *found, bo
     store_db *store = &ledger->store;
     base_status status =
         store_query(store, reterr, SQL_RESERVATION_DUE, "now:i", ledger->now.ledger_ms);
-    status = status == BASE_OK ? store_next(store, SQL_RESERVATION_DUE, row, reterr) : status;
-    if (status == BASE_OK && *row) {
+    *row = store_next(store, SQL_RESERVATION_DUE, &status, reterr);
+    if (*row) {
         reservation_read(store, SQL_RESERVATION_DUE, found);
         store_done(store, SQL_RESERVATION_DUE);
     }
@@ -273,16 +260,12 @@ base_status budget_ledger_expire(budget_ledger *ledger, size_t max, budget_reser
 base_status budget_ledger_next_deadline(budget_ledger *ledger, const budget_clock *clock,
                                         int64_t *after_ms, base_error *reterr)
 {
-    bool row = false;
-    store_db *store = &ledger->store;
-    base_status status = store_query(store, reterr, SQL_RESERVATION_NEXT_DEADLINE, "");
-    status =
-        status == BASE_OK ? store_next(store, SQL_RESERVATION_NEXT_DEADLINE, &row, reterr) : status;
+    int64_t deadline_ms = 0;
+    const base_status status =
+        store_number(&ledger->store, reterr, SQL_RESERVATION_NEXT_DEADLINE, &deadline_ms, "");
     if (status != BASE_OK) {
         return status;
     }
-    const int64_t deadline_ms = store_int(store, SQL_RESERVATION_NEXT_DEADLINE, 0);
-    store_done(store, SQL_RESERVATION_NEXT_DEADLINE);
     const int64_t left = deadline_ms - budget_clock_ledger_ms(&ledger->anchor, clock);
     *after_ms = deadline_ms == 0 ? -1 : (left > 0 ? left : 0);
     return BASE_OK;

@@ -13,34 +13,12 @@ base_status budget_ledger_find(budget_ledger *ledger, const char *label, budget_
     return status == BASE_OK ? reservation_describe(ledger, found, reterr) : status;
 }
 
-/* Runs of another vendor than this one, which the ledger has too. */
-static base_status has_other_vendors(budget_ledger *ledger, const char *vendor, bool *others,
-                                     base_error *reterr)
-{
-    base_status status = store_query(&ledger->store, reterr, SQL_VENDOR_OTHER, "vendor:t", vendor);
-    status =
-        status == BASE_OK ? store_next(&ledger->store, SQL_VENDOR_OTHER, others, reterr) : status;
-    store_done(&ledger->store, SQL_VENDOR_OTHER);
-    return status;
-}
-
-/* The reservation that a bound statement finds; 0: none. */
-static base_status owner_of(budget_ledger *ledger, store_sql sql, base_status status, int64_t *id,
-                            base_error *reterr)
-{
-    bool row = false;
-    status = status == BASE_OK ? store_next(&ledger->store, sql, &row, reterr) : status;
-    *id = status == BASE_OK && row ? store_int(&ledger->store, sql, 0) : 0;
-    store_done(&ledger->store, sql);
-    return status;
-}
-
+/* The reservation that has the instance; 0: none. */
 static base_status owner_at(budget_ledger *ledger, const char *vendor, const char *instance,
                             int64_t *id, base_error *reterr)
 {
-    const base_status status =
-        store_query(&ledger->store, reterr, SQL_INSTANCE_GET, "id:t vendor:t", instance, vendor);
-    return owner_of(ledger, SQL_INSTANCE_GET, status, id, reterr);
+    return store_number(&ledger->store, reterr, SQL_INSTANCE_GET, id, "id:t vendor:t", instance,
+                        vendor);
 }
 
 base_status budget_ledger_find_instance(budget_ledger *ledger, const char *vendor,
@@ -48,12 +26,11 @@ base_status budget_ledger_find_instance(budget_ledger *ledger, const char *vendo
                                         base_error *reterr)
 {
     int64_t id = 0;
-    bool others = false;
+    int64_t other = 0; /* a run of another vendor */
     bool certain = vendor != NULL;
     base_status status = BASE_OK;
     if (vendor == NULL || BUDGET_MUTANT(VENDOR_IGNORED)) {
-        status = store_query(&ledger->store, reterr, SQL_INSTANCE_ANY, "id:t", instance);
-        status = owner_of(ledger, SQL_INSTANCE_ANY, status, &id, reterr);
+        status = store_number(&ledger->store, reterr, SQL_INSTANCE_ANY, &id, "id:t", instance);
     } else {
         status = owner_at(ledger, vendor, instance, &id, reterr);
     }
@@ -66,9 +43,10 @@ base_status budget_ledger_find_instance(budget_ledger *ledger, const char *vendo
     }
     status = status == BASE_OK ? reservation_load_id(ledger, id, found, reterr) : status;
     if (status == BASE_OK && !certain) {
-        status = has_other_vendors(ledger, found->entry.vendor, &others, reterr);
+        status = store_number(&ledger->store, reterr, SQL_VENDOR_OTHER, &other, "vendor:t",
+                              found->entry.vendor);
     }
-    if (status == BASE_OK && others && !BUDGET_MUTANT(VENDOR_GUESSED)) {
+    if (status == BASE_OK && other != 0 && !BUDGET_MUTANT(VENDOR_GUESSED)) {
         return base_fail(reterr, BASE_ERR_MISMATCH,
                          "the instance %.128s may be another vendor's than %s", instance,
                          found->entry.vendor);
@@ -77,17 +55,11 @@ base_status budget_ledger_find_instance(budget_ledger *ledger, const char *vendo
 }
 
 /* What a bound statement selects, up to max. */
-static base_status gather(budget_ledger *ledger, store_sql sql, size_t max,
+static base_status gather(budget_ledger *ledger, store_sql sql, base_status status, size_t max,
                           budget_reservation *found, size_t *count, base_error *reterr)
 {
-    bool row = true;
-    base_status status = BASE_OK;
     *count = 0;
-    while (status == BASE_OK && *count < max) {
-        status = store_next(&ledger->store, sql, &row, reterr);
-        if (status != BASE_OK || !row) {
-            break;
-        }
+    while (*count < max && store_next(&ledger->store, sql, &status, reterr)) {
         reservation_read(&ledger->store, sql, &found[*count]);
         status = reservation_describe(ledger, &found[*count], reterr);
         *count += status == BASE_OK;
@@ -101,8 +73,7 @@ base_status budget_ledger_list(budget_ledger *ledger, int64_t after_id, size_t m
 {
     const base_status status = store_query(&ledger->store, reterr, SQL_RESERVATION_WALK,
                                            "after:i max:i", after_id, (int64_t)max);
-    return status == BASE_OK ? gather(ledger, SQL_RESERVATION_WALK, max, found, count, reterr)
-                             : status;
+    return gather(ledger, SQL_RESERVATION_WALK, status, max, found, count, reterr);
 }
 
 base_status budget_ledger_overdue(budget_ledger *ledger, size_t max, budget_reservation *found,
@@ -110,30 +81,18 @@ base_status budget_ledger_overdue(budget_ledger *ledger, size_t max, budget_rese
 {
     const base_status status =
         store_query(&ledger->store, reterr, SQL_RESERVATION_OVERDUE, "max:i", (int64_t)max);
-    return status == BASE_OK ? gather(ledger, SQL_RESERVATION_OVERDUE, max, found, count, reterr)
-                             : status;
-}
-
-static base_status count_of(budget_ledger *ledger, store_sql sql, int64_t *count,
-                            base_error *reterr)
-{
-    bool row = false;
-    base_status status = store_query(&ledger->store, reterr, sql, "");
-    status = status == BASE_OK ? store_next(&ledger->store, sql, &row, reterr) : status;
-    if (status == BASE_OK) {
-        *count = store_int(&ledger->store, sql, 0);
-        store_done(&ledger->store, sql);
-    }
-    return status;
+    return gather(ledger, SQL_RESERVATION_OVERDUE, status, max, found, count, reterr);
 }
 
 base_status budget_ledger_attention(budget_ledger *ledger, int64_t *overdue_count,
                                     int64_t *frozen_count, base_error *reterr)
 {
+    store_db *store = &ledger->store;
     const base_status status =
-        count_of(ledger, SQL_RESERVATION_OVERDUE_COUNT, overdue_count, reterr);
-    return status == BASE_OK ? count_of(ledger, SQL_ACCOUNT_FROZEN_COUNT, frozen_count, reterr)
-                             : status;
+        store_number(store, reterr, SQL_RESERVATION_OVERDUE_COUNT, overdue_count, "");
+    return status == BASE_OK
+               ? store_number(store, reterr, SQL_ACCOUNT_FROZEN_COUNT, frozen_count, "")
+               : status;
 }
 
 static const uint8_t *evidence_of(const journal_row *row)
@@ -182,17 +141,14 @@ base_status budget_ledger_rows(budget_ledger *ledger, uint64_t after_sequence, s
     bool more = true;
     base_status status = store_query(store, reterr, SQL_JOURNAL_WALK, "after:i max:i",
                                      (int64_t)after_sequence, (int64_t)max);
-    while (status == BASE_OK && more) {
-        status = store_next(store, SQL_JOURNAL_WALK, &more, reterr);
-        if (status == BASE_OK && more) {
-            journal_row row;
-            if (!journal_read(store, SQL_JOURNAL_WALK, &row)) {
-                status = base_fail(reterr, BASE_ERR_STATE, "row %lld is malformed",
-                                   (long long)row.sequence);
-                break;
-            }
-            more = visit_row(ledger, &row, visit, context, reterr);
+    while (more && store_next(store, SQL_JOURNAL_WALK, &status, reterr)) {
+        journal_row row;
+        if (!journal_read(store, SQL_JOURNAL_WALK, &row)) {
+            status =
+                base_fail(reterr, BASE_ERR_STATE, "row %lld is malformed", (long long)row.sequence);
+            break;
         }
+        more = visit_row(ledger, &row, visit, context, reterr);
     }
     store_done(store, SQL_JOURNAL_WALK);
     return status;

@@ -246,24 +246,19 @@ static int64_t latest_until(const matched_line *lines, size_t count, const char 
 static base_status billed_until(reconciler *self, const budget_reservation *found,
                                 const matched_line *lines, size_t count, int64_t *until_ms)
 {
-    bool row = true;
     int64_t instances = 0;
     int64_t least_s = INT64_MAX;
     const int64_t as_of_s = self->as_of_ms / 1000;
     store_db *store = &self->ledger->store;
     base_status status =
         store_query(store, self->reterr, SQL_INSTANCE_WALK, "reservation:i", found->id);
-    while (status == BASE_OK && row) {
-        status = store_next(store, SQL_INSTANCE_WALK, &row, self->reterr);
-        if (status == BASE_OK && row) {
-            const char *instance = store_text(store, SQL_INSTANCE_WALK, 0);
-            const int64_t until_s =
-                latest_until(lines, count, instance, found->instances == 1, as_of_s);
-            least_s = until_s < least_s ? until_s : least_s;
-            instances++;
-        }
+    while (store_next(store, SQL_INSTANCE_WALK, &status, self->reterr)) {
+        const char *instance = store_text(store, SQL_INSTANCE_WALK, 0);
+        const int64_t until_s =
+            latest_until(lines, count, instance, found->instances == 1, as_of_s);
+        least_s = until_s < least_s ? until_s : least_s;
+        instances++;
     }
-    store_done(store, SQL_INSTANCE_WALK);
     if (instances == 0 && found->instances == 1) {
         least_s = latest_until(lines, count, NULL, true, as_of_s);
         instances = 1;

@@ -102,23 +102,6 @@ static base_status write_redemption(ledger_op *op, const budget_reservation *bef
     return op_grant(op);
 }
 
-static base_status find_tuple(ledger_op *op, int64_t reservation,
-                              const budget_ledger_redemption *redemption, int64_t *sequence)
-{
-    bool row = false;
-    base_status status =
-        store_query(op->store, op->reterr, SQL_REDEMPTION_GET, "reservation:i attempt:i rank:i",
-                    reservation, redemption->attempt, redemption->rank);
-    status =
-        status == BASE_OK ? store_next(op->store, SQL_REDEMPTION_GET, &row, op->reterr) : status;
-    *sequence = 0;
-    if (status == BASE_OK && row) {
-        *sequence = store_int(op->store, SQL_REDEMPTION_GET, 0);
-        store_done(op->store, SQL_REDEMPTION_GET);
-    }
-    return status;
-}
-
 static base_status redeem(ledger_op *op, budget_ledger_redemption *redemption)
 {
     budget_reservation before;
@@ -128,7 +111,9 @@ static base_status redeem(ledger_op *op, budget_ledger_redemption *redemption)
     if (!load(op, redemption, &before, &frozen, &status)) {
         return status;
     }
-    status = find_tuple(op, before.id, redemption, &sequence);
+    status = store_number(op->store, op->reterr, SQL_REDEMPTION_GET, &sequence,
+                          "reservation:i attempt:i rank:i", before.id, redemption->attempt,
+                          redemption->rank);
     if (status != BASE_OK) {
         return status;
     }

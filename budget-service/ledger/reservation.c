@@ -68,27 +68,23 @@ void reservation_read(const store_db *store, store_sql sql, budget_reservation *
     reservation->started_ms = store_int(store, sql, 27);
 }
 
-static base_status load_one(budget_ledger *ledger, store_sql sql, const char *what,
-                            budget_reservation *reservation, base_error *reterr)
+static base_status load_one(budget_ledger *ledger, store_sql sql, base_status status,
+                            const char *what, budget_reservation *reservation, base_error *reterr)
 {
-    bool row = false;
-    const base_status status = store_next(&ledger->store, sql, &row, reterr);
-    if (status != BASE_OK) {
-        return status;
+    if (store_next(&ledger->store, sql, &status, reterr)) {
+        reservation_read(&ledger->store, sql, reservation);
+        store_done(&ledger->store, sql);
+        return BASE_OK;
     }
-    if (!row) {
-        return base_fail(reterr, BASE_ERR_NOTFOUND, "the ledger knows no %s", what);
-    }
-    reservation_read(&ledger->store, sql, reservation);
-    store_done(&ledger->store, sql);
-    return BASE_OK;
+    return status != BASE_OK ? status
+                             : base_fail(reterr, BASE_ERR_NOTFOUND, "the ledger knows no %s", what);
 }
 
 base_status reservation_load(budget_ledger *ledger, store_sql sql, const char *key,
                              budget_reservation *reservation, base_error *reterr)
 {
     const base_status status = store_query(&ledger->store, reterr, sql, "key:t", key);
-    return status == BASE_OK ? load_one(ledger, sql, key, reservation, reterr) : status;
+    return load_one(ledger, sql, status, key, reservation, reterr);
 }
 
 base_status reservation_load_id(budget_ledger *ledger, int64_t id, budget_reservation *reservation,
@@ -96,9 +92,7 @@ base_status reservation_load_id(budget_ledger *ledger, int64_t id, budget_reserv
 {
     const base_status status =
         store_query(&ledger->store, reterr, SQL_RESERVATION_BY_ID, "id:i", id);
-    return status == BASE_OK
-               ? load_one(ledger, SQL_RESERVATION_BY_ID, "such reservation", reservation, reterr)
-               : status;
+    return load_one(ledger, SQL_RESERVATION_BY_ID, status, "such reservation", reservation, reterr);
 }
 
 static base_status update_chain(ledger_op *op, const ledger_chain *before,
@@ -159,7 +153,6 @@ base_status reservation_describe(budget_ledger *ledger, budget_reservation *rese
                                  base_error *reterr)
 {
     ledger_chain chain;
-    bool row = false;
     store_db *store = &ledger->store;
     budget_entry *entry = &reservation->entry;
     const budget_rule_reservation *rule = &reservation->rule;
@@ -167,14 +160,13 @@ base_status reservation_describe(budget_ledger *ledger, budget_reservation *rese
     if (status == BASE_OK) {
         status = store_query(store, reterr, SQL_INSTANCE_FIRST, "reservation:i", reservation->id);
     }
-    status = status == BASE_OK ? store_next(store, SQL_INSTANCE_FIRST, &row, reterr) : status;
-    if (status != BASE_OK) {
-        return status;
-    }
-    if (row) {
+    if (store_next(store, SQL_INSTANCE_FIRST, &status, reterr)) {
         store_copy_text(store, SQL_INSTANCE_FIRST, 0, entry->instance_id,
                         sizeof entry->instance_id);
         store_done(store, SQL_INSTANCE_FIRST);
+    }
+    if (status != BASE_OK) {
+        return status;
     }
     memcpy(entry->account, chain.names[0], sizeof entry->account);
     (void)snprintf(entry->state, sizeof entry->state, "%s", budget_state_name(rule->state));

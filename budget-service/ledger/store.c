@@ -304,17 +304,16 @@ base_status store_query(store_db *store, base_error *reterr, store_sql sql, cons
     return status;
 }
 
-base_status store_next(store_db *store, store_sql sql, bool *row, base_error *reterr)
+bool store_next(store_db *store, store_sql sql, base_status *status, base_error *reterr)
 {
-    const int code = sqlite3_step(store->statements[sql]);
-    *row = code == SQLITE_ROW;
-    if (code == SQLITE_ROW) {
-        return BASE_OK;
+    const int code = *status == BASE_OK ? sqlite3_step(store->statements[sql]) : SQLITE_DONE;
+    if (code != SQLITE_ROW && code != SQLITE_DONE) {
+        *status = failed(store, code, reterr, "the ledger");
     }
-    const base_status status =
-        code == SQLITE_DONE ? BASE_OK : failed(store, code, reterr, "the ledger");
-    (void)sqlite3_reset(store->statements[sql]);
-    return status;
+    if (code != SQLITE_ROW) {
+        store_done(store, sql);
+    }
+    return code == SQLITE_ROW;
 }
 
 void store_done(store_db *store, store_sql sql)
@@ -325,11 +324,8 @@ void store_done(store_db *store, store_sql sql)
 static base_status run(store_db *store, store_sql sql, const char *format, va_list args,
                        base_error *reterr)
 {
-    bool row = false;
     base_status status = bind(store, sql, format, args, reterr);
-    if (status == BASE_OK) {
-        status = store_next(store, sql, &row, reterr);
-    }
+    (void)store_next(store, sql, &status, reterr);
     return status;
 }
 
@@ -354,6 +350,18 @@ base_status store_run_one(store_db *store, base_error *reterr, store_sql sql, co
                          "%s: a row is not what it was a moment ago; run budget-service audit",
                          store->path);
     }
+    return status;
+}
+
+base_status store_number(store_db *store, base_error *reterr, store_sql sql, int64_t *number,
+                         const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    base_status status = bind(store, sql, format, args, reterr);
+    va_end(args);
+    *number = store_next(store, sql, &status, reterr) ? store_int(store, sql, 0) : 0;
+    store_done(store, sql);
     return status;
 }
 

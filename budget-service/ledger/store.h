@@ -115,14 +115,17 @@ BASE_MUST_CHECK base_status store_run(store_db *store, base_error *reterr, store
 BASE_MUST_CHECK base_status store_run_one(store_db *store, base_error *reterr, store_sql sql,
                                           const char *format, ...);
 
+/* The number in a query's first row and column; 0: there is no row. */
+BASE_MUST_CHECK base_status store_number(store_db *store, base_error *reterr, store_sql sql,
+                                         int64_t *number, const char *format, ...);
+
 /* Binds, for store_next; a statement gives one walk at a time. */
 BASE_MUST_CHECK base_status store_query(store_db *store, base_error *reterr, store_sql sql,
                                         const char *format, ...);
 
-/* The next row: *row says whether there was one. After the last one, or store_done, its columns are
- * gone. */
-BASE_MUST_CHECK base_status store_next(store_db *store, store_sql sql, bool *row,
-                                       base_error *reterr);
+/* Whether there is a next row. False also where *status is a failure, before the call (nothing is
+ * done then) or by it. After the last row, or store_done, its columns are gone. */
+bool store_next(store_db *store, store_sql sql, base_status *status, base_error *reterr);
 void store_done(store_db *store, store_sql sql);
 
 int64_t store_int(const store_db *store, store_sql sql, int column);
