@@ -86,7 +86,7 @@ typedef struct launch_gpu_info {
     int memory_use_count;
     launch_memory_use memory_uses[PROTO_MEMORY_USES_MAX];
     uint64_t memory_used_bytes; /* at the end, by all processes */
-    uint64_t graphs;            /* that training captured */
+    uint64_t graphs;            /* that were captured */
     uint64_t replays;
     char capture_failure[BASE_ERROR_MESSAGE_BYTES]; /* empty: none */
     bool sampled; /* by the launcher of that host, while the job ran; highest values, -1: unknown */

@@ -1,4 +1,5 @@
-/* The table of graphs. Called by train/, by optim/, model/ and parallel/ddp/ for their work. */
+/* The table of graphs. Called by train/ and generate/, by optim/, model/ and parallel/ddp/ for their
+ * work. */
 #include "backend/graphs.h"
 
 #include <stdlib.h>
@@ -19,6 +20,7 @@ typedef struct entry {
     uint64_t used; /* the work that used it last, from 1 */
     rank_queue *queue;
     rank_graph *graph;
+    rank_graph_note note;
 } entry;
 
 struct rank_graphs {
@@ -122,6 +124,9 @@ static bool capture(rank_graphs *graphs, const rank_graph_work *work, entry *at)
                             begun && ended ? "another rank could not" : error.message);
         }
     }
+    if (done && work->note != NULL) {
+        at->note = *work->note;
+    }
     at->state = done ? ENTRY_GRAPH : ENTRY_PLAIN;
     return done;
 }
@@ -137,6 +142,9 @@ rank_graph_way rank_graphs_do(rank_graphs *graphs, const rank_graph_work *work)
     at->used = ++graphs->works;
     if (at->state == ENTRY_GRAPH) {
         way = RANK_GRAPH_REPLAYED;
+        if (work->note != NULL) {
+            *work->note = at->note;
+        }
     } else if (at->state == ENTRY_SEEN && capture(graphs, work, at)) {
         way = RANK_GRAPH_CAPTURED;
         graphs->captures++;

@@ -12,18 +12,24 @@
 
 #include "backend/backend.h"
 
-enum { RANK_GRAPH_KEY_PARTS = 4 };
+enum { RANK_GRAPH_KEY_PARTS = 4, RANK_GRAPH_NOTE_PARTS = 2 };
 
 /* What a graph is for, the first part of its key. */
 typedef enum rank_graph_use {
     RANK_GRAPH_BATCH = 1, /* forward and backward of one micro-batch */
     RANK_GRAPH_REDUCE,    /* the all-reduces of a step */
     RANK_GRAPH_UPDATE,    /* clipping and AdamW */
+    RANK_GRAPH_STEP,      /* a step of decoding */
 } rank_graph_use;
 
 typedef struct rank_graph_key {
     uint64_t part[RANK_GRAPH_KEY_PARTS];
 } rank_graph_key;
+
+/* What the caller wants to know of work that is replayed. */
+typedef struct rank_graph_note {
+    uint64_t part[RANK_GRAPH_NOTE_PARTS];
+} rank_graph_note;
 
 typedef struct rank_graph_work {
     rank_graph_key key;
@@ -32,6 +38,8 @@ typedef struct rank_graph_work {
     /* NULL: this rank alone. Else whether all ranks could do what this one could (`mine`): all of
      * them capture, or none. They call it at the same times. */
     bool (*all)(void *user, bool mine);
+    /* Kept with the graph as enqueue has left it, and written again at each replay. NULL: nothing. */
+    rank_graph_note *note;
     void *user;
 } rank_graph_work;
 

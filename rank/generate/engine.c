@@ -125,8 +125,13 @@ static base_status decode(rank_engine *engine, base_error *reterr)
     engine->drawn_on_device = plan_draw(engine);
     const rank_draw_row *of = rank_step_tables_place(
         &engine->tables, &args, engine->drawn_on_device ? engine->draw_rows : NULL);
-    status = rank_step_graphs_decode(&engine->graphs, &engine->run, &engine->tables, &args,
-                                     engine->group, reterr);
+    status = rank_step_enqueue(engine->graphs,
+                               &(rank_step){.run = &engine->run,
+                                            .tables = &engine->tables,
+                                            .args = &args,
+                                            .group = engine->group,
+                                            .comm = engine->comm},
+                               reterr);
     if (status != BASE_OK) {
         return status;
     }
@@ -419,9 +424,14 @@ rank_engine_costs rank_engine_get_costs(const rank_engine *engine)
     return costs;
 }
 
+rank_graphs_info rank_engine_get_graphs(const rank_engine *engine)
+{
+    return rank_graphs_get_info(engine->graphs);
+}
+
 void rank_engine_drop_graphs(rank_engine *engine)
 {
     if (engine != NULL) {
-        rank_step_graphs_fini(&engine->graphs, &engine->run.device);
+        rank_graphs_stop(engine->graphs);
     }
 }

@@ -17,6 +17,7 @@
 #ifndef RANK_GENERATE_ENGINE_H
 #define RANK_GENERATE_ENGINE_H
 
+#include "backend/graphs.h"
 #include "checkpoint/shards.h"
 #include "generate/requests.h"
 #include "generate/step_trace.h"
@@ -88,11 +89,13 @@ bool rank_engine_is_idle(const rank_engine *engine); /* no request waits, and no
 BASE_MUST_CHECK base_status rank_engine_step(rank_engine *engine, bool last, bool *ended,
                                              base_error *reterr);
 
-/* Destroys what a device replays. After a failure, before the communicator's end is waited for. NULL
+/* Destroys what a device replays; steps then run without. After a failure, before the communicator's end is waited for. NULL
  * is fine. */
 void rank_engine_drop_graphs(rank_engine *engine);
 
 rank_engine_memory rank_engine_get_memory(const rank_engine *engine);
 rank_engine_costs rank_engine_get_costs(const rank_engine *engine);
+/* What steps were captured; zeros on the CPU. Valid as long as the engine. */
+rank_graphs_info rank_engine_get_graphs(const rank_engine *engine);
 
 #endif

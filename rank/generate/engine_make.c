@@ -125,6 +125,9 @@ static base_status make_run(rank_engine *engine, const rank_engine_options *opti
     const size_t work_floats = family->work_floats(shape);
     const size_t logits_floats = (size_t)options->sequences * (size_t)shape->tp->vocab_count;
     base_status status = rank_saved_create(shape, &engine->run.device, &engine->saved, reterr);
+    if (status == BASE_OK && shape->backend->capture != NULL) {
+        status = rank_graphs_create(shape->backend, RANK_STEP_GRAPHS_MAX, &engine->graphs, reterr);
+    }
     if (status == BASE_OK) {
         status =
             device_bytes(engine, RANK_MEMORY_CACHE, cache_bytes, &engine->cache.memory, reterr);
@@ -292,7 +295,7 @@ void rank_engine_destroy(rank_engine *engine)
         return;
     }
     const rank_device *device = &engine->run.device;
-    rank_engine_drop_graphs(engine);
+    rank_graphs_destroy(engine->graphs);
     device->backend->release(device->queue, engine->blocks);
     rank_step_tables_destroy(&engine->tables);
     device->backend->release(device->queue, engine->draw_rows);

@@ -25,7 +25,7 @@ struct rank_engine {
     rank_hooks hooks;
     rank_run run;
     rank_saved saved;
-    rank_step_graphs graphs;
+    rank_graphs *graphs; /* of steps; NULL where the backend captures nothing */
     rank_cache cache;
     rank_sample_vocab vocab;
     rank_schedule *schedule;

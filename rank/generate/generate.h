@@ -102,7 +102,10 @@ typedef struct rank_generate_report {
     int cache_blocks;
     int cache_tokens;
     size_t work_bytes;
-    rank_memory_use planned; /* of the device's memory */
+    rank_memory_use planned;                        /* of the device's memory */
+    uint64_t graphs;                                /* that steps were captured in, */
+    uint64_t replays;                               /* how often one was replayed, */
+    char capture_failure[BASE_ERROR_MESSAGE_BYTES]; /* and why the first failed that did; "" */
     uint64_t steps;
     uint64_t tokens;  /* computed, of prompts too */
     uint64_t sampled; /* drawn */

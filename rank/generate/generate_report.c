@@ -1,5 +1,6 @@
 /* What a run of rank_generate took, for its callers. Called by generate.c. */
 #include <math.h>
+#include <stdio.h>
 
 #include "base/clock.h"
 #include "generate/generation.h"
@@ -59,6 +60,7 @@ void generation_write_memory(const generation *g, rank_generate_report *report)
 {
     const rank_engine_memory memory = rank_engine_get_memory(g->engine);
     const rank_engine_costs costs = get_costs(g);
+    const rank_graphs_info graphs = rank_engine_get_graphs(g->engine);
     *report = (rank_generate_report){
         .weight_bytes = memory.weight_bytes,
         .weight_elements = memory.weight_elements,
@@ -69,6 +71,8 @@ void generation_write_memory(const generation *g, rank_generate_report *report)
         .cache_tokens = memory.cache_tokens,
         .work_bytes = memory.work_bytes,
         .planned = memory.planned,
+        .graphs = graphs.captures,
+        .replays = graphs.replays,
         .steps = costs.steps,
         .tokens = costs.tokens,
         .sampled = costs.sampled,
@@ -78,6 +82,7 @@ void generation_write_memory(const generation *g, rank_generate_report *report)
         .all_reduce_bytes = costs.all_reduce.bytes,
         .all_reduce_ns = costs.all_reduce.ns,
     };
+    (void)snprintf(report->capture_failure, sizeof report->capture_failure, "%s", graphs.failure);
 }
 
 void generation_write_report(const generation *g, rank_generate_report *report)

@@ -236,6 +236,9 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
     rank_finished_put_memory(options->device, &report.planned,
                              worker->gpu != NULL ? worker->gpu->info.memory_bytes : 0, &memory,
                              &finished);
+    finished.graphs = report.graphs;
+    finished.replays = report.replays;
+    finished.capture_failure = report.capture_failure;
     finished.max_rss_bytes = rank_worker_max_rss_bytes();
     return proto_client_finish(worker->client, &finished, reterr);
 }

@@ -1,5 +1,8 @@
-/* Chooses which steps of decoding are captured, and keeps their graphs. Called by engine.c. */
+/* Enqueues a step of decoding, by a graph where there is one. Called by engine.c. */
 #include "generate/step_graphs.h"
+
+#include "base/assert.h"
+#include "ringfence/coll_error.h"
 
 size_t rank_step_size(size_t most, size_t sequences)
 {
@@ -10,109 +13,69 @@ size_t rank_step_size(size_t most, size_t sequences)
     return size;
 }
 
-static bool has_shape(const rank_step_graph *entry, const rank_rows *rows)
+/* A step under way. */
+typedef struct pass {
+    const rank_step *step;
+    rank_graph_note all_reduces; /* of the step: how many, and their bytes */
+    base_status status;          /* of asking the others */
+    base_error *reterr;
+} pass;
+
+/* A rank_graph_work's. */
+static void enqueue(void *user)
 {
-    return entry->used != 0 && entry->rows == rows->count &&
-           entry->segments == rows->segment_count && entry->active == rows->active_count;
+    pass *of = user;
+    const rank_step *step = of->step;
+    const rank_tp_costs before = rank_tp_group_costs(step->group);
+    if (of->status != BASE_OK) {
+        return;
+    }
+    rank_step_tables_copy(step->tables);
+    step->run->shape.config->family->decode(step->run, step->args);
+    const rank_tp_costs after = rank_tp_group_costs(step->group);
+    of->all_reduces = (rank_graph_note){{after.count - before.count, after.bytes - before.bytes}};
 }
 
-/* A shape that is new takes the place of the one that was not used for longest. */
-static rank_step_graph *replace_oldest(rank_step_graphs *graphs, const rank_device *device,
-                                       const rank_rows *rows)
+/* A graph with operations of NCCL is one of all ranks: none has it unless all have. */
+static bool all_capture(void *user, bool mine)
 {
-    rank_step_graph *oldest = &graphs->entries[0];
-    for (int i = 1; i < RANK_STEP_GRAPHS_MAX; i++) {
-        if (graphs->entries[i].used < oldest->used) {
-            oldest = &graphs->entries[i];
-        }
+    coll_error error;
+    pass *of = user;
+    coll_comm *comm = of->step->comm;
+    const uint8_t own = mine ? 1 : 0;
+    uint8_t could[RANK_TP_LEAVES] = {own};
+    int count = 1;
+    if (comm != NULL && of->status == BASE_OK) {
+        count = coll_comm_size(comm);
+        BASE_ASSERT(count <= RANK_TP_LEAVES);
+        of->status = coll_to_base(
+            coll_all_gather(comm, &own, could, sizeof own, COLL_UINT8, &error), &error, of->reterr);
     }
-    if (oldest->graph != NULL) {
-        device->backend->graph_destroy(device->queue, oldest->graph);
+    bool all = of->status == BASE_OK;
+    for (int rank = 0; rank < count; rank++) {
+        all = all && could[rank] != 0;
     }
-    *oldest = (rank_step_graph){
-        .rows = rows->count, .segments = rows->segment_count, .active = rows->active_count};
-    return oldest;
+    return all;
 }
 
-rank_step_way rank_step_graphs_find(rank_step_graphs *graphs, const rank_device *device,
-                                    const rank_rows *rows, rank_step_graph **entry)
+base_status rank_step_enqueue(rank_graphs *graphs, const rank_step *step, base_error *reterr)
 {
-    rank_step_way way = RANK_STEP_RUN;
-    rank_step_graph *found = NULL;
-    for (int i = 0; i < RANK_STEP_GRAPHS_MAX && found == NULL; i++) {
-        found = has_shape(&graphs->entries[i], rows) ? &graphs->entries[i] : NULL;
+    const rank_rows *rows = &step->args->saved->rows;
+    const rank_tp_costs before = rank_tp_group_costs(step->group);
+    pass of = {.step = step, .reterr = reterr};
+    (void)rank_graphs_do(graphs,
+                         &(rank_graph_work){.key = {{RANK_GRAPH_STEP, rows->count,
+                                                     rows->segment_count, rows->active_count}},
+                                            .queue = step->run->device.queue,
+                                            .enqueue = enqueue,
+                                            .all = all_capture,
+                                            .note = &of.all_reduces,
+                                            .user = &of});
+    if (graphs != NULL) {
+        rank_tp_group_recount(step->group, before.count + of.all_reduces.part[0],
+                              before.bytes + of.all_reduces.part[1]);
     }
-    if (found != NULL) {
-        way = found->graph != NULL ? RANK_STEP_REPLAY : RANK_STEP_CAPTURE;
-    } else {
-        found = replace_oldest(graphs, device, rows);
-    }
-    found->used = ++graphs->steps;
-    *entry = found;
-    return way;
-}
-
-static void enqueue(const rank_run *run, const rank_step_tables *tables,
-                    const rank_decode_args *args)
-{
-    rank_step_tables_copy(tables);
-    run->shape.config->family->decode(run, args);
-}
-
-/* The graph has the step's operations, and has not run. */
-static base_status capture(rank_step_graph *entry, const rank_run *run,
-                           const rank_step_tables *tables, const rank_decode_args *args,
-                           const rank_tp_group *group, base_error *reterr)
-{
-    const rank_device *device = &run->device;
-    const rank_tp_costs before = rank_tp_group_costs(group);
-    base_status status = device->backend->capture(device->queue, &entry->graph, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    enqueue(run, tables, args);
-    status = device->backend->capture_end(device->queue, reterr);
-    const rank_tp_costs after = rank_tp_group_costs(group);
-    entry->once =
-        (rank_tp_costs){.count = after.count - before.count, .bytes = after.bytes - before.bytes};
-    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "capturing a step");
-}
-
-base_status rank_step_graphs_decode(rank_step_graphs *graphs, const rank_run *run,
-                                    const rank_step_tables *tables, const rank_decode_args *args,
-                                    rank_tp_group *group, base_error *reterr)
-{
-    const rank_device *device = &run->device;
-    rank_step_graph *entry = NULL;
-    base_status status = BASE_OK;
-    if (device->backend->capture == NULL) {
-        enqueue(run, tables, args);
-        return BASE_OK;
-    }
-    switch (rank_step_graphs_find(graphs, device, &args->saved->rows, &entry)) {
-    case RANK_STEP_RUN:
-        enqueue(run, tables, args);
-        return BASE_OK;
-    case RANK_STEP_CAPTURE:
-        status = capture(entry, run, tables, args, group, reterr);
-        break;
-    case RANK_STEP_REPLAY:
-        rank_tp_group_replayed(group, entry->once);
-        graphs->replays++;
-        break;
-    }
-    if (status == BASE_OK) {
-        device->backend->replay(device->queue, entry->graph);
-    }
-    return status;
-}
-
-void rank_step_graphs_fini(rank_step_graphs *graphs, const rank_device *device)
-{
-    for (int i = 0; i < RANK_STEP_GRAPHS_MAX; i++) {
-        if (graphs->entries[i].graph != NULL) {
-            device->backend->graph_destroy(device->queue, graphs->entries[i].graph);
-        }
-        graphs->entries[i] = (rank_step_graph){.used = 0};
-    }
+    return of.status == BASE_OK
+               ? BASE_OK
+               : base_error_prepend(reterr, of.status, "asking whether all ranks capture a step");
 }

@@ -270,10 +270,10 @@ rank_tp_costs rank_tp_group_costs(const rank_tp_group *group)
     return costs;
 }
 
-void rank_tp_group_replayed(rank_tp_group *group, rank_tp_costs costs)
+void rank_tp_group_recount(rank_tp_group *group, uint64_t count, uint64_t bytes)
 {
-    group->on_device.count += costs.count;
-    group->on_device.bytes += costs.bytes;
+    group->on_device.count = count;
+    group->on_device.bytes = bytes;
 }
 
 void rank_tp_group_log(rank_tp_group *group, rank_exchange_log *log)

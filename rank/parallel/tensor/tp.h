@@ -74,8 +74,9 @@ BASE_MUST_CHECK base_status rank_tp_group_check(rank_tp_group *group, base_error
 
 rank_tp_costs rank_tp_group_costs(const rank_tp_group *group);
 
-/* A device has replayed a graph with so many all-reduces. */
-void rank_tp_group_replayed(rank_tp_group *group, rank_tp_costs costs);
+/* On a device: so many all-reduces, of so many bytes, are enqueued so far. A graph that is replayed
+ * has some that nobody calls, and those of a capture in vain never run. */
+void rank_tp_group_recount(rank_tp_group *group, uint64_t count, uint64_t bytes);
 
 /* From now on each all-reduce adds its span to the log, which the caller keeps until the group has
  * gone. NULL: to none. */

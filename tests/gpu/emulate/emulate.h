@@ -48,6 +48,9 @@ void emulate_fail_allocation(int count);
  * then returns that, until emulate_recover. -1: none. */
 void emulate_fail_kernel(int count);
 void emulate_recover(void);
+/* How many captures may still begin, and how many of them become a graph; the others are refused. -1:
+ * all, which is how it begins. */
+void emulate_allow_captures(int begun, int ended);
 /* What the driver says: 0, or cudaErrorInsufficientDriver, cudaErrorNoDevice, … */
 void emulate_set_driver(int error);
 

@@ -20,8 +20,8 @@ namespace
 std::map<uint64_t, CUgraph_st *> captures; // under way
 std::atomic<int> outside_graphs;
 
-// How many captures may still begin; -1: any number. CUDA_EMULATE_CAPTURES=COUNT:GPU says it for the
-// process that sees this GPU.
+// How many captures may still begin, and how many may become a graph; -1: any number. CUDA_EMULATE_CAPTURES=COUNT:GPU says the
+// first for the process that sees this GPU.
 int find_captures_allowed()
 {
     const char *given = std::getenv("CUDA_EMULATE_CAPTURES");
@@ -35,6 +35,7 @@ int find_captures_allowed()
 }
 
 int captures_allowed = find_captures_allowed();
+int ends_allowed = -1;
 
 // Whether all nodes come before the origin's end.
 bool all_joined(const CUgraph_st *capture)
@@ -107,6 +108,12 @@ bool emulate_has_outside_graphs()
 
 extern "C" {
 
+void emulate_allow_captures(int begun, int ended)
+{
+    captures_allowed = begun;
+    ends_allowed = ended;
+}
+
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode)
 {
     static uint64_t begun;
@@ -137,6 +144,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
         other->capture = other->capture == ended ? nullptr : other->capture;
     }
     captures.erase(ended->number);
+    if (ends_allowed == 0 && ended->failed == cudaSuccess) {
+        ended->failed = cudaErrorStreamCaptureInvalidated;
+    }
+    ends_allowed -= ends_allowed > 0;
     if (ended->failed != cudaSuccess) {
         const bool unjoined = ended->failed == cudaErrorStreamCaptureUnjoined;
         (void)cudaGraphDestroy(ended);

@@ -115,7 +115,14 @@ for ranks in 1 2; do
     job 0 --mode tp-nccl --ranks $ranks --checkpoint cpu --out tp-$ranks "${prompts[@]}" "${gpu[@]}" --authorize local
     [ "$(cat out)" = "$expected" ] || fail "$ranks ranks answer otherwise than the CPU: $expected"
     as_planned tp-$ranks
+    has tp-$ranks/manifest.json '"graphs": [1-8],' '"replays": [1-9]' '"capture_failure": null'
 done
+# Rank 0 captures nothing, so rank 1 does not either.
+CUDA_EMULATE_CAPTURES=0:0 job 0 --mode tp-nccl --ranks 2 --checkpoint cpu --out tp-plain "${prompts[@]}" "${gpu[@]}" --authorize local
+[ "$(cat out)" = "$expected" ] || fail "without captures 2 ranks answer otherwise: $expected"
+has tp-plain/manifest.json '"graphs": 0' '"capture_failure": "CUDA: beginning a capture' '"capture_failure": "another rank could not'
+reduced() { grep -oE '"all_reduce(s|_bytes)_per_token": [0-9.]+' "$1/results.json"; }
+[ -n "$(reduced tp-2)" ] && [ "$(reduced tp-plain)" = "$(reduced tp-2)" ] || fail "other all-reduces without captures: $(reduced tp-plain)"
 
 echo "== the backend cuda: weights and cache in float32 and in bfloat16"
 fast=(--cuda-libs "$libraries" --account lab)

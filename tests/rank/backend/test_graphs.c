@@ -116,6 +116,26 @@ static void a_key_is_run_then_captured_then_replayed(void **state)
     assert_string_equal(info.failure, "");
 }
 
+static void note_three(void *user)
+{
+    ((rank_graph_note *)user)->part[0] += 3;
+}
+
+/* A replay gives back what enqueue has left while its graph was captured. */
+static void a_graph_keeps_a_note(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 4; i++) {
+        rank_graph_note note = {{i, 7}};
+        (void)rank_graphs_do(graphs, &(rank_graph_work){.key = {{RANK_GRAPH_STEP}},
+                                                        .enqueue = note_three,
+                                                        .note = &note,
+                                                        .user = &note});
+        assert_int_equal(note.part[0], i == 0 ? 3 : 4);
+        assert_int_equal(note.part[1], 7);
+    }
+}
+
 static void the_key_that_was_used_longest_ago_goes(void **state)
 {
     (void)state;
@@ -182,6 +202,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_key_is_run_then_captured_then_replayed, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_graph_keeps_a_note, setup, teardown),
         cmocka_unit_test_setup_teardown(the_key_that_was_used_longest_ago_goes, setup, teardown),
         cmocka_unit_test_setup_teardown(what_fails_runs, setup, teardown),
         cmocka_unit_test_setup_teardown(no_rank_has_a_graph_that_another_has_not, setup, teardown),
