@@ -87,11 +87,11 @@ static const base_field rows[] = {
      .help = "replicas that add up their gradients (try all)"},
     {COUNT(layout.tensor), .option = "tensor", .value = "N",
      .help = "ranks that share each layer (try all)"},
-    {OWN(INT, layout.pipeline), .least = 1, .most = LAUNCH_PIPELINE_STAGES_MAX,
-     .option = "pipeline", .value = "N", .help = "stages of layers (try all)"},
-    {OWN(ENUM, ask.schedule), .name_of = launch_pipeline_name, .option = "schedule",
-     .value = "NAME", .help = "of a pipeline: gpipe, 1f1b, interleaved"},
-    {OWN(INT, ask.chunks), .least = 1, .most = LAUNCH_PIPELINE_CHUNKS_MAX, .option = "chunks",
+    {OWN(INT, layout.pipeline), .least = 1, .most = PROTO_PIPELINE_STAGES_MAX, .option = "pipeline",
+     .value = "N", .help = "stages of layers (try all)"},
+    {OWN(ENUM, ask.schedule), .name_of = proto_pipeline_name, .option = "schedule", .value = "NAME",
+     .help = "of a pipeline: gpipe, 1f1b, interleaved"},
+    {OWN(INT, ask.chunks), .least = 1, .most = PROTO_PIPELINE_CHUNKS_MAX, .option = "chunks",
      .value = "N", .help = "of layers in each stage, with interleaved"},
 
     {OWN(ENUM, device), .name_of = launch_device_name, .option = "device", .value = "NAME",
@@ -131,7 +131,7 @@ static const launch_plan_options defaults = {
             .memory_efficiency = 0.8,
             .batch = 4,
             .global_batch = 256,
-            .schedule = LAUNCH_PIPELINE_1F1B},
+            .schedule = PROTO_PIPELINE_1F1B},
     .model = DEFAULT_MODEL,
     .device = DEFAULT_DEVICE,
 };
@@ -214,7 +214,7 @@ static base_status complete_model(launch_plan_options *options, base_error *rete
 static base_status complete_work(launch_plan_options *options, base_error *reterr)
 {
     launch_ask *ask = &options->ask;
-    const bool interleaved = ask->schedule == LAUNCH_PIPELINE_INTERLEAVED;
+    const bool interleaved = ask->schedule == PROTO_PIPELINE_INTERLEAVED;
     if (!interleaved && ask->chunks > 1) {
         return base_fail(reterr, BASE_ERR_INVALID, "--chunks goes with --schedule interleaved");
     }

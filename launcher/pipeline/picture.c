@@ -21,13 +21,13 @@ enum {
 
 static launch_pipeline_span span_of(const launch_pipeline_run *run, int stage, int index)
 {
-    const int tasks = launch_pipeline_tasks(&run->pipeline);
+    const int tasks = proto_pipeline_tasks(&run->pipeline);
     return run->spans[(size_t)stage * (size_t)tasks + (size_t)index];
 }
 
 static int64_t shortest_ns(const launch_pipeline_run *run)
 {
-    const int count = run->pipeline.stages * launch_pipeline_tasks(&run->pipeline);
+    const int count = run->pipeline.stages * proto_pipeline_tasks(&run->pipeline);
     int64_t shortest = run->result.step_ns;
     for (int i = 0; i < count; i++) {
         const int64_t took_ns = run->spans[i].end_ns - run->spans[i].begin_ns;
@@ -38,7 +38,7 @@ static int64_t shortest_ns(const launch_pipeline_run *run)
 
 void launch_pipeline_picture_text(const launch_pipeline_run *run, FILE *out)
 {
-    const int tasks = launch_pipeline_tasks(&run->pipeline);
+    const int tasks = proto_pipeline_tasks(&run->pipeline);
     const int64_t least = (run->result.step_ns + COLUMNS_MAX - 1) / COLUMNS_MAX;
     const int64_t shortest = shortest_ns(run);
     const int64_t column_ns = shortest > least ? shortest : least;
@@ -51,8 +51,8 @@ void launch_pipeline_picture_text(const launch_pipeline_run *run, FILE *out)
             }
             char mark = '.';
             if (index < tasks && span_of(run, stage, index).begin_ns <= at) {
-                const launch_pipeline_task task =
-                    launch_pipeline_task_at(&run->pipeline, stage, index);
+                const proto_pipeline_task task =
+                    proto_pipeline_task_at(&run->pipeline, stage, index);
                 mark = (char)((task.backward ? 'a' : '0') + task.micro_batch % 10);
             }
             (void)fputc(mark, out);
@@ -69,7 +69,7 @@ static double place(int64_t at_ns, int64_t longest_ns)
 static void svg_task(const launch_pipeline_run *run, int stage, int index, double y,
                      int64_t longest_ns, FILE *out)
 {
-    const launch_pipeline_task task = launch_pipeline_task_at(&run->pipeline, stage, index);
+    const proto_pipeline_task task = proto_pipeline_task_at(&run->pipeline, stage, index);
     const launch_pipeline_span span = span_of(run, stage, index);
     const double x = place(span.begin_ns, longest_ns);
     const double width = place(span.end_ns, longest_ns) - x;
@@ -89,12 +89,12 @@ static void svg_task(const launch_pipeline_run *run, int stage, int index, doubl
 /* Returns where the next schedule begins. */
 static double svg_run(const launch_pipeline_run *run, double top, int64_t longest_ns, FILE *out)
 {
-    const launch_pipeline *pipeline = &run->pipeline;
+    const proto_pipeline *pipeline = &run->pipeline;
     (void)fprintf(
         out,
         "<text x=\"%d\" y=\"%.1f\"><tspan class=\"name\">%s</tspan>  step %.4g ms, bubble "
         "%.1f %%, messages %lld</text>\n",
-        LEFT, top + 19, launch_pipeline_name(pipeline->kind), (double)run->result.step_ns / 1e6,
+        LEFT, top + 19, proto_pipeline_name(pipeline->kind), (double)run->result.step_ns / 1e6,
         100 * run->result.bubble, (long long)run->result.messages);
     top += TITLE;
     for (int stage = 0; stage < pipeline->stages; stage++) {
@@ -104,7 +104,7 @@ static double svg_run(const launch_pipeline_run *run, double top, int64_t longes
                       "<rect class=\"idle\" x=\"%d\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"/>\n",
                       LEFT - 8, y + BASELINE, stage, LEFT, y,
                       place(run->result.step_ns, longest_ns) - LEFT, ROW - 2);
-        for (int index = 0; index < launch_pipeline_tasks(pipeline); index++) {
+        for (int index = 0; index < proto_pipeline_tasks(pipeline); index++) {
             svg_task(run, stage, index, y, longest_ns, out);
         }
     }

@@ -6,13 +6,13 @@
 #include "base/assert.h"
 
 typedef struct play {
-    const launch_pipeline *pipeline;
+    const proto_pipeline *pipeline;
     const launch_pipeline_costs *costs;
     launch_pipeline_span *spans;
     launch_pipeline_result *result;
     int tasks;
-    int64_t busy_ns;                      /* of all stages together */
-    int next[LAUNCH_PIPELINE_STAGES_MAX]; /* each stage's first task that is not played yet */
+    int64_t busy_ns;                     /* of all stages together */
+    int next[PROTO_PIPELINE_STAGES_MAX]; /* each stage's first task that is not played yet */
 } play;
 
 /* Plays the next task of a stage; false: what it needs is not played yet. */
@@ -21,12 +21,12 @@ static bool advance(play *self, int stage)
     const launch_pipeline_costs *costs = self->costs;
     const int index = self->next[stage];
     launch_pipeline_span *span = &self->spans[(size_t)stage * (size_t)self->tasks + (size_t)index];
-    const launch_pipeline_task task = launch_pipeline_task_at(self->pipeline, stage, index);
-    launch_pipeline_task before;
+    const proto_pipeline_task task = proto_pipeline_task_at(self->pipeline, stage, index);
+    proto_pipeline_task before;
     int from = stage;
     span->begin_ns = index == 0 ? 0 : span[-1].end_ns;
-    if (launch_pipeline_needs(self->pipeline, stage, &task, &from, &before)) {
-        const int place = launch_pipeline_index_of(self->pipeline, from, &before);
+    if (proto_pipeline_needs(self->pipeline, stage, &task, &from, &before)) {
+        const int place = proto_pipeline_index_of(self->pipeline, from, &before);
         if (place >= self->next[from]) {
             return false;
         }
@@ -47,14 +47,14 @@ static bool advance(play *self, int stage)
     return true;
 }
 
-void launch_pipeline_play(const launch_pipeline *pipeline, const launch_pipeline_costs *costs,
+void launch_pipeline_play(const proto_pipeline *pipeline, const launch_pipeline_costs *costs,
                           launch_pipeline_span *spans, launch_pipeline_result *result)
 {
     play self = {.pipeline = pipeline,
                  .costs = costs,
                  .spans = spans,
                  .result = result,
-                 .tasks = launch_pipeline_tasks(pipeline)};
+                 .tasks = proto_pipeline_tasks(pipeline)};
     int left = pipeline->stages * self.tasks;
     *result = (launch_pipeline_result){0};
     while (left > 0) {
@@ -70,16 +70,16 @@ void launch_pipeline_play(const launch_pipeline *pipeline, const launch_pipeline
     result->bubble = whole_ns > 0 ? 1 - (double)self.busy_ns / whole_ns : 0;
 }
 
-base_status launch_pipeline_run_make(const launch_pipeline *pipeline,
+base_status launch_pipeline_run_make(const proto_pipeline *pipeline,
                                      const launch_pipeline_costs *costs, launch_pipeline_run *run,
                                      base_error *reterr)
 {
     *run = (launch_pipeline_run){.pipeline = *pipeline};
-    const base_status status = launch_pipeline_check(pipeline, reterr);
+    const base_status status = proto_pipeline_check(pipeline, reterr);
     if (status != BASE_OK) {
         return status;
     }
-    const size_t spans = (size_t)pipeline->stages * (size_t)launch_pipeline_tasks(pipeline);
+    const size_t spans = (size_t)pipeline->stages * (size_t)proto_pipeline_tasks(pipeline);
     if (spans > LAUNCH_PIPELINE_SPANS_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT,
                          "%d stages and %d micro-batches make more than %d tasks", pipeline->stages,

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "pipeline/schedule.h"
+#include "proto/pipeline.h"
 
 enum {
     LAUNCH_PIPELINE_NS_MAX = 1000000000
@@ -37,12 +37,12 @@ typedef struct launch_pipeline_result {
 } launch_pipeline_result;
 
 /* Fills spans[stage × tasks + index], stages × tasks of them, which the caller owns. */
-void launch_pipeline_play(const launch_pipeline *pipeline, const launch_pipeline_costs *costs,
+void launch_pipeline_play(const proto_pipeline *pipeline, const launch_pipeline_costs *costs,
                           launch_pipeline_span *spans, launch_pipeline_result *result);
 
 /* A schedule that has been played. */
 typedef struct launch_pipeline_run {
-    launch_pipeline pipeline;
+    proto_pipeline pipeline;
     launch_pipeline_result result;
     launch_pipeline_span *spans; /* as launch_pipeline_play has left them */
 } launch_pipeline_run;
@@ -51,7 +51,7 @@ enum { LAUNCH_PIPELINE_SPANS_MAX = 1 << 20 };
 
 /* Checks the pipeline and plays it; launch_pipeline_run_fini frees it, also after a failure.
  * BASE_ERR_INVALID: there is no such schedule. BASE_ERR_LIMIT: too many tasks. */
-BASE_MUST_CHECK base_status launch_pipeline_run_make(const launch_pipeline *pipeline,
+BASE_MUST_CHECK base_status launch_pipeline_run_make(const proto_pipeline *pipeline,
                                                      const launch_pipeline_costs *costs,
                                                      launch_pipeline_run *run, base_error *reterr);
 void launch_pipeline_run_fini(launch_pipeline_run *run);

@@ -210,7 +210,7 @@ static void add_memory(const launch_ask *ask, launch_estimate *made)
     const double trees = 1 + floor(log2(made->run.pipeline.micro_batches));
     for (int stage = 0; stage < made->run.pipeline.stages; stage++) {
         const share own = share_of(ask, made, stage);
-        const double held = launch_pipeline_held(&made->run.pipeline, stage);
+        const double held = proto_pipeline_held(&made->run.pipeline, stage);
         const double bytes[LAUNCH_MEMORY_COUNT] = {
             [LAUNCH_MEMORY_WEIGHTS] = own.params * weight_bytes,
             [LAUNCH_MEMORY_GRADIENTS] = own.params * GRADIENT_BYTES * trees,
@@ -277,8 +277,8 @@ static base_status play(const launch_ask *ask, launch_estimate *made, base_error
     const launch_layout *layout = &made->layout;
     const int all = made->run.pipeline.stages * made->run.pipeline.chunks;
     const sums each = time_sums(ask, layout);
-    int64_t forward_ns[LAUNCH_PIPELINE_PARTS_MAX];
-    int64_t backward_ns[LAUNCH_PIPELINE_PARTS_MAX];
+    int64_t forward_ns[PROTO_PIPELINE_PARTS_MAX];
+    int64_t backward_ns[PROTO_PIPELINE_PARTS_MAX];
     for (int at = 0; at < all; at++) {
         const launch_stage part = launch_model_stage(&ask->model, all, at);
         const double products = products_s(
@@ -301,7 +301,7 @@ static base_status play(const launch_ask *ask, launch_estimate *made, base_error
     const launch_pipeline_costs costs = {.forward_ns = forward_ns,
                                          .backward_ns = backward_ns,
                                          .hop_ns = llround(fmin(hop, TASK_S_MAX) * 1e9)};
-    const launch_pipeline pipeline = made->run.pipeline;
+    const proto_pipeline pipeline = made->run.pipeline;
     return launch_pipeline_run_make(&pipeline, &costs, &made->run, reterr);
 }
 
@@ -378,13 +378,13 @@ static base_status estimate_training(const launch_ask *ask, launch_estimate *mad
                                      base_error *reterr)
 {
     const launch_layout *layout = &made->layout;
-    made->run.pipeline = (launch_pipeline){
-        .kind = layout->pipeline > 1 ? ask->schedule : LAUNCH_PIPELINE_1F1B,
+    made->run.pipeline = (proto_pipeline){
+        .kind = layout->pipeline > 1 ? ask->schedule : PROTO_PIPELINE_1F1B,
         .stages = (int)layout->pipeline,
         .chunks = layout->pipeline > 1 ? (int)ask->chunks : 1,
         .micro_batches = (int)(ask->global_batch / (layout->data * ask->batch)),
     };
-    base_status status = launch_pipeline_check(&made->run.pipeline, reterr);
+    base_status status = proto_pipeline_check(&made->run.pipeline, reterr);
     if (status == BASE_OK) {
         status = play(ask, made, reterr);
     }
@@ -409,7 +409,7 @@ static void estimate_decoding(const launch_ask *ask, launch_estimate *made)
     const double cached = batch * (double)model->context * 2 * (double)model->width *
                           (double)model->layers / tensor * number_bytes;
     const double row_payload = batch * (double)model->width * EXCHANGED_BYTES;
-    made->run.pipeline = (launch_pipeline){.stages = 1, .chunks = 1, .micro_batches = 1};
+    made->run.pipeline = (proto_pipeline){.stages = 1, .chunks = 1, .micro_batches = 1};
     made->tokens = batch * (double)layout->data;
     made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] =
         launch_stage_params(model, &whole, tensor) * number_bytes;

@@ -18,7 +18,7 @@ typedef struct launch_ask {
     double memory_efficiency; /* share of the memory's bandwidth that reading reaches */
     int64_t batch;            /* sequences of a micro-batch; of a decoding step on each replica */
     int64_t global_batch;     /* sequences of a training step, on all ranks */
-    launch_pipeline_kind schedule;
+    proto_pipeline_kind schedule;
     int64_t chunks;
 } launch_ask;
 

@@ -51,19 +51,19 @@ static json_t *bill_json(const launch_estimate *best)
 
 static json_t *pipeline_json(const launch_estimate *best)
 {
-    const launch_pipeline *pipeline = &best->run.pipeline;
+    const proto_pipeline *pipeline = &best->run.pipeline;
     if (best->run.spans == NULL) {
         return json_null();
     }
     json_t *held = json_array();
     for (int stage = 0; stage < pipeline->stages; stage++) {
-        (void)json_array_append_new(held, json_integer(launch_pipeline_held(pipeline, stage)));
+        (void)json_array_append_new(held, json_integer(proto_pipeline_held(pipeline, stage)));
     }
     return json_pack("{s:s, s:i, s:i, s:i, s:f, s:f, s:o}", "schedule",
-                     launch_pipeline_name((int)pipeline->kind), "stages", pipeline->stages,
-                     "chunks", pipeline->chunks, "micro_batches", pipeline->micro_batches, "bubble",
+                     proto_pipeline_name((int)pipeline->kind), "stages", pipeline->stages, "chunks",
+                     pipeline->chunks, "micro_batches", pipeline->micro_batches, "bubble",
                      best->run.result.bubble, "bubble_of_equal_stages",
-                     launch_pipeline_bubble(pipeline), "held", held);
+                     proto_pipeline_bubble(pipeline), "held", held);
 }
 
 static json_t *cost_json(const launch_plan *plan)

@@ -2,8 +2,9 @@
  * really allocates is in rank/model/gpt2/memory.c; ctest -R gpu-node compares. */
 #include "plan/model.h"
 
-#include <math.h>
 #include <stddef.h>
+
+#include "proto/pipeline.h"
 
 enum { WIDENING = 4 };
 
@@ -37,33 +38,20 @@ int64_t launch_model_params(const launch_model *model)
     return (int64_t)launch_stage_params(model, &whole, 1);
 }
 
-/* The layers of the last stage, with so many before it: the fewest for which the slowest stage is
- * fastest. */
-static int64_t layers_of_last(const launch_model *model, int64_t before)
+static proto_pipeline_model pipeline_model(const launch_model *model)
 {
-    const double output = launch_model_output_layers(model);
-    int64_t best = 1;
-    double least = INFINITY;
-    for (int64_t last = 1; last <= model->layers - before; last++) {
-        const int64_t others = (model->layers - last + before - 1) / before;
-        const double slowest = fmax((double)others, (double)last + output);
-        best = slowest < least ? last : best;
-        least = fmin(slowest, least);
-    }
-    return best;
+    return (proto_pipeline_model){.layers = model->layers,
+                                  .width = model->width,
+                                  .vocab_size = model->vocab_size,
+                                  .context = model->context};
 }
 
 launch_stage launch_model_stage(const launch_model *model, int stages, int stage)
 {
-    const bool last = stage == stages - 1;
-    launch_stage part = {.layers = model->layers, .embeds = stage == 0, .answers = last};
-    const int64_t before = stages - 1;
-    if (before > 0) {
-        const int64_t of_last = layers_of_last(model, before);
-        const int64_t others = model->layers - of_last;
-        part.layers = last ? of_last : others / before + (stage < others % before ? 1 : 0);
-    }
-    return part;
+    const proto_pipeline_model shape = pipeline_model(model);
+    return (launch_stage){.layers = proto_pipeline_layers(&shape, stages, stage),
+                          .embeds = stage == 0,
+                          .answers = stage == stages - 1};
 }
 
 double launch_stage_params(const launch_model *model, const launch_stage *part, int tensor)
@@ -108,9 +96,6 @@ double launch_stage_forward_flops(const launch_model *model, const launch_stage 
 
 double launch_model_output_layers(const launch_model *model)
 {
-    const double seen = (double)model->context / 2;
-    const launch_stage layer = {.layers = 1};
-    const launch_stage output = {.answers = true};
-    return launch_stage_forward_flops(model, &output, 1, 1, seen) /
-           launch_stage_forward_flops(model, &layer, 1, 1, seen);
+    const proto_pipeline_model shape = pipeline_model(model);
+    return proto_pipeline_output_layers(&shape);
 }

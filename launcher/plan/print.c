@@ -173,23 +173,23 @@ static void print_balance(const launch_plan *plan, FILE *stream)
 static void print_pipeline(const launch_plan *plan, FILE *stream)
 {
     const launch_estimate *best = &plan->estimates[0];
-    const launch_pipeline *pipeline = &best->run.pipeline;
+    const proto_pipeline *pipeline = &best->run.pipeline;
     if (pipeline->stages == 1) {
         return;
     }
     (void)fprintf(stream,
                   "\nThe pipeline, %s: 0 1 2 ... forward of a micro-batch, a b c ... its backward, "
                   ". idle\n",
-                  launch_pipeline_name((int)pipeline->kind));
+                  proto_pipeline_name((int)pipeline->kind));
     launch_pipeline_picture_text(&best->run, stream);
     (void)fprintf(stream,
                   "  bubble %.1f %% of the step; of equal stages, by (p-1)/(%sm+p-1), %.1f %%\n",
                   100 * best->run.result.bubble, pipeline->chunks > 1 ? "v" : "",
-                  100 * launch_pipeline_bubble(pipeline));
+                  100 * proto_pipeline_bubble(pipeline));
     (void)fprintf(stream, "  stage 0 holds the activations of %d %s at most, the last one of %d\n",
-                  launch_pipeline_held(pipeline, 0),
+                  proto_pipeline_held(pipeline, 0),
                   pipeline->chunks > 1 ? "chunks" : "micro-batches",
-                  launch_pipeline_held(pipeline, pipeline->stages - 1));
+                  proto_pipeline_held(pipeline, pipeline->stages - 1));
     print_balance(plan, stream);
 }
 

@@ -38,7 +38,7 @@ static launch_ask ask_of(const char *name)
         .memory_efficiency = 1,
         .batch = 2,
         .global_batch = 32,
-        .schedule = LAUNCH_PIPELINE_1F1B,
+        .schedule = PROTO_PIPELINE_1F1B,
         .chunks = 1,
     };
 }
@@ -168,11 +168,11 @@ static void gpipe_holds_all_activations(void **state)
     (void)state;
     launch_ask ask = ask_of("gpt2");
     launch_estimate made = estimate_of(&ask, 1, 1, 4);
-    assert_int_equal(launch_pipeline_held(&made.run.pipeline, 0), 4);
+    assert_int_equal(proto_pipeline_held(&made.run.pipeline, 0), 4);
     const double few = made.memory_bytes[LAUNCH_MEMORY_ACTIVATIONS];
     assert_int_equal(made.stage, 0);
     launch_estimate_fini(&made);
-    ask.schedule = LAUNCH_PIPELINE_GPIPE;
+    ask.schedule = PROTO_PIPELINE_GPIPE;
     made = estimate_of(&ask, 1, 1, 4);
     assert_int_equal(made.stage, 0);
     assert_true(is_close(made.memory_bytes[LAUNCH_MEMORY_ACTIVATIONS], 4 * few));
@@ -253,7 +253,7 @@ static void one_stage_has_one_chunk(void **state)
     (void)state;
     launch_ask ask = ask_of("gpt2");
     launch_estimate plain = estimate_of(&ask, 1, 1, 1);
-    ask.schedule = LAUNCH_PIPELINE_INTERLEAVED;
+    ask.schedule = PROTO_PIPELINE_INTERLEAVED;
     ask.chunks = 2;
     launch_estimate made = estimate_of(&ask, 1, 1, 1);
     assert_true(made.total_bytes == plain.total_bytes && made.step_s == plain.step_s);

@@ -7,17 +7,17 @@
 #include "pipeline/simulate/options.h"
 
 /* Plays one schedule. BASE_ERR_INVALID: the numbers do not fit it. */
-static base_status play(const pipeline_options *options, launch_pipeline_kind kind,
+static base_status play(const pipeline_options *options, proto_pipeline_kind kind,
                         int micro_batches, launch_pipeline_run *run, base_error *reterr)
 {
-    int64_t forward_ns[LAUNCH_PIPELINE_PARTS_MAX];
-    int64_t backward_ns[LAUNCH_PIPELINE_PARTS_MAX];
-    const int chunks = kind == LAUNCH_PIPELINE_INTERLEAVED ? options->chunks : 1;
+    int64_t forward_ns[PROTO_PIPELINE_PARTS_MAX];
+    int64_t backward_ns[PROTO_PIPELINE_PARTS_MAX];
+    const int chunks = kind == PROTO_PIPELINE_INTERLEAVED ? options->chunks : 1;
     for (int part = 0; part < options->stages * chunks; part++) {
         forward_ns[part] = (int64_t)(options->forward_ms * 1e6 / chunks);
         backward_ns[part] = (int64_t)(options->backward_ms * 1e6 / chunks);
     }
-    const launch_pipeline pipeline = {
+    const proto_pipeline pipeline = {
         .kind = kind, .stages = options->stages, .chunks = chunks, .micro_batches = micro_batches};
     const launch_pipeline_costs costs = {.forward_ns = forward_ns,
                                          .backward_ns = backward_ns,
@@ -28,20 +28,20 @@ static base_status play(const pipeline_options *options, launch_pipeline_kind ki
 static void print_run(const launch_pipeline_run *run)
 {
     (void)printf("%-12s %9.3f %9.1f %% %9.1f %% %10.1f %9lld\n",
-                 launch_pipeline_name(run->pipeline.kind), (double)run->result.step_ns / 1e6,
-                 100 * run->result.bubble, 100 * launch_pipeline_bubble(&run->pipeline),
-                 (double)launch_pipeline_held(&run->pipeline, 0) / run->pipeline.chunks,
+                 proto_pipeline_name(run->pipeline.kind), (double)run->result.step_ns / 1e6,
+                 100 * run->result.bubble, 100 * proto_pipeline_bubble(&run->pipeline),
+                 (double)proto_pipeline_held(&run->pipeline, 0) / run->pipeline.chunks,
                  (long long)run->result.messages);
 }
 
 /* All schedules that the numbers fit: a row of figures for each, then the pictures. */
 static base_status compare(const pipeline_options *options, base_error *reterr)
 {
-    launch_pipeline_run runs[LAUNCH_PIPELINE_KINDS];
+    launch_pipeline_run runs[PROTO_PIPELINE_KINDS];
     base_error left_out = {0};
     int count = 0;
-    for (int kind = 0; kind < LAUNCH_PIPELINE_KINDS; kind++) {
-        count += play(options, (launch_pipeline_kind)kind, options->micro_batches, &runs[count],
+    for (int kind = 0; kind < PROTO_PIPELINE_KINDS; kind++) {
+        count += play(options, (proto_pipeline_kind)kind, options->micro_batches, &runs[count],
                       &left_out) == BASE_OK;
     }
     if (count == 0) {
@@ -57,11 +57,11 @@ static base_status compare(const pipeline_options *options, base_error *reterr)
     for (int i = 0; i < count; i++) {
         print_run(&runs[i]);
     }
-    if (count < LAUNCH_PIPELINE_KINDS) {
+    if (count < PROTO_PIPELINE_KINDS) {
         (void)printf("left out: %s\n", left_out.message);
     }
     for (int i = 0; i < count; i++) {
-        (void)printf("\n%s\n", launch_pipeline_name(runs[i].pipeline.kind));
+        (void)printf("\n%s\n", proto_pipeline_name(runs[i].pipeline.kind));
         launch_pipeline_picture_text(&runs[i], stdout);
     }
     (void)printf("\nheld: micro-batches whose activations stage 0 keeps at once.\n"
@@ -80,16 +80,16 @@ static base_status compare(const pipeline_options *options, base_error *reterr)
 static base_status sweep(const pipeline_options *options, base_error *reterr)
 {
     (void)printf("%d stages: bubble in %%\n%-13s", options->stages, "micro-batches");
-    for (int kind = 0; kind < LAUNCH_PIPELINE_KINDS; kind++) {
-        (void)printf(" %12s", launch_pipeline_name((launch_pipeline_kind)kind));
+    for (int kind = 0; kind < PROTO_PIPELINE_KINDS; kind++) {
+        (void)printf(" %12s", proto_pipeline_name((proto_pipeline_kind)kind));
     }
     (void)putchar('\n');
     for (int m = options->stages;
-         m <= LAUNCH_PIPELINE_MICRO_BATCHES_MAX && m <= 32 * options->stages; m *= 2) {
+         m <= PROTO_PIPELINE_MICRO_BATCHES_MAX && m <= 32 * options->stages; m *= 2) {
         (void)printf("%-13d", m);
-        for (int kind = 0; kind < LAUNCH_PIPELINE_KINDS; kind++) {
+        for (int kind = 0; kind < PROTO_PIPELINE_KINDS; kind++) {
             launch_pipeline_run run;
-            const base_status status = play(options, (launch_pipeline_kind)kind, m, &run, reterr);
+            const base_status status = play(options, (proto_pipeline_kind)kind, m, &run, reterr);
             if (status == BASE_OK) {
                 (void)printf(" %12.1f", 100 * run.result.bubble);
             } else if (status == BASE_ERR_LIMIT) { /* more tasks than are played */

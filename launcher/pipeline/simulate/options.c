@@ -9,12 +9,12 @@ enum { MS_MAX = LAUNCH_PIPELINE_NS_MAX / 1000000 };
 #define OWN(kind, member) BASE_##kind(pipeline_options, member)
 
 static const base_field rows[] = {
-    {OWN(INT, stages), .least = 1, .most = LAUNCH_PIPELINE_STAGES_MAX, .option = "stages",
+    {OWN(INT, stages), .least = 1, .most = PROTO_PIPELINE_STAGES_MAX, .option = "stages",
      .letter = 'p', .value = "N", .help = "ranks, each with its part of the layers",
      .group = "Options"},
-    {OWN(INT, micro_batches), .least = 1, .most = LAUNCH_PIPELINE_MICRO_BATCHES_MAX,
+    {OWN(INT, micro_batches), .least = 1, .most = PROTO_PIPELINE_MICRO_BATCHES_MAX,
      .option = "micro-batches", .letter = 'm', .value = "N", .help = "of one step"},
-    {OWN(INT, chunks), .least = 2, .most = LAUNCH_PIPELINE_CHUNKS_MAX, .option = "chunks",
+    {OWN(INT, chunks), .least = 2, .most = PROTO_PIPELINE_CHUNKS_MAX, .option = "chunks",
      .letter = 'v', .value = "N", .help = "of layers in each stage, in interleaved"},
     {OWN(REAL, forward_ms), .above = true, .max = MS_MAX, .option = "forward", .value = "MS",
      .help = "a stage's forward of one micro-batch"},

@@ -7,21 +7,21 @@ enum { STAGES = 9, MICRO_BATCHES = 18, CHUNKS = 4 };
 
 static launch_pipeline_span spans[STAGES * 2 * MICRO_BATCHES * CHUNKS];
 
-typedef void each_case(const launch_pipeline *pipeline);
+typedef void each_case(const proto_pipeline *pipeline);
 
-/* Calls `one` for each pipeline that launch_pipeline_check accepts. */
+/* Calls `one` for each pipeline that proto_pipeline_check accepts. */
 static void for_each(each_case *one)
 {
     int cases = 0;
-    for (int kind = 0; kind < LAUNCH_PIPELINE_KINDS; kind++) {
+    for (int kind = 0; kind < PROTO_PIPELINE_KINDS; kind++) {
         for (int p = 1; p <= STAGES; p++) {
             for (int m = 1; m <= MICRO_BATCHES; m++) {
                 for (int v = 1; v <= CHUNKS; v++) {
-                    const launch_pipeline pipeline = {.kind = (launch_pipeline_kind)kind,
-                                                      .stages = p,
-                                                      .chunks = v,
-                                                      .micro_batches = m};
-                    if (launch_pipeline_check(&pipeline, NULL) == BASE_OK) {
+                    const proto_pipeline pipeline = {.kind = (proto_pipeline_kind)kind,
+                                                     .stages = p,
+                                                     .chunks = v,
+                                                     .micro_batches = m};
+                    if (proto_pipeline_check(&pipeline, NULL) == BASE_OK) {
                         one(&pipeline);
                         cases++;
                     }
@@ -33,7 +33,7 @@ static void for_each(each_case *one)
     assert_int_equal(cases, 2 * 162 + 4 * 49);
 }
 
-static void each_task_once(const launch_pipeline *pipeline)
+static void each_task_once(const proto_pipeline *pipeline)
 {
     for (int stage = 0; stage < pipeline->stages; stage++) {
         bool seen[2][CHUNKS][MICRO_BATCHES] = {0};
@@ -43,22 +43,22 @@ static void each_task_once(const launch_pipeline *pipeline)
         for (int c = 0; c < CHUNKS; c++) {
             last[0][c] = last[1][c] = -1;
         }
-        for (int i = 0; i < launch_pipeline_tasks(pipeline); i++) {
-            const launch_pipeline_task task = launch_pipeline_task_at(pipeline, stage, i);
+        for (int i = 0; i < proto_pipeline_tasks(pipeline); i++) {
+            const proto_pipeline_task task = proto_pipeline_task_at(pipeline, stage, i);
             assert_in_range(task.chunk, 0, pipeline->chunks - 1);
             assert_in_range(task.micro_batch, 0, pipeline->micro_batches - 1);
             assert_false(seen[task.backward][task.chunk][task.micro_batch]);
             seen[task.backward][task.chunk][task.micro_batch] = true;
-            assert_int_equal(launch_pipeline_index_of(pipeline, stage, &task), i);
+            assert_int_equal(proto_pipeline_index_of(pipeline, stage, &task), i);
             /* in the order of micro-batches, so that gradients are added up in one order */
             assert_int_equal(task.micro_batch, last[task.backward][task.chunk] + 1);
             last[task.backward][task.chunk] = task.micro_batch;
             held += task.backward ? -1 : 1;
             held_max = held > held_max ? held : held_max;
         }
-        assert_int_equal(launch_pipeline_tasks(pipeline),
+        assert_int_equal(proto_pipeline_tasks(pipeline),
                          2 * pipeline->chunks * pipeline->micro_batches);
-        assert_int_equal(held_max, launch_pipeline_held(pipeline, stage));
+        assert_int_equal(held_max, proto_pipeline_held(pipeline, stage));
     }
 }
 
@@ -69,21 +69,21 @@ static void test_each_task_once(void **state)
 }
 
 /* What a task needs, by the definition of the parts and not by the code's own function. */
-static void check_needs(const launch_pipeline *pipeline, int stage, int index, int64_t hop_ns)
+static void check_needs(const proto_pipeline *pipeline, int stage, int index, int64_t hop_ns)
 {
-    const int tasks = launch_pipeline_tasks(pipeline);
+    const int tasks = proto_pipeline_tasks(pipeline);
     const int parts = pipeline->stages * pipeline->chunks;
-    const launch_pipeline_task task = launch_pipeline_task_at(pipeline, stage, index);
+    const proto_pipeline_task task = proto_pipeline_task_at(pipeline, stage, index);
     const launch_pipeline_span *span = &spans[stage * tasks + index];
     const int part = task.chunk * pipeline->stages + stage;
     for (int other = 0; other < parts; other++) {
         const int other_stage = other % pipeline->stages;
         const int64_t hop = other_stage == stage ? 0 : hop_ns;
         for (int backward = 0; backward < 2; backward++) {
-            const launch_pipeline_task before = {.backward = backward != 0,
-                                                 .chunk = other / pipeline->stages,
-                                                 .micro_batch = task.micro_batch};
-            const int place = launch_pipeline_index_of(pipeline, other_stage, &before);
+            const proto_pipeline_task before = {.backward = backward != 0,
+                                                .chunk = other / pipeline->stages,
+                                                .micro_batch = task.micro_batch};
+            const int place = proto_pipeline_index_of(pipeline, other_stage, &before);
             const bool needed = task.backward ? (!before.backward || other > part)
                                               : (!before.backward && other < part);
             if (needed && !(other == part && before.backward == task.backward)) {
@@ -94,10 +94,10 @@ static void check_needs(const launch_pipeline *pipeline, int stage, int index, i
     assert_true(index == 0 || span[-1].end_ns <= span->begin_ns);
 }
 
-static void plays(const launch_pipeline *pipeline)
+static void plays(const proto_pipeline *pipeline)
 {
     static const int64_t cases[][3] = {{10, 20, 0}, {20, 20, 0}, {30, 7, 0}, {10, 20, 3}};
-    const int tasks = launch_pipeline_tasks(pipeline);
+    const int tasks = proto_pipeline_tasks(pipeline);
     const int parts = pipeline->stages * pipeline->chunks;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int64_t forward_ns[STAGES * CHUNKS];
@@ -119,8 +119,8 @@ static void plays(const launch_pipeline *pipeline)
         const int64_t ideal = (tasks / 2 + pipeline->stages - 1) * both;
         if (hop_ns == 0) {
             assert_int_equal(result.step_ns, ideal);
-            assert_true(result.bubble > launch_pipeline_bubble(pipeline) - 1e-12);
-            assert_true(result.bubble < launch_pipeline_bubble(pipeline) + 1e-12);
+            assert_true(result.bubble > proto_pipeline_bubble(pipeline) - 1e-12);
+            assert_true(result.bubble < proto_pipeline_bubble(pipeline) + 1e-12);
         } else {
             assert_true(result.step_ns >= ideal + 2 * (pipeline->stages - 1) * hop_ns);
         }
@@ -140,36 +140,36 @@ static void test_plays(void **state)
 static void test_known(void **state)
 {
     (void)state;
-    const launch_pipeline gpipe = {LAUNCH_PIPELINE_GPIPE, 4, 1, 16};
-    const launch_pipeline one = {LAUNCH_PIPELINE_1F1B, 4, 1, 16};
-    const launch_pipeline interleaved = {LAUNCH_PIPELINE_INTERLEAVED, 4, 2, 16};
-    assert_true(launch_pipeline_bubble(&gpipe) == 3.0 / 19);
-    assert_true(launch_pipeline_bubble(&one) == 3.0 / 19);
-    assert_true(launch_pipeline_bubble(&interleaved) == 3.0 / 35);
-    assert_int_equal(launch_pipeline_held(&gpipe, 0), 16);
-    assert_int_equal(launch_pipeline_held(&one, 0), 4);
-    assert_int_equal(launch_pipeline_held(&one, 3), 1);
-    assert_int_equal(launch_pipeline_held(&interleaved, 0), 11); /* chunks: 5.5 stages */
+    const proto_pipeline gpipe = {PROTO_PIPELINE_GPIPE, 4, 1, 16};
+    const proto_pipeline one = {PROTO_PIPELINE_1F1B, 4, 1, 16};
+    const proto_pipeline interleaved = {PROTO_PIPELINE_INTERLEAVED, 4, 2, 16};
+    assert_true(proto_pipeline_bubble(&gpipe) == 3.0 / 19);
+    assert_true(proto_pipeline_bubble(&one) == 3.0 / 19);
+    assert_true(proto_pipeline_bubble(&interleaved) == 3.0 / 35);
+    assert_int_equal(proto_pipeline_held(&gpipe, 0), 16);
+    assert_int_equal(proto_pipeline_held(&one, 0), 4);
+    assert_int_equal(proto_pipeline_held(&one, 3), 1);
+    assert_int_equal(proto_pipeline_held(&interleaved, 0), 11); /* chunks: 5.5 stages */
 }
 
 static void test_refused(void **state)
 {
     (void)state;
     static const struct {
-        launch_pipeline pipeline;
+        proto_pipeline pipeline;
         const char *message;
     } cases[] = {
-        {{LAUNCH_PIPELINE_GPIPE, 0, 1, 1}, "0 stages: must be from 1 to 64"},
-        {{LAUNCH_PIPELINE_GPIPE, 65, 1, 1}, "65 stages: must be from 1 to 64"},
-        {{LAUNCH_PIPELINE_GPIPE, 2, 1, 0}, "0 micro-batches: must be from 1 to 65536"},
-        {{LAUNCH_PIPELINE_INTERLEAVED, 2, 17, 2}, "17 chunks: must be from 1 to 16"},
-        {{LAUNCH_PIPELINE_1F1B, 2, 2, 2}, "1f1b has one chunk per stage, not 2"},
-        {{LAUNCH_PIPELINE_INTERLEAVED, 4, 2, 6},
+        {{PROTO_PIPELINE_GPIPE, 0, 1, 1}, "0 stages: must be from 1 to 64"},
+        {{PROTO_PIPELINE_GPIPE, 65, 1, 1}, "65 stages: must be from 1 to 64"},
+        {{PROTO_PIPELINE_GPIPE, 2, 1, 0}, "0 micro-batches: must be from 1 to 65536"},
+        {{PROTO_PIPELINE_INTERLEAVED, 2, 17, 2}, "17 chunks: must be from 1 to 16"},
+        {{PROTO_PIPELINE_1F1B, 2, 2, 2}, "1f1b has one chunk per stage, not 2"},
+        {{PROTO_PIPELINE_INTERLEAVED, 4, 2, 6},
          "interleaved: 6 micro-batches are not a multiple of 4 stages"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         base_error error;
-        assert_int_equal(launch_pipeline_check(&cases[i].pipeline, &error), BASE_ERR_INVALID);
+        assert_int_equal(proto_pipeline_check(&cases[i].pipeline, &error), BASE_ERR_INVALID);
         assert_string_equal(error.message, cases[i].message);
     }
 }
@@ -180,7 +180,7 @@ static void test_unequal_parts(void **state)
     (void)state;
     static const int64_t forward_ns[] = {10, 10, 30};
     static const int64_t backward_ns[] = {20, 20, 60};
-    const launch_pipeline pipeline = {LAUNCH_PIPELINE_GPIPE, 3, 1, 2};
+    const proto_pipeline pipeline = {PROTO_PIPELINE_GPIPE, 3, 1, 2};
     const launch_pipeline_costs costs = {forward_ns, backward_ns, 0};
     launch_pipeline_run run;
     base_error error;
@@ -189,7 +189,7 @@ static void test_unequal_parts(void **state)
     assert_true(run.result.bubble > 1 - (2 * 30 + 2 * 30 + 2 * 90) / (3 * 240.0) - 1e-12);
     assert_true(run.result.bubble < 1 - (2 * 30 + 2 * 30 + 2 * 90) / (3 * 240.0) + 1e-12);
     launch_pipeline_run_fini(&run);
-    const launch_pipeline large = {LAUNCH_PIPELINE_1F1B, 64, 1, 65536};
+    const proto_pipeline large = {PROTO_PIPELINE_1F1B, 64, 1, 65536};
     assert_int_equal(launch_pipeline_run_make(&large, &costs, &run, &error), BASE_ERR_LIMIT);
     launch_pipeline_run_fini(&run);
 }

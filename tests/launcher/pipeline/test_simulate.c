@@ -64,7 +64,7 @@ static void test_refused(void **state)
 
 static launch_pipeline_span spans[64];
 
-static launch_pipeline_run played(launch_pipeline pipeline)
+static launch_pipeline_run played(proto_pipeline pipeline)
 {
     static const int64_t forward_ns[] = {10, 10, 10, 10};
     static const int64_t backward_ns[] = {20, 20, 20, 20};
@@ -78,13 +78,13 @@ static launch_pipeline_run played(launch_pipeline pipeline)
 static void test_text(void **state)
 {
     static const struct {
-        launch_pipeline pipeline;
+        proto_pipeline pipeline;
         const char *picture;
     } cases[] = {
-        {{LAUNCH_PIPELINE_GPIPE, 2, 1, 3},
+        {{PROTO_PIPELINE_GPIPE, 2, 1, 3},
          "  stage 0  |012...aabbcc|\n"
          "  stage 1  |.012aabbcc..|\n"},
-        {{LAUNCH_PIPELINE_1F1B, 2, 1, 3},
+        {{PROTO_PIPELINE_1F1B, 2, 1, 3},
          "  stage 0  |01..aa2bb.cc|\n"
          "  stage 1  |.0aa1bb2cc..|\n"},
     };
@@ -117,7 +117,7 @@ static void test_svg(void **state)
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
     assert_non_null(out);
-    const launch_pipeline_run run = played((launch_pipeline){LAUNCH_PIPELINE_INTERLEAVED, 2, 2, 4});
+    const launch_pipeline_run run = played((proto_pipeline){PROTO_PIPELINE_INTERLEAVED, 2, 2, 4});
     launch_pipeline_picture_svg(&run, 1, out);
     assert_int_equal(fclose(out), 0);
     assert_int_equal(count_of(text, "forward of micro-batch"), 16);

@@ -9,7 +9,7 @@
  *
  *     warm-up    F F F    steady    F B F B F B    cool-down    B B B
  *
- * Only warm_up differs (launch_pipeline_warm_up). A stage's gradients are added up in the order of the
+ * Only warm_up differs (proto_pipeline_warm_up). A stage's gradients are added up in the order of the
  * micro-batches in every schedule, so the schedule does not change their bits.
  *
  * Sources: GPipe: Huang et al., arXiv:1811.06965. 1F1B: Narayanan et al., "PipeDream", SOSP 2019,
@@ -17,70 +17,88 @@
  * Language Model Training on GPU Clusters Using Megatron-LM", arXiv:2104.04473, section 2.2.
  *
  * Pure; thread safe. */
-#ifndef LAUNCH_PIPELINE_SCHEDULE_H
-#define LAUNCH_PIPELINE_SCHEDULE_H
+#ifndef PROTO_PIPELINE_H
+#define PROTO_PIPELINE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
 enum {
-    LAUNCH_PIPELINE_STAGES_MAX = 64,
-    LAUNCH_PIPELINE_CHUNKS_MAX = 16,
-    LAUNCH_PIPELINE_PARTS_MAX = LAUNCH_PIPELINE_STAGES_MAX * LAUNCH_PIPELINE_CHUNKS_MAX,
-    LAUNCH_PIPELINE_MICRO_BATCHES_MAX = 65536,
+    PROTO_PIPELINE_STAGES_MAX = 64,
+    PROTO_PIPELINE_CHUNKS_MAX = 16,
+    PROTO_PIPELINE_PARTS_MAX = PROTO_PIPELINE_STAGES_MAX * PROTO_PIPELINE_CHUNKS_MAX,
+    PROTO_PIPELINE_MICRO_BATCHES_MAX = 65536,
 };
 
-typedef enum launch_pipeline_kind {
-    LAUNCH_PIPELINE_GPIPE, /* all forwards, then all backwards */
-    LAUNCH_PIPELINE_1F1B,  /* backward as soon as possible, so that few activations are held */
-    LAUNCH_PIPELINE_INTERLEAVED, /* 1F1B over chunks: a shorter bubble, and more messages */
-} launch_pipeline_kind;
+typedef enum proto_pipeline_kind {
+    PROTO_PIPELINE_GPIPE,       /* all forwards, then all backwards */
+    PROTO_PIPELINE_1F1B,        /* backward as soon as possible, so that few activations are held */
+    PROTO_PIPELINE_INTERLEAVED, /* 1F1B over chunks: a shorter bubble, and more messages */
+} proto_pipeline_kind;
 
-enum { LAUNCH_PIPELINE_KINDS = LAUNCH_PIPELINE_INTERLEAVED + 1 };
+enum { PROTO_PIPELINE_KINDS = PROTO_PIPELINE_INTERLEAVED + 1 };
 
-typedef struct launch_pipeline {
-    launch_pipeline_kind kind;
-    int stages;        /* 1 … LAUNCH_PIPELINE_STAGES_MAX */
+typedef struct proto_pipeline {
+    proto_pipeline_kind kind;
+    int stages;        /* 1 … PROTO_PIPELINE_STAGES_MAX */
     int chunks;        /* of layers in each stage; more than 1 only if interleaved */
     int micro_batches; /* of a step; a multiple of the stages if interleaved */
-} launch_pipeline;
+} proto_pipeline;
 
 /* One forward or backward of one chunk, for one micro-batch. */
-typedef struct launch_pipeline_task {
+typedef struct proto_pipeline_task {
     bool backward;
     int chunk;       /* 0 … chunks - 1 */
     int micro_batch; /* 0 … micro_batches - 1 */
-} launch_pipeline_task;
+} proto_pipeline_task;
 
 /* "gpipe", "1f1b", "interleaved"; NULL behind the last one. */
-const char *launch_pipeline_name(int kind);
+const char *proto_pipeline_name(int kind);
 
 /* BASE_ERR_INVALID: a number is out of its range, or does not fit the schedule. The functions below
  * are for what passes. */
-BASE_MUST_CHECK base_status launch_pipeline_check(const launch_pipeline *pipeline,
-                                                  base_error *reterr);
+BASE_MUST_CHECK base_status proto_pipeline_check(const proto_pipeline *pipeline,
+                                                 base_error *reterr);
+
+/* The shape of a model that is cut into stages. */
+typedef struct proto_pipeline_model {
+    int64_t layers;
+    int64_t width;
+    int64_t vocab_size;
+    int64_t context;
+} proto_pipeline_model;
+
+/* How many layers the output over the vocabulary is worth, in operations: of a layer whose MLP is
+ * 4 × width wide, where a token attends to half a context. */
+double proto_pipeline_output_layers(const proto_pipeline_model *model);
+
+/* The layers of one of at most `layers` stages, 1 or more. The last one also has the output, so it
+ * gets fewer: as many as make the slowest stage fastest. The first ones have a layer more if it
+ * does not come out even. */
+int64_t proto_pipeline_layers(const proto_pipeline_model *model, int stages, int stage);
 
 /* A stage's tasks in one step: a forward and a backward for each chunk and micro-batch. */
-int launch_pipeline_tasks(const launch_pipeline *pipeline);
+int proto_pipeline_tasks(const proto_pipeline *pipeline);
 
 /* The forwards that a stage runs before its first backward. */
-int launch_pipeline_warm_up(const launch_pipeline *pipeline, int stage);
+int proto_pipeline_warm_up(const proto_pipeline *pipeline, int stage);
 
 /* The task at `index`, 0 … tasks - 1, of a stage; and where a task stands. */
-launch_pipeline_task launch_pipeline_task_at(const launch_pipeline *pipeline, int stage, int index);
-int launch_pipeline_index_of(const launch_pipeline *pipeline, int stage,
-                             const launch_pipeline_task *task);
+proto_pipeline_task proto_pipeline_task_at(const proto_pipeline *pipeline, int stage, int index);
+int proto_pipeline_index_of(const proto_pipeline *pipeline, int stage,
+                            const proto_pipeline_task *task);
 
 /* The task that must be done before `task` of `stage` can begin: the same micro-batch's forward of
  * the part before, or its backward of the part behind; the last part's backward needs its own
  * forward. *before_stage has the stage of it. False: the first part's forward, which needs none. */
-bool launch_pipeline_needs(const launch_pipeline *pipeline, int stage,
-                           const launch_pipeline_task *task, int *before_stage,
-                           launch_pipeline_task *before);
+bool proto_pipeline_needs(const proto_pipeline *pipeline, int stage,
+                          const proto_pipeline_task *task, int *before_stage,
+                          proto_pipeline_task *before);
 
 /* The most chunks' activations that a stage holds at a time: forwards whose backward is not done. */
-int launch_pipeline_held(const launch_pipeline *pipeline, int stage);
+int proto_pipeline_held(const proto_pipeline *pipeline, int stage);
 
 /* The bubble by the papers' formula: the share of a step in which a stage is idle, if all chunks
  * take equally long and messages no time. With p stages, m micro-batches and v chunks it is
@@ -88,6 +106,6 @@ int launch_pipeline_held(const launch_pipeline *pipeline, int stage);
  *     (p − 1) / (v · m + p − 1)
  *
  * The papers also give the bubble in units of the work, (p − 1) / (v · m). */
-double launch_pipeline_bubble(const launch_pipeline *pipeline);
+double proto_pipeline_bubble(const proto_pipeline *pipeline);
 
 #endif
