@@ -80,9 +80,14 @@ typedef struct rank_forward_args {
 
 typedef struct rank_backward_args {
     rank_saved *saved;
-    const float *dout; /* (T, C), or NULL in the last stage, which writes *saved->loss */
-    float *din;        /* (T, C), or NULL in the first stage */
-    float *grads;      /* all parameters'; those of other stages are not written */
+    const float *dout;     /* (T, C), or NULL in the last stage, which writes *saved->loss */
+    float *din;            /* (T, C), or NULL in the first stage */
+    float *grads;          /* all parameters'; those of other stages are not written */
+    const rank_held *held; /* grads has only what this stage holds; NULL: all */
+    /* In the first stage of several: grads have the part of the tied embedding's gradient that the
+     * last stage has made, and this stage's part is added to it. So the sum has the bits of a model
+     * that is not cut. False: grads get this stage's part alone. */
+    bool tied_begun;
 } rank_backward_args;
 
 /* Keys and values of the tokens decoded so far, in blocks of block_tokens tokens: for each layer of
@@ -132,6 +137,9 @@ struct rank_family {
     /* Tensors are in the parameter array in this order, without holes. */
     void (*tensor)(const rank_model_config *config, int index, rank_tensor *tensor);
     void (*init)(const rank_model_config *config, uint64_t seed, float *params);
+
+    /* What a stage with these layers holds. NULL: the family cannot be cut into stages. */
+    void (*held)(const rank_shape *shape, rank_held *held);
 
     size_t (*saved_floats)(const rank_shape *shape); /* activations of one micro-batch */
     size_t (*work_floats)(const rank_shape *shape);

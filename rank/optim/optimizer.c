@@ -27,6 +27,7 @@ struct rank_optimizer {
     rank_signal *ended;
     float *params; /* of the update that is being enqueued */
     const float *grads;
+    bool sum_is_given; /* now->sum_squares is set already; graphs keep what it was at first */
 };
 
 static base_status new_moments(const rank_optimizer *optimizer, float **moments, base_error *reterr)
@@ -43,10 +44,21 @@ static base_status new_moments(const rank_optimizer *optimizer, float **moments,
     return status;
 }
 
+static bool is_held(const rank_held *held, const rank_tensor *tensor)
+{
+    if (held == NULL) {
+        return true;
+    }
+    const bool left_out =
+        tensor->offset >= held->hole_begin && tensor->offset < held->hole_begin + held->hole_count;
+    return !left_out && rank_held_place(held, tensor->offset) < held->count;
+}
+
 /* Tensors lie one behind the other, in their order. */
 static base_status find_parts(rank_optimizer *made, const rank_model_config *model,
                               base_error *reterr)
 {
+    const rank_held *held = made->options.held;
     const int tensors = rank_model_tensor_count(model);
     size_t end = 0;
     made->ends = calloc((size_t)tensors, sizeof *made->ends);
@@ -57,11 +69,14 @@ static base_status find_parts(rank_optimizer *made, const rank_model_config *mod
     for (int i = 0; i < tensors; i++) {
         rank_tensor tensor;
         rank_model_tensor(model, i, &tensor);
-        BASE_ASSERT(tensor.offset == end);
-        if (i == 0) {
+        if (!is_held(held, &tensor)) {
+            continue;
+        }
+        BASE_ASSERT(rank_held_place(held, tensor.offset) == end);
+        if (end == 0) {
             made->decay = tensor.decay;
         }
-        if (i == 0 || tensor.decay != decay) {
+        if (end == 0 || tensor.decay != decay) {
             made->parts++;
         }
         decay = tensor.decay;
@@ -75,7 +90,8 @@ static base_status find_parts(rank_optimizer *made, const rank_model_config *mod
 static base_status fill(rank_optimizer *made, const rank_model_config *model, base_error *reterr)
 {
     void *now = NULL;
-    made->param_count = rank_model_param_count(model);
+    const rank_held *held = made->options.held;
+    made->param_count = held != NULL ? held->count : rank_model_param_count(model);
     base_status status = find_parts(made, model, reterr);
     if (status == BASE_OK) {
         status = new_moments(made, &made->first, reterr);
@@ -101,9 +117,9 @@ static base_status fill(rank_optimizer *made, const rank_model_config *model, ba
     return status;
 }
 
-void rank_optimizer_plan(const rank_model_config *model, rank_memory_use *use)
+void rank_optimizer_plan(size_t param_count, rank_memory_use *use)
 {
-    use->bytes[RANK_MEMORY_OPTIMIZER] += 2 * rank_model_param_count(model) * sizeof(float);
+    use->bytes[RANK_MEMORY_OPTIMIZER] += 2 * param_count * sizeof(float);
 }
 
 base_status rank_optimizer_create(const rank_device *device, const rank_model_config *model,
@@ -118,6 +134,7 @@ base_status rank_optimizer_create(const rank_device *device, const rank_model_co
     made->device = *device;
     made->options = *options;
     const base_status status = fill(made, model, reterr);
+    made->options.held = NULL;
     if (status != BASE_OK) {
         rank_optimizer_destroy(made);
         return status;
@@ -151,9 +168,11 @@ static void update(void *user)
     const rank_backend *backend = optimizer->device.backend;
     rank_queue *queue = optimizer->device.queue;
     step_values *now = optimizer->now;
-    backend->sum_squares(queue, &(rank_sum_squares){.values = grads,
-                                                    .count = optimizer->param_count,
-                                                    .sum = &now->sum_squares});
+    if (!optimizer->sum_is_given) {
+        backend->sum_squares(queue, &(rank_sum_squares){.values = grads,
+                                                        .count = optimizer->param_count,
+                                                        .sum = &now->sum_squares});
+    }
     backend->grad_scale(queue, &(rank_grad_scale){.sum_squares = &now->sum_squares,
                                                   .tokens = &now->tokens,
                                                   .norm_max = optimizer->options.norm_max,
@@ -186,6 +205,10 @@ void rank_optimizer_step(rank_optimizer *optimizer, const rank_optimizer_values 
     now->tokens = values->tokens;
     now->adamw.step = values->step;
     now->adamw.learning_rate = values->learning_rate;
+    optimizer->sum_is_given = values->sum_squares != NULL;
+    if (optimizer->sum_is_given) {
+        now->sum_squares = *values->sum_squares;
+    }
     optimizer->params = params;
     optimizer->grads = grads;
     note(optimizer, optimizer->begun);

@@ -62,7 +62,7 @@ static base_status check_room(trainer *self, base_error *reterr)
     use.bytes[RANK_MEMORY_WEIGHTS] =
         self->param_count *
         (sizeof *self->params + (trains_rounded(self) ? sizeof *self->rounded : 0));
-    rank_optimizer_plan(&self->config, &use);
+    rank_optimizer_plan(self->param_count, &use);
     rank_model_plan(&model, &use);
     rank_ddp_plan(&ddp, &use);
     const base_status status = rank_memory_check(&self->device, "training", &use, reterr);

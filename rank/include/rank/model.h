@@ -67,6 +67,23 @@ typedef struct rank_tensor {
     bool optional;    /* a checkpoint may lack it, and it is zero then */
 } rank_tensor;
 
+/* The parameters that one stage of a pipeline holds, in an array of their own. They have the order
+ * of the whole model's. One range of the model is left out of it, and perhaps what is behind the
+ * last element. */
+typedef struct rank_held {
+    size_t count;      /* elements of that array */
+    size_t hole_begin; /* from this one on, the array leaves out so many */
+    size_t hole_count;
+    size_t tied_count; /* the first elements, which the first stage and the last both hold; 0: none
+                        * are held twice */
+} rank_held;
+
+/* Where an element of the model that the stage holds stands in its array. NULL: of a whole model. */
+static inline size_t rank_held_place(const rank_held *held, size_t offset)
+{
+    return held == NULL || offset < held->hole_begin ? offset : offset - held->hole_count;
+}
+
 typedef struct rank_batch {
     int token_count;        /* T, at most the model's token_count_max; 0 is allowed */
     const int32_t *ids;     /* (T) */

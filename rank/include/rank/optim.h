@@ -16,10 +16,12 @@ typedef struct rank_optimizer_options {
     double norm_max;        /* a larger norm of the mean gradient is scaled down to it; 0: never */
     rank_graphs *graphs;    /* updates are captured and replayed; borrowed. NULL: none is */
     rank_bfloat16 *rounded; /* each step also writes the parameters there; NULL: nowhere */
+    const rank_held *held;  /* parameters, gradients and moments are those alone; NULL: all of the
+                             * model's. Borrowed during create */
 } rank_optimizer_options;
 
-/* Adds the device's memory that an optimizer takes. */
-void rank_optimizer_plan(const rank_model_config *model, rank_memory_use *use);
+/* Adds the device's memory that an optimizer of so many parameters takes. */
+void rank_optimizer_plan(size_t param_count, rank_memory_use *use);
 
 /* Makes moments of zero on the device, which is borrowed. */
 BASE_MUST_CHECK base_status rank_optimizer_create(const rank_device *device,
@@ -31,7 +33,9 @@ void rank_optimizer_destroy(rank_optimizer *optimizer); /* NULL is fine */
 typedef struct rank_optimizer_values {
     int64_t step; /* from 1 */
     double learning_rate;
-    double tokens; /* the gradients are those of a sum of losses over this many */
+    double tokens;             /* the gradients are those of a sum of losses over this many */
+    const double *sum_squares; /* of all gradients, in the order of backend.h's sum_squares; NULL:
+                                * those that are given are all */
 } rank_optimizer_values;
 
 /* Updates all parameters once. */

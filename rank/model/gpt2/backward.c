@@ -4,13 +4,13 @@
 
 typedef struct backward {
     gpt2_pass pass;
-    float *grads;
-    row_chunk rows; /* the current chunk */
+    row_chunk rows;  /* the current chunk */
+    bool tied_begun; /* as in rank_backward_args */
 } backward;
 
 static float *grad(const backward *b, int tensor)
 {
-    return b->grads + gpt2_offset(&b->pass, b->pass.layer, tensor);
+    return gpt2_grad(&b->pass, gpt2_offset(&b->pass, b->pass.layer, tensor));
 }
 
 /* The chunk's rows of an activation. */
@@ -178,7 +178,8 @@ static void backward_below_attention(backward *b)
     const size_t width = pass->width;
     const norm_state *norm = &pass->block.norm1;
     const bool below_is_here = pass->layer > pass->run->shape.first_layer;
-    float *below = below_is_here ? b->grads + gpt2_offset(pass, pass->layer - 1, DOWN_BIAS) : NULL;
+    float *below =
+        below_is_here ? gpt2_grad(pass, gpt2_offset(pass, pass->layer - 1, DOWN_BIAS)) : NULL;
     const gpt2_operand qkv = transposed(b, QKV_WEIGHT, width, 3 * width, pass->operands);
     rank_segments segments = {.count = 0};
     while (rank_next_segments(pass->rows, pass->backend->rows_at_once, &segments)) {
@@ -215,14 +216,14 @@ static void backward_layer(backward *b)
 
 static void zero_range(const backward *b, size_t offset, size_t count)
 {
-    b->pass.backend->zero(b->pass.queue, b->grads + offset, count * sizeof *b->grads);
+    b->pass.backend->zero(b->pass.queue, gpt2_grad(&b->pass, offset), count * sizeof(float));
 }
 
 static void embed_grad(const backward *b)
 {
     const gpt2_pass *pass = &b->pass;
     const gpt2_layout *layout = &pass->layout;
-    if (!gpt2_is_last_stage(pass)) { /* another stage makes the output half of its gradient */
+    if (!gpt2_is_last_stage(pass) && !b->tied_begun) { /* another stage makes the output's part */
         zero_range(b, layout->wte, layout->wpe - layout->wte);
     }
     zero_range(b, layout->wpe, layout->block - layout->wpe);
@@ -232,8 +233,8 @@ static void embed_grad(const backward *b)
                                                .ids = pass->rows->ids,
                                                .positions = pass->rows->positions,
                                                .dx = pass->dx,
-                                               .dwte = b->grads + layout->wte,
-                                               .dwpe = b->grads + layout->wpe,
+                                               .dwte = gpt2_grad(pass, layout->wte),
+                                               .dwpe = gpt2_grad(pass, layout->wpe),
                                            });
 }
 
@@ -319,7 +320,7 @@ static void begin_stream(const backward *b, const rank_backward_args *args)
 {
     const gpt2_pass *pass = &b->pass;
     if (gpt2_is_last_stage(pass)) {
-        gpt2_loss(pass, b->grads, args->saved->loss);
+        gpt2_loss(pass, args->saved->loss);
         return;
     }
     const int last = pass->run->shape.end_layer - 1;
@@ -331,10 +332,11 @@ static void begin_stream(const backward *b, const rank_backward_args *args)
                                                       .to = pass->narrow_dx});
     }
     pass->backend->column_sums(
-        pass->queue, &(rank_column_sums){.rows = pass->rows->count,
-                                         .columns = pass->width,
-                                         .from = pass->dx,
-                                         .sums = b->grads + gpt2_offset(pass, last, DOWN_BIAS)});
+        pass->queue,
+        &(rank_column_sums){.rows = pass->rows->count,
+                            .columns = pass->width,
+                            .from = pass->dx,
+                            .sums = gpt2_grad(pass, gpt2_offset(pass, last, DOWN_BIAS))});
 }
 
 static void end_stream(const backward *b, float *din)
@@ -351,8 +353,10 @@ static void end_stream(const backward *b, float *din)
 
 void gpt2_backward(const rank_run *run, const rank_backward_args *args)
 {
-    backward b = {.grads = args->grads};
+    backward b = {.tied_begun = args->tied_begun};
     gpt2_pass_begin(run, args->saved, &b.pass);
+    b.pass.grads = args->grads;
+    b.pass.held = args->held;
     if (b.pass.rows->target_count == 0) {
         zero_all(&b, args->din);
         return;

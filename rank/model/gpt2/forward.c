@@ -245,6 +245,6 @@ void gpt2_forward(const rank_run *run, const rank_forward_args *args)
         gpt2_logits(&pass, args->logits->rows, (size_t)args->logits->count, args->logits->at);
     }
     if (args->want_loss && gpt2_is_last_stage(&pass) && pass.rows->target_count > 0) {
-        gpt2_loss(&pass, NULL, args->saved->loss);
+        gpt2_loss(&pass, args->saved->loss);
     }
 }

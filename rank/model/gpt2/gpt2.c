@@ -18,6 +18,7 @@ const rank_family rank_gpt2 = {
     .tensor_count = gpt2_tensor_count,
     .tensor = gpt2_tensor,
     .init = gpt2_init,
+    .held = gpt2_held,
     .saved_floats = gpt2_saved_floats,
     .work_floats = gpt2_work_floats,
     .cache_floats = gpt2_cache_floats,

@@ -89,30 +89,32 @@ static void logits_grad(const gpt2_pass *pass, size_t first, size_t rows, float 
                                                         .leaves = 1});
 }
 
-static void norm_final_grad(const gpt2_pass *pass, float *grads)
+static void norm_final_grad(const gpt2_pass *pass)
 {
     const gpt2_layout *layout = &pass->layout;
     pass->backend->layernorm_grad(
-        pass->queue, &(rank_layernorm_grad){
-                         .rows = pass->rows->active_count,
-                         .width = pass->width,
-                         .keep = false,
-                         .x = pass->norm_final.x,
-                         .mean = pass->norm_final.mean,
-                         .rstd = pass->norm_final.rstd,
-                         .weight = gpt2_need(pass, layout->final_weight, pass->width),
-                         .dout = pass->dbranch,
-                         .dx = pass->dx,
-                         .dweight = grads + layout->final_weight,
-                         .dbias = grads + layout->final_bias,
-                         .dx_sum = grads + gpt2_offset(pass, (int)pass->layers - 1, DOWN_BIAS),
-                         .rounded = pass->narrow_dx,
-                     });
+        pass->queue,
+        &(rank_layernorm_grad){
+            .rows = pass->rows->active_count,
+            .width = pass->width,
+            .keep = false,
+            .x = pass->norm_final.x,
+            .mean = pass->norm_final.mean,
+            .rstd = pass->norm_final.rstd,
+            .weight = gpt2_need(pass, layout->final_weight, pass->width),
+            .dout = pass->dbranch,
+            .dx = pass->dx,
+            .dweight = gpt2_grad(pass, layout->final_weight),
+            .dbias = gpt2_grad(pass, layout->final_bias),
+            .dx_sum = gpt2_grad(pass, gpt2_offset(pass, (int)pass->layers - 1, DOWN_BIAS)),
+            .rounded = pass->narrow_dx,
+        });
 }
 
 /* Takes as many rows at a time as there is room for logits. */
-void gpt2_loss(const gpt2_pass *pass, float *grads, double *loss)
+void gpt2_loss(const gpt2_pass *pass, double *loss)
 {
+    const bool want_gradient = pass->grads != NULL;
     const size_t active_count = pass->rows->active_count;
     const gpt2_operand output = output_operand(pass);
     for (size_t first = 0; first < active_count; first += pass->logit_rows_at_once) {
@@ -126,16 +128,16 @@ void gpt2_loss(const gpt2_pass *pass, float *grads, double *loss)
                              .vocab_size = (size_t)pass->run->shape.config->vocab_size,
                              .targets = pass->rows->active_targets + first,
                              .logits = pass->wide,
-                             .want_gradient = grads != NULL,
+                             .want_gradient = want_gradient,
                              .loss = loss,
                              .row_floats = pass->logit_row,
-                             .rounded = grads != NULL ? rounded_gradient(pass, rows) : NULL,
+                             .rounded = want_gradient ? rounded_gradient(pass, rows) : NULL,
                          });
-        if (grads != NULL) {
-            logits_grad(pass, first, rows, grads + pass->layout.wte);
+        if (want_gradient) {
+            logits_grad(pass, first, rows, gpt2_grad(pass, pass->layout.wte));
         }
     }
-    if (grads != NULL) {
-        norm_final_grad(pass, grads);
+    if (want_gradient) {
+        norm_final_grad(pass);
     }
 }

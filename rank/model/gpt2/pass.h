@@ -99,6 +99,9 @@ typedef struct gpt2_pass {
     int layer;
     block_state block;
     const float *weights[BLOCK_TENSORS];
+    /* in backward */
+    float *grads; /* else NULL */
+    const rank_held *held;
 } gpt2_pass;
 
 /* memory.c */
@@ -128,6 +131,12 @@ static inline size_t gpt2_offset(const gpt2_pass *pass, int layer, int tensor)
 {
     return pass->layout.block + (size_t)layer * pass->layout.in_block[BLOCK_TENSORS] +
            pass->layout.in_block[tensor];
+}
+
+/* The gradients of the parameters from that offset on. */
+static inline float *gpt2_grad(const gpt2_pass *pass, size_t offset)
+{
+    return pass->grads + rank_held_place(pass->held, offset);
 }
 
 static inline const float *gpt2_need(const gpt2_pass *pass, size_t offset, size_t count)
@@ -229,6 +238,7 @@ base_status gpt2_check(const rank_model_config *config, base_error *reterr);
 int gpt2_tensor_count(const rank_model_config *config);
 void gpt2_tensor(const rank_model_config *config, int index, rank_tensor *tensor);
 void gpt2_init(const rank_model_config *config, uint64_t seed, float *params);
+void gpt2_held(const rank_shape *shape, rank_held *held);
 
 /* config_json.c */
 base_status gpt2_configure(const struct json_t *object, rank_model_config *config,
@@ -249,7 +259,7 @@ void gpt2_decode(const rank_run *run, const rank_decode_args *args);
 void gpt2_logits(const gpt2_pass *pass, const int32_t *rows, size_t count, float *logits);
 /* Adds the loss of all active rows to *loss. With grads, also writes the gradients of the output
  * embedding and of the final norm, and the stream's in dx. */
-void gpt2_loss(const gpt2_pass *pass, float *grads, double *loss);
+void gpt2_loss(const gpt2_pass *pass, double *loss);
 
 /* backward.c */
 void gpt2_backward(const rank_run *run, const rank_backward_args *args);

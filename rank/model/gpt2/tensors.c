@@ -163,6 +163,26 @@ static bool is_norm_weight(const rank_model_config *config, int index)
            (index >= 2 && from_end > 2 && (which == LN1_WEIGHT || which == LN2_WEIGHT));
 }
 
+/* The first stage holds the embeddings, the last one the output's matrix, which is wte, and the
+ * final norm. */
+void gpt2_held(const rank_shape *shape, rank_held *held)
+{
+    gpt2_layout layout;
+    gpt2_layout_make(shape->config, &layout);
+    const bool first = shape->first_layer == 0;
+    const bool last = shape->end_layer == shape->config->layers;
+    const size_t layer_count = layout.in_block[BLOCK_TENSORS];
+    const size_t begin = layout.block + (size_t)shape->first_layer * layer_count;
+    const size_t end = last ? layout.total : layout.block + (size_t)shape->end_layer * layer_count;
+    const size_t before = first  ? begin
+                          : last ? layout.wpe
+                                 : 0; /* what is held before the layers */
+    *held = (rank_held){.count = before + (end - begin),
+                        .hole_begin = before,
+                        .hole_count = begin - before,
+                        .tied_count = first != last ? layout.wpe : 0};
+}
+
 /* normal(0, 0.02), residual projections scaled by 1/sqrt(2L), norms 1, biases 0. */
 void gpt2_init(const rank_model_config *config, uint64_t seed, float *params)
 {

@@ -64,7 +64,7 @@ static void training_takes_what_was_planned(void **state)
         rank_model *model = NULL;
         rank_optimizer *optimizer = NULL;
         rank_memory_use planned = {{0}};
-        rank_optimizer_plan(&config, &planned);
+        rank_optimizer_plan(rank_model_param_count(&config), &planned);
         rank_model_plan(&options, &planned);
         assert_true(planned.bytes[RANK_MEMORY_OPTIMIZER] ==
                     2 * rank_model_param_count(&config) * sizeof(float));

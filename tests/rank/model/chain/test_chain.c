@@ -113,7 +113,9 @@ static void it_learns(void **state)
     const double before = train(&b);
     for (int64_t i = 1; i <= STEPS; i++) {
         (void)train(&b);
-        rank_optimizer_step(optimizer, &(rank_optimizer_values){i, 1e-2, 9.0}, b.params, b.grads);
+        rank_optimizer_step(
+            optimizer, &(rank_optimizer_values){.step = i, .learning_rate = 1e-2, .tokens = 9.0},
+            b.params, b.grads);
     }
     assert_true(loss_of(&b) < before / 10.0);
     rank_optimizer_destroy(optimizer);
