@@ -137,6 +137,12 @@ static base_status check_together(launch_options *options, base_error *reterr)
     if (!options->buckets_given && options->job_file[0] == '\0' && mode->bucket_bytes != 0) {
         job->parallel.bucket_bytes = mode->bucket_bytes;
     }
+    if (options->buckets_given && mode->pipelined) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--bucket-bytes goes with data parallel modes: the stages of --mode %s do "
+                         "not add up gradients in buckets",
+                         mode->name);
+    }
     if (job->infer.eval_every > 0 && !mode->trains) {
         return base_fail(reterr, BASE_ERR_INVALID, "--eval-every goes with a mode that trains");
     }

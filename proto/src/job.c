@@ -37,6 +37,11 @@ void proto_job_defaults(proto_job *job)
     };
 }
 
+int64_t proto_job_replicas(const proto_job *job)
+{
+    return proto_mode_get(job->job.mode)->pipelined ? 1 : job->job.world_size;
+}
+
 static base_status check_sampling(const proto_job_infer *infer, base_error *reterr)
 {
     const bool narrowed = infer->top_k != 0 || infer->top_p != 1.0;
@@ -193,6 +198,51 @@ static base_status check_gpu(const proto_job *job, base_error *reterr)
     return BASE_OK;
 }
 
+/* Checks a job whose ranks are the stages of a pipeline. */
+static base_status check_stages(const proto_job *job, base_error *reterr)
+{
+    if (job->parallel.pipeline == PROTO_PIPELINE_INTERLEAVED) {
+        return base_fail(
+            reterr, BASE_ERR_INVALID,
+            "parallel.pipeline interleaved is for pipeline-simulate and launcher plan: "
+            "mode pp-cpu has gpipe and 1f1b");
+    }
+    if (job->job.world_size > job->model.layers) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "job.world_size %" PRId64
+                         ": each stage has a layer at least, and the model has %" PRId64
+                         ": take fewer ranks, or a larger model.layers",
+                         job->job.world_size, job->model.layers);
+    }
+    if (job->infer.eval) {
+        return base_fail(
+            reterr, BASE_ERR_INVALID,
+            "infer.eval needs a whole model, and each stage has a part: leave it out, "
+            "and evaluate the result: launcher --mode generate --eval --checkpoint DIR");
+    }
+    if (job->parallel.timing != PROTO_TIMING_OVERLAPPED ||
+        job->parallel.algorithm != PROTO_ALGORITHM_AUTO) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%s: stages do not add up gradients by an all-reduce: leave it out",
+                         job->parallel.algorithm != PROTO_ALGORITHM_AUTO ? "parallel.algorithm"
+                                                                         : "parallel.timing");
+    }
+    return BASE_OK;
+}
+
+static base_status check_pipeline(const proto_job *job, base_error *reterr)
+{
+    if (proto_mode_get(job->job.mode)->pipelined) {
+        return check_stages(job, reterr);
+    }
+    return job->parallel.pipeline == PROTO_PIPELINE_GPIPE
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "parallel.pipeline %s goes with mode pp-cpu, not with %s",
+                           proto_pipeline_name((int)job->parallel.pipeline),
+                           proto_mode_name((int)job->job.mode));
+}
+
 /* Checks what several fields must have in common. */
 static base_status check_together(const proto_job *job, base_error *reterr)
 {
@@ -259,6 +309,9 @@ static base_status check_together(const proto_job *job, base_error *reterr)
     }
     if (status == BASE_OK) {
         status = check_precision(job, reterr);
+    }
+    if (status == BASE_OK) {
+        status = check_pipeline(job, reterr);
     }
     return status == BASE_OK ? check_sampling(&job->infer, reterr) : status;
 }

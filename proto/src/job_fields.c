@@ -32,9 +32,9 @@ static const base_field rows[] = {
      .help = "processes (2; 1 for generate)", .group = "The job",
      .marks = PROTO_FIELD_PROGRAM | PROTO_FIELD_RANKS},
     {JOB(ENUM, job.mode), .name_of = proto_mode_name, .option = "mode", .value = "MODE",
-     .help =
-         "ddp-cpu: train; generate: answer prompts; tp-cpu: the same with one model cut between "
-         "the ranks; ddp-nccl, tp-nccl: on GPUs; bench-nccl; gate-check",
+     .help = "ddp-cpu: train; pp-cpu: train in a pipeline, each rank some layers; generate: answer "
+             "prompts; tp-cpu: the same with one model cut between "
+             "the ranks; ddp-nccl, tp-nccl: on GPUs; bench-nccl; gate-check",
      .marks = PROTO_FIELD_PROGRAM | PROTO_FIELD_MODE},
     {JOB(INT, job.seed), .least = 0, .most = SEED_MAX, .option = "seed", .value = "N",
      .help = "of the parameters, the data's order and what is drawn; generate, tp-*: 35200",
@@ -149,6 +149,9 @@ static const base_field rows[] = {
      .marks = PROTO_FIELD_BUCKETS},
     {JOB(INT, parallel.threads_per_rank), .least = 1, .most = 1024, .option = "threads-per-rank",
      .value = "N", .help = "", .marks = PROTO_FIELD_PROGRAM},
+    {JOB(ENUM, parallel.pipeline), .optional = true, .name_of = proto_pipeline_name,
+     .option = "pipeline", .value = "NAME",
+     .help = "pp-cpu: the order of a stage's forwards and backwards: gpipe, 1f1b"},
     {JOB(SECONDS, parallel.timeout_ms), .least = 1, .most = WEEK_MS, .option = "timeout",
      .value = "SECONDS", .help = "of one collective", .marks = PROTO_FIELD_PROGRAM},
     {JOB(SECONDS, parallel.join_timeout_ms), .least = 1, .most = WEEK_MS, .option = "join-timeout",

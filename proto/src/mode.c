@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/limits.h"
+#include "proto/pipeline.h"
 
 static const proto_mode_row rows[PROTO_MODE_COUNT] = {
     [PROTO_MODE_DDP_CPU] =
@@ -82,6 +83,18 @@ static const proto_mode_row rows[PROTO_MODE_COUNT] = {
             .ranks = 2,
             .ranks_min = 1,
             .ranks_max = BASE_COLL_RANKS_MAX,
+        },
+    [PROTO_MODE_PP_CPU] =
+        {
+            .name = "pp-cpu",
+            .trains = true,
+            .pipelined = true,
+            .record = PROTO_RECORD_TRAINING,
+            .lab = "01-ddp-on-cpu",
+            .out = "experiments/35-pp-cpu",
+            .ranks = 2,
+            .ranks_min = 1,
+            .ranks_max = PROTO_PIPELINE_STAGES_MAX,
         },
     [PROTO_MODE_TP_NCCL] =
         {

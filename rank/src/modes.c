@@ -17,6 +17,7 @@ typedef struct rank_mode {
 
 static const rank_mode modes[PROTO_MODE_COUNT] = {
     [PROTO_MODE_DDP_CPU] = {.run = rank_mode_train},
+    [PROTO_MODE_PP_CPU] = {.run = rank_mode_train},
     [PROTO_MODE_GENERATE] = {.run = rank_mode_generate},
     [PROTO_MODE_TP_CPU] = {.run = rank_mode_generate},
     [PROTO_MODE_GATE_CHECK] = {.run_cloud = rank_cloud_gate_check},

@@ -18,7 +18,7 @@ static void warn_of_infinity(const trainer *self, const float *params)
     while (finite < self->param_count && isfinite(params[finite])) {
         finite++;
     }
-    if (finite < self->param_count && rank_ddp_is_main(self->ddp)) {
+    if (finite < self->param_count && self->worker->identity.rank == 0) {
         base_log(BASE_LOG_WARNING, "parameters are not finite any more; a smaller --lr may help");
     }
 }
@@ -41,11 +41,17 @@ static base_status write_files(const trainer *self, const float *params, base_er
     (void)snprintf(path, sizeof path, "%s/" PROTO_STATE_FORMAT, job->output.directory,
                    self->worker->identity.rank);
     base_status status = rank_safetensors_write(path, &self->config, params, "", reterr);
-    if (status == BASE_OK && rank_ddp_is_main(self->ddp)) {
+    if (status == BASE_OK && self->worker->identity.rank == 0) {
         status = rank_checkpoint_write(job->output.directory, &self->config, params,
                                        job->data.tokenizer, prompt_suffix(self), reterr);
     }
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "saving the model");
+}
+
+base_status trainer_write(const trainer *self, const float *params, base_error *reterr)
+{
+    warn_of_infinity(self, params);
+    return write_files(self, params, reterr);
 }
 
 /* Saves the parameters, and gives their digest. */
@@ -59,9 +65,8 @@ static base_status save(const trainer *self, uint8_t digest[PROTO_DIGEST_BYTES],
     if (status != BASE_OK) {
         return status;
     }
-    warn_of_infinity(self, host);
     proto_sha256(host, size_bytes, digest);
-    status = write_files(self, host, reterr);
+    status = trainer_write(self, host, reterr);
     device->backend->unmap(device->queue, host);
     return status;
 }
@@ -74,10 +79,15 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
     double max_abs_difference = 0.0;
     uint64_t eval_total = 0;
     uint64_t eval_correct = 0;
-    base_status status =
-        rank_ddp_compare(self->ddp, self->params, &byte_equal, &max_abs_difference, reterr);
-    if (status == BASE_OK) {
-        status = save(self, digest, reterr);
+    base_status status = BASE_OK;
+    if (self->pipeline != NULL) {
+        status = trainer_stage_save(self, digest, &byte_equal, &max_abs_difference, reterr);
+    } else {
+        status =
+            rank_ddp_compare(self->ddp, self->params, &byte_equal, &max_abs_difference, reterr);
+        if (status == BASE_OK) {
+            status = save(self, digest, reterr);
+        }
     }
     if (status == BASE_OK && self->job->infer.eval) {
         status = trainer_accuracy(self, true, &eval_total, &eval_correct, reterr);

@@ -80,7 +80,7 @@ base_status trainer_heldout(trainer *self, trainer_heldout_result *result, base_
     sums.sentences = (double)total;
     sums.correct = (double)correct;
     if (status == BASE_OK) {
-        status = rank_ddp_sum(self->ddp, (double *)&sums, sizeof sums / sizeof(double), reterr);
+        status = trainer_sum(self, (double *)&sums, sizeof sums / sizeof(double), reterr);
     }
     result->loss = sums.targets > 0 ? sums.loss / sums.targets : 0;
     result->sentences = (uint64_t)sums.sentences;

@@ -116,9 +116,13 @@ static base_status make_model(trainer *self, base_error *reterr)
         return status;
     }
     self->param_count = rank_model_param_count(&self->config);
-    status = check_room(self, reterr);
-    if (status == BASE_OK) {
-        status = make_memory(self, reterr);
+    if (proto_mode_get(job->job.mode)->pipelined) {
+        status = trainer_stage_make(self, reterr);
+    } else {
+        status = check_room(self, reterr);
+        if (status == BASE_OK) {
+            status = make_memory(self, reterr);
+        }
     }
     if (status != BASE_OK) {
         return status;
@@ -131,17 +135,31 @@ static base_status make_model(trainer *self, base_error *reterr)
         .norm_max = job->train.clip_norm,
         .graphs = self->graphs,
         .rounded = self->rounded,
+        .held = self->pipeline != NULL ? rank_pipeline_held(self->pipeline) : NULL,
     };
     const rank_model_options model = model_options(self);
     status =
         rank_optimizer_create(&self->device, &self->config, &options, &self->optimizer, reterr);
-    return status == BASE_OK ? rank_model_create(&model, &self->model, reterr) : status;
+    return status == BASE_OK && self->pipeline == NULL
+               ? rank_model_create(&model, &self->model, reterr)
+               : status;
+}
+
+base_status trainer_first_params(const trainer *self, float *params, base_error *reterr)
+{
+    const proto_job *job = self->job;
+    char path[BASE_PATH_BYTES + 32];
+    if (job->model.checkpoint[0] == '\0') {
+        rank_model_init(&self->config, (uint64_t)job->job.seed, params);
+        return BASE_OK;
+    }
+    (void)snprintf(path, sizeof path, "%s/model.safetensors", job->model.checkpoint);
+    return rank_safetensors_read(path, &self->config, params, reterr);
 }
 
 /* Makes the first parameters on rank 0. The others get them from it. */
 static base_status make_params(trainer *self, base_error *reterr)
 {
-    const proto_job *job = self->job;
     const rank_device *device = &self->device;
     void *host = NULL;
     if (self->worker->identity.rank != 0) {
@@ -152,13 +170,7 @@ static base_status make_params(trainer *self, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
-    if (job->model.checkpoint[0] == '\0') {
-        rank_model_init(&self->config, (uint64_t)job->job.seed, host);
-    } else {
-        char path[BASE_PATH_BYTES + 32];
-        (void)snprintf(path, sizeof path, "%s/model.safetensors", job->model.checkpoint);
-        status = rank_safetensors_read(path, &self->config, host, reterr);
-    }
+    status = trainer_first_params(self, host, reterr);
     device->backend->unmap(device->queue, host);
     return status;
 }
@@ -176,11 +188,13 @@ static base_status open_data(trainer *self, base_error *reterr)
                          job->data.tokenizer, rank_tokenizer_vocab_size(self->tokenizer),
                          self->config.vocab_size);
     }
+    const int64_t replicas = proto_job_replicas(job);
+    const int64_t replica = identity->rank % replicas; /* all stages of a pipeline have all slots */
     const rank_data_options options = {
         .path = job->data.train,
         .tokenizer = self->tokenizer,
-        .slot_count = (int)(identity->world_size * job->train.micro_batches),
-        .slot_first = (int)(identity->rank * job->train.micro_batches),
+        .slot_count = (int)(replicas * job->train.micro_batches),
+        .slot_first = (int)(replica * job->train.micro_batches),
         .slots_here = (int)job->train.micro_batches,
         .batch = (int)job->train.batch,
         .context = (int)job->model.context,
@@ -202,8 +216,12 @@ static base_status wrap(trainer *self, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
-    return rank_ddp_wrap(coll_context_world(self->worker->context), &options, self->params,
-                         &self->ddp, reterr);
+    const base_status wrapped = rank_ddp_wrap(coll_context_world(self->worker->context), &options,
+                                              self->params, &self->ddp, reterr);
+    if (wrapped == BASE_OK) {
+        memcpy(self->initial_digest, rank_ddp_initial_digest(self->ddp), RANK_DIGEST_BYTES);
+    }
+    return wrapped;
 }
 
 base_status trainer_prepare(trainer *self, base_error *reterr)
@@ -214,6 +232,9 @@ base_status trainer_prepare(trainer *self, base_error *reterr)
     }
     if (status == BASE_OK) {
         status = trainer_heldout_open(self, reterr);
+    }
+    if (status == BASE_OK && self->pipeline != NULL) {
+        return trainer_stage_share(self, reterr);
     }
     if (status == BASE_OK) {
         status = make_params(self, reterr);
@@ -242,8 +263,8 @@ static void report_ready(const trainer *self)
 
     Ringfence__Control__Ready ready = RINGFENCE__CONTROL__READY__INIT;
     ready.model_params = self->param_count;
-    ready.params_blake2b256 = (ProtobufCBinaryData){
-        .len = RANK_DIGEST_BYTES, .data = (uint8_t *)rank_ddp_initial_digest(self->ddp)};
+    ready.params_blake2b256 =
+        (ProtobufCBinaryData){.len = RANK_DIGEST_BYTES, .data = (uint8_t *)self->initial_digest};
     ready.sentences_total = info.sentences_total;
     ready.sentences_shard = info.sentences_shard;
     ready.sentences_long = info.sentences_long;
@@ -251,7 +272,7 @@ static void report_ready(const trainer *self)
     ready.transport = (char *)(worker->gpu != NULL
                                    ? worker->gpu->plugin.table->collectives->name
                                    : coll_transport_name(coll_context_transport(worker->context)));
-    ready.algorithm = (char *)rank_ddp_algorithm(self->ddp);
+    ready.algorithm = (char *)(self->ddp != NULL ? rank_ddp_algorithm(self->ddp) : "");
     ready.instruction_set = (char *)arithmetic.kernels;
     proto_client_ready(worker->client, &ready);
     base_text_shorten(info.first_sentence, shown);

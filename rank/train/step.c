@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "control.pb-c.h"
+#include "ringfence/coll_error.h"
 #include "train/trainer.h"
 
 /* Values that the ranks add up each step, besides the gradients. Doubles hold these counts
@@ -31,6 +32,8 @@ typedef struct training_step {
     /* By the device's clock where there is one, else by the host's. */
     int64_t compute_ns;
     int64_t optimizer_ns;
+    int64_t neighbour_ns; /* in a pipeline: waiting for the stages beside this one */
+    double sum_squares;   /* in a pipeline: of all stages' gradients */
     rank_ddp_times times;
     bool evaluated;
     trainer_heldout_result heldout;
@@ -51,7 +54,9 @@ static void begin(trainer *self, training_step *step)
         rank_data_next_epoch(self->data);
         self->epoch++;
     }
-    rank_ddp_begin(self->ddp);
+    if (self->ddp != NULL) {
+        rank_ddp_begin(self->ddp);
+    }
 }
 
 /* Enqueues forward and backward of a slot. Reduces buckets as they become full. */
@@ -90,16 +95,28 @@ static void sum_losses(const trainer *self, training_step *step, const rank_resu
     step->mine.loss = losses[0];
 }
 
+/* Forward and backward of all slots, through this stage of the pipeline. */
+static base_status compute_stage(trainer *self, training_step *step, rank_result *results,
+                                 base_error *reterr)
+{
+    rank_pipeline_times times;
+    const base_status status = trainer_stage_compute(self, &step->tokens, results, reterr);
+    rank_pipeline_get_times(self->pipeline, &times);
+    step->neighbour_ns = times.wait_ns;
+    return status;
+}
+
 /* Forward and backward of all of this rank's slots. The host waits for a device only in the end. */
 static base_status compute(trainer *self, training_step *step, base_error *reterr)
 {
     const int slots = (int)self->job->train.micro_batches;
     rank_result results[RANK_DDP_MICRO_BATCHES_MAX];
-    base_status status = BASE_OK;
-    for (int slot = 0; status == BASE_OK && slot < slots; slot++) {
+    base_status status =
+        self->pipeline != NULL ? compute_stage(self, step, results, reterr) : BASE_OK;
+    for (int slot = 0; status == BASE_OK && self->pipeline == NULL && slot < slots; slot++) {
         status = enqueue_slot(self, step, slot, reterr);
     }
-    if (status == BASE_OK) {
+    if (status == BASE_OK && self->pipeline == NULL) {
         rank_ddp_reduce(self->ddp);
         status = rank_model_results(self->model, results, slots, reterr);
     }
@@ -109,9 +126,17 @@ static base_status compute(trainer *self, training_step *step, base_error *reter
     sum_losses(self, step, results);
     step->mine.remaining = (double)rank_data_remaining(self->data);
     step->mine.stop = proto_client_stop_requested(self->worker->client) ? 1.0 : 0.0;
-    step->compute_ns = base_now_ns() - step->start_ns;
+    step->compute_ns = base_now_ns() - step->start_ns - step->neighbour_ns;
     step->computed_cpu_ns = base_thread_cpu_ns();
     return BASE_OK;
+}
+
+base_status trainer_sum(const trainer *self, double *values, size_t count, base_error *reterr)
+{
+    coll_error error;
+    return coll_to_base(coll_all_reduce(coll_context_world(self->worker->context), values, values,
+                                        count, COLL_FLOAT64, COLL_SUM, &error),
+                        &error, reterr);
 }
 
 static base_status check_sums(const trainer *self, const step_sums *global, base_error *reterr)
@@ -128,15 +153,27 @@ static base_status check_sums(const trainer *self, const step_sums *global, base
     return BASE_OK;
 }
 
+/* Exchanges what stages must know of each other before the update. */
+static base_status reduce_stage(trainer *self, training_step *step, base_error *reterr)
+{
+    rank_pipeline_times times;
+    const base_status status = rank_pipeline_reduce(self->pipeline, &step->sum_squares, reterr);
+    rank_pipeline_get_times(self->pipeline, &times);
+    step->times.allreduce_ns = times.reduce_ns;
+    step->times.allreduce_exposed_ns = times.reduce_ns;
+    return status;
+}
+
 /* Waits for the sums of the gradients, and sums the counts over all ranks. */
 static base_status reduce(trainer *self, training_step *step, base_error *reterr)
 {
-    base_status status = rank_ddp_finish(self->ddp, &step->times, reterr);
+    base_status status = self->pipeline != NULL ? reduce_stage(self, step, reterr)
+                                                : rank_ddp_finish(self->ddp, &step->times, reterr);
     const int64_t sum_ns = base_now_ns();
     step->global = step->mine;
     if (status == BASE_OK) {
-        status = rank_ddp_sum(self->ddp, (double *)&step->global,
-                              sizeof step->global / sizeof(double), reterr);
+        status = trainer_sum(self, (double *)&step->global, sizeof step->global / sizeof(double),
+                             reterr);
     }
     if (status == BASE_OK) {
         status = check_sums(self, &step->global, reterr);
@@ -156,12 +193,15 @@ static base_status update(trainer *self, training_step *step, base_error *reterr
 {
     base_status status = BASE_OK;
     int64_t device_ns = -1;
+    const bool stage = self->pipeline != NULL;
     if (step->global.targets > 0.0) {
-        rank_optimizer_step(self->optimizer,
-                            &(rank_optimizer_values){.step = (int64_t)self->steps_done + 1,
-                                                     .learning_rate = step->learning_rate,
-                                                     .tokens = step->global.targets},
-                            self->params, rank_ddp_sums(self->ddp));
+        rank_optimizer_step(
+            self->optimizer,
+            &(rank_optimizer_values){.step = (int64_t)self->steps_done + 1,
+                                     .learning_rate = step->learning_rate,
+                                     .tokens = step->global.targets,
+                                     .sum_squares = stage ? &step->sum_squares : NULL},
+            self->params, stage ? rank_pipeline_sums(self->pipeline) : rank_ddp_sums(self->ddp));
         status = self->device.backend->sync(self->device.queue, reterr);
         step->grad_norm = rank_optimizer_norm(self->optimizer);
         device_ns = rank_optimizer_device_ns(self->optimizer);

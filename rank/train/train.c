@@ -9,6 +9,7 @@ static void trainer_fini(trainer *self)
 {
     rank_graphs_destroy(self->graphs);
     rank_ddp_destroy(self->ddp);
+    rank_pipeline_destroy(self->pipeline);
     rank_model_destroy(self->model);
     rank_optimizer_destroy(self->optimizer);
     rank_data_close(self->heldout);

@@ -6,6 +6,8 @@
 #include <stdint.h>
 
 #include "backend/graphs.h"
+#include "pipeline/pipeline.h"
+#include "proto/digest.h"
 #include "rank/data.h"
 #include "rank/ddp.h"
 #include "rank/model.h"
@@ -17,7 +19,7 @@ typedef struct trainer {
     rank_worker *worker;
     const proto_job *job;
     rank_model_config config;
-    size_t param_count;
+    size_t param_count; /* of the model */
     rank_device device;
     rank_graphs *graphs; /* NULL on the CPU */
     rank_tokenizer *tokenizer;
@@ -26,7 +28,10 @@ typedef struct trainer {
     rank_model *model;
     rank_optimizer *optimizer;
     rank_ddp *ddp;
-    float *params;           /* in the device's memory */
+    rank_pipeline
+        *pipeline; /* NULL: this rank has all layers, and model and ddp. Else it has neither */
+    uint8_t initial_digest[RANK_DIGEST_BYTES]; /* BLAKE2b-256 of the model's first parameters */
+    float *params;           /* in the device's memory; in a pipeline what this stage holds */
     rank_bfloat16 *rounded;  /* the same for products of --precision bfloat16; NULL: not needed */
     rank_memory_use planned; /* of the device's memory, without what evaluating takes */
     uint64_t epoch;
@@ -34,6 +39,30 @@ typedef struct trainer {
     bool epoch_ended; /* of all ranks */
     bool stopping;    /* of all ranks: the launcher has asked for a stop */
 } trainer;
+
+/* In a pipeline. stage.c: makes this stage, and the parameters that it holds; gives the parameters of
+ * rank 0 to the stages; computes a step; and saves the whole model on rank 0. */
+BASE_MUST_CHECK base_status trainer_stage_make(trainer *self, base_error *reterr);
+BASE_MUST_CHECK base_status trainer_stage_share(trainer *self, base_error *reterr);
+BASE_MUST_CHECK base_status trainer_stage_compute(trainer *self, uint64_t *tokens,
+                                                  rank_result *results, base_error *reterr);
+BASE_MUST_CHECK base_status trainer_stage_save(const trainer *self,
+                                               uint8_t digest[PROTO_DIGEST_BYTES], bool *byte_equal,
+                                               double *max_abs_difference, base_error *reterr);
+
+/* prepare.c: makes the model's first parameters (param_count, in the host's memory), or reads
+ * them. */
+BASE_MUST_CHECK base_status trainer_first_params(const trainer *self, float *params,
+                                                 base_error *reterr);
+
+/* finish.c: warns of parameters that are not finite, and writes this rank's state and, on rank 0,
+ * the model. */
+BASE_MUST_CHECK base_status trainer_write(const trainer *self, const float *params,
+                                          base_error *reterr);
+
+/* Adds doubles up over the ranks, in place. Collective. */
+BASE_MUST_CHECK base_status trainer_sum(const trainer *self, double *values, size_t count,
+                                        base_error *reterr);
 
 /* prepare.c: makes everything that a step needs. All ranks then have the same parameters. */
 BASE_MUST_CHECK base_status trainer_prepare(trainer *self, base_error *reterr);

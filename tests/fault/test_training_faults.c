@@ -103,6 +103,31 @@ static void a_killed_rank_ends_the_job(void **state)
     }
 }
 
+/* In a pipeline the others are in sends and receives, not in a collective of all ranks. */
+static void a_killed_stage_ends_the_job(void **state)
+{
+    (void)state;
+    static const char *const schedules[] = {"gpipe", "1f1b"};
+    for (int killed = 0; killed < 3; killed++) {
+        test_directory directory;
+        char named[64];
+        test_directory_make(&directory);
+        training_start(&run, &directory, "out",
+                       (const char *const[]){"--mode", "pp-cpu", "--ranks", "3", "--layers", "3",
+                                             "--micro-batches", "4", "--pipeline",
+                                             schedules[killed % 2], "--steps", endless, NULL});
+        test_program_wait_text(&run.program, TEST_STDERR, "step ");
+        const pid_t pid = rank_pid(killed);
+        assert_int_equal(kill(pid, SIGKILL), 0);
+        assert_int_equal(test_program_wait(&run.program), 137);
+        test_program_assert_no_children();
+        (void)snprintf(named, sizeof named, "rank %d (pid %d) was ended by SIGKILL", killed, pid);
+        assert_says(named);
+        assert_no_temporary_files();
+        test_directory_remove(&directory);
+    }
+}
+
 static void a_stopped_rank_ends_the_job(void **state)
 {
     (void)state;
@@ -212,6 +237,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_rank_ends_the_job),
+        cmocka_unit_test(a_killed_stage_ends_the_job),
         cmocka_unit_test(a_stopped_rank_ends_the_job),
         cmocka_unit_test(ranks_die_with_their_launcher),
         cmocka_unit_test(a_disk_that_fills_up_is_named),

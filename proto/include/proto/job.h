@@ -25,6 +25,7 @@
 #include "base/status.h"
 #include "proto/digest.h"
 #include "proto/mode.h"
+#include "proto/pipeline.h"
 
 enum {
     PROTO_JOB_VERSION = 2, /* of JOB.json; version 1 had no groups and no version */
@@ -140,6 +141,7 @@ typedef struct proto_job_parallel {
     int64_t timeout_ms; /* of one collective */
     int64_t join_timeout_ms;
     int64_t threads_per_rank;
+    proto_pipeline_kind pipeline; /* of a mode that trains in a pipeline */
 } proto_job_parallel;
 
 typedef struct proto_job_infer {
@@ -224,6 +226,10 @@ void proto_job_defaults(proto_job *job);
 /* Checks that every field is in its range, and that the fields agree (width divisible by heads,
  * say). */
 BASE_MUST_CHECK base_status proto_job_check(const proto_job *job, base_error *reterr);
+
+/* How many copies of the model train, each on slots of its own: every rank is one, but the stages of
+ * a pipeline are one together. */
+int64_t proto_job_replicas(const proto_job *job);
 
 /* The number of widths in infer.curve. 0: it is empty. -1: it is not a list of widths, which
  * proto_job_check refuses. */

@@ -20,6 +20,7 @@ typedef enum proto_mode {
     PROTO_MODE_DDP_NCCL,
     PROTO_MODE_TP_NCCL,
     PROTO_MODE_BENCH_NCCL,
+    PROTO_MODE_PP_CPU,
     PROTO_MODE_COUNT,
 } proto_mode;
 
@@ -38,6 +39,7 @@ typedef struct proto_mode_row {
     bool on_gpus;             /* each rank computes on a GPU of its own; else on CPUs */
     bool measures;            /* takes coll-bench's flags */
     bool tensor_parallel;     /* all ranks hold one model together; false: each has its own */
+    bool pipelined;           /* each rank holds some layers: a stage of one model that trains */
     bool may_restart;         /* --max-restarts: starting again loses nothing */
     proto_record_kind record; /* kept in --out */
     const char *lab;          /* "lab" in the record; NULL: the mode has no record */

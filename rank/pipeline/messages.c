@@ -1,0 +1,64 @@
+/* Messages between stages. Called by run.c, norm.c and params.c. */
+#include "pipeline/parts.h"
+#include "ringfence/coll_error.h"
+
+static coll_op_desc describe(coll_kind kind, int peer, size_t count)
+{
+    return (coll_op_desc){.size = sizeof(coll_op_desc),
+                          .kind = kind,
+                          .count = count,
+                          .type = COLL_FLOAT32,
+                          .root = peer};
+}
+
+base_status pipeline_start(rank_pipeline *pipeline, int peer, const float *values, size_t count,
+                           coll_op **sent, base_error *reterr)
+{
+    coll_error error;
+    coll_op_desc desc = describe(COLL_SEND, peer, count);
+    desc.send = values;
+    if (count == 0) {
+        return BASE_OK;
+    }
+    coll_status status = coll_op_create(pipeline->comm, &desc, sent, &error);
+    if (status == COLL_OK) {
+        status = coll_op_start(*sent, &error);
+    }
+    return coll_to_base(status, &error, reterr);
+}
+
+base_status pipeline_wait(coll_op **sent, base_error *reterr)
+{
+    coll_error error;
+    if (*sent == NULL) {
+        return BASE_OK;
+    }
+    const coll_status status = coll_op_wait(*sent, &error);
+    coll_op_destroy(*sent);
+    *sent = NULL;
+    return coll_to_base(status, &error, reterr);
+}
+
+base_status pipeline_send(rank_pipeline *pipeline, int peer, const float *values, size_t count,
+                          base_error *reterr)
+{
+    coll_op *sent = NULL;
+    const base_status status = pipeline_start(pipeline, peer, values, count, &sent, reterr);
+    if (status != BASE_OK) {
+        coll_op_destroy(sent);
+        return status;
+    }
+    return pipeline_wait(&sent, reterr);
+}
+
+base_status pipeline_receive(rank_pipeline *pipeline, int peer, float *values, size_t count,
+                             base_error *reterr)
+{
+    coll_error error;
+    coll_op_desc desc = describe(COLL_RECEIVE, peer, count);
+    desc.recv = values;
+    if (count == 0) {
+        return BASE_OK;
+    }
+    return coll_to_base(coll_run(pipeline->comm, &desc, &error), &error, reterr);
+}

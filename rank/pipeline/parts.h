@@ -1,0 +1,92 @@
+/* The inside of pipeline.h: what the files of this directory share. make.c makes and frees a stage,
+ * run.c computes a step, norm.c adds up the norm, params.c moves parameters, messages.c sends and
+ * receives. */
+#ifndef RANK_PIPELINE_PARTS_H
+#define RANK_PIPELINE_PARTS_H
+
+#include "model/family.h"
+#include "pipeline/pipeline.h"
+
+/* A micro-batch in progress, with buffers (T, C) of its own for the residual stream and its
+ * gradient. Micro-batch m takes place m % place_count. */
+typedef struct pipeline_place {
+    rank_saved saved;
+    float *in;   /* NULL in the first stage */
+    float *din;  /* NULL in the first stage */
+    float *out;  /* NULL in the last stage */
+    float *dout; /* NULL in the last stage */
+    coll_op *out_sent;
+    coll_op *din_sent;
+} pipeline_place;
+
+/* The last stage's part of the tied gradient, on its way to the first. */
+typedef struct pipeline_tied {
+    float *at; /* (held.tied_count) */
+    coll_op *sent;
+} pipeline_tied;
+
+struct rank_pipeline {
+    coll_context *context;
+    coll_comm *comm;
+    rank_device device;
+    rank_model_config config;
+    proto_pipeline schedule;
+    int stage; /* this rank */
+    rank_shape shape;
+    rank_run run;
+    rank_hooks hooks;
+    rank_held held;
+    const float *params; /* of the step */
+    pipeline_place *places;
+    int place_count;
+    float *levels[RANK_DDP_LEVELS_MAX];            /* a tree's sums of leaves; (held.count) each */
+    pipeline_tied tied[PROTO_PIPELINE_STAGES_MAX]; /* in the last stage; taken in turns */
+    double *block_sums;                            /* of the whole blocks of this stage */
+    int in_progress;                               /* micro-batches between forward and backward */
+    rank_pipeline_times times;
+};
+
+static inline bool pipeline_is_first(const rank_pipeline *pipeline)
+{
+    return pipeline->stage == 0;
+}
+
+static inline bool pipeline_is_last(const rank_pipeline *pipeline)
+{
+    return pipeline->stage == pipeline->schedule.stages - 1;
+}
+
+/* Where this stage's own range begins: the first element of its array behind a matrix that an
+ * earlier stage also holds; and the same element's number in the whole model. */
+size_t pipeline_own_place(const rank_pipeline *pipeline);
+size_t pipeline_own_offset(const rank_pipeline *pipeline);
+
+/* The layers of a stage: as launcher plan shares them out. */
+void pipeline_layers(const rank_model_config *config, int stages, int stage, int *first, int *end);
+
+/* What another stage holds. */
+void pipeline_held_of(const rank_pipeline *pipeline, int stage, rank_held *held);
+
+/* ---- messages.c: float32 messages; a count of 0 is no message ---- */
+
+BASE_MUST_CHECK base_status pipeline_start(rank_pipeline *pipeline, int peer, const float *values,
+                                           size_t count, coll_op **sent, base_error *reterr);
+
+/* Waits for a send. NULL is fine. */
+BASE_MUST_CHECK base_status pipeline_wait(coll_op **sent, base_error *reterr);
+
+BASE_MUST_CHECK base_status pipeline_send(rank_pipeline *pipeline, int peer, const float *values,
+                                          size_t count, base_error *reterr);
+BASE_MUST_CHECK base_status pipeline_receive(rank_pipeline *pipeline, int peer, float *values,
+                                             size_t count, base_error *reterr);
+
+/* ---- norm.c ---- */
+
+/* The sum of squares of all stages' gradients, on every stage. Collective. */
+BASE_MUST_CHECK base_status pipeline_sum_squares(rank_pipeline *pipeline, double *sum,
+                                                 base_error *reterr);
+
+/* How many blocks lie whole in this stage's own range. */
+size_t pipeline_whole_blocks(const rank_pipeline *pipeline);
+
+#endif

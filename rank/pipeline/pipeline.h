@@ -1,0 +1,100 @@
+/* One stage of a pipeline: its layers, its micro-batches in progress, and the messages to the
+ * stages beside it. Every rank of the world is one stage; rank s has the s-th range of layers.
+ *
+ *     each step:
+ *       rank_pipeline_run      forward and backward of all micro-batches, in the schedule's order
+ *       rank_pipeline_reduce   what stages must know of each other: the tied gradient, the norm
+ *       rank_pipeline_sums     the sums over the micro-batches, of what this stage holds
+ *
+ * Bits. The result is that of one rank with as many micro-batches, bit for bit:
+ * - A micro-batch's gradient is one leaf of the canonical tree. Backward comes in the order of the
+ *   micro-batches in every schedule, so a stage adds its leaves up as rank/ddp.h does.
+ * - The tied matrix is on the first stage and on the last. In a whole model backward writes the
+ *   output's part of its gradient, and then adds the embedding's to that, token by token. So the
+ *   last stage sends its part of each micro-batch to the first, which adds its own and keeps the
+ *   leaf. The first stage sends the sum over all micro-batches back.
+ * - The norm is a sum over fixed blocks of the whole model in their order. The stages continue it
+ *   one after the other.
+ *
+ * No deadlock. A send is started and not waited for. A stage waits for one only before it uses the
+ * buffer again, for the micro-batch that takes that place, and at the end of the step. Until then
+ * the receiver needs nothing more of this stage to get to its receive.
+ *
+ * On the CPU. One thread. After an error the object is dead: destroy it. */
+#ifndef RANK_PIPELINE_PIPELINE_H
+#define RANK_PIPELINE_PIPELINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "coll/coll.h"
+#include "proto/pipeline.h"
+#include "rank/ddp.h"
+#include "rank/model.h"
+
+typedef struct rank_pipeline rank_pipeline;
+
+typedef struct rank_pipeline_options {
+    coll_context *context; /* borrowed; its world has a rank for each stage */
+    const rank_device *device;
+    const rank_model_config *config;
+    proto_pipeline_kind kind; /* not interleaved */
+    int micro_batches;        /* per step, 1 … RANK_DDP_MICRO_BATCHES_MAX */
+    int token_count_max;      /* of a micro-batch */
+} rank_pipeline_options;
+
+/* Makes memory for what this stage holds. Local. BASE_ERR_INVALID: fewer layers than stages, or too
+ * many micro-batches. BASE_ERR_UNSUPPORTED: the family cannot be cut into stages. */
+BASE_MUST_CHECK base_status rank_pipeline_create(const rank_pipeline_options *options,
+                                                 rank_pipeline **pipeline, base_error *reterr);
+
+/* Frees, also after a failure, and before the context is destroyed. Local. NULL is fine. */
+void rank_pipeline_destroy(rank_pipeline *pipeline);
+
+/* What this stage holds. Owned by the pipeline. */
+const rank_held *rank_pipeline_held(const rank_pipeline *pipeline);
+
+/* Gives the batch of a micro-batch; called for 0, 1, … in order. The same on every stage. It is used
+ * until the next call. */
+typedef base_status (*rank_pipeline_batch)(void *user, int micro_batch, rank_batch *batch,
+                                           base_error *reterr);
+
+/* What a step has taken on this stage. */
+typedef struct rank_pipeline_times {
+    int64_t forward_ns;  /* computing, of all micro-batches */
+    int64_t backward_ns; /* the same */
+    int64_t wait_ns;     /* in run, for messages of the stages beside this one */
+    int64_t span_ns;     /* run, from its begin to its end */
+    int64_t reduce_ns;   /* rank_pipeline_reduce */
+    int held;            /* micro-batches whose activations were kept at once, at most */
+} rank_pipeline_times;
+
+/* Forward and backward of all micro-batches. params: what this stage holds. results (micro_batches)
+ * are of the last stage; of others they are zeros. */
+BASE_MUST_CHECK base_status rank_pipeline_run(rank_pipeline *pipeline, const float *params,
+                                              rank_pipeline_batch batch, void *user,
+                                              rank_result *results, base_error *reterr);
+
+/* Exchanges what a step's end needs. *sum_squares: of all gradients, the same on every stage.
+ * Collective. */
+BASE_MUST_CHECK base_status rank_pipeline_reduce(rank_pipeline *pipeline, double *sum_squares,
+                                                 base_error *reterr);
+
+/* After reduce, until the next run: the sums over all micro-batches of what this stage holds. */
+const float *rank_pipeline_sums(const rank_pipeline *pipeline);
+
+void rank_pipeline_get_times(const rank_pipeline *pipeline, rank_pipeline_times *times);
+
+/* Gives each stage its part of rank 0's `whole` (all parameters; others: NULL), into params.
+ * Collective. *digest: BLAKE2b-256 of all of them, on every rank. */
+BASE_MUST_CHECK base_status rank_pipeline_scatter(rank_pipeline *pipeline, const float *whole,
+                                                  float *params, uint8_t digest[RANK_DIGEST_BYTES],
+                                                  base_error *reterr);
+
+/* Collects all parameters on rank 0 in `whole` (others: NULL). On rank 0 also compares the two
+ * copies of the tied matrix. Collective. */
+BASE_MUST_CHECK base_status rank_pipeline_gather(rank_pipeline *pipeline, const float *params,
+                                                 float *whole, bool *byte_equal,
+                                                 double *max_abs_difference, base_error *reterr);
+
+#endif

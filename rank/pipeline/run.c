@@ -1,0 +1,247 @@
+/* One step of a stage: forward and backward of its micro-batches in the schedule's order. Called by
+ * train/step.c. */
+#include "base/assert.h"
+#include "base/clock.h"
+#include "pipeline/parts.h"
+#include "ringfence/coll_error.h"
+
+/* A step under way. */
+typedef struct pipeline_step {
+    rank_pipeline *pipeline;
+    rank_pipeline_batch batch;
+    void *user;
+    rank_result *results;
+} pipeline_step;
+
+static pipeline_place *place_of(const rank_pipeline *pipeline, int micro_batch)
+{
+    return &pipeline->places[micro_batch % pipeline->place_count];
+}
+
+static size_t stream_count(const rank_pipeline *pipeline, const pipeline_place *place)
+{
+    return place->saved.rows.count * (size_t)pipeline->config.width;
+}
+
+/* Books the time since *at, and moves *at to now. */
+static void book(int64_t *at, int64_t *ns)
+{
+    const int64_t now_ns = base_now_ns();
+    *ns += now_ns - *at;
+    *at = now_ns;
+}
+
+/* What forward needs of others: the stream of the stage before, and its own buffer for the next. */
+static base_status prepare_forward(rank_pipeline *pipeline, pipeline_place *place,
+                                   base_error *reterr)
+{
+    base_status status = pipeline_wait(&place->out_sent, reterr);
+    if (status == BASE_OK && !pipeline_is_first(pipeline)) {
+        status = pipeline_receive(pipeline, pipeline->stage - 1, place->in,
+                                  stream_count(pipeline, place), reterr);
+    }
+    return status;
+}
+
+static base_status run_forward(const pipeline_step *step, int micro_batch, base_error *reterr)
+{
+    rank_pipeline *pipeline = step->pipeline;
+    pipeline_place *place = place_of(pipeline, micro_batch);
+    int64_t at_ns = base_now_ns();
+    rank_batch batch;
+    base_status status = step->batch(step->user, micro_batch, &batch, reterr);
+    if (status == BASE_OK) {
+        status = rank_rows_place(&place->saved, &batch, NULL, reterr);
+    }
+    book(&at_ns, &pipeline->times.forward_ns);
+    if (status == BASE_OK) {
+        status = prepare_forward(pipeline, place, reterr);
+    }
+    book(&at_ns, &pipeline->times.wait_ns);
+    if (status != BASE_OK) {
+        return status;
+    }
+    pipeline->in_progress++;
+    if (pipeline->in_progress > pipeline->times.held) {
+        pipeline->times.held = pipeline->in_progress;
+    }
+    pipeline->config.family->forward(
+        &pipeline->run,
+        &(rank_forward_args){.saved = &place->saved, .in = place->in, .out = place->out});
+    status = pipeline->device.backend->sync(pipeline->device.queue, reterr);
+    book(&at_ns, &pipeline->times.forward_ns);
+    if (status == BASE_OK && !pipeline_is_last(pipeline)) {
+        status = pipeline_start(pipeline, pipeline->stage + 1, place->out,
+                                stream_count(pipeline, place), &place->out_sent, reterr);
+    }
+    book(&at_ns, &pipeline->times.wait_ns);
+    return status;
+}
+
+/* What backward needs of others: the stream's gradient, the last stage's part of the tied gradient,
+ * and its own buffers. */
+static base_status prepare_backward(rank_pipeline *pipeline, pipeline_place *place,
+                                    pipeline_tied *tied, float *grads, base_error *reterr)
+{
+    base_status status = pipeline_wait(&place->din_sent, reterr);
+    if (status == BASE_OK && !pipeline_is_last(pipeline)) {
+        status = pipeline_receive(pipeline, pipeline->stage + 1, place->dout,
+                                  stream_count(pipeline, place), reterr);
+    }
+    if (status == BASE_OK && pipeline_is_first(pipeline)) {
+        status = pipeline_receive(pipeline, pipeline->schedule.stages - 1, grads,
+                                  pipeline->held.tied_count, reterr);
+    }
+    if (status == BASE_OK && pipeline_is_last(pipeline)) {
+        status = pipeline_wait(&tied->sent, reterr);
+    }
+    return status;
+}
+
+/* Starts what others wait for: the stream's gradient, and behind it this stage's part of the tied
+ * one. Two stages receive both from one rank, in this order. */
+static base_status send_backward(rank_pipeline *pipeline, pipeline_place *place,
+                                 pipeline_tied *tied, const float *grads, base_error *reterr)
+{
+    const rank_device *device = &pipeline->device;
+    base_status status = BASE_OK;
+    if (!pipeline_is_first(pipeline)) {
+        status = pipeline_start(pipeline, pipeline->stage - 1, place->din,
+                                stream_count(pipeline, place), &place->din_sent, reterr);
+    }
+    if (status == BASE_OK && pipeline_is_last(pipeline) && !pipeline_is_first(pipeline)) {
+        device->backend->copy(device->queue, tied->at, grads,
+                              pipeline->held.tied_count * sizeof *grads);
+        status =
+            pipeline_start(pipeline, 0, tied->at, pipeline->held.tied_count, &tied->sent, reterr);
+    }
+    return status;
+}
+
+/* Adds the leaf to the sums that wait for it. The tied gradient's leaf is the first stage's. */
+static void merge_leaf(const rank_pipeline *pipeline, rank_leaf_plan plan)
+{
+    const size_t from = pipeline_own_place(pipeline);
+    for (int merge = 0; merge < plan.merges; merge++) {
+        const int level = plan.level - merge;
+        pipeline->device.backend->add(pipeline->device.queue,
+                                      &(rank_add){.count = pipeline->held.count - from,
+                                                  .from = pipeline->levels[level] + from,
+                                                  .to = pipeline->levels[level - 1] + from});
+    }
+}
+
+static base_status run_backward(const pipeline_step *step, int micro_batch, base_error *reterr)
+{
+    rank_pipeline *pipeline = step->pipeline;
+    pipeline_place *place = place_of(pipeline, micro_batch);
+    pipeline_tied *tied = &pipeline->tied[micro_batch % pipeline->schedule.stages];
+    const rank_leaf_plan plan = rank_leaf_plan_make(pipeline->schedule.micro_batches, micro_batch);
+    float *grads = pipeline->levels[plan.level];
+    int64_t at_ns = base_now_ns();
+    base_status status = prepare_backward(pipeline, place, tied, grads, reterr);
+    book(&at_ns, &pipeline->times.wait_ns);
+    if (status != BASE_OK) {
+        return status;
+    }
+    pipeline->config.family->backward(
+        &pipeline->run, &(rank_backward_args){.saved = &place->saved,
+                                              .dout = place->dout,
+                                              .din = place->din,
+                                              .grads = grads,
+                                              .held = &pipeline->held,
+                                              .tied_begun = pipeline_is_first(pipeline) &&
+                                                            pipeline->held.tied_count > 0});
+    status = pipeline->device.backend->sync(pipeline->device.queue, reterr);
+    if (pipeline_is_last(pipeline)) {
+        step->results[micro_batch] =
+            (rank_result){.loss_sum = *place->saved.loss,
+                          .target_count = (int64_t)place->saved.rows.target_count};
+    }
+    book(&at_ns, &pipeline->times.backward_ns);
+    if (status == BASE_OK) {
+        status = send_backward(pipeline, place, tied, grads, reterr);
+    }
+    book(&at_ns, &pipeline->times.wait_ns);
+    merge_leaf(pipeline, plan);
+    pipeline->in_progress--;
+    book(&at_ns, &pipeline->times.backward_ns);
+    return status;
+}
+
+/* Waits for all that this stage has sent. */
+static base_status wait_for_sends(rank_pipeline *pipeline, base_error *reterr)
+{
+    int64_t at_ns = base_now_ns();
+    base_status status = BASE_OK;
+    for (int i = 0; status == BASE_OK && i < pipeline->place_count; i++) {
+        status = pipeline_wait(&pipeline->places[i].out_sent, reterr);
+        if (status == BASE_OK) {
+            status = pipeline_wait(&pipeline->places[i].din_sent, reterr);
+        }
+    }
+    for (int i = 0; status == BASE_OK && i < pipeline->schedule.stages; i++) {
+        status = pipeline_wait(&pipeline->tied[i].sent, reterr);
+    }
+    book(&at_ns, &pipeline->times.wait_ns);
+    return status;
+}
+
+base_status rank_pipeline_run(rank_pipeline *pipeline, const float *params,
+                              rank_pipeline_batch batch, void *user, rank_result *results,
+                              base_error *reterr)
+{
+    const pipeline_step step = {
+        .pipeline = pipeline, .batch = batch, .user = user, .results = results};
+    const int64_t begun_ns = base_now_ns();
+    base_status status = BASE_OK;
+    pipeline->params = params;
+    pipeline->times = (rank_pipeline_times){.held = 0};
+    for (int i = 0; i < pipeline->schedule.micro_batches; i++) {
+        results[i] = (rank_result){.target_count = 0};
+    }
+    for (int i = 0; status == BASE_OK && i < proto_pipeline_tasks(&pipeline->schedule); i++) {
+        const proto_pipeline_task task =
+            proto_pipeline_task_at(&pipeline->schedule, pipeline->stage, i);
+        status = task.backward ? run_backward(&step, task.micro_batch, reterr)
+                               : run_forward(&step, task.micro_batch, reterr);
+    }
+    pipeline->times.span_ns = base_now_ns() - begun_ns;
+    if (status == BASE_OK) {
+        BASE_ASSERT(pipeline->in_progress == 0);
+        BASE_ASSERT(pipeline->times.held ==
+                    proto_pipeline_held(&pipeline->schedule, pipeline->stage));
+        status = wait_for_sends(pipeline, reterr);
+    }
+    return status == BASE_OK ? BASE_OK
+                             : base_error_prepend(reterr, status, "stage %d of %d", pipeline->stage,
+                                                  pipeline->schedule.stages);
+}
+
+base_status rank_pipeline_reduce(rank_pipeline *pipeline, double *sum_squares, base_error *reterr)
+{
+    const int64_t begun_ns = base_now_ns();
+    const size_t tied = pipeline->held.tied_count;
+    base_status status = BASE_OK;
+    if (tied > 0) {
+        status = pipeline_is_first(pipeline)
+                     ? pipeline_send(pipeline, pipeline->schedule.stages - 1, pipeline->levels[0],
+                                     tied, reterr)
+                     : pipeline_receive(pipeline, 0, pipeline->levels[0], tied, reterr);
+    }
+    if (status == BASE_OK) {
+        status = pipeline_sum_squares(pipeline, sum_squares, reterr);
+    }
+    pipeline->times.reduce_ns = base_now_ns() - begun_ns;
+    return status;
+}
+
+const float *rank_pipeline_sums(const rank_pipeline *pipeline)
+{
+    return pipeline->levels[0];
+}
+
+void rank_pipeline_get_times(const rank_pipeline *pipeline, rank_pipeline_times *times)
+{
+    *times = pipeline->times;
+}

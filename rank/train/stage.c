@@ -1,0 +1,120 @@
+/* The training of one stage of a pipeline: what differs from a rank that has all layers. Called by
+ * prepare.c, step.c and finish.c. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ringfence/coll_error.h"
+#include "train/trainer.h"
+
+base_status trainer_stage_make(trainer *self, base_error *reterr)
+{
+    const proto_job *job = self->job;
+    const rank_device *device = &self->device;
+    const rank_pipeline_options options = {
+        .context = self->worker->context,
+        .device = device,
+        .config = &self->config,
+        .kind = job->parallel.pipeline,
+        .micro_batches = (int)job->train.micro_batches,
+        .token_count_max = (int)(job->train.batch * job->model.context),
+    };
+    void *params = NULL;
+    base_status status = rank_pipeline_create(&options, &self->pipeline, reterr);
+    if (status == BASE_OK) {
+        status = device->backend->alloc(device->queue, RANK_MEMORY_WEIGHTS,
+                                        rank_pipeline_held(self->pipeline)->count * sizeof(float),
+                                        &params, reterr);
+    }
+    self->params = params;
+    return status;
+}
+
+/* Memory for all parameters on rank 0. Others need none, and get NULL. */
+static base_status make_whole(const trainer *self, float **whole, base_error *reterr)
+{
+    *whole = NULL;
+    if (self->worker->identity.rank != 0) {
+        return BASE_OK;
+    }
+    *whole = malloc(self->param_count * sizeof **whole);
+    return *whole != NULL
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_MEMORY, "no memory for the model's %zu parameters",
+                           self->param_count);
+}
+
+base_status trainer_stage_share(trainer *self, base_error *reterr)
+{
+    float *whole = NULL;
+    base_status status = make_whole(self, &whole, reterr);
+    if (status == BASE_OK && whole != NULL) {
+        status = trainer_first_params(self, whole, reterr);
+    }
+    if (status == BASE_OK) {
+        status = rank_pipeline_scatter(self->pipeline, whole, self->params, self->initial_digest,
+                                       reterr);
+    }
+    free(whole);
+    return status;
+}
+
+typedef struct stage_batches {
+    trainer *trainer;
+    uint64_t tokens;
+} stage_batches;
+
+/* A rank_pipeline_batch. */
+static base_status next_batch(void *user, int micro_batch, rank_batch *batch, base_error *reterr)
+{
+    stage_batches *batches = user;
+    const base_status status =
+        rank_data_next_batch(batches->trainer->data, micro_batch, batch, reterr);
+    batches->tokens += status == BASE_OK ? (uint64_t)batch->token_count : 0;
+    return status;
+}
+
+base_status trainer_stage_compute(trainer *self, uint64_t *tokens, rank_result *results,
+                                  base_error *reterr)
+{
+    stage_batches batches = {.trainer = self};
+    const base_status status =
+        rank_pipeline_run(self->pipeline, self->params, next_batch, &batches, results, reterr);
+    /* all stages see the same tokens: the last one, which has the loss, counts them */
+    const proto_identity *identity = &self->worker->identity;
+    *tokens = identity->rank == identity->world_size - 1 ? batches.tokens : 0;
+    return status;
+}
+
+/* What rank 0 tells the others. */
+typedef struct stage_end {
+    uint8_t digest[PROTO_DIGEST_BYTES];
+    bool byte_equal;
+    double max_abs_difference;
+} stage_end;
+
+base_status trainer_stage_save(const trainer *self, uint8_t digest[PROTO_DIGEST_BYTES],
+                               bool *byte_equal, double *max_abs_difference, base_error *reterr)
+{
+    float *whole = NULL;
+    coll_error error;
+    stage_end end = {.byte_equal = false};
+    base_status status = make_whole(self, &whole, reterr);
+    if (status == BASE_OK) {
+        status = rank_pipeline_gather(self->pipeline, self->params, whole, &end.byte_equal,
+                                      &end.max_abs_difference, reterr);
+    }
+    if (status == BASE_OK && whole != NULL) {
+        proto_sha256(whole, self->param_count * sizeof *whole, end.digest);
+        status = trainer_write(self, whole, reterr);
+    }
+    free(whole);
+    if (status == BASE_OK) {
+        status = coll_to_base(coll_broadcast(coll_context_world(self->worker->context), &end,
+                                             sizeof end, COLL_UINT8, 0, &error),
+                              &error, reterr);
+    }
+    memcpy(digest, end.digest, PROTO_DIGEST_BYTES);
+    *byte_equal = end.byte_equal;
+    *max_abs_difference = end.max_abs_difference;
+    return status;
+}

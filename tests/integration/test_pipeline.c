@@ -1,0 +1,146 @@
+/* Whole jobs of --mode pp-cpu: a model whose layers are on several ranks. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "training.h"
+
+#define FLAGS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static training_run one, two; /* large: they hold a program's output */
+
+/* Runs pp-cpu, and compares the model with that of `one`. */
+static void expect_same(const char *ranks, const char *schedule, const char *const *more)
+{
+    static int number;
+    const char *flags[TRAINING_FLAGS_MAX] = {"--mode", "pp-cpu",     "--ranks",
+                                             ranks,    "--pipeline", schedule};
+    char name[64];
+    for (size_t i = 0; more[i] != NULL; i++) {
+        flags[6 + i] = more[i];
+    }
+    (void)snprintf(name, sizeof name, "stages-%s-%s-%d", ranks, schedule, number++);
+    training_expect(&two, &test_shared_directory, name, 0, flags);
+    training_assert_same_file(&one, "state-rank-0.safetensors", &two, "state-rank-0.safetensors");
+    training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
+    json_t *manifest = training_manifest(&two);
+    assert_true(json_is_true(json_object_get(manifest, "byte_equivalent")));
+    json_decref(manifest);
+}
+
+/* One leaf of the tree is one micro-batch, wherever its layers are. --clip is far below the norm, so
+ * that the norm's bits matter. */
+static void stages_train_the_bits_of_one_rank(void **state)
+{
+    (void)state;
+    static const char *const ranks[] = {"1", "2", "4"};
+    static const char *const schedules[] = {"gpipe", "1f1b"};
+    const char *const *shape = FLAGS("--layers", "4", "--micro-batches", "4", "--clip", "0.05");
+    training_expect(
+        &two, &test_shared_directory, "replicas", 0,
+        FLAGS("--ranks", "2", "--layers", "4", "--micro-batches", "2", "--clip", "0.05"));
+    training_expect(
+        &one, &test_shared_directory, "whole", 0,
+        FLAGS("--ranks", "1", "--layers", "4", "--micro-batches", "4", "--clip", "0.05"));
+    training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
+    for (size_t r = 0; r < 3; r++) {
+        for (size_t s = 0; s < 2; s++) {
+            expect_same(ranks[r], schedules[s], shape);
+        }
+    }
+}
+
+/* A number of micro-batches that is no power of two, and layers that are smaller than a block of the
+ * norm, so that a block lies on several stages. */
+static void odd_numbers_too(void **state)
+{
+    (void)state;
+    static const char *const transports[] = {"shm", "tcp", "zmq"};
+    training_expect(&one, &test_shared_directory, "odd", 0,
+                    FLAGS("--ranks", "1", "--layers", "5", "--width", "8", "--micro-batches", "5",
+                          "--clip", "0.05"));
+    for (size_t t = 0; t < 3; t++) {
+        expect_same(t == 1 ? "3" : "5", t == 2 ? "gpipe" : "1f1b",
+                    FLAGS("--layers", "5", "--width", "8", "--micro-batches", "5", "--clip", "0.05",
+                          "--transport", transports[t]));
+    }
+}
+
+/* Slots without sentences have empty batches: nothing is sent, and gradients are zero. */
+static void empty_batches_pass_through(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"text\":\"one two three\"}\n{\"text\":\"four five six\"}\n";
+    base_error error;
+    const char *data = test_directory_path(&test_shared_directory, "two.jsonl");
+    assert_ok(base_file_write(data, text, sizeof text - 1, &error), &error);
+    training_expect(&one, &test_shared_directory, "few", 0,
+                    FLAGS("--ranks", "1", "--layers", "2", "--micro-batches", "4", "--data", data));
+    expect_same("2", "1f1b", FLAGS("--layers", "2", "--micro-batches", "4", "--data", data));
+}
+
+/* The model can be used as any other: it generates, and training goes on from it on any number of
+ * ranks. */
+static void the_model_is_an_ordinary_one(void **state)
+{
+    (void)state;
+    training_expect(&one, &test_shared_directory, "model", 0,
+                    FLAGS("--mode", "pp-cpu", "--ranks", "2", "--layers", "2"));
+    const char *const generate[] = {
+        LAUNCHER_PATH, "--mode",   "generate",          "--checkpoint",
+        one.out,       "--prompt", "he goed to school", "--max-new-tokens",
+        "8",           NULL};
+    test_program_start(&two.program, generate, (const char *const[]){NULL});
+    assert_int_equal(test_program_wait(&two.program), 0);
+    assert_non_null(strchr(two.program.text[TEST_STDOUT], '\n'));
+    char model[BASE_PATH_BYTES];
+    (void)snprintf(model, sizeof model, "%s", one.out);
+    training_expect(
+        &one, &test_shared_directory, "on-ddp", 0,
+        FLAGS("--ranks", "1", "--layers", "2", "--micro-batches", "2", "--checkpoint", model));
+    expect_same("2", "gpipe",
+                FLAGS("--layers", "2", "--micro-batches", "2", "--checkpoint", model));
+}
+
+static void what_makes_no_sense_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *flags[4];
+        const char *says;
+    } cases[] = {
+        {{"--layers", "1"}, "each stage has a layer at least, and the model has 1"},
+        {{"--layers", "2", "--eval"}, "--eval needs a whole model"},
+        {{"--layers", "2", "--bucket-bytes", "5000"}, "--bucket-bytes goes with data parallel"},
+        {{"--layers", "2", "--timing", "bracketed"}, "--timing: stages do not add up gradients"},
+        {{"--layers", "2", "--algorithm", "ring"}, "--algorithm: stages do not add up gradients"},
+        {{"--layers", "2", "--pipeline", "interleaved"}, "has gpipe and 1f1b"},
+        {{"--mode", "ddp-cpu", "--pipeline", "1f1b"}, "--pipeline 1f1b goes with"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *const *more = cases[i].flags;
+        training_expect(&one, &test_shared_directory, "refused", 2,
+                        FLAGS("--mode", "pp-cpu", "--ranks", "2", more[0], more[1], more[2],
+                              more[2] != NULL ? more[3] : NULL));
+        const char *err = one.program.text[TEST_STDERR];
+        if (strstr(err, cases[i].says) == NULL) {
+            fail_msg("'%s' is not in: %s", cases[i].says, err);
+        }
+        assert_ptr_equal(strchr(err, '\n'), err + strlen(err) - 1); /* one line */
+        assert_int_not_equal(access(one.out, F_OK), 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stages_train_the_bits_of_one_rank),
+        cmocka_unit_test(odd_numbers_too),
+        cmocka_unit_test(empty_batches_pass_through),
+        cmocka_unit_test(the_model_is_an_ordinary_one),
+        cmocka_unit_test(what_makes_no_sense_is_refused),
+    };
+    return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
+}
