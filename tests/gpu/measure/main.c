@@ -1,4 +1,5 @@
 /* gpu-measure: see measure.h. Started by tests/gpu/run.sh. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,8 +7,11 @@
 #include "measure.h"
 #include "support.h"
 
+enum { CHAIN_WIDTH = 1024, CHAIN_WIDTH_MAX = 1 << 14, CHAIN_TIMES = 50 };
+
 static const char usage[] =
     "Usage: gpu-measure contact PLUGIN kernels|graph|signals|collective\n"
+    "       gpu-measure contact PLUGIN overlap [WIDTH TIMES]           (default: 1024 50)\n"
     "       gpu-measure copy PLUGIN MIB\n"
     "       gpu-measure all-reduce PLUGIN\n"
     "       gpu-measure logits PLUGIN BACKEND CHECKPOINT TOKENS OUT   (BACKEND cpu: no PLUGIN)\n"
@@ -29,6 +33,21 @@ base_status measure_open(const char *plugin, const char *backend, gpu_plugin *op
                              : status;
 }
 
+/* contact PLUGIN WHAT [WIDTH TIMES] */
+static base_status contact(char *const *given, int count, base_error *reterr)
+{
+    const bool of_chain = strcmp(given[1], "overlap") == 0;
+    if (!of_chain) {
+        return measure_contact(given[0], given[1], reterr);
+    }
+    const unsigned long width = count == 4 ? strtoul(given[2], NULL, 10) : CHAIN_WIDTH;
+    const long times = count == 4 ? strtol(given[3], NULL, 10) : CHAIN_TIMES;
+    if (width == 0 || width % 4 != 0 || width > CHAIN_WIDTH_MAX || times < 1 || times > INT_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID, "no width and times of a chain");
+    }
+    return measure_overlap(given[0], width, (int)times, reterr);
+}
+
 static base_status logits(char *const *given, base_error *reterr)
 {
     gpu_plugin plugin;
@@ -48,8 +67,9 @@ int main(int argc, char **argv)
     base_status status = BASE_ERR_NOTFOUND;
     char *const *given = argv + 2;
     const char *command = argc > 1 ? argv[1] : "";
-    if (strcmp(command, "contact") == 0 && argc == 4) {
-        status = measure_contact(given[0], given[1], &error);
+    if (strcmp(command, "contact") == 0 &&
+        (argc == 4 || (argc == 6 && strcmp(given[1], "overlap") == 0))) {
+        status = contact(given, argc - 2, &error);
     } else if (strcmp(command, "copy") == 0 && argc == 4) {
         status = measure_copy(given[0], (size_t)strtoul(given[1], NULL, 10) << 20, &error);
     } else if (strcmp(command, "all-reduce") == 0 && argc == 3) {

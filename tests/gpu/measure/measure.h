@@ -15,6 +15,12 @@ BASE_MUST_CHECK base_status measure_open(const char *plugin, const char *backend
 BASE_MUST_CHECK base_status measure_contact(const char *plugin, const char *what,
                                             base_error *reterr);
 
+/* A chain of decoding's kernels on rows of so many floats (a multiple of 4), so many times in each of
+ * three ways: with a wait after each kernel, with overlap, and in a graph. BASE_ERR_IO: the bytes
+ * differ. */
+BASE_MUST_CHECK base_status measure_overlap(const char *plugin, size_t width, int times,
+                                            base_error *reterr);
+
 /* Bytes per second of a copy inside the device's memory, read and written bytes both counted. */
 BASE_MUST_CHECK base_status measure_copy(const char *plugin, size_t size_bytes, base_error *reterr);
 

@@ -24,7 +24,8 @@ echo "== what all else depends on"
 for what in kernels graph signals collective; do
     "$bin/gpu-measure" contact "$plugin" $what >>out 2>&1 || fail "contact $what"
 done
-out_has "^contact_driver_cuda $number" "^contact_nccl $number" "^contact_graph_us $number"
+"$bin/gpu-measure" contact "$plugin" overlap 64 2 >>out 2>&1 || fail "contact overlap"
+out_has "^contact_overlap_runs 6\$" "^contact_driver_cuda $number" "^contact_nccl $number" "^contact_graph_us $number"
 
 echo "== copies and all-reduces"
 "$bin/gpu-measure" copy "$plugin" 3 >out

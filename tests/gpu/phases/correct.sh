@@ -10,8 +10,8 @@ look_around() {
     env | grep -E '^(CUDA|NCCL|CUBLAS|NVIDIA|LD_LIBRARY_PATH)' || echo "no variable of CUDA's or NCCL's"
 }
 
-contact() { # WHAT
-    must "$bin/gpu-measure" contact "$plugin" "$1"
+contact() { # WHAT...
+    must "$bin/gpu-measure" contact "$plugin" "$@"
     take_figures
 }
 
@@ -23,6 +23,7 @@ phase_parity() {
     for what in kernels graph signals collective; do
         part 20 contact "$what"
     done
+    part 20 contact overlap $(pick "" "64 2")
     "$bin/gpu-parity" "$plugin" >"$work/parity.last" 2>&1 || status=$?
     cat "$work/parity.last"
     [ "$status" -eq 0 ] ||
