@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "core/failure.h"
 #include "ranks.h"
 #include "support.h"
 
@@ -119,6 +120,30 @@ static void test_a_rank_that_leaves_is_named(void **state)
     (void)state;
     test_ranks_as_threads(&(test_ranks_options){.size = 3, .transport = COLL_TRANSPORT_SHM},
                           left_body);
+}
+
+/* Rank 0 hears from rank 1 that rank 2 has failed, and passes that on: the others name rank 2. Rank
+ * 2 does not name itself, but who says so. */
+static void relayed_body(test_rank *rank)
+{
+    char said[] = "it is over";
+    coll_comm *comm = coll_context_world(rank->context);
+    if (rank->rank == 0) {
+        coll_comm_fail_as(comm, 1, 1 + 2, COLL_ERR_TIMEOUT, said);
+    }
+    RANK_CHECK(rank, coll_barrier(comm, &rank->error) == COLL_ERR_TIMEOUT);
+    RANK_CHECK(rank, has(rank->error.message, "rank 2 (") == (rank->rank != 2));
+    RANK_CHECK(rank, has(rank->error.message, ") says: it is over"));
+}
+
+static void test_who_failed_first_is_passed_on(void **state)
+{
+    (void)state;
+    static const coll_transport over[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_ZMQ,
+                                          COLL_TRANSPORT_TCP};
+    for (size_t i = 0; i < sizeof over / sizeof over[0]; i++) {
+        test_ranks_as_threads(&(test_ranks_options){.size = 4, .transport = over[i]}, relayed_body);
+    }
 }
 
 typedef struct abort_job {
@@ -330,6 +355,7 @@ int main(void)
         cmocka_unit_test(test_timeout_names_the_absent),
         cmocka_unit_test(test_one_deadline_for_all),
         cmocka_unit_test(test_a_rank_that_leaves_is_named),
+        cmocka_unit_test(test_who_failed_first_is_passed_on),
         cmocka_unit_test(test_abort_wakes),
         cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_transports_disagree),

@@ -355,6 +355,64 @@ static void test_blocking_moves_others(void **state)
     }
 }
 
+/* Rank 0 starts its newest operation again while an older one still waits for its peer, which reads
+ * from this rank's arena: both are done, and so is what comes behind them. */
+static void newest_body(test_rank *rank)
+{
+    static atomic_int posted;
+    static atomic_int again;
+    coll_comm *comm = coll_context_world(rank->context);
+    coll_arena *arena = NULL;
+    coll_op *ops[2] = {NULL};
+    int32_t given = rank->rank == 0 ? 1 : -1;
+    RANK_OK(rank, coll_arena_create(comm, 3 * LONG_COUNT * sizeof given, &arena, &rank->error));
+    int32_t *data = coll_arena_data(arena);
+    data[0] = rank->rank + 5;
+    const coll_op_desc descs[2] = {{.size = sizeof(coll_op_desc),
+                                    .kind = COLL_GATHER,
+                                    .send = data,
+                                    .recv = data + LONG_COUNT,
+                                    .count = LONG_COUNT,
+                                    .type = COLL_INT32,
+                                    .root = 1},
+                                   {.size = sizeof(coll_op_desc),
+                                    .kind = COLL_BROADCAST,
+                                    .send = &given,
+                                    .recv = &given,
+                                    .count = 1,
+                                    .type = COLL_INT32}};
+    atomic_store(rank->rank == 0 ? &again : &posted, 0);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    for (int i = 0; i < 2; i++) {
+        RANK_OK(rank, coll_op_create(comm, &descs[i], &ops[i], &rank->error));
+        RANK_OK(rank, coll_op_start(ops[i], &rank->error));
+    }
+    if (rank->rank == 0) {
+        RANK_CHECK(rank, await(&posted, 1));
+    } else {
+        atomic_store(&posted, 1);
+        RANK_CHECK(rank, await(&again, 1));
+    }
+    RANK_OK(rank, coll_op_wait(ops[1], &rank->error));
+    RANK_CHECK(rank, given == 1);
+    given += 1 - rank->rank;
+    RANK_OK(rank, coll_op_start(ops[1], &rank->error));
+    atomic_store(&again, 1);
+    RANK_OK(rank, coll_op_wait(ops[0], &rank->error));
+    RANK_OK(rank, coll_op_wait(ops[1], &rank->error));
+    RANK_CHECK(rank, given == 2 && (rank->rank == 0 || data[LONG_COUNT] == 5));
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    coll_op_destroy(ops[1]);
+    coll_op_destroy(ops[0]);
+}
+
+static void test_newest_again(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 2, .transport = COLL_TRANSPORT_SHM},
+                          newest_body);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -364,6 +422,7 @@ int main(void)
         cmocka_unit_test(test_parts_mismatch),
         cmocka_unit_test(test_credit),
         cmocka_unit_test(test_blocking_moves_others),
+        cmocka_unit_test(test_newest_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
