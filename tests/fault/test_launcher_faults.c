@@ -151,6 +151,25 @@ static void the_rank_that_exited_is_the_cause(void **state)
 
 /* The other ranks are ended because of it. They give no reason, because the end of their
  * connections explains nothing. */
+/* The exit code of a user's program is a cause by itself: what a peer dies of in answer is none. */
+static void a_programs_exit_code_is_the_cause(void **state)
+{
+    (void)state;
+    static const char script[] = "[ $RANK = 0 ] || { echo $PPID >\"$0\"; exit 7; }; trap '' TERM; "
+                                 "until read -r peer <\"$0\"; do :; done 2>/dev/null; "
+                                 "while kill -0 $peer; do :; done 2>/dev/null; kill -ABRT $$";
+    test_directory directory;
+    fake_job_setup(&directory);
+    test_program_start(&program,
+                       FAKE_LIST(FAKE_LAUNCHER_PATH, "--no-bind", "--ranks", "2", "--", "sh", "-c",
+                                 script, test_directory_path(&directory, "peer")),
+                       NULL);
+    assert_int_equal(test_program_wait(&program), 7);
+    assert_non_null(strstr(program.text[TEST_STDERR], "exited with code 7"));
+    test_program_assert_no_children();
+    fake_job_teardown(&directory);
+}
+
 static void a_rank_that_gives_up_is_named(void **state)
 {
     (void)state;
@@ -375,6 +394,7 @@ int main(void)
         cmocka_unit_test(messages_after_the_abort_arrive),
         cmocka_unit_test(the_first_cause_gives_the_exit_status),
         cmocka_unit_test(the_rank_that_exited_is_the_cause),
+        cmocka_unit_test(a_programs_exit_code_is_the_cause),
         cmocka_unit_test(a_rank_that_gives_up_is_named),
         cmocka_unit_test(a_rank_that_breaks_the_protocol_is_named),
         cmocka_unit_test(shards_are_checked_one_by_one),

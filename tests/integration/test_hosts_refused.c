@@ -441,14 +441,9 @@ static void strangers_disturb_nobody(void **state)
 static bool comes_back_too_late(void)
 {
     const several job = {several_address, "2", NULL, {NULL}};
-    const char *const flags[] = {
-        "--join-timeout",
-        "3",
-        "--",
-        "sh",
-        "-c",
-        "trap : TERM; echo $RANK is up; while :; do sleep 0.05; done", /* until SIGKILL */
-        NULL};
+    static const char until_killed[] =
+        "trap : TERM; echo $RANK is up; while :; do sleep 0.05; done";
+    const char *const flags[] = {"--join-timeout", "3", "--", "sh", "-c", until_killed, NULL};
     several_start(0, &job, flags);
     several_start(1, &job, flags);
     test_program_wait_text(&several_runs[0].program, TEST_STDOUT, "[rank 1] 1 is up");
