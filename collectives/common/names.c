@@ -93,58 +93,22 @@ size_t coll_type_size_bytes(coll_type type)
     return type < COLL_FLOAT32 || (size_t)type >= LENGTH(type_sizes) ? 0 : type_sizes[type];
 }
 
-coll_status coll_kind_parse(const char *name, coll_kind *kind, coll_error *reterr)
-{
-    int value = 0;
-    const coll_status status =
-        parse("collective", name, kind_names, LENGTH(kind_names), &value, reterr);
-    *kind = status == COLL_OK ? (coll_kind)value : *kind;
-    return status;
-}
+/* A parser of one enum. */
+#define PARSE(type, what, names)                                                                   \
+    coll_status type##_parse(const char *name, type *found, coll_error *reterr)                    \
+    {                                                                                              \
+        int value = 0;                                                                             \
+        const coll_status status = parse(what, name, names, LENGTH(names), &value, reterr);        \
+        *found = status == COLL_OK ? (type)value : *found;                                         \
+        return status;                                                                             \
+    }
 
-coll_status coll_type_parse(const char *name, coll_type *type, coll_error *reterr)
-{
-    int value = 0;
-    const coll_status status = parse("type", name, type_names, LENGTH(type_names), &value, reterr);
-    *type = status == COLL_OK ? (coll_type)value : *type;
-    return status;
-}
-
-coll_status coll_reduce_parse(const char *name, coll_reduce *reduce, coll_error *reterr)
-{
-    int value = 0;
-    const coll_status status =
-        parse("operation", name, reduce_names, LENGTH(reduce_names), &value, reterr);
-    *reduce = status == COLL_OK ? (coll_reduce)value : *reduce;
-    return status;
-}
-
-coll_status coll_algorithm_parse(const char *name, coll_algorithm *algorithm, coll_error *reterr)
-{
-    int value = 0;
-    const coll_status status =
-        parse("algorithm", name, algorithm_names, LENGTH(algorithm_names), &value, reterr);
-    *algorithm = status == COLL_OK ? (coll_algorithm)value : *algorithm;
-    return status;
-}
-
-coll_status coll_transport_parse(const char *name, coll_transport *transport, coll_error *reterr)
-{
-    int value = 0;
-    const coll_status status =
-        parse("transport", name, transport_names, LENGTH(transport_names), &value, reterr);
-    *transport = status == COLL_OK ? (coll_transport)value : *transport;
-    return status;
-}
-
-coll_status coll_tcp_auth_parse(const char *name, coll_tcp_auth *auth, coll_error *reterr)
-{
-    int value = 0;
-    const coll_status status =
-        parse("tcp authentication", name, auth_names, LENGTH(auth_names), &value, reterr);
-    *auth = status == COLL_OK ? (coll_tcp_auth)value : *auth;
-    return status;
-}
+PARSE(coll_kind, "collective", kind_names)
+PARSE(coll_type, "type", type_names)
+PARSE(coll_reduce, "operation", reduce_names)
+PARSE(coll_algorithm, "algorithm", algorithm_names)
+PARSE(coll_transport, "transport", transport_names)
+PARSE(coll_tcp_auth, "tcp authentication", auth_names)
 
 const char *coll_status_name(coll_status status)
 {

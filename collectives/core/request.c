@@ -73,95 +73,56 @@ coll_status coll_request_wait_all(coll_request **requests, size_t count, coll_er
     return first;
 }
 
+/* A blocking call: an operation of these members of its descriptor. */
+#define RUN(...)                                                                                   \
+    coll_run(comm, &(const coll_op_desc){.size = sizeof(coll_op_desc), __VA_ARGS__}, reterr)
+
 coll_status coll_all_reduce(coll_comm *comm, const void *send, void *recv, size_t count,
                             coll_type type, coll_reduce reduce, coll_error *reterr)
 {
-    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
-                               .kind = COLL_ALL_REDUCE,
-                               .send = send,
-                               .recv = recv,
-                               .count = count,
-                               .type = type,
-                               .reduce = reduce};
-    return coll_run(comm, &desc, reterr);
+    return RUN(.kind = COLL_ALL_REDUCE, .send = send, .recv = recv, .count = count, .type = type,
+               .reduce = reduce);
 }
 
 coll_status coll_broadcast(coll_comm *comm, void *data, size_t count, coll_type type, int root,
                            coll_error *reterr)
 {
-    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
-                               .kind = COLL_BROADCAST,
-                               .send = data,
-                               .recv = data,
-                               .count = count,
-                               .type = type,
-                               .root = root};
-    return coll_run(comm, &desc, reterr);
+    return RUN(.kind = COLL_BROADCAST, .send = data, .recv = data, .count = count, .type = type,
+               .root = root);
 }
 
 coll_status coll_all_gather(coll_comm *comm, const void *send, void *recv, size_t count,
                             coll_type type, coll_error *reterr)
 {
-    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
-                               .kind = COLL_ALL_GATHER,
-                               .send = send,
-                               .recv = recv,
-                               .count = count,
-                               .type = type};
-    return coll_run(comm, &desc, reterr);
+    return RUN(.kind = COLL_ALL_GATHER, .send = send, .recv = recv, .count = count, .type = type);
 }
 
 coll_status coll_barrier(coll_comm *comm, coll_error *reterr)
 {
-    return coll_run(comm, &(coll_op_desc){.size = sizeof(coll_op_desc), .kind = COLL_BARRIER},
-                    reterr);
+    return RUN(.kind = COLL_BARRIER);
 }
 
 coll_status coll_reduce_scatter(coll_comm *comm, const void *send, void *recv, size_t count,
                                 coll_type type, coll_reduce reduce, coll_error *reterr)
 {
-    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
-                               .kind = COLL_REDUCE_SCATTER,
-                               .send = send,
-                               .recv = recv,
-                               .count = count,
-                               .type = type,
-                               .reduce = reduce};
-    return coll_run(comm, &desc, reterr);
+    return RUN(.kind = COLL_REDUCE_SCATTER, .send = send, .recv = recv, .count = count,
+               .type = type, .reduce = reduce);
 }
 
 coll_status coll_all_to_all(coll_comm *comm, const void *send, void *recv, size_t count,
                             coll_type type, coll_error *reterr)
 {
-    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
-                               .kind = COLL_ALL_TO_ALL,
-                               .send = send,
-                               .recv = recv,
-                               .count = count,
-                               .type = type};
-    return coll_run(comm, &desc, reterr);
+    return RUN(.kind = COLL_ALL_TO_ALL, .send = send, .recv = recv, .count = count, .type = type);
 }
 
 coll_status coll_send(coll_comm *comm, const void *data, size_t count, coll_type type, int peer,
                       coll_error *reterr)
 {
-    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
-                               .kind = COLL_SEND,
-                               .send = data,
-                               .count = count,
-                               .type = type,
-                               .root = peer};
-    return coll_run(comm, &desc, reterr);
+    return RUN(.kind = COLL_SEND, .send = data, .count = count, .type = type, .root = peer);
 }
 
 coll_status coll_receive(coll_comm *comm, void *data, size_t count, coll_type type, int peer,
                          coll_error *reterr)
 {
-    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
-                               .kind = COLL_RECEIVE,
-                               .recv = data,
-                               .count = count,
-                               .type = type,
-                               .root = peer};
-    return coll_run(comm, &desc, reterr);
+    return RUN(.kind = COLL_RECEIVE, .recv = data, .count = count, .type = type, .root = peer);
 }
