@@ -30,11 +30,6 @@ static uint64_t read_little_endian(base_reader *reader, size_t size_bytes)
     return value;
 }
 
-uint8_t base_read_u8(base_reader *reader)
-{
-    return (uint8_t)read_little_endian(reader, 1);
-}
-
 uint32_t base_read_u32(base_reader *reader)
 {
     return (uint32_t)read_little_endian(reader, 4);
@@ -69,11 +64,6 @@ static void write_little_endian(base_writer *writer, uint64_t value, size_t size
         bytes[i] = (uint8_t)(value >> (8 * i));
     }
     base_write_bytes(writer, bytes, size_bytes);
-}
-
-void base_write_u8(base_writer *writer, uint8_t value)
-{
-    write_little_endian(writer, value, 1);
 }
 
 void base_write_u32(base_writer *writer, uint32_t value)

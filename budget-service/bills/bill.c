@@ -50,11 +50,6 @@ base_status budget_bill_format_parse(const char *name, const budget_bill_format 
                      name, known);
 }
 
-const char *budget_bill_format_name(const budget_bill_format *format)
-{
-    return format->name;
-}
-
 const char *budget_bill_format_vendor(const budget_bill_format *format)
 {
     return format->vendor;

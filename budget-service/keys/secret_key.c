@@ -83,14 +83,6 @@ void budget_paserk_secret(const uint8_t secret[BUDGET_SECRET_KEY_BYTES],
     BASE_ASSERT(fits);
 }
 
-void budget_paserk_sid(const uint8_t secret[BUDGET_SECRET_KEY_BYTES], char sid[BUDGET_KID_BYTES])
-{
-    char text[BUDGET_PASERK_SECRET_BYTES];
-    budget_paserk_secret(secret, text);
-    budget_paserk_id("k4.sid.", text, sid);
-    sodium_memzero(text, sizeof text);
-}
-
 /* The second half must be the public key of the first: another one would leak the first by what it
  * signs. */
 static bool halves_agree(const uint8_t secret[BUDGET_SECRET_KEY_BYTES])

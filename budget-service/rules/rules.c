@@ -139,15 +139,6 @@ budget_reason budget_rule_authorize(budget_rule_chain *chain, int64_t amount, si
     return BUDGET_REASON_NONE;
 }
 
-void budget_rule_reserve(budget_rule_reservation *reservation, int64_t amount)
-{
-    reservation->state = BUDGET_STATE_RESERVED;
-    reservation->amount = amount;
-    reservation->held = amount;
-    reservation->total = 0;
-    reservation->posted = 0;
-}
-
 int64_t budget_rule_posted(int64_t total)
 {
     return total < 0 && !BUDGET_MUTANT(CREDIT_RAISES) ? 0 : total;

@@ -53,19 +53,6 @@ bool budget_paserk_decode(const char *header, const char *text, size_t text_byte
            decoded == data_bytes;
 }
 
-void budget_paserk_id(const char *id_header, const char *paserk, char id[BUDGET_KID_BYTES])
-{
-    crypto_generichash_state state;
-    uint8_t digest[BUDGET_ID_DIGEST_BYTES];
-    (void)crypto_generichash_init(&state, NULL, 0, sizeof digest);
-    (void)crypto_generichash_update(&state, (const uint8_t *)id_header, strlen(id_header));
-    (void)crypto_generichash_update(&state, (const uint8_t *)paserk, strlen(paserk));
-    (void)crypto_generichash_final(&state, digest, sizeof digest);
-    const bool fits = budget_paserk_encode(id_header, digest, sizeof digest, id, BUDGET_KID_BYTES);
-    BASE_ASSERT(fits);
-    sodium_memzero(&state, sizeof state);
-}
-
 void budget_paserk_public(const uint8_t key[BUDGET_PUBLIC_KEY_BYTES],
                           char text[BUDGET_PASERK_PUBLIC_BYTES])
 {
@@ -87,7 +74,13 @@ base_status budget_paserk_public_parse(const char *text, size_t text_bytes,
 
 void budget_paserk_pid(const uint8_t key[BUDGET_PUBLIC_KEY_BYTES], char kid[BUDGET_KID_BYTES])
 {
-    char text[BUDGET_PASERK_PUBLIC_BYTES];
-    budget_paserk_public(key, text);
-    budget_paserk_id("k4.pid.", text, kid);
+    static const char header[] = "k4.pid.";
+    char hashed[sizeof header - 1 + BUDGET_PASERK_PUBLIC_BYTES];
+    uint8_t digest[BUDGET_ID_DIGEST_BYTES];
+    memcpy(hashed, header, sizeof header - 1);
+    budget_paserk_public(key, hashed + sizeof header - 1);
+    (void)crypto_generichash(digest, sizeof digest, (const uint8_t *)hashed, strlen(hashed), NULL,
+                             0);
+    const bool fits = budget_paserk_encode(header, digest, sizeof digest, kid, BUDGET_KID_BYTES);
+    BASE_ASSERT(fits);
 }

@@ -22,8 +22,4 @@ bool budget_paserk_decode(const char *header, const char *text, size_t text_byte
 bool budget_base64url_decode(const char *text, size_t text_bytes, void *data,
                              size_t data_size_bytes, size_t *data_bytes);
 
-/* id_header ("k4.pid." say) and base64url of BLAKE2b-264 over it and the PASERK text.
- * Source: PASERK, operations/ID. */
-void budget_paserk_id(const char *id_header, const char *paserk, char id[BUDGET_KID_BYTES]);
-
 #endif

@@ -125,17 +125,6 @@ const char *proto_mode_name(int mode)
     return mode >= 0 && mode < PROTO_MODE_COUNT ? rows[mode].name : NULL;
 }
 
-bool proto_mode_parse(const char *name, proto_mode *mode)
-{
-    for (int i = 0; i < PROTO_MODE_COUNT; i++) {
-        if (strcmp(rows[i].name, name) == 0) {
-            *mode = (proto_mode)i;
-            return true;
-        }
-    }
-    return false;
-}
-
 bool proto_mode_row_costs_money(const proto_mode_row *row)
 {
     static const char suffix[] = "-nccl";

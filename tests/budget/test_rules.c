@@ -167,14 +167,14 @@ static void every_path_keeps_the_rules(void **state)
     (void)state;
     size_t which = 0;
     budget_rule_chain chain = {.count = 2, .accounts = {{.cap = CAP}, {.cap = CAP}}};
-    budget_rule_reservation first;
-    memset(&first, 0, sizeof first);
-    first.world_size = 1;
-    first.max_attempts = 3;
-    first.max_seconds = 10;
-    first.expires_at_s = 50;
+    const budget_rule_reservation first = {.state = BUDGET_STATE_RESERVED,
+                                           .amount = AMOUNT,
+                                           .held = AMOUNT,
+                                           .world_size = 1,
+                                           .max_attempts = 3,
+                                           .max_seconds = 10,
+                                           .expires_at_s = 50};
     assert_int_equal(budget_rule_authorize(&chain, AMOUNT, &which), BUDGET_REASON_NONE);
-    budget_rule_reserve(&first, AMOUNT);
     walked = 0;
     walk(&first, &chain, 0);
     assert_true(walked > 1000);
@@ -254,10 +254,11 @@ static void sums_at_the_end_of_the_int64_are_refused(void **state)
     chain.accounts[0].reserved = 1;
     assert_int_equal(budget_rule_remaining(&chain.accounts[0]), INT64_MIN);
     assert_int_equal(budget_rule_authorize(&chain, 0, &which), BUDGET_REASON_EXCEEDED);
-    budget_rule_reservation before;
-    memset(&before, 0, sizeof before);
-    budget_rule_reserve(&before, 5);
-    before.total = before.posted = BUDGET_MONEY_MICRO_MAX;
+    const budget_rule_reservation before = {.state = BUDGET_STATE_RESERVED,
+                                            .amount = 5,
+                                            .held = 5,
+                                            .total = BUDGET_MONEY_MICRO_MAX,
+                                            .posted = BUDGET_MONEY_MICRO_MAX};
     budget_rule_reservation after = before;
     for (int i = 0; i < 3; i++) {
         const int64_t amounts[] = {1, INT64_MAX, INT64_MIN};

@@ -25,7 +25,6 @@ typedef struct base_writer {
 } base_writer;
 
 base_reader base_reader_make(const void *data, size_t size_bytes);
-uint8_t base_read_u8(base_reader *reader);
 uint32_t base_read_u32(base_reader *reader);
 uint64_t base_read_u64(base_reader *reader);
 
@@ -33,7 +32,6 @@ uint64_t base_read_u64(base_reader *reader);
 const void *base_read_bytes(base_reader *reader, size_t size_bytes);
 
 base_writer base_writer_make(void *data, size_t size_bytes);
-void base_write_u8(base_writer *writer, uint8_t value);
 void base_write_u32(base_writer *writer, uint32_t value);
 void base_write_u64(base_writer *writer, uint64_t value);
 void base_write_bytes(base_writer *writer, const void *data, size_t size_bytes);

@@ -44,8 +44,7 @@ BASE_MUST_CHECK base_status budget_bill_format_parse(const char *name,
 /* Which format the text seems to have. */
 const budget_bill_format *budget_bill_format_guess(const void *bytes, size_t size_bytes);
 
-/* "runpod-json"; and the vendor whose bills alone have that format, NULL: any vendor's may. */
-const char *budget_bill_format_name(const budget_bill_format *format);
+/* The vendor whose bills alone have that format, NULL: any vendor's may. */
 const char *budget_bill_format_vendor(const budget_bill_format *format);
 
 /* format NULL: guessed from the text. The charges (malloc'ed, the caller frees them).

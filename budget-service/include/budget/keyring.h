@@ -45,7 +45,7 @@ BASE_MUST_CHECK base_status budget_paserk_public_parse(const char *text, size_t 
                                                        uint8_t key[BUDGET_PUBLIC_KEY_BYTES],
                                                        base_error *reterr);
 
-/* k4.pid of a public key. */
+/* k4.pid of a public key: BLAKE2b-264 of its PASERK text. Source: PASERK, operations/ID. */
 void budget_paserk_pid(const uint8_t key[BUDGET_PUBLIC_KEY_BYTES], char kid[BUDGET_KID_BYTES]);
 
 /* The key with this id, or NULL; revoked ones are found too (look at revoked_at). */

@@ -162,9 +162,6 @@ size_t budget_rule_binding(const budget_rule_chain *chain);
  * refuses, or that binds. */
 budget_reason budget_rule_authorize(budget_rule_chain *chain, int64_t amount, size_t *which);
 
-/* A fresh reservation of amount: state reserved, all of it held. */
-void budget_rule_reserve(budget_rule_reservation *reservation, int64_t amount);
-
 typedef struct budget_rule_tuple {
     int64_t rank;
     int64_t attempt;

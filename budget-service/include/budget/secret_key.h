@@ -40,12 +40,11 @@ void budget_secret_key_free(budget_secret_key *key);
 const uint8_t *budget_secret_key_bytes(const budget_secret_key *key);
 const uint8_t *budget_secret_key_public(const budget_secret_key *key);
 
-/* k4.secret and k4.sid. The text is the secret itself: for tests and for moving a key by hand. */
+/* k4.secret. The text is the secret itself: for tests and for moving a key by hand. */
 void budget_paserk_secret(const uint8_t secret[BUDGET_SECRET_KEY_BYTES],
                           char text[BUDGET_PASERK_SECRET_BYTES]);
 BASE_MUST_CHECK base_status budget_paserk_secret_parse(const char *text, size_t text_bytes,
                                                        budget_secret_key **key, base_error *reterr);
-void budget_paserk_sid(const uint8_t secret[BUDGET_SECRET_KEY_BYTES], char sid[BUDGET_KID_BYTES]);
 
 /* k4.secret-pw under a passphrase, with fresh salt and nonce. Takes cost's memory for a moment. */
 BASE_MUST_CHECK base_status budget_secret_key_wrap(const budget_secret_key *key,

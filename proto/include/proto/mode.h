@@ -58,9 +58,6 @@ const proto_mode_row *proto_mode_get(proto_mode mode);
 /* NULL if mode is not in [0, PROTO_MODE_COUNT). Names of an enum field (base/fields.h). */
 const char *proto_mode_name(int mode);
 
-/* Finds the mode of that name. False if there is none; *mode is then unchanged. */
-bool proto_mode_parse(const char *name, proto_mode *mode);
-
 /* Whether a mode may cost money. If so, its ranks pass the gate (rank/gate.h) before anything else.
  *
  * A mode costs money if its row says so, if it has no row (NULL), or if its name ends in -nccl,
