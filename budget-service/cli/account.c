@@ -18,76 +18,51 @@ static bool account_operand(const cli_args *args)
 typedef budget_verdict (*cap_call)(budget_client *client, const char *name, int64_t cap_usd_micro,
                                    base_error *why);
 
-static int with_cap(const cli_args *args, cap_call call, const char *done)
+static int with_cap(const cli_args *args, budget_client *client, cap_call call, const char *done)
 {
-    int exit_code = BASE_EXIT_USAGE;
     const int64_t cap = args->values.cap_usd_micro;
     base_error why = {0};
-    if (!account_operand(args)) {
-        return BASE_EXIT_USAGE;
-    }
-    budget_client *client = cli_client(args, "admin", &exit_code);
-    if (client == NULL) {
-        return exit_code;
-    }
     const budget_verdict verdict = call(client, args->operands[0], cap, &why);
     if (verdict != BUDGET_GRANTED) {
-        exit_code = cli_refused(args, client, verdict, &why, NULL);
-    } else if (args->json) {
-        exit_code = cli_object(json_pack("{s:s, s:I}", "account", args->operands[0],
-                                         "cap_usd_micro", (json_int_t)cap));
-    } else {
-        (void)printf("%s %s: cap %s\n", done, args->operands[0], cli_usd(cap));
-        exit_code = BASE_EXIT_DONE;
+        return cli_refused(args, client, verdict, &why, NULL);
     }
-    budget_client_close(client);
-    return exit_code;
+    if (args->json) {
+        return cli_object(json_pack("{s:s, s:I}", "account", args->operands[0], "cap_usd_micro",
+                                    (json_int_t)cap));
+    }
+    (void)printf("%s %s: cap %s\n", done, args->operands[0], cli_usd(cap));
+    return BASE_EXIT_DONE;
 }
 
-static int run_create(const cli_args *args)
+static int create(const cli_args *args, budget_client *client)
 {
-    return with_cap(args, budget_account_create, "made");
+    return with_cap(args, client, budget_account_create, "made");
 }
 
-static int run_set_cap(const cli_args *args)
+static int set_cap(const cli_args *args, budget_client *client)
 {
-    return with_cap(args, budget_account_set_cap, "set");
+    return with_cap(args, client, budget_account_set_cap, "set");
 }
 
-static int run_acknowledge(const cli_args *args)
+static int acknowledge(const cli_args *args, budget_client *client)
 {
-    int exit_code = BASE_EXIT_USAGE;
     base_error why = {0};
-    if (!account_operand(args)) {
-        return BASE_EXIT_USAGE;
-    }
-    budget_client *client = cli_client(args, "admin", &exit_code);
-    if (client == NULL) {
-        return exit_code;
-    }
     const budget_verdict verdict = budget_account_acknowledge(client, args->operands[0], &why);
     if (verdict != BUDGET_GRANTED) {
-        exit_code = cli_refused(args, client, verdict, &why, NULL);
-    } else if (args->json) {
-        exit_code = cli_object(json_pack("{s:s, s:b}", "account", args->operands[0], "frozen", 0));
-    } else {
-        (void)printf("%s is open again\n", args->operands[0]);
-        exit_code = BASE_EXIT_DONE;
+        return cli_refused(args, client, verdict, &why, NULL);
     }
-    budget_client_close(client);
-    return exit_code;
+    if (args->json) {
+        return cli_object(json_pack("{s:s, s:b}", "account", args->operands[0], "frozen", 0));
+    }
+    (void)printf("%s is open again\n", args->operands[0]);
+    return BASE_EXIT_DONE;
 }
-
-typedef struct listing {
-    bool json;
-    json_t *accounts;
-} listing;
 
 static void list_account(void *user, const budget_account *account)
 {
-    const listing *into = user;
-    if (into->json) {
-        (void)json_array_append_new(into->accounts, cli_account_json(account));
+    json_t *accounts = user;
+    if (accounts != NULL) {
+        (void)json_array_append_new(accounts, cli_account_json(account));
         return;
     }
     (void)printf("%-28s %12s %12s %12s %12s%s\n", account->name, cli_usd(account->cap_usd_micro),
@@ -97,30 +72,16 @@ static void list_account(void *user, const budget_account *account)
     cli_warn(account);
 }
 
-static int run_list(const cli_args *args)
+static int list(const cli_args *args, budget_client *client)
 {
-    int exit_code = BASE_EXIT_USAGE;
     base_error why = {0};
-    listing into = {.json = args->json, .accounts = json_array()};
-    budget_client *client = cli_client(args, "request", &exit_code);
-    if (client == NULL) {
-        json_decref(into.accounts);
-        return exit_code;
-    }
+    json_t *accounts = args->json ? json_array() : NULL;
     if (!args->json) {
         (void)printf("%-28s %12s %12s %12s %12s\n", "account", "cap", "posted", "reserved",
                      "remaining");
     }
-    const budget_verdict verdict = budget_account_list(client, list_account, &into, &why);
-    if (verdict != BUDGET_GRANTED) {
-        exit_code = cli_refused(args, client, verdict, &why, NULL);
-    } else {
-        exit_code =
-            args->json ? cli_object(json_pack("{s:O}", "accounts", into.accounts)) : BASE_EXIT_DONE;
-    }
-    json_decref(into.accounts);
-    budget_client_close(client);
-    return exit_code;
+    const budget_verdict verdict = budget_account_list(client, list_account, accounts, &why);
+    return cli_list(args, client, verdict, &why, "accounts", accounts);
 }
 
 const cli_command cli_account_commands[] = {
@@ -130,24 +91,31 @@ const cli_command cli_account_commands[] = {
      .required = CLI_BIT(CLI_CAP),
      .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID),
      .summary = "make an account; A/B is a part of A, and bound by both caps",
-     .run = run_create},
+     .key = "admin",
+     .check = account_operand,
+     .ask = create},
     {.name = "account list",
      .operands = "",
      .optional = CLI_CLIENT_OPTIONS,
      .summary = "caps, posted, reserved, remaining",
-     .run = run_list},
+     .key = "request",
+     .ask = list},
     {.name = "account set-cap",
      .operands = "ACCOUNT",
      .operand_count = 1,
      .required = CLI_BIT(CLI_CAP),
      .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID),
      .summary = "change what may be spent",
-     .run = run_set_cap},
+     .key = "admin",
+     .check = account_operand,
+     .ask = set_cap},
     {.name = "account acknowledge",
      .operands = "ACCOUNT",
      .operand_count = 1,
      .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID),
      .summary = "open an account that an actual above its reservation has frozen",
-     .run = run_acknowledge},
+     .key = "admin",
+     .check = account_operand,
+     .ask = acknowledge},
 };
 const int cli_account_command_count = sizeof cli_account_commands / sizeof cli_account_commands[0];

@@ -117,6 +117,16 @@ int cli_refused(const cli_args *args, budget_client *client, budget_verdict verd
     return budget_verdict_exit(verdict);
 }
 
+int cli_list(const cli_args *args, budget_client *client, budget_verdict verdict,
+             const base_error *why, const char *name, json_t *rows)
+{
+    if (verdict != BUDGET_GRANTED) {
+        json_decref(rows);
+        return cli_refused(args, client, verdict, why, NULL);
+    }
+    return rows != NULL ? cli_object(json_pack("{s:o}", name, rows)) : BASE_EXIT_DONE;
+}
+
 const char *cli_usd(int64_t micro)
 {
     static char texts[TURNS][BUDGET_MONEY_BYTES];

@@ -115,7 +115,11 @@ typedef struct cli_command {
     uint64_t optional;
     const char *summary; /* one line */
     const char *details; /* more for --help; NULL: none */
+    /* Gives the exit code. NULL: the command asks the service, and has the next three. */
     int (*run)(const cli_args *args);
+    const char *key;                     /* the name of the key it asks with */
+    bool (*check)(const cli_args *args); /* before; false: it has said what is wrong. NULL: none */
+    int (*ask)(const cli_args *args, budget_client *client); /* gives the exit code */
 } cli_command;
 
 /* The commands, by group, each group in a file of its own. */
@@ -172,6 +176,11 @@ int cli_status(const cli_args *args, const base_error *error);
  * what goes with them; returns the verdict's exit code. */
 int cli_refused(const cli_args *args, budget_client *client, budget_verdict verdict,
                 const base_error *why, json_t *object);
+
+/* The end of a listing: the refusal if the verdict is one, or the exit code after {name: rows}, or
+ * after what was printed where rows is NULL. Releases rows. */
+int cli_list(const cli_args *args, budget_client *client, budget_verdict verdict,
+             const base_error *why, const char *name, json_t *rows);
 
 /* "$3.00" in a buffer of eight that take turns; "-$0.50". */
 const char *cli_usd(int64_t micro);

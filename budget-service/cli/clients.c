@@ -88,25 +88,18 @@ static int run_client_add(const cli_args *args)
     return exit_code;
 }
 
-static int run_client_revoke(const cli_args *args)
+static int revoke_client(const cli_args *args, budget_client *client)
 {
-    int exit_code = BASE_EXIT_USAGE;
     base_error why = {0};
-    budget_client *client = cli_client(args, "admin", &exit_code);
-    if (client == NULL) {
-        return exit_code;
-    }
     const budget_verdict verdict = budget_client_revoke(client, args->operands[0], &why);
     if (verdict != BUDGET_GRANTED) {
-        exit_code = cli_refused(args, client, verdict, &why, NULL);
-    } else if (args->json) {
-        exit_code = cli_object(json_pack("{s:s, s:b}", "client", args->operands[0], "revoked", 1));
-    } else {
-        (void)printf("%s may ask for nothing any more\n", args->operands[0]);
-        exit_code = BASE_EXIT_DONE;
+        return cli_refused(args, client, verdict, &why, NULL);
     }
-    budget_client_close(client);
-    return exit_code;
+    if (args->json) {
+        return cli_object(json_pack("{s:s, s:b}", "client", args->operands[0], "revoked", 1));
+    }
+    (void)printf("%s may ask for nothing any more\n", args->operands[0]);
+    return BASE_EXIT_DONE;
 }
 
 static void list_client(void *user, const budget_client_info *info)
@@ -124,43 +117,22 @@ static void list_client(void *user, const budget_client_info *info)
     }
 }
 
-static int run_client_list(const cli_args *args)
+static int list(const cli_args *args, budget_client *client)
 {
-    int exit_code = BASE_EXIT_USAGE;
     base_error why = {0};
-    budget_client *client = cli_client(args, "admin", &exit_code);
-    if (client == NULL) {
-        return exit_code;
-    }
     json_t *clients = args->json ? json_array() : NULL;
     const budget_verdict verdict = budget_client_list(client, list_client, clients, &why);
-    if (verdict != BUDGET_GRANTED) {
-        exit_code = cli_refused(args, client, verdict, &why, NULL);
-    } else {
-        exit_code =
-            args->json ? cli_object(json_pack("{s:O}", "clients", clients)) : BASE_EXIT_DONE;
-    }
-    json_decref(clients);
-    budget_client_close(client);
-    return exit_code;
+    return cli_list(args, client, verdict, &why, "clients", clients);
 }
 
-static int run_clock_repair(const cli_args *args)
+static int repair_clock(const cli_args *args, budget_client *client)
 {
-    int exit_code = BASE_EXIT_USAGE;
     base_error why = {0};
-    budget_client *client = cli_client(args, "admin", &exit_code);
-    if (client == NULL) {
-        return exit_code;
-    }
     const budget_verdict verdict = budget_repair_clock(client, &why);
     if (verdict != BUDGET_GRANTED) {
-        exit_code = cli_refused(args, client, verdict, &why, NULL);
-    } else {
-        exit_code = args->json ? cli_object(json_pack("{s:b}", "repaired", 1)) : BASE_EXIT_DONE;
+        return cli_refused(args, client, verdict, &why, NULL);
     }
-    budget_client_close(client);
-    return exit_code;
+    return args->json ? cli_object(json_pack("{s:b}", "repaired", 1)) : BASE_EXIT_DONE;
 }
 
 const cli_command cli_client_commands[] = {
@@ -176,16 +148,19 @@ const cli_command cli_client_commands[] = {
      .operand_count = 1,
      .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID),
      .summary = "revoke its key, on open connections too",
-     .run = run_client_revoke},
+     .key = "admin",
+     .ask = revoke_client},
     {.name = "client list",
      .operands = "",
      .optional = CLI_CLIENT_OPTIONS,
      .summary = "the clients and their roles",
-     .run = run_client_list},
+     .key = "admin",
+     .ask = list},
     {.name = "clock repair",
      .operands = "",
      .optional = CLI_CLIENT_OPTIONS,
      .summary = "after the wall clock was truly corrected: deadlines follow it again",
-     .run = run_clock_repair},
+     .key = "admin",
+     .ask = repair_clock},
 };
 const int cli_client_command_count = sizeof cli_client_commands / sizeof cli_client_commands[0];

@@ -41,23 +41,15 @@ static int done(const cli_args *args, const char *what)
 static int finish(const cli_args *args, budget_client *client, budget_verdict verdict,
                   const base_error *why, const char *what)
 {
-    const int exit_code =
-        verdict == BUDGET_GRANTED
-            ? done(args, what)
-            : cli_refused(args, client, verdict, why,
-                          args->json ? json_pack("{s:s}", "label", args->operands[0]) : NULL);
-    budget_client_close(client);
-    return exit_code;
+    return verdict == BUDGET_GRANTED
+               ? done(args, what)
+               : cli_refused(args, client, verdict, why,
+                             args->json ? json_pack("{s:s}", "label", args->operands[0]) : NULL);
 }
 
-static int run_attach(const cli_args *args)
+static int attach(const cli_args *args, budget_client *client)
 {
-    int exit_code = BASE_EXIT_USAGE;
     base_error why = {0};
-    budget_client *client = label_operand(args) ? cli_client(args, "request", &exit_code) : NULL;
-    if (client == NULL) {
-        return exit_code;
-    }
     const budget_verdict verdict =
         budget_attach(client, args->operands[0], args->options[CLI_INSTANCE_ID], &why);
     return finish(args, client, verdict, &why, "attached");
@@ -91,6 +83,7 @@ static int run_record_actual(const cli_args *args)
     if (client != NULL) {
         const budget_verdict verdict = budget_record_actual(client, &actual, &why);
         exit_code = finish(args, client, verdict, &why, "recorded");
+        budget_client_close(client);
     }
     free(evidence);
     return exit_code;
@@ -110,19 +103,15 @@ static int run_terminated(const cli_args *args)
         const budget_verdict verdict =
             budget_terminated(client, args->operands[0], evidence, evidence_bytes, &why);
         exit_code = finish(args, client, verdict, &why, "terminated");
+        budget_client_close(client);
     }
     free(evidence);
     return exit_code;
 }
 
-static int run_void(const cli_args *args)
+static int void_it(const cli_args *args, budget_client *client)
 {
-    int exit_code = BASE_EXIT_USAGE;
     base_error why = {0};
-    budget_client *client = label_operand(args) ? cli_client(args, "request", &exit_code) : NULL;
-    if (client == NULL) {
-        return exit_code;
-    }
     const budget_verdict verdict = budget_void(client, args->operands[0], &why);
     return finish(args, client, verdict, &why, "voided");
 }
@@ -134,7 +123,9 @@ const cli_command cli_fact_commands[] = {
      .required = CLI_BIT(CLI_INSTANCE_ID),
      .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID),
      .summary = "say which instance was created for it",
-     .run = run_attach},
+     .key = "request",
+     .check = label_operand,
+     .ask = attach},
     {.name = "record-actual",
      .operands = "LABEL USD",
      .operand_count = 2,
@@ -161,6 +152,8 @@ const cli_command cli_fact_commands[] = {
      .operand_count = 1,
      .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID),
      .summary = "give a reservation back whose token was never redeemed",
-     .run = run_void},
+     .key = "request",
+     .check = label_operand,
+     .ask = void_it},
 };
 const int cli_fact_command_count = sizeof cli_fact_commands / sizeof cli_fact_commands[0];

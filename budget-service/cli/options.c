@@ -331,6 +331,24 @@ static int read_args(cli_args *args, int count, char **words)
     return BASE_EXIT_DONE;
 }
 
+static int run_command(const cli_args *args)
+{
+    const cli_command *command = args->command;
+    int exit_code = BASE_EXIT_USAGE;
+    if (command->run != NULL) {
+        return command->run(args);
+    }
+    if (command->check != NULL && !command->check(args)) {
+        return BASE_EXIT_USAGE;
+    }
+    budget_client *client = cli_client(args, command->key, &exit_code);
+    if (client != NULL) {
+        exit_code = command->ask(args, client);
+        budget_client_close(client);
+    }
+    return exit_code;
+}
+
 /* --json counts from the first word on, so that a wrong option is reported as JSON as well. */
 static bool wants_json(int count, char **arguments)
 {
@@ -370,5 +388,5 @@ int cli_main(int argument_count, char **arguments)
         return exit_code;
     }
     const int checked = check_args(&args);
-    return checked != BASE_EXIT_DONE ? checked : args.command->run(&args);
+    return checked != BASE_EXIT_DONE ? checked : run_command(&args);
 }

@@ -7,20 +7,13 @@
 
 enum { BAR_CELLS = 24 };
 
-static int run_remaining(const cli_args *args)
+static int remaining(const cli_args *args, budget_client *client)
 {
     static budget_chain chain;
-    int exit_code = BASE_EXIT_USAGE;
     base_error why = {0};
-    budget_client *client = cli_client(args, "request", &exit_code);
-    if (client == NULL) {
-        return exit_code;
-    }
     const budget_verdict verdict = budget_remaining(client, args->operands[0], &chain, &why);
     if (verdict != BUDGET_GRANTED) {
-        exit_code = cli_refused(args, client, verdict, &why, NULL);
-        budget_client_close(client);
-        return exit_code;
+        return cli_refused(args, client, verdict, &why, NULL);
     }
     const budget_account *binding = &chain.accounts[chain.binding];
     if (args->json) {
@@ -32,42 +25,32 @@ static int run_remaining(const cli_args *args)
         (void)json_object_set_new(object, "account", json_string(args->operands[0]));
         (void)json_object_set_new(object, "binding", json_string(binding->name));
         (void)json_object_set_new(object, "accounts", accounts);
-        exit_code = cli_object(object);
-    } else {
-        (void)printf("%s\n", cli_usd(binding->remaining_usd_micro));
-        (void)fprintf(stderr, "%s binds: cap %s, posted %s, reserved %s\n", binding->name,
-                      cli_usd(binding->cap_usd_micro), cli_usd(binding->posted_usd_micro),
-                      cli_usd(binding->reserved_usd_micro));
-        for (int i = 0; i < chain.count; i++) {
-            cli_warn(&chain.accounts[i]);
-        }
-        exit_code = BASE_EXIT_DONE;
+        return cli_object(object);
     }
-    budget_client_close(client);
-    return exit_code;
+    (void)printf("%s\n", cli_usd(binding->remaining_usd_micro));
+    (void)fprintf(stderr, "%s binds: cap %s, posted %s, reserved %s\n", binding->name,
+                  cli_usd(binding->cap_usd_micro), cli_usd(binding->posted_usd_micro),
+                  cli_usd(binding->reserved_usd_micro));
+    for (int i = 0; i < chain.count; i++) {
+        cli_warn(&chain.accounts[i]);
+    }
+    return BASE_EXIT_DONE;
 }
 
-static int run_total_spent(const cli_args *args)
+static int total_spent(const cli_args *args, budget_client *client)
 {
-    int exit_code = BASE_EXIT_USAGE;
     int64_t spent = 0;
     base_error why = {0};
-    budget_client *client = cli_client(args, "request", &exit_code);
-    if (client == NULL) {
-        return exit_code;
-    }
     const budget_verdict verdict = budget_total_spent(client, args->operands[0], &spent, &why);
     if (verdict != BUDGET_GRANTED) {
-        exit_code = cli_refused(args, client, verdict, &why, NULL);
-    } else if (args->json) {
-        exit_code = cli_object(json_pack("{s:s, s:I}", "account", args->operands[0],
-                                         "total_spent_usd_micro", (json_int_t)spent));
-    } else {
-        (void)printf("%s\n", cli_usd(spent));
-        exit_code = BASE_EXIT_DONE;
+        return cli_refused(args, client, verdict, &why, NULL);
     }
-    budget_client_close(client);
-    return exit_code;
+    if (args->json) {
+        return cli_object(json_pack("{s:s, s:I}", "account", args->operands[0],
+                                    "total_spent_usd_micro", (json_int_t)spent));
+    }
+    (void)printf("%s\n", cli_usd(spent));
+    return BASE_EXIT_DONE;
 }
 
 /* "#####++++......": posted, reserved, left. */
@@ -177,26 +160,19 @@ static int show_report(const cli_args *args, report_sink *sink, const budget_rep
     return exit_code;
 }
 
-static int run_status(const cli_args *args)
+static int ask_status(const cli_args *args, budget_client *client)
 {
     static budget_report report;
-    int exit_code = BASE_EXIT_USAGE;
     base_error why = {0};
-    report_sink sink = {.json = args->json};
-    budget_client *client = cli_client(args, "request", &exit_code);
-    if (client == NULL) {
-        return exit_code;
-    }
-    sink.accounts = json_array();
-    sink.alarms = json_array();
+    report_sink sink = {.json = args->json, .accounts = json_array(), .alarms = json_array()};
     const budget_status_sinks sinks = {
         .account = report_account, .alarm = report_alarm, .user = &sink};
     const budget_verdict verdict = budget_status(client, &sinks, &report, &why);
-    exit_code = verdict == BUDGET_GRANTED ? show_report(args, &sink, &report)
-                                          : cli_refused(args, client, verdict, &why, NULL);
+    const int exit_code = verdict == BUDGET_GRANTED
+                              ? show_report(args, &sink, &report)
+                              : cli_refused(args, client, verdict, &why, NULL);
     json_decref(sink.accounts);
     json_decref(sink.alarms);
-    budget_client_close(client);
     return exit_code;
 }
 
@@ -217,31 +193,17 @@ static void list_entry(void *user, const budget_entry *entry)
     (void)printf("\n");
 }
 
-static int run_list(const cli_args *args)
+static int list(const cli_args *args, budget_client *client)
 {
-    int exit_code = BASE_EXIT_USAGE;
     base_error why = {0};
     json_t *entries = args->json ? json_array() : NULL;
-    budget_client *client = cli_client(args, "request", &exit_code);
-    if (client == NULL) {
-        json_decref(entries);
-        return exit_code;
-    }
     if (!args->json) {
         (void)printf("%-28s %-20s %-20s %10s %10s  %s\n", "label", "account", "state", "reserved",
                      "actual", "authorized");
     }
     const budget_verdict verdict =
         budget_list(client, args->options[CLI_ACCOUNT], list_entry, entries, &why);
-    if (verdict != BUDGET_GRANTED) {
-        exit_code = cli_refused(args, client, verdict, &why, NULL);
-    } else {
-        exit_code =
-            args->json ? cli_object(json_pack("{s:O}", "entries", entries)) : BASE_EXIT_DONE;
-    }
-    json_decref(entries);
-    budget_client_close(client);
-    return exit_code;
+    return cli_list(args, client, verdict, &why, "entries", entries);
 }
 
 const cli_command cli_read_commands[] = {
@@ -250,23 +212,27 @@ const cli_command cli_read_commands[] = {
      .operand_count = 1,
      .optional = CLI_CLIENT_OPTIONS,
      .summary = "what is left: the least along the account's chain",
-     .run = run_remaining},
+     .key = "request",
+     .ask = remaining},
     {.name = "total-spent",
      .operands = "ACCOUNT",
      .operand_count = 1,
      .optional = CLI_CLIENT_OPTIONS,
      .summary = "what has been posted there and below",
-     .run = run_total_spent},
+     .key = "request",
+     .ask = total_spent},
     {.name = "status",
      .operands = "",
      .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_CHECK),
      .summary = "accounts, alarms, warnings",
      .details = "A bar shows what is posted (#), reserved (+) and left (.).",
-     .run = run_status},
+     .key = "request",
+     .ask = ask_status},
     {.name = "list",
      .operands = "",
      .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_ACCOUNT),
      .summary = "every authorization",
-     .run = run_list},
+     .key = "request",
+     .ask = list},
 };
 const int cli_read_command_count = sizeof cli_read_commands / sizeof cli_read_commands[0];
