@@ -12,6 +12,7 @@ enum {
     BEST_BYTES = 16,     /* a rank's most probable token and its logit */
     SOFTMAX_FLOATS = 3,  /* of a token: maximum, sum, the target's logit */
     BUCKET_BYTES = 25 << 20,
+    /* as rank/ has them for GPUs: ctest -R gpu-planner compares */
     QUEUES_BYTES = 2 * (32 << 20),
     CHUNK_ROWS = 16384, /* of the MLP's work memory */
     LOGIT_ROWS = 4096,
@@ -414,10 +415,15 @@ static void estimate_decoding(const launch_ask *ask, launch_estimate *made)
     made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] =
         launch_stage_params(model, &whole, tensor) * number_bytes;
     made->memory_bytes[LAUNCH_MEMORY_CACHE] = cached;
+    /* as rank/model/gpt2/decode.c cuts it, but for attention's scratch */
+    const double width = (double)model->width;
+    const double narrow =
+        ask->precision == PROTO_PRECISION_BFLOAT16 ? fmax(WIDENING * width / tensor, width) / 2 : 0;
+    const double row_floats =
+        ((double)model->vocab_size + (4 + WIDENING) * width) / tensor + width + 2 + narrow;
     made->memory_bytes[LAUNCH_MEMORY_WORK] =
-        batch * ((double)model->vocab_size + (4 + 2 * WIDENING) * (double)model->width) / tensor *
-            sizeof(float) +
-        2 * row_payload + QUEUES_BYTES / 2.0; /* rows are exchanged from one buffer to another */
+        batch * row_floats * sizeof(float) + 2 * row_payload +
+        QUEUES_BYTES / 2.0; /* rows are exchanged from one buffer to another */
     made->total_bytes =
         made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] + cached + made->memory_bytes[LAUNCH_MEMORY_WORK];
     /* the cache is half full in the mean */

@@ -33,7 +33,7 @@ typedef struct gpt2_step {
     float *rstd;   /* (T) */
     float *qkv;    /* (T, 3·across) */
     float *attention;
-    float *up;     /* (T, hidden), before GELU, */
+    float *up;     /* (T, hidden), before GELU; NULL where the product makes GELU, */
     float *active; /* and after */
     float *scratch;
     float *narrow; /* the input of a product, rounded to decode_type; NULL where that is float32 */
@@ -54,7 +54,9 @@ static size_t cut_work(gpt2_step *step, const rank_shape *shape, float *memory)
     step->rstd = rank_pieces_cut(&from, tokens);
     step->qkv = rank_pieces_cut(&from, tokens * 3 * step->across);
     step->attention = rank_pieces_cut(&from, tokens * step->across);
-    step->up = rank_pieces_cut(&from, tokens * step->hidden);
+    if (!shape->backend->product_gelu) {
+        step->up = rank_pieces_cut(&from, tokens * step->hidden);
+    }
     step->active = rank_pieces_cut(&from, tokens * step->hidden);
     const size_t depth = step->hidden > step->width ? step->hidden : step->width;
     if (shape->decode_type != RANK_FLOAT32) {
