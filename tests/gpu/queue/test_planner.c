@@ -4,6 +4,8 @@
 #include <math.h>
 
 #include "backend/cuda/cuda.h"
+#include "backend/graphs.h"
+#include "backend/memory_use.h"
 #include "model/family.h"
 #include "plan/estimate.h"
 #include "support.h"
@@ -66,6 +68,46 @@ static double queues_bytes(int queues)
     return queues * (double)(rank_cuda_backend.queue_bytes - rank_cuda_exact_backend.queue_bytes);
 }
 
+/* One micro-batch: each of the buffer's uses is the largest one once, below and above its limit. */
+static void training(void **state)
+{
+    static const struct {
+        int batch;
+        int vocab_size;
+    } cases[] = {{2, LARGE}, {8, LARGE}, {8, TINY}, {20, TINY}, {32, TINY}, {32, LARGE}};
+    base_error error;
+    rank_graphs *graphs = NULL; /* with which batches are padded */
+    (void)state;
+    assert_ok(rank_graphs_create(&rank_cuda_backend, 1, &graphs, &error), &error);
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        const rank_type type = i % 2 == 0 ? RANK_FLOAT32 : RANK_BFLOAT16;
+        const rank_model_config config = config_of(cases[i / 2].vocab_size);
+        const rank_device device = {.backend = &rank_cuda_backend};
+        const rank_model_options options = {.config = &config,
+                                            .device = &device,
+                                            .token_count_max = cases[i / 2].batch * CONTEXT,
+                                            .training = true,
+                                            .graphs = graphs,
+                                            .batches_max = 1,
+                                            .type = type};
+        const rank_attention_shape attention = {.tokens = (size_t)options.token_count_max,
+                                                .heads = HEADS,
+                                                .head_width = WIDTH / HEADS,
+                                                .segment_max = CONTEXT};
+        const launch_ask ask = ask_of(&config, cases[i / 2].batch, type);
+        rank_memory_use use = {{0}};
+        rank_model_plan(&options, &use);
+        const size_t scratch = rank_cuda_backend.attention_scratch(&attention) * sizeof(float);
+        const double held = (double)(use.bytes[RANK_MEMORY_WORK] - scratch);
+        const double planned = planned_bytes(&ask, 1) - queues_bytes(2);
+        if (!is_close(planned, held)) {
+            fail_msg("%d rows of %d, vocabulary %d, type %d: planned %.0f bytes, held %.0f",
+                     cases[i / 2].batch, CONTEXT, config.vocab_size, (int)type, planned, held);
+        }
+    }
+    rank_graphs_destroy(graphs);
+}
+
 /* On one rank and on two. The logits are the engine's, and what is exchanged the group's. */
 static void decoding(void **state)
 {
@@ -117,7 +159,7 @@ static void fused_gelu_needs_no_rows(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(decoding),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(training), cmocka_unit_test(decoding),
                                        cmocka_unit_test(fused_gelu_needs_no_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
