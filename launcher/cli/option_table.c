@@ -116,7 +116,9 @@ static const base_field rows[] = {
     {OWN(BOOL, bind), ANY, .option = "no-bind", .off = true, .group = "Parallelism",
      .help = "do not give each rank CPUs of its own, or in *-nccl modes those near its GPU"},
     {OWN(INT, max_restarts), ANY, .least = 0, .most = LAUNCH_RESTARTS_MAX, .option = "max-restarts",
-     .value = "N", .help = "start a failed gate-check or program anew, so many times"},
+     .value = "N",
+     .help = "start a failed job again, so many times: a training with --save-every and "
+             "--resume, gate-check, a program"},
 
     {HOSTS(INT, nodes), .least = 1, .most = PROTO_NODES_MAX, .option = "nodes", .value = "N",
      .group = "Several hosts", .help = "launchers, one for each host, with the same flags"},

@@ -118,6 +118,44 @@ static base_status read_job(launch_options *options, base_error *reterr)
                              : base_error_prepend(reterr, status, "--job %s", options->job_file);
 }
 
+/* Checks --save-every, --keep, --resume and --max-restarts. */
+static base_status check_restarts(const launch_options *options, base_error *reterr)
+{
+    const proto_mode_row *mode = proto_mode_get(options->job.job.mode);
+    const proto_job_train *train = &options->job.train;
+    if ((train->save_every > 0 || train->resume) && !mode->trains) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--%s goes with a mode that trains",
+                         train->resume ? "resume" : "save-every");
+    }
+    if ((train->save_every > 0 || train->resume) && mode->pipelined) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--%s is not for the stages of --mode %s, which save their model at the "
+                         "end only",
+                         train->resume ? "resume" : "save-every", mode->name);
+    }
+    if (train->keep > 0 && train->save_every == 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--keep goes with --save-every");
+    }
+    if (train->resume && options->overwrite) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--resume goes on with the record in --out, and --overwrite removes it: "
+                         "leave one of them out");
+    }
+    if (options->max_restarts == 0 || mode->may_restart) {
+        return BASE_OK;
+    }
+    if (mode->trains && (train->save_every == 0 || !train->resume)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--max-restarts of a training needs --save-every N and --resume: else "
+                         "it would begin anew");
+    }
+    return mode->trains ? BASE_OK
+                        : base_fail(reterr, BASE_ERR_INVALID,
+                                    "--max-restarts goes with trainings, gate-check and -- "
+                                    "PROGRAM; --mode %s would begin anew: run the command again",
+                                    mode->name);
+}
+
 /* Checks what several flags must have in common. */
 static base_status check_together(launch_options *options, base_error *reterr)
 {
@@ -175,15 +213,9 @@ static base_status check_together(launch_options *options, base_error *reterr)
                          "--scaling runs more jobs, and the token of --mode %s is for one",
                          mode->name);
     }
-    if (!mode->may_restart && options->max_restarts > 0) {
-        return base_fail(
-            reterr, BASE_ERR_INVALID,
-            "--max-restarts goes with gate-check and -- PROGRAM; --mode %s would begin "
-            "anew: run the command again%s",
-            mode->name,
-            mode->trains ? ", or train in shorter jobs, each with the --checkpoint of "
-                           "the one before"
-                         : "");
+    const base_status restarts = check_restarts(options, reterr);
+    if (restarts != BASE_OK) {
+        return restarts;
     }
     return cloud ? launch_options_check_budget(options, reterr) : BASE_OK;
 }

@@ -17,6 +17,7 @@
 #include "engine/place.h"
 #include "gpus/watch.h"
 #include "job/writer.h"
+#include "proto/checkpoints.h"
 #include "record/flight_page.h"
 #include "record/inference.h"
 
@@ -142,16 +143,45 @@ static base_status open_record(launch_cli_run *run, base_error *reterr)
     return launch_record_open(&record_options, &run->record, reterr);
 }
 
+/* Says with what a training begins, if that is not fresh parameters. */
+static void say_beginning(const launch_cli_run *run)
+{
+    const proto_job *job = &run->options->job;
+    const uint64_t first = run->result.first_step;
+    if (run->options->quiet) {
+        return;
+    }
+    if (first > 0) {
+        base_log(BASE_LOG_INFO, "--resume: goes on after step %" PRIu64 " of %" PRId64 "%s", first,
+                 job->train.steps,
+                 (int64_t)first >= job->train.steps
+                     ? ": nothing is left to train (a larger --steps trains on)"
+                     : "");
+        return;
+    }
+    if (job->train.resume) {
+        base_log(BASE_LOG_INFO, "--resume: no checkpoint in %s: starts at the beginning",
+                 job->output.directory);
+    }
+    if (job->model.checkpoint[0] != '\0') {
+        base_log(BASE_LOG_INFO,
+                 "--checkpoint: the parameters are those of %s; the optimizer is fresh, and the "
+                 "data starts from the beginning",
+                 job->model.checkpoint);
+    }
+}
+
 static base_status on_ready(void *user, base_error *reterr)
 {
     launch_cli_run *run = user;
     if (run->record == NULL) {
         return BASE_OK;
     }
+    say_beginning(run);
     base_status status = launch_record_check_room(run->record, run->options->job.job.world_size,
                                                   run->result.model_params, reterr);
     if (status == BASE_OK) {
-        status = launch_record_begin(run->record, 0, reterr);
+        status = launch_record_begin(run->record, run->result.first_step, reterr);
     }
     run->recording = status == BASE_OK;
     print_notes(run);
@@ -297,12 +327,26 @@ static bool may_restart(const launch_cli_run *run, int attempt)
            attempt <= run->options->max_restarts && attempt < attempts_max;
 }
 
+/* Says how a training that ended early goes on. */
+static void say_resume(const launch_cli_run *run)
+{
+    const proto_job *job = &run->options->job;
+    bool found = false;
+    uint64_t step = 0;
+    if (run->result.exit_status != 0 && run->recording && job->train.save_every > 0 &&
+        proto_checkpoints_newest(job->output.directory, &found, &step, NULL) == BASE_OK && found) {
+        base_log(BASE_LOG_INFO, "the same command%s goes on after step %" PRIu64,
+                 job->train.resume ? "" : " with --resume", step);
+    }
+}
+
 /* Runs all attempts. The result is the last one's. */
 static void run_attempts(launch_cli_run *run)
 {
     for (int attempt = 1;; attempt++) {
         const base_status status = run_once(run, attempt);
         if (status != BASE_OK || !may_restart(run, attempt)) {
+            say_resume(run);
             return;
         }
         base_log(BASE_LOG_WARNING, "starting again: attempt %d of at most %d", attempt + 1,
@@ -425,13 +469,6 @@ static int run_whole(launch_cli_run *run)
     }
     if (open_record(run, &error) != BASE_OK) {
         return launch_report_error(&error);
-    }
-    if (options->job.model.checkpoint[0] != '\0' && proto_mode_get(options->job.job.mode)->trains &&
-        !options->quiet) {
-        base_log(BASE_LOG_INFO,
-                 "--checkpoint: the parameters are those of %s; the optimizer is fresh, and the "
-                 "data starts from the beginning",
-                 options->job.model.checkpoint);
     }
     if (run->lease != NULL) {
         launch_lease_cost(run->lease, &run->cost);

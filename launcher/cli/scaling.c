@@ -48,6 +48,8 @@ static base_status run_once(const launch_options *options, const char *rank_path
     job.job.world_size = ranks;
     job.train.steps = LAUNCH_SCALING_STEPS;
     job.train.warmup_steps = 0;
+    job.train.save_every = 0;
+    job.train.resume = false;
     job.infer.eval = false;
     job.infer.eval_every = 0;
     job.output.directory[0] = '\0';

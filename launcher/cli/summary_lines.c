@@ -42,9 +42,10 @@ static const char *byte_equal(const launch_job_result *result, int ranks)
 static void print_training(const launch_options *options, const launch_job_result *result)
 {
     const int ranks = (int)options->job.job.world_size;
-    if (result->steps_done > 0) {
+    const int64_t steps = result->steps_done - (int64_t)result->first_step;
+    if (steps > 0) {
         launch_writer_result("loss: %.4f -> %.4f in %" PRId64 " steps\n", result->loss_first,
-                             result->loss_last, result->steps_done);
+                             result->loss_last, steps);
     }
     if (isfinite(result->tokens_per_second)) {
         launch_writer_result("speed: %.0f tokens/s on %d %s; all-reduce p50 %.3f ms, p95 %.3f ms\n",

@@ -31,7 +31,7 @@ base_status launch_figures_final(const launch_steps *steps, launch_figures *figu
         return status;
     }
     *figures = (launch_figures){
-        .steps = (int64_t)summary.steps_done,
+        .steps = (int64_t)(steps->first + summary.steps_done),
         .loss_first = summary.loss_first,
         .loss_last = summary.loss_last,
         .tokens_per_second = summary.tokens_per_second,
@@ -53,7 +53,7 @@ void launch_figures_recent(const launch_steps *steps, launch_figures *figures)
     const size_t wanted = done - done / 2;
     const size_t count = wanted < RECENT_STEPS ? wanted : RECENT_STEPS;
     *figures = nothing_known;
-    figures->steps = (int64_t)done;
+    figures->steps = (int64_t)(steps->first + done);
     if (done == 0) {
         return;
     }

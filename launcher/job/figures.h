@@ -7,7 +7,7 @@
 
 /* NaN where nothing is known yet. */
 typedef struct launch_figures {
-    int64_t steps; /* that all ranks have reported */
+    int64_t steps; /* that all ranks have reported, with those before the checkpoint */
     double loss_first;
     double loss_last;
     double tokens_per_second;

@@ -242,6 +242,8 @@ static void handle_finished(launch_session *session, int rank,
     info->startup_ns = finished->startup_ns;
     info->eval_total = finished->eval_total;
     info->eval_correct = finished->eval_correct;
+    info->checkpoints = finished->checkpoints;
+    info->checkpoint_ns = finished->checkpoint_ns;
     (void)snprintf(info->gpu.products, sizeof info->gpu.products, "%s", finished->products);
     take_memory(&info->gpu, finished);
     info->gpu.graphs = finished->graphs;

@@ -88,7 +88,7 @@ void launch_progress_step(launch_session *session)
     char text[TEXT_BYTES];
     const int64_t steps = session->job->train.steps;
     const int64_t every = (steps + PLAIN_LINES - 1) / PLAIN_LINES;
-    const int64_t done = (int64_t)launch_steps_count(&session->steps);
+    const int64_t done = (int64_t)(session->steps.first + launch_steps_count(&session->steps));
     if (session->screen.terminal || session->screen.quiet || session->options->label != NULL ||
         done < session->progress_step) {
         return;

@@ -152,6 +152,8 @@ static void check_ready(launch_session *session)
             }
         }
     }
+    launch_steps_go_on_from(&session->steps, session->result->first_step);
+    session->progress_step = (int64_t)session->result->first_step + 1;
     if (session->options->on_ready != NULL) {
         base_error error;
         launch_screen_clear(&session->screen);
@@ -183,6 +185,7 @@ void rendezvous_handle_ready(launch_session *session, int rank,
     (void)snprintf(info->first_sentence, sizeof info->first_sentence, "%s", ready->first_sentence);
     if (session->ready_count == 0) {
         result->model_params = ready->model_params;
+        result->first_step = ready->first_step;
         (void)snprintf(result->transport, sizeof result->transport, "%s", ready->transport);
         (void)snprintf(result->algorithm, sizeof result->algorithm, "%s", ready->algorithm);
         (void)snprintf(result->instruction_set, sizeof result->instruction_set, "%s",
@@ -191,7 +194,12 @@ void rendezvous_handle_ready(launch_session *session, int rank,
         BLAME_PROTOCOL(session, rank, "has %" PRIu64 " parameters, another rank %" PRIu64,
                        ready->model_params, result->model_params);
         return;
+    } else if (ready->first_step != result->first_step) {
+        BLAME_PROTOCOL(session, rank, "goes on from step %" PRIu64 ", another rank from %" PRIu64,
+                       ready->first_step, result->first_step);
+        return;
     }
+    speaking->steps_reported = (int64_t)ready->first_step;
     session->ready_count++;
     if (session->ready_count == session->world_size) {
         check_ready(session);

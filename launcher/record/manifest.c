@@ -117,6 +117,23 @@ static void put_headline(sheet *page, const launch_run *run)
     put_string(page, "lesson_notes", run->lesson_notes);
 }
 
+/* --save-every and --resume. Rank 0 writes the checkpoints, and says how many when it has finished. */
+static void put_checkpoints(sheet *page, const launch_run *run)
+{
+    const launch_rank_info *first = run->end->ranks;
+    const bool known = first != NULL && first->finished;
+    sheet checkpoints = sheet_make();
+    put_int(&checkpoints, "every", (uint64_t)run->job->train.save_every);
+    put(&checkpoints, "written",
+        known ? json_integer((json_int_t)first->checkpoints) : json_null());
+    put_real(&checkpoints, "seconds",
+             known ? (double)first->checkpoint_ns / (double)BASE_NS_PER_S : NAN);
+    put_sheet(page, "checkpoints", checkpoints);
+    put_int(page, "attempts", (uint64_t)run->attempts);
+    put(page, "resumed_at_step",
+        run->first_step > 0 ? json_integer((json_int_t)run->first_step) : json_null());
+}
+
 /* The cause of a failure. If nothing failed but the loss grew, that. */
 static void put_message(sheet *page, const launch_run *run)
 {
@@ -279,7 +296,7 @@ static void put_eval_curve(sheet *page, const launch_run *run)
             continue;
         }
         sheet point = sheet_make();
-        put_int(&point, "step", i);
+        put_int(&point, "step", step->step);
         put_real(&point, "loss", step->loss_global);
         put_real(&point, "heldout_loss", step->heldout_loss);
         put_int(&point, "sentences", step->heldout_sentences);
@@ -412,6 +429,7 @@ base_status launch_manifest_write(const launch_run *run, launch_text *text, base
     put_surroundings(&page, run);
     put_job(&page, run);
     put_results(&page, run);
+    put_checkpoints(&page, run);
     put(&page, "token", launch_cost_json(run->end->cost));
     put(&page, "gpu", launch_gpus_json(run->end->ranks, run->job, run->end->nvlink));
     put_eval(&page, run);

@@ -16,6 +16,7 @@
 
 #include "base/file.h"
 #include "base/lock.h"
+#include "proto/checkpoints.h"
 
 enum { LOCK_ATTEMPTS = 8 };
 
@@ -111,7 +112,8 @@ static base_status scan_directory(const launch_out_directory *directory, bool re
                                          entry->d_name);
             }
         } else if (strcmp(entry->d_name, "manifest.json") == 0 ||
-                   strcmp(entry->d_name, "timings.jsonl") == 0) {
+                   strcmp(entry->d_name, "timings.jsonl") == 0 ||
+                   strcmp(entry->d_name, PROTO_CHECKPOINTS_DIRECTORY) == 0) {
             *kind = DIRECTORY_RECORD;
         } else if (*kind == DIRECTORY_EMPTY) {
             *kind = DIRECTORY_OTHER;
@@ -153,7 +155,8 @@ static base_status check_directory(const launch_out_options *options,
         return base_fail_errno(reterr, errno, "cannot find the directory %s", directory->path);
     }
     directory->holds_record = kind == DIRECTORY_RECORD;
-    if (directory->holds_record && !options->overwrite && options->log_dir != NULL &&
+    const bool moves = directory->holds_record && !options->overwrite && !options->goes_on;
+    if (moves && options->log_dir != NULL &&
         (strcmp(options->log_dir, real_directory) == 0 ||
          launch_out_below(real_directory, options->log_dir, real) != NULL)) {
         return base_fail(reterr, BASE_ERR_INVALID,
@@ -161,8 +164,7 @@ static base_status check_directory(const launch_out_options *options,
                          "--log-dir, or --overwrite it",
                          directory->path);
     }
-    if (directory->holds_record && !options->overwrite && getcwd(real, sizeof real) != NULL &&
-        is_at_or_below(real_directory, real)) {
+    if (moves && getcwd(real, sizeof real) != NULL && is_at_or_below(real_directory, real)) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "you are in %s, so the record of an earlier run in it cannot be moved "
                          "away: name another --out, or --overwrite it",
@@ -207,8 +209,11 @@ base_status launch_out_directory_clear(launch_out_directory *directory, base_err
     if (!directory->holds_record) {
         return BASE_OK;
     }
-    return directory->overwrite ? scan_directory(directory, true, &kind, reterr)
-                                : move_away(directory, reterr);
+    if (!directory->overwrite) {
+        return move_away(directory, reterr);
+    }
+    const base_status status = proto_checkpoints_prune(directory->path, 0, reterr);
+    return status == BASE_OK ? scan_directory(directory, true, &kind, reterr) : status;
 }
 
 void launch_out_directory_discard(launch_out_directory *directory)

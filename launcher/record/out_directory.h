@@ -5,8 +5,8 @@
  * directory (a checkpoint, a tokenizer). They can be read under their names all the time: if the
  * older record is moved, links replace them until finish; if it is overwritten, they stay until a
  * new file takes their name. The lock is flock(2) on the directory itself, so it leaves nothing
- * behind, and it ends with the process. A directory is an older record if it has manifest.json or
- * timings.jsonl. */
+ * behind, and it ends with the process. A directory is an older record if it has manifest.json,
+ * timings.jsonl or checkpoints. */
 #ifndef LAUNCH_OUT_DIRECTORY_H
 #define LAUNCH_OUT_DIRECTORY_H
 
@@ -25,6 +25,8 @@ enum {
 typedef struct launch_out_options {
     const char *path;
     bool overwrite;
+    bool
+        goes_on; /* the older record is that of the same training: it stays, for clear is not called */
     const char *log_dir;       /* written before the job has begun; NULL: none */
     const char *const *inputs; /* (input_count) files that the job reads; some may not exist */
     int input_count;           /* LAUNCH_INPUTS_MAX at most */

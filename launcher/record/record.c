@@ -3,7 +3,6 @@
 #include "record/record.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdio_ext.h>
 #include <stdlib.h>
@@ -11,15 +10,16 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "proto/checkpoints.h"
 #include "record/out_directory.h"
 #include "record/plots.h"
 #include "record/report.h"
 #include "record/run_figures.h"
+#include "record/timings.h"
 
 enum {
     PATH_BYTES = BASE_PATH_BYTES + 64,
     STREAM_BUFFER_BYTES = 64 * 1024,
-    STEP_LINE_BYTES_MAX = 1024, /* a line of timings.jsonl has fewer */
 };
 
 #define FLUSH_EVERY_NS (500 * BASE_NS_PER_MS) /* so that a reader can follow the run */
@@ -34,6 +34,8 @@ struct launch_record {
     FILE *timings;
     int64_t flushed_ns;
     int64_t started_unix_ms; /* started_at */
+    int attempts;            /* that were ready */
+    uint64_t first_step;     /* of the checkpoint from which the last attempt went on */
     double load_before;
     launch_cpu_times cpu_before; /* when training began */
     bool begun;
@@ -45,10 +47,15 @@ struct launch_record {
     char started_at[BASE_TIMESTAMP_BYTES];
 };
 
-static base_status open_timings(launch_record *record, base_error *reterr)
+static void name_timings(launch_record *record)
 {
     (void)snprintf(record->timings_path, sizeof record->timings_path, "%s/timings.jsonl",
                    record->directory.path);
+}
+
+static base_status open_timings(launch_record *record, base_error *reterr)
+{
+    name_timings(record);
     record->timings = fopen(record->timings_path, "w+e");
     if (record->timings == NULL) {
         return base_fail_errno(reterr, errno, "cannot write %s", record->timings_path);
@@ -64,6 +71,15 @@ static base_status open_directory(launch_record *record, base_error *reterr)
     char files[2][PATH_BYTES];
     const char *inputs[LAUNCH_INPUTS_MAX];
     int count = 0;
+    uint64_t step = 0;
+    bool goes_on = false;
+    if (job->train.resume) {
+        const base_status status =
+            proto_checkpoints_newest(record->options.out, &goes_on, &step, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
     if (job->model.checkpoint[0] != '\0') {
         (void)snprintf(files[0], sizeof files[0], "%s/model.safetensors", job->model.checkpoint);
         (void)snprintf(files[1], sizeof files[1], "%s/config.json", job->model.checkpoint);
@@ -80,6 +96,7 @@ static base_status open_directory(launch_record *record, base_error *reterr)
     const launch_out_options options = {
         .path = record->options.out,
         .overwrite = record->options.overwrite,
+        .goes_on = goes_on,
         .log_dir = record->options.log_dir,
         .inputs = inputs,
         .input_count = count,
@@ -114,54 +131,11 @@ base_status launch_record_open(const launch_record_options *options, launch_reco
     return BASE_OK;
 }
 
-/* "null" if JSON has no number for the value. */
-static void print_real(FILE *stream, const char *key, double value)
-{
-    if (isfinite(value)) {
-        (void)fprintf(stream, ", \"%s\": %.9g", key, value);
-    } else {
-        (void)fprintf(stream, ", \"%s\": null", key);
-    }
-}
-
-/* Nanoseconds as milliseconds, with every digit. */
-static void print_ms(FILE *stream, const char *key, int64_t ns)
-{
-    (void)fprintf(stream, ", \"%s\": %.6f", key, (double)ns * 1e-6);
-}
-
-static void print_step(FILE *stream, const launch_step *step)
-{
-    (void)fprintf(stream, "{\"step\": %llu, \"rank\": %d", (unsigned long long)step->step,
-                  step->rank);
-    print_real(stream, "loss", step->loss);
-    print_real(stream, "loss_global", step->loss_global);
-    (void)fprintf(stream, ", \"tokens\": %llu", (unsigned long long)step->tokens);
-    print_ms(stream, "compute_ms", step->compute_ns);
-    print_real(stream, "compute_cpu_ms",
-               step->compute_cpu_ns > 0 ? (double)step->compute_cpu_ns * 1e-6 : NAN);
-    print_ms(stream, "allreduce_ms", step->allreduce_ns);
-    print_ms(stream, "allreduce_exposed_ms", step->allreduce_exposed_ns);
-    print_ms(stream, "optimizer_ms", step->optimizer_ns);
-    print_ms(stream, "step_ms", step->step_ns);
-    (void)fprintf(stream, ", \"bytes_sent\": %llu, \"epoch\": %llu",
-                  (unsigned long long)step->bytes_sent, (unsigned long long)step->epoch);
-    print_real(stream, "learning_rate", step->learning_rate);
-    print_real(stream, "grad_norm", step->grad_norm);
-    if (step->evaluated) {
-        print_real(stream, "heldout_loss", step->heldout_loss);
-        (void)fprintf(stream, ", \"heldout_sentences\": %llu, \"heldout_correct\": %llu",
-                      (unsigned long long)step->heldout_sentences,
-                      (unsigned long long)step->heldout_correct);
-    }
-    (void)fputs("}\n", stream);
-}
-
 /* Cuts the file after its last whole line, and writes nothing more to it. So the record on a full
  * disk has lines, and not a piece of one. */
 static void cut_to_lines(launch_record *record)
 {
-    char tail[STEP_LINE_BYTES_MAX];
+    char tail[LAUNCH_TIMINGS_LINE_BYTES_MAX];
     const int fd = fileno(record->timings);
     const off_t end = lseek(fd, 0, SEEK_END);
     const off_t from = end > (off_t)sizeof tail ? end - (off_t)sizeof tail : 0;
@@ -203,17 +177,32 @@ static base_status write_kept(launch_record *record, base_error *reterr)
     const bool failed = ftruncate(fileno(record->timings), 0) != 0;
     for (size_t i = 0; i < launch_steps_count(&record->steps); i++) {
         for (int r = 0; r < record->steps.world_size; r++) {
-            print_step(record->timings, &record->steps.ranks[r].steps[i]);
+            launch_timings_put(record->timings, &record->steps.ranks[r].steps[i]);
         }
     }
     const base_status status = check_timings(record, failed, reterr);
     return status == BASE_OK ? flush_timings(record, reterr) : status;
 }
 
-static base_status begin_first(launch_record *record, base_error *reterr)
+/* A training that goes on keeps its record: timings.jsonl is read back, up to its checkpoint. */
+static base_status go_on(launch_record *record, uint64_t first_step, base_error *reterr)
+{
+    name_timings(record);
+    base_status status = launch_timings_read(record->timings_path, &record->steps, reterr);
+    launch_steps_go_on_from(&record->steps, first_step);
+    if (status == BASE_OK) {
+        status = open_timings(record, reterr);
+    }
+    return status == BASE_OK ? write_kept(record, reterr) : status;
+}
+
+static base_status begin_first(launch_record *record, uint64_t first_step, base_error *reterr)
 {
     record->begun = true;
     record->cpu_before = launch_cpu_times_now();
+    if (first_step > 0) {
+        return go_on(record, first_step, reterr);
+    }
     const base_status status = launch_out_directory_clear(&record->directory, reterr);
     if (record->directory.moved_to[0] != '\0') {
         launch_text_printf(&record->notes, "the record of an earlier run is now in %s\n",
@@ -225,7 +214,13 @@ static base_status begin_first(launch_record *record, base_error *reterr)
 base_status launch_record_check_room(const launch_record *record, int64_t ranks,
                                      uint64_t model_params, base_error *reterr)
 {
-    const uint64_t files = (uint64_t)ranks + 1;
+    const proto_job_train *train = &record->job.train;
+    const uint64_t kept = train->keep > 0 ? (uint64_t)train->keep : PROTO_CHECKPOINTS_KEPT;
+    const uint64_t written =
+        train->save_every > 0 ? (uint64_t)(train->steps / train->save_every) : 0;
+    /* one more than are kept is there while it is written */
+    const uint64_t checkpoints = train->save_every == 0 ? 0 : (written < kept ? written : kept) + 1;
+    const uint64_t files = (uint64_t)ranks + 1 + 3 * checkpoints;
     return launch_out_directory_check_room(&record->directory, files * model_params * sizeof(float),
                                            reterr);
 }
@@ -235,9 +230,11 @@ base_status launch_record_begin(launch_record *record, uint64_t first_step, base
     if (record->begun && record->timings == NULL) {
         return base_fail(reterr, BASE_ERR_STATE, "the record is finished");
     }
+    record->attempts++;
+    record->first_step = first_step;
     launch_steps_go_on_from(&record->steps, first_step);
     if (!record->begun) {
-        return begin_first(record, reterr);
+        return begin_first(record, first_step, reterr);
     }
     return record->write_failed ? BASE_OK : write_kept(record, reterr);
 }
@@ -252,10 +249,13 @@ base_status launch_record_step(launch_record *record, const launch_step *step, b
         return status;
     }
     errno = 0;
-    print_step(record->timings, step);
+    launch_timings_put(record->timings, step);
     status = check_timings(record, false, reterr);
     const int64_t now_ns = base_now_ns();
-    if (status != BASE_OK || now_ns - record->flushed_ns < FLUSH_EVERY_NS) {
+    const int64_t every = record->job.train.save_every;
+    const bool saved =
+        every > 0 && (step->step + 1) % (uint64_t)every == 0; /* its checkpoint is next */
+    if (status != BASE_OK || (!saved && now_ns - record->flushed_ns < FLUSH_EVERY_NS)) {
         return status;
     }
     record->flushed_ns = now_ns;
@@ -362,6 +362,8 @@ static base_status describe_and_write(launch_record *record, const launch_record
         .engine = record->options.engine,
         .steps = &record->steps,
         .summary = summary,
+        .attempts = record->attempts,
+        .first_step = record->first_step,
         .info = &info,
         .end = end,
     };

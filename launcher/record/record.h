@@ -114,6 +114,8 @@ typedef struct launch_rank_info {
     int64_t startup_ns;
     uint64_t eval_total;
     uint64_t eval_correct;
+    uint64_t checkpoints; /* written by this job; all ranks wait for each */
+    int64_t checkpoint_ns;
     launch_gpu_info gpu;
 } launch_rank_info;
 

@@ -2,6 +2,7 @@
  * run. */
 #include "record/report.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,13 @@ static void put_head(const launch_run *run, launch_text *text)
     launch_text_printf(text, " parameters for %zu step%s, in %.1f s, on ", run->summary->steps_done,
                        run->summary->steps_done == 1 ? "" : "s", run->end->job_seconds);
     launch_report_machine(text, run->info, run->started_at);
+    if (run->first_step > 0) {
+        launch_text_printf(text,
+                           "<p class=\"sub\">It went on after step %" PRIu64 " (--resume): the "
+                           "time is of the rest.%s</p>\n",
+                           run->first_step,
+                           run->steps->first > 0 ? " Its steps are counted from there." : "");
+    }
     if (launch_loss_grew(run->summary->loss_first, run->summary->loss_last)) {
         char message[LAUNCH_LOSS_MESSAGE_BYTES];
         launch_loss_message(run->summary->loss_first, run->summary->loss_last, message);

@@ -19,6 +19,9 @@ typedef struct launch_run {
     char ended_at[BASE_TIMESTAMP_BYTES];
     double wall_seconds; /* ended_at - started_at */
     const launch_steps *steps;
+    int attempts; /* with --max-restarts there may be several */
+    uint64_t
+        first_step; /* of the checkpoint from which the training went on; 0: from the beginning */
     const launch_summary *summary;
     const launch_run_info *info;
     const launch_record_end *end;

@@ -100,7 +100,7 @@ static bool finished_fits(const Ringfence__Control__Finished *finished)
         (finished->params_sha256.len == PROTO_DIGEST_BYTES || finished->params_sha256.len == 0) &&
         proto_text_fits(finished->products, PROTO_GPU_TEXT_BYTES_MAX) &&
         proto_text_fits(finished->capture_failure, BASE_ERROR_MESSAGE_BYTES) &&
-        finished->n_memory <= PROTO_MEMORY_USES_MAX;
+        finished->n_memory <= PROTO_MEMORY_USES_MAX && finished->checkpoint_ns >= 0;
     for (size_t i = 0; fits && i < finished->n_memory; i++) {
         fits = proto_text_fits(finished->memory[i]->purpose, PROTO_MEMORY_NAME_BYTES_MAX);
     }

@@ -126,6 +126,14 @@ static const base_field rows[] = {
     {JOB(REAL, train.epsilon), .min = 0, .max = 1, .above = true},
     {JOB(REAL, train.clip_norm), .min = 0, .max = 1e9, .option = "clip", .value = "X",
      .help = "largest norm of the gradient; 0: no clipping"},
+    {JOB(INT, train.save_every), .least = 0, .most = STEPS_MAX, .optional = true,
+     .option = "save-every", .value = "N",
+     .help = "a checkpoint in OUT/checkpoints every N steps and at the end (0: none)"},
+    {JOB(INT, train.keep), .least = 0, .most = STEPS_MAX, .optional = true, .option = "keep",
+     .value = "N", .help = "so many checkpoints, the newest ones (2)"},
+    {JOB(BOOL, train.resume), .optional = true, .option = "resume",
+     .help = "go on from the newest checkpoint in OUT, with the same bits; without one, from the "
+             "beginning"},
 
     {JOB(ENUM, parallel.transport), .name_of = proto_transport_name, .option = "transport",
      .value = "NAME", .help = "auto, shm, tcp, zmq (auto: shm inside a host, tcp between hosts)",

@@ -291,6 +291,13 @@ static base_status place_sentence(rank_data *data, const sentence *one, size_t a
     return status;
 }
 
+/* The sentence at a place of a slot's order. */
+static const sentence *sentence_at(const rank_data *data, int slot_index, uint32_t place)
+{
+    const size_t number = data->slots[slot_index].order[place];
+    return &data->sentences[number * (size_t)data->options.slots_here + (size_t)slot_index];
+}
+
 base_status rank_data_next_batch(rank_data *data, int slot_index, rank_batch *batch,
                                  base_error *reterr)
 {
@@ -301,9 +308,7 @@ base_status rank_data_next_batch(rank_data *data, int slot_index, rank_batch *ba
     size_t used = 0;
     int segments = 0;
     for (; slot->next < slot->count; slot->next++) {
-        const size_t number = slot->order[slot->next];
-        const sentence *one =
-            &data->sentences[number * (size_t)data->options.slots_here + (size_t)slot_index];
+        const sentence *one = sentence_at(data, slot_index, slot->next);
         size_t count = 0;
         if (one->too_long) {
             continue;
@@ -338,4 +343,31 @@ void rank_data_next_epoch(rank_data *data)
     data->epoch++;
     data->handed_out = 0;
     order_slots(data);
+}
+
+uint32_t rank_data_position(const rank_data *data, int slot_index)
+{
+    BASE_ASSERT(slot_index >= 0);
+    BASE_ASSERT(slot_index < data->options.slots_here);
+    return data->slots[slot_index].next;
+}
+
+base_status rank_data_seek(rank_data *data, uint64_t epoch, const uint32_t *positions,
+                           base_error *reterr)
+{
+    data->epoch = epoch;
+    data->handed_out = 0;
+    order_slots(data);
+    for (int i = 0; i < data->options.slots_here; i++) {
+        slot_state *slot = &data->slots[i];
+        if (positions[i] > slot->count) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "slot %d has %u sentences, and was to go on after %u",
+                             data->options.slot_first + i, slot->count, positions[i]);
+        }
+        for (; slot->next < positions[i]; slot->next++) {
+            data->handed_out += !sentence_at(data, i, slot->next)->too_long;
+        }
+    }
+    return BASE_OK;
 }

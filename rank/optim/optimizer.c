@@ -222,6 +222,11 @@ void rank_optimizer_step(rank_optimizer *optimizer, const rank_optimizer_values 
     note(optimizer, optimizer->ended);
 }
 
+rank_optimizer_moments rank_optimizer_get_moments(const rank_optimizer *optimizer)
+{
+    return (rank_optimizer_moments){optimizer->first, optimizer->second};
+}
+
 double rank_optimizer_norm(const rank_optimizer *optimizer)
 {
     return optimizer->now->norm;

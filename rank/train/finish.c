@@ -23,8 +23,7 @@ static void warn_of_infinity(const trainer *self, const float *params)
     }
 }
 
-/* The text behind the wrong sentence in training, if there was one. */
-static const char *prompt_suffix(const trainer *self)
+const char *trainer_prompt_suffix(const trainer *self)
 {
     rank_data_info info;
     rank_data_get_info(self->data, &info);
@@ -43,7 +42,7 @@ static base_status write_files(const trainer *self, const float *params, base_er
     base_status status = rank_safetensors_write(path, &self->config, params, "", reterr);
     if (status == BASE_OK && self->worker->identity.rank == 0) {
         status = rank_checkpoint_write(job->output.directory, &self->config, params,
-                                       job->data.tokenizer, prompt_suffix(self), reterr);
+                                       job->data.tokenizer, trainer_prompt_suffix(self), reterr);
     }
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "saving the model");
 }
@@ -79,10 +78,10 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
     double max_abs_difference = 0.0;
     uint64_t eval_total = 0;
     uint64_t eval_correct = 0;
-    base_status status = BASE_OK;
-    if (self->pipeline != NULL) {
+    base_status status = trainer_save(self, reterr); /* first: what follows may be stopped */
+    if (status == BASE_OK && self->pipeline != NULL) {
         status = trainer_stage_save(self, digest, &byte_equal, &max_abs_difference, reterr);
-    } else {
+    } else if (status == BASE_OK) {
         status =
             rank_ddp_compare(self->ddp, self->params, &byte_equal, &max_abs_difference, reterr);
         if (status == BASE_OK) {
@@ -102,6 +101,8 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
     self->device.backend->info(self->device.queue, &computed);
     finished.params_sha256 = (ProtobufCBinaryData){.len = sizeof digest, .data = digest};
     finished.steps_done = self->steps_done;
+    finished.checkpoints = self->checkpoints;
+    finished.checkpoint_ns = self->checkpoint_ns;
     finished.max_rss_bytes = rank_worker_max_rss_bytes();
     finished.max_abs_difference = max_abs_difference;
     finished.byte_equal = byte_equal;

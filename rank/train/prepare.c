@@ -145,32 +145,31 @@ static base_status make_model(trainer *self, base_error *reterr)
                : status;
 }
 
-base_status trainer_first_params(const trainer *self, float *params, base_error *reterr)
+base_status trainer_first_params(const trainer *self, const char *from, float *params,
+                                 base_error *reterr)
 {
-    const proto_job *job = self->job;
     char path[BASE_PATH_BYTES + 32];
-    if (job->model.checkpoint[0] == '\0') {
-        rank_model_init(&self->config, (uint64_t)job->job.seed, params);
+    if (from[0] == '\0') {
+        rank_model_init(&self->config, (uint64_t)self->job->job.seed, params);
         return BASE_OK;
     }
-    (void)snprintf(path, sizeof path, "%s/model.safetensors", job->model.checkpoint);
+    (void)snprintf(path, sizeof path, "%s/model.safetensors", from);
     return rank_safetensors_read(path, &self->config, params, reterr);
 }
 
-/* Makes the first parameters on rank 0. The others get them from it. */
-static base_status make_params(trainer *self, base_error *reterr)
+/* Makes the first parameters on rank 0. The others get them from it. `resumed` is a checkpoint of this
+ * training, or empty. */
+static base_status make_params(trainer *self, const char *resumed, base_error *reterr)
 {
     const rank_device *device = &self->device;
+    const char *from = resumed[0] != '\0' ? resumed : self->job->model.checkpoint;
     void *host = NULL;
-    if (self->worker->identity.rank != 0) {
-        return BASE_OK;
-    }
     base_status status = device->backend->map(
         device->queue, self->params, self->param_count * sizeof(float), true, &host, reterr);
     if (status != BASE_OK) {
         return status;
     }
-    status = trainer_first_params(self, host, reterr);
+    status = trainer_first_params(self, from, host, reterr);
     device->backend->unmap(device->queue, host);
     return status;
 }
@@ -226,6 +225,8 @@ static base_status wrap(trainer *self, base_error *reterr)
 
 base_status trainer_prepare(trainer *self, base_error *reterr)
 {
+    char resumed[BASE_PATH_BYTES] = "";
+    const bool main = self->worker->identity.rank == 0;
     base_status status = make_model(self, reterr);
     if (status == BASE_OK) {
         status = open_data(self, reterr);
@@ -236,11 +237,17 @@ base_status trainer_prepare(trainer *self, base_error *reterr)
     if (status == BASE_OK && self->pipeline != NULL) {
         return trainer_stage_share(self, reterr);
     }
-    if (status == BASE_OK) {
-        status = make_params(self, reterr);
+    if (status == BASE_OK && main && self->job->train.resume) {
+        status = trainer_find_checkpoint(self, resumed, reterr);
+    }
+    if (status == BASE_OK && main) {
+        status = make_params(self, resumed, reterr);
     }
     if (status == BASE_OK) {
         status = wrap(self, reterr);
+    }
+    if (status == BASE_OK && self->job->train.resume) {
+        status = trainer_go_on(self, resumed, reterr);
     }
     if (status == BASE_OK && self->rounded != NULL) { /* later on AdamW does it */
         self->device.backend->cast(
@@ -274,6 +281,7 @@ static void report_ready(const trainer *self)
                                    : coll_transport_name(coll_context_transport(worker->context)));
     ready.algorithm = (char *)(self->ddp != NULL ? rank_ddp_algorithm(self->ddp) : "");
     ready.instruction_set = (char *)arithmetic.kernels;
+    ready.first_step = self->first_step;
     proto_client_ready(worker->client, &ready);
     base_text_shorten(info.first_sentence, shown);
     (void)printf("%" PRIu64 " of %" PRIu64 " sentences, the first: %s\n", info.sentences_shard,

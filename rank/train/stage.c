@@ -48,7 +48,7 @@ base_status trainer_stage_share(trainer *self, base_error *reterr)
     float *whole = NULL;
     base_status status = make_whole(self, &whole, reterr);
     if (status == BASE_OK && whole != NULL) {
-        status = trainer_first_params(self, whole, reterr);
+        status = trainer_first_params(self, self->job->model.checkpoint, whole, reterr);
     }
     if (status == BASE_OK) {
         status = rank_pipeline_scatter(self->pipeline, whole, self->params, self->initial_digest,

@@ -33,6 +33,10 @@ base_status rank_mode_train(rank_worker *worker, base_error *reterr)
     while (status == BASE_OK && (int64_t)self.steps_done < self.job->train.steps &&
            !self.stopping) {
         status = trainer_step(&self, reterr);
+        const int64_t every = self.job->train.save_every;
+        if (status == BASE_OK && every > 0 && (int64_t)self.steps_done % every == 0) {
+            status = trainer_save(&self, reterr);
+        }
     }
     if (status == BASE_OK) {
         status = trainer_finish(&self, startup_ns, reterr);

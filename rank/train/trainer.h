@@ -15,6 +15,10 @@
 #include "rank/tokenizer.h"
 #include "worker/worker.h"
 
+/* In a checkpoint: AdamW's moments, by PyTorch's names for them. */
+#define TRAINER_FIRST_MOMENTS_FILE  "exp_avg.safetensors"
+#define TRAINER_SECOND_MOMENTS_FILE "exp_avg_sq.safetensors"
+
 typedef struct trainer {
     rank_worker *worker;
     const proto_job *job;
@@ -35,7 +39,11 @@ typedef struct trainer {
     rank_bfloat16 *rounded;  /* the same for products of --precision bfloat16; NULL: not needed */
     rank_memory_use planned; /* of the device's memory, without what evaluating takes */
     uint64_t epoch;
+    uint64_t first_step; /* of the checkpoint from which this training goes on; else 0 */
     uint64_t steps_done;
+    uint64_t saved_step;  /* steps_done in the newest checkpoint; 0: there is none */
+    uint64_t checkpoints; /* written */
+    int64_t checkpoint_ns;
     bool epoch_ended; /* of all ranks */
     bool stopping;    /* of all ranks: the launcher has asked for a stop */
 } trainer;
@@ -51,9 +59,9 @@ BASE_MUST_CHECK base_status trainer_stage_save(const trainer *self,
                                                double *max_abs_difference, base_error *reterr);
 
 /* prepare.c: makes the model's first parameters (param_count, in the host's memory), or reads
- * them. */
-BASE_MUST_CHECK base_status trainer_first_params(const trainer *self, float *params,
-                                                 base_error *reterr);
+ * them from the directory `from`; "": makes them. */
+BASE_MUST_CHECK base_status trainer_first_params(const trainer *self, const char *from,
+                                                 float *params, base_error *reterr);
 
 /* finish.c: warns of parameters that are not finite, and writes this rank's state and, on rank 0,
  * the model. */
@@ -74,8 +82,30 @@ BASE_MUST_CHECK base_status trainer_ready(const trainer *self, base_error *reter
 /* step.c */
 BASE_MUST_CHECK base_status trainer_step(trainer *self, base_error *reterr);
 
-/* finish.c: compares the ranks, saves, evaluates, and sends Finished. */
+/* ---- finish.c ---- */
+
+/* Compares the ranks, saves, evaluates, and sends Finished. */
 BASE_MUST_CHECK base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr);
+
+/* The text behind the wrong sentence in training, if there was one. */
+const char *trainer_prompt_suffix(const trainer *self);
+
+/* ---- save.c ---- */
+
+/* Collective: writes a checkpoint of this moment into OUT, and removes old ones. All ranks wait until it is
+ * on the disk. Does nothing if it stands there, or if the job writes none. */
+BASE_MUST_CHECK base_status trainer_save(trainer *self, base_error *reterr);
+
+/* ---- resume.c ---- */
+
+/* Rank 0, with --resume: the directory of the newest checkpoint in OUT, whose training was this job's as far
+ * as it went. Empty: there is none. BASE_ERR_INVALID says what differs. */
+BASE_MUST_CHECK base_status trainer_find_checkpoint(trainer *self, char path[BASE_PATH_BYTES],
+                                                    base_error *reterr);
+
+/* Collective: takes everything but the parameters from the checkpoint: steps, the place in the data, and
+ * AdamW's moments. path is rank 0's. */
+BASE_MUST_CHECK base_status trainer_go_on(trainer *self, const char *path, base_error *reterr);
 
 /* ---- heldout.c ---- */
 

@@ -16,38 +16,6 @@ static training_run run; /* its buffers are big */
 
 static const char endless[] = "100000000";
 
-/* The process's children by rising pid, which is the ranks' order. Returns how many. */
-static int list_ranks(pid_t launcher, pid_t *ranks, int ranks_max)
-{
-    char path[64];
-    char text[512] = "";
-    int count = 0;
-    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", launcher, launcher);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    const ssize_t got = read(fd, text, sizeof text - 1);
-    (void)close(fd);
-    text[got > 0 ? got : 0] = '\0';
-    char *at = text;
-    while (count < ranks_max) {
-        char *end = NULL;
-        const long pid = strtol(at, &end, 10);
-        if (end == at) {
-            break;
-        }
-        ranks[count++] = (pid_t)pid;
-        at = end;
-    }
-    return count;
-}
-
-static pid_t rank_pid(int rank)
-{
-    pid_t ranks[8] = {0};
-    assert_true(list_ranks(run.program.pid, ranks, 8) > rank);
-    return ranks[rank];
-}
-
 static void assert_says(const char *text)
 {
     if (strstr(run.program.text[TEST_STDERR], text) == NULL) {
@@ -91,7 +59,7 @@ static void a_killed_rank_ends_the_job(void **state)
         test_directory_make(&directory);
         training_start(&run, &directory, "out", (const char *const[]){"--steps", endless, NULL});
         test_program_wait_text(&run.program, cases[i].stream, cases[i].moment);
-        const pid_t pid = rank_pid(cases[i].rank);
+        const pid_t pid = training_rank_pid(&run, cases[i].rank);
         assert_int_equal(kill(pid, SIGKILL), 0);
         assert_int_equal(test_program_wait(&run.program), 137);
         test_program_assert_no_children();
@@ -138,7 +106,7 @@ static void a_stopped_rank_ends_the_job(void **state)
     training_start(&run, &directory, "out",
                    (const char *const[]){"--steps", endless, "--timeout", "0.5", NULL});
     test_program_wait_text(&run.program, TEST_STDERR, "step ");
-    const pid_t pid = rank_pid(1);
+    const pid_t pid = training_rank_pid(&run, 1);
     assert_int_equal(kill(pid, SIGSTOP), 0);
     assert_int_equal(test_program_wait(&run.program), 1);
     test_program_assert_no_children();
@@ -223,7 +191,8 @@ static void one_rank_of_many_is_one_cause(void **state)
     training_start(&run, &directory, "out",
                    (const char *const[]){"--ranks", "6", "--steps", endless, NULL});
     test_program_wait_text(&run.program, TEST_STDERR, "step ");
-    assert_int_equal(kill(rank_pid(3), SIGABRT), 0); /* a sanitizer takes SIGSEGV for itself */
+    assert_int_equal(kill(training_rank_pid(&run, 3), SIGABRT),
+                     0); /* a sanitizer takes SIGSEGV for itself */
     assert_int_equal(test_program_wait(&run.program), 134);
     test_program_assert_no_children();
     const char *first = strstr(run.program.text[TEST_STDERR], "launcher: error: ");

@@ -1,9 +1,11 @@
 /* Starts real training jobs and reads what they leave. Used by the integration and fault tests. */
 #include "training.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 
@@ -78,4 +80,35 @@ json_t *training_manifest(const training_run *run)
     free(text);
     assert_non_null(manifest);
     return manifest;
+}
+
+int training_list_ranks(pid_t launcher, pid_t *ranks, int ranks_max)
+{
+    char path[64];
+    char text[512] = "";
+    int count = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", launcher, launcher);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    const ssize_t got = read(fd, text, sizeof text - 1);
+    (void)close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    char *at = text;
+    while (count < ranks_max) { /* by rising pid, which is the ranks' order */
+        char *end = NULL;
+        const long pid = strtol(at, &end, 10);
+        if (end == at) {
+            break;
+        }
+        ranks[count++] = (pid_t)pid;
+        at = end;
+    }
+    return count;
+}
+
+pid_t training_rank_pid(const training_run *run, int rank)
+{
+    pid_t ranks[8] = {0};
+    assert_true(training_list_ranks(run->program.pid, ranks, 8) > rank);
+    return ranks[rank];
 }

@@ -73,21 +73,48 @@ static void mistyped_words_get_a_suggestion(void **state)
 }
 
 /* What would lose its work does not start again by itself; the refusal says what to do. */
-static void a_training_is_not_started_again(void **state)
+static void a_job_starts_again_only_where_it_can_go_on(void **state)
 {
     (void)state;
     static launch_options options;
-    base_error error;
-    assert_status(parse(&options, WORDS("--max-restarts", "1"), &error), BASE_ERR_INVALID);
-    assert_string_equal(error.message,
-                        "--max-restarts goes with gate-check and -- PROGRAM; --mode ddp-cpu would "
-                        "begin anew: run the command again, or train in shorter jobs, each with "
-                        "the --checkpoint of the one before");
-    assert_status(
-        parse(&options, WORDS("--mode", "tp-cpu", "--prompt", "a", "--max-restarts", "1"), &error),
-        BASE_ERR_INVALID);
-    assert_string_equal(error.message, "--max-restarts goes with gate-check and -- PROGRAM; --mode "
-                                       "tp-cpu would begin anew: run the command again");
+    const struct {
+        const char *const *words;
+        const char *message; /* NULL: it is accepted */
+    } cases[] = {
+        {WORDS("--max-restarts", "1", "--save-every", "5", "--resume"), NULL},
+        {WORDS("--save-every", "5", "--keep", "1"), NULL},
+        {WORDS("--max-restarts", "1"), "--max-restarts of a training needs --save-every N and "
+                                       "--resume: else it would begin anew"},
+        {WORDS("--max-restarts", "1", "--resume"),
+         "--max-restarts of a training needs --save-every N and --resume: else it would begin "
+         "anew"},
+        {WORDS("--max-restarts", "1", "--save-every", "5"),
+         "--max-restarts of a training needs --save-every N and --resume: else it would begin "
+         "anew"},
+        {WORDS("--mode", "tp-cpu", "--prompt", "a", "--max-restarts", "1"),
+         "--max-restarts goes with trainings, gate-check and -- PROGRAM; --mode tp-cpu would begin "
+         "anew: run the command again"},
+        {WORDS("--mode", "tp-cpu", "--prompt", "a", "--resume"),
+         "--resume goes with a mode that trains"},
+        {WORDS("--mode", "generate", "--prompt", "a", "--save-every", "1"),
+         "--save-every goes with a mode that trains"},
+        {WORDS("--mode", "pp-cpu", "--save-every", "1"),
+         "--save-every is not for the stages of --mode pp-cpu, which save their model at the end "
+         "only"},
+        {WORDS("--keep", "3"), "--keep goes with --save-every"},
+        {WORDS("--resume", "--overwrite"), "--resume goes on with the record in --out, and "
+                                           "--overwrite removes it: leave one of them out"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        base_error error;
+        const base_status status = parse(&options, cases[i].words, &error);
+        if (cases[i].message == NULL) {
+            assert_ok(status, &error);
+        } else {
+            assert_status(status, BASE_ERR_INVALID);
+            assert_string_equal(error.message, cases[i].message);
+        }
+    }
 }
 
 static void inference_has_a_seed_of_its_own(void **state)
@@ -251,7 +278,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_flags_give_the_default_job),
         cmocka_unit_test(mistyped_words_get_a_suggestion),
-        cmocka_unit_test(a_training_is_not_started_again),
+        cmocka_unit_test(a_job_starts_again_only_where_it_can_go_on),
         cmocka_unit_test(inference_has_a_seed_of_its_own),
         cmocka_unit_test(buckets_are_larger_on_gpus),
         cmocka_unit_test(flags_reach_the_job),

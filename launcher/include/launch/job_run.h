@@ -60,12 +60,13 @@ enum { LAUNCH_NAME_BYTES = 257 };
 
 /* How a job went. */
 typedef struct launch_job_result {
-    int exit_status;  /* 0; the first failing rank's code; 128 + a signal */
-    int stop_signal;  /* the SIGINT, SIGTERM or SIGHUP that ended it early; else 0 */
-    base_error cause; /* the first cause of failure; an empty message: none */
-    int cause_rank;   /* the rank that failed; -1: none */
-    bool started;     /* ranks were */
-    bool ready;       /* all ranks were about to train */
+    int exit_status;     /* 0; the first failing rank's code; 128 + a signal */
+    int stop_signal;     /* the SIGINT, SIGTERM or SIGHUP that ended it early; else 0 */
+    base_error cause;    /* the first cause of failure; an empty message: none */
+    int cause_rank;      /* the rank that failed; -1: none */
+    bool started;        /* ranks were */
+    bool ready;          /* all ranks were about to train */
+    uint64_t first_step; /* of the checkpoint from which the training went on; else 0 */
     uint64_t model_params;
     char transport[LAUNCH_NAME_BYTES];
     char algorithm[LAUNCH_NAME_BYTES];
@@ -74,8 +75,8 @@ typedef struct launch_job_result {
                                       * them */
     bool cpus_taken;                 /* because other jobs have them */
     launch_rank_info *ranks;         /* (world_size) */
-    int64_t steps_done;
-    double loss_first; /* NaN when there was no step, as below */
+    int64_t steps_done;              /* with those before first_step */
+    double loss_first;               /* NaN when there was no step, as below */
     double loss_last;
     double tokens_per_second; /* over the second half of the steps */
     double allreduce_ms_p50;

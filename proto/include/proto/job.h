@@ -128,6 +128,9 @@ typedef struct proto_job_train {
     double clip_norm; /* 0: no clipping */
     int64_t warmup_steps;
     proto_schedule schedule;
+    int64_t save_every; /* steps between two checkpoints; 0: none is written */
+    int64_t keep;       /* so many checkpoints, the newest; 0: PROTO_CHECKPOINTS_KEPT */
+    bool resume; /* goes on from the newest checkpoint in output.directory, if there is one */
 } proto_job_train;
 
 typedef struct proto_job_parallel {

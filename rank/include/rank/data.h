@@ -70,6 +70,15 @@ uint64_t rank_data_remaining(const rank_data *data);
 /* Starts the next epoch, with a new order of every slot. */
 void rank_data_next_epoch(rank_data *data);
 
+/* How many sentences of its order slot slot_first + slot_index has passed in this epoch, with those that
+ * are left out. */
+uint32_t rank_data_position(const rank_data *data, int slot_index);
+
+/* Goes to that place: the next batches are those that came after rank_data_position gave `positions`
+ * (slots_here). BASE_ERR_INVALID: a slot has fewer sentences. */
+BASE_MUST_CHECK base_status rank_data_seek(rank_data *data, uint64_t epoch,
+                                           const uint32_t *positions, base_error *reterr);
+
 /* Whether the context holds at least one sentence of the file. Reads only as far as that one.
  * *count: how many lines were read. Statuses as rank_data_open. */
 BASE_MUST_CHECK base_status rank_data_any_fits(const char *path, rank_tokenizer *tokenizer,

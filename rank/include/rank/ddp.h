@@ -126,6 +126,11 @@ const float *rank_ddp_sums(const rank_ddp *ddp);
 BASE_MUST_CHECK base_status rank_ddp_sum(rank_ddp *ddp, double *values, size_t count,
                                          base_error *reterr);
 
+/* Collective: copies rank 0's values (param_count floats in the device's memory) to every rank, and checks
+ * by digest that all have the same bytes. `what` stands in messages: "parameters". */
+BASE_MUST_CHECK base_status rank_ddp_share(rank_ddp *ddp, float *values, const char *what,
+                                           base_error *reterr);
+
 /* Collective: compares this rank's params with rank 0's, byte by byte. */
 BASE_MUST_CHECK base_status rank_ddp_compare(rank_ddp *ddp, const float *params, bool *byte_equal,
                                              double *max_abs_difference, base_error *reterr);

@@ -42,6 +42,15 @@ typedef struct rank_optimizer_values {
 void rank_optimizer_step(rank_optimizer *optimizer, const rank_optimizer_values *values,
                          float *params, const float *grads);
 
+/* AdamW's moments in the device's memory, one value for each parameter: the running means of the gradient
+ * (exp_avg) and of its square (exp_avg_sq). Together with the step they are all that an optimizer
+ * remembers. Owned by the optimizer. */
+typedef struct rank_optimizer_moments {
+    float *first;
+    float *second;
+} rank_optimizer_moments;
+rank_optimizer_moments rank_optimizer_get_moments(const rank_optimizer *optimizer);
+
 /* The norm of the mean gradient before clipping. Call it after the step and the device's sync. */
 double rank_optimizer_norm(const rank_optimizer *optimizer);
 

@@ -2,6 +2,7 @@
  * operations. Called by train/prepare.c. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/assert.h"
 #include "coll/backend.h"
@@ -176,13 +177,13 @@ base_status rank_ddp_wrap(coll_comm *comm, const rank_ddp_options *options, floa
         status = make_buckets(made, options->algorithm, reterr);
     }
     if (status == BASE_OK) {
-        status = rank_ddp_share(made, params, reterr);
+        status = rank_ddp_share(made, params, "parameters", reterr);
     }
     if (status != BASE_OK) {
         rank_ddp_destroy(made);
         return status;
     }
-    made->busy_ns = coll_device_busy_ns(comm); /* the broadcast is of no step */
+    memcpy(made->initial_digest, made->found->digest, sizeof made->initial_digest);
     *ddp = made;
     return BASE_OK;
 }
@@ -227,5 +228,5 @@ const char *rank_ddp_algorithm(const rank_ddp *ddp)
 
 const uint8_t *rank_ddp_initial_digest(const rank_ddp *ddp)
 {
-    return ddp->found->initial_digest;
+    return ddp->initial_digest;
 }

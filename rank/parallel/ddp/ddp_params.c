@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coll/backend.h"
 #include "parallel/ddp/ddp_parts.h"
 #include "ringfence/coll_error.h"
 
@@ -41,21 +42,21 @@ static base_status broadcast(const rank_ddp *ddp, float *at, base_error *reterr)
     return coll_to_base(status, &error, reterr);
 }
 
-base_status rank_ddp_share(rank_ddp *ddp, float *params, base_error *reterr)
+base_status rank_ddp_share(rank_ddp *ddp, float *values, const char *what, base_error *reterr)
 {
     coll_error error;
     const int size = coll_comm_size(ddp->comm);
     const rank_device *device = &ddp->device;
-    uint8_t *mine = ddp->found->initial_digest;
+    uint8_t *mine = ddp->found->digest;
     uint8_t *all = malloc((size_t)size * RANK_DIGEST_BYTES);
     if (all == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for digests");
     }
-    base_status status = broadcast(ddp, params, reterr);
+    base_status status = broadcast(ddp, values, reterr);
     if (status == BASE_OK) {
         device->backend->digest(device->queue,
-                                &(rank_digest){.at = params,
-                                               .size_bytes = ddp->param_count * sizeof *params,
+                                &(rank_digest){.at = values,
+                                               .size_bytes = ddp->param_count * sizeof *values,
                                                .digest = mine});
         status = device->backend->sync(device->queue, reterr);
     }
@@ -67,12 +68,12 @@ base_status rank_ddp_share(rank_ddp *ddp, float *params, base_error *reterr)
     for (int rank = 1; status == BASE_OK && rank < size; rank++) {
         if (memcmp(all, all + (size_t)rank * RANK_DIGEST_BYTES, RANK_DIGEST_BYTES) != 0) {
             status = base_fail(reterr, BASE_ERR_MISMATCH,
-                               "the initial parameters of rank %d differ from rank 0's", rank);
+                               "the initial %s of rank %d differ from rank 0's", what, rank);
         }
     }
     free(all);
-    return status == BASE_OK ? BASE_OK
-                             : base_error_prepend(reterr, status, "sharing the parameters");
+    ddp->busy_ns = coll_device_busy_ns(ddp->comm); /* the broadcast is of no step */
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "sharing the %s", what);
 }
 
 base_status rank_ddp_compare(rank_ddp *ddp, const float *params, bool *byte_equal,

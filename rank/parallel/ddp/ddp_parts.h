@@ -20,7 +20,7 @@ typedef struct rank_ddp_bucket {
 
 /* The device writes it and the host reads it. */
 typedef struct rank_ddp_found {
-    uint8_t initial_digest[RANK_DIGEST_BYTES];
+    uint8_t digest[RANK_DIGEST_BYTES]; /* of what was shared last */
     double largest_difference;
     bool equal;
 } rank_ddp_found;
@@ -55,6 +55,7 @@ struct rank_ddp {
     rank_ddp_clock clock;
     uint64_t busy_ns; /* coll_device_busy_ns at the end of the last step */
     rank_ddp_found *found;
+    uint8_t initial_digest[RANK_DIGEST_BYTES];
     char algorithm[RANK_DDP_ALGORITHM_BYTES];
     base_status failed;
     base_error error;
@@ -91,10 +92,5 @@ void rank_ddp_take_device_times(rank_ddp *ddp, rank_ddp_times *times);
 
 /* Frees what rank_ddp_open_device has opened, but for the memory. */
 void rank_ddp_close_device(rank_ddp *ddp);
-
-/* ---- ddp_params.c ---- */
-
-/* Broadcasts rank 0's parameters, and checks by digest that all ranks have them. */
-BASE_MUST_CHECK base_status rank_ddp_share(rank_ddp *ddp, float *params, base_error *reterr);
 
 #endif

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "proto/checkpoints.h"
 #include "sample.h"
 #include "support.h"
 
@@ -112,6 +113,87 @@ static void a_record_continues_after_a_restart(void **state)
     sample_assert_near(sample_number(manifest, "steps"), 6);
     sample_assert_near(sample_number(json_object_get(manifest, "measured_over"), "last_step"), 8);
     json_decref(manifest);
+    test_directory_remove(&scratch);
+}
+
+/* Opens the record of a job with --resume, whose checkpoint is of `first`, and writes the steps from there
+ * up to `end`. Returns timings.jsonl, which the caller frees. */
+static char *go_on(sample *made, uint64_t first, uint64_t end)
+{
+    base_error error;
+    launch_record *record = NULL;
+    void *text = NULL;
+    size_t text_bytes = 0;
+    char path[BASE_PATH_BYTES];
+    made->job.train.resume = true;
+    made->job.train.save_every = 1;
+    assert_ok(proto_checkpoint_path(made->options.out, first, path, &error), &error);
+    assert_ok(base_mkdirs(path, &error), &error);
+    assert_ok(launch_record_open(&made->options, &record, &error), &error);
+    assert_ok(launch_record_begin(record, first, &error), &error);
+    assert_string_equal(launch_record_notes(record), ""); /* nothing was moved */
+    report_steps(record, made, first, end);
+    assert_ok(launch_record_finish(record, &made->end, &error), &error);
+    launch_record_close(record);
+    (void)snprintf(path, sizeof path, "%s/timings.jsonl", made->options.out);
+    assert_ok(base_file_read(path, 1 << 20, &text, &text_bytes, &error), &error);
+    return text;
+}
+
+static char *uninterrupted(test_directory *scratch, uint64_t steps)
+{
+    static sample made;
+    base_error error;
+    void *text = NULL;
+    size_t text_bytes = 0;
+    sample_make(&made, test_directory_path(scratch, "whole"), 2, (int)steps);
+    made.options.overwrite = true;
+    sample_write(&made, steps);
+    assert_ok(base_file_read(test_directory_path(scratch, "whole/timings.jsonl"), 1 << 20, &text,
+                             &text_bytes, &error),
+              &error);
+    return text;
+}
+
+/* timings.jsonl of a training that went on is that of one that did not stop, byte for byte. What is cut, of
+ * other ranks, or missing before the checkpoint leaves the rest. */
+static void a_training_that_goes_on_keeps_its_record(void **state)
+{
+    (void)state;
+    static sample made;
+    test_directory scratch;
+    base_error error;
+    char path[BASE_PATH_BYTES];
+    test_directory_make(&scratch);
+    char *whole = uninterrupted(&scratch, 9);
+    sample_make(&made, test_directory_path(&scratch, "out"), 2, 9);
+    sample_write(&made, 7);
+    char *text = go_on(&made, 5, 9); /* two more steps were done after the checkpoint */
+    assert_string_equal(text, whole);
+    json_t *manifest = sample_load(made.options.out, "manifest.json");
+    sample_assert_near(sample_number(manifest, "steps"), 9);
+    sample_assert_near(sample_number(manifest, "resumed_at_step"), 5);
+    sample_assert_near(sample_number(manifest, "attempts"), 1);
+    json_decref(manifest);
+
+    text[strlen(text) - 10] = '\0'; /* killed while it wrote its last line */
+    (void)snprintf(path, sizeof path, "%s/timings.jsonl", made.options.out);
+    assert_ok(base_file_write(path, text, strlen(text), &error), &error);
+    free(text);
+    text = go_on(&made, 8, 9);
+    assert_string_equal(text, whole);
+    free(text);
+
+    static const char *const others[] = {"", "{\"step\": 0}\n", "{\"step\": 0, \"rank\": 2}\n",
+                                         "{\"step\": 0, \"rank\": 0}\n", "no JSON\n"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        assert_ok(base_file_write(path, others[i], strlen(others[i]), &error), &error);
+        text = go_on(&made, 8, 9);
+        assert_ptr_equal(strstr(whole, text), whole + strlen(whole) - strlen(text));
+        assert_memory_equal(text, "{\"step\": 8, \"rank\": 0", 23);
+        free(text);
+    }
+    free(whole);
     test_directory_remove(&scratch);
 }
 
@@ -228,6 +310,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_step_is_a_line),
         cmocka_unit_test(a_record_continues_after_a_restart),
+        cmocka_unit_test(a_training_that_goes_on_keeps_its_record),
         cmocka_unit_test(nonsense_from_a_rank_is_refused),
         cmocka_unit_test(a_full_disk_is_an_error_that_names_the_file),
         cmocka_unit_test(a_late_full_disk_is_an_error_too),

@@ -168,6 +168,57 @@ static void an_epoch_is_a_new_order_of_the_same_sentences(void **state)
     rank_data_close(data);
 }
 
+/* From every place of two epochs, the batches that follow are the same for whoever goes there at once, also
+ * among other ranks. */
+static void a_place_can_be_gone_back_to(void **state)
+{
+    const data_fixture *fixture = *state;
+    enum { SLOTS = 3 };
+    base_error error;
+    rank_batch batch;
+    rank_data *data = NULL;
+    rank_data *all = NULL;
+    const rank_data_options options = data_options(fixture, SLOTS, 0, SLOTS);
+    write_numbered(fixture);
+    assert_ok(rank_data_open(&options, &data, &error), &error);
+    assert_ok(rank_data_open(&options, &all, &error), &error);
+    int places = 0;
+    for (uint64_t epoch = 0; epoch < 2; epoch++, rank_data_next_epoch(data)) {
+        for (bool more = true; more; places++) {
+            uint32_t positions[SLOTS];
+            rank_data *one[SLOTS] = {NULL};
+            for (int slot = 0; slot < SLOTS; slot++) {
+                const rank_data_options alone = data_options(fixture, SLOTS, slot, 1);
+                positions[slot] = rank_data_position(data, slot);
+                assert_ok(rank_data_open(&alone, &one[slot], &error), &error);
+                assert_ok(rank_data_seek(one[slot], epoch, &positions[slot], &error), &error);
+            }
+            assert_ok(rank_data_seek(all, epoch, positions, &error), &error);
+            assert_int_equal(rank_data_remaining(all), rank_data_remaining(data));
+            more = rank_data_remaining(data) > 0;
+            for (int slot = 0; slot < SLOTS; slot++) {
+                static int32_t ids[8192];
+                assert_ok(rank_data_next_batch(data, slot, &batch, &error), &error);
+                const int count = batch.token_count;
+                memcpy(ids, batch.ids, (size_t)count * sizeof *ids);
+                assert_ok(rank_data_next_batch(all, slot, &batch, &error), &error);
+                assert_int_equal(batch.token_count, count);
+                assert_memory_equal(batch.ids, ids, (size_t)count * sizeof *ids);
+                assert_ok(rank_data_next_batch(one[slot], 0, &batch, &error), &error);
+                assert_int_equal(batch.token_count, count);
+                assert_memory_equal(batch.ids, ids, (size_t)count * sizeof *ids);
+                rank_data_close(one[slot]);
+            }
+        }
+    }
+    assert_true(places > 6);
+    const uint32_t beyond[SLOTS] = {SENTENCES, 0, 0};
+    assert_status(rank_data_seek(all, 0, beyond, &error), BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, "slot 0 has 19 sentences, and was to go on after 57"));
+    rank_data_close(data);
+    rank_data_close(all);
+}
+
 /* Only tokens after the arrow are targets; the arrow's own token predicts the first of them. */
 static void loss_can_be_on_the_correction_alone(void **state)
 {
@@ -269,6 +320,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_sentence_is_handed_out_once_an_epoch),
         cmocka_unit_test(an_epoch_is_a_new_order_of_the_same_sentences),
+        cmocka_unit_test(a_place_can_be_gone_back_to),
         cmocka_unit_test(loss_can_be_on_the_correction_alone),
         cmocka_unit_test(whole_sentences_are_packed_while_they_fit),
         cmocka_unit_test(more_slots_than_sentences_is_fine),

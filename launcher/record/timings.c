@@ -1,0 +1,138 @@
+/* Writes the lines of timings.jsonl, and reads them back when a training goes on. Called by record.c. */
+#include "record/timings.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* "null" if JSON has no number for the value. */
+static void print_real(FILE *stream, const char *key, double value)
+{
+    if (isfinite(value)) {
+        (void)fprintf(stream, ", \"%s\": %.9g", key, value);
+    } else {
+        (void)fprintf(stream, ", \"%s\": null", key);
+    }
+}
+
+/* Nanoseconds as milliseconds, with every digit. */
+static void print_ms(FILE *stream, const char *key, int64_t ns)
+{
+    (void)fprintf(stream, ", \"%s\": %.6f", key, (double)ns * 1e-6);
+}
+
+void launch_timings_put(FILE *stream, const launch_step *step)
+{
+    (void)fprintf(stream, "{\"step\": %llu, \"rank\": %d", (unsigned long long)step->step,
+                  step->rank);
+    print_real(stream, "loss", step->loss);
+    print_real(stream, "loss_global", step->loss_global);
+    (void)fprintf(stream, ", \"tokens\": %llu", (unsigned long long)step->tokens);
+    print_ms(stream, "compute_ms", step->compute_ns);
+    print_real(stream, "compute_cpu_ms",
+               step->compute_cpu_ns > 0 ? (double)step->compute_cpu_ns * 1e-6 : NAN);
+    print_ms(stream, "allreduce_ms", step->allreduce_ns);
+    print_ms(stream, "allreduce_exposed_ms", step->allreduce_exposed_ns);
+    print_ms(stream, "optimizer_ms", step->optimizer_ns);
+    print_ms(stream, "step_ms", step->step_ns);
+    (void)fprintf(stream, ", \"bytes_sent\": %llu, \"epoch\": %llu",
+                  (unsigned long long)step->bytes_sent, (unsigned long long)step->epoch);
+    print_real(stream, "learning_rate", step->learning_rate);
+    print_real(stream, "grad_norm", step->grad_norm);
+    if (step->evaluated) {
+        print_real(stream, "heldout_loss", step->heldout_loss);
+        (void)fprintf(stream, ", \"heldout_sentences\": %llu, \"heldout_correct\": %llu",
+                      (unsigned long long)step->heldout_sentences,
+                      (unsigned long long)step->heldout_correct);
+    }
+    (void)fputs("}\n", stream);
+}
+
+/* Milliseconds as they were printed, with every digit. */
+static int64_t take_ns(const json_t *line, const char *key)
+{
+    return llround(json_number_value(json_object_get(line, key)) * 1e6);
+}
+
+static uint64_t take_count(const json_t *line, const char *key)
+{
+    return (uint64_t)json_integer_value(json_object_get(line, key));
+}
+
+/* NaN stands as null. */
+static double take_real(const json_t *line, const char *key)
+{
+    const json_t *value = json_object_get(line, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static launch_step take_step(const json_t *line)
+{
+    return (launch_step){
+        .step = take_count(line, "step"),
+        .rank = (int)json_integer_value(json_object_get(line, "rank")),
+        .loss = take_real(line, "loss"),
+        .loss_global = take_real(line, "loss_global"),
+        .tokens = take_count(line, "tokens"),
+        .compute_ns = take_ns(line, "compute_ms"),
+        .compute_cpu_ns = take_ns(line, "compute_cpu_ms"),
+        .allreduce_ns = take_ns(line, "allreduce_ms"),
+        .allreduce_exposed_ns = take_ns(line, "allreduce_exposed_ms"),
+        .optimizer_ns = take_ns(line, "optimizer_ms"),
+        .step_ns = take_ns(line, "step_ms"),
+        .bytes_sent = take_count(line, "bytes_sent"),
+        .epoch = take_count(line, "epoch"),
+        .learning_rate = take_real(line, "learning_rate"),
+        .grad_norm = take_real(line, "grad_norm"),
+        .evaluated = json_object_get(line, "heldout_loss") != NULL,
+        .heldout_loss = take_real(line, "heldout_loss"),
+        .heldout_sentences = take_count(line, "heldout_sentences"),
+        .heldout_correct = take_count(line, "heldout_correct"),
+    };
+}
+
+/* Adds a line's step. False: it is none, or not the next one. */
+static bool add_line(launch_steps *steps, const char *text, size_t text_bytes, bool first,
+                     base_status *status, base_error *reterr)
+{
+    json_t *line = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, NULL);
+    const bool whole = json_is_object(line) && text[text_bytes - 1] == '\n' &&
+                       json_is_integer(json_object_get(line, "step")) &&
+                       json_is_integer(json_object_get(line, "rank"));
+    *status = BASE_OK;
+    if (whole) {
+        const launch_step step = take_step(line);
+        if (first) {
+            launch_steps_go_on_from(steps, step.step);
+        }
+        *status = launch_steps_add(steps, &step, reterr);
+    }
+    json_decref(line);
+    return whole && *status == BASE_OK;
+}
+
+base_status launch_timings_read(const char *path, launch_steps *steps, base_error *reterr)
+{
+    char *line = NULL;
+    size_t capacity = 0;
+    ssize_t got = 0;
+    base_status status = BASE_OK;
+    bool first = true;
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return BASE_OK;
+    }
+    while ((got = getline(&line, &capacity, file)) > 0 &&
+           add_line(steps, line, (size_t)got, first, &status, reterr)) {
+        first = false;
+    }
+    free(line);
+    (void)fclose(file);
+    if (status == BASE_ERR_INVALID) { /* of more ranks than this job has, or not in order */
+        launch_steps_go_on_from(steps, 0);
+        status = BASE_OK;
+    }
+    return status;
+}

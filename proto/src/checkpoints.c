@@ -1,0 +1,139 @@
+/* Names and finds the checkpoints of a training. The launcher and rank 0 use it. */
+#include "proto/checkpoints.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/path.h"
+
+static const char PREFIX[] = "step-";
+enum { DIGITS = 9, DIGITS_MAX = 18 };
+
+base_status proto_checkpoint_path(const char *out, uint64_t step, char path[BASE_PATH_BYTES],
+                                  base_error *reterr)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "%s/%s%0*" PRIu64, PROTO_CHECKPOINTS_DIRECTORY, PREFIX,
+                   DIGITS, step);
+    return base_path_join(out, name, path, reterr);
+}
+
+bool proto_checkpoint_step(const char *name, uint64_t *step)
+{
+    if (strncmp(name, PREFIX, strlen(PREFIX)) != 0) {
+        return false;
+    }
+    name += strlen(PREFIX);
+    const size_t digits = strspn(name, "0123456789");
+    if (digits < DIGITS || digits > DIGITS_MAX || name[digits] != '\0') {
+        return false;
+    }
+    *step = strtoull(name, NULL, 10);
+    return true;
+}
+
+/* Which of a directory's checkpoints a caller wants: the newest, or the oldest and how many there are. */
+typedef struct listing {
+    int64_t count;
+    uint64_t newest;
+    uint64_t oldest;
+} listing;
+
+static base_status list(const char *out, listing *found, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    const struct dirent *entry = NULL;
+    *found = (listing){.count = 0};
+    const base_status status = base_path_join(out, PROTO_CHECKPOINTS_DIRECTORY, path, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    DIR *entries = opendir(path);
+    if (entries == NULL) {
+        return errno == ENOENT
+                   ? BASE_OK
+                   : base_fail_errno(reterr, errno, "cannot read the directory %s", path);
+    }
+    while ((entry = readdir(entries)) != NULL) {
+        uint64_t step = 0;
+        if (!proto_checkpoint_step(entry->d_name, &step)) {
+            continue;
+        }
+        found->newest = found->count == 0 || step > found->newest ? step : found->newest;
+        found->oldest = found->count == 0 || step < found->oldest ? step : found->oldest;
+        found->count++;
+    }
+    (void)closedir(entries);
+    return BASE_OK;
+}
+
+base_status proto_checkpoints_newest(const char *out, bool *found, uint64_t *step,
+                                     base_error *reterr)
+{
+    listing all;
+    const base_status status = list(out, &all, reterr);
+    *found = status == BASE_OK && all.count > 0;
+    *step = *found ? all.newest : 0;
+    return status;
+}
+
+/* Removes a directory and the files in it. One that is not there is fine. */
+static base_status remove_directory(const char *path, base_error *reterr)
+{
+    const struct dirent *entry = NULL;
+    DIR *entries = opendir(path);
+    if (entries == NULL) {
+        return errno == ENOENT
+                   ? BASE_OK
+                   : base_fail_errno(reterr, errno, "cannot read the directory %s", path);
+    }
+    bool removed = true;
+    while (removed && (entry = readdir(entries)) != NULL) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
+            removed = unlinkat(dirfd(entries), entry->d_name, 0) == 0;
+        }
+    }
+    removed = removed && rmdir(path) == 0;
+    const int reason = errno;
+    (void)closedir(entries);
+    return removed ? BASE_OK : base_fail_errno(reterr, reason, "cannot remove %s", path);
+}
+
+static base_status remove_rest(const char *out, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    base_status status =
+        base_path_join(out, PROTO_CHECKPOINTS_DIRECTORY "/" PROTO_CHECKPOINT_PARTIAL, path, reterr);
+    if (status == BASE_OK) {
+        status = remove_directory(path, reterr);
+    }
+    if (status == BASE_OK) {
+        status = base_path_join(out, PROTO_CHECKPOINTS_DIRECTORY, path, reterr);
+    }
+    if (status == BASE_OK && rmdir(path) != 0 && errno != ENOENT && errno != ENOTEMPTY) {
+        status = base_fail_errno(reterr, errno, "cannot remove %s", path);
+    }
+    return status;
+}
+
+base_status proto_checkpoints_prune(const char *out, int64_t keep, base_error *reterr)
+{
+    listing all;
+    base_status status = list(out, &all, reterr);
+    while (status == BASE_OK && all.count > keep) {
+        char path[BASE_PATH_BYTES];
+        status = proto_checkpoint_path(out, all.oldest, path, reterr);
+        if (status == BASE_OK) {
+            status = remove_directory(path, reterr);
+        }
+        if (status == BASE_OK) {
+            status = list(out, &all, reterr);
+        }
+    }
+    return status == BASE_OK && keep == 0 ? remove_rest(out, reterr) : status;
+}

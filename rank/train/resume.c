@@ -1,0 +1,144 @@
+/* Goes on from the newest checkpoint of the same training: --resume. Called by prepare.c. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/path.h"
+#include "proto/checkpoints.h"
+#include "rank/checkpoint.h"
+#include "train/trainer.h"
+#include "train/training_state.h"
+
+/* What rank 0 tells the others, as values that are zero on them and then summed. Doubles hold such counts
+ * exactly. The positions of all slots follow. */
+typedef struct course_sums {
+    double resumed;
+    double step;
+    double epoch;
+    double epoch_ended;
+} course_sums;
+
+enum { HEAD = sizeof(course_sums) / sizeof(double) };
+
+base_status trainer_find_checkpoint(trainer *self, char path[BASE_PATH_BYTES], base_error *reterr)
+{
+    const char *out = self->job->output.directory;
+    rank_training_state state;
+    rank_training_course now;
+    uint32_t *positions = NULL;
+    uint64_t step = 0;
+    bool found = false;
+    path[0] = '\0';
+    base_status status = proto_checkpoints_newest(out, &found, &step, reterr);
+    if (status != BASE_OK || !found) {
+        return status;
+    }
+    status = proto_checkpoint_path(out, step, path, reterr);
+    if (status == BASE_OK) {
+        status = rank_training_state_read(path, &state, &positions, reterr);
+    }
+    free(positions);
+    if (status == BASE_OK) {
+        status = rank_training_course_of(self->job, &now, reterr);
+    }
+    if (status != BASE_OK) {
+        return base_error_prepend(reterr, status, "--resume");
+    }
+    status = rank_training_course_check(&state.course, &now, reterr);
+    return status == BASE_OK ? BASE_OK
+                             : base_error_prepend(reterr, status, "--resume from %s", path);
+}
+
+/* Fills what rank 0 tells: the head, and the positions. */
+static base_status tell(const char *path, int slots, double *sums, base_error *reterr)
+{
+    rank_training_state state;
+    uint32_t *positions = NULL;
+    const base_status status = rank_training_state_read(path, &state, &positions, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    const course_sums head = {.resumed = 1.0,
+                              .step = (double)state.step,
+                              .epoch = (double)state.epoch,
+                              .epoch_ended = state.epoch_ended ? 1.0 : 0.0};
+    memcpy(sums, &head, sizeof head);
+    for (int i = 0; i < slots; i++) {
+        sums[HEAD + i] = positions[i];
+    }
+    free(positions);
+    return BASE_OK;
+}
+
+static base_status share_moments(trainer *self, const char *path, const char *name, float *values,
+                                 const char *what, base_error *reterr)
+{
+    const rank_device *device = &self->device;
+    char file[BASE_PATH_BYTES];
+    void *host = NULL;
+    base_status status = BASE_OK;
+    if (rank_ddp_is_main(self->ddp)) {
+        status = base_path_join(path, name, file, reterr);
+        if (status == BASE_OK) {
+            status = device->backend->map(device->queue, values, self->param_count * sizeof *values,
+                                          true, &host, reterr);
+        }
+        if (status == BASE_OK) {
+            status = rank_safetensors_read(file, &self->config, host, reterr);
+            device->backend->unmap(device->queue, host);
+        }
+    }
+    return status == BASE_OK ? rank_ddp_share(self->ddp, values, what, reterr) : status;
+}
+
+/* Goes to the place in the data that the sums say. */
+static base_status seek(trainer *self, const double *sums, base_error *reterr)
+{
+    const int here = (int)self->job->train.micro_batches;
+    const double *mine = sums + HEAD + (ptrdiff_t)self->worker->identity.rank * here;
+    course_sums head;
+    uint32_t *positions = calloc((size_t)here, sizeof *positions);
+    if (positions == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d positions", here);
+    }
+    memcpy(&head, sums, sizeof head);
+    for (int i = 0; i < here; i++) {
+        positions[i] = (uint32_t)mine[i];
+    }
+    self->first_step = (uint64_t)head.step;
+    self->steps_done = self->first_step;
+    self->saved_step = self->first_step;
+    self->worker->step = self->first_step;
+    self->epoch = (uint64_t)head.epoch;
+    self->epoch_ended = head.epoch_ended > 0.0;
+    const base_status status = rank_data_seek(self->data, self->epoch, positions, reterr);
+    free(positions);
+    return status;
+}
+
+base_status trainer_go_on(trainer *self, const char *path, base_error *reterr)
+{
+    const int slots = (int)(self->job->job.world_size * self->job->train.micro_batches);
+    const rank_optimizer_moments moments = rank_optimizer_get_moments(self->optimizer);
+    double *sums = calloc(HEAD + (size_t)slots, sizeof *sums);
+    if (sums == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the positions of %d slots", slots);
+    }
+    base_status status = path[0] != '\0' ? tell(path, slots, sums, reterr) : BASE_OK;
+    if (status == BASE_OK) {
+        status = rank_ddp_sum(self->ddp, sums, HEAD + (size_t)slots, reterr);
+    }
+    const bool resumed = sums[0] > 0.0;
+    if (status == BASE_OK && resumed) {
+        status = seek(self, sums, reterr);
+    }
+    free(sums);
+    if (status == BASE_OK && resumed) {
+        status = share_moments(self, path, TRAINER_FIRST_MOMENTS_FILE, moments.first,
+                               "first moments", reterr);
+    }
+    if (status == BASE_OK && resumed) {
+        status = share_moments(self, path, TRAINER_SECOND_MOMENTS_FILE, moments.second,
+                               "second moments", reterr);
+    }
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--resume");
+}

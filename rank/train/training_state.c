@@ -1,0 +1,216 @@
+/* Writes and reads training.json of a checkpoint, and compares it with a job. Called by save.c and
+ * resume.c. */
+#include "train/training_state.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fields_json.h"
+#include "base/file.h"
+#include "base/limits.h"
+#include "base/path.h"
+
+enum {
+    VERSION = 1,
+    SLOTS_MAX = 1 << 16,      /* more than rank_data_open takes is in no file */
+    POSITION_TEXT_BYTES = 11, /* of one in the array, with its comma */
+    TEXT_BYTES_MAX = SLOTS_MAX * POSITION_TEXT_BYTES + 4096,
+};
+
+static const char FILE_NAME[] = "training.json";
+
+#define STATE(kind, member) .key = #member, BASE_##kind(rank_training_state, member)
+
+static const base_field rows[] = {
+    {STATE(INT, version), .least = VERSION, .most = VERSION},
+    {STATE(INT, course.slots), .least = 1, .most = SLOTS_MAX},
+    {STATE(INT, course.batch), .least = 1, .most = INT32_MAX},
+    {STATE(INT, course.context), .least = 1, .most = INT32_MAX},
+    {STATE(INT, course.seed), .least = 0, .most = INT64_MAX},
+    {STATE(ENUM, course.loss_on), .name_of = proto_loss_on_name},
+    {STATE(DIGEST, course.data_sha256), .filled = true},
+    {STATE(DIGEST, course.tokenizer_sha256), .filled = true},
+    {STATE(INT, step), .least = 0, .most = INT64_MAX},
+    {STATE(INT, epoch), .least = 0, .most = INT64_MAX},
+    {STATE(BOOL, epoch_ended)},
+};
+
+static const base_fields fields = {
+    .rows = rows,
+    .count = sizeof rows / sizeof rows[0],
+    .what = FILE_NAME,
+};
+
+static base_status hex_of_file(const char *path, char hex[PROTO_DIGEST_HEX_BYTES],
+                               base_error *reterr)
+{
+    uint8_t digest[PROTO_DIGEST_BYTES];
+    const base_status status = proto_sha256_file(path, digest, reterr);
+    if (status == BASE_OK) {
+        proto_digest_hex(digest, hex);
+    }
+    return status;
+}
+
+base_status rank_training_course_of(const proto_job *job, rank_training_course *course,
+                                    base_error *reterr)
+{
+    *course = (rank_training_course){
+        .slots = job->job.world_size * job->train.micro_batches,
+        .batch = job->train.batch,
+        .context = job->model.context,
+        .seed = job->job.seed,
+        .loss_on = job->data.loss_on,
+    };
+    const base_status status = hex_of_file(job->data.train, course->data_sha256, reterr);
+    return status == BASE_OK ? hex_of_file(job->data.tokenizer, course->tokenizer_sha256, reterr)
+                             : status;
+}
+
+base_status rank_training_course_check(const rank_training_course *saved,
+                                       const rank_training_course *now, base_error *reterr)
+{
+    const struct {
+        const char *what;
+        int64_t saved;
+        int64_t now;
+    } numbers[] = {
+        {"--ranks × --micro-batches", saved->slots, now->slots},
+        {"--batch", saved->batch, now->batch},
+        {"--context", saved->context, now->context},
+        {"--seed", saved->seed, now->seed},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        if (numbers[i].saved != numbers[i].now) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "it was written with %s %" PRId64 ", and this job has %" PRId64,
+                             numbers[i].what, numbers[i].saved, numbers[i].now);
+        }
+    }
+    if (saved->loss_on != now->loss_on) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "it was written with --loss-on %s, and this job has %s",
+                         proto_loss_on_name(saved->loss_on), proto_loss_on_name(now->loss_on));
+    }
+    const bool same_data = strcmp(saved->data_sha256, now->data_sha256) == 0;
+    if (same_data && strcmp(saved->tokenizer_sha256, now->tokenizer_sha256) == 0) {
+        return BASE_OK;
+    }
+    return base_fail(reterr, BASE_ERR_INVALID,
+                     "it was written with other %s (SHA-256 %.12s…, this job's %.12s…)",
+                     same_data ? "tokens (--tokenizer)" : "data (--data)",
+                     same_data ? saved->tokenizer_sha256 : saved->data_sha256,
+                     same_data ? now->tokenizer_sha256 : now->data_sha256);
+}
+
+static json_t *state_json(const rank_training_state *state, const uint32_t *positions)
+{
+    json_t *object = base_fields_to_json(&fields, state);
+    json_t *array = json_array();
+    bool made = object != NULL && array != NULL;
+    for (int64_t i = 0; made && i < state->course.slots; i++) {
+        made = json_array_append_new(array, json_integer(positions[i])) == 0;
+    }
+    if (!made || json_object_set(object, "positions", array) != 0) {
+        json_decref(object);
+        object = NULL;
+    }
+    json_decref(array);
+    return object;
+}
+
+base_status rank_training_state_write(const char *directory, const rank_training_state *state,
+                                      const uint32_t *positions, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    rank_training_state written = *state;
+    written.version = VERSION;
+    base_status status = base_path_join(directory, FILE_NAME, path, reterr);
+    if (status == BASE_OK) {
+        status = base_fields_check(&fields, &written, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    json_t *object = state_json(&written, positions);
+    char *text = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    json_decref(object);
+    if (text == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to write %s", path);
+    }
+    status = base_file_write(path, text, strlen(text), reterr);
+    free(text);
+    return status;
+}
+
+/* Takes the array out of the object, which then has only what the table has. */
+static base_status take_positions(json_t *object, uint32_t **positions, size_t *count,
+                                  base_error *reterr)
+{
+    json_t *array = json_object_get(object, "positions");
+    *count = json_array_size(array);
+    if (*count == 0 || *count > SLOTS_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID, "positions must be a list of 1 to %d numbers",
+                         (int)SLOTS_MAX);
+    }
+    *positions = calloc(*count, sizeof **positions);
+    if (*positions == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu positions", *count);
+    }
+    for (size_t i = 0; i < *count; i++) {
+        const json_t *one = json_array_get(array, i);
+        const json_int_t value = json_integer_value(one);
+        if (!json_is_integer(one) || value < 0 || value > UINT32_MAX) {
+            return base_fail(reterr, BASE_ERR_INVALID, "a position is none");
+        }
+        (*positions)[i] = (uint32_t)value;
+    }
+    (void)json_object_del(object, "positions");
+    return BASE_OK;
+}
+
+static base_status parse(const void *text, size_t text_bytes, rank_training_state *state,
+                         uint32_t **positions, base_error *reterr)
+{
+    json_error_t flaw;
+    size_t count = 0;
+    json_t *object = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, &flaw);
+    base_status status = json_is_object(object)
+                             ? take_positions(object, positions, &count, reterr)
+                             : base_fail(reterr, BASE_ERR_INVALID, "no JSON object");
+    if (status == BASE_OK) {
+        status = base_fields_from_json(&fields, object, state, reterr);
+    }
+    if (status == BASE_OK && count != (size_t)state->course.slots) {
+        status = base_fail(reterr, BASE_ERR_INVALID, "it has %zu positions for %" PRId64 " slots",
+                           count, state->course.slots);
+    }
+    json_decref(object);
+    return status;
+}
+
+base_status rank_training_state_read(const char *directory, rank_training_state *state,
+                                     uint32_t **positions, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    void *text = NULL;
+    size_t text_bytes = 0;
+    *positions = NULL;
+    base_status status = base_path_join(directory, FILE_NAME, path, reterr);
+    if (status == BASE_OK) {
+        status = base_file_read(path, TEXT_BYTES_MAX, &text, &text_bytes, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    status = parse(text, text_bytes, state, positions, reterr);
+    free(text);
+    if (status != BASE_OK) {
+        free(*positions);
+        *positions = NULL;
+        return base_error_prepend(reterr, status, "%s", path);
+    }
+    return BASE_OK;
+}

@@ -1,0 +1,54 @@
+/* Where a training was when its checkpoint was written: training.json. Model and moments stand beside it
+ * (proto/checkpoints.h). Private to rank/train. */
+#ifndef RANK_TRAIN_TRAINING_STATE_H
+#define RANK_TRAIN_TRAINING_STATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "proto/digest.h"
+#include "proto/job.h"
+
+/* What the numbers of a state mean anything with: which batch comes next. */
+typedef struct rank_training_course {
+    int64_t slots; /* ranks × micro-batches */
+    int64_t batch;
+    int64_t context;
+    int64_t seed;
+    proto_loss_on loss_on;
+    char data_sha256[PROTO_DIGEST_HEX_BYTES];
+    char tokenizer_sha256[PROTO_DIGEST_HEX_BYTES];
+} rank_training_course;
+
+typedef struct rank_training_state {
+    int64_t version;
+    rank_training_course course;
+    int64_t step;     /* that were done */
+    int64_t epoch;    /* from 0 */
+    bool epoch_ended; /* the next step begins another */
+} rank_training_state;
+
+/* The course of a job. Reads its files. BASE_ERR_NOTFOUND, BASE_ERR_IO. */
+BASE_MUST_CHECK base_status rank_training_course_of(const proto_job *job,
+                                                    rank_training_course *course,
+                                                    base_error *reterr);
+
+/* BASE_ERR_INVALID names what differs, and both values. */
+BASE_MUST_CHECK base_status rank_training_course_check(const rank_training_course *saved,
+                                                       const rank_training_course *now,
+                                                       base_error *reterr);
+
+/* Writes DIRECTORY/training.json. positions (course.slots): rank_data_position of each slot. */
+BASE_MUST_CHECK base_status rank_training_state_write(const char *directory,
+                                                      const rank_training_state *state,
+                                                      const uint32_t *positions,
+                                                      base_error *reterr);
+
+/* Reads it back. *positions (course.slots) is malloc'ed and the caller's. BASE_ERR_INVALID names a flaw. */
+BASE_MUST_CHECK base_status rank_training_state_read(const char *directory,
+                                                     rank_training_state *state,
+                                                     uint32_t **positions, base_error *reterr);
+
+#endif

@@ -1,0 +1,231 @@
+/* Trainings that end early and go on from their checkpoints: --save-every, --resume, --max-restarts. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "proto/checkpoints.h"
+#include "training.h"
+
+#define FLAGS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static training_run one, two; /* large: they hold a program's output */
+
+static const char STATE[] = "state-rank-0.safetensors";
+
+/* Forty sentences: an epoch of two slots ends in the middle of a step's batches, every few steps. */
+static const char *write_data(void)
+{
+    static char text[40 * 80];
+    static char path[BASE_PATH_BYTES];
+    size_t used = 0;
+    base_error error;
+    for (int i = 0; i < 40; i++) {
+        used += (size_t)snprintf(text + used, sizeof text - used,
+                                 "{\"text\":\"the %.*scat number %d saw the dog\"}\n", i % 5 * 4,
+                                 "old old old old old ", i);
+    }
+    (void)snprintf(path, sizeof path, "%s",
+                   test_directory_path(&test_shared_directory, "forty.jsonl"));
+    assert_ok(base_file_write(path, text, used, &error), &error);
+    return path;
+}
+
+static bool has_checkpoint(const training_run *run, uint64_t step)
+{
+    base_error error;
+    char path[BASE_PATH_BYTES];
+    assert_ok(proto_checkpoint_path(run->out, step, path, &error), &error);
+    return access(path, F_OK) == 0;
+}
+
+static void wait_for_checkpoint(const training_run *run, uint64_t step)
+{
+    for (int i = 0; !has_checkpoint(run, step); i++) {
+        assert_true(i < 6000);
+        (void)usleep(10 * 1000);
+    }
+}
+
+static void assert_says(const training_run *run, const char *text)
+{
+    if (strstr(run->program.text[TEST_STDERR], text) == NULL) {
+        fail_msg("'%s' is not in: %s", text, run->program.text[TEST_STDERR]);
+    }
+}
+
+static json_int_t number(const training_run *run, const char *key)
+{
+    json_t *manifest = training_manifest(run);
+    const json_int_t value = json_integer_value(json_object_get(manifest, key));
+    json_decref(manifest);
+    return value;
+}
+
+/* In pieces of every length, on other numbers of ranks: the bits are those of the whole training. The
+ * schedule's end stays the same because the lr is constant. */
+static void pieces_give_the_bits_of_the_whole(void **state)
+{
+    (void)state;
+    const char *data = write_data();
+    static const struct {
+        const char *ranks;
+        const char *micro_batches;
+        const char *steps;
+    } pieces[] = {{"2", "1", "1"}, {"1", "2", "6"}, {"2", "1", "7"}, {"2", "1", "20"}};
+    training_expect(&one, &test_shared_directory, "whole", 0,
+                    FLAGS("--ranks", "2", "--steps", "20", "--data", data, "--lr", "1e-2"));
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
+        training_expect(&two, &test_shared_directory, "pieces", 0,
+                        FLAGS("--ranks", pieces[i].ranks, "--micro-batches",
+                              pieces[i].micro_batches, "--steps", pieces[i].steps, "--data", data,
+                              "--lr", "1e-2", "--save-every", "4", "--resume"));
+    }
+    training_assert_same_file(&one, STATE, &two, STATE);
+    training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
+    assert_says(&two, "--resume: goes on after step 7 of 20");
+    assert_true(has_checkpoint(&two, 20) && has_checkpoint(&two, 16));
+    assert_false(has_checkpoint(&two, 12)); /* two are kept */
+    assert_int_equal(number(&two, "resumed_at_step"), 7);
+    assert_int_equal(number(&two, "steps"), 14); /* those before step 6 were of one rank */
+    const char *again = test_directory_path(&test_shared_directory, "pieces.1");
+    assert_int_not_equal(access(again, F_OK), 0); /* the record was never moved away */
+    training_expect(&two, &test_shared_directory, "pieces", 0,
+                    FLAGS("--ranks", "2", "--steps", "20", "--data", data, "--lr", "1e-2",
+                          "--save-every", "4", "--resume"));
+    assert_says(&two, "goes on after step 20 of 20: nothing is left to train");
+    training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
+}
+
+/* Killed ranks, one after the other: the launcher starts the job again, and the result is that of a job that
+ * nobody disturbed, with every step in its record once. */
+static void a_killed_rank_costs_only_time(void **state)
+{
+    (void)state;
+    const char *data = write_data();
+    training_expect(&one, &test_shared_directory, "quiet", 0,
+                    FLAGS("--ranks", "2", "--steps", "4000", "--data", data));
+    training_start(&two, &test_shared_directory, "killed",
+                   FLAGS("--ranks", "2", "--steps", "4000", "--data", data, "--save-every", "50",
+                         "--resume", "--max-restarts", "2", "--keep", "100"));
+    wait_for_checkpoint(&two, 50);
+    assert_int_equal(kill(training_rank_pid(&two, 1), SIGKILL), 0);
+    test_program_wait_text(&two.program, TEST_STDERR, "starting again: attempt 2 of at most 3");
+    test_program_wait_text(&two.program, TEST_STDERR, "--resume: goes on after step ");
+    test_program_wait_text(&two.program, TEST_STDERR, "step ");
+    assert_int_equal(kill(training_rank_pid(&two, 0), SIGKILL), 0);
+    assert_int_equal(test_program_wait(&two.program), 0);
+    test_program_assert_no_children();
+    assert_says(&two, "starting again: attempt 3 of at most 3");
+    training_assert_same_file(&one, STATE, &two, "state-rank-1.safetensors");
+    assert_int_equal(number(&two, "steps"), 4000);
+    assert_int_equal(number(&two, "attempts"), 3);
+}
+
+/* Ctrl-C saves, and says how to go on; kill -9 of the launcher leaves its last checkpoint. */
+static void a_stopped_training_goes_on(void **state)
+{
+    (void)state;
+    const char *data = write_data();
+    training_start(&one, &test_shared_directory, "stopped",
+                   FLAGS("--steps", "100000000", "--data", data, "--save-every", "100000"));
+    test_program_wait_text(&one.program, TEST_STDERR, "step 1/");
+    assert_int_equal(kill(one.program.pid, SIGINT), 0);
+    assert_int_equal(test_program_wait(&one.program), 130);
+    assert_says(&one, "the same command with --resume goes on after step ");
+    const long stopped =
+        test_program_number_after(&one.program, TEST_STDERR, "--resume goes on after step ");
+    assert_true(has_checkpoint(&one, (uint64_t)stopped));
+    training_start(&one, &test_shared_directory, "stopped",
+                   FLAGS("--steps", "100000000", "--data", data, "--save-every", "20", "--keep",
+                         "500", "--resume"));
+    wait_for_checkpoint(&one, ((uint64_t)stopped / 20 + 3) * 20);
+    assert_int_equal(kill(one.program.pid, SIGKILL), 0);
+    (void)test_program_wait(&one.program);
+    test_program_wait_no_children();
+    assert_says(&one, "--resume: goes on after step ");
+    bool found = false;
+    uint64_t step = 0;
+    char steps[32];
+    base_error error;
+    assert_ok(proto_checkpoints_newest(one.out, &found, &step, &error), &error);
+    (void)snprintf(steps, sizeof steps, "%llu", (unsigned long long)step + 3);
+    training_expect(&one, &test_shared_directory, "stopped", 0,
+                    FLAGS("--steps", steps, "--data", data, "--save-every", "20", "--resume"));
+    training_expect(&two, &test_shared_directory, "not-stopped", 0,
+                    FLAGS("--steps", steps, "--data", data));
+    training_assert_same_file(&one, STATE, &two, STATE);
+}
+
+static void expect_refused(const char *const *flags, const char *message)
+{
+    training_expect(&two, &test_shared_directory, "refused", 1, flags);
+    assert_says(&two, message);
+    assert_true(has_checkpoint(&two, 6)); /* nothing was changed */
+}
+
+/* A checkpoint of another course, or a damaged one, is refused by name, and stays. */
+static void another_course_is_refused(void **state)
+{
+    (void)state;
+    const char *data = write_data();
+    base_error error;
+    char path[BASE_PATH_BYTES + 32];
+    training_expect(&two, &test_shared_directory, "refused", 0,
+                    FLAGS("--save-every", "6", "--ranks", "2"));
+    expect_refused(FLAGS("--resume", "--steps", "9", "--ranks", "3"),
+                   "it was written with --ranks × --micro-batches 2, and this job has 3");
+    expect_refused(FLAGS("--resume", "--steps", "9", "--batch", "3"),
+                   "--batch 2, and this job has 3");
+    expect_refused(FLAGS("--resume", "--steps", "9", "--context", "48"),
+                   "--context 64, and this job has 48");
+    expect_refused(FLAGS("--resume", "--steps", "9", "--seed", "1"),
+                   "--seed 35000, and this job has 1");
+    expect_refused(FLAGS("--resume", "--steps", "9", "--loss-on", "all"),
+                   "--loss-on correction, and this job has all");
+    expect_refused(FLAGS("--resume", "--steps", "9", "--data", data),
+                   "it was written with other data (--data)");
+    expect_refused(FLAGS("--resume", "--steps", "9", "--layers", "2"), "model.safetensors");
+    (void)snprintf(path, sizeof path, "%s/checkpoints/step-000000006/exp_avg_sq.safetensors",
+                   two.out);
+    assert_int_equal(truncate(path, 1000), 0);
+    expect_refused(FLAGS("--resume", "--steps", "9"), "exp_avg_sq.safetensors");
+    (void)snprintf(path, sizeof path, "%s/checkpoints/step-000000006/training.json", two.out);
+    assert_ok(base_file_write(path, "{\"positions\":[1]}", 17, &error), &error);
+    expect_refused(FLAGS("--resume", "--steps", "9"), "training.json");
+}
+
+/* Without --resume a new training has nothing of the old one's checkpoints. */
+static void a_new_training_has_its_own_checkpoints(void **state)
+{
+    (void)state;
+    training_expect(&one, &test_shared_directory, "new", 0, FLAGS("--save-every", "2"));
+    assert_true(has_checkpoint(&one, 6));
+    training_expect(&one, &test_shared_directory, "new", 0,
+                    FLAGS("--save-every", "3", "--steps", "3"));
+    assert_true(has_checkpoint(&one, 3));
+    assert_false(has_checkpoint(&one, 6));
+    const char *moved =
+        test_directory_path(&test_shared_directory, "new.1/checkpoints/step-000000006");
+    assert_int_equal(access(moved, F_OK), 0);
+    training_expect(&one, &test_shared_directory, "new", 0,
+                    FLAGS("--save-every", "2", "--steps", "2", "--overwrite"));
+    assert_true(has_checkpoint(&one, 2));
+    assert_false(has_checkpoint(&one, 3));
+    training_expect(&one, &test_shared_directory, "new", 0, FLAGS("--overwrite"));
+    assert_false(has_checkpoint(&one, 2));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces_give_the_bits_of_the_whole),
+        cmocka_unit_test(a_killed_rank_costs_only_time),
+        cmocka_unit_test(a_stopped_training_goes_on),
+        cmocka_unit_test(another_course_is_refused),
+        cmocka_unit_test(a_new_training_has_its_own_checkpoints),
+    };
+    return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
+}

@@ -1,0 +1,124 @@
+/* The names of checkpoints: found, counted, removed. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "proto/checkpoints.h"
+#include "support.h"
+
+static void make(const char *out, uint64_t step)
+{
+    base_error error;
+    char path[BASE_PATH_BYTES];
+    char file[BASE_PATH_BYTES + 16];
+    assert_ok(proto_checkpoint_path(out, step, path, &error), &error);
+    assert_ok(base_mkdirs(path, &error), &error);
+    (void)snprintf(file, sizeof file, "%s/training.json", path);
+    assert_ok(base_file_write(file, "{}", 2, &error), &error);
+}
+
+static bool is_there(const char *out, uint64_t step)
+{
+    base_error error;
+    char path[BASE_PATH_BYTES];
+    assert_ok(proto_checkpoint_path(out, step, path, &error), &error);
+    return access(path, F_OK) == 0;
+}
+
+static void a_name_is_its_step(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        bool known;
+        uint64_t step;
+    } cases[] = {
+        {"step-000000500", true, 500},
+        {"step-123456789012345678", true, UINT64_C(123456789012345678)},
+        {"step-000000000", true, 0},
+        {"step-1234567890123456789", false, 0},
+        {"step-500", false, 0},
+        {"step-00000050x", false, 0},
+        {"step-000000500.tmp", false, 0},
+        {"step--00000500", false, 0},
+        {"partial", false, 0},
+        {"", false, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint64_t step = 0;
+        assert_int_equal(proto_checkpoint_step(cases[i].name, &step), cases[i].known);
+        assert_int_equal(step, cases[i].step);
+    }
+    base_error error;
+    char path[BASE_PATH_BYTES];
+    assert_ok(proto_checkpoint_path("/out", 500, path, &error), &error);
+    assert_string_equal(path, "/out/checkpoints/step-000000500");
+    assert_ok(proto_checkpoint_path("/out", UINT64_C(12345678901), path, &error), &error);
+    assert_string_equal(path, "/out/checkpoints/step-12345678901");
+}
+
+static void the_newest_are_kept(void **state)
+{
+    (void)state;
+    test_directory scratch;
+    base_error error;
+    bool found = true;
+    uint64_t step = 7;
+    test_directory_make(&scratch);
+    char out[BASE_PATH_BYTES];
+    (void)snprintf(out, sizeof out, "%s", test_directory_path(&scratch, ""));
+    assert_ok(proto_checkpoints_newest(out, &found, &step, &error), &error);
+    assert_false(found);
+    assert_ok(proto_checkpoints_prune(out, 2, &error), &error); /* nothing is there */
+    make(out, 20);
+    make(out, 1000000000); /* more digits than the others */
+    make(out, 100);
+    make(out, 5);
+    assert_ok(base_mkdirs(test_directory_path(&scratch, "checkpoints/partial"), &error), &error);
+    assert_ok(proto_checkpoints_newest(out, &found, &step, &error), &error);
+    assert_true(found);
+    assert_int_equal(step, 1000000000);
+    assert_ok(proto_checkpoints_prune(out, 2, &error), &error);
+    assert_true(is_there(out, 1000000000) && is_there(out, 100));
+    assert_false(is_there(out, 20) || is_there(out, 5));
+    assert_int_equal(access(test_directory_path(&scratch, "checkpoints/partial"), F_OK), 0);
+    char mine[BASE_PATH_BYTES];
+    (void)snprintf(mine, sizeof mine, "%s", test_directory_path(&scratch, "checkpoints/notes.txt"));
+    assert_ok(base_file_write(mine, "mine", 4, &error), &error);
+    assert_ok(proto_checkpoints_prune(out, 0, &error), &error);
+    assert_false(is_there(out, 1000000000) || is_there(out, 100));
+    assert_int_not_equal(access(test_directory_path(&scratch, "checkpoints/partial"), F_OK), 0);
+    assert_int_equal(access(mine, F_OK), 0); /* not ours */
+    assert_int_equal(unlink(mine), 0);
+    assert_ok(proto_checkpoints_prune(out, 0, &error), &error);
+    assert_int_not_equal(access(test_directory_path(&scratch, "checkpoints"), F_OK), 0);
+    test_directory_remove(&scratch);
+}
+
+/* What cannot be removed is named. */
+static void a_strange_checkpoint_is_named(void **state)
+{
+    (void)state;
+    test_directory scratch;
+    base_error error;
+    test_directory_make(&scratch);
+    char out[BASE_PATH_BYTES];
+    (void)snprintf(out, sizeof out, "%s", test_directory_path(&scratch, ""));
+    make(out, 1);
+    assert_ok(base_mkdirs(test_directory_path(&scratch, "checkpoints/step-000000001/more"), &error),
+              &error);
+    assert_int_not_equal(proto_checkpoints_prune(out, 0, &error), BASE_OK);
+    assert_non_null(strstr(error.message, "checkpoints/step-000000001"));
+    test_directory_remove(&scratch);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_name_is_its_step),
+        cmocka_unit_test(the_newest_are_kept),
+        cmocka_unit_test(a_strange_checkpoint_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
