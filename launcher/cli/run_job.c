@@ -110,84 +110,6 @@ static void name_rank_logs(launch_cli_run *run)
     }
 }
 
-/* Logs each of the record's notes on stderr. */
-static void print_notes(const launch_cli_run *run)
-{
-    if (run->record == NULL || run->options->quiet) {
-        return;
-    }
-    const char *notes = launch_record_notes(run->record);
-    while (notes[0] != '\0') {
-        const size_t length = strcspn(notes, "\n");
-        base_log(BASE_LOG_INFO, "%.*s", (int)length, notes);
-        notes += length + (notes[length] == '\n' ? 1 : 0);
-    }
-}
-
-static base_status open_record(launch_cli_run *run, base_error *reterr)
-{
-    const launch_options *options = run->options;
-    if (proto_mode_get(options->job.job.mode)->record != PROTO_RECORD_TRAINING) {
-        return BASE_OK; /* the ranks write all there is */
-    }
-    const launch_record_options record_options = {
-        .out = options->job.output.directory,
-        .overwrite = options->overwrite,
-        .plots = options->plots,
-        .log_dir = options->log_dir[0] != '\0' ? options->log_dir : NULL,
-        .argc = run->argc,
-        .argv = run->argv,
-        .engine = run->engine,
-        .job = &options->job,
-    };
-    return launch_record_open(&record_options, &run->record, reterr);
-}
-
-/* Says with what a training begins, if that is not fresh parameters. */
-static void say_beginning(const launch_cli_run *run)
-{
-    const proto_job *job = &run->options->job;
-    const uint64_t first = run->result.first_step;
-    if (run->options->quiet) {
-        return;
-    }
-    if (first > 0) {
-        base_log(BASE_LOG_INFO, "--resume: goes on after step %" PRIu64 " of %" PRId64 "%s", first,
-                 job->train.steps,
-                 (int64_t)first >= job->train.steps
-                     ? ": nothing is left to train (a larger --steps trains on)"
-                     : "");
-        return;
-    }
-    if (job->train.resume) {
-        base_log(BASE_LOG_INFO, "--resume: no checkpoint in %s: starts at the beginning",
-                 job->output.directory);
-    }
-    if (job->model.checkpoint[0] != '\0') {
-        base_log(BASE_LOG_INFO,
-                 "--checkpoint: the parameters are those of %s; the optimizer is fresh, and the "
-                 "data starts from the beginning",
-                 job->model.checkpoint);
-    }
-}
-
-static base_status on_ready(void *user, base_error *reterr)
-{
-    launch_cli_run *run = user;
-    if (run->record == NULL) {
-        return BASE_OK;
-    }
-    say_beginning(run);
-    base_status status = launch_record_check_room(run->record, run->options->job.job.world_size,
-                                                  run->result.model_params, reterr);
-    if (status == BASE_OK) {
-        status = launch_record_begin(run->record, run->result.first_step, reterr);
-    }
-    run->recording = status == BASE_OK;
-    print_notes(run);
-    return status;
-}
-
 /* Measures the scaling curve after the job. */
 static void measure_scaling(launch_cli_run *run)
 {
@@ -200,59 +122,6 @@ static void measure_scaling(launch_cli_run *run)
         result->stop_signal = run->scaling.stop_signal;
         result->exit_status = BASE_EXIT_SIGNAL_BASE + result->stop_signal;
     }
-}
-
-/* Why the job did not do all of its work; empty if it did. */
-static void describe_end(const launch_cli_run *run, base_error *reason)
-{
-    const launch_job_result *result = &run->result;
-    char name[32] = "";
-    *reason = result->cause;
-    if (reason->message[0] != '\0' || result->stop_signal == 0) {
-        return;
-    }
-    const char *short_name = sigabbrev_np(result->stop_signal);
-    (void)snprintf(name, sizeof name, "SIG%s", short_name != NULL ? short_name : "?");
-    if (run->scaling.stop_signal != 0) {
-        (void)snprintf(reason->message, sizeof reason->message,
-                       "stopped by %s while measuring %d %s, after the job itself was done", name,
-                       run->scaling.stopped_at, run->scaling.stopped_at == 1 ? "rank" : "ranks");
-    } else {
-        (void)snprintf(reason->message, sizeof reason->message,
-                       "stopped by %s after step %" PRId64 " of %" PRId64, name, result->steps_done,
-                       run->options->job.train.steps);
-    }
-}
-
-static base_status finish_record(launch_cli_run *run, base_error *reterr)
-{
-    const launch_job_result *result = &run->result;
-    if (run->record == NULL || !result->ready) {
-        return BASE_OK; /* there is no record yet: stderr has all there is to say */
-    }
-    base_error reason;
-    describe_end(run, &reason);
-    const launch_record_end end = {
-        .exit_status = result->exit_status,
-        .message = reason.message,
-        .transport = result->transport,
-        .algorithm = result->algorithm,
-        .instruction_set = result->instruction_set,
-        .unbound = result->unbound,
-        .cpus_taken = result->cpus_taken,
-        .model_params = result->model_params,
-        .ranks = result->ranks,
-        .scaling = run->scaling.points,
-        .scaling_count = run->scaling.point_count,
-        .scaling_failed = run->scaling.failures,
-        .scaling_failed_count = run->scaling.failure_count,
-        .job_seconds = result->wall_seconds,
-        .cost = run->lease != NULL ? &run->cost : NULL,
-        .nvlink = launch_cli_find_nvlink(run),
-    };
-    const base_status status = launch_record_finish(run->record, &end, reterr);
-    print_notes(run);
-    return status;
 }
 
 /* Runs the job once. If the launcher itself fails, that is in the result as well. */
@@ -279,7 +148,7 @@ static base_status run_once(launch_cli_run *run, int attempt)
         .log_dir = options->log_dir[0] != '\0' ? options->log_dir : NULL,
         .bind = options->bind,
         .quiet = options->quiet,
-        .on_ready = on_ready,
+        .on_ready = launch_cli_on_ready,
         .on_step = on_step,
         .on_output = on_output,
         .on_piece = on_piece,
@@ -353,41 +222,6 @@ static void run_attempts(launch_cli_run *run)
                  (int)run->options->max_restarts + 1);
         launch_job_result_fini(&run->result);
     }
-}
-
-/* Adds to the ranks' results how the job ended. begun: what was known before the job. */
-static base_status finish_inference(const launch_cli_run *run, const launch_inference *begun,
-                                    base_error *reterr)
-{
-    const launch_job_result *result = &run->result;
-    base_error reason;
-    const bool stopped = result->stop_signal != 0;
-    if (result->ranks == NULL || !result->ranks[0].finished) {
-        return BASE_OK; /* if there are results, they are an older run's */
-    }
-    reason = result->cause;
-    if (stopped && reason.message[0] == '\0') {
-        (void)snprintf(reason.message, sizeof reason.message, "stopped by signal %d",
-                       result->stop_signal);
-    }
-    launch_inference inference = *begun;
-    inference.job_seconds = result->wall_seconds;
-    inference.exit_status = result->exit_status;
-    inference.message = reason.message;
-    inference.ranks = result->ranks;
-    inference.cost = run->lease != NULL ? &run->cost : NULL;
-    inference.nvlink = launch_cli_find_nvlink(run);
-    inference.plots = run->options->plots;
-    launch_text notes = {0};
-    const base_status status = launch_inference_write(&inference, &notes, reterr);
-    if (notes.data != NULL && !run->options->quiet) {
-        base_log(BASE_LOG_INFO, "%.*s", (int)strcspn(notes.data, "\n"), notes.data);
-    }
-    launch_text_fini(&notes);
-    if (status == BASE_OK && !run->options->quiet) {
-        base_log(BASE_LOG_INFO, "record: %s", run->options->job.output.directory);
-    }
-    return status;
 }
 
 /* One line says what has started this launcher, unless that was the user. */
@@ -467,7 +301,7 @@ static int run_whole(launch_cli_run *run)
         launch_inference_lock(options->job.output.directory, &lock_fd, &error) != BASE_OK) {
         return launch_report_error(&error);
     }
-    if (open_record(run, &error) != BASE_OK) {
+    if (launch_cli_open_record(run, &error) != BASE_OK) {
         return launch_report_error(&error);
     }
     if (run->lease != NULL) {
@@ -479,7 +313,7 @@ static int run_whole(launch_cli_run *run)
     if (run->result.cause.message[0] == '\0') {
         measure_scaling(run);
     }
-    if ((infers ? finish_inference(run, &inference, &error) : finish_record(run, &error)) !=
+    if ((infers ? launch_cli_finish_inference(run, &inference, &error) : launch_cli_finish_record(run, &error)) !=
         BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);
         run->result.exit_status =

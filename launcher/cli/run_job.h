@@ -9,6 +9,7 @@
 #include "cli/scaling.h"
 #include "launch/job_run.h"
 #include "launch/options.h"
+#include "record/inference.h"
 #include "record/record.h"
 
 typedef struct launch_cli_run {
@@ -40,6 +41,24 @@ launch_answer launch_cli_find_nvlink(const launch_cli_run *run);
 /* What the driver has said while the job ran: a failure's cause gets the GPUs' faults, and the ranks'
  * GPUs how high they went. Ends the watch. */
 void launch_cli_take_watch(launch_cli_run *run);
+
+/* ---- run_record.c ---- */
+
+/* Opens the record of a training. Other modes' ranks write all there is. */
+BASE_MUST_CHECK base_status launch_cli_open_record(launch_cli_run *run, base_error *reterr);
+
+/* Of launch_job_options, with a launch_cli_run: checks the disk's room, and begins the record. */
+BASE_MUST_CHECK base_status launch_cli_on_ready(void *user, base_error *reterr);
+
+/* Writes the record of a training that was ready. */
+BASE_MUST_CHECK base_status launch_cli_finish_record(launch_cli_run *run, base_error *reterr);
+
+/* Adds to the ranks' results how the job ended. begun: what was known before the job. */
+BASE_MUST_CHECK base_status launch_cli_finish_inference(const launch_cli_run *run,
+                                                        const launch_inference *begun,
+                                                        base_error *reterr);
+
+/* ---- run_job.c ---- */
 
 /* Opens the record, runs the job with its restarts, measures scaling, writes the record, and prints
  * the summary. Returns the exit status. Frees what run owns. */
