@@ -85,7 +85,7 @@ static void a_killed_stage_ends_the_job(void **state)
                                              "--micro-batches", "4", "--pipeline",
                                              schedules[killed % 2], "--steps", endless, NULL});
         test_program_wait_text(&run.program, TEST_STDERR, "step ");
-        const pid_t pid = rank_pid(killed);
+        const pid_t pid = training_rank_pid(&run, killed);
         assert_int_equal(kill(pid, SIGKILL), 0);
         assert_int_equal(test_program_wait(&run.program), 137);
         test_program_assert_no_children();

@@ -82,7 +82,7 @@ json_t *training_manifest(const training_run *run)
     return manifest;
 }
 
-int training_list_ranks(pid_t launcher, pid_t *ranks, int ranks_max)
+static int list_ranks(pid_t launcher, pid_t *ranks, int ranks_max)
 {
     char path[64];
     char text[512] = "";
@@ -109,6 +109,6 @@ int training_list_ranks(pid_t launcher, pid_t *ranks, int ranks_max)
 pid_t training_rank_pid(const training_run *run, int rank)
 {
     pid_t ranks[8] = {0};
-    assert_true(training_list_ranks(run->program.pid, ranks, 8) > rank);
+    assert_true(list_ranks(run->program.pid, ranks, 8) > rank);
     return ranks[rank];
 }

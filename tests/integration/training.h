@@ -35,9 +35,6 @@ void training_assert_same_file(const training_run *a, const char *file_a, const 
 /* The process of a rank of a job that runs. */
 pid_t training_rank_pid(const training_run *run, int rank);
 
-/* The processes of a launcher's ranks, in their order. Returns how many there are. */
-int training_list_ranks(pid_t launcher, pid_t *ranks, int ranks_max);
-
 /* The manifest; json_decref it. */
 json_t *training_manifest(const training_run *run);
 
