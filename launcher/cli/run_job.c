@@ -313,8 +313,8 @@ static int run_whole(launch_cli_run *run)
     if (run->result.cause.message[0] == '\0') {
         measure_scaling(run);
     }
-    if ((infers ? launch_cli_finish_inference(run, &inference, &error) : launch_cli_finish_record(run, &error)) !=
-        BASE_OK) {
+    if ((infers ? launch_cli_finish_inference(run, &inference, &error)
+                : launch_cli_finish_record(run, &error)) != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);
         run->result.exit_status =
             run->result.exit_status != 0 ? run->result.exit_status : BASE_EXIT_ERROR;

@@ -142,7 +142,7 @@ base_status launch_cli_finish_record(launch_cli_run *run, base_error *reterr)
 
 /* Adds to the ranks' results how the job ended. begun: what was known before the job. */
 base_status launch_cli_finish_inference(const launch_cli_run *run, const launch_inference *begun,
-                                    base_error *reterr)
+                                        base_error *reterr)
 {
     const launch_job_result *result = &run->result;
     base_error reason;
