@@ -47,14 +47,21 @@ static void print_training(const launch_options *options, const launch_job_resul
         launch_writer_result("loss: %.4f -> %.4f in %" PRId64 " steps\n", result->loss_first,
                              result->loss_last, steps);
     }
-    if (isfinite(result->tokens_per_second)) {
+    const bool stages = proto_mode_get(options->job.job.mode)->pipelined;
+    if (isfinite(result->tokens_per_second) && stages) {
+        launch_writer_result("speed: %.0f tokens/s on %d %s\n", result->tokens_per_second, ranks,
+                             ranks == 1 ? "stage" : "stages");
+    } else if (isfinite(result->tokens_per_second)) {
         launch_writer_result("speed: %.0f tokens/s on %d %s; all-reduce p50 %.3f ms, p95 %.3f ms\n",
                              result->tokens_per_second, ranks, ranks == 1 ? "rank" : "ranks",
                              result->allreduce_ms_p50, result->allreduce_ms_p95);
     }
     const char *equal = byte_equal(result, ranks);
     if (equal != NULL && ranks > 1) {
-        launch_writer_result("parameters byte-equal on all ranks: %s\n", equal);
+        launch_writer_result("%s: %s\n",
+                             stages ? "both copies of the tied matrix byte-equal"
+                                    : "parameters byte-equal on all ranks",
+                             equal);
     }
 }
 

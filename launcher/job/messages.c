@@ -30,6 +30,11 @@ static void handle_step(launch_session *session, int rank, const Ringfence__Cont
         .heldout_loss = step->heldout_loss,
         .heldout_sentences = step->heldout_sentences,
         .heldout_correct = step->heldout_correct,
+        .stage = {.forward_ns = step->forward_ns,
+                  .backward_ns = step->backward_ns,
+                  .neighbour_ns = step->neighbour_ns,
+                  .span_ns = step->stage_span_ns,
+                  .held = step->held},
     };
     if (!session->result->ready) {
         if (session->cause.blame == 0) {

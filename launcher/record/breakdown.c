@@ -43,7 +43,8 @@ static void add_step(launch_breakdown *sum, const launch_step *step, int64_t alo
         [LAUNCH_PART_COMPUTE] = (double)step->compute_ns * MS_PER_NS,
         [LAUNCH_PART_OVERLAPPED] = (double)overlapped_ns * MS_PER_NS,
         [LAUNCH_PART_EXCHANGE] = (double)alone_ns * MS_PER_NS,
-        [LAUNCH_PART_WAITING] = (double)(step->allreduce_exposed_ns - alone_ns) * MS_PER_NS,
+        [LAUNCH_PART_WAITING] =
+            (double)(step->allreduce_exposed_ns - alone_ns + step->stage.neighbour_ns) * MS_PER_NS,
         [LAUNCH_PART_OPTIMIZER] = (double)step->optimizer_ns * MS_PER_NS,
     };
     double known_ms = 0;
@@ -126,7 +127,7 @@ static const struct {
     [LAUNCH_PART_COMPUTE] = {"forward and backward", "compute"},
     [LAUNCH_PART_OVERLAPPED] = {"all-reduce while backward ran", "overlapped"},
     [LAUNCH_PART_EXCHANGE] = {"all-reduce after backward", "exchange"},
-    [LAUNCH_PART_WAITING] = {"waiting for the last rank", "waiting"},
+    [LAUNCH_PART_WAITING] = {"waiting for other ranks", "waiting"},
     [LAUNCH_PART_OPTIMIZER] = {"optimizer", "optimizer"},
     [LAUNCH_PART_OTHER] = {"other", "other"},
 };

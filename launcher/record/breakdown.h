@@ -16,7 +16,8 @@ typedef enum launch_part {
     LAUNCH_PART_COMPUTE = 0, /* forward and backward, without the calls below */
     LAUNCH_PART_OVERLAPPED,  /* collective calls while backward ran */
     LAUNCH_PART_EXCHANGE,    /* all-reduce after backward, with all ranks in it */
-    LAUNCH_PART_WAITING,     /* all-reduce after backward, before the last rank came */
+    LAUNCH_PART_WAITING,     /* all-reduce after backward, before the last rank came; in a pipeline
+                              * also for messages of other stages */
     LAUNCH_PART_OPTIMIZER,
     LAUNCH_PART_OTHER, /* what is left of the step */
     LAUNCH_PARTS,

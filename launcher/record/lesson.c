@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "record/run.h"
+#include "record/stages.h"
 
 /* Differences below this share of a step are called noise, because the machine may be shared. */
 static const double NOISE_SHARE = 0.03;
@@ -33,6 +34,7 @@ static void put_step(const launch_run *run, launch_text *text)
     const launch_breakdown *step = &run->summary->slowest;
     const bool alone = run->job->job.world_size == 1;
     bool first = true;
+    const bool stages = proto_mode_get(run->job->job.mode)->pipelined;
     launch_text_put(text, alone ? "The mean step took " : "The slowest rank's mean step took ");
     put_ms(text, step->step_ms);
     for (int p = 0; p < LAUNCH_PARTS; p++) {
@@ -41,8 +43,9 @@ static void put_step(const launch_run *run, launch_text *text)
         }
         launch_text_put(text, first ? ": " : p == LAUNCH_PARTS - 1 ? " and " : ", ");
         put_ms(text, step->part_ms[p]);
-        launch_text_printf(text, " (%.1f %%) of %s",
-                           launch_share_percent(step->part_ms[p], step->step_ms), WORDS[p]);
+        launch_text_printf(
+            text, " (%.1f %%) of %s", launch_share_percent(step->part_ms[p], step->step_ms),
+            stages && p == LAUNCH_PART_WAITING ? "waiting for other stages" : WORDS[p]);
         first = false;
     }
     launch_text_put(text, ". ");
@@ -320,6 +323,11 @@ void launch_lesson_write(const launch_run *run, launch_text *text)
         return;
     }
     put_step(run, text);
+    if (proto_mode_get(run->job->job.mode)->pipelined) {
+        launch_stages_lesson(run, text);
+        put_load(run, text);
+        return;
+    }
     if (ranks == 1) {
         launch_text_printf(text,
                            "One process alone handled %.0f tokens/s; it has nobody to exchange "

@@ -10,6 +10,7 @@
 #include "base/utf8.h"
 #include "record/cloud.h"
 #include "record/run.h"
+#include "record/stages.h"
 
 static const double MS_PER_NS = 1e-6;
 
@@ -432,6 +433,7 @@ base_status launch_manifest_write(const launch_run *run, launch_text *text, base
     put_checkpoints(&page, run);
     put(&page, "token", launch_cost_json(run->end->cost));
     put(&page, "gpu", launch_gpus_json(run->end->ranks, run->job, run->end->nvlink));
+    put(&page, "pipeline", launch_stages_json(run));
     put_eval(&page, run);
     put_eval_curve(&page, run);
     put_lists(&page, run);

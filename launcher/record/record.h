@@ -38,6 +38,15 @@ typedef struct launch_cost {
     int64_t actual_usd_micro;    /* known at once where nothing is rented, else from the bill */
 } launch_cost;
 
+/* What a rank that is a stage of a pipeline adds to its step. */
+typedef struct launch_stage_step {
+    int64_t forward_ns; /* of all micro-batches */
+    int64_t backward_ns;
+    int64_t neighbour_ns; /* waiting for messages of other stages; not in compute_ns */
+    int64_t span_ns;      /* from the first task's begin to the last one's end */
+    uint64_t held;        /* micro-batches whose activations were kept at once, at most */
+} launch_stage_step;
+
 /* One rank's step; as in control.proto's Step. */
 typedef struct launch_step {
     uint64_t step;
@@ -59,6 +68,7 @@ typedef struct launch_step {
     double heldout_loss;
     uint64_t heldout_sentences;
     uint64_t heldout_correct;
+    launch_stage_step stage; /* in a pipeline; else zeros */
 } launch_step;
 
 /* A use of a GPU's memory; as in control.proto's MemoryUse. */

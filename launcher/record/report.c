@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "record/run_figures.h"
+#include "record/stages.h"
 
 static void put_head(const launch_run *run, launch_text *text)
 {
@@ -103,7 +104,8 @@ static void put_outcome_cards(const launch_run *run, launch_text *text)
             {"<span class=\"good\">identical</span>", "to the last bit, on all ranks"},
         };
         const int answer = summary->byte_equivalent - LAUNCH_UNKNOWN;
-        launch_report_card_begin(text, "Parameters");
+        launch_report_card_begin(
+            text, proto_mode_get(run->job->job.mode)->pipelined ? "Tied matrix" : "Parameters");
         launch_text_put(text, ANSWERS[answer][0]);
         launch_report_card_end(text, ANSWERS[answer][1]);
     }
@@ -206,6 +208,7 @@ base_status launch_report_write(const launch_run *run, const char *manifest, lau
     launch_text_put(text, "</div>\n");
     launch_report_lesson(text, run->lesson_notes);
     put_time_sections(run, text);
+    launch_stages_report(run, text);
     put_curves(run, text);
     launch_report_ranks(run, text);
     launch_report_training_terms(text);

@@ -48,14 +48,20 @@ void launch_report_ranks(const launch_run *run, launch_text *text)
     const int all = (int)run->job->job.world_size;
     const int shown = all < RANKS_SHOWN ? all : RANKS_SHOWN;
     launch_text_put(
-        text, "<section><h2>The ranks</h2><p class=\"hintline\">Each is a process with its own "
-              "part of the data and a full copy of the model. The digests show whether all "
-              "copies ended the same, to the last bit.</p><div class=\"scroll\"><table><thead>"
-              "<tr><th class=\"n\">rank</th><th>host</th><th class=\"n\">process</th>"
-              "<th class=\"n\">sentences</th><th class=\"n\">too long</th>"
-              "<th>first sentence</th><th class=\"n\">peak memory</th>"
-              "<th class=\"n\">start-up</th><th>SHA-256 of the parameters</th></tr></thead>"
-              "<tbody>\n");
+        text, proto_mode_get(run->job->job.mode)->pipelined
+                  ? "<section><h2>The ranks</h2><p class=\"hintline\">Each is a process with some "
+                    "layers of the model, which rank 0 has collected in the end. The digest is of "
+                    "all parameters."
+                  : "<section><h2>The ranks</h2><p class=\"hintline\">Each is a process with its "
+                    "own part of the data and a full copy of the model. The digests show whether "
+                    "all copies ended the same, to the last bit.");
+    launch_text_put(text,
+                    "</p><div class=\"scroll\"><table><thead>"
+                    "<tr><th class=\"n\">rank</th><th>host</th><th class=\"n\">process</th>"
+                    "<th class=\"n\">sentences</th><th class=\"n\">too long</th>"
+                    "<th>first sentence</th><th class=\"n\">peak memory</th>"
+                    "<th class=\"n\">start-up</th><th>SHA-256 of the parameters</th></tr></thead>"
+                    "<tbody>\n");
     for (int r = 0; run->end->ranks != NULL && r < shown; r++) {
         put_rank(text, r, &run->end->ranks[r]);
     }
@@ -86,8 +92,9 @@ void launch_report_training_terms(launch_text *text)
         {"All-reduce after backward",
          "Backward is done, the sum is not: the time that the last rank to get there needs. The "
          "price of having several processes."},
-        {"Waiting for the last rank",
-         "What another rank spends there beyond that: the slowest one holds up all."},
+        {"Waiting for other ranks",
+         "What another rank spends there beyond that: the slowest one holds up all. In a pipeline "
+         "also the wait for messages of the stages beside it."},
         {"Optimizer", "AdamW turns the summed gradient into a change of every parameter."},
         {"Other", "What is left of a step: bookkeeping, and time without a core."},
         {"Loss",

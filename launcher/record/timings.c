@@ -47,6 +47,12 @@ void launch_timings_put(FILE *stream, const launch_step *step)
                       (unsigned long long)step->heldout_sentences,
                       (unsigned long long)step->heldout_correct);
     }
+    if (step->stage.held > 0) {
+        print_ms(stream, "forward_ms", step->stage.forward_ns);
+        print_ms(stream, "backward_ms", step->stage.backward_ns);
+        print_ms(stream, "neighbour_ms", step->stage.neighbour_ns);
+        (void)fprintf(stream, ", \"held\": %llu", (unsigned long long)step->stage.held);
+    }
     (void)fputs("}\n", stream);
 }
 

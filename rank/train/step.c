@@ -32,8 +32,8 @@ typedef struct training_step {
     /* By the device's clock where there is one, else by the host's. */
     int64_t compute_ns;
     int64_t optimizer_ns;
-    int64_t neighbour_ns; /* in a pipeline: waiting for the stages beside this one */
-    double sum_squares;   /* in a pipeline: of all stages' gradients */
+    rank_pipeline_times stage; /* in a pipeline; else zeros */
+    double sum_squares;        /* in a pipeline: of all stages' gradients */
     rank_ddp_times times;
     bool evaluated;
     trainer_heldout_result heldout;
@@ -99,10 +99,8 @@ static void sum_losses(const trainer *self, training_step *step, const rank_resu
 static base_status compute_stage(trainer *self, training_step *step, rank_result *results,
                                  base_error *reterr)
 {
-    rank_pipeline_times times;
     const base_status status = trainer_stage_compute(self, &step->tokens, results, reterr);
-    rank_pipeline_get_times(self->pipeline, &times);
-    step->neighbour_ns = times.wait_ns;
+    rank_pipeline_get_times(self->pipeline, &step->stage);
     return status;
 }
 
@@ -126,7 +124,7 @@ static base_status compute(trainer *self, training_step *step, base_error *reter
     sum_losses(self, step, results);
     step->mine.remaining = (double)rank_data_remaining(self->data);
     step->mine.stop = proto_client_stop_requested(self->worker->client) ? 1.0 : 0.0;
-    step->compute_ns = base_now_ns() - step->start_ns - step->neighbour_ns;
+    step->compute_ns = base_now_ns() - step->start_ns - step->stage.wait_ns;
     step->computed_cpu_ns = base_thread_cpu_ns();
     return BASE_OK;
 }
@@ -224,7 +222,8 @@ static void report(const trainer *self, const training_step *step)
     message.target_tokens = (uint64_t)mine->targets;
     message.compute_ns = step->compute_ns - (times->allreduce_ns - times->allreduce_exposed_ns);
     BASE_ASSERT(message.compute_ns >= 0); /* what is hidden behind backward is a part of compute */
-    message.compute_cpu_ns = step->computed_cpu_ns - step->start_cpu_ns;
+    message.compute_cpu_ns = /* waiting takes CPU time as well, and nobody knows how much */
+        self->pipeline != NULL ? 0 : step->computed_cpu_ns - step->start_cpu_ns;
     message.allreduce_ns = times->allreduce_ns;
     message.allreduce_exposed_ns = times->allreduce_exposed_ns;
     message.optimizer_ns = step->optimizer_ns;
@@ -233,6 +232,11 @@ static void report(const trainer *self, const training_step *step)
     message.epoch = self->epoch;
     message.learning_rate = step->learning_rate;
     message.grad_norm = step->grad_norm;
+    message.forward_ns = step->stage.forward_ns;
+    message.backward_ns = step->stage.backward_ns;
+    message.neighbour_ns = step->stage.wait_ns;
+    message.stage_span_ns = step->stage.span_ns;
+    message.held = (uint64_t)step->stage.held;
     message.evaluated = step->evaluated;
     message.heldout_loss = step->heldout.loss;
     message.heldout_sentences = step->heldout.sentences;

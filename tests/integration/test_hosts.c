@@ -55,6 +55,27 @@ static void two_hosts_train_the_bytes_of_one(void **state)
             "2");
 }
 
+/* Rank 0, which is on the head's host, writes the model of all stages. */
+static void two_hosts_are_stages_of_one_model(void **state)
+{
+    (void)state;
+    several_make_key("stages");
+    const several job = {
+        several_address,
+        "2",
+        NULL,
+        {"--mode", "pp-cpu", "--ranks", "2", "--layers", "2", "--micro-batches", "2", NULL}};
+    training_expect(
+        &one, &test_shared_directory, "stages-alone", 0,
+        (const char *const[]){"--ranks", "1", "--layers", "2", "--micro-batches", "2", NULL});
+    several_start_head(&job, "stages");
+    several_start(1, &job, several_no_flags);
+    several_expect(0, 0);
+    several_expect(1, 0);
+    training_assert_same_file(&one, "model.safetensors", &several_runs[0], "model.safetensors");
+    test_program_assert_no_children();
+}
+
 static void answer(const char *mode, const char *prompts, const char *checkpoint)
 {
     static test_program alone;
@@ -417,6 +438,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flags_that_do_not_go_together),
         cmocka_unit_test(two_hosts_train_the_bytes_of_one),
+        cmocka_unit_test(two_hosts_are_stages_of_one_model),
         cmocka_unit_test(two_hosts_answer_as_one_does),
         cmocka_unit_test(ipv6_and_names_lead_to_the_head),
         cmocka_unit_test(an_agent_may_come_first),

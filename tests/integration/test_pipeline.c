@@ -81,6 +81,56 @@ static void empty_batches_pass_through(void **state)
     expect_same("2", "1f1b", FLAGS("--layers", "2", "--micro-batches", "4", "--data", data));
 }
 
+/* The number under that key, of a stage. */
+static double stage_number(const json_t *manifest, size_t stage, const char *key)
+{
+    const json_t *stages = json_object_get(json_object_get(manifest, "pipeline"), "stages");
+    const json_t *number = json_object_get(json_array_get(stages, stage), key);
+    assert_true(json_is_number(number));
+    return json_number_value(number);
+}
+
+/* 1f1b keeps the activations of as many micro-batches as there are stages from this one on, and gpipe
+ * those of all. */
+static void the_record_has_the_stages(void **state)
+{
+    (void)state;
+    enum { STAGES = 3, MICRO_BATCHES = 6 };
+    static const char *const schedules[] = {"gpipe", "1f1b"};
+    for (int s = 0; s < 2; s++) {
+        double sent = 0;
+        training_expect(&one, &test_shared_directory, schedules[s], 0,
+                        FLAGS("--mode", "pp-cpu", "--ranks", "3", "--layers", "3",
+                              "--micro-batches", "6", "--pipeline", schedules[s]));
+        json_t *manifest = training_manifest(&one);
+        const json_t *pipeline = json_object_get(manifest, "pipeline");
+        assert_string_equal(json_string_value(json_object_get(pipeline, "schedule")), schedules[s]);
+        assert_int_equal(json_array_size(json_object_get(pipeline, "stages")), STAGES);
+        const double bubble = json_number_value(json_object_get(pipeline, "bubble_formula"));
+        assert_true(bubble == (STAGES - 1.0) / (MICRO_BATCHES + STAGES - 1.0));
+        const double measured = json_number_value(json_object_get(pipeline, "bubble_measured"));
+        assert_true(measured > 0);
+        assert_true(measured < 1);
+        assert_true(json_is_real(json_object_get(pipeline, "bubble_played")));
+        for (size_t stage = 0; stage < STAGES; stage++) {
+            assert_true(stage_number(manifest, stage, "held") ==
+                        (s == 0 ? MICRO_BATCHES : STAGES - (double)stage));
+            assert_true(stage_number(manifest, stage, "first_layer") == (double)stage);
+            assert_true(stage_number(manifest, stage, "layers") == 1);
+            assert_true(stage_number(manifest, stage, "forward_ms") > 0);
+            assert_true(stage_number(manifest, stage, "backward_ms") > 0);
+            assert_true(stage_number(manifest, stage, "neighbour_ms") > 0);
+            sent += stage_number(manifest, stage, "bytes_sent");
+        }
+        assert_true(sent > 0);
+        json_decref(manifest);
+    }
+    training_expect(&one, &test_shared_directory, "none", 0, FLAGS("--ranks", "1"));
+    json_t *manifest = training_manifest(&one);
+    assert_true(json_is_null(json_object_get(manifest, "pipeline")));
+    json_decref(manifest);
+}
+
 /* The model can be used as any other: it generates, and training goes on from it on any number of
  * ranks. */
 static void the_model_is_an_ordinary_one(void **state)
@@ -139,6 +189,7 @@ int main(void)
         cmocka_unit_test(stages_train_the_bits_of_one_rank),
         cmocka_unit_test(odd_numbers_too),
         cmocka_unit_test(empty_batches_pass_through),
+        cmocka_unit_test(the_record_has_the_stages),
         cmocka_unit_test(the_model_is_an_ordinary_one),
         cmocka_unit_test(what_makes_no_sense_is_refused),
     };

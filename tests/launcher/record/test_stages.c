@@ -1,0 +1,131 @@
+/* The record of a pipeline: what its stages reported, and the bubble. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "sample.h"
+#include "support.h"
+
+enum { STAGES = 2, STEPS = 4, MICRO_BATCHES = 4, NS_PER_MS = 1000000 };
+
+/* Stage 0 computes 4 + 8 ms of a step, stage 1 8 + 12 ms. A forward takes 1 and 2 ms, a backward 2
+ * and 3 ms. The first half of the steps is warm-up, and takes longer. */
+static launch_step step_of(const sample *from, uint64_t step, int rank)
+{
+    launch_step made = sample_step(from, step, rank);
+    const int64_t slow = step < STEPS / 2 ? 10 : 1;
+    made.bytes_sent = 1000 * (uint64_t)(rank + 1);
+    made.stage = (launch_stage_step){.forward_ns = slow * (rank == 0 ? 4 : 8) * NS_PER_MS,
+                                     .backward_ns = slow * (rank == 0 ? 8 : 12) * NS_PER_MS,
+                                     .neighbour_ns = slow * (13 - 8 * rank) * NS_PER_MS,
+                                     .span_ns = slow * 25 * NS_PER_MS,
+                                     .held = (uint64_t)(STAGES - rank)};
+    return made;
+}
+
+static json_t *write_record(const char *name, const char **directory)
+{
+    static sample of;
+    base_error error;
+    launch_record *record = NULL;
+    *directory = test_directory_path(&test_shared_directory, name);
+    sample_make(&of, *directory, STAGES, STEPS);
+    of.job.job.mode = PROTO_MODE_PP_CPU;
+    of.job.model.layers = 3;
+    of.job.train.micro_batches = MICRO_BATCHES;
+    of.job.parallel.pipeline = PROTO_PIPELINE_1F1B;
+    assert_ok(launch_record_open(&of.options, &record, &error), &error);
+    assert_ok(launch_record_begin(record, 0, &error), &error);
+    for (uint64_t i = 0; i < STEPS; i++) {
+        for (int r = 0; r < STAGES; r++) {
+            const launch_step step = step_of(&of, i, r);
+            assert_ok(launch_record_step(record, &step, &error), &error);
+        }
+    }
+    assert_ok(launch_record_finish(record, &of.end, &error), &error);
+    launch_record_close(record);
+    return sample_load(*directory, "manifest.json");
+}
+
+static void the_manifest_has_the_stages_and_the_bubble(void **state)
+{
+    (void)state;
+    const char *directory = NULL;
+    json_t *manifest = write_record("stages", &directory);
+    const json_t *pipeline = json_object_get(manifest, "pipeline");
+    const json_t *stages = json_object_get(pipeline, "stages");
+    assert_string_equal(json_string_value(json_object_get(pipeline, "schedule")), "1f1b");
+    assert_int_equal(json_array_size(stages), STAGES);
+    /* both stages are there for 25 ms, and compute 12 + 20 of these 50 */
+    sample_assert_near(sample_number(pipeline, "bubble_measured"), 1 - 32.0 / 50.0);
+    /* the slower stage works without a gap behind the first forward of 1 ms, and before the last
+     * backward of 2 ms */
+    sample_assert_near(sample_number(pipeline, "bubble_played"), 1 - 32.0 / (2 * 23.0));
+    sample_assert_near(sample_number(pipeline, "bubble_formula"), 1.0 / 5.0);
+    static const double expected[STAGES][7] = {{0, 2, 12, 4, 8, 13, 1000},
+                                               {2, 1, 20, 8, 12, 5, 2000}};
+    static const char *const keys[] = {"first_layer", "layers",       "compute_ms", "forward_ms",
+                                       "backward_ms", "neighbour_ms", "bytes_sent"};
+    for (size_t s = 0; s < STAGES; s++) {
+        const json_t *stage = json_array_get(stages, s);
+        for (size_t k = 0; k < 7; k++) {
+            sample_assert_near(sample_number(stage, keys[k]), expected[s][k]);
+        }
+        assert_true(sample_number(stage, "held") == (double)(STAGES - s));
+    }
+    const char *lesson = json_string_value(json_object_get(manifest, "lesson_notes"));
+    assert_non_null(strstr(lesson,
+                           "2 stages trained in a pipeline by schedule 1f1b, with 4 "
+                           "micro-batches. In a mean step the stages were idle for 36.0 %"));
+    /* the wait for a neighbour is a part of the step */
+    const json_t *rank = json_array_get(json_object_get(manifest, "ranks"), 0);
+    const json_t *parts = json_object_get(rank, "mean_step");
+    assert_true(sample_number(parts, "waiting_ms") >= 13);
+    json_decref(manifest);
+}
+
+static void each_line_has_the_stage(void **state)
+{
+    (void)state;
+    const char *directory = NULL;
+    json_decref(write_record("lines", &directory));
+    char path[BASE_PATH_BYTES];
+    (void)snprintf(path, sizeof path, "%s/timings.jsonl", directory);
+    FILE *timings = fopen(path, "re");
+    assert_non_null(timings);
+    json_t *line = json_loadf(timings, JSON_DISABLE_EOF_CHECK, NULL);
+    assert_non_null(line);
+    sample_assert_near(sample_number(line, "forward_ms"), 40);
+    sample_assert_near(sample_number(line, "backward_ms"), 80);
+    sample_assert_near(sample_number(line, "neighbour_ms"), 130);
+    assert_true(sample_number(line, "held") == 2);
+    json_decref(line);
+    (void)fclose(timings);
+}
+
+static void the_report_has_a_table_of_stages(void **state)
+{
+    (void)state;
+    const char *directory = NULL;
+    json_decref(write_record("page", &directory));
+    size_t size_bytes = 0;
+    void *page = NULL;
+    base_error error;
+    char path[BASE_PATH_BYTES];
+    (void)snprintf(path, sizeof path, "%s/report.html", directory);
+    assert_ok(base_file_read(path, 1 << 24, &page, &size_bytes, &error), &error);
+    assert_non_null(memmem(page, size_bytes, "<h2>The stages</h2>", 19));
+    assert_non_null(memmem(page, size_bytes, "Idle: 36.0 % of all", 19));
+    free(page);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_manifest_has_the_stages_and_the_bubble),
+        cmocka_unit_test(each_line_has_the_stage),
+        cmocka_unit_test(the_report_has_a_table_of_stages),
+    };
+    return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
+}
