@@ -171,91 +171,52 @@ static ncclResult_t add(ncclComm_t comm, cudaStream_t stream, fake_call call)
     return ncclSuccess;
 }
 
+#define ADD(...) add(comm, stream, (fake_call){.count = count, .type = type, __VA_ARGS__})
+
 ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
-    return add(comm, stream,
-               (fake_call){.kind = FAKE_CALL_ALL_REDUCE,
-                           .send = send,
-                           .recv = recv,
-                           .count = count,
-                           .type = type,
-                           .op = op});
+    return ADD(.kind = FAKE_CALL_ALL_REDUCE, .send = send, .recv = recv, .op = op);
 }
 
 ncclResult_t ncclReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
                         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)
 {
-    return add(comm, stream,
-               (fake_call){.kind = FAKE_CALL_REDUCE,
-                           .send = send,
-                           .recv = recv,
-                           .count = count,
-                           .type = type,
-                           .op = op,
-                           .peer = root});
+    return ADD(.kind = FAKE_CALL_REDUCE, .send = send, .recv = recv, .op = op, .peer = root);
 }
 
 ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type,
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
-    return add(comm, stream,
-               (fake_call){.kind = FAKE_CALL_REDUCE_SCATTER,
-                           .send = send,
-                           .recv = recv,
-                           .count = count,
-                           .type = type,
-                           .op = op});
+    return ADD(.kind = FAKE_CALL_REDUCE_SCATTER, .send = send, .recv = recv, .op = op);
 }
 
 ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream)
 {
-    return add(comm, stream,
-               (fake_call){.kind = FAKE_CALL_ALL_GATHER,
-                           .send = send,
-                           .recv = recv,
-                           .count = count,
-                           .type = type});
+    return ADD(.kind = FAKE_CALL_ALL_GATHER, .send = send, .recv = recv);
 }
 
 ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type,
                            int root, ncclComm_t comm, cudaStream_t stream)
 {
-    return add(comm, stream,
-               (fake_call){.kind = FAKE_CALL_BROADCAST,
-                           .send = send,
-                           .recv = recv,
-                           .count = count,
-                           .type = type,
-                           .peer = root});
+    return ADD(.kind = FAKE_CALL_BROADCAST, .send = send, .recv = recv, .peer = root);
 }
 
 ncclResult_t ncclAlltoAll(const void *send, void *recv, size_t count, ncclDataType_t type,
                           ncclComm_t comm, cudaStream_t stream)
 {
-    return add(comm, stream,
-               (fake_call){.kind = FAKE_CALL_ALL_TO_ALL,
-                           .send = send,
-                           .recv = recv,
-                           .count = count,
-                           .type = type});
+    return ADD(.kind = FAKE_CALL_ALL_TO_ALL, .send = send, .recv = recv);
 }
 
 ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream)
 {
-    return add(
-        comm, stream,
-        (fake_call){
-            .kind = FAKE_CALL_SEND, .send = send, .count = count, .type = type, .peer = peer});
+    return ADD(.kind = FAKE_CALL_SEND, .send = send, .peer = peer);
 }
 
 ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream)
 {
-    return add(
-        comm, stream,
-        (fake_call){
-            .kind = FAKE_CALL_RECEIVE, .recv = recv, .count = count, .type = type, .peer = peer});
+    return ADD(.kind = FAKE_CALL_RECEIVE, .recv = recv, .peer = peer);
 }
