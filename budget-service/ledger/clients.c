@@ -5,6 +5,16 @@
 
 #include "ledger_core.h"
 
+const char *budget_role_name(budget_role role)
+{
+    static const char *const names[] = {
+        [BUDGET_ROLE_REQUEST] = "request",
+        [BUDGET_ROLE_RECONCILE] = "reconcile",
+        [BUDGET_ROLE_ADMIN] = "admin",
+    };
+    return role >= BUDGET_ROLE_REQUEST && role <= BUDGET_ROLE_ADMIN ? names[role] : "?";
+}
+
 static void read_client(const store_db *store, store_sql sql, budget_ledger_client *client)
 {
     memset(client, 0, sizeof *client);

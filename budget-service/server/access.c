@@ -55,13 +55,6 @@ static const rule *find_rule(Ringfence__Budget__Request__BodyCase body)
     return NULL;
 }
 
-static const char *role_name(budget_role role)
-{
-    return role == BUDGET_ROLE_ADMIN       ? "admin"
-           : role == BUDGET_ROLE_RECONCILE ? "reconcile"
-                                           : "request";
-}
-
 /* BLAKE2b-256 of what is asked: the body alone, without the request's id and what is remembered,
  * which differ from one try to the next. */
 static void digest_body(budget_service *service, const Ringfence__Budget__Request *request,
@@ -117,7 +110,7 @@ static base_status check_client(budget_service *service, const service_question 
     }
     if ((found->roles & (1u << client->role)) == 0) {
         (void)snprintf(message, sizeof message, "client %s has the role %s, which may not ask %s",
-                       client->name, role_name(client->role), budget_request_name(request));
+                       client->name, budget_role_name(client->role), budget_request_name(request));
         return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_FORBIDDEN, message,
                                    reterr);
     }

@@ -5,12 +5,6 @@
 #include "budget/wire.h"
 #include "service.h"
 
-static base_status put_answer(service_item *item, base_status status, const budget_answer *answer,
-                              base_error *reterr)
-{
-    return status == BASE_OK ? service_item_answer(item, answer, reterr) : status;
-}
-
 base_status service_account_create(budget_service *service, const service_question *question,
                                    service_item *item, base_error *reterr)
 {
@@ -18,7 +12,7 @@ base_status service_account_create(budget_service *service, const service_questi
     budget_answer answer;
     const base_status status = budget_ledger_account_create(
         service->ledger, &question->caller, body->name, body->cap_usd_micro, &answer, reterr);
-    return put_answer(item, status, &answer, reterr);
+    return service_item_answer(item, status, &answer, reterr);
 }
 
 base_status service_account_set_cap(budget_service *service, const service_question *question,
@@ -28,7 +22,7 @@ base_status service_account_set_cap(budget_service *service, const service_quest
     budget_answer answer;
     const base_status status = budget_ledger_set_cap(service->ledger, &question->caller, body->name,
                                                      body->cap_usd_micro, &answer, reterr);
-    return put_answer(item, status, &answer, reterr);
+    return service_item_answer(item, status, &answer, reterr);
 }
 
 base_status service_account_acknowledge(budget_service *service, const service_question *question,
@@ -38,18 +32,13 @@ base_status service_account_acknowledge(budget_service *service, const service_q
     const base_status status =
         budget_ledger_acknowledge(service->ledger, &question->caller,
                                   question->request->account_acknowledge->name, &answer, reterr);
-    return put_answer(item, status, &answer, reterr);
+    return service_item_answer(item, status, &answer, reterr);
 }
 
 static bool role_of(const char *name, budget_role *role)
 {
-    static const char *const names[] = {
-        [BUDGET_ROLE_REQUEST] = "request",
-        [BUDGET_ROLE_RECONCILE] = "reconcile",
-        [BUDGET_ROLE_ADMIN] = "admin",
-    };
     for (int i = BUDGET_ROLE_REQUEST; i <= BUDGET_ROLE_ADMIN; i++) {
-        if (strcmp(name, names[i]) == 0) {
+        if (strcmp(name, budget_role_name((budget_role)i)) == 0) {
             *role = (budget_role)i;
             return true;
         }
@@ -76,7 +65,7 @@ base_status service_client_add(budget_service *service, const service_question *
     const base_status status =
         budget_ledger_client_add(service->ledger, &question->caller, &client, &answer, reterr);
     service->clients_changed = true;
-    return put_answer(item, status, &answer, reterr);
+    return service_item_answer(item, status, &answer, reterr);
 }
 
 base_status service_client_revoke(budget_service *service, const service_question *question,
@@ -87,7 +76,7 @@ base_status service_client_revoke(budget_service *service, const service_questio
         budget_ledger_client_revoke(service->ledger, &question->caller,
                                     question->request->client_revoke->name, &answer, reterr);
     service->clients_changed = true;
-    return put_answer(item, status, &answer, reterr);
+    return service_item_answer(item, status, &answer, reterr);
 }
 
 base_status service_clock_repair(budget_service *service, const service_question *question,
@@ -96,7 +85,7 @@ base_status service_clock_repair(budget_service *service, const service_question
     budget_answer answer;
     const base_status status =
         budget_ledger_clock_repair(service->ledger, &question->caller, &answer, reterr);
-    return put_answer(item, status, &answer, reterr);
+    return service_item_answer(item, status, &answer, reterr);
 }
 
 /* A page of clients by name. */
@@ -123,13 +112,6 @@ static bool collect_client(void *context, const budget_ledger_client *client)
     return true;
 }
 
-static const char *role_text(budget_role role)
-{
-    return role == BUDGET_ROLE_ADMIN       ? "admin"
-           : role == BUDGET_ROLE_RECONCILE ? "reconcile"
-                                           : "request";
-}
-
 base_status service_client_list(budget_service *service, const service_question *question,
                                 service_item *item, base_error *reterr)
 {
@@ -146,7 +128,7 @@ base_status service_client_list(budget_service *service, const service_question 
     for (size_t i = 0; i < page.count; i++) {
         ringfence__budget__client__init(&rows[i]);
         rows[i].name = page.clients[i].name;
-        rows[i].role = (char *)(uintptr_t)role_text(page.clients[i].role);
+        rows[i].role = (char *)(uintptr_t)budget_role_name(page.clients[i].role);
         rows[i].public_key.data = page.clients[i].public_key;
         rows[i].public_key.len = sizeof page.clients[i].public_key;
         rows[i].revoked = page.clients[i].revoked;

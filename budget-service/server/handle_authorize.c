@@ -114,11 +114,8 @@ base_status service_authorize(budget_service *service, const service_question *q
         status = budget_ledger_authorize(service->ledger, &question->caller, authorization,
                                          item->payload, &item->answer, reterr);
     }
-    if (status != BASE_OK) {
-        return status;
-    }
-    if (item->answer.reason != BUDGET_REASON_NONE) {
-        return service_item_answer(item, &item->answer, reterr);
+    if (status != BASE_OK || item->answer.reason != BUDGET_REASON_NONE) {
+        return service_item_answer(item, status, &item->answer, reterr);
     }
     item->stage = SERVICE_SIGN_TOKEN;
     return BASE_OK;

@@ -47,7 +47,7 @@ base_status service_attach(budget_service *service, const service_question *ques
     }
     status = budget_ledger_attach(service->ledger, &question->caller, body->label,
                                   body->instance_id, &answer, reterr);
-    return status == BASE_OK ? service_item_answer(item, &answer, reterr) : status;
+    return service_item_answer(item, status, &answer, reterr);
 }
 
 base_status service_void(budget_service *service, const service_question *question,
@@ -61,7 +61,7 @@ base_status service_void(budget_service *service, const service_question *questi
         return status;
     }
     status = budget_ledger_void(service->ledger, &question->caller, label, &answer, reterr);
-    return status == BASE_OK ? service_item_answer(item, &answer, reterr) : status;
+    return service_item_answer(item, status, &answer, reterr);
 }
 
 base_status service_terminated(budget_service *service, const service_question *question,
@@ -85,7 +85,7 @@ base_status service_terminated(budget_service *service, const service_question *
     }
     status =
         budget_ledger_terminated(service->ledger, &question->caller, &termination, &answer, reterr);
-    return status == BASE_OK ? service_item_answer(item, &answer, reterr) : status;
+    return service_item_answer(item, status, &answer, reterr);
 }
 
 base_status service_record_actual(budget_service *service, const service_question *question,
@@ -104,7 +104,7 @@ base_status service_record_actual(budget_service *service, const service_questio
     };
     const base_status status =
         budget_ledger_record_actual(service->ledger, &question->caller, &actual, &answer, reterr);
-    return status == BASE_OK ? service_item_answer(item, &answer, reterr) : status;
+    return service_item_answer(item, status, &answer, reterr);
 }
 
 static base_status redeem_create(budget_service *service, const service_question *question,
@@ -120,7 +120,7 @@ static base_status redeem_create(budget_service *service, const service_question
     const base_status status =
         budget_ledger_redeem_create(service->ledger, &caller, &redemption, &answer, reterr);
     if (status != BASE_OK || answer.reason != BUDGET_REASON_NONE) {
-        return status == BASE_OK ? service_item_answer(item, &answer, reterr) : status;
+        return service_item_answer(item, status, &answer, reterr);
     }
     memcpy(item->receipt.jti, claims->jti, sizeof item->receipt.jti);
     item->receipt.not_after = redemption.deadline_ms / 1000;
@@ -154,7 +154,7 @@ static base_status redeem_ranks(budget_service *service, const service_question 
         }
     }
     if (status != BASE_OK || answer.reason != BUDGET_REASON_NONE) {
-        return status == BASE_OK ? service_item_answer(item, &answer, reterr) : status;
+        return service_item_answer(item, status, &answer, reterr);
     }
     memcpy(item->receipt.jti, claims->jti, sizeof item->receipt.jti);
     memcpy(item->receipt.job_public_key, question->key, sizeof item->receipt.job_public_key);

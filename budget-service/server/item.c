@@ -105,11 +105,13 @@ static Ringfence__Budget__Verdict verdict_of(budget_reason reason)
     }
 }
 
-base_status service_item_answer(service_item *item, const budget_answer *answer, base_error *reterr)
+base_status service_item_answer(service_item *item, base_status status, const budget_answer *answer,
+                                base_error *reterr)
 {
     Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
-    const base_status status =
-        service_item_refuse(item, verdict_of(answer->reason), answer->message, reterr);
+    if (status == BASE_OK) {
+        status = service_item_refuse(item, verdict_of(answer->reason), answer->message, reterr);
+    }
     if (status != BASE_OK || answer->reason == BUDGET_REASON_NONE) {
         return status;
     }

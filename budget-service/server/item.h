@@ -58,8 +58,9 @@ BASE_MUST_CHECK base_status service_item_refuse(service_item *item,
                                                 Ringfence__Budget__Verdict verdict,
                                                 const char *message, base_error *reterr);
 
-/* The verdict and the message of the ledger, without a body. */
-BASE_MUST_CHECK base_status service_item_answer(service_item *item, const budget_answer *answer,
-                                                base_error *reterr);
+/* The verdict and the message of the ledger, without a body. status is that of its operation; a
+ * failure is passed on. */
+BASE_MUST_CHECK base_status service_item_answer(service_item *item, base_status status,
+                                                const budget_answer *answer, base_error *reterr);
 
 #endif

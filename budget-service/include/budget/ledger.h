@@ -346,6 +346,9 @@ typedef enum budget_role {
     BUDGET_ROLE_ADMIN = 3,
 } budget_role;
 
+/* "request", …; "?" where the number is no role, as in a file that was edited. */
+const char *budget_role_name(budget_role role);
+
 typedef struct budget_ledger_client {
     int64_t id; /* from 1; never used again */
     char name[BUDGET_NAME_BYTES];
