@@ -197,6 +197,7 @@ const parity_case parity_bfloat16_cases[] = {
     {.name = "bfloat16_layernorm_grad", .run = parity_layernorm_grad_bfloat16},
     {.name = "bfloat16_gelu", .run = parity_gelu_bfloat16},
     {.name = "bfloat16_cross_entropy", .run = parity_cross_entropy_bfloat16},
+    {.name = "bfloat16_optimizer", .run = parity_optimizer_bfloat16},
     {.name = "bfloat16_attention", .run = parity_attention_bfloat16},
     {.name = "bfloat16_attention_tiles", .run = parity_attention_tiles_bfloat16},
     {.name = "bfloat16_attention_long", .run = parity_attention_long_bfloat16, .shapes = 1},

@@ -34,6 +34,7 @@ void parity_layernorm_bfloat16(twin *t);
 void parity_gelu_bfloat16(twin *t);
 void parity_layernorm_grad_bfloat16(twin *t);
 void parity_cross_entropy_bfloat16(twin *t);
+void parity_optimizer_bfloat16(twin *t);
 
 /* Tolerances of bfloat16, relative to 1 + |expected|. A value has eight bits: 2^-8 is what one
  * rounding may change, and twice that what it may change where a sum differs, too. */

@@ -114,8 +114,9 @@ static size_t cut_parts(twin *t, size_t count, size_t *ends)
     return parts;
 }
 
-/* The sums end inside a block of the norm, inside its lanes, and behind many blocks. */
-static void optimizer(twin *t)
+/* The sums end inside a block of the norm, inside its lanes, and behind many blocks. With bfloat16 the
+ * device also writes the parameters rounded; the CPU then has them as they are. */
+static void optimizer_of(twin *t, rank_type type)
 {
     char shape[PARITY_TEXT_BYTES];
     const size_t kind = twin_between(t, 0, 5);
@@ -134,6 +135,10 @@ static void optimizer(twin *t)
     const int grads = twin_floats(t, "grads", count, 3.0f);
     const int first = twin_floats(t, "first", count, 0.1f);
     const int second = twin_floats(t, "second", count, 0.0f);
+    const int rounded = type == RANK_BFLOAT16 ? twin_elements(t, "rounded", type, count, 1.0f) : -1;
+    if (rounded >= 0) {
+        twin_tolerate(t, rounded, PARITY_ROUNDED);
+    }
     for (int side = 0; side < TWIN_SIDES; side++) {
         const rank_device *device = &t->device[side];
         scalars *now = twin_at(t, values, side);
@@ -142,16 +147,24 @@ static void optimizer(twin *t)
         device->backend->grad_scale(device->queue,
                                     &(rank_grad_scale){&now->sum, &now->tokens, norm_max,
                                                        &now->norm, &now->step.grad_scale});
-        device->backend->adamw(device->queue, &(rank_adamw){.config = &config,
-                                                            .step = &now->step,
-                                                            .decay = decay,
-                                                            .count = count,
-                                                            .params = FLOATS(t, params, side),
-                                                            .grads = FLOATS(t, grads, side),
-                                                            .first = FLOATS(t, first, side),
-                                                            .second = FLOATS(t, second, side),
-                                                            .ends = parts > 1 ? ends : NULL,
-                                                            .parts = parts});
+        device->backend->adamw(device->queue,
+                               &(rank_adamw){.config = &config,
+                                             .step = &now->step,
+                                             .decay = decay,
+                                             .count = count,
+                                             .params = FLOATS(t, params, side),
+                                             .grads = FLOATS(t, grads, side),
+                                             .first = FLOATS(t, first, side),
+                                             .second = FLOATS(t, second, side),
+                                             .rounded = rounded >= 0 && side == TWIN_OTHER
+                                                            ? twin_at(t, rounded, side)
+                                                            : NULL,
+                                             .ends = parts > 1 ? ends : NULL,
+                                             .parts = parts});
+        if (rounded >= 0 && side == TWIN_CPU) {
+            device->backend->copy(device->queue, FLOATS(t, rounded, side), FLOATS(t, params, side),
+                                  count * sizeof(float));
+        }
         base_error error;
         assert_ok(device->backend->sync(device->queue, &error), &error);
     }
@@ -166,6 +179,16 @@ static void optimizer(twin *t)
     }
     *found = *expected;
     twin_compare(t, shape);
+}
+
+static void optimizer(twin *t)
+{
+    optimizer_of(t, RANK_FLOAT32);
+}
+
+void parity_optimizer_bfloat16(twin *t)
+{
+    optimizer_of(t, RANK_BFLOAT16);
 }
 
 static void digest(twin *t)

@@ -131,7 +131,9 @@ struct adamw_parts {
     size_t ends[ADAMW_PARTS];
 };
 
-static_assert(sizeof(rank_adamw) + sizeof(rank_adamw_config) + sizeof(adamw_parts) <= 4096,
+static_assert(sizeof(rank_adamw) + sizeof(rank_adamw_config) + sizeof(size_t) +
+                      sizeof(adamw_parts) <=
+                  4096,
               "the arguments of adamw_kernel");
 
 // The part that has element i.
@@ -150,27 +152,76 @@ __device__ static size_t part_of(const adamw_parts &parts, size_t i)
     return low;
 }
 
-__device__ static void update(const rank_adamw &args, const step_constants &k, size_t i, bool decay)
+// Four neighbouring elements: 16 bytes, or 8 in bfloat16.
+enum { FOUR = 4 };
+
+static_assert(ADAMW_EACH == FOUR * THREADS, "a thread has four elements of a block");
+
+struct four {
+    float at[FOUR];
+};
+
+// `whole`: all four are there, and begin at a multiple of their bytes.
+__device__ static four load_four(const float *from, size_t count, bool whole)
 {
-    const float grad = args.grads[i] * k.grad_scale;
-    float first = args.first[i];
-    float second = args.second[i];
-    first = first + (grad - first) * k.one_minus_beta1;
-    second = second * k.beta2 + (grad * k.one_minus_beta2) * grad;
-    const float divisor = sqrtf(second) / k.second_divisor + k.epsilon;
-    const float param = args.params[i] * (decay ? k.decay_factor : 1.0f);
-    const float updated = param + (first * k.minus_step_size) / divisor;
-    args.params[i] = updated;
-    args.first[i] = first;
-    args.second[i] = second;
-    if (args.rounded != NULL) {
-        put(reinterpret_cast<__nv_bfloat16 *>(args.rounded) + i, updated);
+    if (whole) {
+        const float4 all = *reinterpret_cast<const float4 *>(from);
+        return four{{all.x, all.y, all.z, all.w}};
+    }
+    four some = {};
+    for (size_t e = 0; e < FOUR && e < count; e++) {
+        some.at[e] = from[e];
+    }
+    return some;
+}
+
+__device__ static void store_four(float *to, const four &values, size_t count, bool whole)
+{
+    if (whole) {
+        *reinterpret_cast<float4 *>(to) =
+            make_float4(values.at[0], values.at[1], values.at[2], values.at[3]);
+        return;
+    }
+    for (size_t e = 0; e < FOUR && e < count; e++) {
+        to[e] = values.at[e];
     }
 }
 
+__device__ static void store_rounded(rank_bfloat16 *to, const four &values, size_t count,
+                                     bool whole)
+{
+    if (whole) {
+        unsigned long long bits = 0;
+        for (int e = 0; e < FOUR; e++) {
+            __nv_bfloat16 rounded;
+            put(&rounded, values.at[e]);
+            bits |= (unsigned long long)*reinterpret_cast<const unsigned short *>(&rounded)
+                    << (16 * e);
+        }
+        *reinterpret_cast<unsigned long long *>(to) = bits;
+        return;
+    }
+    for (size_t e = 0; e < FOUR && e < count; e++) {
+        put(reinterpret_cast<__nv_bfloat16 *>(to) + e, values.at[e]);
+    }
+}
+
+// One element's moments, and its new value.
+__device__ static float update(const step_constants &k, float old, float slope, bool decay,
+                               float *first, float *second)
+{
+    const float grad = slope * k.grad_scale;
+    *first = *first + (grad - *first) * k.one_minus_beta1;
+    *second = *second * k.beta2 + (grad * k.one_minus_beta2) * grad;
+    const float divisor = sqrtf(*second) / k.second_divisor + k.epsilon;
+    const float param = old * (decay ? k.decay_factor : 1.0f);
+    return param + (*first * k.minus_step_size) / divisor;
+}
+
 // config and the parts come by value: they are the host's. The parts stay where the arguments are:
-// no thread copies them to index them. step is read when the kernel runs.
-__global__ static void adamw_kernel(rank_adamw args, rank_adamw_config config,
+// no thread copies them to index them. step is read when the kernel runs. `aligned`: all arrays
+// begin at multiples of a four's bytes. A four may belong to several parts.
+__global__ static void adamw_kernel(rank_adamw args, rank_adamw_config config, bool aligned,
                                     const __grid_constant__ adamw_parts parts)
 {
     SHARED(step_constants, constants);
@@ -181,15 +232,40 @@ __global__ static void adamw_kernel(rank_adamw args, rank_adamw_config config,
     const step_constants k = constants[0];
     for (size_t begin = (size_t)blockIdx.x * ADAMW_EACH; begin < args.count;
          begin += (size_t)gridDim.x * ADAMW_EACH) {
-        size_t part = part_of(parts, begin);
-        for (size_t i = begin + threadIdx.x; i < begin + ADAMW_EACH && i < args.count;
-             i += THREADS) {
-            while (i >= parts.ends[part]) {
+        const size_t i = begin + FOUR * threadIdx.x;
+        if (i >= args.count) {
+            return; // so are all later ones
+        }
+        const size_t left = args.count - i;
+        const bool whole = aligned && left >= FOUR;
+        const four grads = load_four(args.grads + i, left, whole);
+        four params = load_four(args.params + i, left, whole);
+        four first = load_four(args.first + i, left, whole);
+        four second = load_four(args.second + i, left, whole);
+        size_t part = part_of(parts, i);
+#pragma unroll
+        for (size_t e = 0; e < FOUR; e++) {
+            while (part + 1 < parts.count && i + e >= parts.ends[part]) {
                 part++;
             }
-            update(args, k, i, args.decay != (part % 2 > 0));
+            params.at[e] = update(k, params.at[e], grads.at[e], args.decay != (part % 2 > 0),
+                                  &first.at[e], &second.at[e]);
+        }
+        store_four(args.params + i, params, left, whole);
+        store_four(args.first + i, first, left, whole);
+        store_four(args.second + i, second, left, whole);
+        if (args.rounded != NULL) {
+            store_rounded(args.rounded + i, params, left, whole);
         }
     }
+}
+
+static bool begins_with_fours(const rank_adamw *args)
+{
+    const uintptr_t floats = (uintptr_t)args->params | (uintptr_t)args->grads |
+                             (uintptr_t)args->first | (uintptr_t)args->second;
+    return floats % (FOUR * sizeof(float)) == 0 &&
+           (uintptr_t)args->rounded % (FOUR * sizeof(rank_bfloat16)) == 0;
 }
 
 // Parts begin … end - 1 of args.
@@ -213,7 +289,7 @@ static void launch_parts(const rank_adamw *args, const size_t *ends, size_t begi
     some.rounded = args->rounded != NULL ? args->rounded + from : NULL;
     if (some.count > 0) {
         LAUNCH(adamw_kernel, blocks_for(some.count, ADAMW_EACH), THREADS, sizeof(step_constants),
-               stream, some, *args->config, parts);
+               stream, some, *args->config, begins_with_fours(&some), parts);
     }
 }
 
