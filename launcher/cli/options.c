@@ -127,12 +127,6 @@ static base_status check_restarts(const launch_options *options, base_error *ret
         return base_fail(reterr, BASE_ERR_INVALID, "--%s goes with a mode that trains",
                          train->resume ? "resume" : "save-every");
     }
-    if ((train->save_every > 0 || train->resume) && mode->pipelined) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "--%s is not for the stages of --mode %s, which save their model at the "
-                         "end only",
-                         train->resume ? "resume" : "save-every", mode->name);
-    }
     if (train->keep > 0 && train->save_every == 0) {
         return base_fail(reterr, BASE_ERR_INVALID, "--keep goes with --save-every");
     }

@@ -157,23 +157,6 @@ base_status trainer_first_params(const trainer *self, const char *from, float *p
     return rank_safetensors_read(path, &self->config, params, reterr);
 }
 
-/* Makes the first parameters on rank 0. The others get them from it. `resumed` is a checkpoint of this
- * training, or empty. */
-static base_status make_params(trainer *self, const char *resumed, base_error *reterr)
-{
-    const rank_device *device = &self->device;
-    const char *from = resumed[0] != '\0' ? resumed : self->job->model.checkpoint;
-    void *host = NULL;
-    base_status status = device->backend->map(
-        device->queue, self->params, self->param_count * sizeof(float), true, &host, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    status = trainer_first_params(self, from, host, reterr);
-    device->backend->unmap(device->queue, host);
-    return status;
-}
-
 static base_status open_data(trainer *self, base_error *reterr)
 {
     const proto_job *job = self->job;
@@ -223,6 +206,34 @@ static base_status wrap(trainer *self, base_error *reterr)
     return wrapped;
 }
 
+/* Makes the first parameters on rank 0, or reads them from the directory `from`. The others get them from
+ * it. */
+static base_status make_params(trainer *self, const char *from, base_error *reterr)
+{
+    const rank_device *device = &self->device;
+    void *host = NULL;
+    base_status status = device->backend->map(
+        device->queue, self->params, self->param_count * sizeof(float), true, &host, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    status = trainer_first_params(self, from, host, reterr);
+    device->backend->unmap(device->queue, host);
+    return status;
+}
+
+/* Gives every rank its first parameters. `resumed` is a checkpoint of this training, or empty. */
+static base_status share_params(trainer *self, const char *resumed, base_error *reterr)
+{
+    const char *from = resumed[0] != '\0' ? resumed : self->job->model.checkpoint;
+    if (self->pipeline != NULL) {
+        return trainer_stage_share(self, from, reterr);
+    }
+    const base_status status =
+        self->worker->identity.rank == 0 ? make_params(self, from, reterr) : BASE_OK;
+    return status == BASE_OK ? wrap(self, reterr) : status;
+}
+
 base_status trainer_prepare(trainer *self, base_error *reterr)
 {
     char resumed[BASE_PATH_BYTES] = "";
@@ -234,17 +245,11 @@ base_status trainer_prepare(trainer *self, base_error *reterr)
     if (status == BASE_OK) {
         status = trainer_heldout_open(self, reterr);
     }
-    if (status == BASE_OK && self->pipeline != NULL) {
-        return trainer_stage_share(self, reterr);
-    }
     if (status == BASE_OK && main && self->job->train.resume) {
         status = trainer_find_checkpoint(self, resumed, reterr);
     }
-    if (status == BASE_OK && main) {
-        status = make_params(self, resumed, reterr);
-    }
     if (status == BASE_OK) {
-        status = wrap(self, reterr);
+        status = share_params(self, resumed, reterr);
     }
     if (status == BASE_OK && self->job->train.resume) {
         status = trainer_go_on(self, resumed, reterr);

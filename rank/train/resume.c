@@ -69,23 +69,27 @@ static base_status tell(const char *path, int slots, double *sums, base_error *r
     return BASE_OK;
 }
 
+/* Collective: gives each rank what it has of the moments. path is rank 0's. */
 static base_status share_moments(trainer *self, const char *path, const char *name, float *values,
                                  const char *what, base_error *reterr)
 {
     const rank_device *device = &self->device;
-    char file[BASE_PATH_BYTES];
+    const size_t size_bytes = self->param_count * sizeof *values;
+    char file[BASE_PATH_BYTES] = "";
     void *host = NULL;
     base_status status = BASE_OK;
-    if (rank_ddp_is_main(self->ddp)) {
+    if (self->worker->identity.rank == 0) {
         status = base_path_join(path, name, file, reterr);
-        if (status == BASE_OK) {
-            status = device->backend->map(device->queue, values, self->param_count * sizeof *values,
-                                          true, &host, reterr);
-        }
-        if (status == BASE_OK) {
-            status = rank_safetensors_read(file, &self->config, host, reterr);
-            device->backend->unmap(device->queue, host);
-        }
+    }
+    if (status == BASE_OK && self->pipeline != NULL) {
+        return trainer_stage_spread(self, file, values, reterr);
+    }
+    if (status == BASE_OK && file[0] != '\0') {
+        status = device->backend->map(device->queue, values, size_bytes, true, &host, reterr);
+    }
+    if (status == BASE_OK && host != NULL) {
+        status = rank_safetensors_read(file, &self->config, host, reterr);
+        device->backend->unmap(device->queue, host);
     }
     return status == BASE_OK ? rank_ddp_share(self->ddp, values, what, reterr) : status;
 }
@@ -94,7 +98,8 @@ static base_status share_moments(trainer *self, const char *path, const char *na
 static base_status seek(trainer *self, const double *sums, base_error *reterr)
 {
     const int here = (int)self->job->train.micro_batches;
-    const double *mine = sums + HEAD + (ptrdiff_t)self->worker->identity.rank * here;
+    const int replica = self->pipeline != NULL ? 0 : self->worker->identity.rank;
+    const double *mine = sums + HEAD + (ptrdiff_t)replica * here;
     course_sums head;
     uint32_t *positions = calloc((size_t)here, sizeof *positions);
     if (positions == NULL) {
@@ -117,7 +122,7 @@ static base_status seek(trainer *self, const double *sums, base_error *reterr)
 
 base_status trainer_go_on(trainer *self, const char *path, base_error *reterr)
 {
-    const int slots = (int)(self->job->job.world_size * self->job->train.micro_batches);
+    const int slots = (int)(proto_job_replicas(self->job) * self->job->train.micro_batches);
     const rank_optimizer_moments moments = rank_optimizer_get_moments(self->optimizer);
     double *sums = calloc(HEAD + (size_t)slots, sizeof *sums);
     if (sums == NULL) {
@@ -125,7 +130,7 @@ base_status trainer_go_on(trainer *self, const char *path, base_error *reterr)
     }
     base_status status = path[0] != '\0' ? tell(path, slots, sums, reterr) : BASE_OK;
     if (status == BASE_OK) {
-        status = rank_ddp_sum(self->ddp, sums, HEAD + (size_t)slots, reterr);
+        status = trainer_sum(self, sums, HEAD + (size_t)slots, reterr);
     }
     const bool resumed = sums[0] > 0.0;
     if (status == BASE_OK && resumed) {

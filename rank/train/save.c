@@ -17,23 +17,25 @@
 #include "train/training_state.h"
 
 /* How far each slot of the job is in its epoch: a rank's slots are contiguous, and the others are zero
- * until the sum. Doubles hold such counts exactly. */
-static base_status gather_positions(trainer *self, uint32_t **positions, base_error *reterr)
+ * until the sum. The stages of a pipeline have the same slots, so that one of them tells. Doubles hold
+ * such counts exactly. */
+static base_status gather_positions(const trainer *self, uint32_t **positions, base_error *reterr)
 {
     const int here = (int)self->job->train.micro_batches;
-    const int count = (int)self->job->job.world_size * here;
-    const int first = self->worker->identity.rank * here;
+    const int count = (int)proto_job_replicas(self->job) * here;
+    const int rank = self->worker->identity.rank;
+    const bool tells = self->pipeline == NULL || rank == 0;
     double *sums = calloc((size_t)count, sizeof *sums);
     *positions = calloc((size_t)count, sizeof **positions);
     base_status status =
         sums != NULL && *positions != NULL
             ? BASE_OK
             : base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d positions", count);
-    for (int i = 0; status == BASE_OK && i < here; i++) {
-        sums[first + i] = rank_data_position(self->data, i);
+    for (int i = 0; status == BASE_OK && tells && i < here; i++) {
+        sums[rank * here + i] = rank_data_position(self->data, i);
     }
     if (status == BASE_OK) {
-        status = rank_ddp_sum(self->ddp, sums, (size_t)count, reterr);
+        status = trainer_sum(self, sums, (size_t)count, reterr);
     }
     for (int i = 0; status == BASE_OK && i < count; i++) {
         (*positions)[i] = (uint32_t)sums[i];
@@ -42,60 +44,80 @@ static base_status gather_positions(trainer *self, uint32_t **positions, base_er
     return status;
 }
 
-/* Writes values of the device, one for each parameter, under the names of the model's tensors. */
+/* Collective: all values of the model on rank 0, one for each parameter, in the host's memory; the others
+ * get NULL. */
+static base_status collect(const trainer *self, float *values, float **whole, base_error *reterr)
+{
+    const rank_device *device = &self->device;
+    void *host = NULL;
+    *whole = NULL;
+    if (self->pipeline != NULL) {
+        return trainer_stage_collect(self, values, whole, reterr);
+    }
+    if (self->worker->identity.rank != 0) {
+        return BASE_OK;
+    }
+    const base_status status = device->backend->map(
+        device->queue, values, self->param_count * sizeof *values, false, &host, reterr);
+    *whole = host;
+    return status;
+}
+
+static void give_back(const trainer *self, float *whole)
+{
+    if (self->pipeline != NULL) {
+        free(whole);
+    } else if (whole != NULL) {
+        self->device.backend->unmap(self->device.queue, whole);
+    }
+}
+
+/* Collective: writes values under the names of the model's tensors; name NULL: the model itself. */
 static base_status write_values(const trainer *self, const char *directory, const char *name,
                                 float *values, base_error *reterr)
 {
-    const rank_device *device = &self->device;
     char path[BASE_PATH_BYTES];
-    void *host = NULL;
-    base_status status = base_path_join(directory, name, path, reterr);
-    if (status == BASE_OK) {
-        status = device->backend->map(device->queue, values, self->param_count * sizeof *values,
-                                      false, &host, reterr);
-    }
-    if (status == BASE_OK) {
-        status = rank_safetensors_write(path, &self->config, host, "", reterr);
-        device->backend->unmap(device->queue, host);
-    }
-    return status;
-}
-
-static base_status write_model(const trainer *self, const char *directory, base_error *reterr)
-{
-    const rank_device *device = &self->device;
-    void *host = NULL;
-    base_status status =
-        device->backend->map(device->queue, self->params, self->param_count * sizeof *self->params,
-                             false, &host, reterr);
-    if (status == BASE_OK) {
-        status = rank_checkpoint_write(directory, &self->config, host, self->job->data.tokenizer,
+    float *whole = NULL;
+    base_status status = collect(self, values, &whole, reterr);
+    if (status == BASE_OK && whole != NULL && name == NULL) {
+        status = rank_checkpoint_write(directory, &self->config, whole, self->job->data.tokenizer,
                                        trainer_prompt_suffix(self), reterr);
-        device->backend->unmap(device->queue, host);
+    } else if (status == BASE_OK && whole != NULL) {
+        status = base_path_join(directory, name, path, reterr);
+        if (status == BASE_OK) {
+            status = rank_safetensors_write(path, &self->config, whole, "", reterr);
+        }
     }
+    give_back(self, whole);
     return status;
 }
 
-static base_status write_files(const trainer *self, const char *directory,
-                               const uint32_t *positions, base_error *reterr)
+/* Collective: what rank 0 writes into the directory. */
+static base_status write_files(const trainer *self, const char *directory, base_error *reterr)
 {
     const rank_optimizer_moments moments = rank_optimizer_get_moments(self->optimizer);
-    rank_training_state state = {.step = (int64_t)self->steps_done,
-                                 .epoch = (int64_t)self->epoch,
-                                 .epoch_ended = self->epoch_ended};
-    base_status status = base_mkdirs(directory, reterr);
-    if (status == BASE_OK) {
-        status = rank_training_course_of(self->job, &state.course, reterr);
+    base_status status = BASE_OK;
+    if (self->worker->identity.rank == 0) {
+        status = base_mkdirs(directory, reterr);
     }
     if (status == BASE_OK) {
-        status = write_model(self, directory, reterr);
+        status = write_values(self, directory, NULL, self->params, reterr);
     }
     if (status == BASE_OK) {
         status = write_values(self, directory, TRAINER_FIRST_MOMENTS_FILE, moments.first, reterr);
     }
-    if (status == BASE_OK) {
-        status = write_values(self, directory, TRAINER_SECOND_MOMENTS_FILE, moments.second, reterr);
-    }
+    return status == BASE_OK
+               ? write_values(self, directory, TRAINER_SECOND_MOMENTS_FILE, moments.second, reterr)
+               : status;
+}
+
+static base_status write_state(const trainer *self, const char *directory,
+                               const uint32_t *positions, base_error *reterr)
+{
+    rank_training_state state = {.step = (int64_t)self->steps_done,
+                                 .epoch = (int64_t)self->epoch,
+                                 .epoch_ended = self->epoch_ended};
+    const base_status status = rank_training_course_of(self->job, &state.course, reterr);
     return status == BASE_OK ? rank_training_state_write(directory, &state, positions, reterr)
                              : status;
 }
@@ -131,24 +153,13 @@ static base_status sync_directory(const char *path, base_error *reterr)
 }
 
 /* A checkpoint gets its name when all of it is on the disk, so that there is never half a one. */
-static base_status write_checkpoint(const trainer *self, const uint32_t *positions,
-                                    base_error *reterr)
+static base_status put_in_place(const trainer *self, const char *partial, const char *parent,
+                                base_error *reterr)
 {
     const char *out = self->job->output.directory;
     const int64_t keep = self->job->train.keep;
-    char parent[BASE_PATH_BYTES];
-    char partial[BASE_PATH_BYTES];
     char path[BASE_PATH_BYTES];
-    base_status status = base_path_join(out, PROTO_CHECKPOINTS_DIRECTORY, parent, reterr);
-    if (status == BASE_OK) {
-        status = base_path_join(parent, PROTO_CHECKPOINT_PARTIAL, partial, reterr);
-    }
-    if (status == BASE_OK) {
-        status = proto_checkpoint_path(out, self->steps_done, path, reterr);
-    }
-    if (status == BASE_OK) {
-        status = write_files(self, partial, positions, reterr);
-    }
+    base_status status = proto_checkpoint_path(out, self->steps_done, path, reterr);
     if (status == BASE_OK) {
         status = sync_directory(partial, reterr);
     }
@@ -163,22 +174,44 @@ static base_status write_checkpoint(const trainer *self, const uint32_t *positio
                : status;
 }
 
+static base_status write_checkpoint(const trainer *self, base_error *reterr)
+{
+    char parent[BASE_PATH_BYTES];
+    char partial[BASE_PATH_BYTES];
+    uint32_t *positions = NULL;
+    const bool main = self->worker->identity.rank == 0;
+    base_status status =
+        base_path_join(self->job->output.directory, PROTO_CHECKPOINTS_DIRECTORY, parent, reterr);
+    if (status == BASE_OK) {
+        status = base_path_join(parent, PROTO_CHECKPOINT_PARTIAL, partial, reterr);
+    }
+    if (status == BASE_OK) {
+        status = gather_positions(self, &positions, reterr);
+    }
+    if (status == BASE_OK) {
+        status = write_files(self, partial, reterr);
+    }
+    if (status == BASE_OK && main) {
+        status = write_state(self, partial, positions, reterr);
+    }
+    if (status == BASE_OK && main) {
+        status = put_in_place(self, partial, parent, reterr);
+    }
+    free(positions);
+    return status;
+}
+
 base_status trainer_save(trainer *self, base_error *reterr)
 {
     const int64_t begun_ns = base_now_ns();
-    uint32_t *positions = NULL;
     double done = 1.0; /* the others wait here for rank 0 */
     if (self->job->train.save_every == 0 || self->job->output.directory[0] == '\0' ||
         self->saved_step == self->steps_done) {
         return BASE_OK;
     }
-    base_status status = gather_positions(self, &positions, reterr);
-    if (status == BASE_OK && rank_ddp_is_main(self->ddp)) {
-        status = write_checkpoint(self, positions, reterr);
-    }
-    free(positions);
+    base_status status = write_checkpoint(self, reterr);
     if (status == BASE_OK) {
-        status = rank_ddp_sum(self->ddp, &done, 1, reterr);
+        status = trainer_sum(self, &done, 1, reterr);
     }
     self->saved_step = self->steps_done;
     self->checkpoints++;

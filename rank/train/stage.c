@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rank/checkpoint.h"
 #include "ringfence/coll_error.h"
 #include "train/trainer.h"
 
@@ -43,12 +44,12 @@ static base_status make_whole(const trainer *self, float **whole, base_error *re
                            self->param_count);
 }
 
-base_status trainer_stage_share(trainer *self, base_error *reterr)
+base_status trainer_stage_share(trainer *self, const char *from, base_error *reterr)
 {
     float *whole = NULL;
     base_status status = make_whole(self, &whole, reterr);
     if (status == BASE_OK && whole != NULL) {
-        status = trainer_first_params(self, self->job->model.checkpoint, whole, reterr);
+        status = trainer_first_params(self, from, whole, reterr);
     }
     if (status == BASE_OK) {
         status = rank_pipeline_scatter(self->pipeline, whole, self->params, self->initial_digest,
@@ -56,6 +57,32 @@ base_status trainer_stage_share(trainer *self, base_error *reterr)
     }
     free(whole);
     return status;
+}
+
+base_status trainer_stage_spread(trainer *self, const char *file, float *values, base_error *reterr)
+{
+    uint8_t digest[RANK_DIGEST_BYTES];
+    float *whole = NULL;
+    base_status status = make_whole(self, &whole, reterr);
+    if (status == BASE_OK && whole != NULL) {
+        status = rank_safetensors_read(file, &self->config, whole, reterr);
+    }
+    if (status == BASE_OK) {
+        status = rank_pipeline_scatter(self->pipeline, whole, values, digest, reterr);
+    }
+    free(whole);
+    return status;
+}
+
+base_status trainer_stage_collect(const trainer *self, const float *values, float **whole,
+                                  base_error *reterr)
+{
+    bool byte_equal = false; /* the two copies of the tied matrix: compared at the end */
+    double difference = 0.0;
+    const base_status status = make_whole(self, whole, reterr);
+    return status == BASE_OK ? rank_pipeline_gather(self->pipeline, values, *whole, &byte_equal,
+                                                    &difference, reterr)
+                             : status;
 }
 
 typedef struct stage_batches {

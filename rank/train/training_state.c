@@ -58,7 +58,7 @@ base_status rank_training_course_of(const proto_job *job, rank_training_course *
                                     base_error *reterr)
 {
     *course = (rank_training_course){
-        .slots = job->job.world_size * job->train.micro_batches,
+        .slots = proto_job_replicas(job) * job->train.micro_batches,
         .batch = job->train.batch,
         .context = job->model.context,
         .seed = job->job.seed,

@@ -99,6 +99,35 @@ static void pieces_give_the_bits_of_the_whole(void **state)
     training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
 }
 
+/* A pipeline goes on with what ranks with all layers have saved, and they with what its stages have. */
+static void stages_go_on_too(void **state)
+{
+    (void)state;
+    const char *data = write_data();
+    static const struct {
+        const char *mode;
+        const char *ranks;
+        const char *micro_batches;
+        const char *steps;
+    } pieces[] = {{"ddp-cpu", "1", "4", "3"},
+                  {"pp-cpu", "3", "4", "7"},
+                  {"pp-cpu", "2", "4", "9"},
+                  {"ddp-cpu", "2", "2", "11"},
+                  {"pp-cpu", "2", "4", "14"}};
+    training_expect(&one, &test_shared_directory, "layers", 0,
+                    FLAGS("--ranks", "2", "--micro-batches", "2", "--steps", "14", "--data", data,
+                          "--layers", "3", "--lr", "1e-2"));
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
+        training_expect(&two, &test_shared_directory, "stages", 0,
+                        FLAGS("--mode", pieces[i].mode, "--ranks", pieces[i].ranks,
+                              "--micro-batches", pieces[i].micro_batches, "--steps",
+                              pieces[i].steps, "--data", data, "--layers", "3", "--lr", "1e-2",
+                              "--save-every", "4", "--resume"));
+    }
+    assert_says(&two, "--resume: goes on after step 11 of 14");
+    training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
+}
+
 /* Killed ranks, one after the other: the launcher starts the job again, and the result is that of a job that
  * nobody disturbed, with every step in its record once. */
 static void a_killed_rank_costs_only_time(void **state)
@@ -222,6 +251,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_give_the_bits_of_the_whole),
+        cmocka_unit_test(stages_go_on_too),
         cmocka_unit_test(a_killed_rank_costs_only_time),
         cmocka_unit_test(a_stopped_training_goes_on),
         cmocka_unit_test(another_course_is_refused),

@@ -98,9 +98,6 @@ static void a_job_starts_again_only_where_it_can_go_on(void **state)
          "--resume goes with a mode that trains"},
         {WORDS("--mode", "generate", "--prompt", "a", "--save-every", "1"),
          "--save-every goes with a mode that trains"},
-        {WORDS("--mode", "pp-cpu", "--save-every", "1"),
-         "--save-every is not for the stages of --mode pp-cpu, which save their model at the end "
-         "only"},
         {WORDS("--keep", "3"), "--keep goes with --save-every"},
         {WORDS("--resume", "--overwrite"), "--resume goes on with the record in --out, and "
                                            "--overwrite removes it: leave one of them out"},
