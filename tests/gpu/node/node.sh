@@ -107,6 +107,17 @@ same_model three cpu
 job 6 --job JOB.json --token TOKEN
 err_has "was redeemed under another job key"
 
+echo "== a training goes on from the CPU to GPUs, and back"
+saved=(--batch 1 --no-scaling --save-every 1 --resume --out parts)
+job 0 --mode ddp-cpu --ranks 2 "${saved[@]}" --steps 1
+job 0 --mode ddp-nccl --ranks 1 --micro-batches 2 "${gpu[@]}" "${saved[@]}" --steps 2 --authorize local
+err_has "--resume: goes on after step 1 of 2"
+same_model parts cpu
+job 0 --mode ddp-nccl --ranks 2 "${gpu[@]}" "${saved[@]}" --steps 3 --authorize local
+job 0 --mode ddp-cpu --ranks 2 "${saved[@]}" --steps 4
+job 0 --mode ddp-cpu --ranks 2 --batch 1 --no-scaling --steps 4 --out four
+same_model parts four
+
 echo "== checkpoints go both ways, and answers are the CPU's"
 prompts=(--prompt "he goed to school" --prompt "i has eat" --prompt "she dont like apples" --ignore-eos --max-new-tokens 8 --temperature 1)
 job 0 --mode tp-cpu --ranks 1 --checkpoint two --out tp-cpu "${prompts[@]}"
