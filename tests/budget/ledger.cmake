@@ -38,5 +38,8 @@ target_compile_definitions(test-budget-ledger-sim PRIVATE BUDGET_MUTATIONS)
 target_include_directories(
   test-budget-ledger-sim PRIVATE ${PROJECT_SOURCE_DIR}/budget-service/ledger
                                  ${PROJECT_SOURCE_DIR}/budget-service/include)
+# What it shows is the same in every build: that the simulation finds bugs.
+add_test(NAME budget-ledger-sim-bugs COMMAND test-budget-ledger-sim --bugs)
+set_tests_properties(budget-ledger-sim-bugs PROPERTIES LABELS "fault;dev-only" TIMEOUT 300)
 add_test(NAME budget-ledger-sim-million COMMAND test-budget-ledger-sim 1000000)
 set_tests_properties(budget-ledger-sim-million PROPERTIES LABELS "slow;fault" TIMEOUT 1800)
