@@ -16,7 +16,7 @@
 #include <x86intrin.h>
 #endif
 
-enum { ENTRY_TEXT_BYTES = 512, HEAD_TEXT_BYTES = 4096 };
+enum { HEAD_TEXT_BYTES = 4096 };
 
 /* A copy of an entry that a reader has found whole. */
 typedef struct seen_entry {

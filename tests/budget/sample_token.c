@@ -59,13 +59,3 @@ void sample_token(char token[BUDGET_TOKEN_BYTES])
     sample_key(1, secret, NULL);
     assert_ok(budget_token_sign(&claims, secret, token, &error), &error);
 }
-
-void sample_signed(const char *payload, char token[BUDGET_TOKEN_BYTES])
-{
-    uint8_t secret[BUDGET_SECRET_KEY_BYTES];
-    base_error error = {0};
-    sample_key(1, secret, NULL);
-    assert_ok(budget_token_sign_bytes(payload, strlen(payload), BUDGET_ASSERTION_AUTHORIZATION,
-                                      secret, token, &error),
-              &error);
-}

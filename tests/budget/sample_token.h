@@ -18,7 +18,4 @@ void sample_key(uint8_t seed, uint8_t secret[BUDGET_SECRET_KEY_BYTES], budget_ke
 /* sample_claims, signed by sample_key(1). */
 void sample_token(char token[BUDGET_TOKEN_BYTES]);
 
-/* The payload, signed by sample_key(1) as an authorization, whatever it says. */
-void sample_signed(const char *payload, char token[BUDGET_TOKEN_BYTES]);
-
 #endif

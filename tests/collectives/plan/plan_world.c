@@ -104,11 +104,6 @@ uint32_t world_canonical(int first, int count)
     return world_combine(world_canonical(first, half), world_canonical(first + half, count - half));
 }
 
-uint64_t world_ranks_of(uint32_t expr)
-{
-    return exprs[expr].ranks;
-}
-
 /* Whether rank's INPUT (or OUTPUT) has the block. */
 static bool holds(const coll_plan *plan, coll_space space, int block)
 {

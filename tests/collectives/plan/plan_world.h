@@ -42,6 +42,5 @@ uint32_t world_leaf(int rank);
 uint32_t world_combine(uint32_t left, uint32_t right);
 /* The canonical order over ranks [first, first + count). */
 uint32_t world_canonical(int first, int count);
-uint64_t world_ranks_of(uint32_t expr);
 
 #endif
