@@ -28,4 +28,9 @@ COLL_MUST_CHECK coll_status forked_start(int size, forked_body body, void *user,
 coll_status forked_exchange(void *user, const void *mine, void *all, size_t size_bytes,
                             int64_t deadline_ns, coll_error *reterr);
 
+/* Members of the coll_context_options of a forked_rank. */
+#define FORKED_OPTIONS(forked)                                                                     \
+    .size = sizeof(coll_context_options), .rank = (forked)->rank, .world_size = (forked)->size,    \
+    .exchange = forked_exchange, .exchange_user = (forked)
+
 #endif

@@ -196,11 +196,7 @@ coll_status bench_rank_work(const bench_job *job, coll_context *context, coll_er
 static coll_status open_context(const bench_options *options, forked_rank *rank,
                                 coll_context **context, coll_error *reterr)
 {
-    const coll_context_options context_options = {.size = sizeof(coll_context_options),
-                                                  .rank = rank->rank,
-                                                  .world_size = rank->size,
-                                                  .exchange = forked_exchange,
-                                                  .exchange_user = rank,
+    const coll_context_options context_options = {FORKED_OPTIONS(rank),
                                                   .transport = options->transport,
                                                   .algorithm = options->algorithm,
                                                   .tcp_auth = options->tcp_auth,

@@ -63,12 +63,7 @@ static int body(forked_rank *rank, void *user)
     report r = {.rank = rank->rank};
     coll_error error = {.message = ""};
     char byte = 0;
-    const coll_context_options options = {.size = sizeof(coll_context_options),
-                                          .rank = rank->rank,
-                                          .world_size = rank->size,
-                                          .exchange = forked_exchange,
-                                          .exchange_user = rank,
-                                          .transport = j->transport,
+    const coll_context_options options = {FORKED_OPTIONS(rank), .transport = j->transport,
                                           .timeout_ns = j->timeout_ns};
     const coll_op_desc desc = {.size = sizeof(coll_op_desc),
                                .kind = COLL_ALL_REDUCE,

@@ -129,11 +129,7 @@ static int shrink_body(forked_rank *rank, void *user)
 {
     coll_context *context = NULL;
     coll_error error = {.message = ""};
-    const coll_context_options options = {.size = sizeof(coll_context_options),
-                                          .rank = rank->rank,
-                                          .world_size = rank->size,
-                                          .exchange = forked_exchange,
-                                          .exchange_user = rank,
+    const coll_context_options options = {FORKED_OPTIONS(rank),
                                           .transport = *(const coll_transport *)user,
                                           .timeout_ns = 20 * BASE_NS_PER_S};
     coll_status status = coll_context_create(&options, &context, &error);

@@ -123,12 +123,7 @@ static const char *loopback(void)
 
 static coll_context_options options_of(const job *j, forked_rank *rank)
 {
-    return (coll_context_options){.size = sizeof(coll_context_options),
-                                  .rank = rank->rank,
-                                  .world_size = rank->size,
-                                  .exchange = forked_exchange,
-                                  .exchange_user = rank,
-                                  .transport = j->transport,
+    return (coll_context_options){FORKED_OPTIONS(rank), .transport = j->transport,
                                   .interface = loopback(),
                                   .timeout_ns = TIMEOUT_MS * BASE_NS_PER_MS};
 }

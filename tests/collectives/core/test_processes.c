@@ -36,11 +36,7 @@ typedef struct job {
 static coll_status join(forked_rank *rank, const job *j, coll_context **context, coll_error *error)
 {
     const coll_context_options options = {
-        .size = sizeof(coll_context_options),
-        .rank = rank->rank,
-        .world_size = rank->size,
-        .exchange = forked_exchange,
-        .exchange_user = rank,
+        FORKED_OPTIONS(rank),
         .transport = j->transport,
         .timeout_ns = j->timeout_ns,
     };

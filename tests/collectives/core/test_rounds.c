@@ -124,12 +124,7 @@ static int body(forked_rank *rank, void *user)
     const round_plan *plan = user;
     const bool killed = plan->signal == SIGKILL;
     const bool has_hosts = plan->transport == COLL_TRANSPORT_AUTO;
-    const coll_context_options options = {.size = sizeof(coll_context_options),
-                                          .rank = rank->rank,
-                                          .world_size = rank->size,
-                                          .exchange = forked_exchange,
-                                          .exchange_user = rank,
-                                          .transport = plan->transport,
+    const coll_context_options options = {FORKED_OPTIONS(rank), .transport = plan->transport,
                                           .interface = has_hosts ? "port" : NULL,
                                           .timeout_ns = TIMEOUT_NS};
     player p = {.random = plan->seed * 7919 + 1, .has_hosts = has_hosts};

@@ -76,11 +76,7 @@ static int rank_body(forked_rank *rank, void *user)
     coll_error error = {.message = ""};
     coll_context *context = NULL;
     coll_context_options options = {
-        .size = sizeof(coll_context_options),
-        .rank = rank->rank,
-        .world_size = rank->size,
-        .exchange = forked_exchange,
-        .exchange_user = rank,
+        FORKED_OPTIONS(rank),
         .transport = j->transport,
         .timeout_ns = (j->what >= TROUBLE_CUT ? 2 : 60) * BASE_NS_PER_S,
         .algorithm = COLL_ALGORITHM_DIRECT,

@@ -108,14 +108,8 @@ static int body(forked_rank *rank, void *user)
     job *j = user;
     coll_error error = {.message = ""};
     coll_context *context = NULL;
-    const coll_context_options options = {.size = sizeof(coll_context_options),
-                                          .rank = rank->rank,
-                                          .world_size = rank->size,
-                                          .exchange = forked_exchange,
-                                          .exchange_user = rank,
-                                          .transport = COLL_TRANSPORT_ZMQ,
-                                          .tcp_auth = j->auth,
-                                          .timeout_ns = 20 * BASE_NS_PER_S};
+    const coll_context_options options = {FORKED_OPTIONS(rank), .transport = COLL_TRANSPORT_ZMQ,
+                                          .tcp_auth = j->auth, .timeout_ns = 20 * BASE_NS_PER_S};
     (void)close(j->flooded[rank->rank == 0 ? 1 : 0]);
     if (coll_context_create(&options, &context, &error) != COLL_OK ||
         coll_barrier(coll_context_world(context), &error) != COLL_OK) {
@@ -141,14 +135,8 @@ static int misnumber_body(forked_rank *rank, void *user)
     const numbering *n = user;
     coll_error error = {.message = ""};
     coll_context *context = NULL;
-    const coll_context_options options = {.size = sizeof(coll_context_options),
-                                          .rank = rank->rank,
-                                          .world_size = rank->size,
-                                          .exchange = forked_exchange,
-                                          .exchange_user = rank,
-                                          .transport = COLL_TRANSPORT_ZMQ,
-                                          .tcp_auth = n->auth,
-                                          .timeout_ns = 20 * BASE_NS_PER_S};
+    const coll_context_options options = {FORKED_OPTIONS(rank), .transport = COLL_TRANSPORT_ZMQ,
+                                          .tcp_auth = n->auth, .timeout_ns = 20 * BASE_NS_PER_S};
     coll_status status = coll_context_create(&options, &context, &error);
     const bool met = status == COLL_OK;
     for (int i = 0; i < 2 && status == COLL_OK; i++) {
