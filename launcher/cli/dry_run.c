@@ -57,7 +57,8 @@ static void print_files(const launch_options *options, FILE *stream)
                   "files: timings.jsonl manifest.json report.html scaling.png model.safetensors "
                   "config.json tokenizer.json",
                   job->output.directory, fate);
-    for (int64_t rank = 0; rank < job->job.world_size; rank++) {
+    /* rank 0 of a pipeline saves the parameters of all stages */
+    for (int64_t rank = 0; rank < proto_job_replicas(job); rank++) {
         (void)fprintf(stream, " state-rank-%" PRId64 ".safetensors", rank);
     }
     (void)fprintf(stream, "\n");
