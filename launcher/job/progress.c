@@ -47,18 +47,20 @@ static void format_line(const launch_session *session, const launch_figures *fig
 {
     char tokens[32];
     char left[32];
-    char reduce[32] = "-";
+    char reduce[48] = "all-reduce p50 -  ";
     const double steps_left = (double)(session->job->train.steps - figures->steps);
     format_count(figures->tokens_per_second, tokens, sizeof tokens);
     format_left(steps_left * figures->step_ms_p50 / 1000, left, sizeof left);
-    if (isfinite(figures->allreduce_ms_p50)) {
-        (void)snprintf(reduce, sizeof reduce, "%.2f ms", figures->allreduce_ms_p50);
+    if (proto_mode_get(session->job->job.mode)->pipelined) {
+        reduce[0] = '\0'; /* stages have none worth a look */
+    } else if (isfinite(figures->allreduce_ms_p50)) {
+        (void)snprintf(reduce, sizeof reduce, "all-reduce p50 %.2f ms  ",
+                       figures->allreduce_ms_p50);
     }
     const char *label = session->options->label != NULL ? session->options->label : "";
     const int length = snprintf(
-        text, TEXT_BYTES,
-        "%sstep %" PRId64 "/%" PRId64 "  loss %.4f  %s tokens/s  all-reduce p50 %s  %s left", label,
-        figures->steps, session->job->train.steps, figures->loss_last, tokens, reduce, left);
+        text, TEXT_BYTES, "%sstep %" PRId64 "/%" PRId64 "  loss %.4f  %s tokens/s  %s%s left",
+        label, figures->steps, session->job->train.steps, figures->loss_last, tokens, reduce, left);
     if (session->screen.terminal && (size_t)length >= launch_screen_width()) {
         (void)snprintf(text, TEXT_BYTES, "%" PRId64 "/%" PRId64 " loss %.3f %s tok/s %s left",
                        figures->steps, session->job->train.steps, figures->loss_last, tokens, left);

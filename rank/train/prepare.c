@@ -18,6 +18,9 @@
 _Static_assert(PROTO_BATCH_TOKENS_MAX <= (int)RANK_MODEL_TOKENS_MAX,
                "a job's check promises a model");
 
+_Static_assert((int)PROTO_MICRO_BATCHES_MAX <= (int)RANK_DDP_MICRO_BATCHES_MAX,
+               "a job's check promises the buffers of its leaves");
+
 /* Each size of a micro-batch, with each place of it in the tree of a rank's leaves; the all-reduces;
  * the update. */
 enum { GRAPHS_MAX = 512 };
