@@ -123,8 +123,8 @@ BASE_MUST_CHECK base_status store_number(store_db *store, base_error *reterr, st
 BASE_MUST_CHECK base_status store_query(store_db *store, base_error *reterr, store_sql sql,
                                         const char *format, ...);
 
-/* Whether there is a next row. False also where *status is a failure, before the call (nothing is
- * done then) or by it. After the last row, or store_done, its columns are gone. */
+/* Whether there is a next row. False also where *status is a failure, before the call (the
+ * statement is only reset then) or by it. After the last row, or store_done, its columns are gone. */
 bool store_next(store_db *store, store_sql sql, base_status *status, base_error *reterr);
 void store_done(store_db *store, store_sql sql);
 

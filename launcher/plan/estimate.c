@@ -17,6 +17,8 @@ enum {
     CHUNK_ROWS = 16384, /* of the MLP's work memory */
     LOGIT_ROWS = 4096,
     WIDENING = 4,
+    VOCAB_LEAVES = 16,    /* rank_tp_leaf_width's: equal leaves of whole steps, */
+    VOCAB_LEAF_STEP = 32, /* and whole leaves on each rank */
     TASK_S_MAX = 1000,
 };
 
@@ -399,6 +401,14 @@ static base_status estimate_training(const launch_ask *ask, launch_estimate *mad
 
 /* ---- one step of decoding ---- */
 
+/* The logits of a row on the rank that has most leaves of the vocabulary. */
+static double logits_held(const launch_model *model, int tensor)
+{
+    const int64_t leaf = (model->vocab_size + VOCAB_LEAVES - 1) / VOCAB_LEAVES;
+    const int64_t width = (leaf + VOCAB_LEAF_STEP - 1) / VOCAB_LEAF_STEP * VOCAB_LEAF_STEP;
+    return (double)((VOCAB_LEAVES + tensor - 1) / tensor * width);
+}
+
 static void estimate_decoding(const launch_ask *ask, launch_estimate *made)
 {
     const launch_model *model = &ask->model;
@@ -420,7 +430,7 @@ static void estimate_decoding(const launch_ask *ask, launch_estimate *made)
     const double narrow =
         ask->precision == PROTO_PRECISION_BFLOAT16 ? fmax(WIDENING * width / tensor, width) / 2 : 0;
     const double row_floats =
-        ((double)model->vocab_size + (4 + WIDENING) * width) / tensor + width + 2 + narrow;
+        logits_held(model, tensor) + (4 + WIDENING) * width / tensor + width + 2 + narrow;
     made->memory_bytes[LAUNCH_MEMORY_WORK] =
         batch * row_floats * sizeof(float) + 2 * row_payload +
         QUEUES_BYTES / 2.0; /* rows are exchanged from one buffer to another */

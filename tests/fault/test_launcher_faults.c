@@ -149,8 +149,6 @@ static void the_rank_that_exited_is_the_cause(void **state)
     fake_job_teardown(&directory);
 }
 
-/* The other ranks are ended because of it. They give no reason, because the end of their
- * connections explains nothing. */
 /* The exit code of a user's program is a cause by itself: what a peer dies of in answer is none. */
 static void a_programs_exit_code_is_the_cause(void **state)
 {
@@ -170,6 +168,8 @@ static void a_programs_exit_code_is_the_cause(void **state)
     fake_job_teardown(&directory);
 }
 
+/* The other ranks are ended because of it. They give no reason, because the end of their
+ * connections explains nothing. */
 static void a_rank_that_gives_up_is_named(void **state)
 {
     (void)state;

@@ -108,16 +108,17 @@ static void training(void **state)
     rank_graphs_destroy(graphs);
 }
 
-/* On one rank and on two. The logits are the engine's, and what is exchanged the group's. */
+/* On one rank, on two and on four. The logits are the engine's, and what is exchanged the group's. */
 static void decoding(void **state)
 {
     enum { ROWS = 64 };
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 6; i++) {
         const rank_type type = i % 2 == 0 ? RANK_FLOAT32 : RANK_BFLOAT16;
-        const int ranks = 1 + i / 2;
+        const int ranks = 1 << i / 2;
         const rank_model_config config = config_of(TINY);
-        const rank_tp tp = {.ranks = ranks, .vocab_count = TINY / ranks};
+        const rank_tp tp = {.ranks = ranks,
+                            .vocab_count = rank_tp_first_leaf(ranks, 1) * rank_tp_leaf_width(TINY)};
         const rank_shape shape = {.config = &config,
                                   .backend = &rank_cuda_backend,
                                   .end_layer = LAYERS,
