@@ -275,12 +275,16 @@ base_status launch_options_check(const launch_options *options, base_error *rete
     if (status != BASE_OK && options->job_file[0] == '\0') {
         base_options_name(&proto_job_fields, reterr);
     }
-    const int ranks_max = proto_mode_get(job->job.mode)->ranks_max;
+    const proto_mode_row *mode = proto_mode_get(job->job.mode);
+    const int ranks_max = mode->pipelined && job->model.layers < mode->ranks_max
+                              ? (int)job->model.layers
+                              : mode->ranks_max;
     for (int i = 0; i < options->scaling_count && status == BASE_OK; i++) {
         if (options->scaling_ranks[i] > ranks_max) {
             return base_fail(reterr, BASE_ERR_INVALID,
-                             "--scaling %d: mode %s runs on at most %d ranks",
-                             options->scaling_ranks[i], proto_mode_name(job->job.mode), ranks_max);
+                             "--scaling %d: mode %s runs on at most %d ranks%s",
+                             options->scaling_ranks[i], mode->name, ranks_max,
+                             mode->pipelined ? ", and each has a layer" : "");
         }
     }
     return status;

@@ -23,6 +23,18 @@ static void print_notes(const launch_cli_run *run)
     }
 }
 
+/* Says what a training with --checkpoint takes from there. */
+static void say_checkpoint(const launch_cli_run *run)
+{
+    const char *checkpoint = run->options->job.model.checkpoint;
+    if (checkpoint[0] != '\0' && !run->options->quiet) {
+        base_log(BASE_LOG_INFO,
+                 "--checkpoint: the parameters are those of %s; the optimizer is fresh, and the "
+                 "data starts from the beginning",
+                 checkpoint);
+    }
+}
+
 base_status launch_cli_open_record(launch_cli_run *run, base_error *reterr)
 {
     const launch_options *options = run->options;
@@ -39,15 +51,18 @@ base_status launch_cli_open_record(launch_cli_run *run, base_error *reterr)
         .engine = run->engine,
         .job = &options->job,
     };
+    if (!options->job.train.resume) { /* else it is known only when rank 0 has looked */
+        say_checkpoint(run);
+    }
     return launch_record_open(&record_options, &run->record, reterr);
 }
 
-/* Says with what a training begins, if that is not fresh parameters. */
+/* With --resume: says where the training begins. */
 static void say_beginning(const launch_cli_run *run)
 {
     const proto_job *job = &run->options->job;
     const uint64_t first = run->result.first_step;
-    if (run->options->quiet) {
+    if (run->options->quiet || !job->train.resume) {
         return;
     }
     if (first > 0) {
@@ -58,16 +73,9 @@ static void say_beginning(const launch_cli_run *run)
                      : "");
         return;
     }
-    if (job->train.resume) {
-        base_log(BASE_LOG_INFO, "--resume: no checkpoint in %s: starts at the beginning",
-                 job->output.directory);
-    }
-    if (job->model.checkpoint[0] != '\0') {
-        base_log(BASE_LOG_INFO,
-                 "--checkpoint: the parameters are those of %s; the optimizer is fresh, and the "
-                 "data starts from the beginning",
-                 job->model.checkpoint);
-    }
+    base_log(BASE_LOG_INFO, "--resume: no checkpoint in %s: starts at the beginning",
+             job->output.directory);
+    say_checkpoint(run);
 }
 
 base_status launch_cli_on_ready(void *user, base_error *reterr)

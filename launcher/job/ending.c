@@ -42,9 +42,10 @@ void launch_blame(launch_session *session, launch_blame_class blame, int rank, i
         cause->exit_status = exit_status;
     }
     /* a failure that is not a cause by itself may have one that shows in a moment */
-    const int64_t wait_ms = blame <= LAUNCH_BLAME_CAUSE ? 0
-                            : session->head != NULL     ? LAUNCH_HOSTS_CAUSE_WAIT_MS
-                                                        : LAUNCH_CAUSE_WAIT_MS;
+    const int64_t wait_ms = cause->blame <= LAUNCH_BLAME_CAUSE    ? 0
+                            : cause->blame == LAUNCH_BLAME_WAITED ? LAUNCH_STAGES_WAIT_MS
+                            : session->head != NULL               ? LAUNCH_HOSTS_CAUSE_WAIT_MS
+                                                                  : LAUNCH_CAUSE_WAIT_MS;
     const int64_t due_ns = base_now_ns() + wait_ms * BASE_NS_PER_MS;
     if (due_ns < session->abort_due_ns) {
         session->abort_due_ns = due_ns;
@@ -101,6 +102,26 @@ static void send_abort(launch_session *session)
     }
 }
 
+/* In a pipeline all stages wait for one that hangs, directly or by way of others, and all of them say so.
+ * The one that hangs says nothing. */
+static void name_silent(launch_session *session)
+{
+    base_error *error = &session->cause.error;
+    const char *between = "; not heard of: ";
+    if (session->cause.blame != LAUNCH_BLAME_WAITED) {
+        return;
+    }
+    for (int i = 0; i < session->world_size; i++) {
+        const launch_rank *rank = &session->ranks[i];
+        const size_t used = strlen(error->message);
+        if (rank->reported_exit_code < 0 && !rank->exited) {
+            (void)snprintf(error->message + used, sizeof error->message - used,
+                           "%srank %d (pid %d)", between, i, launch_rank_pid(rank));
+            between = ", ";
+        }
+    }
+}
+
 static void signal_ranks(launch_session *session, int signal_number)
 {
     for (int rank = 0; rank < session->world_size; rank++) {
@@ -118,6 +139,7 @@ int64_t launch_end_ranks(launch_session *session, int64_t now_ns)
             return session->abort_due_ns;
         }
         session->abort_sent_ns = now_ns;
+        name_silent(session);
         send_abort(session);
     }
     const int64_t term_ns = session->abort_sent_ns + LAUNCH_TERM_AFTER_MS * BASE_NS_PER_MS;

@@ -82,8 +82,13 @@ static void handle_failed(launch_session *session, int rank,
     if (failed->status == BASE_ERR_TIMEOUT) {
         rendezvous_describe_exchange(session, exchange, sizeof exchange);
     }
-    launch_blame(session, secondary ? LAUNCH_BLAME_SECONDARY : LAUNCH_BLAME_CAUSE, rank,
-                 failing->reported_exit_code, "rank %d (pid %d) failed%s%s%s: %s%s%s", rank,
+    const bool waited =
+        failed->status == BASE_ERR_TIMEOUT && proto_mode_get(session->job->job.mode)->pipelined;
+    launch_blame(session,
+                 secondary ? LAUNCH_BLAME_SECONDARY
+                 : waited  ? LAUNCH_BLAME_WAITED
+                           : LAUNCH_BLAME_CAUSE,
+                 rank, failing->reported_exit_code, "rank %d (pid %d) failed%s%s%s: %s%s%s", rank,
                  launch_rank_pid(failing), in_collective ? " in " : "",
                  in_collective ? failed->collective : "",
                  has_begun(session, failing) ? "" : " while starting", failed->message, exchange,

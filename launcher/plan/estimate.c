@@ -406,7 +406,8 @@ static double logits_held(const launch_model *model, int tensor)
 {
     const int64_t leaf = (model->vocab_size + VOCAB_LEAVES - 1) / VOCAB_LEAVES;
     const int64_t width = (leaf + VOCAB_LEAF_STEP - 1) / VOCAB_LEAF_STEP * VOCAB_LEAF_STEP;
-    return (double)((VOCAB_LEAVES + tensor - 1) / tensor * width);
+    const int64_t leaves = (VOCAB_LEAVES + tensor - 1) / tensor;
+    return (double)(leaves * width);
 }
 
 static void estimate_decoding(const launch_ask *ask, launch_estimate *made)

@@ -236,8 +236,10 @@ static void put_job(sheet *page, const launch_run *run)
     put_real(&training, "clip_norm", job->train.clip_norm);
     put_string(&training, "loss_on", proto_loss_on_name(job->data.loss_on));
     put_int(&training, "eval_every", (uint64_t)job->infer.eval_every);
-    put_string(&training, "timing", proto_timing_name(job->parallel.timing));
-    put_int(&training, "bucket_bytes", (uint64_t)job->parallel.bucket_bytes);
+    const bool reduces = !proto_mode_get(job->job.mode)->pipelined; /* gradients, in buckets */
+    put_string(&training, "timing", reduces ? proto_timing_name(job->parallel.timing) : NULL);
+    put(&training, "bucket_bytes",
+        reduces ? json_integer((json_int_t)job->parallel.bucket_bytes) : json_null());
     put_int(&training, "threads_per_rank", (uint64_t)job->parallel.threads_per_rank);
     put_sheet(page, "training", training);
 }

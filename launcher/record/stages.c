@@ -191,12 +191,16 @@ void launch_stages_lesson(const launch_run *run, launch_text *text)
         "%d stage%s trained in a pipeline by schedule %s, with %d micro-batch%s. In "
         "a mean step the stages were idle for %.1f %% of forward and backward, which "
         "is the bubble. The schedule with the stages' own times has %.1f %%, and with "
-        "equal stages %.1f %%: ",
+        "equal stages %.1f %%.",
         stages.count, stages.count == 1 ? "" : "s",
         proto_pipeline_name((int)run->job->parallel.pipeline), (int)run->job->train.micro_batches,
         run->job->train.micro_batches == 1 ? "" : "es", 100 * stages.bubble_measured,
         100 * stages.bubble_played, 100 * stages.bubble_formula);
-    launch_text_put(text,
-                    "the rest is messages, micro-batches of unequal length, and cores that other "
-                    "work had. More micro-batches make the bubble shorter.");
+    if (stages.bubble_measured > stages.bubble_played) {
+        launch_text_put(text, " The rest is messages, micro-batches of unequal length, and cores "
+                              "that other work had.");
+    }
+    if (stages.count > 1) {
+        launch_text_put(text, " More micro-batches make the bubble shorter.");
+    }
 }

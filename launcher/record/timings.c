@@ -51,6 +51,7 @@ void launch_timings_put(FILE *stream, const launch_step *step)
         print_ms(stream, "forward_ms", step->stage.forward_ns);
         print_ms(stream, "backward_ms", step->stage.backward_ns);
         print_ms(stream, "neighbour_ms", step->stage.neighbour_ns);
+        print_ms(stream, "span_ms", step->stage.span_ns);
         (void)fprintf(stream, ", \"held\": %llu", (unsigned long long)step->stage.held);
     }
     (void)fputs("}\n", stream);
@@ -96,6 +97,11 @@ static launch_step take_step(const json_t *line)
         .heldout_loss = take_real(line, "heldout_loss"),
         .heldout_sentences = take_count(line, "heldout_sentences"),
         .heldout_correct = take_count(line, "heldout_correct"),
+        .stage = {.forward_ns = take_ns(line, "forward_ms"),
+                  .backward_ns = take_ns(line, "backward_ms"),
+                  .neighbour_ns = take_ns(line, "neighbour_ms"),
+                  .span_ns = take_ns(line, "span_ms"),
+                  .held = take_count(line, "held")},
     };
 }
 

@@ -40,7 +40,7 @@ static const base_field rows[] = {
      .help = "of the parameters, the data's order and what is drawn; generate, tp-*: 35200",
      .marks = PROTO_FIELD_SEED},
     {JOB(PATH, output.directory), .option = "out", .value = "DIR",
-     .help = "where the record goes (experiments/35-ddp-cpu)"},
+     .help = "where the record goes (experiments/35-ddp-cpu; other modes have their own)"},
     {JOB(PATH, model.checkpoint), .option = "checkpoint", .value = "DIR",
      .help = "start from the model of an earlier run, with a fresh optimizer and the data from its "
              "beginning (generate: the default is --out; tp-*: experiments/35-ddp-cpu)"},

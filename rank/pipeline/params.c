@@ -18,21 +18,58 @@ static held_ranges ranges_of(const rank_held *held)
                          .count = {held->hole_begin, held->count - held->hole_begin}};
 }
 
+static void take_digest(const rank_pipeline *pipeline, const float *values, size_t count,
+                        uint8_t digest[RANK_DIGEST_BYTES])
+{
+    const rank_device *device = &pipeline->device;
+    device->backend->digest(
+        device->queue,
+        &(rank_digest){.at = values, .size_bytes = count * sizeof *values, .digest = digest});
+}
+
+enum { DIGEST_FLOATS = RANK_DIGEST_BYTES / sizeof(float) }; /* as messages of a stage are counted */
+
+/* Sends a stage its part, and then the part's digest. */
+static base_status send_part(rank_pipeline *pipeline, int stage, const float *part, size_t count,
+                             base_error *reterr)
+{
+    float message[DIGEST_FLOATS];
+    uint8_t digest[RANK_DIGEST_BYTES];
+    take_digest(pipeline, part, count, digest);
+    memcpy(message, digest, sizeof digest);
+    const base_status status = pipeline_send(pipeline, stage, part, count, reterr);
+    return status == BASE_OK ? pipeline_send(pipeline, stage, message, DIGEST_FLOATS, reterr)
+                             : status;
+}
+
+static base_status receive_part(rank_pipeline *pipeline, float *part, base_error *reterr)
+{
+    float message[DIGEST_FLOATS];
+    uint8_t digest[RANK_DIGEST_BYTES];
+    base_status status = pipeline_receive(pipeline, 0, part, pipeline->held.count, reterr);
+    if (status == BASE_OK) {
+        status = pipeline_receive(pipeline, 0, message, DIGEST_FLOATS, reterr);
+    }
+    if (status == BASE_OK) {
+        take_digest(pipeline, part, pipeline->held.count, digest);
+        if (memcmp(digest, message, sizeof digest) != 0) {
+            status = base_fail(reterr, BASE_ERR_MISMATCH,
+                               "this stage has received other values than rank 0 has sent");
+        }
+    }
+    return status;
+}
+
 base_status rank_pipeline_scatter(rank_pipeline *pipeline, const float *whole, float *params,
                                   uint8_t digest[RANK_DIGEST_BYTES], base_error *reterr)
 {
-    const rank_device *device = &pipeline->device;
     coll_error error;
     base_status status = BASE_OK;
     if (!pipeline_is_first(pipeline)) {
-        status = pipeline_receive(pipeline, 0, params, pipeline->held.count, reterr);
+        status = receive_part(pipeline, params, reterr);
     } else {
         memcpy(params, whole, pipeline->held.count * sizeof *params);
-        device->backend->digest(
-            device->queue,
-            &(rank_digest){.at = whole,
-                           .size_bytes = rank_model_param_count(&pipeline->config) * sizeof *whole,
-                           .digest = digest});
+        take_digest(pipeline, whole, rank_model_param_count(&pipeline->config), digest);
     }
     for (int stage = 1; pipeline_is_first(pipeline) && stage < pipeline->schedule.stages; stage++) {
         rank_held held;
@@ -45,7 +82,7 @@ base_status rank_pipeline_scatter(rank_pipeline *pipeline, const float *whole, f
         memcpy(packed, whole + ranges.offset[0], ranges.count[0] * sizeof *packed);
         memcpy(packed + ranges.count[0], whole + ranges.offset[1],
                ranges.count[1] * sizeof *packed);
-        status = pipeline_send(pipeline, stage, packed, held.count, reterr);
+        status = send_part(pipeline, stage, packed, held.count, reterr);
         free(packed);
         if (status != BASE_OK) {
             break;

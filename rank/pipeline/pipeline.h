@@ -86,7 +86,8 @@ const float *rank_pipeline_sums(const rank_pipeline *pipeline);
 void rank_pipeline_get_times(const rank_pipeline *pipeline, rank_pipeline_times *times);
 
 /* Gives each stage its part of rank 0's `whole` (all parameters; others: NULL), into params.
- * Collective. *digest: BLAKE2b-256 of all of them, on every rank. */
+ * Collective. *digest: BLAKE2b-256 of all of them, on every rank. BASE_ERR_MISMATCH: a stage has received
+ * other bytes. */
 BASE_MUST_CHECK base_status rank_pipeline_scatter(rank_pipeline *pipeline, const float *whole,
                                                   float *params, uint8_t digest[RANK_DIGEST_BYTES],
                                                   base_error *reterr);

@@ -44,34 +44,33 @@ static base_status make_whole(const trainer *self, float **whole, base_error *re
                            self->param_count);
 }
 
-base_status trainer_stage_share(trainer *self, const char *from, base_error *reterr)
+/* Gives the stages what they hold of rank 0's values, from a file or, without one, from the first
+ * parameters that the directory `from` says. */
+static base_status scatter(trainer *self, const char *file, const char *from, float *values,
+                           uint8_t digest[RANK_DIGEST_BYTES], base_error *reterr)
 {
     float *whole = NULL;
     base_status status = make_whole(self, &whole, reterr);
     if (status == BASE_OK && whole != NULL) {
-        status = trainer_first_params(self, from, whole, reterr);
-    }
-    if (status == BASE_OK) {
-        status = rank_pipeline_scatter(self->pipeline, whole, self->params, self->initial_digest,
-                                       reterr);
-    }
-    free(whole);
-    return status;
-}
-
-base_status trainer_stage_spread(trainer *self, const char *file, float *values, base_error *reterr)
-{
-    uint8_t digest[RANK_DIGEST_BYTES];
-    float *whole = NULL;
-    base_status status = make_whole(self, &whole, reterr);
-    if (status == BASE_OK && whole != NULL) {
-        status = rank_safetensors_read(file, &self->config, whole, reterr);
+        status = file != NULL ? rank_safetensors_read(file, &self->config, whole, reterr)
+                              : trainer_first_params(self, from, whole, reterr);
     }
     if (status == BASE_OK) {
         status = rank_pipeline_scatter(self->pipeline, whole, values, digest, reterr);
     }
     free(whole);
     return status;
+}
+
+base_status trainer_stage_share(trainer *self, const char *from, base_error *reterr)
+{
+    return scatter(self, NULL, from, self->params, self->initial_digest, reterr);
+}
+
+base_status trainer_stage_spread(trainer *self, const char *file, float *values, base_error *reterr)
+{
+    uint8_t digest[RANK_DIGEST_BYTES];
+    return scatter(self, file, "", values, digest, reterr);
 }
 
 base_status trainer_stage_collect(const trainer *self, const float *values, float **whole,
@@ -132,14 +131,16 @@ base_status trainer_stage_save(const trainer *self, uint8_t digest[PROTO_DIGEST_
     }
     if (status == BASE_OK && whole != NULL) {
         proto_sha256(whole, self->param_count * sizeof *whole, end.digest);
-        status = trainer_write(self, whole, reterr);
     }
-    free(whole);
     if (status == BASE_OK) {
         status = coll_to_base(coll_broadcast(coll_context_world(self->worker->context), &end,
                                              sizeof end, COLL_UINT8, 0, &error),
                               &error, reterr);
     }
+    if (status == BASE_OK && whole != NULL) { /* last: nobody waits for it */
+        status = trainer_write(self, whole, reterr);
+    }
+    free(whole);
     memcpy(digest, end.digest, PROTO_DIGEST_BYTES);
     *byte_equal = end.byte_equal;
     *max_abs_difference = end.max_abs_difference;

@@ -96,6 +96,34 @@ static void a_killed_stage_ends_the_job(void **state)
     }
 }
 
+/* All stages wait for one that hangs, some of them by way of others. The error names the one that says
+ * nothing. */
+static void a_stage_that_hangs_is_named(void **state)
+{
+    (void)state;
+#ifndef __SANITIZE_ADDRESS__ /* it must be loaded before all others */
+    for (int hung = 0; hung < 4; hung++) {
+        test_directory directory;
+        char named[64];
+        test_directory_make(&directory);
+        assert_int_equal(setenv("LD_PRELOAD", HANG_LIBRARY, 1), 0);
+        training_start(&run, &directory, "out",
+                       (const char *const[]){"--mode", "pp-cpu", "--ranks", "4", "--layers", "4",
+                                             "--micro-batches", "4", "--timeout", "1", "--steps",
+                                             endless, NULL});
+        assert_int_equal(unsetenv("LD_PRELOAD"), 0);
+        test_program_wait_text(&run.program, TEST_STDERR, "step ");
+        const pid_t pid = training_rank_pid(&run, hung);
+        assert_int_equal(tgkill(pid, pid, SIGUSR2), 0); /* the thread that trains */
+        assert_int_equal(test_program_wait(&run.program), 1);
+        test_program_assert_no_children();
+        (void)snprintf(named, sizeof named, "; not heard of: rank %d (pid %d)\n", hung, pid);
+        assert_says(named);
+        test_directory_remove(&directory);
+    }
+#endif
+}
+
 static void a_stopped_rank_ends_the_job(void **state)
 {
     (void)state;
@@ -214,6 +242,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_rank_ends_the_job),
         cmocka_unit_test(a_killed_stage_ends_the_job),
+        cmocka_unit_test(a_stage_that_hangs_is_named),
         cmocka_unit_test(a_stopped_rank_ends_the_job),
         cmocka_unit_test(ranks_die_with_their_launcher),
         cmocka_unit_test(a_disk_that_fills_up_is_named),

@@ -16,8 +16,9 @@ enum {
     LAUNCH_LINES_WAITING_MAX = 256, /* held back, because other ranks may write the same */
     LAUNCH_LINE_WINDOW_MS = 50,     /* how long they are held back */
 
-    /* Once the job has failed. The sum is below a second, so nothing is left after that. */
+    /* Once the job has failed. But for a pipeline the sum is below a second, so nothing is left after that. */
     LAUNCH_CAUSE_WAIT_MS = 30,     /* a secondary failure waits so long for its cause */
+    LAUNCH_STAGES_WAIT_MS = 2000,  /* a stage that waited in vain, for the others to say the same */
     LAUNCH_TERM_AFTER_MS = 400,    /* from Abort to SIGTERM */
     LAUNCH_KILL_AFTER_MS = 700,    /* from Abort to SIGKILL */
     LAUNCH_LAST_MESSAGES_MS = 200, /* messages of an ended process may come so long */
