@@ -135,9 +135,9 @@ static void a_killed_rank_costs_only_time(void **state)
     (void)state;
     const char *data = write_data();
     training_expect(&one, &test_shared_directory, "quiet", 0,
-                    FLAGS("--ranks", "2", "--steps", "4000", "--data", data));
+                    FLAGS("--ranks", "2", "--steps", "1000", "--data", data));
     training_start(&two, &test_shared_directory, "killed",
-                   FLAGS("--ranks", "2", "--steps", "4000", "--data", data, "--save-every", "50",
+                   FLAGS("--ranks", "2", "--steps", "1000", "--data", data, "--save-every", "50",
                          "--resume", "--max-restarts", "2", "--keep", "100"));
     wait_for_checkpoint(&two, 50);
     assert_int_equal(kill(training_rank_pid(&two, 1), SIGKILL), 0);
@@ -149,7 +149,7 @@ static void a_killed_rank_costs_only_time(void **state)
     test_program_assert_no_children();
     assert_says(&two, "starting again: attempt 3 of at most 3");
     training_assert_same_file(&one, STATE, &two, "state-rank-1.safetensors");
-    assert_int_equal(number(&two, "steps"), 4000);
+    assert_int_equal(number(&two, "steps"), 1000);
     assert_int_equal(number(&two, "attempts"), 3);
 }
 
