@@ -205,7 +205,10 @@ static void say_resume(const launch_cli_run *run)
     if (run->result.exit_status != 0 && run->recording && job->train.save_every > 0 &&
         proto_checkpoints_newest(job->output.directory, &found, &step, NULL) == BASE_OK && found) {
         base_log(BASE_LOG_INFO, "the same command%s goes on after step %" PRIu64,
-                 job->train.resume ? "" : " with --resume", step);
+                 job->train.resume         ? ""
+                 : run->options->overwrite ? " with --resume in place of --overwrite"
+                                           : " with --resume",
+                 step);
     }
 }
 

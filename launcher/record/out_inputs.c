@@ -12,6 +12,7 @@
 
 #include "base/assert.h"
 #include "base/file.h"
+#include "proto/checkpoints.h"
 
 /* The files that a run writes, besides those of each rank. A later run may start from the
  * first ones, so they are replaced at the very end. */
@@ -22,6 +23,8 @@ static const char *const OUR_FILES[] = {
     "steptime.dat",      "plots.gp",      "tokenizer_config.json",
 };
 enum { MODEL_FILES = 3 };
+
+static const char CHECKPOINTS[] = PROTO_CHECKPOINTS_DIRECTORY "/";
 
 /* HEAD, a rank's number, TAIL. */
 static bool is_rank_name(const char *name, const char *head, const char *tail)
@@ -92,6 +95,12 @@ base_status launch_out_find_inputs(const launch_out_options *options, const char
         const char *rest = launch_out_below(real_directory, options->inputs[i], real);
         if (rest == NULL || access(options->inputs[i], F_OK) != 0) {
             continue;
+        }
+        if (!options->goes_on && strncmp(rest, CHECKPOINTS, strlen(CHECKPOINTS)) == 0) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "this run reads %s, and begins the checkpoints of its --out anew: "
+                             "name another --out",
+                             options->inputs[i]);
         }
         bool model_file = false;
         for (int j = 0; j < MODEL_FILES; j++) {

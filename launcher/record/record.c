@@ -168,31 +168,46 @@ static base_status flush_timings(launch_record *record, base_error *reterr)
     return check_timings(record, fflush(record->timings) != 0, reterr);
 }
 
-/* Writes timings.jsonl again, from the steps in memory. */
+/* Writes timings.jsonl again, from the steps in memory. The old one stays until the new one is whole. */
 static base_status write_kept(launch_record *record, base_error *reterr)
 {
-    errno = 0;
-    __fpurge(record->timings);
-    rewind(record->timings);
-    const bool failed = ftruncate(fileno(record->timings), 0) != 0;
-    for (size_t i = 0; i < launch_steps_count(&record->steps); i++) {
-        for (int r = 0; r < record->steps.world_size; r++) {
-            launch_timings_put(record->timings, &record->steps.ranks[r].steps[i]);
+    char temporary[PATH_BYTES + 8];
+    (void)snprintf(temporary, sizeof temporary, "%s.tmp", record->timings_path);
+    FILE *kept = fopen(temporary, "w+e");
+    bool written = kept != NULL;
+    if (written) {
+        (void)setvbuf(kept, NULL, _IOFBF, STREAM_BUFFER_BYTES);
+        for (size_t i = 0; i < launch_steps_count(&record->steps); i++) {
+            for (int r = 0; r < record->steps.world_size; r++) {
+                launch_timings_put(kept, &record->steps.ranks[r].steps[i]);
+            }
         }
+        written = fflush(kept) == 0 && rename(temporary, record->timings_path) == 0;
     }
-    const base_status status = check_timings(record, failed, reterr);
-    return status == BASE_OK ? flush_timings(record, reterr) : status;
+    if (!written) {
+        const base_status status =
+            base_fail_errno(reterr, errno, "cannot write %s", record->timings_path);
+        if (kept != NULL) {
+            (void)fclose(kept);
+            (void)unlink(temporary);
+        }
+        record->write_failed = true;
+        return status;
+    }
+    if (record->timings != NULL) {
+        __fpurge(record->timings);
+        (void)fclose(record->timings);
+    }
+    record->timings = kept;
+    return BASE_OK;
 }
 
 /* A training that goes on keeps its record: timings.jsonl is read back, up to its checkpoint. */
 static base_status go_on(launch_record *record, uint64_t first_step, base_error *reterr)
 {
     name_timings(record);
-    base_status status = launch_timings_read(record->timings_path, &record->steps, reterr);
+    const base_status status = launch_timings_read(record->timings_path, &record->steps, reterr);
     launch_steps_go_on_from(&record->steps, first_step);
-    if (status == BASE_OK) {
-        status = open_timings(record, reterr);
-    }
     return status == BASE_OK ? write_kept(record, reterr) : status;
 }
 

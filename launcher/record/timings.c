@@ -134,7 +134,7 @@ base_status launch_timings_read(const char *path, launch_steps *steps, base_erro
     bool first = true;
     FILE *file = fopen(path, "re");
     if (file == NULL) {
-        return BASE_OK;
+        return errno == ENOENT ? BASE_OK : base_fail_errno(reterr, errno, "cannot read %s", path);
     }
     while ((got = getline(&line, &capacity, file)) > 0 &&
            add_line(steps, line, (size_t)got, first, &status, reterr)) {

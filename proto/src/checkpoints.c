@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include "base/path.h"
 
 static const char PREFIX[] = "step-";
+static const char REMOVED[] = PROTO_CHECKPOINTS_DIRECTORY "/removed";
 enum { DIGITS = 9, DIGITS_MAX = 18 };
 
 base_status proto_checkpoint_path(const char *out, uint64_t step, char path[BASE_PATH_BYTES],
@@ -82,20 +84,26 @@ base_status proto_checkpoints_newest(const char *out, bool *found, uint64_t *ste
     return status;
 }
 
-/* Removes a directory and the files in it. One that is not there is fine. */
+/* Removes a directory and the files in it. One that is not there is fine; of a link to one the link alone
+ * goes. */
 static base_status remove_directory(const char *path, base_error *reterr)
 {
     const struct dirent *entry = NULL;
-    DIR *entries = opendir(path);
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *entries = fd >= 0 ? fdopendir(fd) : NULL;
     if (entries == NULL) {
-        return errno == ENOENT
-                   ? BASE_OK
-                   : base_fail_errno(reterr, errno, "cannot read the directory %s", path);
+        const int reason = errno;
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+        const bool gone = reason == ENOENT || (reason == ENOTDIR && unlink(path) == 0);
+        return gone ? BASE_OK
+                    : base_fail_errno(reterr, reason, "cannot read the directory %s", path);
     }
     bool removed = true;
     while (removed && (entry = readdir(entries)) != NULL) {
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
-            removed = unlinkat(dirfd(entries), entry->d_name, 0) == 0;
+            removed = unlinkat(fd, entry->d_name, 0) == 0;
         }
     }
     removed = removed && rmdir(path) == 0;
@@ -104,18 +112,39 @@ static base_status remove_directory(const char *path, base_error *reterr)
     return removed ? BASE_OK : base_fail_errno(reterr, reason, "cannot remove %s", path);
 }
 
+static base_status remove_named(const char *out, const char *name, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    const base_status status = base_path_join(out, name, path, reterr);
+    return status == BASE_OK ? remove_directory(path, reterr) : status;
+}
+
+/* Half a checkpoint never has a checkpoint's name, so it loses that first. */
+static base_status remove_checkpoint(const char *out, uint64_t step, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    char removed[BASE_PATH_BYTES];
+    base_status status = proto_checkpoint_path(out, step, path, reterr);
+    if (status == BASE_OK) {
+        status = base_path_join(out, REMOVED, removed, reterr);
+    }
+    if (status == BASE_OK && rename(path, removed) != 0) {
+        status = base_fail_errno(reterr, errno, "cannot remove %s", path);
+    }
+    return status == BASE_OK ? remove_directory(removed, reterr) : status;
+}
+
+/* Removes what is left of writing, and the directory, if it is empty and no link. */
 static base_status remove_rest(const char *out, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
     base_status status =
-        base_path_join(out, PROTO_CHECKPOINTS_DIRECTORY "/" PROTO_CHECKPOINT_PARTIAL, path, reterr);
-    if (status == BASE_OK) {
-        status = remove_directory(path, reterr);
-    }
+        remove_named(out, PROTO_CHECKPOINTS_DIRECTORY "/" PROTO_CHECKPOINT_PARTIAL, reterr);
     if (status == BASE_OK) {
         status = base_path_join(out, PROTO_CHECKPOINTS_DIRECTORY, path, reterr);
     }
-    if (status == BASE_OK && rmdir(path) != 0 && errno != ENOENT && errno != ENOTEMPTY) {
+    if (status == BASE_OK && rmdir(path) != 0 && errno != ENOENT && errno != ENOTEMPTY &&
+        errno != ENOTDIR) {
         status = base_fail_errno(reterr, errno, "cannot remove %s", path);
     }
     return status;
@@ -124,13 +153,12 @@ static base_status remove_rest(const char *out, base_error *reterr)
 base_status proto_checkpoints_prune(const char *out, int64_t keep, base_error *reterr)
 {
     listing all;
-    base_status status = list(out, &all, reterr);
+    base_status status = remove_named(out, REMOVED, reterr); /* of one that was killed meanwhile */
+    if (status == BASE_OK) {
+        status = list(out, &all, reterr);
+    }
     while (status == BASE_OK && all.count > keep) {
-        char path[BASE_PATH_BYTES];
-        status = proto_checkpoint_path(out, all.oldest, path, reterr);
-        if (status == BASE_OK) {
-            status = remove_directory(path, reterr);
-        }
+        status = remove_checkpoint(out, all.oldest, reterr);
         if (status == BASE_OK) {
             status = list(out, &all, reterr);
         }

@@ -241,14 +241,18 @@ base_status trainer_prepare(trainer *self, base_error *reterr)
 {
     char resumed[BASE_PATH_BYTES] = "";
     const bool main = self->worker->identity.rank == 0;
+    const proto_job_train *train = &self->job->train;
     base_status status = make_model(self, reterr);
+    if (status == BASE_OK && main && (train->save_every > 0 || train->resume)) {
+        status = rank_training_course_of(self->job, &self->course, reterr);
+    }
     if (status == BASE_OK) {
         status = open_data(self, reterr);
     }
     if (status == BASE_OK) {
         status = trainer_heldout_open(self, reterr);
     }
-    if (status == BASE_OK && main && self->job->train.resume) {
+    if (status == BASE_OK && main && train->resume) {
         status = trainer_find_checkpoint(self, resumed, reterr);
     }
     if (status == BASE_OK) {

@@ -23,7 +23,6 @@ base_status trainer_find_checkpoint(trainer *self, char path[BASE_PATH_BYTES], b
 {
     const char *out = self->job->output.directory;
     rank_training_state state;
-    rank_training_course now;
     uint32_t *positions = NULL;
     uint64_t step = 0;
     bool found = false;
@@ -37,13 +36,10 @@ base_status trainer_find_checkpoint(trainer *self, char path[BASE_PATH_BYTES], b
         status = rank_training_state_read(path, &state, &positions, reterr);
     }
     free(positions);
-    if (status == BASE_OK) {
-        status = rank_training_course_of(self->job, &now, reterr);
-    }
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "--resume");
     }
-    status = rank_training_course_check(&state.course, &now, reterr);
+    status = rank_training_course_check(&state.course, &self->course, reterr);
     return status == BASE_OK ? BASE_OK
                              : base_error_prepend(reterr, status, "--resume from %s", path);
 }

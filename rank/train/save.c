@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/path.h"
 #include "proto/checkpoints.h"
 #include "rank/checkpoint.h"
@@ -114,12 +115,11 @@ static base_status write_files(const trainer *self, const char *directory, base_
 static base_status write_state(const trainer *self, const char *directory,
                                const uint32_t *positions, base_error *reterr)
 {
-    rank_training_state state = {.step = (int64_t)self->steps_done,
-                                 .epoch = (int64_t)self->epoch,
-                                 .epoch_ended = self->epoch_ended};
-    const base_status status = rank_training_course_of(self->job, &state.course, reterr);
-    return status == BASE_OK ? rank_training_state_write(directory, &state, positions, reterr)
-                             : status;
+    const rank_training_state state = {.course = self->course,
+                                       .step = (int64_t)self->steps_done,
+                                       .epoch = (int64_t)self->epoch,
+                                       .epoch_ended = self->epoch_ended};
+    return rank_training_state_write(directory, &state, positions, reterr);
 }
 
 /* Waits until the file, or the names in the directory, are on the disk. */
@@ -158,6 +158,7 @@ static base_status put_in_place(const trainer *self, const char *partial, const 
 {
     const char *out = self->job->output.directory;
     const int64_t keep = self->job->train.keep;
+    base_error error;
     char path[BASE_PATH_BYTES];
     base_status status = proto_checkpoint_path(out, self->steps_done, path, reterr);
     if (status == BASE_OK) {
@@ -169,9 +170,11 @@ static base_status put_in_place(const trainer *self, const char *partial, const 
     if (status == BASE_OK && !sync_path(AT_FDCWD, parent)) {
         status = base_fail_errno(reterr, errno, "cannot write %s", parent);
     }
-    return status == BASE_OK
-               ? proto_checkpoints_prune(out, keep != 0 ? keep : PROTO_CHECKPOINTS_KEPT, reterr)
-               : status;
+    if (status == BASE_OK && proto_checkpoints_prune(out, keep != 0 ? keep : PROTO_CHECKPOINTS_KEPT,
+                                                     &error) != BASE_OK) {
+        base_log(BASE_LOG_WARNING, "an old checkpoint is kept: %s", error.message);
+    }
+    return status;
 }
 
 static base_status write_checkpoint(const trainer *self, base_error *reterr)

@@ -13,6 +13,7 @@
 #include "rank/model.h"
 #include "rank/optim.h"
 #include "rank/tokenizer.h"
+#include "train/training_state.h"
 #include "worker/worker.h"
 
 /* In a checkpoint: AdamW's moments, by PyTorch's names for them. */
@@ -38,6 +39,7 @@ typedef struct trainer {
     float *params;           /* in the device's memory; in a pipeline what this stage holds */
     rank_bfloat16 *rounded;  /* the same for products of --precision bfloat16; NULL: not needed */
     rank_memory_use planned; /* of the device's memory, without what evaluating takes */
+    rank_training_course course; /* rank 0, if it writes checkpoints or goes on from one */
     uint64_t epoch;
     uint64_t first_step; /* of the checkpoint from which this training goes on; else 0 */
     uint64_t steps_done;

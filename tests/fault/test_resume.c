@@ -247,6 +247,24 @@ static void a_new_training_has_its_own_checkpoints(void **state)
     assert_false(has_checkpoint(&one, 2));
 }
 
+/* A training that starts from a checkpoint in its own --out would remove it first. */
+static void a_checkpoint_that_would_go_is_refused(void **state)
+{
+    (void)state;
+    char checkpoint[BASE_PATH_BYTES + 64];
+    training_expect(&one, &test_shared_directory, "own", 0, FLAGS("--save-every", "6"));
+    (void)snprintf(checkpoint, sizeof checkpoint, "%s/checkpoints/step-000000006", one.out);
+    for (int overwrite = 0; overwrite < 2; overwrite++) {
+        training_expect(&one, &test_shared_directory, "own", 1,
+                        FLAGS("--checkpoint", checkpoint, "--save-every", "6",
+                              overwrite ? "--overwrite" : "--no-plots"));
+        assert_says(&one, "begins the checkpoints of its --out anew: name another --out");
+        assert_true(has_checkpoint(&one, 6));
+    }
+    training_expect(&one, &test_shared_directory, "other", 0,
+                    FLAGS("--checkpoint", checkpoint, "--save-every", "6"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +274,7 @@ int main(void)
         cmocka_unit_test(a_stopped_training_goes_on),
         cmocka_unit_test(another_course_is_refused),
         cmocka_unit_test(a_new_training_has_its_own_checkpoints),
+        cmocka_unit_test(a_checkpoint_that_would_go_is_refused),
     };
     return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }

@@ -109,7 +109,66 @@ static void a_strange_checkpoint_is_named(void **state)
     assert_ok(base_mkdirs(test_directory_path(&scratch, "checkpoints/step-000000001/more"), &error),
               &error);
     assert_int_not_equal(proto_checkpoints_prune(out, 0, &error), BASE_OK);
-    assert_non_null(strstr(error.message, "checkpoints/step-000000001"));
+    assert_non_null(strstr(error.message, "checkpoints/removed"));
+    test_directory_remove(&scratch);
+}
+
+/* A checkpoint may be a link to another disk: what it leads to is not ours to empty. */
+static void a_link_is_removed_alone(void **state)
+{
+    (void)state;
+    test_directory scratch;
+    base_error error;
+    char out[BASE_PATH_BYTES];
+    char elsewhere[BASE_PATH_BYTES];
+    char file[BASE_PATH_BYTES];
+    char path[BASE_PATH_BYTES];
+    test_directory_make(&scratch);
+    (void)snprintf(out, sizeof out, "%s", test_directory_path(&scratch, "out"));
+    (void)snprintf(elsewhere, sizeof elsewhere, "%s", test_directory_path(&scratch, "elsewhere"));
+    (void)snprintf(file, sizeof file, "%s", test_directory_path(&scratch, "elsewhere/file"));
+    make(out, 2);
+    assert_ok(base_mkdirs(elsewhere, &error), &error);
+    assert_ok(base_file_write(file, "mine", 4, &error), &error);
+    assert_ok(proto_checkpoint_path(out, 1, path, &error), &error);
+    assert_int_equal(symlink(elsewhere, path), 0);
+    assert_ok(proto_checkpoints_prune(out, 1, &error), &error);
+    assert_true(is_there(out, 2));
+    assert_false(is_there(out, 1));
+    assert_int_equal(access(file, F_OK), 0);
+    assert_int_equal(symlink(elsewhere, path), 0);
+    assert_int_equal(rename(test_directory_path(&scratch, "out/checkpoints"),
+                            test_directory_path(&scratch, "moved")),
+                     0);
+    assert_int_equal(symlink(test_directory_path(&scratch, "moved"),
+                             test_directory_path(&scratch, "out/checkpoints")),
+                     0);
+    assert_ok(proto_checkpoints_prune(out, 0, &error), &error);
+    assert_false(is_there(out, 2));
+    assert_int_equal(access(file, F_OK), 0);
+    test_directory_remove(&scratch);
+}
+
+/* Whoever was killed while it removed a checkpoint has taken its name away first. */
+static void half_a_checkpoint_is_none(void **state)
+{
+    (void)state;
+    test_directory scratch;
+    base_error error;
+    bool found = true;
+    uint64_t step = 0;
+    test_directory_make(&scratch);
+    char out[BASE_PATH_BYTES];
+    (void)snprintf(out, sizeof out, "%s", test_directory_path(&scratch, ""));
+    assert_ok(base_mkdirs(test_directory_path(&scratch, "checkpoints/removed"), &error), &error);
+    assert_ok(proto_checkpoints_newest(out, &found, &step, &error), &error);
+    assert_false(found);
+    make(out, 7);
+    make(out, 8);
+    assert_ok(proto_checkpoints_prune(out, 1, &error), &error);
+    assert_true(is_there(out, 8));
+    assert_false(is_there(out, 7));
+    assert_int_not_equal(access(test_directory_path(&scratch, "checkpoints/removed"), F_OK), 0);
     test_directory_remove(&scratch);
 }
 
@@ -119,6 +178,8 @@ int main(void)
         cmocka_unit_test(a_name_is_its_step),
         cmocka_unit_test(the_newest_are_kept),
         cmocka_unit_test(a_strange_checkpoint_is_named),
+        cmocka_unit_test(a_link_is_removed_alone),
+        cmocka_unit_test(half_a_checkpoint_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
