@@ -76,6 +76,27 @@ static void two_hosts_are_stages_of_one_model(void **state)
     test_program_assert_no_children();
 }
 
+/* A training of two hosts goes on from the checkpoint that one host has written, in the head's --out. */
+static void two_hosts_go_on_after_one(void **state)
+{
+    (void)state;
+    several_make_key("go-on");
+    const several job = {
+        several_address, "2", NULL, {"--ranks", "2", "--save-every", "4", "--resume", NULL}};
+    training_expect(&one, &test_shared_directory, "go-on", 0,
+                    (const char *const[]){"--ranks", "2", "--steps", "3", "--save-every", "4",
+                                          "--resume", NULL});
+    training_expect(&one, &test_shared_directory, "go-on-alone", 0,
+                    (const char *const[]){"--ranks", "2", NULL});
+    several_start_head(&job, "go-on");
+    several_start(1, &job, several_no_flags);
+    several_expect(0, 0);
+    several_expect(1, 0);
+    several_assert_says(0, "--resume: goes on after step 3 of 6");
+    training_assert_same_file(&one, "model.safetensors", &several_runs[0], "model.safetensors");
+    test_program_assert_no_children();
+}
+
 static void answer(const char *mode, const char *prompts, const char *checkpoint)
 {
     static test_program alone;
@@ -439,6 +460,7 @@ int main(void)
         cmocka_unit_test(flags_that_do_not_go_together),
         cmocka_unit_test(two_hosts_train_the_bytes_of_one),
         cmocka_unit_test(two_hosts_are_stages_of_one_model),
+        cmocka_unit_test(two_hosts_go_on_after_one),
         cmocka_unit_test(two_hosts_answer_as_one_does),
         cmocka_unit_test(ipv6_and_names_lead_to_the_head),
         cmocka_unit_test(an_agent_may_come_first),
