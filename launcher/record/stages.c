@@ -142,14 +142,21 @@ json_t *launch_stages_json(const launch_run *run)
                      make_real(stages.bubble_formula), "stages", rows);
 }
 
+/* Whether there is anything to say of stages, and then their figures. */
+static bool has_stages(const launch_run *run, launch_stages *stages, launch_text *text)
+{
+    if (!proto_mode_get(run->job->job.mode)->pipelined || run->summary->steps_done == 0) {
+        return false;
+    }
+    const bool measured = launch_stages_measure(run, stages, NULL) == BASE_OK;
+    text->failed = text->failed || !measured;
+    return measured;
+}
+
 void launch_stages_report(const launch_run *run, launch_text *text)
 {
     launch_stages stages;
-    if (!proto_mode_get(run->job->job.mode)->pipelined || run->summary->steps_done == 0) {
-        return;
-    }
-    if (launch_stages_measure(run, &stages, NULL) != BASE_OK) {
-        text->failed = true;
+    if (!has_stages(run, &stages, text)) {
         return;
     }
     launch_text_printf(
@@ -179,11 +186,7 @@ void launch_stages_report(const launch_run *run, launch_text *text)
 void launch_stages_lesson(const launch_run *run, launch_text *text)
 {
     launch_stages stages;
-    if (!proto_mode_get(run->job->job.mode)->pipelined || run->summary->steps_done == 0) {
-        return;
-    }
-    if (launch_stages_measure(run, &stages, NULL) != BASE_OK) {
-        text->failed = true;
+    if (!has_stages(run, &stages, text)) {
         return;
     }
     launch_text_printf(

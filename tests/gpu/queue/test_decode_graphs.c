@@ -1,4 +1,5 @@
 /* Decoding where captures are refused: the same tokens as where all are allowed. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,7 +77,7 @@ static uint64_t decode(int begun, int ended, answers *found, char failure[BASE_E
     answer(engine, &error);
     emulate_allow_captures(ALL, ALL);
     const rank_graphs_info info = rank_engine_get_graphs(engine);
-    (void)strcpy(failure, info.failure);
+    (void)snprintf(failure, BASE_ERROR_MESSAGE_BYTES, "%s", info.failure);
     assert_true(info.captures == 0 || info.replays > info.captures);
     rank_engine_destroy(engine);
     queue_close(&device);
