@@ -243,6 +243,22 @@ static base_status check_pipeline(const proto_job *job, base_error *reterr)
                            proto_mode_name((int)job->job.mode));
 }
 
+static base_status check_zero(const proto_job *job, base_error *reterr)
+{
+    return job->parallel.zero == 0 || job->job.mode == PROTO_MODE_DDP_CPU
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "parallel.zero %" PRId64 " goes with mode ddp-cpu, not with %s",
+                           job->parallel.zero, proto_mode_name((int)job->job.mode));
+}
+
+/* Checks what ranks hold of a model. */
+static base_status check_layout(const proto_job *job, base_error *reterr)
+{
+    const base_status status = check_pipeline(job, reterr);
+    return status == BASE_OK ? check_zero(job, reterr) : status;
+}
+
 /* Checks what several fields must have in common. */
 static base_status check_together(const proto_job *job, base_error *reterr)
 {
@@ -311,7 +327,7 @@ static base_status check_together(const proto_job *job, base_error *reterr)
         status = check_precision(job, reterr);
     }
     if (status == BASE_OK) {
-        status = check_pipeline(job, reterr);
+        status = check_layout(job, reterr);
     }
     return status == BASE_OK ? check_sampling(&job->infer, reterr) : status;
 }

@@ -13,13 +13,23 @@ typedef struct step_values {
     rank_adamw_step adamw;
 } step_values;
 
+/* Neighbouring elements of a piece that all decay, or all do not. */
+typedef struct piece_run {
+    size_t offset; /* in the model */
+    size_t place;  /* in the moments */
+    size_t count;
+    bool decay;
+} piece_run;
+
 struct rank_optimizer {
     rank_device device;
     rank_optimizer_options options;
-    size_t param_count;
-    size_t *ends; /* of neighbouring tensors that all decay, or all do not, in turns */
+    size_t param_count; /* that moments are of */
+    size_t *ends;       /* of neighbouring tensors that all decay, or all do not, in turns */
     size_t parts;
-    bool decay;   /* the first part does */
+    bool decay;      /* the first part does */
+    piece_run *runs; /* NULL: all parameters are updated */
+    size_t run_count;
     float *first; /* AdamW's moments */
     float *second;
     step_values *now;
@@ -87,12 +97,47 @@ static base_status find_parts(rank_optimizer *made, const rank_model_config *mod
     return BASE_OK;
 }
 
+/* Where pieces and parts overlap. There are at most as many runs as both have ends. */
+static base_status find_runs(rank_optimizer *made, base_error *reterr)
+{
+    const rank_optimizer_piece *pieces = made->options.pieces;
+    const size_t piece_count = made->options.piece_count;
+    size_t place = 0;
+    size_t part = 0;
+    made->runs = calloc(piece_count + made->parts, sizeof *made->runs);
+    if (made->runs == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the optimizer");
+    }
+    for (size_t i = 0; i < piece_count; i++) {
+        size_t at = pieces[i].offset;
+        const size_t end = at + pieces[i].count;
+        while (at < end) {
+            while (made->ends[part] <= at) {
+                part++;
+            }
+            BASE_ASSERT(made->run_count < piece_count + made->parts);
+            const size_t run_end = made->ends[part] < end ? made->ends[part] : end;
+            made->runs[made->run_count++] = (piece_run){.offset = at,
+                                                        .place = place,
+                                                        .count = run_end - at,
+                                                        .decay = made->decay != (part % 2 > 0)};
+            place += run_end - at;
+            at = run_end;
+        }
+    }
+    made->param_count = place;
+    return BASE_OK;
+}
+
 static base_status fill(rank_optimizer *made, const rank_model_config *model, base_error *reterr)
 {
     void *now = NULL;
     const rank_held *held = made->options.held;
     made->param_count = held != NULL ? held->count : rank_model_param_count(model);
     base_status status = find_parts(made, model, reterr);
+    if (status == BASE_OK && made->options.pieces != NULL) {
+        status = find_runs(made, reterr);
+    }
     if (status == BASE_OK) {
         status = new_moments(made, &made->first, reterr);
     }
@@ -135,6 +180,7 @@ base_status rank_optimizer_create(const rank_device *device, const rank_model_co
     made->options = *options;
     const base_status status = fill(made, model, reterr);
     made->options.held = NULL;
+    made->options.pieces = NULL;
     if (status != BASE_OK) {
         rank_optimizer_destroy(made);
         return status;
@@ -157,6 +203,7 @@ void rank_optimizer_destroy(rank_optimizer *optimizer)
         device->backend->signal_close(optimizer->ended);
     }
     free(optimizer->ends);
+    free(optimizer->runs);
     free(optimizer);
 }
 
@@ -178,17 +225,32 @@ static void update(void *user)
                                                   .norm_max = optimizer->options.norm_max,
                                                   .norm = &now->norm,
                                                   .scale = &now->adamw.grad_scale});
-    backend->adamw(queue, &(rank_adamw){.config = &optimizer->options.adamw,
-                                        .step = &now->adamw,
-                                        .decay = optimizer->decay,
-                                        .count = optimizer->param_count,
-                                        .params = optimizer->params,
-                                        .grads = grads,
-                                        .first = optimizer->first,
-                                        .second = optimizer->second,
-                                        .rounded = optimizer->options.rounded,
-                                        .ends = optimizer->ends,
-                                        .parts = optimizer->parts});
+    const rank_adamw whole = {.config = &optimizer->options.adamw,
+                              .step = &now->adamw,
+                              .decay = optimizer->decay,
+                              .count = optimizer->param_count,
+                              .params = optimizer->params,
+                              .grads = grads,
+                              .first = optimizer->first,
+                              .second = optimizer->second,
+                              .rounded = optimizer->options.rounded,
+                              .ends = optimizer->ends,
+                              .parts = optimizer->parts};
+    if (optimizer->runs == NULL) {
+        backend->adamw(queue, &whole);
+    }
+    for (size_t i = 0; i < optimizer->run_count; i++) {
+        const piece_run *run = &optimizer->runs[i];
+        rank_adamw part = whole;
+        part.decay = run->decay;
+        part.count = run->count;
+        part.params += run->offset;
+        part.grads += run->offset;
+        part.first += run->place;
+        part.second += run->place;
+        part.ends = NULL;
+        backend->adamw(queue, &part);
+    }
 }
 
 static void note(const rank_optimizer *optimizer, rank_signal *where)

@@ -2,6 +2,7 @@
  * train.c. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/memory_use.h"
@@ -51,8 +52,14 @@ static rank_ddp_options ddp_options(const trainer *self)
         .bucket_bytes = (size_t)job->parallel.bucket_bytes,
         .micro_batches = (int)job->train.micro_batches,
         .bracketed = job->parallel.timing == PROTO_TIMING_BRACKETED,
+        .zero = trainer_is_sharded(self),
         .graphs = self->graphs,
     };
+}
+
+bool trainer_is_sharded(const trainer *self)
+{
+    return self->job->parallel.zero > 0;
 }
 
 /* Adds up what a training takes of the device, and refuses what has no room there. The device's
@@ -97,6 +104,51 @@ static base_status make_memory(trainer *self, base_error *reterr)
     return status;
 }
 
+/* What this rank updates of the parameters. */
+static base_status make_pieces(const trainer *self, rank_optimizer_piece **pieces, size_t *count,
+                               base_error *reterr)
+{
+    const proto_identity *identity = &self->worker->identity;
+    const rank_ddp_options options = ddp_options(self);
+    const rank_zero_cut cut = rank_ddp_cut(&options, identity->world_size);
+    *count = rank_zero_units(&cut);
+    *pieces = calloc(*count, sizeof **pieces);
+    if (*pieces == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the pieces of a shard");
+    }
+    for (size_t unit = 0; unit < *count; unit++) {
+        const rank_zero_range piece = rank_zero_piece(&cut, unit, identity->rank);
+        (*pieces)[unit] = (rank_optimizer_piece){.offset = piece.offset, .count = piece.count};
+    }
+    return BASE_OK;
+}
+
+static base_status make_optimizer(trainer *self, base_error *reterr)
+{
+    const proto_job *job = self->job;
+    rank_optimizer_piece *pieces = NULL;
+    rank_optimizer_options options = {
+        .adamw = {.beta1 = job->train.beta1,
+                  .beta2 = job->train.beta2,
+                  .epsilon = job->train.epsilon,
+                  .weight_decay = job->train.weight_decay},
+        .norm_max = job->train.clip_norm,
+        .graphs = self->graphs,
+        .rounded = self->rounded,
+        .held = self->pipeline != NULL ? rank_pipeline_held(self->pipeline) : NULL,
+    };
+    base_status status = trainer_is_sharded(self)
+                             ? make_pieces(self, &pieces, &options.piece_count, reterr)
+                             : BASE_OK;
+    options.pieces = pieces;
+    if (status == BASE_OK) {
+        status =
+            rank_optimizer_create(&self->device, &self->config, &options, &self->optimizer, reterr);
+    }
+    free(pieces);
+    return status;
+}
+
 static base_status make_model(trainer *self, base_error *reterr)
 {
     const proto_job *job = self->job;
@@ -130,19 +182,8 @@ static base_status make_model(trainer *self, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
-    const rank_optimizer_options options = {
-        .adamw = {.beta1 = job->train.beta1,
-                  .beta2 = job->train.beta2,
-                  .epsilon = job->train.epsilon,
-                  .weight_decay = job->train.weight_decay},
-        .norm_max = job->train.clip_norm,
-        .graphs = self->graphs,
-        .rounded = self->rounded,
-        .held = self->pipeline != NULL ? rank_pipeline_held(self->pipeline) : NULL,
-    };
     const rank_model_options model = model_options(self);
-    status =
-        rank_optimizer_create(&self->device, &self->config, &options, &self->optimizer, reterr);
+    status = make_optimizer(self, reterr);
     return status == BASE_OK && self->pipeline == NULL
                ? rank_model_create(&model, &self->model, reterr)
                : status;

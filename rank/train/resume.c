@@ -65,6 +65,22 @@ static base_status tell(const char *path, int slots, double *sums, base_error *r
     return BASE_OK;
 }
 
+/* Collective: gives each rank its shard of the values in rank 0's file. */
+static base_status spread(const trainer *self, const char *file, float *values, const char *what,
+                          base_error *reterr)
+{
+    float *whole = NULL;
+    base_status status = trainer_make_whole(self, &whole, reterr);
+    if (status == BASE_OK && whole != NULL) {
+        status = rank_safetensors_read(file, &self->config, whole, reterr);
+    }
+    if (status == BASE_OK) {
+        status = rank_ddp_spread(self->ddp, whole, values, what, reterr);
+    }
+    free(whole);
+    return status;
+}
+
 /* Collective: gives each rank what it has of the moments. path is rank 0's. */
 static base_status share_moments(trainer *self, const char *path, const char *name, float *values,
                                  const char *what, base_error *reterr)
@@ -79,6 +95,9 @@ static base_status share_moments(trainer *self, const char *path, const char *na
     }
     if (status == BASE_OK && self->pipeline != NULL) {
         return trainer_stage_spread(self, file, values, reterr);
+    }
+    if (status == BASE_OK && trainer_is_sharded(self)) {
+        return spread(self, file, values, what, reterr);
     }
     if (status == BASE_OK && file[0] != '\0') {
         status = device->backend->map(device->queue, values, size_bytes, true, &host, reterr);

@@ -45,6 +45,19 @@ static base_status gather_positions(const trainer *self, uint32_t **positions, b
     return status;
 }
 
+/* Whether each rank has a shard of these values. The parameters all have whole. */
+static bool are_sharded(const trainer *self, const float *values)
+{
+    return trainer_is_sharded(self) && values != self->params;
+}
+
+static base_status collect_shards(const trainer *self, const float *values, float **whole,
+                                  base_error *reterr)
+{
+    const base_status status = trainer_make_whole(self, whole, reterr);
+    return status == BASE_OK ? rank_ddp_collect(self->ddp, values, *whole, reterr) : status;
+}
+
 /* Collective: all values of the model on rank 0, one for each parameter, in the host's memory; the others
  * get NULL. */
 static base_status collect(const trainer *self, float *values, float **whole, base_error *reterr)
@@ -55,6 +68,9 @@ static base_status collect(const trainer *self, float *values, float **whole, ba
     if (self->pipeline != NULL) {
         return trainer_stage_collect(self, values, whole, reterr);
     }
+    if (are_sharded(self, values)) {
+        return collect_shards(self, values, whole, reterr);
+    }
     if (self->worker->identity.rank != 0) {
         return BASE_OK;
     }
@@ -64,9 +80,9 @@ static base_status collect(const trainer *self, float *values, float **whole, ba
     return status;
 }
 
-static void give_back(const trainer *self, float *whole)
+static void give_back(const trainer *self, const float *values, float *whole)
 {
-    if (self->pipeline != NULL) {
+    if (self->pipeline != NULL || are_sharded(self, values)) {
         free(whole);
     } else if (whole != NULL) {
         self->device.backend->unmap(self->device.queue, whole);
@@ -89,7 +105,7 @@ static base_status write_values(const trainer *self, const char *directory, cons
             status = rank_safetensors_write(path, &self->config, whole, "", reterr);
         }
     }
-    give_back(self, whole);
+    give_back(self, values, whole);
     return status;
 }
 

@@ -30,8 +30,7 @@ base_status trainer_stage_make(trainer *self, base_error *reterr)
     return status;
 }
 
-/* Memory for all parameters on rank 0. Others need none, and get NULL. */
-static base_status make_whole(const trainer *self, float **whole, base_error *reterr)
+base_status trainer_make_whole(const trainer *self, float **whole, base_error *reterr)
 {
     *whole = NULL;
     if (self->worker->identity.rank != 0) {
@@ -50,7 +49,7 @@ static base_status scatter(trainer *self, const char *file, const char *from, fl
                            uint8_t digest[RANK_DIGEST_BYTES], base_error *reterr)
 {
     float *whole = NULL;
-    base_status status = make_whole(self, &whole, reterr);
+    base_status status = trainer_make_whole(self, &whole, reterr);
     if (status == BASE_OK && whole != NULL) {
         status = file != NULL ? rank_safetensors_read(file, &self->config, whole, reterr)
                               : trainer_first_params(self, from, whole, reterr);
@@ -78,7 +77,7 @@ base_status trainer_stage_collect(const trainer *self, const float *values, floa
 {
     bool byte_equal = false; /* the two copies of the tied matrix: compared at the end */
     double difference = 0.0;
-    const base_status status = make_whole(self, whole, reterr);
+    const base_status status = trainer_make_whole(self, whole, reterr);
     return status == BASE_OK ? rank_pipeline_gather(self->pipeline, values, *whole, &byte_equal,
                                                     &difference, reterr)
                              : status;
@@ -124,7 +123,7 @@ base_status trainer_stage_save(const trainer *self, uint8_t digest[PROTO_DIGEST_
     float *whole = NULL;
     coll_error error;
     stage_end end = {.byte_equal = false};
-    base_status status = make_whole(self, &whole, reterr);
+    base_status status = trainer_make_whole(self, &whole, reterr);
     if (status == BASE_OK) {
         status = rank_pipeline_gather(self->pipeline, self->params, whole, &end.byte_equal,
                                       &end.max_abs_difference, reterr);

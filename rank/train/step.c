@@ -29,11 +29,12 @@ typedef struct training_step {
     int64_t computed_cpu_ns;
     int64_t reduced_ns;
     int64_t updated_ns;
+    int64_t ended_ns;
     /* By the device's clock where there is one, else by the host's. */
     int64_t compute_ns;
     int64_t optimizer_ns;
     rank_pipeline_times stage; /* in a pipeline; else zeros */
-    double sum_squares;        /* in a pipeline: of all stages' gradients */
+    double sum_squares;        /* of all gradients, where a rank has a part of them */
     rank_ddp_times times;
     bool evaluated;
     trainer_heldout_result heldout;
@@ -168,6 +169,9 @@ static base_status reduce(trainer *self, training_step *step, base_error *reterr
     base_status status = self->pipeline != NULL ? reduce_stage(self, step, reterr)
                                                 : rank_ddp_finish(self->ddp, &step->times, reterr);
     const int64_t sum_ns = base_now_ns();
+    if (status == BASE_OK && trainer_is_sharded(self)) {
+        status = rank_ddp_sum_squares(self->ddp, &step->sum_squares, reterr);
+    }
     step->global = step->mine;
     if (status == BASE_OK) {
         status = trainer_sum(self, (double *)&step->global, sizeof step->global / sizeof(double),
@@ -186,25 +190,40 @@ static base_status reduce(trainer *self, training_step *step, base_error *reterr
     return status;
 }
 
+/* With --zero each rank has updated its shard, and all get it. */
+static base_status gather(const trainer *self, training_step *step, base_error *reterr)
+{
+    base_status status = BASE_OK;
+    if (trainer_is_sharded(self) && step->global.targets > 0.0) {
+        status = rank_ddp_gather(self->ddp, reterr);
+        step->ended_ns = base_now_ns();
+        step->times.allreduce_ns += step->ended_ns - step->updated_ns;
+        step->times.allreduce_exposed_ns += step->ended_ns - step->updated_ns;
+    }
+    return status;
+}
+
 /* Clips and applies AdamW, equally on every rank. */
 static base_status update(trainer *self, training_step *step, base_error *reterr)
 {
     base_status status = BASE_OK;
     int64_t device_ns = -1;
     const bool stage = self->pipeline != NULL;
+    const bool has_part = stage || trainer_is_sharded(self);
     if (step->global.targets > 0.0) {
         rank_optimizer_step(
             self->optimizer,
             &(rank_optimizer_values){.step = (int64_t)self->steps_done + 1,
                                      .learning_rate = step->learning_rate,
                                      .tokens = step->global.targets,
-                                     .sum_squares = stage ? &step->sum_squares : NULL},
+                                     .sum_squares = has_part ? &step->sum_squares : NULL},
             self->params, stage ? rank_pipeline_sums(self->pipeline) : rank_ddp_sums(self->ddp));
         status = self->device.backend->sync(self->device.queue, reterr);
         step->grad_norm = rank_optimizer_norm(self->optimizer);
         device_ns = rank_optimizer_device_ns(self->optimizer);
     }
     step->updated_ns = base_now_ns();
+    step->ended_ns = step->updated_ns;
     step->optimizer_ns = device_ns >= 0 ? device_ns : step->updated_ns - step->reduced_ns;
     return status;
 }
@@ -227,7 +246,7 @@ static void report(const trainer *self, const training_step *step)
     message.allreduce_ns = times->allreduce_ns;
     message.allreduce_exposed_ns = times->allreduce_exposed_ns;
     message.optimizer_ns = step->optimizer_ns;
-    message.step_ns = step->updated_ns - step->start_ns;
+    message.step_ns = step->ended_ns - step->start_ns;
     message.bytes_sent = coll_context_bytes_sent(self->worker->context) - step->bytes_before;
     message.epoch = self->epoch;
     message.learning_rate = step->learning_rate;
@@ -254,6 +273,9 @@ base_status trainer_step(trainer *self, base_error *reterr)
     }
     if (status == BASE_OK) {
         status = update(self, &step, reterr);
+    }
+    if (status == BASE_OK) {
+        status = gather(self, &step, reterr);
     }
     const int64_t done = (int64_t)self->steps_done + 1;
     if (status == BASE_OK && self->heldout != NULL && done % self->job->infer.eval_every == 0) {

@@ -69,6 +69,11 @@ BASE_MUST_CHECK base_status trainer_stage_save(const trainer *self,
                                                uint8_t digest[PROTO_DIGEST_BYTES], bool *byte_equal,
                                                double *max_abs_difference, base_error *reterr);
 
+/* stage.c: memory for a value of each parameter on rank 0, which frees it. Others need none, and get
+ * NULL. */
+BASE_MUST_CHECK base_status trainer_make_whole(const trainer *self, float **whole,
+                                               base_error *reterr);
+
 /* prepare.c: makes the model's first parameters (param_count, in the host's memory), or reads
  * them from the directory `from`; "": makes them. */
 BASE_MUST_CHECK base_status trainer_first_params(const trainer *self, const char *from,
@@ -82,6 +87,9 @@ BASE_MUST_CHECK base_status trainer_write(const trainer *self, const float *para
 /* Adds doubles up over the ranks, in place. Collective. */
 BASE_MUST_CHECK base_status trainer_sum(const trainer *self, double *values, size_t count,
                                         base_error *reterr);
+
+/* prepare.c: whether each rank has only the moments of its own shard: --zero. */
+bool trainer_is_sharded(const trainer *self);
 
 /* prepare.c: makes everything that a step needs. All ranks then have the same parameters. */
 BASE_MUST_CHECK base_status trainer_prepare(trainer *self, base_error *reterr);

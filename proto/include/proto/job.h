@@ -145,6 +145,7 @@ typedef struct proto_job_parallel {
     int64_t join_timeout_ms;
     int64_t threads_per_rank;
     proto_pipeline_kind pipeline; /* of a mode that trains in a pipeline */
+    int64_t zero;                 /* ZeRO's stage; 0: every rank has all */
 } proto_job_parallel;
 
 typedef struct proto_job_infer {

@@ -27,6 +27,10 @@
  * one: it has no shape that varies, so all ranks capture it at the same step, and replay it at the
  * same steps, as NCCL demands of a graph with its operations.
  *
+ * ZeRO, stage 1 (rank/zero.h): buckets are the units of a cut. Each is reduce-scattered in place of
+ * the all-reduce, in the same order of operands, so that rank_ddp_sums has the sums of this rank's
+ * pieces only. The caller updates these, and rank_ddp_gather gives them to all.
+ *
  * One thread. After an error the object is dead: destroy it. */
 #ifndef RANK_DDP_H
 #define RANK_DDP_H
@@ -38,6 +42,7 @@
 #include "backend/graphs.h"
 #include "base/status.h"
 #include "coll/coll.h"
+#include "rank/zero.h"
 
 enum {
     RANK_DDP_MICRO_BATCHES_MAX = 256,
@@ -53,6 +58,7 @@ typedef struct rank_ddp_options {
     size_t bucket_bytes; /* at least 4; the last bucket may be smaller */
     int micro_batches;   /* per step, 1 … RANK_DDP_MICRO_BATCHES_MAX */
     bool bracketed;      /* a barrier, then one all-reduce after backward, to measure that alone */
+    bool zero;           /* stage 1 of ZeRO; not on a device */
     coll_algorithm algorithm;
     rank_graphs
         *graphs; /* borrowed, and stopped before destroy; NULL: all-reduces are not captured */
@@ -119,8 +125,29 @@ void rank_ddp_reduce(rank_ddp *ddp);
 BASE_MUST_CHECK base_status rank_ddp_finish(rank_ddp *ddp, rank_ddp_times *times,
                                             base_error *reterr);
 
-/* After finish, until the next begin: the sums over all slots. */
+/* After finish, until the next begin: the sums over all slots; with `zero` only in this rank's
+ * pieces. */
 const float *rank_ddp_sums(const rank_ddp *ddp);
+
+/* With `zero`: how the array is cut between so many ranks. Pure. */
+rank_zero_cut rank_ddp_cut(const rank_ddp_options *options, int ranks);
+
+/* With `zero`, after finish; collective: the sum of squares of all ranks' sums, with the bits of
+ * backend.h's sum_squares of the whole array. */
+BASE_MUST_CHECK base_status rank_ddp_sum_squares(rank_ddp *ddp, double *sum, base_error *reterr);
+
+/* With `zero`; collective: gives every rank's pieces of the params of wrap to all. */
+BASE_MUST_CHECK base_status rank_ddp_gather(rank_ddp *ddp, base_error *reterr);
+
+/* With `zero`, between two steps; collective: takes this rank's shard of rank 0's values (whole,
+ * param_count floats; others: NULL), and checks by digest that all ranks have received the same.
+ * `what` stands in messages. */
+BASE_MUST_CHECK base_status rank_ddp_spread(rank_ddp *ddp, const float *whole, float *shard,
+                                            const char *what, base_error *reterr);
+
+/* The other way: all ranks' shards to rank 0's whole. */
+BASE_MUST_CHECK base_status rank_ddp_collect(rank_ddp *ddp, const float *shard, float *whole,
+                                             base_error *reterr);
 
 /* Sums count doubles over the ranks, in place, for losses and counts. Collective. */
 BASE_MUST_CHECK base_status rank_ddp_sum(rank_ddp *ddp, double *values, size_t count,

@@ -11,6 +11,12 @@
 
 typedef struct rank_optimizer rank_optimizer;
 
+/* A range of the model's parameters. */
+typedef struct rank_optimizer_piece {
+    size_t offset;
+    size_t count; /* may be 0 */
+} rank_optimizer_piece;
+
 typedef struct rank_optimizer_options {
     rank_adamw_config adamw;
     double norm_max;        /* a larger norm of the mean gradient is scaled down to it; 0: never */
@@ -18,6 +24,11 @@ typedef struct rank_optimizer_options {
     rank_bfloat16 *rounded; /* each step also writes the parameters there; NULL: nowhere */
     const rank_held *held;  /* parameters, gradients and moments are those alone; NULL: all of the
                              * model's. Borrowed during create */
+    /* Only these are updated, in ascending order, and moments are those alone, one piece behind the
+     * other (ZeRO). Parameters and gradients are arrays of the whole model. NULL: all are. Not with
+     * `held`. Borrowed during create */
+    const rank_optimizer_piece *pieces;
+    size_t piece_count;
 } rank_optimizer_options;
 
 /* Adds the device's memory that an optimizer of so many parameters takes. */
@@ -38,7 +49,7 @@ typedef struct rank_optimizer_values {
                                 * those that are given are all */
 } rank_optimizer_values;
 
-/* Updates all parameters once. */
+/* Updates all parameters, or those of the pieces, once. */
 void rank_optimizer_step(rank_optimizer *optimizer, const rank_optimizer_values *values,
                          float *params, const float *grads);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/limits.h"
 #include "coll/backend.h"
 #include "parallel/ddp/ddp_parts.h"
 #include "ringfence/coll_error.h"
@@ -25,9 +26,48 @@ static void name_algorithms(rank_ddp *ddp)
     }
 }
 
-static base_status make_buckets(rank_ddp *ddp, coll_algorithm algorithm, base_error *reterr)
+/* The operation of a bucket: an all-reduce, or with ZeRO the reduce-scatter of a unit. Both are in
+ * place. */
+static base_status make_op(rank_ddp *ddp, rank_ddp_bucket *made, coll_algorithm algorithm,
+                           base_error *reterr)
 {
     coll_error error;
+    size_t counts[BASE_COLL_RANKS_MAX];
+    float *at = ddp->levels[0] + made->offset;
+    coll_op_desc desc = {
+        .size = sizeof(coll_op_desc),
+        .kind = COLL_ALL_REDUCE,
+        .send = at,
+        .recv = at,
+        .count = made->count,
+        .type = COLL_FLOAT32,
+        .reduce = COLL_SUM,
+        .algorithm = algorithm,
+        .stream = rank_ddp_stream(ddp),
+    };
+    if (rank_ddp_is_sharded(ddp)) {
+        const size_t unit = made->offset / ddp->bucket_elements;
+        rank_ddp_piece_counts(ddp, unit, counts);
+        desc.kind = COLL_REDUCE_SCATTER;
+        desc.recv = ddp->levels[0] +
+                    rank_zero_piece(&ddp->shards.cut, unit, coll_comm_rank(ddp->comm)).offset;
+        desc.counts = counts;
+    }
+    return coll_to_base(coll_op_create(ddp->comm, &desc, &made->op, &error), &error, reterr);
+}
+
+/* Where the bucket before `end` begins. Those of ZeRO are counted from the array's start. */
+static size_t begin_of(const rank_ddp *ddp, size_t end)
+{
+    const size_t elements = ddp->bucket_elements;
+    if (rank_ddp_is_sharded(ddp)) {
+        return (end - 1) / elements * elements;
+    }
+    return end < elements ? 0 : end - elements;
+}
+
+static base_status make_buckets(rank_ddp *ddp, coll_algorithm algorithm, base_error *reterr)
+{
     ddp->bucket_count = (ddp->param_count + ddp->bucket_elements - 1) / ddp->bucket_elements;
     if (ddp->bucket_count > RANK_DDP_BUCKETS_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT,
@@ -42,22 +82,10 @@ static base_status make_buckets(rank_ddp *ddp, coll_algorithm algorithm, base_er
     size_t end = ddp->param_count;
     for (size_t i = 0; i < ddp->bucket_count; i++) {
         rank_ddp_bucket *made = &ddp->buckets[i];
-        made->count = end < ddp->bucket_elements ? end : ddp->bucket_elements;
-        made->offset = end - made->count;
+        made->offset = begin_of(ddp, end);
+        made->count = end - made->offset;
         end = made->offset;
-        const coll_op_desc desc = {
-            .size = sizeof(coll_op_desc),
-            .kind = COLL_ALL_REDUCE,
-            .send = ddp->levels[0] + made->offset,
-            .recv = ddp->levels[0] + made->offset,
-            .count = made->count,
-            .type = COLL_FLOAT32,
-            .reduce = COLL_SUM,
-            .algorithm = algorithm,
-            .stream = rank_ddp_stream(ddp),
-        };
-        base_status status =
-            coll_to_base(coll_op_create(ddp->comm, &desc, &made->op, &error), &error, reterr);
+        base_status status = make_op(ddp, made, algorithm, reterr);
         if (status == BASE_OK && rank_ddp_on_device(ddp)) {
             status = ddp->device.backend->signal_open(ddp->reduces, false, &made->full, reterr);
         }
@@ -137,6 +165,16 @@ static base_status make_levels(rank_ddp *ddp, base_error *reterr)
                                                  ddp->micro_batches);
 }
 
+static size_t wished_elements(const rank_ddp_options *options)
+{
+    return options->bracketed ? options->param_count : options->bucket_bytes / sizeof(float);
+}
+
+rank_zero_cut rank_ddp_cut(const rank_ddp_options *options, int ranks)
+{
+    return rank_zero_cut_make(options->param_count, wished_elements(options), ranks);
+}
+
 static base_status check_options(const rank_ddp_options *options, base_error *reterr)
 {
     if (options->param_count == 0) {
@@ -167,14 +205,20 @@ base_status rank_ddp_wrap(coll_comm *comm, const rank_ddp_options *options, floa
     made->comm = comm;
     made->device = *options->device;
     made->param_count = options->param_count;
-    made->bucket_elements =
-        options->bracketed ? options->param_count : options->bucket_bytes / sizeof(float);
+    made->bucket_elements = wished_elements(options);
+    if (options->zero) {
+        made->shards.cut = rank_ddp_cut(options, coll_comm_size(comm));
+        made->bucket_elements = made->shards.cut.unit_elements;
+    }
     made->micro_batches = options->micro_batches;
     made->bracketed = options->bracketed;
     made->graphs = options->graphs;
     status = make_levels(made, reterr);
     if (status == BASE_OK) {
         status = make_buckets(made, options->algorithm, reterr);
+    }
+    if (status == BASE_OK && options->zero) {
+        status = rank_ddp_make_shards(made, params, reterr);
     }
     if (status == BASE_OK) {
         status = rank_ddp_share(made, params, "parameters", reterr);
@@ -200,6 +244,7 @@ void rank_ddp_destroy(rank_ddp *ddp)
         }
     }
     free(ddp->buckets);
+    rank_ddp_free_shards(ddp);
     const rank_device *device = &ddp->device;
     for (int level = 1; level < RANK_DDP_LEVELS_MAX; level++) {
         device->backend->release(device->queue, ddp->levels[level]);

@@ -16,8 +16,7 @@ static void reduce_after_compute(const rank_ddp *ddp)
     }
 }
 
-/* Broadcasts rank 0's parameters to `at` on all ranks. */
-static base_status broadcast(const rank_ddp *ddp, float *at, base_error *reterr)
+base_status rank_ddp_broadcast(const rank_ddp *ddp, float *at, size_t count, base_error *reterr)
 {
     coll_error error;
     coll_op *op = NULL;
@@ -26,7 +25,7 @@ static base_status broadcast(const rank_ddp *ddp, float *at, base_error *reterr)
         .kind = COLL_BROADCAST,
         .send = at,
         .recv = at,
-        .count = ddp->param_count,
+        .count = count,
         .type = COLL_FLOAT32,
         .stream = rank_ddp_stream(ddp),
     };
@@ -42,7 +41,8 @@ static base_status broadcast(const rank_ddp *ddp, float *at, base_error *reterr)
     return coll_to_base(status, &error, reterr);
 }
 
-base_status rank_ddp_share(rank_ddp *ddp, float *values, const char *what, base_error *reterr)
+base_status rank_ddp_check_same(rank_ddp *ddp, const float *values, size_t count, const char *what,
+                                base_error *reterr)
 {
     coll_error error;
     const int size = coll_comm_size(ddp->comm);
@@ -52,14 +52,10 @@ base_status rank_ddp_share(rank_ddp *ddp, float *values, const char *what, base_
     if (all == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for digests");
     }
-    base_status status = broadcast(ddp, values, reterr);
-    if (status == BASE_OK) {
-        device->backend->digest(device->queue,
-                                &(rank_digest){.at = values,
-                                               .size_bytes = ddp->param_count * sizeof *values,
-                                               .digest = mine});
-        status = device->backend->sync(device->queue, reterr);
-    }
+    device->backend->digest(
+        device->queue,
+        &(rank_digest){.at = values, .size_bytes = count * sizeof *values, .digest = mine});
+    base_status status = device->backend->sync(device->queue, reterr);
     if (status == BASE_OK) {
         status = coll_to_base(
             coll_all_gather(ddp->comm, mine, all, RANK_DIGEST_BYTES, COLL_UINT8, &error), &error,
@@ -72,6 +68,15 @@ base_status rank_ddp_share(rank_ddp *ddp, float *values, const char *what, base_
         }
     }
     free(all);
+    return status;
+}
+
+base_status rank_ddp_share(rank_ddp *ddp, float *values, const char *what, base_error *reterr)
+{
+    base_status status = rank_ddp_broadcast(ddp, values, ddp->param_count, reterr);
+    if (status == BASE_OK) {
+        status = rank_ddp_check_same(ddp, values, ddp->param_count, what, reterr);
+    }
     ddp->busy_ns = coll_device_busy_ns(ddp->comm); /* the broadcast is of no step */
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "sharing the %s", what);
 }
@@ -85,7 +90,7 @@ base_status rank_ddp_compare(rank_ddp *ddp, const float *params, bool *byte_equa
     if (rank_ddp_is_main(ddp)) {
         device->backend->copy(device->queue, reference, params, ddp->param_count * sizeof *params);
     }
-    base_status status = broadcast(ddp, reference, reterr);
+    base_status status = rank_ddp_broadcast(ddp, reference, ddp->param_count, reterr);
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "comparing the parameters");
     }

@@ -1,6 +1,6 @@
 /* The inside of rank/ddp.h: what the files of this directory share. ddp.c runs a step, ddp_device.c
- * does its all-reduces on a device, ddp_make.c makes and frees the object, and ddp_params.c keeps
- * the ranks' parameters equal. */
+ * does its all-reduces on a device, ddp_make.c makes and frees the object, ddp_params.c keeps
+ * the ranks' parameters equal, and ddp_zero.c does what ZeRO adds. */
 #ifndef RANK_PARALLEL_DDP_PARTS_H
 #define RANK_PARALLEL_DDP_PARTS_H
 
@@ -33,12 +33,22 @@ typedef struct rank_ddp_clock {
     rank_signal *reduced;  /* the last one has ended */
 } rank_ddp_clock;
 
+/* What ZeRO adds. */
+typedef struct rank_ddp_shards {
+    rank_zero_cut cut;    /* count 0: there are none */
+    coll_op **gathers;    /* of the parameters, a unit each */
+    double *mine;         /* sums of squares of this rank's blocks */
+    double *all;          /* of all ranks' blocks, the ranks one behind the other */
+    size_t *block_counts; /* of each rank */
+} rank_ddp_shards;
+
 struct rank_ddp {
     coll_comm *comm;
     rank_device device;
     rank_queue *reduces; /* of the all-reduces: device's queue on the CPU, else one of its own */
     size_t param_count;
     size_t bucket_elements;
+    rank_ddp_shards shards;
     int micro_batches;
     bool bracketed;
     int micro_batch; /* the current one */
@@ -65,6 +75,27 @@ struct rank_ddp {
 
 /* Keeps the first failure, whose text is in ddp->error. */
 void rank_ddp_keep(rank_ddp *ddp, base_status status);
+
+/* ---- ddp_params.c ---- */
+
+/* Collective: `count` floats of rank 0, at `at` on all ranks. */
+BASE_MUST_CHECK base_status rank_ddp_broadcast(const rank_ddp *ddp, float *at, size_t count,
+                                               base_error *reterr);
+
+/* Collective: BASE_ERR_MISMATCH if a rank's bytes are not rank 0's. */
+BASE_MUST_CHECK base_status rank_ddp_check_same(rank_ddp *ddp, const float *values, size_t count,
+                                                const char *what, base_error *reterr);
+
+/* ---- ddp_zero.c ---- */
+
+bool rank_ddp_is_sharded(const rank_ddp *ddp);
+
+/* Elements of every rank's piece of the unit. counts has room for all ranks. */
+void rank_ddp_piece_counts(const rank_ddp *ddp, size_t unit, size_t *counts);
+
+/* Makes what ZeRO adds, for these parameters. */
+BASE_MUST_CHECK base_status rank_ddp_make_shards(rank_ddp *ddp, float *params, base_error *reterr);
+void rank_ddp_free_shards(rank_ddp *ddp);
 
 /* ---- ddp_device.c ---- */
 

@@ -1,0 +1,99 @@
+/* Trainings with --zero: the bits of those without, and checkpoints that fit both. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "training.h"
+
+#define FLAGS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static training_run one, two; /* large: they hold a program's output */
+
+static const char STATE[] = "state-rank-0.safetensors";
+
+/* Of every number of ranks, over every transport, with buckets of several sizes; gradients are clipped. */
+static void the_bits_are_those_without(void **state)
+{
+    (void)state;
+    static const char *const ranks[] = {"1", "2", "3", "4"};
+    static const char *const transports[] = {"shm", "tcp", "zmq"};
+    static const char *const buckets[] = {"1024", "20000", "1000000"};
+    for (size_t r = 0; r < sizeof ranks / sizeof ranks[0]; r++) {
+        training_expect(&one, &test_shared_directory, "whole", 0,
+                        FLAGS("--ranks", ranks[r], "--lr", "1e-2", "--clip", "0.5"));
+        for (size_t t = 0; t < sizeof transports / sizeof transports[0]; t++) {
+            training_expect(&two, &test_shared_directory, "sharded", 0,
+                            FLAGS("--ranks", ranks[r], "--lr", "1e-2", "--clip", "0.5", "--zero",
+                                  "1", "--transport", transports[t], "--bucket-bytes", buckets[t]));
+            training_assert_same_file(&one, STATE, &two, STATE);
+            training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
+        }
+    }
+    training_expect(&two, &test_shared_directory, "sharded", 0,
+                    FLAGS("--ranks", "2", "--micro-batches", "2", "--lr", "1e-2", "--clip", "0.5",
+                          "--zero", "1", "--timing", "bracketed"));
+    training_assert_same_file(&one, STATE, &two, STATE); /* 2 × 2 slots are 4 × 1 */
+}
+
+/* A training in parts, with other ranks and with --zero or without, ends with the bits and the moments
+ * of the whole. */
+static void checkpoints_fit_both(void **state)
+{
+    (void)state;
+    static const char *const moments[] = {"exp_avg", "exp_avg_sq"};
+    static const struct {
+        const char *ranks, *micro_batches, *zero, *steps;
+    } parts[] = {
+        {"4", "1", "1", "2"}, {"2", "2", "0", "3"}, {"2", "2", "1", "5"}, {"1", "4", "1", "6"}};
+    char name[96];
+    training_expect(&one, &test_shared_directory, "at-once", 0,
+                    FLAGS("--ranks", "4", "--lr", "1e-2", "--save-every", "6"));
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        training_expect(&two, &test_shared_directory, "in-parts", 0,
+                        FLAGS("--ranks", parts[i].ranks, "--micro-batches", parts[i].micro_batches,
+                              "--zero", parts[i].zero, "--steps", parts[i].steps, "--lr", "1e-2",
+                              "--save-every", "6", "--resume"));
+    }
+    training_assert_same_file(&one, STATE, &two, STATE);
+    for (size_t i = 0; i < sizeof moments / sizeof moments[0]; i++) {
+        (void)snprintf(name, sizeof name, "checkpoints/step-000000006/%s.safetensors", moments[i]);
+        training_assert_same_file(&one, name, &two, name);
+    }
+}
+
+static void a_killed_rank_is_named(void **state)
+{
+    (void)state;
+    training_start(&one, &test_shared_directory, "killed",
+                   FLAGS("--ranks", "3", "--zero", "1", "--steps", "100000"));
+    test_program_wait_text(&one.program, TEST_STDERR, "step ");
+    const pid_t pid = training_rank_pid(&one, 1);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(test_program_wait(&one.program), 128 + SIGKILL);
+    test_program_assert_no_children();
+    if (strstr(one.program.text[TEST_STDERR], "rank 1") == NULL) {
+        fail_msg("rank 1 is not in: %s", one.program.text[TEST_STDERR]);
+    }
+}
+
+static void other_modes_refuse_it(void **state)
+{
+    (void)state;
+    training_expect(&one, &test_shared_directory, "stages", 2,
+                    FLAGS("--mode", "pp-cpu", "--ranks", "1", "--zero", "1"));
+    if (strstr(one.program.text[TEST_STDERR], "zero 1 goes with mode ddp-cpu, not with pp-cpu") ==
+        NULL) {
+        fail_msg("another message: %s", one.program.text[TEST_STDERR]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_bits_are_those_without),
+        cmocka_unit_test(checkpoints_fit_both),
+        cmocka_unit_test(a_killed_rank_is_named),
+        cmocka_unit_test(other_modes_refuse_it),
+    };
+    return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
+}
