@@ -16,6 +16,7 @@
 #include "job/writer.h"
 #include "proto/envelope.h"
 #include "record/text.h"
+#include "serve/request_key.h"
 
 enum {
     LINE_BYTES_MAX = 256 * 1024, /* a prompt of the largest size, escaped or as tokens */
@@ -91,17 +92,9 @@ static bool next_line(launch_cli_feed *feed, const char **line, size_t *line_byt
 
 static void set_defaults(const launch_cli_feed *feed, proto_request *request)
 {
-    const proto_job *job = &feed->options->job;
-    const proto_job_infer *infer = &job->infer;
-    memset(request, 0, offsetof(proto_request, prompt));
+    launch_request_defaults(&feed->options->job, request);
     request->id = feed->last_id + 1;
     request->prompt_index = feed->last_id;
-    request->max_new_tokens = (int32_t)infer->max_new_tokens;
-    request->temperature = infer->temperature;
-    request->top_k = (int32_t)infer->top_k;
-    request->top_p = infer->top_p;
-    request->seed = (uint64_t)(infer->sampling_seed != 0 ? infer->sampling_seed : job->job.seed);
-    request->ignore_eos = infer->ignore_eos;
 }
 
 /* Reads the line. *kind is what to do about it; nothing if it was refused. */

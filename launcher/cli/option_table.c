@@ -10,7 +10,7 @@
 #include "budget/codings.h"
 #include "launch/options.h"
 
-enum { COUNT_MAX = 100000 };
+enum { COUNT_MAX = 100000, LAUNCH_SERVE_DRAIN_MAX_MS = 3600 * 1000 };
 
 static base_status add_prompt(const base_field *field, void *record, const char *value,
                               base_error *reterr)
@@ -35,11 +35,25 @@ static base_status set_prompts(const base_field *field, void *record, const char
     launch_options *options = record;
     (void)field;
     if (strcmp(value, "-") == 0) {
+        options->standard_input = true;
         options->job.infer.requests = true;
         return BASE_OK;
     }
     return base_field_set(base_fields_find(&proto_job_fields, "infer.prompts"), &options->job,
                           value, reterr);
+}
+
+static base_status set_serve(const base_field *field, void *record, const char *value,
+                             base_error *reterr)
+{
+    launch_options *options = record;
+    (void)field;
+    if (value[0] == '\0' || strlen(value) >= sizeof options->serve) {
+        return base_fail(reterr, BASE_ERR_INVALID, "must be HOST:PORT");
+    }
+    (void)snprintf(options->serve, sizeof options->serve, "%s", value);
+    options->job.infer.requests = true;
+    return BASE_OK;
 }
 
 /* Reads numbers of ranks: "1,2,4". */
@@ -112,6 +126,18 @@ static const base_field rows[] = {
              "\"prompt\" field; tp-*: - takes them from standard input while the job runs"},
     {OWN(ENUM, stream), .name_of = stream_name, .option = "stream", .value = "HOW",
      .help = "with --prompts -: text: a line for each whole text; json: a line for each event"},
+
+    {CALL(set_serve), .marks = LAUNCH_MARK_JOB, .option = "serve", .value = "HOST:PORT",
+     .group = "Serving over HTTP",
+     .help =
+         "tp-*: answer HTTP requests in OpenAI's format while the job runs; port 0: a free one"},
+    {OWN(PATH, serve_key_file), .option = "serve-key-file", .value = "FILE",
+     .help = "the key that clients must send: needed if HOST is not this computer's own"},
+    {OWN(BOOL, serve_open), .option = "serve-open",
+     .help = "no key, although other hosts can connect"},
+    {OWN(SECONDS, serve_drain_ms), .least = 1000, .most = LAUNCH_SERVE_DRAIN_MAX_MS,
+     .optional = true, .option = "serve-drain", .value = "SECONDS",
+     .help = "what runs may go on so long after Ctrl-C or SIGTERM (30)"},
 
     {OWN(BOOL, bind), ANY, .option = "no-bind", .off = true, .group = "Parallelism",
      .help = "do not give each rank CPUs of its own, or in *-nccl modes those near its GPU"},

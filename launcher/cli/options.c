@@ -9,6 +9,7 @@
 #include "cli/option_table.h"
 #include "cli/options_budget.h"
 #include "cli/options_hosts.h"
+#include "serve/server.h"
 
 static bool is_option(const base_field *row, const char *name)
 {
@@ -150,6 +151,31 @@ static base_status check_restarts(const launch_options *options, base_error *ret
                                     mode->name);
 }
 
+/* Checks the flags of requests that come while the job runs. */
+static base_status check_requests(const launch_options *options, base_error *reterr)
+{
+    const bool serves = options->serve[0] != '\0';
+    if (options->stream != LAUNCH_STREAM_TEXT && (!options->job.infer.requests || serves)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--stream goes with --prompts -");
+    }
+    if (serves && (options->standard_input || options->job.infer.prompts[0] != '\0')) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--serve or --prompts, not both");
+    }
+    if (serves) {
+        return launch_server_check(&(launch_server_options){.address = options->serve,
+                                                            .key_file = options->serve_key_file,
+                                                            .open = options->serve_open},
+                                   reterr);
+    }
+    const char *flag = options->serve_key_file[0] != '\0' ? "serve-key-file"
+                       : options->serve_open              ? "serve-open"
+                       : options->serve_drain_ms != 0     ? "serve-drain"
+                                                          : NULL;
+    return flag == NULL
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID, "--%s goes with --serve HOST:PORT", flag);
+}
+
 /* Checks what several flags must have in common. */
 static base_status check_together(launch_options *options, base_error *reterr)
 {
@@ -192,10 +218,12 @@ static base_status check_together(launch_options *options, base_error *reterr)
                          proto_mode_name(PROTO_MODE_GENERATE));
     }
     if (options->prompt_count > 0 && (job->infer.prompts[0] != '\0' || job->infer.requests)) {
-        return base_fail(reterr, BASE_ERR_INVALID, "--prompt or --prompts, not both");
+        return base_fail(reterr, BASE_ERR_INVALID, "--prompt or --%s, not both",
+                         options->serve[0] != '\0' ? "serve" : "prompts");
     }
-    if (options->stream != LAUNCH_STREAM_TEXT && !job->infer.requests) {
-        return base_fail(reterr, BASE_ERR_INVALID, "--stream goes with --prompts -");
+    const base_status requests = check_requests(options, reterr);
+    if (requests != BASE_OK) {
+        return requests;
     }
     if (!cloud && options->hosts.node_rank == 0 && options->budget_flag != NULL) {
         return base_fail(reterr, BASE_ERR_INVALID,

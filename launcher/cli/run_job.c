@@ -20,6 +20,7 @@
 #include "proto/checkpoints.h"
 #include "record/flight_page.h"
 #include "record/inference.h"
+#include "serve/server.h"
 
 int launch_report_error(const base_error *error)
 {
@@ -124,16 +125,45 @@ static void measure_scaling(launch_cli_run *run)
     }
 }
 
+/* Where requests come from while the job runs: standard input, or HTTP. */
+typedef struct requests_source {
+    const launch_feed *feed; /* NULL: none come */
+    launch_cli_feed *input;
+    launch_server *server;
+} requests_source;
+
+static base_status open_requests(const launch_options *options, requests_source *source,
+                                 base_error *reterr)
+{
+    base_status status = BASE_OK;
+    if (options->serve[0] != '\0') {
+        status = launch_server_create(
+            &(launch_server_options){.address = options->serve,
+                                     .key_file = options->serve_key_file,
+                                     .open = options->serve_open,
+                                     .drain_ms = options->serve_drain_ms,
+                                     .url_directory = options->job.output.directory,
+                                     .job = &options->job},
+            &source->server, reterr);
+        if (status == BASE_OK) {
+            source->feed = launch_server_feed(source->server);
+            launch_writer_result("serving at %s\n", launch_server_url(source->server));
+        }
+    } else if (options->job.infer.requests) {
+        status = launch_cli_feed_create(options, STDIN_FILENO, &source->input, reterr);
+        source->feed = status == BASE_OK ? launch_cli_feed_table(source->input) : NULL;
+    }
+    return status;
+}
+
 /* Runs the job once. If the launcher itself fails, that is in the result as well. */
 static base_status run_once(launch_cli_run *run, int attempt)
 {
     const launch_options *options = run->options;
     const bool on_gpus = proto_mode_get(options->job.job.mode)->on_gpus;
     base_error error = {0};
-    launch_cli_feed *feed = NULL;
-    base_status status = options->job.infer.requests
-                             ? launch_cli_feed_create(options, STDIN_FILENO, &feed, &error)
-                             : BASE_OK;
+    requests_source source = {.feed = NULL};
+    base_status status = open_requests(options, &source, &error);
     const launch_job_options job_options = {
         .job = &options->job,
         .root = options->root,
@@ -154,7 +184,7 @@ static base_status run_once(launch_cli_run *run, int attempt)
         .on_piece = on_piece,
         .on_flights = on_flights,
         .on_tail = on_gpus && options->log_dir[0] == '\0' ? on_tail : NULL,
-        .feed = feed != NULL ? launch_cli_feed_table(feed) : NULL,
+        .feed = source.feed,
         .user = run,
     };
     run->gpus = on_gpus ? launch_gpu_watch_open() : NULL;
@@ -164,7 +194,9 @@ static base_status run_once(launch_cli_run *run, int attempt)
     }
     launch_cli_take_watch(run);
     name_rank_logs(run);
-    launch_cli_feed_destroy(feed);
+    launch_server_destroy(source.server,
+                          status != BASE_OK ? error.message : run->result.cause.message);
+    launch_cli_feed_destroy(source.input);
     if (run->streamed) {
         on_output(run, 0, "", ""); /* ends the line of a text that has no end */
     }

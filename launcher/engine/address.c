@@ -13,9 +13,9 @@
 
 enum { PORT_MAX = 65535 };
 
-base_status launch_address_parse(const char *text, launch_address *address, base_error *reterr)
+bool launch_address_split(const char *text, int port_min, launch_address *address)
 {
-    const char *at = strncmp(text, "tcp://", 6) == 0 ? text + 6 : text;
+    const char *at = text;
     const char *colon = strrchr(at, ':');
     const char *end = colon;
     char *after = NULL;
@@ -28,17 +28,25 @@ base_status launch_address_parse(const char *text, launch_address *address, base
                        (brackets || memchr(at, ':', (size_t)(end - at)) == NULL) &&
                        (size_t)(end - at) < sizeof address->host;
     const long port =
-        whole && colon[1] >= '0' && colon[1] <= '9' ? strtol(colon + 1, &after, 10) : 0;
-    if (port < 1 || port > PORT_MAX || *after != '\0') {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "--rendezvous '%s': must be tcp://HOST:PORT, as in tcp://node0:29400 or "
-                         "tcp://[fd00::1]:29400",
-                         text);
+        whole && colon[1] >= '0' && colon[1] <= '9' ? strtol(colon + 1, &after, 10) : -1;
+    if (port < port_min || port > PORT_MAX || *after != '\0') {
+        return false;
     }
     memcpy(address->host, at, (size_t)(end - at));
     address->host[end - at] = '\0';
     address->port = (int)port;
-    return BASE_OK;
+    return true;
+}
+
+base_status launch_address_parse(const char *text, launch_address *address, base_error *reterr)
+{
+    const char *at = strncmp(text, "tcp://", 6) == 0 ? text + 6 : text;
+    return launch_address_split(at, 1, address)
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "--rendezvous '%s': must be tcp://HOST:PORT, as in tcp://node0:29400 or "
+                           "tcp://[fd00::1]:29400",
+                           text);
 }
 
 bool launch_addresses_have(const launch_addresses *addresses, const char *numeric)

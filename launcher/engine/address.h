@@ -21,6 +21,9 @@ typedef struct launch_addresses {
     int count;
 } launch_addresses;
 
+/* "host:port", "[fd00::1]:port", of a port from port_min on. False: it is neither. */
+bool launch_address_split(const char *text, int port_min, launch_address *address);
+
 /* "tcp://host:port", "host:port", "tcp://[fd00::1]:port". BASE_ERR_INVALID. */
 BASE_MUST_CHECK base_status launch_address_parse(const char *text, launch_address *address,
                                                  base_error *reterr);

@@ -218,13 +218,28 @@ void launch_stop_explain(launch_session *session, int64_t now_ns)
     }
 }
 
+int64_t launch_stop_drain_due(launch_session *session, int64_t now_ns)
+{
+    const launch_feeding *feeding = &session->feeding;
+    if (feeding->drain_signal == 0 || session->stop_signal != 0 || feeding->ended) {
+        return BASE_NO_DEADLINE;
+    }
+    if (now_ns < feeding->drain_due_ns) {
+        return feeding->drain_due_ns;
+    }
+    session->stop_signal = feeding->drain_signal;
+    launch_screen_say(&session->screen, "--serve-drain has passed: what still runs is cancelled");
+    send_stop(session, "the drain");
+    return BASE_NO_DEADLINE;
+}
+
 void launch_stop(launch_session *session, int signal_number, bool again)
 {
     const char *name = signal_number == SIGINT    ? "Ctrl-C"
                        : signal_number == SIGTERM ? "SIGTERM"
                        : signal_number == SIGUSR1 ? "SIGUSR1"
                                                   : "SIGHUP";
-    const bool first = session->stop_signal == 0;
+    const bool first = session->stop_signal == 0 && session->feeding.drain_signal == 0;
     if (session->abort_due_ns != BASE_NO_DEADLINE && first) {
         return; /* the job is ending already, within a second */
     }
@@ -238,6 +253,14 @@ void launch_stop(launch_session *session, int signal_number, bool again)
     const bool training = proto_mode_get(session->job->job.mode)->trains;
     const bool under_way =
         training ? session->result->ready : session->joined_count == session->world_size;
+    if (first && under_way && launch_feed_drain(session, signal_number)) {
+        launch_screen_say(
+            &session->screen,
+            "%s: no more requests are taken, and those that run end within %.0f s; %s "
+            "again ends at once",
+            name, (double)session->options->feed->drain_ms / 1000, name);
+        return;
+    }
     session->stop_signal = signal_number;
     if (first && under_way) {
         char stops[STOPS_BYTES];

@@ -180,6 +180,27 @@ bool launch_feed_handle(launch_session *session, int rank, const envelope_type *
     }
 }
 
+void launch_feed_ready(const launch_session *session)
+{
+    const launch_feed *feed = session->options->feed;
+    if (feed != NULL && feed->on_ready != NULL) {
+        feed->on_ready(feed->user);
+    }
+}
+
+bool launch_feed_drain(launch_session *session, int signal_number)
+{
+    const launch_feed *feed = session->options->feed;
+    launch_feeding *feeding = &session->feeding;
+    if (feed == NULL || feed->drain == NULL || feeding->drain_signal != 0) {
+        return false;
+    }
+    feeding->drain_signal = signal_number;
+    feeding->drain_due_ns = base_deadline_after_ns(feed->drain_ms * BASE_NS_PER_MS);
+    feed->drain(feed->user);
+    return true;
+}
+
 void launch_feed_abandon(launch_session *session)
 {
     const launch_feed *feed = session->options->feed;

@@ -159,6 +159,9 @@ static void say_sum(launch_session *session)
 static void handle_loaded(launch_session *session, int rank,
                           const Ringfence__Control__Loaded *loaded)
 {
+    if (rank == 0) { /* it has decoded a token with all others */
+        launch_feed_ready(session);
+    }
     session->ranks[rank].loaded = (launch_loaded){.reported = true,
                                                   .weight_bytes = loaded->weight_bytes,
                                                   .elements = loaded->weight_elements,

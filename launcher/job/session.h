@@ -120,9 +120,11 @@ static inline bool launch_rank_is_answering(const launch_rank *rank)
 /* Requests that come while the job runs. */
 typedef struct launch_feeding {
     launch_open_requests requests;
-    bool ended;    /* no more come */
-    bool readable; /* the feed's descriptor */
-    bool held;     /* `request` waits until there is room for it */
+    bool ended;           /* no more come */
+    bool readable;        /* the feed's descriptor */
+    bool held;            /* `request` waits until there is room for it */
+    int drain_signal;     /* 0: the feed was not asked to end */
+    int64_t drain_due_ns; /* then what still runs is cancelled */
     proto_request request;
 } launch_feeding;
 
@@ -205,6 +207,10 @@ int64_t launch_end_ranks(launch_session *session, int64_t now_ns);
  * job ends in order. Again at one launcher ends it at once. */
 void launch_stop(launch_session *session, int signal_number, bool again);
 
+/* Cancels what still runs when a feed that was asked to end has had its time. Returns when it must be
+ * called again. */
+int64_t launch_stop_drain_due(launch_session *session, int64_t now_ns);
+
 /* Says once, if a job that was asked to end does not, that ranks wait for a reader of what they print. */
 void launch_stop_explain(launch_session *session, int64_t now_ns);
 
@@ -236,6 +242,12 @@ int launch_feed_fd(const launch_session *session);
 /* Handles what a rank says about requests. False: it breaks the protocol. */
 bool launch_feed_handle(launch_session *session, int rank,
                         const struct Ringfence__Control__Envelope *envelope);
+
+/* Tells the feed that the model is loaded. */
+void launch_feed_ready(const launch_session *session);
+
+/* Asks the feed to end. False: it cannot, or was asked before. */
+bool launch_feed_drain(launch_session *session, int signal_number);
 
 /* At the end: says of all that were not answered that they failed, or were never accepted. */
 void launch_feed_abandon(launch_session *session);

@@ -47,6 +47,12 @@ typedef struct launch_feed {
     launch_feed_kind (*next)(void *user, bool readable, proto_request *request);
     /* Called for each event. Of a request: ACCEPTED, TOKENS, …, FINISHED; or REFUSED. */
     void (*on_event)(void *user, const launch_request_event *event);
+    /* Called when the model is loaded; NULL: nobody asks. */
+    void (*on_ready)(void *user);
+    /* The user asks for the end: the feed takes no more, and says LAUNCH_FEED_END once all is answered.
+     * NULL: what runs is cancelled. */
+    void (*drain)(void *user);
+    int64_t drain_ms; /* then what still runs is cancelled */
 } launch_feed;
 
 #endif

@@ -24,7 +24,7 @@ typedef enum launch_action {
     LAUNCH_ACTION_JOB_KEY,
 } launch_action;
 
-enum { LAUNCH_BUDGET_NAME_BYTES = 128 };
+enum { LAUNCH_BUDGET_NAME_BYTES = 128, LAUNCH_SERVE_TEXT_BYTES = 300 };
 
 /* Who redeems a token. */
 typedef enum launch_redeemer { LAUNCH_REDEEM_LAUNCHER, LAUNCH_REDEEM_RANKS } launch_redeemer;
@@ -68,6 +68,11 @@ typedef struct launch_options {
     const char *prompts[LAUNCH_PROMPTS_MAX]; /* of --prompt, each; of the command line */
     int prompt_count;
     launch_stream stream;
+    bool standard_input;                 /* --prompts - */
+    char serve[LAUNCH_SERVE_TEXT_BYTES]; /* --serve HOST:PORT; empty: not given */
+    char serve_key_file[BASE_PATH_BYTES];
+    bool serve_open;
+    int64_t serve_drain_ms;  /* 0: not given */
     const char *budget_flag; /* the first of its flags that was given; NULL: none */
     const char *field_flag;  /* the first flag given that sets a field of the job */
     const char *hosts_flag;  /* the first flag given that goes with several hosts only */

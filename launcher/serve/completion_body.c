@@ -1,0 +1,181 @@
+/* Reads the body of POST /v1/completions. Called by routes.c. */
+#include "serve/completion_body.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "serve/request_key.h"
+
+/* What a field may be without changing the result. */
+typedef enum neutral {
+    NEUTRAL_ZERO,
+    NEUTRAL_ONE,
+    NEUTRAL_FALSE,
+    NEUTRAL_EMPTY,
+    NEUTRAL_ANY
+} neutral;
+
+static const struct {
+    const char *key;
+    neutral value;
+} others[] = {
+    {"n", NEUTRAL_ONE},
+    {"best_of", NEUTRAL_ONE},
+    {"presence_penalty", NEUTRAL_ZERO},
+    {"frequency_penalty", NEUTRAL_ZERO},
+    {"logit_bias", NEUTRAL_EMPTY},
+    {"stop", NEUTRAL_EMPTY},
+    {"suffix", NEUTRAL_EMPTY},
+    {"echo", NEUTRAL_FALSE},
+    {"logprobs", NEUTRAL_FALSE},
+    {"user", NEUTRAL_ANY},
+    {"metadata", NEUTRAL_ANY},
+};
+
+static bool is_neutral(neutral kind, const json_t *value)
+{
+    switch (kind) {
+    case NEUTRAL_ZERO:
+        return json_is_number(value) && json_number_value(value) == 0;
+    case NEUTRAL_ONE:
+        return json_is_integer(value) && json_integer_value(value) == 1;
+    case NEUTRAL_FALSE:
+        return json_is_false(value);
+    case NEUTRAL_EMPTY:
+        return (json_is_string(value) && json_string_length(value) == 0) ||
+               (json_is_array(value) && json_array_size(value) == 0) ||
+               (json_is_object(value) && json_object_size(value) == 0);
+    case NEUTRAL_ANY:
+        break;
+    }
+    return true;
+}
+
+static base_status read_other(const char *key, const json_t *value, base_error *reterr)
+{
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if (strcmp(key, others[i].key) == 0) {
+            return is_neutral(others[i].value, value)
+                       ? BASE_OK
+                       : base_fail(reterr, BASE_ERR_INVALID,
+                                   "%s: this server does not support it: leave it out", key);
+        }
+    }
+    return base_fail(reterr, BASE_ERR_INVALID, "%.48s: a completion has no such field", key);
+}
+
+/* A text, tokens, or a list of one of these. */
+static base_status read_prompt(const json_t *value, proto_request *request, base_error *reterr)
+{
+    const json_t *first = json_array_get(value, 0);
+    if (first != NULL && !json_is_integer(first)) {
+        if (json_array_size(value) != 1) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "prompt: a list of several: send a request for each");
+        }
+        value = first;
+    }
+    if (json_is_array(value)) {
+        return launch_request_key("prompt_token_ids", value, request, reterr);
+    }
+    return launch_request_key("prompt", value, request, reterr);
+}
+
+static base_status read_flag(const char *key, const json_t *value, bool *flag, base_error *reterr)
+{
+    *flag = json_is_true(value);
+    return json_is_boolean(value)
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID, "%s: must be true or false", key);
+}
+
+static base_status read_stream_options(const json_t *value, bool *include_usage, base_error *reterr)
+{
+    const json_t *usage = json_object_get(value, "include_usage");
+    if (!json_is_object(value) || json_object_size(value) != (usage != NULL ? 1U : 0U)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "stream_options: has include_usage, and nothing else");
+    }
+    return usage != NULL ? read_flag("stream_options", usage, include_usage, reterr) : BASE_OK;
+}
+
+static base_status read_field(const char *key, const json_t *value, const char *model,
+                              launch_completion_body *body, base_error *reterr)
+{
+    proto_request *request = &body->request;
+    if (json_is_null(value)) {
+        return BASE_OK; /* as if it were left out */
+    }
+    if (strcmp(key, "model") == 0) {
+        return json_is_string(value) && strcmp(json_string_value(value), model) == 0
+                   ? BASE_OK
+                   : base_fail(reterr, BASE_ERR_NOTFOUND, "model: there is only \"%s\" here",
+                               model);
+    }
+    if (strcmp(key, "prompt") == 0) {
+        return read_prompt(value, request, reterr);
+    }
+    if (strcmp(key, "max_tokens") == 0) {
+        int64_t tokens = 0;
+        const base_status status =
+            launch_request_integer(key, value, 1, PROTO_NEW_TOKENS_MAX, &tokens, reterr);
+        request->max_new_tokens = (int32_t)tokens;
+        return status;
+    }
+    if (strcmp(key, "stream") == 0) {
+        return read_flag(key, value, &body->stream, reterr);
+    }
+    if (strcmp(key, "stream_options") == 0) {
+        return read_stream_options(value, &body->include_usage, reterr);
+    }
+    static const char *const same[] = {"temperature", "top_p",      "top_k",
+                                       "seed",        "ignore_eos", "stop_token_ids"};
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+        if (strcmp(key, same[i]) == 0) {
+            body->seeded = body->seeded || strcmp(key, "seed") == 0;
+            return launch_request_key(key, value, request, reterr);
+        }
+    }
+    return read_other(key, value, reterr);
+}
+
+base_status launch_completion_body_read(const char *text, size_t text_bytes, const char *model,
+                                        launch_completion_body *body,
+                                        char field[LAUNCH_FIELD_BYTES], base_error *reterr)
+{
+    json_error_t json_error;
+    const char *key = NULL;
+    json_t *value = NULL;
+    base_status status = BASE_OK;
+    field[0] = '\0';
+    json_t *object = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, &json_error);
+    if (!json_is_object(object)) {
+        json_decref(object);
+        return base_fail(reterr, BASE_ERR_INVALID, "the body is not a JSON object%s%.100s",
+                         object == NULL ? ": " : "", object == NULL ? json_error.text : "");
+    }
+    json_object_foreach(object, key, value)
+    {
+        status = read_field(key, value, model, body, reterr);
+        if (status != BASE_OK) {
+            (void)snprintf(field, LAUNCH_FIELD_BYTES, "%.48s", key);
+            break;
+        }
+    }
+    const proto_request *request = &body->request;
+    if (status == BASE_OK && request->text_bytes == 0 && request->token_count == 0) {
+        (void)snprintf(field, LAUNCH_FIELD_BYTES, "prompt");
+        status = base_fail(reterr, BASE_ERR_INVALID, "prompt: there is none");
+    }
+    if (status == BASE_OK && body->include_usage && !body->stream) {
+        (void)snprintf(field, LAUNCH_FIELD_BYTES, "stream_options");
+        status = base_fail(reterr, BASE_ERR_INVALID, "stream_options: goes with stream");
+    }
+    if (status == BASE_OK) {
+        body->request.id = 1; /* the server has yet to number it */
+        status = proto_request_check(request, reterr);
+    }
+    json_decref(object);
+    return status;
+}

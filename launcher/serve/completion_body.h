@@ -1,0 +1,31 @@
+/* The body of POST /v1/completions, in OpenAI's format. Pure.
+ *
+ * A field that would change the result and is not supported is refused, unless it has the value
+ * that changes nothing. docs/SERVE.md lists all fields. */
+#ifndef LAUNCH_COMPLETION_BODY_H
+#define LAUNCH_COMPLETION_BODY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+#include "proto/request.h"
+
+enum { LAUNCH_FIELD_BYTES = 64 };
+
+typedef struct launch_completion_body {
+    proto_request request; /* before: the options that hold where the body says nothing */
+    bool stream;
+    bool include_usage; /* of a stream */
+    bool seeded;        /* it has a seed */
+} launch_completion_body;
+
+/* model: the only one that there is. BASE_ERR_NOTFOUND: another is asked for. BASE_ERR_INVALID or
+ * BASE_ERR_LIMIT: what is wrong, and in field[] its name, "" if it is the body as a whole. */
+BASE_MUST_CHECK base_status launch_completion_body_read(const char *text, size_t text_bytes,
+                                                        const char *model,
+                                                        launch_completion_body *body,
+                                                        char field[LAUNCH_FIELD_BYTES],
+                                                        base_error *reterr);
+
+#endif

@@ -1,0 +1,78 @@
+/* Counts, and writes what GET /metrics says. Called by routes.c and events.c. */
+#include "serve/metrics.h"
+
+#include <inttypes.h>
+
+#include "base/clock.h"
+
+static const double bounds_s[LAUNCH_METRICS_BUCKETS] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
+                                                        0.1,   0.25,   0.5,   1,    5,     30};
+
+static const char *const outcome_names[LAUNCH_OUTCOMES] = {
+    [LAUNCH_OUTCOME_STOP] = "stop",           [LAUNCH_OUTCOME_LENGTH] = "length",
+    [LAUNCH_OUTCOME_CANCELLED] = "cancelled", [LAUNCH_OUTCOME_REFUSED] = "refused",
+    [LAUNCH_OUTCOME_FULL] = "full",           [LAUNCH_OUTCOME_FAILED] = "failed",
+};
+
+void launch_metrics_observe(launch_histogram *histogram, int64_t duration_ns)
+{
+    const double seconds = (double)duration_ns / (double)BASE_NS_PER_S;
+    int bucket = 0;
+    while (bucket < LAUNCH_METRICS_BUCKETS && seconds > bounds_s[bucket]) {
+        bucket++;
+    }
+    histogram->counts[bucket]++;
+    histogram->count++;
+    histogram->sum_s += seconds;
+}
+
+static void put_head(launch_text *text, const char *name, const char *type, const char *help)
+{
+    launch_text_printf(text, "# HELP ringfence_%s %s\n# TYPE ringfence_%s %s\n", name, help, name,
+                       type);
+}
+
+static void put_one(launch_text *text, const char *name, const char *type, uint64_t value,
+                    const char *help)
+{
+    put_head(text, name, type, help);
+    launch_text_printf(text, "ringfence_%s %" PRIu64 "\n", name, value);
+}
+
+static void put_histogram(launch_text *text, const char *name, const launch_histogram *histogram,
+                          const char *help)
+{
+    uint64_t below = 0;
+    put_head(text, name, "histogram", help);
+    for (int i = 0; i < LAUNCH_METRICS_BUCKETS; i++) {
+        below += histogram->counts[i];
+        launch_text_printf(text, "ringfence_%s_bucket{le=\"%g\"} %" PRIu64 "\n", name, bounds_s[i],
+                           below);
+    }
+    launch_text_printf(text,
+                       "ringfence_%s_bucket{le=\"+Inf\"} %" PRIu64 "\nringfence_%s_sum %.9g\n"
+                       "ringfence_%s_count %" PRIu64 "\n",
+                       name, histogram->count, name, histogram->sum_s, name, histogram->count);
+}
+
+void launch_metrics_write(const launch_metrics *metrics, int running, int waiting,
+                          launch_text *text)
+{
+    put_head(text, "requests_total", "counter", "Completions by how they ended.");
+    for (int i = 0; i < LAUNCH_OUTCOMES; i++) {
+        launch_text_printf(text, "ringfence_requests_total{result=\"%s\"} %" PRIu64 "\n",
+                           outcome_names[i], metrics->requests[i]);
+    }
+    put_one(text, "prompt_tokens_total", "counter", metrics->prompt_tokens,
+            "Tokens of accepted prompts.");
+    put_one(text, "completion_tokens_total", "counter", metrics->completion_tokens,
+            "Tokens that were drawn.");
+    put_one(text, "requests_running", "gauge", (uint64_t)running,
+            "Completions that have their first token.");
+    put_one(text, "requests_waiting", "gauge", (uint64_t)waiting,
+            "Completions that wait for their first token.");
+    put_histogram(text, "time_to_first_token_seconds", &metrics->first,
+                  "From the request to its first token.");
+    put_histogram(text, "time_per_output_token_seconds", &metrics->per_token,
+                  "Mean time between two tokens of a completion.");
+}

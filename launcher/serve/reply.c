@@ -1,0 +1,103 @@
+/* Makes the JSON that the server sends. Called by routes.c and stream.c. */
+#include "serve/reply.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+
+#include "base/status.h"
+#include "proto/envelope.h"
+
+enum { ID_BYTES = 48 };
+
+static char *dump(json_t *object)
+{
+    char *text = json_dumps(object, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    json_decref(object);
+    return text;
+}
+
+static const char *type_of(int status)
+{
+    switch (status) {
+    case 401:
+        return "authentication_error";
+    case 404:
+        return "not_found_error";
+    case 429:
+        return "rate_limit_error";
+    default:
+        return status < 500 ? "invalid_request_error" : "server_error";
+    }
+}
+
+char *launch_reply_error(int status, const char *field, const char *message)
+{
+    char
+        tamed[BASE_ERROR_MESSAGE_BYTES]; /* it may quote what came, and be cut within a character */
+    char param[BASE_ERROR_MESSAGE_BYTES];
+    (void)snprintf(tamed, sizeof tamed, "%s", message);
+    (void)snprintf(param, sizeof param, "%s", field != NULL ? field : "");
+    proto_text_tame(tamed);
+    proto_text_tame(param);
+    return dump(json_pack("{s:{s:s, s:s, s:o, s:n}}", "error", "message", tamed, "type",
+                          type_of(status), "param",
+                          param[0] != '\0' ? json_string(param) : json_null(), "code"));
+}
+
+static json_t *begin(const launch_reply_head *head)
+{
+    char id[ID_BYTES];
+    (void)snprintf(id, sizeof id, "cmpl-%" PRIu64, head->id);
+    return json_pack("{s:s, s:s, s:I, s:s}", "id", id, "object", "text_completion", "created",
+                     (json_int_t)head->created_s, "model", head->model);
+}
+
+static json_t *choices(const char *text, const char *finish_reason)
+{
+    return json_pack("[{s:i, s:s, s:n, s:s?}]", "index", 0, "text", text, "logprobs",
+                     "finish_reason", finish_reason);
+}
+
+static json_t *describe_usage(const launch_usage *usage)
+{
+    return json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)usage->prompt_tokens,
+                     "completion_tokens", (json_int_t)usage->completion_tokens, "total_tokens",
+                     (json_int_t)usage->prompt_tokens + (json_int_t)usage->completion_tokens);
+}
+
+char *launch_reply_completion(const launch_reply_head *head, const char *text,
+                              const char *finish_reason, const launch_usage *usage)
+{
+    json_t *object = begin(head);
+    (void)json_object_set_new(object, "choices", choices(text, finish_reason));
+    (void)json_object_set_new(object, "usage", describe_usage(usage));
+    return dump(object);
+}
+
+char *launch_reply_chunk(const launch_reply_head *head, const char *text, const char *finish_reason)
+{
+    json_t *object = begin(head);
+    (void)json_object_set_new(object, "choices", choices(text, finish_reason));
+    return dump(object);
+}
+
+char *launch_reply_usage(const launch_reply_head *head, const launch_usage *usage)
+{
+    json_t *object = begin(head);
+    (void)json_object_set_new(object, "choices", json_array());
+    (void)json_object_set_new(object, "usage", describe_usage(usage));
+    return dump(object);
+}
+
+char *launch_reply_models(const char *model, int64_t created_s)
+{
+    return dump(json_pack("{s:s, s:[{s:s, s:s, s:I, s:s}]}", "object", "list", "data", "id", model,
+                          "object", "model", "created", (json_int_t)created_s, "owned_by",
+                          "ringfence"));
+}
+
+char *launch_reply_health(const char *status)
+{
+    return dump(json_pack("{s:s}", "status", status));
+}

@@ -1,0 +1,40 @@
+/* The JSON that the server sends, in OpenAI's format. Pure. Each text is the caller's to free; NULL:
+ * no memory. */
+#ifndef LAUNCH_REPLY_H
+#define LAUNCH_REPLY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What all objects of one completion say. */
+typedef struct launch_reply_head {
+    uint64_t id;
+    int64_t created_s; /* since 1970 */
+    const char *model;
+} launch_reply_head;
+
+typedef struct launch_usage {
+    uint32_t prompt_tokens;
+    uint32_t completion_tokens;
+} launch_usage;
+
+/* {"error": …}. status: the HTTP status, which gives the type. field: NULL or "": none. */
+char *launch_reply_error(int status, const char *field, const char *message);
+
+/* A whole completion. */
+char *launch_reply_completion(const launch_reply_head *head, const char *text,
+                              const char *finish_reason, const launch_usage *usage);
+
+/* A piece of one. finish_reason: NULL until the last. */
+char *launch_reply_chunk(const launch_reply_head *head, const char *text,
+                         const char *finish_reason);
+
+/* The usage, after the last piece. */
+char *launch_reply_usage(const launch_reply_head *head, const launch_usage *usage);
+
+char *launch_reply_models(const char *model, int64_t created_s);
+
+/* {"status": …}. */
+char *launch_reply_health(const char *status);
+
+#endif

@@ -1,0 +1,126 @@
+/* Sets members of a request from JSON. Called for lines of standard input and for bodies of HTTP
+ * requests. */
+#include "serve/request_key.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+
+void launch_request_defaults(const proto_job *job, proto_request *request)
+{
+    const proto_job_infer *infer = &job->infer;
+    memset(request, 0, offsetof(proto_request, prompt));
+    request->max_new_tokens = (int32_t)infer->max_new_tokens;
+    request->temperature = infer->temperature;
+    request->top_k = (int32_t)infer->top_k;
+    request->top_p = infer->top_p;
+    request->seed = (uint64_t)(infer->sampling_seed != 0 ? infer->sampling_seed : job->job.seed);
+    request->ignore_eos = infer->ignore_eos;
+}
+
+base_status launch_request_text(const char *text, size_t text_bytes, proto_request *request,
+                                base_error *reterr)
+{
+    if (text_bytes > PROTO_PROMPT_BYTES_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "a prompt of more than %d bytes",
+                         PROTO_PROMPT_BYTES_MAX);
+    }
+    memcpy(request->prompt.text, text, text_bytes);
+    request->prompt.text[text_bytes] = '\0';
+    request->text_bytes = (uint32_t)text_bytes;
+    request->token_count = 0;
+    return BASE_OK;
+}
+
+static base_status set_ids(const char *key, const json_t *array, int32_t *ids, size_t count_max,
+                           base_error *reterr)
+{
+    size_t index = 0;
+    json_t *id = NULL;
+    if (!json_is_array(array) || json_array_size(array) > count_max) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s: must be a list of at most %zu tokens", key,
+                         count_max);
+    }
+    json_array_foreach(array, index, id)
+    {
+        const json_int_t value = json_is_integer(id) ? json_integer_value(id) : -1;
+        if (value < 0 || value >= PROTO_VOCAB_MAX) {
+            return base_fail(reterr, BASE_ERR_INVALID, "%s: entry %zu is no token", key, index);
+        }
+        ids[index] = (int32_t)value;
+    }
+    return BASE_OK;
+}
+
+base_status launch_request_integer(const char *key, const json_t *value, int64_t least,
+                                   int64_t most, int64_t *integer, base_error *reterr)
+{
+    *integer = json_integer_value(value);
+    return json_is_integer(value) && *integer >= least && *integer <= most
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "%s: must be an integer from %" PRId64 " to %" PRId64, key, least, most);
+}
+
+static base_status set_number(const char *key, const json_t *value, double *number,
+                              base_error *reterr)
+{
+    *number = json_number_value(value);
+    return json_is_number(value) ? BASE_OK
+                                 : base_fail(reterr, BASE_ERR_INVALID, "%s: must be a number", key);
+}
+
+static base_status set_prompt(const char *key, const json_t *value, proto_request *request,
+                              base_error *reterr)
+{
+    if (strcmp(key, "prompt") == 0) {
+        return json_string_length(value) > 0 /* 0 also if it is not a string */
+                   ? launch_request_text(json_string_value(value), json_string_length(value),
+                                         request, reterr)
+                   : base_fail(reterr, BASE_ERR_INVALID, "no \"prompt\" with a text in it");
+    }
+    const base_status status =
+        set_ids(key, value, request->prompt.tokens, PROTO_PROMPT_TOKENS_MAX, reterr);
+    if (status == BASE_OK && json_array_size(value) == 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s: an empty prompt", key);
+    }
+    request->token_count = (uint32_t)json_array_size(value);
+    return status;
+}
+
+base_status launch_request_key(const char *key, const json_t *value, proto_request *request,
+                               base_error *reterr)
+{
+    int64_t integer = 0;
+    base_status status = BASE_OK;
+    if (strcmp(key, "prompt") == 0 || strcmp(key, "prompt_token_ids") == 0) {
+        return set_prompt(key, value, request, reterr);
+    }
+    if (strcmp(key, "temperature") == 0) {
+        return set_number(key, value, &request->temperature, reterr);
+    }
+    if (strcmp(key, "top_p") == 0) {
+        return set_number(key, value, &request->top_p, reterr);
+    }
+    if (strcmp(key, "max_new_tokens") == 0) {
+        status = launch_request_integer(key, value, 1, PROTO_NEW_TOKENS_MAX, &integer, reterr);
+        request->max_new_tokens = (int32_t)integer;
+    } else if (strcmp(key, "top_k") == 0) {
+        status = launch_request_integer(key, value, 0, PROTO_TOP_K_MAX, &integer, reterr);
+        request->top_k = (int32_t)integer;
+    } else if (strcmp(key, "seed") == 0) {
+        status = launch_request_integer(key, value, 0, INT64_MAX, &integer, reterr);
+        request->seed = (uint64_t)integer;
+    } else if (strcmp(key, "ignore_eos") == 0) {
+        request->ignore_eos = json_is_true(value);
+        status = json_is_boolean(value)
+                     ? BASE_OK
+                     : base_fail(reterr, BASE_ERR_INVALID, "%s: must be true or false", key);
+    } else if (strcmp(key, "stop_token_ids") == 0) {
+        status = set_ids(key, value, request->stops, PROTO_STOP_TOKENS_MAX, reterr);
+        request->stop_count = (int32_t)json_array_size(value);
+    } else {
+        status = base_fail(reterr, BASE_ERR_INVALID, "a request has no \"%.64s\"", key);
+    }
+    return status;
+}

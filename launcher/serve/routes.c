@@ -1,0 +1,386 @@
+/* Which path is answered how. Called by libmicrohttpd's thread, through server.c. */
+#include <microhttpd.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "base/clock.h"
+#include "serve/completion_body.h"
+#include "serve/request_key.h"
+#include "serve/server_impl.h"
+
+/* One HTTP request. */
+typedef struct call {
+    launch_completion *completion; /* NULL: it is none, or not yet */
+    size_t body_bytes;
+    bool too_long;
+    char body[]; /* LAUNCH_SERVE_BODY_BYTES_MAX of a POST */
+} call;
+
+typedef bool answer_function(launch_server *server, struct MHD_Connection *connection, call *own);
+
+/* Sends a text, which is freed. NULL: there was no memory for it. */
+static bool send_text(struct MHD_Connection *connection, int status, const char *type, char *text,
+                      const char *header, const char *value)
+{
+    struct MHD_Response *response = MHD_create_response_from_buffer(text != NULL ? strlen(text) : 0,
+                                                                    text, MHD_RESPMEM_MUST_FREE);
+    bool done = response != NULL && text != NULL &&
+                MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type) == MHD_YES &&
+                (header == NULL || MHD_add_response_header(response, header, value) == MHD_YES);
+    done = done && MHD_queue_response(connection, (unsigned)status, response) == MHD_YES;
+    if (response != NULL) {
+        MHD_destroy_response(response);
+    } else {
+        free(text);
+    }
+    return done;
+}
+
+static bool send_json(struct MHD_Connection *connection, int status, char *text)
+{
+    return send_text(connection, status, "application/json", text, NULL, NULL);
+}
+
+static bool send_error(struct MHD_Connection *connection, int status, const char *field,
+                       const char *message, const char *header, const char *value)
+{
+    return send_text(connection, status, "application/json",
+                     launch_reply_error(status, field, message), header, value);
+}
+
+/* ---- completions ---- */
+
+/* A new completion at the end of the list; the caller locks. NULL: no memory. */
+static launch_completion *add(launch_server *server, const launch_completion_body *body,
+                              struct MHD_Connection *connection)
+{
+    char timestamp[BASE_TIMESTAMP_BYTES];
+    launch_completion *one = calloc(1, sizeof *one);
+    proto_request *request = malloc(sizeof *request);
+    if (one == NULL || request == NULL) {
+        free(one);
+        free(request);
+        return NULL;
+    }
+    memcpy(request, &body->request, proto_request_bytes(&body->request));
+    request->id = ++server->last_id;
+    request->prompt_index = body->seeded ? 0 : request->id;
+    *one = (launch_completion){
+        .server = server,
+        .head = {.id = request->id,
+                 .created_s = base_timestamp(timestamp) / 1000,
+                 .model = server->model},
+        .request = request,
+        .connection = connection,
+        .fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
+        .stream = body->stream,
+        .include_usage = body->include_usage,
+        .came_ns = base_now_ns(),
+    };
+    launch_completion **end = &server->completions;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    *end = one;
+    server->count++;
+    server->held++;
+    return one;
+}
+
+/* Begins a completion, unless the server is full or ends. Returns the HTTP status if it does not. */
+static int begin(launch_server *server, struct MHD_Connection *connection, call *own,
+                 const launch_completion_body *body)
+{
+    int status = 0;
+    (void)pthread_mutex_lock(&server->lock);
+    if (server->draining || server->over) {
+        status = MHD_HTTP_SERVICE_UNAVAILABLE;
+    } else if (server->count >= server->open_max) {
+        server->metrics.requests[LAUNCH_OUTCOME_FULL]++;
+        status = MHD_HTTP_TOO_MANY_REQUESTS;
+    } else {
+        launch_completion *one = add(server, body, connection);
+        status = one != NULL ? 0 : MHD_HTTP_INTERNAL_SERVER_ERROR;
+        if (one != NULL) {
+            struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT,
+                                        .data.u64 = one->head.id};
+            (void)epoll_ctl(server->events_fd, EPOLL_CTL_ADD, one->fd, &event);
+            own->completion = one;
+            one->suspended = true;
+            MHD_suspend_connection(connection);
+            launch_server_wake(server);
+        }
+    }
+    (void)pthread_mutex_unlock(&server->lock);
+    return status;
+}
+
+static bool post_completion(launch_server *server, struct MHD_Connection *connection, call *own)
+{
+    char field[LAUNCH_FIELD_BYTES];
+    base_error error = {.message = ""};
+    launch_completion_body *body = calloc(1, sizeof *body);
+    if (body == NULL) {
+        return send_error(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, NULL, "no memory", NULL,
+                          NULL);
+    }
+    launch_request_defaults(server->job, &body->request);
+    const base_status read =
+        launch_completion_body_read(own->body, own->body_bytes, server->model, body, field, &error);
+    if (read != BASE_OK) {
+        free(body);
+        (void)pthread_mutex_lock(&server->lock);
+        server->metrics.requests[LAUNCH_OUTCOME_REFUSED]++;
+        (void)pthread_mutex_unlock(&server->lock);
+        return send_error(connection,
+                          read == BASE_ERR_NOTFOUND ? MHD_HTTP_NOT_FOUND : MHD_HTTP_BAD_REQUEST,
+                          field, error.message, NULL, NULL);
+    }
+    const int status = begin(server, connection, own, body);
+    free(body);
+    switch (status) {
+    case 0:
+        return true;
+    case MHD_HTTP_TOO_MANY_REQUESTS:
+        return send_error(connection, status, NULL, "too many requests wait: try again later",
+                          MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    case MHD_HTTP_SERVICE_UNAVAILABLE:
+        return send_error(connection, status, NULL, "the server ends", NULL, NULL);
+    default:
+        return send_error(connection, status, NULL, "no memory", NULL, NULL);
+    }
+}
+
+static ssize_t read_stream(void *user, uint64_t position, char *bytes, size_t bytes_max)
+{
+    return (ssize_t)launch_stream_read(user, position, bytes, bytes_max);
+}
+
+static bool send_stream(struct MHD_Connection *connection, launch_completion *one)
+{
+    struct MHD_Response *response = MHD_create_response_from_callback(
+        MHD_SIZE_UNKNOWN, LAUNCH_SERVE_CHUNK_BYTES, read_stream, one, NULL);
+    if (response == NULL) {
+        return false;
+    }
+    bool done =
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/event-stream") ==
+            MHD_YES &&
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache") == MHD_YES &&
+        MHD_add_response_header(response, "X-Accel-Buffering", "no") == MHD_YES;
+    done = done && MHD_queue_response(connection, MHD_HTTP_OK, response) == MHD_YES;
+    MHD_destroy_response(response);
+    return done;
+}
+
+/* Goes on with a completion that was suspended: a stream was accepted, or the whole text is there. */
+static bool go_on(launch_server *server, struct MHD_Connection *connection, launch_completion *one)
+{
+    char *text = NULL;
+    (void)pthread_mutex_lock(&server->lock);
+    const bool over = launch_completion_is_over(one);
+    const bool gone = one->gone;
+    const bool stream = one->stream && one->trouble == LAUNCH_TROUBLE_NONE;
+    const int status = launch_completion_status(one);
+    if (!stream && over) {
+        text =
+            one->trouble != LAUNCH_TROUBLE_NONE
+                ? launch_reply_error(status, NULL, one->reason.message)
+                : launch_reply_completion(&one->head, one->text.data != NULL ? one->text.data : "",
+                                          one->finish_reason, &one->usage);
+    } else if (!stream && !gone) {
+        one->suspended = true;
+        MHD_suspend_connection(connection);
+    }
+    (void)pthread_mutex_unlock(&server->lock);
+    if (gone) {
+        free(text);
+        return false; /* closes the connection */
+    }
+    if (stream) {
+        return send_stream(connection, one);
+    }
+    return !over || send_json(connection, status, text);
+}
+
+/* ---- the other paths ---- */
+
+static bool get_models(launch_server *server, struct MHD_Connection *connection, call *own)
+{
+    (void)own;
+    return send_json(connection, MHD_HTTP_OK,
+                     launch_reply_models(server->model, server->started_s));
+}
+
+static bool get_health(launch_server *server, struct MHD_Connection *connection, call *own)
+{
+    (void)own;
+    (void)pthread_mutex_lock(&server->lock);
+    const char *state = server->draining || server->over ? "ending"
+                        : server->ready                  ? "ok"
+                                                         : "loading";
+    (void)pthread_mutex_unlock(&server->lock);
+    return send_json(connection,
+                     strcmp(state, "ok") == 0 ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE,
+                     launch_reply_health(state));
+}
+
+static bool get_metrics(launch_server *server, struct MHD_Connection *connection, call *own)
+{
+    launch_text text = {.data = NULL};
+    int running = 0;
+    (void)own;
+    (void)pthread_mutex_lock(&server->lock);
+    for (const launch_completion *one = server->completions; one != NULL; one = one->next) {
+        running += one->first_ns != 0 ? 1 : 0;
+    }
+    launch_metrics_write(&server->metrics, running, server->count - running, &text);
+    (void)pthread_mutex_unlock(&server->lock);
+    return send_text(connection, MHD_HTTP_OK, "text/plain; version=0.0.4", text.data, NULL, NULL);
+}
+
+static bool post_chat(launch_server *server, struct MHD_Connection *connection, call *own)
+{
+    (void)server;
+    (void)own;
+    return send_error(
+        connection, MHD_HTTP_NOT_IMPLEMENTED, NULL,
+        "chat templates are not implemented: write the whole prompt yourself, and send "
+        "it to /v1/completions",
+        NULL, NULL);
+}
+
+static const struct {
+    const char *path;
+    const char *method;
+    answer_function *answer;
+} routes[] = {
+    {"/v1/completions", MHD_HTTP_METHOD_POST, post_completion},
+    {"/v1/chat/completions", MHD_HTTP_METHOD_POST, post_chat},
+    {"/v1/models", MHD_HTTP_METHOD_GET, get_models},
+    {"/metrics", MHD_HTTP_METHOD_GET, get_metrics},
+    {"/health", MHD_HTTP_METHOD_GET, get_health},
+};
+
+/* ---- requests ---- */
+
+/* Compares digests, so that the time says nothing of the key or its length. */
+static bool has_key(const launch_server *server, struct MHD_Connection *connection)
+{
+    static const char scheme[] = "Bearer ";
+    uint8_t hash[sizeof server->key_hash];
+    const char *given =
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
+    if (given == NULL || strncmp(given, scheme, sizeof scheme - 1) != 0) {
+        return false;
+    }
+    given += sizeof scheme - 1;
+    (void)crypto_generichash(hash, sizeof hash, (const uint8_t *)given, strlen(given), NULL, 0);
+    return sodium_memcmp(hash, server->key_hash, sizeof hash) == 0;
+}
+
+/* Makes the state of a request whose headers have come. What its body cannot change is answered at
+ * once. */
+static bool open_call(launch_server *server, struct MHD_Connection *connection, const char *path,
+                      const char *method, void **state)
+{
+    const char *length =
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    const bool posts = strcmp(method, MHD_HTTP_METHOD_POST) == 0;
+    call *own = calloc(1, sizeof *own + (posts ? LAUNCH_SERVE_BODY_BYTES_MAX : 0));
+    if (own == NULL) {
+        return false;
+    }
+    *state = own;
+    if (server->has_key && strcmp(path, "/health") != 0 && !has_key(server, connection)) {
+        return send_error(connection, MHD_HTTP_UNAUTHORIZED, NULL,
+                          "the header Authorization: Bearer KEY is missing, or has a wrong key",
+                          MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    }
+    own->too_long = (length != NULL && strtoull(length, NULL, 10) > LAUNCH_SERVE_BODY_BYTES_MAX) ||
+                    (!posts && length != NULL && strtoull(length, NULL, 10) > 0);
+    return !own->too_long || send_error(connection, MHD_HTTP_CONTENT_TOO_LARGE, NULL,
+                                        "the body has too many bytes", NULL, NULL);
+}
+
+static void take_body(call *own, const char *data, size_t bytes, bool posts)
+{
+    if (!posts || bytes > LAUNCH_SERVE_BODY_BYTES_MAX - own->body_bytes) {
+        own->too_long = true;
+        return;
+    }
+    memcpy(own->body + own->body_bytes, data, bytes);
+    own->body_bytes += bytes;
+}
+
+static bool answer(launch_server *server, struct MHD_Connection *connection, const char *path,
+                   const char *method, call *own)
+{
+    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
+        if (strcmp(path, routes[i].path) == 0) {
+            return strcmp(method, routes[i].method) == 0
+                       ? routes[i].answer(server, connection, own)
+                       : send_error(connection, MHD_HTTP_METHOD_NOT_ALLOWED, NULL,
+                                    "this path has another method", MHD_HTTP_HEADER_ALLOW,
+                                    routes[i].method);
+        }
+    }
+    return send_error(connection, MHD_HTTP_NOT_FOUND, NULL,
+                      "there are /v1/completions, /v1/models, /metrics and /health", NULL, NULL);
+}
+
+int launch_routes_handle(void *user, struct MHD_Connection *connection, const char *path,
+                         const char *method, const char *version, const char *data,
+                         size_t *data_bytes, void **state)
+{
+    launch_server *server = user;
+    call *own = *state;
+    (void)version;
+    if (own == NULL) {
+        return open_call(server, connection, path, method, state);
+    }
+    if (*data_bytes > 0) {
+        take_body(own, data, *data_bytes, strcmp(method, MHD_HTTP_METHOD_POST) == 0);
+        *data_bytes = 0;
+        return true;
+    }
+    if (own->too_long) {
+        return send_error(connection, MHD_HTTP_CONTENT_TOO_LARGE, NULL,
+                          "the body has too many bytes", NULL, NULL);
+    }
+    return own->completion != NULL ? go_on(server, connection, own->completion)
+                                   : answer(server, connection, path, method, own);
+}
+
+void launch_routes_end(void *user, struct MHD_Connection *connection, void **state, int how)
+{
+    launch_server *server = user;
+    call *own = *state;
+    (void)connection;
+    (void)how;
+    if (own == NULL) {
+        return;
+    }
+    launch_completion *one = own->completion;
+    if (one != NULL) {
+        (void)pthread_mutex_lock(&server->lock);
+        (void)epoll_ctl(server->events_fd, EPOLL_CTL_DEL, one->fd, NULL);
+        one->connection = NULL;
+        one->cancel_due = !launch_completion_is_over(one) || one->cancel_due;
+        server->held--;
+        if (server->held == 0) {
+            (void)pthread_cond_signal(&server->idle);
+        }
+        if (one->stage == LAUNCH_STAGE_WAITING) {
+            server->metrics.requests[LAUNCH_OUTCOME_CANCELLED]++;
+        }
+        launch_server_wake(server);
+        launch_completion_drop(one);
+        (void)pthread_mutex_unlock(&server->lock);
+    }
+    free(own);
+    *state = NULL;
+}

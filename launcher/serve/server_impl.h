@@ -1,0 +1,127 @@
+/* The members of a server. The HTTP thread is in routes.c and stream.c, the job's thread in events.c,
+ * and both are begun and ended by server.c. */
+#ifndef LAUNCH_SERVER_IMPL_H
+#define LAUNCH_SERVER_IMPL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "record/text.h"
+#include "serve/limits.h"
+#include "serve/metrics.h"
+#include "serve/reply.h"
+#include "serve/server.h"
+
+struct MHD_Connection;
+struct MHD_Daemon;
+
+/* Where a completion is on its way to an answer. */
+typedef enum launch_stage {
+    LAUNCH_STAGE_WAITING, /* for the job's loop */
+    LAUNCH_STAGE_SENT,    /* to rank 0 */
+    LAUNCH_STAGE_ACCEPTED,
+    LAUNCH_STAGE_REFUSED,
+    LAUNCH_STAGE_FINISHED,
+} launch_stage;
+
+/* Why a completion has no whole answer. */
+typedef enum launch_trouble {
+    LAUNCH_TROUBLE_NONE,
+    LAUNCH_TROUBLE_REQUEST, /* it cannot be answered */
+    LAUNCH_TROUBLE_ENDING,  /* the server ends */
+    LAUNCH_TROUBLE_FAILED,  /* the job has failed, or the launcher has no memory */
+    LAUNCH_TROUBLE_UNREAD,  /* too much waits for its reader */
+} launch_trouble;
+
+/* One completion. It goes when the connection has let go of it and rank 0 has said its last. */
+typedef struct launch_completion {
+    struct launch_completion *next;
+    launch_server *server;
+    launch_reply_head head;
+    proto_request *request; /* while it waits */
+    launch_stage stage;
+    launch_trouble trouble;
+    base_error reason;
+    /* its connection */
+    struct MHD_Connection *connection; /* NULL: let go */
+    int fd;
+    bool suspended;
+    bool gone; /* the client */
+    bool stream;
+    bool include_usage;
+    bool ended; /* the stream's last text stands in `out` */
+    /* its answer */
+    bool cancel_due;
+    bool cancel_sent;
+    launch_text text; /* what was not taken yet */
+    launch_text out;  /* what is being sent of a stream */
+    size_t out_sent;
+    const char *finish_reason;
+    launch_usage usage;
+    int64_t came_ns;
+    int64_t first_ns; /* of the first token; 0: there is none yet */
+} launch_completion;
+
+struct launch_server {
+    launch_feed table;
+    const proto_job *job;
+    struct MHD_Daemon *daemon;
+    int listen_fd;
+    int events_fd; /* an epoll of wake_fd and of the connections that wait */
+    int wake_fd;
+    int open_max; /* completions */
+    char url[LAUNCH_SERVE_URL_BYTES];
+    char url_file[BASE_PATH_BYTES + 16]; /* empty: none */
+    char model[LAUNCH_SERVE_MODEL_BYTES];
+    int64_t started_s;
+    bool has_key;
+    uint8_t key_hash[32];
+    /* both threads: below the lock */
+    pthread_mutex_t lock;
+    pthread_cond_t idle;            /* there are no connections' completions */
+    launch_completion *completions; /* in the order of their ids */
+    int count;
+    int held; /* by connections */
+    uint64_t last_id;
+    bool ready;    /* the model is loaded */
+    bool draining; /* no more are taken */
+    bool over;     /* the job */
+    launch_metrics metrics;
+};
+
+/* ---- server.c; the caller locks ---- */
+
+void launch_server_wake(const launch_server *server); /* the job's loop */
+void launch_completion_wake(launch_completion *completion);
+
+/* Frees the completion, if nobody needs it any more. */
+void launch_completion_drop(launch_completion *completion);
+
+bool launch_completion_is_over(const launch_completion *completion);
+
+/* The HTTP status of its trouble. */
+int launch_completion_status(const launch_completion *completion);
+
+/* ---- routes.c ---- */
+
+/* For MHD: the handler of all requests, and what it calls when one is over. */
+int launch_routes_handle(void *user, struct MHD_Connection *connection, const char *path,
+                         const char *method, const char *version, const char *data,
+                         size_t *data_bytes, void **state);
+void launch_routes_end(void *user, struct MHD_Connection *connection, void **state, int how);
+
+/* ---- stream.c ---- */
+
+/* For MHD: the next bytes of a stream. */
+int64_t launch_stream_read(void *user, uint64_t position, char *bytes, size_t bytes_max);
+
+/* ---- events.c ---- */
+
+launch_feed_kind launch_events_next(void *user, bool readable, proto_request *request);
+void launch_events_take(void *user, const launch_request_event *event);
+void launch_events_ready(void *user);
+void launch_events_drain(void *user);
+
+#endif

@@ -1,0 +1,71 @@
+/* Writes a completion as Server-Sent Events, as far as it has come. Called by libmicrohttpd's thread
+ * when the connection can take more. */
+#include <microhttpd.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/server_impl.h"
+
+static void put_event(launch_completion *one, char *json)
+{
+    launch_text_put(&one->out, "data: ");
+    launch_text_put(&one->out, json != NULL ? json : "");
+    launch_text_put(&one->out, "\n\n");
+    one->out.failed = one->out.failed || json == NULL;
+    free(json);
+}
+
+static void put_end(launch_completion *one)
+{
+    if (one->trouble != LAUNCH_TROUBLE_NONE) {
+        put_event(one,
+                  launch_reply_error(launch_completion_status(one), NULL, one->reason.message));
+        return;
+    }
+    put_event(one, launch_reply_chunk(&one->head, "", one->finish_reason));
+    if (one->include_usage) {
+        put_event(one, launch_reply_usage(&one->head, &one->usage));
+    }
+    launch_text_put(&one->out, "data: [DONE]\n\n");
+}
+
+/* Puts all that has come since into `out`, which is empty: a slow reader gets it as one piece. */
+static void refill(launch_completion *one)
+{
+    one->out.length_bytes = 0;
+    one->out_sent = 0;
+    if (one->text.length_bytes > 0) {
+        put_event(one, launch_reply_chunk(&one->head, one->text.data, NULL));
+        one->text.length_bytes = 0;
+    }
+    if (!one->ended && launch_completion_is_over(one)) {
+        put_end(one);
+        one->ended = true;
+    }
+}
+
+int64_t launch_stream_read(void *user, uint64_t position, char *bytes, size_t bytes_max)
+{
+    launch_completion *one = user;
+    int64_t count = 0;
+    (void)position;
+    (void)pthread_mutex_lock(&one->server->lock);
+    if (one->out_sent == one->out.length_bytes && !one->ended) {
+        refill(one);
+    }
+    const size_t left = one->out.length_bytes - one->out_sent;
+    if (one->gone || one->out.failed || one->trouble == LAUNCH_TROUBLE_UNREAD) {
+        count = MHD_CONTENT_READER_END_WITH_ERROR;
+    } else if (left > 0) {
+        count = (int64_t)(left < bytes_max ? left : bytes_max);
+        memcpy(bytes, one->out.data + one->out_sent, (size_t)count);
+        one->out_sent += (size_t)count;
+    } else if (one->ended) {
+        count = MHD_CONTENT_READER_END_OF_STREAM;
+    } else {
+        one->suspended = true;
+        MHD_suspend_connection(one->connection);
+    }
+    (void)pthread_mutex_unlock(&one->server->lock);
+    return count;
+}
