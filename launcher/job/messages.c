@@ -222,16 +222,29 @@ static void handle_piece(launch_session *session, int rank, const Ringfence__Con
     }
 }
 
-static void take_memory(launch_gpu_info *gpu, const Ringfence__Control__Finished *finished)
+static int take_uses(Ringfence__Control__MemoryUse *const *uses, size_t count,
+                     launch_memory_use *taken)
 {
-    gpu->memory_used_bytes = finished->memory_used_bytes;
-    gpu->memory_use_count = (int)finished->n_memory;
-    for (size_t i = 0; i < finished->n_memory; i++) {
-        const Ringfence__Control__MemoryUse *use = finished->memory[i];
-        launch_memory_use *to = &gpu->memory_uses[i];
-        (void)snprintf(to->purpose, sizeof to->purpose, "%s", use->purpose);
-        to->planned_bytes = use->planned_bytes;
-        to->peak_bytes = use->peak_bytes;
+    for (size_t i = 0; i < count; i++) {
+        (void)snprintf(taken[i].purpose, sizeof taken[i].purpose, "%s", uses[i]->purpose);
+        taken[i].planned_bytes = uses[i]->planned_bytes;
+        taken[i].peak_bytes = uses[i]->peak_bytes;
+    }
+    return (int)count;
+}
+
+static void take_memory(launch_rank_info *info, const Ringfence__Control__Finished *finished)
+{
+    info->gpu.memory_used_bytes = finished->memory_used_bytes;
+    info->gpu.memory_use_count =
+        take_uses(finished->memory, finished->n_memory, info->gpu.memory_uses);
+    info->state_count = take_uses(finished->state, finished->n_state, info->state);
+    info->exchange_count = (int)finished->n_exchanges;
+    for (size_t i = 0; i < finished->n_exchanges; i++) {
+        launch_exchange_use *to = &info->exchanges[i];
+        (void)snprintf(to->kind, sizeof to->kind, "%s", finished->exchanges[i]->kind);
+        to->calls = finished->exchanges[i]->calls;
+        to->bytes = finished->exchanges[i]->bytes;
     }
 }
 
@@ -258,7 +271,7 @@ static void handle_finished(launch_session *session, int rank,
     info->checkpoints = finished->checkpoints;
     info->checkpoint_ns = finished->checkpoint_ns;
     (void)snprintf(info->gpu.products, sizeof info->gpu.products, "%s", finished->products);
-    take_memory(&info->gpu, finished);
+    take_memory(info, finished);
     info->gpu.graphs = finished->graphs;
     info->gpu.replays = finished->replays;
     (void)snprintf(info->gpu.capture_failure, sizeof info->gpu.capture_failure, "%s",

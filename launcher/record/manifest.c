@@ -223,6 +223,7 @@ static void put_job(sheet *page, const launch_run *run)
     put_string(&training, "mode", proto_mode_name(job->job.mode));
     put_int(&training, "steps_asked_for", (uint64_t)job->train.steps);
     put_int(&training, "batch", (uint64_t)job->train.batch);
+    put_int(&training, "zero", (uint64_t)job->parallel.zero);
     put_int(&training, "micro_batches", (uint64_t)job->train.micro_batches);
     put_string(&training, "optimizer", "AdamW");
     put_real(&training, "learning_rate", job->train.learning_rate);
@@ -341,6 +342,38 @@ static json_t *make_cpus(const launch_rank_info *info)
     return cpus;
 }
 
+/* Puts a list of rows; null where there are none. */
+static void put_rows(sheet *page, const char *key, sheet *rows, int count)
+{
+    json_t *list = count > 0 ? json_array() : json_null();
+    for (int i = 0; i < count; i++) {
+        page->failed =
+            page->failed || rows[i].failed || json_array_append_new(list, rows[i].object) != 0;
+    }
+    put(page, key, list);
+}
+
+/* What the rank had of the model's state, and what it exchanged in the mean step. */
+static void put_share(sheet *page, const launch_rank_info *info)
+{
+    sheet state[PROTO_MEMORY_USES_MAX];
+    sheet exchanges[PROTO_EXCHANGE_USES_MAX];
+    for (int i = 0; i < info->state_count; i++) {
+        state[i] = sheet_make();
+        put_string(&state[i], "purpose", info->state[i].purpose);
+        put_int(&state[i], "planned_bytes", info->state[i].planned_bytes);
+        put_int(&state[i], "allocated_bytes", info->state[i].peak_bytes);
+    }
+    for (int i = 0; i < info->exchange_count; i++) {
+        exchanges[i] = sheet_make();
+        put_string(&exchanges[i], "kind", info->exchanges[i].kind);
+        put_real(&exchanges[i], "calls", info->exchanges[i].calls);
+        put_real(&exchanges[i], "bytes", info->exchanges[i].bytes);
+    }
+    put_rows(page, "state", state, info->state_count);
+    put_rows(page, "exchanges", exchanges, info->exchange_count);
+}
+
 static json_t *make_rank(const launch_run *run, int rank)
 {
     sheet row = sheet_make();
@@ -352,6 +385,7 @@ static json_t *make_rank(const launch_run *run, int rank)
         put(&row, "cpus", make_cpus(info));
         put(&row, "finished", json_boolean(info->finished));
         put_finished(&row, info);
+        put_share(&row, info);
         put_int(&row, "sentences_shard", info->sentences_shard);
         put_int(&row, "sentences_long", info->sentences_long);
         char shown[BASE_TEXT_SHOWN_BYTES];

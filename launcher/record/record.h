@@ -71,12 +71,19 @@ typedef struct launch_step {
     launch_stage_step stage; /* in a pipeline; else zeros */
 } launch_step;
 
-/* A use of a GPU's memory; as in control.proto's MemoryUse. */
+/* A use of memory; as in control.proto's MemoryUse. */
 typedef struct launch_memory_use {
     char purpose[PROTO_MEMORY_NAME_BYTES_MAX + 1];
     uint64_t planned_bytes;
     uint64_t peak_bytes;
 } launch_memory_use;
+
+/* What a rank exchanges in the mean step; as in control.proto's ExchangeUse. */
+typedef struct launch_exchange_use {
+    char kind[PROTO_MEMORY_NAME_BYTES_MAX + 1];
+    double calls;
+    double bytes;
+} launch_exchange_use;
 
 /* The GPU of a rank; as in control.proto's Gpu. */
 typedef struct launch_gpu_info {
@@ -126,6 +133,10 @@ typedef struct launch_rank_info {
     uint64_t eval_correct;
     uint64_t checkpoints; /* written by this job; all ranks wait for each */
     int64_t checkpoint_ns;
+    int state_count; /* data-parallel training on CPUs; else 0 */
+    launch_memory_use state[PROTO_MEMORY_USES_MAX];
+    int exchange_count;
+    launch_exchange_use exchanges[PROTO_EXCHANGE_USES_MAX];
     launch_gpu_info gpu;
 } launch_rank_info;
 

@@ -104,6 +104,14 @@ static bool finished_fits(const Ringfence__Control__Finished *finished)
     for (size_t i = 0; fits && i < finished->n_memory; i++) {
         fits = proto_text_fits(finished->memory[i]->purpose, PROTO_MEMORY_NAME_BYTES_MAX);
     }
+    fits = fits && finished->n_state <= PROTO_MEMORY_USES_MAX &&
+           finished->n_exchanges <= PROTO_EXCHANGE_USES_MAX;
+    for (size_t i = 0; fits && i < finished->n_state; i++) {
+        fits = proto_text_fits(finished->state[i]->purpose, PROTO_MEMORY_NAME_BYTES_MAX);
+    }
+    for (size_t i = 0; fits && i < finished->n_exchanges; i++) {
+        fits = proto_text_fits(finished->exchanges[i]->kind, PROTO_MEMORY_NAME_BYTES_MAX);
+    }
     return fits;
 }
 

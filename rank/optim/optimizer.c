@@ -32,6 +32,7 @@ struct rank_optimizer {
     size_t run_count;
     float *first; /* AdamW's moments */
     float *second;
+    size_t moment_bytes; /* of both, as allocated */
     step_values *now;
     rank_signal *begun; /* on a device that has a clock: where the update is, else NULL */
     rank_signal *ended;
@@ -40,7 +41,7 @@ struct rank_optimizer {
     bool sum_is_given; /* now->sum_squares is set already; graphs keep what it was at first */
 };
 
-static base_status new_moments(const rank_optimizer *optimizer, float **moments, base_error *reterr)
+static base_status new_moments(rank_optimizer *optimizer, float **moments, base_error *reterr)
 {
     const rank_device *device = &optimizer->device;
     const size_t size_bytes = optimizer->param_count * sizeof(float);
@@ -49,6 +50,7 @@ static base_status new_moments(const rank_optimizer *optimizer, float **moments,
         device->backend->alloc(device->queue, RANK_MEMORY_OPTIMIZER, size_bytes, &memory, reterr);
     if (status == BASE_OK) {
         device->backend->zero(device->queue, memory, size_bytes);
+        optimizer->moment_bytes += size_bytes;
     }
     *moments = memory;
     return status;
@@ -287,6 +289,11 @@ void rank_optimizer_step(rank_optimizer *optimizer, const rank_optimizer_values 
 rank_optimizer_moments rank_optimizer_get_moments(const rank_optimizer *optimizer)
 {
     return (rank_optimizer_moments){optimizer->first, optimizer->second};
+}
+
+size_t rank_optimizer_moment_bytes(const rank_optimizer *optimizer)
+{
+    return optimizer->moment_bytes;
 }
 
 double rank_optimizer_norm(const rank_optimizer *optimizer)

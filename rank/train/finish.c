@@ -96,6 +96,7 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
     }
     rank_backend_info computed;
     rank_finished_memory memory;
+    trainer_state_use use;
     const rank_graphs_info graphs = rank_graphs_get_info(self->graphs);
     Ringfence__Control__Finished finished = RINGFENCE__CONTROL__FINISHED__INIT;
     self->device.backend->info(self->device.queue, &computed);
@@ -113,6 +114,7 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
     rank_finished_put_memory(&self->device, &self->planned,
                              worker->gpu != NULL ? worker->gpu->info.memory_bytes : 0, &memory,
                              &finished);
+    trainer_put_state_use(self, &use, &finished);
     finished.graphs = graphs.captures;
     finished.replays = graphs.replays;
     finished.capture_failure = (char *)graphs.failure; /* the table's */

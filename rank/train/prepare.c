@@ -62,6 +62,24 @@ bool trainer_is_sharded(const trainer *self)
     return self->job->parallel.zero > 0;
 }
 
+/* Adds the moments of what this rank updates. */
+static void plan_update(const trainer *self, rank_memory_use *use)
+{
+    const proto_identity *identity = &self->worker->identity;
+    const rank_ddp_options options = ddp_options(self);
+    const rank_zero_cut cut = rank_ddp_cut(&options, identity->world_size);
+    rank_optimizer_plan(
+        trainer_is_sharded(self) ? rank_zero_shard(&cut, identity->rank) : self->param_count, use);
+}
+
+void trainer_plan_state(const trainer *self, rank_memory_use *use)
+{
+    const rank_ddp_options options = ddp_options(self);
+    use->bytes[RANK_MEMORY_WEIGHTS] += self->param_count * sizeof *self->params;
+    plan_update(self, use);
+    rank_ddp_plan(&options, use);
+}
+
 /* Adds up what a training takes of the device, and refuses what has no room there. The device's
  * queue is open already. */
 static base_status check_room(trainer *self, base_error *reterr)
@@ -72,7 +90,7 @@ static base_status check_room(trainer *self, base_error *reterr)
     use.bytes[RANK_MEMORY_WEIGHTS] =
         self->param_count *
         (sizeof *self->params + (trains_rounded(self) ? sizeof *self->rounded : 0));
-    rank_optimizer_plan(self->param_count, &use);
+    plan_update(self, &use);
     rank_model_plan(&model, &use);
     rank_ddp_plan(&ddp, &use);
     const base_status status = rank_memory_check(&self->device, "training", &use, reterr);
@@ -94,6 +112,7 @@ static base_status make_memory(trainer *self, base_error *reterr)
         return status;
     }
     self->params = params;
+    self->param_bytes = size_bytes;
     device->backend->zero(device->queue, params, size_bytes);
     if (trains_rounded(self)) {
         status =

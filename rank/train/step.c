@@ -266,6 +266,8 @@ static void report(const trainer *self, const training_step *step)
 base_status trainer_step(trainer *self, base_error *reterr)
 {
     training_step step = {.tokens = 0};
+    trainer_exchanges before;
+    trainer_exchanges_begin(self, &before);
     begin(self, &step);
     base_status status = compute(self, &step, reterr);
     if (status == BASE_OK) {
@@ -277,6 +279,7 @@ base_status trainer_step(trainer *self, base_error *reterr)
     if (status == BASE_OK) {
         status = gather(self, &step, reterr);
     }
+    trainer_exchanges_end(self, &before);
     const int64_t done = (int64_t)self->steps_done + 1;
     if (status == BASE_OK && self->heldout != NULL && done % self->job->infer.eval_every == 0) {
         step.evaluated = true;

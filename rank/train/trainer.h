@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "backend/graphs.h"
+#include "control.pb-c.h"
 #include "pipeline/pipeline.h"
 #include "proto/digest.h"
 #include "rank/data.h"
@@ -19,6 +20,13 @@
 /* In a checkpoint: AdamW's moments, by PyTorch's names for them. */
 #define TRAINER_FIRST_MOMENTS_FILE  "exp_avg.safetensors"
 #define TRAINER_SECOND_MOMENTS_FILE "exp_avg_sq.safetensors"
+
+/* What steps exchange, by kind: trainer_exchange_kinds. */
+enum { TRAINER_EXCHANGE_KINDS = 3 };
+typedef struct trainer_exchanges {
+    uint64_t calls[TRAINER_EXCHANGE_KINDS];
+    uint64_t bytes[TRAINER_EXCHANGE_KINDS];
+} trainer_exchanges;
 
 typedef struct trainer {
     rank_worker *worker;
@@ -37,6 +45,7 @@ typedef struct trainer {
         *pipeline; /* NULL: this rank has all layers, and model and ddp. Else it has neither */
     uint8_t initial_digest[RANK_DIGEST_BYTES]; /* BLAKE2b-256 of the model's first parameters */
     float *params;           /* in the device's memory; in a pipeline what this stage holds */
+    size_t param_bytes;      /* of params, as allocated; 0: in a pipeline */
     rank_bfloat16 *rounded;  /* the same for products of --precision bfloat16; NULL: not needed */
     rank_memory_use planned; /* of the device's memory, without what evaluating takes */
     rank_training_course course; /* rank 0, if it writes checkpoints or goes on from one */
@@ -46,8 +55,9 @@ typedef struct trainer {
     uint64_t saved_step;  /* steps_done in the newest checkpoint; 0: there is none */
     uint64_t checkpoints; /* written */
     int64_t checkpoint_ns;
-    bool epoch_ended; /* of all ranks */
-    bool stopping;    /* of all ranks: the launcher has asked for a stop */
+    trainer_exchanges exchanges; /* of all steps of this job */
+    bool epoch_ended;            /* of all ranks */
+    bool stopping;               /* of all ranks: the launcher has asked for a stop */
 } trainer;
 
 /* In a pipeline. stage.c: makes this stage, and the parameters that it holds; gives the parameters of
@@ -90,6 +100,26 @@ BASE_MUST_CHECK base_status trainer_sum(const trainer *self, double *values, siz
 
 /* prepare.c: whether each rank has only the moments of its own shard: --zero. */
 bool trainer_is_sharded(const trainer *self);
+
+/* prepare.c: adds what data-parallel training keeps of the model's state: parameters, gradients, moments. */
+void trainer_plan_state(const trainer *self, rank_memory_use *use);
+
+/* state_use.c: counts a step's collectives: what is under way counts from begin on, and is added by end. */
+void trainer_exchanges_begin(const trainer *self, trainer_exchanges *before);
+void trainer_exchanges_end(trainer *self, const trainer_exchanges *before);
+
+/* Storage of what Finished has of this. */
+typedef struct trainer_state_use {
+    Ringfence__Control__MemoryUse rows[RANK_MEMORY_KINDS];
+    Ringfence__Control__MemoryUse *row_at[RANK_MEMORY_KINDS];
+    Ringfence__Control__ExchangeUse kinds[TRAINER_EXCHANGE_KINDS];
+    Ringfence__Control__ExchangeUse *kind_at[TRAINER_EXCHANGE_KINDS];
+} trainer_state_use;
+
+/* state_use.c: puts into the message what this rank has of the model's state, by plan and as allocated,
+ * and what its steps have exchanged. Only of data-parallel training on CPUs. */
+void trainer_put_state_use(const trainer *self, trainer_state_use *use,
+                           Ringfence__Control__Finished *finished);
 
 /* prepare.c: makes everything that a step needs. All ranks then have the same parameters. */
 BASE_MUST_CHECK base_status trainer_prepare(trainer *self, base_error *reterr);

@@ -61,6 +61,67 @@ static void checkpoints_fit_both(void **state)
     }
 }
 
+/* A row of a list of the rank, whose `key` is `name`. */
+static const json_t *row_of(const json_t *rank, const char *list, const char *key, const char *name)
+{
+    size_t i = 0;
+    const json_t *row = NULL;
+    json_array_foreach(json_object_get(rank, list), i, row)
+    {
+        if (strcmp(json_string_value(json_object_get(row, key)), name) == 0) {
+            return row;
+        }
+    }
+    fail_msg("no %s in %s", name, list);
+    return NULL;
+}
+
+static json_int_t bytes_of(const json_t *rank, const char *purpose)
+{
+    const json_t *row = row_of(rank, "state", "purpose", purpose);
+    const json_int_t allocated = json_integer_value(json_object_get(row, "allocated_bytes"));
+    assert_int_equal(json_integer_value(json_object_get(row, "planned_bytes")), allocated);
+    return allocated;
+}
+
+static double real_of(const json_t *rank, const char *kind, const char *key)
+{
+    return json_number_value(json_object_get(row_of(rank, "exchanges", "kind", kind), key));
+}
+
+/* The moments of all ranks together are those of one without --zero, and nobody has more than its part
+ * and a block. A reduce-scatter and an all-gather move what was reduced before. */
+static void the_record_has_the_memory(void **state)
+{
+    (void)state;
+    json_int_t sum = 0;
+    training_expect(&one, &test_shared_directory, "plain", 0, FLAGS("--ranks", "3"));
+    training_expect(&two, &test_shared_directory, "memory", 0,
+                    FLAGS("--ranks", "3", "--zero", "1"));
+    json_t *plain = training_manifest(&one);
+    json_t *sharded = training_manifest(&two);
+    const json_t *whole = json_array_get(json_object_get(plain, "ranks"), 0);
+    const json_int_t params = json_integer_value(json_object_get(plain, "model_params"));
+    assert_int_equal(bytes_of(whole, "parameters"), 4 * params);
+    assert_int_equal(bytes_of(whole, "arena"), 4 * params);
+    assert_int_equal(bytes_of(whole, "gradients"), 0);
+    assert_int_equal(bytes_of(whole, "moments"), 8 * params);
+    assert_true(real_of(whole, "reduce_scatter", "calls") == 0.0);
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *rank = json_array_get(json_object_get(sharded, "ranks"), i);
+        const json_int_t moments = bytes_of(rank, "moments");
+        assert_int_equal(bytes_of(rank, "parameters"), 4 * params);
+        assert_true(moments <= 8 * (params / 3 + 1024));
+        assert_true(real_of(rank, "reduce_scatter", "calls") >= 1.0);
+        assert_true(real_of(rank, "reduce_scatter", "bytes") == 4.0 * (double)params);
+        assert_true(real_of(rank, "all_gather", "bytes") > 4.0 * (double)params);
+        sum += moments;
+    }
+    assert_int_equal(sum, 8 * params);
+    json_decref(plain);
+    json_decref(sharded);
+}
+
 static void a_killed_rank_is_named(void **state)
 {
     (void)state;
@@ -90,9 +151,8 @@ static void other_modes_refuse_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_bits_are_those_without),
-        cmocka_unit_test(checkpoints_fit_both),
-        cmocka_unit_test(a_killed_rank_is_named),
+        cmocka_unit_test(the_bits_are_those_without), cmocka_unit_test(checkpoints_fit_both),
+        cmocka_unit_test(the_record_has_the_memory),  cmocka_unit_test(a_killed_rank_is_named),
         cmocka_unit_test(other_modes_refuse_it),
     };
     return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);

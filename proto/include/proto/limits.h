@@ -26,6 +26,7 @@ enum {
     PROTO_HOST_TIMEOUT_MAX_MS = 3600 * 1000,
     PROTO_CPU_BITS_BYTES_MAX = 128,      /* a set of CPUs, a bit for each */
     PROTO_MEMORY_USES_MAX = 16,          /* uses of a GPU's memory that are told apart */
+    PROTO_EXCHANGE_USES_MAX = 4,         /* kinds of collectives in a step that are counted */
     PROTO_MEMORY_NAME_BYTES_MAX = 23,    /* the name of one */
     PROTO_GPU_TEXT_BYTES_MAX = 8 * 1024, /* the libraries, or the environment, of a GPU's rank */
     PROTO_NAME_BYTES_MAX = 256,          /* a transport, an algorithm, the beginning of a

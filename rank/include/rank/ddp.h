@@ -78,6 +78,9 @@ typedef struct rank_ddp_times {
 /* Adds the device's memory that wrap takes. Collectives' own buffers are not in it. */
 void rank_ddp_plan(const rank_ddp_options *options, rank_memory_use *use);
 
+/* Adds what wrap has allocated for gradients on a CPU: RANK_MEMORY_EXCHANGED and RANK_MEMORY_WORK. */
+void rank_ddp_memory(const rank_ddp *ddp, rank_memory_use *use);
+
 /* Collective. Copies rank 0's params (param_count floats, the caller's) to every rank, and checks
  * by digest that all have the same bytes (BASE_ERR_MISMATCH names a rank that does not). comm is
  * borrowed. */

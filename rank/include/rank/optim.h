@@ -62,6 +62,9 @@ typedef struct rank_optimizer_moments {
 } rank_optimizer_moments;
 rank_optimizer_moments rank_optimizer_get_moments(const rank_optimizer *optimizer);
 
+/* Bytes that were allocated for both. */
+size_t rank_optimizer_moment_bytes(const rank_optimizer *optimizer);
+
 /* The norm of the mean gradient before clipping. Call it after the step and the device's sync. */
 double rank_optimizer_norm(const rank_optimizer *optimizer);
 

@@ -153,6 +153,7 @@ static base_status make_levels(rank_ddp *ddp, base_error *reterr)
         given =
             device->backend->alloc(device->queue, RANK_MEMORY_WORK, size_bytes, &memory, reterr);
         ddp->levels[level] = memory;
+        ddp->waiting_bytes += given == BASE_OK ? size_bytes : 0;
     }
     void *found = NULL;
     if (given == BASE_OK) {
@@ -230,6 +231,12 @@ base_status rank_ddp_wrap(coll_comm *comm, const rank_ddp_options *options, floa
     memcpy(made->initial_digest, made->found->digest, sizeof made->initial_digest);
     *ddp = made;
     return BASE_OK;
+}
+
+void rank_ddp_memory(const rank_ddp *ddp, rank_memory_use *use)
+{
+    use->bytes[RANK_MEMORY_EXCHANGED] += ddp->arena != NULL ? coll_arena_size_bytes(ddp->arena) : 0;
+    use->bytes[RANK_MEMORY_WORK] += ddp->waiting_bytes;
 }
 
 void rank_ddp_destroy(rank_ddp *ddp)

@@ -56,6 +56,7 @@ struct rank_ddp {
     coll_arena *arena;                  /* NULL on a device */
     float *levels[RANK_DDP_LEVELS_MAX]; /* 0: exchanged, in the arena or NCCL's; the others are
                                          * private */
+    size_t waiting_bytes;               /* of levels from 1 on */
     rank_ddp_bucket *buckets;           /* from the end of the array to its start */
     size_t bucket_count;
     size_t started_count; /* on a device: whose signals are set */

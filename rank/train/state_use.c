@@ -1,0 +1,73 @@
+/* What a rank of data-parallel training has of the model's state, and what its steps exchange: for the
+ * record. Called by step.c and finish.c. */
+#include "train/trainer.h"
+
+static const coll_kind kinds[TRAINER_EXCHANGE_KINDS] = {COLL_ALL_REDUCE, COLL_REDUCE_SCATTER,
+                                                        COLL_ALL_GATHER};
+
+void trainer_exchanges_begin(const trainer *self, trainer_exchanges *before)
+{
+    const coll_comm *comm = coll_context_world(self->worker->context);
+    for (int i = 0; i < TRAINER_EXCHANGE_KINDS; i++) {
+        before->calls[i] = coll_comm_operations(comm, kinds[i]);
+        before->bytes[i] = coll_comm_operation_bytes(comm, kinds[i]);
+    }
+}
+
+void trainer_exchanges_end(trainer *self, const trainer_exchanges *before)
+{
+    trainer_exchanges now;
+    trainer_exchanges_begin(self, &now);
+    for (int i = 0; i < TRAINER_EXCHANGE_KINDS; i++) {
+        self->exchanges.calls[i] += now.calls[i] - before->calls[i];
+        self->exchanges.bytes[i] += now.bytes[i] - before->bytes[i];
+    }
+}
+
+static void put_exchanges(const trainer *self, trainer_state_use *use,
+                          Ringfence__Control__Finished *finished)
+{
+    const uint64_t steps = self->steps_done - self->first_step;
+    for (int i = 0; steps > 0 && i < TRAINER_EXCHANGE_KINDS; i++) {
+        Ringfence__Control__ExchangeUse *row = &use->kinds[i];
+        *row = (Ringfence__Control__ExchangeUse)RINGFENCE__CONTROL__EXCHANGE_USE__INIT;
+        row->kind = (char *)(uintptr_t)coll_kind_name(kinds[i]);
+        row->calls = (double)self->exchanges.calls[i] / (double)steps;
+        row->bytes = (double)self->exchanges.bytes[i] / (double)steps;
+        use->kind_at[i] = row;
+        finished->n_exchanges++;
+    }
+    finished->exchanges = use->kind_at;
+}
+
+void trainer_put_state_use(const trainer *self, trainer_state_use *use,
+                           Ringfence__Control__Finished *finished)
+{
+    static const struct {
+        rank_memory kind;
+        const char *name;
+    } rows[] = {{RANK_MEMORY_WEIGHTS, "parameters"},
+                {RANK_MEMORY_EXCHANGED, "arena"},
+                {RANK_MEMORY_WORK, "gradients"},
+                {RANK_MEMORY_OPTIMIZER, "moments"}};
+    rank_memory_use planned = {{0}};
+    rank_memory_use held = {{0}};
+    if (self->ddp == NULL || self->device.backend->memory_peak != NULL) {
+        return;
+    }
+    trainer_plan_state(self, &planned);
+    held.bytes[RANK_MEMORY_WEIGHTS] = self->param_bytes;
+    held.bytes[RANK_MEMORY_OPTIMIZER] = rank_optimizer_moment_bytes(self->optimizer);
+    rank_ddp_memory(self->ddp, &held);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        Ringfence__Control__MemoryUse *row = &use->rows[i];
+        *row = (Ringfence__Control__MemoryUse)RINGFENCE__CONTROL__MEMORY_USE__INIT;
+        row->purpose = (char *)(uintptr_t)rows[i].name;
+        row->planned_bytes = planned.bytes[rows[i].kind];
+        row->peak_bytes = held.bytes[rows[i].kind];
+        use->row_at[i] = row;
+        finished->n_state++;
+    }
+    finished->state = use->row_at;
+    put_exchanges(self, use, finished);
+}
