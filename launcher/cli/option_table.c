@@ -53,6 +53,7 @@ static base_status set_serve(const base_field *field, void *record, const char *
     }
     (void)snprintf(options->serve, sizeof options->serve, "%s", value);
     options->job.infer.requests = true;
+    options->job.infer.unrecorded = true;
     return BASE_OK;
 }
 

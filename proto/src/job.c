@@ -65,6 +65,9 @@ static base_status check_requests(const proto_job *job, base_error *reterr)
                          "one model; mode %s has none",
                          mode->name);
     }
+    if (!job->infer.requests) {
+        return base_fail(reterr, BASE_ERR_INVALID, "infer.unrecorded goes with infer.requests");
+    }
     return job->infer.prompts[0] == '\0' && !job->infer.baseline
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_INVALID,
@@ -316,7 +319,8 @@ static base_status check_together(const proto_job *job, base_error *reterr)
         return base_fail(reterr, BASE_ERR_INVALID,
                          "infer.baseline compares with one rank, and one rank is all there is");
     }
-    base_status status = job->infer.requests ? check_requests(job, reterr) : BASE_OK;
+    base_status status =
+        job->infer.requests || job->infer.unrecorded ? check_requests(job, reterr) : BASE_OK;
     if (status == BASE_OK) {
         status = check_algorithm(job, reterr);
     }

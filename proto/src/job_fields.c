@@ -57,6 +57,7 @@ static const base_field rows[] = {
     {JOB(PATH, infer.prompts)}, /* --prompts is the launcher's: it may be "-" */
     {JOB(DIGEST, infer.prompts_sha256)},
     {JOB(BOOL, infer.requests), .optional = true},
+    {JOB(BOOL, infer.unrecorded), .optional = true},
     {JOB(INT, infer.max_new_tokens), .least = 1, .most = PROTO_NEW_TOKENS_MAX,
      .option = "max-new-tokens", .value = "N",
      .help = "generate, tp-*: at most so many tokens a text"},

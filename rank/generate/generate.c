@@ -71,7 +71,7 @@ void generation_add_stops(const rank_generate_options *options, rank_request *re
 
 base_status generation_submit(generation *g, rank_request *request, base_error *reterr)
 {
-    const rank_work *one = &g->works[g->submitted];
+    const rank_work *one = &g->works[generation_slot(g, g->submitted)];
     request->prompt_count = (int32_t)one->prompt_count;
     const base_status status = rank_engine_submit(g->engine, request, one->prompt, reterr);
     if (status == BASE_OK) {
@@ -105,7 +105,7 @@ static void on_begin(void *user, uint64_t request_id)
     if (request_id < g->first_id) {
         return;
     }
-    const size_t index = (size_t)(request_id - g->first_id);
+    const size_t index = generation_slot(g, (size_t)(request_id - g->first_id));
     if (index >= g->pace_room) {
         const size_t room = 2 * index + PACES_FIRST;
         pace *more = realloc(g->paces, room * sizeof *more);
@@ -118,7 +118,7 @@ static void on_begin(void *user, uint64_t request_id)
         g->pace_room = room;
     }
     g->paces[index] = (pace){.began_ns = g->step_began_ns};
-    g->pace_count = index + 1;
+    g->pace_count = index >= g->pace_count ? index + 1 : g->pace_count;
 }
 
 static void on_event(void *user, const rank_schedule_event *event)
@@ -128,7 +128,7 @@ static void on_event(void *user, const rank_schedule_event *event)
         g->warm = event->finish != RANK_FINISH_NOT;
         return;
     }
-    const size_t index = (size_t)(event->request_id - g->first_id);
+    const size_t index = generation_slot(g, (size_t)(event->request_id - g->first_id));
     const int64_t now_ns = base_now_ns();
     if (event->token >= 0 && index < g->pace_room) {
         pace *own = &g->paces[index];
@@ -183,7 +183,8 @@ static void hand_out_one(generation *g, size_t index)
 /* Passes on the finished answers, up to the first unfinished one. */
 static void hand_out(generation *g)
 {
-    for (; g->answered < g->count && g->works[g->answered].finish != RANK_FINISH_NOT;
+    for (; !g->options->forgets && g->answered < g->count &&
+           g->works[g->answered].finish != RANK_FINISH_NOT;
          g->answered++) {
         hand_out_one(g, g->answered);
     }
@@ -192,7 +193,7 @@ static void hand_out(generation *g)
 /* After the last step: passes on what there is. What has no end counts as cancelled. */
 static void hand_out_rest(generation *g)
 {
-    for (; g->answered < g->submitted; g->answered++) {
+    for (; !g->options->forgets && g->answered < g->submitted; g->answered++) {
         rank_work *one = &g->works[g->answered];
         one->finish = one->finish == RANK_FINISH_NOT ? RANK_FINISH_CANCELLED : one->finish;
         hand_out_one(g, g->answered);
@@ -362,7 +363,8 @@ base_status rank_generate(const rank_generate_options *options, const char *cons
     rank_engine_destroy(g.engine);
     rank_step_trace_destroy(g.trace);
     free(g.paces);
-    for (size_t i = 0; g.works != NULL && i < g.count; i++) {
+    const size_t slots = g.count < g.works_room ? g.count : g.works_room;
+    for (size_t i = 0; g.works != NULL && i < slots; i++) {
         rank_work_fini(&g.works[i]);
     }
     free(g.works);

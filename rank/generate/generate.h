@@ -90,6 +90,8 @@ typedef struct rank_generate_options {
     /* Where requests come from while others are answered; no prompts are handed in then. Only rank
      * 0's is asked, but it is there on every rank. NULL: the prompts are all there is. */
     const struct rank_request_source *source; /* generate/serve.h */
+    bool
+        forgets; /* with a source: nothing is kept of requests that are answered, and any number may come */
 } rank_generate_options;
 
 /* What it took; see generate/engine.h. */

@@ -5,6 +5,7 @@
 #include "generate/engine.h"
 #include "generate/generate.h"
 #include "generate/work.h"
+#include "proto/limits.h"
 
 /* When a request's tokens were there, by this rank's clock. */
 typedef struct pace {
@@ -20,10 +21,10 @@ typedef struct generation {
     const rank_generate_options *options;
     bool decides;     /* this is rank 0 */
     size_t count;     /* of works; 0 on other ranks */
-    rank_work *works; /* (works_room): request first_id + i is prompt i */
+    rank_work *works; /* (works_room): request first_id + i is prompt i, in its slot */
     size_t works_room;
     uint64_t first_id; /* earlier ids are warm-up */
-    pace *paces;       /* (pace_room): on every rank, that of request first_id + i is i */
+    pace *paces;       /* (pace_room): on every rank, that of request first_id + i is in i's slot */
     size_t pace_room;
     size_t pace_count; /* requests that have begun */
     bool no_memory;
@@ -36,6 +37,13 @@ typedef struct generation {
     rank_engine *engine;
     struct rank_serving *serving; /* of requests that come meanwhile; NULL: none do */
 } generation;
+
+/* Where prompt `index` stands in works and paces. Where answers are forgotten, a slot is used again:
+ * paces then are those of the last requests. */
+static inline size_t generation_slot(const generation *g, size_t index)
+{
+    return g->options->forgets ? index % PROTO_PROMPTS_MAX : index;
+}
 
 /* ---- generate.c ---- */
 

@@ -196,6 +196,7 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
     rank_generate_options answering = *options;
     if (job->infer.requests) {
         answering.source = &source;
+        answering.forgets = job->infer.unrecorded;
     } else {
         answering.on_token = rank_progress_token;
         answering.token_user = &progress;

@@ -83,7 +83,7 @@ static open_request *find(rank_serving *serving, uint64_t id)
 static void cancel(rank_serving *serving, const open_request *request)
 {
     generation *g = serving->g;
-    rank_work *work = &g->works[request->index];
+    rank_work *work = &g->works[generation_slot(g, request->index)];
     if (work->finish == RANK_FINISH_NOT &&
         rank_engine_cancel(g->engine, g->first_id + request->index)) {
         work->finish = RANK_FINISH_CANCELLED; /* it was waiting, so no event follows */
@@ -93,7 +93,17 @@ static void cancel(rank_serving *serving, const open_request *request)
 /* Room for one more work. */
 static base_status grow(generation *g, base_error *reterr)
 {
-    if (g->count == PROTO_PROMPTS_MAX) {
+    const size_t slot = generation_slot(g, g->count);
+    if (slot < g->count) { /* used again */
+        if (slot < g->pace_room) {
+            g->paces[slot] = (pace){.began_ns = 0};
+        }
+        return g->works[slot].holders == 0
+                   ? BASE_OK
+                   : base_fail(reterr, BASE_ERR_LIMIT, "a request runs since %d others came",
+                               PROTO_PROMPTS_MAX);
+    }
+    if (slot == PROTO_PROMPTS_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT, "a job has at most %d prompts", PROTO_PROMPTS_MAX);
     }
     if (g->count == g->works_room) {
@@ -180,7 +190,7 @@ static base_status accept_request(rank_serving *serving, const proto_request *re
     if (status != BASE_OK) {
         return status;
     }
-    rank_work *work = &g->works[g->count];
+    rank_work *work = &g->works[generation_slot(g, g->count)];
     status = encode(g, request, work, reterr);
     if (status == BASE_OK) {
         status = submit(g, request, reterr);
@@ -189,7 +199,7 @@ static base_status accept_request(rank_serving *serving, const proto_request *re
         rank_work_fini(work);
         return status;
     }
-    work->holders = 2;
+    work->holders = g->options->forgets ? 1 : 2;
     serving->open[serving->open_count++] =
         (open_request){.id = request->id, .index = g->count, .accepted_ns = base_now_ns()};
     g->count++;
@@ -205,7 +215,8 @@ static void judge(rank_serving *serving, const proto_request *request)
         .kind = RANK_EVENT_VERDICT,
         .id = request->id,
         .refused = serving->refusal.message,
-        .prompt_tokens = status == BASE_OK ? g->works[g->count - 1].prompt_count : 0,
+        .prompt_tokens =
+            status == BASE_OK ? g->works[generation_slot(g, g->count - 1)].prompt_count : 0,
     };
     serving->verdict_waits = true;
 }
@@ -272,7 +283,7 @@ static size_t put_token(const rank_generate_options *options, open_request *requ
 static bool send_tokens(rank_serving *serving, open_request *request)
 {
     const generation *g = serving->g;
-    const rank_work *work = &g->works[request->index];
+    const rank_work *work = &g->works[generation_slot(g, request->index)];
     const size_t count = rank_work_count(work);
     open_request after = *request;
     char *text = serving->events_text;
@@ -306,8 +317,9 @@ static bool send_tokens(rank_serving *serving, open_request *request)
 static bool send_answered(rank_serving *serving, const open_request *request)
 {
     const generation *g = serving->g;
-    const rank_work *work = &g->works[request->index];
-    const int64_t began_ns = request->index < g->pace_room ? g->paces[request->index].began_ns : 0;
+    const rank_work *work = &g->works[generation_slot(g, request->index)];
+    const size_t slot = generation_slot(g, request->index);
+    const int64_t began_ns = slot < g->pace_room ? g->paces[slot].began_ns : 0;
     rank_request_event event = {.kind = RANK_EVENT_ANSWERED,
                                 .id = request->id,
                                 .finish = work->finish,
@@ -326,7 +338,7 @@ static bool send_answered(rank_serving *serving, const open_request *request)
 /* Sends all that is due for a request. *done: its last event has gone. False: not now. */
 static bool send_due(rank_serving *serving, open_request *request, bool *done)
 {
-    const rank_work *work = &serving->g->works[request->index];
+    const rank_work *work = &serving->g->works[generation_slot(serving->g, request->index)];
     const bool ended = work->finish != RANK_FINISH_NOT;
     *done = false;
     if (ended && request->ended_ns == 0) {
@@ -343,7 +355,7 @@ static bool send_due(rank_serving *serving, open_request *request, bool *done)
 
 static void close_request(rank_serving *serving, int at)
 {
-    rank_work_release(&serving->g->works[serving->open[at].index]);
+    rank_work_release(&serving->g->works[generation_slot(serving->g, serving->open[at].index)]);
     serving->open_count--;
     memmove(&serving->open[at], &serving->open[at + 1],
             (size_t)(serving->open_count - at) * sizeof serving->open[0]);

@@ -202,6 +202,9 @@ static void a_stream_has_the_same_text(void **state)
     assert_int_equal(usages, 1);
     free(whole);
     assert_int_equal(end(SIGINT), 0);
+    json_t *results = inference_results(test_directory_path(&test_shared_directory, "served"));
+    assert_int_equal(json_array_size(json_object_get(results, "prompts")), 0); /* nothing is kept */
+    json_decref(results);
 }
 
 static void many_clients_get_their_own_texts(void **state)

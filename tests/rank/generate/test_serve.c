@@ -393,6 +393,75 @@ static void a_stop_cancels_what_is_open(void **state)
     }
 }
 
+/* More requests than a job that keeps its answers may have, a few at a time. */
+typedef struct many {
+    proto_request request;
+    uint64_t sent;
+    uint64_t answered;
+    int32_t first; /* token of the first one, which the others draw too */
+    bool drained;
+} many;
+
+enum { MANY = PROTO_PROMPTS_MAX + 500, MANY_AT_A_TIME = 8 };
+
+static bool take_many(void *user, proto_work *work)
+{
+    many *m = user;
+    if (m->sent - m->answered >= MANY_AT_A_TIME || m->drained) {
+        return false;
+    }
+    m->drained = m->sent == MANY;
+    work->kind = m->drained ? PROTO_WORK_DRAIN : PROTO_WORK_REQUEST;
+    if (!m->drained) {
+        m->request.id = ++m->sent;
+        memcpy(&work->request, &m->request, proto_request_bytes(&m->request));
+    }
+    return true;
+}
+
+static base_status wait_for_many(void *user, base_error *reterr)
+{
+    const many *m = user;
+    return m->answered < m->sent || !m->drained
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_TIMEOUT, "waits for nothing");
+}
+
+static bool count_event(void *user, const rank_request_event *event)
+{
+    many *m = user;
+    if (event->kind == RANK_EVENT_VERDICT) {
+        assert_string_equal(event->refused, "");
+    } else if (event->kind == RANK_EVENT_ANSWERED) {
+        assert_int_equal(event->completion_tokens, 1);
+        assert_true(event->queued_ns >= 0 && event->ttft_ns >= 0);
+        m->answered++;
+    } else {
+        m->first = event->id == 1 ? event->tokens[0] : m->first;
+        assert_int_equal(event->tokens[0], m->first);
+    }
+    return true;
+}
+
+static void any_number_comes_where_answers_are_forgotten(void **state)
+{
+    (void)state;
+    static many m = {.request = {.top_p = 1,
+                                 .ignore_eos = true,
+                                 .max_new_tokens = 1,
+                                 .prompt_index = 0,
+                                 .text_bytes = 3,
+                                 .prompt = {.text = "the"}}};
+    fixture_open(&came);
+    came.source = (rank_request_source){
+        .user = &m, .take = take_many, .wait = wait_for_many, .send = count_event};
+    came.options.forgets = true;
+    run(&came);
+    assert_int_equal(m.answered, MANY);
+    assert_int_equal(came.answers, 0);
+    fixture_close(&came);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -402,6 +471,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(a_flood_is_refused),
         cmocka_unit_test(a_stop_cancels_what_is_open),
+        cmocka_unit_test(any_number_comes_where_answers_are_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
