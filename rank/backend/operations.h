@@ -20,10 +20,11 @@
 #include <stdint.h>
 
 enum {
-    RANK_NORM_BLOCK = 1024, /* elements in one partial sum of sum_squares */
-    RANK_DIGEST_BYTES = 32, /* BLAKE2b-256 */
-    RANK_PANEL = 32,        /* columns of a packed matrix that are stored together */
-    RANK_LEAVES_MAX = 16,   /* of a product's sum */
+    RANK_NORM_BLOCK = 1024,    /* elements in one partial sum of sum_squares */
+    RANK_DIGEST_BYTES = 32,    /* BLAKE2b-256 */
+    RANK_PANEL = 32,           /* columns of a packed matrix that are stored together */
+    RANK_LEAVES_MAX = 16,      /* of a product's sum */
+    RANK_ROPE_PAIRS_MAX = 256, /* half of the widest head that is rotated */
 };
 
 /* The type of an array's elements. */
@@ -108,7 +109,7 @@ typedef struct rank_embed_packed {
     int32_t first_id;
     int32_t columns;
     const void *wte;
-    const float *wpe; /* (context, C) */
+    const float *wpe; /* (context, C); NULL: none is added */
     float *out;       /* (T, C) */
     size_t wte_row;   /* 0: wte is packed. Else it is (columns, C), with so many floats from one row
                          to the next */
@@ -170,6 +171,46 @@ typedef struct rank_layernorm_grad {
     float *dx_sum;          /* (C), the column sums of dx are added; or NULL */
     rank_bfloat16 *rounded; /* (rows, C): dx, rounded as by cast; NULL: not wanted */
 } rank_layernorm_grad;
+
+/* Residual and RMS norm in one pass (Zhang and Sennrich 2019): x += residual, then
+ * out = x / sqrt(mean(x²) + epsilon) · weight, row by row. */
+typedef struct rank_rmsnorm {
+    size_t rows;
+    size_t width;
+    float epsilon;
+    float *x;              /* (rows, C); changed only with a residual */
+    const float *residual; /* (rows, C) or NULL */
+    const float *weight;   /* (C) */
+    float *out;            /* (rows, C); NULL: only x is made */
+} rank_rmsnorm;
+
+/* Cosines and sines of the angles by which rope turns pairs: of each row position · frequency,
+ * rounded to float32. The bits are the same on every machine (backend/turn.h). */
+typedef struct rank_rope_table {
+    size_t rows;
+    const int32_t *positions;             /* (rows) */
+    size_t pairs;                         /* at most RANK_ROPE_PAIRS_MAX */
+    float frequency[RANK_ROPE_PAIRS_MAX]; /* (pairs), in radians for each position */
+    float *table;                         /* (rows, 2, pairs): cosines, then sines */
+} rank_rope_table;
+
+/* Rotary position embedding (Su et al. 2021), in place: of each of the first `heads` heads of a row,
+ * elements i and i + pairs are turned by the row's angle i. */
+typedef struct rank_rope {
+    size_t rows;
+    size_t heads;
+    size_t pairs; /* half of a head's width */
+    const float *table;
+    float *at;     /* (rows, …): heads side by side from a row's begin on */
+    size_t at_row; /* floats from one row to the next */
+} rank_rope;
+
+/* gate = gate / (1 + exp(-gate)) · up: the gated linear unit with SiLU (Shazeer 2020). */
+typedef struct rank_swiglu {
+    size_t count;
+    float *gate;
+    const float *up;
+} rank_swiglu;
 
 /* x += bias; out = gelu(x), the tanh form. */
 typedef struct rank_gelu {

@@ -7,19 +7,23 @@
 #include "base/exitcode.h"
 #include "rank/checkpoint.h"
 
-static const char usage[] =
-    "Usage: random-checkpoint DIRECTORY TOKENIZER.json [OPTION]...\n"
-    "Writes a GPT-2 whose weights are drawn at random; by default of the 124 M parameters' shape.\n"
-    "\n"
-    "  --vocab-size N   (default 50257)\n"
-    "  --width N        (default 768)\n"
-    "  --layers N       (default 12)\n"
-    "  --heads N        (default 12)\n"
-    "  --context N      (default 1024)\n"
-    "  --seed N         (default 35200)\n"
-    "  --help           this text\n";
+static const char usage[] = "Usage: random-checkpoint DIRECTORY TOKENIZER.json [OPTION]...\n"
+                            "Writes a model whose weights are drawn at random; by default a GPT-2 "
+                            "of the 124 M parameters'\n"
+                            "shape.\n"
+                            "\n"
+                            "  --like DIR       of the family and shape that DIR/config.json says\n"
+                            "  --vocab-size N   (default 50257)\n"
+                            "  --width N        (default 768)\n"
+                            "  --layers N       (default 12)\n"
+                            "  --heads N        (default 12)\n"
+                            "  --context N      (default 1024)\n"
+                            "  --seed N         (default 35200)\n"
+                            "  --help           this text\n";
 
 enum { VALUE_MAX = 1 << 20 };
+
+enum { HELP = 6, LIKE }; /* options behind those with a number */
 
 static int parse(const char *text)
 {
@@ -52,6 +56,12 @@ static base_status write_random(const rank_model_config *config, int seed, const
     return written;
 }
 
+static int refuse(const base_error *error)
+{
+    (void)fprintf(stderr, "random-checkpoint: %s\n", error->message);
+    return BASE_EXIT_ERROR;
+}
+
 int main(int argc, char **argv)
 {
     rank_model_config config = {.family = rank_family_default(),
@@ -63,32 +73,37 @@ int main(int argc, char **argv)
     int seed = 35200;
     int *const values[] = {&config.vocab_size, &config.width,   &config.layers,
                            &config.heads,      &config.context, &seed};
+    base_error error;
     static const struct option options[] = {{"vocab-size", required_argument, NULL, 0},
                                             {"width", required_argument, NULL, 1},
                                             {"layers", required_argument, NULL, 2},
                                             {"heads", required_argument, NULL, 3},
                                             {"context", required_argument, NULL, 4},
                                             {"seed", required_argument, NULL, 5},
-                                            {"help", no_argument, NULL, 6},
+                                            {"help", no_argument, NULL, HELP},
+                                            {"like", required_argument, NULL, LIKE},
                                             {NULL, 0, NULL, 0}};
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        if (option == 6) {
+        if (option == HELP) {
             (void)fputs(usage, stdout);
             return 0;
         }
-        if (option > 6) {
+        if (option == LIKE) {
+            if (rank_checkpoint_config(optarg, &config, &error) != BASE_OK) {
+                return refuse(&error);
+            }
+        } else if (option < HELP) {
+            *values[option] = parse(optarg);
+        } else {
             return BASE_EXIT_USAGE;
         }
-        *values[option] = parse(optarg);
     }
     if (argc - optind != 2) {
         (void)fputs(usage, stderr);
         return BASE_EXIT_USAGE;
     }
-    base_error error;
     if (write_random(&config, seed, argv[optind], argv[optind + 1], &error) != BASE_OK) {
-        (void)fprintf(stderr, "random-checkpoint: %s\n", error.message);
-        return BASE_EXIT_ERROR;
+        return refuse(&error);
     }
     (void)printf("%zu parameters\n", rank_model_param_count(&config));
     return 0;

@@ -4,8 +4,9 @@
 
 #include "model/family.h"
 #include "model/gpt2/gpt2.h"
+#include "model/llama/llama.h"
 
-static const rank_family *const families[] = {&rank_gpt2};
+static const rank_family *const families[] = {&rank_gpt2, &rank_llama};
 
 const rank_family *rank_family_find(const char *model_type)
 {

@@ -148,7 +148,7 @@ struct rank_family {
     size_t (*cache_floats)(const rank_shape *shape);
     size_t (*exchanged_floats)(const rank_shape *shape);
 
-    void (*forward)(const rank_run *run, const rank_forward_args *args);
+    void (*forward)(const rank_run *run, const rank_forward_args *args); /* NULL: decodes only */
     void (*backward)(const rank_run *run,
                      const rank_backward_args *args);                  /* NULL: does not train */
     void (*decode)(const rank_run *run, const rank_decode_args *args); /* NULL: does not decode */

@@ -95,7 +95,8 @@ base_status rank_model_create(const rank_model_options *options, rank_model **mo
         return base_fail(reterr, BASE_ERR_INVALID, "model: %d tokens in a batch, it must be 1 … %d",
                          options->token_count_max, RANK_MODEL_TOKENS_MAX);
     }
-    if (options->training && options->config->family->backward == NULL) {
+    if (options->config->family->forward == NULL ||
+        (options->training && options->config->family->backward == NULL)) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "model: the family %s does not train",
                          options->config->family->model_types[0]);
     }

@@ -83,6 +83,8 @@ OPERATION(embed_packed, RANK_PART_EMBED)
 OPERATION(embed_grad, RANK_PART_EMBED_GRAD)
 OPERATION(layernorm, RANK_PART_LAYERNORM)
 OPERATION(layernorm_grad, RANK_PART_LAYERNORM_GRAD)
+OPERATION(rmsnorm, RANK_PART_LAYERNORM)
+OPERATION(swiglu, RANK_PART_GELU)
 OPERATION(gelu, RANK_PART_GELU)
 OPERATION(gelu_grad, RANK_PART_GELU_GRAD)
 OPERATION(attention, RANK_PART_ATTENTION)
@@ -143,6 +145,10 @@ const rank_backend rank_cpu_backend = {
     .embed_grad = cpu_embed_grad,
     .layernorm = cpu_layernorm,
     .layernorm_grad = cpu_layernorm_grad,
+    .rmsnorm = cpu_rmsnorm,
+    .rope_table = cpu_rope_table,
+    .rope = cpu_rope,
+    .swiglu = cpu_swiglu,
     .gelu = cpu_gelu,
     .gelu_grad = cpu_gelu_grad,
     .attention_scratch = cpu_attention_scratch,

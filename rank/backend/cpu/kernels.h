@@ -24,6 +24,8 @@ typedef struct rank_kernels {
     void (*embed_grad)(const rank_embed_grad *args);
     void (*layernorm)(const rank_layernorm *args);
     void (*layernorm_grad)(const rank_layernorm_grad *args);
+    void (*rmsnorm)(const rank_rmsnorm *args);
+    void (*swiglu)(const rank_swiglu *args);
     void (*gelu)(const rank_gelu *args);
     void (*gelu_grad)(const rank_gelu_grad *args);
     void (*cross_entropy)(const rank_cross_entropy *args);

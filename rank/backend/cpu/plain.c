@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/cpu/queue.h"
+#include "backend/turn.h"
 #include "proto/digest.h"
 
 _Static_assert((int)RANK_DIGEST_BYTES == (int)PROTO_DIGEST_BYTES, "one kind of digest");
@@ -62,6 +63,40 @@ void cpu_spread_rows(rank_queue *queue, const rank_move_rows *args)
         end = to;
     }
     memset(at, 0, end * width * sizeof *at);
+    queue_book(queue, RANK_PART_OTHER);
+}
+
+void cpu_rope_table(rank_queue *queue, const rank_rope_table *args)
+{
+    for (size_t row = 0; row < args->rows; row++) {
+        float *cosines = args->table + row * 2 * args->pairs;
+        for (size_t i = 0; i < args->pairs; i++) {
+            const float angle = (float)args->positions[row] * args->frequency[i];
+            const rank_turn turn = rank_turn_by((double)angle);
+            cosines[i] = (float)turn.cosine;
+            cosines[args->pairs + i] = (float)turn.sine;
+        }
+    }
+    queue_book(queue, RANK_PART_OTHER);
+}
+
+void cpu_rope(rank_queue *queue, const rank_rope *args)
+{
+    const size_t pairs = args->pairs;
+    for (size_t row = 0; row < args->rows; row++) {
+        const float *cosines = args->table + row * 2 * pairs;
+        const float *sines = cosines + pairs;
+        for (size_t head = 0; head < args->heads; head++) {
+            float *first = args->at + row * args->at_row + head * 2 * pairs;
+            float *second = first + pairs;
+            for (size_t i = 0; i < pairs; i++) {
+                const float x = first[i];
+                const float y = second[i];
+                first[i] = x * cosines[i] - y * sines[i];
+                second[i] = y * cosines[i] + x * sines[i];
+            }
+        }
+    }
     queue_book(queue, RANK_PART_OTHER);
 }
 

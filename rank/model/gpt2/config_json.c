@@ -1,8 +1,8 @@
 /* GPT-2's config.json, read and written. Called by rank/checkpoint through the family's table. */
 #include <jansson.h>
 #include <math.h>
-#include <string.h>
 
+#include "model/config_read.h"
 #include "model/gpt2/pass.h"
 
 static const double NORM_EPSILON = 1e-5;
@@ -31,36 +31,14 @@ json_t *gpt2_describe(const rank_model_config *config)
     return object;
 }
 
-/* Reads one positive integer of config.json. */
-static base_status read_int(const json_t *object, const char *key, int *value, base_error *reterr)
-{
-    const json_t *entry = json_object_get(object, key);
-    const json_int_t number = json_integer_value(entry);
-    if (!json_is_integer(entry) || number < 1 || number > INT32_MAX) {
-        return base_fail(reterr, BASE_ERR_INVALID, "%s is missing or no positive integer", key);
-    }
-    *value = (int)number;
-    return BASE_OK;
-}
-
-static base_status want_string(const json_t *object, const char *key, const char *wanted,
-                               base_error *reterr)
-{
-    const char *value = json_string_value(json_object_get(object, key));
-    if (value == NULL || strcmp(value, wanted) != 0) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s must be \"%s\"", key, wanted);
-    }
-    return BASE_OK;
-}
-
 /* Checks settings that our model has no switch for. They must be as our model is. */
 static base_status check_fixed(const json_t *object, int width, base_error *reterr)
 {
     const json_t *inner = json_object_get(object, "n_inner");
     const json_t *epsilon = json_object_get(object, "layer_norm_epsilon");
-    base_status status = want_string(object, "model_type", "gpt2", reterr);
+    base_status status = rank_config_want(object, "model_type", "gpt2", reterr);
     if (status == BASE_OK) {
-        status = want_string(object, "activation_function", "gelu_new", reterr);
+        status = rank_config_want(object, "activation_function", "gelu_new", reterr);
     }
     if (status != BASE_OK) {
         return status;
@@ -90,7 +68,7 @@ base_status gpt2_configure(const json_t *object, rank_model_config *config, base
     };
     base_status status = BASE_OK;
     for (size_t i = 0; status == BASE_OK && i < sizeof fields / sizeof fields[0]; i++) {
-        status = read_int(object, fields[i].key, fields[i].value, reterr);
+        status = rank_config_int(object, fields[i].key, fields[i].value, reterr);
     }
     if (status == BASE_OK) {
         status = check_fixed(object, read.width, reterr);

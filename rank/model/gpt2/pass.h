@@ -6,6 +6,7 @@
 #ifndef RANK_MODEL_GPT2_PASS_H
 #define RANK_MODEL_GPT2_PASS_H
 
+#include "model/decoder.h"
 #include "model/gpt2/gpt2.h"
 
 /* A block's tensors, in the order of the parameter array. */
@@ -26,8 +27,7 @@ enum {
 };
 
 enum {
-    WIDENING = 4,     /* F = 4C */
-    HIDDEN_UNIT = 16, /* columns of the MLP that a leaf does not cut */
+    WIDENING = 4, /* F = 4C */
 };
 
 /* Where tensors begin in the parameter array, in elements. */
@@ -191,8 +191,7 @@ static inline int gpt2_attention_leaves(const rank_model_config *config, int ran
 
 static inline int gpt2_hidden_leaves(const rank_model_config *config, int ranks)
 {
-    const size_t hidden = WIDENING * (size_t)config->width;
-    return rank_tp_leaves(hidden % HIDDEN_UNIT == 0 ? hidden / HIDDEN_UNIT : 1, ranks);
+    return rank_decoder_hidden_leaves(WIDENING * (size_t)config->width, ranks);
 }
 
 /* products.c. Factors are of the pass's type. A weight (depth, columns) that several chunks of rows are multiplied with. */

@@ -2,39 +2,27 @@
  * gpt2.c's table. */
 #include <stdio.h>
 
+#include "model/config_read.h"
 #include "model/gpt2/pass.h"
 #include "model/normal.h"
 
-enum {
-    VOCAB_MAX = 1 << 20,
-    WIDTH_MAX = 1 << 14,
-    LAYERS_MAX = 512,
-    CONTEXT_MAX = 1 << 16,
-};
-
-static base_status check_range(const char *what, int value, int max, base_error *reterr)
-{
-    if (value < 1 || value > max) {
-        return base_fail(reterr, BASE_ERR_INVALID, "model: %s is %d, it must be 1 … %d", what,
-                         value, max);
-    }
-    return BASE_OK;
-}
+enum { CONTEXT_MAX = 1 << 16 };
 
 base_status gpt2_check(const rank_model_config *config, base_error *reterr)
 {
-    base_status status = check_range("the vocabulary", config->vocab_size, VOCAB_MAX, reterr);
+    base_status status =
+        rank_config_range("the vocabulary", config->vocab_size, RANK_VOCAB_MAX, reterr);
     if (status == BASE_OK) {
-        status = check_range("the width", config->width, WIDTH_MAX, reterr);
+        status = rank_config_range("the width", config->width, RANK_WIDTH_MAX, reterr);
     }
     if (status == BASE_OK) {
-        status = check_range("the number of layers", config->layers, LAYERS_MAX, reterr);
+        status = rank_config_range("the number of layers", config->layers, RANK_LAYERS_MAX, reterr);
     }
     if (status == BASE_OK) {
-        status = check_range("the number of heads", config->heads, config->width, reterr);
+        status = rank_config_range("the number of heads", config->heads, config->width, reterr);
     }
     if (status == BASE_OK) {
-        status = check_range("the context", config->context, CONTEXT_MAX, reterr);
+        status = rank_config_range("the context", config->context, CONTEXT_MAX, reterr);
     }
     if (status == BASE_OK && config->width % config->heads != 0) {
         status = base_fail(reterr, BASE_ERR_INVALID,

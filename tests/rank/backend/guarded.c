@@ -163,6 +163,10 @@ OPERATION(embed_packed, rank_embed_packed, (void)0)
 OPERATION(embed_grad, rank_embed_grad, (void)0)
 OPERATION(layernorm, rank_layernorm, (void)0)
 OPERATION(layernorm_grad, rank_layernorm_grad, (void)0)
+OPERATION(rmsnorm, rank_rmsnorm, (void)0)
+OPERATION(rope_table, rank_rope_table, (void)0)
+OPERATION(rope, rank_rope, (void)0)
+OPERATION(swiglu, rank_swiglu, (void)0)
 OPERATION(gelu, rank_gelu, (void)0)
 OPERATION(gelu_grad, rank_gelu_grad, (void)0)
 OPERATION(attention, rank_attention, queue->counts.attentions++)
@@ -238,6 +242,10 @@ const rank_backend guarded_backend = {
     .embed_grad = do_embed_grad,
     .layernorm = do_layernorm,
     .layernorm_grad = do_layernorm_grad,
+    .rmsnorm = do_rmsnorm,
+    .rope_table = do_rope_table,
+    .rope = do_rope,
+    .swiglu = do_swiglu,
     .gelu = do_gelu,
     .gelu_grad = do_gelu_grad,
     .attention_scratch = attention_scratch,

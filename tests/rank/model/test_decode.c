@@ -1,6 +1,7 @@
 /* Decoding with a cache against a forward pass over the whole sequence, bit for bit, for prompts in
  * chunks, several sequences together, and token by token; and against transformers, which decodes
- * with a cache as well (make_decode_fixture.py). */
+ * with a cache as well (make_decode_fixture.py, make_llama_fixture.py). */
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,14 +71,36 @@ static void expect_fixture(bed *b)
     fixture_close(&file);
 }
 
-static void bed_open(bed *b, void (*expect)(bed *b))
+/* One of llama.fixture's models: its tokens are the first sequence, and there is no second. */
+static void open_llama(bed *b, const char *which, const char *config)
 {
     base_error error;
-    tiny_open(&b->t);
-    tiny_fill(&b->t, lengths, 5);
-    b->t.batch.targets = NULL;
-    expect(b);
+    fixture file;
+    size_t count = 0;
+    json_t *object = json_loads(config, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(object);
+    const rank_family *family = rank_family_find("llama");
+    assert_ok(family->configure(object, &b->t.config, &error), &error);
+    json_decref(object);
+    assert_ok(rank_device_open("cpu", &b->t.device, &error), &error);
+    fixture_open(&file, "llama.fixture");
+    b->t.params = fixture_get(&file, &b->t.param_count, "%s.params", which);
+    assert_int_equal(b->t.param_count, rank_model_param_count(&b->t.config));
+    int32_t *ids = fixture_get_ints(&file, &count, "%s.ids", which);
+    assert_int_equal(count, 23);
+    memcpy(b->t.ids, ids, count * sizeof *ids);
+    b->t.segments[1] = b->t.segments[2] = 23;
+    float *logits = fixture_get(&file, &count, "%s.logits", which);
+    assert_int_equal(count, 23 * VOCAB);
+    memcpy(b->expected[0], logits, count * sizeof *logits);
+    free(ids);
+    free(logits);
+    fixture_close(&file);
+}
 
+static void bed_make(bed *b)
+{
+    base_error error;
     const rank_family *family = b->t.config.family;
     b->shape = (rank_shape){.config = &b->t.config,
                             .backend = b->t.device.backend,
@@ -103,6 +126,15 @@ static void bed_open(bed *b, void (*expect)(bed *b))
     assert_non_null(b->run.work);
     assert_non_null(b->cache.memory);
     assert_ok(rank_saved_create(&b->shape, &b->t.device, &b->saved, &error), &error);
+}
+
+static void bed_open(bed *b, void (*expect)(bed *b))
+{
+    tiny_open(&b->t);
+    tiny_fill(&b->t, lengths, 5);
+    b->t.batch.targets = NULL;
+    expect(b);
+    bed_make(b);
 }
 
 static void bed_close(bed *b)
@@ -169,8 +201,8 @@ static void step(bed *b, const int count[SEQUENCES])
 static void check(const bed *b, float tolerance)
 {
     for (int s = 0; s < SEQUENCES; s++) {
-        assert_int_equal(b->length[s], lengths[s]);
-        for (int t = 0; t < lengths[s]; t++) {
+        assert_int_equal(b->length[s], b->t.segments[s + 1] - b->t.segments[s]);
+        for (int t = 0; t < b->length[s]; t++) {
             for (int v = 0; v < VOCAB; v++) {
                 assert_true(fabsf(b->logits[s][t][v] - b->expected[s][t][v]) <= tolerance);
             }
@@ -222,6 +254,43 @@ static void transformers_says_the_same(void **state)
     chunks_and_single_tokens(expect_fixture, 1e-4f);
 }
 
+/* A model of llama.fixture, in one piece and token by token: both have the same bits. */
+static void decode_llama(const char *which, const char *config)
+{
+    static bed whole;
+    static bed pieces;
+    whole = pieces = (bed){.length = {0}};
+    open_llama(&whole, which, config);
+    open_llama(&pieces, which, config);
+    bed_make(&whole);
+    bed_make(&pieces);
+    step(&whole, (const int[]){23, 0});
+    step(&pieces, (const int[]){7, 0});
+    for (int i = 0; i < 16; i++) {
+        step(&pieces, (const int[]){1, 0});
+    }
+    check(&whole, 1e-4f);
+    assert_memory_equal(whole.logits[0], pieces.logits[0], 23 * sizeof whole.logits[0][0]);
+    bed_close(&whole);
+    bed_close(&pieces);
+}
+
+#define LLAMA                                                                                      \
+    "\"model_type\":\"llama\",\"vocab_size\":37,\"hidden_size\":20,\"intermediate_size\":48,"      \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":6,"  \
+    "\"rms_norm_eps\":1e-5,\"max_position_embeddings\":24,\"hidden_act\":\"silu\","
+
+static void transformers_says_the_same_of_llama(void **state)
+{
+    (void)state;
+    decode_llama("tied", "{" LLAMA "\"tie_word_embeddings\":true}");
+    decode_llama("untied", "{" LLAMA "\"rope_theta\":500.0,"
+                           "\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.0}}");
+    decode_llama("llama3", "{" LLAMA "\"rope_parameters\":{\"rope_type\":\"llama3\","
+                           "\"rope_theta\":500.0,\"factor\":8.0,\"low_freq_factor\":1.0,"
+                           "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":64}}");
+}
+
 static void steps_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
@@ -249,6 +318,7 @@ int main(void)
         cmocka_unit_test(a_prompt_in_one_piece_is_a_forward_pass),
         cmocka_unit_test(chunks_and_single_tokens_give_the_same_bits),
         cmocka_unit_test(transformers_says_the_same),
+        cmocka_unit_test(transformers_says_the_same_of_llama),
         cmocka_unit_test(steps_that_do_not_fit_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,7 +26,8 @@ void KERNEL(embed_packed)(const rank_embed_packed *args)
     const float *wte = args->wte;
     for (size_t t = 0; t < args->tokens; t++) {
         const int32_t column = args->ids[t] - args->first_id;
-        const float *position = args->wpe + (size_t)args->positions[t] * width;
+        const float *position =
+            args->wpe != NULL ? args->wpe + (size_t)args->positions[t] * width : NULL;
         float *out = args->out + t * width;
         if (column < 0 || column >= args->columns) {
             memset(out, 0, width * sizeof *out);
@@ -37,7 +38,8 @@ void KERNEL(embed_packed)(const rank_embed_packed *args)
                                    : wte + (size_t)column / RANK_PANEL * RANK_PANEL * width +
                                          (size_t)column % RANK_PANEL;
         for (size_t j = 0; j < width; j++) {
-            out[j] = 0.0f + (token[j * (plain ? 1 : RANK_PANEL)] + position[j]);
+            const float value = token[j * (plain ? 1 : RANK_PANEL)];
+            out[j] = 0.0f + (position != NULL ? value + position[j] : value);
         }
     }
 }

@@ -18,6 +18,8 @@ void KERNEL(embed_packed)(const rank_embed_packed *args);
 void KERNEL(embed_grad)(const rank_embed_grad *args);
 void KERNEL(layernorm)(const rank_layernorm *args);
 void KERNEL(layernorm_grad)(const rank_layernorm_grad *args);
+void KERNEL(rmsnorm)(const rank_rmsnorm *args);
+void KERNEL(swiglu)(const rank_swiglu *args);
 void KERNEL(gelu)(const rank_gelu *args);
 void KERNEL(gelu_grad)(const rank_gelu_grad *args);
 void KERNEL(cross_entropy)(const rank_cross_entropy *args);

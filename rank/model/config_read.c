@@ -1,0 +1,35 @@
+/* Reads and checks members of config.json. Called by families. */
+#include "model/config_read.h"
+
+#include <stdint.h>
+#include <string.h>
+
+base_status rank_config_int(const json_t *object, const char *key, int *value, base_error *reterr)
+{
+    const json_t *entry = json_object_get(object, key);
+    const json_int_t number = json_integer_value(entry);
+    if (!json_is_integer(entry) || number < 1 || number > INT32_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s is missing or no positive integer", key);
+    }
+    *value = (int)number;
+    return BASE_OK;
+}
+
+base_status rank_config_want(const json_t *object, const char *key, const char *wanted,
+                             base_error *reterr)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    if (value == NULL || strcmp(value, wanted) != 0) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s must be \"%s\"", key, wanted);
+    }
+    return BASE_OK;
+}
+
+base_status rank_config_range(const char *what, int value, int max, base_error *reterr)
+{
+    if (value < 1 || value > max) {
+        return base_fail(reterr, BASE_ERR_INVALID, "model: %s is %d, it must be 1 … %d", what,
+                         value, max);
+    }
+    return BASE_OK;
+}

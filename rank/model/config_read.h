@@ -1,0 +1,28 @@
+/* Reads members of config.json. For families' configure; not for the public API. */
+#ifndef RANK_MODEL_CONFIG_READ_H
+#define RANK_MODEL_CONFIG_READ_H
+
+#include <jansson.h>
+
+#include "base/status.h"
+
+/* A positive integer. */
+BASE_MUST_CHECK base_status rank_config_int(const json_t *object, const char *key, int *value,
+                                            base_error *reterr);
+
+/* A string that must be this one. */
+BASE_MUST_CHECK base_status rank_config_want(const json_t *object, const char *key,
+                                             const char *wanted, base_error *reterr);
+
+/* That a size, called `what`, is 1 … max. */
+BASE_MUST_CHECK base_status rank_config_range(const char *what, int value, int max,
+                                              base_error *reterr);
+
+/* What no model may exceed. */
+enum {
+    RANK_VOCAB_MAX = 1 << 20,
+    RANK_WIDTH_MAX = 1 << 14,
+    RANK_LAYERS_MAX = 512,
+};
+
+#endif

@@ -1,0 +1,425 @@
+/* One step of decoding over the layers of a run, on this rank's shard of each. Called by families.
+ *
+ *     embedding of this rank's ids, all-reduce
+ *     each layer:  norm · q, k and v of this rank's heads · rope · attention over their cache
+ *                  · projection (row-parallel), all-reduce
+ *                  · norm · this rank's hidden columns · GELU or SwiGLU · down (row-parallel),
+ *                  all-reduce
+ *     norm · logits of this rank's ids
+ *
+ * Every rank has the whole residual stream. The exchanged memory has two halves. One holds the
+ * stream, and an all-reduce writes its sum into the other. The next norm adds the stream to the
+ * sum, so the stream is then in the other half. */
+#include "model/decoder.h"
+
+#include "model/pieces.h"
+
+typedef struct decoder_step {
+    const rank_decoder_table *table;
+    const rank_run *run;
+    const rank_decode_args *args;
+    const rank_backend *backend;
+    rank_queue *queue;
+    const rank_rows *rows;
+    rank_decoder of;
+    size_t width;
+    size_t across;    /* heads × head width */
+    size_t kv_across; /* the same of keys, and of values */
+    rank_decoder_ends ends;
+    rank_decoder_layer weights; /* of the current layer */
+    float *stream;              /* (T, C): one half of the exchanged memory, */
+    float *sum;                 /* and the other */
+    float *normed;              /* (T, C) */
+    float *mean;                /* (T), of layer norms */
+    float *rstd;                /* (T) */
+    float *turns;               /* (T, head width): rope's table */
+    float *qkv;                 /* (T, across + 2·kv_across) */
+    float *attention;           /* (T, across) */
+    float *up;     /* (T, hidden), before GELU, or the gate's factor; NULL where the product makes
+                      GELU, */
+    float *active; /* and after; at first the gate */
+    float *scratch;
+    float *narrow; /* the input of a product, rounded to decode_type; NULL where that is float32 */
+    int layer;
+} decoder_step;
+
+static size_t qkv_columns(const decoder_step *step)
+{
+    return step->across + 2 * step->kv_across;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static size_t cut_work(decoder_step *step, const rank_shape *shape, float *memory)
+{
+    rank_pieces from = {.begin = memory};
+    const size_t tokens = shape->token_count_max;
+    const rank_decoder *of = &step->of;
+    step->table->describe(shape->config, shape->tp->ranks, &step->of);
+    step->width = (size_t)shape->config->width;
+    step->across = of->heads * of->head_width;
+    step->kv_across = of->kv_heads * of->head_width;
+    step->normed = rank_pieces_cut(&from, tokens * step->width);
+    step->mean = rank_pieces_cut(&from, tokens);
+    step->rstd = rank_pieces_cut(&from, tokens);
+    if (of->rotated) {
+        step->turns = rank_pieces_cut(&from, tokens * of->head_width);
+    }
+    step->qkv = rank_pieces_cut(&from, tokens * qkv_columns(step));
+    step->attention = rank_pieces_cut(&from, tokens * step->across);
+    if (of->gated || !shape->backend->product_gelu) {
+        step->up = rank_pieces_cut(&from, tokens * of->hidden);
+    }
+    step->active = rank_pieces_cut(&from, tokens * of->hidden);
+    const size_t depth = larger(larger(of->hidden, step->across), step->width);
+    if (shape->decode_type != RANK_FLOAT32) {
+        step->narrow = rank_pieces_cut(&from, (tokens * depth + 1) / 2);
+    }
+    step->scratch = rank_pieces_cut(&from, shape->backend->attention_cached_scratch(
+                                               of->head_width, (size_t)shape->config->context));
+    return from.used;
+}
+
+size_t rank_decoder_work_floats(const rank_decoder_table *table, const rank_shape *shape)
+{
+    decoder_step step = {.table = table};
+    return cut_work(&step, shape, NULL);
+}
+
+size_t rank_decoder_exchanged_floats(const rank_shape *shape)
+{
+    return 2 * shape->token_count_max * (size_t)shape->config->width;
+}
+
+size_t rank_decoder_cache_floats(const rank_decoder_table *table, const rank_shape *shape)
+{
+    rank_decoder of;
+    table->describe(shape->config, shape->tp->ranks, &of);
+    return 2 * of.kv_heads * of.head_width;
+}
+
+static void begin(decoder_step *step, const rank_decoder_table *table, const rank_run *run,
+                  const rank_decode_args *args)
+{
+    const rank_shape *shape = &run->shape;
+    *step = (decoder_step){
+        .table = table,
+        .run = run,
+        .args = args,
+        .backend = run->device.backend,
+        .queue = run->device.queue,
+        .rows = &args->saved->rows,
+        .stream = args->exchanged,
+    };
+    (void)cut_work(step, shape, run->work);
+    step->sum = step->stream + shape->token_count_max * step->width;
+    table->ends(run, &step->ends);
+    table->layer(run, shape->first_layer, &step->weights);
+}
+
+/* Sums the ranks' parts. Every rank gets the sum. */
+static void all_reduce(const decoder_step *step, float *at, size_t rows)
+{
+    const rank_tp *tp = step->run->shape.tp;
+    tp->all_reduce(tp->group, at, rows * step->width);
+}
+
+static void embed(const decoder_step *step)
+{
+    const rank_tp *tp = step->run->shape.tp;
+    step->backend->embed_packed(step->queue,
+                                &(rank_embed_packed){
+                                    .tokens = step->rows->count,
+                                    .width = step->width,
+                                    .ids = step->rows->ids,
+                                    .positions = step->rows->positions,
+                                    .first_id = tp->vocab_first,
+                                    .columns = tp->vocab_count,
+                                    .wte = step->ends.tokens,
+                                    .wte_row = step->backend->plain_weights ? step->width : 0,
+                                    .wte_type = step->run->shape.decode_type,
+                                    .wpe = step->ends.positions,
+                                    .out = step->stream,
+                                });
+    all_reduce(step, step->stream, step->rows->count);
+}
+
+/* y (rows, columns) = x (rows, depth) · b, in the form in which shards hold b. */
+static void product(const decoder_step *step, rank_product args)
+{
+    const bool plain = step->backend->plain_weights;
+    args.rows = args.rows > 0 ? args.rows : step->rows->count;
+    args.a_row = args.depth;
+    args.a_depth = 1;
+    args.c_row = args.c_row > 0 ? args.c_row : args.columns;
+    args.leaves = args.leaves > 0 ? args.leaves : 1;
+    args.b_row = plain ? args.depth : 0;
+    args.b_transposed = plain;
+    args.b_type = step->run->shape.decode_type;
+    args.scratch = step->narrow;
+    step->backend->product(step->queue, &args);
+}
+
+/* A row-parallel product: this rank's part of the sum, then the all-reduce. */
+static void row_parallel(const decoder_step *step, rank_product args)
+{
+    args.columns = step->width;
+    args.c = step->sum;
+    product(step, args);
+    all_reduce(step, step->sum, args.rows);
+}
+
+/* x becomes x + residual + bias, and its norm goes into `normed` if there is one. */
+static void norm_rows(const decoder_step *step, size_t rows, float *x, const float *residual,
+                      const float *bias, const rank_decoder_norm *norm)
+{
+    float *out = norm != NULL ? step->normed : NULL;
+    if (step->of.rms) {
+        step->backend->rmsnorm(step->queue,
+                               &(rank_rmsnorm){.rows = rows,
+                                               .width = step->width,
+                                               .epsilon = step->of.epsilon,
+                                               .x = x,
+                                               .residual = residual,
+                                               .weight = norm != NULL ? norm->weight : NULL,
+                                               .out = out});
+        return;
+    }
+    step->backend->layernorm(step->queue,
+                             &(rank_layernorm){.rows = rows,
+                                               .width = step->width,
+                                               .x = x,
+                                               .residual = residual,
+                                               .residual_bias = bias,
+                                               .weight = norm != NULL ? norm->weight : NULL,
+                                               .bias = norm != NULL ? norm->bias : NULL,
+                                               .out = out,
+                                               .mean = step->mean,
+                                               .rstd = step->rstd});
+}
+
+/* The stream becomes stream + sum + sum_bias. Also computes its norm if that is not NULL. */
+static void add_to_stream(decoder_step *step, size_t rows, const float *sum_bias,
+                          const rank_decoder_norm *norm)
+{
+    norm_rows(step, rows, step->sum, step->stream, sum_bias, norm);
+    float *before = step->stream;
+    step->stream = step->sum;
+    step->sum = before;
+}
+
+/* q, k and v of this rank's heads: side by side in a row. */
+static void make_qkv(const decoder_step *step)
+{
+    const bool one = step->weights.qkv[1] == NULL;
+    const size_t columns[3] = {one ? qkv_columns(step) : step->across, step->kv_across,
+                               step->kv_across};
+    size_t at = 0;
+    for (int i = 0; i < (one ? 1 : 3); i++) {
+        product(step, (rank_product){.columns = columns[i],
+                                     .depth = step->width,
+                                     .a = step->normed,
+                                     .b = step->weights.qkv[i],
+                                     .c = step->qkv + at,
+                                     .c_row = qkv_columns(step)});
+        at += columns[i];
+    }
+    if (step->of.rotated) {
+        step->backend->rope(step->queue, &(rank_rope){.rows = step->rows->count,
+                                                      .heads = step->of.heads + step->of.kv_heads,
+                                                      .pairs = step->of.head_width / 2,
+                                                      .table = step->turns,
+                                                      .at = step->qkv,
+                                                      .at_row = qkv_columns(step)});
+    }
+}
+
+static void attend(const decoder_step *step)
+{
+    const rank_decode_args *args = step->args;
+    const rank_cache *cache = args->cache;
+    const size_t half = cache->block_count * cache->block_tokens * step->kv_across;
+    const size_t layer = (size_t)(step->layer - step->run->shape.first_layer);
+    const rank_type type = step->run->shape.decode_type;
+    char *keys = (char *)cache->memory + layer * 2 * half * rank_type_bytes(type);
+    step->backend->attention_cached(
+        step->queue, &(rank_attention_cached){
+                         .heads = step->of.heads,
+                         .kv_heads = step->of.kv_heads,
+                         .head_width = step->of.head_width,
+                         .sequence_count = step->rows->segment_count,
+                         .row_start = step->rows->segment_start,
+                         .lengths = args->lengths,
+                         .block_table = args->block_table,
+                         .table_width = args->table_width,
+                         .block_tokens = cache->block_tokens,
+                         .length_max = (size_t)step->run->shape.config->context,
+                         .qkv = step->qkv,
+                         .bias = step->weights.qkv_bias,
+                         .keys = keys,
+                         .values = keys + half * rank_type_bytes(type),
+                         .cache_type = type,
+                         .out = step->attention,
+                         .scratch = step->scratch,
+                         .rows = step->rows->count,
+                         .one_row_each = step->rows->count == step->rows->segment_count,
+                     });
+}
+
+/* After the attention of the model's last layer, drops the rows whose output is not needed. */
+static void keep_active_rows(const decoder_step *step)
+{
+    const rank_rows *rows = step->rows;
+    if (rows->active_count == rows->count) {
+        return;
+    }
+    rank_move_rows together = {.count = rows->active_count,
+                               .total = rows->count,
+                               .width = step->across,
+                               .rows = rows->active,
+                               .at = step->attention};
+    step->backend->gather_rows(step->queue, &together);
+    together.width = step->width;
+    together.at = step->stream;
+    step->backend->gather_rows(step->queue, &together);
+}
+
+/* c (rows, hidden) = the norm's output · b, with GELU if there is a bias for it. */
+static void widen(const decoder_step *step, size_t rows, const float *b, float *c,
+                  const float *gelu_bias)
+{
+    product(step, (rank_product){.rows = rows,
+                                 .columns = step->of.hidden,
+                                 .depth = step->width,
+                                 .a = step->normed,
+                                 .b = b,
+                                 .c = c,
+                                 .gelu_bias = gelu_bias});
+}
+
+static void mlp(const decoder_step *step, size_t rows)
+{
+    const rank_decoder_layer *weights = &step->weights;
+    if (step->of.gated) {
+        widen(step, rows, weights->gate, step->active, NULL);
+        widen(step, rows, weights->up, step->up, NULL);
+        step->backend->swiglu(
+            step->queue,
+            &(rank_swiglu){.count = rows * step->of.hidden, .gate = step->active, .up = step->up});
+    } else if (step->up == NULL) {
+        widen(step, rows, weights->up, step->active, weights->up_bias);
+    } else {
+        widen(step, rows, weights->up, step->up, NULL);
+        step->backend->gelu(step->queue, &(rank_gelu){.rows = rows,
+                                                      .width = step->of.hidden,
+                                                      .bias = weights->up_bias,
+                                                      .x = step->up,
+                                                      .out = step->active});
+    }
+    row_parallel(step, (rank_product){.rows = rows,
+                                      .depth = step->of.hidden,
+                                      .a = step->active,
+                                      .b = weights->down,
+                                      .leaves = step->of.hidden_leaves});
+}
+
+/* Runs a layer from the norm of its input to its last sum, which end_layer adds to the stream.
+ * Returns how many rows are left. */
+static size_t run_layer(decoder_step *step)
+{
+    const bool last = step->layer + 1 == step->run->shape.config->layers;
+    const size_t rows = last ? step->rows->active_count : step->rows->count;
+    make_qkv(step);
+    attend(step);
+    if (last) {
+        keep_active_rows(step);
+    }
+    if (rows == 0) {
+        return 0;
+    }
+    row_parallel(step, (rank_product){.rows = rows,
+                                      .depth = step->across,
+                                      .a = step->attention,
+                                      .b = step->weights.projection,
+                                      .leaves = step->of.attention_leaves});
+    add_to_stream(step, rows, step->weights.projection_bias, &step->weights.norm2);
+    mlp(step, rows);
+    return rows;
+}
+
+/* This rank's logits, from the final norm. */
+static void make_logits(const decoder_step *step)
+{
+    product(step, (rank_product){.rows = step->rows->active_count,
+                                 .columns = (size_t)step->run->shape.tp->vocab_count,
+                                 .depth = step->width,
+                                 .a = step->normed,
+                                 .b = step->ends.output,
+                                 .c = step->args->logits});
+}
+
+/* Adds the layer's last sum to the stream, and makes the input of layer `next`, of the final norm,
+ * or of the next stage. */
+static void end_layer(decoder_step *step, int next, size_t rows)
+{
+    const rank_shape *shape = &step->run->shape;
+    const float *bias = step->weights.down_bias;
+    const rank_decoder_norm *norm = NULL;
+    if (next == shape->config->layers) {
+        norm = &step->ends.norm;
+    } else if (next < shape->end_layer) {
+        step->table->layer(step->run, next, &step->weights);
+        norm = &step->weights.norm1;
+    }
+    add_to_stream(step, rows, bias, norm);
+}
+
+static void begin_stream(const decoder_step *step)
+{
+    const size_t rows = step->rows->count;
+    if (step->of.rotated) {
+        rank_rope_table table = {.rows = rows,
+                                 .positions = step->rows->positions,
+                                 .pairs = step->of.head_width / 2,
+                                 .table = step->turns};
+        for (size_t i = 0; i < table.pairs; i++) {
+            table.frequency[i] = step->of.frequency[i];
+        }
+        step->backend->rope_table(step->queue, &table);
+    }
+    if (step->run->shape.first_layer == 0) {
+        embed(step);
+    } else {
+        step->backend->copy(step->queue, step->stream, step->args->in,
+                            rows * step->width * sizeof(float));
+    }
+    norm_rows(step, rows, step->stream, NULL, NULL, &step->weights.norm1);
+}
+
+void rank_decoder_decode(const rank_decoder_table *table, const rank_run *run,
+                         const rank_decode_args *args)
+{
+    const rank_shape *shape = &run->shape;
+    const bool last_stage = shape->end_layer == shape->config->layers;
+    decoder_step step;
+    size_t rows = args->saved->rows.count;
+    if (rows == 0) {
+        return;
+    }
+    begin(&step, table, run, args);
+    begin_stream(&step);
+    for (step.layer = shape->first_layer; step.layer < shape->end_layer && rows > 0; step.layer++) {
+        rows = run_layer(&step);
+        if (rows > 0) {
+            end_layer(&step, step.layer + 1, rows);
+        }
+    }
+    if (last_stage && rows > 0) {
+        make_logits(&step);
+    } else if (!last_stage) {
+        step.backend->copy(step.queue, args->out, step.stream, rows * step.width * sizeof(float));
+    }
+}

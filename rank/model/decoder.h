@@ -1,0 +1,76 @@
+/* Decoding of models whose blocks are norm, attention, norm, MLP, each half added to a residual
+ * stream. A family describes itself, and says where its weights are; the step over its layers is
+ * here once. Families call these functions from their tables (model/family.h). */
+#ifndef RANK_MODEL_DECODER_H
+#define RANK_MODEL_DECODER_H
+
+#include "model/family.h"
+
+enum { RANK_DECODER_HIDDEN_UNIT = 16 /* columns of the MLP that a leaf does not cut */ };
+
+/* One rank's share of a model. */
+typedef struct rank_decoder {
+    size_t heads;    /* of queries */
+    size_t kv_heads; /* of keys and values; divides heads */
+    size_t head_width;
+    size_t hidden; /* columns of the MLP */
+    int attention_leaves;
+    int hidden_leaves;
+    bool rms;      /* RMS norms, without biases; else layer norms */
+    float epsilon; /* of RMS norms */
+    bool gated;    /* the MLP is down(silu(gate) · up); else down(gelu(up)) */
+    bool rotated;  /* rope turns queries and keys by `frequency` (head_width / 2) */
+    float frequency[RANK_ROPE_PAIRS_MAX];
+} rank_decoder;
+
+typedef struct rank_decoder_norm {
+    const float *weight;
+    const float *bias; /* NULL with rms */
+} rank_decoder_norm;
+
+/* This rank's part of a layer's weights. Biases may be NULL, but for up_bias where it is not
+ * gated. */
+typedef struct rank_decoder_layer {
+    rank_decoder_norm norm1;
+    const float *qkv[3]; /* queries, keys, values; or one matrix of all three, and NULL */
+    const float *qkv_bias;
+    const float *projection;
+    const float *projection_bias;
+    rank_decoder_norm norm2;
+    const float *gate; /* NULL: not gated */
+    const float *up;
+    const float *up_bias;
+    const float *down;
+    const float *down_bias;
+} rank_decoder_layer;
+
+/* What stands before the first layer and behind the last. */
+typedef struct rank_decoder_ends {
+    const float *tokens;    /* this rank's rows of the embedding */
+    const float *positions; /* (context, C); NULL: none are added */
+    rank_decoder_norm norm;
+    const float *output; /* this rank's rows of the output's matrix */
+} rank_decoder_ends;
+
+/* A family's answers. Weights come from the run's hooks. */
+typedef struct rank_decoder_table {
+    void (*describe)(const rank_model_config *config, int ranks, rank_decoder *decoder);
+    void (*layer)(const rank_run *run, int layer, rank_decoder_layer *weights);
+    void (*ends)(const rank_run *run, rank_decoder_ends *weights);
+} rank_decoder_table;
+
+/* What the family's functions of these names give, of shapes with a tp. */
+size_t rank_decoder_work_floats(const rank_decoder_table *table, const rank_shape *shape);
+size_t rank_decoder_cache_floats(const rank_decoder_table *table, const rank_shape *shape);
+size_t rank_decoder_exchanged_floats(const rank_shape *shape);
+void rank_decoder_decode(const rank_decoder_table *table, const rank_run *run,
+                         const rank_decode_args *args);
+
+/* How many leaves a rank's part of the MLP's sum has (parallel/tensor/tp.h). */
+static inline int rank_decoder_hidden_leaves(size_t hidden, int ranks)
+{
+    const size_t unit = RANK_DECODER_HIDDEN_UNIT;
+    return rank_tp_leaves(hidden % unit == 0 ? hidden / unit : 1, ranks);
+}
+
+#endif

@@ -1,0 +1,189 @@
+/* Llama's config.json, read and written. Called by rank/checkpoint through the family's table. */
+#include <jansson.h>
+#include <string.h>
+
+#include "model/config_read.h"
+#include "model/llama/parts.h"
+
+static const char LINEAR[] = "linear";
+static const char LLAMA3[] = "llama3";
+
+/* The object that scales rope's frequencies; NULL: nothing does. */
+static json_t *describe_scaling(const rank_model_config *config)
+{
+    const double *of = config->settings;
+    switch ((llama_scaling)of[LLAMA_SCALING]) {
+    case LLAMA_SCALING_LINEAR:
+        return json_pack("{s:s, s:f}", "rope_type", LINEAR, "factor", of[LLAMA_FACTOR]);
+    case LLAMA_SCALING_LLAMA3:
+        return json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", LLAMA3, "factor",
+                         of[LLAMA_FACTOR], "low_freq_factor", of[LLAMA_LOW], "high_freq_factor",
+                         of[LLAMA_HIGH], "original_max_position_embeddings",
+                         (json_int_t)of[LLAMA_ORIGINAL]);
+    case LLAMA_SCALING_NONE:
+        break;
+    }
+    return NULL;
+}
+
+json_t *llama_describe(const rank_model_config *config)
+{
+    const double *of = config->settings;
+    json_t *scaling = describe_scaling(config);
+    json_t *object =
+        json_pack("{s:[s], s:s, s:s, s:s, s:b, s:b, s:b}", "architectures", "LlamaForCausalLM",
+                  "model_type", "llama", "dtype", "float32", "hidden_act", "silu", "attention_bias",
+                  0, "mlp_bias", 0, "tie_word_embeddings", of[LLAMA_TIED] != 0.0);
+    json_t *shape =
+        json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "hidden_size", config->width,
+                  "intermediate_size", (int)of[LLAMA_HIDDEN], "num_hidden_layers", config->layers,
+                  "num_attention_heads", config->heads, "num_key_value_heads",
+                  (int)of[LLAMA_KV_HEADS], "head_dim", (int)of[LLAMA_HEAD_WIDTH],
+                  "max_position_embeddings", config->context, "vocab_size", config->vocab_size);
+    json_t *rest =
+        json_pack("{s:f, s:f, s:o*, s:f, s:i, s:i}", "rms_norm_eps", of[LLAMA_EPSILON],
+                  "rope_theta", of[LLAMA_THETA], "rope_scaling", scaling, "initializer_range", 0.02,
+                  "bos_token_id", config->vocab_size - 1, "eos_token_id", config->vocab_size - 1);
+    if (object == NULL || json_object_update(object, shape) != 0 ||
+        json_object_update(object, rest) != 0) {
+        json_decref(object);
+        object = NULL;
+    }
+    json_decref(shape);
+    json_decref(rest);
+    return object;
+}
+
+/* A positive number that may be missing if `value` has one. */
+static base_status read_number(const json_t *object, const char *key, double *value,
+                               base_error *reterr)
+{
+    const json_t *entry = json_object_get(object, key);
+    const double number = entry == NULL ? *value : json_number_value(entry);
+    if (!(number > 0.0) || (entry != NULL && !json_is_number(entry))) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s is missing or no positive number", key);
+    }
+    *value = number;
+    return BASE_OK;
+}
+
+/* An integer that is `otherwise` if it is missing or null. */
+static base_status read_optional(const json_t *object, const char *key, int otherwise,
+                                 double *value, base_error *reterr)
+{
+    const json_t *entry = json_object_get(object, key);
+    int number = otherwise;
+    const base_status status = entry == NULL || json_is_null(entry)
+                                   ? BASE_OK
+                                   : rank_config_int(object, key, &number, reterr);
+    *value = number;
+    return status;
+}
+
+/* rope_scaling, or rope_parameters, as newer files have it, with rope_theta in it. */
+static base_status read_rope(const json_t *object, rank_model_config *read, base_error *reterr)
+{
+    double *of = read->settings;
+    const json_t *rope = json_object_get(object, "rope_parameters");
+    rope = json_is_object(rope) ? rope : json_object_get(object, "rope_scaling");
+    const json_t *type = json_object_get(rope, "rope_type");
+    const char *name = json_string_value(type != NULL ? type : json_object_get(rope, "type"));
+    const json_t *with_theta = json_object_get(rope, "rope_theta") != NULL ? rope : object;
+    of[LLAMA_THETA] = 10000.0;
+    base_status status = read_number(with_theta, "rope_theta", &of[LLAMA_THETA], reterr);
+    if (status != BASE_OK || name == NULL || strcmp(name, "default") == 0) {
+        return status;
+    }
+    const bool linear = strcmp(name, LINEAR) == 0;
+    if (!linear && strcmp(name, LLAMA3) != 0) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                         "rope_type \"%s\" is none of default, linear and llama3", name);
+    }
+    of[LLAMA_SCALING] = linear ? LLAMA_SCALING_LINEAR : LLAMA_SCALING_LLAMA3;
+    static const struct {
+        const char *key;
+        int setting;
+    } numbers[] = {
+        {"factor", LLAMA_FACTOR},
+        {"low_freq_factor", LLAMA_LOW},
+        {"high_freq_factor", LLAMA_HIGH},
+        {"original_max_position_embeddings", LLAMA_ORIGINAL},
+    };
+    const size_t count = linear ? 1 : sizeof numbers / sizeof *numbers;
+    for (size_t i = 0; status == BASE_OK && i < count; i++) {
+        status = read_number(rope, numbers[i].key, &of[numbers[i].setting], reterr);
+    }
+    return status;
+}
+
+/* Checks settings that our model has no switch for. They must be as our model is. */
+static base_status check_fixed(const json_t *object, int context, base_error *reterr)
+{
+    static const char *const off[] = {"attention_bias", "mlp_bias", NULL};
+    const json_t *window = json_object_get(object, "sliding_window");
+    base_status status = rank_config_want(object, "hidden_act", "silu", reterr);
+    for (const char *const *key = off; status == BASE_OK && *key != NULL; key++) {
+        if (json_is_true(json_object_get(object, *key))) {
+            status = base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s must be false", *key);
+        }
+    }
+    if (status == BASE_OK && json_is_integer(window) && json_integer_value(window) < context) {
+        status = base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                           "sliding_window must be null, or not shorter than the context");
+    }
+    if (status == BASE_OK && json_is_object(json_object_get(object, "quantization_config"))) {
+        status = base_fail(reterr, BASE_ERR_UNSUPPORTED, "the model is quantised");
+    }
+    return status;
+}
+
+static base_status read_shape(const json_t *object, rank_model_config *read, base_error *reterr)
+{
+    int hidden = 0;
+    const struct {
+        const char *key;
+        int *value;
+    } fields[] = {
+        {"vocab_size", &read->vocab_size},     {"hidden_size", &read->width},
+        {"intermediate_size", &hidden},        {"num_hidden_layers", &read->layers},
+        {"num_attention_heads", &read->heads}, {"max_position_embeddings", &read->context},
+    };
+    base_status status = BASE_OK;
+    for (size_t i = 0; status == BASE_OK && i < sizeof fields / sizeof fields[0]; i++) {
+        status = rank_config_int(object, fields[i].key, fields[i].value, reterr);
+    }
+    if (status == BASE_OK) {
+        read->settings[LLAMA_HIDDEN] = hidden;
+        status = read_optional(object, "num_key_value_heads", read->heads,
+                               &read->settings[LLAMA_KV_HEADS], reterr);
+    }
+    if (status == BASE_OK) {
+        status = read_optional(object, "head_dim", read->width / read->heads,
+                               &read->settings[LLAMA_HEAD_WIDTH], reterr);
+    }
+    return status;
+}
+
+base_status llama_configure(const json_t *object, rank_model_config *config, base_error *reterr)
+{
+    rank_model_config read = {.family = &rank_llama};
+    base_status status = read_shape(object, &read, reterr);
+    if (status == BASE_OK) {
+        status = check_fixed(object, read.context, reterr);
+    }
+    if (status == BASE_OK) {
+        read.settings[LLAMA_TIED] = json_is_true(json_object_get(object, "tie_word_embeddings"));
+        read.settings[LLAMA_EPSILON] = 1e-6;
+        status = read_number(object, "rms_norm_eps", &read.settings[LLAMA_EPSILON], reterr);
+    }
+    if (status == BASE_OK) {
+        status = read_rope(object, &read, reterr);
+    }
+    if (status == BASE_OK) {
+        status = llama_check(&read, reterr);
+    }
+    if (status == BASE_OK) {
+        *config = read;
+    }
+    return status;
+}

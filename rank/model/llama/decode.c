@@ -1,0 +1,87 @@
+/* How decoding sees Llama: its shape, and where its weights are. Called through llama.c's table. */
+#include "model/llama/parts.h"
+
+static void describe(const rank_model_config *config, int ranks, rank_decoder *decoder)
+{
+    const size_t kv_heads = llama_setting(config, LLAMA_KV_HEADS);
+    const size_t hidden = llama_setting(config, LLAMA_HIDDEN);
+    *decoder = (rank_decoder){
+        .heads = (size_t)(config->heads / ranks),
+        .kv_heads = kv_heads / (size_t)ranks,
+        .head_width = llama_setting(config, LLAMA_HEAD_WIDTH),
+        .hidden = hidden / (size_t)ranks,
+        .attention_leaves = rank_tp_leaves(kv_heads, ranks),
+        .hidden_leaves = rank_decoder_hidden_leaves(hidden, ranks),
+        .rms = true,
+        .epsilon = (float)config->settings[LLAMA_EPSILON],
+        .gated = true,
+        .rotated = true,
+    };
+    llama_frequencies(config, decoder->frequency);
+}
+
+/* This rank's part of the tensor at `offset` of the whole model's parameters. */
+static const float *shard(const rank_run *run, size_t offset, size_t count)
+{
+    return run->hooks->need(run->hooks->weights, offset, count);
+}
+
+static void layer_weights(const rank_run *run, int layer, rank_decoder_layer *weights)
+{
+    llama_layout layout;
+    const float *of[LLAMA_BLOCK_TENSORS];
+    llama_layout_make(run->shape.config, &layout);
+    const size_t block = layout.block + (size_t)layer * layout.in_block[LLAMA_BLOCK_TENSORS];
+    for (int i = 0; i < LLAMA_BLOCK_TENSORS; i++) {
+        of[i] = shard(run, block + layout.in_block[i], layout.in_block[i + 1] - layout.in_block[i]);
+    }
+    *weights = (rank_decoder_layer){
+        .norm1 = {of[LLAMA_NORM1], NULL},
+        .qkv = {of[LLAMA_Q], of[LLAMA_K], of[LLAMA_V]},
+        .projection = of[LLAMA_PROJECTION],
+        .norm2 = {of[LLAMA_NORM2], NULL},
+        .gate = of[LLAMA_GATE],
+        .up = of[LLAMA_UP],
+        .down = of[LLAMA_DOWN],
+    };
+}
+
+static void end_weights(const rank_run *run, rank_decoder_ends *weights)
+{
+    llama_layout layout;
+    llama_layout_make(run->shape.config, &layout);
+    *weights = (rank_decoder_ends){
+        .tokens = shard(run, 0, layout.block),
+        .norm = {shard(run, layout.final_norm, (size_t)run->shape.config->width), NULL},
+        .output = shard(run, layout.output, layout.block),
+    };
+}
+
+static const rank_decoder_table decoder = {describe, layer_weights, end_weights};
+
+/* Decoding keeps nothing. */
+size_t llama_saved_floats(const rank_shape *shape)
+{
+    (void)shape;
+    return 0;
+}
+
+size_t llama_work_floats(const rank_shape *shape)
+{
+    return rank_decoder_work_floats(&decoder, shape);
+}
+
+size_t llama_cache_floats(const rank_shape *shape)
+{
+    return rank_decoder_cache_floats(&decoder, shape);
+}
+
+size_t llama_exchanged_floats(const rank_shape *shape)
+{
+    return rank_decoder_exchanged_floats(shape);
+}
+
+void llama_decode(const rank_run *run, const rank_decode_args *args)
+{
+    rank_decoder_decode(&decoder, run, args);
+}

@@ -1,0 +1,26 @@
+/* The table of the Llama family, which rank/model/families.c lists. */
+#include "model/llama/llama.h"
+
+#include "model/llama/parts.h"
+
+static const char *const model_types[] = {"llama", "mistral", NULL};
+
+/* What old checkpoints have: it follows from the configuration. */
+static const char *const ignored[] = {"model.layers.*.self_attn.rotary_emb.inv_freq", NULL};
+
+const rank_family rank_llama = {
+    .model_types = model_types,
+    .ignored = ignored,
+    .file_prefix = "",
+    .configure = llama_configure,
+    .describe = llama_describe,
+    .check = llama_check,
+    .tensor_count = llama_tensor_count,
+    .tensor = llama_tensor,
+    .init = llama_init,
+    .saved_floats = llama_saved_floats,
+    .work_floats = llama_work_floats,
+    .cache_floats = llama_cache_floats,
+    .exchanged_floats = llama_exchanged_floats,
+    .decode = llama_decode,
+};

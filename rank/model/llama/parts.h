@@ -1,0 +1,85 @@
+/* What the files of this directory share: settings beyond the common ones, and the offset of each
+ * parameter. */
+#ifndef RANK_MODEL_LLAMA_PARTS_H
+#define RANK_MODEL_LLAMA_PARTS_H
+
+#include "model/decoder.h"
+#include "model/llama/llama.h"
+
+/* rank_model_config.settings */
+enum {
+    LLAMA_KV_HEADS,
+    LLAMA_HEAD_WIDTH,
+    LLAMA_HIDDEN,
+    LLAMA_EPSILON,
+    LLAMA_THETA,
+    LLAMA_TIED,     /* 1: the output's matrix is the embedding */
+    LLAMA_SCALING,  /* of rope's frequencies: a llama_scaling */
+    LLAMA_FACTOR,   /* of that */
+    LLAMA_LOW,      /* low_freq_factor, */
+    LLAMA_HIGH,     /* high_freq_factor, */
+    LLAMA_ORIGINAL, /* and original_max_position_embeddings of LLAMA_SCALING_LLAMA3 */
+    LLAMA_SETTINGS,
+};
+
+_Static_assert((int)LLAMA_SETTINGS <= (int)RANK_FAMILY_SETTINGS, "a place for each setting");
+
+typedef enum llama_scaling {
+    LLAMA_SCALING_NONE,
+    LLAMA_SCALING_LINEAR,
+    LLAMA_SCALING_LLAMA3,
+} llama_scaling;
+
+static inline size_t llama_setting(const rank_model_config *config, int setting)
+{
+    return (size_t)config->settings[setting];
+}
+
+/* A block's tensors, in the order of the parameter array. Q = heads · head width, K = the same of
+ * keys, F = hidden. */
+enum {
+    LLAMA_NORM1,
+    LLAMA_Q,          /* (Q, C) */
+    LLAMA_K,          /* (K, C) */
+    LLAMA_V,          /* (K, C) */
+    LLAMA_PROJECTION, /* (C, Q) */
+    LLAMA_NORM2,
+    LLAMA_GATE, /* (F, C) */
+    LLAMA_UP,   /* (F, C) */
+    LLAMA_DOWN, /* (C, F) */
+    LLAMA_BLOCK_TENSORS,
+};
+
+/* Where tensors begin in the parameter array, in elements. */
+typedef struct llama_layout {
+    size_t block;                             /* the first block; before it is the embedding */
+    size_t in_block[LLAMA_BLOCK_TENSORS + 1]; /* from the block's own begin; the last: its length */
+    size_t final_norm;
+    size_t output; /* 0, the embedding's, if they are tied */
+} llama_layout;
+
+void llama_layout_make(const rank_model_config *config, llama_layout *layout);
+
+/* tensors.c */
+base_status llama_check(const rank_model_config *config, base_error *reterr);
+int llama_tensor_count(const rank_model_config *config);
+void llama_tensor(const rank_model_config *config, int index, rank_tensor *tensor);
+void llama_init(const rank_model_config *config, uint64_t seed, float *params);
+
+/* config_json.c */
+base_status llama_configure(const struct json_t *object, rank_model_config *config,
+                            base_error *reterr);
+struct json_t *llama_describe(const rank_model_config *config);
+
+/* rope.c: rope's frequencies, in radians for each position: head width / 2 of them. As transformers
+ * computes them, whose rounding is float32's. */
+void llama_frequencies(const rank_model_config *config, float *frequency);
+
+/* decode.c */
+size_t llama_saved_floats(const rank_shape *shape);
+size_t llama_work_floats(const rank_shape *shape);
+size_t llama_cache_floats(const rank_shape *shape);
+size_t llama_exchanged_floats(const rank_shape *shape);
+void llama_decode(const rank_run *run, const rank_decode_args *args);
+
+#endif

@@ -1,0 +1,197 @@
+/* Llama's tensors: names, shapes, offsets, how they may be cut, their first values. Called through
+ * llama.c's table. */
+#include <stdio.h>
+
+#include "model/config_read.h"
+#include "model/llama/parts.h"
+#include "model/normal.h"
+
+enum {
+    HIDDEN_MAX = 1 << 17,
+    CONTEXT_MAX = 1 << 20, /* positions · frequency stays in what backend/turn.h takes */
+};
+
+static base_status check_heads(const rank_model_config *config, base_error *reterr)
+{
+    const int kv_heads = (int)config->settings[LLAMA_KV_HEADS];
+    const int head_width = (int)config->settings[LLAMA_HEAD_WIDTH];
+    if (kv_heads < 1 || config->heads % kv_heads != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "model: %d heads are not a multiple of %d heads of keys and values",
+                         config->heads, kv_heads);
+    }
+    if (head_width < 2 || head_width % 2 != 0 || head_width > 2 * RANK_ROPE_PAIRS_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "model: heads of %d elements; they must be even, and 2 … %d", head_width,
+                         2 * RANK_ROPE_PAIRS_MAX);
+    }
+    return BASE_OK;
+}
+
+base_status llama_check(const rank_model_config *config, base_error *reterr)
+{
+    const struct {
+        const char *what;
+        int value;
+        int max;
+    } ranges[] = {
+        {"the vocabulary", config->vocab_size, RANK_VOCAB_MAX},
+        {"the width", config->width, RANK_WIDTH_MAX},
+        {"the number of layers", config->layers, RANK_LAYERS_MAX},
+        {"the number of heads", config->heads, RANK_WIDTH_MAX},
+        {"the context", config->context, CONTEXT_MAX},
+        {"the width of the MLP", (int)config->settings[LLAMA_HIDDEN], HIDDEN_MAX},
+    };
+    base_status status = BASE_OK;
+    for (size_t i = 0; status == BASE_OK && i < sizeof ranges / sizeof *ranges; i++) {
+        status = rank_config_range(ranges[i].what, ranges[i].value, ranges[i].max, reterr);
+    }
+    return status == BASE_OK ? check_heads(config, reterr) : status;
+}
+
+/* The sides of a matrix, in elements. */
+typedef enum side { NOTHING, WIDTH, QUERIES, KEYS, HIDDEN } side;
+
+static size_t elements(const rank_model_config *config, side of)
+{
+    const size_t head_width = llama_setting(config, LLAMA_HEAD_WIDTH);
+    switch (of) {
+    case WIDTH:
+        return (size_t)config->width;
+    case QUERIES:
+        return (size_t)config->heads * head_width;
+    case KEYS:
+        return llama_setting(config, LLAMA_KV_HEADS) * head_width;
+    case HIDDEN:
+        return llama_setting(config, LLAMA_HIDDEN);
+    case NOTHING:
+        break;
+    }
+    return 1;
+}
+
+static const struct {
+    const char *name;
+    side rows; /* NOTHING: a vector */
+    side columns;
+    rank_cut_kind cut;
+    int axis;
+} block_tensors[LLAMA_BLOCK_TENSORS] = {
+    [LLAMA_NORM1] = {"input_layernorm", NOTHING, WIDTH, RANK_CUT_NONE, 0},
+    [LLAMA_Q] = {"self_attn.q_proj", QUERIES, WIDTH, RANK_CUT_HEADS, 0},
+    [LLAMA_K] = {"self_attn.k_proj", KEYS, WIDTH, RANK_CUT_KV_HEADS, 0},
+    [LLAMA_V] = {"self_attn.v_proj", KEYS, WIDTH, RANK_CUT_KV_HEADS, 0},
+    [LLAMA_PROJECTION] = {"self_attn.o_proj", WIDTH, QUERIES, RANK_CUT_HEADS, 1},
+    [LLAMA_NORM2] = {"post_attention_layernorm", NOTHING, WIDTH, RANK_CUT_NONE, 0},
+    [LLAMA_GATE] = {"mlp.gate_proj", HIDDEN, WIDTH, RANK_CUT_HIDDEN, 0},
+    [LLAMA_UP] = {"mlp.up_proj", HIDDEN, WIDTH, RANK_CUT_HIDDEN, 0},
+    [LLAMA_DOWN] = {"mlp.down_proj", WIDTH, HIDDEN, RANK_CUT_HIDDEN, 1},
+};
+
+static bool is_tied(const rank_model_config *config)
+{
+    return config->settings[LLAMA_TIED] != 0.0;
+}
+
+void llama_layout_make(const rank_model_config *config, llama_layout *layout)
+{
+    const size_t width = (size_t)config->width;
+    *layout = (llama_layout){.block = (size_t)config->vocab_size * width};
+    for (int i = 0; i < LLAMA_BLOCK_TENSORS; i++) {
+        layout->in_block[i + 1] =
+            layout->in_block[i] +
+            elements(config, block_tensors[i].rows) * elements(config, block_tensors[i].columns);
+    }
+    layout->final_norm =
+        layout->block + (size_t)config->layers * layout->in_block[LLAMA_BLOCK_TENSORS];
+    layout->output = is_tied(config) ? 0 : layout->final_norm + width;
+}
+
+int llama_tensor_count(const rank_model_config *config)
+{
+    return 2 + config->layers * LLAMA_BLOCK_TENSORS + (is_tied(config) ? 0 : 1);
+}
+
+static void set_matrix(rank_tensor *tensor, size_t rows, size_t columns, size_t offset)
+{
+    tensor->dims = 2;
+    tensor->shape[0] = rows;
+    tensor->shape[1] = columns;
+    tensor->count = rows * columns;
+    tensor->offset = offset;
+    tensor->decay = true;
+    tensor->pack = RANK_TENSOR_PACKED_TRANSPOSED;
+}
+
+static void set_vector(rank_tensor *tensor, size_t count, size_t offset)
+{
+    tensor->dims = 1;
+    tensor->shape[0] = count;
+    tensor->shape[1] = 1;
+    tensor->count = count;
+    tensor->offset = offset;
+}
+
+static void set_block_tensor(const rank_model_config *config, const llama_layout *layout, int index,
+                             rank_tensor *tensor)
+{
+    const int layer = index / LLAMA_BLOCK_TENSORS;
+    const int which = index % LLAMA_BLOCK_TENSORS;
+    const size_t offset = layout->block + (size_t)layer * layout->in_block[LLAMA_BLOCK_TENSORS] +
+                          layout->in_block[which];
+    const size_t columns = elements(config, block_tensors[which].columns);
+    const rank_cut_kind kind = block_tensors[which].cut;
+    (void)snprintf(tensor->name, sizeof tensor->name, "model.layers.%d.%s.weight", layer,
+                   block_tensors[which].name);
+    if (block_tensors[which].rows == NOTHING) {
+        set_vector(tensor, columns, offset);
+    } else {
+        set_matrix(tensor, elements(config, block_tensors[which].rows), columns, offset);
+    }
+    /* A rank's query heads are those that share its heads of keys: they are cut together. */
+    const size_t head_width = llama_setting(config, LLAMA_HEAD_WIDTH);
+    const size_t shared = (size_t)config->heads / llama_setting(config, LLAMA_KV_HEADS);
+    tensor->cut = (rank_cut){.kind = kind,
+                             .axis = block_tensors[which].axis,
+                             .parts = 1,
+                             .unit = kind == RANK_CUT_HEADS      ? shared * head_width
+                                     : kind == RANK_CUT_KV_HEADS ? head_width
+                                                                 : 1};
+}
+
+void llama_tensor(const rank_model_config *config, int index, rank_tensor *tensor)
+{
+    llama_layout layout;
+    llama_layout_make(config, &layout);
+    const size_t width = (size_t)config->width;
+    const int norm = 1 + config->layers * LLAMA_BLOCK_TENSORS;
+    *tensor = (rank_tensor){.cut = {.parts = 1, .unit = 1}};
+    if (index > 0 && index < norm) {
+        set_block_tensor(config, &layout, index - 1, tensor);
+        return;
+    }
+    if (index == norm) {
+        (void)snprintf(tensor->name, sizeof tensor->name, "model.norm.weight");
+        set_vector(tensor, width, layout.final_norm);
+        return;
+    }
+    set_matrix(tensor, (size_t)config->vocab_size, width, index == 0 ? 0 : layout.output);
+    tensor->cut.kind = RANK_CUT_VOCAB;
+    (void)snprintf(tensor->name, sizeof tensor->name, "%s",
+                   index == 0 ? "model.embed_tokens.weight" : "lm_head.weight");
+    tensor->tied = index == 0 && is_tied(config) ? "lm_head.weight" : NULL;
+}
+
+/* normal(0, 0.02), norms 1. */
+void llama_init(const rank_model_config *config, uint64_t seed, float *params)
+{
+    for (int i = 0; i < llama_tensor_count(config); i++) {
+        rank_tensor tensor;
+        llama_tensor(config, i, &tensor);
+        if (tensor.dims == 2) {
+            rank_fill_normal(seed, i, 0.02f, params + tensor.offset, tensor.count);
+        } else {
+            rank_fill(1.0f, params + tensor.offset, tensor.count);
+        }
+    }
+}

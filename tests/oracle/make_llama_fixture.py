@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Makes llama.fixture: what transformers computes for tests/rank/model/llama/test_llama.c. Tiny random
+Llamas decode incrementally, with transformers' own cache: a chunk of seven tokens, then one token at
+a time. Needs numpy, torch and transformers.
+
+    python make_llama_fixture.py [directory]
+
+The format is that of make_model_fixtures.py. The models run in float64; results are rounded.
+"""
+import os
+import sys
+
+import numpy as np
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from make_decode_fixture import decode
+from make_model_fixtures import put
+
+SHAPE = dict(vocab_size=37, hidden_size=20, intermediate_size=48, num_hidden_layers=2,
+             num_attention_heads=4, num_key_value_heads=2, head_dim=6, rms_norm_eps=1e-5,
+             max_position_embeddings=24)
+LENGTH = 23
+MODELS = {
+    "tied": dict(tie_word_embeddings=True,
+                 rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+    "untied": dict(tie_word_embeddings=False,
+                   rope_parameters=dict(rope_type="linear", rope_theta=500.0, factor=2.0)),
+    "llama3": dict(tie_word_embeddings=False,
+                   rope_parameters=dict(rope_type="llama3", rope_theta=500.0, factor=8.0,
+                                        low_freq_factor=1.0, high_freq_factor=4.0,
+                                        original_max_position_embeddings=64)),
+}
+
+
+def names(tied):
+    found = ["model.embed_tokens.weight"]
+    for layer in range(SHAPE["num_hidden_layers"]):
+        found += ["model.layers.%d.%s.weight" % (layer, part) for part in (
+            "input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+            "self_attn.o_proj", "post_attention_layernorm", "mlp.gate_proj", "mlp.up_proj",
+            "mlp.down_proj")]
+    return found + ["model.norm.weight"] + ([] if tied else ["lm_head.weight"])
+
+
+def main():
+    directory = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
+    rng = np.random.default_rng(17)
+    with open(os.path.join(directory, "llama.fixture"), "wb") as file:
+        for which, settings in MODELS.items():
+            model = LlamaForCausalLM(LlamaConfig(**SHAPE, **settings)).double().eval()
+            state = model.state_dict()
+            flat = []
+            for name in names(settings["tie_word_embeddings"]):
+                values = rng.normal(0, 0.25, state[name].shape)
+                values = (values + ("norm" in name)).astype(np.float32)
+                state[name].copy_(torch.tensor(values, dtype=torch.float64))
+                flat.append(values.reshape(-1))
+            ids = [int(i) for i in rng.integers(0, SHAPE["vocab_size"], LENGTH)]
+            put(file, which + ".params", np.concatenate(flat))
+            put(file, which + ".ids", ids)
+            put(file, which + ".logits", decode(model, ids))
+
+
+if __name__ == "__main__":
+    main()
