@@ -68,27 +68,28 @@ static base_status read_vocab_size(const char *path, int64_t *vocab_size, base_e
 
 base_status launch_checkpoint_shape(proto_job_model *model, base_error *reterr)
 {
-    const struct {
-        const char *key;
-        int64_t *value;
-    } keys[] = {
-        {"vocab_size", &model->vocab_size}, {"n_embd", &model->width},
-        {"n_layer", &model->layers},        {"n_head", &model->heads},
-        {"n_positions", &model->context},
+    /* GPT-2's names, and those of nearly all later families. */
+    static const char *const names[][5] = {
+        {"vocab_size", "n_embd", "n_layer", "n_head", "n_positions"},
+        {"vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
+         "max_position_embeddings"},
     };
+    int64_t *const values[] = {&model->vocab_size, &model->width, &model->layers, &model->heads,
+                               &model->context};
     char path[BASE_PATH_BYTES];
     json_t *json = NULL;
     base_status status = base_path_join(model->checkpoint, "config.json", path, reterr);
     if (status == BASE_OK) {
         status = read_json(path, CONFIG_BYTES_MAX, &json, reterr);
     }
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && status == BASE_OK; i++) {
-        const json_t *value = json_object_get(json, keys[i].key);
+    const char *const *keys = names[json_object_get(json, "hidden_size") != NULL];
+    for (size_t i = 0; i < sizeof values / sizeof *values && status == BASE_OK; i++) {
+        const json_t *value = json_object_get(json, keys[i]);
         if (json_is_integer(value)) {
-            *keys[i].value = json_integer_value(value);
+            *values[i] = json_integer_value(value);
         } else {
             status = base_fail(reterr, BASE_ERR_INVALID, "%s: \"%s\" is not there, or no number",
-                               path, keys[i].key);
+                               path, keys[i]);
         }
     }
     json_decref(json);

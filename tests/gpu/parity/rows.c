@@ -162,6 +162,69 @@ void parity_gelu_bfloat16(twin *t)
     gelu_of(t, RANK_BFLOAT16);
 }
 
+static void rmsnorm(twin *t)
+{
+    char shape[PARITY_TEXT_BYTES];
+    const size_t rows = twin_between(t, 1, 150);
+    const size_t width = some_width(t, 300);
+    const bool with_residual = twin_between(t, 0, 1) > 0;
+    const bool with_out = !with_residual || twin_between(t, 0, 3) > 0;
+    const int x = twin_floats(t, "x", rows * width, 2.0f);
+    const int residual = twin_floats(t, "residual", rows * width, 1.0f);
+    const int weight = twin_floats(t, "weight", width, 1.0f);
+    const int out = twin_floats(t, "out", rows * width, 1.0f);
+    ON_BOTH(t, rmsnorm,
+            &(rank_rmsnorm){.rows = rows,
+                            .width = width,
+                            .epsilon = 1e-5f,
+                            .x = FLOATS(t, x, side),
+                            .residual = with_residual ? FLOATS(t, residual, side) : NULL,
+                            .weight = FLOATS(t, weight, side),
+                            .out = with_out ? FLOATS(t, out, side) : NULL});
+    (void)snprintf(shape, sizeof shape, "rmsnorm (%zu, %zu), residual %d, out %d", rows, width,
+                   with_residual, with_out);
+    twin_compare(t, shape);
+}
+
+/* Heads that are turned, and behind them some that are not. */
+static void rope(twin *t)
+{
+    char shape[PARITY_TEXT_BYTES];
+    const size_t rows = twin_between(t, 1, 40);
+    const size_t heads = twin_between(t, 1, 7);
+    const size_t pairs = twin_between(t, 1, 64);
+    const size_t at_row = heads * 2 * pairs + twin_between(t, 0, 50);
+    const int positions = twin_ints(t, "positions", rows, 0, (1 << 20) - 1);
+    const int table = twin_floats(t, "table", rows * 2 * pairs, 1.0f);
+    const int at = twin_floats(t, "at", rows * at_row, 1.0f);
+    rank_rope_table angles = {.rows = rows, .pairs = pairs};
+    for (size_t i = 0; i < pairs; i++) {
+        angles.frequency[i] = 1.0f / (float)(1 + i * i);
+    }
+    for (int side = 0; side < 2; side++) {
+        const rank_device *device = &t->device[side];
+        angles.positions = INTS(t, positions, side);
+        angles.table = FLOATS(t, table, side);
+        device->backend->rope_table(device->queue, &angles);
+    }
+    ON_BOTH(t, rope,
+            &(rank_rope){rows, heads, pairs, FLOATS(t, table, side), FLOATS(t, at, side), at_row});
+    (void)snprintf(shape, sizeof shape, "rope, %zu rows of %zu, %zu heads of %zu pairs", rows,
+                   at_row, heads, pairs);
+    twin_compare(t, shape);
+}
+
+static void swiglu(twin *t)
+{
+    char shape[PARITY_TEXT_BYTES];
+    const size_t count = twin_between(t, 1, 3000);
+    const int gate = twin_floats(t, "gate", count, twin_between(t, 0, 3) == 0 ? 100.0f : 4.0f);
+    const int up = twin_floats(t, "up", count, 1.0f);
+    ON_BOTH(t, swiglu, &(rank_swiglu){count, FLOATS(t, gate, side), FLOATS(t, up, side)});
+    (void)snprintf(shape, sizeof shape, "swiglu (%zu)", count);
+    twin_compare(t, shape);
+}
+
 /* Few different ids, so that many tokens share one. */
 static void embed(twin *t)
 {
@@ -201,12 +264,13 @@ static void embed_packed(twin *t)
     const size_t wte_count = wte_row > 0 ? columns * wte_row : rank_pack_count(width, columns);
     const int wte = twin_floats(t, "wte", wte_count, 1.0f);
     const int wpe = twin_floats(t, "wpe", 10 * width, 1.0f);
+    const bool with_wpe = twin_between(t, 0, 2) > 0;
     const int out = twin_floats(t, "out", tokens * width, 1.0f);
     ON_BOTH(t, embed_packed,
             &(rank_embed_packed){tokens, width, INTS(t, ids, side), INTS(t, positions, side),
                                  (int32_t)first_id, (int32_t)columns, FLOATS(t, wte, side),
-                                 FLOATS(t, wpe, side), FLOATS(t, out, side), wte_row,
-                                 RANK_FLOAT32});
+                                 with_wpe ? FLOATS(t, wpe, side) : NULL, FLOATS(t, out, side),
+                                 wte_row, RANK_FLOAT32});
     (void)snprintf(shape, sizeof shape,
                    "embed_packed, %zu tokens, ids from %zu, %zu columns, row %zu", tokens, first_id,
                    columns, wte_row);
@@ -293,6 +357,9 @@ const parity_case parity_rows_cases[] = {
     {.name = "layernorm", .run = layernorm},
     {.name = "layernorm_grad", .run = layernorm_grad},
     {.name = "layernorm_grad_in_pieces", .run = layernorm_grad_in_pieces, .shapes = 2},
+    {.name = "rmsnorm", .run = rmsnorm},
+    {.name = "rope", .run = rope},
+    {.name = "swiglu", .run = swiglu},
     {.name = "gelu", .run = gelu},
     {.name = "embed", .run = embed},
     {.name = "embed_packed", .run = embed_packed},

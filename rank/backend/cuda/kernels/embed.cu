@@ -43,7 +43,10 @@ template <typename Element> __global__ static void embed_packed_kernel(rank_embe
         const size_t panel = (size_t)column / RANK_PANEL * RANK_PANEL * args.width;
         const size_t at = args.wte_row > 0 ? (size_t)column * args.wte_row + j
                                            : panel + j * RANK_PANEL + (size_t)column % RANK_PANEL;
-        const float sum = get(wte[at]) + args.wpe[(size_t)args.positions[token] * args.width + j];
+        float sum = get(wte[at]);
+        if (args.wpe != NULL) {
+            sum = sum + args.wpe[(size_t)args.positions[token] * args.width + j];
+        }
         args.out[i] = 0.0f + sum;
     }
 }

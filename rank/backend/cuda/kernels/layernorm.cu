@@ -2,30 +2,13 @@
 // Launched by operations.c.
 #include "columns.h"
 #include "kernels.h"
+#include "row_place.h"
 
 #define EPSILON 1e-5f
 
 enum { THREADS = 128, ROWS = THREADS / ROW_LANES };
 
-// The row of this thread, and its lane. All threads of a warp go through the same calls of
-// sum_lanes, so a thread without a row goes along with row 0, and writes nothing.
-struct place {
-    size_t row;
-    size_t lane;
-    bool exists;
-};
-
-__device__ static place my_place(size_t rows)
-{
-    place at;
-    at.row = (size_t)blockIdx.x * ROWS + threadIdx.x / ROW_LANES;
-    at.lane = threadIdx.x % ROW_LANES;
-    at.exists = at.row < rows;
-    at.row = at.exists ? at.row : 0;
-    return at;
-}
-
-__device__ static void add_residual(const rank_layernorm &args, const place &at, float *x)
+__device__ static void add_residual(const rank_layernorm &args, const row_place &at, float *x)
 {
     const size_t from = args.residual_rows != NULL ? (size_t)args.residual_rows[at.row] : at.row;
     const float *residual = args.residual + from * args.width;
@@ -38,7 +21,7 @@ __device__ static void add_residual(const rank_layernorm &args, const place &at,
 template <typename Element> __global__ static void layernorm_kernel(rank_layernorm args)
 {
     Element *out = static_cast<Element *>(args.out);
-    const place at = my_place(args.rows);
+    const row_place at = my_row(args.rows, ROWS);
     const size_t width = args.width;
     float *x = args.x + at.row * width;
     if (args.residual != NULL && at.exists) {
@@ -86,7 +69,7 @@ struct weight_value {
 
 __global__ static void layernorm_grad_kernel(rank_layernorm_grad args)
 {
-    const place at = my_place(args.rows);
+    const row_place at = my_row(args.rows, ROWS);
     const size_t width = args.width;
     const float *x = args.x + at.row * width;
     const float *dout = args.dout + at.row * width;
