@@ -121,6 +121,26 @@ static base_status check_readable(const char *flag, const char *path, base_error
                                              "cannot read %s %s: not a regular file", flag, path);
 }
 
+/* Checks that a training can begin with that checkpoint: it takes GPT-2 alone. */
+static base_status check_trains(const proto_job *job, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    json_t *json = NULL;
+    base_status status = base_path_join(job->model.checkpoint, "config.json", path, reterr);
+    if (status == BASE_OK) {
+        status = read_json(path, CONFIG_BYTES_MAX, &json, reterr);
+    }
+    const char *type = json_string_value(json_object_get(json, "model_type"));
+    if (status == BASE_OK && type != NULL && strcmp(type, "gpt2") != 0) {
+        status = base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                           "--checkpoint: %s is of the family %s, and trainings take gpt2; "
+                           "--mode generate and tp-cpu take others",
+                           path, type);
+    }
+    json_decref(json);
+    return status;
+}
+
 /* Checks that a model of that shape can exist. */
 static base_status check_shape(const proto_job *job, base_error *reterr)
 {
@@ -153,6 +173,9 @@ static base_status complete_checkpoint(launch_options *options, base_error *rete
         return base_error_prepend(reterr, status, "--checkpoint");
     }
     status = check_shape(job, reterr);
+    if (status == BASE_OK && proto_mode_get(job->job.mode)->trains) {
+        status = check_trains(job, reterr);
+    }
     if (status != BASE_OK) {
         return status;
     }

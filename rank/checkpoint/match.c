@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "checkpoint/widen.h"
 #include "model/family.h"
 
 enum { NAME_BYTES = 2 * RANK_TENSOR_NAME_BYTES };
@@ -34,9 +35,9 @@ const base_safetensor *rank_tensors_find(const base_safetensors *file, const ran
 static base_status check_tensor(const base_safetensor *found, const rank_tensor *wanted,
                                 base_error *reterr)
 {
-    if (strcmp(found->dtype, "F32") != 0) {
-        return base_fail(reterr, BASE_ERR_INVALID, "tensor %s is %s, not F32", wanted->name,
-                         found->dtype);
+    if (!rank_widen_knows(found)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "tensor %s is %s, not F32, BF16 or F16",
+                         wanted->name, found->dtype);
     }
     bool same = found->dims == wanted->dims;
     for (int i = 0; same && i < wanted->dims; i++) {
@@ -75,7 +76,7 @@ static base_status check_tied(const base_safetensors *file, const rank_family *f
         return BASE_OK;
     }
     (*known)++;
-    bool same = tied->size_bytes == found->size_bytes;
+    bool same = tied->size_bytes == found->size_bytes && strcmp(tied->dtype, found->dtype) == 0;
     if (same) {
         const base_status status =
             same_bytes->compare(same_bytes->user, found, tied, &same, reterr);

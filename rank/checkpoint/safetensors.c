@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/file.h"
 #include "checkpoint/match.h"
+#include "checkpoint/widen.h"
 #include "model/family.h"
 #include "model/share_out.h"
 #include "rank/checkpoint.h"
@@ -160,7 +161,7 @@ static void copy_tensor(const base_safetensors *file, const base_safetensor *fou
         memset(to, 0, wanted->count * sizeof *to);
         return;
     }
-    memcpy(to, file->data + found->offset_bytes, found->size_bytes);
+    rank_widen(found, file->data + found->offset_bytes, found->count, to);
 }
 
 /* Transposes a tensor that the file has transposed, through `scratch`. */

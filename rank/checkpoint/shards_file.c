@@ -11,6 +11,7 @@
 #include "base/safetensors.h"
 #include "checkpoint/match.h"
 #include "checkpoint/shards.h"
+#include "checkpoint/widen.h"
 #include "rank/checkpoint.h"
 
 enum { COMPARED_BYTES = 1 << 16 };
@@ -121,8 +122,15 @@ static base_status read_slice(void *user, const rank_row_part *part, float *to, 
     }
     const size_t columns = found->dims > 1 ? found->shape[1] : found->count;
     const size_t element = part->row * columns + part->column;
-    return read_at(file, file->data_begin + found->offset_bytes + element * sizeof *to, to,
-                   part->count * sizeof *to, reterr);
+    const size_t size_bytes = part->count * found->element_bytes;
+    char *last = (char *)(to + part->count) - size_bytes; /* from where they are widened in place */
+    const base_status status =
+        read_at(file, file->data_begin + found->offset_bytes + element * found->element_bytes, last,
+                size_bytes, reterr);
+    if (status == BASE_OK) {
+        rank_widen(found, last, part->count, to);
+    }
+    return status;
 }
 
 /* The header, and what it says of the model's tensors. `same` compares two that must be equal. */

@@ -115,7 +115,7 @@ static void configurations_that_are_not_ours_are_refused(void **state)
         const char *value;
         base_status status;
     } CASES[] = {
-        {"model_type", "\"llama\"", BASE_ERR_UNSUPPORTED},
+        {"model_type", "\"mamba\"", BASE_ERR_UNSUPPORTED},
         {"activation_function", "\"relu\"", BASE_ERR_UNSUPPORTED},
         {"layer_norm_epsilon", "1e-6", BASE_ERR_UNSUPPORTED},
         {"tie_word_embeddings", "false", BASE_ERR_UNSUPPORTED},
