@@ -65,6 +65,9 @@ static const base_field rows[] = {
      .option = "max-num-seqs", .value = "N", .help = "generate, tp-*: so many texts at a time"},
     {JOB(BOOL, infer.ignore_eos), .option = "ignore-eos",
      .help = "generate, tp-*: go on behind the end of a text"},
+    {JOB(BOOL, infer.special_tokens), .optional = true, .option = "special-tokens",
+     .help = "generate, tp-*: prompts may contain the tokenizer's special tokens, as "
+             "<|im_start|>"},
     {JOB(BOOL, infer.baseline), .option = "baseline",
      .help = "tp-*: the same prompts also on one rank, and on a whole model per rank, to compare"},
     {JOB(TEXT, infer.curve), .optional = true, .option = "curve", .value = "LIST",

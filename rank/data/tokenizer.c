@@ -2,12 +2,15 @@
  * generate/ for prompts and answers. */
 #include "rank/tokenizer.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/file.h"
 #include "bpe.h"
+#include "hub.h"
 #include "tokenizer_file.h"
 
 enum {
@@ -26,11 +29,34 @@ typedef struct cache_entry {
 } cache_entry;
 
 struct rank_tokenizer {
+    rank_hub *hub; /* NULL: one of ours */
+    bool special;  /* with hub: texts may have added tokens */
     rank_bpe bpe;
     uint16_t *scratch; /* (scratch_capacity), grows to the longest piece seen */
     size_t scratch_capacity;
     cache_entry cache[CACHE_ENTRIES];
 };
+
+static base_status read_file(const char *path, rank_tokenizer *made, base_error *reterr)
+{
+    void *data = NULL;
+    size_t size_bytes = 0;
+    json_error_t flaw;
+    base_status status =
+        base_file_read(path, RANK_TOKENIZER_FILE_BYTES_MAX, &data, &size_bytes, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    json_t *root = json_loadb(data, size_bytes, JSON_REJECT_DUPLICATES, &flaw);
+    free(data);
+    if (root == NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID, "line %d: %s", flaw.line, flaw.text);
+    }
+    status = rank_tokenizer_is_ours(root) ? rank_tokenizer_take(root, &made->bpe, reterr)
+                                          : rank_hub_create(root, &made->hub, reterr);
+    json_decref(root);
+    return status;
+}
 
 base_status rank_tokenizer_load(const char *path, rank_tokenizer **tokenizer, base_error *reterr)
 {
@@ -39,10 +65,10 @@ base_status rank_tokenizer_load(const char *path, rank_tokenizer **tokenizer, ba
     if (made == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the tokenizer");
     }
-    const base_status status = rank_tokenizer_file_read(path, &made->bpe, reterr);
+    const base_status status = read_file(path, made, reterr);
     if (status != BASE_OK) {
         free(made);
-        return status;
+        return base_error_prepend(reterr, status, "%s", path);
     }
     *tokenizer = made;
     return BASE_OK;
@@ -53,6 +79,7 @@ void rank_tokenizer_destroy(rank_tokenizer *tokenizer)
     if (tokenizer == NULL) {
         return;
     }
+    rank_hub_destroy(tokenizer->hub);
     rank_bpe_fini(&tokenizer->bpe);
     free(tokenizer->scratch);
     free(tokenizer);
@@ -60,18 +87,32 @@ void rank_tokenizer_destroy(rank_tokenizer *tokenizer)
 
 int rank_tokenizer_vocab_size(const rank_tokenizer *tokenizer)
 {
-    return rank_bpe_vocab_size(&tokenizer->bpe);
+    return tokenizer->hub != NULL ? rank_hub_vocab_size(tokenizer->hub)
+                                  : rank_bpe_vocab_size(&tokenizer->bpe);
 }
 
 int32_t rank_tokenizer_end_id(const rank_tokenizer *tokenizer)
 {
-    return rank_bpe_end_id(&tokenizer->bpe);
+    return tokenizer->hub != NULL ? rank_hub_end_id(tokenizer->hub)
+                                  : rank_bpe_end_id(&tokenizer->bpe);
 }
 
 size_t rank_tokenizer_count_bound(const rank_tokenizer *tokenizer, const char *text,
                                   size_t text_bytes)
 {
-    return rank_bpe_count_bound(&tokenizer->bpe, text, text_bytes);
+    return tokenizer->hub != NULL ? text_bytes
+                                  : rank_bpe_count_bound(&tokenizer->bpe, text, text_bytes);
+}
+
+const int32_t *rank_tokenizer_prefix(const rank_tokenizer *tokenizer, size_t *count)
+{
+    *count = 0;
+    return tokenizer->hub != NULL ? rank_hub_prefix(tokenizer->hub, count) : NULL;
+}
+
+void rank_tokenizer_allow_special(rank_tokenizer *tokenizer)
+{
+    tokenizer->special = true;
 }
 
 /* The piece's set, by its first and last eight (or four) bytes and its length. */
@@ -160,6 +201,9 @@ base_status rank_tokenizer_encode(rank_tokenizer *tokenizer, const char *text, s
                                   rank_ids *ids, base_error *reterr)
 {
     ids->count = 0;
+    if (tokenizer->hub != NULL) {
+        return rank_hub_encode(tokenizer->hub, text, text_bytes, tokenizer->special, ids, reterr);
+    }
     if (text_bytes > TEXT_BYTES_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT, "a text of %zu bytes is too long to tokenize",
                          text_bytes);
@@ -191,7 +235,9 @@ size_t rank_tokenizer_decode(const rank_tokenizer *tokenizer, const int32_t *ids
     size_t used = 0;
     for (size_t i = 0; i < count; i++) {
         size_t size_bytes = 0;
-        const uint8_t *bytes = rank_bpe_token(&tokenizer->bpe, ids[i], &size_bytes);
+        const uint8_t *bytes = tokenizer->hub != NULL
+                                   ? rank_hub_token(tokenizer->hub, ids[i], &size_bytes)
+                                   : rank_bpe_token(&tokenizer->bpe, ids[i], &size_bytes);
         for (size_t j = 0; j < size_bytes; j++) {
             if (used + 1 < capacity) {
                 text[used++] = (char)bytes[j];

@@ -71,8 +71,7 @@ static base_status check_frame(const json_t *root, base_error *reterr)
     return status;
 }
 
-/* A merge is "left right" or ["left", "right"]; parts point into it. */
-static bool merge_parts(const json_t *merge, const char *parts[2], size_t parts_bytes[2])
+bool rank_tokenizer_merge_parts(const json_t *merge, const char *parts[2], size_t parts_bytes[2])
 {
     if (json_is_string(merge)) {
         const char *text = json_string_value(merge);
@@ -102,7 +101,7 @@ static base_status read_merge(const json_t *merge, const json_t *vocab, size_t i
 {
     const char *parts[2] = {NULL, NULL};
     size_t bytes[2] = {0, 0};
-    if (!merge_parts(merge, parts, bytes)) {
+    if (!rank_tokenizer_merge_parts(merge, parts, bytes)) {
         return base_fail(reterr, BASE_ERR_INVALID, "merge %zu is not a pair of tokens", index);
     }
     uint16_t *const to[2] = {&pair->left, &pair->right};
@@ -170,7 +169,7 @@ static base_status check_added(const json_t *added, int end_id, base_error *rete
     return BASE_OK;
 }
 
-static base_status read_root(const json_t *root, rank_bpe *bpe, base_error *reterr)
+base_status rank_tokenizer_take(const json_t *root, rank_bpe *bpe, base_error *reterr)
 {
     const json_t *model = json_object_get(root, "model");
     const json_t *vocab = json_object_get(model, "vocab");
@@ -207,25 +206,12 @@ static base_status read_root(const json_t *root, rank_bpe *bpe, base_error *rete
     return status;
 }
 
-base_status rank_tokenizer_file_read(const char *path, rank_bpe *bpe, base_error *reterr)
+bool rank_tokenizer_is_ours(const json_t *root)
 {
-    void *data = NULL;
-    size_t size_bytes = 0;
-    json_error_t json_error;
-    base_status status =
-        base_file_read(path, RANK_TOKENIZER_FILE_BYTES_MAX, &data, &size_bytes, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    json_t *root = json_loadb(data, size_bytes, JSON_REJECT_DUPLICATES, &json_error);
-    free(data);
-    if (root == NULL) {
-        return base_fail(reterr, BASE_ERR_INVALID, "%s:%d: %s", path, json_error.line,
-                         json_error.text);
-    }
-    status = read_root(root, bpe, reterr);
-    json_decref(root);
-    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "%s", path);
+    const json_t *steps = json_object_get(json_object_get(root, "pre_tokenizer"), "pretokenizers");
+    const json_t *pattern = json_object_get(json_array_get(steps, 0), "pattern");
+    const char *regex = json_string_value(json_object_get(pattern, "Regex"));
+    return regex != NULL && strcmp(regex, RANK_TOKENIZER_SPLIT) == 0;
 }
 
 static json_t *make_vocab(const rank_bpe *bpe)

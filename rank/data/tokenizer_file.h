@@ -1,4 +1,4 @@
-/* tokenizer.json, of the one kind that is written and read here.
+/* tokenizer.json, of the kind that is written here; others are hub.h's.
  *
  * A Hugging Face "BPE" model over GPT-2's byte glyphs: ids 0 … 255 are the bytes in order, 256 + m
  * is merge m, `<|endoftext|>` is last. Pre-tokenizer: Split on " ?[^ ]+| +", isolated, then
@@ -7,17 +7,28 @@
 #ifndef RANK_TOKENIZER_FILE_H
 #define RANK_TOKENIZER_FILE_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 #include "bpe.h"
 
-enum { RANK_TOKENIZER_FILE_BYTES_MAX = 16 << 20 };
+enum { RANK_TOKENIZER_FILE_BYTES_MAX = 64 << 20 };
 
 #define RANK_TOKENIZER_END_TOKEN "<|endoftext|>"
 #define RANK_TOKENIZER_SPLIT     " ?[^ ]+| +"
 
+struct json_t;
+
+/* Whether the file's content splits text as ours do. */
+bool rank_tokenizer_is_ours(const struct json_t *root);
+
 /* Fills bpe, which the caller frees with rank_bpe_fini on success. */
-BASE_MUST_CHECK base_status rank_tokenizer_file_read(const char *path, rank_bpe *bpe,
-                                                     base_error *reterr);
+BASE_MUST_CHECK base_status rank_tokenizer_take(const struct json_t *root, rank_bpe *bpe,
+                                                base_error *reterr);
+
+/* A merge is "left right" or ["left", "right"]; parts point into it. */
+bool rank_tokenizer_merge_parts(const struct json_t *merge, const char *parts[2],
+                                size_t parts_bytes[2]);
 
 /* The same merges always give the same bytes. */
 BASE_MUST_CHECK base_status rank_tokenizer_file_write(const char *path, const rank_bpe *bpe,

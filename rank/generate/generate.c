@@ -61,7 +61,9 @@ static rank_sample_params sampling(const rank_generate_options *options, size_t 
 void generation_add_stops(const rank_generate_options *options, rank_request *request)
 {
     const int32_t end = rank_tokenizer_end_id(options->tokenizer);
-    request->stops[request->stop_count++] = end;
+    if (end >= 0) {
+        request->stops[request->stop_count++] = end;
+    }
     for (int i = 0; i < options->stop_count; i++) {
         if (options->stops[i] != end) {
             request->stops[request->stop_count++] = options->stops[i];

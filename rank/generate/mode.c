@@ -284,6 +284,9 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
     if (status == BASE_OK) {
         status = rank_tokenizer_load(job->data.tokenizer, &tokenizer, reterr);
     }
+    if (status == BASE_OK && job->infer.special_tokens) {
+        rank_tokenizer_allow_special(tokenizer);
+    }
     if (status == BASE_OK) {
         status = rank_worker_open_device(worker, &device, reterr);
     }

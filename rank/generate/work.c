@@ -47,10 +47,16 @@ base_status rank_work_encode(const rank_generate_options *options, const char *t
     if (work->prompt == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a prompt");
     }
-    rank_ids ids = {.at = work->prompt, .capacity = context};
+    size_t before = 0;
+    const int32_t *prefix = rank_tokenizer_prefix(options->tokenizer, &before);
+    before = before < context ? before : context;
+    for (size_t i = 0; i < before; i++) {
+        work->prompt[i] = prefix[i];
+    }
+    rank_ids ids = {.at = work->prompt + before, .capacity = context - before};
     const base_status status =
         rank_tokenizer_encode(options->tokenizer, whole, (size_t)length, &ids, reterr);
-    work->prompt_count = ids.count;
+    work->prompt_count = before + ids.count;
     if (status != BASE_OK) {
         return status;
     }

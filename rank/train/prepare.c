@@ -233,6 +233,10 @@ static base_status open_data(trainer *self, base_error *reterr)
                          job->data.tokenizer, rank_tokenizer_vocab_size(self->tokenizer),
                          self->config.vocab_size);
     }
+    if (rank_tokenizer_end_id(self->tokenizer) < 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s has no <|endoftext|> to end sentences with",
+                         job->data.tokenizer);
+    }
     const int64_t replicas = proto_job_replicas(job);
     const int64_t replica = identity->rank % replicas; /* all stages of a pipeline have all slots */
     const rank_data_options options = {

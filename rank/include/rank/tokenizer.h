@@ -1,10 +1,11 @@
-/* Byte-level BPE as GPT-2's, with a small vocabulary. Reads and writes Hugging Face's
- * tokenizer.json, and gives the same ids for it as that library.
+/* Byte-level BPE, from Hugging Face's tokenizer.json: the ids are those of that library. There are
+ * two kinds. Ours, which corpus-gen writes, splits at spaces only, and is quick. All others split by
+ * the file's regular expressions, as those of GPT-2, Llama 3 and SmolLM2 do.
  *
- * Any bytes can be encoded. `<|endoftext|>` is the last id of the vocabulary. It ends a sentence,
- * and no text encodes to it. (That library makes it from the same letters unless
- * split_special_tokens is set.) After load a tokenizer is constant except for a cache. One thread
- * at a time. */
+ * Any bytes can be encoded. No text encodes to a special token, such as `<|endoftext|>`, which ends
+ * a sentence, unless rank_tokenizer_allow_special was called. (That library makes them from the same
+ * letters unless split_special_tokens is set.) After load a tokenizer is constant except for
+ * scratch. One thread at a time. */
 #ifndef RANK_TOKENIZER_H
 #define RANK_TOKENIZER_H
 
@@ -15,12 +16,20 @@
 
 typedef struct rank_tokenizer rank_tokenizer;
 
-/* Reads tokenizer.json. BASE_ERR_INVALID with the reason if it is not of the kind that we write. */
+/* Reads tokenizer.json. BASE_ERR_INVALID and BASE_ERR_UNSUPPORTED name the flaw, or the setting that
+ * is not known here. */
 BASE_MUST_CHECK base_status rank_tokenizer_load(const char *path, rank_tokenizer **tokenizer,
                                                 base_error *reterr);
 void rank_tokenizer_destroy(rank_tokenizer *tokenizer);
 int rank_tokenizer_vocab_size(const rank_tokenizer *tokenizer);
+/* The id of `<|endoftext|>`; -1: there is none. */
 int32_t rank_tokenizer_end_id(const rank_tokenizer *tokenizer);
+
+/* From now on special tokens may stand in texts, by their names. */
+void rank_tokenizer_allow_special(rank_tokenizer *tokenizer);
+
+/* The ids that the tokenizer puts before a prompt; encode does not. */
+const int32_t *rank_tokenizer_prefix(const rank_tokenizer *tokenizer, size_t *count);
 
 /* Room for token ids, and how many there are. */
 typedef struct rank_ids {

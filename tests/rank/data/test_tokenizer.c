@@ -215,7 +215,6 @@ static void other_tokenizers_are_refused(void **state)
     test_directory_make(&directory);
     refuse(&directory, "\"version\"", "\"version", "tokenizer.json:");
     refuse(&directory, "\"truncation\"", "\"version\"", "duplicate");
-    refuse(&directory, " ?[^ ]+| +", "\\\\s+", "pre_tokenizer");
     refuse(&directory, "Isolated", "Removed", "pre_tokenizer");
     refuse(&directory, "\"BPE\"", "\"Unigram\"", "type");
     refuse(&directory, "\"dropout\": null", "\"dropout\": 0.1", "dropout");
@@ -246,7 +245,10 @@ static void a_written_file_reads_back(void **state)
     const rank_bpe_pair merges[] = {{' ', 'a'}, {256, 'b'}, {0, 255}, {'\n', '"'}};
     assert_ok(rank_bpe_init(&made, merges, 4, &error), &error);
     assert_ok(rank_tokenizer_file_write(path, &made, &error), &error);
-    assert_ok(rank_tokenizer_file_read(path, &read, &error), &error);
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    assert_true(rank_tokenizer_is_ours(root));
+    assert_ok(rank_tokenizer_take(root, &read, &error), &error);
+    json_decref(root);
     assert_int_equal(read.merge_count, 4);
     assert_memory_equal(read.merges, merges, sizeof merges);
     rank_bpe_fini(&made);

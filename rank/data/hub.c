@@ -1,0 +1,288 @@
+/* Encodes text with a hub tokenizer: cuts it into pieces, and merges each. Called by tokenizer.c. */
+#include "hub.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "hub_parts.h"
+
+enum { TEXT_BYTES_MAX = 1 << 30, ROOM_MIN = 256 };
+
+hub_merge *hub_find_merge(const rank_hub *hub, int32_t left, int32_t right)
+{
+    const uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    size_t at = (size_t)((pair * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & hub->merge_mask;
+    while (hub->merges[at].left != HUB_NONE &&
+           (hub->merges[at].left != left || hub->merges[at].right != right)) {
+        at = (at + 1) & hub->merge_mask;
+    }
+    return &hub->merges[at];
+}
+
+int32_t hub_find_text(const rank_hub *hub, const uint8_t *bytes, size_t size_bytes, size_t *entry)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+    for (size_t i = 0; i < size_bytes; i++) {
+        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    }
+    size_t at = (size_t)(hash ^ hash >> 32) & hub->text_mask;
+    while (hub->text_ids[at] != HUB_NONE) {
+        const hub_token *token = &hub->tokens[hub->text_ids[at]];
+        if (token->size_bytes == size_bytes &&
+            memcmp(hub->bytes + token->offset, bytes, size_bytes) == 0) {
+            break;
+        }
+        at = (at + 1) & hub->text_mask;
+    }
+    *entry = at;
+    return hub->text_ids[at];
+}
+
+int rank_hub_vocab_size(const rank_hub *hub)
+{
+    return hub->count;
+}
+
+int32_t rank_hub_end_id(const rank_hub *hub)
+{
+    return hub->end_id;
+}
+
+const int32_t *rank_hub_prefix(const rank_hub *hub, size_t *count)
+{
+    *count = hub->prefix_count;
+    return hub->prefix;
+}
+
+const uint8_t *rank_hub_token(const rank_hub *hub, int32_t id, size_t *size_bytes)
+{
+    *size_bytes = 0;
+    if (id < 0 || id >= hub->count || hub->tokens[id].special) {
+        return hub->bytes;
+    }
+    *size_bytes = hub->tokens[id].size_bytes;
+    return hub->bytes + hub->tokens[id].offset;
+}
+
+/* What is encoded, and where to. */
+typedef struct encoding {
+    rank_hub *hub;
+    rank_ids *ids;
+    base_error *reterr;
+} encoding;
+
+static void put(const encoding *of, int32_t id)
+{
+    if (of->ids->count < of->ids->capacity) {
+        of->ids->at[of->ids->count] = id;
+    }
+    of->ids->count++;
+}
+
+static bool comes_first(const hub_candidate *a, const hub_candidate *b)
+{
+    return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
+}
+
+static void heap_push(hub_candidate *heap, size_t *count, hub_candidate made)
+{
+    size_t at = (*count)++;
+    while (at > 0 && comes_first(&made, &heap[(at - 1) / 2])) {
+        heap[at] = heap[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    heap[at] = made;
+}
+
+static hub_candidate heap_pop(hub_candidate *heap, size_t *count)
+{
+    const hub_candidate first = heap[0];
+    const hub_candidate last = heap[--*count];
+    size_t at = 0;
+    for (size_t child = 1; child < *count; child = 2 * at + 1) {
+        child += child + 1 < *count && comes_first(&heap[child + 1], &heap[child]);
+        if (!comes_first(&heap[child], &last)) {
+            break;
+        }
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = last;
+    return first;
+}
+
+/* Notes the merge of the part with the one behind it, if there is one. */
+static void consider(const rank_hub *hub, int32_t at, size_t *count)
+{
+    const int32_t next = at != HUB_NONE ? hub->parts[at].next : HUB_NONE;
+    if (next == HUB_NONE) {
+        return;
+    }
+    const int32_t left = hub->parts[at].id;
+    const int32_t right = hub->parts[next].id;
+    const hub_merge *merge = hub_find_merge(hub, left, right);
+    if (merge->left != HUB_NONE) {
+        heap_push(hub->heap, count, (hub_candidate){merge->rank, at, left, right, merge->made});
+    }
+}
+
+/* Makes all merges of a piece, the one of the lowest rank first, and of equals the one furthest
+ * left. Of a piece of n bytes there are n - 1 candidates at first, and two more for each merge. */
+static void merge_parts(rank_hub *hub, size_t part_count)
+{
+    size_t count = 0;
+    for (size_t i = 0; i + 1 < part_count; i++) {
+        consider(hub, (int32_t)i, &count);
+    }
+    while (count > 0) {
+        const hub_candidate best = heap_pop(hub->heap, &count);
+        hub_part *left = &hub->parts[best.at];
+        if (left->id != best.left || left->next == HUB_NONE ||
+            hub->parts[left->next].id != best.right) {
+            continue; /* one of the two has been merged since */
+        }
+        hub_part *right = &hub->parts[left->next];
+        left->id = best.made;
+        left->next = right->next;
+        right->id = HUB_NONE;
+        if (left->next != HUB_NONE) {
+            hub->parts[left->next].before = best.at;
+        }
+        consider(hub, best.at, &count);
+        consider(hub, left->before, &count);
+    }
+}
+
+static base_status make_room(rank_hub *hub, size_t needed, base_error *reterr)
+{
+    size_t room = hub->room > 0 ? hub->room : ROOM_MIN;
+    while (room < needed) {
+        room *= 2;
+    }
+    if (room == hub->room) {
+        return BASE_OK;
+    }
+    hub_part *parts = realloc(hub->parts, room * sizeof *parts);
+    hub->parts = parts != NULL ? parts : hub->parts;
+    hub_candidate *heap = realloc(hub->heap, 3 * room * sizeof *heap);
+    hub->heap = heap != NULL ? heap : hub->heap;
+    if (parts == NULL || heap == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to tokenize a word of %zu bytes",
+                         needed);
+    }
+    hub->room = room;
+    return BASE_OK;
+}
+
+static base_status encode_piece(const encoding *of, const uint8_t *piece, size_t piece_bytes)
+{
+    rank_hub *hub = of->hub;
+    size_t entry = 0;
+    const int32_t whole = hub->whole_first || piece_bytes == 1
+                              ? hub_find_text(hub, piece, piece_bytes, &entry)
+                              : HUB_NONE;
+    if (whole != HUB_NONE) {
+        put(of, whole);
+        return BASE_OK;
+    }
+    const base_status status = make_room(hub, piece_bytes, of->reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    size_t count = 0;
+    for (size_t i = 0; i < piece_bytes; i++) {
+        const int32_t id = hub->byte_ids[piece[i]];
+        if (id != HUB_NONE) { /* the library drops bytes that it has no token for */
+            hub->parts[count] = (hub_part){id, (int32_t)count - 1, (int32_t)count + 1};
+            count++;
+        }
+    }
+    if (count == 0) {
+        return BASE_OK;
+    }
+    hub->parts[count - 1].next = HUB_NONE;
+    merge_parts(hub, count);
+    for (int32_t at = 0; at != HUB_NONE; at = hub->parts[at].next) {
+        put(of, hub->parts[at].id);
+    }
+    return BASE_OK;
+}
+
+static base_status split(const encoding *of, int step, const uint8_t *text, size_t text_bytes)
+{
+    rank_hub *hub = of->hub;
+    base_status status = BASE_OK;
+    size_t done = 0;
+    size_t from = 0;
+    if (text_bytes == 0) {
+        return BASE_OK;
+    }
+    if (step == hub->split_count) {
+        return encode_piece(of, text, text_bytes);
+    }
+    while (status == BASE_OK && from < text_bytes) {
+        const int found =
+            pcre2_match(hub->splits[step], text, text_bytes, from, 0, hub->match, hub->limits);
+        if (found == PCRE2_ERROR_NOMATCH) {
+            break;
+        }
+        if (found < 0) {
+            return base_fail(of->reterr, BASE_ERR_LIMIT,
+                             "the tokenizer's expression %d takes too long on a text", step + 1);
+        }
+        const PCRE2_SIZE *match = pcre2_get_ovector_pointer(hub->match);
+        const size_t begin = match[0];
+        const size_t end = match[1];
+        if (end == begin) { /* nothing: look on behind it */
+            from = end + 1;
+            continue;
+        }
+        status = split(of, step + 1, text + done, begin - done);
+        if (status == BASE_OK) {
+            status = split(of, step + 1, text + begin, end - begin);
+        }
+        done = from = end;
+    }
+    return status == BASE_OK ? split(of, step + 1, text + done, text_bytes - done) : status;
+}
+
+/* The longest added token at the text's begin; HUB_NONE: there is none. */
+static int32_t added_token(const rank_hub *hub, const uint8_t *text, size_t text_bytes)
+{
+    int32_t found = HUB_NONE;
+    for (size_t i = 0; hub->added_begins[text[0]] && i < hub->added_count; i++) {
+        const hub_token *token = &hub->tokens[hub->added[i]];
+        if (token->size_bytes <= text_bytes &&
+            (found == HUB_NONE || token->size_bytes > hub->tokens[found].size_bytes) &&
+            memcmp(hub->bytes + token->offset, text, token->size_bytes) == 0) {
+            found = hub->added[i];
+        }
+    }
+    return found;
+}
+
+base_status rank_hub_encode(rank_hub *hub, const char *text, size_t text_bytes, bool special,
+                            rank_ids *ids, base_error *reterr)
+{
+    const encoding of = {.hub = hub, .ids = ids, .reterr = reterr};
+    const uint8_t *bytes = (const uint8_t *)text;
+    base_status status = BASE_OK;
+    size_t done = 0;
+    ids->count = 0;
+    if (text_bytes > TEXT_BYTES_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "a text of %zu bytes is too long to tokenize",
+                         text_bytes);
+    }
+    for (size_t at = 0; special && status == BASE_OK && at < text_bytes;) {
+        const int32_t id = added_token(hub, bytes + at, text_bytes - at);
+        if (id == HUB_NONE) {
+            at++;
+            continue;
+        }
+        status = split(&of, 0, bytes + done, at - done);
+        put(&of, id);
+        at += hub->tokens[id].size_bytes;
+        done = at;
+    }
+    return status == BASE_OK ? split(&of, 0, bytes + done, text_bytes - done) : status;
+}

@@ -1,0 +1,43 @@
+/* Byte-level BPE of any size, as GPT-2, Llama 3 and SmolLM2 have it: ids in any order, merges by
+ * rank, and text that is cut into pieces by regular expressions (PCRE2's). Gives the ids of Hugging
+ * Face's tokenizers library for the same tokenizer.json.
+ *
+ * Where a text is no UTF-8, no expression matches: such bytes are pieces of their own. A piece of n
+ * bytes takes O(n log n).
+ *
+ * A hub tokenizer does not change after it is read, except for its scratch. One thread at a time. */
+#ifndef RANK_DATA_HUB_H
+#define RANK_DATA_HUB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "rank/tokenizer.h"
+
+struct json_t;
+
+typedef struct rank_hub rank_hub;
+
+/* Makes it of the content of a tokenizer.json. BASE_ERR_UNSUPPORTED names a setting that is not
+ * known here, BASE_ERR_INVALID a flaw. */
+BASE_MUST_CHECK base_status rank_hub_create(const struct json_t *root, rank_hub **hub,
+                                            base_error *reterr);
+void rank_hub_destroy(rank_hub *hub); /* NULL is fine */
+
+/* One more than the largest id. */
+int rank_hub_vocab_size(const rank_hub *hub);
+/* The id of `<|endoftext|>`; -1: there is none. */
+int32_t rank_hub_end_id(const rank_hub *hub);
+/* A token's bytes and their number. Special tokens, and ids of no token, have none. */
+const uint8_t *rank_hub_token(const rank_hub *hub, int32_t id, size_t *size_bytes);
+
+/* As rank_tokenizer_encode. `special`: added tokens in the text become their ids. */
+BASE_MUST_CHECK base_status rank_hub_encode(rank_hub *hub, const char *text, size_t text_bytes,
+                                            bool special, rank_ids *ids, base_error *reterr);
+
+/* The ids that stand before each text (the beginning's, of Llama 3). */
+const int32_t *rank_hub_prefix(const rank_hub *hub, size_t *count);
+
+#endif

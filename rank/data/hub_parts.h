@@ -1,0 +1,80 @@
+/* What hub.c and hub_read.c share. */
+#ifndef RANK_DATA_HUB_PARTS_H
+#define RANK_DATA_HUB_PARTS_H
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "hub.h"
+
+enum {
+    HUB_BYTES = 256,
+    HUB_VOCAB_MAX = 1 << 20,
+    HUB_SPLITS_MAX = 8,
+    HUB_PREFIX_MAX = 4,
+    HUB_NONE = -1,
+};
+
+/* A token's bytes in hub.bytes. */
+typedef struct hub_token {
+    uint32_t offset;
+    uint32_t size_bytes;
+    bool special; /* prints nothing, and no piece becomes it */
+} hub_token;
+
+/* Two tokens become one. */
+typedef struct hub_merge {
+    int32_t left; /* HUB_NONE: the entry is free */
+    int32_t right;
+    int32_t rank;
+    int32_t made;
+} hub_merge;
+
+/* A piece under work: its parts as a list in its order. */
+typedef struct hub_part {
+    int32_t id; /* HUB_NONE: joined to the part before it */
+    int32_t before;
+    int32_t next;
+} hub_part;
+
+/* A merge that may be made, in a heap by rank and place. */
+typedef struct hub_candidate {
+    int32_t rank;
+    int32_t at;   /* the left part */
+    int32_t left; /* its id, and that of the part behind it, when this was found */
+    int32_t right;
+    int32_t made;
+} hub_candidate;
+
+struct rank_hub {
+    int32_t count;     /* of ids */
+    hub_token *tokens; /* (count) */
+    uint8_t *bytes;
+    int32_t byte_ids[HUB_BYTES]; /* the token of one byte; HUB_NONE: there is none */
+    size_t merge_mask;           /* entries - 1, a power of two less one */
+    hub_merge *merges;           /* open addressing by the pair */
+    size_t text_mask;            /* the same of text_ids, */
+    int32_t *text_ids;           /* where tokens of the vocabulary are found by their bytes */
+    bool whole_first;            /* a piece that is a token is that token, whatever merges say */
+    int split_count;
+    pcre2_code *splits[HUB_SPLITS_MAX]; /* each cuts the pieces of the one before it */
+    pcre2_match_data *match;
+    pcre2_match_context *limits;
+    int32_t prefix[HUB_PREFIX_MAX];
+    size_t prefix_count;
+    int32_t end_id;
+    int32_t *added; /* (added_count): what text becomes only where that is asked for */
+    size_t added_count;
+    bool added_begins[HUB_BYTES]; /* one of them begins with that byte */
+    hub_part *parts;              /* (room) */
+    hub_candidate *heap;          /* (3 · room) */
+    size_t room;
+};
+
+/* hub.c: the entry of that pair, or the free one where it belongs. */
+hub_merge *hub_find_merge(const rank_hub *hub, int32_t left, int32_t right);
+/* The token of the vocabulary with these bytes; HUB_NONE: there is none. `entry` is where it is, or
+ * belongs. */
+int32_t hub_find_text(const rank_hub *hub, const uint8_t *bytes, size_t size_bytes, size_t *entry);
+
+#endif

@@ -1,0 +1,477 @@
+/* Makes a hub tokenizer of a tokenizer.json. Called by tokenizer.c. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bpe.h"
+#include "hub_parts.h"
+#include "tokenizer_file.h"
+
+enum {
+    GLYPHS_MAX = 0x200, /* code points of GPT-2's alphabet are below it */
+    MATCH_LIMIT = 1000000,
+    REASON_BYTES = 120,
+    HUB_TOKEN_BYTES_MAX = 1024, /* of glyphs */
+};
+
+/* What ByteLevel cuts by when it uses its own expression: GPT-2's. */
+static const char GPT2_PATTERN[] =
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+static bool has_type(const json_t *object, const char *type)
+{
+    const char *found = json_string_value(json_object_get(object, "type"));
+    return found != NULL && strcmp(found, type) == 0;
+}
+
+static base_status refuse(const char *what, const json_t *object, base_error *reterr)
+{
+    const char *type = json_string_value(json_object_get(object, "type"));
+    return base_fail(reterr, BASE_ERR_UNSUPPORTED, "its %s %s is none that this program knows",
+                     what, type != NULL ? type : "without a type");
+}
+
+/* Missing, null or false. */
+static bool is_off(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return value == NULL || json_is_null(value) || json_is_false(value) ||
+           (json_is_string(value) && json_string_length(value) == 0);
+}
+
+static base_status add_split(rank_hub *hub, const char *pattern, base_error *reterr)
+{
+    int code = 0;
+    PCRE2_SIZE place = 0;
+    if (hub->split_count == HUB_SPLITS_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "more than %d pre-tokenizers", HUB_SPLITS_MAX);
+    }
+    pcre2_code *made =
+        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
+                      PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF, &code, &place, NULL);
+    if (made == NULL) {
+        PCRE2_UCHAR reason[REASON_BYTES] = "";
+        (void)pcre2_get_error_message(code, reason, sizeof reason);
+        return base_fail(reterr, BASE_ERR_INVALID, "its expression %s: %s at %zu", pattern,
+                         (const char *)reason, (size_t)place);
+    }
+    (void)pcre2_jit_compile(made, PCRE2_JIT_COMPLETE); /* without it matching is slower */
+    hub->splits[hub->split_count++] = made;
+    return BASE_OK;
+}
+
+static base_status read_split(rank_hub *hub, const json_t *step, base_error *reterr)
+{
+    const char *pattern =
+        json_string_value(json_object_get(json_object_get(step, "pattern"), "Regex"));
+    const char *behavior = json_string_value(json_object_get(step, "behavior"));
+    if (pattern == NULL || behavior == NULL || strcmp(behavior, "Isolated") != 0 ||
+        !is_off(step, "invert")) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                         "a Split that is not by a Regex, Isolated and not inverted");
+    }
+    return add_split(hub, pattern, reterr);
+}
+
+static base_status read_step(rank_hub *hub, const json_t *step, base_error *reterr)
+{
+    if (has_type(step, "Split")) {
+        return read_split(hub, step, reterr);
+    }
+    if (has_type(step, "Digits")) {
+        return add_split(hub, is_off(step, "individual_digits") ? "\\p{N}+" : "\\p{N}", reterr);
+    }
+    if (!has_type(step, "ByteLevel")) {
+        return refuse("pre-tokenizer", step, reterr);
+    }
+    if (!is_off(step, "add_prefix_space")) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "its ByteLevel adds a space before a text");
+    }
+    const json_t *own = json_object_get(step, "use_regex");
+    return own == NULL || json_is_true(own) ? add_split(hub, GPT2_PATTERN, reterr) : BASE_OK;
+}
+
+/* The steps of a Sequence, called `key` there; or the one step that it is. ByteLevel must be one of
+ * them, since the vocabulary is in its alphabet. */
+static base_status read_steps(rank_hub *hub, const json_t *root, base_error *reterr)
+{
+    size_t index = 0;
+    json_t *step = NULL;
+    base_status status = BASE_OK;
+    const json_t *steps = json_object_get(root, "pre_tokenizer");
+    bool bytes = has_type(steps, "ByteLevel");
+    if (!has_type(steps, "Sequence")) {
+        status = read_step(hub, steps, reterr);
+    } else {
+        json_array_foreach(json_object_get(steps, "pretokenizers"), index, step)
+        {
+            status = status == BASE_OK ? read_step(hub, step, reterr) : status;
+            bytes = bytes || has_type(step, "ByteLevel");
+        }
+    }
+    return status != BASE_OK || bytes
+               ? status
+               : base_fail(reterr, BASE_ERR_UNSUPPORTED, "it is no byte-level BPE");
+}
+
+/* Which byte each code point of GPT-2's alphabet stands for. */
+static void make_alphabet(int16_t byte_of[GLYPHS_MAX])
+{
+    for (int i = 0; i < GLYPHS_MAX; i++) {
+        byte_of[i] = HUB_NONE;
+    }
+    for (int byte = 0; byte < HUB_BYTES; byte++) {
+        char glyph[RANK_BPE_GLYPH_BYTES + 1] = "";
+        const size_t size_bytes = rank_bpe_glyph((uint8_t)byte, glyph);
+        const unsigned first = (uint8_t)glyph[0];
+        const unsigned point =
+            size_bytes == 1 ? first : (first & 0x1f) << 6 | ((uint8_t)glyph[1] & 0x3f);
+        byte_of[point] = (int16_t)byte;
+    }
+}
+
+/* The bytes that a token's glyphs stand for; what is no glyph stands for itself. Not longer than
+ * the glyphs. */
+static size_t from_glyphs(const int16_t byte_of[GLYPHS_MAX], const char *glyphs,
+                          size_t glyphs_bytes, uint8_t *bytes)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < glyphs_bytes; i++) {
+        const unsigned first = (uint8_t)glyphs[i];
+        unsigned point = first;
+        size_t used = 1;
+        if ((first & 0xe0) == 0xc0 && i + 1 < glyphs_bytes) {
+            point = (first & 0x1f) << 6 | ((uint8_t)glyphs[i + 1] & 0x3f);
+            used = 2;
+        }
+        if (point < GLYPHS_MAX && byte_of[point] != HUB_NONE) {
+            bytes[count++] = (uint8_t)byte_of[point];
+            i += used - 1;
+        } else {
+            bytes[count++] = (uint8_t)first;
+        }
+    }
+    return count;
+}
+
+/* The largest id, and how many bytes all tokens have at most. */
+static base_status measure(const json_t *vocab, const json_t *added, int32_t *largest,
+                           size_t *bytes, base_error *reterr)
+{
+    const char *text = NULL;
+    json_t *id = NULL;
+    json_t *token = NULL;
+    size_t index = 0;
+    json_int_t most = -1;
+    json_int_t least = 0;
+    json_object_foreach((json_t *)vocab, text, id)
+    {
+        const json_int_t value = json_is_integer(id) ? json_integer_value(id) : -1;
+        most = value > most ? value : most;
+        least = value < least ? value : least;
+        *bytes += strlen(text);
+    }
+    json_array_foreach(added, index, token)
+    {
+        const json_t *named = json_object_get(token, "id");
+        const json_int_t value = json_is_integer(named) ? json_integer_value(named) : -1;
+        most = value > most ? value : most;
+        least = value < least ? value : least;
+        *bytes += json_string_length(json_object_get(token, "content"));
+    }
+    if (most < 1 || least < 0 || most >= HUB_VOCAB_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID, "ids of tokens are integers from 0 to %d",
+                         HUB_VOCAB_MAX - 1);
+    }
+    *largest = (int32_t)most;
+    return BASE_OK;
+}
+
+static bool allocate(rank_hub *hub, size_t bytes, size_t merges)
+{
+    size_t texts = 64;
+    size_t pairs = 64;
+    while (texts < 2 * (size_t)hub->count) {
+        texts *= 2;
+    }
+    while (pairs < 2 * merges) {
+        pairs *= 2;
+    }
+    hub->text_mask = texts - 1;
+    hub->merge_mask = pairs - 1;
+    hub->tokens = calloc((size_t)hub->count, sizeof *hub->tokens);
+    hub->added = calloc((size_t)hub->count, sizeof *hub->added);
+    hub->bytes = malloc(bytes + 1);
+    hub->text_ids = malloc(texts * sizeof *hub->text_ids);
+    hub->merges = malloc(pairs * sizeof *hub->merges);
+    if (hub->tokens == NULL || hub->added == NULL || hub->bytes == NULL || hub->text_ids == NULL ||
+        hub->merges == NULL) {
+        return false;
+    }
+    memset(hub->text_ids, 0xff, texts * sizeof *hub->text_ids); /* HUB_NONE */
+    memset(hub->merges, 0xff, pairs * sizeof *hub->merges);
+    return true;
+}
+
+/* Added tokens first: they stand for their own letters, also where the vocabulary has them. */
+static base_status read_added(rank_hub *hub, const json_t *added, size_t *used, base_error *reterr)
+{
+    size_t index = 0;
+    json_t *entry = NULL;
+    json_array_foreach(added, index, entry)
+    {
+        const json_t *content = json_object_get(entry, "content");
+        hub_token *token = &hub->tokens[json_integer_value(json_object_get(entry, "id"))];
+        const size_t size_bytes = json_string_length(content);
+        if (size_bytes == 0 || token->size_bytes > 0) {
+            return base_fail(reterr, BASE_ERR_INVALID, "added token %zu is empty or not the first",
+                             index);
+        }
+        if (!is_off(entry, "lstrip") || !is_off(entry, "rstrip") || !is_off(entry, "single_word")) {
+            return base_fail(reterr, BASE_ERR_UNSUPPORTED, "added token %s takes spaces beside it",
+                             json_string_value(content));
+        }
+        *token = (hub_token){.offset = (uint32_t)*used,
+                             .size_bytes = (uint32_t)size_bytes,
+                             .special = json_is_true(json_object_get(entry, "special"))};
+        memcpy(hub->bytes + *used, json_string_value(content), size_bytes);
+        *used += size_bytes;
+        const int32_t id = (int32_t)json_integer_value(json_object_get(entry, "id"));
+        hub->added[hub->added_count++] = id;
+        hub->added_begins[(uint8_t)json_string_value(content)[0]] = true;
+        if (strcmp(json_string_value(content), RANK_TOKENIZER_END_TOKEN) == 0) {
+            hub->end_id = id;
+        }
+    }
+    return BASE_OK;
+}
+
+static base_status read_vocab(rank_hub *hub, const json_t *vocab, size_t used, base_error *reterr)
+{
+    const size_t added_end = used;
+    int16_t byte_of[GLYPHS_MAX];
+    const char *glyphs = NULL;
+    json_t *value = NULL;
+    make_alphabet(byte_of);
+    json_object_foreach((json_t *)vocab, glyphs, value)
+    {
+        size_t entry = 0;
+        const int32_t id = (int32_t)json_integer_value(value);
+        hub_token *token = &hub->tokens[id];
+        if (token->size_bytes > 0 && token->offset < added_end) {
+            continue; /* an added one */
+        }
+        uint8_t *to = hub->bytes + used;
+        const size_t size_bytes = from_glyphs(byte_of, glyphs, strlen(glyphs), to);
+        if (size_bytes == 0 || token->size_bytes > 0 ||
+            hub_find_text(hub, to, size_bytes, &entry) != HUB_NONE) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "token %d is empty, or not the only one with its id and text", id);
+        }
+        *token = (hub_token){.offset = (uint32_t)used, .size_bytes = (uint32_t)size_bytes};
+        hub->text_ids[entry] = id;
+        used += size_bytes;
+    }
+    for (int byte = 0; byte < HUB_BYTES; byte++) {
+        size_t entry = 0;
+        hub->byte_ids[byte] = hub_find_text(hub, &(uint8_t){(uint8_t)byte}, 1, &entry);
+    }
+    return BASE_OK;
+}
+
+/* The id of a merge's part, or of both together. */
+static int32_t find_id(const json_t *vocab, const char *text, size_t text_bytes)
+{
+    const json_t *id = json_object_getn(vocab, text, text_bytes);
+    return json_is_integer(id) ? (int32_t)json_integer_value(id) : HUB_NONE;
+}
+
+static base_status read_merges(rank_hub *hub, const json_t *vocab, const json_t *merges,
+                               base_error *reterr)
+{
+    size_t index = 0;
+    json_t *merge = NULL;
+    json_array_foreach(merges, index, merge)
+    {
+        char both[2 * HUB_TOKEN_BYTES_MAX];
+        const char *parts[2] = {NULL, NULL};
+        size_t bytes[2] = {0, 0};
+        if (!rank_tokenizer_merge_parts(merge, parts, bytes) || bytes[0] > HUB_TOKEN_BYTES_MAX ||
+            bytes[1] > HUB_TOKEN_BYTES_MAX) {
+            return base_fail(reterr, BASE_ERR_INVALID, "merge %zu is not a pair of tokens", index);
+        }
+        memcpy(both, parts[0], bytes[0]);
+        memcpy(both + bytes[0], parts[1], bytes[1]);
+        const int32_t left = find_id(vocab, parts[0], bytes[0]);
+        const int32_t right = find_id(vocab, parts[1], bytes[1]);
+        const int32_t made = find_id(vocab, both, bytes[0] + bytes[1]);
+        if (left == HUB_NONE || right == HUB_NONE || made == HUB_NONE) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "merge %zu uses or makes a token that is not in the vocabulary",
+                             index);
+        }
+        hub_merge *entry = hub_find_merge(hub, left, right);
+        if (entry->left != HUB_NONE) {
+            return base_fail(reterr, BASE_ERR_INVALID, "merge %zu is merge %d again", index,
+                             entry->rank);
+        }
+        *entry = (hub_merge){left, right, (int32_t)index, made};
+    }
+    return BASE_OK;
+}
+
+/* The tokens before the text. Some behind it would end it, so that there is nothing to go on
+ * with. */
+static base_status read_template(rank_hub *hub, const json_t *template, base_error *reterr)
+{
+    size_t index = 0;
+    json_t *item = NULL;
+    bool behind = false;
+    const json_t *known = json_object_get(template, "special_tokens");
+    json_array_foreach(json_object_get(template, "single"), index, item)
+    {
+        const json_t *special = json_object_get(item, "SpecialToken");
+        if (special == NULL) {
+            behind = true;
+            continue;
+        }
+        const char *name = json_string_value(json_object_get(special, "id"));
+        const json_t *ids =
+            json_object_get(json_object_get(known, name != NULL ? name : ""), "ids");
+        const json_t *id = json_array_get(ids, 0);
+        if (behind || json_array_size(ids) != 1 || hub->prefix_count == HUB_PREFIX_MAX ||
+            !json_is_integer(id) || json_integer_value(id) < 0 ||
+            json_integer_value(id) >= hub->count) {
+            return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                             "its template puts other tokens than a few before a text");
+        }
+        hub->prefix[hub->prefix_count++] = (int32_t)json_integer_value(id);
+    }
+    return BASE_OK;
+}
+
+static base_status read_post(rank_hub *hub, const json_t *post, base_error *reterr)
+{
+    size_t index = 0;
+    json_t *one = NULL;
+    base_status status = BASE_OK;
+    if (post == NULL || json_is_null(post) || has_type(post, "ByteLevel")) {
+        return BASE_OK;
+    }
+    if (has_type(post, "TemplateProcessing")) {
+        return read_template(hub, post, reterr);
+    }
+    if (!has_type(post, "Sequence")) {
+        return refuse("post-processor", post, reterr);
+    }
+    json_array_foreach(json_object_get(post, "processors"), index, one)
+    {
+        if (status == BASE_OK && has_type(one, "TemplateProcessing")) {
+            status = read_template(hub, one, reterr);
+        } else if (status == BASE_OK && !has_type(one, "ByteLevel")) {
+            status = refuse("post-processor", one, reterr);
+        }
+    }
+    return status;
+}
+
+/* Settings that change ids, and that nothing here has a switch for. */
+static base_status check_settings(const json_t *root, base_error *reterr)
+{
+    static const char *const off[] = {"dropout", "byte_fallback", "continuing_subword_prefix",
+                                      "end_of_word_suffix", NULL};
+    const json_t *model = json_object_get(root, "model");
+    const json_t *type = json_object_get(model, "type");
+    if (!is_off(root, "normalizer")) {
+        return refuse("normalizer", json_object_get(root, "normalizer"), reterr);
+    }
+    if (type != NULL && !has_type(model, "BPE")) {
+        return refuse("model", model, reterr);
+    }
+    for (const char *const *key = off; *key != NULL; key++) {
+        if (!is_off(model, *key)) {
+            return base_fail(reterr, BASE_ERR_UNSUPPORTED, "its model has %s", *key);
+        }
+    }
+    return BASE_OK;
+}
+
+static base_status fill(rank_hub *hub, const json_t *root, base_error *reterr)
+{
+    const json_t *model = json_object_get(root, "model");
+    const json_t *vocab = json_object_get(model, "vocab");
+    const json_t *merges = json_object_get(model, "merges");
+    const json_t *added = json_object_get(root, "added_tokens");
+    size_t bytes = 0;
+    size_t used = 0;
+    int32_t largest = 0;
+    if (!json_is_object(vocab) || !json_is_array(merges)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "no \"model\" with vocabulary and merges");
+    }
+    base_status status = check_settings(root, reterr);
+    if (status == BASE_OK) {
+        status = measure(vocab, added, &largest, &bytes, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    hub->count = largest + 1;
+    hub->whole_first = json_is_true(json_object_get(model, "ignore_merges"));
+    hub->limits = pcre2_match_context_create(NULL);
+    hub->match = pcre2_match_data_create(1, NULL);
+    if (!allocate(hub, bytes, json_array_size(merges)) || hub->limits == NULL ||
+        hub->match == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the tokenizer");
+    }
+    (void)pcre2_set_match_limit(hub->limits, MATCH_LIMIT);
+    status = read_added(hub, added, &used, reterr);
+    if (status == BASE_OK) {
+        status = read_vocab(hub, vocab, used, reterr);
+    }
+    if (status == BASE_OK) {
+        status = read_merges(hub, vocab, merges, reterr);
+    }
+    if (status == BASE_OK) {
+        status = read_steps(hub, root, reterr);
+    }
+    return status == BASE_OK ? read_post(hub, json_object_get(root, "post_processor"), reterr)
+                             : status;
+}
+
+base_status rank_hub_create(const json_t *root, rank_hub **hub, base_error *reterr)
+{
+    *hub = NULL;
+    rank_hub *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the tokenizer");
+    }
+    made->end_id = HUB_NONE;
+    const base_status status = fill(made, root, reterr);
+    if (status != BASE_OK) {
+        rank_hub_destroy(made);
+        return status;
+    }
+    *hub = made;
+    return BASE_OK;
+}
+
+void rank_hub_destroy(rank_hub *hub)
+{
+    if (hub == NULL) {
+        return;
+    }
+    for (int i = 0; i < hub->split_count; i++) {
+        pcre2_code_free(hub->splits[i]);
+    }
+    pcre2_match_data_free(hub->match);
+    pcre2_match_context_free(hub->limits);
+    free(hub->tokens);
+    free(hub->added);
+    free(hub->bytes);
+    free(hub->text_ids);
+    free(hub->merges);
+    free(hub->parts);
+    free(hub->heap);
+    free(hub);
+}

@@ -1,0 +1,179 @@
+/* Tokenizers of other models' kinds against the Hugging Face library's ids (make_hub_fixtures.py). */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rank/tokenizer.h"
+#include "support.h"
+
+enum { IDS_MAX = 512, TEXT_BYTES_MAX = 2048, FIXTURES_MIN = 50 };
+
+static rank_tokenizer *load(const char *path)
+{
+    base_error error;
+    rank_tokenizer *tokenizer = NULL;
+    assert_ok(rank_tokenizer_load(path, &tokenizer, &error), &error);
+    return tokenizer;
+}
+
+static void check_ids(rank_tokenizer *tokenizer, const json_t *text, const json_t *expected)
+{
+    base_error error;
+    int32_t at[IDS_MAX];
+    rank_ids ids = {.at = at, .capacity = IDS_MAX};
+    assert_ok(rank_tokenizer_encode(tokenizer, json_string_value(text), json_string_length(text),
+                                    &ids, &error),
+              &error);
+    assert_int_equal(ids.count, json_array_size(expected));
+    for (size_t i = 0; i < ids.count; i++) {
+        assert_int_equal(at[i], json_integer_value(json_array_get(expected, i)));
+    }
+}
+
+static void check_text(rank_tokenizer *tokenizer, const json_t *text, const json_t *ids)
+{
+    int32_t at[IDS_MAX];
+    char decoded[TEXT_BYTES_MAX];
+    const size_t count = json_array_size(ids);
+    for (size_t i = 0; i < count; i++) {
+        at[i] = (int32_t)json_integer_value(json_array_get(ids, i));
+    }
+    assert_int_equal(rank_tokenizer_decode(tokenizer, at, count, decoded, sizeof decoded),
+                     json_string_length(text));
+    assert_string_equal(decoded, json_string_value(text));
+}
+
+static void check_kind(const char *kind)
+{
+    char path[256];
+    (void)snprintf(path, sizeof path, ORACLE_DIRECTORY "/hub_%s.json", kind);
+    rank_tokenizer *plain = load(path);
+    rank_tokenizer *special = load(path);
+    rank_tokenizer_allow_special(special);
+    (void)snprintf(path, sizeof path, ORACLE_DIRECTORY "/hub_%s_ids.jsonl", kind);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    json_t *fixture = NULL;
+    int fixtures = 0;
+    while ((fixture = json_loadf(file, JSON_DISABLE_EOF_CHECK, NULL)) != NULL) {
+        const json_t *text = json_object_get(fixture, "text");
+        check_ids(plain, text, json_object_get(fixture, "ids"));
+        check_text(plain, text, json_object_get(fixture, "ids"));
+        check_ids(special, text, json_object_get(fixture, "special"));
+        fixtures++;
+        json_decref(fixture);
+    }
+    assert_true(fixtures >= FIXTURES_MIN);
+    (void)fclose(file);
+    rank_tokenizer_destroy(plain);
+    rank_tokenizer_destroy(special);
+}
+
+static void ids_are_those_of_the_library(void **state)
+{
+    (void)state;
+    check_kind("gpt2");
+    check_kind("smollm2");
+    check_kind("llama3");
+}
+
+static void a_template_says_what_stands_before_a_text(void **state)
+{
+    (void)state;
+    size_t count = 0;
+    rank_tokenizer *tokenizer = load(ORACLE_DIRECTORY "/hub_llama3.json");
+    const int32_t *prefix = rank_tokenizer_prefix(tokenizer, &count);
+    assert_int_equal(count, 1);
+    assert_int_equal(prefix[0], 1);
+    assert_int_equal(rank_tokenizer_end_id(tokenizer), 0);
+    assert_int_equal(rank_tokenizer_vocab_size(tokenizer), 513);
+    rank_tokenizer_destroy(tokenizer);
+    tokenizer = load(ORACLE_DIRECTORY "/hub_gpt2.json");
+    (void)rank_tokenizer_prefix(tokenizer, &count);
+    assert_int_equal(count, 0);
+    rank_tokenizer_destroy(tokenizer);
+}
+
+/* Every byte string comes back, also what is no UTF-8, and a word of any length ends soon. */
+static void all_bytes_come_back(void **state)
+{
+    (void)state;
+    enum { LONG = 200000 };
+    base_error error;
+    rank_tokenizer *tokenizer = load(ORACLE_DIRECTORY "/hub_llama3.json");
+    char *text = malloc(LONG + 1);
+    char *back = malloc(LONG + 1);
+    int32_t *at = malloc(LONG * sizeof *at);
+    assert_non_null(text);
+    assert_non_null(back);
+    assert_non_null(at);
+    for (int kind = 0; kind < 3; kind++) {
+        for (size_t i = 0; i < LONG; i++) {
+            const size_t values[] = {i * i / 3 + i * 7, 'a', 0x80 + i % 64};
+            text[i] = (char)values[kind];
+        }
+        rank_ids ids = {.at = at, .capacity = LONG};
+        assert_ok(rank_tokenizer_encode(tokenizer, text, LONG, &ids, &error), &error);
+        assert_true(ids.count <= LONG);
+        assert_int_equal(rank_tokenizer_decode(tokenizer, at, ids.count, back, LONG + 1), LONG);
+        assert_memory_equal(back, text, LONG);
+    }
+    free(text);
+    free(back);
+    free(at);
+    rank_tokenizer_destroy(tokenizer);
+}
+
+/* Loads the file with one text exchanged for another. */
+static void expect_refused(const char *what, const char *with, const char *reason)
+{
+    base_error error;
+    test_directory scratch;
+    rank_tokenizer *tokenizer = NULL;
+    json_t *root = json_load_file(ORACLE_DIRECTORY "/hub_llama3.json", 0, NULL);
+    char *text = json_dumps(root, JSON_COMPACT | JSON_ENSURE_ASCII);
+    char *at = strstr(text, what);
+    assert_non_null(at);
+    test_directory_make(&scratch);
+    const char *path = test_directory_path(&scratch, "tokenizer.json");
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fprintf(file, "%.*s%s%s", (int)(at - text), text, with, at + strlen(what)) > 0);
+    assert_int_equal(fclose(file), 0);
+    assert_int_not_equal(rank_tokenizer_load(path, &tokenizer, &error), BASE_OK);
+    assert_null(tokenizer);
+    if (strstr(error.message, reason) == NULL) {
+        fail_msg("%s, not %s", error.message, reason);
+    }
+    test_directory_remove(&scratch);
+    free(text);
+    json_decref(root);
+}
+
+static void what_is_not_known_is_named(void **state)
+{
+    (void)state;
+    expect_refused("\"normalizer\":null", "\"normalizer\":{\"type\":\"NFC\"}", "normalizer NFC");
+    expect_refused("\"byte_fallback\":false", "\"byte_fallback\":true", "byte_fallback");
+    expect_refused("\"type\":\"BPE\"", "\"type\":\"Unigram\"", "model Unigram");
+    expect_refused("\"Isolated\"", "\"Removed\"", "Split");
+    expect_refused("(?i:", "(?i", "expression");
+    expect_refused("\"add_prefix_space\":false", "\"add_prefix_space\":true", "adds a space");
+    expect_refused("\"TemplateProcessing\"", "\"BertProcessing\"", "post-processor BertProcessing");
+    expect_refused("\"lstrip\":false", "\"lstrip\":true", "spaces beside");
+    expect_refused("\"zqzq\":512", "\"zqzq\":1048576", "integers from 0");
+    expect_refused("\"zqzq\":512", "\"zqzq\":300", "token 300");
+    expect_refused("\"merges\":[[\"", "\"merges\":[[\"nowhere", "merge 0");
+    expect_refused("\"merges\":[", "\"merges\":[3,", "merge 0 is not a pair");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ids_are_those_of_the_library),
+        cmocka_unit_test(a_template_says_what_stands_before_a_text),
+        cmocka_unit_test(all_bytes_come_back),
+        cmocka_unit_test(what_is_not_known_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
