@@ -1,0 +1,38 @@
+/* Any bytes are the body of a completion or refused by an error that can be sent; a request that is
+ * read is within the limits. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "serve/completion_body.h"
+#include "serve/reply.h"
+#include "serve/request_key.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
+{
+    static proto_job job;
+    static launch_completion_body body;
+    char field[LAUNCH_FIELD_BYTES];
+    base_error error = {.message = ""};
+    memset(&body, 0, sizeof body);
+    proto_job_defaults(&job);
+    launch_request_defaults(&job, &body.request);
+    const base_status status =
+        launch_completion_body_read((const char *)data, size_bytes, "model", &body, field, &error);
+    if (status == BASE_OK) {
+        BASE_ASSERT(proto_request_check(&body.request, NULL) == BASE_OK);
+        BASE_ASSERT(body.request.text_bytes > 0 || body.request.token_count > 0);
+        return 0;
+    }
+    BASE_ASSERT(error.message[0] != '\0');
+    char *reply = launch_reply_error(400, field, error.message);
+    BASE_ASSERT(reply != NULL);
+    json_t *object = json_loads(reply, 0, NULL);
+    BASE_ASSERT(object != NULL);
+    json_decref(object);
+    free(reply);
+    return 0;
+}
