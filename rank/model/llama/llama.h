@@ -1,4 +1,4 @@
-/* Llama, and Mistral without a sliding window: RMS norm, rotary positions, grouped-query attention,
+/* Llama (Touvron et al. 2023), and Mistral without a sliding window: RMS norm, rotary positions, grouped-query attention,
  * SwiGLU, no biases. Decodes; it does not train yet.
  *
  * Parameters: the token embedding, the blocks 0 … layers-1, the final norm, and the output's matrix

@@ -135,6 +135,19 @@ has tp-plain/manifest.json '"graphs": 0' '"capture_failure": "CUDA: beginning a 
 reduced() { grep -oE '"all_reduce(s|_bytes)_per_token": [0-9.]+' "$1/results.json"; }
 [ -n "$(reduced tp-2)" ] && [ "$(reduced tp-plain)" = "$(reduced tp-2)" ] || fail "other all-reduces without captures: $(reduced tp-plain)"
 
+echo "== a Llama"
+mkdir llama
+echo '{"model_type": "llama", "vocab_size": 512, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4,
+ "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": true}' >llama/config.json
+"$build/bin/random-checkpoint" llama cpu/tokenizer.json --like llama >out
+llama=(--checkpoint llama --prompt "he goed to school" --prompt "i has eat" --ignore-eos --max-new-tokens 4)
+job 0 --mode tp-cpu --ranks 1 --out llama-cpu "${llama[@]}"
+expected_llama=$(cat out)
+job 0 --mode tp-nccl --ranks 2 --out llama-2 "${llama[@]}" "${gpu[@]}" --authorize local
+[ "$(cat out)" = "$expected_llama" ] || fail "a Llama on 2 ranks answers otherwise than the CPU: $expected_llama"
+job 0 --mode tp-nccl --ranks 1 --out llama-half "${llama[@]}" --cuda-libs "$libraries" --account lab --precision bfloat16 --authorize local
+[ "$(wc -l <out)" -eq 2 ] || fail "a Llama in bfloat16: not two answers"
+
 echo "== the backend cuda: weights and cache in float32 and in bfloat16"
 fast=(--cuda-libs "$libraries" --account lab)
 for ranks in 1 2; do

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# A Llama, and a tokenizer of Llama 3's kind, through the launcher: every number of ranks draws the same
+# tokens, and what cannot be is refused.
+#   llama.sh BIN TOKENIZER SCRATCH
+set -euo pipefail
+
+PATH=$1:$PATH
+tokenizer=$2
+rm -rf "$3"
+mkdir -p "$3/shape" "$3/model"
+cd "$3"
+
+fail() {
+    echo "llama: $*"
+    exit 1
+}
+
+cat >shape/config.json <<'END'
+{"model_type": "llama", "vocab_size": 544, "hidden_size": 48, "intermediate_size": 128, "num_hidden_layers": 2,
+ "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 16, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
+ "max_position_embeddings": 256, "hidden_act": "silu", "tie_word_embeddings": false}
+END
+random-checkpoint model "$tokenizer" --like shape
+cat >prompts.jsonl <<'END'
+{"prompt": "The quick brown fox"}
+{"prompt": "<|im_start|>user\n  two  lines? 1234567\n<|im_end|>"}
+END
+tokens() { tr -d ' \n' <"$1/results.json" | grep -oE '"(prompt_)?token_ids":\[[0-9,]*\]'; }
+run() { # DIRECTORY ARGUMENTS...
+    launcher --checkpoint model --prompts prompts.jsonl --max-new-tokens 12 --ignore-eos --quiet --no-bind --out "$@" >/dev/null
+    [ "$(tokens "$1" | wc -l)" -eq 4 ] || fail "$1 does not have the tokens of two prompts and two answers"
+}
+run one --mode tp-cpu --ranks 1
+run two --mode tp-cpu --ranks 2
+run four --mode tp-cpu --ranks 4
+[ "$(tokens one)" = "$(tokens two)" ] || fail "two ranks draw other tokens than one"
+[ "$(tokens one)" = "$(tokens four)" ] || fail "four ranks draw other tokens than one"
+
+# The template's token stands before each prompt. Special tokens in a prompt are letters, unless asked.
+run special --mode tp-cpu --ranks 2 --special-tokens
+tokens one | sed -n 3p | grep -q ':\[1,' || fail "the template's token is missing"
+tokens special | sed -n 3p | grep -q ':\[1,1,' || fail "--special-tokens does not read <|im_start|>"
+tokens one | sed -n 3p | grep -q ':\[1,1,' && fail "a prompt became a special token unasked"
+
+refused() { # WHAT ARGUMENTS...
+    local what=$1
+    shift
+    launcher "$@" >out 2>err && fail "not refused: $*"
+    grep -q -- "$what" err || fail "not refused with \"$what\", but: $(cat err)"
+}
+refused "it can between 1, 2, 4" --mode tp-cpu --ranks 3 --checkpoint model --prompt hello
+refused "trainings take gpt2" --ranks 2 --checkpoint model --steps 1 --out none
+sed -i 's/"rope_theta": 500000.0/"rope_theta": 500000.0, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}/' model/config.json
+refused 'rope_type "yarn"' --mode tp-cpu --checkpoint model --prompt hello
+echo "llama: passed"
