@@ -3,7 +3,7 @@
  *
  * x = n · π/2 + r with |r| <= π/4, with π/2 in two parts (those of fdlibm's e_rem_pio2.c): the upper
  * one has 33 bits, so that its product with n < 2^20 is exact. Then the series of both in r. The
- * error is below 1e-15 for |x| <= 2^20 (test_rope in tests/rank/backend/cpu/test_cpu.c). */
+ * error is below 1e-15 for |x| <= 2^20 (tests/rank/backend/cpu/test_kernels.c). */
 #ifndef RANK_BACKEND_TURN_H
 #define RANK_BACKEND_TURN_H
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/cpu/kernels.h"
+#include "backend/turn.h"
 #include "support.h"
 
 static const char *const isa_names[] = {"baseline", "avx2", "avx512"};
@@ -108,6 +109,19 @@ static void gelu_and_its_gradient_are_close(void **state)
 
 enum { ROWS = 9, WIDTH = 83, ELEMENTS = ROWS * WIDTH };
 
+/* Sines and cosines up to the largest angle, against the C library's. */
+static void turns_are_close(void **state)
+{
+    (void)state;
+    enum { COUNT = 200000 };
+    for (int i = 0; i <= COUNT; i++) {
+        const double x = i < COUNT / 2 ? i * (100.0 / COUNT) : i * (0x1p20 / COUNT);
+        const rank_turn turn = rank_turn_by(x);
+        assert_true(fabs(turn.cosine - cos(x)) < 1e-15);
+        assert_true(fabs(turn.sine - sin(x)) < 1e-15);
+    }
+}
+
 typedef struct arrays {
     float a[ELEMENTS], b[ELEMENTS], c[ELEMENTS], d[ELEMENTS];
     float weight[WIDTH], bias[WIDTH], sum1[WIDTH], sum2[WIDTH], sum3[WIDTH];
@@ -138,6 +152,12 @@ static void run_gelu(const rank_kernels *k, arrays *x)
 {
     k->gelu(&(rank_gelu){ROWS, WIDTH, x->bias, x->a, x->b, RANK_FLOAT32});
     k->gelu_grad(&(rank_gelu_grad){ROWS, WIDTH, x->a, x->c, x->sum1, RANK_FLOAT32});
+}
+
+static void run_llama(const rank_kernels *k, arrays *x)
+{
+    k->rmsnorm(&(rank_rmsnorm){ROWS, WIDTH, 1e-5f, x->a, x->b, x->bias, x->c});
+    k->swiglu(&(rank_swiglu){ROWS * WIDTH, x->c, x->b});
 }
 
 static void run_adamw(const rank_kernels *k, arrays *x)
@@ -223,8 +243,8 @@ static int equal_everywhere(runner run)
 static void every_instruction_set_gives_equal_bits(void **state)
 {
     (void)state;
-    static const runner runners[] = {run_gelu, run_adamw, run_embed, run_layernorm,
-                                     run_cross_entropy};
+    static const runner runners[] = {run_gelu,  run_llama,     run_adamw,
+                                     run_embed, run_layernorm, run_cross_entropy};
     for (size_t i = 0; i < sizeof runners / sizeof *runners; i++) {
         assert_true(equal_everywhere(runners[i]));
     }
@@ -252,6 +272,7 @@ int main(void)
         cmocka_unit_test(the_exponential_is_close),
         cmocka_unit_test(the_exponential_ends_well),
         cmocka_unit_test(gelu_and_its_gradient_are_close),
+        cmocka_unit_test(turns_are_close),
         cmocka_unit_test(every_instruction_set_gives_equal_bits),
         cmocka_unit_test(unknown_sets_are_refused),
     };
