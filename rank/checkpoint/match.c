@@ -66,7 +66,7 @@ static bool is_ignored(const rank_family *family, const char *name)
 /* Checks that a tied name has the same content as the tensor it is tied to. Counts it if the file
  * has it. */
 static base_status check_tied(const base_safetensors *file, const rank_family *family,
-                              const rank_tensor *wanted, const rank_same_bytes *same_bytes,
+                              const rank_tensor *wanted, const rank_weights *contents,
                               size_t *known, base_error *reterr)
 {
     const base_safetensor *found = rank_tensors_find(file, family, wanted);
@@ -77,9 +77,8 @@ static base_status check_tied(const base_safetensors *file, const rank_family *f
     }
     (*known)++;
     bool same = tied->size_bytes == found->size_bytes && strcmp(tied->dtype, found->dtype) == 0;
-    if (same) {
-        const base_status status =
-            same_bytes->compare(same_bytes->user, found, tied, &same, reterr);
+    if (same && contents != NULL) {
+        const base_status status = rank_weights_same(contents, found, tied, &same, reterr);
         if (status != BASE_OK) {
             return status;
         }
@@ -108,7 +107,7 @@ static base_status wrong_count(const base_safetensors *file, const rank_model_co
 }
 
 base_status rank_tensors_check(const base_safetensors *file, const rank_model_config *config,
-                               const rank_same_bytes *same, base_error *reterr)
+                               const rank_weights *contents, base_error *reterr)
 {
     const rank_family *family = config->family;
     const int count = rank_model_tensor_count(config);
@@ -132,7 +131,7 @@ base_status rank_tensors_check(const base_safetensors *file, const rank_model_co
             status = check_tensor(found, &wanted, reterr);
         }
         if (status == BASE_OK) {
-            status = check_tied(file, family, &wanted, same, &known, reterr);
+            status = check_tied(file, family, &wanted, contents, &known, reterr);
         }
         if (status != BASE_OK) {
             return status;

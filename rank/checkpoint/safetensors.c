@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "base/file.h"
 #include "checkpoint/match.h"
-#include "checkpoint/widen.h"
+#include "checkpoint/weights.h"
 #include "model/family.h"
 #include "model/share_out.h"
 #include "rank/checkpoint.h"
@@ -152,33 +152,12 @@ base_status rank_safetensors_write(const char *path, const rank_model_config *co
     return status;
 }
 
-/* Copies a tensor. One that is optional and not in the file is zero. */
-static void copy_tensor(const base_safetensors *file, const base_safetensor *found,
-                        const rank_tensor *wanted, float *params)
-{
-    float *to = params + wanted->offset;
-    if (found == NULL) {
-        memset(to, 0, wanted->count * sizeof *to);
-        return;
-    }
-    rank_widen(found, file->data + found->offset_bytes, found->count, to);
-}
-
 /* Transposes a tensor that the file has transposed, through `scratch`. */
 static void turn_tensor(const rank_tensor *tensor, float *params, float *scratch)
 {
     float *at = params + tensor->offset;
     memcpy(scratch, at, tensor->count * sizeof *at);
     transpose(scratch, tensor->shape[1], tensor->shape[0], at);
-}
-
-static base_status compare_in_memory(void *user, const base_safetensor *a, const base_safetensor *b,
-                                     bool *same, base_error *reterr)
-{
-    const uint8_t *data = user;
-    (void)reterr;
-    *same = memcmp(data + a->offset_bytes, data + b->offset_bytes, a->size_bytes) == 0;
-    return BASE_OK;
 }
 
 static size_t transposed_count_max(const rank_model_config *config)
@@ -192,56 +171,41 @@ static size_t transposed_count_max(const rank_model_config *config)
     return most;
 }
 
-/* Checks every tensor first, then copies. */
-static base_status take_tensors(const base_safetensors *file, const rank_model_config *config,
+/* A tensor that is optional and not in the checkpoint is zero. */
+static base_status take_tensors(const rank_weights *weights, const rank_model_config *config,
                                 float *params, base_error *reterr)
 {
-    const rank_same_bytes same = {compare_in_memory, (void *)file->data};
-    const base_status status = rank_tensors_check(file, config, &same, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
     float *scratch = malloc((transposed_count_max(config) + 1) * sizeof *scratch);
-    if (scratch == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to turn tensors round");
-    }
-    for (int i = 0; i < rank_model_tensor_count(config); i++) {
+    base_status status =
+        scratch != NULL ? BASE_OK
+                        : base_fail(reterr, BASE_ERR_MEMORY, "no memory to turn tensors round");
+    for (int i = 0; status == BASE_OK && i < rank_model_tensor_count(config); i++) {
         rank_tensor wanted;
         rank_model_tensor(config, i, &wanted);
-        copy_tensor(file, rank_tensors_find(file, config->family, &wanted), &wanted, params);
-        if (wanted.transposed) {
+        float *to = params + wanted.offset;
+        const base_safetensor *found = rank_tensors_find(&weights->all, config->family, &wanted);
+        if (found == NULL) {
+            memset(to, 0, wanted.count * sizeof *to);
+            continue;
+        }
+        status = rank_weights_read(weights, found, 0, found->count, to, reterr);
+        if (status == BASE_OK && wanted.transposed) {
             turn_tensor(&wanted, params, scratch);
         }
     }
     free(scratch);
-    return BASE_OK;
+    return status;
 }
 
 base_status rank_safetensors_read(const char *path, const rank_model_config *config, float *params,
                                   base_error *reterr)
 {
-    void *bytes = NULL;
-    size_t size_bytes = 0;
-    size_t size_bytes_max = 0;
-    base_safetensors file;
-    /* Twice the model, because tied tensors may be there twice, and ignored ones. */
-    if (!base_mul_size(rank_model_param_count(config), 2 * sizeof(float), &size_bytes_max) ||
-        !base_add_size(size_bytes_max,
-                       RANK_SAFETENSORS_IGNORED_BYTES_MAX + sizeof(uint64_t) +
-                           RANK_SAFETENSORS_HEADER_BYTES_MAX,
-                       &size_bytes_max)) {
-        return base_fail(reterr, BASE_ERR_LIMIT, "the model is too large to read %s", path);
-    }
-    base_status status = base_file_read(path, size_bytes_max, &bytes, &size_bytes, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    status =
-        base_safetensors_parse(bytes, size_bytes, RANK_SAFETENSORS_HEADER_BYTES_MAX, &file, reterr);
+    rank_weights weights;
+    base_status status = rank_weights_open(&weights, path, config, RANK_TIED_CONTENTS, reterr);
     if (status == BASE_OK) {
-        status = take_tensors(&file, config, params, reterr);
-        base_safetensors_release(&file);
+        status = take_tensors(&weights, config, params, reterr);
+        rank_weights_close(&weights);
+        status = status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "%s", path);
     }
-    free(bytes);
-    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "%s", path);
+    return status;
 }

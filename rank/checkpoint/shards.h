@@ -45,8 +45,9 @@ BASE_MUST_CHECK base_status rank_shards_create(const rank_shards_options *option
                                                const rank_tensor_source *source,
                                                rank_shards **shards, base_error *reterr);
 
-/* Makes shards from the safetensors file at path. Checks its header against the configuration as
- * rank_safetensors_read does, and reads this rank's slices. */
+/* Makes shards from the safetensors file at path, or from the files that PATH.index.json names.
+ * Checks headers against the configuration as rank_safetensors_read does, and reads this rank's
+ * slices. */
 BASE_MUST_CHECK base_status rank_shards_load(const rank_shards_options *options, const char *path,
                                              rank_shards **shards, base_error *reterr);
 

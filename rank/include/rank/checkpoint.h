@@ -13,7 +13,7 @@
 
 enum {
     RANK_SAFETENSORS_HEADER_BYTES_MAX = 1 << 20,
-    RANK_SAFETENSORS_IGNORED_BYTES_MAX = 64 << 20, /* of tensors that the family ignores */
+    RANK_SAFETENSORS_INDEX_BYTES_MAX = 16 << 20,
 };
 
 /* Writes all tensors as float32 under the family's names, each with `prefix` ("" or the family's)
@@ -23,7 +23,9 @@ BASE_MUST_CHECK base_status rank_safetensors_write(const char *path,
                                                    const float *params, const char *prefix,
                                                    base_error *reterr);
 
-/* Reads them back. The prefix may be missing. */
+/* Reads them back. The prefix may be missing. If there is PATH.index.json, as large models of
+ * Hugging Face have it, the files that it names are read instead. Tensors may be F32, BF16 or
+ * F16. */
 BASE_MUST_CHECK base_status rank_safetensors_read(const char *path, const rank_model_config *config,
                                                   float *params, base_error *reterr);
 
