@@ -208,33 +208,66 @@ static base_status encode_piece(const encoding *of, const uint8_t *piece, size_t
     return BASE_OK;
 }
 
+/* The next match of a step's expression, from `from` on. False: there is none, or *status says what
+ * is wrong. A match that begins before `from` or ends before it begins is what \K in an assertion can
+ * make of it. */
+static bool next_match(const encoding *of, int step, const uint8_t *text, size_t text_bytes,
+                       size_t from, size_t *begin, size_t *end, base_status *status)
+{
+    const rank_hub *hub = of->hub;
+    const int found =
+        pcre2_match(hub->splits[step], text, text_bytes, from, 0, hub->match, hub->limits);
+    if (found == PCRE2_ERROR_NOMATCH) {
+        return false;
+    }
+    if (found < 0) {
+        *status = base_fail(of->reterr, BASE_ERR_LIMIT,
+                            "the tokenizer's expression %d takes too long on a text, or too much "
+                            "memory",
+                            step + 1);
+        return false;
+    }
+    const PCRE2_SIZE *match = pcre2_get_ovector_pointer(hub->match);
+    *begin = match[0];
+    *end = match[1];
+    if (*begin < from || *end < *begin) {
+        *status =
+            base_fail(of->reterr, BASE_ERR_UNSUPPORTED,
+                      "the tokenizer's expression %d moves the begin of what it matches", step + 1);
+        return false;
+    }
+    return true;
+}
+
+/* The place behind the character at `at`, as far as it is one. */
+static size_t behind_character(const uint8_t *text, size_t text_bytes, size_t at)
+{
+    do {
+        at++;
+    } while (at < text_bytes && (text[at] & 0xc0) == 0x80);
+    return at;
+}
+
+/* Cuts a text at its matches, and what lies between them, for the next step. An empty match cuts
+ * too, but not directly behind another one. */
 static base_status split(const encoding *of, int step, const uint8_t *text, size_t text_bytes)
 {
-    rank_hub *hub = of->hub;
     base_status status = BASE_OK;
     size_t done = 0;
     size_t from = 0;
+    size_t begin = 0;
+    size_t end = 0;
+    bool matched = false;
     if (text_bytes == 0) {
         return BASE_OK;
     }
-    if (step == hub->split_count) {
+    if (step == of->hub->split_count) {
         return encode_piece(of, text, text_bytes);
     }
-    while (status == BASE_OK && from < text_bytes) {
-        const int found =
-            pcre2_match(hub->splits[step], text, text_bytes, from, 0, hub->match, hub->limits);
-        if (found == PCRE2_ERROR_NOMATCH) {
-            break;
-        }
-        if (found < 0) {
-            return base_fail(of->reterr, BASE_ERR_LIMIT,
-                             "the tokenizer's expression %d takes too long on a text", step + 1);
-        }
-        const PCRE2_SIZE *match = pcre2_get_ovector_pointer(hub->match);
-        const size_t begin = match[0];
-        const size_t end = match[1];
-        if (end == begin) { /* nothing: look on behind it */
-            from = end + 1;
+    while (status == BASE_OK && from < text_bytes &&
+           next_match(of, step, text, text_bytes, from, &begin, &end, &status)) {
+        if (end == begin && matched && end == done) {
+            from = behind_character(text, text_bytes, end);
             continue;
         }
         status = split(of, step + 1, text + done, begin - done);
@@ -242,6 +275,7 @@ static base_status split(const encoding *of, int step, const uint8_t *text, size
             status = split(of, step + 1, text + begin, end - begin);
         }
         done = from = end;
+        matched = true;
     }
     return status == BASE_OK ? split(of, step + 1, text + done, text_bytes - done) : status;
 }

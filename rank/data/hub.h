@@ -2,6 +2,9 @@
  * rank, and text that is cut into pieces by regular expressions (PCRE2's). Gives the ids of Hugging
  * Face's tokenizers library for the same tokenizer.json.
  *
+ * Expressions are PCRE2's. That library's are Oniguruma's, for which U+180E is no space. One that moves
+ * the begin of its match (\K in an assertion) is an error when a text is encoded.
+ *
  * Where a text is no UTF-8, no expression matches: such bytes are pieces of their own. A piece of n
  * bytes takes O(n log n).
  *

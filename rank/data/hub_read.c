@@ -11,6 +11,7 @@
 enum {
     GLYPHS_MAX = 0x200, /* code points of GPT-2's alphabet are below it */
     MATCH_LIMIT = 1000000,
+    MATCH_HEAP_KIB_MAX = 64 * 1024,
     REASON_BYTES = 120,
     HUB_TOKEN_BYTES_MAX = 1024, /* of glyphs */
 };
@@ -92,8 +93,8 @@ static base_status read_step(rank_hub *hub, const json_t *step, base_error *rete
     return own == NULL || json_is_true(own) ? add_split(hub, GPT2_PATTERN, reterr) : BASE_OK;
 }
 
-/* The steps of a Sequence, called `key` there; or the one step that it is. ByteLevel must be one of
- * them, since the vocabulary is in its alphabet. */
+/* The steps of a Sequence, or the one step that it is. ByteLevel must be the last of them: the
+ * vocabulary is in its alphabet, and a step behind it would cut glyphs instead of the text. */
 static base_status read_steps(rank_hub *hub, const json_t *root, base_error *reterr)
 {
     size_t index = 0;
@@ -106,6 +107,9 @@ static base_status read_steps(rank_hub *hub, const json_t *root, base_error *ret
     } else {
         json_array_foreach(json_object_get(steps, "pretokenizers"), index, step)
         {
+            if (status == BASE_OK && bytes) {
+                status = refuse("pre-tokenizer behind ByteLevel,", step, reterr);
+            }
             status = status == BASE_OK ? read_step(hub, step, reterr) : status;
             bytes = bytes || has_type(step, "ByteLevel");
         }
@@ -425,6 +429,7 @@ static base_status fill(rank_hub *hub, const json_t *root, base_error *reterr)
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the tokenizer");
     }
     (void)pcre2_set_match_limit(hub->limits, MATCH_LIMIT);
+    (void)pcre2_set_heap_limit(hub->limits, MATCH_HEAP_KIB_MAX);
     status = read_added(hub, added, &used, reterr);
     if (status == BASE_OK) {
         status = read_vocab(hub, vocab, used, reterr);

@@ -164,7 +164,85 @@ static void what_is_not_known_is_named(void **state)
     expect_refused("\"zqzq\":512", "\"zqzq\":1048576", "integers from 0");
     expect_refused("\"zqzq\":512", "\"zqzq\":300", "token 300");
     expect_refused("\"merges\":[[\"", "\"merges\":[[\"nowhere", "merge 0");
+    expect_refused("\"pretokenizers\":[",
+                   "\"pretokenizers\":[{\"type\":\"ByteLevel\",\"add_prefix_space\":false},",
+                   "behind ByteLevel");
     expect_refused("\"merges\":[", "\"merges\":[3,", "merge 0 is not a pair");
+}
+
+/* A tokenizer whose Split has that expression. */
+static rank_tokenizer *load_split_by(const char *pattern)
+{
+    test_directory scratch;
+    json_t *root = json_load_file(ORACLE_DIRECTORY "/hub_llama3.json", 0, NULL);
+    json_t *steps = json_object_get(json_object_get(root, "pre_tokenizer"), "pretokenizers");
+    json_t *regex = json_object_get(json_array_get(steps, 0), "pattern");
+    assert_int_equal(json_object_set_new(regex, "Regex", json_string(pattern)), 0);
+    test_directory_make(&scratch);
+    const char *path = test_directory_path(&scratch, "tokenizer.json");
+    assert_int_equal(json_dump_file(root, path, 0), 0);
+    rank_tokenizer *tokenizer = load(path);
+    test_directory_remove(&scratch);
+    json_decref(root);
+    return tokenizer;
+}
+
+/* The ids are those of the library. */
+static void an_empty_match_cuts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pattern;
+        const char *text;
+        const char *ids;
+    } cases[] = {
+        {"(?=(\\d{3})+(?!\\d))", "n 1234567 x", "[80,223,19,20,21,22,23,441,223,90]"},
+        {"[a-z]*",
+         "ab \xc3\xa9\xe4\xb8\xad"
+         "cd9x",
+         "[449,223,130,105,163,119,258,69,70,27,90]"},
+        {"\\b", "it's so", "[75,86,9,85,223,85,81]"},
+        {"", "ab\xc3\xa9", "[67,68,130,105]"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rank_tokenizer *tokenizer = load_split_by(cases[i].pattern);
+        json_t *text = json_string(cases[i].text);
+        json_t *ids = json_loads(cases[i].ids, 0, NULL);
+        check_ids(tokenizer, text, ids);
+        json_decref(text);
+        json_decref(ids);
+        rank_tokenizer_destroy(tokenizer);
+    }
+}
+
+/* What an expression of a file could do to the process: matches that end before they begin or begin
+ * in what was cut already, and backtracking that takes gigabytes. */
+static void expressions_do_no_harm(void **state)
+{
+    (void)state;
+    enum { GROUPS = 3000, LONG = 16000 };
+    static char text[LONG];
+    static char many[2 * GROUPS + 64];
+    static int32_t at[LONG];
+    size_t used = (size_t)snprintf(many, sizeof many, "(*NO_JIT)");
+    for (int i = 0; i < GROUPS; i++, used += 2) {
+        memcpy(many + used, "()", 2);
+    }
+    (void)snprintf(many + used, sizeof many - used, "(?:a|ab)*");
+    const char *const patterns[] = {"(?=(?1))(?:.(a\\K)|)", "(?<x>a\\K){0}(?:aa(?!b)|(?<=(?&x)a)a)",
+                                    many};
+    memset(text, 'a', sizeof text);
+    text[4] = 'b';
+    for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
+        base_error error = {.message = ""};
+        rank_ids ids = {.at = at, .capacity = LONG};
+        rank_tokenizer *tokenizer = load_split_by(patterns[i]);
+        assert_status(rank_tokenizer_encode(tokenizer, text + (i == 2 ? 5 : 0),
+                                            i == 2 ? LONG - 5 : 6, &ids, &error),
+                      i == 2 ? BASE_ERR_LIMIT : BASE_ERR_UNSUPPORTED);
+        assert_non_null(strstr(error.message, "expression 1"));
+        rank_tokenizer_destroy(tokenizer);
+    }
 }
 
 int main(void)
@@ -174,6 +252,8 @@ int main(void)
         cmocka_unit_test(a_template_says_what_stands_before_a_text),
         cmocka_unit_test(all_bytes_come_back),
         cmocka_unit_test(what_is_not_known_is_named),
+        cmocka_unit_test(an_empty_match_cuts),
+        cmocka_unit_test(expressions_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
