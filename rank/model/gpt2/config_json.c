@@ -53,6 +53,12 @@ static base_status check_fixed(const json_t *object, int width, base_error *rete
     if (json_is_false(json_object_get(object, "tie_word_embeddings"))) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "tie_word_embeddings must be true");
     }
+    if (json_is_false(json_object_get(object, "scale_attn_weights")) ||
+        json_is_true(json_object_get(object, "scale_attn_by_inverse_layer_idx"))) {
+        return base_fail(
+            reterr, BASE_ERR_UNSUPPORTED,
+            "scale_attn_weights must be true, and scale_attn_by_inverse_layer_idx false");
+    }
     return BASE_OK;
 }
 

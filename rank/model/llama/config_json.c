@@ -80,6 +80,19 @@ static base_status read_optional(const json_t *object, const char *key, int othe
     return status;
 }
 
+/* What the context was before it was made longer, and whether Llama 3's bounds are in order. */
+static base_status read_original(const json_t *rope, double *of, base_error *reterr)
+{
+    int original = 0;
+    const base_status status =
+        rank_config_int(rope, "original_max_position_embeddings", &original, reterr);
+    of[LLAMA_ORIGINAL] = original;
+    return status != BASE_OK || of[LLAMA_LOW] < of[LLAMA_HIGH]
+               ? status
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "low_freq_factor is not below high_freq_factor");
+}
+
 /* rope_scaling, or rope_parameters, as newer files have it, with rope_theta in it. */
 static base_status read_rope(const json_t *object, rank_model_config *read, base_error *reterr)
 {
@@ -91,6 +104,9 @@ static base_status read_rope(const json_t *object, rank_model_config *read, base
     const json_t *with_theta = json_object_get(rope, "rope_theta") != NULL ? rope : object;
     of[LLAMA_THETA] = 10000.0;
     base_status status = read_number(with_theta, "rope_theta", &of[LLAMA_THETA], reterr);
+    if (status == BASE_OK && name == NULL && json_object_get(rope, "factor") != NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a factor of rope without a rope_type");
+    }
     if (status != BASE_OK || name == NULL || strcmp(name, "default") == 0) {
         return status;
     }
@@ -107,13 +123,12 @@ static base_status read_rope(const json_t *object, rank_model_config *read, base
         {"factor", LLAMA_FACTOR},
         {"low_freq_factor", LLAMA_LOW},
         {"high_freq_factor", LLAMA_HIGH},
-        {"original_max_position_embeddings", LLAMA_ORIGINAL},
     };
     const size_t count = linear ? 1 : sizeof numbers / sizeof *numbers;
     for (size_t i = 0; status == BASE_OK && i < count; i++) {
         status = read_number(rope, numbers[i].key, &of[numbers[i].setting], reterr);
     }
-    return status;
+    return status == BASE_OK && !linear ? read_original(rope, of, reterr) : status;
 }
 
 /* Checks settings that our model has no switch for. They must be as our model is. */

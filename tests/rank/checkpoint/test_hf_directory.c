@@ -120,6 +120,8 @@ static void configurations_that_are_not_ours_are_refused(void **state)
         {"layer_norm_epsilon", "1e-6", BASE_ERR_UNSUPPORTED},
         {"tie_word_embeddings", "false", BASE_ERR_UNSUPPORTED},
         {"n_inner", "7", BASE_ERR_UNSUPPORTED},
+        {"scale_attn_weights", "false", BASE_ERR_UNSUPPORTED},
+        {"scale_attn_by_inverse_layer_idx", "true", BASE_ERR_UNSUPPORTED},
         {"n_embd", "\"8\"", BASE_ERR_INVALID},
         {"n_embd", "0", BASE_ERR_INVALID},
         {"n_head", "3", BASE_ERR_INVALID},

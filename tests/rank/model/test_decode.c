@@ -291,6 +291,29 @@ static void transformers_says_the_same_of_llama(void **state)
                            "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":64}}");
 }
 
+static void broken_settings_of_rope_are_refused(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {
+        "\"factor\":8.0", "\"rope_type\":\"yarn\",\"factor\":8.0",
+        "\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":1.0,"
+        "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":1e300",
+        "\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":4.0,"
+        "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":64"};
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        base_error error = {.message = ""};
+        rank_model_config config = {.width = 0};
+        char text[1024];
+        (void)snprintf(text, sizeof text, "{" LLAMA "\"rope_scaling\":{%s}}", settings[i]);
+        json_t *object = json_loads(text, 0, NULL);
+        assert_non_null(object);
+        assert_int_not_equal(rank_family_find("llama")->configure(object, &config, &error),
+                             BASE_OK);
+        assert_int_equal(config.width, 0);
+        json_decref(object);
+    }
+}
+
 static void steps_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
@@ -319,6 +342,7 @@ int main(void)
         cmocka_unit_test(chunks_and_single_tokens_give_the_same_bits),
         cmocka_unit_test(transformers_says_the_same),
         cmocka_unit_test(transformers_says_the_same_of_llama),
+        cmocka_unit_test(broken_settings_of_rope_are_refused),
         cmocka_unit_test(steps_that_do_not_fit_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
