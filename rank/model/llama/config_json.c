@@ -8,6 +8,8 @@
 static const char LINEAR[] = "linear";
 static const char LLAMA3[] = "llama3";
 
+enum { MISTRAL_WINDOW = 4096 };
+
 /* The object that scales rope's frequencies; NULL: nothing does. */
 static json_t *describe_scaling(const rank_model_config *config)
 {
@@ -131,18 +133,29 @@ static base_status read_rope(const json_t *object, rank_model_config *read, base
     return status == BASE_OK && !linear ? read_original(rope, of, reterr) : status;
 }
 
+/* Tokens that attention looks back at; `context`: at all. A configuration of Mistral that says
+ * nothing has transformers' default. */
+static json_int_t read_window(const json_t *object, int context)
+{
+    const json_t *window = json_object_get(object, "sliding_window");
+    const char *type = json_string_value(json_object_get(object, "model_type"));
+    if (window == NULL && type != NULL && strcmp(type, "mistral") == 0) {
+        return MISTRAL_WINDOW;
+    }
+    return json_is_integer(window) ? json_integer_value(window) : context;
+}
+
 /* Checks settings that our model has no switch for. They must be as our model is. */
 static base_status check_fixed(const json_t *object, int context, base_error *reterr)
 {
     static const char *const off[] = {"attention_bias", "mlp_bias", NULL};
-    const json_t *window = json_object_get(object, "sliding_window");
     base_status status = rank_config_want(object, "hidden_act", "silu", reterr);
     for (const char *const *key = off; status == BASE_OK && *key != NULL; key++) {
         if (json_is_true(json_object_get(object, *key))) {
             status = base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s must be false", *key);
         }
     }
-    if (status == BASE_OK && json_is_integer(window) && json_integer_value(window) < context) {
+    if (status == BASE_OK && read_window(object, context) < context) {
         status = base_fail(reterr, BASE_ERR_UNSUPPORTED,
                            "sliding_window must be null, or not shorter than the context");
     }

@@ -28,6 +28,27 @@ static base_status check_heads(const rank_model_config *config, base_error *rete
     return BASE_OK;
 }
 
+/* Frequencies must be in 0 … 1, so that an angle is what backend/turn.h takes. */
+static base_status check_numbers(const rank_model_config *config, base_error *reterr)
+{
+    const double *of = config->settings;
+    const llama_scaling scaling = (llama_scaling)of[LLAMA_SCALING];
+    if (!(of[LLAMA_EPSILON] > 0.0 && of[LLAMA_EPSILON] <= 1.0)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "model: rms_norm_eps is %g, it must be above 0, and 1 at most",
+                         of[LLAMA_EPSILON]);
+    }
+    if (!(of[LLAMA_THETA] >= 1.0)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "model: rope_theta is %g, it must be 1 or more",
+                         of[LLAMA_THETA]);
+    }
+    if (scaling != LLAMA_SCALING_NONE && !(of[LLAMA_FACTOR] >= 1.0)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "model: rope's factor is %g, it must be 1 or more", of[LLAMA_FACTOR]);
+    }
+    return BASE_OK;
+}
+
 base_status llama_check(const rank_model_config *config, base_error *reterr)
 {
     const struct {
@@ -46,7 +67,10 @@ base_status llama_check(const rank_model_config *config, base_error *reterr)
     for (size_t i = 0; status == BASE_OK && i < sizeof ranges / sizeof *ranges; i++) {
         status = rank_config_range(ranges[i].what, ranges[i].value, ranges[i].max, reterr);
     }
-    return status == BASE_OK ? check_heads(config, reterr) : status;
+    if (status == BASE_OK) {
+        status = check_heads(config, reterr);
+    }
+    return status == BASE_OK ? check_numbers(config, reterr) : status;
 }
 
 /* The sides of a matrix, in elements. */

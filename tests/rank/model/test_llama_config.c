@@ -1,0 +1,101 @@
+/* Llama's config.json: what is read of it, and what is refused. */
+#include <jansson.h>
+#include <string.h>
+
+#include "model/llama/parts.h"
+#include "support.h"
+
+/* A configuration of 10 heads, 5 of keys and values, with some members in place of its own. */
+static base_status configure(const char *changes, rank_model_config *config, base_error *reterr)
+{
+    json_t *object = json_loads(
+        "{\"model_type\":\"llama\",\"vocab_size\":37,\"hidden_size\":44,\"intermediate_size\":48,"
+        "\"num_hidden_layers\":2,\"num_attention_heads\":10,\"num_key_value_heads\":5,"
+        "\"head_dim\":6,\"max_position_embeddings\":8192,\"hidden_act\":\"silu\"}",
+        0, NULL);
+    json_t *others = json_loads(changes, 0, NULL);
+    assert_non_null(object);
+    assert_non_null(others);
+    assert_int_equal(json_object_update(object, others), 0);
+    const base_status status = llama_configure(object, config, reterr);
+    json_decref(object);
+    json_decref(others);
+    return status;
+}
+
+static void settings_are_read(void **state)
+{
+    base_error error;
+    rank_model_config config;
+    (void)state;
+    assert_ok(configure("{}", &config, &error), &error);
+    assert_int_equal(llama_setting(&config, LLAMA_KV_HEADS), 5);
+    assert_int_equal(llama_setting(&config, LLAMA_HEAD_WIDTH), 6);
+    assert_true(config.settings[LLAMA_THETA] == 10000.0);
+    assert_ok(
+        configure("{\"head_dim\":null,\"hidden_size\":40,\"rope_scaling\":null}", &config, &error),
+        &error);
+    assert_int_equal(llama_setting(&config, LLAMA_HEAD_WIDTH), 4);
+}
+
+#define LLAMA3(factor, low, high)                                                                  \
+    "{\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":" factor ",\"low_freq_factor\":" low   \
+    ",\"high_freq_factor\":" high ",\"original_max_position_embeddings\":64}}"
+
+/* Angles beyond what backend/turn.h takes, infinite ones, and divisions by zero. */
+static void numbers_without_sense_are_refused(void **state)
+{
+    static const struct {
+        const char *changes;
+        const char *word;
+    } wrong[] = {
+        {"{\"rope_theta\":1e-300}", "rope_theta is 1e-300"},
+        {"{\"rope_theta\":0.99}", "rope_theta is 0.99"},
+        {"{\"rope_scaling\":{\"type\":\"linear\",\"factor\":1e-200}}", "factor is 1e-200"},
+        {LLAMA3("0.5", "1", "4"), "factor is 0.5"},
+        {LLAMA3("8", "4", "4"), "low_freq_factor is not below"},
+        {LLAMA3("8", "4", "1"), "low_freq_factor is not below"},
+        {"{\"rms_norm_eps\":1e300}", "rms_norm_eps is 1e+300"},
+        {"{\"rms_norm_eps\":0}", "rms_norm_eps"},
+        {"{\"num_key_value_heads\":4}", "10 heads are not a multiple of 4"},
+        {"{\"head_dim\":5}", "heads of 5 elements"},
+        {"{\"head_dim\":514}", "heads of 514 elements"},
+        {"{\"num_attention_heads\":50,\"num_key_value_heads\":1,\"head_dim\":null}", "heads of 0"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        base_error error;
+        rank_model_config config;
+        assert_status(configure(wrong[i].changes, &config, &error), BASE_ERR_INVALID);
+        assert_non_null(strstr(error.message, wrong[i].word));
+    }
+    base_error error;
+    rank_model_config config;
+    assert_ok(configure(LLAMA3("8", "1", "4"), &config, &error), &error);
+}
+
+/* Mistral's default is a window. */
+static void a_window_shorter_than_the_context_is_refused(void **state)
+{
+    base_error error;
+    rank_model_config config;
+    (void)state;
+    assert_status(configure("{\"sliding_window\":8191}", &config, &error), BASE_ERR_UNSUPPORTED);
+    assert_ok(configure("{\"sliding_window\":8192}", &config, &error), &error);
+    assert_status(configure("{\"model_type\":\"mistral\"}", &config, &error), BASE_ERR_UNSUPPORTED);
+    assert_ok(configure("{\"model_type\":\"mistral\",\"sliding_window\":null}", &config, &error),
+              &error);
+    assert_ok(
+        configure("{\"model_type\":\"mistral\",\"max_position_embeddings\":4096}", &config, &error),
+        &error);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(settings_are_read),
+        cmocka_unit_test(numbers_without_sense_are_refused),
+        cmocka_unit_test(a_window_shorter_than_the_context_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
