@@ -213,7 +213,7 @@ static base_status load(rank_engine *engine, const rank_engine_options *options,
 static base_status make(rank_engine *engine, const rank_engine_options *options, base_error *reterr)
 {
     const rank_backend *backend = options->device->backend;
-    const int head_width = options->config->width / options->config->heads;
+    const size_t head_width = options->config->family->head_width(options->config);
     engine->run.device = *options->device;
     if (options->type != RANK_FLOAT32 && (backend->cast == NULL || !backend->plain_weights)) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "the backend %s decodes in float32 only",
@@ -222,7 +222,7 @@ static base_status make(rank_engine *engine, const rank_engine_options *options,
     if (options->type != RANK_FLOAT32 && (head_width % 8 != 0 || head_width > 512)) {
         return base_fail(
             reterr, BASE_ERR_UNSUPPORTED,
-            "heads of a cache in bfloat16 have a multiple of 8 elements, up to 512, not %d",
+            "heads of a cache in bfloat16 have a multiple of 8 elements, up to 512, not %zu",
             head_width);
     }
     const int ranks = options->comm != NULL ? coll_comm_size(options->comm) : 1;

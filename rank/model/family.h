@@ -143,8 +143,9 @@ struct rank_family {
 
     size_t (*saved_floats)(const rank_shape *shape); /* activations of one micro-batch */
     size_t (*work_floats)(const rank_shape *shape);
-    /* NULL without decode: elements of one token in one layer's cache; and floats that the ranks of
-     * a group exchange. */
+    /* NULL without decode: elements of a head; elements of one token in one layer's cache; and floats
+     * that the ranks of a group exchange. */
+    size_t (*head_width)(const rank_model_config *config);
     size_t (*cache_floats)(const rank_shape *shape);
     size_t (*exchanged_floats)(const rank_shape *shape);
 

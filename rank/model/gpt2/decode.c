@@ -7,7 +7,7 @@ static void describe(const rank_model_config *config, int ranks, rank_decoder *d
     *decoder = (rank_decoder){
         .heads = (size_t)(config->heads / ranks),
         .kv_heads = (size_t)(config->heads / ranks),
-        .head_width = width / (size_t)config->heads,
+        .head_width = gpt2_head_width(config),
         .hidden = WIDENING * width / (size_t)ranks,
         .attention_leaves = gpt2_attention_leaves(config, ranks),
         .hidden_leaves = gpt2_hidden_leaves(config, ranks),
@@ -62,6 +62,11 @@ static const rank_decoder_table decoder = {describe, layer_weights, end_weights}
 size_t gpt2_step_floats(const rank_shape *shape)
 {
     return rank_decoder_work_floats(&decoder, shape);
+}
+
+size_t gpt2_head_width(const rank_model_config *config)
+{
+    return (size_t)(config->width / config->heads);
 }
 
 size_t gpt2_cache_floats(const rank_shape *shape)

@@ -21,6 +21,7 @@ const rank_family rank_gpt2 = {
     .held = gpt2_held,
     .saved_floats = gpt2_saved_floats,
     .work_floats = gpt2_work_floats,
+    .head_width = gpt2_head_width,
     .cache_floats = gpt2_cache_floats,
     .exchanged_floats = gpt2_exchanged_floats,
     .forward = gpt2_forward,

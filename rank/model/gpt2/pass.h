@@ -251,6 +251,7 @@ void gpt2_forward(const rank_run *run, const rank_forward_args *args);
 /* decode.c */
 size_t gpt2_step_floats(const rank_shape *shape);
 size_t gpt2_exchanged_floats(const rank_shape *shape);
+size_t gpt2_head_width(const rank_model_config *config);
 size_t gpt2_cache_floats(const rank_shape *shape);
 void gpt2_decode(const rank_run *run, const rank_decode_args *args);
 

@@ -71,6 +71,11 @@ size_t llama_work_floats(const rank_shape *shape)
     return rank_decoder_work_floats(&decoder, shape);
 }
 
+size_t llama_head_width(const rank_model_config *config)
+{
+    return llama_setting(config, LLAMA_HEAD_WIDTH);
+}
+
 size_t llama_cache_floats(const rank_shape *shape)
 {
     return rank_decoder_cache_floats(&decoder, shape);

@@ -20,6 +20,7 @@ const rank_family rank_llama = {
     .init = llama_init,
     .saved_floats = llama_saved_floats,
     .work_floats = llama_work_floats,
+    .head_width = llama_head_width,
     .cache_floats = llama_cache_floats,
     .exchanged_floats = llama_exchanged_floats,
     .decode = llama_decode,

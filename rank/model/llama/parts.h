@@ -78,6 +78,7 @@ void llama_frequencies(const rank_model_config *config, float *frequency);
 /* decode.c */
 size_t llama_saved_floats(const rank_shape *shape);
 size_t llama_work_floats(const rank_shape *shape);
+size_t llama_head_width(const rank_model_config *config);
 size_t llama_cache_floats(const rank_shape *shape);
 size_t llama_exchanged_floats(const rank_shape *shape);
 void llama_decode(const rank_run *run, const rank_decode_args *args);
