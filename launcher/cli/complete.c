@@ -10,12 +10,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fields.h"
 #include "base/file.h"
 #include "base/options.h"
 #include "base/path.h"
 #include "cli/paths.h"
 #include "cli/prompts.h"
 #include "launch/options.h"
+#include "proto/limits.h"
 #include "proto/pin.h"
 
 enum { TOKENIZER_BYTES_MAX = 64 << 20, CONFIG_BYTES_MAX = 1 << 20 };
@@ -121,21 +123,18 @@ static base_status check_readable(const char *flag, const char *path, base_error
                                              "cannot read %s %s: not a regular file", flag, path);
 }
 
-/* Checks that a training can begin with that checkpoint: it takes GPT-2 alone. */
-static base_status check_trains(const proto_job *job, base_error *reterr)
+base_status launch_checkpoint_is_gpt2(const char *checkpoint, const char *why, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
     json_t *json = NULL;
-    base_status status = base_path_join(job->model.checkpoint, "config.json", path, reterr);
+    base_status status = base_path_join(checkpoint, "config.json", path, reterr);
     if (status == BASE_OK) {
         status = read_json(path, CONFIG_BYTES_MAX, &json, reterr);
     }
     const char *type = json_string_value(json_object_get(json, "model_type"));
     if (status == BASE_OK && type != NULL && strcmp(type, "gpt2") != 0) {
         status = base_fail(reterr, BASE_ERR_UNSUPPORTED,
-                           "--checkpoint: %s is of the family %s, and trainings take gpt2; "
-                           "--mode generate and tp-cpu take others",
-                           path, type);
+                           "--checkpoint: %s is of the family %s, and %s", path, type, why);
     }
     json_decref(json);
     return status;
@@ -148,10 +147,29 @@ static base_status check_shape(const proto_job *job, base_error *reterr)
     proto_job_defaults(&likely);
     likely.model = job->model;
     likely.train.batch = 1;
-    const base_status status = proto_job_check(&likely, reterr);
+    const base_status status = proto_mode_get(job->job.mode)->trains
+                                   ? proto_job_check(&likely, reterr)
+                                   : base_fields_check(&proto_job_fields, &likely, reterr);
     return status == BASE_OK ? status
                              : base_error_prepend(reterr, status, "--checkpoint: %s/config.json",
                                                   job->model.checkpoint);
+}
+
+/* Where nothing is trained, --context may say fewer tokens than the model can take. */
+static base_status take_context(const launch_options *options, int64_t asked,
+                                proto_job_model *model, base_error *reterr)
+{
+    const bool trains = proto_mode_get(options->job.job.mode)->trains;
+    if (!trains && options->context_given && asked < model->context) {
+        model->context = asked;
+    }
+    return model->context <= PROTO_CONTEXT_MAX
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "--checkpoint: the model in %s has a context of %" PRId64
+                           " tokens, more than %d%s",
+                           model->checkpoint, model->context, PROTO_CONTEXT_MAX,
+                           trains ? "" : ": take fewer with --context N");
 }
 
 static base_status complete_checkpoint(launch_options *options, base_error *reterr)
@@ -172,15 +190,24 @@ static base_status complete_checkpoint(launch_options *options, base_error *rete
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "--checkpoint");
     }
-    status = check_shape(job, reterr);
-    if (status == BASE_OK && proto_mode_get(job->job.mode)->trains) {
-        status = check_trains(job, reterr);
+    if (proto_mode_get(job->job.mode)->trains) {
+        status = launch_checkpoint_is_gpt2(
+            job->model.checkpoint, "trainings take gpt2; --mode generate and tp-cpu take others",
+            reterr);
+    }
+    if (status == BASE_OK) {
+        status = take_context(options, asked.context, &job->model, reterr);
+    }
+    if (status == BASE_OK) {
+        status = check_shape(job, reterr);
     }
     if (status != BASE_OK) {
         return status;
     }
-    options->shape_differs = asked.width != job->model.width || asked.layers != job->model.layers ||
-                             asked.heads != job->model.heads || asked.context != job->model.context;
+    options->shape_differs = (options->shape_given && (asked.width != job->model.width ||
+                                                       asked.layers != job->model.layers ||
+                                                       asked.heads != job->model.heads)) ||
+                             (options->context_given && asked.context != job->model.context);
     char path[BASE_PATH_BYTES];
     status = base_path_join(job->model.checkpoint, "tokenizer.json", path, reterr);
     if (status == BASE_OK && job->data.tokenizer[0] == '\0' && access(path, R_OK) == 0) {
@@ -284,7 +311,7 @@ base_status launch_options_complete(launch_options *options, base_error *reterr)
 base_status launch_options_check(const launch_options *options, base_error *reterr)
 {
     const proto_job *job = &options->job;
-    if (options->shape_given && options->shape_differs) {
+    if (options->shape_differs) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "the checkpoint's model has width %" PRId64 ", %" PRId64
                          " layers, %" PRId64 " heads, context %" PRId64

@@ -44,6 +44,7 @@ static void note_option(void *user, const base_field *row)
     options->buckets_given = options->buckets_given || (row->marks & PROTO_FIELD_BUCKETS) != 0;
     options->mode_given = options->mode_given || (row->marks & PROTO_FIELD_MODE) != 0;
     options->shape_given = options->shape_given || (row->marks & PROTO_FIELD_SHAPE) != 0;
+    options->context_given = options->context_given || (row->marks & PROTO_FIELD_CONTEXT) != 0;
 }
 
 /* The index of "--" in argv; argc if there is none. */

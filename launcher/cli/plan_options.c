@@ -180,7 +180,11 @@ static base_status complete_model(launch_plan_options *options, base_error *rete
     if (options->checkpoint[0] != '\0') {
         proto_job_model shape = {.layers = 0};
         (void)snprintf(shape.checkpoint, sizeof shape.checkpoint, "%s", options->checkpoint);
-        const base_status status = launch_checkpoint_shape(&shape, reterr);
+        base_status status = launch_checkpoint_shape(&shape, reterr);
+        if (status == BASE_OK) {
+            status = launch_checkpoint_is_gpt2(options->checkpoint,
+                                               "plans are made of GPT-2's layers", reterr);
+        }
         if (status != BASE_OK) {
             return status;
         }

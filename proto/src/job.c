@@ -271,7 +271,7 @@ static base_status check_together(const proto_job *job, base_error *reterr)
                          "job.world_size %" PRId64 ": mode %s runs on %d to %d ranks",
                          job->job.world_size, mode->name, mode->ranks_min, mode->ranks_max);
     }
-    if (job->model.width % job->model.heads != 0) {
+    if (mode->trains && job->model.width % job->model.heads != 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "model.width %" PRId64 " is not a multiple of model.heads %" PRId64,
                          job->model.width, job->model.heads);

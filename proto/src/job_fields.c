@@ -104,8 +104,9 @@ static const base_field rows[] = {
      .marks = PROTO_FIELD_SHAPE},
     {JOB(INT, model.heads), .least = 1, .most = 1024, .option = "heads", .value = "N",
      .help = "attention heads", .marks = PROTO_FIELD_SHAPE},
-    {JOB(INT, model.context), .least = 2, .most = 65536, .option = "context", .value = "N",
-     .help = "tokens a sentence may have", .marks = PROTO_FIELD_SHAPE},
+    {JOB(INT, model.context), .least = 2, .most = PROTO_CONTEXT_MAX, .option = "context",
+     .value = "N", .help = "tokens a sentence may have; generate, tp-*: a text, up to the model's",
+     .marks = PROTO_FIELD_CONTEXT},
 
     {JOB(INT, train.steps), .least = 1, .most = STEPS_MAX, .option = "steps", .value = "N",
      .help = "", .group = "Training"},

@@ -441,6 +441,11 @@ base_status bench_inference(coll_context *context, const char *checkpoint, int r
     b.rank = coll_comm_rank(b.world);
     b.ranks = coll_comm_size(b.world);
     base_status status = rank_checkpoint_config(checkpoint, &b.config, reterr);
+    if (status == BASE_OK && b.config.family != rank_family_default()) {
+        status = base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                           "it is of the family %s, and the products that are timed are gpt2's",
+                           b.config.family->model_types[0]);
+    }
     if (status == BASE_OK && b.config.context < PROMPT_TOKENS + NEW_TOKENS) {
         status =
             base_fail(reterr, BASE_ERR_INVALID, "its context of %d is too small", b.config.context);

@@ -55,10 +55,14 @@ base_status rank_mode_generate_check(const proto_job *job, base_error *reterr)
     if (status == BASE_OK) {
         status = rank_tokenizer_load(job->data.tokenizer, &tokenizer, reterr);
     }
+    if (status == BASE_OK && job->infer.special_tokens) {
+        rank_tokenizer_allow_special(tokenizer);
+    }
     if (status == BASE_OK) {
         const rank_generate_options options = {
             .config = &config,
             .tokenizer = tokenizer,
+            .context = rank_mode_context(job, &config),
             .new_tokens_max = (int)job->infer.max_new_tokens,
             .prompt_suffix = rank_mode_prompt_suffix(&generation, job),
         };

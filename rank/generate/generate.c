@@ -299,6 +299,7 @@ static base_status make_engine(generation *g, base_error *reterr)
                                .weights = options->weights,
                                .source = &source,
                                .type = options->type,
+                               .context = options->context,
                                .sequences = options->sequences,
                                .chunk_tokens = CHUNK_TOKENS,
                                .block_tokens = BLOCK_TOKENS,

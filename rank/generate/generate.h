@@ -72,6 +72,7 @@ typedef struct rank_generate_options {
     /* Called on rank 0 for each token, in the order they come; NULL: nobody wants to know. */
     void (*on_token)(void *user, const rank_drawn_token *token);
     void *token_user;
+    int context;  /* tokens of a text; 0: as many as the model can take */
     bool warm_up; /* two tokens for the first prompt come first, and count for nothing */
     /* Collective: called on every rank once all is loaded and warm, with what that took; NULL:
      * nothing. */
@@ -93,6 +94,12 @@ typedef struct rank_generate_options {
     bool
         forgets; /* with a source: nothing is kept of requests that are answered, and any number may come */
 } rank_generate_options;
+
+/* Tokens that a text may have. */
+static inline int rank_generate_context(const rank_generate_options *options)
+{
+    return options->context > 0 ? options->context : options->config->context;
+}
 
 /* What it took; see generate/engine.h. */
 typedef struct rank_generate_report {

@@ -251,6 +251,11 @@ const char *rank_mode_prompt_suffix(const rank_generation_config *generation, co
     return says_so ? generation->prompt_suffix : of_older;
 }
 
+int rank_mode_context(const proto_job *job, const rank_model_config *config)
+{
+    return job->model.context < config->context ? (int)job->model.context : config->context;
+}
+
 static void leave_device(void *user, base_status status, const base_error *error)
 {
     rank_worker_leave_device(user, status, error);
@@ -300,6 +305,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
             .type = job->gpu.precision == PROTO_PRECISION_BFLOAT16 ? RANK_BFLOAT16 : RANK_FLOAT32,
             .sequences = (int)job->infer.max_num_seqs,
             .new_tokens_max = (int)job->infer.max_new_tokens,
+            .context = rank_mode_context(job, &config),
             .warm_up = job->infer.baseline,
             .ignore_end = job->infer.ignore_eos,
             .stops = generation.stops,

@@ -17,6 +17,9 @@ BASE_MUST_CHECK base_status rank_mode_generate_check(const proto_job *job, base_
 /* What is put behind each prompt that does not contain it. */
 const char *rank_mode_prompt_suffix(const rank_generation_config *generation, const proto_job *job);
 
+/* Tokens of a text: what the job says, if the model can take so many. */
+int rank_mode_context(const proto_job *job, const rank_model_config *config);
+
 /* Answers this rank's share of the prompts; sends Finished itself. */
 BASE_MUST_CHECK base_status rank_mode_generate(rank_worker *worker, base_error *reterr);
 

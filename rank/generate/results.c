@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/path.h"
+#include "generate/mode.h"
 #include "generate/stream_text.h"
 #include "model/family.h"
 
@@ -40,7 +41,7 @@ base_status rank_results_create(const proto_job *job, const rank_model_config *c
         (json_int_t)job->job.world_size, "mode", proto_mode_name((int)job->job.mode), "model",
         "checkpoint", job->model.checkpoint, "family", config->family->model_types[0], "vocab_size",
         config->vocab_size, "width", config->width, "layers", config->layers, "heads",
-        config->heads, "context", config->context, "parameters",
+        config->heads, "context", rank_mode_context(job, config), "parameters",
         (json_int_t)rank_model_param_count(config), "max_new_tokens",
         (json_int_t)job->infer.max_new_tokens, "max_num_seqs", (json_int_t)job->infer.max_num_seqs,
         "ignore_eos", job->infer.ignore_eos, "prompts", made->prompts);

@@ -14,7 +14,7 @@ enum { WHOLE_BYTES = PROTO_PROMPT_BYTES_MAX + RANK_PROMPT_SUFFIX_BYTES + 1 };
 static base_status make_room(const rank_generate_options *options, int new_tokens_max,
                              rank_work *work, base_error *reterr)
 {
-    const size_t context = (size_t)options->config->context;
+    const size_t context = (size_t)rank_generate_context(options);
     const size_t most = (size_t)new_tokens_max;
     if (work->prompt_count == 0 || work->prompt_count >= context) {
         return base_fail(reterr, BASE_ERR_INVALID,
@@ -33,7 +33,7 @@ static base_status make_room(const rank_generate_options *options, int new_token
 base_status rank_work_encode(const rank_generate_options *options, const char *text,
                              int new_tokens_max, rank_work *work, base_error *reterr)
 {
-    const size_t context = (size_t)options->config->context;
+    const size_t context = (size_t)rank_generate_context(options);
     char whole[WHOLE_BYTES];
     const char *suffix = options->prompt_suffix != NULL ? options->prompt_suffix : "";
     const int length =

@@ -16,7 +16,7 @@ fail() {
 }
 
 cat >shape/config.json <<'END'
-{"model_type": "llama", "vocab_size": 544, "hidden_size": 48, "intermediate_size": 128, "num_hidden_layers": 2,
+{"model_type": "llama", "vocab_size": 544, "hidden_size": 50, "intermediate_size": 128, "num_hidden_layers": 2,
  "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 16, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
  "max_position_embeddings": 256, "hidden_act": "silu", "tie_word_embeddings": false}
 END
@@ -48,8 +48,22 @@ refused() { # WHAT ARGUMENTS...
     launcher "$@" >out 2>err && fail "not refused: $*"
     grep -q -- "$what" err || fail "not refused with \"$what\", but: $(cat err)"
 }
+refused "plans are made of GPT-2's layers" plan --checkpoint model
+refused "products that are timed are gpt2's" --ranks 1 --no-bind -- inference-bench model 1
+refused "not what --width" --mode tp-cpu --checkpoint model --prompt hello --context 257
 refused "it can between 1, 2, 4" --mode tp-cpu --ranks 3 --checkpoint model --prompt hello
 refused "trainings take gpt2" --ranks 2 --checkpoint model --steps 1 --out none
+
+# A context longer than a job's needs --context, which holds for the check of prompts, too.
+sed -i 's/"max_position_embeddings": 256/"max_position_embeddings": 131072/' model/config.json
+refused "take fewer with --context N" --mode tp-cpu --checkpoint model --prompt hello
+refused "1 to 59 tokens, this one has" --mode tp-cpu --checkpoint model --context 60 \
+    --prompt "$(printf '<|im_start|>%.0s' $(seq 30))"
+run short --mode tp-cpu --ranks 2 --context 128
+[ "$(tokens one)" = "$(tokens short)" ] || fail "--context changes tokens"
+tr -d ' \n' <short/results.json | grep -q '"context":128' || fail "the record has another context than --context"
+launcher --checkpoint model --mode generate --context 60 --special-tokens --prompt "$(printf '<|im_start|>%.0s' $(seq 30))" \
+    --quiet --no-bind --out tight >/dev/null || fail "--special-tokens: a prompt that fits is refused"
 sed -i 's/"rope_theta": 500000.0/"rope_theta": 500000.0, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}/' model/config.json
-refused 'rope_type "yarn"' --mode tp-cpu --checkpoint model --prompt hello
+refused 'rope_type "yarn"' --context 64 --mode tp-cpu --checkpoint model --prompt hello
 echo "llama: passed"

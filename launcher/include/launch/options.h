@@ -92,7 +92,8 @@ typedef struct launch_options {
     bool seed_given;              /* --seed */
     bool buckets_given;           /* --bucket-bytes */
     bool mode_given;              /* --mode */
-    bool shape_given;             /* --width, --layers, --heads or --context */
+    bool shape_given;             /* --width, --layers or --heads */
+    bool context_given;           /* --context */
     bool shape_differs;           /* the checkpoint's shape differs from what these flags say */
     bool installed_data;          /* training data and tokenizer are the installed ones */
 } launch_options;

@@ -210,7 +210,8 @@ enum {
     PROTO_FIELD_SEED = 1 << 4,
     PROTO_FIELD_EACH_HOST = 1 << 5, /* each launcher of several hosts has its own */
     PROTO_FIELD_BUCKETS = 1 << 6,
-    PROTO_FIELDS_FREE = 1 << 8, /* the first free bit */
+    PROTO_FIELD_CONTEXT = 1 << 7, /* a checkpoint has its own; decoding takes a shorter one */
+    PROTO_FIELDS_FREE = 1 << 8,   /* the first free bit */
 };
 
 /* The fields of a proto_job: keys, ranges, options. */

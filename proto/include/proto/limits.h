@@ -37,6 +37,7 @@ enum {
     PROTO_STOP_TOKENS_MAX = 15,          /* of one request */
     PROTO_NEW_TOKENS_MAX = 65536,
     PROTO_VOCAB_MAX = 1 << 20,
+    PROTO_CONTEXT_MAX = 65536,
     PROTO_BATCH_TOKENS_MAX = 1 << 20, /* of one micro-batch */
     PROTO_TOP_K_MAX = 1024,
     PROTO_SEQUENCES_MAX = 1024,       /* --max-num-seqs */
