@@ -146,7 +146,7 @@ static void another_models_state_is_refused(void **state)
           .layers = 3,
           .heads = 2,
           .context = 5},
-         "tensors in it"},
+         "no tensor h.2.ln_1.weight in it: it has 28, the model 40"},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         back[0] = 42;
