@@ -227,6 +227,12 @@ int64_t launch_stop_drain_due(launch_session *session, int64_t now_ns)
     if (now_ns < feeding->drain_due_ns) {
         return feeding->drain_due_ns;
     }
+    if (launch_feed_end(session)) {
+        launch_screen_say(&session->screen,
+                          "--serve-drain has passed: clients that have not read their answers get "
+                          "no more");
+        return BASE_NO_DEADLINE;
+    }
     session->stop_signal = feeding->drain_signal;
     launch_screen_say(&session->screen, "--serve-drain has passed: what still runs is cancelled");
     send_stop(session, "the drain");

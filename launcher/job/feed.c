@@ -201,6 +201,16 @@ bool launch_feed_drain(launch_session *session, int signal_number)
     return true;
 }
 
+bool launch_feed_end(launch_session *session)
+{
+    const launch_feeding *feeding = &session->feeding;
+    if (feeding->requests.count > 0 || feeding->held) {
+        return false;
+    }
+    send_drain(session);
+    return true;
+}
+
 void launch_feed_abandon(launch_session *session)
 {
     const launch_feed *feed = session->options->feed;

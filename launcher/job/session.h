@@ -249,6 +249,9 @@ void launch_feed_ready(const launch_session *session);
 /* Asks the feed to end. False: it cannot, or was asked before. */
 bool launch_feed_drain(launch_session *session, int signal_number);
 
+/* Ends the requests at a time when none is open. False: some are. */
+bool launch_feed_end(launch_session *session);
+
 /* At the end: says of all that were not answered that they failed, or were never accepted. */
 void launch_feed_abandon(launch_session *session);
 

@@ -232,12 +232,16 @@ static bool get_metrics(launch_server *server, struct MHD_Connection *connection
 {
     launch_text text = {.data = NULL};
     int running = 0;
+    int waiting = 0;
     (void)own;
     (void)pthread_mutex_lock(&server->lock);
     for (const launch_completion *one = server->completions; one != NULL; one = one->next) {
-        running += one->first_ns != 0 ? 1 : 0;
+        if (!launch_completion_is_over(one)) { /* it may wait for its reader long after */
+            running += one->first_ns != 0 ? 1 : 0;
+            waiting += one->first_ns == 0 ? 1 : 0;
+        }
     }
-    launch_metrics_write(&server->metrics, running, server->count - running, &text);
+    launch_metrics_write(&server->metrics, running, waiting, &text);
     (void)pthread_mutex_unlock(&server->lock);
     return send_text(connection, MHD_HTTP_OK, "text/plain; version=0.0.4", text.data, NULL, NULL);
 }

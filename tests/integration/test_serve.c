@@ -2,6 +2,7 @@
  * waiting. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -94,13 +95,20 @@ static char *complete(const char *body)
     return text;
 }
 
-/* Sends a request by hand. Returns the connection. */
-static int send_request(const char *body)
+/* Sends a request by hand. Returns the connection. `small`: its segments and buffers are, so that a
+ * server soon cannot send any more to a client that does not read. */
+static int send_request_with(const char *body, bool small)
 {
     char text[COMMAND_BYTES];
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     address.sin_port = htons((uint16_t)strtol(strrchr(url, ':') + 1, NULL, 10));
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    const int segment = 536;
+    const int buffer = 2048;
+    if (small) {
+        assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof segment), 0);
+        assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer), 0);
+    }
     assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
     const int bytes =
         snprintf(text, sizeof text,
@@ -109,6 +117,11 @@ static int send_request(const char *body)
                  strlen(body), body);
     assert_int_equal(write(fd, text, (size_t)bytes), bytes);
     return fd;
+}
+
+static int send_request(const char *body)
+{
+    return send_request_with(body, false);
 }
 
 /* All that comes until the server closes the connection, in reply. */
@@ -343,6 +356,24 @@ static void a_drain_ends_what_runs(void **state)
     assert_non_null(strstr(reply, "data: [DONE]"));
 }
 
+/* What is answered no longer runs, although nobody reads it: it counts as such, and a drain that has
+ * waited for its reader ends well. */
+static void a_reader_that_does_not_read_is_no_failure(void **state)
+{
+    (void)state;
+    const char *line = "{result=\"length\"} 1\n";
+    start(&wide, "2", FLAGS("--serve-drain", "1"));
+    const int fd = send_request_with("{\"prompt\":\"he goed\",\"max_tokens\":4000,"
+                                     "\"ignore_eos\":true,\"temperature\":1,\"stream\":true}",
+                                     true);
+    wait_metric(line);
+    wait_metric("requests_running 0\n");
+    wait_metric("requests_waiting 0\n");
+    assert_int_equal(end(SIGTERM), 0);
+    assert_non_null(strstr(program.text[TEST_STDERR], "clients that have not read their answers"));
+    (void)close(fd);
+}
+
 static void a_drain_has_a_deadline(void **state)
 {
     (void)state;
@@ -426,6 +457,7 @@ int main(void)
         cmocka_unit_test(more_than_can_wait_is_refused),
         cmocka_unit_test(a_drain_ends_what_runs),
         cmocka_unit_test(a_drain_has_a_deadline),
+        cmocka_unit_test(a_reader_that_does_not_read_is_no_failure),
         cmocka_unit_test(a_killed_rank_is_an_error_of_all_that_is_open),
         cmocka_unit_test(a_key_is_asked_for),
         cmocka_unit_test(what_does_not_go_together_is_refused_by_name),
