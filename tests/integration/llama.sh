@@ -42,6 +42,11 @@ tokens one | sed -n 3p | grep -q ':\[1,' || fail "the template's token is missin
 tokens special | sed -n 3p | grep -q ':\[1,1,' || fail "--special-tokens does not read <|im_start|>"
 tokens one | sed -n 3p | grep -q ':\[1,1,' && fail "a prompt became a special token unasked"
 
+# A prompt of special tokens fits where the same letters would not.
+prompt=$(printf '<|im_start|>%.0s' $(seq 200))
+launcher --mode tp-cpu --checkpoint model --prompt "$prompt" --special-tokens --max-new-tokens 1 --quiet --no-bind --out fits >/dev/null ||
+    fail "a prompt of 200 special tokens does not fit into 256"
+
 refused() { # WHAT ARGUMENTS...
     local what=$1
     shift
