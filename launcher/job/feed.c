@@ -141,6 +141,9 @@ static bool handle_tokens(launch_session *session, const Ringfence__Control__Tok
     if (!launch_open_requests_continue(&session->feeding.requests, tokens->id)) {
         return false;
     }
+    if (!session->job->infer.unrecorded) { /* it is printed here, and not sent to a client */
+        proto_text_tame(tokens->text);
+    }
     tell(session, &event);
     return true;
 }

@@ -13,20 +13,29 @@
 
 typedef Ringfence__Control__Envelope envelope_type;
 
-void proto_text_tame(char *text)
+static bool is_control(const unsigned char *at, size_t length)
+{
+    return (at[0] < 0x20 && at[0] != '\n' && at[0] != '\t') || at[0] == 0x7f ||
+           (length == 2 && at[0] == 0xc2 && at[1] < 0xa0);
+}
+
+static void mend(char *text, bool controls)
 {
     unsigned char *at = (unsigned char *)text;
     while (*at != '\0') {
         const size_t length = base_utf8_length((const char *)at, SIZE_MAX);
-        const bool control = at[0] < 0x20 && at[0] != '\n' && at[0] != '\t';
-        const bool c1 = length == 2 && at[0] == 0xc2 && at[1] < 0xa0;
-        if (length == 0 || control || at[0] == 0x7f || c1) {
+        if (length == 0 || (!controls && is_control(at, length))) {
             *at = '?';
             at++;
         } else {
             at += length;
         }
     }
+}
+
+void proto_text_tame(char *text)
+{
+    mend(text, false);
 }
 
 /* Whether a text is short enough. Also tames it. */
@@ -151,9 +160,12 @@ static bool request_fits(const Ringfence__Control__Request *request)
 
 static bool tokens_fit(const Ringfence__Control__Tokens *tokens)
 {
+    if (strlen(tokens->text) > PROTO_EVENT_TEXT_BYTES_MAX) {
+        return false;
+    }
+    mend(tokens->text, true); /* who prints it tames it */
     return tokens->id > 0 &&
-           ids_fit(tokens->token_ids, tokens->n_token_ids, PROTO_EVENT_TOKENS_MAX) &&
-           proto_text_fits(tokens->text, PROTO_EVENT_TEXT_BYTES_MAX);
+           ids_fit(tokens->token_ids, tokens->n_token_ids, PROTO_EVENT_TOKENS_MAX);
 }
 
 static bool answered_fits(const Ringfence__Control__Answered *answered)

@@ -91,8 +91,11 @@ typedef struct rank_generate_options {
     /* Where requests come from while others are answered; no prompts are handed in then. Only rank
      * 0's is asked, but it is there on every rank. NULL: the prompts are all there is. */
     const struct rank_request_source *source; /* generate/serve.h */
-    bool
-        forgets; /* with a source: nothing is kept of requests that are answered, and any number may come */
+    /* With a source: nothing is kept of requests that are answered, and any number may come. */
+    bool forgets;
+    /* With a source: its texts are what the model makes, with their control characters, and with the
+     * space that they begin with unless the prompt's suffix stands before them. */
+    bool exact_texts;
 } rank_generate_options;
 
 /* Tokens that a text may have. */

@@ -197,6 +197,7 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
     if (job->infer.requests) {
         answering.source = &source;
         answering.forgets = job->infer.unrecorded;
+        answering.exact_texts = job->infer.unrecorded;
     } else {
         answering.on_token = rank_progress_token;
         answering.token_user = &progress;

@@ -26,7 +26,7 @@ typedef struct open_request {
     int64_t accepted_ns;
     int64_t ended_ns; /* 0: not seen yet */
     size_t sent;      /* tokens in events */
-    bool has_begun;   /* the first byte has come, which is left out if it is a space */
+    bool has_begun;   /* the first byte has come, which may be left out if it is a space */
     bool text_ended;
     rank_stream_text text;
 } open_request;
@@ -201,7 +201,10 @@ static base_status accept_request(rank_serving *serving, const proto_request *re
     }
     work->holders = g->options->forgets ? 1 : 2;
     serving->open[serving->open_count++] =
-        (open_request){.id = request->id, .index = g->count, .accepted_ns = base_now_ns()};
+        (open_request){.id = request->id,
+                       .index = g->count,
+                       .accepted_ns = base_now_ns(),
+                       .text = {.exact = g->options->exact_texts}};
     g->count++;
     return BASE_OK;
 }
@@ -274,7 +277,10 @@ static size_t put_token(const rank_generate_options *options, open_request *requ
     char bytes[TOKEN_BYTES_MAX];
     size_t count = rank_tokenizer_decode(options->tokenizer, &token, 1, bytes, sizeof bytes);
     count = count < sizeof bytes ? count : sizeof bytes - 1;
-    const size_t skipped = !request->has_begun && count > 0 && bytes[0] == ' ' ? 1 : 0;
+    const bool continues = options->exact_texts &&
+                           (options->prompt_suffix == NULL || options->prompt_suffix[0] == '\0');
+    const size_t skipped =
+        !continues && !request->has_begun && count > 0 && bytes[0] == ' ' ? 1 : 0;
     request->has_begun = request->has_begun || count > 0;
     return rank_stream_text_add(&request->text, bytes + skipped, count - skipped, text);
 }

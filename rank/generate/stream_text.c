@@ -50,9 +50,12 @@ static size_t put_hex(char *text, const char *prefix, uint8_t value)
     return count + 2;
 }
 
-static size_t put_ascii(char *text, uint8_t byte)
+static size_t put_ascii(char *text, uint8_t byte, bool exact)
 {
-    if ((byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f) {
+    if (exact && byte == 0) {
+        return put_replacement(text);
+    }
+    if (!exact && ((byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f)) {
         return put_hex(text, "\\x", byte);
     }
     text[0] = (char)byte;
@@ -60,9 +63,9 @@ static size_t put_ascii(char *text, uint8_t byte)
 }
 
 /* A whole character of two to four bytes. */
-static size_t put_character(char *text, const uint8_t *bytes, size_t count)
+static size_t put_character(char *text, const uint8_t *bytes, size_t count, bool exact)
 {
-    if (count == 2 && bytes[0] == 0xc2 && bytes[1] < 0xa0) { /* U+0080 … U+009F */
+    if (!exact && count == 2 && bytes[0] == 0xc2 && bytes[1] < 0xa0) { /* U+0080 … U+009F */
         return put_hex(text, "\\u00", bytes[1]);
     }
     memcpy(text, bytes, count);
@@ -92,12 +95,12 @@ static size_t add_byte(rank_stream_text *stream, uint8_t byte, char *text)
                 return 0;
             }
             stream->held_count = 0;
-            return put_character(text, character, whole);
+            return put_character(text, character, whole, stream->exact);
         }
         used = rank_stream_text_end(stream, text);
     }
     if (byte < 0x80) {
-        return used + put_ascii(text + used, byte);
+        return used + put_ascii(text + used, byte, stream->exact);
     }
     if (lead_of(byte).continuation_count == 0) {
         return used + put_replacement(text + used);

@@ -4,18 +4,21 @@
  * come. Bytes that are not UTF-8 become U+FFFD, one for each longest part that could have begun a
  * character (Unicode 15, section 3.9, "U+FFFD substitution of maximal subparts"). Control
  * characters except newline and tab are written as \xNN, those above U+007F as \u00NN, so that a
- * model's output cannot control a terminal. The text does not depend on how the bytes are cut.
+ * model's output cannot control a terminal; or, with `exact`, they stand as they are, but NUL, which
+ * becomes U+FFFD. The text does not depend on how the bytes are cut.
  * Pure; one thread at a time uses a stream. */
 #ifndef RANK_GENERATE_STREAM_TEXT_H
 #define RANK_GENERATE_STREAM_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Begins with all 0. */
+/* Begins with all 0, but for `exact`. */
 typedef struct rank_stream_text {
     uint8_t held[3]; /* the beginning of a character, UTF-8 so far */
     uint8_t held_count;
+    bool exact;
 } rank_stream_text;
 
 enum {

@@ -252,6 +252,8 @@ static void requests_and_events_are_bounded(void **state)
     ids[0] = -1;
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
     tokens.n_token_ids = 0;
+    tokens.text = (char[]){"a\r\x1b"};
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_OK);
     tokens.text = text;
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
 

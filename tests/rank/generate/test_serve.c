@@ -8,6 +8,7 @@
 
 #include "base/utf8.h"
 #include "generate/generate.h"
+#include "generate/stream_text.h"
 #include "support.h"
 
 enum { CONTEXT = 64, TOKENS_MAX = CONTEXT, IDS_MAX = 256, SCRIPT_MAX = 256 };
@@ -462,6 +463,48 @@ static void any_number_comes_where_answers_are_forgotten(void **state)
     fixture_close(&came);
 }
 
+/* With exact texts a text is that of its tokens, as a client that puts it behind its prompt needs it;
+ * behind a suffix, its first space goes. */
+static void exact_texts_are_those_of_their_tokens(void **state)
+{
+    (void)state;
+    enum { REQUESTS = 60 };
+    static const char *const suffixes[] = {NULL, "", " ->"};
+    for (int i = 0; i < 3; i++) {
+        int spaces = 0;
+        int controls = 0;
+        fixture_open(&came);
+        came.options.exact_texts = true;
+        came.options.prompt_suffix = suffixes[i];
+        for (uint64_t id = 1; id <= REQUESTS; id++) {
+            put(&came, (scripted){.kind = PROTO_WORK_REQUEST,
+                                  .id = id,
+                                  .events = (int)id - 1,
+                                  .prompt = "he",
+                                  .max_new_tokens = 12});
+        }
+        put(&came, (scripted){.kind = PROTO_WORK_DRAIN});
+        run(&came);
+        for (int id = 1; id <= REQUESTS; id++) {
+            const told *request = &came.requests[id];
+            rank_stream_text stream = {.exact = true};
+            char bytes[4096];
+            char text[4 * sizeof bytes];
+            const size_t count = rank_tokenizer_decode(came.options.tokenizer, request->tokens,
+                                                       request->count, bytes, sizeof bytes);
+            const size_t skipped = i == 2 && bytes[0] == ' ';
+            size_t used = rank_stream_text_add(&stream, bytes + skipped, count - skipped, text);
+            used += rank_stream_text_end(&stream, text + used);
+            text[used] = '\0';
+            assert_string_equal(request->text, text);
+            spaces += bytes[0] == ' ';
+            controls += strpbrk(text, "\r\x1b\x0b\x0c\x7f") != NULL;
+        }
+        assert_true(spaces > 0 && controls > 0);
+        fixture_close(&came);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -472,6 +515,7 @@ int main(void)
         cmocka_unit_test(a_flood_is_refused),
         cmocka_unit_test(a_stop_cancels_what_is_open),
         cmocka_unit_test(any_number_comes_where_answers_are_forgotten),
+        cmocka_unit_test(exact_texts_are_those_of_their_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -221,13 +221,29 @@ static void test_long_strings(void **state)
     }
 }
 
+/* Exact text is the bytes themselves, where they are characters, but NUL. */
+static void test_exact_text(void **state)
+{
+    (void)state;
+    static const char bytes[] = "a\r\x1b\0\x7f\xc2\x9b\xc3\xa9\xff\xe2\x82";
+    static const char wanted[] = "a\r\x1b\xef\xbf\xbd\x7f\xc2\x9b\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd";
+    char text[TEXT_MAX];
+    rank_stream_text stream = {.exact = true};
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof bytes - 1; i++) {
+        used += rank_stream_text_add(&stream, bytes + i, 1, text + used);
+    }
+    used += rank_stream_text_end(&stream, text + used);
+    assert_int_equal(used, sizeof wanted - 1);
+    assert_memory_equal(text, wanted, used);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_character),
-        cmocka_unit_test(test_maximal_subparts),
-        cmocka_unit_test(test_every_short_string),
-        cmocka_unit_test(test_long_strings),
+        cmocka_unit_test(test_every_character),    cmocka_unit_test(test_maximal_subparts),
+        cmocka_unit_test(test_every_short_string), cmocka_unit_test(test_long_strings),
+        cmocka_unit_test(test_exact_text),
     };
     return cmocka_run_group_tests(tests, make_prefixes, free_prefixes);
 }
