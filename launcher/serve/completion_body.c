@@ -25,7 +25,6 @@ static const struct {
     {"presence_penalty", NEUTRAL_ZERO},
     {"frequency_penalty", NEUTRAL_ZERO},
     {"logit_bias", NEUTRAL_EMPTY},
-    {"stop", NEUTRAL_EMPTY},
     {"suffix", NEUTRAL_EMPTY},
     {"echo", NEUTRAL_FALSE},
     {"logprobs", NEUTRAL_FALSE},
@@ -125,6 +124,9 @@ static base_status read_field(const char *key, const json_t *value, const char *
     }
     if (strcmp(key, "stream") == 0) {
         return read_flag(key, value, &body->stream, reterr);
+    }
+    if (strcmp(key, "stop") == 0) {
+        return launch_stop_texts_read(value, &body->stops, reterr);
     }
     if (strcmp(key, "stream_options") == 0) {
         return read_stream_options(value, &body->include_usage, reterr);

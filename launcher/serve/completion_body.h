@@ -10,11 +10,13 @@
 
 #include "base/status.h"
 #include "proto/request.h"
+#include "serve/stop_texts.h"
 
 enum { LAUNCH_FIELD_BYTES = 64 };
 
 typedef struct launch_completion_body {
     proto_request request; /* before: the options that hold where the body says nothing */
+    launch_stop_texts stops;
     bool stream;
     bool include_usage; /* of a stream */
     bool seeded;        /* it has a seed */

@@ -75,14 +75,37 @@ launch_feed_kind launch_events_next(void *user, bool readable, proto_request *re
     return kind;
 }
 
+/* Adds a piece of text. It ends the completion where a stop is whole, and what may begin one is
+ * held. */
+static void put_text(launch_completion *one, const char *piece)
+{
+    launch_text *text = &one->text;
+    const size_t begin = text->length_bytes - one->held_bytes;
+    size_t settled = 0;
+    launch_text_put(text, piece);
+    if (one->stops.count == 0 || text->failed) {
+        return;
+    }
+    one->stopped = launch_stop_texts_find(&one->stops, text->data + begin,
+                                          text->length_bytes - begin, &settled);
+    one->held_bytes = one->stopped ? 0 : text->length_bytes - begin - settled;
+    if (one->stopped) {
+        text->length_bytes = begin + settled;
+        text->data[text->length_bytes] = '\0';
+        one->finish_reason = "stop";
+        one->cancel_due = true;
+    }
+}
+
 static void take_tokens(launch_completion *one, const launch_request_event *event)
 {
     const int most = one->stream ? LAUNCH_SERVE_UNREAD_BYTES_MAX : LAUNCH_SERVE_ANSWER_BYTES_MAX;
     one->first_ns = one->first_ns == 0 ? base_now_ns() : one->first_ns;
-    if (one->connection == NULL || one->trouble != LAUNCH_TROUBLE_NONE) {
+    if (one->connection == NULL || one->stopped || one->trouble != LAUNCH_TROUBLE_NONE) {
         return;
     }
-    launch_text_put(&one->text, event->text);
+    one->usage.completion_tokens += (uint32_t)event->token_count;
+    put_text(one, event->text);
     if (one->text.failed || one->text.length_bytes > (size_t)most) {
         one->trouble = one->text.failed ? LAUNCH_TROUBLE_FAILED : LAUNCH_TROUBLE_UNREAD;
         (void)base_fail(&one->reason, BASE_ERR_LIMIT, "the answer has more than %d bytes%s", most,
@@ -137,6 +160,11 @@ static void take_finished(launch_completion *one, const launch_request_event *ev
         end++;
     }
     one->stage = LAUNCH_STAGE_FINISHED;
+    one->held_bytes = 0;
+    if (one->stopped) { /* rank 0 calls it cancelled, or its own end came meanwhile */
+        count_finished(&one->server->metrics, one, event, LAUNCH_OUTCOME_STOP);
+        return;
+    }
     one->finish_reason = ends[end].reason;
     one->usage.completion_tokens = event->completion_tokens;
     if (one->trouble == LAUNCH_TROUBLE_NONE && ends[end].trouble != LAUNCH_TROUBLE_NONE) {

@@ -76,6 +76,7 @@ static launch_completion *add(launch_server *server, const launch_completion_bod
         .request = request,
         .connection = connection,
         .fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
+        .stops = body->stops,
         .stream = body->stream,
         .include_usage = body->include_usage,
         .came_ns = base_now_ns(),

@@ -40,7 +40,8 @@ void launch_completion_wake(launch_completion *completion)
 bool launch_completion_is_over(const launch_completion *completion)
 {
     return completion->stage == LAUNCH_STAGE_REFUSED ||
-           completion->stage == LAUNCH_STAGE_FINISHED || completion->trouble != LAUNCH_TROUBLE_NONE;
+           completion->stage == LAUNCH_STAGE_FINISHED || completion->stopped ||
+           completion->trouble != LAUNCH_TROUBLE_NONE;
 }
 
 int launch_completion_status(const launch_completion *completion)

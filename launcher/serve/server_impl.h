@@ -13,6 +13,7 @@
 #include "serve/metrics.h"
 #include "serve/reply.h"
 #include "serve/server.h"
+#include "serve/stop_texts.h"
 
 struct MHD_Connection;
 struct MHD_Daemon;
@@ -55,8 +56,11 @@ typedef struct launch_completion {
     /* its answer */
     bool cancel_due;
     bool cancel_sent;
-    launch_text text; /* what was not taken yet */
-    launch_text out;  /* what is being sent of a stream */
+    launch_stop_texts stops;
+    bool stopped;      /* by one of them; rank 0 may not know it yet */
+    launch_text text;  /* what was not taken yet */
+    size_t held_bytes; /* the last of them may begin a stop */
+    launch_text out;   /* what is being sent of a stream */
     size_t out_sent;
     const char *finish_reason;
     launch_usage usage;

@@ -29,14 +29,27 @@ static void put_end(launch_completion *one)
     launch_text_put(&one->out, "data: [DONE]\n\n");
 }
 
+/* The event of the text that may be sent. What is held stays. NULL: no memory. */
+static char *take_text(launch_completion *one)
+{
+    char *data = one->text.data;
+    const size_t taken = one->text.length_bytes - one->held_bytes;
+    const char behind = data[taken];
+    data[taken] = '\0';
+    char *event = launch_reply_chunk(&one->head, data, NULL);
+    data[taken] = behind;
+    memmove(data, data + taken, one->held_bytes + 1);
+    one->text.length_bytes = one->held_bytes;
+    return event;
+}
+
 /* Puts all that has come since into `out`, which is empty: a slow reader gets it as one piece. */
 static void refill(launch_completion *one)
 {
     one->out.length_bytes = 0;
     one->out_sent = 0;
-    if (one->text.length_bytes > 0) {
-        put_event(one, launch_reply_chunk(&one->head, one->text.data, NULL));
-        one->text.length_bytes = 0;
+    if (one->text.length_bytes > one->held_bytes) {
+        put_event(one, take_text(one));
     }
     if (!one->ended && launch_completion_is_over(one)) {
         put_end(one);

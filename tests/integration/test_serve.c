@@ -242,6 +242,83 @@ static void a_stream_has_the_same_text(void **state)
     json_decref(results);
 }
 
+/* Asks for a completion that ends at a text. Returns the pieces' text, which the caller frees, and how
+ * it ended; a whole answer is one piece. */
+static char *complete_until(const char *stop, bool stream, char finish[32])
+{
+    char path[BASE_PATH_BYTES];
+    char arguments[COMMAND_BYTES];
+    char *text = calloc(1, REPLY_BYTES);
+    json_t *body = json_pack("{s:s, s:i, s:b, s:[s,s], s:b}", "prompt", "he goed", "max_tokens", 24,
+                             "ignore_eos", 1, "stop", "no such text", stop, "stream", stream);
+    (void)snprintf(path, sizeof path, "%s", test_directory_path(&test_shared_directory, "body"));
+    assert_non_null(text);
+    assert_int_equal(json_dump_file(body, path, 0), 0);
+    (void)snprintf(arguments, sizeof arguments, "--data-binary @%s", path);
+    assert_int_equal(ask("/v1/completions", arguments), 200);
+    char *rest = NULL;
+    for (char *line = strtok_r(reply, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        json_t *object = json_loads(stream ? line + 6 : line, 0, NULL);
+        const json_t *choice = json_array_get(json_object_get(object, "choices"), 0);
+        const char *reason = json_string_value(json_object_get(choice, "finish_reason"));
+        if (choice != NULL) {
+            (void)strcat(text, json_string_value(json_object_get(choice, "text")));
+        }
+        if (reason != NULL) {
+            (void)snprintf(finish, 32, "%s", reason);
+        }
+        json_decref(object);
+    }
+    json_decref(body);
+    return text;
+}
+
+/* A text ends before the stop, in which several tokens lie; its sequence is free for others. */
+static void a_text_ends_before_its_stop(void **state)
+{
+    (void)state;
+    start(&inference_model, "2", FLAGS("--max-num-seqs", "1"));
+    char *whole = complete("{\"prompt\":\"he goed\",\"max_tokens\":24,\"ignore_eos\":true}");
+    for (int i = 0; i < 4; i++) {
+        char finish[32];
+        size_t at = i < 2 ? strlen(whole) / 2 : 0;
+        while ((whole[at] & 0xc0) == 0x80) {
+            at++;
+        }
+        char *text = complete_until(whole + at, i % 2 == 1, finish);
+        const size_t before = (size_t)(strstr(whole, whole + at) - whole);
+        assert_int_equal(strlen(text), before);
+        assert_memory_equal(text, whole, before);
+        assert_string_equal(finish, "stop");
+        free(text);
+        text = complete_until("another one", i % 2 == 1, finish);
+        assert_string_equal(text, whole);
+        assert_string_equal(finish, "length");
+        free(text);
+    }
+    free(whole);
+    wait_metric("{result=\"stop\"} 4\n");
+    wait_metric("{result=\"length\"} 5\n");
+    assert_int_equal(end(SIGTERM), 0);
+}
+
+/* The rest of a long text is not drawn. */
+static void a_stop_ends_the_work(void **state)
+{
+    (void)state;
+    start(&wide, "2", FLAGS("--max-num-seqs", "1"));
+    char *text = complete("{\"prompt\":\"he goed\",\"max_tokens\":16000,\"ignore_eos\":true,"
+                          "\"temperature\":1,\"stop\":\"e\"}");
+    assert_null(strchr(text, 'e'));
+    free(text);
+    wait_metric("{result=\"stop\"} 1\n");
+    const char *drawn = strstr(reply, "ringfence_completion_tokens_total ");
+    assert_non_null(drawn);
+    assert_true(strtol(strchr(drawn, ' '), NULL, 10) < 8000);
+    assert_int_equal(end(SIGTERM), 0);
+}
+
 static void many_clients_get_their_own_texts(void **state)
 {
     (void)state;
@@ -288,7 +365,7 @@ static void what_is_wrong_is_named(void **state)
         {"/v1/completions", "-d '{\"prompt\":[\"a\",\"b\"]}'", 400, "send a request for each"},
         {"/v1/completions", "-d '{\"prompt\":\"a\",\"prompt\":\"b\"}'", 400, "duplicate"},
         {"/v1/completions", "-d '{\"prompt\":\"a\",\"n\":2}'", 400, "\"param\":\"n\""},
-        {"/v1/completions", "-d '{\"prompt\":\"a\",\"stop\":[\"b\"]}'", 400, "\"param\":\"stop\""},
+        {"/v1/completions", "-d '{\"prompt\":\"a\",\"stop\":[1]}'", 400, "\"param\":\"stop\""},
         {"/v1/completions", "-d '{\"prompt\":\"a\",\"logprobs\":0}'", 400, "logprobs"},
         {"/v1/completions", "-d '{\"prompt\":\"a\",\"warmth\":1}'", 400, "no such field"},
         {"/v1/completions", "-d '{\"prompt\":\"a\",\"top_p\":3}'", 400, "top_p"},
@@ -473,6 +550,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(completions_are_those_of_a_file),
         cmocka_unit_test(a_stream_has_the_same_text),
+        cmocka_unit_test(a_text_ends_before_its_stop),
+        cmocka_unit_test(a_stop_ends_the_work),
         cmocka_unit_test(many_clients_get_their_own_texts),
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(a_client_that_goes_cancels_its_request),
