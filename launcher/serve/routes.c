@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/epoll.h>
 
 #include "base/clock.h"
@@ -279,7 +280,7 @@ static bool has_key(const launch_server *server, struct MHD_Connection *connecti
     uint8_t hash[sizeof server->key_hash];
     const char *given =
         MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
-    if (given == NULL || strncmp(given, scheme, sizeof scheme - 1) != 0) {
+    if (given == NULL || strncasecmp(given, scheme, sizeof scheme - 1) != 0) {
         return false;
     }
     given += sizeof scheme - 1;

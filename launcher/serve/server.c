@@ -140,6 +140,17 @@ base_status launch_server_check(const launch_server_options *options, base_error
     return status;
 }
 
+/* Whether a header can carry the key: it has no spaces and no control characters, and is ASCII. */
+static bool is_key(const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        if (text[i] <= ' ' || text[i] > '~') {
+            return false;
+        }
+    }
+    return bytes >= LAUNCH_SERVE_KEY_BYTES_MIN;
+}
+
 static base_status read_key(const char *path, launch_server *server, base_error *reterr)
 {
     void *key = NULL;
@@ -155,10 +166,11 @@ static base_status read_key(const char *path, launch_server *server, base_error 
     while (bytes > 0 && (text[bytes - 1] == '\n' || text[bytes - 1] == '\r')) {
         bytes--;
     }
-    if (bytes < LAUNCH_SERVE_KEY_BYTES_MIN || memchr(text, '\n', bytes) != NULL) {
+    if (!is_key(text, bytes)) {
         status = base_fail(reterr, BASE_ERR_INVALID,
-                           "--serve-key-file %s: a key is one line of at least %d characters", path,
-                           LAUNCH_SERVE_KEY_BYTES_MIN);
+                           "--serve-key-file %s: a key is one line of at least %d characters of "
+                           "ASCII without spaces",
+                           path, LAUNCH_SERVE_KEY_BYTES_MIN);
     } else {
         (void)crypto_generichash(server->key_hash, sizeof server->key_hash, key, bytes, NULL, 0);
         server->has_key = true;

@@ -520,9 +520,17 @@ static void a_key_is_asked_for(void **state)
     assert_int_equal(ask("/v1/models", ""), 401);
     assert_int_equal(ask("/v1/models", "-H 'Authorization: Bearer a-key-of-sixteen-or-mor'"), 401);
     assert_int_equal(ask("/v1/models", "-H 'Authorization: Bearer a-key-of-sixteen-or-more'"), 200);
+    assert_int_equal(ask("/v1/models", "-H 'Authorization: bearer a-key-of-sixteen-or-more'"), 200);
     assert_int_not_equal(ask("/health", ""), 401);
     test_program_wait_text(&program, TEST_STDERR, "weights");
     assert_int_equal(end(SIGTERM), 0);
+    static const char spaced[] = "a-key-of-sixteen-or-more \n"; /* no header can carry it */
+    assert_int_equal(base_file_write(path, spaced, sizeof spaced - 1, &error), BASE_OK);
+    assert_int_equal(inference_run(&program, "tp-cpu", "1",
+                                   test_directory_path(&test_shared_directory, "spaced"),
+                                   FLAGS("--serve", "127.0.0.1:0", "--serve-key-file", path)),
+                     1);
+    assert_non_null(strstr(program.text[TEST_STDERR], "without spaces"));
 }
 
 static void what_does_not_go_together_is_refused_by_name(void **state)
