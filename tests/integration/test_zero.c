@@ -33,6 +33,11 @@ static void the_bits_are_those_without(void **state)
                     FLAGS("--ranks", "2", "--micro-batches", "2", "--lr", "1e-2", "--clip", "0.5",
                           "--zero", "1", "--timing", "bracketed"));
     training_assert_same_file(&one, STATE, &two, STATE); /* 2 × 2 slots are 4 × 1 */
+    training_expect(&one, &test_shared_directory, "ring", 0,
+                    FLAGS("--ranks", "4", "--lr", "1e-2", "--zero", "1", "--algorithm", "ring"));
+    training_expect(&two, &test_shared_directory, "tree", 0,
+                    FLAGS("--ranks", "4", "--lr", "1e-2", "--zero", "1", "--algorithm", "tree"));
+    training_assert_same_file(&one, STATE, &two, STATE); /* a reduce-scatter has no tree */
 }
 
 /* A training in parts, with other ranks and with --zero or without, ends with the bits and the moments
