@@ -24,7 +24,7 @@
 #include "base/status.h"
 
 enum {
-    RANK_BACKEND_ABI = 19, /* rises when the table or an argument struct changes */
+    RANK_BACKEND_ABI = 20, /* rises when the table or an argument struct changes */
 };
 
 typedef struct rank_queue rank_queue;
@@ -143,9 +143,13 @@ typedef struct rank_backend {
     void (*layernorm)(rank_queue *queue, const rank_layernorm *args);
     void (*layernorm_grad)(rank_queue *queue, const rank_layernorm_grad *args);
     void (*rmsnorm)(rank_queue *queue, const rank_rmsnorm *args);
+    void (*rmsnorm_grad)(rank_queue *queue, const rank_rmsnorm_grad *args);
     void (*rope_table)(rank_queue *queue, const rank_rope_table *args);
     void (*rope)(rank_queue *queue, const rank_rope *args);
+    void (*copy_heads)(rank_queue *queue, const rank_shared_heads *args);
+    void (*sum_heads)(rank_queue *queue, const rank_shared_heads *args);
     void (*swiglu)(rank_queue *queue, const rank_swiglu *args);
+    void (*swiglu_grad)(rank_queue *queue, const rank_swiglu_grad *args);
     void (*gelu)(rank_queue *queue, const rank_gelu *args);
     void (*gelu_grad)(rank_queue *queue, const rank_gelu_grad *args);
     /* Floats of scratch that attention and its gradient need. */

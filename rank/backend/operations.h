@@ -116,18 +116,18 @@ typedef struct rank_embed_packed {
     rank_type wte_type; /* bfloat16 with wte_row only */
 } rank_embed_packed;
 
-/* out (T, C) = wte[ids] + wpe[positions] */
+/* out (T, C) = wte[ids] + wpe[positions]; wpe NULL: wte[ids]. */
 typedef struct rank_embed {
     size_t tokens;
     size_t width;
     const int32_t *ids;       /* (T) */
     const int32_t *positions; /* (T) */
     const float *wte;         /* (V, C) */
-    const float *wpe;         /* (context, C) */
+    const float *wpe;         /* (context, C) or NULL */
     float *out;               /* (T, C) */
 } rank_embed;
 
-/* dwte[ids] += dx, dwpe[positions] += dx, in token order. */
+/* dwte[ids] += dx, dwpe[positions] += dx, in token order. dwpe NULL: dwte alone. */
 typedef struct rank_embed_grad {
     size_t tokens;
     size_t width;
@@ -135,7 +135,7 @@ typedef struct rank_embed_grad {
     const int32_t *positions;
     const float *dx; /* (T, C) */
     float *dwte;     /* (V, C), added to */
-    float *dwpe;     /* (context, C), added to */
+    float *dwpe;     /* (context, C), added to; or NULL */
 } rank_embed_grad;
 
 /* Residual and layer norm in one pass: x += residual + residual_bias, then
@@ -178,11 +178,26 @@ typedef struct rank_rmsnorm {
     size_t rows;
     size_t width;
     float epsilon;
-    float *x;              /* (rows, C); changed only with a residual */
-    const float *residual; /* (rows, C) or NULL */
-    const float *weight;   /* (C) */
-    float *out;            /* (rows, C); NULL: only x is made */
+    float *x;                     /* (rows, C); changed only with a residual */
+    const float *residual;        /* (…, C) or NULL */
+    const int32_t *residual_rows; /* (rows): the row of residual for each row; NULL: the same */
+    const float *weight;          /* (C) */
+    float *out;                   /* (rows, C); NULL: only x is made */
+    float *rstd;                  /* (rows): 1 / sqrt(mean(x²) + epsilon); NULL: not wanted */
 } rank_rmsnorm;
+
+/* dx = (keep ? dx : 0) + the RMS norm's backward of dout. */
+typedef struct rank_rmsnorm_grad {
+    size_t rows;
+    size_t width;
+    bool keep;
+    const float *x;    /* (rows, C) */
+    const float *rstd; /* (rows) */
+    const float *weight;
+    const float *dout; /* (rows, C) */
+    float *dx;         /* (rows, C) */
+    float *dweight;    /* (C), added to */
+} rank_rmsnorm_grad;
 
 /* Cosines and sines of the angles by which rope turns pairs: of each row position · frequency,
  * rounded to float32. The bits are the same on every machine (backend/turn.h). */
@@ -203,14 +218,40 @@ typedef struct rank_rope {
     const float *table;
     float *at;     /* (rows, …): heads side by side from a row's begin on */
     size_t at_row; /* floats from one row to the next */
+    bool back;     /* turned by the negative angle: the gradient */
 } rank_rope;
 
-/* gate = gate / (1 + exp(-gate)) · up: the gated linear unit with SiLU (Shazeer 2020). */
+/* Rows of 3·heads·D floats, for attention whose query heads share heads of keys and values (Ainslie
+ * et al. 2023), in place. copy_heads: a row has q (heads·D), k and v (kv_heads·D) side by side; each
+ * head of k and of v becomes heads/kv_heads equal ones. sum_heads is its gradient: it adds those up,
+ * from the first one on. What is behind the row's results is undefined. */
+typedef struct rank_shared_heads {
+    size_t rows;
+    size_t heads; /* a multiple of kv_heads, and more than it */
+    size_t kv_heads;
+    size_t head_width; /* D */
+    float *at;         /* (rows, 3·heads·D) */
+} rank_shared_heads;
+
+/* out = silu(gate) · up, silu(x) = x / (1 + exp(-x)): the gated linear unit (Shazeer 2020). */
 typedef struct rank_swiglu {
-    size_t count;
-    float *gate;
-    const float *up;
+    size_t rows;
+    size_t width;
+    const float *gate; /* (rows, width) */
+    const float *up;   /* (rows, width) */
+    size_t row;        /* floats from one row of gate, or of up, to the next */
+    float *out;        /* (rows, width) without gaps; may be gate if that has none */
 } rank_swiglu;
+
+/* Its gradient, in place: gate and up become theirs, and d, which was that of out, becomes out. */
+typedef struct rank_swiglu_grad {
+    size_t rows;
+    size_t width;
+    float *gate;
+    float *up;
+    size_t row; /* as above */
+    float *d;   /* (rows, width) */
+} rank_swiglu_grad;
 
 /* x += bias; out = gelu(x), the tanh form. */
 typedef struct rank_gelu {

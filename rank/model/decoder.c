@@ -306,9 +306,12 @@ static void mlp(const decoder_step *step, size_t rows)
     if (step->of.gated) {
         widen(step, rows, weights->gate, step->active, NULL);
         widen(step, rows, weights->up, step->up, NULL);
-        step->backend->swiglu(
-            step->queue,
-            &(rank_swiglu){.count = rows * step->of.hidden, .gate = step->active, .up = step->up});
+        step->backend->swiglu(step->queue, &(rank_swiglu){.rows = rows,
+                                                          .width = step->of.hidden,
+                                                          .gate = step->active,
+                                                          .up = step->up,
+                                                          .row = step->of.hidden,
+                                                          .out = step->active});
     } else if (step->up == NULL) {
         widen(step, rows, weights->up, step->active, weights->up_bias);
     } else {

@@ -84,7 +84,9 @@ OPERATION(embed_grad, RANK_PART_EMBED_GRAD)
 OPERATION(layernorm, RANK_PART_LAYERNORM)
 OPERATION(layernorm_grad, RANK_PART_LAYERNORM_GRAD)
 OPERATION(rmsnorm, RANK_PART_LAYERNORM)
+OPERATION(rmsnorm_grad, RANK_PART_LAYERNORM_GRAD)
 OPERATION(swiglu, RANK_PART_GELU)
+OPERATION(swiglu_grad, RANK_PART_GELU_GRAD)
 OPERATION(gelu, RANK_PART_GELU)
 OPERATION(gelu_grad, RANK_PART_GELU_GRAD)
 OPERATION(attention, RANK_PART_ATTENTION)
@@ -146,9 +148,13 @@ const rank_backend rank_cpu_backend = {
     .layernorm = cpu_layernorm,
     .layernorm_grad = cpu_layernorm_grad,
     .rmsnorm = cpu_rmsnorm,
+    .rmsnorm_grad = cpu_rmsnorm_grad,
     .rope_table = cpu_rope_table,
     .rope = cpu_rope,
+    .copy_heads = cpu_copy_heads,
+    .sum_heads = cpu_sum_heads,
     .swiglu = cpu_swiglu,
+    .swiglu_grad = cpu_swiglu_grad,
     .gelu = cpu_gelu,
     .gelu_grad = cpu_gelu_grad,
     .attention_scratch = cpu_attention_scratch,

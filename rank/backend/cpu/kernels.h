@@ -25,7 +25,9 @@ typedef struct rank_kernels {
     void (*layernorm)(const rank_layernorm *args);
     void (*layernorm_grad)(const rank_layernorm_grad *args);
     void (*rmsnorm)(const rank_rmsnorm *args);
+    void (*rmsnorm_grad)(const rank_rmsnorm_grad *args);
     void (*swiglu)(const rank_swiglu *args);
+    void (*swiglu_grad)(const rank_swiglu_grad *args);
     void (*gelu)(const rank_gelu *args);
     void (*gelu_grad)(const rank_gelu_grad *args);
     void (*cross_entropy)(const rank_cross_entropy *args);

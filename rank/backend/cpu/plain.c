@@ -92,10 +92,57 @@ void cpu_rope(rank_queue *queue, const rank_rope *args)
             for (size_t i = 0; i < pairs; i++) {
                 const float x = first[i];
                 const float y = second[i];
-                first[i] = x * cosines[i] - y * sines[i];
-                second[i] = y * cosines[i] + x * sines[i];
+                const float sine = args->back ? -sines[i] : sines[i];
+                first[i] = x * cosines[i] - y * sine;
+                second[i] = y * cosines[i] + x * sine;
             }
         }
+    }
+    queue_book(queue, RANK_PART_OTHER);
+}
+
+/* Values first, and heads from the last on: what is overwritten is no longer needed. */
+void cpu_copy_heads(rank_queue *queue, const rank_shared_heads *args)
+{
+    const size_t width = args->head_width;
+    const size_t shared = args->heads / args->kv_heads;
+    for (size_t row = 0; row < args->rows; row++) {
+        float *keys = args->at + (3 * row + 1) * args->heads * width;
+        float *values = keys + args->kv_heads * width;
+        for (size_t head = args->heads; head-- > 0;) {
+            memcpy(keys + (args->heads + head) * width, values + head / shared * width,
+                   width * sizeof *keys);
+        }
+        for (size_t head = args->heads; head-- > 1;) { /* the first is in its place */
+            memcpy(keys + head * width, keys + head / shared * width, width * sizeof *keys);
+        }
+    }
+    queue_book(queue, RANK_PART_OTHER);
+}
+
+/* The sums of heads `from`, which may begin at `to`. */
+static void sum_shared(const rank_shared_heads *args, const float *from, float *to)
+{
+    const size_t width = args->head_width;
+    const size_t shared = args->heads / args->kv_heads;
+    for (size_t head = 0; head < args->kv_heads; head++) {
+        for (size_t i = 0; i < width; i++) {
+            float sum = from[head * shared * width + i];
+            for (size_t j = 1; j < shared; j++) {
+                sum = sum + from[(head * shared + j) * width + i];
+            }
+            to[head * width + i] = sum;
+        }
+    }
+}
+
+void cpu_sum_heads(rank_queue *queue, const rank_shared_heads *args)
+{
+    const size_t queries = args->heads * args->head_width;
+    for (size_t row = 0; row < args->rows; row++) {
+        float *keys = args->at + (3 * row + 1) * queries;
+        sum_shared(args, keys, keys);
+        sum_shared(args, keys + queries, keys + args->kv_heads * args->head_width);
     }
     queue_book(queue, RANK_PART_OTHER);
 }

@@ -37,6 +37,8 @@ void cpu_gather_rows(rank_queue *queue, const rank_move_rows *args);
 void cpu_spread_rows(rank_queue *queue, const rank_move_rows *args);
 void cpu_rope_table(rank_queue *queue, const rank_rope_table *args);
 void cpu_rope(rank_queue *queue, const rank_rope *args);
+void cpu_copy_heads(rank_queue *queue, const rank_shared_heads *args);
+void cpu_sum_heads(rank_queue *queue, const rank_shared_heads *args);
 void cpu_grad_scale(rank_queue *queue, const rank_grad_scale *args);
 void cpu_column_sums(rank_queue *queue, const rank_column_sums *args);
 void cpu_add(rank_queue *queue, const rank_add *args);

@@ -40,7 +40,9 @@ enum {
         .signal_await = cuda_signal_await, .signal_elapsed_ns = cuda_signal_elapsed_ns,            \
         .graph_destroy = cuda_graph_destroy, .pack = cuda_pack, .product = cuda_product,           \
         .embed_packed = cuda_embed_packed, .rmsnorm = cuda_rmsnorm, .rope_table = cuda_rope_table, \
-        .rope = cuda_rope, .swiglu = cuda_swiglu,                                                  \
+        .rope = cuda_rope, .swiglu = cuda_swiglu, .rmsnorm_grad = cuda_rmsnorm_grad,               \
+        .copy_heads = cuda_copy_heads, .sum_heads = cuda_sum_heads,                                \
+        .swiglu_grad = cuda_swiglu_grad,                                                           \
         .attention_cached_scratch = cuda_attention_cached_scratch,                                 \
         .attention_cached = cuda_attention_cached, .best = cuda_best, .draw = cuda_draw,           \
         .adamw = cuda_adamw, .grad_scale = cuda_grad_scale, .add = cuda_add,                       \

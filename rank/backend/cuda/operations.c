@@ -22,7 +22,9 @@ OPERATION(layernorm_grad, args->rows > 0, queue->stream)
 OPERATION(rmsnorm, args->rows > 0, queue->stream)
 OPERATION(rope_table, args->rows > 0, queue->stream)
 OPERATION(rope, args->rows > 0, queue->stream)
-OPERATION(swiglu, args->count > 0, queue->stream)
+OPERATION(swiglu, args->rows > 0, queue->stream)
+OPERATION(rmsnorm_grad, args->rows > 0, queue->stream)
+OPERATION(swiglu_grad, args->rows > 0, queue->stream)
 OPERATION(gelu, args->rows > 0, queue->stream)
 OPERATION(gelu_grad, args->rows > 0, queue->stream)
 OPERATION(cross_entropy, args->rows > 0, queue->partials, queue->stream)
@@ -42,6 +44,22 @@ void cuda_sum_squares(rank_queue *queue, const rank_sum_squares *args)
     } else if (queue->failed == BASE_OK) {
         cuda_launch_sum_squares(args, queue->partials, queue->stream);
         (void)cuda_check(queue, cudaGetLastError(), "sum_squares");
+    }
+}
+
+void cuda_copy_heads(rank_queue *queue, const rank_shared_heads *args)
+{
+    if (queue->failed == BASE_OK && args->rows > 0) {
+        cuda_launch_copy_heads(args, queue->stream);
+        (void)cuda_check(queue, cudaGetLastError(), "copy_heads");
+    }
+}
+
+void cuda_sum_heads(rank_queue *queue, const rank_shared_heads *args)
+{
+    if (queue->failed == BASE_OK && args->rows > 0) {
+        cuda_launch_sum_heads(args, queue->stream);
+        (void)cuda_check(queue, cudaGetLastError(), "sum_heads");
     }
 }
 

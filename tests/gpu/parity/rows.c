@@ -173,6 +173,10 @@ static void rmsnorm(twin *t)
     const int residual = twin_floats(t, "residual", rows * width, 1.0f);
     const int weight = twin_floats(t, "weight", width, 1.0f);
     const int out = twin_floats(t, "out", rows * width, 1.0f);
+    const int rstd = twin_floats(t, "rstd", rows, 1.0f);
+    const int dx = twin_floats(t, "dx", rows * width, 1.0f);
+    const int dweight = twin_floats(t, "dweight", width, 1.0f);
+    const bool keep = twin_between(t, 0, 1) > 0;
     ON_BOTH(t, rmsnorm,
             &(rank_rmsnorm){.rows = rows,
                             .width = width,
@@ -180,9 +184,20 @@ static void rmsnorm(twin *t)
                             .x = FLOATS(t, x, side),
                             .residual = with_residual ? FLOATS(t, residual, side) : NULL,
                             .weight = FLOATS(t, weight, side),
-                            .out = with_out ? FLOATS(t, out, side) : NULL});
-    (void)snprintf(shape, sizeof shape, "rmsnorm (%zu, %zu), residual %d, out %d", rows, width,
-                   with_residual, with_out);
+                            .out = with_out ? FLOATS(t, out, side) : NULL,
+                            .rstd = with_out ? FLOATS(t, rstd, side) : NULL});
+    ON_BOTH(t, rmsnorm_grad,
+            &(rank_rmsnorm_grad){.rows = rows,
+                                 .width = width,
+                                 .keep = keep,
+                                 .x = FLOATS(t, x, side),
+                                 .rstd = FLOATS(t, rstd, side),
+                                 .weight = FLOATS(t, weight, side),
+                                 .dout = FLOATS(t, out, side),
+                                 .dx = FLOATS(t, dx, side),
+                                 .dweight = FLOATS(t, dweight, side)});
+    (void)snprintf(shape, sizeof shape, "rmsnorm (%zu, %zu), residual %d, out %d, keep %d", rows,
+                   width, with_residual, with_out, keep);
     twin_compare(t, shape);
 }
 
@@ -197,6 +212,7 @@ static void rope(twin *t)
     const int positions = twin_ints(t, "positions", rows, 0, (1 << 20) - 1);
     const int table = twin_floats(t, "table", rows * 2 * pairs, 1.0f);
     const int at = twin_floats(t, "at", rows * at_row, 1.0f);
+    const bool back = twin_between(t, 0, 1) > 0;
     rank_rope_table angles = {.rows = rows, .pairs = pairs};
     for (size_t i = 0; i < pairs; i++) {
         angles.frequency[i] = 1.0f / (float)(1 + i * i);
@@ -208,20 +224,53 @@ static void rope(twin *t)
         device->backend->rope_table(device->queue, &angles);
     }
     ON_BOTH(t, rope,
-            &(rank_rope){rows, heads, pairs, FLOATS(t, table, side), FLOATS(t, at, side), at_row});
-    (void)snprintf(shape, sizeof shape, "rope, %zu rows of %zu, %zu heads of %zu pairs", rows,
-                   at_row, heads, pairs);
+            &(rank_rope){rows, heads, pairs, FLOATS(t, table, side), FLOATS(t, at, side), at_row,
+                         back});
+    (void)snprintf(shape, sizeof shape, "rope, %zu rows of %zu, %zu heads of %zu pairs, back %d",
+                   rows, at_row, heads, pairs, back);
     twin_compare(t, shape);
 }
 
+static void shared_heads(twin *t)
+{
+    char shape[PARITY_TEXT_BYTES];
+    const size_t rows = twin_between(t, 1, 40);
+    const size_t kv_heads = twin_between(t, 1, 4);
+    const size_t heads = kv_heads * twin_between(t, 2, 5);
+    const size_t head_width = twin_between(t, 1, 70);
+    const size_t columns = 3 * heads * head_width;
+    const int at = twin_floats(t, "at", rows * columns, 1.0f);
+    const int other = twin_floats(t, "other", rows * columns, 1.0f);
+    ON_BOTH(t, copy_heads,
+            &(rank_shared_heads){rows, heads, kv_heads, head_width, FLOATS(t, at, side)});
+    ON_BOTH(t, sum_heads,
+            &(rank_shared_heads){rows, heads, kv_heads, head_width, FLOATS(t, other, side)});
+    (void)snprintf(shape, sizeof shape,
+                   "copy_heads and sum_heads, %zu rows, %zu of %zu heads of %zu", rows, kv_heads,
+                   heads, head_width);
+    twin_compare(t, shape);
+}
+
+/* Gate and up with gaps, as training has them, or without. */
 static void swiglu(twin *t)
 {
     char shape[PARITY_TEXT_BYTES];
-    const size_t count = twin_between(t, 1, 3000);
-    const int gate = twin_floats(t, "gate", count, twin_between(t, 0, 3) == 0 ? 100.0f : 4.0f);
-    const int up = twin_floats(t, "up", count, 1.0f);
-    ON_BOTH(t, swiglu, &(rank_swiglu){count, FLOATS(t, gate, side), FLOATS(t, up, side)});
-    (void)snprintf(shape, sizeof shape, "swiglu (%zu)", count);
+    const size_t rows = twin_between(t, 1, 40);
+    const size_t width = twin_between(t, 1, 90);
+    const size_t row = width + (twin_between(t, 0, 1) > 0 ? width : 0);
+    const float scale = twin_between(t, 0, 3) == 0 ? 100.0f : 4.0f;
+    const int gate = twin_floats(t, "gate", rows * row, scale);
+    const int up = twin_floats(t, "up", rows * row, 1.0f);
+    const int out = twin_floats(t, "out", rows * width, 1.0f);
+    const int d = twin_floats(t, "d", rows * width, 1.0f);
+    ON_BOTH(t, swiglu,
+            &(rank_swiglu){rows, width, FLOATS(t, gate, side), FLOATS(t, up, side), row,
+                           FLOATS(t, out, side)});
+    ON_BOTH(t, swiglu_grad,
+            &(rank_swiglu_grad){rows, width, FLOATS(t, gate, side), FLOATS(t, up, side), row,
+                                FLOATS(t, d, side)});
+    (void)snprintf(shape, sizeof shape, "swiglu and swiglu_grad (%zu, %zu), row %zu", rows, width,
+                   row);
     twin_compare(t, shape);
 }
 
@@ -240,14 +289,18 @@ static void embed(twin *t)
     const int out = twin_floats(t, "out", tokens * width, 1.0f);
     const int dwte = twin_floats(t, "dwte", vocab * width, 1.0f);
     const int dwpe = twin_floats(t, "dwpe", context * width, 1.0f);
+    const bool with_wpe = twin_between(t, 0, 2) > 0;
     ON_BOTH(t, embed,
             &(rank_embed){tokens, width, INTS(t, ids, side), INTS(t, positions, side),
-                          FLOATS(t, wte, side), FLOATS(t, wpe, side), FLOATS(t, out, side)});
+                          FLOATS(t, wte, side), with_wpe ? FLOATS(t, wpe, side) : NULL,
+                          FLOATS(t, out, side)});
     ON_BOTH(t, embed_grad,
             &(rank_embed_grad){tokens, width, INTS(t, ids, side), INTS(t, positions, side),
-                               FLOATS(t, out, side), FLOATS(t, dwte, side), FLOATS(t, dwpe, side)});
-    (void)snprintf(shape, sizeof shape, "embed and embed_grad, %zu tokens of %zu, width %zu",
-                   tokens, vocab, width);
+                               FLOATS(t, out, side), FLOATS(t, dwte, side),
+                               with_wpe ? FLOATS(t, dwpe, side) : NULL});
+    (void)snprintf(shape, sizeof shape,
+                   "embed and embed_grad, %zu tokens of %zu, width %zu, wpe %d", tokens, vocab,
+                   width, with_wpe);
     twin_compare(t, shape);
 }
 
@@ -359,6 +412,7 @@ const parity_case parity_rows_cases[] = {
     {.name = "layernorm_grad_in_pieces", .run = layernorm_grad_in_pieces, .shapes = 2},
     {.name = "rmsnorm", .run = rmsnorm},
     {.name = "rope", .run = rope},
+    {.name = "shared_heads", .run = shared_heads},
     {.name = "swiglu", .run = swiglu},
     {.name = "gelu", .run = gelu},
     {.name = "embed", .run = embed},

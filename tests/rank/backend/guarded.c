@@ -166,7 +166,11 @@ OPERATION(layernorm_grad, rank_layernorm_grad, (void)0)
 OPERATION(rmsnorm, rank_rmsnorm, (void)0)
 OPERATION(rope_table, rank_rope_table, (void)0)
 OPERATION(rope, rank_rope, (void)0)
+OPERATION(rmsnorm_grad, rank_rmsnorm_grad, (void)0)
+OPERATION(copy_heads, rank_shared_heads, (void)0)
+OPERATION(sum_heads, rank_shared_heads, (void)0)
 OPERATION(swiglu, rank_swiglu, (void)0)
+OPERATION(swiglu_grad, rank_swiglu_grad, (void)0)
 OPERATION(gelu, rank_gelu, (void)0)
 OPERATION(gelu_grad, rank_gelu_grad, (void)0)
 OPERATION(attention, rank_attention, queue->counts.attentions++)
@@ -245,7 +249,11 @@ const rank_backend guarded_backend = {
     .rmsnorm = do_rmsnorm,
     .rope_table = do_rope_table,
     .rope = do_rope,
+    .rmsnorm_grad = do_rmsnorm_grad,
+    .copy_heads = do_copy_heads,
+    .sum_heads = do_sum_heads,
     .swiglu = do_swiglu,
+    .swiglu_grad = do_swiglu_grad,
     .gelu = do_gelu,
     .gelu_grad = do_gelu_grad,
     .attention_scratch = attention_scratch,

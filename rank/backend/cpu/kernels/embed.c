@@ -10,11 +10,15 @@ void KERNEL(embed)(const rank_embed *args)
     const size_t width = args->width;
     for (size_t t = 0; t < args->tokens; t++) {
         const float *token = args->wte + (size_t)args->ids[t] * width;
-        const float *position = args->wpe + (size_t)args->positions[t] * width;
+        const float *position =
+            args->wpe != NULL ? args->wpe + (size_t)args->positions[t] * width : NULL;
         float *out = args->out + t * width;
         for (size_t j = 0; j < width; j += VEC_LANES) {
             const size_t left = width - j;
-            const vec sum = vec_load(token + j, left) + vec_load(position + j, left);
+            vec sum = vec_load(token + j, left);
+            if (position != NULL) {
+                sum += vec_load(position + j, left);
+            }
             vec_store(out + j, vec_set(0.0f) + sum, left);
         }
     }
@@ -50,12 +54,15 @@ void KERNEL(embed_grad)(const rank_embed_grad *args)
     for (size_t t = 0; t < args->tokens; t++) {
         const float *dx = args->dx + t * width;
         float *dtoken = args->dwte + (size_t)args->ids[t] * width;
-        float *dposition = args->dwpe + (size_t)args->positions[t] * width;
+        float *dposition =
+            args->dwpe != NULL ? args->dwpe + (size_t)args->positions[t] * width : NULL;
         for (size_t j = 0; j < width; j += VEC_LANES) {
             const size_t left = width - j;
             const vec d = vec_load(dx + j, left);
             vec_store(dtoken + j, vec_load(dtoken + j, left) + d, left);
-            vec_store(dposition + j, vec_load(dposition + j, left) + d, left);
+            if (dposition != NULL) {
+                vec_store(dposition + j, vec_load(dposition + j, left) + d, left);
+            }
         }
     }
 }

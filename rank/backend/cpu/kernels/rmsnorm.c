@@ -1,5 +1,5 @@
-/* RMS norm with the residual added on the way. Compiled once per instruction set; models call it
- * through the backend. */
+/* RMS norm with the residual added on the way, and its gradient. Compiled once per instruction set; models call
+ * both through the backend. */
 #include "kernels_isa.h"
 
 static float mean_square(const float *x, size_t width)
@@ -21,9 +21,10 @@ void KERNEL(rmsnorm)(const rank_rmsnorm *args)
     const size_t width = args->width;
     for (size_t row = 0; row < args->rows; row++) {
         float *x = args->x + row * width;
+        const size_t from = args->residual_rows != NULL ? (size_t)args->residual_rows[row] : row;
         for (size_t j = 0; args->residual != NULL && j < width; j += VEC_LANES) {
             const size_t left = width - j;
-            const vec residual = vec_load(args->residual + row * width + j, left);
+            const vec residual = vec_load(args->residual + from * width + j, left);
             vec_store(x + j, vec_load(x + j, left) + residual, left);
         }
         if (args->out == NULL) {
@@ -35,6 +36,50 @@ void KERNEL(rmsnorm)(const rank_rmsnorm *args)
             const size_t left = width - j;
             const vec normal = vec_load(x + j, left) * scale;
             vec_store(out + j, normal * vec_load(args->weight + j, left), left);
+        }
+        if (args->rstd != NULL) {
+            args->rstd[row] = scale;
+        }
+    }
+}
+
+/* The mean of dnormal·normal, where dnormal = dout·weight; and on the way the sums of this row into
+ * dweight. */
+static float row_mean(const rank_rmsnorm_grad *args, size_t row)
+{
+    const size_t width = args->width;
+    const float *x = args->x + row * width;
+    const float *dout = args->dout + row * width;
+    const float rstd = args->rstd[row];
+    vec sum[VEC_SUM_PARTS];
+    vec_sum_begin(sum);
+    for (size_t first = 0; first < width; first += VEC_SUM_LANES) {
+        VEC_EACH_PART
+        {
+            const size_t j = first + (size_t)v * VEC_LANES;
+            const size_t left = vec_left(width, first, v);
+            const vec d_normal = vec_load(dout + j, left) * (vec_load(x + j, left) * rstd);
+            sum[v] += d_normal * vec_load(args->weight + j, left);
+            vec_store(args->dweight + j, vec_load(args->dweight + j, left) + d_normal, left);
+        }
+    }
+    return vec_sum_end(sum) / (float)width;
+}
+
+void KERNEL(rmsnorm_grad)(const rank_rmsnorm_grad *args)
+{
+    const size_t width = args->width;
+    for (size_t row = 0; row < args->rows; row++) {
+        const float mean = row_mean(args, row);
+        const float rstd = args->rstd[row];
+        for (size_t j = 0; j < width; j += VEC_LANES) {
+            const size_t left = width - j;
+            const size_t at = row * width + j;
+            const vec normal = vec_load(args->x + at, left) * rstd;
+            const vec dnormal = vec_load(args->dout + at, left) * vec_load(args->weight + j, left);
+            const vec d = (dnormal - normal * mean) * rstd;
+            const vec before = args->keep ? vec_load(args->dx + at, left) : vec_set(0.0f);
+            vec_store(args->dx + at, before + d, left);
         }
     }
 }

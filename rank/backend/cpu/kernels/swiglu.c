@@ -1,13 +1,40 @@
-/* The gated linear unit of Llama's MLP. Compiled once per instruction set; models call it through
- * the backend. */
+/* The gated linear unit of Llama's MLP, and its gradient. Compiled once per instruction set; models
+ * call both through the backend. */
 #include "kernels_isa.h"
+
+static vec sigmoid(vec x)
+{
+    return 1.0f / (1.0f + vec_exp(-x));
+}
 
 void KERNEL(swiglu)(const rank_swiglu *args)
 {
-    for (size_t i = 0; i < args->count; i += VEC_LANES) {
-        const size_t left = args->count - i;
-        const vec x = vec_load(args->gate + i, left);
-        const vec silu = x * (1.0f / (1.0f + vec_exp(-x)));
-        vec_store(args->gate + i, silu * vec_load(args->up + i, left), left);
+    for (size_t row = 0; row < args->rows; row++) {
+        for (size_t j = 0; j < args->width; j += VEC_LANES) {
+            const size_t left = args->width - j;
+            const vec x = vec_load(args->gate + row * args->row + j, left);
+            const vec up = vec_load(args->up + row * args->row + j, left);
+            vec_store(args->out + row * args->width + j, x * sigmoid(x) * up, left);
+        }
+    }
+}
+
+void KERNEL(swiglu_grad)(const rank_swiglu_grad *args)
+{
+    for (size_t row = 0; row < args->rows; row++) {
+        for (size_t j = 0; j < args->width; j += VEC_LANES) {
+            const size_t left = args->width - j;
+            float *gate = args->gate + row * args->row + j;
+            float *up = args->up + row * args->row + j;
+            float *d = args->d + row * args->width + j;
+            const vec x = vec_load(gate, left);
+            const vec u = vec_load(up, left);
+            const vec dout = vec_load(d, left);
+            const vec s = sigmoid(x);
+            const vec silu = x * s;
+            vec_store(gate, dout * u * (s + silu * (1.0f - s)), left);
+            vec_store(up, dout * silu, left);
+            vec_store(d, silu * u, left);
+        }
     }
 }

@@ -15,8 +15,10 @@ __global__ static void embed_kernel(rank_embed args)
     for (size_t i = first_thing(); i < count; i += all_threads()) {
         const size_t token = i / args.width;
         const size_t j = i % args.width;
-        const float sum = args.wte[(size_t)args.ids[token] * args.width + j] +
-                          args.wpe[(size_t)args.positions[token] * args.width + j];
+        float sum = args.wte[(size_t)args.ids[token] * args.width + j];
+        if (args.wpe != NULL) {
+            sum = sum + args.wpe[(size_t)args.positions[token] * args.width + j];
+        }
         args.out[i] = 0.0f + sum;
     }
 }
@@ -111,5 +113,7 @@ static void add_by_key(const rank_embed_grad *args, const int32_t *keys, float *
 extern "C" void cuda_launch_embed_grad(const rank_embed_grad *args, cudaStream_t stream)
 {
     add_by_key(args, args->ids, args->dwte, stream);
-    add_by_key(args, args->positions, args->dwpe, stream);
+    if (args->dwpe != NULL) {
+        add_by_key(args, args->positions, args->dwpe, stream);
+    }
 }

@@ -34,12 +34,15 @@ template <bool VEC> __global__ static void fast_embed_kernel(rank_embed args)
     }
     const float4 zero = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     const float *wte = args.wte + (size_t)keys[token - first] * args.width;
-    const float *wpe = args.wpe + (size_t)keys[EMBED_WARPS + token - first] * args.width;
+    const float *wpe =
+        args.wpe != NULL ? args.wpe + (size_t)keys[EMBED_WARPS + token - first] * args.width : NULL;
 #pragma unroll 4
     for (size_t c = threadIdx.x % WARP * FOUR; c < args.width; c += WARP_COLUMNS) {
-        store_four<VEC>(args.out + token * args.width, c, args.width,
-                        plus(zero, plus(load_four<VEC>(wte, c, args.width),
-                                        load_four<VEC>(wpe, c, args.width))));
+        float4 sum = load_four<VEC>(wte, c, args.width);
+        if (wpe != NULL) {
+            sum = plus(sum, load_four<VEC>(wpe, c, args.width));
+        }
+        store_four<VEC>(args.out + token * args.width, c, args.width, plus(zero, sum));
     }
 }
 
@@ -170,14 +173,15 @@ extern "C" void cuda_launch_fast_embed_grad(const rank_embed_grad *args, double 
     const orders order = {(int32_t *)partials, args->tokens};
     const bool vec = in_fours(args->width, address_of(args->dx) | address_of(args->dwte) |
                                                address_of(args->dwpe));
+    const unsigned tables = args->dwpe != NULL ? KEY_ARRAYS : 1;
     if (args->tokens * KEY_ARRAYS * ORDER_ARRAYS > PART_FLOATS) {
         cuda_launch_embed_grad(args, stream); // no room for the orders
         return;
     }
     LAUNCH(order_kernel,
-           dim3((unsigned)((args->tokens + ORDER_THREADS - 1) / ORDER_THREADS), KEY_ARRAYS),
+           dim3((unsigned)((args->tokens + ORDER_THREADS - 1) / ORDER_THREADS), tables),
            ORDER_THREADS, ORDER_KEYS * sizeof(int32_t), stream, *args, order);
     LAUNCH((vec ? add_runs_kernel<true> : add_runs_kernel<false>),
-           dim3((unsigned)args->tokens, KEY_ARRAYS), RUN_THREADS, RUN_THREADS * sizeof(float4),
-           stream, *args, order);
+           dim3((unsigned)args->tokens, tables), RUN_THREADS, RUN_THREADS * sizeof(float4), stream,
+           *args, order);
 }

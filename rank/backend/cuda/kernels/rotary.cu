@@ -1,7 +1,7 @@
-// What Llama's blocks have beside products and attention: RMS norm, rotary positions, SwiGLU. Launched
-// by operations.c. `cuda` and `cuda-exact` have the same ones, with the CPU's bits.
+// What Llama's blocks have beside products and attention: RMS norm, rotary positions, shared heads,
+// SwiGLU. Launched by operations.c. `cuda` and `cuda-exact` have the same ones, with the CPU's bits.
 #include "backend/turn.h"
-#include "device.h"
+#include "columns.h"
 #include "kernels.h"
 #include "row_place.h"
 
@@ -13,11 +13,12 @@ __global__ static void rmsnorm_kernel(rank_rmsnorm args)
     wait_for_previous();
     const row_place at = my_row(args.rows, ROWS);
     const size_t width = args.width;
+    const size_t from = args.residual_rows != NULL ? (size_t)args.residual_rows[at.row] : at.row;
     float *x = args.x + at.row * width;
     float squares = 0.0f;
     for (size_t j = at.lane; at.exists && j < width; j += ROW_LANES) {
         if (args.residual != NULL) {
-            x[j] = x[j] + args.residual[at.row * width + j];
+            x[j] = x[j] + args.residual[from * width + j];
         }
         squares = squares + x[j] * x[j];
     }
@@ -28,12 +29,52 @@ __global__ static void rmsnorm_kernel(rank_rmsnorm args)
     for (size_t j = at.lane; at.exists && j < width; j += ROW_LANES) {
         args.out[at.row * width + j] = (x[j] * scale) * args.weight[j];
     }
+    if (args.rstd != NULL && at.exists && at.lane == 0) {
+        args.rstd[at.row] = scale;
+    }
 }
 
 extern "C" void cuda_launch_rmsnorm(const rank_rmsnorm *args, cudaStream_t stream)
 {
     const unsigned blocks = (unsigned)((args->rows + ROWS - 1) / ROWS);
     LAUNCH_OVERLAPPED(rmsnorm_kernel, blocks, THREADS, 0, stream, *args);
+}
+
+// dout · normal, whose column sums are dweight.
+struct rms_weight_value {
+    rank_rmsnorm_grad args;
+    __device__ float operator()(size_t row, size_t column) const
+    {
+        const size_t i = row * args.width + column;
+        return args.dout[i] * (args.x[i] * args.rstd[row]);
+    }
+};
+
+__global__ static void rmsnorm_grad_kernel(rank_rmsnorm_grad args)
+{
+    const row_place at = my_row(args.rows, ROWS);
+    const size_t width = args.width;
+    const float *x = args.x + at.row * width;
+    const float *dout = args.dout + at.row * width;
+    float *dx = args.dx + at.row * width;
+    const float rstd = args.rstd[at.row];
+    float sum = 0.0f;
+    for (size_t j = at.lane; at.exists && j < width; j += ROW_LANES) {
+        sum = sum + (dout[j] * (x[j] * rstd)) * args.weight[j];
+    }
+    const float mean = sum_lanes(sum) / (float)width;
+    for (size_t j = at.lane; at.exists && j < width; j += ROW_LANES) {
+        const float normal = x[j] * rstd;
+        const float d = (dout[j] * args.weight[j] - normal * mean) * rstd;
+        dx[j] = (args.keep ? dx[j] : 0.0f) + d;
+    }
+}
+
+extern "C" void cuda_launch_rmsnorm_grad(const rank_rmsnorm_grad *args, cudaStream_t stream)
+{
+    launch_column_sums(args->rows, args->width, rms_weight_value{*args}, args->dweight, stream);
+    LAUNCH(rmsnorm_grad_kernel, (unsigned)((args->rows + ROWS - 1) / ROWS), THREADS, 0, stream,
+           *args);
 }
 
 __global__ static void rope_table_kernel(rank_rope_table args)
@@ -67,7 +108,8 @@ __global__ static void rope_kernel(rank_rope args)
         const size_t head = i % of_row / pairs;
         const size_t pair = i % pairs;
         const float cosine = args.table[row * 2 * pairs + pair];
-        const float sine = args.table[row * 2 * pairs + pairs + pair];
+        const float turn = args.table[row * 2 * pairs + pairs + pair];
+        const float sine = args.back ? -turn : turn;
         float *first = args.at + row * args.at_row + head * 2 * pairs + pair;
         const float x = first[0];
         const float y = first[pairs];
@@ -82,17 +124,97 @@ extern "C" void cuda_launch_rope(const rank_rope *args, cudaStream_t stream)
                       THREADS, 0, stream, *args);
 }
 
+// A thread has one element of all heads of a row, in an order in which nothing that is still needed
+// is overwritten: see the CPU's.
+__global__ static void copy_heads_kernel(rank_shared_heads args)
+{
+    const size_t width = args.head_width;
+    const size_t shared = args.heads / args.kv_heads;
+    for (size_t i = first_thing(); i < args.rows * width; i += all_threads()) {
+        float *keys = args.at + (3 * (i / width) + 1) * args.heads * width + i % width;
+        const float *values = keys + args.kv_heads * width;
+        for (size_t head = args.heads; head-- > 0;) {
+            keys[(args.heads + head) * width] = values[head / shared * width];
+        }
+        for (size_t head = args.heads; head-- > 1;) {
+            keys[head * width] = keys[head / shared * width];
+        }
+    }
+}
+
+extern "C" void cuda_launch_copy_heads(const rank_shared_heads *args, cudaStream_t stream)
+{
+    LAUNCH(copy_heads_kernel, blocks_for(args->rows * args->head_width, THREADS), THREADS, 0,
+           stream, *args);
+}
+
+__device__ static void sum_shared(const rank_shared_heads &args, const float *from, float *to)
+{
+    const size_t shared = args.heads / args.kv_heads;
+    for (size_t head = 0; head < args.kv_heads; head++) {
+        float sum = from[head * shared * args.head_width];
+        for (size_t j = 1; j < shared; j++) {
+            sum = sum + from[(head * shared + j) * args.head_width];
+        }
+        to[head * args.head_width] = sum;
+    }
+}
+
+__global__ static void sum_heads_kernel(rank_shared_heads args)
+{
+    const size_t width = args.head_width;
+    const size_t queries = args.heads * width;
+    for (size_t i = first_thing(); i < args.rows * width; i += all_threads()) {
+        float *keys = args.at + (3 * (i / width) + 1) * queries + i % width;
+        sum_shared(args, keys, keys);
+        sum_shared(args, keys + queries, keys + args.kv_heads * width);
+    }
+}
+
+extern "C" void cuda_launch_sum_heads(const rank_shared_heads *args, cudaStream_t stream)
+{
+    LAUNCH(sum_heads_kernel, blocks_for(args->rows * args->head_width, THREADS), THREADS, 0, stream,
+           *args);
+}
+
+__device__ static float sigmoid(float x)
+{
+    return 1.0f / (1.0f + exponential(-x));
+}
+
 __global__ static void swiglu_kernel(rank_swiglu args)
 {
     wait_for_previous();
-    for (size_t i = first_thing(); i < args.count; i += all_threads()) {
-        const float x = args.gate[i];
-        const float silu = x * (1.0f / (1.0f + exponential(-x)));
-        args.gate[i] = silu * args.up[i];
+    for (size_t i = first_thing(); i < args.rows * args.width; i += all_threads()) {
+        const size_t at = i / args.width * args.row + i % args.width;
+        const float x = args.gate[at];
+        args.out[i] = x * sigmoid(x) * args.up[at];
     }
 }
 
 extern "C" void cuda_launch_swiglu(const rank_swiglu *args, cudaStream_t stream)
 {
-    LAUNCH_OVERLAPPED(swiglu_kernel, blocks_for(args->count, THREADS), THREADS, 0, stream, *args);
+    LAUNCH_OVERLAPPED(swiglu_kernel, blocks_for(args->rows * args->width, THREADS), THREADS, 0,
+                      stream, *args);
+}
+
+__global__ static void swiglu_grad_kernel(rank_swiglu_grad args)
+{
+    for (size_t i = first_thing(); i < args.rows * args.width; i += all_threads()) {
+        const size_t at = i / args.width * args.row + i % args.width;
+        const float x = args.gate[at];
+        const float up = args.up[at];
+        const float dout = args.d[i];
+        const float s = sigmoid(x);
+        const float silu = x * s;
+        args.gate[at] = dout * up * (s + silu * (1.0f - s));
+        args.up[at] = dout * silu;
+        args.d[i] = silu * up;
+    }
+}
+
+extern "C" void cuda_launch_swiglu_grad(const rank_swiglu_grad *args, cudaStream_t stream)
+{
+    LAUNCH(swiglu_grad_kernel, blocks_for(args->rows * args->width, THREADS), THREADS, 0, stream,
+           *args);
 }

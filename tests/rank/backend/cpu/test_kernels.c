@@ -156,8 +156,25 @@ static void run_gelu(const rank_kernels *k, arrays *x)
 
 static void run_llama(const rank_kernels *k, arrays *x)
 {
-    k->rmsnorm(&(rank_rmsnorm){ROWS, WIDTH, 1e-5f, x->a, x->b, x->bias, x->c});
-    k->swiglu(&(rank_swiglu){ROWS * WIDTH, x->c, x->b});
+    k->rmsnorm(&(rank_rmsnorm){.rows = ROWS,
+                               .width = WIDTH,
+                               .epsilon = 1e-5f,
+                               .x = x->a,
+                               .residual = x->b,
+                               .weight = x->bias,
+                               .out = x->c,
+                               .rstd = x->rstd});
+    k->rmsnorm_grad(&(rank_rmsnorm_grad){.rows = ROWS,
+                                         .width = WIDTH,
+                                         .keep = true,
+                                         .x = x->a,
+                                         .rstd = x->rstd,
+                                         .weight = x->bias,
+                                         .dout = x->b,
+                                         .dx = x->d,
+                                         .dweight = x->sum1});
+    k->swiglu(&(rank_swiglu){ROWS, WIDTH, x->c, x->b, WIDTH, x->c});
+    k->swiglu_grad(&(rank_swiglu_grad){ROWS, WIDTH, x->b, x->c, WIDTH, x->d});
 }
 
 static void run_adamw(const rank_kernels *k, arrays *x)
