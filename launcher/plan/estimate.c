@@ -191,7 +191,7 @@ static share share_of(const launch_ask *ask, const launch_estimate *made, int st
     return own;
 }
 
-/* Buffers of a step, as rank/model/gpt2/memory.c cuts them, but for attention's scratch. */
+/* Buffers of a step, as rank/model/transformer/memory.c cuts them, but for attention's scratch. */
 static double work_bytes(const launch_ask *ask, const launch_estimate *made, const share *own)
 {
     const double tokens = ceil(micro_tokens(ask) / 16) * 16;
@@ -426,7 +426,7 @@ static void estimate_decoding(const launch_ask *ask, launch_estimate *made)
     made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] =
         launch_stage_params(model, &whole, tensor) * number_bytes;
     made->memory_bytes[LAUNCH_MEMORY_CACHE] = cached;
-    /* as rank/model/gpt2/decode.c cuts it, but for attention's scratch */
+    /* as rank/model/decoder.c cuts it, but for attention's scratch */
     const double width = (double)model->width;
     const double narrow =
         ask->precision == PROTO_PRECISION_BFLOAT16 ? fmax(WIDENING * width / tensor, width) / 2 : 0;

@@ -1,5 +1,5 @@
 /* Counts parameters, activations and operations of GPT-2's family. Called by estimate.c. What a rank
- * really allocates is in rank/model/gpt2/memory.c; ctest -R gpu-node compares. */
+ * really allocates is in rank/model/transformer/memory.c; ctest -R gpu-node compares. */
 #include "plan/model.h"
 
 #include <stddef.h>

@@ -149,6 +149,7 @@ struct rank_family {
     size_t (*cache_floats)(const rank_shape *shape);
     size_t (*exchanged_floats)(const rank_shape *shape);
 
+    bool bfloat16; /* forward and backward can have products in bfloat16 (rank_shape.type) */
     void (*forward)(const rank_run *run, const rank_forward_args *args); /* NULL: decodes only */
     void (*backward)(const rank_run *run,
                      const rank_backward_args *args);                  /* NULL: does not train */

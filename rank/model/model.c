@@ -104,6 +104,12 @@ base_status rank_model_create(const rank_model_options *options, rank_model **mo
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "model: the backend %s has float32 only",
                          options->device->backend->name);
     }
+    if (options->type != RANK_FLOAT32 && !options->config->family->bfloat16) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                         "model: the family %s trains in float32 only: leave out --precision "
+                         "bfloat16",
+                         options->config->family->model_types[0]);
+    }
     if (options->type != RANK_FLOAT32 && options->config->width % 2 != 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "model: width %d: bfloat16 (--precision) needs an even one",

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Makes llama.fixture: what transformers computes for tests/rank/model/llama/test_llama.c. Tiny random
+"""Makes llama.fixture: what transformers computes for tests/rank/model/test_decode.c and
+test_oracle.c. Tiny random
 Llamas decode incrementally, with transformers' own cache: a chunk of seven tokens, then one token at
-a time. Needs numpy, torch and transformers.
+a time. And they are trained on these tokens: the loss, and the gradient of every parameter. Needs
+numpy, torch and transformers.
 
     python make_llama_fixture.py [directory]
 
@@ -43,6 +45,19 @@ def names(tied):
     return found + ["model.norm.weight"] + ([] if tied else ["lm_head.weight"])
 
 
+def gradients(model, ids, targets):
+    """The sum of the losses where there is a target, and its gradients."""
+    model.zero_grad()
+    logits = model(torch.tensor([ids])).logits[0]
+    loss = torch.nn.functional.cross_entropy(logits, torch.tensor(targets), ignore_index=-1,
+                                             reduction="sum")
+    loss.backward()
+    found = dict(model.named_parameters())
+    tied = model.config.tie_word_embeddings
+    return loss.item(), np.concatenate(
+        [found[name].grad.numpy().reshape(-1) for name in names(tied)])
+
+
 def main():
     directory = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
     rng = np.random.default_rng(17)
@@ -60,6 +75,12 @@ def main():
             put(file, which + ".params", np.concatenate(flat))
             put(file, which + ".ids", ids)
             put(file, which + ".logits", decode(model, ids))
+            targets = [-1 if i % 4 == 3 else int((id * 5 + 3) % SHAPE["vocab_size"])
+                       for i, id in enumerate(ids)]
+            loss, grads = gradients(model, ids, targets)
+            put(file, which + ".targets", targets)
+            put(file, which + ".loss", np.array([loss]))
+            put(file, which + ".grads", grads)
 
 
 if __name__ == "__main__":

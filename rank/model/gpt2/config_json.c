@@ -3,13 +3,12 @@
 #include <math.h>
 
 #include "model/config_read.h"
-#include "model/gpt2/pass.h"
+#include "model/gpt2/parts.h"
 
 static const double NORM_EPSILON = 1e-5;
 
 json_t *gpt2_describe(const rank_model_config *config)
 {
-    const int end_id = config->vocab_size - 1;
     json_t *object = json_pack("{s:[s], s:s, s:s, s:b}", "architectures", "GPT2LMHeadModel",
                                "model_type", "gpt2", "dtype", "float32", "tie_word_embeddings", 1);
     json_t *shape =
@@ -17,10 +16,9 @@ json_t *gpt2_describe(const rank_model_config *config)
                   config->layers, "n_head", config->heads, "n_positions", config->context, "n_ctx",
                   config->context, "n_inner", "vocab_size", config->vocab_size);
     json_t *rest =
-        json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:b, s:b, s:i, s:i}", "activation_function",
-                  "gelu_new", "layer_norm_epsilon", NORM_EPSILON, "initializer_range", 0.02,
-                  "attn_pdrop", 0.0, "embd_pdrop", 0.0, "resid_pdrop", 0.0, "scale_attn_weights", 1,
-                  "use_cache", 1, "bos_token_id", end_id, "eos_token_id", end_id);
+        json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:b, s:b}", "activation_function", "gelu_new",
+                  "layer_norm_epsilon", NORM_EPSILON, "initializer_range", 0.02, "attn_pdrop", 0.0,
+                  "embd_pdrop", 0.0, "resid_pdrop", 0.0, "scale_attn_weights", 1, "use_cache", 1);
     if (object == NULL || json_object_update(object, shape) != 0 ||
         json_object_update(object, rest) != 0) {
         json_decref(object);

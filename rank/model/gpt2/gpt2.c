@@ -1,7 +1,7 @@
 /* The table of the GPT-2 family, which rank/model/families.c lists. */
 #include "model/gpt2/gpt2.h"
 
-#include "model/gpt2/pass.h"
+#include "model/gpt2/parts.h"
 
 static const char *const model_types[] = {"gpt2", NULL};
 
@@ -24,6 +24,7 @@ const rank_family rank_gpt2 = {
     .head_width = gpt2_head_width,
     .cache_floats = gpt2_cache_floats,
     .exchanged_floats = gpt2_exchanged_floats,
+    .bfloat16 = true,
     .forward = gpt2_forward,
     .backward = gpt2_backward,
     .decode = gpt2_decode,

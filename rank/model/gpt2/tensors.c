@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "model/config_read.h"
-#include "model/gpt2/pass.h"
+#include "model/gpt2/parts.h"
 #include "model/normal.h"
 
 enum { CONTEXT_MAX = 1 << 16 };
@@ -40,14 +40,14 @@ static const struct {
     int axis;
     int parts;
 } block_tensors[BLOCK_TENSORS] = {
-    [LN1_WEIGHT] = {"ln_1.weight", 0, 1, RANK_CUT_NONE, 0, 1},
-    [LN1_BIAS] = {"ln_1.bias", 0, 1, RANK_CUT_NONE, 0, 1},
+    [NORM1_WEIGHT] = {"ln_1.weight", 0, 1, RANK_CUT_NONE, 0, 1},
+    [NORM1_BIAS] = {"ln_1.bias", 0, 1, RANK_CUT_NONE, 0, 1},
     [QKV_WEIGHT] = {"attn.c_attn.weight", 1, 3, RANK_CUT_HEADS, 1, 3},
     [QKV_BIAS] = {"attn.c_attn.bias", 0, 3, RANK_CUT_HEADS, 0, 3},
     [PROJ_WEIGHT] = {"attn.c_proj.weight", 1, 1, RANK_CUT_HEADS, 0, 1},
     [PROJ_BIAS] = {"attn.c_proj.bias", 0, 1, RANK_CUT_NONE, 0, 1},
-    [LN2_WEIGHT] = {"ln_2.weight", 0, 1, RANK_CUT_NONE, 0, 1},
-    [LN2_BIAS] = {"ln_2.bias", 0, 1, RANK_CUT_NONE, 0, 1},
+    [NORM2_WEIGHT] = {"ln_2.weight", 0, 1, RANK_CUT_NONE, 0, 1},
+    [NORM2_BIAS] = {"ln_2.bias", 0, 1, RANK_CUT_NONE, 0, 1},
     [UP_WEIGHT] = {"mlp.c_fc.weight", 1, WIDENING, RANK_CUT_HIDDEN, 1, 1},
     [UP_BIAS] = {"mlp.c_fc.bias", 0, WIDENING, RANK_CUT_HIDDEN, 0, 1},
     [DOWN_WEIGHT] = {"mlp.c_proj.weight", WIDENING, 1, RANK_CUT_HIDDEN, 0, 1},
@@ -60,10 +60,10 @@ static size_t block_tensor_count(int tensor, size_t width)
     return (rows > 0 ? rows : 1) * (size_t)block_tensors[tensor].columns * width;
 }
 
-void gpt2_layout_make(const rank_model_config *config, gpt2_layout *layout)
+void gpt2_layout(const rank_model_config *config, transformer_layout *layout)
 {
     const size_t width = (size_t)config->width;
-    *layout = (gpt2_layout){.wte = 0};
+    *layout = (transformer_layout){.wte = 0};
     layout->wpe = (size_t)config->vocab_size * width;
     layout->block = layout->wpe + (size_t)config->context * width;
     for (int i = 0; i < BLOCK_TENSORS; i++) {
@@ -71,7 +71,9 @@ void gpt2_layout_make(const rank_model_config *config, gpt2_layout *layout)
     }
     layout->final_weight = layout->block + (size_t)config->layers * layout->in_block[BLOCK_TENSORS];
     layout->final_bias = layout->final_weight + width;
-    layout->total = layout->final_bias + width;
+    layout->final_end = layout->final_bias + width;
+    layout->output = layout->wte;
+    layout->total = layout->final_end;
 }
 
 int gpt2_tensor_count(const rank_model_config *config)
@@ -89,8 +91,8 @@ static void set_tensor(rank_tensor *tensor, size_t rows, size_t columns, size_t 
     tensor->decay = rows > 0;
 }
 
-static void set_block_tensor(const rank_model_config *config, const gpt2_layout *layout, int index,
-                             rank_tensor *tensor)
+static void set_block_tensor(const rank_model_config *config, const transformer_layout *layout,
+                             int index, rank_tensor *tensor)
 {
     const int layer = index / BLOCK_TENSORS;
     const int which = index % BLOCK_TENSORS;
@@ -110,8 +112,8 @@ static void set_block_tensor(const rank_model_config *config, const gpt2_layout 
 
 void gpt2_tensor(const rank_model_config *config, int index, rank_tensor *tensor)
 {
-    gpt2_layout layout;
-    gpt2_layout_make(config, &layout);
+    transformer_layout layout;
+    gpt2_layout(config, &layout);
     const size_t width = (size_t)config->width;
     const int from_end = gpt2_tensor_count(config) - index;
     *tensor = (rank_tensor){.cut = {.parts = 1, .unit = 1}};
@@ -148,27 +150,7 @@ static bool is_norm_weight(const rank_model_config *config, int index)
     const int which = (index - 2) % BLOCK_TENSORS;
     const int from_end = gpt2_tensor_count(config) - index;
     return from_end == 2 ||
-           (index >= 2 && from_end > 2 && (which == LN1_WEIGHT || which == LN2_WEIGHT));
-}
-
-/* The first stage holds the embeddings, the last one the output's matrix, which is wte, and the
- * final norm. */
-void gpt2_held(const rank_shape *shape, rank_held *held)
-{
-    gpt2_layout layout;
-    gpt2_layout_make(shape->config, &layout);
-    const bool first = shape->first_layer == 0;
-    const bool last = shape->end_layer == shape->config->layers;
-    const size_t layer_count = layout.in_block[BLOCK_TENSORS];
-    const size_t begin = layout.block + (size_t)shape->first_layer * layer_count;
-    const size_t end = last ? layout.total : layout.block + (size_t)shape->end_layer * layer_count;
-    const size_t before = first  ? begin
-                          : last ? layout.wpe
-                                 : 0; /* what is held before the layers */
-    *held = (rank_held){.count = before + (end - begin),
-                        .hole_begin = before,
-                        .hole_count = begin - before,
-                        .tied_count = first != last ? layout.wpe : 0};
+           (index >= 2 && from_end > 2 && (which == NORM1_WEIGHT || which == NORM2_WEIGHT));
 }
 
 /* normal(0, 0.02), residual projections scaled by 1/sqrt(2L), norms 1, biases 0. */

@@ -43,9 +43,8 @@ json_t *llama_describe(const rank_model_config *config)
                   (int)of[LLAMA_KV_HEADS], "head_dim", (int)of[LLAMA_HEAD_WIDTH],
                   "max_position_embeddings", config->context, "vocab_size", config->vocab_size);
     json_t *rest =
-        json_pack("{s:f, s:f, s:o*, s:f, s:i, s:i}", "rms_norm_eps", of[LLAMA_EPSILON],
-                  "rope_theta", of[LLAMA_THETA], "rope_scaling", scaling, "initializer_range", 0.02,
-                  "bos_token_id", config->vocab_size - 1, "eos_token_id", config->vocab_size - 1);
+        json_pack("{s:f, s:f, s:o*, s:f}", "rms_norm_eps", of[LLAMA_EPSILON], "rope_theta",
+                  of[LLAMA_THETA], "rope_scaling", scaling, "initializer_range", 0.02);
     if (object == NULL || json_object_update(object, shape) != 0 ||
         json_object_update(object, rest) != 0) {
         json_decref(object);

@@ -18,10 +18,13 @@ const rank_family rank_llama = {
     .tensor_count = llama_tensor_count,
     .tensor = llama_tensor,
     .init = llama_init,
+    .held = llama_held,
     .saved_floats = llama_saved_floats,
     .work_floats = llama_work_floats,
     .head_width = llama_head_width,
     .cache_floats = llama_cache_floats,
     .exchanged_floats = llama_exchanged_floats,
+    .forward = llama_forward,
+    .backward = llama_backward,
     .decode = llama_decode,
 };

@@ -3,8 +3,8 @@
 #ifndef RANK_MODEL_LLAMA_PARTS_H
 #define RANK_MODEL_LLAMA_PARTS_H
 
-#include "model/decoder.h"
 #include "model/llama/llama.h"
+#include "model/transformer/transformer.h"
 
 /* rank_model_config.settings */
 enum {
@@ -75,12 +75,15 @@ struct json_t *llama_describe(const rank_model_config *config);
  * computes them, whose rounding is float32's. */
 void llama_frequencies(const rank_model_config *config, float *frequency);
 
-/* decode.c */
+/* passes.c */
+void llama_held(const rank_shape *shape, rank_held *held);
 size_t llama_saved_floats(const rank_shape *shape);
 size_t llama_work_floats(const rank_shape *shape);
 size_t llama_head_width(const rank_model_config *config);
 size_t llama_cache_floats(const rank_shape *shape);
 size_t llama_exchanged_floats(const rank_shape *shape);
+void llama_forward(const rank_run *run, const rank_forward_args *args);
+void llama_backward(const rank_run *run, const rank_backward_args *args);
 void llama_decode(const rank_run *run, const rank_decode_args *args);
 
 #endif

@@ -1,4 +1,4 @@
-/* Rope's frequencies. Called once a step by decode.c. */
+/* Rope's frequencies. Called once a step by passes.c. */
 #include <math.h>
 
 #include "model/llama/parts.h"

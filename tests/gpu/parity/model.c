@@ -1,10 +1,13 @@
-/* Parity of a whole model: training steps of MiniGPT beside the CPU's, and answers to prompts. */
+/* Parity of a whole model: training steps of MiniGPT and of a Llama beside the CPU's, and answers to
+ * prompts. */
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cases.h"
 #include "generate/generate.h"
+#include "model/family.h"
 #include "rank/optim.h"
 #include "support.h"
 
@@ -20,6 +23,22 @@ enum {
 /* MiniGPT's shape, with a few sentences for a batch. */
 static const rank_model_config minigpt = {
     .vocab_size = 512, .width = 128, .layers = 2, .heads = 4, .context = 64};
+
+/* A Llama whose heads share keys and values, and are together wider than the stream. */
+static rank_model_config small_llama(void)
+{
+    static const char TEXT[] =
+        "{\"vocab_size\":512,\"hidden_size\":48,\"intermediate_size\":80,\"num_hidden_layers\":2,"
+        "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":16,\"rms_norm_eps\":1e-5,"
+        "\"max_position_embeddings\":64,\"hidden_act\":\"silu\",\"tie_word_embeddings\":false}";
+    base_error error;
+    rank_model_config config;
+    json_t *object = json_loads(TEXT, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(object);
+    assert_ok(rank_family_find("llama")->configure(object, &config, &error), &error);
+    json_decref(object);
+    return config;
+}
 
 /* Parameters and gradients on a device. */
 typedef struct bed {
@@ -51,7 +70,7 @@ static void bed_open(bed *b, const rank_device *device, const rank_model_config 
     base_error error;
     void *host = NULL;
     *b = (bed){.device = *device, .config = *config};
-    b->config.family = rank_family_default();
+    b->config.family = config->family != NULL ? config->family : rank_family_default();
     b->size_bytes = rank_model_param_count(&b->config) * sizeof(float);
     b->params = make_array(b);
     b->grads = make_array(b);
@@ -196,11 +215,11 @@ static void expect_rounded(const bed *b, const float *params)
 }
 
 /* The same parameters where the bits are the CPU's; else losses that agree to 1e-4. */
-static void training(twin *t)
+static void compare_training(twin *t, const rank_model_config *config)
 {
     bed beds[TWIN_SIDES];
     for (int side = 0; side < TWIN_SIDES; side++) {
-        bed_open(&beds[side], &t->device[side], &minigpt, RANK_FLOAT32);
+        bed_open(&beds[side], &t->device[side], config, RANK_FLOAT32);
         train(&beds[side]);
         check_graphs(&beds[side]);
     }
@@ -215,6 +234,17 @@ static void training(twin *t)
     for (int side = 0; side < TWIN_SIDES; side++) {
         bed_close(&beds[side]);
     }
+}
+
+static void training(twin *t)
+{
+    compare_training(t, &minigpt);
+}
+
+static void training_llama(twin *t)
+{
+    const rank_model_config config = small_llama();
+    compare_training(t, &config);
 }
 
 /* Twice in bfloat16: equal bits, and losses near those of float32 on the CPU. What is rounded in
@@ -302,6 +332,11 @@ const parity_case parity_bfloat16_model_cases[] = {
 
 const parity_case parity_model_cases[] = {
     {.name = "training", .run = training, .shapes = 1, .one_order = true, .replays = true},
+    {.name = "training_llama",
+     .run = training_llama,
+     .shapes = 1,
+     .one_order = true,
+     .replays = true},
     {.name = "generating", .run = generating, .shapes = 1, .one_order = true, .replays = true},
     {.name = NULL},
 };

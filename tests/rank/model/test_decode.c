@@ -3,6 +3,7 @@
  * with a cache as well (make_decode_fixture.py, make_llama_fixture.py). */
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,11 +78,7 @@ static void open_llama(bed *b, const char *which, const char *config)
     base_error error;
     fixture file;
     size_t count = 0;
-    json_t *object = json_loads(config, JSON_REJECT_DUPLICATES, NULL);
-    assert_non_null(object);
-    const rank_family *family = rank_family_find("llama");
-    assert_ok(family->configure(object, &b->t.config, &error), &error);
-    json_decref(object);
+    tiny_config(&b->t.config, config);
     assert_ok(rank_device_open("cpu", &b->t.device, &error), &error);
     fixture_open(&file, "llama.fixture");
     b->t.params = fixture_get(&file, &b->t.param_count, "%s.params", which);
@@ -254,7 +251,30 @@ static void transformers_says_the_same(void **state)
     chunks_and_single_tokens(expect_fixture, 1e-4f);
 }
 
-/* A model of llama.fixture, in one piece and token by token: both have the same bits. */
+/* What a forward pass says of the first sequence. */
+static void check_forward_pass(bed *b)
+{
+    base_error error;
+    static float logits[23 * VOCAB];
+    int32_t rows[23];
+    for (int i = 0; i < 23; i++) {
+        rows[i] = i;
+    }
+    assert_ok(rank_model_create(&(rank_model_options){.config = &b->t.config,
+                                                      .device = &b->t.device,
+                                                      .token_count_max = 23},
+                                &b->t.model, &error),
+              &error);
+    b->t.hooks = rank_hooks_flat(b->t.params);
+    const rank_batch batch = {23, b->t.ids, NULL, 1, b->t.segments};
+    assert_ok(rank_model_forward(b->t.model, &b->t.hooks, &batch, &(rank_logits){rows, 23, logits},
+                                 NULL, &error),
+              &error);
+    assert_memory_equal(b->logits[0], logits, sizeof logits);
+}
+
+/* A model of llama.fixture, in one piece, token by token, and in a forward pass: all have the same
+ * bits. */
 static void decode_llama(const char *which, const char *config)
 {
     static bed whole;
@@ -271,24 +291,17 @@ static void decode_llama(const char *which, const char *config)
     }
     check(&whole, 1e-4f);
     assert_memory_equal(whole.logits[0], pieces.logits[0], 23 * sizeof whole.logits[0][0]);
+    check_forward_pass(&whole);
     bed_close(&whole);
     bed_close(&pieces);
 }
 
-#define LLAMA                                                                                      \
-    "\"model_type\":\"llama\",\"vocab_size\":37,\"hidden_size\":20,\"intermediate_size\":48,"      \
-    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":6,"  \
-    "\"rms_norm_eps\":1e-5,\"max_position_embeddings\":24,\"hidden_act\":\"silu\","
-
 static void transformers_says_the_same_of_llama(void **state)
 {
     (void)state;
-    decode_llama("tied", "{" LLAMA "\"tie_word_embeddings\":true}");
-    decode_llama("untied", "{" LLAMA "\"rope_theta\":500.0,"
-                           "\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.0}}");
-    decode_llama("llama3", "{" LLAMA "\"rope_parameters\":{\"rope_type\":\"llama3\","
-                           "\"rope_theta\":500.0,\"factor\":8.0,\"low_freq_factor\":1.0,"
-                           "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":64}}");
+    decode_llama("tied", TINY_LLAMA_TIED);
+    decode_llama("untied", TINY_LLAMA_LINEAR);
+    decode_llama("llama3", TINY_LLAMA_LLAMA3);
 }
 
 static void broken_settings_of_rope_are_refused(void **state)
@@ -304,7 +317,7 @@ static void broken_settings_of_rope_are_refused(void **state)
         base_error error = {.message = ""};
         rank_model_config config = {.width = 0};
         char text[1024];
-        (void)snprintf(text, sizeof text, "{" LLAMA "\"rope_scaling\":{%s}}", settings[i]);
+        (void)snprintf(text, sizeof text, TINY_LLAMA("\"rope_scaling\":{%s}"), settings[i]);
         json_t *object = json_loads(text, 0, NULL);
         assert_non_null(object);
         assert_int_not_equal(rank_family_find("llama")->configure(object, &config, &error),

@@ -55,11 +55,10 @@ static void check_tensor(tiny *t, const float *grads, const rank_tensor *tensor)
     }
 }
 
-static void gradients_are_differences(void **state)
+static void check_model(const char *config)
 {
-    (void)state;
     tiny t;
-    tiny_open(&t);
+    tiny_open_as(&t, config);
     tiny_fill(&t, (const int[]){24, 3, 11, 1, 0}, 5);
     for (int i = 0; i < t.batch.token_count; i += 3) {
         t.targets[i] = -1;
@@ -71,6 +70,14 @@ static void gradients_are_differences(void **state)
         check_tensor(&t, t.grads, &tensor);
     }
     tiny_close(&t);
+}
+
+static void gradients_are_differences(void **state)
+{
+    (void)state;
+    for (int i = 0; i < TINY_CONFIGS; i++) {
+        check_model(tiny_configs[i]);
+    }
 }
 
 int main(void)

@@ -10,6 +10,7 @@
 #include "fixture.h"
 #include "rank/model.h"
 #include "support.h"
+#include "tiny.h"
 
 static const double TENSOR_TOLERANCE = 2e-5;
 static const double LOSS_TOLERANCE = 2e-6;
@@ -56,6 +57,33 @@ static void case_open(oracle_case *c, const char *name)
     for (size_t i = 0; i < c->param_count; i++) {
         c->grads[i] = NAN; /* every gradient is written */
     }
+    assert_ok(rank_device_open("cpu", &c->device, &error), &error);
+    assert_ok(rank_model_create(&(rank_model_options){.config = &c->config,
+                                                      .device = &c->device,
+                                                      .token_count_max = c->batch.token_count,
+                                                      .training = true},
+                                &c->model, &error),
+              &error);
+}
+
+/* A model of llama.fixture, and the sequence that it is trained on. */
+static void llama_open(oracle_case *c, const char *name, const char *config)
+{
+    size_t count;
+    base_error error;
+    *c = (oracle_case){.name = name};
+    fixture_open(&c->file, "llama.fixture");
+    tiny_config(&c->config, config);
+    c->ids = fixture_get_ints(&c->file, &count, "%s.ids", name);
+    c->targets = fixture_get_ints(&c->file, &count, "%s.targets", name);
+    c->segments = calloc(2, sizeof *c->segments);
+    c->params = fixture_get(&c->file, &c->param_count, "%s.params", name);
+    assert_int_equal(c->param_count, rank_model_param_count(&c->config));
+    c->grads = malloc(c->param_count * sizeof *c->grads);
+    assert_non_null(c->segments);
+    assert_non_null(c->grads);
+    c->segments[1] = (int32_t)count;
+    c->batch = (rank_batch){(int)count, c->ids, c->targets, 1, c->segments};
     assert_ok(rank_device_open("cpu", &c->device, &error), &error);
     assert_ok(rank_model_create(&(rank_model_options){.config = &c->config,
                                                       .device = &c->device,
@@ -270,9 +298,23 @@ static void the_default_model_is_pytorchs(void **state)
     case_close(&c);
 }
 
+static void llamas(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"tied", "untied", "llama3"};
+    for (int i = 0; i < 3; i++) {
+        oracle_case c;
+        llama_open(&c, names[i], tiny_configs[i + 1]);
+        train(&c);
+        check_all_grads(&c);
+        case_close(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(llamas),
         cmocka_unit_test(a_tiny_model_is_pytorchs),
         cmocka_unit_test(odd_sizes_are_pytorchs),
         cmocka_unit_test(the_default_model_is_pytorchs),

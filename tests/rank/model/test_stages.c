@@ -97,11 +97,12 @@ static void run_stages(tiny *t, stage stages[2], float *grads[2][BATCHES], doubl
                                                                .held = &stages[1].held});
         /* the output's part of the tied gradient, to which the embedding's is added */
         memcpy(grads[0][i], grads[1][i], stages[1].held.tied_count * sizeof(float));
-        family->backward(&stages[0].run, &(rank_backward_args){.saved = &stages[0].saved[i],
-                                                               .dout = dstream,
-                                                               .grads = grads[0][i],
-                                                               .held = &stages[0].held,
-                                                               .tied_begun = true});
+        family->backward(&stages[0].run,
+                         &(rank_backward_args){.saved = &stages[0].saved[i],
+                                               .dout = dstream,
+                                               .grads = grads[0][i],
+                                               .held = &stages[0].held,
+                                               .tied_begun = stages[0].held.tied_count > 0});
         loss[i] = *stages[1].saved[i].loss;
     }
     assert_ok(t->device.backend->sync(t->device.queue, &error), &error);
@@ -116,17 +117,16 @@ static float *new_floats(size_t count)
 }
 
 /* Bit for bit, the tied gradient included. */
-static void stages_are_the_whole(void **state)
+static void check_stages(const char *config, bool is_tied)
 {
-    (void)state;
     tiny t;
     stage stages[2];
     float *grads[2][BATCHES];
     double loss[BATCHES];
-    tiny_open(&t);
+    tiny_open_as(&t, config);
     stage_open(&stages[0], &t, 0, 1);
     stage_open(&stages[1], &t, 1, 2);
-    const size_t tied = (size_t)t.config.vocab_size * (size_t)t.config.width;
+    const size_t tied = is_tied ? (size_t)t.config.vocab_size * (size_t)t.config.width : 0;
     assert_int_equal(stages[0].held.tied_count, tied);
     assert_int_equal(stages[1].held.tied_count, tied);
     assert_int_equal(stages[0].held.count + stages[1].held.count, t.param_count + tied);
@@ -155,6 +155,14 @@ static void stages_are_the_whole(void **state)
     tiny_close(&t);
 }
 
+static void stages_are_the_whole(void **state)
+{
+    (void)state;
+    check_stages(NULL, true);
+    check_stages(TINY_LLAMA_TIED, true);
+    check_stages(TINY_LLAMA_LINEAR, false);
+}
+
 /* Weights that lie elsewhere, one range at a time, as gathered or packed ones do. */
 typedef struct moving {
     const tiny *t;
@@ -174,13 +182,12 @@ static void spoil(void *user, size_t offset, size_t count)
     memset(m->away + offset, 0xff, count * sizeof *m->away); /* not a number */
 }
 
-static void weights_are_reached_through_hooks_alone(void **state)
+static void check_hooks(const char *config)
 {
-    (void)state;
     base_error error;
     rank_result result;
     tiny t;
-    tiny_open(&t);
+    tiny_open_as(&t, config);
     fill_batch(&t, 0);
     const double loss = tiny_train(&t);
     float *expected = malloc(t.param_count * sizeof *expected);
@@ -196,6 +203,14 @@ static void weights_are_reached_through_hooks_alone(void **state)
     free(m.away);
     free(expected);
     tiny_close(&t);
+}
+
+static void weights_are_reached_through_hooks_alone(void **state)
+{
+    (void)state;
+    for (int i = 0; i < TINY_CONFIGS; i++) {
+        check_hooks(tiny_configs[i]);
+    }
 }
 
 int main(void)

@@ -1,20 +1,47 @@
 /* A small model with parameters and batches. Used by the tests of models. */
 #include "tiny.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 
+#include "model/family.h"
 #include "support.h"
+
+const char *const tiny_configs[TINY_CONFIGS] = {NULL, TINY_LLAMA_TIED, TINY_LLAMA_LINEAR,
+                                                TINY_LLAMA_LLAMA3};
+
+void tiny_config(rank_model_config *config, const char *text)
+{
+    base_error error;
+    if (text == NULL) {
+        *config = (rank_model_config){.family = rank_family_default(),
+                                      .vocab_size = 37,
+                                      .width = 20,
+                                      .layers = 2,
+                                      .heads = 2,
+                                      .context = 24};
+        return;
+    }
+    json_t *object = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(object);
+    const rank_family *family =
+        rank_family_find(json_string_value(json_object_get(object, "model_type")));
+    assert_non_null(family);
+    assert_ok(family->configure(object, config, &error), &error);
+    json_decref(object);
+}
 
 void tiny_open(tiny *t)
 {
+    tiny_open_as(t, NULL);
+}
+
+void tiny_open_as(tiny *t, const char *config)
+{
     base_error error;
-    *t = (tiny){.config = {.family = rank_family_default(),
-                           .vocab_size = 37,
-                           .width = 20,
-                           .layers = 2,
-                           .heads = 2,
-                           .context = 24}};
+    *t = (tiny){.model = NULL};
+    tiny_config(&t->config, config);
     t->param_count = rank_model_param_count(&t->config);
     t->params = malloc(t->param_count * sizeof *t->params);
     t->grads = malloc(t->param_count * sizeof *t->grads);

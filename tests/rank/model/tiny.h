@@ -20,7 +20,29 @@ typedef struct tiny {
     rank_batch batch;
 } tiny;
 
-void tiny_open(tiny *t);
+/* A config.json: a Llama whose heads share keys and values, and are together wider than the stream. */
+#define TINY_LLAMA(more)                                                                           \
+    "{\"model_type\":\"llama\",\"vocab_size\":37,\"hidden_size\":20,\"intermediate_size\":48,"     \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":6,"  \
+    "\"rms_norm_eps\":1e-5,\"max_position_embeddings\":24,\"hidden_act\":\"silu\"," more "}"
+#define TINY_LLAMA_TIED TINY_LLAMA("\"tie_word_embeddings\":true")
+#define TINY_LLAMA_LINEAR                                                                          \
+    TINY_LLAMA("\"rope_theta\":500.0,\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.0}")
+#define TINY_LLAMA_LLAMA3                                                                          \
+    TINY_LLAMA(                                                                                    \
+        "\"rope_parameters\":{\"rope_type\":\"llama3\",\"rope_theta\":500.0,\"factor\":8.0,"       \
+        "\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,"                                        \
+        "\"original_max_position_embeddings\":64}")
+
+/* NULL, which is a GPT-2, and the Llamas above. */
+enum { TINY_CONFIGS = 4 };
+extern const char *const tiny_configs[TINY_CONFIGS];
+
+/* Of config.json's text; NULL: a GPT-2. */
+void tiny_config(rank_model_config *config, const char *text);
+
+void tiny_open(tiny *t); /* a GPT-2 */
+void tiny_open_as(tiny *t, const char *config);
 void tiny_close(tiny *t);
 
 /* Tokens and targets, every one with a target, in segments of the given lengths (0 ends). */

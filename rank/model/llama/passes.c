@@ -1,4 +1,4 @@
-/* How decoding sees Llama: its shape, and where its weights are. Called through llama.c's table. */
+/* How passes see Llama: its shape, and where its weights are. Called through llama.c's table. */
 #include "model/llama/parts.h"
 
 static void describe(const rank_model_config *config, int ranks, rank_decoder *decoder)
@@ -59,16 +59,60 @@ static void end_weights(const rank_run *run, rank_decoder_ends *weights)
 
 static const rank_decoder_table decoder = {describe, layer_weights, end_weights};
 
+/* Neighbouring matrices with as many columns are one: q, k and v; gate and up. */
+static void training_layout(const rank_model_config *config, transformer_layout *layout)
+{
+    /* the tensor of ours that begins where that one of BLOCK_TENSORS does */
+    static const int begins[BLOCK_TENSORS + 1] = {
+        LLAMA_NORM1,         /* NORM1_WEIGHT */
+        LLAMA_Q,             /* NORM1_BIAS: none */
+        LLAMA_Q,             /* QKV_WEIGHT */
+        LLAMA_PROJECTION,    /* QKV_BIAS: none */
+        LLAMA_PROJECTION,    /* PROJ_WEIGHT */
+        LLAMA_NORM2,         /* PROJ_BIAS: none */
+        LLAMA_NORM2,         /* NORM2_WEIGHT */
+        LLAMA_GATE,          /* NORM2_BIAS: none */
+        LLAMA_GATE,          /* UP_WEIGHT */
+        LLAMA_DOWN,          /* UP_BIAS: none */
+        LLAMA_DOWN,          /* DOWN_WEIGHT */
+        LLAMA_BLOCK_TENSORS, /* DOWN_BIAS: none */
+        LLAMA_BLOCK_TENSORS,
+    };
+    llama_layout of;
+    llama_layout_make(config, &of);
+    const size_t final_end = of.final_norm + (size_t)config->width;
+    *layout = (transformer_layout){
+        .transposed = true,
+        .wpe = of.block,
+        .block = of.block,
+        .final_weight = of.final_norm,
+        .final_bias = final_end,
+        .final_end = final_end,
+        .output = of.output,
+        .total = of.output > 0 ? of.output + of.block : final_end,
+    };
+    for (int i = 0; i <= BLOCK_TENSORS; i++) {
+        layout->in_block[i] = of.in_block[begins[i]];
+    }
+}
+
+static const transformer_table transformer = {describe, training_layout};
+
+void llama_held(const rank_shape *shape, rank_held *held)
+{
+    transformer_held(&transformer, shape, held);
+}
+
 /* Decoding keeps nothing. */
 size_t llama_saved_floats(const rank_shape *shape)
 {
-    (void)shape;
-    return 0;
+    return shape->tp != NULL ? 0 : transformer_saved_floats(&transformer, shape);
 }
 
 size_t llama_work_floats(const rank_shape *shape)
 {
-    return rank_decoder_work_floats(&decoder, shape);
+    return shape->tp != NULL ? rank_decoder_work_floats(&decoder, shape)
+                             : transformer_work_floats(&transformer, shape);
 }
 
 size_t llama_head_width(const rank_model_config *config)
@@ -84,6 +128,16 @@ size_t llama_cache_floats(const rank_shape *shape)
 size_t llama_exchanged_floats(const rank_shape *shape)
 {
     return rank_decoder_exchanged_floats(shape);
+}
+
+void llama_forward(const rank_run *run, const rank_forward_args *args)
+{
+    transformer_forward(&transformer, run, args);
+}
+
+void llama_backward(const rank_run *run, const rank_backward_args *args)
+{
+    transformer_backward(&transformer, run, args);
 }
 
 void llama_decode(const rank_run *run, const rank_decode_args *args)

@@ -1,5 +1,5 @@
-/* How decoding sees GPT-2: its shape, and where its weights are. Called through gpt2.c's table. */
-#include "model/gpt2/pass.h"
+/* How passes see GPT-2: its shape, and where its weights are. Called through gpt2.c's table. */
+#include "model/gpt2/parts.h"
 
 static void describe(const rank_model_config *config, int ranks, rank_decoder *decoder)
 {
@@ -9,8 +9,8 @@ static void describe(const rank_model_config *config, int ranks, rank_decoder *d
         .kv_heads = (size_t)(config->heads / ranks),
         .head_width = gpt2_head_width(config),
         .hidden = WIDENING * width / (size_t)ranks,
-        .attention_leaves = gpt2_attention_leaves(config, ranks),
-        .hidden_leaves = gpt2_hidden_leaves(config, ranks),
+        .attention_leaves = rank_tp_leaves((size_t)config->heads, ranks),
+        .hidden_leaves = rank_decoder_hidden_leaves(WIDENING * width, ranks),
     };
 }
 
@@ -22,20 +22,20 @@ static const float *shard(const rank_run *run, size_t offset, size_t count)
 
 static void layer_weights(const rank_run *run, int layer, rank_decoder_layer *weights)
 {
-    gpt2_layout layout;
+    transformer_layout layout;
     const float *of[BLOCK_TENSORS];
-    gpt2_layout_make(run->shape.config, &layout);
+    gpt2_layout(run->shape.config, &layout);
     const size_t block = layout.block + (size_t)layer * layout.in_block[BLOCK_TENSORS];
     for (int i = 0; i < BLOCK_TENSORS; i++) {
         of[i] = shard(run, block + layout.in_block[i], layout.in_block[i + 1] - layout.in_block[i]);
     }
     *weights = (rank_decoder_layer){
-        .norm1 = {of[LN1_WEIGHT], of[LN1_BIAS]},
+        .norm1 = {of[NORM1_WEIGHT], of[NORM1_BIAS]},
         .qkv = {of[QKV_WEIGHT]},
         .qkv_bias = of[QKV_BIAS],
         .projection = of[PROJ_WEIGHT],
         .projection_bias = of[PROJ_BIAS],
-        .norm2 = {of[LN2_WEIGHT], of[LN2_BIAS]},
+        .norm2 = {of[NORM2_WEIGHT], of[NORM2_BIAS]},
         .up = of[UP_WEIGHT],
         .up_bias = of[UP_BIAS],
         .down = of[DOWN_WEIGHT],
@@ -46,8 +46,8 @@ static void layer_weights(const rank_run *run, int layer, rank_decoder_layer *we
 static void end_weights(const rank_run *run, rank_decoder_ends *weights)
 {
     const size_t width = (size_t)run->shape.config->width;
-    gpt2_layout layout;
-    gpt2_layout_make(run->shape.config, &layout);
+    transformer_layout layout;
+    gpt2_layout(run->shape.config, &layout);
     const float *tokens = shard(run, layout.wte, layout.wpe);
     *weights = (rank_decoder_ends){
         .tokens = tokens,
@@ -58,10 +58,23 @@ static void end_weights(const rank_run *run, rank_decoder_ends *weights)
 }
 
 static const rank_decoder_table decoder = {describe, layer_weights, end_weights};
+static const transformer_table transformer = {describe, gpt2_layout};
 
-size_t gpt2_step_floats(const rank_shape *shape)
+void gpt2_held(const rank_shape *shape, rank_held *held)
 {
-    return rank_decoder_work_floats(&decoder, shape);
+    transformer_held(&transformer, shape, held);
+}
+
+/* Decoding keeps nothing. */
+size_t gpt2_saved_floats(const rank_shape *shape)
+{
+    return shape->tp != NULL ? 0 : transformer_saved_floats(&transformer, shape);
+}
+
+size_t gpt2_work_floats(const rank_shape *shape)
+{
+    return shape->tp != NULL ? rank_decoder_work_floats(&decoder, shape)
+                             : transformer_work_floats(&transformer, shape);
 }
 
 size_t gpt2_head_width(const rank_model_config *config)
@@ -77,6 +90,16 @@ size_t gpt2_cache_floats(const rank_shape *shape)
 size_t gpt2_exchanged_floats(const rank_shape *shape)
 {
     return rank_decoder_exchanged_floats(shape);
+}
+
+void gpt2_forward(const rank_run *run, const rank_forward_args *args)
+{
+    transformer_forward(&transformer, run, args);
+}
+
+void gpt2_backward(const rank_run *run, const rank_backward_args *args)
+{
+    transformer_backward(&transformer, run, args);
 }
 
 void gpt2_decode(const rank_run *run, const rank_decode_args *args)

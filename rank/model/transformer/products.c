@@ -1,16 +1,17 @@
 /* The matrix products of a pass, by the operation that decoding uses as well: so both have the same
  * bits. Called by the other files of this directory. */
-#include "model/gpt2/pass.h"
+#include "model/transformer/pass.h"
 
-gpt2_operand gpt2_operand_make(const gpt2_pass *pass, const gpt2_matrix *matrix, float *to)
+transformer_operand transformer_operand_make(const transformer_pass *pass,
+                                             const transformer_matrix *matrix, float *to)
 {
     const size_t row = matrix->transposed ? matrix->depth : matrix->columns;
     if (!pass->backend->packs) {
-        return (gpt2_operand){.at = matrix->at,
-                              .row = row,
-                              .transposed = matrix->transposed,
-                              .depth = matrix->depth,
-                              .columns = matrix->columns};
+        return (transformer_operand){.at = matrix->at,
+                                     .row = row,
+                                     .transposed = matrix->transposed,
+                                     .depth = matrix->depth,
+                                     .columns = matrix->columns};
     }
     pass->backend->pack(pass->queue, &(rank_pack){.depth = matrix->depth,
                                                   .columns = matrix->columns,
@@ -19,10 +20,11 @@ gpt2_operand gpt2_operand_make(const gpt2_pass *pass, const gpt2_matrix *matrix,
                                                   .transposed = matrix->transposed,
                                                   .to = to,
                                                   .to_panel = matrix->depth * RANK_PANEL});
-    return (gpt2_operand){.at = to, .depth = matrix->depth, .columns = matrix->columns};
+    return (transformer_operand){.at = to, .depth = matrix->depth, .columns = matrix->columns};
 }
 
-void gpt2_multiply(const gpt2_pass *pass, const gpt2_operand *operand, gpt2_factor by)
+void transformer_multiply(const transformer_pass *pass, const transformer_operand *operand,
+                          transformer_factor by)
 {
     pass->backend->product(pass->queue,
                            &(rank_product){.rows = by.rows,
@@ -30,7 +32,7 @@ void gpt2_multiply(const gpt2_pass *pass, const gpt2_operand *operand, gpt2_fact
                                            .depth = operand->depth,
                                            .a = by.a,
                                            .a_type = pass->type,
-                                           .a_row = operand->depth,
+                                           .a_row = by.a_row > 0 ? by.a_row : operand->depth,
                                            .a_depth = 1,
                                            .b = operand->at,
                                            .b_type = pass->type,
@@ -42,13 +44,13 @@ void gpt2_multiply(const gpt2_pass *pass, const gpt2_operand *operand, gpt2_fact
                                            .leaves = by.leaves > 0 ? by.leaves : 1});
 }
 
-void gpt2_multiply_transposed(const gpt2_pass *pass, rank_product product)
+void transformer_multiply_transposed(const transformer_pass *pass, rank_product product)
 {
     product.a_type = pass->type;
     product.a_row = 1;
     product.a_depth = product.a_depth > 0 ? product.a_depth : product.rows;
     product.b_type = pass->type;
-    product.b_row = product.columns;
+    product.b_row = product.b_row > 0 ? product.b_row : product.columns;
     product.scratch = pass->packed_rows;
     product.c_row = product.columns;
     product.leaves = 1;

@@ -1,0 +1,446 @@
+/* Backward over the layers of a run. Writes every gradient of these layers. Called through the
+ * families' tables. */
+#include "model/transformer/pass.h"
+
+typedef struct backward {
+    transformer_pass pass;
+    row_chunk rows;  /* the current chunk */
+    bool tied_begun; /* as in rank_backward_args */
+} backward;
+
+static float *grad(const backward *b, int tensor)
+{
+    return transformer_block_grad(&b->pass, b->pass.layer, tensor);
+}
+
+/* The chunk's rows of an activation. */
+static float *at(const backward *b, float *rows, size_t columns)
+{
+    return rows + b->rows.first * columns;
+}
+
+/* The same of an array of the pass's type. */
+static void *typed_at(const backward *b, void *rows, size_t columns)
+{
+    return transformer_at(&b->pass, rows, b->rows.first * columns);
+}
+
+/* The chunk's rows of dx, as products read them. */
+static const void *factor_dx(const backward *b)
+{
+    const transformer_pass *pass = &b->pass;
+    return typed_at(b, pass->narrow_dx != NULL ? (void *)pass->narrow_dx : pass->dx, pass->width);
+}
+
+/* The layer's weight W of shape (depth, columns), for products with Wᵀ. */
+static transformer_operand transposed(const backward *b, int tensor, size_t depth, size_t columns,
+                                      float *to)
+{
+    return transformer_operand_make(
+        &b->pass,
+        &(transformer_matrix){.at = transformer_layer_factor(&b->pass, tensor),
+                              .depth = columns,
+                              .columns = depth,
+                              .transposed = !b->pass.layout.transposed},
+        to);
+}
+
+/* Rows of activations or gradients, as a factor of a weight's gradient. */
+typedef struct factor_rows {
+    const void *at;
+    size_t columns;
+    size_t row; /* elements from one row to the next; 0: columns */
+} factor_rows;
+
+/* dW (depth, columns) = or, from the second chunk on, += xᵀ·dy; or its transpose, dyᵀ·x, where the
+ * family keeps that. */
+static void linear_dw(const backward *b, int tensor, factor_rows x, factor_rows dy)
+{
+    const bool turned = b->pass.layout.transposed;
+    const factor_rows *first = turned ? &dy : &x;
+    const factor_rows *second = turned ? &x : &dy;
+    transformer_multiply_transposed(&b->pass, (rank_product){.rows = first->columns,
+                                                             .columns = second->columns,
+                                                             .depth = b->rows.rows,
+                                                             .a = first->at,
+                                                             .a_depth = first->row,
+                                                             .b = second->at,
+                                                             .b_row = second->row,
+                                                             .c = grad(b, tensor),
+                                                             .accumulate = b->rows.first > 0});
+}
+
+/* product.c (rows, depth) = product.a, which is dy (rows, columns), · Wᵀ. */
+static void linear_dx(const backward *b, const transformer_operand *weight,
+                      transformer_factor product)
+{
+    product.rows = b->rows.rows;
+    transformer_multiply(&b->pass, weight, product);
+}
+
+void transformer_norm_grad(const transformer_pass *pass, row_chunk chunk, const norm_state *norm,
+                           norm_grads grads)
+{
+    const size_t width = pass->width;
+    const size_t at = chunk.first * width;
+    if (!pass->sizes.layer_norm) {
+        pass->backend->rmsnorm_grad(pass->queue, &(rank_rmsnorm_grad){
+                                                     .rows = chunk.rows,
+                                                     .width = width,
+                                                     .keep = grads.keep,
+                                                     .x = norm->x + at,
+                                                     .rstd = norm->rstd + chunk.first,
+                                                     .weight = grads.weight,
+                                                     .dout = pass->dbranch + at,
+                                                     .dx = pass->dx + at,
+                                                     .dweight = grads.dweight,
+                                                 });
+        return;
+    }
+    pass->backend->layernorm_grad(
+        pass->queue, &(rank_layernorm_grad){
+                         .rows = chunk.rows,
+                         .width = width,
+                         .keep = grads.keep,
+                         .x = norm->x + at,
+                         .mean = norm->mean + chunk.first,
+                         .rstd = norm->rstd + chunk.first,
+                         .weight = grads.weight,
+                         .dout = pass->dbranch + at,
+                         .dx = pass->dx + at,
+                         .dweight = grads.dweight,
+                         .dbias = grads.dbias,
+                         .dx_sum = grads.dx_sum,
+                         .rounded = pass->narrow_dx != NULL ? pass->narrow_dx + at : NULL,
+                     });
+}
+
+/* The chunk's rows of dx += the norm's backward of dbranch. */
+static void norm_grad(const backward *b, const norm_state *norm, int weight, int bias,
+                      float *dx_sum)
+{
+    transformer_norm_grad(&b->pass, b->rows, norm,
+                          (norm_grads){.weight = b->pass.weights[weight],
+                                       .dweight = grad(b, weight),
+                                       .dbias = grad(b, bias),
+                                       .dx_sum = dx_sum,
+                                       .keep = true});
+}
+
+/* The MLP's activation in backward: its output, computed again, and the gradient of the first
+ * product, which replace the gradient of that output and the first product. */
+typedef struct activation {
+    factor_rows out;  /* (rows, F) */
+    factor_rows dsum; /* (rows, U) */
+} activation;
+
+static activation activation_grad(const backward *b)
+{
+    const transformer_pass *pass = &b->pass;
+    const size_t hidden = pass->sizes.hidden;
+    float *up = typed_at(b, pass->block.up, pass->sizes.up);
+    if (pass->of.gated) {
+        pass->backend->swiglu_grad(pass->queue, &(rank_swiglu_grad){.rows = b->rows.rows,
+                                                                    .width = hidden,
+                                                                    .gate = up,
+                                                                    .up = up + hidden,
+                                                                    .row = pass->sizes.up,
+                                                                    .d = pass->wide});
+        return (activation){{pass->wide, hidden, 0}, {up, pass->sizes.up, 0}};
+    }
+    pass->backend->gelu_grad(pass->queue, &(rank_gelu_grad){.rows = b->rows.rows,
+                                                            .width = hidden,
+                                                            .x = up,
+                                                            .d = pass->wide,
+                                                            .dbias = grad(b, UP_BIAS),
+                                                            .type = pass->type});
+    return (activation){{up, hidden, 0}, {pass->wide, hidden, 0}};
+}
+
+/* From dx, the gradient of the block's output, to that of the MLP's first product. */
+static activation backward_down(const backward *b, const transformer_operand *down)
+{
+    const transformer_pass *pass = &b->pass;
+    const void *dx = factor_dx(b);
+    linear_dx(b, down, (transformer_factor){.a = dx, .c = pass->wide, .c_type = pass->type});
+    const activation active = activation_grad(b);
+    linear_dw(b, DOWN_WEIGHT, active.out, (factor_rows){dx, pass->width, 0});
+    return active;
+}
+
+/* From there to the gradient of the stream between the block's halves, in dx. */
+static void backward_up(const backward *b, const transformer_operand *up, factor_rows dsum)
+{
+    const transformer_pass *pass = &b->pass;
+    const size_t width = pass->width;
+    const norm_state *norm = &pass->block.norm2;
+    linear_dw(b, UP_WEIGHT, (factor_rows){typed_at(b, norm->out, width), width, 0}, dsum);
+    linear_dx(b, up, (transformer_factor){.a = dsum.at, .c = at(b, pass->dbranch, width)});
+    norm_grad(b, norm, NORM2_WEIGHT, NORM2_BIAS, grad(b, PROJ_BIAS));
+}
+
+/* From dx to the gradient of attention's output, in dattention. */
+static void backward_projection(const backward *b, const transformer_operand *projection)
+{
+    const transformer_pass *pass = &b->pass;
+    const size_t queries = pass->sizes.queries;
+    const void *dx = factor_dx(b);
+    linear_dw(b, PROJ_WEIGHT,
+              (factor_rows){typed_at(b, pass->block.attention, queries), queries, 0},
+              (factor_rows){dx, pass->width, 0});
+    linear_dx(b, projection, (transformer_factor){.a = dx, .c = at(b, pass->dattention, queries)});
+}
+
+static void next_chunk(backward *b, size_t first, size_t end)
+{
+    const size_t most = b->pass.backend->rows_at_once;
+    b->rows = (row_chunk){first, end - first < most ? end - first : most};
+}
+
+/* From a block's output back to its attention's, in chunks of rows that stay in the near caches. */
+static void backward_above_attention(backward *b, size_t end)
+{
+    const transformer_sizes *sizes = &b->pass.sizes;
+    const size_t width = sizes->width;
+    const size_t up_at = rank_pack_count(width, sizes->hidden);
+    const size_t projection_at = up_at + rank_pack_count(sizes->up, width);
+    const transformer_operand down =
+        transposed(b, DOWN_WEIGHT, sizes->hidden, width, transformer_packed(&b->pass, 0));
+    const transformer_operand up =
+        transposed(b, UP_WEIGHT, width, sizes->up, transformer_packed(&b->pass, up_at));
+    const transformer_operand projection = transposed(b, PROJ_WEIGHT, sizes->queries, width,
+                                                      transformer_packed(&b->pass, projection_at));
+    for (size_t first = 0; first < end; first += b->pass.backend->rows_at_once) {
+        next_chunk(b, first, end);
+        const activation active = backward_down(b, &down);
+        backward_up(b, &up, active.dsum);
+        backward_projection(b, &projection);
+    }
+}
+
+/* The gradient of the segments' qkv, in wide. */
+static void attention_grad(const backward *b, const rank_segments *segments)
+{
+    const transformer_pass *pass = &b->pass;
+    rank_attention args = transformer_attention(pass, segments);
+    args.out = pass->block.attention;
+    args.dout = pass->dattention;
+    args.dqkv = pass->wide;
+    args.dqkv_first = segments->first_row;
+    args.dbias = pass->no_bias != NULL ? pass->no_bias_grad : grad(b, QKV_BIAS);
+    pass->backend->attention_grad(pass->queue, &args);
+    if (pass->sizes.rotated) {
+        transformer_prepare_heads_grad(pass, b->rows, pass->wide);
+    }
+}
+
+/* From the gradient of attention's output, in dattention, to that of the block's input, in dx. */
+static void backward_below_attention(backward *b)
+{
+    const transformer_pass *pass = &b->pass;
+    const transformer_sizes *sizes = &pass->sizes;
+    const size_t width = pass->width;
+    const norm_state *norm = &pass->block.norm1;
+    const bool below_is_here = pass->layer > pass->run->shape.first_layer;
+    float *below = below_is_here ? transformer_block_grad(pass, pass->layer - 1, DOWN_BIAS) : NULL;
+    const transformer_operand qkv = transposed(b, QKV_WEIGHT, width, sizes->qkv, pass->operands);
+    rank_segments segments = {.count = 0};
+    while (rank_next_segments(pass->rows, pass->backend->rows_at_once, &segments)) {
+        b->rows = (row_chunk){segments.first_row, segments.row_count};
+        attention_grad(b, &segments);
+        linear_dw(b, QKV_WEIGHT, (factor_rows){typed_at(b, norm->out, width), width, 0},
+                  (factor_rows){pass->wide, sizes->qkv, sizes->qkv_row});
+        linear_dx(b, &qkv,
+                  (transformer_factor){
+                      .a = pass->wide, .a_row = sizes->qkv_row, .c = at(b, pass->dbranch, width)});
+        norm_grad(b, norm, NORM1_WEIGHT, NORM1_BIAS, below);
+    }
+}
+
+static void backward_layer(backward *b)
+{
+    const transformer_pass *pass = &b->pass;
+    const size_t end = transformer_rows_behind(pass, pass->layer);
+    backward_above_attention(b, end);
+    if (end < pass->rows->count) {
+        const rank_move_rows stream =
+            transformer_active_rows(pass, pass->dx, pass->width, RANK_FLOAT32);
+        const rank_move_rows branch =
+            transformer_active_rows(pass, pass->dattention, pass->sizes.queries, RANK_FLOAT32);
+        pass->backend->spread_rows(pass->queue, &stream);
+        pass->backend->spread_rows(pass->queue, &branch);
+        if (pass->backend->attention_grad_reads_out) {
+            const rank_move_rows attention = transformer_active_rows(
+                pass, pass->block.attention, pass->sizes.queries, pass->type);
+            pass->backend->spread_rows(pass->queue, &attention);
+        }
+    }
+    backward_below_attention(b);
+}
+
+static void zero_range(const backward *b, size_t offset, size_t count)
+{
+    if (count > 0) {
+        b->pass.backend->zero(b->pass.queue, transformer_grad(&b->pass, offset),
+                              count * sizeof(float));
+    }
+}
+
+static void embed_grad(const backward *b)
+{
+    const transformer_pass *pass = &b->pass;
+    const transformer_layout *layout = &pass->layout;
+    const size_t wpe_count = layout->block - layout->wpe;
+    /* The output's matrix, if it is the same, has made its part here, or in another stage. */
+    if (!transformer_is_tied(layout) || (!transformer_is_last_stage(pass) && !b->tied_begun)) {
+        zero_range(b, layout->wte, layout->wpe - layout->wte);
+    }
+    zero_range(b, layout->wpe, wpe_count);
+    pass->backend->embed_grad(
+        pass->queue, &(rank_embed_grad){
+                         .tokens = pass->rows->count,
+                         .width = pass->width,
+                         .ids = pass->rows->ids,
+                         .positions = pass->rows->positions,
+                         .dx = pass->dx,
+                         .dwte = transformer_grad(pass, layout->wte),
+                         .dwpe = wpe_count > 0 ? transformer_grad(pass, layout->wpe) : NULL,
+                     });
+}
+
+/* Reports that the gradients of the range are final. */
+static void tell(const backward *b, size_t offset, size_t end)
+{
+    const rank_hooks *hooks = b->pass.run->hooks;
+    if (hooks->ready != NULL) {
+        hooks->ready(hooks->ready_user, offset, end - offset, b->pass.backend->mark(b->pass.queue));
+    }
+}
+
+/* Reports a layer's gradients; with the model's last layer also those behind them in the array: the
+ * final norm's, and those of an output's matrix of its own. */
+static void tell_layer(const backward *b, int layer)
+{
+    const size_t offset = transformer_offset(&b->pass, layer, 0);
+    const bool last = (size_t)layer + 1 == b->pass.layers;
+    tell(b, offset, last ? b->pass.layout.total : offset + b->pass.layout.in_block[BLOCK_TENSORS]);
+}
+
+/* Reports the embeddings' gradients. A stage that has both ends of the model, or begins it, has all
+ * of them. A stage that only ends it has the part of the tied output embedding. */
+static void tell_embeddings(const backward *b)
+{
+    if (transformer_is_first_stage(&b->pass)) {
+        tell(b, 0, b->pass.layout.block);
+    } else if (transformer_is_last_stage(&b->pass) && transformer_is_tied(&b->pass.layout)) {
+        tell(b, b->pass.layout.wte, b->pass.layout.wpe);
+    }
+}
+
+/* Without targets every gradient is zero. */
+static void zero_all(const backward *b, float *din)
+{
+    const transformer_pass *pass = &b->pass;
+    const rank_shape *shape = &pass->run->shape;
+    for (int layer = shape->end_layer - 1; layer >= shape->first_layer; layer--) {
+        zero_range(b, transformer_offset(pass, layer, 0), pass->layout.in_block[BLOCK_TENSORS]);
+    }
+    if (transformer_is_last_stage(pass)) {
+        zero_range(b, pass->layout.final_weight, pass->layout.total - pass->layout.final_weight);
+    }
+    if (transformer_is_first_stage(pass)) {
+        zero_range(b, 0, pass->layout.block);
+    } else {
+        pass->backend->zero(pass->queue, din, pass->rows->count * pass->width * sizeof *din);
+        if (transformer_is_last_stage(pass) && transformer_is_tied(&pass->layout)) {
+            zero_range(b, pass->layout.wte, pass->layout.wpe);
+        }
+    }
+    for (int layer = shape->end_layer - 1; layer >= shape->first_layer; layer--) {
+        tell_layer(b, layer);
+    }
+    tell_embeddings(b);
+}
+
+/* Biases and norms collect their gradients chunk by chunk. */
+static void zero_vectors(const backward *b)
+{
+    const transformer_pass *pass = &b->pass;
+    const rank_shape *shape = &pass->run->shape;
+    const size_t *in_block = pass->layout.in_block;
+    /* from the first tensor to before the second: those side by side are one operation */
+    static const int runs[][2] = {{NORM1_WEIGHT, QKV_WEIGHT},
+                                  {QKV_BIAS, PROJ_WEIGHT},
+                                  {PROJ_BIAS, UP_WEIGHT},
+                                  {UP_BIAS, DOWN_WEIGHT},
+                                  {DOWN_BIAS, BLOCK_TENSORS}};
+    for (int layer = shape->first_layer; layer < shape->end_layer; layer++) {
+        for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+            zero_range(b, transformer_offset(pass, layer, runs[i][0]),
+                       in_block[runs[i][1]] - in_block[runs[i][0]]);
+        }
+    }
+    if (transformer_is_last_stage(pass)) {
+        zero_range(b, pass->layout.final_weight,
+                   pass->layout.final_end - pass->layout.final_weight);
+    }
+}
+
+/* Makes dx at the end of the last layer: from the losses, or from the next stage. */
+static void begin_stream(const backward *b, const rank_backward_args *args)
+{
+    const transformer_pass *pass = &b->pass;
+    if (transformer_is_last_stage(pass)) {
+        transformer_loss(pass, args->saved->loss);
+        return;
+    }
+    const int last = pass->run->shape.end_layer - 1;
+    pass->backend->copy(pass->queue, pass->dx, args->dout,
+                        pass->rows->count * pass->width * sizeof *pass->dx);
+    if (pass->narrow_dx != NULL) {
+        pass->backend->cast(pass->queue, &(rank_cast){.count = pass->rows->count * pass->width,
+                                                      .from = pass->dx,
+                                                      .to = pass->narrow_dx});
+    }
+    if (pass->sizes.biased) {
+        pass->backend->column_sums(pass->queue, &(rank_column_sums){.rows = pass->rows->count,
+                                                                    .columns = pass->width,
+                                                                    .from = pass->dx,
+                                                                    .sums = transformer_block_grad(
+                                                                        pass, last, DOWN_BIAS)});
+    }
+}
+
+static void end_stream(const backward *b, float *din)
+{
+    const transformer_pass *pass = &b->pass;
+    if (transformer_is_first_stage(pass)) {
+        embed_grad(b);
+    } else {
+        pass->backend->copy(pass->queue, din, pass->dx,
+                            pass->rows->count * pass->width * sizeof *din);
+    }
+    tell_embeddings(b);
+}
+
+void transformer_backward(const transformer_table *table, const rank_run *run,
+                          const rank_backward_args *args)
+{
+    backward b = {.tied_begun = args->tied_begun};
+    transformer_pass_begin(table, run, args->saved, &b.pass);
+    b.pass.grads = args->grads;
+    b.pass.held = args->held;
+    if (b.pass.rows->target_count == 0) {
+        zero_all(&b, args->din);
+        return;
+    }
+    zero_vectors(&b);
+    begin_stream(&b, args);
+    for (int layer = run->shape.end_layer - 1; layer >= run->shape.first_layer; layer--) {
+        transformer_enter_layer(&b.pass, layer);
+        backward_layer(&b);
+        transformer_leave_layer(&b.pass);
+        tell_layer(&b, layer);
+    }
+    end_stream(&b, args->din);
+}

@@ -1,0 +1,301 @@
+/* Forward over the layers of a run, for training and evaluation. Decoding has decode.c. Called
+ * through the families' tables. */
+#include "model/transformer/pass.h"
+
+/* Makes the first stage's stream: token embeddings, and those of positions if there are any. */
+static void embed(const transformer_pass *pass)
+{
+    const transformer_layout *layout = &pass->layout;
+    const size_t wte_count = layout->wpe - layout->wte;
+    const size_t wpe_count = layout->block - layout->wpe;
+    pass->backend->embed(
+        pass->queue,
+        &(rank_embed){
+            .tokens = pass->rows->count,
+            .width = pass->width,
+            .ids = pass->rows->ids,
+            .positions = pass->rows->positions,
+            .wte = transformer_need(pass, layout->wte, wte_count),
+            .wpe = wpe_count > 0 ? transformer_need(pass, layout->wpe, wpe_count) : NULL,
+            .out = transformer_block(pass, 0).norm1.x,
+        });
+    transformer_done(pass, layout->wte, wte_count + wpe_count);
+}
+
+static row_chunk chunk_at(const transformer_pass *pass, size_t first, size_t end)
+{
+    const size_t left = end - first;
+    const size_t most = pass->backend->rows_at_once;
+    return (row_chunk){first, left < most ? left : most};
+}
+
+/* The layer's tensor of shape (depth, columns), for products with rows of activations. */
+static transformer_operand operand(const transformer_pass *pass, int tensor, size_t depth,
+                                   size_t columns, float *to)
+{
+    return transformer_operand_make(
+        pass,
+        &(transformer_matrix){.at = transformer_layer_factor(pass, tensor),
+                              .depth = depth,
+                              .columns = columns,
+                              .transposed = pass->layout.transposed},
+        to);
+}
+
+/* The chunk's rows of state->x become the residual stream, and those of state->out its norm. args
+ * has the residual (of row 0) and the parameters, in the form of layer norm. */
+static void norm(const transformer_pass *pass, row_chunk chunk, const norm_state *state,
+                 rank_layernorm args)
+{
+    const size_t width = pass->width;
+    args.rows = chunk.rows;
+    args.width = width;
+    args.x = state->x + chunk.first * width;
+    args.out = state->out != NULL ? transformer_at(pass, state->out, chunk.first * width) : NULL;
+    args.type = pass->type;
+    args.mean = state->mean != NULL ? state->mean + chunk.first : NULL;
+    args.rstd = state->rstd + chunk.first;
+    if (args.residual_rows != NULL) {
+        args.residual_rows += chunk.first;
+    } else if (args.residual != NULL) {
+        args.residual += chunk.first * width;
+    }
+    if (pass->sizes.layer_norm) {
+        pass->backend->layernorm(pass->queue, &args);
+        return;
+    }
+    pass->backend->rmsnorm(pass->queue, &(rank_rmsnorm){.rows = args.rows,
+                                                        .width = width,
+                                                        .epsilon = pass->of.epsilon,
+                                                        .x = args.x,
+                                                        .residual = args.residual,
+                                                        .residual_rows = args.residual_rows,
+                                                        .weight = args.weight,
+                                                        .out = args.out,
+                                                        .rstd = args.rstd});
+}
+
+/* The bias of the layer below. That layer's output is still without it. NULL: there is none. */
+static const float *bias_below(const transformer_pass *pass, int layer)
+{
+    return pass->sizes.biased
+               ? transformer_need(pass, transformer_offset(pass, layer - 1, DOWN_BIAS), pass->width)
+               : NULL;
+}
+
+/* The first layer norm. Its input is the stream of the stage before, or the output of the block
+ * below, which is still without its bias and residual. */
+static void norm_first(const transformer_pass *pass, row_chunk chunk)
+{
+    rank_layernorm args = {.weight = pass->weights[NORM1_WEIGHT],
+                           .bias = pass->weights[NORM1_BIAS]};
+    if (pass->layer > pass->run->shape.first_layer) {
+        args.residual = transformer_block(pass, pass->layer - 1).norm2.x;
+        args.residual_bias = bias_below(pass, pass->layer);
+    }
+    norm(pass, chunk, &pass->block.norm1, args);
+}
+
+static void norm_second(const transformer_pass *pass, row_chunk chunk, const int32_t *rows)
+{
+    norm(pass, chunk, &pass->block.norm2,
+         (rank_layernorm){.residual = pass->block.norm1.x,
+                          .residual_rows = rows,
+                          .residual_bias = pass->weights[PROJ_BIAS],
+                          .weight = pass->weights[NORM2_WEIGHT],
+                          .bias = pass->weights[NORM2_BIAS]});
+}
+
+/* From the MLP's first product to the second one's factor, in wide. */
+static void activate(const transformer_pass *pass, row_chunk chunk)
+{
+    const size_t hidden = pass->sizes.hidden;
+    float *up = transformer_at(pass, pass->block.up, chunk.first * pass->sizes.up);
+    if (pass->of.gated) {
+        pass->backend->swiglu(pass->queue, &(rank_swiglu){.rows = chunk.rows,
+                                                          .width = hidden,
+                                                          .gate = up,
+                                                          .up = up + hidden,
+                                                          .row = pass->sizes.up,
+                                                          .out = pass->wide});
+        return;
+    }
+    pass->backend->gelu(pass->queue, &(rank_gelu){
+                                         .rows = chunk.rows,
+                                         .width = hidden,
+                                         .bias = pass->weights[UP_BIAS],
+                                         .x = up,
+                                         .out = pass->wide,
+                                         .type = pass->type,
+                                     });
+}
+
+/* The weights behind a layer's attention. */
+typedef struct upper_half {
+    transformer_operand projection;
+    transformer_operand up;
+    transformer_operand down;
+} upper_half;
+
+static upper_half upper_half_make(const transformer_pass *pass)
+{
+    const transformer_sizes *sizes = &pass->sizes;
+    const size_t width = pass->width;
+    const size_t up = rank_pack_count(sizes->queries, width);
+    const size_t down = up + rank_pack_count(width, sizes->up);
+    return (upper_half){
+        .projection =
+            operand(pass, PROJ_WEIGHT, sizes->queries, width, transformer_packed(pass, 0)),
+        .up = operand(pass, UP_WEIGHT, width, sizes->up, transformer_packed(pass, up)),
+        .down = operand(pass, DOWN_WEIGHT, sizes->hidden, width, transformer_packed(pass, down)),
+    };
+}
+
+/* Computes what follows attention, for some rows. The block's output goes to `out` without bias and
+ * residual. `rows` are the indices of all its rows in the stream before; NULL: the same. */
+static void finish_rows(const transformer_pass *pass, const upper_half *half, row_chunk chunk,
+                        const int32_t *rows, float *out)
+{
+    const block_state *block = &pass->block;
+    const transformer_sizes *sizes = &pass->sizes;
+    const size_t at = chunk.first * pass->width;
+    transformer_multiply(pass, &half->projection,
+                         (transformer_factor){.rows = chunk.rows,
+                                              .a = transformer_at(pass, block->attention,
+                                                                  chunk.first * sizes->queries),
+                                              .c = block->norm2.x + at,
+                                              .leaves = pass->of.attention_leaves});
+    norm_second(pass, chunk, rows);
+    transformer_multiply(
+        pass, &half->up,
+        (transformer_factor){.rows = chunk.rows,
+                             .a = transformer_at(pass, block->norm2.out, at),
+                             .c = transformer_at(pass, block->up, chunk.first * sizes->up),
+                             .c_type = pass->type});
+    activate(pass, chunk);
+    transformer_multiply(
+        pass, &half->down,
+        (transformer_factor){
+            .rows = chunk.rows, .a = pass->wide, .c = out + at, .leaves = pass->of.hidden_leaves});
+}
+
+/* The attention of some whole segments, whose rows of qkv are computed. */
+static void attention(const transformer_pass *pass, const rank_segments *segments)
+{
+    rank_attention args = transformer_attention(pass, segments);
+    args.out = pass->block.attention;
+    pass->backend->attention(pass->queue, &args);
+}
+
+/* From the layer's input to its q, k and v. */
+static void project_qkv(const transformer_pass *pass, const transformer_operand *qkv,
+                        row_chunk chunk)
+{
+    void *to = transformer_at(pass, pass->block.qkv, chunk.first * pass->sizes.qkv_row);
+    norm_first(pass, chunk);
+    transformer_multiply(pass, qkv,
+                         (transformer_factor){.rows = chunk.rows,
+                                              .a = transformer_at(pass, pass->block.norm1.out,
+                                                                  chunk.first * pass->width),
+                                              .c = to,
+                                              .c_row = pass->sizes.qkv_row,
+                                              .c_type = pass->type});
+    if (pass->sizes.rotated) {
+        transformer_prepare_heads(pass, chunk, to);
+    }
+}
+
+/* From the layer's input to its attention. */
+static void attend(const transformer_pass *pass)
+{
+    const transformer_operand qkv =
+        operand(pass, QKV_WEIGHT, pass->width, pass->sizes.qkv, pass->operands);
+    rank_segments segments = {.count = 0};
+    while (rank_next_segments(pass->rows, pass->backend->rows_at_once, &segments)) {
+        project_qkv(pass, &qkv, (row_chunk){segments.first_row, segments.row_count});
+        attention(pass, &segments);
+    }
+}
+
+static void forward_layer(const transformer_pass *pass, float *out)
+{
+    const size_t end = transformer_rows_behind(pass, pass->layer);
+    const bool some = end < pass->rows->count;
+    attend(pass);
+    if (some) {
+        const rank_move_rows together =
+            transformer_active_rows(pass, pass->block.attention, pass->sizes.queries, pass->type);
+        pass->backend->gather_rows(pass->queue, &together);
+    }
+    const upper_half half = upper_half_make(pass);
+    for (size_t first = 0; first < end; first += pass->backend->rows_at_once) {
+        finish_rows(pass, &half, chunk_at(pass, first, end), some ? pass->rows->active : NULL, out);
+    }
+}
+
+/* Adds bias and residual to the last layer's output. In the last stage also computes its norm. */
+static void finish_stream(const transformer_pass *pass, const norm_state *state,
+                          rank_layernorm args)
+{
+    const int end = pass->run->shape.end_layer;
+    args.residual = transformer_block(pass, end - 1).norm2.x;
+    args.residual_bias = bias_below(pass, end);
+    norm(pass, (row_chunk){0, transformer_rows_behind(pass, end - 1)}, state, args);
+}
+
+static void norm_final(const transformer_pass *pass)
+{
+    const transformer_layout *layout = &pass->layout;
+    finish_stream(
+        pass, &pass->norm_final,
+        (rank_layernorm){.weight = transformer_need(pass, layout->final_weight, pass->width),
+                         .bias = pass->sizes.biased
+                                     ? transformer_need(pass, layout->final_bias, pass->width)
+                                     : NULL});
+}
+
+void transformer_layers(transformer_pass *pass, const float *in, float *out)
+{
+    const rank_shape *shape = &pass->run->shape;
+    if (pass->sizes.rotated) {
+        transformer_make_turns(pass);
+    }
+    if (transformer_is_first_stage(pass)) {
+        embed(pass);
+    } else {
+        pass->backend->copy(pass->queue, transformer_block(pass, shape->first_layer).norm1.x, in,
+                            pass->rows->count * pass->width * sizeof *in);
+    }
+    float *last_out = transformer_is_last_stage(pass) ? pass->norm_final.x : out;
+    for (int layer = shape->first_layer; layer < shape->end_layer; layer++) {
+        transformer_enter_layer(pass, layer);
+        forward_layer(pass, layer + 1 < shape->end_layer
+                                ? transformer_block(pass, layer + 1).norm1.x
+                                : last_out);
+        transformer_leave_layer(pass);
+    }
+    if (transformer_is_last_stage(pass)) {
+        norm_final(pass);
+    } else {
+        finish_stream(pass, &(norm_state){.x = out}, (rank_layernorm){.out = NULL});
+    }
+}
+
+void transformer_forward(const transformer_table *table, const rank_run *run,
+                         const rank_forward_args *args)
+{
+    transformer_pass pass;
+    transformer_pass_begin(table, run, args->saved, &pass);
+    pass.backend->zero(pass.queue, args->saved->loss, sizeof *args->saved->loss);
+    if (transformer_is_last_stage(&pass) && pass.rows->active_count == 0) {
+        return; /* no output is needed */
+    }
+    transformer_layers(&pass, args->in, args->out);
+    if (args->logits != NULL) {
+        transformer_logits(&pass, args->logits->rows, (size_t)args->logits->count,
+                           args->logits->at);
+    }
+    if (args->want_loss && transformer_is_last_stage(&pass) && pass.rows->target_count > 0) {
+        transformer_loss(&pass, args->saved->loss);
+    }
+}

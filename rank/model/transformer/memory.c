@@ -1,0 +1,331 @@
+/* Lays out a pass's memory: activations of one micro-batch, scratch of the run, addresses of
+ * weights. Called by forward.c and backward.c, and for sizes through the families' tables. */
+#include "model/pieces.h"
+#include "model/transformer/pass.h"
+
+enum {
+    ROW_ALIGNMENT = 8, /* elements */
+    LOGIT_ROWS = 4096,
+};
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static transformer_sizes make_sizes(const rank_decoder *of, const rank_shape *shape)
+{
+    transformer_sizes sizes = {
+        .tokens = shape->token_count_max,
+        .width = (size_t)shape->config->width,
+        .vocab_size = (size_t)shape->config->vocab_size,
+        .heads = of->heads,
+        .head_width = of->head_width,
+        .queries = of->heads * of->head_width,
+        .qkv = (of->heads + 2 * of->kv_heads) * of->head_width,
+        .hidden = of->hidden,
+        .up = of->gated ? 2 * of->hidden : of->hidden,
+        .layer_norm = !of->rms,
+        .rotated = of->rotated,
+        .biased = !of->rms,
+        .type = shape->type,
+    };
+    sizes.qkv_row = 3 * sizes.queries;
+    return sizes;
+}
+
+/* An array of the shape's type. */
+static void *cut_typed(rank_pieces *from, const transformer_sizes *sizes, size_t count)
+{
+    const size_t size_bytes = count * rank_type_bytes(sizes->type);
+    return rank_pieces_cut(from, (size_bytes + sizeof(float) - 1) / sizeof(float));
+}
+
+static void cut_norm(rank_pieces *from, const transformer_sizes *sizes, norm_state *norm)
+{
+    norm->x = rank_pieces_cut(from, sizes->tokens * sizes->width);
+    norm->out = cut_typed(from, sizes, sizes->tokens * sizes->width);
+    norm->mean = sizes->layer_norm ? rank_pieces_cut(from, sizes->tokens) : NULL;
+    norm->rstd = rank_pieces_cut(from, sizes->tokens);
+}
+
+static block_state cut_block(rank_pieces *from, const transformer_sizes *sizes)
+{
+    const size_t tokens = sizes->tokens;
+    block_state block;
+    cut_norm(from, sizes, &block.norm1);
+    block.qkv = cut_typed(from, sizes, tokens * sizes->qkv_row);
+    block.row_max = rank_pieces_cut(from, tokens * sizes->heads);
+    block.row_scale = rank_pieces_cut(from, tokens * sizes->heads);
+    block.attention = cut_typed(from, sizes, tokens * sizes->queries);
+    cut_norm(from, sizes, &block.norm2);
+    block.up = cut_typed(from, sizes, tokens * sizes->up);
+    return block;
+}
+
+static size_t block_floats(const transformer_sizes *sizes)
+{
+    rank_pieces count = {.begin = NULL};
+    (void)cut_block(&count, sizes);
+    return count.used;
+}
+
+static size_t blocks_kept(const rank_shape *shape)
+{
+    return shape->training ? (size_t)(shape->end_layer - shape->first_layer) : 1;
+}
+
+/* What is kept besides blocks. */
+static void cut_ends(rank_pieces *from, const transformer_sizes *sizes, norm_state *norm,
+                     float **turns)
+{
+    cut_norm(from, sizes, norm);
+    *turns = sizes->rotated ? rank_pieces_cut(from, sizes->tokens * sizes->head_width) : NULL;
+}
+
+size_t transformer_saved_floats(const transformer_table *table, const rank_shape *shape)
+{
+    rank_decoder of;
+    table->describe(shape->config, 1, &of);
+    const transformer_sizes sizes = make_sizes(&of, shape);
+    rank_pieces count = {.begin = NULL};
+    norm_state final;
+    float *turns = NULL;
+    cut_ends(&count, &sizes, &final, &turns);
+    return blocks_kept(shape) * block_floats(&sizes) + count.used;
+}
+
+static size_t segment_max(const rank_shape *shape)
+{
+    return smaller((size_t)shape->config->context, shape->token_count_max);
+}
+
+/* The most rows of whole segments that go through attention together. */
+static size_t segment_rows(const rank_shape *shape)
+{
+    const size_t chunk = smaller(shape->backend->rows_at_once, shape->token_count_max);
+    return shape->padded ? shape->token_count_max : larger(chunk, segment_max(shape));
+}
+
+/* Products in bfloat16 are fast where rows begin at multiples of 16 bytes. */
+static size_t logit_row(const rank_shape *shape)
+{
+    const size_t vocab_size = (size_t)shape->config->vocab_size;
+    return shape->type == RANK_FLOAT32
+               ? vocab_size
+               : (vocab_size + ROW_ALIGNMENT - 1) / ROW_ALIGNMENT * ROW_ALIGNMENT;
+}
+
+/* Floats of wide for rows of logits: float32, and for products their gradient once more. */
+static size_t logits_floats(const rank_shape *shape, size_t rows)
+{
+    const size_t count = rows * logit_row(shape);
+    return shape->type == RANK_FLOAT32 ? count : rank_pieces_size(count) + (count + 1) / 2;
+}
+
+/* Rows of logits that always fit. Where many rows are computed at once, few chunks of logits are
+ * worth more memory: each reads and writes the whole gradient of the output embedding. */
+static size_t logit_rows_least(const rank_shape *shape)
+{
+    const bool many = shape->training && shape->backend->rows_at_once >= LOGIT_ROWS;
+    return many ? smaller(LOGIT_ROWS, shape->token_count_max) : 1;
+}
+
+/* As many as fit into wide, which has so many floats. */
+static size_t logit_rows_at_once(const rank_shape *shape, size_t wide)
+{
+    const size_t row = logit_row(shape);
+    size_t rows = shape->type == RANK_FLOAT32 ? wide / row : 2 * wide / (3 * row);
+    while (logits_floats(shape, rows) > wide) {
+        rows--;
+    }
+    return smaller(shape->backend->rows_at_once, rows);
+}
+
+/* The buffer that several uses share, one at a time. */
+static size_t wide_floats(const transformer_sizes *sizes, const rank_shape *shape)
+{
+    const size_t chunk = smaller(shape->backend->rows_at_once, sizes->tokens);
+    const size_t active = chunk * sizes->hidden;
+    const size_t dqkv = segment_rows(shape) * sizes->qkv_row;
+    return larger(larger(active, dqkv), logits_floats(shape, logit_rows_least(shape)));
+}
+
+/* The two halves of a block are made ready one after the other, and in backward turned round. */
+static size_t operands_floats(const transformer_sizes *sizes)
+{
+    const size_t width = sizes->width;
+    const size_t forward = rank_pack_count(width, sizes->up) +
+                           rank_pack_count(sizes->hidden, width) +
+                           rank_pack_count(sizes->queries, width);
+    const size_t backward = rank_pack_count(sizes->up, width) +
+                            rank_pack_count(width, sizes->hidden) +
+                            rank_pack_count(width, sizes->queries);
+    return larger(larger(forward, backward),
+                  larger(rank_pack_count(width, sizes->qkv), rank_pack_count(sizes->qkv, width)));
+}
+
+/* Where operands of products are packed; nothing for a backend that does not pack. */
+static void cut_packed(rank_pieces *from, const rank_shape *shape, transformer_pass *pass)
+{
+    const transformer_sizes *sizes = &pass->sizes;
+    const size_t chunk = smaller(shape->backend->rows_at_once, sizes->tokens);
+    pass->output = NULL;
+    pass->packed_rows = NULL;
+    pass->operands = NULL;
+    if (!shape->backend->packs) {
+        return;
+    }
+    if (shape->end_layer == shape->config->layers) {
+        pass->output = rank_pieces_cut(from, rank_pack_count(sizes->width, sizes->vocab_size));
+    }
+    if (shape->training) {
+        const size_t columns = larger(larger(sizes->up, sizes->width), sizes->queries);
+        pass->packed_rows = rank_pieces_cut(
+            from, larger(rank_pack_count(chunk, columns),
+                         rank_pack_count(segment_rows(shape), larger(sizes->qkv, sizes->width))));
+    }
+    pass->operands = rank_pieces_cut(from, operands_floats(sizes));
+}
+
+static size_t cut_work(transformer_pass *pass, const rank_shape *shape, float *memory)
+{
+    rank_pieces from = {.begin = memory};
+    const transformer_sizes *sizes = &pass->sizes;
+    const size_t tokens = sizes->tokens;
+    const size_t wide = wide_floats(sizes, shape);
+    pass->wide = rank_pieces_cut(&from, wide);
+    pass->logit_row = logit_row(shape);
+    pass->logit_rows_at_once = logit_rows_at_once(shape, wide);
+    if (shape->training) {
+        pass->dx = rank_pieces_cut(&from, tokens * sizes->width);
+        pass->dbranch = rank_pieces_cut(&from, tokens * sizes->width);
+        pass->dattention = sizes->queries == sizes->width
+                               ? pass->dbranch
+                               : rank_pieces_cut(&from, tokens * sizes->queries);
+        if (shape->type != RANK_FLOAT32) {
+            pass->narrow_dx = cut_typed(&from, sizes, tokens * sizes->width);
+        }
+    }
+    if (!sizes->biased) {
+        pass->no_bias = rank_pieces_cut(&from, sizes->qkv_row);
+        pass->no_bias_grad = rank_pieces_cut(&from, sizes->qkv_row);
+    }
+    cut_packed(&from, shape, pass);
+    const rank_attention_shape attention = {.tokens = tokens,
+                                            .heads = sizes->heads,
+                                            .head_width = sizes->head_width,
+                                            .segment_max = segment_max(shape)};
+    pass->attention_scratch = rank_pieces_cut(&from, shape->backend->attention_scratch(&attention));
+    return from.used;
+}
+
+size_t transformer_work_floats(const transformer_table *table, const rank_shape *shape)
+{
+    transformer_pass pass = {.run = NULL};
+    table->describe(shape->config, 1, &pass.of);
+    pass.sizes = make_sizes(&pass.of, shape);
+    return cut_work(&pass, shape, NULL);
+}
+
+/* The first stage holds the embeddings, the last one the final norm and the output's matrix. */
+void transformer_held(const transformer_table *table, const rank_shape *shape, rank_held *held)
+{
+    transformer_layout layout;
+    table->layout(shape->config, &layout);
+    const bool first = shape->first_layer == 0;
+    const bool last = shape->end_layer == shape->config->layers;
+    const size_t tied = transformer_is_tied(&layout) ? layout.wpe : 0;
+    const size_t layer_count = layout.in_block[BLOCK_TENSORS];
+    const size_t begin = layout.block + (size_t)shape->first_layer * layer_count;
+    const size_t end = last ? layout.total : layout.block + (size_t)shape->end_layer * layer_count;
+    const size_t before = first ? begin : last ? tied : 0; /* what is held before the layers */
+    *held = (rank_held){.count = before + (end - begin),
+                        .hole_begin = before,
+                        .hole_count = begin - before,
+                        .tied_count = first != last ? tied : 0};
+}
+
+void transformer_pass_begin(const transformer_table *table, const rank_run *run,
+                            const rank_saved *saved, transformer_pass *pass)
+{
+    const rank_shape *shape = &run->shape;
+    *pass = (transformer_pass){
+        .run = run,
+        .backend = run->device.backend,
+        .queue = run->device.queue,
+        .rows = &saved->rows,
+        .width = (size_t)shape->config->width,
+        .layers = (size_t)shape->config->layers,
+        .type = shape->type,
+        .blocks = saved->activations,
+    };
+    table->describe(shape->config, 1, &pass->of);
+    table->layout(shape->config, &pass->layout);
+    pass->sizes = make_sizes(&pass->of, shape);
+    rank_pieces from = {.begin = saved->activations,
+                        .used = blocks_kept(shape) * block_floats(&pass->sizes)};
+    cut_ends(&from, &pass->sizes, &pass->norm_final, &pass->turns);
+    (void)cut_work(pass, shape, run->work);
+    if (pass->no_bias != NULL) {
+        pass->backend->zero(pass->queue, pass->no_bias, pass->sizes.qkv_row * sizeof(float));
+    }
+}
+
+block_state transformer_block(const transformer_pass *pass, int layer)
+{
+    const rank_shape *shape = &pass->run->shape;
+    const size_t index = shape->training ? (size_t)(layer - shape->first_layer) : 0;
+    rank_pieces from = {.begin = pass->blocks, .used = index * block_floats(&pass->sizes)};
+    return cut_block(&from, &pass->sizes);
+}
+
+void transformer_enter_layer(transformer_pass *pass, int layer)
+{
+    pass->layer = layer;
+    pass->block = transformer_block(pass, layer);
+    for (int i = 0; i < BLOCK_TENSORS; i++) {
+        pass->weights[i] =
+            transformer_need(pass, transformer_offset(pass, layer, i), transformer_count(pass, i));
+    }
+}
+
+void transformer_leave_layer(const transformer_pass *pass)
+{
+    transformer_done(pass, transformer_offset(pass, pass->layer, 0),
+                     pass->layout.in_block[BLOCK_TENSORS]);
+}
+
+rank_attention transformer_attention(const transformer_pass *pass, const rank_segments *segments)
+{
+    return (rank_attention){
+        .width = pass->sizes.queries,
+        .heads = pass->sizes.heads,
+        .segment_count = segments->count,
+        .segment_start = pass->rows->segment_start + segments->first,
+        .rows = segments->row_count,
+        .segment_max = pass->rows->segment_max,
+        .type = pass->type,
+        .qkv = pass->block.qkv,
+        .bias = pass->no_bias != NULL ? pass->no_bias : pass->weights[QKV_BIAS],
+        .row_max = pass->block.row_max,
+        .row_scale = pass->block.row_scale,
+        .scratch = pass->attention_scratch,
+    };
+}
+
+/* Rows of bfloat16 move as rows of half as many floats: their bits do not change. */
+rank_move_rows transformer_active_rows(const transformer_pass *pass, void *at, size_t columns,
+                                       rank_type type)
+{
+    return (rank_move_rows){.count = pass->rows->active_count,
+                            .total = pass->rows->count,
+                            .width = columns * rank_type_bytes(type) / sizeof(float),
+                            .rows = pass->rows->active,
+                            .at = at};
+}

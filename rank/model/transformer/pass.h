@@ -1,0 +1,274 @@
+/* What the files of this directory share: the sizes of a model, and the state of a pass.
+ *
+ * The last block works on all T rows up to its attention. From its output projection on it works
+ * only on the A active rows, which are gathered without gaps, because no other row's result is
+ * used. Earlier blocks need all rows. */
+#ifndef RANK_MODEL_TRANSFORMER_PASS_H
+#define RANK_MODEL_TRANSFORMER_PASS_H
+
+#include "model/transformer/transformer.h"
+
+/* The sizes of arrays that a shape's passes use. C = width, Q = the heads of queries together, N =
+ * columns of q, k and v, F = columns of the MLP, U = columns of its first product: F, or 2F if it
+ * is gated. */
+typedef struct transformer_sizes {
+    size_t tokens; /* T at most */
+    size_t width;
+    size_t vocab_size;
+    size_t heads;
+    size_t head_width;
+    size_t queries;
+    size_t qkv;
+    size_t qkv_row; /* 3Q: from one row of q, k and v to the next. Attention has as many heads of k
+                     * and v there as of q */
+    size_t hidden;
+    size_t up;
+    bool layer_norm; /* else RMS norm, which has no mean */
+    bool rotated;
+    bool biased;
+    rank_type type;
+} transformer_sizes;
+
+/* One norm's activations: its input, its output, and the rows' statistics. */
+typedef struct norm_state {
+    float *x;    /* (T, C): the residual stream */
+    void *out;   /* (T, C), of the pass's type */
+    float *mean; /* (T); NULL: RMS norm */
+    float *rstd; /* (T) */
+} norm_state;
+
+typedef struct block_state {
+    norm_state norm1;
+    void *qkv;        /* (T, 3Q), of the pass's type */
+    float *row_max;   /* (T, H) */
+    float *row_scale; /* (T, H) */
+    void *attention;  /* (T, Q), of the pass's type; of the last block (A, Q) in the end */
+    norm_state norm2; /* of the last block A rows */
+    void
+        *up; /* (T, U), of the pass's type, before GELU or SwiGLU. Backward puts GELU's result here,
+                 or the gradient of SwiGLU's arguments */
+} block_state;
+
+/* Rows first … first + rows of the batch. */
+typedef struct row_chunk {
+    size_t first;
+    size_t rows;
+} row_chunk;
+
+/* One pass of one micro-batch over the layers of a run. */
+typedef struct transformer_pass {
+    const rank_run *run;
+    const rank_backend *backend;
+    rank_queue *queue;
+    const rank_rows *rows;
+    rank_decoder of;
+    transformer_sizes sizes;
+    transformer_layout layout;
+    size_t width;   /* of sizes */
+    size_t layers;  /* of the model */
+    rank_type type; /* of what only products read, and of qkv and up */
+    /* saved */
+    float *blocks;         /* layer by layer; where nothing is kept for backward, one for all */
+    norm_state norm_final; /* (A, C), in the last stage */
+    float *turns;          /* (T, head width): rope's table; NULL: none */
+    /* work. For a chunk of rows, of the pass's type: the activation's result or its gradient
+     * (rows, F); dqkv (rows, 3Q). And logits (rows, V), which are float32; behind them their
+     * gradient as products read it. */
+    void *wide;
+    size_t logit_row;          /* floats from one row of these logits to the next */
+    size_t logit_rows_at_once; /* rows of logits that are made together, and fit in wide */
+    float *dx;                 /* (T, C): the gradient of the residual stream */
+    rank_bfloat16 *narrow_dx;  /* (T, C): dx as products read it; NULL: they read dx */
+    float *dbranch;            /* (T, C): the gradient of a norm's output */
+    float *dattention;         /* (T, Q): the gradient of attention's; dbranch if Q is C */
+    float *no_bias;            /* (3Q): zeros, for attention without a bias; else NULL */
+    float *no_bias_grad;       /* (3Q): what its gradient gives for that; not used */
+    /* where the backend packs; else NULL */
+    float *operands;    /* half of a block's weights made ready for products; turned round in
+                           backward */
+    float *output;      /* the same of the output's matrix */
+    float *packed_rows; /* for a chunk of rows: the second factor of a weight's gradient, packed */
+    float *attention_scratch;
+    /* the current layer */
+    int layer;
+    block_state block;
+    const float *weights[BLOCK_TENSORS];
+    /* in backward */
+    float *grads; /* else NULL */
+    const rank_held *held;
+} transformer_pass;
+
+/* memory.c */
+void transformer_pass_begin(const transformer_table *table, const rank_run *run,
+                            const rank_saved *saved, transformer_pass *pass);
+block_state transformer_block(const transformer_pass *pass, int layer);
+
+/* Element `index` of an array of the pass's type. */
+static inline void *transformer_at(const transformer_pass *pass, void *array, size_t index)
+{
+    return (char *)array + index * rank_type_bytes(pass->type);
+}
+
+/* Where packed operands stand from that offset on; NULL: the backend does not pack. */
+static inline float *transformer_packed(const transformer_pass *pass, size_t offset)
+{
+    return pass->operands != NULL ? pass->operands + offset : NULL;
+}
+
+/* Begins to use a layer's activations and weights, and ends that use. */
+void transformer_enter_layer(transformer_pass *pass, int layer);
+void transformer_leave_layer(const transformer_pass *pass);
+
+/* How many elements a block's tensor has. 0: the family has no such tensor. */
+static inline size_t transformer_count(const transformer_pass *pass, int tensor)
+{
+    return pass->layout.in_block[tensor + 1] - pass->layout.in_block[tensor];
+}
+
+/* The offset of a block's tensor in the parameters and in the gradients. */
+static inline size_t transformer_offset(const transformer_pass *pass, int layer, int tensor)
+{
+    return pass->layout.block + (size_t)layer * pass->layout.in_block[BLOCK_TENSORS] +
+           pass->layout.in_block[tensor];
+}
+
+/* The gradients of the parameters from that offset on. */
+static inline float *transformer_grad(const transformer_pass *pass, size_t offset)
+{
+    return pass->grads + rank_held_place(pass->held, offset);
+}
+
+/* The gradient of a block's tensor; NULL: the family has no such tensor. */
+static inline float *transformer_block_grad(const transformer_pass *pass, int layer, int tensor)
+{
+    return transformer_count(pass, tensor) > 0
+               ? transformer_grad(pass, transformer_offset(pass, layer, tensor))
+               : NULL;
+}
+
+static inline const float *transformer_need(const transformer_pass *pass, size_t offset,
+                                            size_t count)
+{
+    return pass->run->hooks->need(pass->run->hooks->weights, offset, count);
+}
+
+/* The same for products, in the pass's type. */
+static inline const void *transformer_need_factor(const transformer_pass *pass, size_t offset,
+                                                  size_t count)
+{
+    const float *at = transformer_need(pass, offset, count);
+    return pass->type == RANK_BFLOAT16 ? (const void *)(pass->run->hooks->rounded + offset) : at;
+}
+
+static inline void transformer_done(const transformer_pass *pass, size_t offset, size_t count)
+{
+    if (pass->run->hooks->done != NULL) {
+        pass->run->hooks->done(pass->run->hooks->weights, offset, count);
+    }
+}
+
+/* A weight of the current layer for products. */
+static inline const void *transformer_layer_factor(const transformer_pass *pass, int tensor)
+{
+    return pass->type == RANK_BFLOAT16
+               ? (const void *)(pass->run->hooks->rounded +
+                                transformer_offset(pass, pass->layer, tensor))
+               : pass->weights[tensor];
+}
+
+static inline bool transformer_is_first_stage(const transformer_pass *pass)
+{
+    return pass->run->shape.first_layer == 0;
+}
+
+static inline bool transformer_is_last_stage(const transformer_pass *pass)
+{
+    return (size_t)pass->run->shape.end_layer == pass->layers;
+}
+
+static inline bool transformer_is_tied(const transformer_layout *layout)
+{
+    return layout->output == layout->wte;
+}
+
+/* The rows after a layer's attention: all, or in the model's last layer the active ones. */
+static inline size_t transformer_rows_behind(const transformer_pass *pass, int layer)
+{
+    return (size_t)layer + 1 == pass->layers ? pass->rows->active_count : pass->rows->count;
+}
+
+/* products.c. Factors are of the pass's type. A weight (depth, columns) that several chunks of rows
+ * are multiplied with. */
+typedef struct transformer_matrix {
+    const void *at;
+    size_t depth;
+    size_t columns;
+    bool transposed; /* at is (columns, depth) */
+} transformer_matrix;
+
+typedef struct transformer_operand {
+    const void *at;
+    size_t row; /* 0: packed. Else floats from one row to the next */
+    bool transposed;
+    size_t depth;
+    size_t columns;
+} transformer_operand;
+
+/* The other factor, and the product: c (rows, columns) = a (rows, depth) · operand. */
+typedef struct transformer_factor {
+    size_t rows;
+    const void *a;
+    size_t a_row; /* 0: depth */
+    void *c;
+    rank_type c_type;
+    size_t c_row; /* 0: columns */
+    int leaves;   /* 0: one */
+} transformer_factor;
+
+/* `to` has rank_pack_count(depth, columns) floats, for a backend that packs. */
+transformer_operand transformer_operand_make(const transformer_pass *pass,
+                                             const transformer_matrix *matrix, float *to);
+void transformer_multiply(const transformer_pass *pass, const transformer_operand *operand,
+                          transformer_factor by);
+/* c (rows, columns) = a (depth, rows)ᵀ · b (depth, columns), or += it. a_depth is 0 for rows, b_row
+ * 0 for columns. */
+void transformer_multiply_transposed(const transformer_pass *pass, rank_product product);
+
+/* What attention and its gradient have in common, for some whole segments. */
+rank_attention transformer_attention(const transformer_pass *pass, const rank_segments *segments);
+
+/* Gathering and spreading of active rows of so many columns of that type. */
+rank_move_rows transformer_active_rows(const transformer_pass *pass, void *at, size_t columns,
+                                       rank_type type);
+
+/* rotary.c: what some rows of q, k and v (3Q to a row) need before attention, and what their
+ * gradient needs behind its own: positions, and as many heads of k and v as of q. */
+void transformer_prepare_heads(const transformer_pass *pass, row_chunk chunk, float *qkv);
+void transformer_prepare_heads_grad(const transformer_pass *pass, row_chunk chunk, float *dqkv);
+/* Rope's table of all rows. */
+void transformer_make_turns(const transformer_pass *pass);
+
+/* forward.c: embeddings or `in`, the layers, and the final norm of the active rows, or `out`. */
+void transformer_layers(transformer_pass *pass, const float *in, float *out);
+
+/* loss.c: logits of some active rows, from the final norm. */
+void transformer_logits(const transformer_pass *pass, const int32_t *rows, size_t count,
+                        float *logits);
+/* Adds the loss of all active rows to *loss. With grads, also writes the gradients of the output's
+ * matrix and of the final norm, and the stream's in dx. */
+void transformer_loss(const transformer_pass *pass, double *loss);
+
+/* backward.c: the chunk's rows of dx, the gradient of the residual stream, become, or with `keep`
+ * get added, the norm's backward of dbranch. dx_sum: the gradient of the bias that was last added
+ * to this stream; NULL: there is none. */
+typedef struct norm_grads {
+    const float *weight;
+    float *dweight;
+    float *dbias;
+    float *dx_sum;
+    bool keep;
+} norm_grads;
+void transformer_norm_grad(const transformer_pass *pass, row_chunk chunk, const norm_state *norm,
+                           norm_grads grads);
+
+#endif

@@ -1,0 +1,59 @@
+/* Rotary positions, and heads of keys and values that several heads of queries share. Called by
+ * forward.c and backward.c.
+ *
+ * Attention has a head of keys and values for each head of queries, in rows of 3Q. A product leaves
+ * the rows as q, k, v side by side. If heads are shared, each of k and v is copied to the places of
+ * all its heads of queries before attention; in backward their gradients are added up. */
+#include "model/transformer/pass.h"
+
+void transformer_make_turns(const transformer_pass *pass)
+{
+    rank_rope_table table = {.rows = pass->rows->count,
+                             .positions = pass->rows->positions,
+                             .pairs = pass->of.head_width / 2,
+                             .table = pass->turns};
+    for (size_t i = 0; i < table.pairs; i++) {
+        table.frequency[i] = pass->of.frequency[i];
+    }
+    pass->backend->rope_table(pass->queue, &table);
+}
+
+/* Queries and keys stand side by side. */
+static void turn(const transformer_pass *pass, row_chunk chunk, float *rows, bool back)
+{
+    pass->backend->rope(pass->queue,
+                        &(rank_rope){.rows = chunk.rows,
+                                     .heads = pass->of.heads + pass->of.kv_heads,
+                                     .pairs = pass->of.head_width / 2,
+                                     .table = pass->turns + chunk.first * pass->of.head_width,
+                                     .at = rows,
+                                     .at_row = pass->sizes.qkv_row,
+                                     .back = back});
+}
+
+static rank_shared_heads shared_heads(const transformer_pass *pass, row_chunk chunk, float *rows)
+{
+    return (rank_shared_heads){.rows = chunk.rows,
+                               .heads = pass->of.heads,
+                               .kv_heads = pass->of.kv_heads,
+                               .head_width = pass->of.head_width,
+                               .at = rows};
+}
+
+void transformer_prepare_heads(const transformer_pass *pass, row_chunk chunk, float *qkv)
+{
+    const rank_shared_heads shared = shared_heads(pass, chunk, qkv);
+    turn(pass, chunk, qkv, false);
+    if (shared.kv_heads < shared.heads) {
+        pass->backend->copy_heads(pass->queue, &shared);
+    }
+}
+
+void transformer_prepare_heads_grad(const transformer_pass *pass, row_chunk chunk, float *dqkv)
+{
+    const rank_shared_heads shared = shared_heads(pass, chunk, dqkv);
+    if (shared.kv_heads < shared.heads) {
+        pass->backend->sum_heads(pass->queue, &shared);
+    }
+    turn(pass, chunk, dqkv, true);
+}

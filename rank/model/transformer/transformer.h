@@ -1,0 +1,55 @@
+/* Training and evaluation of models whose blocks are norm, attention, norm, MLP, each half added to
+ * a residual stream: what decoder.h is for decoding. A family says what its blocks are and where
+ * its parameters stand. Families call these functions from their tables (model/family.h). */
+#ifndef RANK_MODEL_TRANSFORMER_H
+#define RANK_MODEL_TRANSFORMER_H
+
+#include "model/decoder.h"
+
+/* A block's tensors, in the order of the parameter array. A family may lack biases. C, Q, N, F, U
+ * are as in pass.h. */
+enum {
+    NORM1_WEIGHT,
+    NORM1_BIAS,
+    QKV_WEIGHT, /* (C, N) */
+    QKV_BIAS,
+    PROJ_WEIGHT, /* (Q, C) */
+    PROJ_BIAS,
+    NORM2_WEIGHT,
+    NORM2_BIAS,
+    UP_WEIGHT, /* (C, U); of a gated MLP the gate's columns stand first */
+    UP_BIAS,
+    DOWN_WEIGHT, /* (F, C) */
+    DOWN_BIAS,
+    BLOCK_TENSORS,
+};
+
+/* Where tensors begin in the parameter array, in elements. */
+typedef struct transformer_layout {
+    bool transposed; /* each block's matrix is the transpose of the shape above */
+    size_t wte;
+    size_t wpe;                         /* `block`: the family has none */
+    size_t block;                       /* the first block */
+    size_t in_block[BLOCK_TENSORS + 1]; /* from the block's own begin; the last: its length */
+    size_t final_weight;
+    size_t final_bias;
+    size_t final_end; /* behind the final norm */
+    size_t output;    /* (V, C): the output's matrix; wte, or behind the final norm */
+    size_t total;
+} transformer_layout;
+
+typedef struct transformer_table {
+    void (*describe)(const rank_model_config *config, int ranks, rank_decoder *decoder);
+    void (*layout)(const rank_model_config *config, transformer_layout *layout);
+} transformer_table;
+
+/* What the family's functions of these names give, of shapes without a tp. */
+size_t transformer_saved_floats(const transformer_table *table, const rank_shape *shape);
+size_t transformer_work_floats(const transformer_table *table, const rank_shape *shape);
+void transformer_held(const transformer_table *table, const rank_shape *shape, rank_held *held);
+void transformer_forward(const transformer_table *table, const rank_run *run,
+                         const rank_forward_args *args);
+void transformer_backward(const transformer_table *table, const rank_run *run,
+                          const rank_backward_args *args);
+
+#endif
