@@ -155,11 +155,13 @@ static base_status check_shape(const proto_job *job, base_error *reterr)
                                                   job->model.checkpoint);
 }
 
-/* Where nothing is trained, --context may say fewer tokens than the model can take. */
+/* --context may say fewer tokens than the model can take. Where GPT-2 is trained it may not: each
+ * position has parameters. */
 static base_status take_context(const launch_options *options, int64_t asked,
                                 proto_job_model *model, base_error *reterr)
 {
-    const bool trains = proto_mode_get(options->job.job.mode)->trains;
+    const bool trains = proto_mode_get(options->job.job.mode)->trains &&
+                        launch_checkpoint_is_gpt2(model->checkpoint, "", NULL) == BASE_OK;
     if (!trains && options->context_given && asked < model->context) {
         model->context = asked;
     }
@@ -190,14 +192,7 @@ static base_status complete_checkpoint(launch_options *options, base_error *rete
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "--checkpoint");
     }
-    if (proto_mode_get(job->job.mode)->trains) {
-        status = launch_checkpoint_is_gpt2(
-            job->model.checkpoint, "trainings take gpt2; --mode generate and tp-cpu take others",
-            reterr);
-    }
-    if (status == BASE_OK) {
-        status = take_context(options, asked.context, &job->model, reterr);
-    }
+    status = take_context(options, asked.context, &job->model, reterr);
     if (status == BASE_OK) {
         status = check_shape(job, reterr);
     }

@@ -262,16 +262,11 @@ static base_status check_layout(const proto_job *job, base_error *reterr)
     return status == BASE_OK ? check_zero(job, reterr) : status;
 }
 
-/* Checks what several fields must have in common. */
-static base_status check_together(const proto_job *job, base_error *reterr)
+/* Of a training: the model's shape, a batch, the schedule. Of a checkpoint's model its family says how
+ * wide heads are. */
+static base_status check_trained(const proto_job *job, base_error *reterr)
 {
-    const proto_mode_row *mode = proto_mode_get(job->job.mode);
-    if (job->job.world_size < mode->ranks_min || job->job.world_size > mode->ranks_max) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "job.world_size %" PRId64 ": mode %s runs on %d to %d ranks",
-                         job->job.world_size, mode->name, mode->ranks_min, mode->ranks_max);
-    }
-    if (mode->trains && job->model.width % job->model.heads != 0) {
+    if (job->model.checkpoint[0] == '\0' && job->model.width % job->model.heads != 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "model.width %" PRId64 " is not a multiple of model.heads %" PRId64,
                          job->model.width, job->model.heads);
@@ -282,10 +277,25 @@ static base_status check_together(const proto_job *job, base_error *reterr)
                          " is more than %d tokens",
                          job->train.batch, job->model.context, PROTO_BATCH_TOKENS_MAX);
     }
-    if (mode->trains && job->train.warmup_steps > job->train.steps) {
+    if (job->train.warmup_steps > job->train.steps) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "train.warmup_steps %" PRId64 " is above train.steps %" PRId64,
                          job->train.warmup_steps, job->train.steps);
+    }
+    return BASE_OK;
+}
+
+/* Checks what several fields must have in common. */
+static base_status check_together(const proto_job *job, base_error *reterr)
+{
+    const proto_mode_row *mode = proto_mode_get(job->job.mode);
+    if (job->job.world_size < mode->ranks_min || job->job.world_size > mode->ranks_max) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "job.world_size %" PRId64 ": mode %s runs on %d to %d ranks",
+                         job->job.world_size, mode->name, mode->ranks_min, mode->ranks_max);
+    }
+    if (mode->trains && check_trained(job, reterr) != BASE_OK) {
+        return BASE_ERR_INVALID;
     }
     if (job->infer.eval_every > 0 && !job->infer.eval) {
         return base_fail(reterr, BASE_ERR_INVALID, "infer.eval_every without infer.eval");

@@ -58,13 +58,26 @@ static base_status copy_tokenizer(const char *directory, const char *tokenizer_p
     return status;
 }
 
-base_status rank_checkpoint_write(const char *directory, const rank_model_config *config,
-                                  const float *params, const char *tokenizer_path,
-                                  const char *prompt_suffix, base_error *reterr)
+/* The family's description, with the tokens that begin and end a text. */
+static json_t *describe(const rank_checkpoint_about *about)
+{
+    json_t *object = about->config->family->describe(about->config);
+    json_t *ends = json_pack("{s:i, s:i}", "bos_token_id", (int)about->end_id, "eos_token_id",
+                             (int)about->end_id);
+    const bool made = object != NULL && ends != NULL && json_object_update(object, ends) == 0;
+    json_decref(ends);
+    if (!made) {
+        json_decref(object);
+    }
+    return made ? object : NULL;
+}
+
+base_status rank_checkpoint_write(const char *directory, const rank_checkpoint_about *about,
+                                  const float *params, base_error *reterr)
 {
     char path[FILE_PATH_BYTES];
-    const int end_id = config->vocab_size - 1;
-    base_status status = copy_tokenizer(directory, tokenizer_path, reterr);
+    const rank_model_config *config = about->config;
+    base_status status = copy_tokenizer(directory, about->tokenizer_path, reterr);
     if (status == BASE_OK) {
         status = write_json(directory, "tokenizer_config.json",
                             json_pack("{s:s, s:s, s:s, s:i, s:b}", "tokenizer_class",
@@ -74,14 +87,14 @@ base_status rank_checkpoint_write(const char *directory, const rank_model_config
                             reterr);
     }
     if (status == BASE_OK) {
-        status =
-            write_json(directory, "generation_config.json",
-                       json_pack("{s:i, s:i, s:b, s:s}", "bos_token_id", end_id, "eos_token_id",
-                                 end_id, "do_sample", 0, "prompt_suffix", prompt_suffix),
-                       reterr);
+        status = write_json(directory, "generation_config.json",
+                            json_pack("{s:i, s:i, s:b, s:s}", "bos_token_id", (int)about->end_id,
+                                      "eos_token_id", (int)about->end_id, "do_sample", 0,
+                                      "prompt_suffix", about->prompt_suffix),
+                            reterr);
     }
     if (status == BASE_OK) {
-        status = write_json(directory, "config.json", config->family->describe(config), reterr);
+        status = write_json(directory, "config.json", describe(about), reterr);
     }
     if (status == BASE_OK) {
         join(path, directory, "model.safetensors");

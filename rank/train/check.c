@@ -2,16 +2,38 @@
  * any rank is started. */
 #include <inttypes.h>
 
+#include "base/path.h"
+#include "checkpoint/shards.h"
+#include "rank/checkpoint.h"
 #include "rank/data.h"
 #include "rank/tokenizer.h"
 #include "train/mode.h"
+
+/* The model that the training begins with: its configuration, and the headers of its weights. */
+static base_status check_checkpoint(const proto_job *job, base_error *reterr)
+{
+    rank_model_config config;
+    char weights[BASE_PATH_BYTES];
+    if (job->model.checkpoint[0] == '\0') {
+        return BASE_OK;
+    }
+    base_status status = rank_checkpoint_config(job->model.checkpoint, &config, reterr);
+    if (status == BASE_OK) {
+        status = base_path_join(job->model.checkpoint, "model.safetensors", weights, reterr);
+    }
+    return status == BASE_OK ? rank_shards_check(&config, weights, reterr) : status;
+}
 
 base_status rank_mode_train_check(const proto_job *job, base_error *reterr)
 {
     rank_tokenizer *tokenizer = NULL;
     bool fits = false;
     uint64_t count = 0;
-    base_status status = rank_tokenizer_load(job->data.tokenizer, &tokenizer, NULL);
+    base_status status = check_checkpoint(job, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    status = rank_tokenizer_load(job->data.tokenizer, &tokenizer, NULL);
     if (status == BASE_OK) {
         status = rank_data_any_fits(job->data.train, tokenizer, (int)job->model.context, &fits,
                                     &count, NULL);

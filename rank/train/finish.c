@@ -23,11 +23,24 @@ static void warn_of_infinity(const trainer *self, const float *params)
     }
 }
 
-const char *trainer_prompt_suffix(const trainer *self)
+/* The text behind the wrong sentence in training, if there was one. */
+static const char *prompt_suffix(const trainer *self)
 {
     rank_data_info info;
     rank_data_get_info(self->data, &info);
     return strstr(info.first_sentence, RANK_DATA_ARROW) != NULL ? RANK_DATA_ARROW : "";
+}
+
+base_status trainer_write_model(const trainer *self, const char *directory, const float *params,
+                                base_error *reterr)
+{
+    rank_model_config config = self->config;
+    config.context = self->checkpoint_context > 0 ? self->checkpoint_context : config.context;
+    const rank_checkpoint_about about = {.config = &config,
+                                         .tokenizer_path = self->job->data.tokenizer,
+                                         .end_id = rank_tokenizer_end_id(self->tokenizer),
+                                         .prompt_suffix = prompt_suffix(self)};
+    return rank_checkpoint_write(directory, &about, params, reterr);
 }
 
 static base_status write_files(const trainer *self, const float *params, base_error *reterr)
@@ -41,8 +54,7 @@ static base_status write_files(const trainer *self, const float *params, base_er
                    self->worker->identity.rank);
     base_status status = rank_safetensors_write(path, &self->config, params, "", reterr);
     if (status == BASE_OK && self->worker->identity.rank == 0) {
-        status = rank_checkpoint_write(job->output.directory, &self->config, params,
-                                       job->data.tokenizer, trainer_prompt_suffix(self), reterr);
+        status = trainer_write_model(self, job->output.directory, params, reterr);
     }
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "saving the model");
 }

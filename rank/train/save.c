@@ -97,8 +97,7 @@ static base_status write_values(const trainer *self, const char *directory, cons
     float *whole = NULL;
     base_status status = collect(self, values, &whole, reterr);
     if (status == BASE_OK && whole != NULL && name == NULL) {
-        status = rank_checkpoint_write(directory, &self->config, whole, self->job->data.tokenizer,
-                                       trainer_prompt_suffix(self), reterr);
+        status = trainer_write_model(self, directory, whole, reterr);
     } else if (status == BASE_OK && whole != NULL) {
         status = base_path_join(directory, name, path, reterr);
         if (status == BASE_OK) {

@@ -32,7 +32,8 @@ typedef struct trainer {
     rank_worker *worker;
     const proto_job *job;
     rank_model_config config;
-    size_t param_count; /* of the model */
+    int checkpoint_context; /* of the checkpoint that it begins with, where --context is shorter */
+    size_t param_count;     /* of the model */
     rank_device device;
     rank_graphs *graphs; /* NULL on the CPU */
     rank_tokenizer *tokenizer;
@@ -136,8 +137,9 @@ BASE_MUST_CHECK base_status trainer_step(trainer *self, base_error *reterr);
 /* Compares the ranks, saves, evaluates, and sends Finished. */
 BASE_MUST_CHECK base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr);
 
-/* The text behind the wrong sentence in training, if there was one. */
-const char *trainer_prompt_suffix(const trainer *self);
+/* Writes a Hugging Face directory of all parameters, which are in the host's memory. */
+BASE_MUST_CHECK base_status trainer_write_model(const trainer *self, const char *directory,
+                                                const float *params, base_error *reterr);
 
 /* ---- save.c ---- */
 

@@ -29,13 +29,20 @@ BASE_MUST_CHECK base_status rank_safetensors_write(const char *path,
 BASE_MUST_CHECK base_status rank_safetensors_read(const char *path, const rank_model_config *config,
                                                   float *params, base_error *reterr);
 
+/* What a directory holds besides the parameters. */
+typedef struct rank_checkpoint_about {
+    const rank_model_config *config;
+    const char *tokenizer_path;
+    int32_t end_id;            /* what ends a text: eos_token_id */
+    const char *prompt_suffix; /* what followed each prompt in training; "": nothing */
+} rank_checkpoint_about;
+
 /* Writes model.safetensors, config.json, generation_config.json, tokenizer_config.json and a copy
- * of tokenizer.json into directory, which exists. transformers' from_pretrained(directory) then
- * gives our logits. prompt_suffix: what followed each prompt in training; "": nothing. */
+ * of the tokenizer's file as tokenizer.json into directory, which exists. transformers'
+ * from_pretrained(directory) then gives our logits. */
 BASE_MUST_CHECK base_status rank_checkpoint_write(const char *directory,
-                                                  const rank_model_config *config,
-                                                  const float *params, const char *tokenizer_path,
-                                                  const char *prompt_suffix, base_error *reterr);
+                                                  const rank_checkpoint_about *about,
+                                                  const float *params, base_error *reterr);
 
 /* Reads the configuration from directory/config.json. */
 BASE_MUST_CHECK base_status rank_checkpoint_config(const char *directory, rank_model_config *config,

@@ -147,6 +147,12 @@ job 0 --mode tp-nccl --ranks 2 --out llama-2 "${llama[@]}" "${gpu[@]}" --authori
 [ "$(cat out)" = "$expected_llama" ] || fail "a Llama on 2 ranks answers otherwise than the CPU: $expected_llama"
 job 0 --mode tp-nccl --ranks 1 --out llama-half "${llama[@]}" --cuda-libs "$libraries" --account lab --precision bfloat16 --authorize local
 [ "$(wc -l <out)" -eq 2 ] || fail "a Llama in bfloat16: not two answers"
+job 0 --mode ddp-cpu --ranks 2 --checkpoint llama "${train[@]}" --out llama-trained-cpu
+job 0 --mode ddp-nccl --ranks 2 --checkpoint llama "${gpu[@]}" "${train[@]}" --authorize local --out llama-trained
+same_model llama-trained llama-trained-cpu
+as_planned llama-trained
+job 1 --mode ddp-nccl --ranks 1 --checkpoint llama --cuda-libs "$libraries" --account lab "${train[@]}" --precision bfloat16 --authorize local --out none
+err_has "the family llama trains in float32 only"
 
 echo "== the backend cuda: weights and cache in float32 and in bfloat16"
 fast=(--cuda-libs "$libraries" --account lab)

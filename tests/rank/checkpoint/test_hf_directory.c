@@ -24,7 +24,10 @@ static int make_checkpoint(void **state)
     assert_non_null(params);
     test_directory_make(&scratch);
     rank_model_init(&SMALL, 7, params);
-    assert_ok(rank_checkpoint_write(scratch.path, &SMALL, params, TOKENIZER, " ->", &error),
+    assert_ok(rank_checkpoint_write(
+                  scratch.path,
+                  &(rank_checkpoint_about){&SMALL, TOKENIZER, SMALL.vocab_size - 1, " ->"}, params,
+                  &error),
               &error);
     free(params);
     return 0;

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# A Llama is trained through the launcher: data-parallel, as a pipeline, and going on from a checkpoint; and
+# the directory that comes out is a model like the one that went in.
+#   llama_training.sh BIN TOKENIZER SCRATCH
+set -euo pipefail
+
+PATH=$1:$PATH
+tokenizer=$2
+rm -rf "$3"
+mkdir -p "$3/shape" "$3/model"
+cd "$3"
+
+fail() {
+    echo "llama-training: $*"
+    exit 1
+}
+
+# Heads that share keys and values, and are together wider than the stream; an output of its own.
+cat >shape/config.json <<'END'
+{"model_type": "llama", "vocab_size": 512, "hidden_size": 48, "intermediate_size": 128, "num_hidden_layers": 3,
+ "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+ "max_position_embeddings": 256, "hidden_act": "silu", "tie_word_embeddings": false}
+END
+random-checkpoint model "$tokenizer" --like shape
+
+train() { # DIRECTORY ARGUMENTS...
+    launcher --checkpoint model --context 64 --quiet --no-bind --no-scaling --no-plots --out "$@" 2>err || fail "$*: $(cat err)"
+}
+same() { cmp "$1/model.safetensors" "$2/model.safetensors" || fail "$1 and $2 have other parameters"; }
+loss() { grep -o "\"loss_$2\": [0-9.]*" "$1/manifest.json" | head -1 | cut -d' ' -f2; }
+
+train two --ranks 2 --steps 60 --lr 3e-3
+awk "BEGIN { exit !($(loss two last) < $(loss two first) - 0.8) }" || fail "the loss goes from $(loss two first) to $(loss two last)"
+train one --ranks 1 --micro-batches 2 --steps 60 --lr 3e-3
+same one two
+train sharded --ranks 2 --steps 60 --lr 3e-3 --zero 1
+same sharded two
+for stages in 1 3; do
+    train "pipeline-$stages" --mode pp-cpu --ranks "$stages" --micro-batches 4 --steps 10
+done
+same pipeline-1 pipeline-3
+
+# Some steps, and the rest in another job.
+train resumed --ranks 2 --steps 20 --lr 3e-3 --save-every 20
+train resumed --ranks 2 --steps 60 --lr 3e-3 --save-every 20 --resume
+same resumed two
+
+grep -q '"max_position_embeddings": 256' two/config.json || fail "--context has become the model's"
+grep -q '"tie_word_embeddings": false' two/config.json || fail "the model has another config.json"
+launcher --mode tp-cpu --ranks 2 --checkpoint two --prompt "he go to school" --quiet --no-bind --out answer >said || fail "does not decode"
+grep -q . said || fail "says nothing"
+
+if launcher --checkpoint model --ranks 1 --steps 1 --out none --context 257 2>err; then
+    fail "a context longer than the model's is not refused"
+fi
+grep -q -- "--context" err || fail "refused, but not for --context: $(cat err)"
+mkdir broken
+cp model/* broken
+sed -i 's/"num_key_value_heads": 2/"num_key_value_heads": 3/' broken/config.json
+if launcher --checkpoint broken --ranks 1 --steps 1 --out none 2>err; then
+    fail "heads that cannot be shared are not refused"
+fi
+grep -q "not a multiple of 3 heads of keys" err && [ "$(wc -l <err)" -eq 1 ] || fail "refused, but so: $(cat err)"
+[ ! -e none ] || fail "a refused training has a record"
+echo "llama-training: passed"
