@@ -67,6 +67,7 @@ const uint8_t *rank_hub_token(const rank_hub *hub, int32_t id, size_t *size_byte
 /* What is encoded, and where to. */
 typedef struct encoding {
     rank_hub *hub;
+    bool special; /* added tokens in the text become their ids */
     rank_ids *ids;
     base_error *reterr;
 } encoding;
@@ -280,13 +281,13 @@ static base_status split(const encoding *of, int step, const uint8_t *text, size
     return status == BASE_OK ? split(of, step + 1, text + done, text_bytes - done) : status;
 }
 
-/* The longest added token at the text's begin; HUB_NONE: there is none. */
-static int32_t added_token(const rank_hub *hub, const uint8_t *text, size_t text_bytes)
+/* The longest added token at the text's begin, of those looked for now; HUB_NONE: there is none. */
+static int32_t added_token(const rank_hub *hub, bool late, const uint8_t *text, size_t text_bytes)
 {
     int32_t found = HUB_NONE;
     for (size_t i = 0; hub->added_begins[text[0]] && i < hub->added_count; i++) {
         const hub_token *token = &hub->tokens[hub->added[i]];
-        if (token->size_bytes <= text_bytes &&
+        if (token->late == late && token->size_bytes <= text_bytes &&
             (found == HUB_NONE || token->size_bytes > hub->tokens[found].size_bytes) &&
             memcmp(hub->bytes + token->offset, text, token->size_bytes) == 0) {
             found = hub->added[i];
@@ -295,28 +296,65 @@ static int32_t added_token(const rank_hub *hub, const uint8_t *text, size_t text
     return found;
 }
 
+typedef base_status (*between)(const encoding *of, const uint8_t *text, size_t text_bytes);
+
+/* Cuts a text at added tokens, and has what lies between them encoded. */
+static base_status cut(const encoding *of, bool late, const uint8_t *text, size_t text_bytes,
+                       between encode)
+{
+    const rank_hub *hub = of->hub;
+    base_status status = BASE_OK;
+    size_t done = 0;
+    for (size_t at = 0; of->special && status == BASE_OK && at < text_bytes;) {
+        const int32_t id = added_token(hub, late, text + at, text_bytes - at);
+        if (id == HUB_NONE) {
+            at++;
+            continue;
+        }
+        status = encode(of, text + done, at - done);
+        put(of, id);
+        at += hub->tokens[id].size_bytes;
+        done = at;
+    }
+    return status == BASE_OK ? encode(of, text + done, text_bytes - done) : status;
+}
+
+static base_status encode_plain(const encoding *of, const uint8_t *text, size_t text_bytes)
+{
+    return split(of, 0, text, text_bytes);
+}
+
+/* What lies between tokens that are looked for before a text is normalised. */
+static base_status encode_raw(const encoding *of, const uint8_t *text, size_t text_bytes)
+{
+    rank_hub *hub = of->hub;
+    if (hub->normalises) {
+        const base_status status =
+            rank_nfc_of(&hub->nfc, text, text_bytes, &text, &text_bytes, of->reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
+    return cut(of, true, text, text_bytes, encode_plain);
+}
+
 base_status rank_hub_encode(rank_hub *hub, const char *text, size_t text_bytes, bool special,
                             rank_ids *ids, base_error *reterr)
 {
-    const encoding of = {.hub = hub, .ids = ids, .reterr = reterr};
-    const uint8_t *bytes = (const uint8_t *)text;
-    base_status status = BASE_OK;
-    size_t done = 0;
+    const encoding of = {.hub = hub, .special = special, .ids = ids, .reterr = reterr};
     ids->count = 0;
     if (text_bytes > TEXT_BYTES_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT, "a text of %zu bytes is too long to tokenize",
                          text_bytes);
     }
-    for (size_t at = 0; special && status == BASE_OK && at < text_bytes;) {
-        const int32_t id = added_token(hub, bytes + at, text_bytes - at);
-        if (id == HUB_NONE) {
-            at++;
-            continue;
-        }
-        status = split(&of, 0, bytes + done, at - done);
-        put(&of, id);
-        at += hub->tokens[id].size_bytes;
-        done = at;
+    return cut(&of, false, (const uint8_t *)text, text_bytes, encode_raw);
+}
+
+size_t rank_hub_count_bound(const rank_hub *hub, const char *text, size_t text_bytes)
+{
+    size_t bound = text_bytes;
+    for (size_t i = 0; hub->normalises && i < text_bytes; i++) {
+        bound += (uint8_t)text[i] >= 0x80 ? RANK_NFC_GROWTH_MAX - 1 : 0;
     }
-    return status == BASE_OK ? split(&of, 0, bytes + done, text_bytes - done) : status;
+    return bound;
 }

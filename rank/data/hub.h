@@ -1,5 +1,6 @@
-/* Byte-level BPE of any size, as GPT-2, Llama 3 and SmolLM2 have it: ids in any order, merges by
- * rank, and text that is cut into pieces by regular expressions (PCRE2's). Gives the ids of Hugging
+/* Byte-level BPE of any size, as GPT-2, Llama 3, Qwen2 and SmolLM2 have it: ids in any order,
+ * merges by rank, and text that is normalised (nfc.h) if the file says so, and cut into pieces by
+ * regular expressions (PCRE2's). Gives the ids of Hugging
  * Face's tokenizers library for the same tokenizer.json.
  *
  * Expressions are PCRE2's. That library's are Oniguruma's, for which U+180E is no space. One that moves
@@ -39,6 +40,9 @@ const uint8_t *rank_hub_token(const rank_hub *hub, int32_t id, size_t *size_byte
 /* As rank_tokenizer_encode. `special`: added tokens in the text become their ids. */
 BASE_MUST_CHECK base_status rank_hub_encode(rank_hub *hub, const char *text, size_t text_bytes,
                                             bool special, rank_ids *ids, base_error *reterr);
+
+/* No text of these bytes has more ids. */
+size_t rank_hub_count_bound(const rank_hub *hub, const char *text, size_t text_bytes);
 
 /* The ids that stand before each text (the beginning's, of Llama 3). */
 const int32_t *rank_hub_prefix(const rank_hub *hub, size_t *count);

@@ -6,6 +6,7 @@
 #include <pcre2.h>
 
 #include "hub.h"
+#include "nfc.h"
 
 enum {
     HUB_BYTES = 256,
@@ -20,6 +21,7 @@ typedef struct hub_token {
     uint32_t offset;
     uint32_t size_bytes;
     bool special; /* prints nothing, and no piece becomes it */
+    bool late;    /* an added one that is looked for in what is normalised already */
 } hub_token;
 
 /* Two tokens become one. */
@@ -66,8 +68,10 @@ struct rank_hub {
     int32_t *added; /* (added_count): what text becomes only where that is asked for */
     size_t added_count;
     bool added_begins[HUB_BYTES]; /* one of them begins with that byte */
-    hub_part *parts;              /* (room) */
-    hub_candidate *heap;          /* (3 · room) */
+    bool normalises;              /* texts, into normal form C */
+    rank_nfc nfc;
+    hub_part *parts;     /* (room) */
+    hub_candidate *heap; /* (3 · room) */
     size_t room;
 };
 

@@ -238,8 +238,23 @@ static base_status read_added(rank_hub *hub, const json_t *added, size_t *used, 
         }
         *token = (hub_token){.offset = (uint32_t)*used,
                              .size_bytes = (uint32_t)size_bytes,
-                             .special = json_is_true(json_object_get(entry, "special"))};
+                             .special = json_is_true(json_object_get(entry, "special")),
+                             .late = json_is_true(json_object_get(entry, "normalized"))};
         memcpy(hub->bytes + *used, json_string_value(content), size_bytes);
+        if (token->late && hub->normalises) {
+            const uint8_t *normal = NULL;
+            size_t normal_bytes = 0;
+            const base_status status = rank_nfc_of(&hub->nfc, hub->bytes + *used, size_bytes,
+                                                   &normal, &normal_bytes, reterr);
+            if (status != BASE_OK) {
+                return status;
+            }
+            if (normal_bytes != size_bytes || memcmp(normal, hub->bytes + *used, size_bytes) != 0) {
+                return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                                 "added token %s is not in normal form C",
+                                 json_string_value(content));
+            }
+        }
         *used += size_bytes;
         const int32_t id = (int32_t)json_integer_value(json_object_get(entry, "id"));
         hub->added[hub->added_count++] = id;
@@ -387,8 +402,9 @@ static base_status check_settings(const json_t *root, base_error *reterr)
                                       "end_of_word_suffix", NULL};
     const json_t *model = json_object_get(root, "model");
     const json_t *type = json_object_get(model, "type");
-    if (!is_off(root, "normalizer")) {
-        return refuse("normalizer", json_object_get(root, "normalizer"), reterr);
+    const json_t *normalizer = json_object_get(root, "normalizer");
+    if (!is_off(root, "normalizer") && !has_type(normalizer, "NFC")) {
+        return refuse("normalizer", normalizer, reterr);
     }
     if (type != NULL && !has_type(model, "BPE")) {
         return refuse("model", model, reterr);
@@ -421,6 +437,7 @@ static base_status fill(rank_hub *hub, const json_t *root, base_error *reterr)
         return status;
     }
     hub->count = largest + 1;
+    hub->normalises = !is_off(root, "normalizer");
     hub->whole_first = json_is_true(json_object_get(model, "ignore_merges"));
     hub->limits = pcre2_match_context_create(NULL);
     hub->match = pcre2_match_data_create(1, NULL);
@@ -478,5 +495,6 @@ void rank_hub_destroy(rank_hub *hub)
     free(hub->merges);
     free(hub->parts);
     free(hub->heap);
+    rank_nfc_fini(&hub->nfc);
     free(hub);
 }

@@ -100,7 +100,7 @@ int32_t rank_tokenizer_end_id(const rank_tokenizer *tokenizer)
 size_t rank_tokenizer_count_bound(const rank_tokenizer *tokenizer, const char *text,
                                   size_t text_bytes)
 {
-    return tokenizer->hub != NULL ? text_bytes
+    return tokenizer->hub != NULL ? rank_hub_count_bound(tokenizer->hub, text, text_bytes)
                                   : rank_bpe_count_bound(&tokenizer->bpe, text, text_bytes);
 }
 

@@ -12,10 +12,10 @@ enum { IDS_MAX = 128, BACK_BYTES = 4096 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 
-/* Words, numbers, spaces, a special token, characters of several bytes, and bytes that are no
- * UTF-8. */
-static const char text[] =
-    "It's  17 abab,\r\n\n aaab\tb \xc3\xa9\xe2\x82\xac<|endoftext|>\xff\xc3(";
+/* Words, numbers, spaces, a special token, characters of several bytes, some of them not in normal
+ * form, and bytes that are no UTF-8. */
+static const char text[] = "It's  17 abab,\r\n\n aaab\tb \xc3\xa9\xe2\x82\xac<|endoftext|>"
+                           "e\xcc\x81\xcc\xa3\xf0\x9d\x85\xa0\xff\xc3(";
 
 static void use(rank_tokenizer *tokenizer)
 {

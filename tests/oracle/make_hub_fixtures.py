@@ -1,20 +1,23 @@
 #!/usr/bin/env python3
-"""Makes hub_KIND.json and hub_KIND_ids.jsonl: small tokenizers of the kinds that GPT-2, Llama 3 and
-SmolLM2 have, and what the tokenizers library makes of texts with them, for tests/rank/data/test_hub.c.
+"""Makes hub_KIND.json and hub_KIND_ids.jsonl: small tokenizers of the kinds that GPT-2, Llama 3, Qwen2
+and SmolLM2 have, and what the tokenizers library makes of texts with them, for tests/rank/data/test_hub.c.
 Needs tokenizers.
 
     python make_hub_fixtures.py
 """
 import json
 import pathlib
+import unicodedata
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors,
+                        trainers)
 
 from make_tokenizer_fixtures import TEXTS
 
 HERE = pathlib.Path(__file__).parent
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
           r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 MORE = [
     "The quick brown fox jumps over 1234567 lazy dogs, doesn't it? IT'S so. We'LL see.",
     "int main(void)\n{\n    return  0;\t/* done */\n}\n\n\n",
@@ -29,6 +32,22 @@ MORE = [
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
     "",
 ]
+# What normal form C changes: marks alone, in a wrong order, of equal classes, across what is normal already;
+# what it never joins; Hangul; characters that it replaces; special tokens with a mark behind them.
+MARKS = [
+    "e\u0301 e\u0323\u0302 e\u0302\u0323 \u00ea\u0323 q\u0307\u0323 \u0301",
+    "a\u0308\u0301\u0323\u0327\u0334b \u0344 \u0340\u0341\u0343 \u1e9b\u0323",
+    "\u1100\u1161\u11a8 \u1112\u1161\u11ab\u1100\u1173\u11af \uac00\u11a8 \u1100\u1161\u11a7",
+    "\u212b \u2126 \u212a \u00c5 \u037e \u0387 \u2000\u2001 \uf900\ufa10 \U0002f800",
+    "\u0958 \u0915\u093c \ufb1d \ufb2c \u05e9\u05bc\u05c1 \u0f43 \U0001d160 \u2adc",
+    "\u09c7\u09be \u0bc6\u0bbe \u0dd9\u0dcf\u0dca \u0cc6\u0cc2\u0cd5 \U00011131\U00011127",
+    "\ufb01 \uff21 \u00bd \u2460 \u3392 \u0132",
+    "Vie\u0323\u0302t Na\u0306m: tie\u0302\u0301ng, nu\u031bo\u031b\u0301c, \u0110o\u0302\u0300ng",
+    "\u0928\u092e\u0938\u094d\u0924\u0947 \u0930\u093c \u3046\u3099 \u30cf\u309a \u0648\u0654",
+    "<|endoftext|>\u0338 <|im_start|>e\u0301<|im_end|>\u0301 <\u0338|im_end|>",
+    "<e\u0301t\u00e9> <\u00e9te\u0301>\u0338 <\u00e9t\u00e9>",
+    "x" + "\u0323\u0301\u0327" * 40 + "y",
+]
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
@@ -40,6 +59,7 @@ KINDS = {
     "gpt2": (byte_level(True), False),
     "smollm2": (pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
                                          byte_level(True)]), False),
+    "qwen2": (pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(QWEN2), "isolated"), byte_level(False)]), False),
     "llama3": (pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(LLAMA3), "isolated"),
                                         byte_level(False)]), True),
 }
@@ -50,6 +70,8 @@ def main():
     for kind, (split, ignore_merges) in KINDS.items():
         tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
         tokenizer.pre_tokenizer = split
+        if kind == "qwen2":
+            tokenizer.normalizer = normalizers.NFC()
         tokenizer.decoder = decoders.ByteLevel()
         trainer = trainers.BpeTrainer(vocab_size=512, show_progress=False, special_tokens=SPECIAL,
                                       initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
@@ -65,14 +87,19 @@ def main():
             content["model"]["vocab"]["zqzq"] = 512
             tokenizer = Tokenizer.from_str(json.dumps(content))
             texts = texts + ["zqzq", " zqzq zqzqzq"]
+        if kind == "qwen2":
+            # one that is looked for in the text's normal form
+            tokenizer.add_tokens([AddedToken("<\u00e9t\u00e9>", special=True, normalized=True)])
         tokenizer.save(str(HERE / f"hub_{kind}.json"))
         with open(HERE / f"hub_{kind}_ids.jsonl", "w") as file:
-            for text in texts:
+            for text in texts + (MARKS if kind == "qwen2" else []):
                 tokenizer.encode_special_tokens = True
                 plain = tokenizer.encode(text, add_special_tokens=False).ids
                 tokenizer.encode_special_tokens = False
                 special = tokenizer.encode(text, add_special_tokens=False).ids
-                print(json.dumps({"text": text, "ids": plain, "special": special}), file=file)
+                normal = unicodedata.normalize("NFC", text) if kind == "qwen2" else text
+                print(json.dumps({"text": text, **({"normal": normal} if normal != text else {}), "ids": plain,
+                                  "special": special}), file=file)
 
 
 if __name__ == "__main__":
