@@ -68,6 +68,13 @@ static base_status read_vocab_size(const char *path, int64_t *vocab_size, base_e
     return BASE_OK;
 }
 
+base_status launch_checkpoint_config(const char *checkpoint, json_t **config, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    const base_status status = base_path_join(checkpoint, "config.json", path, reterr);
+    return status == BASE_OK ? read_json(path, CONFIG_BYTES_MAX, config, reterr) : status;
+}
+
 base_status launch_checkpoint_shape(proto_job_model *model, base_error *reterr)
 {
     /* GPT-2's names, and those of nearly all later families. */
@@ -78,20 +85,17 @@ base_status launch_checkpoint_shape(proto_job_model *model, base_error *reterr)
     };
     int64_t *const values[] = {&model->vocab_size, &model->width, &model->layers, &model->heads,
                                &model->context};
-    char path[BASE_PATH_BYTES];
     json_t *json = NULL;
-    base_status status = base_path_join(model->checkpoint, "config.json", path, reterr);
-    if (status == BASE_OK) {
-        status = read_json(path, CONFIG_BYTES_MAX, &json, reterr);
-    }
+    base_status status = launch_checkpoint_config(model->checkpoint, &json, reterr);
     const char *const *keys = names[json_object_get(json, "hidden_size") != NULL];
     for (size_t i = 0; i < sizeof values / sizeof *values && status == BASE_OK; i++) {
         const json_t *value = json_object_get(json, keys[i]);
         if (json_is_integer(value)) {
             *values[i] = json_integer_value(value);
         } else {
-            status = base_fail(reterr, BASE_ERR_INVALID, "%s: \"%s\" is not there, or no number",
-                               path, keys[i]);
+            status = base_fail(reterr, BASE_ERR_INVALID,
+                               "%s/config.json: \"%s\" is not there, or no number",
+                               model->checkpoint, keys[i]);
         }
     }
     json_decref(json);
@@ -123,21 +127,14 @@ static base_status check_readable(const char *flag, const char *path, base_error
                                              "cannot read %s %s: not a regular file", flag, path);
 }
 
-base_status launch_checkpoint_is_gpt2(const char *checkpoint, const char *why, base_error *reterr)
+static bool is_gpt2(const char *checkpoint)
 {
-    char path[BASE_PATH_BYTES];
     json_t *json = NULL;
-    base_status status = base_path_join(checkpoint, "config.json", path, reterr);
-    if (status == BASE_OK) {
-        status = read_json(path, CONFIG_BYTES_MAX, &json, reterr);
-    }
+    const base_status status = launch_checkpoint_config(checkpoint, &json, NULL);
     const char *type = json_string_value(json_object_get(json, "model_type"));
-    if (status == BASE_OK && type != NULL && strcmp(type, "gpt2") != 0) {
-        status = base_fail(reterr, BASE_ERR_UNSUPPORTED,
-                           "--checkpoint: %s is of the family %s, and %s", path, type, why);
-    }
+    const bool is = status == BASE_OK && (type == NULL || strcmp(type, "gpt2") == 0);
     json_decref(json);
-    return status;
+    return is;
 }
 
 /* Checks that a model of that shape can exist. */
@@ -160,8 +157,7 @@ static base_status check_shape(const proto_job *job, base_error *reterr)
 static base_status take_context(const launch_options *options, int64_t asked,
                                 proto_job_model *model, base_error *reterr)
 {
-    const bool trains = proto_mode_get(options->job.job.mode)->trains &&
-                        launch_checkpoint_is_gpt2(model->checkpoint, "", NULL) == BASE_OK;
+    const bool trains = proto_mode_get(options->job.job.mode)->trains && is_gpt2(model->checkpoint);
     if (!trains && options->context_given && asked < model->context) {
         model->context = asked;
     }

@@ -11,7 +11,9 @@ static const char *name_of_model(const launch_plan_options *options)
 {
     return options->checkpoint[0] != '\0' ? options->checkpoint
            : options->model_of.layers != 0 || options->model_of.width != 0 ||
-                   options->model_of.heads != 0 || options->model_of.vocab_size != 0
+                   options->model_of.heads != 0 || options->model_of.vocab_size != 0 ||
+                   options->model_of.kv_heads != 0 || options->model_of.head_width != 0 ||
+                   options->model_of.hidden != 0
                ? "own"
                : launch_model_name(options->model);
 }

@@ -8,13 +8,14 @@
 
 #include "base/options.h"
 #include "budget/codings.h"
-#include "cli/complete.h"
+#include "cli/plan_checkpoint.h"
 
 enum {
     COUNT_MAX = 1 << 20,
     LAYERS_MAX = 1024,
     HEADS_MAX = 1024,
     WIDTH_MAX = 1 << 16,
+    HIDDEN_MAX = 1 << 18, /* columns of an MLP */
     TOKENS_MAX = 1 << 24, /* of a vocabulary, of a sequence */
 };
 
@@ -56,20 +57,28 @@ static const base_coding link_coding = {.parse = parse_link, .format = format_li
 
 static const base_field rows[] = {
     {OWN(ENUM, model), .name_of = launch_model_name, .option = "model", .value = "NAME",
-     .help = "minigpt, gpt2, gpt2-medium, gpt2-large, gpt2-xl, gpt3-6.7b, gpt3-175b",
+     .help = "minigpt, gpt2, gpt2-medium, gpt2-large, gpt2-xl, gpt3-6.7b, gpt3-175b, smollm2-135m, "
+             "smollm2-360m, smollm2-1.7b, tinyllama-1.1b, llama-3.2-1b, llama-3.1-8b, "
+             "llama-3.1-70b, mistral-7b",
      .group = "The model"},
     {OWN(PATH, checkpoint), .filled = true, .option = "checkpoint", .value = "DIR",
-     .help = "the shape of this model in place of --model"},
+     .help = "the shape of this GPT-2 or Llama in place of --model"},
     {OWN(INT, model_of.layers), .least = 1, .most = LAYERS_MAX, .option = "layers", .value = "N",
-     .help = "in place of the model's, as the next four"},
+     .help = "in place of the model's, as the next seven"},
     {OWN(INT, model_of.width), .least = 1, .most = WIDTH_MAX, .option = "width", .value = "N",
      .help = "of the embedding"},
     {OWN(INT, model_of.heads), .least = 1, .most = HEADS_MAX, .option = "heads", .value = "N",
      .help = "attention heads"},
+    {OWN(INT, model_of.kv_heads), .least = 1, .most = HEADS_MAX, .option = "kv-heads", .value = "N",
+     .help = "of a Llama: heads of keys and values"},
+    {OWN(INT, model_of.head_width), .least = 1, .most = WIDTH_MAX, .option = "head-width",
+     .value = "N", .help = "of a Llama: elements of a head"},
+    {OWN(INT, model_of.hidden), .least = 1, .most = HIDDEN_MAX, .option = "mlp-width", .value = "N",
+     .help = "of a Llama: columns of the MLP"},
     {OWN(INT, model_of.vocab_size), .least = 2, .most = TOKENS_MAX, .option = "vocab-size",
      .value = "N", .help = "different tokens"},
     {OWN(INT, model_of.context), .least = 2, .most = TOKENS_MAX, .option = "context", .value = "N",
-     .help = "tokens of a sequence"},
+     .help = "tokens of a sequence; of a Llama, where 0, as many as it takes, but 8192 at most"},
 
     {OWN(BOOL, ask.decode), .option = "decode", .group = "The work",
      .help = "plan decoding: a step is a token for each sequence; else a step of training"},
@@ -173,32 +182,60 @@ static bool is_within(int64_t value, int64_t most)
     return value >= 1 && value <= most;
 }
 
+/* What follows from width and heads: all of a GPT-2's shape, and a Llama's width of heads where a
+ * flag has changed one of the two. */
+static base_status complete_heads(const launch_model *given, launch_model *model,
+                                  base_error *reterr)
+{
+    const bool changed = given->width != 0 || given->heads != 0;
+    if (!model->gated && (given->kv_heads != 0 || given->head_width != 0 || given->hidden != 0)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--kv-heads, --head-width and --mlp-width are of a Llama");
+    }
+    if ((!model->gated || (changed && given->head_width == 0)) &&
+        model->width % model->heads != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "a width of %" PRId64 " is no multiple of %" PRId64 " heads", model->width,
+                         model->heads);
+    }
+    if (!model->gated) {
+        *model = launch_model_gpt2(model->layers, model->width, model->heads, model->vocab_size,
+                                   model->context);
+        return BASE_OK;
+    }
+    model->head_width = changed ? model->width / model->heads : model->head_width;
+    take(&model->kv_heads, given->kv_heads);
+    take(&model->head_width, given->head_width);
+    take(&model->hidden, given->hidden);
+    if (!is_within(model->head_width, WIDTH_MAX) || !is_within(model->hidden, HIDDEN_MAX)) {
+        return base_fail(reterr, BASE_ERR_LIMIT,
+                         "a head has 1 to %d elements, and an MLP up to %d columns", WIDTH_MAX,
+                         HIDDEN_MAX);
+    }
+    return is_within(model->kv_heads, model->heads) && model->heads % model->kv_heads == 0
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "%" PRId64 " heads are no multiple of %" PRId64
+                           " heads of keys and values: --kv-heads",
+                           model->heads, model->kv_heads);
+}
+
 static base_status complete_model(launch_plan_options *options, base_error *reterr)
 {
     launch_model *model = &options->ask.model;
+    const launch_model *given = &options->model_of;
     *model = *launch_model_get(options->model);
     if (options->checkpoint[0] != '\0') {
-        proto_job_model shape = {.layers = 0};
-        (void)snprintf(shape.checkpoint, sizeof shape.checkpoint, "%s", options->checkpoint);
-        base_status status = launch_checkpoint_shape(&shape, reterr);
-        if (status == BASE_OK) {
-            status = launch_checkpoint_is_gpt2(options->checkpoint,
-                                               "plans are made of GPT-2's layers", reterr);
-        }
+        const base_status status = launch_plan_checkpoint(options->checkpoint, model, reterr);
         if (status != BASE_OK) {
             return status;
         }
-        *model = (launch_model){.layers = shape.layers,
-                                .width = shape.width,
-                                .heads = shape.heads,
-                                .vocab_size = shape.vocab_size,
-                                .context = shape.context};
     }
-    take(&model->layers, options->model_of.layers);
-    take(&model->width, options->model_of.width);
-    take(&model->heads, options->model_of.heads);
-    take(&model->vocab_size, options->model_of.vocab_size);
-    take(&model->context, options->model_of.context);
+    take(&model->layers, given->layers);
+    take(&model->width, given->width);
+    take(&model->heads, given->heads);
+    take(&model->vocab_size, given->vocab_size);
+    take(&model->context, given->context);
     if (!is_within(model->layers, LAYERS_MAX) || !is_within(model->width, WIDTH_MAX) ||
         !is_within(model->heads, HEADS_MAX) || !is_within(model->vocab_size, TOKENS_MAX) ||
         !is_within(model->context, TOKENS_MAX)) {
@@ -207,11 +244,7 @@ static base_status complete_model(launch_plan_options *options, base_error *rete
                          "a context up to %d",
                          LAYERS_MAX, WIDTH_MAX, TOKENS_MAX);
     }
-    return model->width % model->heads == 0
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_INVALID,
-                           "a width of %" PRId64 " is no multiple of %" PRId64 " heads",
-                           model->width, model->heads);
+    return complete_heads(given, model, reterr);
 }
 
 /* What does not depend on the layout, so that the search need not find it out. */

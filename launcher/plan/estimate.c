@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "plan/work.h"
+
 enum {
     GRADIENT_BYTES = 4,
     MOMENT_BYTES = 8,    /* AdamW's two */
@@ -12,13 +14,6 @@ enum {
     BEST_BYTES = 16,     /* a rank's most probable token and its logit */
     SOFTMAX_FLOATS = 3,  /* of a token: maximum, sum, the target's logit */
     BUCKET_BYTES = 25 << 20,
-    /* as rank/ has them for GPUs: ctest -R gpu-planner compares */
-    QUEUES_BYTES = 2 * (32 << 20),
-    CHUNK_ROWS = 16384, /* of the MLP's work memory */
-    LOGIT_ROWS = 4096,
-    WIDENING = 4,
-    VOCAB_LEAVES = 16,    /* rank_tp_leaf_width's: equal leaves of whole steps, */
-    VOCAB_LEAF_STEP = 32, /* and whole leaves on each rank */
     TASK_S_MAX = 1000,
 };
 
@@ -36,10 +31,18 @@ static base_status check_layout(const launch_ask *ask, const launch_layout *layo
                                 base_error *reterr)
 {
     const launch_model *model = &ask->model;
-    if (model->heads % layout->tensor != 0) {
+    if (model->kv_heads % layout->tensor != 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "%" PRId64 " heads cannot be cut in %" PRId64 " equal parts: --tensor",
-                         model->heads, layout->tensor);
+                         "%" PRId64 " heads%s cannot be cut in %" PRId64 " equal parts: --tensor",
+                         model->kv_heads,
+                         model->kv_heads < model->heads ? " of keys and values" : "",
+                         layout->tensor);
+    }
+    if (model->hidden % layout->tensor != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%" PRId64 " columns of the MLP cannot be cut in %" PRId64
+                         " equal parts: --tensor",
+                         model->hidden, layout->tensor);
     }
     if (ask->decode) {
         return layout->pipeline == 1
@@ -191,21 +194,6 @@ static share share_of(const launch_ask *ask, const launch_estimate *made, int st
     return own;
 }
 
-/* Buffers of a step, as rank/model/transformer/memory.c cuts them, but for attention's scratch. */
-static double work_bytes(const launch_ask *ask, const launch_estimate *made, const share *own)
-{
-    const double tokens = ceil(micro_tokens(ask) / 16) * 16;
-    const double width = (double)ask->model.width;
-    const double tensor = (double)made->layout.tensor;
-    const double rounded = ask->precision == PROTO_PRECISION_BFLOAT16 ? 1.5 : 1;
-    const double logits =
-        own->answers ? fmin(tokens, LOGIT_ROWS) * (double)ask->model.vocab_size * rounded : 0;
-    const double wide =
-        fmax(fmax(fmin(tokens, CHUNK_ROWS) * WIDENING * width, tokens * 3 * width), logits);
-    const double floats = tokens * (2 * width + (rounded > 1 ? width / 2 : 0) + 4) + wide / tensor;
-    return floats * sizeof(float) + QUEUES_BYTES;
-}
-
 static void add_memory(const launch_ask *ask, launch_estimate *made)
 {
     const double weight_bytes = ask->precision == PROTO_PRECISION_BFLOAT16 ? 6 : 4;
@@ -219,7 +207,9 @@ static void add_memory(const launch_ask *ask, launch_estimate *made)
             [LAUNCH_MEMORY_GRADIENTS] = own.params * GRADIENT_BYTES * trees,
             [LAUNCH_MEMORY_OPTIMIZER] = own.params * MOMENT_BYTES,
             [LAUNCH_MEMORY_ACTIVATIONS] = own.activations_bytes * held,
-            [LAUNCH_MEMORY_WORK] = work_bytes(ask, made, &own),
+            [LAUNCH_MEMORY_WORK] =
+                launch_work_training_bytes(&ask->model, micro_tokens(ask), (int)made->layout.tensor,
+                                           ask->precision, own.answers),
         };
         double total = 0;
         for (int use = 0; use < LAUNCH_MEMORY_COUNT; use++) {
@@ -344,7 +334,7 @@ static void add_bill(const launch_ask *ask, launch_estimate *made)
     add_sends(ask, made, row_bytes(ask));
     const double tied_s = add_all_reduces(
         ask, made,
-        (exchange){"tied embedding", layout->pipeline > 1 ? 2 : 1,
+        (exchange){"tied embedding", layout->pipeline > 1 && ask->model.tied ? 2 : 1,
                    layout->tensor * layout->data * layout->pipeline, 1, tied_bytes});
     made->optimizer_s = reading_s(ask, 28 * params); /* parameters, gradient, both moments */
     /* the last micro-batch's backward pass hides all buckets but the last one */
@@ -401,15 +391,6 @@ static base_status estimate_training(const launch_ask *ask, launch_estimate *mad
 
 /* ---- one step of decoding ---- */
 
-/* The logits of a row on the rank that has most leaves of the vocabulary. */
-static double logits_held(const launch_model *model, int tensor)
-{
-    const int64_t leaf = (model->vocab_size + VOCAB_LEAVES - 1) / VOCAB_LEAVES;
-    const int64_t width = (leaf + VOCAB_LEAF_STEP - 1) / VOCAB_LEAF_STEP * VOCAB_LEAF_STEP;
-    const int64_t leaves = (VOCAB_LEAVES + tensor - 1) / tensor;
-    return (double)(leaves * width);
-}
-
 static void estimate_decoding(const launch_ask *ask, launch_estimate *made)
 {
     const launch_model *model = &ask->model;
@@ -418,7 +399,7 @@ static void estimate_decoding(const launch_ask *ask, launch_estimate *made)
     const launch_stage whole = {.layers = model->layers, .embeds = true, .answers = true};
     const double number_bytes = ask->precision == PROTO_PRECISION_BFLOAT16 ? 2 : 4;
     const double batch = (double)ask->batch;
-    const double cached = batch * (double)model->context * 2 * (double)model->width *
+    const double cached = batch * (double)model->context * 2 * (double)launch_model_keys(model) *
                           (double)model->layers / tensor * number_bytes;
     const double row_payload = batch * (double)model->width * EXCHANGED_BYTES;
     made->run.pipeline = (proto_pipeline){.stages = 1, .chunks = 1, .micro_batches = 1};
@@ -426,21 +407,18 @@ static void estimate_decoding(const launch_ask *ask, launch_estimate *made)
     made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] =
         launch_stage_params(model, &whole, tensor) * number_bytes;
     made->memory_bytes[LAUNCH_MEMORY_CACHE] = cached;
-    /* as rank/model/decoder.c cuts it, but for attention's scratch */
-    const double width = (double)model->width;
-    const double narrow =
-        ask->precision == PROTO_PRECISION_BFLOAT16 ? fmax(WIDENING * width / tensor, width) / 2 : 0;
-    const double row_floats =
-        logits_held(model, tensor) + (4 + WIDENING) * width / tensor + width + 2 + narrow;
     made->memory_bytes[LAUNCH_MEMORY_WORK] =
-        batch * row_floats * sizeof(float) + 2 * row_payload +
-        QUEUES_BYTES / 2.0; /* rows are exchanged from one buffer to another */
+        launch_work_decoding_bytes(model, batch, tensor, ask->precision);
     made->total_bytes =
         made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] + cached + made->memory_bytes[LAUNCH_MEMORY_WORK];
-    /* the cache is half full in the mean */
+    /* An embedding of its own is not read, but for the tokens' rows. The cache is half full in the
+     * mean. */
+    const double not_read =
+        model->tied ? 0 : (double)model->vocab_size * (double)model->width / tensor * number_bytes;
+    const double read = made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] - not_read + cached / 2;
     const double seen = (double)model->context / 2;
     made->compute_s =
-        fmax(reading_s(ask, made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] + cached / 2),
+        fmax(reading_s(ask, read),
              products_s(ask, launch_stage_forward_flops(model, &whole, tensor, batch, seen)));
     made->tensor_s = add_all_reduces(
         ask, made,

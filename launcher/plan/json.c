@@ -77,17 +77,25 @@ static json_t *cost_json(const launch_plan *plan)
     return json_string(text);
 }
 
+static json_t *model_json(const launch_plan *plan)
+{
+    const launch_model *model = &plan->ask->model;
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I}", "name",
+                     plan->model_name, "layers", (json_int_t)model->layers, "width",
+                     (json_int_t)model->width, "heads", (json_int_t)model->heads, "kv_heads",
+                     (json_int_t)model->kv_heads, "head_width", (json_int_t)model->head_width,
+                     "mlp_width", (json_int_t)model->hidden, "tied", model->tied, "vocab_size",
+                     (json_int_t)model->vocab_size, "context", (json_int_t)model->context,
+                     "parameters", (json_int_t)launch_model_params(model));
+}
+
 base_status launch_plan_print_json(const launch_plan *plan, FILE *stream, base_error *reterr)
 {
     const launch_estimate *best = &plan->estimates[0];
-    const launch_model *model = &plan->ask->model;
     json_t *root = json_pack(
-        "{s:{s:s, s:I, s:I, s:I, s:I, s:I, s:I}, s:s, s:o, s:f, s:b, s:f, s:i, s:o, s:o, s:o, "
+        "{s:o, s:s, s:o, s:f, s:b, s:f, s:i, s:o, s:o, s:o, "
         "s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:o, s:o}",
-        "model", "name", plan->model_name, "layers", (json_int_t)model->layers, "width",
-        (json_int_t)model->width, "heads", (json_int_t)model->heads, "vocab_size",
-        (json_int_t)model->vocab_size, "context", (json_int_t)model->context, "parameters",
-        (json_int_t)launch_model_params(model), "device", plan->device_name, "layout",
+        "model", model_json(plan), "device", plan->device_name, "layout",
         layout_json(&best->layout), "memory_bytes", best->total_bytes, "fits", best->fits,
         "tokens_per_step", best->tokens, "stage", best->stage, "memory", memory_json(best), "bill",
         bill_json(best), "pipeline", pipeline_json(best), "step", "computing_s", best->compute_s,

@@ -1,4 +1,4 @@
-/* Counts parameters, activations and operations of GPT-2's family. Called by estimate.c. What a rank
+/* Counts parameters, activations and operations of GPT-2 and of Llama. Called by estimate.c. What a rank
  * really allocates is in rank/model/transformer/memory.c; ctest -R gpu-node compares. */
 #include "plan/model.h"
 
@@ -6,20 +6,44 @@
 
 #include "proto/pipeline.h"
 
-enum { WIDENING = 4 };
+enum { WIDENING = 4 /* of GPT-2's MLP */ };
 
-/* GPT-2: Radford et al. 2019. GPT-3: Brown et al., arXiv:2005.14165, table 2.1. */
+#define GPT2(layer_count, columns, head_count, words, tokens)                                      \
+    {                                                                                              \
+        .layers = (layer_count), .width = (columns), .heads = (head_count), .vocab_size = (words), \
+        .context = (tokens), .context_max = (tokens), .kv_heads = (head_count),                    \
+        .head_width = (columns) / (head_count), .hidden = WIDENING * (columns), .tied = true       \
+    }
+
+#define LLAMA(layer_count, columns, head_count, kv_count, mlp, words, tokens, is_tied)             \
+    {                                                                                              \
+        .layers = (layer_count), .width = (columns), .heads = (head_count), .vocab_size = (words), \
+        .context = (tokens) < LAUNCH_MODEL_CONTEXT ? (tokens) : LAUNCH_MODEL_CONTEXT,              \
+        .context_max = (tokens), .kv_heads = (kv_count), .head_width = (columns) / (head_count),   \
+        .hidden = (mlp), .gated = true, .rms = true, .rotated = true, .tied = (is_tied)            \
+    }
+
+/* GPT-2: Radford et al. 2019. GPT-3: Brown et al., arXiv:2005.14165, table 2.1. The others: the
+ * config.json of their checkpoints; mistral-7b is version 0.2, without a sliding window. */
 static const struct {
     const char *name;
     launch_model model;
 } models[] = {
-    {"minigpt", {2, 128, 4, 512, 64}},
-    {"gpt2", {12, 768, 12, 50257, 1024}},
-    {"gpt2-medium", {24, 1024, 16, 50257, 1024}},
-    {"gpt2-large", {36, 1280, 20, 50257, 1024}},
-    {"gpt2-xl", {48, 1600, 25, 50257, 1024}},
-    {"gpt3-6.7b", {32, 4096, 32, 50257, 2048}},
-    {"gpt3-175b", {96, 12288, 96, 50257, 2048}},
+    {"minigpt", GPT2(2, 128, 4, 512, 64)},
+    {"gpt2", GPT2(12, 768, 12, 50257, 1024)},
+    {"gpt2-medium", GPT2(24, 1024, 16, 50257, 1024)},
+    {"gpt2-large", GPT2(36, 1280, 20, 50257, 1024)},
+    {"gpt2-xl", GPT2(48, 1600, 25, 50257, 1024)},
+    {"gpt3-6.7b", GPT2(32, 4096, 32, 50257, 2048)},
+    {"gpt3-175b", GPT2(96, 12288, 96, 50257, 2048)},
+    {"smollm2-135m", LLAMA(30, 576, 9, 3, 1536, 49152, 8192, true)},
+    {"smollm2-360m", LLAMA(32, 960, 15, 5, 2560, 49152, 8192, true)},
+    {"smollm2-1.7b", LLAMA(24, 2048, 32, 32, 8192, 49152, 8192, true)},
+    {"tinyllama-1.1b", LLAMA(22, 2048, 32, 4, 5632, 32000, 2048, false)},
+    {"llama-3.2-1b", LLAMA(16, 2048, 32, 8, 8192, 128256, 131072, true)},
+    {"llama-3.1-8b", LLAMA(32, 4096, 32, 8, 14336, 128256, 131072, false)},
+    {"llama-3.1-70b", LLAMA(80, 8192, 64, 8, 28672, 128256, 131072, false)},
+    {"mistral-7b", LLAMA(32, 4096, 32, 8, 14336, 32000, 32768, false)},
 };
 
 const char *launch_model_name(int index)
@@ -30,6 +54,31 @@ const char *launch_model_name(int index)
 const launch_model *launch_model_get(int index)
 {
     return &models[index].model;
+}
+
+launch_model launch_model_gpt2(int64_t layers, int64_t width, int64_t heads, int64_t vocab_size,
+                               int64_t context)
+{
+    return (launch_model)GPT2(layers, width, heads, vocab_size, context);
+}
+
+int64_t launch_model_queries(const launch_model *model)
+{
+    return model->heads * model->head_width;
+}
+
+int64_t launch_model_keys(const launch_model *model)
+{
+    return model->kv_heads * model->head_width;
+}
+
+/* Of a layer's matrices: queries, keys, values, the projection behind them, and the MLP. */
+static double matrix_params(const launch_model *model)
+{
+    const double queries = (double)launch_model_queries(model);
+    const double keys = (double)launch_model_keys(model);
+    const double mlp = (model->gated ? 3 : 2) * (double)model->hidden;
+    return (2 * queries + 2 * keys + mlp) * (double)model->width;
 }
 
 int64_t launch_model_params(const launch_model *model)
@@ -57,17 +106,26 @@ launch_stage launch_model_stage(const launch_model *model, int stages, int stage
 double launch_stage_params(const launch_model *model, const launch_stage *part, int tensor)
 {
     const double width = (double)model->width;
-    const double cut = (4 + 2 * WIDENING) * width * width + (3 + WIDENING) * width;
-    const double whole = 6 * width; /* two norms, two biases */
+    const double norm = model->rms ? width : 2 * width;
+    double cut = matrix_params(model);
+    double whole = 2 * norm;
+    if (!model->rms) {
+        const int64_t qkv = launch_model_queries(model) + 2 * launch_model_keys(model);
+        cut += (double)(qkv + model->hidden);
+        whole += 2 * width; /* the biases behind sums */
+    }
     double params = (double)part->layers * (cut / tensor + whole);
-    if (part->embeds || part->answers) {
+    if (part->embeds || (part->answers && model->tied)) {
         params += (double)model->vocab_size * width / tensor;
     }
-    if (part->embeds) {
+    if (part->answers && !model->tied) {
+        params += (double)model->vocab_size * width / tensor;
+    }
+    if (part->embeds && !model->rotated) {
         params += (double)model->context * width;
     }
     if (part->answers) {
-        params += 2 * width;
+        params += norm;
     }
     return params;
 }
@@ -76,26 +134,33 @@ double launch_stage_activation_bytes(const launch_model *model, const launch_sta
                                      int tensor, double tokens, proto_precision precision)
 {
     const double width = (double)model->width;
+    const double queries = (double)launch_model_queries(model);
     const double whole = sizeof(float); /* the residual stream, and what norms and softmax keep */
     const double narrow = precision == PROTO_PRECISION_BFLOAT16 ? 2 : whole;
-    const double norm = width * (whole + narrow) + 2 * whole;
-    const double cut = (4 + WIDENING) * width * narrow + 2 * (double)model->heads * whole;
+    const double norm = width * (whole + narrow) + (model->rms ? 1 : 2) * whole;
+    /* keys and values of a head stand beside each head of queries that shares them */
+    const double columns = 3 * queries + queries + (model->gated ? 2 : 1) * (double)model->hidden;
+    const double cut = columns * narrow + 2 * (double)model->heads * whole;
     const double layer = 2 * norm + cut / tensor;
-    return tokens * ((double)part->layers * layer + (part->answers ? norm : 0));
+    const double turns = model->rotated ? (double)model->head_width * whole : 0;
+    return tokens * ((double)part->layers * layer + (part->answers ? norm : 0) + turns);
 }
 
 double launch_stage_forward_flops(const launch_model *model, const launch_stage *part, int tensor,
                                   double tokens, double seen)
 {
-    const double width = (double)model->width;
-    const double products = 2 * (4 + 2 * WIDENING) * width * width;
-    const double attention = 2 * 2 * seen * width; /* scores, and their sum of values */
-    const double output = part->answers ? 2 * (double)model->vocab_size * width : 0;
+    const double products = 2 * matrix_params(model);
+    /* scores, and their sum of values */
+    const double attention = 2 * 2 * seen * (double)launch_model_queries(model);
+    const double output = part->answers ? 2 * (double)model->vocab_size * (double)model->width : 0;
     return tokens * ((double)part->layers * (products + attention) + output) / tensor;
 }
 
 double launch_model_output_layers(const launch_model *model)
 {
-    const proto_pipeline_model shape = pipeline_model(model);
-    return proto_pipeline_output_layers(&shape);
+    const launch_stage layer = {.layers = 1};
+    const launch_stage output = {.answers = true};
+    const double seen = (double)model->context / 2;
+    return launch_stage_forward_flops(model, &output, 1, 1, seen) /
+           launch_stage_forward_flops(model, &layer, 1, 1, seen);
 }

@@ -1,6 +1,5 @@
 /* A model's shape, and what of it a rank of a layout holds: parameters, and activations of a
- * micro-batch. Of the family GPT-2: width × 4 in the MLP, learned positions, one matrix for the
- * embedding and the output. Pure. */
+ * micro-batch. Blocks are norm, attention, norm, MLP, as GPT-2 and Llama have them. Pure. */
 #ifndef LAUNCH_PLAN_MODEL_H
 #define LAUNCH_PLAN_MODEL_H
 
@@ -11,14 +10,32 @@
 typedef struct launch_model {
     int64_t layers;
     int64_t width;
-    int64_t heads;
+    int64_t heads; /* of queries */
     int64_t vocab_size;
-    int64_t context;
+    int64_t context;     /* tokens of a sequence in the plan */
+    int64_t context_max; /* of a sequence that the model can take */
+    int64_t kv_heads;    /* of keys and values; divides heads */
+    int64_t head_width;
+    int64_t hidden; /* columns of the MLP */
+    bool gated;     /* the MLP has three matrices; else two */
+    bool rms;       /* RMS norms, and no biases anywhere; else layer norms, and biases */
+    bool rotated;   /* rope; else an embedding of positions */
+    bool tied;      /* the output's matrix is the tokens' embedding */
 } launch_model;
+
+enum { LAUNCH_MODEL_CONTEXT = 8192 /* of a Llama's plan, if the model can take more */ };
 
 /* "minigpt", "gpt2" …; NULL behind the last one. */
 const char *launch_model_name(int index);
 const launch_model *launch_model_get(int index);
+
+/* A GPT-2: as many heads of keys as of queries, and an MLP of 4 × width. `heads` divides `width`. */
+launch_model launch_model_gpt2(int64_t layers, int64_t width, int64_t heads, int64_t vocab_size,
+                               int64_t context);
+
+/* Columns of queries, and of keys; there are as many of values. */
+int64_t launch_model_queries(const launch_model *model);
+int64_t launch_model_keys(const launch_model *model);
 
 int64_t launch_model_params(const launch_model *model);
 
@@ -26,7 +43,7 @@ int64_t launch_model_params(const launch_model *model);
 typedef struct launch_stage {
     int64_t layers;
     bool embeds;  /* the first stage: tokens and positions */
-    bool answers; /* the last one: final norm and output. It has the tokens' matrix too */
+    bool answers; /* the last one: final norm and output, which has the tokens' matrix if tied */
 } launch_stage;
 
 /* The part of one of at most `layers` stages. The last one also has the output, so it gets fewer

@@ -49,6 +49,24 @@ static const char *seconds(double value, char text[TEXT_BYTES])
     return text;
 }
 
+/* A GPT-2's line says nothing that follows from its width. */
+static void print_model(const launch_plan *plan, FILE *stream)
+{
+    const launch_model *model = &plan->ask->model;
+    (void)fprintf(stream, "model     %s: %" PRId64 " layers, width %" PRId64 ", %" PRId64 " heads",
+                  plan->model_name, model->layers, model->width, model->heads);
+    if (model->gated) {
+        (void)fprintf(stream, " of %" PRId64 ", %" PRId64 " of keys and values, MLP %" PRId64,
+                      model->head_width, model->kv_heads, model->hidden);
+    }
+    (void)fprintf(stream, ", vocabulary %" PRId64 ", context %" PRId64, model->vocab_size,
+                  model->context);
+    if (model->context < model->context_max && model->gated) {
+        (void)fprintf(stream, " of %" PRId64, model->context_max);
+    }
+    (void)fprintf(stream, "; %" PRId64 " parameters\n", launch_model_params(model));
+}
+
 static void print_head(const launch_plan *plan, FILE *stream)
 {
     const launch_ask *ask = plan->ask;
@@ -56,11 +74,7 @@ static void print_head(const launch_plan *plan, FILE *stream)
     const launch_estimate *best = &plan->estimates[0];
     const launch_layout *layout = &best->layout;
     char texts[4][TEXT_BYTES];
-    (void)fprintf(stream,
-                  "model     %s: %" PRId64 " layers, width %" PRId64 ", %" PRId64
-                  " heads, vocabulary %" PRId64 ", context %" PRId64 "; %" PRId64 " parameters\n",
-                  plan->model_name, model->layers, model->width, model->heads, model->vocab_size,
-                  model->context, launch_model_params(model));
+    print_model(plan, stream);
     (void)fprintf(stream,
                   "device    %s: %.4g TFLOPS in %s, of which products reach %.0f %%; %s of memory, "
                   "%s/s\n",

@@ -36,6 +36,15 @@ run four --mode tp-cpu --ranks 4
 [ "$(tokens one)" = "$(tokens two)" ] || fail "two ranks draw other tokens than one"
 [ "$(tokens one)" = "$(tokens four)" ] || fail "four ranks draw other tokens than one"
 
+# The plan has the job's parameters, exchanges and cache: 16 texts of 256 tokens on each of two ranks.
+launcher plan --checkpoint model --decode --ranks 2 --tensor 2 --batch 16 --precision float32 --json >plan.json || fail "no plan"
+said() { grep -oE "\"$1\": [0-9.]*" plan.json | head -1 | cut -d' ' -f2; }
+held() { grep -oE "\"$1\": [0-9.]*" two/results.json | head -1 | cut -d' ' -f2; }
+[ -n "$(held parameters)" ] && [ "$(said parameters)" = "$(held parameters)" ] || fail "$(said parameters) parameters are planned, not $(held parameters)"
+[ "$(said cache)" = "$(held cache_bytes).0" ] || fail "a cache of $(said cache) bytes is planned, not $(held cache_bytes)"
+awk "BEGIN { exit $(said times) != 2 * $(held all_reduces_per_token) }" || # two texts share a step
+    fail "$(said times) all-reduces a step are planned, not twice $(held all_reduces_per_token)"
+
 # The template's token stands before each prompt. Special tokens in a prompt are letters, unless asked.
 run special --mode tp-cpu --ranks 2 --special-tokens
 tokens one | sed -n 3p | grep -q ':\[1,' || fail "the template's token is missing"
@@ -53,7 +62,6 @@ refused() { # WHAT ARGUMENTS...
     launcher "$@" >out 2>err && fail "not refused: $*"
     grep -q -- "$what" err || fail "not refused with \"$what\", but: $(cat err)"
 }
-refused "plans are made of GPT-2's layers" plan --checkpoint model
 refused "products that are timed are gpt2's" --ranks 1 --no-bind -- inference-bench model 1
 refused "not what --width" --mode tp-cpu --checkpoint model --prompt hello --context 257
 refused "it can between 1, 2, 4" --mode tp-cpu --ranks 3 --checkpoint model --prompt hello

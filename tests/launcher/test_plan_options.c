@@ -121,27 +121,116 @@ static void own_figures_replace_the_devices(void **state)
     assert_int_equal(options.ask.model.width, 1600);
 }
 
+static void write_config(const char *text)
+{
+    FILE *file = fopen(path_of("config.json"), "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
 static void a_checkpoint_gives_its_shape(void **state)
 {
     (void)state;
     static char text[TEXT_BYTES];
-    FILE *file = fopen(path_of("config.json"), "w");
-    assert_non_null(file);
-    (void)fputs("{\"vocab_size\": 100, \"n_embd\": 64, \"n_layer\": 3, \"n_head\": 2, "
-                "\"n_positions\": 32}",
-                file);
-    (void)fclose(file);
+    write_config("{\"vocab_size\": 100, \"n_embd\": 64, \"n_layer\": 3, \"n_head\": 2, "
+                 "\"n_positions\": 32}");
     assert_int_equal(run(WORDS("--checkpoint", directory), text), BASE_EXIT_DONE);
     assert_non_null(strstr(text, "3 layers, width 64, 2 heads, vocabulary 100, context 32"));
-    file = fopen(path_of("config.json"), "w");
-    assert_non_null(file);
-    (void)fputs("{\"vocab_size\": 100, \"n_embd\": 64, \"n_layer\": 40000000000, \"n_head\": 2, "
-                "\"n_positions\": 32}",
-                file);
-    (void)fclose(file);
+    write_config("{\"vocab_size\": 100, \"n_embd\": 64, \"n_layer\": 40000000000, \"n_head\": 2, "
+                 "\"n_positions\": 32}");
     assert_int_equal(run(WORDS("--checkpoint", directory), text), BASE_EXIT_USAGE);
     (void)unlink(path_of("config.json"));
     assert_int_equal(run(WORDS("--checkpoint", directory), text), BASE_EXIT_USAGE);
+}
+
+/* A Llama's config.json with more keys behind those that all have. */
+static void write_llama(const char *more)
+{
+    char text[1024];
+    (void)snprintf(text, sizeof text,
+                   "{\"vocab_size\": 100, \"hidden_size\": 64, \"num_hidden_layers\": 3, "
+                   "\"num_attention_heads\": 4, \"max_position_embeddings\": 131072, %s}",
+                   more);
+    write_config(text);
+}
+
+#define LLAMA "\"model_type\": \"llama\", \"intermediate_size\": 96"
+
+static void a_llamas_config_gives_its_shape(void **state)
+{
+    static const struct {
+        const char *more;
+        const char *words; /* NULL: it is refused */
+    } cases[] = {
+        {LLAMA ", \"num_key_value_heads\": 2, \"head_dim\": 20",
+         "4 heads of 20, 2 of keys and values, MLP 96, vocabulary 100, context 8192 of 131072; "
+         "114624 parameters"},
+        {LLAMA ", \"num_key_value_heads\": null, \"head_dim\": null, \"tie_word_embeddings\": true",
+         "4 heads of 16, 4 of keys and values, MLP 96, vocabulary 100, context 8192 of 131072; "
+         "111296 parameters"},
+        {"\"model_type\": \"mistral\", \"intermediate_size\": 96, \"num_key_value_heads\": 1",
+         "4 heads of 16, 1 of keys and values"},
+        {LLAMA ", \"attention_bias\": true", NULL},
+        {LLAMA ", \"mlp_bias\": true", NULL},
+        {LLAMA ", \"num_key_value_heads\": 3", NULL},
+        {LLAMA ", \"num_key_value_heads\": 0", NULL},
+        {LLAMA ", \"head_dim\": \"wide\"", NULL},
+        {LLAMA ", \"head_dim\": -16", NULL},
+        {"\"model_type\": \"llama\"", NULL},
+        {"\"model_type\": \"llama\", \"intermediate_size\": 0", NULL},
+        {"\"model_type\": \"qwen2\", \"intermediate_size\": 96", NULL},
+    };
+    static char text[TEXT_BYTES];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_llama(cases[i].more);
+        assert_int_equal(run(WORDS("--checkpoint", directory), text),
+                         cases[i].words != NULL ? BASE_EXIT_DONE : BASE_EXIT_USAGE);
+        if (cases[i].words != NULL && strstr(text, cases[i].words) == NULL) {
+            fail_msg("no \"%s\" in %s", cases[i].words, text);
+        }
+    }
+    write_llama("\"num_attention_heads\": 0, " LLAMA);
+    assert_int_equal(run(WORDS("--checkpoint", directory), text), BASE_EXIT_USAGE);
+    write_llama(LLAMA);
+    assert_int_equal(run(WORDS("--checkpoint", directory, "--context", "65536"), text),
+                     BASE_EXIT_DONE);
+    assert_non_null(strstr(text, "context 65536 of 131072"));
+    (void)unlink(path_of("config.json"));
+}
+
+/* A flag changes what it names; the width of heads follows from width and heads. */
+static void flags_change_a_llamas_shape(void **state)
+{
+    (void)state;
+    static char text[TEXT_BYTES];
+    assert_int_equal(run(WORDS("--memory", "1000", "--model", "llama-3.1-8b", "--json"), text),
+                     BASE_EXIT_DONE);
+    assert_non_null(strstr(text, "\"parameters\": 8030261248"));
+    assert_non_null(strstr(text, "\"name\": \"llama-3.1-8b\""));
+    assert_non_null(strstr(text, "\"kv_heads\": 8"));
+    assert_non_null(strstr(text, "\"head_width\": 128"));
+    assert_non_null(strstr(text, "\"mlp_width\": 14336"));
+    assert_non_null(strstr(text, "\"tied\": false"));
+    assert_int_equal(run(WORDS("--memory", "1000", "--model", "llama-3.1-8b", "--width", "2048",
+                               "--kv-heads", "4", "--mlp-width", "5632"),
+                         text),
+                     BASE_EXIT_DONE);
+    assert_non_null(strstr(text, "own: 32 layers, width 2048, 32 heads of 64, 4 of keys and "
+                                 "values, MLP 5632, "));
+    assert_int_equal(run(WORDS("--memory", "1000", "--model", "llama-3.1-8b", "--heads", "24",
+                               "--head-width", "64"),
+                         text),
+                     BASE_EXIT_DONE);
+    assert_non_null(strstr(text, "width 4096, 24 heads of 64, 8 of keys"));
+    assert_int_equal(
+        run(WORDS("--memory", "1000", "--model", "llama-3.1-8b", "--heads", "24"), text),
+        BASE_EXIT_USAGE);
+    assert_int_equal(
+        run(WORDS("--memory", "1000", "--model", "llama-3.1-8b", "--kv-heads", "5"), text),
+        BASE_EXIT_USAGE);
+    assert_int_equal(run(WORDS("--model", "gpt2", "--kv-heads", "4"), text), BASE_EXIT_USAGE);
 }
 
 static int count_of(const char *text, const char *words)
@@ -221,6 +310,8 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_ends_with_1),
         cmocka_unit_test(own_figures_replace_the_devices),
         cmocka_unit_test(a_checkpoint_gives_its_shape),
+        cmocka_unit_test(a_llamas_config_gives_its_shape),
+        cmocka_unit_test(flags_change_a_llamas_shape),
         cmocka_unit_test(the_drawing_has_every_task),
         cmocka_unit_test(wrong_words_are_refused),
     };

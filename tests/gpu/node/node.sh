@@ -73,12 +73,16 @@ as_planned() { # RECORD: each use of the GPU's memory has the same two figures
 }
 as_planned one
 as_planned two
-launcher plan --model minigpt --ranks 1 --batch 1 --global-batch 2 --precision float32 --json >plan.json
-for use in weights optimizer activations; do # launcher plan knows it beforehand
-    held=$(grep -A1 "\"purpose\": \"$use\"" one/manifest.json | sed -n 's/.*"planned_bytes": \([0-9]*\).*/\1/p')
-    said=$(sed -n "s/.*\"$use\": \([0-9]*\)\.0.*/\1/p" plan.json)
-    [ -n "$held" ] && [ "$held" = "$said" ] || fail "launcher plan says $said bytes of $use, and it is $held"
-done
+plan_knows() { # RECORD USES ARGUMENTS...: launcher plan says beforehand how many bytes these uses take
+    local use held said
+    launcher plan "${@:3}" --json >plan.json || fail "launcher plan ${*:3}"
+    for use in $2; do
+        held=$(grep -A1 "\"purpose\": \"$use\"" "$1/manifest.json" | sed -n 's/.*"planned_bytes": \([0-9]*\).*/\1/p' | sort -u)
+        said=$(sed -n "s/.*\"$use\": \([0-9]*\)\.0.*/\1/p" plan.json)
+        [ -n "$held" ] && [ "$held" = "$said" ] || fail "$1: launcher plan says $said bytes of $use, and it is $held"
+    done
+}
+plan_knows one "weights optimizer activations" --model minigpt --ranks 1 --batch 1 --global-batch 2 --precision float32
 CUDA_EMULATE_MEMORY=4000000 job 1 --mode ddp-nccl --ranks 1 "${gpu[@]}" "${train[@]}" --authorize local --out none
 err_has "training needs " " bytes of the GPU's memory, and " " are free: weights 1882112, optimizer 3764224, activations "
 
@@ -151,6 +155,9 @@ job 0 --mode ddp-cpu --ranks 2 --checkpoint llama "${train[@]}" --out llama-trai
 job 0 --mode ddp-nccl --ranks 2 --checkpoint llama "${gpu[@]}" "${train[@]}" --authorize local --out llama-trained
 same_model llama-trained llama-trained-cpu
 as_planned llama-trained
+plan_knows llama-trained "weights optimizer activations" --checkpoint llama --ranks 2 --data 2 --batch 1 --global-batch 2 --precision float32
+plan_knows llama-2 cache --decode --checkpoint llama --ranks 2 --tensor 2 --batch 16 --precision float32
+plan_knows llama-half cache --decode --checkpoint llama --ranks 1 --batch 16 --precision bfloat16
 job 1 --mode ddp-nccl --ranks 1 --checkpoint llama --cuda-libs "$libraries" --account lab "${train[@]}" --precision bfloat16 --authorize local --out none
 err_has "the family llama trains in float32 only"
 

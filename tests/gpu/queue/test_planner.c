@@ -1,12 +1,12 @@
-/* The work memory that `launcher plan` says, beside what ranks with the CUDA backends ask for. The
- * launcher has the formula of rank/model/gpt2 and the backend's limits once more: here they are
- * compared. */
+/* The memory that `launcher plan` says, beside what ranks with the CUDA backends ask for. The launcher
+ * has the formulas of rank/model and the backend's limits once more: here they are compared, of a
+ * GPT-2 and of two Llamas. */
 #include <math.h>
 
 #include "backend/cuda/cuda.h"
 #include "backend/graphs.h"
 #include "backend/memory_use.h"
-#include "model/family.h"
+#include "model/llama/parts.h"
 #include "plan/estimate.h"
 #include "support.h"
 
@@ -17,24 +17,55 @@ static bool is_close(double planned, double held)
     return fabs(planned - held) <= 1e-3 * held;
 }
 
-static rank_model_config config_of(int vocab_size)
+/* A Llama whose heads are wider than the stream, and one whose heads are not. */
+typedef enum kind { GPT2, LLAMA_WIDE, LLAMA_NARROW, KINDS } kind;
+
+static rank_model_config config_of(kind of, int vocab_size)
 {
-    return (rank_model_config){.vocab_size = vocab_size,
-                               .width = WIDTH,
-                               .layers = LAYERS,
-                               .heads = HEADS,
-                               .context = CONTEXT,
-                               .family = rank_family_default()};
+    rank_model_config config = {.vocab_size = vocab_size,
+                                .width = WIDTH,
+                                .layers = LAYERS,
+                                .heads = HEADS,
+                                .context = CONTEXT,
+                                .family = rank_family_default()};
+    if (of != GPT2) {
+        config.family = &rank_llama;
+        config.heads = 2 * HEADS;
+        config.settings[LLAMA_KV_HEADS] = HEADS;
+        config.settings[LLAMA_HEAD_WIDTH] = of == LLAMA_WIDE ? 16 : 8;
+        config.settings[LLAMA_HIDDEN] = 176;
+        config.settings[LLAMA_EPSILON] = 1e-5;
+        config.settings[LLAMA_THETA] = 10000;
+        config.settings[LLAMA_TIED] = of == LLAMA_NARROW;
+    }
+    return config;
+}
+
+static launch_model model_of(const rank_model_config *config)
+{
+    const double *of = config->settings;
+    return config->family != &rank_llama
+               ? launch_model_gpt2(config->layers, config->width, config->heads, config->vocab_size,
+                                   config->context)
+               : (launch_model){.vocab_size = config->vocab_size,
+                                .width = config->width,
+                                .layers = config->layers,
+                                .heads = config->heads,
+                                .context = config->context,
+                                .context_max = config->context,
+                                .kv_heads = (int64_t)of[LLAMA_KV_HEADS],
+                                .head_width = (int64_t)of[LLAMA_HEAD_WIDTH],
+                                .hidden = (int64_t)of[LLAMA_HIDDEN],
+                                .gated = true,
+                                .rms = true,
+                                .rotated = true,
+                                .tied = of[LLAMA_TIED] != 0};
 }
 
 static launch_ask ask_of(const rank_model_config *config, int64_t batch, rank_type type)
 {
     return (launch_ask){
-        .model = {.vocab_size = config->vocab_size,
-                  .width = config->width,
-                  .layers = config->layers,
-                  .heads = config->heads,
-                  .context = config->context},
+        .model = model_of(config),
         .device = {.flops = {1e12, 1e12, 1e12},
                    .memory_bytes = 1e12,
                    .memory_bytes_per_s = 1e12,
@@ -51,15 +82,14 @@ static launch_ask ask_of(const rank_model_config *config, int64_t batch, rank_ty
     };
 }
 
-static double planned_bytes(const launch_ask *ask, int64_t tensor)
+static launch_estimate planned(const launch_ask *ask, int64_t tensor)
 {
     launch_estimate made;
     base_error error;
     const launch_layout layout = {.data = 1, .tensor = tensor, .pipeline = 1};
     assert_ok(launch_estimate_make(ask, &layout, &made, &error), &error);
-    const double bytes = made.memory_bytes[LAUNCH_MEMORY_WORK];
     launch_estimate_fini(&made);
-    return bytes;
+    return made;
 }
 
 /* What cublasLt's workspaces take. The backend's own sums, which the launcher leaves out, are few. */
@@ -68,7 +98,44 @@ static double queues_bytes(int queues)
     return queues * (double)(rank_cuda_backend.queue_bytes - rank_cuda_exact_backend.queue_bytes);
 }
 
-/* One micro-batch: each of the buffer's uses is the largest one once, below and above its limit. */
+/* One micro-batch. Parameters, gradients, moments and activations are as many bytes; work memory is
+ * as much but for what is rounded up. */
+static void assert_training(const rank_model_config *config, int batch, rank_type type,
+                            rank_graphs *graphs)
+{
+    const rank_device device = {.backend = &rank_cuda_backend};
+    const rank_model_options options = {.config = config,
+                                        .device = &device,
+                                        .token_count_max = batch * CONTEXT,
+                                        .training = true,
+                                        .graphs = graphs,
+                                        .batches_max = 1,
+                                        .type = type};
+    const rank_attention_shape attention = {.tokens = (size_t)options.token_count_max,
+                                            .heads = (size_t)config->heads,
+                                            .head_width = config->family->head_width(config),
+                                            .segment_max = CONTEXT};
+    const launch_ask ask = ask_of(config, batch, type);
+    const launch_estimate said = planned(&ask, 1);
+    const double params = (double)rank_model_param_count(config);
+    rank_memory_use use = {{0}};
+    rank_model_plan(&options, &use);
+    assert_true(said.memory_bytes[LAUNCH_MEMORY_WEIGHTS] ==
+                (type == RANK_BFLOAT16 ? 6 : 4) * params);
+    assert_true(said.memory_bytes[LAUNCH_MEMORY_GRADIENTS] == 4 * params);
+    assert_true(said.memory_bytes[LAUNCH_MEMORY_OPTIMIZER] == 8 * params);
+    assert_true(said.memory_bytes[LAUNCH_MEMORY_ACTIVATIONS] ==
+                (double)use.bytes[RANK_MEMORY_ACTIVATIONS]);
+    const size_t scratch = rank_cuda_backend.attention_scratch(&attention) * sizeof(float);
+    const double held = (double)(use.bytes[RANK_MEMORY_WORK] - scratch);
+    const double work = said.memory_bytes[LAUNCH_MEMORY_WORK] - queues_bytes(2);
+    if (!is_close(work, held)) {
+        fail_msg("%d rows of %d, vocabulary %d, type %d: planned %.0f bytes, held %.0f", batch,
+                 CONTEXT, config->vocab_size, (int)type, work, held);
+    }
+}
+
+/* Each of work memory's uses is the largest one once, below and above its limit. */
 static void training(void **state)
 {
     static const struct {
@@ -79,62 +146,53 @@ static void training(void **state)
     rank_graphs *graphs = NULL; /* with which batches are padded */
     (void)state;
     assert_ok(rank_graphs_create(&rank_cuda_backend, 1, &graphs, &error), &error);
-    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
-        const rank_type type = i % 2 == 0 ? RANK_FLOAT32 : RANK_BFLOAT16;
-        const rank_model_config config = config_of(cases[i / 2].vocab_size);
-        const rank_device device = {.backend = &rank_cuda_backend};
-        const rank_model_options options = {.config = &config,
-                                            .device = &device,
-                                            .token_count_max = cases[i / 2].batch * CONTEXT,
-                                            .training = true,
-                                            .graphs = graphs,
-                                            .batches_max = 1,
-                                            .type = type};
-        const rank_attention_shape attention = {.tokens = (size_t)options.token_count_max,
-                                                .heads = HEADS,
-                                                .head_width = WIDTH / HEADS,
-                                                .segment_max = CONTEXT};
-        const launch_ask ask = ask_of(&config, cases[i / 2].batch, type);
-        rank_memory_use use = {{0}};
-        rank_model_plan(&options, &use);
-        const size_t scratch = rank_cuda_backend.attention_scratch(&attention) * sizeof(float);
-        const double held = (double)(use.bytes[RANK_MEMORY_WORK] - scratch);
-        const double planned = planned_bytes(&ask, 1) - queues_bytes(2);
-        if (!is_close(planned, held)) {
-            fail_msg("%d rows of %d, vocabulary %d, type %d: planned %.0f bytes, held %.0f",
-                     cases[i / 2].batch, CONTEXT, config.vocab_size, (int)type, planned, held);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (kind of = GPT2; of < KINDS; of++) {
+            const rank_model_config config = config_of(of, cases[i].vocab_size);
+            assert_training(&config, cases[i].batch, RANK_FLOAT32, graphs);
+            assert_training(&config, cases[i].batch, RANK_BFLOAT16, graphs);
         }
     }
     rank_graphs_destroy(graphs);
 }
 
-/* On one rank, on two and on four. The logits are the engine's, and what is exchanged the group's. */
-static void decoding(void **state)
+/* The logits are the engine's, and what is exchanged the group's. */
+static void assert_decoding(const rank_model_config *config, int ranks, rank_type type)
 {
     enum { ROWS = 64 };
+    const rank_tp tp = {.ranks = ranks,
+                        .vocab_count = rank_tp_first_leaf(ranks, 1) * rank_tp_leaf_width(TINY)};
+    const rank_shape shape = {.config = config,
+                              .backend = &rank_cuda_backend,
+                              .end_layer = LAYERS,
+                              .token_count_max = ROWS,
+                              .tp = &tp,
+                              .decode_type = type};
+    launch_ask ask = ask_of(config, ROWS, type);
+    ask.decode = true;
+    const rank_family *family = config->family;
+    const size_t scratch =
+        rank_cuda_backend.attention_cached_scratch(family->head_width(config), CONTEXT);
+    const size_t floats = family->work_floats(&shape) + family->exchanged_floats(&shape) +
+                          (size_t)ROWS * (size_t)tp.vocab_count - scratch;
+    const launch_estimate said = planned(&ask, ranks);
+    const double work = said.memory_bytes[LAUNCH_MEMORY_WORK] - queues_bytes(1);
+    if (!is_close(work, (double)(floats * sizeof(float)))) {
+        fail_msg("%d ranks, type %d: planned %.0f bytes, held %zu", ranks, (int)type, work,
+                 floats * sizeof(float));
+    }
+    const size_t cached = family->cache_floats(&shape) * LAYERS * ROWS * CONTEXT;
+    assert_true(said.memory_bytes[LAUNCH_MEMORY_CACHE] == (double)(cached * rank_type_bytes(type)));
+}
+
+static void decoding(void **state)
+{
     (void)state;
-    for (int i = 0; i < 6; i++) {
-        const rank_type type = i % 2 == 0 ? RANK_FLOAT32 : RANK_BFLOAT16;
-        const int ranks = 1 << i / 2;
-        const rank_model_config config = config_of(TINY);
-        const rank_tp tp = {.ranks = ranks,
-                            .vocab_count = rank_tp_first_leaf(ranks, 1) * rank_tp_leaf_width(TINY)};
-        const rank_shape shape = {.config = &config,
-                                  .backend = &rank_cuda_backend,
-                                  .end_layer = LAYERS,
-                                  .token_count_max = ROWS,
-                                  .tp = &tp,
-                                  .decode_type = type};
-        launch_ask ask = ask_of(&config, ROWS, type);
-        ask.decode = true;
-        const size_t scratch = rank_cuda_backend.attention_cached_scratch(WIDTH / HEADS, CONTEXT);
-        const size_t floats = config.family->work_floats(&shape) +
-                              config.family->exchanged_floats(&shape) +
-                              (size_t)ROWS * (size_t)tp.vocab_count - scratch;
-        const double planned = planned_bytes(&ask, ranks) - queues_bytes(1);
-        if (!is_close(planned, (double)(floats * sizeof(float)))) {
-            fail_msg("%d ranks, type %d: planned %.0f bytes, held %zu", ranks, (int)type, planned,
-                     floats * sizeof(float));
+    for (kind of = GPT2; of < KINDS; of++) {
+        const rank_model_config config = config_of(of, TINY);
+        for (int ranks = 1; ranks <= 4; ranks *= 2) {
+            assert_decoding(&config, ranks, RANK_FLOAT32);
+            assert_decoding(&config, ranks, RANK_BFLOAT16);
         }
     }
 }
@@ -144,7 +202,7 @@ static void fused_gelu_needs_no_rows(void **state)
 {
     enum { ROWS = 48 };
     (void)state;
-    const rank_model_config config = config_of(TINY);
+    const rank_model_config config = config_of(GPT2, TINY);
     const rank_tp tp = {.ranks = 2, .vocab_count = TINY / 2};
     rank_backend apart = rank_cuda_backend;
     apart.product_gelu = false;

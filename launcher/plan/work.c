@@ -1,0 +1,59 @@
+/* Adds up the work memory of a step, by the formulas of rank/, but for attention's scratch. Called by
+ * estimate.c. ctest -R gpu-planner compares with what ranks ask for. */
+#include "plan/work.h"
+
+#include <math.h>
+
+enum {
+    QUEUE_BYTES = 32 << 20, /* a queue's, of the backend for GPUs */
+    CHUNK_ROWS = 16384,     /* of the MLP's work memory */
+    LOGIT_ROWS = 4096,
+    VOCAB_LEAVES = 16,    /* rank_tp_leaf_width's: equal leaves of whole steps, */
+    VOCAB_LEAF_STEP = 32, /* and whole leaves on each rank */
+};
+
+/* As rank/model/transformer/memory.c cuts it. */
+double launch_work_training_bytes(const launch_model *model, double tokens, int tensor,
+                                  proto_precision precision, bool answers)
+{
+    const double rows = ceil(tokens / 16) * 16;
+    const double width = (double)model->width;
+    const double queries = (double)launch_model_queries(model);
+    const double rounded = precision == PROTO_PRECISION_BFLOAT16 ? 1.5 : 1;
+    const double logits =
+        answers ? fmin(rows, LOGIT_ROWS) * (double)model->vocab_size * rounded : 0;
+    const double wide =
+        fmax(fmax(fmin(rows, CHUNK_ROWS) * (double)model->hidden, rows * 3 * queries), logits);
+    /* attention's gradient has a place of its own if it is not as wide as the stream's */
+    const double attention = queries != width ? rows * queries : 0;
+    const double no_bias = model->rms ? 2 * 3 * queries : 0;
+    const double floats = rows * (2 * width + (rounded > 1 ? width / 2 : 0) + 4) +
+                          (wide + attention + no_bias) / tensor;
+    return floats * sizeof(float) + 2 * QUEUE_BYTES;
+}
+
+/* The logits of a row on the rank that has most leaves of the vocabulary. */
+static double logits_held(const launch_model *model, int tensor)
+{
+    const int64_t leaf = (model->vocab_size + VOCAB_LEAVES - 1) / VOCAB_LEAVES;
+    const int64_t width = (leaf + VOCAB_LEAF_STEP - 1) / VOCAB_LEAF_STEP * VOCAB_LEAF_STEP;
+    const int64_t leaves = (VOCAB_LEAVES + tensor - 1) / tensor;
+    return (double)(leaves * width);
+}
+
+/* As rank/model/decoder.c cuts it. */
+double launch_work_decoding_bytes(const launch_model *model, double batch, int tensor,
+                                  proto_precision precision)
+{
+    const double width = (double)model->width;
+    const double queries = (double)launch_model_queries(model);
+    const double hidden = (double)model->hidden;
+    const double deepest = fmax(fmax(hidden, queries) / tensor, width); /* a product's input */
+    const double narrow = precision == PROTO_PRECISION_BFLOAT16 ? deepest / 2 : 0;
+    const double columns =
+        2 * queries + 2 * (double)launch_model_keys(model) + (model->gated ? 2 : 1) * hidden;
+    const double row_floats = logits_held(model, tensor) + columns / tensor + width + 2 + narrow +
+                              (model->rotated ? (double)model->head_width : 0);
+    const double exchanged = 2 * batch * width; /* from one buffer to another */
+    return batch * row_floats * sizeof(float) + exchanged * sizeof(float) + QUEUE_BYTES;
+}

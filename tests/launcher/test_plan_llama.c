@@ -1,0 +1,251 @@
+/* plan/model.h and plan/estimate.h of Llamas: counts that are published, and sums done by hand. */
+#include <math.h>
+#include <string.h>
+
+#include "plan/estimate.h"
+#include "support.h"
+
+static const launch_model *model_of(const char *name)
+{
+    for (int i = 0; launch_model_name(i) != NULL; i++) {
+        if (strcmp(launch_model_name(i), name) == 0) {
+            return launch_model_get(i);
+        }
+    }
+    fail_msg("no model %s", name);
+    return NULL;
+}
+
+static bool is_close(double a, double b)
+{
+    return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b));
+}
+
+/* 4 heads of 24 in a stream of 64, so queries are wider than it; 2 heads of keys and values. */
+static launch_model small_llama(bool tied)
+{
+    return (launch_model){.layers = 4,
+                          .width = 64,
+                          .heads = 4,
+                          .vocab_size = 512,
+                          .context = 32,
+                          .context_max = 128,
+                          .kv_heads = 2,
+                          .head_width = 24,
+                          .hidden = 160,
+                          .gated = true,
+                          .rms = true,
+                          .rotated = true,
+                          .tied = tied};
+}
+
+enum {
+    QUERIES = 4 * 24,
+    KEYS = 2 * 24,
+    MATRICES = 64 * (2 * QUERIES + 2 * KEYS + 3 * 160), /* of a layer */
+    LAYER = MATRICES + 2 * 64,
+    EMBEDDING = 512 * 64,
+};
+
+static launch_ask ask_of(const launch_model *model)
+{
+    return (launch_ask){
+        .model = *model,
+        .device = {.flops = {1e12, 2e12, 4e12},
+                   .memory_bytes = 1e12,
+                   .memory_bytes_per_s = 1e12,
+                   .inside = {.latency_s = 1e-6, .bandwidth_bytes_per_s = 1e9},
+                   .between = {.latency_s = 1e-3, .bandwidth_bytes_per_s = 1e6},
+                   .host_ranks = 8},
+        .efficiency = 0.5,
+        .memory_efficiency = 1,
+        .batch = 2,
+        .global_batch = 8,
+        .schedule = PROTO_PIPELINE_1F1B,
+        .chunks = 1,
+    };
+}
+
+static launch_estimate estimate_of(const launch_ask *ask, int64_t data, int64_t tensor,
+                                   int64_t pipeline)
+{
+    const launch_layout layout = {.data = data, .tensor = tensor, .pipeline = pipeline};
+    launch_estimate made;
+    base_error error;
+    assert_ok(launch_estimate_make(ask, &layout, &made, &error), &error);
+    launch_estimate_fini(&made);
+    return made;
+}
+
+static const launch_bill_row *row_of(const launch_estimate *made, const char *what)
+{
+    for (int i = 0; i < made->row_count; i++) {
+        if (strcmp(made->rows[i].what, what) == 0) {
+            return &made->rows[i];
+        }
+    }
+    return NULL;
+}
+
+/* The counts that the checkpoints' pages give, or that add up over their tensors. */
+static void parameters_are_as_published(void **state)
+{
+    static const struct {
+        const char *name;
+        int64_t params;
+        int64_t context;
+        int64_t context_max;
+    } published[] = {
+        {"smollm2-135m", 134515008, 8192, 8192},      {"smollm2-360m", 361821120, 8192, 8192},
+        {"smollm2-1.7b", 1711376384, 8192, 8192},     {"tinyllama-1.1b", 1100048384, 2048, 2048},
+        {"llama-3.2-1b", 1235814400, 8192, 131072},   {"llama-3.1-8b", 8030261248, 8192, 131072},
+        {"llama-3.1-70b", 70553706496, 8192, 131072}, {"mistral-7b", 7241732096, 8192, 32768},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
+        const launch_model *model = model_of(published[i].name);
+        assert_int_equal(launch_model_params(model), published[i].params);
+        assert_int_equal(model->context, published[i].context);
+        assert_int_equal(model->context_max, published[i].context_max);
+    }
+}
+
+/* Norms are whole on each rank, and both stages have a tied matrix. There are no biases, and no
+ * embedding of positions. */
+static void ranks_hold_each_parameter_once(void **state)
+{
+    (void)state;
+    for (int tied = 0; tied < 2; tied++) {
+        const launch_model model = small_llama(tied == 1);
+        const double whole = 4 * LAYER + 64 + (tied == 1 ? 1 : 2) * (double)EMBEDDING;
+        assert_int_equal(launch_model_params(&model), (int64_t)whole);
+        double sum = 0;
+        for (int stage = 0; stage < 2; stage++) {
+            const launch_stage part = launch_model_stage(&model, 2, stage);
+            sum += launch_stage_params(&model, &part, 1);
+        }
+        assert_true(sum == whole + (tied == 1 ? EMBEDDING : 0));
+        const launch_stage all = launch_model_stage(&model, 1, 0);
+        assert_true(2 * launch_stage_params(&model, &all, 2) == whole + (4 * 2 + 1) * 64);
+    }
+}
+
+/* Of a token: queries, keys and values as wide as queries, both factors of the MLP, and rope's table. */
+static void training_keeps_what_backward_needs(void **state)
+{
+    (void)state;
+    const launch_model model = small_llama(true);
+    launch_ask ask = ask_of(&model);
+    ask.global_batch = 2;
+    launch_estimate made = estimate_of(&ask, 1, 1, 1);
+    double norm = 64 + 64 + 1;
+    double floats = 4 * (2 * norm + 4 * QUERIES + 2 * 160 + 2 * 4) + norm + 24;
+    assert_true(made.memory_bytes[LAUNCH_MEMORY_ACTIVATIONS] == 2 * 32 * 4 * floats);
+    assert_true(made.memory_bytes[LAUNCH_MEMORY_WEIGHTS] ==
+                4 * (double)launch_model_params(&model));
+    /* the gradient of attention is wider than the stream, which has a bias of zeros and its gradient */
+    const double work = 64 * (2 * 64 + 4) + 64 * 512 + 64 * QUERIES + 2 * 3 * QUERIES;
+    assert_true(made.memory_bytes[LAUNCH_MEMORY_WORK] == 4 * work + (64 << 20));
+
+    ask.precision = PROTO_PRECISION_BFLOAT16;
+    made = estimate_of(&ask, 1, 1, 1);
+    norm = 64 + 32 + 1;
+    floats = 4 * (2 * norm + 2 * QUERIES + 160 + 2 * 4) + norm + 24;
+    assert_true(made.memory_bytes[LAUNCH_MEMORY_ACTIVATIONS] == 2 * 32 * 4 * floats);
+}
+
+static void a_step_takes_its_products(void **state)
+{
+    (void)state;
+    const launch_model model = small_llama(false);
+    const launch_ask ask = ask_of(&model);
+    const launch_estimate made = estimate_of(&ask, 1, 1, 1);
+    /* each token attends to 16 in the mean */
+    const double token = 4 * (2.0 * MATRICES + 4.0 * 16 * QUERIES) + 2.0 * EMBEDDING;
+    assert_true(is_close(made.compute_s, 4 * 64 * 3 * token / 0.5e12));
+    assert_true(is_close(launch_model_output_layers(&model),
+                         2.0 * EMBEDDING / (2.0 * MATRICES + 4.0 * 16 * QUERIES)));
+    const launch_estimate half = estimate_of(&ask, 1, 2, 1);
+    assert_true(is_close(half.compute_s, made.compute_s / 2));
+}
+
+/* As of a GPT-2, but that an output of its own is not exchanged between stages. */
+static void the_bill_follows_the_stream(void **state)
+{
+    (void)state;
+    for (int tied = 0; tied < 2; tied++) {
+        const launch_model model = small_llama(tied == 1);
+        const launch_ask ask = ask_of(&model);
+        const launch_estimate made = estimate_of(&ask, 2, 2, 2);
+        const launch_stage first = launch_model_stage(&model, 2, 0);
+        const launch_bill_row *sums = row_of(&made, "partial sums");
+        assert_true(sums->times == 2 * (4 * (double)first.layers + 1));
+        assert_true(sums->payload_bytes == 64 * 64 * 4);
+        assert_true(row_of(&made, "activations")->payload_bytes == 64 * 64 * 4);
+        const launch_stage last = launch_model_stage(&model, 2, 1);
+        const double params =
+            fmax(launch_stage_params(&model, &first, 2), launch_stage_params(&model, &last, 2));
+        const launch_bill_row *gradients = row_of(&made, "gradients");
+        assert_true(is_close(gradients->payload_bytes * gradients->times, 4 * params));
+        assert_int_equal(row_of(&made, "tied embedding") != NULL, tied == 1);
+    }
+}
+
+static void decoding_caches_the_heads_of_keys(void **state)
+{
+    (void)state;
+    const launch_model model = small_llama(false);
+    launch_ask ask = ask_of(&model);
+    ask.decode = true;
+    ask.device.memory_bytes_per_s = 1e9;
+    launch_estimate made = estimate_of(&ask, 1, 1, 1);
+    const double cache = 2 * 32 * 4 * 2 * KEYS * 4.0;
+    const double params = (double)launch_model_params(&model);
+    assert_true(made.memory_bytes[LAUNCH_MEMORY_CACHE] == cache);
+    assert_true(made.memory_bytes[LAUNCH_MEMORY_WEIGHTS] == 4 * params);
+    /* of the embedding only the tokens' rows are read */
+    assert_true(is_close(made.compute_s, (4 * (params - EMBEDDING) + cache / 2) / 1e9));
+    made = estimate_of(&ask, 1, 2, 1);
+    assert_true(made.memory_bytes[LAUNCH_MEMORY_CACHE] == cache / 2);
+    assert_true(row_of(&made, "partial sums")->times == 2 * 4 + 1);
+    assert_true(row_of(&made, "partial sums")->payload_bytes == 2 * 64 * 4);
+
+    /* 128 KiB a token in bfloat16: a quarter of what 32 heads would take */
+    ask.model = *model_of("llama-3.1-8b");
+    ask.precision = PROTO_PRECISION_BFLOAT16;
+    ask.batch = 1;
+    made = estimate_of(&ask, 1, 1, 1);
+    assert_true(made.memory_bytes[LAUNCH_MEMORY_CACHE] == 8192.0 * (128 << 10));
+}
+
+static void ranks_share_whole_heads_of_keys(void **state)
+{
+    (void)state;
+    launch_model model = *model_of("llama-3.1-8b");
+    launch_ask ask = ask_of(&model);
+    launch_estimate made;
+    base_error error;
+    const launch_layout sixteen = {.data = 1, .tensor = 16, .pipeline = 1};
+    assert_int_equal(launch_estimate_make(&ask, &sixteen, &made, &error), BASE_ERR_INVALID);
+    assert_string_equal(error.message,
+                        "8 heads of keys and values cannot be cut in 16 equal parts: --tensor");
+    ask.model.hidden = 14338;
+    const launch_layout eight = {.data = 1, .tensor = 8, .pipeline = 1};
+    assert_int_equal(launch_estimate_make(&ask, &eight, &made, &error), BASE_ERR_INVALID);
+    assert_string_equal(error.message,
+                        "14338 columns of the MLP cannot be cut in 8 equal parts: --tensor");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parameters_are_as_published),
+        cmocka_unit_test(ranks_hold_each_parameter_once),
+        cmocka_unit_test(training_keeps_what_backward_needs),
+        cmocka_unit_test(a_step_takes_its_products),
+        cmocka_unit_test(the_bill_follows_the_stream),
+        cmocka_unit_test(decoding_caches_the_heads_of_keys),
+        cmocka_unit_test(ranks_share_whole_heads_of_keys),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
