@@ -58,9 +58,6 @@ base_status rank_mode_generate_check(const proto_job *job, base_error *reterr)
     if (status == BASE_OK && job->infer.special_tokens) {
         rank_tokenizer_allow_special(tokenizer);
     }
-    if (status == BASE_OK && job->infer.special_tokens) {
-        rank_tokenizer_allow_special(tokenizer);
-    }
     if (status == BASE_OK) {
         const rank_generate_options options = {
             .config = &config,

@@ -4,20 +4,21 @@
 
 #include "base/path.h"
 #include "checkpoint/shards.h"
-#include "rank/checkpoint.h"
 #include "rank/data.h"
 #include "rank/tokenizer.h"
+#include "train/config.h"
 #include "train/mode.h"
 
 /* The model that the training begins with: its configuration, and the headers of its weights. */
 static base_status check_checkpoint(const proto_job *job, base_error *reterr)
 {
     rank_model_config config;
+    int own_context = 0;
     char weights[BASE_PATH_BYTES];
     if (job->model.checkpoint[0] == '\0') {
         return BASE_OK;
     }
-    base_status status = rank_checkpoint_config(job->model.checkpoint, &config, reterr);
+    base_status status = rank_train_config(job, &config, &own_context, reterr);
     if (status == BASE_OK) {
         status = base_path_join(job->model.checkpoint, "model.safetensors", weights, reterr);
     }

@@ -14,6 +14,7 @@
 #include "proto/limits.h"
 #include "rank/checkpoint.h"
 #include "ringfence/coll_error.h"
+#include "train/config.h"
 #include "train/trainer.h"
 
 _Static_assert(PROTO_BATCH_TOKENS_MAX <= (int)RANK_MODEL_TOKENS_MAX,
@@ -168,33 +169,10 @@ static base_status make_optimizer(trainer *self, base_error *reterr)
     return status;
 }
 
-/* The configuration of the checkpoint that the training begins with, or that which the job says. The
- * job's context counts: it may be shorter than the checkpoint's. */
-static base_status make_config(trainer *self, base_error *reterr)
-{
-    const proto_job *job = self->job;
-    rank_model_config *config = &self->config;
-    if (job->model.checkpoint[0] != '\0') {
-        const base_status status = rank_checkpoint_config(job->model.checkpoint, config, reterr);
-        self->checkpoint_context = config->context;
-        config->context = (int)job->model.context;
-        return status;
-    }
-    *config = (rank_model_config){
-        .family = rank_family_default(),
-        .vocab_size = (int)job->model.vocab_size,
-        .width = (int)job->model.width,
-        .layers = (int)job->model.layers,
-        .heads = (int)job->model.heads,
-        .context = (int)job->model.context,
-    };
-    return rank_model_config_check(config, reterr);
-}
-
 static base_status make_model(trainer *self, base_error *reterr)
 {
     const proto_job *job = self->job;
-    base_status status = make_config(self, reterr);
+    base_status status = rank_train_config(job, &self->config, &self->checkpoint_context, reterr);
     if (status == BASE_OK) {
         status = rank_worker_open_device(self->worker, &self->device, reterr);
     }

@@ -5,6 +5,7 @@
 #include "base/path.h"
 #include "proto/checkpoints.h"
 #include "rank/checkpoint.h"
+#include "train/config.h"
 #include "train/trainer.h"
 #include "train/training_state.h"
 
@@ -23,6 +24,7 @@ base_status trainer_find_checkpoint(trainer *self, char path[BASE_PATH_BYTES], b
 {
     const char *out = self->job->output.directory;
     rank_training_state state;
+    rank_model_config saved;
     uint32_t *positions = NULL;
     uint64_t step = 0;
     bool found = false;
@@ -40,6 +42,12 @@ base_status trainer_find_checkpoint(trainer *self, char path[BASE_PATH_BYTES], b
         return base_error_prepend(reterr, status, "--resume");
     }
     status = rank_training_course_check(&state.course, &self->course, reterr);
+    if (status == BASE_OK) {
+        status = rank_checkpoint_config(path, &saved, reterr);
+    }
+    if (status == BASE_OK) {
+        status = rank_train_config_check(&saved, &self->config, reterr);
+    }
     return status == BASE_OK ? BASE_OK
                              : base_error_prepend(reterr, status, "--resume from %s", path);
 }

@@ -216,7 +216,8 @@ static void another_course_is_refused(void **state)
                    "--loss-on correction, and this job has all");
     expect_refused(FLAGS("--resume", "--steps", "9", "--data", data),
                    "it was written with other data (--data)");
-    expect_refused(FLAGS("--resume", "--steps", "9", "--layers", "2"), "model.safetensors");
+    expect_refused(FLAGS("--resume", "--steps", "9", "--layers", "2"),
+                   "its config.json says another model than this job has");
     (void)snprintf(path, sizeof path, "%s/checkpoints/step-000000006/exp_avg_sq.safetensors",
                    two.out);
     assert_int_equal(truncate(path, 1000), 0);

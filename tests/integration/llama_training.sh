@@ -45,6 +45,24 @@ train resumed --ranks 2 --steps 20 --lr 3e-3 --save-every 20
 train resumed --ranks 2 --steps 60 --lr 3e-3 --save-every 20 --resume
 same resumed two
 
+# Of the same sizes, but another model: rope turns otherwise.
+cp -r model other
+sed -i 's/"rope_theta": 10000.0/"rope_theta": 500.0/' other/config.json
+if launcher --checkpoint other --context 64 --ranks 2 --steps 80 --out resumed --resume --quiet 2>err; then
+    fail "a training goes on as another model"
+fi
+grep -q "its config.json says another model" err || fail "refused, but so: $(cat err)"
+
+# A job's own words about the checkpoint must be true.
+train none --ranks 1 --steps 1 --write-job job.json
+for lie in 's/"context":64/"context":257/' 's/"width":48/"width":64/' 's/"heads":4/"heads":8/' 's/"vocab_size":512/"vocab_size":600/'; do
+    sed "$lie" job.json >lie.json
+    if launcher --job lie.json --quiet 2>err; then
+        fail "$lie: is not refused"
+    fi
+    grep -q "the job has model\..*config.json" err && [ "$(wc -l <err)" -eq 1 ] || fail "$lie: refused, but so: $(cat err)"
+done
+
 grep -q '"max_position_embeddings": 256' two/config.json || fail "--context has become the model's"
 grep -q '"tie_word_embeddings": false' two/config.json || fail "the model has another config.json"
 launcher --mode tp-cpu --ranks 2 --checkpoint two --prompt "he go to school" --quiet --no-bind --out answer >said || fail "does not decode"

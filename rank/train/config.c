@@ -1,0 +1,83 @@
+/* Finds the configuration of the model that a job trains, and compares it with a checkpoint's. Called
+ * by check.c before ranks start, by prepare.c and by resume.c. */
+#include "train/config.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#include "model/family.h"
+#include "rank/checkpoint.h"
+
+/* config.json has nine digits of a number. */
+static const double ROUNDING = 1e-8;
+
+static base_status check_shape(const proto_job_model *model, const rank_model_config *config,
+                               base_error *reterr)
+{
+    const struct {
+        const char *what;
+        int64_t job;
+        int64_t checkpoint;
+    } sizes[] = {
+        {"vocab_size", model->vocab_size, config->vocab_size},
+        {"width", model->width, config->width},
+        {"layers", model->layers, config->layers},
+        {"heads", model->heads, config->heads},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (sizes[i].job != sizes[i].checkpoint) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "the job has model.%s %" PRId64 ", and %s/config.json %" PRId64,
+                             sizes[i].what, sizes[i].job, model->checkpoint, sizes[i].checkpoint);
+        }
+    }
+    return model->context <= config->context
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "the job has model.context %" PRId64 ", more than the %d of "
+                           "%s/config.json",
+                           model->context, config->context, model->checkpoint);
+}
+
+base_status rank_train_config(const proto_job *job, rank_model_config *config, int *own_context,
+                              base_error *reterr)
+{
+    const proto_job_model *model = &job->model;
+    *own_context = 0;
+    if (model->checkpoint[0] == '\0') {
+        *config = (rank_model_config){
+            .family = rank_family_default(),
+            .vocab_size = (int)model->vocab_size,
+            .width = (int)model->width,
+            .layers = (int)model->layers,
+            .heads = (int)model->heads,
+            .context = (int)model->context,
+        };
+        return rank_model_config_check(config, reterr);
+    }
+    base_status status = rank_checkpoint_config(model->checkpoint, config, reterr);
+    if (status == BASE_OK) {
+        status = check_shape(model, config, reterr);
+    }
+    if (status == BASE_OK) {
+        *own_context = config->context;
+        config->context = (int)model->context;
+    }
+    return status;
+}
+
+base_status rank_train_config_check(const rank_model_config *saved, const rank_model_config *now,
+                                    base_error *reterr)
+{
+    bool same = saved->family == now->family && saved->vocab_size == now->vocab_size &&
+                saved->width == now->width && saved->layers == now->layers &&
+                saved->heads == now->heads;
+    for (int i = 0; i < RANK_FAMILY_SETTINGS; i++) {
+        const double most = ROUNDING * fabs(now->settings[i]);
+        same = same && fabs(saved->settings[i] - now->settings[i]) <= most;
+    }
+    return same ? BASE_OK
+                : base_fail(reterr, BASE_ERR_INVALID,
+                            "its config.json says another model than this job has "
+                            "(--checkpoint, --width, --layers, --heads)");
+}
