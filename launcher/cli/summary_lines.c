@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "job/writer.h"
+#include "record/architecture.h"
 #include "record/summary.h"
 
 static void print_accuracy(const launch_job_result *result, int ranks)
@@ -57,7 +58,9 @@ static void print_training(const launch_options *options, const launch_job_resul
                              result->allreduce_ms_p50, result->allreduce_ms_p95);
     }
     const char *equal = byte_equal(result, ranks);
-    if (equal != NULL && ranks > 1) {
+    launch_architecture architecture;
+    launch_architecture_find(&options->job.model, &architecture);
+    if (equal != NULL && ranks > 1 && launch_architecture_copies(&architecture, &options->job)) {
         launch_writer_result("%s: %s\n",
                              stages ? "both copies of the tied matrix byte-equal"
                                     : "parameters byte-equal on all ranks",

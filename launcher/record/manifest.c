@@ -112,7 +112,8 @@ static void put_headline(sheet *page, const launch_run *run)
     put_real(page, "tokens_per_sec_1proc", speed_at(run, 1));
     put_real(page, "tokens_per_sec_2proc", speed_at(run, 2));
     put(page, "byte_equivalent",
-        summary->byte_equivalent == LAUNCH_UNKNOWN
+        summary->byte_equivalent == LAUNCH_UNKNOWN ||
+                !launch_architecture_copies(&run->architecture, run->job)
             ? json_null()
             : json_boolean(summary->byte_equivalent == LAUNCH_YES));
     put_string(page, "lesson_notes", run->lesson_notes);
@@ -211,7 +212,7 @@ static void put_job(sheet *page, const launch_run *run)
     put_sheet(page, "data", data);
 
     sheet model = sheet_make();
-    put_string(&model, "architecture", "GPT-2, pre-norm, tied embedding");
+    put_string(&model, "architecture", run->architecture.text);
     put_int(&model, "vocab_size", (uint64_t)job->model.vocab_size);
     put_int(&model, "width", (uint64_t)job->model.width);
     put_int(&model, "layers", (uint64_t)job->model.layers);

@@ -382,6 +382,7 @@ static base_status describe_and_write(launch_record *record, const launch_record
         .info = &info,
         .end = end,
     };
+    launch_architecture_find(&record->job.model, &run.architecture);
     memcpy(run.started_at, record->started_at, sizeof run.started_at);
     run.wall_seconds = (double)(base_timestamp(run.ended_at) - record->started_unix_ms) / 1000;
     launch_run_backend(end, &backend);

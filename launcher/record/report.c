@@ -97,7 +97,7 @@ static void put_outcome_cards(const launch_run *run, launch_text *text)
         launch_text_count(text, summary->eval_total);
         launch_text_put(text, " sentences exact</span></div>\n");
     }
-    if (run->job->job.world_size > 1) {
+    if (run->job->job.world_size > 1 && launch_architecture_copies(&run->architecture, run->job)) {
         static const char *const ANSWERS[][2] = {
             {"not known", "not all ranks finished"},
             {"<span class=\"bad\">differ</span>", "the ranks ended with other bits"},

@@ -3,6 +3,7 @@
 #define LAUNCH_RUN_H
 
 #include "base/clock.h"
+#include "record/architecture.h"
 #include "record/record.h"
 #include "record/run_info.h"
 #include "record/steps.h"
@@ -23,6 +24,7 @@ typedef struct launch_run {
     uint64_t
         first_step; /* of the checkpoint from which the training went on; 0: from the beginning */
     const launch_summary *summary;
+    launch_architecture architecture;
     const launch_run_info *info;
     const launch_record_end *end;
     const char *lesson_notes;

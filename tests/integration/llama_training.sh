@@ -39,6 +39,10 @@ for stages in 1 3; do
     train "pipeline-$stages" --mode pp-cpu --ranks "$stages" --micro-batches 4 --steps 10
 done
 same pipeline-1 pipeline-3
+grep -q '"architecture": "llama, .*, an output of its own"' pipeline-3/manifest.json || fail "the record says $(grep architecture pipeline-3/manifest.json)"
+grep -q '"byte_equivalent": null' pipeline-3/manifest.json || fail "stages without a tied matrix compare it"
+launcher --checkpoint model --context 64 --mode pp-cpu --ranks 2 --micro-batches 2 --steps 1 --no-bind --no-scaling --no-plots --out printed >lines
+! grep -q "tied matrix" lines || fail "says: $(grep "tied matrix" lines)"
 
 # Some steps, and the rest in another job.
 train resumed --ranks 2 --steps 20 --lr 3e-3 --save-every 20

@@ -1,0 +1,49 @@
+/* Reads from a checkpoint's config.json what kind of model it is. Called by record.c and by the last lines
+ * of a run (cli/summary_lines.c). */
+#include "record/architecture.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/path.h"
+#include "proto/mode.h"
+
+enum { CONFIG_BYTES_MAX = 1 << 20 };
+
+static json_t *read_config(const char *checkpoint)
+{
+    char path[BASE_PATH_BYTES];
+    void *text = NULL;
+    size_t text_bytes = 0;
+    if (base_path_join(checkpoint, "config.json", path, NULL) != BASE_OK ||
+        base_file_read(path, CONFIG_BYTES_MAX, &text, &text_bytes, NULL) != BASE_OK) {
+        return NULL;
+    }
+    json_t *config = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, NULL);
+    free(text);
+    return config;
+}
+
+void launch_architecture_find(const proto_job_model *model, launch_architecture *found)
+{
+    json_t *config = model->checkpoint[0] != '\0' ? read_config(model->checkpoint) : NULL;
+    const char *type = json_string_value(json_object_get(config, "model_type"));
+    *found = (launch_architecture){.untied = false};
+    if (model->checkpoint[0] == '\0' || (type != NULL && strcmp(type, "gpt2") == 0)) {
+        (void)snprintf(found->text, sizeof found->text, "GPT-2, pre-norm, tied embedding");
+    } else if (type != NULL) { /* Llama's kind, where nothing is tied unless config.json says so */
+        found->untied = !json_is_true(json_object_get(config, "tie_word_embeddings"));
+        (void)snprintf(found->text, sizeof found->text,
+                       "%.32s, pre-norm, RMS norm, rotary positions, SwiGLU, %s", type,
+                       found->untied ? "an output of its own" : "tied embedding");
+    }
+    json_decref(config);
+}
+
+bool launch_architecture_copies(const launch_architecture *of, const proto_job *job)
+{
+    return !(proto_mode_get(job->job.mode)->pipelined && of->untied);
+}

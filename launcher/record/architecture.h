@@ -1,0 +1,21 @@
+/* What kind of model a job trains, in words for its record. */
+#ifndef LAUNCH_ARCHITECTURE_H
+#define LAUNCH_ARCHITECTURE_H
+
+#include <stdbool.h>
+
+#include "proto/job.h"
+
+typedef struct launch_architecture {
+    char text[128]; /* "GPT-2, pre-norm, tied embedding"; empty: not known */
+    bool untied;    /* the output has a matrix of its own, so no two stages hold the same one */
+} launch_architecture;
+
+/* Of the checkpoint's config.json, or without a checkpoint of GPT-2, which is then trained. */
+void launch_architecture_find(const proto_job_model *model, launch_architecture *found);
+
+/* Whether several ranks would hold the same parameters, which can be compared: all ranks all of them, or
+ * the first and the last stage of a pipeline the tied matrix. */
+bool launch_architecture_copies(const launch_architecture *of, const proto_job *job);
+
+#endif
