@@ -2,10 +2,11 @@
 """The PyTorch peer of the training benchmark: the same model, batch and optimizer, under DDP over
 gloo. Needs torch; `./dev bench --peers` installs it into an environment of its own.
 
-    python train_torch.py --variant written|sdpa|compile --processes 1|2 [--steps 40]
+    python train_torch.py --variant written|sdpa|compile --processes 1|2 [--steps 40] [--model llama]
 
-Each process is pinned to one core and has one thread. Prints one JSON line:
-{"variant":…,"processes":…,"tokens_per_sec":…,"step_ms_p50":…}
+With --model llama the model is transformers' LlamaForCausalLM of the same shape, which needs transformers
+as well. Each process is pinned to one core and has one thread. Prints one JSON line:
+{"variant":…,"processes":…,"tokens_per_sec":…,"step_ms_p50":…,"step_cpu_ms_p50":…}
 """
 import argparse
 import json
@@ -76,14 +77,35 @@ class MiniGPT(nn.Module):
         return functional.cross_entropy(logits.view(-1, VOCAB), targets.view(-1))
 
 
+class MiniLlama(nn.Module):
+    """transformers' Llama, with the shape of docs/MODELS.md."""
+
+    def __init__(self, written):
+        super().__init__()
+        from transformers import LlamaConfig, LlamaForCausalLM
+        self.model = LlamaForCausalLM(LlamaConfig(
+            vocab_size=VOCAB, hidden_size=WIDTH, intermediate_size=344, num_hidden_layers=LAYERS,
+            num_attention_heads=HEADS, num_key_value_heads=HEADS // 2, rms_norm_eps=1e-5,
+            max_position_embeddings=CONTEXT, tie_word_embeddings=True,
+            attn_implementation="eager" if written else "sdpa"))
+
+    def forward(self, ids, targets):
+        logits = self.model(input_ids=ids, use_cache=False).logits
+        return functional.cross_entropy(logits.view(-1, VOCAB), targets.view(-1))
+
+
+MODELS = {"minigpt": (MiniGPT, 470528), "llama": (MiniLlama, 428672)}
+
+
 def train(rank, args, port, results):
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[rank % len(cores)]})
     torch.set_num_threads(1)
     torch.manual_seed(35000)
-    model = MiniGPT(args.variant == "written")
+    make, expected = MODELS[args.model]
+    model = make(args.variant == "written")
     parameters = sum(p.numel() for p in model.parameters())
-    assert parameters == 470528, parameters
+    assert parameters == expected, parameters
     if args.processes > 1:
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
         dist.init_process_group("gloo", rank=rank, world_size=args.processes)
@@ -92,18 +114,19 @@ def train(rank, args, port, results):
     adamw = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.01,
                               fused=args.variant != "written")
     generator = torch.Generator().manual_seed(35000 + rank)
-    times = []
+    times, cpu_times = [], []
     for step in range(args.warm_up + args.steps):
         ids = torch.randint(0, VOCAB, (BATCH, CONTEXT + 1), generator=generator)
-        begin = time.perf_counter()
+        begin, cpu_begin = time.perf_counter(), time.process_time()
         loss = step_model(ids[:, :-1].contiguous(), ids[:, 1:].contiguous())
         loss.backward()
         adamw.step()
         adamw.zero_grad(set_to_none=True)
         if step >= args.warm_up:
             times.append(time.perf_counter() - begin)
+            cpu_times.append(time.process_time() - cpu_begin)
     if rank == 0:
-        results.put(statistics.median(times))
+        results.put((statistics.median(times), statistics.median(cpu_times)))
     if args.processes > 1:
         dist.destroy_process_group()
 
@@ -111,6 +134,7 @@ def train(rank, args, port, results):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--variant", choices=("written", "sdpa", "compile"), default="sdpa")
+    parser.add_argument("--model", choices=MODELS, default="minigpt")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--warm-up", type=int, default=10)
@@ -120,11 +144,12 @@ def main():
         port = s.getsockname()[1]
     results = mp.get_context("spawn").SimpleQueue()
     mp.spawn(train, args=(args, port, results), nprocs=args.processes)
-    seconds = results.get()
+    seconds, cpu_seconds = results.get()
     tokens = args.processes * BATCH * CONTEXT
     print(json.dumps({"variant": args.variant, "processes": args.processes,
                       "tokens_per_sec": round(tokens / seconds, 1),
-                      "step_ms_p50": round(seconds * 1e3, 3)}))
+                      "step_ms_p50": round(seconds * 1e3, 3),
+                      "step_cpu_ms_p50": round(cpu_seconds * 1e3, 3)}))
 
 
 if __name__ == "__main__":
