@@ -24,7 +24,7 @@
 #include "base/status.h"
 
 enum {
-    RANK_BACKEND_ABI = 20, /* rises when the table or an argument struct changes */
+    RANK_BACKEND_ABI = 21, /* rises when the table or an argument struct changes */
 };
 
 typedef struct rank_queue rank_queue;
@@ -144,6 +144,7 @@ typedef struct rank_backend {
     void (*layernorm_grad)(rank_queue *queue, const rank_layernorm_grad *args);
     void (*rmsnorm)(rank_queue *queue, const rank_rmsnorm *args);
     void (*rmsnorm_grad)(rank_queue *queue, const rank_rmsnorm_grad *args);
+    void (*add_bias)(rank_queue *queue, const rank_add_bias *args);
     void (*rope_table)(rank_queue *queue, const rank_rope_table *args);
     void (*rope)(rank_queue *queue, const rank_rope *args);
     void (*copy_heads)(rank_queue *queue, const rank_shared_heads *args);

@@ -25,6 +25,7 @@ enum {
     RANK_PANEL = 32,           /* columns of a packed matrix that are stored together */
     RANK_LEAVES_MAX = 16,      /* of a product's sum */
     RANK_ROPE_PAIRS_MAX = 256, /* half of the widest head that is rotated */
+    RANK_BIAS_PARTS = 3,       /* of one add_bias: queries, keys and values */
 };
 
 /* The type of an array's elements. */
@@ -198,6 +199,21 @@ typedef struct rank_rmsnorm_grad {
     float *dx;         /* (rows, C) */
     float *dweight;    /* (C), added to */
 } rank_rmsnorm_grad;
+
+/* Adds vectors to the columns of rows, in place: to the first columns[0] columns bias[0], to those
+ * behind them bias[1], and so on. */
+typedef struct rank_add_bias {
+    size_t rows;
+    size_t columns[RANK_BIAS_PARTS]; /* 0: no such part */
+    const float *bias[RANK_BIAS_PARTS];
+    float *at;
+    size_t at_row; /* floats from one row to the next */
+} rank_add_bias;
+
+static inline size_t rank_bias_columns(const rank_add_bias *args)
+{
+    return args->columns[0] + args->columns[1] + args->columns[2];
+}
 
 /* Cosines and sines of the angles by which rope turns pairs: of each row position · frequency,
  * rounded to float32. The bits are the same on every machine (backend/turn.h). */
@@ -462,7 +478,13 @@ typedef struct rank_column_sums {
     size_t columns;
     const float *from;
     float *sums;
+    size_t row; /* floats from one row of `from` to the next; 0: columns */
 } rank_column_sums;
+
+static inline size_t rank_sums_row(const rank_column_sums *args)
+{
+    return args->row > 0 ? args->row : args->columns;
+}
 
 /* to += from. */
 typedef struct rank_add {

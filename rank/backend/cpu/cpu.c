@@ -151,6 +151,7 @@ const rank_backend rank_cpu_backend = {
     .rmsnorm_grad = cpu_rmsnorm_grad,
     .rope_table = cpu_rope_table,
     .rope = cpu_rope,
+    .add_bias = cpu_add_bias,
     .copy_heads = cpu_copy_heads,
     .sum_heads = cpu_sum_heads,
     .swiglu = cpu_swiglu,

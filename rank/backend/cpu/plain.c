@@ -66,6 +66,22 @@ void cpu_spread_rows(rank_queue *queue, const rank_move_rows *args)
     queue_book(queue, RANK_PART_OTHER);
 }
 
+void cpu_add_bias(rank_queue *queue, const rank_add_bias *args)
+{
+    for (size_t row = 0; row < args->rows; row++) {
+        float *at = args->at + row * args->at_row;
+        for (int part = 0; part < RANK_BIAS_PARTS; part++) {
+            const float *bias = args->bias[part];
+            const size_t columns = args->columns[part];
+            for (size_t i = 0; i < columns; i++) {
+                at[i] = at[i] + bias[i];
+            }
+            at += columns;
+        }
+    }
+    queue_book(queue, RANK_PART_OTHER);
+}
+
 void cpu_rope_table(rank_queue *queue, const rank_rope_table *args)
 {
     for (size_t row = 0; row < args->rows; row++) {
@@ -160,7 +176,7 @@ void cpu_grad_scale(rank_queue *queue, const rank_grad_scale *args)
 void cpu_column_sums(rank_queue *queue, const rank_column_sums *args)
 {
     for (size_t i = 0; i < args->rows; i++) {
-        const float *row = args->from + i * args->columns;
+        const float *row = args->from + i * rank_sums_row(args);
         for (size_t j = 0; j < args->columns; j++) {
             args->sums[j] = args->sums[j] + row[j];
         }

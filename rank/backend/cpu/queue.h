@@ -36,6 +36,7 @@ void cpu_best(rank_queue *queue, const rank_best *args);
 void cpu_gather_rows(rank_queue *queue, const rank_move_rows *args);
 void cpu_spread_rows(rank_queue *queue, const rank_move_rows *args);
 void cpu_rope_table(rank_queue *queue, const rank_rope_table *args);
+void cpu_add_bias(rank_queue *queue, const rank_add_bias *args);
 void cpu_rope(rank_queue *queue, const rank_rope *args);
 void cpu_copy_heads(rank_queue *queue, const rank_shared_heads *args);
 void cpu_sum_heads(rank_queue *queue, const rank_shared_heads *args);

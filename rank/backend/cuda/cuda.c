@@ -41,7 +41,7 @@ enum {
         .graph_destroy = cuda_graph_destroy, .pack = cuda_pack, .product = cuda_product,           \
         .embed_packed = cuda_embed_packed, .rmsnorm = cuda_rmsnorm, .rope_table = cuda_rope_table, \
         .rope = cuda_rope, .swiglu = cuda_swiglu, .rmsnorm_grad = cuda_rmsnorm_grad,               \
-        .copy_heads = cuda_copy_heads, .sum_heads = cuda_sum_heads,                                \
+        .copy_heads = cuda_copy_heads, .sum_heads = cuda_sum_heads, .add_bias = cuda_add_bias,     \
         .swiglu_grad = cuda_swiglu_grad,                                                           \
         .attention_cached_scratch = cuda_attention_cached_scratch,                                 \
         .attention_cached = cuda_attention_cached, .best = cuda_best, .draw = cuda_draw,           \

@@ -163,6 +163,7 @@ void cuda_embed(rank_queue *queue, const rank_embed *args);
 void cuda_embed_packed(rank_queue *queue, const rank_embed_packed *args);
 void cuda_embed_grad(rank_queue *queue, const rank_embed_grad *args);
 void cuda_rmsnorm(rank_queue *queue, const rank_rmsnorm *args);
+void cuda_add_bias(rank_queue *queue, const rank_add_bias *args);
 void cuda_rope_table(rank_queue *queue, const rank_rope_table *args);
 void cuda_rope(rank_queue *queue, const rank_rope *args);
 void cuda_swiglu(rank_queue *queue, const rank_swiglu *args);

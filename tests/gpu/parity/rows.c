@@ -231,6 +231,31 @@ static void rope(twin *t)
     twin_compare(t, shape);
 }
 
+/* One to three parts, and behind them columns that stay. */
+static void add_bias(twin *t)
+{
+    char shape[PARITY_TEXT_BYTES];
+    size_t columns[RANK_BIAS_PARTS] = {twin_between(t, 1, 90)};
+    columns[1] = twin_between(t, 0, 50);
+    columns[2] = columns[1] > 0 ? twin_between(t, 0, 50) : 0;
+    const size_t rows = twin_between(t, 1, 40);
+    const size_t at_row = columns[0] + columns[1] + columns[2] + twin_between(t, 0, 50);
+    const int at = twin_floats(t, "at", rows * at_row, 1.0f);
+    const int first = twin_floats(t, "first", columns[0], 1.0f);
+    const int second = twin_floats(t, "second", columns[1] + 1, 1.0f);
+    const int third = twin_floats(t, "third", columns[2] + 1, 1.0f);
+    ON_BOTH(t, add_bias,
+            &(rank_add_bias){.rows = rows,
+                             .columns = {columns[0], columns[1], columns[2]},
+                             .bias = {FLOATS(t, first, side), FLOATS(t, second, side),
+                                      columns[2] > 0 ? FLOATS(t, third, side) : NULL},
+                             .at = FLOATS(t, at, side),
+                             .at_row = at_row});
+    (void)snprintf(shape, sizeof shape, "add_bias, %zu rows of %zu, %zu + %zu + %zu", rows, at_row,
+                   columns[0], columns[1], columns[2]);
+    twin_compare(t, shape);
+}
+
 static void shared_heads(twin *t)
 {
     char shape[PARITY_TEXT_BYTES];
@@ -396,13 +421,16 @@ static void column_sums(twin *t)
     char shape[PARITY_TEXT_BYTES];
     const size_t rows = twin_between(t, 1, 200);
     const size_t columns = twin_between(t, 1, 100);
-    const int from = twin_floats(t, "from", rows * columns, 1.0f);
+    const size_t gap = twin_between(t, 0, 1) > 0 ? twin_between(t, 1, 50) : 0;
+    const int from = twin_floats(t, "from", rows * (columns + gap), 1.0f);
     const int sums = twin_floats(t, "sums", columns, 1.0f);
     const int to = twin_floats(t, "to", rows * columns, 1.0f);
     ON_BOTH(t, column_sums,
-            &(rank_column_sums){rows, columns, FLOATS(t, from, side), FLOATS(t, sums, side)});
+            &(rank_column_sums){rows, columns, FLOATS(t, from, side), FLOATS(t, sums, side),
+                                gap > 0 ? columns + gap : 0});
     ON_BOTH(t, add, &(rank_add){rows * columns, FLOATS(t, from, side), FLOATS(t, to, side)});
-    (void)snprintf(shape, sizeof shape, "column_sums and add (%zu, %zu)", rows, columns);
+    (void)snprintf(shape, sizeof shape, "column_sums and add (%zu, %zu), gaps of %zu", rows,
+                   columns, gap);
     twin_compare(t, shape);
 }
 
@@ -412,6 +440,7 @@ const parity_case parity_rows_cases[] = {
     {.name = "layernorm_grad_in_pieces", .run = layernorm_grad_in_pieces, .shapes = 2},
     {.name = "rmsnorm", .run = rmsnorm},
     {.name = "rope", .run = rope},
+    {.name = "add_bias", .run = add_bias},
     {.name = "shared_heads", .run = shared_heads},
     {.name = "swiglu", .run = swiglu},
     {.name = "gelu", .run = gelu},

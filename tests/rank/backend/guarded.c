@@ -164,6 +164,7 @@ OPERATION(embed_grad, rank_embed_grad, (void)0)
 OPERATION(layernorm, rank_layernorm, (void)0)
 OPERATION(layernorm_grad, rank_layernorm_grad, (void)0)
 OPERATION(rmsnorm, rank_rmsnorm, (void)0)
+OPERATION(add_bias, rank_add_bias, (void)0)
 OPERATION(rope_table, rank_rope_table, (void)0)
 OPERATION(rope, rank_rope, (void)0)
 OPERATION(rmsnorm_grad, rank_rmsnorm_grad, (void)0)
@@ -247,6 +248,7 @@ const rank_backend guarded_backend = {
     .layernorm = do_layernorm,
     .layernorm_grad = do_layernorm_grad,
     .rmsnorm = do_rmsnorm,
+    .add_bias = do_add_bias,
     .rope_table = do_rope_table,
     .rope = do_rope,
     .rmsnorm_grad = do_rmsnorm_grad,

@@ -54,7 +54,7 @@ __global__ void column_sums_kernel(size_t rows, size_t columns, Value value, flo
     }
 }
 
-/* The elements of an array (rows, columns). */
+/* The elements of an array with so many from one row to the next. */
 template <typename Element = float> struct array_value {
     const Element *from;
     size_t columns;

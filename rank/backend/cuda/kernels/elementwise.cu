@@ -61,8 +61,8 @@ extern "C" void cuda_launch_gelu_grad(const rank_gelu_grad *args, cudaStream_t s
 
 extern "C" void cuda_launch_column_sums(const rank_column_sums *args, cudaStream_t stream)
 {
-    launch_column_sums(args->rows, args->columns, array_value<float>{args->from, args->columns},
-                       args->sums, stream);
+    launch_column_sums(args->rows, args->columns,
+                       array_value<float>{args->from, rank_sums_row(args)}, args->sums, stream);
 }
 
 __global__ static void add_kernel(rank_add args)

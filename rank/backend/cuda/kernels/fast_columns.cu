@@ -84,13 +84,14 @@ extern "C" void cuda_launch_fast_gelu_grad(const rank_gelu_grad *args, double *p
 
 template <bool VEC> struct plain_value {
     rank_column_sums args;
+    size_t row_floats;
     __device__ size_t rows() const
     {
         return args.rows;
     }
     __device__ float4 operator()(size_t row, size_t column) const
     {
-        return load_four<VEC>(args.from + row * args.columns, column, args.columns);
+        return load_four<VEC>(args.from + row * row_floats, column, args.columns);
     }
 };
 
@@ -98,13 +99,14 @@ extern "C" void cuda_launch_fast_column_sums(const rank_column_sums *args, doubl
                                              cudaStream_t stream)
 {
     float *parts = (float *)partials;
+    const size_t row = rank_sums_row(args);
     if (!has_parts(args->columns)) {
         cuda_launch_column_sums(args, stream);
-    } else if (in_fours(args->columns, address_of(args->from))) {
-        launch_fast_sums(args->rows, args->columns, plain_value<true>{*args}, args->sums, parts,
-                         stream);
+    } else if (in_fours(args->columns, address_of(args->from)) && row % 4 == 0) {
+        launch_fast_sums(args->rows, args->columns, plain_value<true>{*args, row}, args->sums,
+                         parts, stream);
     } else {
-        launch_fast_sums(args->rows, args->columns, plain_value<false>{*args}, args->sums, parts,
-                         stream);
+        launch_fast_sums(args->rows, args->columns, plain_value<false>{*args, row}, args->sums,
+                         parts, stream);
     }
 }

@@ -34,6 +34,7 @@ void cuda_launch_layernorm(const rank_layernorm *args, cudaStream_t stream);
 void cuda_launch_norm_rows(const rank_layernorm *args, cudaStream_t stream);
 void cuda_launch_layernorm_grad(const rank_layernorm_grad *args, cudaStream_t stream);
 void cuda_launch_rmsnorm(const rank_rmsnorm *args, cudaStream_t stream);
+void cuda_launch_add_bias(const rank_add_bias *args, cudaStream_t stream);
 void cuda_launch_rope_table(const rank_rope_table *args, cudaStream_t stream);
 void cuda_launch_rope(const rank_rope *args, cudaStream_t stream);
 void cuda_launch_swiglu(const rank_swiglu *args, cudaStream_t stream);

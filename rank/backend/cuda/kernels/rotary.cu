@@ -1,5 +1,5 @@
-// What Llama's blocks have beside products and attention: RMS norm, rotary positions, shared heads,
-// SwiGLU. Launched by operations.c. `cuda` and `cuda-exact` have the same ones, with the CPU's bits.
+// What Llama's blocks have beside products and attention: RMS norm, biases, rotary positions, shared
+// heads, SwiGLU. Launched by operations.c. `cuda` and `cuda-exact` have the same ones, with the CPU's bits.
 #include "backend/turn.h"
 #include "columns.h"
 #include "kernels.h"
@@ -75,6 +75,27 @@ extern "C" void cuda_launch_rmsnorm_grad(const rank_rmsnorm_grad *args, cudaStre
     launch_column_sums(args->rows, args->width, rms_weight_value{*args}, args->dweight, stream);
     LAUNCH(rmsnorm_grad_kernel, (unsigned)((args->rows + ROWS - 1) / ROWS), THREADS, 0, stream,
            *args);
+}
+
+__global__ static void add_bias_kernel(rank_add_bias args, size_t columns)
+{
+    wait_for_previous();
+    const size_t two = args.columns[0] + args.columns[1];
+    for (size_t i = first_thing(); i < args.rows * columns; i += all_threads()) {
+        const size_t column = i % columns;
+        float *at = args.at + i / columns * args.at_row + column;
+        const float bias = column < args.columns[0] ? args.bias[0][column]
+                           : column < two           ? args.bias[1][column - args.columns[0]]
+                                                    : args.bias[2][column - two];
+        *at = *at + bias;
+    }
+}
+
+extern "C" void cuda_launch_add_bias(const rank_add_bias *args, cudaStream_t stream)
+{
+    const size_t columns = rank_bias_columns(args);
+    LAUNCH_OVERLAPPED(add_bias_kernel, blocks_for(args->rows * columns, THREADS), THREADS, 0,
+                      stream, *args, columns);
 }
 
 __global__ static void rope_table_kernel(rank_rope_table args)
