@@ -1,7 +1,7 @@
 /* One step of decoding over the layers of a run, on this rank's shard of each. Called by families.
  *
  *     embedding of this rank's ids, all-reduce
- *     each layer:  norm · q, k and v of this rank's heads · rope · attention over their cache
+ *     each layer:  norm · q, k and v of this rank's heads · biases, rope · attention over their cache
  *                  · projection (row-parallel), all-reduce
  *                  · norm · this rank's hidden columns · GELU or SwiGLU · down (row-parallel),
  *                  all-reduce
@@ -226,6 +226,16 @@ static void make_qkv(const decoder_step *step)
                                      .c = step->qkv + at,
                                      .c_row = qkv_columns(step)});
         at += columns[i];
+    }
+    if (step->of.early_bias) {
+        rank_add_bias add = {.rows = step->rows->count,
+                             .columns = {step->across, step->kv_across, step->kv_across},
+                             .at = step->qkv,
+                             .at_row = qkv_columns(step)};
+        for (int i = 0; i < RANK_BIAS_PARTS; i++) {
+            add.bias[i] = step->weights.early_bias[i];
+        }
+        step->backend->add_bias(step->queue, &add);
     }
     if (step->of.rotated) {
         step->backend->rope(step->queue, &(rank_rope){.rows = step->rows->count,

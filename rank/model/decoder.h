@@ -16,10 +16,11 @@ typedef struct rank_decoder {
     size_t hidden; /* columns of the MLP */
     int attention_leaves;
     int hidden_leaves;
-    bool rms;      /* RMS norms, without biases; else layer norms */
-    float epsilon; /* of RMS norms */
-    bool gated;    /* the MLP is down(silu(gate) · up); else down(gelu(up)) */
-    bool rotated;  /* rope turns queries and keys by `frequency` (head_width / 2) */
+    bool rms;        /* RMS norms, without biases; else layer norms */
+    float epsilon;   /* of RMS norms */
+    bool gated;      /* the MLP is down(silu(gate) · up); else down(gelu(up)) */
+    bool early_bias; /* queries, keys and values have biases that are added before rope */
+    bool rotated;    /* rope turns queries and keys by `frequency` (head_width / 2) */
     float frequency[RANK_ROPE_PAIRS_MAX];
 } rank_decoder;
 
@@ -32,8 +33,9 @@ typedef struct rank_decoder_norm {
  * gated. */
 typedef struct rank_decoder_layer {
     rank_decoder_norm norm1;
-    const float *qkv[3]; /* queries, keys, values; or one matrix of all three, and NULL */
-    const float *qkv_bias;
+    const float *qkv[3];        /* queries, keys, values; or one matrix of all three, and NULL */
+    const float *qkv_bias;      /* which attention adds */
+    const float *early_bias[3]; /* those of queries, keys and values, added before rope */
     const float *projection;
     const float *projection_bias;
     rank_decoder_norm norm2;

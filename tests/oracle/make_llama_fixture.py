@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes llama.fixture: what transformers computes for tests/rank/model/test_decode.c and
 test_oracle.c. Tiny random
-Llamas decode incrementally, with transformers' own cache: a chunk of seven tokens, then one token at
+Llamas and Qwen2s decode incrementally, with transformers' own cache: a chunk of seven tokens, then one token at
 a time. And they are trained on these tokens: the loss, and the gradient of every parameter. Needs
 numpy, torch and transformers.
 
@@ -14,7 +14,7 @@ import sys
 
 import numpy as np
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from make_decode_fixture import decode
 from make_model_fixtures import put
@@ -33,15 +33,23 @@ MODELS = {
                                         low_freq_factor=1.0, high_freq_factor=4.0,
                                         original_max_position_embeddings=64)),
 }
+QWEN2 = dict(rms_norm_eps=1e-6, rope_parameters=dict(rope_type="default", rope_theta=1e6), use_sliding_window=False)
+QWEN2_MODELS = {
+    "qwen2": SHAPE | QWEN2 | dict(tie_word_embeddings=False, sliding_window=8),
+    "qwen2-tied": {key: value for key, value in SHAPE.items() if key != "head_dim"} | QWEN2 | dict(
+        hidden_size=24, num_key_value_heads=4, tie_word_embeddings=True),
+}
 
 
-def names(tied):
+def names(tied, biased):
     found = ["model.embed_tokens.weight"]
+    attention = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]
+    parts = (["input_layernorm.weight"] + [part + ".weight" for part in attention] +
+             [part + ".bias" for part in attention if biased] +
+             [part + ".weight" for part in ("self_attn.o_proj", "post_attention_layernorm", "mlp.gate_proj",
+                                            "mlp.up_proj", "mlp.down_proj")])
     for layer in range(SHAPE["num_hidden_layers"]):
-        found += ["model.layers.%d.%s.weight" % (layer, part) for part in (
-            "input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
-            "self_attn.o_proj", "post_attention_layernorm", "mlp.gate_proj", "mlp.up_proj",
-            "mlp.down_proj")]
+        found += ["model.layers.%d.%s" % (layer, part) for part in parts]
     return found + ["model.norm.weight"] + ([] if tied else ["lm_head.weight"])
 
 
@@ -53,20 +61,25 @@ def gradients(model, ids, targets):
                                              reduction="sum")
     loss.backward()
     found = dict(model.named_parameters())
-    tied = model.config.tie_word_embeddings
     return loss.item(), np.concatenate(
-        [found[name].grad.numpy().reshape(-1) for name in names(tied)])
+        [found[name].grad.numpy().reshape(-1) for name in names_of(model)])
+
+
+def names_of(model):
+    return names(model.config.tie_word_embeddings, model.config.model_type == "qwen2")
 
 
 def main():
     directory = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
     rng = np.random.default_rng(17)
     with open(os.path.join(directory, "llama.fixture"), "wb") as file:
-        for which, settings in MODELS.items():
-            model = LlamaForCausalLM(LlamaConfig(**SHAPE, **settings)).double().eval()
+        models = [(which, LlamaForCausalLM(LlamaConfig(**SHAPE, **settings))) for which, settings in MODELS.items()]
+        models += [(which, Qwen2ForCausalLM(Qwen2Config(**settings))) for which, settings in QWEN2_MODELS.items()]
+        for which, model in models:
+            model = model.double().eval()
             state = model.state_dict()
             flat = []
-            for name in names(settings["tie_word_embeddings"]):
+            for name in names_of(model):
                 values = rng.normal(0, 0.25, state[name].shape)
                 values = (values + ("norm" in name)).astype(np.float32)
                 state[name].copy_(torch.tensor(values, dtype=torch.float64))

@@ -5,6 +5,7 @@
 #include "model/config_read.h"
 #include "model/llama/parts.h"
 
+static const char QWEN2[] = "qwen2";
 static const char LINEAR[] = "linear";
 static const char LLAMA3[] = "llama3";
 
@@ -32,10 +33,13 @@ json_t *llama_describe(const rank_model_config *config)
 {
     const double *of = config->settings;
     json_t *scaling = describe_scaling(config);
-    json_t *object =
-        json_pack("{s:[s], s:s, s:s, s:s, s:b, s:b, s:b}", "architectures", "LlamaForCausalLM",
-                  "model_type", "llama", "dtype", "float32", "hidden_act", "silu", "attention_bias",
-                  0, "mlp_bias", 0, "tie_word_embeddings", of[LLAMA_TIED] != 0.0);
+    const bool biased = of[LLAMA_BIASED] != 0.0;
+    json_t *object = json_pack("{s:[s], s:s, s:s, s:s, s:b}", "architectures",
+                               biased ? "Qwen2ForCausalLM" : "LlamaForCausalLM", "model_type",
+                               biased ? QWEN2 : "llama", "dtype", "float32", "hidden_act", "silu",
+                               "tie_word_embeddings", of[LLAMA_TIED] != 0.0);
+    json_t *off = biased ? json_pack("{s:b}", "use_sliding_window", 0)
+                         : json_pack("{s:b, s:b}", "attention_bias", 0, "mlp_bias", 0);
     json_t *shape =
         json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "hidden_size", config->width,
                   "intermediate_size", (int)of[LLAMA_HIDDEN], "num_hidden_layers", config->layers,
@@ -45,11 +49,12 @@ json_t *llama_describe(const rank_model_config *config)
     json_t *rest =
         json_pack("{s:f, s:f, s:o*, s:f}", "rms_norm_eps", of[LLAMA_EPSILON], "rope_theta",
                   of[LLAMA_THETA], "rope_scaling", scaling, "initializer_range", 0.02);
-    if (object == NULL || json_object_update(object, shape) != 0 ||
-        json_object_update(object, rest) != 0) {
+    if (object == NULL || json_object_update(object, off) != 0 ||
+        json_object_update(object, shape) != 0 || json_object_update(object, rest) != 0) {
         json_decref(object);
         object = NULL;
     }
+    json_decref(off);
     json_decref(shape);
     json_decref(rest);
     return object;
@@ -132,27 +137,53 @@ static base_status read_rope(const json_t *object, rank_model_config *read, base
     return status == BASE_OK && !linear ? read_original(rope, of, reterr) : status;
 }
 
+static bool is_type(const json_t *object, const char *wanted)
+{
+    const char *type = json_string_value(json_object_get(object, "model_type"));
+    return type != NULL && strcmp(type, wanted) == 0;
+}
+
 /* Tokens that attention looks back at; `context`: at all. A configuration of Mistral that says
- * nothing has transformers' default. */
+ * nothing has transformers' default. Qwen2's has a switch, and without it its window is not used. */
 static json_int_t read_window(const json_t *object, int context)
 {
     const json_t *window = json_object_get(object, "sliding_window");
-    const char *type = json_string_value(json_object_get(object, "model_type"));
-    if (window == NULL && type != NULL && strcmp(type, "mistral") == 0) {
+    if (window == NULL && is_type(object, "mistral")) {
         return MISTRAL_WINDOW;
     }
+    if (is_type(object, QWEN2)) {
+        return context;
+    }
     return json_is_integer(window) ? json_integer_value(window) : context;
+}
+
+/* Newer files of Qwen2 say of each layer which attention it has. */
+static bool is_full(const json_t *object)
+{
+    size_t layer = 0;
+    json_t *type = NULL;
+    json_array_foreach(json_object_get(object, "layer_types"), layer, type)
+    {
+        if (!json_is_string(type) || strcmp(json_string_value(type), "full_attention") != 0) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* Checks settings that our model has no switch for. They must be as our model is. */
 static base_status check_fixed(const json_t *object, int context, base_error *reterr)
 {
-    static const char *const off[] = {"attention_bias", "mlp_bias", NULL};
+    static const char *const off[] = {"attention_bias", "mlp_bias", "use_sliding_window", NULL};
     base_status status = rank_config_want(object, "hidden_act", "silu", reterr);
     for (const char *const *key = off; status == BASE_OK && *key != NULL; key++) {
         if (json_is_true(json_object_get(object, *key))) {
             status = base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s must be false", *key);
         }
+    }
+    if (status == BASE_OK && is_type(object, QWEN2) && !is_full(object)) {
+        status = base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                           "layer_types has another one than full_attention");
     }
     if (status == BASE_OK && read_window(object, context) < context) {
         status = base_fail(reterr, BASE_ERR_UNSUPPORTED,
@@ -199,6 +230,7 @@ base_status llama_configure(const json_t *object, rank_model_config *config, bas
         status = check_fixed(object, read.context, reterr);
     }
     if (status == BASE_OK) {
+        read.settings[LLAMA_BIASED] = is_type(object, QWEN2);
         read.settings[LLAMA_TIED] = json_is_true(json_object_get(object, "tie_word_embeddings"));
         read.settings[LLAMA_EPSILON] = 1e-6;
         status = read_number(object, "rms_norm_eps", &read.settings[LLAMA_EPSILON], reterr);

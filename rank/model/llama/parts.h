@@ -19,6 +19,7 @@ enum {
     LLAMA_LOW,      /* low_freq_factor, */
     LLAMA_HIGH,     /* high_freq_factor, */
     LLAMA_ORIGINAL, /* and original_max_position_embeddings of LLAMA_SCALING_LLAMA3 */
+    LLAMA_BIASED,   /* 1: queries, keys and values have biases, as in Qwen2 */
     LLAMA_SETTINGS,
 };
 
@@ -39,9 +40,12 @@ static inline size_t llama_setting(const rank_model_config *config, int setting)
  * keys, F = hidden. */
 enum {
     LLAMA_NORM1,
-    LLAMA_Q,          /* (Q, C) */
-    LLAMA_K,          /* (K, C) */
-    LLAMA_V,          /* (K, C) */
+    LLAMA_Q,      /* (Q, C) */
+    LLAMA_K,      /* (K, C) */
+    LLAMA_V,      /* (K, C) */
+    LLAMA_Q_BIAS, /* (Q), and the next two (K); only if LLAMA_BIASED */
+    LLAMA_K_BIAS,
+    LLAMA_V_BIAS,
     LLAMA_PROJECTION, /* (C, Q) */
     LLAMA_NORM2,
     LLAMA_GATE, /* (F, C) */

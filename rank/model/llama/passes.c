@@ -15,6 +15,7 @@ static void describe(const rank_model_config *config, int ranks, rank_decoder *d
         .rms = true,
         .epsilon = (float)config->settings[LLAMA_EPSILON],
         .gated = true,
+        .early_bias = config->settings[LLAMA_BIASED] != 0.0,
         .rotated = true,
     };
     llama_frequencies(config, decoder->frequency);
@@ -26,6 +27,14 @@ static const float *shard(const rank_run *run, size_t offset, size_t count)
     return run->hooks->need(run->hooks->weights, offset, count);
 }
 
+/* This rank's part of a tensor of the block that begins at `block`; NULL: the model has none. */
+static const float *block_shard(const rank_run *run, const llama_layout *layout, size_t block,
+                                int which)
+{
+    const size_t count = layout->in_block[which + 1] - layout->in_block[which];
+    return count > 0 ? shard(run, block + layout->in_block[which], count) : NULL;
+}
+
 static void layer_weights(const rank_run *run, int layer, rank_decoder_layer *weights)
 {
     llama_layout layout;
@@ -33,11 +42,12 @@ static void layer_weights(const rank_run *run, int layer, rank_decoder_layer *we
     llama_layout_make(run->shape.config, &layout);
     const size_t block = layout.block + (size_t)layer * layout.in_block[LLAMA_BLOCK_TENSORS];
     for (int i = 0; i < LLAMA_BLOCK_TENSORS; i++) {
-        of[i] = shard(run, block + layout.in_block[i], layout.in_block[i + 1] - layout.in_block[i]);
+        of[i] = block_shard(run, &layout, block, i);
     }
     *weights = (rank_decoder_layer){
         .norm1 = {of[LLAMA_NORM1], NULL},
         .qkv = {of[LLAMA_Q], of[LLAMA_K], of[LLAMA_V]},
+        .early_bias = {of[LLAMA_Q_BIAS], of[LLAMA_K_BIAS], of[LLAMA_V_BIAS]},
         .projection = of[LLAMA_PROJECTION],
         .norm2 = {of[LLAMA_NORM2], NULL},
         .gate = of[LLAMA_GATE],
@@ -59,7 +69,8 @@ static void end_weights(const rank_run *run, rank_decoder_ends *weights)
 
 static const rank_decoder_table decoder = {describe, layer_weights, end_weights};
 
-/* Neighbouring matrices with as many columns are one: q, k and v; gate and up. */
+/* Neighbouring matrices with as many columns are one: q, k and v; gate and up. So are the biases of
+ * q, k and v; without them their range is empty. */
 static void training_layout(const rank_model_config *config, transformer_layout *layout)
 {
     /* the tensor of ours that begins where that one of BLOCK_TENSORS does */
@@ -67,7 +78,7 @@ static void training_layout(const rank_model_config *config, transformer_layout 
         LLAMA_NORM1,         /* NORM1_WEIGHT */
         LLAMA_Q,             /* NORM1_BIAS: none */
         LLAMA_Q,             /* QKV_WEIGHT */
-        LLAMA_PROJECTION,    /* QKV_BIAS: none */
+        LLAMA_Q_BIAS,        /* QKV_BIAS */
         LLAMA_PROJECTION,    /* PROJ_WEIGHT */
         LLAMA_NORM2,         /* PROJ_BIAS: none */
         LLAMA_NORM2,         /* NORM2_WEIGHT */

@@ -105,12 +105,33 @@ static const struct {
     [LLAMA_Q] = {"self_attn.q_proj", QUERIES, WIDTH, RANK_CUT_HEADS, 0},
     [LLAMA_K] = {"self_attn.k_proj", KEYS, WIDTH, RANK_CUT_KV_HEADS, 0},
     [LLAMA_V] = {"self_attn.v_proj", KEYS, WIDTH, RANK_CUT_KV_HEADS, 0},
+    [LLAMA_Q_BIAS] = {"self_attn.q_proj", NOTHING, QUERIES, RANK_CUT_HEADS, 0},
+    [LLAMA_K_BIAS] = {"self_attn.k_proj", NOTHING, KEYS, RANK_CUT_KV_HEADS, 0},
+    [LLAMA_V_BIAS] = {"self_attn.v_proj", NOTHING, KEYS, RANK_CUT_KV_HEADS, 0},
     [LLAMA_PROJECTION] = {"self_attn.o_proj", WIDTH, QUERIES, RANK_CUT_HEADS, 1},
     [LLAMA_NORM2] = {"post_attention_layernorm", NOTHING, WIDTH, RANK_CUT_NONE, 0},
     [LLAMA_GATE] = {"mlp.gate_proj", HIDDEN, WIDTH, RANK_CUT_HIDDEN, 0},
     [LLAMA_UP] = {"mlp.up_proj", HIDDEN, WIDTH, RANK_CUT_HIDDEN, 0},
     [LLAMA_DOWN] = {"mlp.down_proj", WIDTH, HIDDEN, RANK_CUT_HIDDEN, 1},
 };
+
+enum { BIASES = LLAMA_PROJECTION - LLAMA_Q_BIAS };
+
+static bool is_biased(const rank_model_config *config)
+{
+    return config->settings[LLAMA_BIASED] != 0.0;
+}
+
+static bool is_bias(int which)
+{
+    return which >= LLAMA_Q_BIAS && which < LLAMA_PROJECTION;
+}
+
+/* How many tensors a block of this model has. */
+static int block_count(const rank_model_config *config)
+{
+    return is_biased(config) ? LLAMA_BLOCK_TENSORS : LLAMA_BLOCK_TENSORS - BIASES;
+}
 
 static bool is_tied(const rank_model_config *config)
 {
@@ -122,9 +143,10 @@ void llama_layout_make(const rank_model_config *config, llama_layout *layout)
     const size_t width = (size_t)config->width;
     *layout = (llama_layout){.block = (size_t)config->vocab_size * width};
     for (int i = 0; i < LLAMA_BLOCK_TENSORS; i++) {
-        layout->in_block[i + 1] =
-            layout->in_block[i] +
+        const size_t count =
             elements(config, block_tensors[i].rows) * elements(config, block_tensors[i].columns);
+        layout->in_block[i + 1] =
+            layout->in_block[i] + (is_bias(i) && !is_biased(config) ? 0 : count);
     }
     layout->final_norm =
         layout->block + (size_t)config->layers * layout->in_block[LLAMA_BLOCK_TENSORS];
@@ -133,7 +155,7 @@ void llama_layout_make(const rank_model_config *config, llama_layout *layout)
 
 int llama_tensor_count(const rank_model_config *config)
 {
-    return 2 + config->layers * LLAMA_BLOCK_TENSORS + (is_tied(config) ? 0 : 1);
+    return 2 + config->layers * block_count(config) + (is_tied(config) ? 0 : 1);
 }
 
 static void set_matrix(rank_tensor *tensor, size_t rows, size_t columns, size_t offset)
@@ -159,14 +181,15 @@ static void set_vector(rank_tensor *tensor, size_t count, size_t offset)
 static void set_block_tensor(const rank_model_config *config, const llama_layout *layout, int index,
                              rank_tensor *tensor)
 {
-    const int layer = index / LLAMA_BLOCK_TENSORS;
-    const int which = index % LLAMA_BLOCK_TENSORS;
+    const int layer = index / block_count(config);
+    const int place = index % block_count(config);
+    const int which = place >= LLAMA_Q_BIAS && !is_biased(config) ? place + BIASES : place;
     const size_t offset = layout->block + (size_t)layer * layout->in_block[LLAMA_BLOCK_TENSORS] +
                           layout->in_block[which];
     const size_t columns = elements(config, block_tensors[which].columns);
     const rank_cut_kind kind = block_tensors[which].cut;
-    (void)snprintf(tensor->name, sizeof tensor->name, "model.layers.%d.%s.weight", layer,
-                   block_tensors[which].name);
+    (void)snprintf(tensor->name, sizeof tensor->name, "model.layers.%d.%s.%s", layer,
+                   block_tensors[which].name, is_bias(which) ? "bias" : "weight");
     if (block_tensors[which].rows == NOTHING) {
         set_vector(tensor, columns, offset);
     } else {
@@ -188,7 +211,7 @@ void llama_tensor(const rank_model_config *config, int index, rank_tensor *tenso
     llama_layout layout;
     llama_layout_make(config, &layout);
     const size_t width = (size_t)config->width;
-    const int norm = 1 + config->layers * LLAMA_BLOCK_TENSORS;
+    const int norm = 1 + config->layers * block_count(config);
     *tensor = (rank_tensor){.cut = {.parts = 1, .unit = 1}};
     if (index > 0 && index < norm) {
         set_block_tensor(config, &layout, index - 1, tensor);
@@ -206,7 +229,7 @@ void llama_tensor(const rank_model_config *config, int index, rank_tensor *tenso
     tensor->tied = index == 0 && is_tied(config) ? "lm_head.weight" : NULL;
 }
 
-/* normal(0, 0.02), norms 1. */
+/* normal(0, 0.02), norms 1, biases 0. */
 void llama_init(const rank_model_config *config, uint64_t seed, float *params)
 {
     for (int i = 0; i < llama_tensor_count(config); i++) {
@@ -215,7 +238,8 @@ void llama_init(const rank_model_config *config, uint64_t seed, float *params)
         if (tensor.dims == 2) {
             rank_fill_normal(seed, i, 0.02f, params + tensor.offset, tensor.count);
         } else {
-            rank_fill(1.0f, params + tensor.offset, tensor.count);
+            rank_fill(tensor.cut.kind == RANK_CUT_NONE ? 1.0f : 0.0f, params + tensor.offset,
+                      tensor.count);
         }
     }
 }

@@ -242,7 +242,7 @@ rank_move_rows transformer_active_rows(const transformer_pass *pass, void *at, s
                                        rank_type type);
 
 /* rotary.c: what some rows of q, k and v (3Q to a row) need before attention, and what their
- * gradient needs behind its own: positions, and as many heads of k and v as of q. */
+ * gradient needs behind its own: a bias, positions, and as many heads of k and v as of q. */
 void transformer_prepare_heads(const transformer_pass *pass, row_chunk chunk, float *qkv);
 void transformer_prepare_heads_grad(const transformer_pass *pass, row_chunk chunk, float *dqkv);
 /* Rope's table of all rows. */

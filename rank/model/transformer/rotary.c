@@ -1,4 +1,4 @@
-/* Rotary positions, and heads of keys and values that several heads of queries share. Called by
+/* Biases, rotary positions, and heads of keys and values that several heads of queries share. Called by
  * forward.c and backward.c.
  *
  * Attention has a head of keys and values for each head of queries, in rows of 3Q. A product leaves
@@ -43,6 +43,13 @@ static rank_shared_heads shared_heads(const transformer_pass *pass, row_chunk ch
 void transformer_prepare_heads(const transformer_pass *pass, row_chunk chunk, float *qkv)
 {
     const rank_shared_heads shared = shared_heads(pass, chunk, qkv);
+    if (pass->of.early_bias) {
+        pass->backend->add_bias(pass->queue, &(rank_add_bias){.rows = chunk.rows,
+                                                              .columns = {pass->sizes.qkv},
+                                                              .bias = {pass->weights[QKV_BIAS]},
+                                                              .at = qkv,
+                                                              .at_row = pass->sizes.qkv_row});
+    }
     turn(pass, chunk, qkv, false);
     if (shared.kv_heads < shared.heads) {
         pass->backend->copy_heads(pass->queue, &shared);
@@ -56,4 +63,14 @@ void transformer_prepare_heads_grad(const transformer_pass *pass, row_chunk chun
         pass->backend->sum_heads(pass->queue, &shared);
     }
     turn(pass, chunk, dqkv, true);
+    if (pass->of.early_bias) {
+        pass->backend->column_sums(pass->queue,
+                                   &(rank_column_sums){
+                                       .rows = chunk.rows,
+                                       .columns = pass->sizes.qkv,
+                                       .from = dqkv,
+                                       .sums = transformer_block_grad(pass, pass->layer, QKV_BIAS),
+                                       .row = pass->sizes.qkv_row,
+                                   });
+    }
 }

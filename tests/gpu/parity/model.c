@@ -1,4 +1,4 @@
-/* Parity of a whole model: training steps of MiniGPT and of a Llama beside the CPU's, and answers to
+/* Parity of a whole model: training steps of MiniGPT, a Llama and a Qwen2 beside the CPU's, and answers to
  * prompts. */
 #include <jansson.h>
 #include <math.h>
@@ -24,8 +24,9 @@ enum {
 static const rank_model_config minigpt = {
     .vocab_size = 512, .width = 128, .layers = 2, .heads = 4, .context = 64};
 
-/* A Llama whose heads share keys and values, and are together wider than the stream. */
-static rank_model_config small_llama(void)
+/* A Llama, or a model of another type, whose heads share keys and values, and are together wider than
+ * the stream. */
+static rank_model_config small_llama(const char *type)
 {
     static const char TEXT[] =
         "{\"vocab_size\":512,\"hidden_size\":48,\"intermediate_size\":80,\"num_hidden_layers\":2,"
@@ -35,7 +36,8 @@ static rank_model_config small_llama(void)
     rank_model_config config;
     json_t *object = json_loads(TEXT, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(object);
-    assert_ok(rank_family_find("llama")->configure(object, &config, &error), &error);
+    assert_int_equal(json_object_set_new(object, "model_type", json_string(type)), 0);
+    assert_ok(rank_family_find(type)->configure(object, &config, &error), &error);
     json_decref(object);
     return config;
 }
@@ -243,7 +245,13 @@ static void training(twin *t)
 
 static void training_llama(twin *t)
 {
-    const rank_model_config config = small_llama();
+    const rank_model_config config = small_llama("llama");
+    compare_training(t, &config);
+}
+
+static void training_qwen2(twin *t)
+{
+    const rank_model_config config = small_llama("qwen2");
     compare_training(t, &config);
 }
 
@@ -334,6 +342,11 @@ const parity_case parity_model_cases[] = {
     {.name = "training", .run = training, .shapes = 1, .one_order = true, .replays = true},
     {.name = "training_llama",
      .run = training_llama,
+     .shapes = 1,
+     .one_order = true,
+     .replays = true},
+    {.name = "training_qwen2",
+     .run = training_qwen2,
      .shapes = 1,
      .one_order = true,
      .replays = true},

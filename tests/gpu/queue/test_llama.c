@@ -1,4 +1,4 @@
-/* Engines of Llamas on the emulated device: their tokens are the CPU's, and a cache in bfloat16 takes the
+/* Engines of Llamas and a Qwen2 on the emulated device: their tokens are the CPU's, and a cache in bfloat16 takes the
  * heads that it can, however wide the model is. */
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +23,8 @@ static void keep(void *user, const rank_schedule_event *event)
     found->tokens[request][found->counts[request]++] = event->token;
 }
 
-/* 6 heads of that many elements, 3 of keys and values. */
-static rank_model_config shape(int width, int head_width)
+/* 6 heads of that many elements, 3 of keys and values; `biased`: a Qwen2. */
+static rank_model_config shape(int width, int head_width, bool biased)
 {
     rank_model_config config = {.family = &rank_llama,
                                 .vocab_size = 101,
@@ -37,6 +37,7 @@ static rank_model_config shape(int width, int head_width)
     config.settings[LLAMA_HIDDEN] = 56;
     config.settings[LLAMA_EPSILON] = 1e-5;
     config.settings[LLAMA_THETA] = 100;
+    config.settings[LLAMA_BIASED] = biased;
     return config;
 }
 
@@ -69,6 +70,7 @@ static base_status decode(const rank_backend *backend, const rank_model_config *
     rank_model_init(config, 5, host);
     for (size_t i = 0; i < rank_model_param_count(config); i++) {
         host[i] *= 8; /* so that attention says something */
+        host[i] += host[i] == 0.0f ? 0.1f * (float)(i % 9) : 0.0f; /* biases */
     }
     if (backend != NULL) {
         assert_ok(backend->open(&device.queue, &error), &error);
@@ -101,13 +103,15 @@ static void tokens_are_the_cpus(void **state)
     static const struct {
         int width;
         int head_width;
-    } shapes[] = {{36, 8}, {41, 6}};
+        bool biased;
+    } shapes[] = {{36, 8, false}, {41, 6, false}, {36, 8, true}};
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         base_error error;
         answers expected;
         answers found;
-        const rank_model_config config = shape(shapes[i].width, shapes[i].head_width);
+        const rank_model_config config =
+            shape(shapes[i].width, shapes[i].head_width, shapes[i].biased);
         assert_ok(decode(NULL, &config, RANK_FLOAT32, &expected, &error), &error);
         assert_ok(decode(&rank_cuda_exact_backend, &config, RANK_FLOAT32, &found, &error), &error);
         assert_memory_equal(&found, &expected, sizeof found);
@@ -122,12 +126,12 @@ static void a_cache_in_bfloat16_takes_heads_of_eights(void **state)
     base_error error;
     answers found;
     (void)state;
-    const rank_model_config fits = shape(36, 8);
+    const rank_model_config fits = shape(36, 8, true);
     assert_ok(decode(&rank_cuda_backend, &fits, RANK_BFLOAT16, &found, &error), &error);
     for (int i = 0; i < REQUESTS; i++) {
         assert_int_equal(found.counts[i], TOKENS);
     }
-    const rank_model_config odd = shape(48, 12);
+    const rank_model_config odd = shape(48, 12, false);
     assert_status(decode(&rank_cuda_backend, &odd, RANK_BFLOAT16, &found, &error),
                   BASE_ERR_UNSUPPORTED);
     assert_non_null(strstr(error.message, "not 12"));

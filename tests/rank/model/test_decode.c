@@ -302,6 +302,8 @@ static void transformers_says_the_same_of_llama(void **state)
     decode_llama("tied", TINY_LLAMA_TIED);
     decode_llama("untied", TINY_LLAMA_LINEAR);
     decode_llama("llama3", TINY_LLAMA_LLAMA3);
+    decode_llama("qwen2", TINY_QWEN2);
+    decode_llama("qwen2-tied", TINY_QWEN2_TIED);
 }
 
 static void broken_settings_of_rope_are_refused(void **state)

@@ -90,12 +90,48 @@ static void a_window_shorter_than_the_context_is_refused(void **state)
         &error);
 }
 
+/* What it says of windows counts only with its switch. */
+static void qwen2_has_biases_and_no_window(void **state)
+{
+    static const char *const refused[][2] = {
+        {"{\"model_type\":\"qwen2\",\"use_sliding_window\":true}",
+         "use_sliding_window must be false"},
+        {"{\"model_type\":\"qwen2\",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}",
+         "layer_types"},
+        {"{\"model_type\":\"qwen2\",\"attention_bias\":true}", "attention_bias must be false"},
+        {"{\"attention_bias\":true}", "attention_bias must be false"},
+    };
+    base_error error;
+    rank_model_config config;
+    rank_tensor tensor;
+    (void)state;
+    assert_ok(configure("{\"model_type\":\"qwen2\",\"use_sliding_window\":false,"
+                        "\"sliding_window\":64,\"max_window_layers\":1,\"rope_theta\":1e6,"
+                        "\"layer_types\":[\"full_attention\",\"full_attention\"]}",
+                        &config, &error),
+              &error);
+    assert_true(config.settings[LLAMA_BIASED] == 1.0);
+    assert_int_equal(llama_tensor_count(&config), 2 + 2 * LLAMA_BLOCK_TENSORS + 1);
+    llama_tensor(&config, 1 + LLAMA_BLOCK_TENSORS + LLAMA_K_BIAS, &tensor);
+    assert_string_equal(tensor.name, "model.layers.1.self_attn.k_proj.bias");
+    assert_int_equal(tensor.count, 30);
+    assert_int_equal(tensor.cut.unit, 6);
+    assert_false(tensor.decay);
+    assert_ok(configure("{}", &config, &error), &error);
+    assert_true(config.settings[LLAMA_BIASED] == 0.0);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        assert_status(configure(refused[i][0], &config, &error), BASE_ERR_UNSUPPORTED);
+        assert_non_null(strstr(error.message, refused[i][1]));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(settings_are_read),
         cmocka_unit_test(numbers_without_sense_are_refused),
         cmocka_unit_test(a_window_shorter_than_the_context_is_refused),
+        cmocka_unit_test(qwen2_has_biases_and_no_window),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

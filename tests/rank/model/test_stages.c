@@ -161,6 +161,8 @@ static void stages_are_the_whole(void **state)
     check_stages(NULL, true);
     check_stages(TINY_LLAMA_TIED, true);
     check_stages(TINY_LLAMA_LINEAR, false);
+    check_stages(TINY_QWEN2_TIED, true);
+    check_stages(TINY_QWEN2, false);
 }
 
 /* Weights that lie elsewhere, one range at a time, as gathered or packed ones do. */

@@ -8,8 +8,8 @@
 #include "model/family.h"
 #include "support.h"
 
-const char *const tiny_configs[TINY_CONFIGS] = {NULL, TINY_LLAMA_TIED, TINY_LLAMA_LINEAR,
-                                                TINY_LLAMA_LLAMA3};
+const char *const tiny_configs[TINY_CONFIGS] = {
+    NULL, TINY_LLAMA_TIED, TINY_LLAMA_LINEAR, TINY_LLAMA_LLAMA3, TINY_QWEN2, TINY_QWEN2_TIED};
 
 void tiny_config(rank_model_config *config, const char *text)
 {

@@ -34,8 +34,20 @@ typedef struct tiny {
         "\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,"                                        \
         "\"original_max_position_embeddings\":64}")
 
-/* NULL, which is a GPT-2, and the Llamas above. */
-enum { TINY_CONFIGS = 4 };
+/* Qwen2s: with a head's width of its own, and without. */
+#define TINY_QWEN2                                                                                 \
+    "{\"model_type\":\"qwen2\",\"vocab_size\":37,\"hidden_size\":20,\"intermediate_size\":48,"     \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":6,"  \
+    "\"rms_norm_eps\":1e-6,\"rope_theta\":1e6,\"max_position_embeddings\":24,"                     \
+    "\"hidden_act\":\"silu\",\"use_sliding_window\":false,\"sliding_window\":8}"
+#define TINY_QWEN2_TIED                                                                            \
+    "{\"model_type\":\"qwen2\",\"vocab_size\":37,\"hidden_size\":24,\"intermediate_size\":48,"     \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":4,"                 \
+    "\"rms_norm_eps\":1e-6,\"rope_theta\":1e6,\"max_position_embeddings\":24,"                     \
+    "\"hidden_act\":\"silu\",\"tie_word_embeddings\":true}"
+
+/* NULL, which is a GPT-2, the Llamas and the Qwen2s above. */
+enum { TINY_CONFIGS = 6 };
 extern const char *const tiny_configs[TINY_CONFIGS];
 
 /* Of config.json's text; NULL: a GPT-2. */
