@@ -19,10 +19,12 @@ static base_status read_optional(const json_t *config, const char *key, int64_t 
                : base_fail(reterr, BASE_ERR_INVALID, "\"%s\" is no integer", key);
 }
 
-/* What a Llama's shape has beside the common numbers. `model->heads` is not 0. */
-static base_status read_llama(const json_t *config, launch_model *model, base_error *reterr)
+/* What a Llama's shape has beside the common numbers. `model->heads` is not 0. `biased`: it is a
+ * Qwen2. */
+static base_status read_llama(const json_t *config, bool biased, launch_model *model,
+                              base_error *reterr)
 {
-    static const char *const off[] = {"attention_bias", "mlp_bias"};
+    static const char *const off[] = {"attention_bias", "mlp_bias", "use_sliding_window"};
     for (size_t i = 0; i < sizeof off / sizeof *off; i++) {
         if (json_is_true(json_object_get(config, off[i]))) {
             return base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s must be false", off[i]);
@@ -35,6 +37,7 @@ static base_status read_llama(const json_t *config, launch_model *model, base_er
     model->hidden = json_integer_value(json_object_get(config, "intermediate_size"));
     model->gated = true;
     model->rms = true;
+    model->biased = biased;
     model->rotated = true;
     model->tied = json_is_true(json_object_get(config, "tie_word_embeddings"));
     if (model->context > LAUNCH_MODEL_CONTEXT) {
@@ -60,10 +63,12 @@ static base_status read_family(const json_t *config, launch_model *model, base_e
                                    model->context);
         return BASE_OK;
     }
-    return strcmp(type, "llama") == 0 || strcmp(type, "mistral") == 0
-               ? read_llama(config, model, reterr)
+    const bool biased = strcmp(type, "qwen2") == 0;
+    return biased || strcmp(type, "llama") == 0 || strcmp(type, "mistral") == 0
+               ? read_llama(config, biased, model, reterr)
                : base_fail(reterr, BASE_ERR_UNSUPPORTED,
-                           "the family is %s, and plans are made of gpt2, llama and mistral", type);
+                           "the family is %s, and plans are made of gpt2, llama, mistral and qwen2",
+                           type);
 }
 
 base_status launch_plan_checkpoint(const char *directory, launch_model *model, base_error *reterr)

@@ -1,4 +1,4 @@
-/* Counts parameters, activations and operations of GPT-2 and of Llama. Called by estimate.c. What a rank
+/* Counts parameters, activations and operations of GPT-2, Llama and Qwen2. Called by estimate.c. What a rank
  * really allocates is in rank/model/transformer/memory.c; ctest -R gpu-node compares. */
 #include "plan/model.h"
 
@@ -15,12 +15,13 @@ enum { WIDENING = 4 /* of GPT-2's MLP */ };
         .head_width = (columns) / (head_count), .hidden = WIDENING * (columns), .tied = true       \
     }
 
-#define LLAMA(layer_count, columns, head_count, kv_count, mlp, words, tokens, is_tied)             \
+#define LLAMA(layer_count, columns, head_count, kv_count, mlp, words, tokens, is_tied, is_biased)  \
     {                                                                                              \
         .layers = (layer_count), .width = (columns), .heads = (head_count), .vocab_size = (words), \
         .context = (tokens) < LAUNCH_MODEL_CONTEXT ? (tokens) : LAUNCH_MODEL_CONTEXT,              \
         .context_max = (tokens), .kv_heads = (kv_count), .head_width = (columns) / (head_count),   \
-        .hidden = (mlp), .gated = true, .rms = true, .rotated = true, .tied = (is_tied)            \
+        .hidden = (mlp), .gated = true, .rms = true, .rotated = true, .tied = (is_tied),           \
+        .biased = (is_biased)                                                                      \
     }
 
 /* GPT-2: Radford et al. 2019. GPT-3: Brown et al., arXiv:2005.14165, table 2.1. The others: the
@@ -36,14 +37,16 @@ static const struct {
     {"gpt2-xl", GPT2(48, 1600, 25, 50257, 1024)},
     {"gpt3-6.7b", GPT2(32, 4096, 32, 50257, 2048)},
     {"gpt3-175b", GPT2(96, 12288, 96, 50257, 2048)},
-    {"smollm2-135m", LLAMA(30, 576, 9, 3, 1536, 49152, 8192, true)},
-    {"smollm2-360m", LLAMA(32, 960, 15, 5, 2560, 49152, 8192, true)},
-    {"smollm2-1.7b", LLAMA(24, 2048, 32, 32, 8192, 49152, 8192, true)},
-    {"tinyllama-1.1b", LLAMA(22, 2048, 32, 4, 5632, 32000, 2048, false)},
-    {"llama-3.2-1b", LLAMA(16, 2048, 32, 8, 8192, 128256, 131072, true)},
-    {"llama-3.1-8b", LLAMA(32, 4096, 32, 8, 14336, 128256, 131072, false)},
-    {"llama-3.1-70b", LLAMA(80, 8192, 64, 8, 28672, 128256, 131072, false)},
-    {"mistral-7b", LLAMA(32, 4096, 32, 8, 14336, 32000, 32768, false)},
+    {"smollm2-135m", LLAMA(30, 576, 9, 3, 1536, 49152, 8192, true, false)},
+    {"smollm2-360m", LLAMA(32, 960, 15, 5, 2560, 49152, 8192, true, false)},
+    {"smollm2-1.7b", LLAMA(24, 2048, 32, 32, 8192, 49152, 8192, true, false)},
+    {"tinyllama-1.1b", LLAMA(22, 2048, 32, 4, 5632, 32000, 2048, false, false)},
+    {"llama-3.2-1b", LLAMA(16, 2048, 32, 8, 8192, 128256, 131072, true, false)},
+    {"llama-3.1-8b", LLAMA(32, 4096, 32, 8, 14336, 128256, 131072, false, false)},
+    {"llama-3.1-70b", LLAMA(80, 8192, 64, 8, 28672, 128256, 131072, false, false)},
+    {"mistral-7b", LLAMA(32, 4096, 32, 8, 14336, 32000, 32768, false, false)},
+    {"qwen2.5-0.5b", LLAMA(24, 896, 14, 2, 4864, 151936, 32768, true, true)},
+    {"qwen2.5-7b", LLAMA(28, 3584, 28, 4, 18944, 152064, 32768, false, true)},
 };
 
 const char *launch_model_name(int index)
@@ -109,9 +112,11 @@ double launch_stage_params(const launch_model *model, const launch_stage *part, 
     const double norm = model->rms ? width : 2 * width;
     double cut = matrix_params(model);
     double whole = 2 * norm;
+    if (!model->rms || model->biased) {
+        cut += (double)(launch_model_queries(model) + 2 * launch_model_keys(model));
+    }
     if (!model->rms) {
-        const int64_t qkv = launch_model_queries(model) + 2 * launch_model_keys(model);
-        cut += (double)(qkv + model->hidden);
+        cut += (double)model->hidden;
         whole += 2 * width; /* the biases behind sums */
     }
     double params = (double)part->layers * (cut / tensor + whole);

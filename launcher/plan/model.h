@@ -18,7 +18,8 @@ typedef struct launch_model {
     int64_t head_width;
     int64_t hidden; /* columns of the MLP */
     bool gated;     /* the MLP has three matrices; else two */
-    bool rms;       /* RMS norms, and no biases anywhere; else layer norms, and biases */
+    bool rms;       /* RMS norms, and no biases but `biased`; else layer norms, and biases */
+    bool biased;    /* with rms: queries, keys and values have biases */
     bool rotated;   /* rope; else an embedding of positions */
     bool tied;      /* the output's matrix is the tokens' embedding */
 } launch_model;

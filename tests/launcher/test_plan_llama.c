@@ -100,6 +100,7 @@ static void parameters_are_as_published(void **state)
         {"smollm2-1.7b", 1711376384, 8192, 8192},     {"tinyllama-1.1b", 1100048384, 2048, 2048},
         {"llama-3.2-1b", 1235814400, 8192, 131072},   {"llama-3.1-8b", 8030261248, 8192, 131072},
         {"llama-3.1-70b", 70553706496, 8192, 131072}, {"mistral-7b", 7241732096, 8192, 32768},
+        {"qwen2.5-0.5b", 494032768, 8192, 32768},     {"qwen2.5-7b", 7615616512, 8192, 32768},
     };
     (void)state;
     for (size_t i = 0; i < sizeof published / sizeof *published; i++) {

@@ -179,7 +179,12 @@ static void a_llamas_config_gives_its_shape(void **state)
         {LLAMA ", \"head_dim\": -16", NULL},
         {"\"model_type\": \"llama\"", NULL},
         {"\"model_type\": \"llama\", \"intermediate_size\": 0", NULL},
-        {"\"model_type\": \"qwen2\", \"intermediate_size\": 96", NULL},
+        {"\"model_type\": \"qwen2\", \"intermediate_size\": 96, \"num_key_value_heads\": 2, "
+         "\"head_dim\": 20",
+         "115104 parameters"}, /* 3 (80 + 2 · 40) more than the first one's */
+        {"\"model_type\": \"qwen2\", \"intermediate_size\": 96, \"use_sliding_window\": true",
+         NULL},
+        {"\"model_type\": \"mamba\", \"intermediate_size\": 96", NULL},
     };
     static char text[TEXT_BYTES];
     (void)state;

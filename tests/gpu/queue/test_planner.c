@@ -17,7 +17,7 @@ static bool is_close(double planned, double held)
     return fabs(planned - held) <= 1e-3 * held;
 }
 
-/* A Llama whose heads are wider than the stream, and one whose heads are not. */
+/* A Llama whose heads are wider than the stream, and one whose heads are not, with a Qwen2's biases. */
 typedef enum kind { GPT2, LLAMA_WIDE, LLAMA_NARROW, KINDS } kind;
 
 static rank_model_config config_of(kind of, int vocab_size)
@@ -37,6 +37,7 @@ static rank_model_config config_of(kind of, int vocab_size)
         config.settings[LLAMA_EPSILON] = 1e-5;
         config.settings[LLAMA_THETA] = 10000;
         config.settings[LLAMA_TIED] = of == LLAMA_NARROW;
+        config.settings[LLAMA_BIASED] = of == LLAMA_NARROW;
     }
     return config;
 }
@@ -58,6 +59,7 @@ static launch_model model_of(const rank_model_config *config)
                                 .hidden = (int64_t)of[LLAMA_HIDDEN],
                                 .gated = true,
                                 .rms = true,
+                                .biased = of[LLAMA_BIASED] != 0,
                                 .rotated = true,
                                 .tied = of[LLAMA_TIED] != 0};
 }
