@@ -17,7 +17,13 @@ base_status rank_context_exceeded(rank_tokenizer *tokenizer, const char *text, s
 {
     size_t left_bytes = text_bytes;
     size_t tokens = 0;
-    *exceeded = false;
+    size_t before = 0;
+    (void)rank_tokenizer_prefix(tokenizer, &before);
+    *exceeded = before >= context;
+    if (*exceeded) {
+        return BASE_OK;
+    }
+    context -= before;
     if (left_bytes <= context ||
         rank_tokenizer_count_bound(tokenizer, text, left_bytes) <= context) {
         return BASE_OK;

@@ -268,8 +268,20 @@ static void set_targets(rank_data *data, size_t at, size_t count, size_t masked)
     }
 }
 
+/* Copies the tokens that the tokenizer puts before a text, as many as fit. Returns how many they are. */
+static size_t place_prefix(const rank_data *data, int32_t *to, size_t left)
+{
+    size_t count = 0;
+    const int32_t *prefix = rank_tokenizer_prefix(data->options.tokenizer, &count);
+    for (size_t i = 0; i < count && i < left; i++) {
+        to[i] = prefix[i];
+    }
+    return count;
+}
+
 /* Tokenizes a sentence to the batch's end, `at`, if its tokens fit into `left`. *count is how many
- * they are. A piece ends with the arrow, so both halves give the same tokens as the whole. */
+ * they are. A piece ends with the arrow, so both halves give the same tokens as the whole. Tokens that
+ * stand before each text, as before a prompt, are no targets. */
 static base_status place_sentence(rank_data *data, const sentence *one, size_t at, size_t left,
                                   size_t *count, base_error *reterr)
 {
@@ -277,16 +289,22 @@ static base_status place_sentence(rank_data *data, const sentence *one, size_t a
     rank_tokenizer *tokenizer = data->options.tokenizer;
     const size_t split =
         data->options.loss_on_correction ? rank_record_arrow_end(text, one->bytes) : 0;
-    rank_ids masked = {.at = data->ids + at, .capacity = left};
+    const size_t before = place_prefix(data, data->ids + at, left);
+    if (before >= left) {
+        *count = left + 1; /* of the text there is a token, too */
+        return BASE_OK;
+    }
+    left -= before;
+    rank_ids masked = {.at = data->ids + at + before, .capacity = left};
     rank_ids rest = {.capacity = 0};
     base_status status = rank_tokenizer_encode(tokenizer, text, split, &masked, reterr);
     if (status == BASE_OK && masked.count <= left) {
         rest = (rank_ids){.at = masked.at + masked.count, .capacity = left - masked.count};
         status = rank_tokenizer_encode(tokenizer, text + split, one->bytes - split, &rest, reterr);
     }
-    *count = masked.count + rest.count;
-    if (status == BASE_OK && *count <= left) {
-        set_targets(data, at, *count, masked.count);
+    *count = before + masked.count + rest.count;
+    if (status == BASE_OK && *count <= before + left) {
+        set_targets(data, at, *count, before + masked.count);
     }
     return status;
 }

@@ -315,6 +315,41 @@ static void more_slots_than_sentences_is_fine(void **state)
     rank_data_close(data);
 }
 
+/* As before a prompt: so a model answers after what it has learned after. */
+static void a_template_stands_before_each_sentence(void **state)
+{
+    const data_fixture *fixture = *state;
+    base_error error;
+    rank_batch batch;
+    rank_data *data = NULL;
+    rank_data_info info;
+    rank_tokenizer *tokenizer = NULL;
+    int32_t plain[8];
+    rank_ids ids = {.at = plain, .capacity = 8};
+    size_t before = 0;
+    assert_ok(rank_tokenizer_load(ORACLE_DIRECTORY "/hub_llama3.json", &tokenizer, &error), &error);
+    const int32_t begin = *rank_tokenizer_prefix(tokenizer, &before);
+    assert_int_equal(before, 1);
+    assert_ok(rank_tokenizer_encode(tokenizer, "#@%", 3, &ids, &error), &error);
+    assert_int_equal(ids.count, 3);
+    rank_data_options options = data_options(fixture, 1, 0, 1);
+    options.tokenizer = tokenizer;
+    options.context = 4;
+    data_write(fixture, "{\"text\":\"#@%\"}\n{\"text\":\"#@%&\"}\n{\"text\":\"#@%\"}\n");
+    assert_ok(rank_data_open(&options, &data, &error), &error);
+    rank_data_get_info(data, &info);
+    assert_int_equal(info.sentences_long, 1); /* 5 tokens with the one before it */
+    assert_ok(rank_data_next_batch(data, 0, &batch, &error), &error);
+    assert_int_equal(batch.token_count, 8);
+    for (int i = 0; i < 8; i++) {
+        const int32_t next = i % 4 < 3 ? plain[i % 4] : rank_tokenizer_end_id(tokenizer);
+        assert_int_equal(batch.ids[i], i % 4 == 0 ? begin : plain[i % 4 - 1]);
+        assert_int_equal(batch.targets[i], next);
+    }
+    rank_data_close(data);
+    rank_tokenizer_destroy(tokenizer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -324,6 +359,7 @@ int main(void)
         cmocka_unit_test(loss_can_be_on_the_correction_alone),
         cmocka_unit_test(whole_sentences_are_packed_while_they_fit),
         cmocka_unit_test(more_slots_than_sentences_is_fine),
+        cmocka_unit_test(a_template_stands_before_each_sentence),
     };
     return cmocka_run_group_tests(tests, data_set_up, data_tear_down);
 }
