@@ -83,6 +83,23 @@ static base_status fill(rank_model *made, base_error *reterr)
                : status;
 }
 
+base_status rank_model_check_type(const rank_model_config *config, rank_type type,
+                                  base_error *reterr)
+{
+    if (type != RANK_FLOAT32 && !config->family->bfloat16) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                         "model: the family %s trains in float32 only: leave out --precision "
+                         "bfloat16",
+                         config->family->model_types[0]);
+    }
+    if (type != RANK_FLOAT32 && config->width % 2 != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "model: width %d: bfloat16 (--precision) needs an even one",
+                         config->width);
+    }
+    return BASE_OK;
+}
+
 base_status rank_model_create(const rank_model_options *options, rank_model **model,
                               base_error *reterr)
 {
@@ -104,16 +121,9 @@ base_status rank_model_create(const rank_model_options *options, rank_model **mo
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "model: the backend %s has float32 only",
                          options->device->backend->name);
     }
-    if (options->type != RANK_FLOAT32 && !options->config->family->bfloat16) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
-                         "model: the family %s trains in float32 only: leave out --precision "
-                         "bfloat16",
-                         options->config->family->model_types[0]);
-    }
-    if (options->type != RANK_FLOAT32 && options->config->width % 2 != 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "model: width %d: bfloat16 (--precision) needs an even one",
-                         options->config->width);
+    status = rank_model_check_type(options->config, options->type, reterr);
+    if (status != BASE_OK) {
+        return status;
     }
     rank_model *made = calloc(1, sizeof *made);
     if (made == NULL) {

@@ -59,6 +59,9 @@ base_status rank_train_config(const proto_job *job, rank_model_config *config, i
     if (status == BASE_OK) {
         status = check_shape(model, config, reterr);
     }
+    if (status == BASE_OK && job->gpu.precision == PROTO_PRECISION_BFLOAT16) {
+        status = rank_model_check_type(config, RANK_BFLOAT16, reterr);
+    }
     if (status == BASE_OK) {
         *own_context = config->context;
         config->context = (int)model->context;

@@ -7,7 +7,7 @@
 
 /* That of the checkpoint with which the training begins, or the one that the job says. The job's context
  * counts, which may be shorter than the checkpoint's. BASE_ERR_INVALID: the checkpoint's shape is not
- * the job's. *own_context: the checkpoint's context, or 0 without a checkpoint. */
+ * the job's. BASE_ERR_UNSUPPORTED: its family does not train with the job's precision. *own_context: the checkpoint's context, or 0 without a checkpoint. */
 BASE_MUST_CHECK base_status rank_train_config(const proto_job *job, rank_model_config *config,
                                               int *own_context, base_error *reterr);
 

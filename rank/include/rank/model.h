@@ -154,6 +154,9 @@ const rank_family *rank_family_default(void);
 
 BASE_MUST_CHECK base_status rank_model_config_check(const rank_model_config *config,
                                                     base_error *reterr);
+/* Checks that such a model can be trained with products of that type. */
+BASE_MUST_CHECK base_status rank_model_check_type(const rank_model_config *config, rank_type type,
+                                                  base_error *reterr);
 size_t rank_model_param_count(const rank_model_config *config);
 int rank_model_tensor_count(const rank_model_config *config);
 void rank_model_tensor(const rank_model_config *config, int index, rank_tensor *tensor);

@@ -158,7 +158,7 @@ as_planned llama-trained
 plan_knows llama-trained "weights optimizer activations" --checkpoint llama --ranks 2 --data 2 --batch 1 --global-batch 2 --precision float32
 plan_knows llama-2 cache --decode --checkpoint llama --ranks 2 --tensor 2 --batch 16 --precision float32
 plan_knows llama-half cache --decode --checkpoint llama --ranks 1 --batch 16 --precision bfloat16
-job 1 --mode ddp-nccl --ranks 1 --checkpoint llama --cuda-libs "$libraries" --account lab "${train[@]}" --precision bfloat16 --authorize local --out none
+job 2 --mode ddp-nccl --ranks 1 --checkpoint llama --cuda-libs "$libraries" --account lab "${train[@]}" --precision bfloat16 --authorize local --out none
 err_has "the family llama trains in float32 only"
 
 echo "== the backend cuda: weights and cache in float32 and in bfloat16"
