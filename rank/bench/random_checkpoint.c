@@ -51,8 +51,8 @@ static base_status write_random(const rank_model_config *config, int seed, const
     }
     rank_model_init(config, (uint64_t)seed, params);
     const base_status written = rank_checkpoint_write(
-        directory, &(rank_checkpoint_about){config, tokenizer, config->vocab_size - 1, ""}, params,
-        reterr);
+        directory, &(rank_checkpoint_about){config, tokenizer, config->vocab_size - 1, "", NULL},
+        params, reterr);
     free(params);
     return written;
 }

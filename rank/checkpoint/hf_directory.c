@@ -77,12 +77,13 @@ base_status rank_checkpoint_write(const char *directory, const rank_checkpoint_a
 {
     char path[FILE_PATH_BYTES];
     const rank_model_config *config = about->config;
+    const char *end_token = about->end_token != NULL ? about->end_token : END_TOKEN;
     base_status status = copy_tokenizer(directory, about->tokenizer_path, reterr);
     if (status == BASE_OK) {
         status = write_json(directory, "tokenizer_config.json",
                             json_pack("{s:s, s:s, s:s, s:i, s:b}", "tokenizer_class",
-                                      "PreTrainedTokenizerFast", "bos_token", END_TOKEN,
-                                      "eos_token", END_TOKEN, "model_max_length", config->context,
+                                      "PreTrainedTokenizerFast", "bos_token", end_token,
+                                      "eos_token", end_token, "model_max_length", config->context,
                                       "clean_up_tokenization_spaces", 0),
                             reterr);
     }

@@ -48,6 +48,11 @@ int32_t rank_hub_end_id(const rank_hub *hub)
     return hub->end_id;
 }
 
+const char *rank_hub_end_token(const rank_hub *hub)
+{
+    return hub->end_token;
+}
+
 const int32_t *rank_hub_prefix(const rank_hub *hub, size_t *count)
 {
     *count = hub->prefix_count;

@@ -32,8 +32,9 @@ void rank_hub_destroy(rank_hub *hub); /* NULL is fine */
 
 /* One more than the largest id. */
 int rank_hub_vocab_size(const rank_hub *hub);
-/* The id of `<|endoftext|>`; -1: there is none. */
+/* What ends a text: `<|endoftext|>`, or without it `<|end_of_text|>`. -1 and NULL: there is none. */
 int32_t rank_hub_end_id(const rank_hub *hub);
+const char *rank_hub_end_token(const rank_hub *hub);
 /* A token's bytes and their number. Special tokens, and ids of no token, have none. */
 const uint8_t *rank_hub_token(const rank_hub *hub, int32_t id, size_t *size_bytes);
 

@@ -65,7 +65,8 @@ struct rank_hub {
     int32_t prefix[HUB_PREFIX_MAX];
     size_t prefix_count;
     int32_t end_id;
-    int32_t *added; /* (added_count): what text becomes only where that is asked for */
+    const char *end_token; /* its name; NULL: there is none */
+    int32_t *added;        /* (added_count): what text becomes only where that is asked for */
     size_t added_count;
     bool added_begins[HUB_BYTES]; /* one of them begins with that byte */
     bool normalises;              /* texts, into normal form C */

@@ -218,6 +218,18 @@ static bool allocate(rank_hub *hub, size_t bytes, size_t merges)
     return true;
 }
 
+/* An added token may be the one that ends a text. Llama 3 has another name for it. */
+static void take_end(rank_hub *hub, const char *content, int32_t id)
+{
+    static const char *const names[] = {RANK_TOKENIZER_END_TOKEN, "<|end_of_text|>"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(content, names[i]) == 0 && (i == 0 || hub->end_token == NULL)) {
+            hub->end_id = id;
+            hub->end_token = names[i];
+        }
+    }
+}
+
 /* Added tokens first: they stand for their own letters, also where the vocabulary has them. */
 static base_status read_added(rank_hub *hub, const json_t *added, size_t *used, base_error *reterr)
 {
@@ -259,9 +271,7 @@ static base_status read_added(rank_hub *hub, const json_t *added, size_t *used, 
         const int32_t id = (int32_t)json_integer_value(json_object_get(entry, "id"));
         hub->added[hub->added_count++] = id;
         hub->added_begins[(uint8_t)json_string_value(content)[0]] = true;
-        if (strcmp(json_string_value(content), RANK_TOKENIZER_END_TOKEN) == 0) {
-            hub->end_id = id;
-        }
+        take_end(hub, json_string_value(content), id);
     }
     return BASE_OK;
 }

@@ -97,6 +97,11 @@ int32_t rank_tokenizer_end_id(const rank_tokenizer *tokenizer)
                                   : rank_bpe_end_id(&tokenizer->bpe);
 }
 
+const char *rank_tokenizer_end_token(const rank_tokenizer *tokenizer)
+{
+    return tokenizer->hub != NULL ? rank_hub_end_token(tokenizer->hub) : RANK_TOKENIZER_END_TOKEN;
+}
+
 size_t rank_tokenizer_count_bound(const rank_tokenizer *tokenizer, const char *text,
                                   size_t text_bytes)
 {

@@ -39,7 +39,8 @@ base_status trainer_write_model(const trainer *self, const char *directory, cons
     const rank_checkpoint_about about = {.config = &config,
                                          .tokenizer_path = self->job->data.tokenizer,
                                          .end_id = rank_tokenizer_end_id(self->tokenizer),
-                                         .prompt_suffix = prompt_suffix(self)};
+                                         .prompt_suffix = prompt_suffix(self),
+                                         .end_token = rank_tokenizer_end_token(self->tokenizer)};
     return rank_checkpoint_write(directory, &about, params, reterr);
 }
 

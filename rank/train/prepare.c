@@ -227,7 +227,8 @@ static base_status open_data(trainer *self, base_error *reterr)
                          self->config.vocab_size);
     }
     if (rank_tokenizer_end_id(self->tokenizer) < 0) {
-        return base_fail(reterr, BASE_ERR_INVALID, "%s has no <|endoftext|> to end sentences with",
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%s has neither <|endoftext|> nor <|end_of_text|> to end sentences with",
                          job->data.tokenizer);
     }
     const int64_t replicas = proto_job_replicas(job);

@@ -34,10 +34,10 @@ static void write_checkpoint(void)
     float *params = calloc(rank_model_param_count(&config), sizeof *params);
     assert_non_null(params);
     rank_model_init(&config, 3, params);
-    assert_ok(rank_checkpoint_write(
-                  directory.path,
-                  &(rank_checkpoint_about){&config, tokenizer_path, config.vocab_size - 1, ""},
-                  params, &error),
+    assert_ok(rank_checkpoint_write(directory.path,
+                                    &(rank_checkpoint_about){&config, tokenizer_path,
+                                                             config.vocab_size - 1, "", NULL},
+                                    params, &error),
               &error);
     rank_tokenizer_destroy(tokenizer);
     free(params);

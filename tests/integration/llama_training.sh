@@ -76,6 +76,20 @@ if launcher --checkpoint model --ranks 1 --steps 1 --out none --context 257 2>er
     fail "a context longer than the model's is not refused"
 fi
 grep -q -- "--context" err || fail "refused, but not for --context: $(cat err)"
+# A tokenizer of Llama 3's kind, with its name for the end of a text.
+mkdir -p three/shape three/model
+sed 's/<|endoftext|>/<|end_of_text|>/g' "$(dirname "$tokenizer")/hub_llama3.json" >three/tokenizer.json
+sed 's/"vocab_size": 512/"vocab_size": 544/' shape/config.json >three/shape/config.json
+random-checkpoint three/model three/tokenizer.json --like three/shape
+launcher --checkpoint three/model --context 64 --ranks 2 --steps 2 --quiet --no-bind --no-scaling --no-plots --out three/out 2>err || fail "$(cat err)"
+grep -q '"eos_token_id": 0' three/out/generation_config.json || fail "the end is another token than <|end_of_text|>"
+grep -q '"eos_token": "<|end_of_text|>"' three/out/tokenizer_config.json || fail "the end has another name than <|end_of_text|>"
+sed -i 's/<|end_of_text|>/<|of_text|>/g' three/model/tokenizer.json
+if launcher --checkpoint three/model --context 64 --ranks 1 --steps 1 --no-bind --out none 2>err; then
+    fail "a tokenizer without an end is not refused"
+fi
+grep -q "to end sentences with" err || fail "refused, but so: $(cat err)"
+rm -rf none
 mkdir broken
 cp model/* broken
 sed -i 's/"num_key_value_heads": 2/"num_key_value_heads": 3/' broken/config.json

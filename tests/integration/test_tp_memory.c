@@ -34,10 +34,10 @@ static int setup(void **state)
     assert_non_null(params);
     model_bytes = (double)count * sizeof *params;
     test_directory_make(&directory);
-    assert_ok(rank_checkpoint_write(
-                  test_directory_path(&directory, "."),
-                  &(rank_checkpoint_about){&config, tokenizer_path, config.vocab_size - 1, ""},
-                  params, &error),
+    assert_ok(rank_checkpoint_write(test_directory_path(&directory, "."),
+                                    &(rank_checkpoint_about){&config, tokenizer_path,
+                                                             config.vocab_size - 1, "", NULL},
+                                    params, &error),
               &error);
     free(params);
     return 0;

@@ -24,10 +24,10 @@ static const char tokenizer_path[] = ORACLE_DIRECTORY "/tokenizer.json";
 static void write_checkpoint(void)
 {
     base_error error;
-    assert_ok(rank_checkpoint_write(
-                  checkpoint,
-                  &(rank_checkpoint_about){&config, tokenizer_path, config.vocab_size - 1, ""},
-                  params, &error),
+    assert_ok(rank_checkpoint_write(checkpoint,
+                                    &(rank_checkpoint_about){&config, tokenizer_path,
+                                                             config.vocab_size - 1, "", NULL},
+                                    params, &error),
               &error);
 }
 

@@ -35,6 +35,7 @@ typedef struct rank_checkpoint_about {
     const char *tokenizer_path;
     int32_t end_id;            /* what ends a text: eos_token_id */
     const char *prompt_suffix; /* what followed each prompt in training; "": nothing */
+    const char *end_token;     /* the name of end_id; NULL: <|endoftext|> */
 } rank_checkpoint_about;
 
 /* Writes model.safetensors, config.json, generation_config.json, tokenizer_config.json and a copy

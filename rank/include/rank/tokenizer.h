@@ -22,8 +22,10 @@ BASE_MUST_CHECK base_status rank_tokenizer_load(const char *path, rank_tokenizer
                                                 base_error *reterr);
 void rank_tokenizer_destroy(rank_tokenizer *tokenizer);
 int rank_tokenizer_vocab_size(const rank_tokenizer *tokenizer);
-/* The id of `<|endoftext|>`; -1: there is none. */
+/* What ends a text: `<|endoftext|>`, or without it Llama 3's `<|end_of_text|>`. -1 and NULL: there is
+ * none. */
 int32_t rank_tokenizer_end_id(const rank_tokenizer *tokenizer);
+const char *rank_tokenizer_end_token(const rank_tokenizer *tokenizer);
 
 /* From now on special tokens may stand in texts, by their names. */
 void rank_tokenizer_allow_special(rank_tokenizer *tokenizer);

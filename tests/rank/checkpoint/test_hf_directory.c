@@ -26,8 +26,8 @@ static int make_checkpoint(void **state)
     rank_model_init(&SMALL, 7, params);
     assert_ok(rank_checkpoint_write(
                   scratch.path,
-                  &(rank_checkpoint_about){&SMALL, TOKENIZER, SMALL.vocab_size - 1, " ->"}, params,
-                  &error),
+                  &(rank_checkpoint_about){&SMALL, TOKENIZER, SMALL.vocab_size - 1, " ->", NULL},
+                  params, &error),
               &error);
     free(params);
     return 0;
