@@ -1,4 +1,4 @@
-/* What hub.c and hub_read.c share. */
+/* What hub.c, hub_read.c and hub_split.c share. */
 #ifndef RANK_DATA_HUB_PARTS_H
 #define RANK_DATA_HUB_PARTS_H
 
@@ -81,5 +81,16 @@ hub_merge *hub_find_merge(const rank_hub *hub, int32_t left, int32_t right);
 /* The token of the vocabulary with these bytes; HUB_NONE: there is none. `entry` is where it is, or
  * belongs. */
 int32_t hub_find_text(const rank_hub *hub, const uint8_t *bytes, size_t size_bytes, size_t *entry);
+
+/* hub_split.c: adds the steps of "pre_tokenizer": those of a Sequence, or the one that it is. */
+struct json_t;
+BASE_MUST_CHECK base_status hub_read_steps(rank_hub *hub, const struct json_t *root,
+                                           base_error *reterr);
+bool hub_has_type(const struct json_t *object, const char *type);
+/* Missing, null, false or empty. */
+bool hub_is_off(const struct json_t *object, const char *key);
+/* Says that `what` has a type that is not known. */
+BASE_MUST_CHECK base_status hub_refuse(const char *what, const struct json_t *object,
+                                       base_error *reterr);
 
 #endif

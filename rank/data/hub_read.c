@@ -12,112 +12,8 @@ enum {
     GLYPHS_MAX = 0x200, /* code points of GPT-2's alphabet are below it */
     MATCH_LIMIT = 1000000,
     MATCH_HEAP_KIB_MAX = 64 * 1024,
-    REASON_BYTES = 120,
     HUB_TOKEN_BYTES_MAX = 1024, /* of glyphs */
 };
-
-/* What ByteLevel cuts by when it uses its own expression: GPT-2's. */
-static const char GPT2_PATTERN[] =
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-
-static bool has_type(const json_t *object, const char *type)
-{
-    const char *found = json_string_value(json_object_get(object, "type"));
-    return found != NULL && strcmp(found, type) == 0;
-}
-
-static base_status refuse(const char *what, const json_t *object, base_error *reterr)
-{
-    const char *type = json_string_value(json_object_get(object, "type"));
-    return base_fail(reterr, BASE_ERR_UNSUPPORTED, "its %s %s is none that this program knows",
-                     what, type != NULL ? type : "without a type");
-}
-
-/* Missing, null or false. */
-static bool is_off(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    return value == NULL || json_is_null(value) || json_is_false(value) ||
-           (json_is_string(value) && json_string_length(value) == 0);
-}
-
-static base_status add_split(rank_hub *hub, const char *pattern, base_error *reterr)
-{
-    int code = 0;
-    PCRE2_SIZE place = 0;
-    if (hub->split_count == HUB_SPLITS_MAX) {
-        return base_fail(reterr, BASE_ERR_LIMIT, "more than %d pre-tokenizers", HUB_SPLITS_MAX);
-    }
-    pcre2_code *made =
-        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
-                      PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF, &code, &place, NULL);
-    if (made == NULL) {
-        PCRE2_UCHAR reason[REASON_BYTES] = "";
-        (void)pcre2_get_error_message(code, reason, sizeof reason);
-        return base_fail(reterr, BASE_ERR_INVALID, "its expression %s: %s at %zu", pattern,
-                         (const char *)reason, (size_t)place);
-    }
-    (void)pcre2_jit_compile(made, PCRE2_JIT_COMPLETE); /* without it matching is slower */
-    hub->splits[hub->split_count++] = made;
-    return BASE_OK;
-}
-
-static base_status read_split(rank_hub *hub, const json_t *step, base_error *reterr)
-{
-    const char *pattern =
-        json_string_value(json_object_get(json_object_get(step, "pattern"), "Regex"));
-    const char *behavior = json_string_value(json_object_get(step, "behavior"));
-    if (pattern == NULL || behavior == NULL || strcmp(behavior, "Isolated") != 0 ||
-        !is_off(step, "invert")) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
-                         "a Split that is not by a Regex, Isolated and not inverted");
-    }
-    return add_split(hub, pattern, reterr);
-}
-
-static base_status read_step(rank_hub *hub, const json_t *step, base_error *reterr)
-{
-    if (has_type(step, "Split")) {
-        return read_split(hub, step, reterr);
-    }
-    if (has_type(step, "Digits")) {
-        return add_split(hub, is_off(step, "individual_digits") ? "\\p{N}+" : "\\p{N}", reterr);
-    }
-    if (!has_type(step, "ByteLevel")) {
-        return refuse("pre-tokenizer", step, reterr);
-    }
-    if (!is_off(step, "add_prefix_space")) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "its ByteLevel adds a space before a text");
-    }
-    const json_t *own = json_object_get(step, "use_regex");
-    return own == NULL || json_is_true(own) ? add_split(hub, GPT2_PATTERN, reterr) : BASE_OK;
-}
-
-/* The steps of a Sequence, or the one step that it is. ByteLevel must be the last of them: the
- * vocabulary is in its alphabet, and a step behind it would cut glyphs instead of the text. */
-static base_status read_steps(rank_hub *hub, const json_t *root, base_error *reterr)
-{
-    size_t index = 0;
-    json_t *step = NULL;
-    base_status status = BASE_OK;
-    const json_t *steps = json_object_get(root, "pre_tokenizer");
-    bool bytes = has_type(steps, "ByteLevel");
-    if (!has_type(steps, "Sequence")) {
-        status = read_step(hub, steps, reterr);
-    } else {
-        json_array_foreach(json_object_get(steps, "pretokenizers"), index, step)
-        {
-            if (status == BASE_OK && bytes) {
-                status = refuse("pre-tokenizer behind ByteLevel,", step, reterr);
-            }
-            status = status == BASE_OK ? read_step(hub, step, reterr) : status;
-            bytes = bytes || has_type(step, "ByteLevel");
-        }
-    }
-    return status != BASE_OK || bytes
-               ? status
-               : base_fail(reterr, BASE_ERR_UNSUPPORTED, "it is no byte-level BPE");
-}
 
 /* Which byte each code point of GPT-2's alphabet stands for. */
 static void make_alphabet(int16_t byte_of[GLYPHS_MAX])
@@ -244,7 +140,8 @@ static base_status read_added(rank_hub *hub, const json_t *added, size_t *used, 
             return base_fail(reterr, BASE_ERR_INVALID, "added token %zu is empty or not the first",
                              index);
         }
-        if (!is_off(entry, "lstrip") || !is_off(entry, "rstrip") || !is_off(entry, "single_word")) {
+        if (!hub_is_off(entry, "lstrip") || !hub_is_off(entry, "rstrip") ||
+            !hub_is_off(entry, "single_word")) {
             return base_fail(reterr, BASE_ERR_UNSUPPORTED, "added token %s takes spaces beside it",
                              json_string_value(content));
         }
@@ -385,21 +282,21 @@ static base_status read_post(rank_hub *hub, const json_t *post, base_error *rete
     size_t index = 0;
     json_t *one = NULL;
     base_status status = BASE_OK;
-    if (post == NULL || json_is_null(post) || has_type(post, "ByteLevel")) {
+    if (post == NULL || json_is_null(post) || hub_has_type(post, "ByteLevel")) {
         return BASE_OK;
     }
-    if (has_type(post, "TemplateProcessing")) {
+    if (hub_has_type(post, "TemplateProcessing")) {
         return read_template(hub, post, reterr);
     }
-    if (!has_type(post, "Sequence")) {
-        return refuse("post-processor", post, reterr);
+    if (!hub_has_type(post, "Sequence")) {
+        return hub_refuse("post-processor", post, reterr);
     }
     json_array_foreach(json_object_get(post, "processors"), index, one)
     {
-        if (status == BASE_OK && has_type(one, "TemplateProcessing")) {
+        if (status == BASE_OK && hub_has_type(one, "TemplateProcessing")) {
             status = read_template(hub, one, reterr);
-        } else if (status == BASE_OK && !has_type(one, "ByteLevel")) {
-            status = refuse("post-processor", one, reterr);
+        } else if (status == BASE_OK && !hub_has_type(one, "ByteLevel")) {
+            status = hub_refuse("post-processor", one, reterr);
         }
     }
     return status;
@@ -413,14 +310,14 @@ static base_status check_settings(const json_t *root, base_error *reterr)
     const json_t *model = json_object_get(root, "model");
     const json_t *type = json_object_get(model, "type");
     const json_t *normalizer = json_object_get(root, "normalizer");
-    if (!is_off(root, "normalizer") && !has_type(normalizer, "NFC")) {
-        return refuse("normalizer", normalizer, reterr);
+    if (!hub_is_off(root, "normalizer") && !hub_has_type(normalizer, "NFC")) {
+        return hub_refuse("normalizer", normalizer, reterr);
     }
-    if (type != NULL && !has_type(model, "BPE")) {
-        return refuse("model", model, reterr);
+    if (type != NULL && !hub_has_type(model, "BPE")) {
+        return hub_refuse("model", model, reterr);
     }
     for (const char *const *key = off; *key != NULL; key++) {
-        if (!is_off(model, *key)) {
+        if (!hub_is_off(model, *key)) {
             return base_fail(reterr, BASE_ERR_UNSUPPORTED, "its model has %s", *key);
         }
     }
@@ -447,7 +344,7 @@ static base_status fill(rank_hub *hub, const json_t *root, base_error *reterr)
         return status;
     }
     hub->count = largest + 1;
-    hub->normalises = !is_off(root, "normalizer");
+    hub->normalises = !hub_is_off(root, "normalizer");
     hub->whole_first = json_is_true(json_object_get(model, "ignore_merges"));
     hub->limits = pcre2_match_context_create(NULL);
     hub->match = pcre2_match_data_create(1, NULL);
@@ -465,7 +362,7 @@ static base_status fill(rank_hub *hub, const json_t *root, base_error *reterr)
         status = read_merges(hub, vocab, merges, reterr);
     }
     if (status == BASE_OK) {
-        status = read_steps(hub, root, reterr);
+        status = hub_read_steps(hub, root, reterr);
     }
     return status == BASE_OK ? read_post(hub, json_object_get(root, "post_processor"), reterr)
                              : status;

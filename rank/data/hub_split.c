@@ -1,0 +1,109 @@
+/* Reads how a tokenizer.json cuts a text into pieces. Called by hub_read.c. */
+#include <jansson.h>
+#include <string.h>
+
+#include "hub_parts.h"
+
+enum { REASON_BYTES = 120 };
+
+/* What ByteLevel cuts by when it uses its own expression: GPT-2's. */
+static const char GPT2_PATTERN[] =
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+bool hub_has_type(const json_t *object, const char *type)
+{
+    const char *found = json_string_value(json_object_get(object, "type"));
+    return found != NULL && strcmp(found, type) == 0;
+}
+
+base_status hub_refuse(const char *what, const json_t *object, base_error *reterr)
+{
+    const char *type = json_string_value(json_object_get(object, "type"));
+    return base_fail(reterr, BASE_ERR_UNSUPPORTED, "its %s %s is none that this program knows",
+                     what, type != NULL ? type : "without a type");
+}
+
+bool hub_is_off(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return value == NULL || json_is_null(value) || json_is_false(value) ||
+           (json_is_string(value) && json_string_length(value) == 0);
+}
+
+static base_status add_split(rank_hub *hub, const char *pattern, base_error *reterr)
+{
+    int code = 0;
+    PCRE2_SIZE place = 0;
+    if (hub->split_count == HUB_SPLITS_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "more than %d pre-tokenizers", HUB_SPLITS_MAX);
+    }
+    pcre2_code *made =
+        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
+                      PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF, &code, &place, NULL);
+    if (made == NULL) {
+        PCRE2_UCHAR reason[REASON_BYTES] = "";
+        (void)pcre2_get_error_message(code, reason, sizeof reason);
+        return base_fail(reterr, BASE_ERR_INVALID, "its expression %s: %s at %zu", pattern,
+                         (const char *)reason, (size_t)place);
+    }
+    (void)pcre2_jit_compile(made, PCRE2_JIT_COMPLETE); /* without it matching is slower */
+    hub->splits[hub->split_count++] = made;
+    return BASE_OK;
+}
+
+static base_status read_split(rank_hub *hub, const json_t *step, base_error *reterr)
+{
+    const char *pattern =
+        json_string_value(json_object_get(json_object_get(step, "pattern"), "Regex"));
+    const char *behavior = json_string_value(json_object_get(step, "behavior"));
+    if (pattern == NULL || behavior == NULL || strcmp(behavior, "Isolated") != 0 ||
+        !hub_is_off(step, "invert")) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                         "a Split that is not by a Regex, Isolated and not inverted");
+    }
+    return add_split(hub, pattern, reterr);
+}
+
+static base_status read_step(rank_hub *hub, const json_t *step, base_error *reterr)
+{
+    if (hub_has_type(step, "Split")) {
+        return read_split(hub, step, reterr);
+    }
+    if (hub_has_type(step, "Digits")) {
+        return add_split(hub, hub_is_off(step, "individual_digits") ? "\\p{N}+" : "\\p{N}", reterr);
+    }
+    if (!hub_has_type(step, "ByteLevel")) {
+        return hub_refuse("pre-tokenizer", step, reterr);
+    }
+    if (!hub_is_off(step, "add_prefix_space")) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "its ByteLevel adds a space before a text");
+    }
+    const json_t *own = json_object_get(step, "use_regex");
+    return own == NULL || json_is_true(own) ? add_split(hub, GPT2_PATTERN, reterr) : BASE_OK;
+}
+
+/* ByteLevel must be the last step: the vocabulary is in its alphabet, and a step behind it would cut
+ * glyphs instead of the text. */
+base_status hub_read_steps(rank_hub *hub, const json_t *root, base_error *reterr)
+{
+    size_t index = 0;
+    json_t *step = NULL;
+    base_status status = BASE_OK;
+    const json_t *steps = json_object_get(root, "pre_tokenizer");
+    bool bytes = hub_has_type(steps, "ByteLevel");
+    if (!hub_has_type(steps, "Sequence")) {
+        status = read_step(hub, steps, reterr);
+    } else {
+        json_array_foreach(json_object_get(steps, "pretokenizers"), index, step)
+        {
+            if (status == BASE_OK && bytes) {
+                status = hub_refuse("pre-tokenizer behind ByteLevel,", step, reterr);
+            }
+            status = status == BASE_OK ? read_step(hub, step, reterr) : status;
+            bytes = bytes || hub_has_type(step, "ByteLevel");
+        }
+    }
+    return status != BASE_OK || bytes
+               ? status
+               : base_fail(reterr, BASE_ERR_UNSUPPORTED, "it is no byte-level BPE");
+}
