@@ -5,11 +5,11 @@ set -uo pipefail
 
 self=$(realpath "$0")
 here=$(dirname "$self")
-phases=(parity compute-sanitizer gate nccl faults speed torch)
-declare -A limits=([parity]=90 [compute-sanitizer]=125 [gate]=20 [nccl]=300 [faults]=190 [speed]=340 [torch]=500)
+phases=(parity compute-sanitizer gate nccl faults speed torch profile)
+declare -A limits=([parity]=90 [compute-sanitizer]=125 [gate]=20 [nccl]=300 [faults]=190 [speed]=340 [torch]=500 [profile]=150)
 skipped=77 no_gpu=9
 
-for file in common correct faults speed torch report; do
+for file in common correct faults speed torch profile report; do
     source "$here/phases/$file.sh"
 done
 
@@ -17,16 +17,17 @@ usage() {
     cat <<'END'
 Usage: tests/gpu/run.sh [OPTION]... [PHASE]...
 
-Phases: parity compute-sanitizer gate nccl faults speed torch (all of them). Three calls of less than
-9 minutes each:
+Phases: parity compute-sanitizer gate nccl faults speed torch profile (all of them). Three calls of
+less than 9 minutes each:
   tests/gpu/run.sh --out results parity compute-sanitizer gate nccl
   tests/gpu/run.sh --out results faults speed
-  tests/gpu/run.sh --out results torch
+  tests/gpu/run.sh --out results torch profile
 
   --bundle FILE    of ./dev gpu-bundle (build/gpu/bundle.tar.gz)
   --out DIR        for gpu-results.json and gpu-results.md, written anew after each phase, and log/.
                    They keep what earlier calls with the same DIR have found (.)
   --limit SECONDS  for each phase, in place of its own
+  --only REGEX     of each phase, the parts alone whose words match
   --tiny           small shapes and few steps, to try the script itself: its figures mean nothing
   --rebuild        compile the plugin anew, from the sources that this script lies in
   --help           this text
@@ -108,7 +109,7 @@ link_cuda() {
     local from places name
     mkdir -p "$bundle/bin/cuda"
     while read -r from; do
-        find -L "$from/nvidia" \( -name 'libcublasLt.so.1[23]' -o -name 'libnccl.so.2' \) \
+        find -L "$from/nvidia" \( -name 'libcublasLt.so.1[23]' -o -name 'libnccl.so.2' -o -name 'libcupti.so.13' \) \
             -exec ln -sf -t "$bundle/bin/cuda" {} + 2>/dev/null
     done < <(python_packages | sort -u)
     IFS=: read -ra places <<<"${LD_LIBRARY_PATH-}"
@@ -117,6 +118,7 @@ link_cuda() {
             [ ! -e "$from/$name" ] || ln -sf -t "$bundle/bin/cuda" "$(realpath "$from")/$name"
         done
     done
+    cat "$bundle"/bin/cuda/*.so* >/dev/null 2>&1 # limits are not for reading them from the disk
 }
 
 rebuild() {
@@ -133,12 +135,13 @@ die() {
 
 main() {
     local wanted=() name failed=0
-    archive=$here/../../build/gpu/bundle.tar.gz out=. limit="" anew="" tiny="" running=""
+    archive=$here/../../build/gpu/bundle.tar.gz out=. limit="" only="" anew="" tiny="" running=""
     while [ $# -gt 0 ]; do
         case $1 in
         --bundle) archive=${2-} && shift ;;
         --out) out=${2-} && shift ;;
         --limit) limit=${2-} && shift ;;
+        --only) only=${2-} && shift ;;
         --rebuild) anew=yes ;;
         --tiny) tiny=yes ;;
         --help | -h) usage && exit ;;
@@ -157,7 +160,7 @@ main() {
     trap 'cut_off' TERM INT HUP
     { mkdir -p "$out" && out=$(realpath "$out") && unpack_results && mkdir -p "$out/log" "$out/phases"; } ||
         die "cannot write to $out"
-    export out tiny
+    export out tiny only
     tar -xzf "$archive" -C "$work" || die "$archive cannot be unpacked"
     [ -z "$anew" ] || rebuild >"$out/log/rebuild.log" 2>&1 ||
         die "the plugin cannot be built: $(tail -1 "$out/log/rebuild.log")"

@@ -13,7 +13,7 @@ programs="launcher rank budget-service coll-bench rank-bench inference-bench ran
 plugin=lib/ringfence/ringfence-cuda.so
 
 # The machine's own: libc and its parts, which go with the kernel's loader; the driver and the toolkit.
-not_ours='ld-linux|libc\.so|libm\.so|libdl\.so|libpthread\.so|librt\.so|libresolv\.so|libcublas|libnccl|libcuda'
+not_ours='ld-linux|libc\.so|libm\.so|libdl\.so|libpthread\.so|librt\.so|libresolv\.so|libcublas|libnccl|libcuda|libcupti'
 
 die() {
     printf 'gpu-bundle: %s\n' "$*" >&2
@@ -28,9 +28,12 @@ copy_programs() {
         readelf -d "$bundle/bin/$name" | grep -qF '(RPATH)              Library rpath: [$ORIGIN/../lib]' || die "$name has no RPATH"
     done
     strip --strip-debug -o "$bundle/$plugin" "$build/$plugin"
-    # The plugin that hangs, for the phase `faults`.
-    mkdir -p "$bundle/hang/lib/ringfence"
-    strip --strip-debug -o "$bundle/hang/$plugin" "$build/hang/$plugin"
+    # The plugins that hang and trace, for the phases `faults` and `profile`.
+    local around
+    for around in hang profile; do
+        mkdir -p "$bundle/$around/lib/ringfence"
+        strip --strip-debug -o "$bundle/$around/$plugin" "$build/$around/$plugin"
+    done
     cp -R "$build/share/ringfence" "$bundle/share/"
 }
 

@@ -53,6 +53,7 @@ part() { # SECONDS FUNCTION ARGUMENTS...
     local seconds status=0
     seconds=$(pick "$1" $((5 * $1))) # small shapes are for the emulator
     shift
+    [[ "$*" =~ $only ]] || return 0
     echo "== $*"
     rm -f "$work/$phase.reason"
     timeout --kill-after=10 "$seconds" bash "$self" --part "$phase" "$work" "$bundle" "$@" &
@@ -111,6 +112,16 @@ train_job() { gpu_job --mode ddp-nccl --no-scaling "$@"; }
 answer_job() { gpu_job --mode tp-nccl --ignore-eos "$@"; }
 needs_gpu() { must "$bin/launcher" gpus && has_gpu=yes; }
 measure() { must "$bin/gpu-measure" "$@"; }
+
+# The same programs with a plugin around the plugin, in the bundle's directory of this name.
+install_around() { # NAME
+    local around=$bundle/$1
+    mkdir -p "$around/bin"
+    cp "$bin/launcher" "$bin/rank" "$around/bin/"
+    ln -sf "$bundle"/lib/*.so* "$around/lib/"
+    ln -sfn "$bundle/share" "$around/share"
+    ln -sfn "$bin/cuda" "$around/bin/cuda"
+}
 
 manifest_figure() { # FILE KEY: the first such key's number
     sed -n "s/^ *\"$2\": \([0-9.e+-]*\),*\$/\1/p" "$1" | head -1

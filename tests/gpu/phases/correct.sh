@@ -135,6 +135,10 @@ phase_nccl() {
     few=$((steps < 20 ? steps : 20)) # all that two ranks on one GPU may do
     needs_gpu
     start_service
+    # NCCL's own kernels run only where there are two ranks.
+    part 25 nccl_shared_bench all_reduce 64K
+    part 25 nccl_shared_bench all_reduce 64K --algorithm native
+    part 25 nccl_shared_bench all_gather 64K
     part 35 nccl_train curve_difference "$steps" --ranks 1
     part 35 nccl_train exact_curve_difference "$steps" --ranks 1 --exact
     part 25 nccl_answers exact_ 0 --ranks 1 --exact
@@ -143,9 +147,6 @@ phase_nccl() {
     part 15 nccl_bench
     # Half the micro-batches on each of two ranks.
     part 35 nccl_train two_ranks_curve_difference "$few" --ranks 2 --share-gpu --micro-batches 1 --steps "$few"
-    part 25 nccl_answers two_ranks_ 0 --ranks 2 --exact --share-gpu
-    part 25 nccl_shared_bench all_reduce 64K
-    part 25 nccl_shared_bench all_reduce 64K --algorithm native
-    part 25 nccl_shared_bench all_gather 64K
+    part 50 nccl_answers two_ranks_ 0 --ranks 2 --exact --share-gpu
     end_parts
 }

@@ -24,7 +24,7 @@ signalled() { # SIGNAL
     "$bin/launcher" --authorize local --account gpu --no-plots --mode ddp-nccl --ranks 2 --share-gpu \
         $(reference_flags) --micro-batches 256 --steps 20 --timeout $deadline_seconds --out "$work/$1" >"$work/faults.last" 2>&1 &
     launcher=$!
-    trap 'kill -KILL "$launcher" 2>/dev/null' EXIT
+    trap "kill -KILL $launcher 2>/dev/null" EXIT
     while kill -0 "$launcher" 2>/dev/null && [ -z "$pid" ]; do
         { grep -q 'rank 1: .*GPU-' "$work/faults.last" && pid=$(rank_pid); } || sleep 0.1
     done
@@ -40,16 +40,7 @@ signalled() { # SIGNAL
     [ $((SECONDS - begun)) -le $end_seconds ] || fail "the job ended $((SECONDS - begun)) s after SIG$1"
 }
 
-# The same programs with the plugin that hangs: the fourth layer norm of a rank never ends.
-install_hanging() {
-    local hang=$bundle/hang
-    mkdir -p "$hang/bin"
-    cp "$bin/launcher" "$bin/rank" "$hang/bin/"
-    ln -sf "$bundle"/lib/*.so* "$hang/lib/"
-    ln -sfn "$bundle/share" "$hang/share"
-    ln -sfn "$bin/cuda" "$hang/bin/cuda"
-}
-
+# With the plugin that hangs the fourth layer norm of a rank never ends.
 hung() { # NAME MODE FLAGS...
     local name=$1 status=0 begun=$SECONDS
     shift
@@ -89,7 +80,7 @@ phase_faults() {
     before=$(free_bytes)
     part 25 signalled KILL
     part 25 signalled STOP
-    install_hanging
+    install_around hang
     part $hung_seconds hung hung_training ddp-nccl --ranks 1 $(reference_flags)
     part $hung_seconds hung hung_decoding tp-nccl --ranks 1 --checkpoint "$bundle/reference" --prompt "he goed to school"
     part 10 memory_is_free "${before:-0}"

@@ -64,7 +64,7 @@ phase_speed() {
     for precision in "${decoded[@]}"; do
         part 15 speed_decode gpt2 "$precision" 2
     done
-    part 15 speed_bench
+    part 30 speed_bench
     # The first is the shortest that there is.
     part 40 speed_decode xl "${decoded[0]}" 8 --width 1600 --layers 48 --heads 25
     part 150 speed_decode 8b "${decoded[0]}" 36 --width 4096 --layers 39 --heads 32

@@ -9,8 +9,8 @@
 /* As the rank does it. What is missing is named when the plugin is loaded. */
 static void preload(void)
 {
-    static const char *const names[] = {"libcuda.so.1", "libcublasLt.so.13", "libcublasLt.so.12",
-                                        "libnccl.so.2"};
+    static const char *const names[] = {"libcuda.so.1", "libnvidia-ml.so.1", "libcublasLt.so.13",
+                                        "libcublasLt.so.12", "libnccl.so.2"};
     char path[BASE_PATH_BYTES];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (rank_find_library("", names[i], path)) {
