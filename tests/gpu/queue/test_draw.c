@@ -11,7 +11,7 @@
  * all. */
 static void rows_are_drawn_in_turns(void **state)
 {
-    enum { ROWS = 5, COLUMNS = 5000, PIECES = 2, PIECE_DOUBLES = 3 };
+    enum { ROWS = 5, COLUMNS = 5000, PIECES = 3, PIECE_DOUBLES = 3 };
     base_error error;
     float logits[ROWS * COLUMNS] = {0};
     (void)state;

@@ -21,11 +21,14 @@ enum {
     EXTRA = 2,  // floats of a part behind its values: the largest score, and the sum
 };
 
-// What both kernels get beside the operation's arguments.
+// What the kernels get beside the operation's arguments. The host divides: on the device that takes
+// as long as a read.
 struct split {
     unsigned first_row;  // of this launch
     unsigned parts;      // the grid's, enough for the longest sequence
     unsigned token_bits; // block_tokens is 1 << token_bits
+    unsigned sharing;    // heads of queries that share one of keys and values
+    float scale;         // of queries
     float *partial;      // (rows of this launch, heads, parts, head_width + EXTRA)
 };
 
@@ -63,6 +66,32 @@ __device__ static float biased(const rank_attention_cached &args, unsigned row, 
     return args.qkv[(size_t)row * stride + column] + (args.bias != NULL ? args.bias[column] : 0.0f);
 }
 
+// Where a row's q of a head, and k and v of a head of these, begin.
+struct row_columns {
+    unsigned q;
+    unsigned k;
+    unsigned v;
+};
+
+__device__ static row_columns columns_of(const rank_attention_cached &args, unsigned head,
+                                         unsigned kv_head)
+{
+    const unsigned width = (unsigned)args.head_width;
+    const unsigned k = (unsigned)args.heads * width + kv_head * width;
+    return {head * width, k, k + (unsigned)args.kv_heads * width};
+}
+
+// Biases do not wait for what computes the row.
+__device__ static void prefetch_bias(const rank_attention_cached &args, const row_columns &columns)
+{
+    enum { LINE_FLOATS = 32 };
+    if (args.bias != NULL && threadIdx.x < (unsigned)args.head_width / LINE_FLOATS) {
+        prefetch(args.bias + columns.q + threadIdx.x * LINE_FLOATS);
+        prefetch(args.bias + columns.k + threadIdx.x * LINE_FLOATS);
+        prefetch(args.bias + columns.v + threadIdx.x * LINE_FLOATS);
+    }
+}
+
 // One sequence's cache of one head.
 template <typename ELEMENT> struct cached_head {
     const int32_t *blocks;
@@ -96,19 +125,14 @@ __device__ static cached_head<ELEMENT> head_of(const rank_attention_cached &args
     return at;
 }
 
-// The keys and values of the row, to token t of the sequence.
+// Element d of a key and of a value, to token t of the sequence.
 template <typename ELEMENT>
-__device__ static void append(const rank_attention_cached &args, const cached_head<ELEMENT> &at,
-                              unsigned row, unsigned kv_head, unsigned t)
+__device__ static void append(const cached_head<ELEMENT> &at, unsigned t, unsigned d, float key,
+                              float value)
 {
-    const unsigned k = (unsigned)(args.heads * args.head_width) + kv_head * at.width;
-    const unsigned v = k + (unsigned)args.kv_heads * at.width;
-    ELEMENT *keys = at.keys + at.block(t) + at.in_block(t);
-    ELEMENT *values = at.values + at.block(t) + (size_t)at.in_block(t) * at.width;
-    for (unsigned d = threadIdx.x; d < at.width; d += THREADS) {
-        put(keys + ((size_t)d << at.token_bits), biased(args, row, k + d));
-        put(values + d, biased(args, row, v + d));
-    }
+    const size_t block = at.block(t);
+    put(at.keys + block + ((size_t)d << at.token_bits) + at.in_block(t), key);
+    put(at.values + block + (size_t)at.in_block(t) * at.width + d, value);
 }
 
 // blockIdx: the row, the head of keys and values. For sequences that have several rows.
@@ -116,11 +140,23 @@ template <typename ELEMENT>
 __global__ static void append_rows_kernel(rank_attention_cached args, split how)
 {
     const unsigned row = blockIdx.x;
+    const row_columns columns = columns_of(args, 0, blockIdx.y);
     wait_for_previous();
     const split_row at = find(args, row);
-    if (at.exists) {
-        append(args, head_of<ELEMENT>(args, how, at.sequence, blockIdx.y), row, blockIdx.y,
-               at.length - 1);
+    for (unsigned d = threadIdx.x; at.exists && d < (unsigned)args.head_width; d += THREADS) {
+        append(head_of<ELEMENT>(args, how, at.sequence, blockIdx.y), at.length - 1, d,
+               biased(args, row, columns.k + d), biased(args, row, columns.v + d));
+    }
+}
+
+// Asks for the values of the block that token t begins: they are needed when the scores are made.
+template <typename ELEMENT>
+__device__ static void prefetch_values(const cached_head<ELEMENT> &at, unsigned t)
+{
+    const unsigned line = 128 / sizeof(ELEMENT);
+    const ELEMENT *values = at.values + at.block(t);
+    for (unsigned i = threadIdx.x % WARP * line; i < at.width << at.token_bits; i += WARP * line) {
+        prefetch(values + i);
     }
 }
 
@@ -131,18 +167,20 @@ __device__ static void make_scores(const cached_head<ELEMENT> &at, const float *
                                    unsigned begin, unsigned end, float *scores)
 {
     const unsigned lane = threadIdx.x % WARP;
-    const unsigned vectors = (1u << at.token_bits) / VECTOR; // of a block's tokens
-    const unsigned token = lane % vectors * VECTOR;
     const unsigned each = 1u << at.token_bits;
+    const unsigned vector_bits = at.token_bits - (VECTOR == 8 ? 3 : 2);
+    const unsigned vectors = 1u << vector_bits; // of a block's tokens
+    const unsigned token = (lane & (vectors - 1)) * VECTOR;
     for (unsigned t = begin + threadIdx.x / WARP * each; t < end; t += WARPS * each) {
         const ELEMENT *keys = at.keys + at.block(t) + token;
+        prefetch_values(at, t);
         float sum[VECTOR];
 #pragma unroll
         for (int e = 0; e < VECTOR; e++) {
             sum[e] = 0.0f;
         }
 #pragma unroll 4
-        for (unsigned d = lane / vectors; d < at.width; d += WARP / vectors) {
+        for (unsigned d = lane >> vector_bits; d < at.width; d += WARP >> vector_bits) {
             const vector<VECTOR> key = bring_once(keys + ((size_t)d << at.token_bits),
                                                   static_cast<vector<VECTOR> *>(NULL));
 #pragma unroll
@@ -282,6 +320,13 @@ __global__ static void attend_part_kernel(rank_attention_cached args, split how)
     const unsigned width = (unsigned)args.head_width;
     const unsigned head = blockIdx.y;
     const unsigned row = how.first_row + blockIdx.x;
+    const unsigned kv_head = head / how.sharing;
+    const row_columns columns = columns_of(args, head, kv_head);
+    float *query = shared;
+    float *scores = query + width;
+    float *warps = scores + TILE;
+    float *sums = warps + WARPS;
+    prefetch_bias(args, columns);
     wait_for_previous();
     const split_row row_at = find(args, row);
     float *out = args.out + ((size_t)row * args.heads + head) * width;
@@ -296,18 +341,15 @@ __global__ static void attend_part_kernel(rank_attention_cached args, split how)
         return;
     }
     const unsigned end = begin + row_at.each < row_at.length ? begin + row_at.each : row_at.length;
-    const unsigned kv_head = head / (unsigned)(args.heads / args.kv_heads);
     const cached_head<ELEMENT> at = head_of<ELEMENT>(args, how, row_at.sequence, kv_head);
-    if (args.one_row_each && end == row_at.length) { // heads that share keys write the same
-        append(args, at, row, kv_head, end - 1);
-    }
-    float *query = shared;
-    float *scores = query + width;
-    float *warps = scores + TILE;
-    float *sums = warps + WARPS;
-    const float scale = 1.0f / sqrtf((float)width);
     for (unsigned d = threadIdx.x; d < width; d += THREADS) {
-        query[d] = biased(args, row, head * width + d) * scale;
+        const float q = biased(args, row, columns.q + d);
+        const float k = biased(args, row, columns.k + d);
+        const float v = biased(args, row, columns.v + d);
+        query[d] = q * how.scale;
+        if (args.one_row_each && end == row_at.length) { // heads that share keys write the same
+            append(at, end - 1, d, k, v);
+        }
     }
     __syncthreads();
     part_sums<VECTOR> part;
@@ -408,13 +450,21 @@ extern "C" bool cuda_can_split(const rank_attention_cached *args, size_t scratch
     const size_t vector = 16 / rank_type_bytes(args->cache_type);
     return args->rows > 0 && (tokens & (tokens - 1)) == 0 && tokens >= vector &&
            tokens <= PART_TOKENS && args->head_width % vector == 0 &&
-           args->head_width / vector <= THREADS && row_floats(args) <= scratch_floats;
+           args->head_width / vector <= THREADS && row_floats(args) <= scratch_floats &&
+           (reinterpret_cast<uintptr_t>(args->keys) | reinterpret_cast<uintptr_t>(args->values)) %
+                   16 ==
+               0;
 }
 
 extern "C" void cuda_launch_attention_split(const rank_attention_cached *args, float *scratch,
                                             size_t scratch_floats, cudaStream_t stream)
 {
-    split how = {0, parts_of(args->length_max), 0, scratch};
+    split how = {0,
+                 parts_of(args->length_max),
+                 0,
+                 (unsigned)(args->heads / args->kv_heads),
+                 1.0f / sqrtf((float)args->head_width),
+                 scratch};
     while (args->block_tokens >> how.token_bits > 1) {
         how.token_bits++;
     }

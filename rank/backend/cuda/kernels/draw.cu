@@ -9,7 +9,7 @@
 
 enum {
     THREADS = 256,
-    PIECE = 16 * THREADS,
+    PIECE = 8 * THREADS,
     NOISE_BITS = 52,
     ROWS_MAX = 65535, // of a grid
 };

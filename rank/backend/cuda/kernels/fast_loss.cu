@@ -117,6 +117,19 @@ __device__ static void write_zeros(E *to, size_t count, size_t mine, size_t team
     }
 }
 
+// A rounded gradient has zeros up to the next row; in place of logits nothing behind is touched.
+__device__ static void write_end(float *, size_t, size_t, size_t, size_t)
+{
+}
+
+__device__ static void write_end(__nv_bfloat16 *to, size_t count, size_t row, size_t mine,
+                                 size_t team)
+{
+    for (size_t c = count + mine; c < row; c += team) {
+        put(to + c, 0.0f);
+    }
+}
+
 __device__ static double loss_of(const soft_sum &sum, float target_logit)
 {
     return log((double)sum.sum) + ((double)sum.largest - (double)target_logit);
@@ -144,6 +157,9 @@ __global__ static void __launch_bounds__(LOSS_THREADS)
     const int32_t target = args.targets[row];
     const float *logits = args.logits + row * args.row_floats;
     E *gradient = gradient_row(args, row, static_cast<const E *>(NULL));
+    if (args.want_gradient) {
+        write_end(gradient, args.vocab_size, args.row_floats, threadIdx.x, LOSS_THREADS);
+    }
     if (target < 0) { // the whole block
         if (args.want_gradient) {
             write_zeros<VEC>(gradient, args.vocab_size, threadIdx.x, LOSS_THREADS);
@@ -185,6 +201,9 @@ __global__ static void __launch_bounds__(SMALL_THREADS)
     const int32_t target = args.targets[row];
     const float *logits = args.logits + row * args.row_floats;
     E *gradient = gradient_row(args, row, static_cast<const E *>(NULL));
+    if (args.want_gradient) {
+        write_end(gradient, args.vocab_size, args.row_floats, lane, WARP);
+    }
     if (target < 0) {
         if (args.want_gradient) {
             write_zeros<VEC>(gradient, args.vocab_size, lane, WARP);

@@ -24,23 +24,24 @@ enum {
     PREFETCH_VECTORS = 128,  // of a column, by one warp, at most
 };
 
-static size_t parts_of(size_t depth)
+// A column has 1 << part_bits parts: the device shifts where it would have to divide.
+static unsigned part_bits_of(size_t depth)
 {
-    size_t parts = 1;
-    while (parts < PARTS_MAX && depth > parts * PART_DEPTH) {
-        parts *= 2;
+    unsigned bits = 0;
+    while (1u << bits < PARTS_MAX && depth > (size_t)PART_DEPTH << bits) {
+        bits++;
     }
-    return parts;
+    return bits;
 }
 
 // sum[r][c] += the warp's part of row r · column c, of this lane.
 template <typename WEIGHT, int VECTOR, int ROWS, int COLUMNS>
-__device__ static void add_part(const rank_product &args, size_t column, size_t part, size_t parts,
-                                float (&sum)[ROWS][COLUMNS])
+__device__ static void add_part(const rank_product &args, size_t column, unsigned part,
+                                unsigned part_bits, float (&sum)[ROWS][COLUMNS])
 {
     typedef vector<VECTOR> elements;
     const size_t vectors = args.depth / VECTOR;
-    const size_t each = (vectors + parts - 1) / parts;
+    const size_t each = (vectors + (1u << part_bits) - 1) >> part_bits;
     const size_t end = (part + 1) * each < vectors ? (part + 1) * each : vectors;
     const WEIGHT *weights[COLUMNS];
     const float *rows[ROWS];
@@ -86,21 +87,23 @@ __device__ static void add_part(const rank_product &args, size_t column, size_t 
 }
 
 template <typename WEIGHT, int VECTOR, int ROWS, int COLUMNS>
-__global__ static void few_rows_kernel(rank_product args, size_t parts)
+__global__ static void few_rows_kernel(rank_product args, unsigned part_bits)
 {
     SHARED(float, shared); // (WARPS, ROWS, COLUMNS)
-    const size_t warp = threadIdx.x / WARP;
-    const size_t group = warp / parts;
-    const size_t column = ((size_t)blockIdx.x * (WARPS / parts) + group) * COLUMNS;
+    const unsigned parts = 1u << part_bits;
+    const unsigned groups = WARPS >> part_bits; // of the block, each with COLUMNS columns
+    const unsigned warp = threadIdx.x / WARP;
+    const size_t column = ((size_t)blockIdx.x * groups + (warp >> part_bits)) * COLUMNS;
     float sum[ROWS][COLUMNS];
 #pragma unroll
     for (int i = 0; i < ROWS * COLUMNS; i++) {
         sum[i / COLUMNS][i % COLUMNS] = 0.0f;
     }
-    if (args.gelu_bias != NULL && threadIdx.x % (WARP * parts) == 0 && column < args.columns) {
+    if (args.gelu_bias != NULL && (threadIdx.x & (WARP * parts - 1)) == 0 &&
+        column < args.columns) {
         prefetch(args.gelu_bias + column);
     }
-    add_part<WEIGHT, VECTOR, ROWS, COLUMNS>(args, column, warp % parts, parts, sum);
+    add_part<WEIGHT, VECTOR, ROWS, COLUMNS>(args, column, warp & (parts - 1), part_bits, sum);
 #pragma unroll
     for (int i = 0; i < ROWS * COLUMNS; i++) {
         const float whole = sum_of_warp(sum[i / COLUMNS][i % COLUMNS]);
@@ -109,16 +112,16 @@ __global__ static void few_rows_kernel(rank_product args, size_t parts)
         }
     }
     __syncthreads();
-    for (size_t i = threadIdx.x; i < WARPS / parts * ROWS * COLUMNS; i += THREADS) {
-        const size_t r = i / COLUMNS % ROWS;
-        const size_t first = i / (ROWS * COLUMNS) * parts; // warp
+    for (unsigned i = threadIdx.x; i < groups * ROWS * COLUMNS; i += THREADS) {
+        const unsigned r = i / COLUMNS % ROWS;
+        const unsigned first = i / (ROWS * COLUMNS) * parts; // warp
         const size_t to =
-            ((size_t)blockIdx.x * (WARPS / parts) + i / (ROWS * COLUMNS)) * COLUMNS + i % COLUMNS;
+            ((size_t)blockIdx.x * groups + i / (ROWS * COLUMNS)) * COLUMNS + i % COLUMNS;
         float whole = shared[first * ROWS * COLUMNS + i % (ROWS * COLUMNS)];
-        for (size_t part = 1; part < parts; part++) {
+        for (unsigned part = 1; part < parts; part++) {
             whole = whole + shared[(first + part) * ROWS * COLUMNS + i % (ROWS * COLUMNS)];
         }
-        if (r < args.rows && to < args.columns) {
+        if ((size_t)r < args.rows && to < args.columns) {
             if (args.gelu_bias != NULL) {
                 whole = whole + args.gelu_bias[to];
                 whole = whole * gate(whole);
@@ -132,16 +135,16 @@ template <typename WEIGHT, int VECTOR, int ROWS, int COLUMNS>
 static void launch(const rank_product *args, cudaStream_t stream)
 {
     const auto kernel = few_rows_kernel<WEIGHT, VECTOR, ROWS, COLUMNS>;
-    const size_t parts = parts_of(args->depth);
-    const size_t each = WARPS / parts * COLUMNS;
+    const unsigned part_bits = part_bits_of(args->depth);
+    const size_t each = (size_t)(WARPS >> part_bits) * COLUMNS;
     LAUNCH_OVERLAPPED(kernel, (unsigned)((args->columns + each - 1) / each), THREADS,
-                      WARPS * ROWS * COLUMNS * sizeof(float), stream, *args, parts);
+                      WARPS * ROWS * COLUMNS * sizeof(float), stream, *args, part_bits);
 }
 
 template <typename WEIGHT, int VECTOR, int ROWS>
 static void launch_rows(const rank_product *args, cudaStream_t stream)
 {
-    const size_t each = WARPS / parts_of(args->depth) * MANY_COLUMNS;
+    const size_t each = (size_t)(WARPS >> part_bits_of(args->depth)) * MANY_COLUMNS;
     if (args->columns >= BLOCKS_ENOUGH * each) {
         launch<WEIGHT, VECTOR, ROWS, MANY_COLUMNS>(args, stream);
     } else {

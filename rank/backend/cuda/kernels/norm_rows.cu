@@ -41,10 +41,13 @@ template <int EACH, typename Element> __global__ static void norm_rows_kernel(ra
     float weight[EACH];
     float bias[EACH];
     float sum = 0.0f;
-    if (args.out != NULL && threadIdx.x % WARP == 0) {
-        for (size_t j = threadIdx.x; j < width; j += THREADS) {
+    for (size_t j = threadIdx.x; threadIdx.x % WARP == 0 && j < width; j += THREADS) {
+        if (args.out != NULL) {
             prefetch(args.weight + j);
             prefetch(args.bias + j);
+        }
+        if (args.residual != NULL) {
+            prefetch(args.residual_bias + j);
         }
     }
     wait_for_previous();
