@@ -361,8 +361,8 @@ typedef struct rank_cross_entropy {
     size_t row_floats; /* from one row of logits to the next; what lies between is not touched. 0:
                           vocab_size */
     rank_bfloat16
-        *rounded; /* with want_gradient: the gradient goes here, rounded as by cast, in rows
-                               as far apart, and logits stay. NULL: it does not */
+        *rounded; /* with want_gradient: the gradient goes here, rounded as by cast, in rows as far
+                     apart, with zeros in between, and logits stay. NULL: it does not */
 } rank_cross_entropy;
 
 static inline size_t rank_logit_row(const rank_cross_entropy *args)

@@ -3,22 +3,20 @@
 #include "model/pieces.h"
 #include "model/transformer/pass.h"
 
-static const void *output_matrix(const transformer_pass *pass)
+static const void *output_matrix(const transformer_pass *pass, size_t columns)
 {
-    return transformer_need_factor(pass, pass->layout.output,
-                                   (size_t)pass->run->shape.config->vocab_size * pass->width);
+    return transformer_need_factor(pass, pass->layout.output, columns * pass->width);
 }
 
 /* Its transpose, for products with rows of the final norm. */
-static transformer_operand output_operand(const transformer_pass *pass)
+static transformer_operand output_operand(const transformer_pass *pass, size_t columns)
 {
-    return transformer_operand_make(
-        pass,
-        &(transformer_matrix){.at = output_matrix(pass),
-                              .depth = pass->width,
-                              .columns = (size_t)pass->run->shape.config->vocab_size,
-                              .transposed = true},
-        pass->output);
+    return transformer_operand_make(pass,
+                                    &(transformer_matrix){.at = output_matrix(pass, columns),
+                                                          .depth = pass->width,
+                                                          .columns = columns,
+                                                          .transposed = true},
+                                    pass->output);
 }
 
 /* to.c (to.rows, V) = the final norm's rows from `first` on, times the output's
@@ -35,7 +33,7 @@ void transformer_logits(const transformer_pass *pass, const int32_t *rows, size_
                         float *logits)
 {
     const int32_t *active = pass->rows->active;
-    const transformer_operand output = output_operand(pass);
+    const transformer_operand output = output_operand(pass, pass->sizes.vocab_size);
     size_t at = 0; /* an index of active rows */
     for (size_t i = 0; i < count;) {
         while (active[at] != rows[i]) {
@@ -45,10 +43,8 @@ void transformer_logits(const transformer_pass *pass, const int32_t *rows, size_
         while (i + run < count && active[at + run] == rows[i + run]) {
             run++;
         }
-        make_logits(
-            pass, &output, at,
-            (transformer_factor){.rows = run,
-                                 .c = logits + i * (size_t)pass->run->shape.config->vocab_size});
+        make_logits(pass, &output, at,
+                    (transformer_factor){.rows = run, .c = logits + i * pass->sizes.vocab_size});
         i += run;
         at += run;
     }
@@ -66,11 +62,11 @@ static rank_bfloat16 *rounded_gradient(const transformer_pass *pass, size_t rows
 static void logits_grad(const transformer_pass *pass, size_t first, size_t rows, float *doutput)
 {
     const size_t width = pass->width;
-    const size_t vocab_size = (size_t)pass->run->shape.config->vocab_size;
+    const size_t columns = pass->logit_columns; /* behind V the gradient is zero */
     const rank_bfloat16 *rounded = rounded_gradient(pass, rows);
     const void *dlogits = rounded != NULL ? (const void *)rounded : pass->wide;
     transformer_multiply_transposed(
-        pass, (rank_product){.rows = vocab_size,
+        pass, (rank_product){.rows = columns,
                              .columns = width,
                              .depth = rows,
                              .a = dlogits,
@@ -80,12 +76,12 @@ static void logits_grad(const transformer_pass *pass, size_t first, size_t rows,
                              .accumulate = first > 0});
     pass->backend->product(pass->queue, &(rank_product){.rows = rows,
                                                         .columns = width,
-                                                        .depth = vocab_size,
+                                                        .depth = columns,
                                                         .a = dlogits,
                                                         .a_type = pass->type,
                                                         .a_row = pass->logit_row,
                                                         .a_depth = 1,
-                                                        .b = output_matrix(pass),
+                                                        .b = output_matrix(pass, columns),
                                                         .b_type = pass->type,
                                                         .b_row = width,
                                                         .c = pass->dbranch + first * width,
@@ -111,7 +107,7 @@ void transformer_loss(const transformer_pass *pass, double *loss)
 {
     const bool want_gradient = pass->grads != NULL;
     const size_t active_count = pass->rows->active_count;
-    const transformer_operand output = output_operand(pass);
+    const transformer_operand output = output_operand(pass, pass->logit_columns);
     for (size_t first = 0; first < active_count; first += pass->logit_rows_at_once) {
         const size_t left = active_count - first;
         const size_t rows = left < pass->logit_rows_at_once ? left : pass->logit_rows_at_once;
@@ -120,7 +116,7 @@ void transformer_loss(const transformer_pass *pass, double *loss)
         pass->backend->cross_entropy(
             pass->queue, &(rank_cross_entropy){
                              .rows = rows,
-                             .vocab_size = (size_t)pass->run->shape.config->vocab_size,
+                             .vocab_size = pass->sizes.vocab_size,
                              .targets = pass->rows->active_targets + first,
                              .logits = pass->wide,
                              .want_gradient = want_gradient,

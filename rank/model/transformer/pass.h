@@ -76,6 +76,7 @@ typedef struct transformer_pass {
      * gradient as products read it. */
     void *wide;
     size_t logit_row;          /* floats from one row of these logits to the next */
+    size_t logit_columns;      /* that products make and read of a row: V, or all of it */
     size_t logit_rows_at_once; /* rows of logits that are made together, and fit in wide */
     float *dx;                 /* (T, C): the gradient of the residual stream */
     rank_bfloat16 *narrow_dx;  /* (T, C): dx as products read it; NULL: they read dx */

@@ -17,6 +17,7 @@ static void lose(twin *t, int side, rank_cross_entropy args, int rounded)
         args.rounded = twin_at(t, rounded, side);
     } else if (rounded >= 0) {
         float *copy = FLOATS(t, rounded, side);
+        device->backend->zero(device->queue, copy, args.rows * args.row_floats * sizeof *copy);
         for (size_t row = 0; row < args.rows; row++) {
             device->backend->copy(device->queue, copy + row * args.row_floats,
                                   args.logits + row * args.row_floats,
