@@ -1,6 +1,6 @@
-/* Opens the data file for one rank's slots, and cuts its sentences into batches epoch by epoch.
- * Called by train/ for training and for the held-out loss. */
-#include "rank/data.h"
+/* Opens the data file for one rank's slots, and orders them epoch by epoch. Called by train/ for
+ * training and for the held-out loss. */
+#include "data_parts.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,39 +14,6 @@
 #include "slot.h"
 
 enum { SENTENCES_FIRST = 4096, TEXT_BYTES_FIRST = 1 << 18 };
-
-typedef struct sentence {
-    uint64_t offset_bytes; /* into texts */
-    uint32_t bytes;
-    bool too_long;
-} sentence;
-
-/* How far a slot is in its epoch. */
-typedef struct slot_state {
-    uint32_t *order; /* (count), numbers of the slot's sentences in file order */
-    uint32_t count;
-    uint32_t next;
-} slot_state;
-
-struct rank_data {
-    rank_data_options options; /* path is not kept */
-    uint64_t sentences_total;
-    /* This shard's sentences in file order. The shard's slots are contiguous, so they take turns:
-     * sentence n of a slot is at n × slots_here + the slot's index. */
-    sentence *sentences;
-    size_t sentence_count;
-    size_t sentence_capacity;
-    char *texts; /* end to end, each with a NUL */
-    size_t text_bytes;
-    size_t text_capacity;
-    uint64_t long_count;
-    uint64_t handed_out; /* in this epoch */
-    uint64_t epoch;
-    slot_state *slots; /* (slots_here) */
-    int32_t *ids;      /* (batch * context), of the last batch */
-    int32_t *targets;
-    int32_t *segment_start; /* (batch * context + 1) */
-};
 
 static base_status check_options(const rank_data_options *options, base_error *reterr)
 {
@@ -172,6 +139,7 @@ static base_status find_long(rank_data *data, base_error *reterr)
 
 static void order_slots(rank_data *data)
 {
+    data->ahead.segments = 0; /* of the order before */
     for (int i = 0; i < data->options.slots_here; i++) {
         slot_state *slot = &data->slots[i];
         slot->next = 0;
@@ -180,15 +148,27 @@ static void order_slots(rank_data *data)
     }
 }
 
+static bool open_batch(data_batch *batch, size_t tokens)
+{
+    batch->ids = calloc(tokens, sizeof *batch->ids);
+    batch->targets = calloc(tokens, sizeof *batch->targets);
+    batch->segment_start = calloc(tokens + 1, sizeof *batch->segment_start);
+    return batch->ids != NULL && batch->targets != NULL && batch->segment_start != NULL;
+}
+
+static void close_batch(data_batch *batch)
+{
+    free(batch->ids);
+    free(batch->targets);
+    free(batch->segment_start);
+}
+
 static base_status make_slots(rank_data *data, base_error *reterr)
 {
     const size_t tokens = (size_t)data->options.batch * (size_t)data->options.context;
     data->slots = calloc((size_t)data->options.slots_here, sizeof *data->slots);
-    data->ids = calloc(tokens, sizeof *data->ids);
-    data->targets = calloc(tokens, sizeof *data->targets);
-    data->segment_start = calloc(tokens + 1, sizeof *data->segment_start);
-    bool made = data->slots != NULL && data->ids != NULL && data->targets != NULL &&
-                data->segment_start != NULL;
+    bool made =
+        data->slots != NULL && open_batch(&data->last, tokens) && open_batch(&data->ahead, tokens);
     for (int i = 0; i < data->options.slots_here && made; i++) {
         slot_state *slot = &data->slots[i];
         slot->count = (uint32_t)rank_slot_size(data->sentences_total, data->options.slot_count,
@@ -242,9 +222,8 @@ void rank_data_close(rank_data *data)
     free(data->slots);
     free(data->sentences);
     free(data->texts);
-    free(data->ids);
-    free(data->targets);
-    free(data->segment_start);
+    close_batch(&data->last);
+    close_batch(&data->ahead);
     free(data);
 }
 
@@ -254,101 +233,6 @@ void rank_data_get_info(const rank_data *data, rank_data_info *info)
                              .sentences_shard = data->sentence_count,
                              .sentences_long = data->long_count,
                              .first_sentence = data->sentence_count > 0 ? data->texts : ""};
-}
-
-/* Sets the targets of a sentence whose `count` tokens are at `at`: each token's target is the next
- * token, the last one's the end token. The first `masked` tokens are not targets, because only the
- * correction counts. */
-static void set_targets(rank_data *data, size_t at, size_t count, size_t masked)
-{
-    for (size_t i = 0; i < count; i++) {
-        const int32_t next =
-            i + 1 < count ? data->ids[at + i + 1] : rank_tokenizer_end_id(data->options.tokenizer);
-        data->targets[at + i] = i + 1 < masked ? -1 : next;
-    }
-}
-
-/* Copies the tokens that the tokenizer puts before a text, as many as fit. Returns how many they are. */
-static size_t place_prefix(const rank_data *data, int32_t *to, size_t left)
-{
-    size_t count = 0;
-    const int32_t *prefix = rank_tokenizer_prefix(data->options.tokenizer, &count);
-    for (size_t i = 0; i < count && i < left; i++) {
-        to[i] = prefix[i];
-    }
-    return count;
-}
-
-/* Tokenizes a sentence to the batch's end, `at`, if its tokens fit into `left`. *count is how many
- * they are. A piece ends with the arrow, so both halves give the same tokens as the whole. Tokens that
- * stand before each text, as before a prompt, are no targets. */
-static base_status place_sentence(rank_data *data, const sentence *one, size_t at, size_t left,
-                                  size_t *count, base_error *reterr)
-{
-    const char *text = data->texts + one->offset_bytes;
-    rank_tokenizer *tokenizer = data->options.tokenizer;
-    const size_t split =
-        data->options.loss_on_correction ? rank_record_arrow_end(text, one->bytes) : 0;
-    const size_t before = place_prefix(data, data->ids + at, left);
-    if (before >= left) {
-        *count = left + 1; /* of the text there is a token, too */
-        return BASE_OK;
-    }
-    left -= before;
-    rank_ids masked = {.at = data->ids + at + before, .capacity = left};
-    rank_ids rest = {.capacity = 0};
-    base_status status = rank_tokenizer_encode(tokenizer, text, split, &masked, reterr);
-    if (status == BASE_OK && masked.count <= left) {
-        rest = (rank_ids){.at = masked.at + masked.count, .capacity = left - masked.count};
-        status = rank_tokenizer_encode(tokenizer, text + split, one->bytes - split, &rest, reterr);
-    }
-    *count = before + masked.count + rest.count;
-    if (status == BASE_OK && *count <= before + left) {
-        set_targets(data, at, *count, before + masked.count);
-    }
-    return status;
-}
-
-/* The sentence at a place of a slot's order. */
-static const sentence *sentence_at(const rank_data *data, int slot_index, uint32_t place)
-{
-    const size_t number = data->slots[slot_index].order[place];
-    return &data->sentences[number * (size_t)data->options.slots_here + (size_t)slot_index];
-}
-
-base_status rank_data_next_batch(rank_data *data, int slot_index, rank_batch *batch,
-                                 base_error *reterr)
-{
-    BASE_ASSERT(slot_index >= 0);
-    BASE_ASSERT(slot_index < data->options.slots_here);
-    slot_state *slot = &data->slots[slot_index];
-    const size_t budget = (size_t)data->options.batch * (size_t)data->options.context;
-    size_t used = 0;
-    int segments = 0;
-    for (; slot->next < slot->count; slot->next++) {
-        const sentence *one = sentence_at(data, slot_index, slot->next);
-        size_t count = 0;
-        if (one->too_long) {
-            continue;
-        }
-        const base_status status = place_sentence(data, one, used, budget - used, &count, reterr);
-        if (status != BASE_OK) {
-            return status;
-        }
-        if (count > budget - used) {
-            break;
-        }
-        data->segment_start[segments++] = (int32_t)used;
-        used += count;
-        data->handed_out++;
-    }
-    data->segment_start[segments] = (int32_t)used;
-    *batch = (rank_batch){.token_count = (int)used,
-                          .ids = data->ids,
-                          .targets = data->targets,
-                          .segment_count = segments,
-                          .segment_start = data->segment_start};
-    return BASE_OK;
 }
 
 uint64_t rank_data_remaining(const rank_data *data)
@@ -384,7 +268,7 @@ base_status rank_data_seek(rank_data *data, uint64_t epoch, const uint32_t *posi
                              data->options.slot_first + i, slot->count, positions[i]);
         }
         for (; slot->next < positions[i]; slot->next++) {
-            data->handed_out += !sentence_at(data, i, slot->next)->too_long;
+            data->handed_out += !rank_data_sentence(data, i, slot->next)->too_long;
         }
     }
     return BASE_OK;

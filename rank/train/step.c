@@ -117,6 +117,9 @@ static base_status compute(trainer *self, training_step *step, base_error *reter
     }
     if (status == BASE_OK && self->pipeline == NULL) {
         rank_ddp_reduce(self->ddp);
+        if (self->worker->gpu != NULL) { /* which computes meanwhile */
+            rank_data_look_ahead(self->data, 0);
+        }
         status = rank_model_results(self->model, results, slots, reterr);
     }
     if (status != BASE_OK) {

@@ -63,6 +63,10 @@ void rank_data_get_info(const rank_data *data, rank_data_info *info);
 BASE_MUST_CHECK base_status rank_data_next_batch(rank_data *data, int slot_index, rank_batch *batch,
                                                  base_error *reterr);
 
+/* Makes that batch now, so that the next call for this slot finds it made. It changes no result: not
+ * the place in the data, nor the last batch, which stays valid. For who waits for a device anyway. */
+void rank_data_look_ahead(rank_data *data, int slot_index);
+
 /* How many sentences of this rank's slots no batch has had in this epoch, without those that are
  * left out. */
 uint64_t rank_data_remaining(const rank_data *data);

@@ -219,6 +219,60 @@ static void a_place_can_be_gone_back_to(void **state)
     rank_data_close(all);
 }
 
+/* The next batches of a slot, and the places, are the same for both. */
+static void expect_same_batch(rank_data *plain, rank_data *ahead, int slot)
+{
+    static int32_t ids[8192];
+    static int32_t targets[8192];
+    base_error error;
+    rank_batch batch;
+    assert_ok(rank_data_next_batch(plain, slot, &batch, &error), &error);
+    const size_t bytes = (size_t)batch.token_count * sizeof *ids;
+    const int segments = batch.segment_count;
+    memcpy(ids, batch.ids, bytes);
+    memcpy(targets, batch.targets, bytes);
+    rank_data_look_ahead(ahead, slot);
+    assert_ok(rank_data_next_batch(ahead, slot, &batch, &error), &error);
+    rank_data_look_ahead(ahead, (slot + 1) % 3); /* the batch stays */
+    assert_int_equal((size_t)batch.token_count * sizeof *ids, bytes);
+    assert_int_equal(batch.segment_count, segments);
+    assert_memory_equal(batch.ids, ids, bytes);
+    assert_memory_equal(batch.targets, targets, bytes);
+    assert_int_equal(rank_data_position(ahead, slot), rank_data_position(plain, slot));
+    assert_int_equal(rank_data_remaining(ahead), rank_data_remaining(plain));
+}
+
+/* A batch that is made ahead of time changes nothing: of another slot, before another epoch, and
+ * before another place. */
+static void batches_made_ahead_are_the_same(void **state)
+{
+    const data_fixture *fixture = *state;
+    enum { SLOTS = 3 };
+    base_error error;
+    rank_data *plain = NULL;
+    rank_data *ahead = NULL;
+    const rank_data_options options = data_options(fixture, SLOTS, 0, SLOTS);
+    const uint32_t begin[SLOTS] = {0};
+    write_numbered(fixture);
+    assert_ok(rank_data_open(&options, &plain, &error), &error);
+    assert_ok(rank_data_open(&options, &ahead, &error), &error);
+    for (uint64_t epoch = 0; epoch < 3; epoch++) {
+        rank_data_look_ahead(ahead, (int)epoch);
+        if (epoch == 2) { /* and not again */
+            assert_ok(rank_data_seek(plain, 0, begin, &error), &error);
+            assert_ok(rank_data_seek(ahead, 0, begin, &error), &error);
+        }
+        for (int i = 0; rank_data_remaining(plain) > 0; i++) {
+            expect_same_batch(plain, ahead, i % SLOTS);
+        }
+        rank_data_look_ahead(ahead, 0);
+        rank_data_next_epoch(plain);
+        rank_data_next_epoch(ahead);
+    }
+    rank_data_close(plain);
+    rank_data_close(ahead);
+}
+
 /* Only tokens after the arrow are targets; the arrow's own token predicts the first of them. */
 static void loss_can_be_on_the_correction_alone(void **state)
 {
@@ -356,6 +410,7 @@ int main(void)
         cmocka_unit_test(each_sentence_is_handed_out_once_an_epoch),
         cmocka_unit_test(an_epoch_is_a_new_order_of_the_same_sentences),
         cmocka_unit_test(a_place_can_be_gone_back_to),
+        cmocka_unit_test(batches_made_ahead_are_the_same),
         cmocka_unit_test(loss_can_be_on_the_correction_alone),
         cmocka_unit_test(whole_sentences_are_packed_while_they_fit),
         cmocka_unit_test(more_slots_than_sentences_is_fine),

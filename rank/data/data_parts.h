@@ -1,0 +1,59 @@
+/* What data.c and batch.c share: the sentences of a rank's slots, and the batches that are made of
+ * them. */
+#ifndef RANK_DATA_PARTS_H
+#define RANK_DATA_PARTS_H
+
+#include "rank/data.h"
+
+typedef struct sentence {
+    uint64_t offset_bytes; /* into texts */
+    uint32_t bytes;
+    bool too_long;
+} sentence;
+
+/* How far a slot is in its epoch. */
+typedef struct slot_state {
+    uint32_t *order; /* (count), numbers of the slot's sentences in file order */
+    uint32_t count;
+    uint32_t next;
+} slot_state;
+
+/* A batch, and the sentences that it took of its slot. */
+typedef struct data_batch {
+    int32_t *ids; /* (batch * context) */
+    int32_t *targets;
+    int32_t *segment_start; /* (batch * context + 1) */
+    int segments;
+    int slot;
+    uint32_t first; /* place of the order */
+    uint32_t end;
+} data_batch;
+
+struct rank_data {
+    rank_data_options options; /* path is not kept */
+    uint64_t sentences_total;
+    /* This shard's sentences in file order. The shard's slots are contiguous, so they take turns:
+     * sentence n of a slot is at n × slots_here + the slot's index. */
+    sentence *sentences;
+    size_t sentence_count;
+    size_t sentence_capacity;
+    char *texts; /* end to end, each with a NUL */
+    size_t text_bytes;
+    size_t text_capacity;
+    uint64_t long_count;
+    uint64_t handed_out; /* in this epoch */
+    uint64_t epoch;
+    slot_state *slots; /* (slots_here) */
+    data_batch last;   /* that was handed out */
+    data_batch ahead;  /* made before it is asked for; no segments: none is */
+};
+
+/* The sentence at a place of a slot's order. */
+static inline const sentence *rank_data_sentence(const rank_data *data, int slot_index,
+                                                 uint32_t place)
+{
+    const size_t number = data->slots[slot_index].order[place];
+    return &data->sentences[number * (size_t)data->options.slots_here + (size_t)slot_index];
+}
+
+#endif
