@@ -225,6 +225,15 @@ base_status rank_model_enqueue(rank_model *model, const rank_hooks *hooks, const
     return BASE_OK;
 }
 
+int64_t rank_model_target_count(const rank_model *model)
+{
+    int64_t count = 0;
+    for (int i = 0; i < model->enqueued; i++) {
+        count += model->target_counts[i];
+    }
+    return count;
+}
+
 base_status rank_model_results(rank_model *model, rank_result *results, int count,
                                base_error *reterr)
 {

@@ -36,6 +36,8 @@ typedef struct training_step {
     rank_pipeline_times stage; /* in a pipeline; else zeros */
     double sum_squares;        /* of all gradients, where a rank has a part of them */
     rank_ddp_times times;
+    bool counted;  /* global has everything but the loss */
+    bool updating; /* the update is enqueued */
     bool evaluated;
     trainer_heldout_result heldout;
 } training_step;
@@ -96,41 +98,21 @@ static void sum_losses(const trainer *self, training_step *step, const rank_resu
     step->mine.loss = losses[0];
 }
 
+/* What is left when all batches have been taken. */
+static void note_rest(const trainer *self, training_step *step)
+{
+    step->mine.remaining = (double)rank_data_remaining(self->data);
+    step->mine.stop = proto_client_stop_requested(self->worker->client) ? 1.0 : 0.0;
+}
+
 /* Forward and backward of all slots, through this stage of the pipeline. */
 static base_status compute_stage(trainer *self, training_step *step, rank_result *results,
                                  base_error *reterr)
 {
     const base_status status = trainer_stage_compute(self, &step->tokens, results, reterr);
     rank_pipeline_get_times(self->pipeline, &step->stage);
+    note_rest(self, step);
     return status;
-}
-
-/* Forward and backward of all of this rank's slots. The host waits for a device only in the end. */
-static base_status compute(trainer *self, training_step *step, base_error *reterr)
-{
-    const int slots = (int)self->job->train.micro_batches;
-    rank_result results[RANK_DDP_MICRO_BATCHES_MAX];
-    base_status status =
-        self->pipeline != NULL ? compute_stage(self, step, results, reterr) : BASE_OK;
-    for (int slot = 0; status == BASE_OK && self->pipeline == NULL && slot < slots; slot++) {
-        status = enqueue_slot(self, step, slot, reterr);
-    }
-    if (status == BASE_OK && self->pipeline == NULL) {
-        rank_ddp_reduce(self->ddp);
-        if (self->worker->gpu != NULL) { /* which computes meanwhile */
-            rank_data_look_ahead(self->data, 0);
-        }
-        status = rank_model_results(self->model, results, slots, reterr);
-    }
-    if (status != BASE_OK) {
-        return status;
-    }
-    sum_losses(self, step, results);
-    step->mine.remaining = (double)rank_data_remaining(self->data);
-    step->mine.stop = proto_client_stop_requested(self->worker->client) ? 1.0 : 0.0;
-    step->compute_ns = base_now_ns() - step->start_ns - step->stage.wait_ns;
-    step->computed_cpu_ns = base_thread_cpu_ns();
-    return BASE_OK;
 }
 
 base_status trainer_sum(const trainer *self, double *values, size_t count, base_error *reterr)
@@ -155,6 +137,77 @@ static base_status check_sums(const trainer *self, const step_sums *global, base
     return BASE_OK;
 }
 
+/* Enqueues clipping and AdamW. */
+static void enqueue_update(const trainer *self, const training_step *step)
+{
+    const bool stage = self->pipeline != NULL;
+    const bool has_part = stage || trainer_is_sharded(self);
+    rank_optimizer_step(
+        self->optimizer,
+        &(rank_optimizer_values){.step = (int64_t)self->steps_done + 1,
+                                 .learning_rate = step->learning_rate,
+                                 .tokens = step->global.targets,
+                                 .sum_squares = has_part ? &step->sum_squares : NULL},
+        self->params, stage ? rank_pipeline_sums(self->pipeline) : rank_ddp_sums(self->ddp));
+}
+
+/* While a device computes: what the step needs of the host. Of the sums over ranks only the loss has
+ * to wait. So the update is enqueued behind the all-reduces, and the host waits once a step. */
+static base_status go_ahead(trainer *self, training_step *step, base_error *reterr)
+{
+    step->global = step->mine;
+    step->global.targets = (double)rank_model_target_count(self->model);
+    base_status status = trainer_sum(self, (double *)&step->global + 1,
+                                     sizeof step->global / sizeof(double) - 1, reterr);
+    if (status == BASE_OK) {
+        status = check_sums(self, &step->global, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    step->counted = true;
+    if (step->global.targets > 0.0 && rank_ddp_follow(self->ddp)) {
+        enqueue_update(self, step);
+        step->updating = true;
+    }
+    rank_data_look_ahead(self->data, 0);
+    return BASE_OK;
+}
+
+/* Forward and backward of all of this rank's slots. The host waits for a device only in the end. */
+static base_status compute_slots(trainer *self, training_step *step, rank_result *results,
+                                 base_error *reterr)
+{
+    const int slots = (int)self->job->train.micro_batches;
+    base_status status = BASE_OK;
+    for (int slot = 0; status == BASE_OK && slot < slots; slot++) {
+        status = enqueue_slot(self, step, slot, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    rank_ddp_reduce(self->ddp);
+    note_rest(self, step);
+    if (self->worker->gpu != NULL && !trainer_is_sharded(self)) {
+        status = go_ahead(self, step, reterr);
+    }
+    return status == BASE_OK ? rank_model_results(self->model, results, slots, reterr) : status;
+}
+
+static base_status compute(trainer *self, training_step *step, base_error *reterr)
+{
+    rank_result results[RANK_DDP_MICRO_BATCHES_MAX];
+    const base_status status = self->pipeline != NULL ? compute_stage(self, step, results, reterr)
+                                                      : compute_slots(self, step, results, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    sum_losses(self, step, results);
+    step->compute_ns = base_now_ns() - step->start_ns - step->stage.wait_ns;
+    step->computed_cpu_ns = base_thread_cpu_ns();
+    return BASE_OK;
+}
+
 /* Exchanges what stages must know of each other before the update. */
 static base_status reduce_stage(trainer *self, training_step *step, base_error *reterr)
 {
@@ -163,6 +216,22 @@ static base_status reduce_stage(trainer *self, training_step *step, base_error *
     rank_pipeline_get_times(self->pipeline, &times);
     step->times.allreduce_ns = times.reduce_ns;
     step->times.allreduce_exposed_ns = times.reduce_ns;
+    return status;
+}
+
+/* Sums over all ranks what they do not know yet. */
+static base_status sum_counts(const trainer *self, training_step *step, base_error *reterr)
+{
+    const step_sums known = step->global;
+    step->global = step->mine;
+    const base_status status =
+        trainer_sum(self, (double *)&step->global,
+                    step->counted ? 1 : sizeof step->global / sizeof(double), reterr);
+    if (step->counted) {
+        const double loss = step->global.loss;
+        step->global = known;
+        step->global.loss = loss;
+    }
     return status;
 }
 
@@ -175,10 +244,8 @@ static base_status reduce(trainer *self, training_step *step, base_error *reterr
     if (status == BASE_OK && trainer_is_sharded(self)) {
         status = rank_ddp_sum_squares(self->ddp, &step->sum_squares, reterr);
     }
-    step->global = step->mine;
     if (status == BASE_OK) {
-        status = trainer_sum(self, (double *)&step->global, sizeof step->global / sizeof(double),
-                             reterr);
+        status = sum_counts(self, step, reterr);
     }
     if (status == BASE_OK) {
         status = check_sums(self, &step->global, reterr);
@@ -211,16 +278,10 @@ static base_status update(trainer *self, training_step *step, base_error *reterr
 {
     base_status status = BASE_OK;
     int64_t device_ns = -1;
-    const bool stage = self->pipeline != NULL;
-    const bool has_part = stage || trainer_is_sharded(self);
     if (step->global.targets > 0.0) {
-        rank_optimizer_step(
-            self->optimizer,
-            &(rank_optimizer_values){.step = (int64_t)self->steps_done + 1,
-                                     .learning_rate = step->learning_rate,
-                                     .tokens = step->global.targets,
-                                     .sum_squares = has_part ? &step->sum_squares : NULL},
-            self->params, stage ? rank_pipeline_sums(self->pipeline) : rank_ddp_sums(self->ddp));
+        if (!step->updating) {
+            enqueue_update(self, step);
+        }
         status = self->device.backend->sync(self->device.queue, reterr);
         step->grad_norm = rank_optimizer_norm(self->optimizer);
         device_ns = rank_optimizer_device_ns(self->optimizer);

@@ -122,6 +122,10 @@ void rank_ddp_pass(void *user, bool replayed);
  * enqueues the all-reduces, unless they are bracketed. On the CPU it does nothing. rank_ddp_finish returns errors. */
 void rank_ddp_reduce(rank_ddp *ddp);
 
+/* What is enqueued next on the device's queue comes after the all-reduces that rank_ddp_reduce has
+ * enqueued there. False: it has enqueued none. */
+bool rank_ddp_follow(rank_ddp *ddp);
+
 /* Waits for all buckets. Every gradient of every micro-batch must be ready (else
  * BASE_ERR_STATE). On a device the micro-batches' results have been waited for, and rank_ddp_reduce
  * was called. */

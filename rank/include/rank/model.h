@@ -189,6 +189,8 @@ BASE_MUST_CHECK base_status rank_model_train(rank_model *model, const rank_hooks
 BASE_MUST_CHECK base_status rank_model_enqueue(rank_model *model, const rank_hooks *hooks,
                                                const rank_batch *batch, float *grads,
                                                base_error *reterr);
+/* Targets of the batches that were enqueued since the last results: known before these are. */
+int64_t rank_model_target_count(const rank_model *model);
 BASE_MUST_CHECK base_status rank_model_results(rank_model *model, rank_result *results, int count,
                                                base_error *reterr);
 

@@ -118,6 +118,17 @@ void rank_ddp_reduce_on_device(rank_ddp *ddp)
     ddp->reducing = true;
 }
 
+bool rank_ddp_follow(rank_ddp *ddp)
+{
+    const rank_backend *backend = ddp->device.backend;
+    if (!rank_ddp_on_device(ddp) || !ddp->reducing || ddp->failed != BASE_OK ||
+        ddp->started_count != ddp->bucket_count) {
+        return false;
+    }
+    backend->after(ddp->device.queue, backend->mark(ddp->reduces));
+    return true;
+}
+
 void rank_ddp_finish_on_device(rank_ddp *ddp)
 {
     if (!ddp->reducing) {
