@@ -139,6 +139,26 @@ __device__ inline float exponential(float x)
     return __uint_as_float(__float_as_uint(y) + (__float_as_uint(shifted) << 23));
 }
 
+/* Not for `cuda-exact`: exp(x) as the multiprocessor's own unit has it, to about 2^-21 for small x. */
+__device__ inline float quick_exponential(float x)
+{
+#if defined(__CUDACC__)
+    return __expf(x);
+#else
+    return expf(x);
+#endif
+}
+
+/* a / b, likewise, to 2 units in the last place; 0 where b is above 2^126. */
+__device__ inline float quick_quotient(float a, float b)
+{
+#if defined(__CUDACC__)
+    return __fdividef(a, b);
+#else
+    return a / b;
+#endif
+}
+
 /* The sum of the lanes of ROW_LANES neighbouring threads, by halves: i and i + 8 first. All threads
  * of the warp take part, and each gets it. */
 __device__ inline float sum_lanes(float lane)

@@ -124,16 +124,6 @@ template <typename E> __device__ inline float4 as_stored(float4 a)
     return make_float4(stored<E>(a.x), stored<E>(a.y), stored<E>(a.z), stored<E>(a.w));
 }
 
-/* exp(x) as the multiprocessor's own unit has it: to about 2^-21 for small x. */
-__device__ inline float quick_exponential(float x)
-{
-#if defined(__CUDACC__)
-    return __expf(x);
-#else
-    return expf(x);
-#endif
-}
-
 __device__ inline float4 plus(float4 a, float4 b)
 {
     return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);

@@ -2,22 +2,39 @@
 #include "fast.h"
 #include "gelu.h"
 
-enum { GELU_ROWS = 1 << 14 }; // blocks along the rows at most
+enum {
+    GELU_EACH = 4, // rows of a thread at once: enough reads under way to keep the memory busy
+    GELU_BLOCKS = 1 << 14 // along the rows at most
+};
 
 template <typename E, bool VEC> __global__ static void fast_gelu_kernel(rank_gelu args)
 {
     E *x_rows = (E *)args.x;
     E *out_rows = (E *)args.out;
     const size_t column = ((size_t)blockIdx.x * WARP + threadIdx.x % WARP) * FOUR;
+    const size_t each = (size_t)PART_ROWS * GELU_EACH;
     const float4 bias = load_four<VEC>(args.bias, column, args.width);
-    for (size_t row = (size_t)blockIdx.y * PART_ROWS + threadIdx.x / WARP; row < args.rows;
-         row += (size_t)gridDim.y * PART_ROWS) {
-        E *at = x_rows + row * args.width;
-        const float4 x = as_stored<E>(plus(load_four<VEC>(at, column, args.width), bias));
-        store_four<VEC>(at, column, args.width, x);
-        store_four<VEC>(
-            out_rows + row * args.width, column, args.width,
-            make_float4(x.x * gate(x.x), x.y * gate(x.y), x.z * gate(x.z), x.w * gate(x.w)));
+    for (size_t first = blockIdx.y * each + threadIdx.x / WARP; first < args.rows;
+         first += gridDim.y * each) {
+        float4 x[GELU_EACH];
+#pragma unroll
+        for (int i = 0; i < GELU_EACH; i++) {
+            const size_t row = first + (size_t)i * PART_ROWS;
+            if (row < args.rows) {
+                x[i] = load_four<VEC>(x_rows + row * args.width, column, args.width);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < GELU_EACH; i++) {
+            const size_t at = (first + (size_t)i * PART_ROWS) * args.width;
+            if (at < args.rows * args.width) {
+                const float4 y = as_stored<E>(plus(x[i], bias));
+                store_four<VEC>(x_rows + at, column, args.width, y);
+                store_four<VEC>(out_rows + at, column, args.width,
+                                make_float4(y.x * gate(y.x), y.y * gate(y.y), y.z * gate(y.z),
+                                            y.w * gate(y.w)));
+            }
+        }
     }
 }
 
@@ -25,8 +42,10 @@ extern "C" void cuda_launch_fast_gelu(const rank_gelu *args, cudaStream_t stream
 {
     const bool vec =
         in_fours(args->width, address_of(args->bias) | address_of(args->x) | address_of(args->out));
-    const size_t rows = (args->rows + PART_ROWS - 1) / PART_ROWS;
-    const dim3 grid(tiles_of(args->width), (unsigned)(rows < GELU_ROWS ? rows : (size_t)GELU_ROWS));
+    const size_t each = (size_t)PART_ROWS * GELU_EACH;
+    const size_t rows = (args->rows + each - 1) / each;
+    const dim3 grid(tiles_of(args->width),
+                    (unsigned)(rows < GELU_BLOCKS ? rows : (size_t)GELU_BLOCKS));
     WITH_ELEMENT(args->type,
                  LAUNCH((vec ? fast_gelu_kernel<Element, true> : fast_gelu_kernel<Element, false>),
                         grid, PART_THREADS, 0, stream, *args));

@@ -1,4 +1,5 @@
-/* The logistic function that GELU is made of, as the backend `cuda` has it. Included by kernels. */
+/* The logistic function that GELU is made of, as the backend `cuda` has it: by the multiprocessor's
+ * own exponential and reciprocal, to about 2^-20. Included by kernels. */
 #ifndef RANK_BACKEND_CUDA_KERNELS_GELU_H
 #define RANK_BACKEND_CUDA_KERNELS_GELU_H
 
@@ -11,7 +12,7 @@
 __device__ inline float gate(float x)
 {
     const float two_u = x * fmaf(TWO_ROOT_2_PI * CUBIC, x * x, TWO_ROOT_2_PI);
-    return 1.0f / (1.0f + exponential(-two_u));
+    return quick_quotient(1.0f, 1.0f + quick_exponential(-two_u));
 }
 
 #endif
