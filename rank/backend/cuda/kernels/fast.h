@@ -23,7 +23,13 @@ enum {
     PARTS_MAX = 128,    /* of the rows of one sum */
     PART_BLOCKS = 1024, /* that one sum is cut into */
     PART_FLOATS = 2 * CUDA_PARTIALS,
+    ENDS_COLUMNS = 8, /* of a block of column_ends_kernel */
+    ENDS_THREADS = 256,
+    ENDS_ROWS = ENDS_THREADS / ENDS_COLUMNS,
+    ENDS_EACH = PARTS_MAX / ENDS_ROWS, /* parts of a thread */
+    ENDS_TILE = ENDS_THREADS / WARP * ENDS_COLUMNS,
 };
+static_assert(ENDS_EACH == 4 && ENDS_TILE == 2 * WARP, "the tree of column_ends_kernel");
 
 /* Whether fours may be moved at once: `width` is of the rows, `addresses` all or'ed together. */
 static inline bool in_fours(size_t width, uintptr_t addresses)
@@ -178,29 +184,39 @@ __global__ static void column_parts_kernel(Value value, size_t columns, float *p
     }
 }
 
-/* to += the column sums of parts (part_count, columns). */
+/* to += the column sums of parts (part_count, columns), by a tree of fixed shape. A block has
+ * ENDS_COLUMNS columns: 32 bytes of each part, which the memory moves at once. A thread has parts in
+ * strides of ENDS_ROWS. Its loads, also that of what is added to, are under way together. */
 __global__ static void column_ends_kernel(const float *parts, size_t part_count, size_t columns,
                                           sums_to to)
 {
     SHARED(float, tile);
-    const size_t lane = threadIdx.x % WARP;
-    const size_t column = (size_t)blockIdx.x * WARP + lane;
-    float sum = 0.0f;
-    if (column < columns) {
-#pragma unroll 4
-        for (size_t part = threadIdx.x / WARP; part < part_count; part += PART_ROWS) {
-            sum = sum + parts[part * columns + column];
-        }
+    const size_t column = (size_t)blockIdx.x * ENDS_COLUMNS + threadIdx.x % ENDS_COLUMNS;
+    const size_t there = column < columns ? column : columns - 1;
+    const size_t which = (there >= to.width ? 1 : 0) + (there >= 2 * to.width ? 1 : 0);
+    float *base = which == 0 ? to.at[0] : which == 1 ? to.at[1] : to.at[2];
+    float *at = base != NULL ? base + (there - which * to.width) : NULL;
+    const bool adds = threadIdx.x < ENDS_COLUMNS && column < columns && at != NULL;
+    const float before = adds ? *at : 0.0f;
+    float each[ENDS_EACH];
+#pragma unroll
+    for (int i = 0; i < ENDS_EACH; i++) {
+        const size_t part = threadIdx.x / ENDS_COLUMNS + (size_t)(i * ENDS_ROWS);
+        each[i] = part < part_count ? parts[part * columns + there] : 0.0f;
     }
-    tile[threadIdx.x] = sum;
+    float sum = (each[0] + each[1]) + (each[2] + each[3]);
+    sum = sum + __shfl_xor_sync(0xffffffffu, sum, 2 * ENDS_COLUMNS);
+    sum = sum + __shfl_xor_sync(0xffffffffu, sum, ENDS_COLUMNS);
+    if (threadIdx.x % WARP < ENDS_COLUMNS) {
+        tile[threadIdx.x / WARP * ENDS_COLUMNS + threadIdx.x % WARP] = sum;
+    }
     __syncthreads();
-    if (threadIdx.x < WARP && column < columns) {
-        for (int r = 1; r < PART_ROWS; r++) {
-            sum = sum + tile[r * WARP + lane];
-        }
-        float *at = to.at[column / to.width];
-        if (at != NULL) {
-            at[column % to.width] = at[column % to.width] + sum;
+    if (threadIdx.x < WARP) { /* the sums of the block's warps, two for each lane */
+        sum = tile[threadIdx.x] + tile[WARP + threadIdx.x];
+        sum = sum + __shfl_xor_sync(0xffffffffu, sum, 2 * ENDS_COLUMNS);
+        sum = sum + __shfl_xor_sync(0xffffffffu, sum, ENDS_COLUMNS);
+        if (adds) {
+            *at = before + sum;
         }
     }
 }
@@ -228,11 +244,12 @@ static inline bool has_parts(size_t columns)
     return columns <= PART_FLOATS;
 }
 
+/* part_count: at most PARTS_MAX. */
 static inline void launch_column_ends(const float *parts, size_t part_count, size_t columns,
                                       sums_to to, cudaStream_t stream)
 {
-    LAUNCH(column_ends_kernel, (unsigned)((columns + WARP - 1) / WARP), PART_THREADS,
-           PART_THREADS * sizeof(float), stream, parts, part_count, columns, to);
+    LAUNCH(column_ends_kernel, (unsigned)((columns + ENDS_COLUMNS - 1) / ENDS_COLUMNS),
+           ENDS_THREADS, ENDS_TILE * sizeof(float), stream, parts, part_count, columns, to);
 }
 
 /* sums += the column sums of the values of at most `rows` rows. */
