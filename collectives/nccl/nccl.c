@@ -7,7 +7,6 @@
 #include <time.h>
 
 #include "nccl/nccl_core.h"
-#include "nccl/nccl_kernels.h"
 
 enum { UUID_BYTES = 16, UUID_TEXT_BYTES = 48, RANKS_MAX = 64, CLOSE_STEP_NS = 200000 };
 
@@ -162,27 +161,26 @@ static coll_status exchange_id(const coll_backend_open_args *args, ncclUniqueId 
 static void release(void *comm_)
 {
     coll_nccl_comm *comm = comm_;
-    if (comm->progress != NULL) {
-        (void)cudaFreeHost(comm->progress);
+    if (comm->notes.progress != NULL) {
+        (void)cudaFreeHost(comm->notes.progress);
     }
-    if (comm->token != NULL) {
-        (void)cudaFree(comm->token);
+    if (comm->notes.numbers != NULL) {
+        (void)cudaFree(comm->notes.numbers);
     }
     free(comm);
 }
 
-static coll_status alloc_numbers(coll_nccl_comm *comm, coll_error *reterr)
+static coll_status alloc_progress(coll_nccl_comm *comm, coll_error *reterr)
 {
-    void *numbers = NULL;
-    coll_status status =
-        coll_nccl_cuda(cudaHostAlloc(&numbers, sizeof *comm->progress, cudaHostAllocMapped),
+    void *progress = NULL;
+    const coll_status status =
+        coll_nccl_cuda(cudaHostAlloc(&progress, sizeof *comm->notes.progress, cudaHostAllocMapped),
                        "pinned memory", reterr);
-    if (status != COLL_OK) {
-        return status;
+    if (status == COLL_OK) {
+        memset(progress, 0, sizeof *comm->notes.progress);
+        comm->notes.progress = progress;
     }
-    memset(numbers, 0, sizeof *comm->progress);
-    comm->progress = numbers;
-    return coll_nccl_cuda(cudaMalloc(&comm->token, sizeof(int32_t)), "device memory", reterr);
+    return status;
 }
 
 static coll_status open_comm(const coll_backend_open_args *args, void **made, coll_error *reterr)
@@ -206,7 +204,8 @@ static coll_status open_comm(const coll_backend_open_args *args, void **made, co
     comm->rank = args->rank;
     comm->size = args->rank_count;
     comm->device = options->device;
-    status = alloc_numbers(comm, reterr);
+    comm->alone = comm->size == 1 && !options->calls_alone;
+    status = alloc_progress(comm, reterr);
     if (status == COLL_OK) {
         ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
         config.blocking = 0;
@@ -258,14 +257,14 @@ static coll_status is_idle(void *comm, void *stream, bool *done, coll_error *ret
 static uint64_t read_busy_ns(const void *comm_)
 {
     const coll_nccl_comm *comm = comm_;
-    return comm->progress != NULL ? __atomic_load_n(&comm->progress->busy_ns, __ATOMIC_ACQUIRE) : 0;
+    return __atomic_load_n(&comm->notes.progress->busy_ns, __ATOMIC_ACQUIRE);
 }
 
 static void read_progress(const void *comm_, uint64_t *started, uint64_t *finished)
 {
     const coll_nccl_comm *comm = comm_;
-    *finished = __atomic_load_n(&comm->progress->finished, __ATOMIC_ACQUIRE);
-    *started = __atomic_load_n(&comm->progress->started, __ATOMIC_ACQUIRE);
+    *finished = __atomic_load_n(&comm->notes.progress->finished, __ATOMIC_ACQUIRE);
+    *started = __atomic_load_n(&comm->notes.progress->started, __ATOMIC_ACQUIRE);
 }
 
 /* ---- end ---- */

@@ -223,8 +223,8 @@ static ncclResult_t call_native(const coll_nccl_op *op)
                              op->stream);
     }
     case COLL_BARRIER:
-        return ncclAllReduce(op->comm->token, op->comm->token, 1, ncclInt32, ncclSum, comm,
-                             op->stream);
+        return ncclAllReduce(&op->comm->notes.numbers->token, &op->comm->notes.numbers->token, 1,
+                             ncclInt32, ncclSum, comm, op->stream);
     default:
         return exchange_parts(op);
     }

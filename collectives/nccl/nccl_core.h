@@ -3,7 +3,9 @@
  * What is started goes to the GPU as a batch: one operation, or a group of them. A batch has up to
  * two phases of calls to NCCL. A call may return before NCCL has enqueued its kernels, so the next
  * phase, and our own kernels behind it, wait until ncclCommGetAsyncError says success: `poll` moves
- * the batch on. */
+ * the batch on.
+ *
+ * One rank has no batches: start enqueues a copy, or nothing. */
 #ifndef COLL_NCCL_CORE_H
 #define COLL_NCCL_CORE_H
 
@@ -11,6 +13,7 @@
 #include <nccl.h>
 
 #include "coll/nccl.h"
+#include "nccl/nccl_kernels.h"
 
 enum {
     COLL_NCCL_BATCH_MAX = 64, /* operations of a group */
@@ -24,13 +27,13 @@ typedef struct coll_nccl_comm {
     int rank;
     int size;
     int device;
+    bool alone; /* one rank, and NCCL is not called */
     bool grouping;
     bool under_way; /* the batch has been launched, up to `phase` */
     int phase;
     int batch_count;
     coll_nccl_op *batch[COLL_NCCL_BATCH_MAX];
-    struct coll_nccl_progress *progress; /* pinned, written by the GPU */
-    void *token;                         /* device memory: what a barrier adds up */
+    coll_nccl_notes notes; /* `numbers` come with the first operation */
 } coll_nccl_comm;
 
 struct coll_nccl_op {
@@ -38,8 +41,8 @@ struct coll_nccl_op {
     coll_op_desc desc;
     cudaStream_t stream;
     cudaEvent_t ended;
-    bool captured; /* started last on a stream that was being captured */
-    bool warming;  /* its first run, on memory of its own: */
+    bool marked;  /* `ended` was recorded since the last start: a test needs it */
+    bool warming; /* its first run, on memory of its own: */
     void *warm_send;
     void *warm_recv;
     void *parts; /* direct: this rank's piece of every rank's vector, and of the result */

@@ -132,36 +132,38 @@ __device__ uint64_t now_ns()
     return now;
 }
 
-/* One thread each. Streams may run these at once, and the host reads meanwhile. As long as operations
- * are under way, each of these kernels adds the time since the one before. */
-__device__ void add(uint64_t *number, uint64_t value)
+/* One thread each. Streams may run these at once, and the host reads meanwhile. A lock in the device's
+ * memory orders them, so what the host sees never falls: a note's stores come before those of the
+ * next one. The working numbers are in the device's memory, too, because each read of the host's
+ * memory takes longer than all the rest. A store to it is not waited for. As long as operations are
+ * under way, each note adds the time since the one before. */
+__global__ void note(coll_nccl_notes notes, bool begins)
 {
-    (void)atomicAdd_system((unsigned long long *)number, (unsigned long long)value);
-}
-
-__device__ void pass_time(coll_nccl_progress *progress)
-{
-    const volatile coll_nccl_progress *seen = progress;
-    const bool is_busy = seen->started != seen->finished;
-    const uint64_t now = now_ns();
-    const uint64_t since = (uint64_t)atomicExch_system((unsigned long long *)&progress->since_ns,
-                                                       (unsigned long long)now);
-    if (is_busy && now > since) {
-        add(&progress->busy_ns, now - since);
+    volatile coll_nccl_numbers *numbers = notes.numbers;
+    volatile coll_nccl_progress *progress = notes.progress;
+    while (atomicExch(&notes.numbers->locked, 1U) != 0) { /* whoever has it is running */
     }
-    __threadfence_system(); /* before the operation counts */
-}
-
-__global__ void note_begin(coll_nccl_progress *progress)
-{
-    pass_time(progress);
-    add(&progress->started, 1);
-}
-
-__global__ void note_end(coll_nccl_progress *progress)
-{
-    pass_time(progress);
-    add(&progress->finished, 1);
+    __threadfence();
+    const uint64_t has_begun = numbers->started;
+    const uint64_t has_ended = numbers->finished;
+    const uint64_t since = numbers->since_ns;
+    const uint64_t now = now_ns();
+    uint64_t busy = numbers->busy_ns;
+    if (has_begun != has_ended && now > since) {
+        busy += now - since;
+    }
+    numbers->since_ns = now;
+    numbers->busy_ns = busy;
+    progress->busy_ns = busy; /* before the operation counts */
+    if (begins) {
+        numbers->started = has_begun + 1;
+        progress->started = has_begun + 1;
+    } else {
+        numbers->finished = has_ended + 1;
+        progress->finished = has_ended + 1;
+    }
+    __threadfence();
+    numbers->locked = 0;
 }
 
 } // namespace
@@ -197,14 +199,14 @@ extern "C" cudaError_t coll_nccl_tree_run(cudaStream_t stream, const coll_nccl_t
     return cudaErrorInvalidValue;
 }
 
-extern "C" cudaError_t coll_nccl_begin_run(cudaStream_t stream, coll_nccl_progress *progress)
+extern "C" cudaError_t coll_nccl_begin_run(cudaStream_t stream, const coll_nccl_notes *notes)
 {
-    note_begin<<<1, 1, 0, stream>>>(progress);
+    note<<<1, 1, 0, stream>>>(*notes, true);
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t coll_nccl_end_run(cudaStream_t stream, coll_nccl_progress *progress)
+extern "C" cudaError_t coll_nccl_end_run(cudaStream_t stream, const coll_nccl_notes *notes)
 {
-    note_end<<<1, 1, 0, stream>>>(progress);
+    note<<<1, 1, 0, stream>>>(*notes, false);
     return cudaGetLastError();
 }

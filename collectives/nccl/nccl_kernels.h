@@ -27,17 +27,31 @@ typedef struct coll_nccl_tree {
 
 cudaError_t coll_nccl_tree_run(cudaStream_t stream, const coll_nccl_tree *tree);
 
-/* In pinned memory, written by the device and read by the host. */
-typedef struct coll_nccl_progress {
+/* What the device counts with, in its own memory. */
+typedef struct coll_nccl_numbers {
     uint64_t started; /* operations */
     uint64_t finished;
     uint64_t since_ns; /* by the device's clock: when one of these two rose last */
     uint64_t busy_ns;  /* as long as an operation had begun and not ended */
+    uint32_t locked;
+    int32_t token; /* what a barrier adds up */
+} coll_nccl_numbers;
+
+/* In pinned memory: the device writes it, and never reads it. */
+typedef struct coll_nccl_progress {
+    uint64_t started;
+    uint64_t finished;
+    uint64_t busy_ns;
 } coll_nccl_progress;
 
+typedef struct coll_nccl_notes {
+    coll_nccl_numbers *numbers;
+    coll_nccl_progress *progress;
+} coll_nccl_notes;
+
 /* Notes that an operation begins, or has ended, in the order of the stream. */
-cudaError_t coll_nccl_begin_run(cudaStream_t stream, coll_nccl_progress *progress);
-cudaError_t coll_nccl_end_run(cudaStream_t stream, coll_nccl_progress *progress);
+cudaError_t coll_nccl_begin_run(cudaStream_t stream, const coll_nccl_notes *notes);
+cudaError_t coll_nccl_end_run(cudaStream_t stream, const coll_nccl_notes *notes);
 
 #ifdef __cplusplus
 }

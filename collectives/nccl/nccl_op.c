@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "nccl/nccl_core.h"
-#include "nccl/nccl_kernels.h"
 
 static size_t element_bytes_of(coll_type type)
 {
@@ -22,7 +21,7 @@ static coll_status run_kernels(coll_nccl_op *op, int phase, coll_error *reterr)
     const coll_nccl_comm *comm = op->comm;
     if (phase == 0) {
         return coll_nccl_cuda(op->warming ? cudaSuccess
-                                          : coll_nccl_begin_run(op->stream, comm->progress),
+                                          : coll_nccl_begin_run(op->stream, &comm->notes),
                               "a kernel", reterr);
     }
     if (phase == 1 && coll_nccl_is_direct(op)) {
@@ -40,15 +39,11 @@ static coll_status run_kernels(coll_nccl_op *op, int phase, coll_error *reterr)
     return COLL_OK;
 }
 
-static coll_status end_op(coll_nccl_op *op, coll_error *reterr)
+static coll_status end_op(const coll_nccl_op *op, coll_error *reterr)
 {
-    coll_status status = coll_nccl_cuda(
-        op->warming ? cudaSuccess : coll_nccl_end_run(op->stream, op->comm->progress), "a kernel",
-        reterr);
-    if (status == COLL_OK && !op->captured) {
-        status = coll_nccl_cuda(cudaEventRecord(op->ended, op->stream), "cudaEventRecord", reterr);
-    }
-    return status;
+    return coll_nccl_cuda(op->warming ? cudaSuccess
+                                      : coll_nccl_end_run(op->stream, &op->comm->notes),
+                          "a kernel", reterr);
 }
 
 static coll_status launch_phase(coll_nccl_comm *comm, coll_error *reterr)
@@ -122,6 +117,20 @@ coll_status coll_nccl_group(void *comm_, bool begin, coll_error *reterr)
     return begin || comm->batch_count == 0 ? COLL_OK : launch(comm, reterr);
 }
 
+/* All that an operation of one rank does: whatever is combined is one vector, and stays as it is. */
+static coll_status copy_own(const coll_nccl_op *op, coll_error *reterr)
+{
+    const coll_op_desc *desc = &op->desc;
+    size_t send_bytes = 0;
+    size_t recv_bytes = 0;
+    coll_nccl_buffers(op, &send_bytes, &recv_bytes);
+    const bool moves = recv_bytes > 0 && desc->recv != desc->send;
+    return coll_nccl_cuda(moves ? cudaMemcpyAsync(desc->recv, desc->send, recv_bytes,
+                                                  cudaMemcpyDeviceToDevice, op->stream)
+                                : cudaSuccess,
+                          "a copy", reterr);
+}
+
 coll_status coll_nccl_start(void *op_, uint64_t sequence, bool *captured, coll_error *reterr)
 {
     coll_nccl_op *op = op_;
@@ -132,9 +141,9 @@ coll_status coll_nccl_start(void *op_, uint64_t sequence, bool *captured, coll_e
     if (status != COLL_OK) {
         return status;
     }
-    op->captured = capture == cudaStreamCaptureStatusActive;
-    *captured = op->captured;
-    return add_to_batch(op, reterr);
+    *captured = capture == cudaStreamCaptureStatusActive;
+    op->marked = false;
+    return op->comm->alone ? copy_own(op, reterr) : add_to_batch(op, reterr);
 }
 
 /* ---- made and freed ---- */
@@ -160,13 +169,24 @@ static coll_status alloc_zeros(coll_nccl_op *op, void **memory, size_t bytes, co
                              : status;
 }
 
+/* What the device counts with is zero before the first note: the first run of an operation, which has
+ * no notes, is waited for. */
+static coll_status alloc_numbers(coll_nccl_op *op, coll_error *reterr)
+{
+    coll_nccl_notes *notes = &op->comm->notes;
+    void *numbers = notes->numbers;
+    const coll_status status =
+        numbers == NULL ? alloc_zeros(op, &numbers, sizeof *notes->numbers, reterr) : COLL_OK;
+    notes->numbers = numbers;
+    return status;
+}
+
 static coll_status alloc_op(coll_nccl_op *op, coll_error *reterr)
 {
     size_t send_bytes = 0;
     size_t recv_bytes = 0;
     coll_nccl_buffers(op, &send_bytes, &recv_bytes);
-    coll_status status = coll_nccl_cuda(
-        cudaEventCreateWithFlags(&op->ended, cudaEventDisableTiming), "cudaEventCreate", reterr);
+    coll_status status = alloc_numbers(op, reterr);
     if (status == COLL_OK) {
         status = alloc_zeros(op, &op->warm_send, send_bytes, reterr);
     }
@@ -190,16 +210,29 @@ coll_status coll_nccl_op_make(void *comm, const coll_op_desc *desc, void **made,
     op->desc = *desc;
     op->stream = desc->stream;
     op->element_bytes = desc->kind == COLL_BARRIER ? 1 : element_bytes_of(desc->type);
-    op->warming = true;
     *made = op; /* freed by the caller, now or later */
-    const coll_status status = alloc_op(op, reterr);
+    coll_status status = coll_nccl_cuda(
+        cudaEventCreateWithFlags(&op->ended, cudaEventDisableTiming), "cudaEventCreate", reterr);
+    if (status != COLL_OK || op->comm->alone) {
+        return status;
+    }
+    op->warming = true;
+    status = alloc_op(op, reterr);
     return status == COLL_OK ? add_to_batch(op, reterr) : status;
 }
 
 coll_status coll_nccl_test(void *op_, bool *done, coll_error *reterr)
 {
     coll_nccl_op *op = op_;
-    const coll_status status = coll_nccl_ended(cudaEventQuery(op->ended), "the GPU", done, reterr);
+    coll_status status = COLL_OK;
+    *done = false;
+    if (!op->marked) { /* most operations are waited for with their stream, and need no event */
+        status = coll_nccl_cuda(cudaEventRecord(op->ended, op->stream), "cudaEventRecord", reterr);
+        op->marked = status == COLL_OK;
+    }
+    if (status == COLL_OK) {
+        status = coll_nccl_ended(cudaEventQuery(op->ended), "the GPU", done, reterr);
+    }
     if (*done && op->warming) {
         free_warm(op);
     }

@@ -77,12 +77,15 @@ struct coll_backend {
     /* Enqueues the operation on the stream of its descriptor, or *captured: adds it to the graph.
      * `sequence` counts this communicator's operations that were enqueued, from 1. */
     coll_status (*start)(void *op, uint64_t sequence, bool *captured, coll_error *reterr);
-    /* Whether the operation has ended on the device since it was started last. */
+    /* Whether the operation has ended on the device since it was started last. The first question
+     * may put a mark on the stream, which is not being captured then: what was enqueued until now has
+     * to end, too. */
     coll_status (*test)(void *op, bool *done, coll_error *reterr);
     /* Whether all that was enqueued on the stream has ended. */
     coll_status (*idle)(void *comm, void *stream, bool *done, coll_error *reterr);
     void (*op_free)(void *op);
-    /* Operations that the device has begun and ended, those of graphs included. Any thread. */
+    /* Operations that the device has begun and ended, those of graphs included. Any thread. Zeros
+     * on one rank, where the backend has nothing to do that could be waited for. */
     void (*progress)(const void *comm, uint64_t *started, uint64_t *finished);
     /* By the device's clock: how long operations that have ended were on the device, those of graphs
      * included. Where several were at once, the time counts once. Any thread. */
@@ -124,12 +127,12 @@ void coll_device_free(coll_comm *comm, void *memory);
  * way: report, and let the process be killed. COLL_OK at once where there is nothing to end. */
 COLL_MUST_CHECK coll_status coll_device_ended(coll_comm *comm, coll_error *reterr);
 
-/* Operations on streams of comm that the device has begun and ended. Zeros: none, or no backend.
- * Any thread, as long as comm lives. */
+/* Operations on streams of comm that the device has begun and ended. Zeros: none, no backend, or one
+ * rank. Any thread, as long as comm lives. */
 void coll_device_progress(const coll_comm *comm, uint64_t *started, uint64_t *finished);
 
 /* How long operations on streams of comm were on the device until now, by its own clock: with their
- * waiting for peers, and what was at once counts once. 0: none, no backend, or comm has failed. */
+ * waiting for peers, and what was at once counts once. 0: none, no backend, one rank, or comm has failed. */
 uint64_t coll_device_busy_ns(const coll_comm *comm);
 
 #ifdef __cplusplus

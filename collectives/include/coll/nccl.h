@@ -7,6 +7,9 @@
  * ring: every rank gets a piece of all vectors, combines it as a balanced tree, and gives it to
  * all. So the bits depend on neither the number of hosts nor NCCL's choice of an algorithm.
  *
+ * On a communicator of one rank an operation is a copy, or nothing where it is in place: what one
+ * vector adds up to is that vector. NCCL is not called, and nothing is counted.
+ *
  * NCCL reads NCCL_… from the environment. libcoll sets none of them. */
 #ifndef COLL_NCCL_H
 #define COLL_NCCL_H
@@ -19,6 +22,7 @@ typedef struct coll_nccl_options {
     int device;       /* CUDA's number of this rank's GPU */
     bool shares_gpu;  /* for tests only: ranks may use one GPU together */
     bool mixes_cards; /* ranks may have GPUs of different kinds: the slowest decides */
+    bool calls_alone; /* for tests only: NCCL is called on one rank, too */
 } coll_nccl_options;
 
 extern const coll_backend coll_nccl_backend;

@@ -80,20 +80,22 @@ void fake_tree(const coll_nccl_tree *tree)
     }
 }
 
-static void pass_time(coll_nccl_progress *progress, uint64_t now_ns)
+static void pass_time(const coll_nccl_notes *notes, uint64_t now_ns)
 {
-    progress->busy_ns += progress->started != progress->finished ? now_ns - progress->since_ns : 0;
-    progress->since_ns = now_ns;
+    coll_nccl_numbers *numbers = notes->numbers;
+    numbers->busy_ns += numbers->started != numbers->finished ? now_ns - numbers->since_ns : 0;
+    numbers->since_ns = now_ns;
+    __atomic_store_n(&notes->progress->busy_ns, numbers->busy_ns, __ATOMIC_RELEASE);
 }
 
-void fake_begin(coll_nccl_progress *progress, uint64_t now_ns)
+void fake_begin(const coll_nccl_notes *notes, uint64_t now_ns)
 {
-    pass_time(progress, now_ns);
-    (void)__atomic_fetch_add(&progress->started, 1, __ATOMIC_SEQ_CST);
+    pass_time(notes, now_ns);
+    __atomic_store_n(&notes->progress->started, ++notes->numbers->started, __ATOMIC_RELEASE);
 }
 
-void fake_end(coll_nccl_progress *progress, uint64_t now_ns)
+void fake_end(const coll_nccl_notes *notes, uint64_t now_ns)
 {
-    pass_time(progress, now_ns);
-    (void)__atomic_fetch_add(&progress->finished, 1, __ATOMIC_SEQ_CST);
+    pass_time(notes, now_ns);
+    __atomic_store_n(&notes->progress->finished, ++notes->numbers->finished, __ATOMIC_RELEASE);
 }

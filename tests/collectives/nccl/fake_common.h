@@ -23,8 +23,8 @@ void fake_add_up(void *to, const void *from, size_t count, ncclDataType_t type);
 /* The backend's kernels, when their turn on the stream has come. */
 bool fake_tree_can(const coll_nccl_tree *tree);
 void fake_tree(const coll_nccl_tree *tree);
-void fake_begin(coll_nccl_progress *progress, uint64_t now_ns);
-void fake_end(coll_nccl_progress *progress, uint64_t now_ns);
+void fake_begin(const coll_nccl_notes *notes, uint64_t now_ns);
+void fake_end(const coll_nccl_notes *notes, uint64_t now_ns);
 
 #ifdef __cplusplus
 }

@@ -134,6 +134,27 @@ cudaError_t cudaMemsetAsync(void *memory, int value, size_t size_bytes, cudaStre
     return cudaSuccess;
 }
 
+typedef struct copy_task {
+    void *to;
+    const void *from;
+    size_t size_bytes;
+} copy_task;
+
+static void run_copy(void *argument)
+{
+    const copy_task *task = argument;
+    memcpy(task->to, task->from, task->size_bytes);
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size_bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+    const copy_task task = {to, from, size_bytes};
+    BASE_ASSERT(kind == cudaMemcpyDeviceToDevice);
+    fake_stream_enqueue(stream, run_copy, &task, sizeof task);
+    return cudaSuccess;
+}
+
 /* ---- events ---- */
 
 typedef struct event_task {
@@ -204,22 +225,22 @@ static uint64_t clock_ns(void)
 
 static void run_begin(void *argument)
 {
-    fake_begin(*(coll_nccl_progress *const *)argument, clock_ns());
+    fake_begin(argument, clock_ns());
 }
 
 static void run_end(void *argument)
 {
-    fake_end(*(coll_nccl_progress *const *)argument, clock_ns());
+    fake_end(argument, clock_ns());
 }
 
-cudaError_t coll_nccl_begin_run(cudaStream_t stream, coll_nccl_progress *progress)
+cudaError_t coll_nccl_begin_run(cudaStream_t stream, const coll_nccl_notes *notes)
 {
-    fake_stream_enqueue(stream, run_begin, &progress, sizeof progress);
+    fake_stream_enqueue(stream, run_begin, notes, sizeof *notes);
     return cudaSuccess;
 }
 
-cudaError_t coll_nccl_end_run(cudaStream_t stream, coll_nccl_progress *progress)
+cudaError_t coll_nccl_end_run(cudaStream_t stream, const coll_nccl_notes *notes)
 {
-    fake_stream_enqueue(stream, run_end, &progress, sizeof progress);
+    fake_stream_enqueue(stream, run_end, notes, sizeof *notes);
     return cudaSuccess;
 }

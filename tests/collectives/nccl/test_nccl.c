@@ -17,6 +17,7 @@ typedef struct nccl_case {
     device_case device;
     bool shares_gpu;
     bool mixes_cards;
+    bool calls_alone;
     fake_gpu gpus[RANKS_MAX];
     coll_nccl_options options[RANKS_MAX];
 } nccl_case;
@@ -38,7 +39,8 @@ static void prepare(device_rank *r, coll_context_options *options)
     *nccl = (coll_nccl_options){.size = sizeof *nccl,
                                 .device = r->rank->rank,
                                 .shares_gpu = c->shares_gpu,
-                                .mixes_cards = c->mixes_cards};
+                                .mixes_cards = c->mixes_cards,
+                                .calls_alone = c->calls_alone};
     options->backend = &coll_nccl_backend;
     options->backend_user = nccl;
     fake_gpu_use(gpu_of(r));
@@ -148,6 +150,58 @@ static void native_is_what_nccl_does(void **state)
     (void)state;
     nccl_case c = {.device = {.ranks = 4, .algorithm = COLL_ALGORITHM_NATIVE, .body = native_body}};
     run_case(&c);
+}
+
+/* One rank copies, or does nothing in place; NCCL is asked to begin, and no more. */
+static void alone_body(device_rank *r)
+{
+    test_rank *rank = r->rank;
+    float own[COUNT_MAX];
+    coll_op *ops[3] = {NULL};
+    const coll_op_desc copied = device_all_reduce(r, COUNT_MAX);
+    coll_op_desc in_place = copied;
+    memcpy(own, r->send, sizeof own);
+    in_place.send = own;
+    in_place.recv = own;
+    in_place.reduce = COLL_AVERAGE;
+    const coll_op_desc barrier = {
+        .size = sizeof barrier, .kind = COLL_BARRIER, .stream = r->stream};
+    RANK_OK(rank, coll_op_create(r->comm, &copied, &ops[0], &rank->error));
+    RANK_OK(rank, coll_op_create(r->comm, &in_place, &ops[1], &rank->error));
+    RANK_OK(rank, coll_op_create(r->comm, &barrier, &ops[2], &rank->error));
+    for (int i = 0; i < 3; i++) {
+        RANK_OK(rank, coll_op_start(ops[i], &rank->error));
+        RANK_OK(rank, coll_op_wait(ops[i], &rank->error));
+    }
+    RANK_CHECK(rank, memcmp(own, r->send, sizeof own) == 0);
+    RANK_CHECK(rank, memcmp(r->recv, r->send, sizeof own) == 0);
+    fake_capture_begin(r->stream);
+    const coll_status status = coll_op_start(ops[0], &rank->error);
+    fake_graph *graph = fake_capture_end(r->stream);
+    RANK_OK(rank, status);
+    r->recv[0] = -1;
+    fake_graph_launch(graph, r->stream);
+    RANK_OK(rank, coll_device_wait(r->comm, r->stream, &rank->error));
+    RANK_CHECK(rank, r->recv[0] == r->send[0]);
+    fake_graph_destroy(graph);
+    uint64_t started = 1;
+    uint64_t finished = 1;
+    coll_device_progress(r->comm, &started, &finished);
+    RANK_CHECK(rank, started == 0 && finished == 0 && coll_device_busy_ns(r->comm) == 0);
+    RANK_CHECK(rank, gpu_of(r)->groups == 0 && gpu_of(r)->mallocs == 1); /* the host's numbers */
+    for (int i = 0; i < 3; i++) {
+        coll_op_destroy(ops[i]);
+    }
+}
+
+static void one_rank_does_not_call_nccl(void **state)
+{
+    (void)state;
+    nccl_case c = {.device = {.ranks = 1, .body = alone_body}};
+    run_case(&c);
+    nccl_case calls = {.device = {.ranks = 1, .body = device_graph_body}, .calls_alone = true};
+    run_case(&calls);
+    assert_true(calls.gpus[0].groups > 0);
 }
 
 /* ---- in place, groups, graphs ---- */
@@ -285,7 +339,7 @@ static void gpus_that_cannot_be_used_are_named(void **state)
 static void memory_that_runs_out_ends_all(void **state)
 {
     (void)state;
-    for (int at = 1; at <= 5; at++) { /* numbers, token, send, recv, parts */
+    for (int at = 1; at <= 5; at++) { /* progress, numbers, send, recv, parts */
         try_fault(&(fake_gpu){.malloc_fails_at = at}, COLL_ERR_MEMORY, "out of memory", "nccl: ");
     }
 }
@@ -377,6 +431,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_gives_what_the_cpu_gives),
         cmocka_unit_test(native_is_what_nccl_does),
+        cmocka_unit_test(one_rank_does_not_call_nccl),
         cmocka_unit_test(a_group_goes_in_two_calls),
         cmocka_unit_test(graphs_count_what_they_do),
         cmocka_unit_test(memory_is_nccls),

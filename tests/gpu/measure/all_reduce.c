@@ -1,7 +1,9 @@
 /* What an all-reduce costs the host, through libcoll and through NCCL's own call. Called by main.c.
  *
- * There is one rank, so nothing waits for a peer, and what is left is the cost of calling. NCCL is
- * the one that the plugin is linked with. Its communicator is made as most programs make it. */
+ * There is one rank, so nothing waits for a peer, and what is left is the cost of calling. Ours is
+ * measured twice: as programs have it, where one rank does not call NCCL at all, and made to call it, as
+ * more ranks do. NCCL is the one that the plugin is linked with. Its communicator is made as most
+ * programs make it. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,16 +23,23 @@ typedef struct nccl_id {
     char internal[128];
 } nccl_id;
 
+/* Through libcoll. */
+typedef struct ours {
+    coll_nccl_options options;
+    coll_context *context;
+    coll_op *op;       /* started one by one */
+    coll_op *captured; /* the same for graphs */
+} ours;
+
 typedef struct bench {
     gpu_plugin plugin;
     rank_device device;
     void *stream;
     float *send;
     float *recv;
-    coll_context *context;
-    coll_op *op;       /* started one by one */
-    coll_op *captured; /* the same for graphs */
-    void *comm;        /* NCCL's */
+    ours plain;
+    ours calling; /* NCCL, though there is one rank */
+    void *comm;   /* NCCL's */
     int (*all_reduce)(const void *send, void *recv, size_t count, int type, int reduce, void *comm,
                       void *stream);
     int (*comm_destroy)(void *comm);
@@ -50,10 +59,10 @@ static coll_status exchange(void *user, const void *mine, void *all, size_t size
 
 /* ---- the two sides ---- */
 
-static base_status open_ours(bench *b, base_error *reterr)
+static base_status open_ours(const bench *b, ours *made, bool calls_alone, base_error *reterr)
 {
     coll_error error;
-    coll_nccl_options nccl = {.size = sizeof nccl};
+    made->options = (coll_nccl_options){.size = sizeof made->options, .calls_alone = calls_alone};
     if (b->plugin.table->collectives == NULL) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "the plugin was built without NCCL");
     }
@@ -61,7 +70,7 @@ static base_status open_ours(bench *b, base_error *reterr)
                                           .world_size = 1,
                                           .exchange = exchange,
                                           .backend = b->plugin.table->collectives,
-                                          .backend_user = &nccl};
+                                          .backend_user = &made->options};
     const coll_op_desc desc = {.size = sizeof desc,
                                .kind = COLL_ALL_REDUCE,
                                .send = b->send,
@@ -71,12 +80,12 @@ static base_status open_ours(bench *b, base_error *reterr)
                                .reduce = COLL_SUM,
                                .algorithm = COLL_ALGORITHM_NATIVE,
                                .stream = b->stream};
-    coll_status status = coll_context_create(&options, &b->context, &error);
+    coll_status status = coll_context_create(&options, &made->context, &error);
     if (status == COLL_OK) {
-        status = coll_op_create(coll_context_world(b->context), &desc, &b->op, &error);
+        status = coll_op_create(coll_context_world(made->context), &desc, &made->op, &error);
     }
     if (status == COLL_OK) {
-        status = coll_op_create(coll_context_world(b->context), &desc, &b->captured, &error);
+        status = coll_op_create(coll_context_world(made->context), &desc, &made->captured, &error);
     }
     return coll_to_base(status, &error, reterr);
 }
@@ -106,14 +115,24 @@ static base_status start_op(coll_op *op, base_error *reterr)
     return coll_to_base(coll_op_start(op, &error), &error, reterr);
 }
 
-static base_status start_ours(const bench *b, base_error *reterr)
+static base_status start_plain(const bench *b, base_error *reterr)
 {
-    return start_op(b->op, reterr);
+    return start_op(b->plain.op, reterr);
 }
 
-static base_status start_captured(const bench *b, base_error *reterr)
+static base_status start_calling(const bench *b, base_error *reterr)
 {
-    return start_op(b->captured, reterr);
+    return start_op(b->calling.op, reterr);
+}
+
+static base_status start_plain_captured(const bench *b, base_error *reterr)
+{
+    return start_op(b->plain.captured, reterr);
+}
+
+static base_status start_calling_captured(const bench *b, base_error *reterr)
+{
+    return start_op(b->calling.captured, reterr);
 }
 
 static base_status start_nccl(const bench *b, base_error *reterr)
@@ -198,14 +217,20 @@ static base_status open_device(bench *b, const char *plugin, base_error *reterr)
     return status;
 }
 
+static void close_ours(ours *made)
+{
+    coll_op_destroy(made->captured);
+    coll_op_destroy(made->op);
+    coll_context_destroy(made->context);
+}
+
 static void close_all(bench *b)
 {
     if (b->comm != NULL) {
         (void)b->comm_destroy(b->comm);
     }
-    coll_op_destroy(b->captured);
-    coll_op_destroy(b->op);
-    coll_context_destroy(b->context);
+    close_ours(&b->calling);
+    close_ours(&b->plain);
     if (b->device.backend != NULL) {
         b->device.backend->release(b->device.queue, b->send);
     }
@@ -214,25 +239,33 @@ static void close_all(bench *b)
 
 base_status measure_all_reduce(const char *plugin, base_error *reterr)
 {
+    static const struct {
+        const char *name;
+        starter start;
+        bool in_graph;
+    } figures[] = {
+        {"nccl_host_us", start_nccl, false},
+        {"coll_host_us", start_plain, false},
+        {"coll_calling_host_us", start_calling, false},
+        {"nccl_host_us_in_graph", start_nccl, true},
+        {"coll_host_us_in_graph", start_plain_captured, true},
+        {"coll_calling_host_us_in_graph", start_calling_captured, true},
+    };
     bench b = {.comm = NULL};
     base_status status = open_device(&b, plugin, reterr);
     if (status == BASE_OK) {
-        status = open_ours(&b, reterr);
+        status = open_ours(&b, &b.plain, false, reterr);
+    }
+    if (status == BASE_OK) {
+        status = open_ours(&b, &b.calling, true, reterr);
     }
     if (status == BASE_OK) {
         status = open_nccl(&b, reterr);
     }
-    if (status == BASE_OK) {
-        status = time_calls(&b, start_nccl, NULL, "nccl_host_us", reterr);
-    }
-    if (status == BASE_OK) {
-        status = time_calls(&b, start_ours, NULL, "coll_host_us", reterr);
-    }
-    if (status == BASE_OK) {
-        status = time_graph(&b, start_nccl, "nccl_host_us_in_graph", reterr);
-    }
-    if (status == BASE_OK) {
-        status = time_graph(&b, start_captured, "coll_host_us_in_graph", reterr);
+    for (size_t i = 0; status == BASE_OK && i < sizeof figures / sizeof *figures; i++) {
+        status = figures[i].in_graph
+                     ? time_graph(&b, figures[i].start, figures[i].name, reterr)
+                     : time_calls(&b, figures[i].start, NULL, figures[i].name, reterr);
     }
     close_all(&b);
     return status;

@@ -260,8 +260,8 @@ static coll_status exchange(void *user, const void *mine, void *all, size_t size
     return COLL_OK;
 }
 
-/* An all-reduce of one rank on NCCL's own memory: run, captured, replayed. Its kernels count in pinned
- * memory, by atomic operations of the whole system. */
+/* An all-reduce of one rank on NCCL's own memory, by NCCL: run, captured, replayed. Its kernels count in
+ * the device's memory, and tell the host in pinned memory. */
 static base_status reduce_alone(const bench *b, coll_comm *comm, float *at, base_error *reterr)
 {
     coll_error error;
@@ -316,7 +316,7 @@ static base_status try_collective(bench *b, base_error *reterr)
     coll_error error;
     void *memory = NULL;
     coll_context *context = NULL;
-    coll_nccl_options nccl = {.size = sizeof nccl};
+    coll_nccl_options nccl = {.size = sizeof nccl, .calls_alone = true};
     const coll_context_options options = {.size = sizeof options,
                                           .world_size = 1,
                                           .exchange = exchange,

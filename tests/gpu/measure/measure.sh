@@ -31,7 +31,7 @@ echo "== copies and all-reduces"
 "$bin/gpu-measure" copy "$plugin" 3 >out
 out_has "^copy_bytes_per_s $number"
 "$bin/gpu-measure" all-reduce "$plugin" >out
-out_has "^nccl_host_us $number" "^coll_host_us $number" "^nccl_host_us_in_graph $number" "^coll_host_us_in_graph $number"
+out_has "^nccl_host_us $number" "^coll_host_us $number" "^coll_calling_host_us $number" "^nccl_host_us_in_graph $number" "^coll_host_us_in_graph $number" "^coll_calling_host_us_in_graph $number"
 got=0
 "$bin/gpu-measure" copy ./none.so 1 >out 2>&1 || got=$?
 [ "$got" -eq 77 ] || fail "without a plugin it ends with $got"

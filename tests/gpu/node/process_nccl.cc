@@ -238,14 +238,14 @@ cudaError_t coll_nccl_tree_run(cudaStream_t stream, const coll_nccl_tree *tree)
                                : cudaErrorInvalidValue;
 }
 
-cudaError_t coll_nccl_begin_run(cudaStream_t stream, coll_nccl_progress *progress)
+cudaError_t coll_nccl_begin_run(cudaStream_t stream, const coll_nccl_notes *notes)
 {
-    return emulate_run_on(stream, [progress] { fake_begin(progress, emulate_clock_ns()); });
+    return emulate_run_on(stream, [n = *notes] { fake_begin(&n, emulate_clock_ns()); });
 }
 
-cudaError_t coll_nccl_end_run(cudaStream_t stream, coll_nccl_progress *progress)
+cudaError_t coll_nccl_end_run(cudaStream_t stream, const coll_nccl_notes *notes)
 {
-    return emulate_run_on(stream, [progress] { fake_end(progress, emulate_clock_ns()); });
+    return emulate_run_on(stream, [n = *notes] { fake_end(&n, emulate_clock_ns()); });
 }
 
 } // extern "C"

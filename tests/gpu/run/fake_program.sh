@@ -49,7 +49,7 @@ gpu-measure/copy)
     ;;
 gpu-measure/all-reduce)
     [ "$FAKE" != slow-host ] || exec sleep 100
-    printf 'nccl_host_us 2.5\ncoll_host_us 4\n'
+    printf 'nccl_host_us 2.5\ncoll_host_us 4\ncoll_calling_host_us 9\n'
     ;;
 coll-bench/*) echo '# Out of bounds values : 0 OK' ;;
 budget-service/serve)

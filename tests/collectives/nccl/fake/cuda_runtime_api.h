@@ -28,6 +28,8 @@ struct cudaDeviceProp {
 
 enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone = 0, cudaStreamCaptureStatusActive = 1 };
 
+enum cudaMemcpyKind { cudaMemcpyDeviceToDevice = 3 };
+
 #define cudaEventDisableTiming 0x02
 #define cudaHostAllocMapped    0x02
 
@@ -38,6 +40,8 @@ cudaError_t cudaHostAlloc(void **memory, size_t size_bytes, unsigned flags);
 cudaError_t cudaFreeHost(void *memory);
 cudaError_t cudaMalloc(void **memory, size_t size_bytes);
 cudaError_t cudaFree(void *memory);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size_bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t size_bytes, cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status);

@@ -34,7 +34,7 @@ typedef enum cudaError {
     cudaErrorCapturedEvent = 907,
 } cudaError_t;
 
-typedef enum cudaMemcpyKind { cudaMemcpyDefault = 4 } cudaMemcpyKind;
+typedef enum cudaMemcpyKind { cudaMemcpyDeviceToDevice = 3, cudaMemcpyDefault = 4 } cudaMemcpyKind;
 
 enum cudaMemoryType {
     cudaMemoryTypeUnregistered = 0,
