@@ -177,6 +177,29 @@ static void attention_edges(twin *t)
            &cut);
 }
 
+/* So many tiles that a block has the larger ones. */
+static void attend_many_heads(twin *t, size_t head_width)
+{
+    const int32_t tokens = (int32_t)twin_between(t, 70, 95);
+    const segments cut = {.count = 3, .start = {2, 3, 3 + tokens, 3 + 2 * tokens}};
+    attend(t,
+           (rank_attention){.width = 90 * head_width,
+                            .heads = 90,
+                            .segment_max = (size_t)tokens,
+                            .type = RANK_FLOAT32},
+           &cut);
+}
+
+static void attention_many_heads(twin *t)
+{
+    attend_many_heads(t, 32);
+}
+
+static void attention_many_wide_heads(twin *t)
+{
+    attend_many_heads(t, twin_between(t, 33, 64));
+}
+
 /* Longer than what a block keeps in shared memory, so that scores are made twice. */
 static void attention_long(twin *t)
 {
@@ -388,6 +411,8 @@ void parity_attention_cached_bfloat16(twin *t)
 const parity_case parity_attention_cases[] = {
     {.name = "attention", .run = attention},
     {.name = "attention_edges", .run = attention_edges},
+    {.name = "attention_many_heads", .run = attention_many_heads, .shapes = 1},
+    {.name = "attention_many_wide_heads", .run = attention_many_wide_heads, .shapes = 1},
     {.name = "attention_long", .run = attention_long, .shapes = 1},
     {.name = "attention_cached", .run = attention_cached},
     {.name = "attention_one_row", .run = attention_one_row},

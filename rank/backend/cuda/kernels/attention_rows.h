@@ -11,7 +11,8 @@ struct row_bounds {
     int32_t end;
 };
 
-/* A call's scratch: the first token, the rows' bounds, then their means (rows, H) for backward. */
+/* A call's scratch: the first token, the rows' bounds, then their means (rows, H) for the backward of
+ * mma_attention_grad.cu. */
 struct attention_scratch {
     int32_t *first;
     row_bounds *bounds;

@@ -3,12 +3,15 @@
 // tiles. Launched by fast.c.
 //
 // Backward makes the probabilities again from what forward kept. The gradient of a row's softmax
-// needs the mean of its values' gradients, weighted by the probabilities: that is out · dout. One
-// kernel goes by query tiles and makes the queries' gradients, and one by key tiles makes those of
+// needs the mean of its values' gradients, weighted by the probabilities: that is out · dout. Some
+// blocks go by query tiles and make the queries' gradients, and some by key tiles and make those of
 // keys and values. Then come the biases, as sums of columns.
 #include "fast_attention.h"
 
-enum { WIDTH_MAX = 128 };
+enum {
+    WIDTH_MAX = 128,
+    FEW_TILES = 2 * 132, // two for each multiprocessor of an H200
+};
 
 // A block's place in a call: its head, and its own rows.
 struct tile_place {
@@ -16,26 +19,27 @@ struct tile_place {
     size_t token; // of row 0
     size_t head;
     size_t width; // of the head
-    size_t begin; // the own rows
-    size_t end;
+    int begin;    // the own rows
+    int end;
     float scale; // of queries
 };
 
 // The row of statistics, in (T, H).
-__device__ static size_t statistic(const rank_attention &args, const tile_place &at, size_t row)
+__device__ static size_t statistic(const rank_attention &args, const tile_place &at, int row)
 {
-    return (at.token + row) * args.heads + at.head;
+    return (at.token + (size_t)row) * args.heads + at.head;
 }
 
-template <int D> __device__ static tile_place place_of(const rank_attention &args, size_t tile)
+template <typename S>
+__device__ static tile_place place_of(const rank_attention &args, unsigned tile)
 {
     tile_place at;
     at.scratch = scratch_of(args);
     at.token = (size_t)*at.scratch.first;
     at.head = blockIdx.y;
-    at.width = args.width / args.heads;
-    at.begin = tile * tile_shape<D>::own;
-    at.end = at.begin + tile_shape<D>::own < args.rows ? at.begin + tile_shape<D>::own : args.rows;
+    at.width = (unsigned)args.width / (unsigned)args.heads;
+    at.begin = (int)tile * S::own;
+    at.end = at.begin + S::own < (int)args.rows ? at.begin + S::own : (int)args.rows;
     at.scale = 1.0f / sqrtf((float)at.width);
     return at;
 }
@@ -50,40 +54,69 @@ __device__ static head_rows<E> rows_of_qkv(const rank_attention &args, const til
             args.bias + column, part == 0 ? at.scale : 1.0f, at.width};
 }
 
-__device__ static head_rows<float> rows_of_dout(const rank_attention &args, const tile_place &at)
+// Of out or dout.
+template <typename E>
+__device__ static head_rows<E> rows_of_out(const rank_attention &args, const tile_place &at,
+                                           const E *out)
 {
-    return {args.dout + at.token * args.width + at.head * at.width, args.width, NULL, 1.0f,
-            at.width};
+    return {out + at.token * args.width + at.head * at.width, args.width, NULL, 1.0f, at.width};
 }
 
 // The bounds of this lane's rows; of rows that are not there, none.
-__device__ static row_bounds bounds_of(const tile_place &at, int i)
+template <typename S>
+__device__ static void load_bounds(row_bounds (&bounds)[S::each_down], const tile_place &at)
 {
-    const size_t row = at.begin + (size_t)own_row(i);
-    return row < at.end ? at.scratch.bounds[row] : row_bounds{0x7fffffff, 0};
+#pragma unroll
+    for (int i = 0; i < S::each_down; i++) {
+        const int row = at.begin + own_row<S>(i);
+        bounds[i] = row < at.end ? at.scratch.bounds[row] : row_bounds{0x7fffffff, 0};
+    }
 }
 
-// Whether any row of the warp's strip needs keys key … key + STREAM, for queries.
-__device__ static bool strip_needs_keys(const tile_place &at, size_t key)
+// The stream rows that a warp's strip needs: those from `begin` up to `end`.
+struct stream_range {
+    int begin;
+    int end;
+    __device__ bool meets(int first) const
+    {
+        return first < end && first + STREAM > begin;
+    }
+};
+
+__device__ static int stream_tile(int row)
 {
-    const size_t first = at.begin + (size_t)(threadIdx.x / WARP) * STRIP_ROWS;
-    return first < at.end && key < first + STRIP_ROWS &&
-           key + STREAM > (size_t)at.scratch.bounds[first].begin;
+    return row / STREAM * STREAM;
+}
+
+// Of a strip of queries: their keys.
+template <typename S> __device__ static stream_range keys_of_strip(const tile_place &at)
+{
+    const int first = at.begin + (int)(threadIdx.x / WARP) * S::rows;
+    return first < at.end ? stream_range{at.scratch.bounds[first].begin, first + S::rows}
+                          : stream_range{0, 0};
+}
+
+// Of a strip of keys: the queries that see any of them.
+template <typename S> __device__ static stream_range queries_of_strip(const tile_place &at)
+{
+    const int first = at.begin + (int)(threadIdx.x / WARP) * S::rows;
+    const int last = first + S::rows < at.end ? first + S::rows - 1 : at.end - 1;
+    return first < at.end ? stream_range{first, at.scratch.bounds[last].end} : stream_range{0, 0};
 }
 
 // Of the softmax so far: the largest score of a row, and this lane's share of the sum.
-struct softmax_state {
-    float largest[EACH_DOWN];
-    float sum[EACH_DOWN];
+template <typename S> struct softmax_state {
+    float largest[S::each_down];
+    float sum[S::each_down];
 };
 
 // From scores to exponentials; what was summed before is scaled to the new largest score. A row
 // without any key yet has -INFINITY.
-template <int D>
-__device__ static void soften(strip_values &s, softmax_state &soft, strip_sums<D> &sums)
+template <typename S>
+__device__ static void soften(typename S::values &s, softmax_state<S> &soft, strip_sums<S> &sums)
 {
 #pragma unroll
-    for (int i = 0; i < EACH_DOWN; i++) {
+    for (int i = 0; i < S::each_down; i++) {
         float largest = soft.largest[i];
 #pragma unroll
         for (int j = 0; j < EACH_ACROSS; j++) {
@@ -105,38 +138,39 @@ __device__ static void soften(strip_values &s, softmax_state &soft, strip_sums<D
 }
 
 // Scores of keys that a query does not see become `value`.
-__device__ static void mask(strip_values &s, const tile_place &at, const row_bounds *bounds,
-                            size_t key, float value)
+template <typename S>
+__device__ static void mask(typename S::values &s, const tile_place &at, const row_bounds *bounds,
+                            int key, float value)
 {
 #pragma unroll
-    for (int i = 0; i < EACH_DOWN; i++) {
-        const int32_t row = (int32_t)at.begin + own_row(i);
+    for (int i = 0; i < S::each_down; i++) {
+        const int row = at.begin + own_row<S>(i);
 #pragma unroll
         for (int j = 0; j < EACH_ACROSS; j++) {
-            const int32_t k = (int32_t)key + strip_column(j);
+            const int k = key + strip_column(j);
             s[i][j] = k >= bounds[i].begin && k <= row ? s[i][j] : value;
         }
     }
 }
 
-template <int D, typename E, bool VEC>
+template <typename S, typename E, bool VEC>
 __device__ static void write_out(const rank_attention &args, const tile_place &at,
-                                 strip_sums<D> &sums, const softmax_state &soft)
+                                 strip_sums<S> &sums, const softmax_state<S> &soft)
 {
 #pragma unroll
-    for (int i = 0; i < EACH_DOWN; i++) {
+    for (int i = 0; i < S::each_down; i++) {
         const float inverse = 1.0f / sum_across(soft.sum[i]);
-        const size_t row = at.begin + (size_t)own_row(i);
+        const int row = at.begin + own_row<S>(i);
         if (row >= at.end) {
             continue;
         }
-        E *out = (E *)args.out + (at.token + row) * args.width + at.head * at.width;
+        E *out = (E *)args.out + (at.token + (size_t)row) * args.width + at.head * at.width;
         sums.scale(i, inverse);
 #pragma unroll
-        for (int g = 0; g < tile_shape<D>::fours; g++) {
+        for (int g = 0; g < S::fours; g++) {
             store_four<VEC>(out, sum_column(g), at.width, sums.at[i][g]);
         }
-        if (threadIdx.x % LANES_ACROSS == 0) {
+        if (lane_across() == 0) {
             args.row_max[statistic(args, at, row)] = soft.largest[i];
             args.row_scale[statistic(args, at, row)] = inverse;
         }
@@ -144,42 +178,46 @@ __device__ static void write_out(const rank_attention &args, const tile_place &a
 }
 
 // The tiles with most keys begin first.
-template <int D, typename E, bool VEC>
-__global__ static void __launch_bounds__(tile_shape<D>::threads)
-    fast_attention_kernel(rank_attention args)
+template <typename S, typename E, bool VEC>
+__global__ static void __launch_bounds__(S::threads) fast_attention_kernel(rank_attention args)
 {
-    typedef tile_shape<D> shape;
     SHARED(float, query);
-    float *key = query + shape::own_floats;
-    float *value = key + shape::stream_floats;
-    float *strip = value + shape::stream_floats + threadIdx.x / WARP * STRIP_ROWS * STRIP_PITCH;
-    const tile_place at = place_of<D>(args, gridDim.x - 1 - blockIdx.x);
-    row_bounds bounds[EACH_DOWN];
-    softmax_state soft;
-    strip_sums<D> sums;
+    float *key = query + S::own_floats;
+    float *value = key + S::stream_floats;
+    float *strip = value + S::stream_floats + threadIdx.x / WARP * S::rows * STRIP_PITCH;
+    const tile_place at = place_of<S>(args, gridDim.x - 1 - blockIdx.x);
+    row_reader<S, S::own_batch, VEC, E> queries(rows_of_qkv<E>(args, at, 0), query);
+    row_reader<S, S::stream_batch, VEC, E> keys(rows_of_qkv<E>(args, at, 1), key);
+    row_reader<S, S::stream_batch, VEC, E> values(rows_of_qkv<E>(args, at, 2), value);
+    row_bounds bounds[S::each_down];
+    softmax_state<S> soft;
+    strip_sums<S> sums;
+    int k = stream_tile(at.scratch.bounds[at.begin].begin);
+    fetch_ahead<S>(keys, values, k, at.end);
+    bring_tile<S::own, S::own_batch>(queries, at.begin, at.end);
+    load_bounds<S>(bounds, at);
+    const stream_range range = keys_of_strip<S>(at);
     sums.clear();
 #pragma unroll
-    for (int i = 0; i < EACH_DOWN; i++) {
-        bounds[i] = bounds_of(at, i);
+    for (int i = 0; i < S::each_down; i++) {
         soft.largest[i] = -INFINITY;
         soft.sum[i] = 0.0f;
     }
-    bring_tile<D, VEC>(query, shape::own, rows_of_qkv<E>(args, at, 0), at.begin, at.end);
-    for (size_t k = (size_t)at.scratch.bounds[at.begin].begin; k < at.end; k += STREAM) {
-        bring_tile<D, VEC>(key, STREAM, rows_of_qkv<E>(args, at, 1), k, at.end);
-        bring_tile<D, VEC>(value, STREAM, rows_of_qkv<E>(args, at, 2), k, at.end);
+    for (; k < at.end; k += STREAM) {
+        put_streams<S>(keys, values, k, at.end);
         __syncthreads();
-        if (strip_needs_keys(at, k)) {
-            strip_values s;
-            scores<D>(s, query, key);
-            mask(s, at, bounds, k, -INFINITY);
-            soften<D>(s, soft, sums);
-            put_strip(strip, s);
-            accumulate<D>(sums, strip, value);
+        fetch_ahead<S>(keys, values, k + STREAM, at.end);
+        if (range.meets(k)) {
+            typename S::values s;
+            scores<S>(s, query, key);
+            mask<S>(s, at, bounds, k, -INFINITY);
+            soften<S>(s, soft, sums);
+            put_strip<S>(strip, s);
+            accumulate<S>(sums, strip, value);
         }
         __syncthreads();
     }
-    write_out<D, E, VEC>(args, at, sums, soft);
+    write_out<S, E, VEC>(args, at, sums, soft);
 }
 
 // What backward knows of a row.
@@ -189,184 +227,216 @@ struct row_state {
     float mean;
 };
 
-// The means of this lane's rows, from dout (in shared memory) and out; also to the scratch.
-template <int D, typename E, bool VEC>
-__device__ static void load_states(const rank_attention &args, const tile_place &at,
-                                   const float *dout, row_state *state)
-{
+// Moves rows of dout to a tile, and makes their states, whose means are out · dout.
+template <typename S, int BATCH, bool VEC, typename E> struct dout_reader {
+    typedef row_reader<S, BATCH, VEC, float> dout_rows;
+    const rank_attention &args;
+    const tile_place &at;
+    row_state *states;
+    dout_rows dout;
+    row_reader<S, BATCH, VEC, E> out; // is not put anywhere
+    float largest[dout_rows::each];
+    float scale[dout_rows::each];
+
+    __device__ dout_reader(const rank_attention &args_, const tile_place &at_, float *tile,
+                           row_state *states_)
+        : args(args_), at(at_), states(states_), dout(rows_of_out(args_, at_, args_.dout), tile),
+          out(rows_of_out(args_, at_, (const E *)args_.out), NULL)
+    {
+    }
+    __device__ void fetch(int first, int end)
+    {
+        dout.fetch(first, end);
+        out.fetch(first, end);
 #pragma unroll
-    for (int i = 0; i < EACH_DOWN; i++) {
-        const size_t row = at.begin + (size_t)own_row(i);
-        const size_t there = row < at.end ? row : at.begin;
-        const E *out = (const E *)args.out + (at.token + there) * args.width + at.head * at.width;
-        float sum = 0.0f;
-#pragma unroll
-        for (int g = 0; g < tile_shape<D>::fours; g++) {
-            const float4 o = load_four<VEC>(out, sum_column(g), at.width);
-            const float4 d = four_at(dout + own_row(i) * tile_shape<D>::pitch + sum_column(g));
-            sum = fmaf(o.x, d.x, fmaf(o.y, d.y, fmaf(o.z, d.z, fmaf(o.w, d.w, sum))));
-        }
-        state[i].mean = sum_across(sum);
-        state[i].largest = args.row_max[statistic(args, at, there)];
-        state[i].scale = args.row_scale[statistic(args, at, there)];
-        if (row < at.end && threadIdx.x % LANES_ACROSS == 0) {
-            at.scratch.means[row * args.heads + at.head] = state[i].mean;
+        for (int i = 0; i < dout_rows::each; i++) {
+            const int row = first + dout.row(i);
+            const bool mine = dout.column() == 0 && row < end;
+            largest[i] = mine ? args.row_max[statistic(args, at, row)] : 0.0f;
+            scale[i] = mine ? args.row_scale[statistic(args, at, row)] : 0.0f;
         }
     }
-}
+    __device__ void put(int part)
+    {
+        dout.put(part);
+#pragma unroll
+        for (int i = 0; i < dout_rows::each; i++) {
+            const float4 d = dout.at[i];
+            const float4 o = out.at[i];
+            float mean = fmaf(o.x, d.x, fmaf(o.y, d.y, fmaf(o.z, d.z, o.w * d.w)));
+#pragma unroll
+            for (int half = S::across / 2; half > 0; half /= 2) { // the lanes of a row
+                mean = mean + __shfl_xor_sync(0xffffffffu, mean, half);
+            }
+            if (dout.column() == 0) {
+                states[part + dout.row(i)] = {largest[i], scale[i], mean};
+            }
+        }
+    }
+};
 
 // Writes the strip's sums, scaled, as a part (0 queries, 1 keys, 2 values) of dqkv.
-template <int D, typename E, bool VEC>
+template <typename S, typename E, bool VEC>
 __device__ static void write_grad(const rank_attention &args, const tile_place &at,
-                                  strip_sums<D> &sums, int part, float scale)
+                                  strip_sums<S> &sums, int part, float scale)
 {
 #pragma unroll
-    for (int i = 0; i < EACH_DOWN; i++) {
-        const size_t row = at.begin + (size_t)own_row(i);
-        E *to = (E *)args.dqkv + (at.token - args.dqkv_first + row) * 3 * args.width +
+    for (int i = 0; i < S::each_down; i++) {
+        const int row = at.begin + own_row<S>(i);
+        E *to = (E *)args.dqkv + (at.token - args.dqkv_first + (size_t)row) * 3 * args.width +
                 (size_t)part * args.width + at.head * at.width;
         sums.scale(i, scale);
 #pragma unroll
-        for (int g = 0; g < tile_shape<D>::fours && row < at.end; g++) {
+        for (int g = 0; g < S::fours && row < at.end; g++) {
             store_four<VEC>(to, sum_column(g), at.width, sums.at[i][g]);
         }
     }
 }
 
-template <int D, typename E, bool VEC>
-__global__ static void __launch_bounds__(tile_shape<D>::threads)
-    fast_query_grad_kernel(rank_attention args)
-{
-    typedef tile_shape<D> shape;
-    SHARED(float, query);
-    float *dout = query + shape::own_floats;
-    float *key = dout + shape::own_floats;
-    float *value = key + shape::stream_floats;
-    float *strip = value + shape::stream_floats + threadIdx.x / WARP * STRIP_ROWS * STRIP_PITCH;
-    const tile_place at = place_of<D>(args, gridDim.x - 1 - blockIdx.x);
-    row_bounds bounds[EACH_DOWN];
-    row_state state[EACH_DOWN];
-    strip_sums<D> sums;
-    sums.clear();
-#pragma unroll
-    for (int i = 0; i < EACH_DOWN; i++) {
-        bounds[i] = bounds_of(at, i);
+// Where a block of backward has its tiles: own queries and their dout, and streams of keys and
+// values; or own keys and values, and streams of queries and their dout.
+template <typename S> struct grad_tiles {
+    static constexpr int states_max = S::own > STREAM ? S::own : STREAM;
+    static constexpr size_t bytes =
+        (2 * S::own_floats + 2 * S::stream_floats + S::strip_floats) * sizeof(float) +
+        states_max * sizeof(row_state);
+    float *own;
+    float *own_too;
+    float *stream;
+    float *stream_too;
+    float *strip; // the warp's
+    row_state *states;
+    __device__ explicit grad_tiles(float *shared)
+        : own(shared), own_too(own + S::own_floats), stream(own_too + S::own_floats),
+          stream_too(stream + S::stream_floats)
+    {
+        float *strips = stream_too + S::stream_floats;
+        strip = strips + threadIdx.x / WARP * S::rows * STRIP_PITCH;
+        states = reinterpret_cast<row_state *>(strips + S::strip_floats);
     }
-    bring_tile<D, VEC>(query, shape::own, rows_of_qkv<E>(args, at, 0), at.begin, at.end);
-    bring_tile<D, VEC>(dout, shape::own, rows_of_dout(args, at), at.begin, at.end);
-    __syncthreads();
-    load_states<D, E, VEC>(args, at, dout, state);
-    for (size_t k = (size_t)at.scratch.bounds[at.begin].begin; k < at.end; k += STREAM) {
-        bring_tile<D, VEC>(key, STREAM, rows_of_qkv<E>(args, at, 1), k, at.end);
-        bring_tile<D, VEC>(value, STREAM, rows_of_qkv<E>(args, at, 2), k, at.end);
+};
+
+template <typename S, typename E, bool VEC>
+__device__ static void query_grad(const rank_attention &args, const grad_tiles<S> &tiles)
+{
+    const tile_place at = place_of<S>(args, gridDim.x - 1 - blockIdx.x);
+    row_reader<S, S::own_batch, VEC, E> queries(rows_of_qkv<E>(args, at, 0), tiles.own);
+    dout_reader<S, S::own_batch, VEC, E> dout(args, at, tiles.own_too, tiles.states);
+    row_reader<S, S::stream_batch, VEC, E> keys(rows_of_qkv<E>(args, at, 1), tiles.stream);
+    row_reader<S, S::stream_batch, VEC, E> values(rows_of_qkv<E>(args, at, 2), tiles.stream_too);
+    row_bounds bounds[S::each_down];
+    strip_sums<S> sums;
+    int k = stream_tile(at.scratch.bounds[at.begin].begin);
+    fetch_ahead<S>(keys, values, k, at.end);
+    bring_tile<S::own, S::own_batch>(queries, at.begin, at.end);
+    bring_tile<S::own, S::own_batch>(dout, at.begin, at.end);
+    load_bounds<S>(bounds, at);
+    const stream_range range = keys_of_strip<S>(at);
+    sums.clear();
+    for (; k < at.end; k += STREAM) {
+        put_streams<S>(keys, values, k, at.end);
         __syncthreads();
-        if (strip_needs_keys(at, k)) {
-            strip_values s;
-            strip_values grad;
-            scores<D>(s, query, key);
-            scores<D>(grad, dout, value);
+        fetch_ahead<S>(keys, values, k + STREAM, at.end);
+        if (range.meets(k)) {
+            typename S::values s;
+            typename S::values grad;
+            scores<S>(s, tiles.own, tiles.stream);
+            scores<S>(grad, tiles.own_too, tiles.stream_too);
 #pragma unroll
-            for (int i = 0; i < EACH_DOWN * EACH_ACROSS; i++) {
-                const row_state &row = state[i / EACH_ACROSS];
-                float &score = s[i / EACH_ACROSS][i % EACH_ACROSS];
-                score = quick_exponential(score - row.largest) * row.scale *
-                        (grad[i / EACH_ACROSS][i % EACH_ACROSS] - row.mean);
+            for (int i = 0; i < S::each_down; i++) {
+                const row_state state = tiles.states[own_row<S>(i)];
+#pragma unroll
+                for (int j = 0; j < EACH_ACROSS; j++) {
+                    s[i][j] = quick_exponential(s[i][j] - state.largest) * state.scale *
+                              (grad[i][j] - state.mean);
+                }
             }
-            mask(s, at, bounds, k, 0.0f);
-            put_strip(strip, s);
-            accumulate<D>(sums, strip, key);
+            mask<S>(s, at, bounds, k, 0.0f);
+            put_strip<S>(tiles.strip, s);
+            accumulate<S>(sums, tiles.strip, tiles.stream);
         }
         __syncthreads();
     }
-    write_grad<D, E, VEC>(args, at, sums, 0, at.scale);
-}
-
-// The states of STREAM queries from `first` on, in shared memory.
-__device__ static void bring_states(const rank_attention &args, const tile_place &at,
-                                    row_state *states, size_t first, size_t end)
-{
-    if (threadIdx.x < STREAM) {
-        const size_t row = first + threadIdx.x < end ? first + threadIdx.x : end - 1;
-        states[threadIdx.x] = {args.row_max[statistic(args, at, row)],
-                               args.row_scale[statistic(args, at, row)],
-                               at.scratch.means[row * args.heads + at.head]};
-    }
+    write_grad<S, E, VEC>(args, at, sums, 0, at.scale);
 }
 
 // Probabilities of this lane's keys for the queries from `first` on; zero where a query does not see
 // a key.
-__device__ static void probabilities(strip_values &s, const tile_place &at,
-                                     const row_bounds *bounds, const row_state *states,
-                                     size_t first)
+template <typename S>
+__device__ static void probabilities(typename S::values &s, const tile_place &at,
+                                     const row_bounds *bounds, const row_state *states, int first)
 {
 #pragma unroll
-    for (int i = 0; i < EACH_DOWN; i++) {
-        const int32_t key = (int32_t)at.begin + own_row(i);
+    for (int j = 0; j < EACH_ACROSS; j++) {
+        const row_state state = states[strip_column(j)];
+        const int row = first + strip_column(j);
 #pragma unroll
-        for (int j = 0; j < EACH_ACROSS; j++) {
-            const int32_t row = (int32_t)first + strip_column(j);
-            const row_state &state = states[strip_column(j)];
-            const bool sees = key <= row && row < bounds[i].end;
+        for (int i = 0; i < S::each_down; i++) {
+            const bool sees = at.begin + own_row<S>(i) <= row && row < bounds[i].end;
             s[i][j] = sees ? quick_exponential(s[i][j] - state.largest) * state.scale : 0.0f;
         }
     }
 }
 
-// A strip of keys, over the queries from its first on that see any of them.
-template <int D, typename E, bool VEC>
-__global__ static void __launch_bounds__(tile_shape<D>::threads)
-    fast_key_grad_kernel(rank_attention args)
+// Strips of keys, over the queries from the tile's first on that see any of them.
+template <typename S, typename E, bool VEC>
+__device__ static void key_grad(const rank_attention &args, const grad_tiles<S> &tiles)
 {
-    typedef tile_shape<D> shape;
-    SHARED(float, key);
-    float *value = key + shape::own_floats;
-    float *query = value + shape::own_floats;
-    float *dout = query + shape::stream_floats;
-    float *strip = dout + shape::stream_floats + threadIdx.x / WARP * STRIP_ROWS * STRIP_PITCH;
-    row_state *states =
-        reinterpret_cast<row_state *>(dout + shape::stream_floats + shape::strip_floats);
-    const tile_place at = place_of<D>(args, blockIdx.x);
-    row_bounds bounds[EACH_DOWN];
-    strip_sums<D> dk;
-    strip_sums<D> dv;
+    const tile_place at = place_of<S>(args, blockIdx.x);
+    row_reader<S, S::own_batch, VEC, E> keys(rows_of_qkv<E>(args, at, 1), tiles.own);
+    row_reader<S, S::own_batch, VEC, E> values(rows_of_qkv<E>(args, at, 2), tiles.own_too);
+    row_reader<S, S::stream_batch, VEC, E> queries(rows_of_qkv<E>(args, at, 0), tiles.stream);
+    dout_reader<S, S::stream_batch, VEC, E> dout(args, at, tiles.stream_too, tiles.states);
+    row_bounds bounds[S::each_down];
+    strip_sums<S> dk;
+    strip_sums<S> dv;
+    const int end = at.scratch.bounds[at.end - 1].end;
+    int q = stream_tile(at.begin);
+    fetch_ahead<S>(queries, dout, q, end);
+    bring_tile<S::own, S::own_batch>(keys, at.begin, at.end);
+    bring_tile<S::own, S::own_batch>(values, at.begin, at.end);
+    load_bounds<S>(bounds, at);
+    const stream_range range = queries_of_strip<S>(at);
     dk.clear();
     dv.clear();
-#pragma unroll
-    for (int i = 0; i < EACH_DOWN; i++) {
-        bounds[i] = bounds_of(at, i);
-    }
-    const size_t strip_first = at.begin + (size_t)(threadIdx.x / WARP) * STRIP_ROWS;
-    const size_t strip_last =
-        strip_first + STRIP_ROWS < at.end ? strip_first + STRIP_ROWS - 1 : at.end - 1;
-    const size_t end = (size_t)at.scratch.bounds[at.end - 1].end;
-    const size_t strip_end = strip_first < at.end ? (size_t)at.scratch.bounds[strip_last].end : 0;
-    bring_tile<D, VEC>(key, shape::own, rows_of_qkv<E>(args, at, 1), at.begin, at.end);
-    bring_tile<D, VEC>(value, shape::own, rows_of_qkv<E>(args, at, 2), at.begin, at.end);
-    for (size_t q = at.begin; q < end; q += STREAM) {
-        bring_tile<D, VEC>(query, STREAM, rows_of_qkv<E>(args, at, 0), q, end);
-        bring_tile<D, VEC>(dout, STREAM, rows_of_dout(args, at), q, end);
-        bring_states(args, at, states, q, end);
+    for (; q < end; q += STREAM) {
+        put_streams<S>(queries, dout, q, end);
         __syncthreads();
-        if (q < strip_end && q + STREAM > strip_first) {
-            strip_values s;
-            strip_values grad;
-            scores<D>(s, key, query);
-            probabilities(s, at, bounds, states, q);
-            put_strip(strip, s);
-            accumulate<D>(dv, strip, dout);
-            scores<D>(grad, value, dout);
+        fetch_ahead<S>(queries, dout, q + STREAM, end);
+        if (range.meets(q)) {
+            typename S::values s;
+            typename S::values grad;
+            scores<S>(s, tiles.own, tiles.stream);
+            probabilities<S>(s, at, bounds, tiles.states, q);
+            put_strip<S>(tiles.strip, s);
+            accumulate<S>(dv, tiles.strip, tiles.stream_too);
+            scores<S>(grad, tiles.own_too, tiles.stream_too);
 #pragma unroll
-            for (int i = 0; i < EACH_DOWN * EACH_ACROSS; i++) {
-                s[i / EACH_ACROSS][i % EACH_ACROSS] *= grad[i / EACH_ACROSS][i % EACH_ACROSS] -
-                                                       states[strip_column(i % EACH_ACROSS)].mean;
+            for (int i = 0; i < S::each_down * EACH_ACROSS; i++) {
+                s[i / EACH_ACROSS][i % EACH_ACROSS] *=
+                    grad[i / EACH_ACROSS][i % EACH_ACROSS] -
+                    tiles.states[strip_column(i % EACH_ACROSS)].mean;
             }
-            put_strip(strip, s);
-            accumulate<D>(dk, strip, query);
+            put_strip<S>(tiles.strip, s);
+            accumulate<S>(dk, tiles.strip, tiles.stream);
         }
         __syncthreads();
     }
-    write_grad<D, E, VEC>(args, at, dk, 1, 1.0f);
-    write_grad<D, E, VEC>(args, at, dv, 2, 1.0f);
+    write_grad<S, E, VEC>(args, at, dk, 1, 1.0f);
+    write_grad<S, E, VEC>(args, at, dv, 2, 1.0f);
+}
+
+// blockIdx.z: keys, which have more to do, or queries. Neither reads what the other writes.
+template <typename S, typename E, bool VEC>
+__global__ static void __launch_bounds__(S::threads) fast_attention_grad_kernel(rank_attention args)
+{
+    SHARED(float, shared);
+    const grad_tiles<S> tiles(shared);
+    if (blockIdx.z == 0) {
+        key_grad<S, E, VEC>(args, tiles);
+    } else {
+        query_grad<S, E, VEC>(args, tiles);
+    }
 }
 
 // The rows of dqkv, whose column sums are the biases' gradients.
@@ -391,40 +461,60 @@ static bool heads_in_fours(const rank_attention *args)
                                                    address_of(args->dqkv));
 }
 
-template <int D> static dim3 grid_of(const rank_attention *args)
+template <typename S> static dim3 grid_of(const rank_attention *args, unsigned kinds)
 {
-    return dim3((unsigned)((args->rows + tile_shape<D>::own - 1) / tile_shape<D>::own),
-                (unsigned)args->heads);
+    return dim3((unsigned)((args->rows + S::own - 1) / S::own), (unsigned)args->heads, kinds);
+}
+
+// Whether low strips are better: they make twice as many tiles, but read shared memory more often for
+// each product.
+template <int D> static bool has_few_tiles(const rank_attention *args)
+{
+    const dim3 grid = grid_of<tile_shape<D, TALL>>(args, 1);
+    return (size_t)grid.x * grid.y < FEW_TILES;
+}
+
+template <typename S, typename E>
+static void launch_forward_tiles(const rank_attention *args, cudaStream_t stream)
+{
+    const size_t bytes = (S::own_floats + 2 * S::stream_floats + S::strip_floats) * sizeof(float);
+    void (*kernel)(rank_attention) = heads_in_fours(args) ? fast_attention_kernel<S, E, true>
+                                                          : fast_attention_kernel<S, E, false>;
+    ALLOW_SHARED(kernel, bytes);
+    LAUNCH(kernel, grid_of<S>(args, 1), S::threads, bytes, stream, *args);
 }
 
 template <int D, typename E>
 static void launch_forward(const rank_attention *args, cudaStream_t stream)
 {
-    typedef tile_shape<D> shape;
-    const size_t bytes =
-        (shape::own_floats + 2 * shape::stream_floats + shape::strip_floats) * sizeof(float);
-    void (*kernel)(rank_attention) = heads_in_fours(args) ? fast_attention_kernel<D, E, true>
-                                                          : fast_attention_kernel<D, E, false>;
-    ALLOW_SHARED(kernel, bytes);
-    LAUNCH(kernel, grid_of<D>(args), shape::threads, bytes, stream, *args);
+    if constexpr (D <= 64) {
+        if (has_few_tiles<D>(args)) {
+            launch_forward_tiles<tile_shape<D, LOW>, E>(args, stream);
+            return;
+        }
+    }
+    launch_forward_tiles<tile_shape<D, TALL>, E>(args, stream);
+}
+
+template <typename S, typename E>
+static void launch_backward_tiles(const rank_attention *args, cudaStream_t stream)
+{
+    void (*kernel)(rank_attention) = heads_in_fours(args) ? fast_attention_grad_kernel<S, E, true>
+                                                          : fast_attention_grad_kernel<S, E, false>;
+    ALLOW_SHARED(kernel, grad_tiles<S>::bytes);
+    LAUNCH(kernel, grid_of<S>(args, 2), S::threads, grad_tiles<S>::bytes, stream, *args);
 }
 
 template <int D, typename E>
 static void launch_backward(const rank_attention *args, cudaStream_t stream)
 {
-    typedef tile_shape<D> shape;
-    const bool vec = heads_in_fours(args);
-    const size_t bytes =
-        (2 * shape::own_floats + 2 * shape::stream_floats + shape::strip_floats) * sizeof(float);
-    const size_t with_states = bytes + STREAM * sizeof(row_state);
-    void (*queries)(rank_attention) =
-        vec ? fast_query_grad_kernel<D, E, true> : fast_query_grad_kernel<D, E, false>;
-    void (*keys)(rank_attention) =
-        vec ? fast_key_grad_kernel<D, E, true> : fast_key_grad_kernel<D, E, false>;
-    ALLOW_SHARED(queries, bytes);
-    LAUNCH(queries, grid_of<D>(args), shape::threads, bytes, stream, *args);
-    ALLOW_SHARED(keys, with_states);
-    LAUNCH(keys, grid_of<D>(args), shape::threads, with_states, stream, *args);
+    if constexpr (D <= 64) {
+        if (has_few_tiles<D>(args)) {
+            launch_backward_tiles<tile_shape<D, LOW>, E>(args, stream);
+            return;
+        }
+    }
+    launch_backward_tiles<tile_shape<D, TALL>, E>(args, stream);
 }
 
 extern "C" size_t cuda_fast_attention_floats(size_t tokens, size_t heads)

@@ -18,7 +18,7 @@ enum {
     GRAD_SUMS = 3,
 };
 static_assert(GRAD_BLOCKS * GRAD_SUMS * GRAD_WIDTH_MAX <= PART_FLOATS, "room for the parts");
-static_assert(GRAD_BLOCKS <= PARTS_MAX, "parts of one sum");
+static_assert((int)GRAD_BLOCKS <= (int)PARTS_MAX, "parts of one sum");
 
 // K: how many fours a lane has of a row.
 template <int K, bool VEC> struct row_fours {
