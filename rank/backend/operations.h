@@ -486,6 +486,17 @@ static inline size_t rank_sums_row(const rank_column_sums *args)
     return args->row > 0 ? args->row : args->columns;
 }
 
+enum { RANK_ZERO_PARTS_MAX = 128 };
+
+/* Sets each part to zero. Parts may be empty. */
+typedef struct rank_zero_parts {
+    size_t count; /* at most RANK_ZERO_PARTS_MAX */
+    struct {
+        float *at;
+        size_t count;
+    } parts[RANK_ZERO_PARTS_MAX];
+} rank_zero_parts;
+
 /* to += from. */
 typedef struct rank_add {
     size_t count;

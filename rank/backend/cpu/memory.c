@@ -81,3 +81,11 @@ void cpu_zero(rank_queue *queue, void *memory, size_t size_bytes)
     memset(memory, 0, size_bytes);
     queue_book(queue, RANK_PART_OTHER);
 }
+
+void cpu_zero_parts(rank_queue *queue, const rank_zero_parts *args)
+{
+    for (size_t i = 0; i < args->count; i++) {
+        memset(args->parts[i].at, 0, args->parts[i].count * sizeof *args->parts[i].at);
+    }
+    queue_book(queue, RANK_PART_OTHER);
+}

@@ -46,8 +46,8 @@ enum {
         .attention_cached_scratch = cuda_attention_cached_scratch,                                 \
         .attention_cached = cuda_attention_cached, .best = cuda_best, .draw = cuda_draw,           \
         .adamw = cuda_adamw, .grad_scale = cuda_grad_scale, .add = cuda_add,                       \
-        .digest = cuda_digest, .difference = cuda_difference, .cast = (cast_operation),            \
-        ORDERED(prefix),                                                                           \
+        .zero_parts = cuda_zero_parts, .digest = cuda_digest, .difference = cuda_difference,       \
+        .cast = (cast_operation), ORDERED(prefix),                                                 \
     }
 
 const rank_backend rank_cuda_backend =

@@ -9,6 +9,8 @@
 #include "backend/memory_use.h"
 #include "base/status.h"
 
+enum { KERNEL_ZERO_BYTES = 256 << 10 };
+
 /* What all queues of this process have, and have had at most, of each use. */
 static _Atomic int64_t held_bytes[RANK_MEMORY_KINDS];
 static _Atomic int64_t peak_bytes[RANK_MEMORY_KINDS];
@@ -200,9 +202,14 @@ void cuda_copy(rank_queue *queue, void *to, const void *from, size_t size_bytes)
     }
 }
 
+/* Small arrays by a kernel: in a graph a kernel begins sooner behind another one than a memset does. */
 void cuda_zero(rank_queue *queue, void *memory, size_t size_bytes)
 {
-    if (queue->failed == BASE_OK && size_bytes > 0) {
+    if (size_bytes <= KERNEL_ZERO_BYTES && size_bytes % sizeof(float) == 0 &&
+        (uintptr_t)memory % sizeof(float) == 0) {
+        cuda_zero_parts(queue, &(rank_zero_parts){.count = size_bytes > 0 ? 1 : 0,
+                                                  .parts = {{memory, size_bytes / sizeof(float)}}});
+    } else if (queue->failed == BASE_OK && size_bytes > 0) {
         (void)cuda_check(queue, cudaMemsetAsync(memory, 0, size_bytes, queue->stream), "zero");
     }
 }

@@ -35,6 +35,7 @@ OPERATION(adamw, args->count > 0, queue->stream)
 OPERATION(grad_scale, true, queue->stream)
 OPERATION(column_sums, args->rows > 0, queue->stream)
 OPERATION(add, args->count > 0, queue->stream)
+OPERATION(zero_parts, args->count > 0, queue->stream)
 OPERATION(cast, args->count > 0, queue->stream)
 OPERATION(difference, true, queue->partials, queue->stream)
 

@@ -192,6 +192,7 @@ void cuda_sum_squares(rank_queue *queue, const rank_sum_squares *args);
 void cuda_grad_scale(rank_queue *queue, const rank_grad_scale *args);
 void cuda_column_sums(rank_queue *queue, const rank_column_sums *args);
 void cuda_add(rank_queue *queue, const rank_add *args);
+void cuda_zero_parts(rank_queue *queue, const rank_zero_parts *args);
 void cuda_cast(rank_queue *queue, const rank_cast *args);
 void cuda_difference(rank_queue *queue, const rank_difference *args);
 

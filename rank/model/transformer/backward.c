@@ -362,13 +362,35 @@ static void zero_all(const backward *b, float *din)
     tell_embeddings(b);
 }
 
+/* Sets what was collected to zero. */
+static void zero_collected(const backward *b, rank_zero_parts *zeros)
+{
+    if (zeros->count > 0) {
+        b->pass.backend->zero_parts(b->pass.queue, zeros);
+        zeros->count = 0;
+    }
+}
+
+static void collect_range(const backward *b, rank_zero_parts *zeros, size_t offset, size_t count)
+{
+    if (count == 0) {
+        return;
+    }
+    if (zeros->count == RANK_ZERO_PARTS_MAX) {
+        zero_collected(b, zeros);
+    }
+    zeros->parts[zeros->count].at = transformer_grad(&b->pass, offset);
+    zeros->parts[zeros->count++].count = count;
+}
+
 /* Biases and norms collect their gradients chunk by chunk. */
 static void zero_vectors(const backward *b)
 {
     const transformer_pass *pass = &b->pass;
     const rank_shape *shape = &pass->run->shape;
     const size_t *in_block = pass->layout.in_block;
-    /* from the first tensor to before the second: those side by side are one operation */
+    rank_zero_parts zeros = {.count = 0};
+    /* from the first tensor to before the second: those side by side are one part */
     static const int runs[][2] = {{NORM1_WEIGHT, QKV_WEIGHT},
                                   {QKV_BIAS, PROJ_WEIGHT},
                                   {PROJ_BIAS, UP_WEIGHT},
@@ -376,14 +398,15 @@ static void zero_vectors(const backward *b)
                                   {DOWN_BIAS, BLOCK_TENSORS}};
     for (int layer = shape->first_layer; layer < shape->end_layer; layer++) {
         for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
-            zero_range(b, transformer_offset(pass, layer, runs[i][0]),
-                       in_block[runs[i][1]] - in_block[runs[i][0]]);
+            collect_range(b, &zeros, transformer_offset(pass, layer, runs[i][0]),
+                          in_block[runs[i][1]] - in_block[runs[i][0]]);
         }
     }
     if (transformer_is_last_stage(pass)) {
-        zero_range(b, pass->layout.final_weight,
-                   pass->layout.final_end - pass->layout.final_weight);
+        collect_range(b, &zeros, pass->layout.final_weight,
+                      pass->layout.final_end - pass->layout.final_weight);
     }
+    zero_collected(b, &zeros);
 }
 
 /* Makes dx at the end of the last layer: from the losses, or from the next stage. */

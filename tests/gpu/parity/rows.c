@@ -434,6 +434,36 @@ static void column_sums(twin *t)
     twin_compare(t, shape);
 }
 
+/* Each part has a gap behind it that stays. */
+static void zero_parts(twin *t)
+{
+    char shape[PARITY_TEXT_BYTES];
+    const size_t parts = twin_between(t, 1, RANK_ZERO_PARTS_MAX);
+    const size_t longest = twin_between(t, 0, parts < 4 ? 70000 : 700);
+    size_t counts[RANK_ZERO_PARTS_MAX];
+    size_t all = 0;
+    for (size_t i = 0; i < parts; i++) {
+        counts[i] = twin_between(t, 0, longest);
+        all += counts[i] + 3;
+    }
+    const int array = twin_floats(t, "array", all, 1.0f);
+    const int single = twin_floats(t, "single", longest + 1, 1.0f);
+    for (int side = 0; side < TWIN_SIDES; side++) {
+        const rank_device *device = &t->device[side];
+        rank_zero_parts args = {.count = parts};
+        float *at = FLOATS(t, array, side);
+        for (size_t i = 0; i < parts; i++) {
+            args.parts[i].at = at;
+            args.parts[i].count = counts[i];
+            at += counts[i] + 3;
+        }
+        device->backend->zero_parts(device->queue, &args);
+        device->backend->zero(device->queue, FLOATS(t, single, side), longest * sizeof *at);
+    }
+    (void)snprintf(shape, sizeof shape, "zero_parts %zu, up to %zu", parts, longest);
+    twin_compare(t, shape);
+}
+
 const parity_case parity_rows_cases[] = {
     {.name = "layernorm", .run = layernorm},
     {.name = "layernorm_grad", .run = layernorm_grad},
@@ -449,5 +479,6 @@ const parity_case parity_rows_cases[] = {
     {.name = "move_rows", .run = move_rows},
     {.name = "best", .run = best},
     {.name = "column_sums", .run = column_sums},
+    {.name = "zero_parts", .run = zero_parts},
     {.name = NULL},
 };

@@ -186,6 +186,7 @@ OPERATION(sum_squares, rank_sum_squares, (void)0)
 OPERATION(grad_scale, rank_grad_scale, (void)0)
 OPERATION(column_sums, rank_column_sums, (void)0)
 OPERATION(add, rank_add, (void)0)
+OPERATION(zero_parts, rank_zero_parts, (void)0)
 OPERATION(digest, rank_digest, (void)0)
 OPERATION(difference, rank_difference, (void)0)
 
@@ -272,6 +273,7 @@ const rank_backend guarded_backend = {
     .grad_scale = do_grad_scale,
     .column_sums = do_column_sums,
     .add = do_add,
+    .zero_parts = do_zero_parts,
     .digest = do_digest,
     .difference = do_difference,
 };

@@ -77,6 +77,29 @@ extern "C" void cuda_launch_add(const rank_add *args, cudaStream_t stream)
     LAUNCH(add_kernel, blocks_for(args->count, THREADS), THREADS, 0, stream, *args);
 }
 
+// A row of blocks for each part. The parts stay where the arguments are.
+__global__ static void zero_parts_kernel(const __grid_constant__ rank_zero_parts args)
+{
+    float *at = args.parts[blockIdx.y].at;
+    const size_t count = args.parts[blockIdx.y].count;
+    for (size_t i = first_thing(); i < count; i += all_threads()) {
+        at[i] = 0.0f;
+    }
+}
+
+extern "C" void cuda_launch_zero_parts(const rank_zero_parts *args, cudaStream_t stream)
+{
+    const size_t each = 4 * THREADS; // of a block before it goes on
+    const size_t most = 64 * each;
+    size_t longest = 1;
+    for (size_t i = 0; i < args->count; i++) {
+        longest = args->parts[i].count > longest ? args->parts[i].count : longest;
+    }
+    longest = longest < most ? longest : most;
+    const dim3 blocks(blocks_for(longest, each), (unsigned)args->count);
+    LAUNCH(zero_parts_kernel, blocks, THREADS, 0, stream, *args);
+}
+
 __global__ static void cast_kernel(rank_cast args)
 {
     __nv_bfloat16 *to = static_cast<__nv_bfloat16 *>(args.to);

@@ -64,6 +64,7 @@ void cuda_launch_sum_squares(const rank_sum_squares *args, double *partials, cud
 void cuda_launch_grad_scale(const rank_grad_scale *args, cudaStream_t stream);
 void cuda_launch_column_sums(const rank_column_sums *args, cudaStream_t stream);
 void cuda_launch_add(const rank_add *args, cudaStream_t stream);
+void cuda_launch_zero_parts(const rank_zero_parts *args, cudaStream_t stream);
 void cuda_launch_cast(const rank_cast *args, cudaStream_t stream);
 void cuda_launch_difference(const rank_difference *args, double *partials, cudaStream_t stream);
 
