@@ -299,14 +299,9 @@ static void swiglu(twin *t)
     twin_compare(t, shape);
 }
 
-/* Few different ids, so that many tokens share one. */
-static void embed(twin *t)
+static void embed_tokens(twin *t, size_t tokens, size_t width, size_t vocab, size_t context)
 {
     char shape[PARITY_TEXT_BYTES];
-    const size_t tokens = twin_between(t, 1, 300);
-    const size_t width = some_width(t, 200);
-    const size_t vocab = twin_between(t, 1, 40);
-    const size_t context = twin_between(t, 1, 30);
     const int ids = twin_ints(t, "ids", tokens, 0, (int)vocab - 1);
     const int positions = twin_ints(t, "positions", tokens, 0, (int)context - 1);
     const int wte = twin_floats(t, "wte", vocab * width, 1.0f);
@@ -327,6 +322,23 @@ static void embed(twin *t)
                    "embed and embed_grad, %zu tokens of %zu, width %zu, wpe %d", tokens, vocab,
                    width, with_wpe);
     twin_compare(t, shape);
+}
+
+/* Few different ids, so that many tokens share one. */
+static void embed(twin *t)
+{
+    const size_t tokens = twin_between(t, 1, 300);
+    const size_t width = some_width(t, 200);
+    const size_t vocab = twin_between(t, 1, 40);
+    embed_tokens(t, tokens, width, vocab, twin_between(t, 1, 30));
+}
+
+/* Tokens whose order is made of several parts, some of whose ids come often. */
+static void embed_many(twin *t)
+{
+    const size_t tokens = twin_between(t, 1025, 3000);
+    const size_t vocab = twin_between(t, 1, 500);
+    embed_tokens(t, tokens, twin_between(t, 1, 8), vocab, twin_between(t, 20, 1500));
 }
 
 static void embed_packed(twin *t)
@@ -475,6 +487,7 @@ const parity_case parity_rows_cases[] = {
     {.name = "swiglu", .run = swiglu},
     {.name = "gelu", .run = gelu},
     {.name = "embed", .run = embed},
+    {.name = "embed_many", .run = embed_many, .shapes = 3},
     {.name = "embed_packed", .run = embed_packed},
     {.name = "move_rows", .run = move_rows},
     {.name = "best", .run = best},
