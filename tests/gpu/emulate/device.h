@@ -46,6 +46,10 @@ void emulate_exchange(const void *mine, void *other, size_t size_bytes, unsigned
 void emulate_mma(float *c, const uint32_t *a, const uint32_t *b);
 void emulate_load_matrices(uint32_t *to, const void *row, bool transposed);
 
+/* threads.cc: 8 or 16 bytes into shared memory, zeros if `from` is NULL; some time until the wait. */
+void emulate_copy_async(void *to, const void *from, size_t size_bytes);
+void emulate_wait_for_copies();
+
 #define __syncthreads() emulate_sync_threads()
 
 template <typename T> T __shfl_xor_sync(unsigned mask, T value, int lane_mask)

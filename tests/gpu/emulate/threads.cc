@@ -60,6 +60,13 @@ struct warp {
     alignas(16) unsigned char slots[2][warp_size * slot_bytes];
 };
 
+// A copy into shared memory that has begun.
+struct copy {
+    void *to;
+    const void *from; // NULL: zeros
+    size_t size_bytes;
+};
+
 // The block that runs.
 struct running {
     const std::function<void()> *body;
@@ -71,6 +78,7 @@ struct running {
     std::vector<stack *> stacks; // of each thread that has begun
     std::vector<unsigned> shuffles;
     std::vector<warp> warps;
+    std::vector<std::vector<copy>> copies; // of each thread: those it has not waited for
 };
 
 running block;
@@ -276,6 +284,7 @@ void run_block(const std::function<void()> &body, unsigned threads)
     block.stacks.assign(threads, nullptr);
     block.shuffles.assign(threads, 0);
     block.warps.resize((threads + warp_size - 1) / warp_size);
+    block.copies.resize(std::max<size_t>(threads, block.copies.size()));
     block.order = numbers(threads);
     arrange(block.order);
     if (order == EMULATE_BACKWARD) {
@@ -293,6 +302,20 @@ void run_block(const std::function<void()> &body, unsigned threads)
             step(0, threads);
         }
     }
+    for (const std::vector<copy> &begun : block.copies) {
+        if (!begun.empty()) {
+            die("a thread ends before its copies have arrived");
+        }
+    }
+}
+
+void carry_out(const copy &c)
+{
+    if (c.from != nullptr) {
+        std::memcpy(c.to, c.from, c.size_bytes);
+    } else {
+        std::memset(c.to, 0, c.size_bytes);
+    }
 }
 
 } // namespace
@@ -302,6 +325,28 @@ void emulate_sync_threads()
     emulate_counted.barriers++;
     block.states[current->thread] = state::at_block;
     to_scheduler();
+}
+
+// A card copies some time between here and the wait. Backward it is done here, so that a kernel fails
+// which still reads what was there; else at the wait, so that one fails which does not wait.
+void emulate_copy_async(void *to, const void *from, size_t size_bytes)
+{
+    const copy begun = {to, from, size_bytes};
+    if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) % size_bytes != 0) {
+        die("a copy between addresses that are not multiples of its size");
+    }
+    if (order == EMULATE_BACKWARD) {
+        carry_out(begun);
+    } else {
+        block.copies[current->thread].push_back(begun);
+    }
+}
+
+void emulate_wait_for_copies()
+{
+    std::vector<copy> &begun = block.copies[current->thread];
+    std::for_each(begun.begin(), begun.end(), carry_out);
+    begun.clear();
 }
 
 // Lanes put their values down, side by side, and wait for each other.

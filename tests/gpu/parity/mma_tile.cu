@@ -1,16 +1,17 @@
-// One warp makes products of tiles by each loader of kernels/mma.h, for mma_tile.c.
+// One warp makes products of tiles by each loader of kernels/mma.h, for mma_tile.c. Asynchronous copies
+// bring the tiles.
 #include "mma_tile.h"
 
+#include "backend/cuda/kernels/async_copy.h"
 #include "backend/cuda/kernels/mma.h"
 
 enum { PITCH = MMA_TILE + 8 }; // as attention's tiles: so rows are not neighbours in memory
 
 __device__ static void bring(__nv_bfloat16 *tile, const uint16_t *from)
 {
-    for (int i = (int)threadIdx.x; i < MMA_TILE * MMA_TILE; i += 32) {
-        tile[i / MMA_TILE * PITCH + i % MMA_TILE] =
-            reinterpret_cast<const __nv_bfloat16 *>(from)[i];
-    }
+    const int row = (int)threadIdx.x / 2;
+    const int column = (int)threadIdx.x % 2 * 8;
+    copy_async<16>(tile + row * PITCH + column, from + row * MMA_TILE + column, true);
 }
 
 __device__ static void write(float *to, const mma_c *c)
@@ -33,6 +34,7 @@ __global__ static void mma_tile_kernel(mma_tile_args args)
     mma_b2 b;
     bring(left, args.a);
     bring(right, args.b);
+    wait_for_copies();
     __syncthreads();
     load_a(a, left, PITCH);
     load_b_by_columns(b, right, PITCH);
