@@ -49,10 +49,10 @@ void cuda_fast_sum_squares(rank_queue *queue, const rank_sum_squares *args)
     }
 }
 
-/* A table of the rows' segments, and their means for backward. */
+/* A table of the rows' segments, and what backward keeps of rows. */
 size_t cuda_fast_attention_scratch(const rank_attention_shape *shape)
 {
-    return cuda_fast_attention_floats(shape->tokens, shape->heads);
+    return cuda_fast_attention_floats(shape);
 }
 
 void cuda_fast_attention(rank_queue *queue, const rank_attention *args)

@@ -517,9 +517,9 @@ static void launch_backward(const rank_attention *args, cudaStream_t stream)
     launch_backward_tiles<tile_shape<D, TALL>, E>(args, stream);
 }
 
-extern "C" size_t cuda_fast_attention_floats(size_t tokens, size_t heads)
+extern "C" size_t cuda_fast_attention_floats(const rank_attention_shape *shape)
 {
-    return attention_scratch_floats(tokens, heads);
+    return attention_scratch_floats(shape);
 }
 
 extern "C" void cuda_launch_fast_attention(const rank_attention *args, cudaStream_t stream)

@@ -77,8 +77,8 @@ void cuda_launch_fast_layernorm_grad(const rank_layernorm_grad *args, double *pa
                                      cudaStream_t stream);
 void cuda_launch_fast_gelu(const rank_gelu *args, cudaStream_t stream);
 void cuda_launch_fast_gelu_grad(const rank_gelu_grad *args, double *partials, cudaStream_t stream);
-/* Floats of scratch for attention of so many tokens. */
-size_t cuda_fast_attention_floats(size_t tokens, size_t heads);
+/* Floats of scratch for attention. */
+size_t cuda_fast_attention_floats(const rank_attention_shape *shape);
 void cuda_launch_fast_attention(const rank_attention *args, cudaStream_t stream);
 void cuda_launch_fast_attention_grad(const rank_attention *args, double *partials,
                                      cudaStream_t stream);

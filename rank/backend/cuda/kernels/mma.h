@@ -89,6 +89,13 @@ __device__ inline uint32_t pair_of(float low, float high)
     return pair;
 }
 
+/* A value that is the same in all lanes of the warp, so that the compiler knows it is: what hangs on
+ * it then does not split the warp, and needs no check for that at each shuffle. */
+__device__ inline int32_t same_in_warp(int32_t value)
+{
+    return __shfl_sync(0xffffffffu, value, 0);
+}
+
 /* 2^x by the multiprocessor's own unit, to about 2^-22; below 2^-126 it is zero. */
 __device__ inline float power_of_two(float x)
 {
@@ -111,6 +118,11 @@ template <bool TRANSPOSED> __device__ inline void load_matrices(uint32_t *to, co
 __device__ inline uint32_t pair_of(float low, float high)
 {
     return (uint32_t)__float2bfloat16_rn(low).bits | (uint32_t)__float2bfloat16_rn(high).bits << 16;
+}
+
+__device__ inline int32_t same_in_warp(int32_t value)
+{
+    return value;
 }
 
 __device__ inline float power_of_two(float x)
