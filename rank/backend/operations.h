@@ -318,6 +318,8 @@ typedef struct rank_attention {
     size_t dqkv_first;            /* the token of dqkv's first row */
     float *dbias;                 /* (3C), added to by backward */
     float *scratch;               /* attention_scratch floats */
+    bool same_segments;           /* as of the call before with this scratch, which nothing has
+                                   * written since: what it says of them may stay */
 } rank_attention;
 
 /* Causal attention of new tokens over a cache in blocks. Sequence s has lengths[s] tokens in the

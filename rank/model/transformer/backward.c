@@ -222,7 +222,7 @@ static void backward_above_attention(backward *b, size_t end)
 static void attention_grad(const backward *b, const rank_segments *segments)
 {
     const transformer_pass *pass = &b->pass;
-    rank_attention args = transformer_attention(pass, segments);
+    rank_attention args = transformer_attention(pass, segments, pass->run->shape.end_layer - 1);
     args.out = pass->block.attention;
     args.dout = pass->dattention;
     args.dqkv = pass->wide;

@@ -182,7 +182,7 @@ static void finish_rows(const transformer_pass *pass, const upper_half *half, ro
 /* The attention of some whole segments, whose rows of qkv are computed. */
 static void attention(const transformer_pass *pass, const rank_segments *segments)
 {
-    rank_attention args = transformer_attention(pass, segments);
+    rank_attention args = transformer_attention(pass, segments, pass->run->shape.first_layer);
     args.out = pass->block.attention;
     pass->backend->attention(pass->queue, &args);
 }

@@ -311,7 +311,8 @@ void transformer_leave_layer(const transformer_pass *pass)
                      pass->layout.in_block[BLOCK_TENSORS]);
 }
 
-rank_attention transformer_attention(const transformer_pass *pass, const rank_segments *segments)
+rank_attention transformer_attention(const transformer_pass *pass, const rank_segments *segments,
+                                     int first_layer)
 {
     return (rank_attention){
         .width = pass->sizes.queries,
@@ -326,6 +327,7 @@ rank_attention transformer_attention(const transformer_pass *pass, const rank_se
         .row_max = pass->block.row_max,
         .row_scale = pass->block.row_scale,
         .scratch = pass->attention_scratch,
+        .same_segments = pass->layer != first_layer && segments->count == pass->rows->segment_count,
     };
 }
 

@@ -235,8 +235,10 @@ void transformer_multiply(const transformer_pass *pass, const transformer_operan
  * 0 for columns. */
 void transformer_multiply_transposed(const transformer_pass *pass, rank_product product);
 
-/* What attention and its gradient have in common, for some whole segments. */
-rank_attention transformer_attention(const transformer_pass *pass, const rank_segments *segments);
+/* What attention and its gradient have in common, for some whole segments. first_layer: the layer that
+ * the pass begins with. */
+rank_attention transformer_attention(const transformer_pass *pass, const rank_segments *segments,
+                                     int first_layer);
 
 /* Gathering and spreading of active rows of so many columns of that type. */
 rank_move_rows transformer_active_rows(const transformer_pass *pass, void *at, size_t columns,

@@ -98,10 +98,12 @@ static void attend(twin *t, rank_attention shape, const segments *cut)
         twin_tolerate(t, x.dbias, PARITY_ROUNDED_SUM * sqrt(1.0 + (double)shape.rows / 32.0));
     }
     make_scratch(t, &shape, end - first, &x);
+    const bool keeps_scratch = twin_between(t, 0, 1) > 0;
     for (int side = 0; side < TWIN_SIDES; side++) {
         const rank_device *device = &t->device[side];
-        const rank_attention args = args_of(t, &shape, &x, side);
+        rank_attention args = args_of(t, &shape, &x, side);
         device->backend->attention(device->queue, &args);
+        args.same_segments = keeps_scratch;
         device->backend->attention_grad(device->queue, &args);
     }
     (void)snprintf(text, sizeof text,

@@ -25,6 +25,9 @@ __global__ static void row_bounds_kernel(rank_attention args)
 
 extern "C" void cuda_launch_row_bounds(const rank_attention *args, cudaStream_t stream)
 {
+    if (args->same_segments) {
+        return; // the table is there
+    }
     LAUNCH(row_bounds_kernel, (unsigned)((args->segment_count + BOUNDS_WARPS - 1) / BOUNDS_WARPS),
            BOUNDS_THREADS, 0, stream, *args);
 }

@@ -5,7 +5,7 @@
 #include "fast.h"
 
 /* The segment of each row, in rows of this call: cuda_launch_row_bounds leaves it in the
- * scratch. */
+ * scratch, where it stays for calls with the same segments. */
 struct row_bounds {
     int32_t begin;
     int32_t end;
