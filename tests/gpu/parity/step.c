@@ -34,14 +34,14 @@ static void cross_entropy_of(twin *t, rank_type type)
     const bool many = twin_between(t, 0, 2) == 0; /* more than are added up at once */
     const size_t rows = many ? twin_between(t, 257, 600) : twin_between(t, 1, 60);
     const size_t vocab = many                         ? twin_between(t, 1, 20)
-                         : twin_between(t, 0, 2) == 0 ? twin_between(t, 2049, 4300)
+                         : twin_between(t, 0, 2) == 0 ? twin_between(t, 513, 4300)
                                                       : twin_between(t, 1, 300);
     const bool grad = type == RANK_BFLOAT16 || twin_between(t, 0, 2) > 0;
     const double before = 0.25;
     const int targets = twin_ints(t, "targets", rows, -1, (int)vocab - 1);
     const size_t row = vocab + (twin_between(t, 0, 1) > 0 ? twin_between(t, 1, 9) : 0);
     /* of many columns only large logits have gradients that are more than the tolerance */
-    const int logits = twin_floats(t, "logits", rows * row, vocab > 2048 ? 512.0f : 8.0f);
+    const int logits = twin_floats(t, "logits", rows * row, vocab > 512 ? 512.0f : 8.0f);
     const int loss = twin_copy(t, "loss", RANK_MEMORY_HOST, &before, sizeof before);
     if (!grad) { /* what is left of the logits then is nobody's */
         twin_tolerate(t, logits, INFINITY);

@@ -1,8 +1,9 @@
 // For the backend `cuda`: softmax cross entropy with its gradient, and sums of squares. Launched by
 // fast.c.
 //
-// A row of logits is read once for its largest value and its sum of exponentials together, and once
-// more for the gradient. Small rows have a warp each, others a block.
+// Small rows have a warp each, which keeps them in registers. Others have a block each, which reads
+// its row once for the largest logit and the sum of exponentials together, and once more for the
+// gradient.
 #include "fast.h"
 
 enum {
@@ -94,18 +95,23 @@ __device__ static soft_sum join_warp(soft_sum sum)
     return sum;
 }
 
+// From exponentials, of columns c … c + 3.
+__device__ static float4 gradient_of(float4 p, float scale, size_t c, size_t target)
+{
+    return make_float4(p.x * scale - (c == target ? 1.0f : 0.0f),
+                       p.y * scale - (c + 1 == target ? 1.0f : 0.0f),
+                       p.z * scale - (c + 2 == target ? 1.0f : 0.0f),
+                       p.w * scale - (c + 3 == target ? 1.0f : 0.0f));
+}
+
 template <bool VEC, typename E>
 __device__ static void write_gradient(E *to, const float *row, size_t count, size_t mine,
                                       size_t team, const soft_sum &sum, size_t target)
 {
     const float scale = 1.0f / sum.sum;
     for (size_t c = mine * FOUR; c < count; c += team * FOUR) {
-        float4 p = exponentials(load_logits<VEC>(row, c, count), sum.largest);
-        p = make_float4(p.x * scale - (c == target ? 1.0f : 0.0f),
-                        p.y * scale - (c + 1 == target ? 1.0f : 0.0f),
-                        p.z * scale - (c + 2 == target ? 1.0f : 0.0f),
-                        p.w * scale - (c + 3 == target ? 1.0f : 0.0f));
-        store_logits<VEC>(to, c, count, p);
+        const float4 p = exponentials(load_logits<VEC>(row, c, count), sum.largest);
+        store_logits<VEC>(to, c, count, gradient_of(p, scale, c, target));
     }
 }
 
@@ -188,8 +194,28 @@ __global__ static void __launch_bounds__(LOSS_THREADS)
     }
 }
 
-// A warp for each row.
-template <bool VEC, typename E>
+// A four of logits; columns behind the end are far below all.
+template <bool VEC> __device__ static float4 load_or_below(const float *row, size_t c, size_t count)
+{
+    if (VEC && c + FOUR <= count) {
+        return load_four<true>(row, c, count);
+    }
+    return make_float4(c < count ? row[c] : -INFINITY, c + 1 < count ? row[c + 1] : -INFINITY,
+                       c + 2 < count ? row[c + 2] : -INFINITY,
+                       c + 3 < count ? row[c + 3] : -INFINITY);
+}
+
+__device__ static float largest_of_warp(float largest)
+{
+#pragma unroll
+    for (int half = WARP / 2; half > 0; half /= 2) {
+        largest = larger_of(largest, __shfl_xor_sync(0xffffffffu, largest, half));
+    }
+    return largest;
+}
+
+// A warp for each row, which its lanes keep in K fours each.
+template <int K, bool VEC, typename E>
 __global__ static void __launch_bounds__(SMALL_THREADS)
     warp_loss_kernel(rank_cross_entropy args, double *losses)
 {
@@ -201,6 +227,12 @@ __global__ static void __launch_bounds__(SMALL_THREADS)
     const int32_t target = args.targets[row];
     const float *logits = args.logits + row * args.row_floats;
     E *gradient = gradient_row(args, row, static_cast<const E *>(NULL));
+    float4 x[K];
+    soft_sum sum = {-INFINITY, 0.0f};
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        x[k] = load_or_below<VEC>(logits, (k * WARP + lane) * FOUR, args.vocab_size);
+    }
     if (args.want_gradient) {
         write_end(gradient, args.vocab_size, args.row_floats, lane, WARP);
     }
@@ -214,13 +246,30 @@ __global__ static void __launch_bounds__(SMALL_THREADS)
         return;
     }
     const float target_logit = logits[target];
-    const soft_sum sum = join_warp(sum_row<VEC>(logits, args.vocab_size, lane, WARP));
-    if (lane == 0) {
-        losses[row] = loss_of(sum, target_logit);
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        sum.largest =
+            larger_of(sum.largest, larger_of(larger_of(x[k].x, x[k].y), larger_of(x[k].z, x[k].w)));
     }
+    sum.largest = largest_of_warp(sum.largest);
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        x[k] = exponentials(x[k], sum.largest);
+        sum.sum = sum.sum + sum_of_four(x[k]);
+    }
+    sum.sum = sum_warp(sum.sum);
+    const float scale = 1.0f / sum.sum;
     __syncwarp(); // every lane has read the target's logit before another writes there
-    if (args.want_gradient) {
-        write_gradient<VEC>(gradient, logits, args.vocab_size, lane, WARP, sum, (size_t)target);
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        if (args.want_gradient) {
+            const size_t c = (k * WARP + lane) * FOUR;
+            store_logits<VEC>(gradient, c, args.vocab_size,
+                              gradient_of(x[k], scale, c, (size_t)target));
+        }
+    }
+    if (lane == 0) { // last: a logarithm in double takes long
+        losses[row] = loss_of(sum, target_logit);
     }
 }
 
@@ -254,18 +303,29 @@ static void launch_sum(const double *values, size_t count, double *result, bool 
            add);
 }
 
+template <int K, typename E>
+static void launch_small_loss(const rank_cross_entropy *args, bool vec, double *losses,
+                              cudaStream_t stream)
+{
+    LAUNCH((vec ? warp_loss_kernel<K, true, E> : warp_loss_kernel<K, false, E>),
+           (unsigned)((args->rows + SMALL_WARPS - 1) / SMALL_WARPS), SMALL_THREADS, 0, stream,
+           *args, losses);
+}
+
 template <typename E>
 static void launch_loss(const rank_cross_entropy *args, bool vec, double *losses,
                         cudaStream_t stream)
 {
-    if (args->vocab_size > SMALL_COLUMNS) {
+    if (args->vocab_size <= 4 * WARP_COLUMNS) {
+        launch_small_loss<4, E>(args, vec, losses, stream);
+    } else if (args->vocab_size <= 8 * WARP_COLUMNS) {
+        launch_small_loss<8, E>(args, vec, losses, stream);
+    } else if (args->vocab_size > SMALL_COLUMNS) {
         LAUNCH((vec ? block_loss_kernel<true, E> : block_loss_kernel<false, E>),
                (unsigned)args->rows, LOSS_THREADS, LOSS_WARPS * sizeof(soft_sum), stream, *args,
                losses);
     } else {
-        LAUNCH((vec ? warp_loss_kernel<true, E> : warp_loss_kernel<false, E>),
-               (unsigned)((args->rows + SMALL_WARPS - 1) / SMALL_WARPS), SMALL_THREADS, 0, stream,
-               *args, losses);
+        launch_small_loss<SMALL_COLUMNS / WARP_COLUMNS, E>(args, vec, losses, stream);
     }
 }
 
@@ -291,7 +351,38 @@ extern "C" void cuda_launch_fast_cross_entropy(const rank_cross_entropy *args, d
     }
 }
 
-// A warp has whole blocks of RANK_NORM_BLOCK elements, in strides of the grid. Its sum goes to sums.
+__device__ static double squares_of(float4 x)
+{
+    return ((double)x.x * (double)x.x + (double)x.y * (double)x.y) +
+           ((double)x.z * (double)x.z + (double)x.w * (double)x.w);
+}
+
+// `sum` plus the squares that this lane has of a block of RANK_NORM_BLOCK elements. All loads of a
+// whole block are under way together. The last one of all may end inside a four.
+template <bool VEC>
+__device__ static double add_squares(double sum, const float *block, size_t count)
+{
+    constexpr int each = RANK_NORM_BLOCK / WARP_COLUMNS;
+    const size_t lane = threadIdx.x % WARP;
+    if (count < RANK_NORM_BLOCK) {
+        for (size_t c = lane * FOUR; c < count; c += WARP_COLUMNS) {
+            sum += squares_of(load_four<false>(block, c, count));
+        }
+        return sum;
+    }
+    float4 x[each];
+#pragma unroll
+    for (int i = 0; i < each; i++) {
+        x[i] = load_four<VEC>(block, (i * WARP + lane) * FOUR, RANK_NORM_BLOCK);
+    }
+#pragma unroll
+    for (int i = 0; i < each; i++) {
+        sum += squares_of(x[i]);
+    }
+    return sum;
+}
+
+// A warp has blocks of RANK_NORM_BLOCK elements, in strides of the grid. Its sum goes to sums.
 template <bool VEC>
 __global__ static void fast_squares_kernel(const float *values, size_t count, double *sums)
 {
@@ -299,16 +390,7 @@ __global__ static void fast_squares_kernel(const float *values, size_t count, do
     const size_t step = (size_t)gridDim.x * SQUARES_WARPS * RANK_NORM_BLOCK;
     double sum = 0.0;
     for (size_t begin = warp * RANK_NORM_BLOCK; begin < count; begin += step) {
-        const size_t left = count - begin;
-        const size_t here = left < RANK_NORM_BLOCK ? left : (size_t)RANK_NORM_BLOCK;
-#pragma unroll 8
-        for (size_t c = threadIdx.x % WARP * FOUR; c < here; c += WARP_COLUMNS) {
-            // the last four of all may end inside: moved one by one
-            const float4 x = VEC && c + FOUR <= here ? load_four<true>(values + begin, c, here)
-                                                     : load_four<false>(values + begin, c, here);
-            sum += ((double)x.x * (double)x.x + (double)x.y * (double)x.y) +
-                   ((double)x.z * (double)x.z + (double)x.w * (double)x.w);
-        }
+        sum = add_squares<VEC>(sum, values + begin, count - begin);
     }
     sum = sum_warp(sum);
     if (threadIdx.x % WARP == 0) {
