@@ -28,14 +28,9 @@ static void lose(twin *t, int side, rank_cross_entropy args, int rounded)
     device->backend->cross_entropy(device->queue, &args);
 }
 
-static void cross_entropy_of(twin *t, rank_type type)
+static void cross_entropy_of(twin *t, rank_type type, size_t rows, size_t vocab)
 {
     char shape[PARITY_TEXT_BYTES];
-    const bool many = twin_between(t, 0, 2) == 0; /* more than are added up at once */
-    const size_t rows = many ? twin_between(t, 257, 600) : twin_between(t, 1, 60);
-    const size_t vocab = many                         ? twin_between(t, 1, 20)
-                         : twin_between(t, 0, 2) == 0 ? twin_between(t, 513, 4300)
-                                                      : twin_between(t, 1, 300);
     const bool grad = type == RANK_BFLOAT16 || twin_between(t, 0, 2) > 0;
     const double before = 0.25;
     const int targets = twin_ints(t, "targets", rows, -1, (int)vocab - 1);
@@ -70,14 +65,40 @@ static void cross_entropy_of(twin *t, rank_type type)
     twin_compare(t, shape);
 }
 
+static void cross_entropy_some(twin *t, rank_type type)
+{
+    const bool many = twin_between(t, 0, 2) == 0; /* more than are added up at once */
+    const size_t rows = many ? twin_between(t, 257, 600) : twin_between(t, 1, 60);
+    const size_t vocab = many                         ? twin_between(t, 1, 20)
+                         : twin_between(t, 0, 2) == 0 ? twin_between(t, 513, 4300)
+                                                      : twin_between(t, 1, 300);
+    cross_entropy_of(t, type, rows, vocab);
+}
+
 static void cross_entropy(twin *t)
 {
-    cross_entropy_of(t, RANK_FLOAT32);
+    cross_entropy_some(t, RANK_FLOAT32);
+}
+
+/* Each width of row that has a kernel of its own. */
+static void cross_entropy_wide(twin *t)
+{
+    cross_entropy_of(t, RANK_FLOAT32, twin_between(t, 1, 9), twin_between(t, 513, 1024));
+}
+
+static void cross_entropy_wider(twin *t)
+{
+    cross_entropy_of(t, RANK_FLOAT32, twin_between(t, 1, 9), twin_between(t, 1025, 2048));
+}
+
+static void cross_entropy_widest(twin *t)
+{
+    cross_entropy_of(t, RANK_FLOAT32, twin_between(t, 1, 9), twin_between(t, 2049, 4300));
 }
 
 void parity_cross_entropy_bfloat16(twin *t)
 {
-    cross_entropy_of(t, RANK_BFLOAT16);
+    cross_entropy_some(t, RANK_BFLOAT16);
 }
 
 typedef struct scalars {
@@ -322,7 +343,13 @@ static void draw(twin *t)
 }
 
 const parity_case parity_step_cases[] = {
-    {.name = "cross_entropy", .run = cross_entropy}, {.name = "optimizer", .run = optimizer},
-    {.name = "draw", .run = draw, .shapes = 40},     {.name = "digest", .run = digest},
-    {.name = "difference", .run = difference},       {.name = NULL},
+    {.name = "cross_entropy", .run = cross_entropy},
+    {.name = "cross_entropy_wide", .run = cross_entropy_wide, .shapes = 8},
+    {.name = "cross_entropy_wider", .run = cross_entropy_wider, .shapes = 8},
+    {.name = "cross_entropy_widest", .run = cross_entropy_widest, .shapes = 8},
+    {.name = "optimizer", .run = optimizer},
+    {.name = "draw", .run = draw, .shapes = 40},
+    {.name = "digest", .run = digest},
+    {.name = "difference", .run = difference},
+    {.name = NULL},
 };
