@@ -75,7 +75,10 @@ typedef struct rank_pack {
  * With a library's products (backend `cuda`) the order is the library's, whatever the leaves. a and b
  * are of one type, and bfloat16 only where b is not packed. With plain_weights a may be float32 and b bfloat16, if b is transposed and
  * nothing is accumulated: few rows keep float32, many are rounded to bfloat16 in the scratch, which
- * then has room for rows · depth of them. */
+ * then has room for rows · depth of them.
+ *
+ * On a device a transposed b, and a norm's weights and biases, may be read while the operations
+ * enqueued just before still run: none of these writes them. */
 typedef struct rank_product {
     size_t rows;
     size_t columns;
@@ -337,7 +340,8 @@ typedef struct rank_attention_cached {
     size_t sequence_count;
     const int32_t *row_start;   /* (sequence_count + 1) */
     const int32_t *lengths;     /* (sequence_count) */
-    const int32_t *block_table; /* (sequence_count, table_width): its blocks, in order */
+    const int32_t *block_table; /* (sequence_count, table_width): its blocks, in order. A device may
+                                   read these three while the operations enqueued just before run */
     size_t table_width;
     size_t block_tokens;
     size_t length_max;    /* no sequence becomes longer; the scratch is made for it */

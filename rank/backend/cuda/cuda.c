@@ -10,7 +10,7 @@ enum { ROWS_AT_ONCE = 16384 };
 
 /* What a queue takes of the device's memory (queue_bytes). */
 enum {
-    EXACT_BYTES = CUDA_PARTIALS * sizeof(double),
+    EXACT_BYTES = CUDA_SCRATCH_BYTES,
     FAST_BYTES = EXACT_BYTES + CUDA_LT_WORKSPACE_BYTES,
 };
 

@@ -126,7 +126,8 @@ void cuda_attention_cached(rank_queue *queue, const rank_attention_cached *args)
     const size_t scratch_floats = CUDA_LT_WORKSPACE_BYTES / sizeof(float);
     if (args->sequence_count > 0 && cuda_heads_fit(queue, args->head_width) && args->rows > 0) {
         if (queue->lt != NULL && cuda_can_split(args, scratch_floats)) {
-            cuda_launch_attention_split(args, queue->lt_workspace, scratch_floats, queue->stream);
+            cuda_launch_attention_split(args, queue->lt_workspace, scratch_floats, queue->counts,
+                                        queue->stream);
         } else if (args->cache_type != RANK_FLOAT32) {
             cuda_fail(queue, BASE_ERR_UNSUPPORTED,
                       "attention over a cache in bfloat16: heads are multiples of 8, up to 512");

@@ -78,11 +78,13 @@ static base_status fill(rank_queue *made, cuda_products products, base_error *re
         error = cudaHostAlloc(&made->staging, CUDA_STAGING_BYTES, cudaHostAllocDefault);
     }
     if (error == cudaSuccess) {
-        error = cudaMalloc(&partials, CUDA_PARTIALS * sizeof *made->partials);
+        error = cudaMalloc(&partials, CUDA_SCRATCH_BYTES);
     }
     made->partials = partials;
     if (partials != NULL) {
-        cuda_count_memory(RANK_MEMORY_QUEUES, CUDA_PARTIALS * sizeof *made->partials);
+        cuda_count_memory(RANK_MEMORY_QUEUES, CUDA_SCRATCH_BYTES);
+        made->counts = (unsigned *)(made->partials + CUDA_PARTIALS);
+        error = cudaMemsetAsync(made->counts, 0, CUDA_COUNTS * sizeof *made->counts, made->stream);
     }
     for (int i = 0; error == cudaSuccess && i < CUDA_EVENTS; i++) {
         error = cudaEventCreateWithFlags(&made->events[i], cudaEventDisableTiming);
@@ -144,7 +146,7 @@ void cuda_close(rank_queue *queue)
         }
     }
     if (queue->partials != NULL) {
-        cuda_count_memory(RANK_MEMORY_QUEUES, -(int64_t)(CUDA_PARTIALS * sizeof *queue->partials));
+        cuda_count_memory(RANK_MEMORY_QUEUES, -(int64_t)CUDA_SCRATCH_BYTES);
     }
     (void)cudaFree(queue->partials);
     (void)cudaFreeHost(queue->staging);

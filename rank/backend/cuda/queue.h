@@ -63,7 +63,8 @@ struct rank_queue {
     cuda_block *blocks;
     cuda_mapping *mappings;
     void *staging;    /* pinned, CUDA_STAGING_BYTES */
-    double *partials; /* CUDA_PARTIALS doubles on the device */
+    double *partials; /* CUDA_PARTIALS doubles on the device, and behind them: */
+    unsigned *counts; /* CUDA_COUNTS */
     cudaEvent_t events[CUDA_EVENTS];
     unsigned next_event;
     cuda_pace pace;

@@ -181,4 +181,35 @@ static inline void prefetch(const void *at)
     (void)at;
 }
 
+/* threads.cc: opens and closes device memory where it is closed. */
+void emulate_read_ahead(bool reads);
+
+static inline void begin_reading_ahead()
+{
+    emulate_read_ahead(true);
+}
+
+static inline void end_reading_ahead()
+{
+    emulate_read_ahead(false);
+}
+
+/* Blocks run one after the other. */
+static inline bool is_last_block(unsigned *count, unsigned blocks)
+{
+    *count = *count + 1 < blocks ? *count + 1 : 0;
+    return *count == 0;
+}
+
+static inline float load_of_other(const float *from)
+{
+    return *from;
+}
+
+static inline void prefetch_span(const void *at, size_t bytes)
+{
+    (void)at;
+    (void)bytes;
+}
+
 #endif

@@ -379,6 +379,18 @@ void emulate_begin_overlapped()
     }
 }
 
+void emulate_read_ahead(bool reads)
+{
+    if (overlapped.begun == 0 || overlapped.waited > 0) {
+        return;
+    }
+    if (reads) {
+        emulate_memory_open();
+    } else {
+        emulate_memory_close();
+    }
+}
+
 void emulate_wait_for_previous()
 {
     if (overlapped.begun > 0 && overlapped.waited++ == 0) {

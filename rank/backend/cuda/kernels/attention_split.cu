@@ -1,6 +1,6 @@
 // Attention over a cache in blocks, when decoding is to be fast: a long sequence is cut into parts,
-// each the work of one block, and a second kernel puts the parts' results together in their order.
-// Launched by operations.c.
+// each the work of one block, and the block that ends last puts the parts' results together, in their
+// order. Launched by operations.c.
 //
 // A part is a multiple of PART_TOKENS tokens, and there are at most PARTS_MAX. How a sequence is cut
 // follows from its length alone, so a row's bits do not depend on what is beside it. Of each part
@@ -30,6 +30,7 @@ struct split {
     unsigned sharing;    // heads of queries that share one of keys and values
     float scale;         // of queries
     float *partial;      // (rows of this launch, heads, parts, head_width + EXTRA)
+    unsigned *counts;    // (rows of this launch, heads): zeros
 };
 
 struct split_row {
@@ -149,14 +150,15 @@ __global__ static void append_rows_kernel(rank_attention_cached args, split how)
     }
 }
 
-// Asks for the values of the block that token t begins: they are needed when the scores are made.
+// Asks for the keys and values of tokens begin … end; begin is a block's first.
 template <typename ELEMENT>
-__device__ static void prefetch_values(const cached_head<ELEMENT> &at, unsigned t)
+__device__ static void prefetch_cache(const cached_head<ELEMENT> &at, unsigned begin, unsigned end)
 {
-    const unsigned line = 128 / sizeof(ELEMENT);
-    const ELEMENT *values = at.values + at.block(t);
-    for (unsigned i = threadIdx.x % WARP * line; i < at.width << at.token_bits; i += WARP * line) {
-        prefetch(values + i);
+    const unsigned each = 1u << at.token_bits;
+    const size_t bytes = (size_t)at.width * each * sizeof(ELEMENT);
+    for (unsigned t = begin + threadIdx.x * each; t < end; t += THREADS * each) {
+        prefetch_span(at.keys + at.block(t), bytes);
+        prefetch_span(at.values + at.block(t), bytes);
     }
 }
 
@@ -173,7 +175,6 @@ __device__ static void make_scores(const cached_head<ELEMENT> &at, const float *
     const unsigned token = (lane & (vectors - 1)) * VECTOR;
     for (unsigned t = begin + threadIdx.x / WARP * each; t < end; t += WARPS * each) {
         const ELEMENT *keys = at.keys + at.block(t) + token;
-        prefetch_values(at, t);
         float sum[VECTOR];
 #pragma unroll
         for (int e = 0; e < VECTOR; e++) {
@@ -312,7 +313,42 @@ static size_t shared_floats(const rank_attention_cached *args, size_t vector)
     return args->head_width + TILE + WARPS + THREADS * vector;
 }
 
-// blockIdx: the row of this launch, the head of queries, the part.
+// For all threads: whether all parts' results are there. `word` is shared memory.
+__device__ static bool ends_last(unsigned *count, unsigned parts, float *word)
+{
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        *word = is_last_block(count, parts) ? 1.0f : 0.0f;
+    }
+    __syncthreads();
+    return *word > 0.0f;
+}
+
+// out (width) = the parts' values, weighted by the distance of their largest scores from the largest.
+__device__ static void combine_parts(const float *partials, unsigned parts, unsigned width,
+                                     float *out)
+{
+    const unsigned each = width + EXTRA;
+    float largest = load_of_other(partials + width);
+    for (unsigned p = 1; p < parts; p++) {
+        largest = larger_of(load_of_other(partials + p * each + width), largest);
+    }
+    for (unsigned d = threadIdx.x; d < width; d += THREADS) {
+        float value = 0.0f;
+        float sum = 0.0f;
+#pragma unroll 4
+        for (unsigned p = 0; p < parts; p++) {
+            const float *of = partials + p * each;
+            const float weight = exponential(load_of_other(of + width) - largest);
+            value = fmaf(weight, load_of_other(of + d), value);
+            sum = fmaf(weight, load_of_other(of + width + 1), sum);
+        }
+        out[d] = value / sum;
+    }
+}
+
+// blockIdx: the row of this launch, the head of queries, the part. The rows' places and the tables are
+// the step's: no kernel writes them, so they are read, and the cache asked for, before the wait.
 template <typename ELEMENT, int VECTOR>
 __global__ static void attend_part_kernel(rank_attention_cached args, split how)
 {
@@ -326,9 +362,17 @@ __global__ static void attend_part_kernel(rank_attention_cached args, split how)
     float *scores = query + width;
     float *warps = scores + TILE;
     float *sums = warps + WARPS;
-    prefetch_bias(args, columns);
-    wait_for_previous();
+    begin_reading_ahead();
     const split_row row_at = find(args, row);
+    const unsigned begin = blockIdx.z * row_at.each;
+    const unsigned end = begin + row_at.each < row_at.length ? begin + row_at.each : row_at.length;
+    const cached_head<ELEMENT> at = head_of<ELEMENT>(args, how, row_at.sequence, kv_head);
+    prefetch_bias(args, columns);
+    if (row_at.exists) {
+        prefetch_cache(at, begin, end);
+    }
+    end_reading_ahead();
+    wait_for_previous();
     float *out = args.out + ((size_t)row * args.heads + head) * width;
     if (!row_at.exists) { // of padding
         for (unsigned d = threadIdx.x; blockIdx.z == 0 && d < width; d += THREADS) {
@@ -336,12 +380,9 @@ __global__ static void attend_part_kernel(rank_attention_cached args, split how)
         }
         return;
     }
-    const unsigned begin = blockIdx.z * row_at.each;
     if (begin >= row_at.length) {
         return;
     }
-    const unsigned end = begin + row_at.each < row_at.length ? begin + row_at.each : row_at.length;
-    const cached_head<ELEMENT> at = head_of<ELEMENT>(args, how, row_at.sequence, kv_head);
     for (unsigned d = threadIdx.x; d < width; d += THREADS) {
         const float q = biased(args, row, columns.q + d);
         const float k = biased(args, row, columns.k + d);
@@ -368,43 +409,17 @@ __global__ static void attend_part_kernel(rank_attention_cached args, split how)
         write_values(part, width, 1.0f / sum, sums, out);
         return;
     }
-    float *partial =
-        how.partial +
-        (((size_t)blockIdx.x * args.heads + head) * how.parts + blockIdx.z) * (width + EXTRA);
-    write_values(part, width, 1.0f, sums, partial);
+    const size_t place = (size_t)blockIdx.x * args.heads + head;
+    float *partials = how.partial + place * how.parts * (width + EXTRA);
+    float *mine = partials + blockIdx.z * (width + EXTRA);
+    write_values(part, width, 1.0f, sums, mine);
     if (threadIdx.x == 0) {
-        partial[width] = part.largest;
-        partial[width + 1] = sum;
-    }
-}
-
-// blockIdx: the row of this launch, the head of queries.
-__global__ static void combine_parts_kernel(rank_attention_cached args, split how)
-{
-    const unsigned width = (unsigned)args.head_width;
-    const unsigned row = how.first_row + blockIdx.x;
-    wait_for_previous();
-    const split_row row_at = find(args, row);
-    if (!row_at.exists || row_at.each >= row_at.length) {
-        return; // padding, or there was one part
+        mine[width] = part.largest;
+        mine[width + 1] = sum;
     }
     const unsigned parts = (row_at.length + row_at.each - 1) / row_at.each;
-    const size_t place = (size_t)blockIdx.x * args.heads + blockIdx.y;
-    const float *partial = how.partial + place * how.parts * (width + EXTRA);
-    float largest = partial[width];
-    for (unsigned p = 1; p < parts; p++) {
-        largest = larger_of(partial[p * (width + EXTRA) + width], largest);
-    }
-    for (unsigned d = threadIdx.x; d < width; d += THREADS) {
-        float value = 0.0f;
-        float sum = 0.0f;
-        for (unsigned p = 0; p < parts; p++) {
-            const float *of = partial + p * (width + EXTRA);
-            const float weight = exponential(of[width] - largest);
-            value = fmaf(weight, of[d], value);
-            sum = fmaf(weight, of[width + 1], sum);
-        }
-        args.out[((size_t)row * args.heads + blockIdx.y) * width + d] = value / sum;
+    if (ends_last(how.counts + place, parts, warps)) {
+        combine_parts(partials, parts, width, out);
     }
 }
 
@@ -422,13 +437,9 @@ static void launch(const rank_attention_cached *args, split how, size_t rows_at_
         const size_t left = args->rows - row;
         const unsigned rows = (unsigned)(left < rows_at_once ? left : rows_at_once);
         const dim3 parts(rows, (unsigned)args->heads, how.parts);
-        const dim3 heads(rows, (unsigned)args->heads);
         how.first_row = (unsigned)row;
         LAUNCH_OVERLAPPED(attend_part, parts, THREADS, shared_floats(args, VECTOR) * sizeof(float),
                           stream, *args, how);
-        if (how.parts > 1) {
-            LAUNCH_OVERLAPPED(combine_parts_kernel, heads, THREADS, 0, stream, *args, how);
-        }
     }
 }
 
@@ -451,24 +462,29 @@ extern "C" bool cuda_can_split(const rank_attention_cached *args, size_t scratch
     return args->rows > 0 && (tokens & (tokens - 1)) == 0 && tokens >= vector &&
            tokens <= PART_TOKENS && args->head_width % vector == 0 &&
            args->head_width / vector <= THREADS && row_floats(args) <= scratch_floats &&
+           args->heads <= CUDA_COUNTS &&
            (reinterpret_cast<uintptr_t>(args->keys) | reinterpret_cast<uintptr_t>(args->values)) %
                    16 ==
                0;
 }
 
 extern "C" void cuda_launch_attention_split(const rank_attention_cached *args, float *scratch,
-                                            size_t scratch_floats, cudaStream_t stream)
+                                            size_t scratch_floats, unsigned *counts,
+                                            cudaStream_t stream)
 {
     split how = {0,
                  parts_of(args->length_max),
                  0,
                  (unsigned)(args->heads / args->kv_heads),
                  1.0f / sqrtf((float)args->head_width),
-                 scratch};
+                 scratch,
+                 counts};
     while (args->block_tokens >> how.token_bits > 1) {
         how.token_bits++;
     }
-    const size_t rows = scratch_floats / row_floats(args);
+    const size_t room = scratch_floats / row_floats(args);
+    const size_t counted = CUDA_COUNTS / args->heads;
+    const size_t rows = room < counted ? room : counted;
     if (args->cache_type == RANK_BFLOAT16) {
         launch<__nv_bfloat16, 8>(args, how, rows, stream);
     } else {

@@ -85,6 +85,41 @@ __device__ static inline void prefetch(const void *at)
     asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
 #endif
 }
+
+/* The same of so many bytes: both are multiples of 16. */
+__device__ static inline void prefetch_span(const void *at, size_t bytes)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(at), "r"((unsigned)bytes)
+                 : "memory");
+#endif
+}
+
+/* Between these a kernel reads before it waits: only what no kernel of the last ones writes, as
+ * weights and a step's tables. */
+__device__ static inline void begin_reading_ahead(void)
+{
+}
+
+__device__ static inline void end_reading_ahead(void)
+{
+}
+
+/* For one thread of each of `blocks` blocks, once all others have met it: whether all blocks have been
+ * here. The last one sees what they wrote, and leaves *count as it was, 0. */
+__device__ static inline bool is_last_block(unsigned *count, unsigned blocks)
+{
+    __threadfence();
+    const bool last = atomicInc(count, blocks - 1) == blocks - 1;
+    __threadfence();
+    return last;
+}
+
+/* What another block has written in this kernel. */
+__device__ static inline float load_of_other(const float *from)
+{
+    return __ldcg(from);
+}
 #else
 #include "emulate/device.h"
 #endif

@@ -15,7 +15,9 @@ extern "C" {
 #endif
 
 enum {
-    CUDA_PARTIALS = 1 << 18,   /* doubles of scratch that some launchers get */
+    CUDA_PARTIALS = 1 << 18, /* doubles of scratch that some launchers get */
+    CUDA_COUNTS = 1 << 14,   /* of blocks that have ended; zeros between kernels */
+    CUDA_SCRATCH_BYTES = CUDA_PARTIALS * sizeof(double) + CUDA_COUNTS * sizeof(unsigned),
     CUDA_HEAD_WIDTH_MAX = 512, /* of attention */
     CUDA_FEW_ROWS = 8,         /* of a product that is a matrix times a few vectors */
 };
@@ -51,7 +53,7 @@ void cuda_launch_attention_cached(const rank_attention_cached *args, cudaStream_
  * vectors. It cuts sequences into parts, whose results stand in the scratch. */
 bool cuda_can_split(const rank_attention_cached *args, size_t scratch_floats);
 void cuda_launch_attention_split(const rank_attention_cached *args, float *scratch,
-                                 size_t scratch_floats, cudaStream_t stream);
+                                 size_t scratch_floats, unsigned *counts, cudaStream_t stream);
 void cuda_launch_cross_entropy(const rank_cross_entropy *args, double *partials,
                                cudaStream_t stream);
 void cuda_launch_best(const rank_best *args, cudaStream_t stream);

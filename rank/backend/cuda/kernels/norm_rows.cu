@@ -30,7 +30,8 @@ __device__ static float sum_of_block(float mine, float *warps)
     return sum;
 }
 
-// EACH: elements of a thread. Everything is asked for before anything is waited for.
+// EACH: elements of a thread. Weights are read while the kernel before this one runs, and the rest is
+// asked for together.
 template <int EACH, typename Element> __global__ static void norm_rows_kernel(rank_layernorm args)
 {
     SHARED(float, warps); // (2, WARPS)
@@ -40,16 +41,17 @@ template <int EACH, typename Element> __global__ static void norm_rows_kernel(ra
     float x[EACH];
     float weight[EACH];
     float bias[EACH];
+    float below[EACH]; // the bias of the residual
     float sum = 0.0f;
-    for (size_t j = threadIdx.x; threadIdx.x % WARP == 0 && j < width; j += THREADS) {
-        if (args.out != NULL) {
-            prefetch(args.weight + j);
-            prefetch(args.bias + j);
-        }
-        if (args.residual != NULL) {
-            prefetch(args.residual_bias + j);
-        }
+    begin_reading_ahead();
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        const size_t j = (size_t)i * THREADS + threadIdx.x;
+        weight[i] = j < width && args.out != NULL ? args.weight[j] : 0.0f;
+        bias[i] = j < width && args.out != NULL ? args.bias[j] : 0.0f;
+        below[i] = j < width && args.residual != NULL ? args.residual_bias[j] : 0.0f;
     }
+    end_reading_ahead();
     wait_for_previous();
     const size_t from = args.residual_rows != NULL ? (size_t)args.residual_rows[row] : row;
 #pragma unroll
@@ -57,10 +59,8 @@ template <int EACH, typename Element> __global__ static void norm_rows_kernel(ra
         const size_t j = (size_t)i * THREADS + threadIdx.x;
         x[i] = j < width ? args.x[row * width + j] : 0.0f;
         if (j < width && args.residual != NULL) {
-            x[i] = (x[i] + args.residual_bias[j]) + args.residual[from * width + j];
+            x[i] = (x[i] + below[i]) + args.residual[from * width + j];
         }
-        weight[i] = j < width && args.out != NULL ? args.weight[j] : 0.0f;
-        bias[i] = j < width && args.out != NULL ? args.bias[j] : 0.0f;
     }
 #pragma unroll
     for (int i = 0; i < EACH; i++) {

@@ -10,34 +10,29 @@ template <int COUNT> struct vector {
     float at[COUNT];
 };
 
-/* The second argument only says how many. */
-__device__ inline vector<4> bring_once(const float *from, const vector<4> *)
+/* 16 bytes as they stand in memory: 4 floats, or 8 elements of bfloat16. */
+__device__ inline vector<4> widen(uint4 all, const vector<4> *)
 {
-    const float4 all = load_once(reinterpret_cast<const float4 *>(from));
-    return vector<4>{{all.x, all.y, all.z, all.w}};
+    return vector<4>{{__uint_as_float(all.x), __uint_as_float(all.y), __uint_as_float(all.z),
+                      __uint_as_float(all.w)}};
 }
 
-__device__ inline vector<8> bring_once(const __nv_bfloat16 *from, const vector<8> *)
+__device__ inline vector<8> widen(uint4 all, const vector<8> *)
 {
-    const uint4 all = load_once(reinterpret_cast<const uint4 *>(from));
     return vector<8>{{__uint_as_float(all.x << 16), __uint_as_float(all.x & 0xffff0000u),
                       __uint_as_float(all.y << 16), __uint_as_float(all.y & 0xffff0000u),
                       __uint_as_float(all.z << 16), __uint_as_float(all.z & 0xffff0000u),
                       __uint_as_float(all.w << 16), __uint_as_float(all.w & 0xffff0000u)}};
 }
 
-template <typename ELEMENT>
-__device__ inline vector<1> bring_once(const ELEMENT *from, const vector<1> *)
+/* The second argument only says how many. */
+template <typename ELEMENT, int COUNT>
+__device__ inline vector<COUNT> bring_once(const ELEMENT *from, const vector<COUNT> *how_many)
 {
-    return vector<1>{{get(*from)}};
+    return widen(load_once(reinterpret_cast<const uint4 *>(from)), how_many);
 }
 
 /* Of activations, which other warps read too. */
-__device__ inline vector<1> bring(const float *from, const vector<1> *)
-{
-    return vector<1>{{*from}};
-}
-
 __device__ inline vector<4> bring(const float *from, const vector<4> *)
 {
     const float4 all = *reinterpret_cast<const float4 *>(from);
