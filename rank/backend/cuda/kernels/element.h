@@ -29,6 +29,18 @@ __device__ inline void put(__nv_bfloat16 *element, float value)
     *element = __float2bfloat16_rn(value);
 }
 
+/* Two values rounded to nearest even, `low` in the lower half. */
+__device__ inline uint32_t pair_of(float low, float high)
+{
+#if defined(__CUDACC__)
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+#else
+    return (uint32_t)__float2bfloat16_rn(low).bits | (uint32_t)__float2bfloat16_rn(high).bits << 16;
+#endif
+}
+
 /* Runs a launch with `Element` as the C++ type of a rank_type. */
 #define WITH_ELEMENT(type, ...)                                                                    \
     do {                                                                                           \

@@ -20,6 +20,7 @@ enum {
     WARP_COLUMNS = WARP * FOUR, /* columns that a warp moves at once */
     PART_ROWS = 8,              /* rows that a block of column_parts_kernel moves at once */
     PART_THREADS = WARP * PART_ROWS,
+    PART_EACH = 4,      /* rows that a thread reads at once */
     PARTS_MAX = 128,    /* of the rows of one sum */
     PART_BLOCKS = 1024, /* that one sum is cut into */
     PART_FLOATS = 2 * CUDA_PARTIALS,
@@ -90,21 +91,13 @@ __device__ inline float4 load_four(const __nv_bfloat16 *row, size_t column, size
                        column + 3 < width ? get(row[column + 3]) : 0.0f);
 }
 
-__device__ inline unsigned long long bits_of_rounded(float value)
-{
-    __nv_bfloat16 rounded;
-    put(&rounded, value);
-    return *reinterpret_cast<const unsigned short *>(&rounded);
-}
-
 template <bool VEC>
 __device__ inline void store_four(__nv_bfloat16 *row, size_t column, size_t width, float4 value)
 {
     if (VEC) {
         if (column < width) {
             *reinterpret_cast<unsigned long long *>(row + column) =
-                bits_of_rounded(value.x) | bits_of_rounded(value.y) << 16 |
-                bits_of_rounded(value.z) << 32 | bits_of_rounded(value.w) << 48;
+                pair_of(value.x, value.y) | (unsigned long long)pair_of(value.z, value.w) << 32;
         }
         return;
     }
@@ -157,8 +150,9 @@ struct sums_to {
 };
 
 /* parts (gridDim.y, columns) = the column sums of the rows that a block has: PART_ROWS rows from
- * PART_ROWS · blockIdx.y on, and so on in strides of the whole grid. value.rows() is their number,
- * value(row, column) four elements; it is called once for each, so it may also write. */
+ * PART_ROWS · blockIdx.y on, and so on in strides of the whole grid. value.rows() is their number.
+ * value.load(row, column) reads, and value.take(row, column, loaded) gives four elements of that; it is
+ * called once for each, so it may also write. Some are read before the first is taken. */
 template <typename Value>
 __global__ static void column_parts_kernel(Value value, size_t columns, float *parts)
 {
@@ -168,10 +162,21 @@ __global__ static void column_parts_kernel(Value value, size_t columns, float *p
     const size_t rows = value.rows();
     float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     if (column < columns) {
-#pragma unroll 4
-        for (size_t row = (size_t)blockIdx.y * PART_ROWS + threadIdx.x / WARP; row < rows;
-             row += (size_t)gridDim.y * PART_ROWS) {
-            sum = plus(sum, value(row, column));
+        const size_t step = (size_t)gridDim.y * PART_ROWS;
+        size_t row = (size_t)blockIdx.y * PART_ROWS + threadIdx.x / WARP;
+        for (; row + (PART_EACH - 1) * step < rows; row += PART_EACH * step) {
+            typename Value::loaded loaded[PART_EACH];
+#pragma unroll
+            for (int i = 0; i < PART_EACH; i++) {
+                loaded[i] = value.load(row + (size_t)i * step, column);
+            }
+#pragma unroll
+            for (int i = 0; i < PART_EACH; i++) {
+                sum = plus(sum, value.take(row + (size_t)i * step, column, loaded[i]));
+            }
+        }
+        for (; row < rows; row += step) {
+            sum = plus(sum, value.take(row, column, value.load(row, column)));
         }
     }
     tile[threadIdx.x] = sum;

@@ -446,11 +446,16 @@ template <typename E, bool VEC> struct dqkv_value {
     {
         return args.rows;
     }
-    __device__ float4 operator()(size_t row, size_t column) const
+    typedef float4 loaded;
+    __device__ loaded load(size_t row, size_t column) const
     {
         const size_t first = (size_t)*scratch_of(args).first - args.dqkv_first;
         return load_four<VEC>((const E *)args.dqkv + (first + row) * 3 * args.width, column,
                               3 * args.width);
+    }
+    __device__ float4 take(size_t, size_t, const loaded &of) const
+    {
+        return of;
     }
 };
 

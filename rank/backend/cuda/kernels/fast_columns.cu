@@ -68,19 +68,26 @@ template <typename E, bool VEC> struct gelu_grad_value {
     {
         return args.rows;
     }
-    __device__ float4 operator()(size_t row, size_t column) const
+    struct loaded {
+        float4 x;
+        float4 d;
+    };
+    __device__ loaded load(size_t row, size_t column) const
     {
-        E *x_row = (E *)args.x + row * args.width;
-        E *d_row = (E *)args.d + row * args.width;
-        float4 x = load_four<VEC>(x_row, column, args.width);
-        float4 d = load_four<VEC>(d_row, column, args.width);
-        gelu_grad(&x.x, &d.x);
-        gelu_grad(&x.y, &d.y);
-        gelu_grad(&x.z, &d.z);
-        gelu_grad(&x.w, &d.w);
-        store_four<VEC>(x_row, column, args.width, x);
-        store_four<VEC>(d_row, column, args.width, d);
-        return as_stored<E>(d);
+        const size_t at = row * args.width;
+        return {load_four<VEC>((const E *)args.x + at, column, args.width),
+                load_four<VEC>((const E *)args.d + at, column, args.width)};
+    }
+    __device__ float4 take(size_t row, size_t column, loaded of) const
+    {
+        const size_t at = row * args.width;
+        gelu_grad(&of.x.x, &of.d.x);
+        gelu_grad(&of.x.y, &of.d.y);
+        gelu_grad(&of.x.z, &of.d.z);
+        gelu_grad(&of.x.w, &of.d.w);
+        store_four<VEC>((E *)args.x + at, column, args.width, of.x);
+        store_four<VEC>((E *)args.d + at, column, args.width, of.d);
+        return as_stored<E>(of.d);
     }
 };
 
@@ -108,9 +115,14 @@ template <bool VEC> struct plain_value {
     {
         return args.rows;
     }
-    __device__ float4 operator()(size_t row, size_t column) const
+    typedef float4 loaded;
+    __device__ loaded load(size_t row, size_t column) const
     {
         return load_four<VEC>(args.from + row * row_floats, column, args.columns);
+    }
+    __device__ float4 take(size_t, size_t, const loaded &of) const
+    {
+        return of;
     }
 };
 

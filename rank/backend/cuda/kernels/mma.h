@@ -81,14 +81,6 @@ template <bool TRANSPOSED> __device__ inline void load_matrices(uint32_t *to, co
     }
 }
 
-/* Two values rounded to nearest even, `low` in the lower half. */
-__device__ inline uint32_t pair_of(float low, float high)
-{
-    uint32_t pair;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-}
-
 /* A value that is the same in all lanes of the warp, so that the compiler knows it is: what hangs on
  * it then does not split the warp, and needs no check for that at each shuffle. */
 __device__ inline int32_t same_in_warp(int32_t value)
@@ -113,11 +105,6 @@ __device__ inline void mma_tile(mma_c &c, const mma_a &a, uint32_t b0, uint32_t 
 template <bool TRANSPOSED> __device__ inline void load_matrices(uint32_t *to, const void *row)
 {
     emulate_load_matrices(to, row, TRANSPOSED);
-}
-
-__device__ inline uint32_t pair_of(float low, float high)
-{
-    return (uint32_t)__float2bfloat16_rn(low).bits | (uint32_t)__float2bfloat16_rn(high).bits << 16;
 }
 
 __device__ inline int32_t same_in_warp(int32_t value)
