@@ -17,8 +17,10 @@ enum {
     THREADS = WARPS * WARP,
     PART_TOKENS = 64,
     PARTS_MAX = 32,
-    TILE = 256, // tokens whose scores are in shared memory at a time
-    EXTRA = 2,  // floats of a part behind its values: the largest score, and the sum
+    TILE = 256,     // tokens whose scores are in shared memory at a time
+    EXTRA = 2,      // floats of a part behind its values: the largest score, and the sum
+    AT_ONCE = 4,    // vectors that a thread asks for together
+    USUAL_BITS = 4, // of a block's tokens
 };
 
 // What the kernels get beside the operation's arguments. The host divides: on the device that takes
@@ -93,47 +95,56 @@ __device__ static void prefetch_bias(const rank_attention_cached &args, const ro
     }
 }
 
-// One sequence's cache of one head.
-template <typename ELEMENT> struct cached_head {
+// One sequence's cache of one head. With D, heads are D wide and blocks have 1 << USUAL_BITS tokens,
+// which the compiler then knows.
+template <typename ELEMENT, int D> struct cached_head {
     const int32_t *blocks;
     ELEMENT *keys; // of block 0
     ELEMENT *values;
     size_t block_elements; // from one block to the next
-    unsigned width;
-    unsigned token_bits;
+    unsigned given_width;
+    unsigned given_bits;
+    __device__ unsigned width() const
+    {
+        return D > 0 ? (unsigned)D : given_width;
+    }
+    __device__ unsigned token_bits() const
+    {
+        return D > 0 ? (unsigned)USUAL_BITS : given_bits;
+    }
     __device__ size_t block(unsigned t) const
     {
-        return (size_t)blocks[t >> token_bits] * block_elements;
+        return (size_t)blocks[t >> token_bits()] * block_elements;
     }
     __device__ unsigned in_block(unsigned t) const
     {
-        return t & ((1u << token_bits) - 1);
+        return t & ((1u << token_bits()) - 1);
     }
 };
 
-template <typename ELEMENT>
-__device__ static cached_head<ELEMENT> head_of(const rank_attention_cached &args, const split &how,
-                                               unsigned sequence, unsigned kv_head)
+template <typename ELEMENT, int D>
+__device__ static cached_head<ELEMENT, D>
+head_of(const rank_attention_cached &args, const split &how, unsigned sequence, unsigned kv_head)
 {
-    cached_head<ELEMENT> at;
+    cached_head<ELEMENT, D> at;
     const size_t elements = args.head_width << how.token_bits;
     at.blocks = args.block_table + (size_t)sequence * args.table_width;
     at.keys = static_cast<ELEMENT *>(args.keys) + kv_head * elements;
     at.values = static_cast<ELEMENT *>(args.values) + kv_head * elements;
     at.block_elements = args.kv_heads * elements;
-    at.width = (unsigned)args.head_width;
-    at.token_bits = how.token_bits;
+    at.given_width = (unsigned)args.head_width;
+    at.given_bits = how.token_bits;
     return at;
 }
 
 // Element d of a key and of a value, to token t of the sequence.
-template <typename ELEMENT>
-__device__ static void append(const cached_head<ELEMENT> &at, unsigned t, unsigned d, float key,
+template <typename ELEMENT, int D>
+__device__ static void append(const cached_head<ELEMENT, D> &at, unsigned t, unsigned d, float key,
                               float value)
 {
     const size_t block = at.block(t);
-    put(at.keys + block + ((size_t)d << at.token_bits) + at.in_block(t), key);
-    put(at.values + block + (size_t)at.in_block(t) * at.width + d, value);
+    put(at.keys + block + ((size_t)d << at.token_bits()) + at.in_block(t), key);
+    put(at.values + block + (size_t)at.in_block(t) * at.width() + d, value);
 }
 
 // blockIdx: the row, the head of keys and values. For sequences that have several rows.
@@ -145,17 +156,19 @@ __global__ static void append_rows_kernel(rank_attention_cached args, split how)
     wait_for_previous();
     const split_row at = find(args, row);
     for (unsigned d = threadIdx.x; at.exists && d < (unsigned)args.head_width; d += THREADS) {
-        append(head_of<ELEMENT>(args, how, at.sequence, blockIdx.y), at.length - 1, d,
+        append(head_of<ELEMENT, 0>(args, how, at.sequence, blockIdx.y), at.length - 1, d,
                biased(args, row, columns.k + d), biased(args, row, columns.v + d));
     }
 }
 
 // Asks for the keys and values of tokens begin … end; begin is a block's first.
-template <typename ELEMENT>
-__device__ static void prefetch_cache(const cached_head<ELEMENT> &at, unsigned begin, unsigned end)
+template <typename ELEMENT, int D>
+__device__ static void prefetch_cache(const cached_head<ELEMENT, D> &at, unsigned begin,
+                                      unsigned end)
 {
-    const unsigned each = 1u << at.token_bits;
-    const size_t bytes = (size_t)at.width * each * sizeof(ELEMENT);
+    const unsigned each = 1u << at.token_bits();
+    const size_t bytes = (size_t)at.width() * each * sizeof(ELEMENT);
+#pragma unroll 1
     for (unsigned t = begin + threadIdx.x * each; t < end; t += THREADS * each) {
         prefetch_span(at.keys + at.block(t), bytes);
         prefetch_span(at.values + at.block(t), bytes);
@@ -164,15 +177,16 @@ __device__ static void prefetch_cache(const cached_head<ELEMENT> &at, unsigned b
 
 // scores[0 … end - begin) of tokens begin … end; begin is a block's first. A warp makes those of a
 // block: a lane has VECTOR tokens and some elements of their keys.
-template <typename ELEMENT, int VECTOR>
-__device__ static void make_scores(const cached_head<ELEMENT> &at, const float *query,
+template <int VECTOR, typename ELEMENT, int D>
+__device__ static void make_scores(const cached_head<ELEMENT, D> &at, const float *query,
                                    unsigned begin, unsigned end, float *scores)
 {
     const unsigned lane = threadIdx.x % WARP;
-    const unsigned each = 1u << at.token_bits;
-    const unsigned vector_bits = at.token_bits - (VECTOR == 8 ? 3 : 2);
+    const unsigned each = 1u << at.token_bits();
+    const unsigned vector_bits = at.token_bits() - (VECTOR == 8 ? 3 : 2);
     const unsigned vectors = 1u << vector_bits; // of a block's tokens
     const unsigned token = (lane & (vectors - 1)) * VECTOR;
+    const unsigned step = WARP >> vector_bits; // elements of a key
     for (unsigned t = begin + threadIdx.x / WARP * each; t < end; t += WARPS * each) {
         const ELEMENT *keys = at.keys + at.block(t) + token;
         float sum[VECTOR];
@@ -180,13 +194,24 @@ __device__ static void make_scores(const cached_head<ELEMENT> &at, const float *
         for (int e = 0; e < VECTOR; e++) {
             sum[e] = 0.0f;
         }
-#pragma unroll 4
-        for (unsigned d = lane >> vector_bits; d < at.width; d += WARP >> vector_bits) {
-            const vector<VECTOR> key = bring_once(keys + ((size_t)d << at.token_bits),
-                                                  static_cast<vector<VECTOR> *>(NULL));
+        for (unsigned d = lane >> vector_bits; d < at.width(); d += AT_ONCE * step) {
+            uint4 raw[AT_ONCE];
 #pragma unroll
-            for (int e = 0; e < VECTOR; e++) {
-                sum[e] = fmaf(query[d], key.at[e], sum[e]);
+            for (unsigned k = 0; k < AT_ONCE; k++) {
+                if (d + k * step < at.width()) {
+                    raw[k] = load_vector(keys + ((size_t)(d + k * step) << at.token_bits()));
+                }
+            }
+#pragma unroll
+            for (unsigned k = 0; k < AT_ONCE; k++) {
+                if (d + k * step < at.width()) {
+                    const vector<VECTOR> key =
+                        widen(raw[k], static_cast<const vector<VECTOR> *>(NULL));
+#pragma unroll
+                    for (int e = 0; e < VECTOR; e++) {
+                        sum[e] = fmaf(query[d + k * step], key.at[e], sum[e]);
+                    }
+                }
             }
         }
         for (unsigned apart = WARP / 2; apart >= vectors; apart /= 2) {
@@ -242,16 +267,68 @@ template <int VECTOR> struct part_sums {
     float sum; // this thread's tokens
 };
 
-// Tokens begin … end are added; they are at most TILE. Threads share out tokens, and in each of
-// them the elements.
-template <typename ELEMENT, int VECTOR>
-__device__ static void add_tile(const cached_head<ELEMENT> &at, const float *query, unsigned begin,
-                                unsigned end, float *scores, float *warps, part_sums<VECTOR> &part)
+// How the threads share out the values of a tile: each has VECTOR elements of every step-th token.
+template <int VECTOR> struct value_share {
+    unsigned first; // token
+    unsigned step;
+    unsigned element;
+    bool is_mine; // threads that are left over have none
+};
+
+template <int VECTOR> __device__ static value_share<VECTOR> share_values(unsigned width)
+{
+    const unsigned pieces = width / VECTOR;
+    const unsigned first = threadIdx.x / pieces;
+    const unsigned step = THREADS / pieces;
+    return {first, step, threadIdx.x % pieces * VECTOR, first < step};
+}
+
+// The thread's values of AT_ONCE tokens of begin … begin + count, from t on; zeros behind the end.
+template <int VECTOR, typename ELEMENT, int D>
+__device__ static void load_values(const cached_head<ELEMENT, D> &at,
+                                   const value_share<VECTOR> &share, unsigned begin, unsigned count,
+                                   unsigned t, uint4 (&raw)[AT_ONCE])
+{
+#pragma unroll
+    for (unsigned k = 0; k < AT_ONCE; k++) {
+        const unsigned token = t + k * share.step;
+        raw[k] = {0, 0, 0, 0};
+        if (share.is_mine && token < count) {
+            raw[k] = load_vector(at.values + at.block(begin + token) +
+                                 (size_t)at.in_block(begin + token) * at.width() + share.element);
+        }
+    }
+}
+
+template <int VECTOR>
+__device__ static void add_values(part_sums<VECTOR> &part, const value_share<VECTOR> &share,
+                                  const float *weights, unsigned count, unsigned t,
+                                  const uint4 (&raw)[AT_ONCE])
+{
+#pragma unroll
+    for (unsigned k = 0; k < AT_ONCE; k++) {
+        const unsigned token = t + k * share.step;
+        const float weight = token < count ? weights[token] : 0.0f;
+        const vector<VECTOR> value = widen(raw[k], static_cast<const vector<VECTOR> *>(NULL));
+#pragma unroll
+        for (int e = 0; e < VECTOR; e++) {
+            part.values[e] = fmaf(weight, value.at[e], part.values[e]);
+        }
+    }
+}
+
+// Tokens begin … end are added; they are at most TILE. The first values are asked for together with
+// the keys.
+template <int VECTOR, typename ELEMENT, int D>
+__device__ static void add_tile(const cached_head<ELEMENT, D> &at, const float *query,
+                                unsigned begin, unsigned end, float *scores, float *warps,
+                                part_sums<VECTOR> &part)
 {
     const unsigned count = end - begin;
-    const unsigned pieces = at.width / VECTOR;
-    const unsigned d = threadIdx.x % pieces * VECTOR;
-    make_scores<ELEMENT, VECTOR>(at, query, begin, end, scores);
+    const value_share<VECTOR> share = share_values<VECTOR>(at.width());
+    uint4 values[AT_ONCE];
+    load_values<VECTOR>(at, share, begin, count, share.first, values);
+    make_scores<VECTOR>(at, query, begin, end, scores);
     __syncthreads();
     float largest = part.largest;
     for (unsigned t = threadIdx.x; t < count; t += THREADS) {
@@ -270,37 +347,30 @@ __device__ static void add_tile(const cached_head<ELEMENT> &at, const float *que
     for (int e = 0; e < VECTOR; e++) {
         part.values[e] = part.values[e] * before;
     }
-    if (threadIdx.x < THREADS / pieces * pieces) {
-#pragma unroll 4
-        for (unsigned t = threadIdx.x / pieces; t < count; t += THREADS / pieces) {
-            const ELEMENT *from =
-                at.values + at.block(begin + t) + (size_t)at.in_block(begin + t) * at.width + d;
-            const vector<VECTOR> value = bring_once(from, static_cast<vector<VECTOR> *>(NULL));
-            const float weight = scores[t];
-#pragma unroll
-            for (int e = 0; e < VECTOR; e++) {
-                part.values[e] = fmaf(weight, value.at[e], part.values[e]);
-            }
-        }
+    add_values(part, share, scores, count, share.first, values);
+    for (unsigned t = share.first + AT_ONCE * share.step; t < count; t += AT_ONCE * share.step) {
+        load_values<VECTOR>(at, share, begin, count, t, values);
+        add_values(part, share, scores, count, t, values);
     }
     __syncthreads(); // scores are made anew
 }
 
 // out (width) = the threads' sums, in the threads' order, times scale. `shared` has THREADS · VECTOR
-// floats.
+// floats, at a multiple of 16 bytes.
 template <int VECTOR>
 __device__ static void write_values(const part_sums<VECTOR> &part, unsigned width, float scale,
                                     float *shared, float *out)
 {
-    const unsigned pieces = width / VECTOR;
-    const unsigned slots = THREADS / pieces;
+    const unsigned slots = THREADS / (width / VECTOR);
 #pragma unroll
-    for (int e = 0; e < VECTOR; e++) {
-        shared[threadIdx.x * VECTOR + e] = part.values[e];
+    for (int e = 0; e < VECTOR; e += 4) {
+        *reinterpret_cast<float4 *>(shared + threadIdx.x * VECTOR + e) =
+            make_float4(part.values[e], part.values[e + 1], part.values[e + 2], part.values[e + 3]);
     }
     __syncthreads();
     for (unsigned d = threadIdx.x; d < width; d += THREADS) {
         float sum = shared[d];
+#pragma unroll 8
         for (unsigned slot = 1; slot < slots; slot++) {
             sum = sum + shared[slot * width + d];
         }
@@ -349,11 +419,11 @@ __device__ static void combine_parts(const float *partials, unsigned parts, unsi
 
 // blockIdx: the row of this launch, the head of queries, the part. The rows' places and the tables are
 // the step's: no kernel writes them, so they are read, and the cache asked for, before the wait.
-template <typename ELEMENT, int VECTOR>
+template <typename ELEMENT, int VECTOR, int D>
 __global__ static void attend_part_kernel(rank_attention_cached args, split how)
 {
     SHARED(float, shared);
-    const unsigned width = (unsigned)args.head_width;
+    const unsigned width = D > 0 ? (unsigned)D : (unsigned)args.head_width;
     const unsigned head = blockIdx.y;
     const unsigned row = how.first_row + blockIdx.x;
     const unsigned kv_head = head / how.sharing;
@@ -366,7 +436,7 @@ __global__ static void attend_part_kernel(rank_attention_cached args, split how)
     const split_row row_at = find(args, row);
     const unsigned begin = blockIdx.z * row_at.each;
     const unsigned end = begin + row_at.each < row_at.length ? begin + row_at.each : row_at.length;
-    const cached_head<ELEMENT> at = head_of<ELEMENT>(args, how, row_at.sequence, kv_head);
+    const auto at = head_of<ELEMENT, D>(args, how, row_at.sequence, kv_head);
     prefetch_bias(args, columns);
     if (row_at.exists) {
         prefetch_cache(at, begin, end);
@@ -401,8 +471,7 @@ __global__ static void attend_part_kernel(rank_attention_cached args, split how)
     part.largest = -INFINITY;
     part.sum = 0.0f;
     for (unsigned t = begin; t < end; t += TILE) {
-        add_tile<ELEMENT, VECTOR>(at, query, t, t + TILE < end ? t + TILE : end, scores, warps,
-                                  part);
+        add_tile<VECTOR>(at, query, t, t + TILE < end ? t + TILE : end, scores, warps, part);
     }
     const float sum = sum_of_block(part.sum, warps);
     if (row_at.each >= row_at.length) {
@@ -423,12 +492,12 @@ __global__ static void attend_part_kernel(rank_attention_cached args, split how)
     }
 }
 
-template <typename ELEMENT, int VECTOR>
-static void launch(const rank_attention_cached *args, split how, size_t rows_at_once,
-                   cudaStream_t stream)
+template <typename ELEMENT, int VECTOR, int D>
+static void launch_of(const rank_attention_cached *args, split how, size_t rows_at_once,
+                      cudaStream_t stream)
 {
     const auto append_rows = append_rows_kernel<ELEMENT>;
-    const auto attend_part = attend_part_kernel<ELEMENT, VECTOR>;
+    const auto attend_part = attend_part_kernel<ELEMENT, VECTOR, D>;
     if (!args->one_row_each) {
         const dim3 all((unsigned)args->rows, (unsigned)args->kv_heads);
         LAUNCH_OVERLAPPED(append_rows, all, THREADS, 0, stream, *args, how);
@@ -440,6 +509,19 @@ static void launch(const rank_attention_cached *args, split how, size_t rows_at_
         how.first_row = (unsigned)row;
         LAUNCH_OVERLAPPED(attend_part, parts, THREADS, shared_floats(args, VECTOR) * sizeof(float),
                           stream, *args, how);
+    }
+}
+
+template <typename ELEMENT, int VECTOR>
+static void launch(const rank_attention_cached *args, const split &how, size_t rows_at_once,
+                   cudaStream_t stream)
+{
+    if (how.token_bits == USUAL_BITS && args->head_width == 64) {
+        launch_of<ELEMENT, VECTOR, 64>(args, how, rows_at_once, stream);
+    } else if (how.token_bits == USUAL_BITS && args->head_width == 128) {
+        launch_of<ELEMENT, VECTOR, 128>(args, how, rows_at_once, stream);
+    } else {
+        launch_of<ELEMENT, VECTOR, 0>(args, how, rows_at_once, stream);
     }
 }
 

@@ -109,9 +109,9 @@ __device__ static inline void end_reading_ahead(void)
  * here. The last one sees what they wrote, and leaves *count as it was, 0. */
 __device__ static inline bool is_last_block(unsigned *count, unsigned blocks)
 {
-    __threadfence();
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
     const bool last = atomicInc(count, blocks - 1) == blocks - 1;
-    __threadfence();
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
     return last;
 }
 

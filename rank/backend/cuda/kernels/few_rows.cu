@@ -86,7 +86,7 @@ __device__ static void add_part(const rank_product &args, size_t column, unsigne
 #pragma unroll
         for (int c = 0; c < COLUMNS; c++) {
             if (i < end) {
-                ahead[k][c] = load_once(reinterpret_cast<const uint4 *>(weights[c] + i * VECTOR));
+                ahead[k][c] = load_vector(weights[c] + i * VECTOR);
             }
         }
     }

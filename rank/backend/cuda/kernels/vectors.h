@@ -25,11 +25,16 @@ __device__ inline vector<8> widen(uint4 all, const vector<8> *)
                       __uint_as_float(all.w << 16), __uint_as_float(all.w & 0xffff0000u)}};
 }
 
+template <typename ELEMENT> __device__ inline uint4 load_vector(const ELEMENT *from)
+{
+    return load_once(reinterpret_cast<const uint4 *>(from));
+}
+
 /* The second argument only says how many. */
 template <typename ELEMENT, int COUNT>
 __device__ inline vector<COUNT> bring_once(const ELEMENT *from, const vector<COUNT> *how_many)
 {
-    return widen(load_once(reinterpret_cast<const uint4 *>(from)), how_many);
+    return widen(load_vector(from), how_many);
 }
 
 /* Of activations, which other warps read too. */
