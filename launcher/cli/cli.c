@@ -232,7 +232,7 @@ int launch_cli(int argc, char **argv, const char *rank_path)
         launch_options_help(stdout);
         break;
     case LAUNCH_ACTION_VERSION:
-        (void)printf("launcher (Ringfence) %s\nGPU modes: not run on a GPU yet\n",
+        (void)printf("launcher (Ringfence) %s\nGPU modes: run on one GPU, not on several yet\n",
                      RINGFENCE_VERSION);
         break;
     case LAUNCH_ACTION_COMPARE:

@@ -17,6 +17,15 @@ speed_train() { # PRECISION
         --data "$drawn/train.jsonl" --loss-on all --batch "$(pick 16 1)" --steps "$(pick 20 2)" --out "$work/gpt2-$1"
     figure "gpt2_$(short_name "$1")_tokens_per_sec" \
         "$(manifest_figure "$work/gpt2-$1/manifest.json" tokens_per_sec_1proc)"
+    figure "gpt2_$(short_name "$1")_memory_planned_bytes" "$(planned_bytes "$work/gpt2-$1/manifest.json")"
+    figure "gpt2_$(short_name "$1")_memory_used_bytes" \
+        "$(manifest_figure "$work/gpt2-$1/manifest.json" memory_used_bytes)"
+}
+
+# What the formula has for the device, of all purposes.
+planned_bytes() {
+    awk '/"devices": \[/ { inside = 1 } inside && /"planned_bytes":/ { gsub(/[^0-9]/, "", $2); sum += $2 }
+        END { printf "%d\n", sum }' "$1"
 }
 
 # One text, token after token. The bytes are those of the weights as the device holds them.
