@@ -41,8 +41,8 @@ struct coll_nccl_op {
     coll_op_desc desc;
     cudaStream_t stream;
     cudaEvent_t ended;
-    bool marked;  /* `ended` was recorded since the last start: a test needs it */
-    bool warming; /* its first run, on memory of its own: */
+    bool captured; /* the last start was: `ended` is not recorded then */
+    bool warming;  /* its first run, on memory of its own: */
     void *warm_send;
     void *warm_recv;
     void *parts; /* direct: this rank's piece of every rank's vector, and of the result */

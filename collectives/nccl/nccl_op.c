@@ -39,11 +39,19 @@ static coll_status run_kernels(coll_nccl_op *op, int phase, coll_error *reterr)
     return COLL_OK;
 }
 
+/* A test asks this event. Operations in graphs are waited for with their stream. */
+static coll_status mark_end(const coll_nccl_op *op, coll_error *reterr)
+{
+    return coll_nccl_cuda(op->captured ? cudaSuccess : cudaEventRecord(op->ended, op->stream),
+                          "cudaEventRecord", reterr);
+}
+
 static coll_status end_op(const coll_nccl_op *op, coll_error *reterr)
 {
-    return coll_nccl_cuda(op->warming ? cudaSuccess
-                                      : coll_nccl_end_run(op->stream, &op->comm->notes),
-                          "a kernel", reterr);
+    const coll_status status =
+        coll_nccl_cuda(op->warming ? cudaSuccess : coll_nccl_end_run(op->stream, &op->comm->notes),
+                       "a kernel", reterr);
+    return status == COLL_OK ? mark_end(op, reterr) : status;
 }
 
 static coll_status launch_phase(coll_nccl_comm *comm, coll_error *reterr)
@@ -125,10 +133,12 @@ static coll_status copy_own(const coll_nccl_op *op, coll_error *reterr)
     size_t recv_bytes = 0;
     coll_nccl_buffers(op, &send_bytes, &recv_bytes);
     const bool moves = recv_bytes > 0 && desc->recv != desc->send;
-    return coll_nccl_cuda(moves ? cudaMemcpyAsync(desc->recv, desc->send, recv_bytes,
-                                                  cudaMemcpyDeviceToDevice, op->stream)
-                                : cudaSuccess,
-                          "a copy", reterr);
+    const coll_status status =
+        coll_nccl_cuda(moves ? cudaMemcpyAsync(desc->recv, desc->send, recv_bytes,
+                                               cudaMemcpyDeviceToDevice, op->stream)
+                             : cudaSuccess,
+                       "a copy", reterr);
+    return status == COLL_OK ? mark_end(op, reterr) : status;
 }
 
 coll_status coll_nccl_start(void *op_, uint64_t sequence, bool *captured, coll_error *reterr)
@@ -141,8 +151,8 @@ coll_status coll_nccl_start(void *op_, uint64_t sequence, bool *captured, coll_e
     if (status != COLL_OK) {
         return status;
     }
-    *captured = capture == cudaStreamCaptureStatusActive;
-    op->marked = false;
+    op->captured = capture == cudaStreamCaptureStatusActive;
+    *captured = op->captured;
     return op->comm->alone ? copy_own(op, reterr) : add_to_batch(op, reterr);
 }
 
@@ -224,15 +234,7 @@ coll_status coll_nccl_op_make(void *comm, const coll_op_desc *desc, void **made,
 coll_status coll_nccl_test(void *op_, bool *done, coll_error *reterr)
 {
     coll_nccl_op *op = op_;
-    coll_status status = COLL_OK;
-    *done = false;
-    if (!op->marked) { /* most operations are waited for with their stream, and need no event */
-        status = coll_nccl_cuda(cudaEventRecord(op->ended, op->stream), "cudaEventRecord", reterr);
-        op->marked = status == COLL_OK;
-    }
-    if (status == COLL_OK) {
-        status = coll_nccl_ended(cudaEventQuery(op->ended), "the GPU", done, reterr);
-    }
+    const coll_status status = coll_nccl_ended(cudaEventQuery(op->ended), "the GPU", done, reterr);
     if (*done && op->warming) {
         free_warm(op);
     }

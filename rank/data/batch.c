@@ -30,8 +30,9 @@ static size_t place_prefix(const rank_data *data, int32_t *to, size_t left)
     return count;
 }
 
-/* Tokenizes a sentence to the batch's end, if its tokens fit there. *count is how many they are. A piece ends with the arrow, so both halves give the same tokens as the whole. Tokens that
- * stand before each text, as before a prompt, are no targets. */
+/* Tokenizes a sentence to the batch's end, if its tokens fit there. *count is how many they are. A
+ * piece ends with the arrow, so both halves give the same tokens as the whole. Tokens that stand
+ * before each text, as before a prompt, are no targets. */
 static base_status place_sentence(const rank_data *data, const sentence *one, data_batch *batch,
                                   size_t *count, base_error *reterr)
 {

@@ -24,7 +24,8 @@ int main(int argc, char **argv)
         return BASE_EXIT_DONE;
     }
     if (argc > 1 && strcmp(argv[1], "--version") == 0) {
-        (void)printf("rank (Ringfence) %s\nGPU ranks: run on one GPU, not on several yet\n", RINGFENCE_VERSION);
+        (void)printf("rank (Ringfence) %s\nGPU ranks: run on one GPU, not on several yet\n",
+                     RINGFENCE_VERSION);
         return BASE_EXIT_DONE;
     }
     if (argc == 2 && strcmp(argv[1], "--check") == 0) {

@@ -12,10 +12,13 @@
  * exactly. */
 typedef struct step_sums {
     double loss;      /* sum over target tokens */
-    double targets;   /* target tokens */
-    double remaining; /* sentences that no batch has had yet in this epoch */
     double stop;      /* how many ranks have received the launcher's Stop */
+    double targets;   /* target tokens; from here on the host knows them when all is enqueued */
+    double remaining; /* sentences that no batch has had yet in this epoch */
 } step_sums;
+
+enum { STEP_SUMS = 4, STEP_SUMS_LATE = 2 };
+_Static_assert(sizeof(step_sums) == STEP_SUMS * sizeof(double), "summed as an array");
 
 typedef struct training_step {
     step_sums mine;
@@ -36,7 +39,7 @@ typedef struct training_step {
     rank_pipeline_times stage; /* in a pipeline; else zeros */
     double sum_squares;        /* of all gradients, where a rank has a part of them */
     rank_ddp_times times;
-    bool counted;  /* global has everything but the loss */
+    bool counted;  /* global has targets and remaining sentences */
     bool updating; /* the update is enqueued */
     bool evaluated;
     trainer_heldout_result heldout;
@@ -98,20 +101,12 @@ static void sum_losses(const trainer *self, training_step *step, const rank_resu
     step->mine.loss = losses[0];
 }
 
-/* What is left when all batches have been taken. */
-static void note_rest(const trainer *self, training_step *step)
-{
-    step->mine.remaining = (double)rank_data_remaining(self->data);
-    step->mine.stop = proto_client_stop_requested(self->worker->client) ? 1.0 : 0.0;
-}
-
 /* Forward and backward of all slots, through this stage of the pipeline. */
 static base_status compute_stage(trainer *self, training_step *step, rank_result *results,
                                  base_error *reterr)
 {
     const base_status status = trainer_stage_compute(self, &step->tokens, results, reterr);
     rank_pipeline_get_times(self->pipeline, &step->stage);
-    note_rest(self, step);
     return status;
 }
 
@@ -151,16 +146,21 @@ static void enqueue_update(const trainer *self, const training_step *step)
         self->params, stage ? rank_pipeline_sums(self->pipeline) : rank_ddp_sums(self->ddp));
 }
 
-/* While a device computes: what the step needs of the host. Of the sums over ranks only the loss has
- * to wait. So the update is enqueued behind the all-reduces, and the host waits once a step. */
+/* While a device computes: what the step needs of the host. Of the sums over ranks the update needs
+ * the count of targets alone. So it is enqueued behind the all-reduces, and the host waits once a
+ * step. */
 static base_status go_ahead(trainer *self, training_step *step, base_error *reterr)
 {
-    step->global = step->mine;
-    step->global.targets = (double)rank_model_target_count(self->model);
-    base_status status = trainer_sum(self, (double *)&step->global + 1,
-                                     sizeof step->global / sizeof(double) - 1, reterr);
+    step->global = (step_sums){.targets = (double)rank_model_target_count(self->model),
+                               .remaining = (double)rank_data_remaining(self->data)};
+    base_status status = trainer_sum(self, (double *)&step->global + STEP_SUMS_LATE,
+                                     STEP_SUMS - STEP_SUMS_LATE, reterr);
     if (status == BASE_OK) {
         status = check_sums(self, &step->global, reterr);
+        /* it fails on all ranks: what is enqueued ends */
+        if (status != BASE_OK && rank_ddp_finish(self->ddp, &step->times, NULL) != BASE_OK) {
+            return status;
+        }
     }
     if (status != BASE_OK) {
         return status;
@@ -187,7 +187,6 @@ static base_status compute_slots(trainer *self, training_step *step, rank_result
         return status;
     }
     rank_ddp_reduce(self->ddp);
-    note_rest(self, step);
     if (self->worker->gpu != NULL && !trainer_is_sharded(self)) {
         status = go_ahead(self, step, reterr);
     }
@@ -203,6 +202,8 @@ static base_status compute(trainer *self, training_step *step, base_error *reter
         return status;
     }
     sum_losses(self, step, results);
+    step->mine.remaining = (double)rank_data_remaining(self->data);
+    step->mine.stop = proto_client_stop_requested(self->worker->client) ? 1.0 : 0.0;
     step->compute_ns = base_now_ns() - step->start_ns - step->stage.wait_ns;
     step->computed_cpu_ns = base_thread_cpu_ns();
     return BASE_OK;
@@ -222,17 +223,13 @@ static base_status reduce_stage(trainer *self, training_step *step, base_error *
 /* Sums over all ranks what they do not know yet. */
 static base_status sum_counts(const trainer *self, training_step *step, base_error *reterr)
 {
-    const step_sums known = step->global;
-    step->global = step->mine;
-    const base_status status =
-        trainer_sum(self, (double *)&step->global,
-                    step->counted ? 1 : sizeof step->global / sizeof(double), reterr);
-    if (step->counted) {
-        const double loss = step->global.loss;
-        step->global = known;
-        step->global.loss = loss;
+    if (!step->counted) {
+        step->global = step->mine;
+        return trainer_sum(self, (double *)&step->global, STEP_SUMS, reterr);
     }
-    return status;
+    step->global.loss = step->mine.loss;
+    step->global.stop = step->mine.stop;
+    return trainer_sum(self, (double *)&step->global, STEP_SUMS_LATE, reterr);
 }
 
 /* Waits for the sums of the gradients, and sums the counts over all ranks. */

@@ -77,9 +77,7 @@ struct coll_backend {
     /* Enqueues the operation on the stream of its descriptor, or *captured: adds it to the graph.
      * `sequence` counts this communicator's operations that were enqueued, from 1. */
     coll_status (*start)(void *op, uint64_t sequence, bool *captured, coll_error *reterr);
-    /* Whether the operation has ended on the device since it was started last. The first question
-     * may put a mark on the stream, which is not being captured then: what was enqueued until now has
-     * to end, too. */
+    /* Whether the operation has ended on the device since it was started last. */
     coll_status (*test)(void *op, bool *done, coll_error *reterr);
     /* Whether all that was enqueued on the stream has ended. */
     coll_status (*idle)(void *comm, void *stream, bool *done, coll_error *reterr);

@@ -31,6 +31,7 @@ copy_programs() {
     # The plugins that hang and trace, for the phases `faults` and `profile`.
     local around
     for around in hang profile; do
+        [ -e "$build/$around/$plugin" ] || continue
         mkdir -p "$bundle/$around/lib/ringfence"
         strip --strip-debug -o "$bundle/$around/$plugin" "$build/$around/$plugin"
     done

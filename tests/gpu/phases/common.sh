@@ -54,6 +54,7 @@ part() { # SECONDS FUNCTION ARGUMENTS...
     seconds=$(pick "$1" $((5 * $1))) # small shapes are for the emulator
     shift
     [[ "$*" =~ $only ]] || return 0
+    parts_run=$((${parts_run-0} + 1))
     echo "== $*"
     rm -f "$work/$phase.reason"
     timeout --kill-after=10 "$seconds" bash "$self" --part "$phase" "$work" "$bundle" "$@" &
@@ -77,6 +78,7 @@ tell_part() { # STATUS SECONDS FUNCTION ARGUMENTS...
 join_parts() { paste -sd '|' "$work/$1.parts" | sed 's/|/; /g'; } # PHASE
 
 end_parts() {
+    [ -z "$only" ] || [ "${parts_run-0}" -gt 0 ] || skip "it has no part that matches $only"
     [ ! -s "$work/$phase.parts" ] || fail "$(join_parts "$phase")"
 }
 

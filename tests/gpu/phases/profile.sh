@@ -1,7 +1,7 @@
 # The phase profile: where a step's time goes, kernel by kernel, by CUPTI. To trace costs time, so
 # nothing here is a figure of speed. Sourced by run.sh.
 
-# The ten kernels that took the most time of the last half of the trace.
+# The kernels that took the most time of the last half of the trace.
 tell_trace() { # FILE
     awk '{ lines[NR] = $0 }
         END {
@@ -44,6 +44,7 @@ trace_decode() { # NAME FLAGS...
 
 phase_profile() {
     needs_gpu
+    [ -e "$bundle/profile/lib" ] || skip "the bundle was made without CUPTI"
     [ -e "$bin/cuda/libcupti.so.13" ] || skip "there is no libcupti.so.13 beside PyTorch"
     start_service
     install_around profile

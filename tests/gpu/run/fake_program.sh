@@ -12,7 +12,35 @@ write_record() {
         echo "{\"step\": $step, \"rank\": 1, \"loss\": 1, \"loss_global\": 9, \"tokens\": 1}"
         echo "{\"step\": $step, \"rank\": 0, \"loss\": 1, \"loss_global\": 6.$step$last, \"tokens\": 1}"
     done >"$1/timings.jsonl"
-    printf '{\n  "tokens_per_sec_1proc": 400000.5,\n}\n' >"$1/manifest.json"
+    cat >"$1/manifest.json" <<'END'
+{
+  "tokens_per_sec_1proc": 400000.5,
+  "state": [
+    {
+      "planned_bytes": 7
+    }
+  ],
+  "gpu": {
+    "devices": [
+      {
+        "memory": [
+          {
+            "purpose": "weights",
+            "planned_bytes": 3000,
+            "peak_bytes": 3000
+          },
+          {
+            "purpose": "work",
+            "planned_bytes": 1000,
+            "peak_bytes": 900
+          }
+        ],
+        "memory_used_bytes": 4200,
+      }
+    ]
+  }
+}
+END
     printf '{\n  "p50": 0.25,\n  "weight_bytes": 250000000,\n}\n' >"$1/results.json"
 }
 

@@ -114,6 +114,8 @@ static void figures_stand_beside_their_goals(void **state)
     check_goal("the same, microseconds a token", "<= 300", 250, true);
     check_goal("an all-reduce: microseconds of the host over NCCL itself, one rank", "<= 1", 1.5,
                false);
+    check_goal("GPT-2 training, bfloat16: memory that is used over the formula", "<= 1.1", 1.05,
+               true);
     check_goal("the same where ours calls NCCL, as more ranks do", "<= 1", 6.5, false);
     assert_true(json_is_null(
         json_object_get(find_goal("MiniGPT training over PyTorch eager", &results), "met")));
@@ -220,6 +222,18 @@ static void what_is_not_there_is_refused(void **state)
     (void)state;
     assert_int_equal(run("", "150", "praity", NULL), 2);
     assert_non_null(strstr(program.text[TEST_STDERR], "there is no phase praity"));
+    assert_int_equal(run("", "150", "--only", "("), 2);
+    assert_non_null(strstr(program.text[TEST_STDERR], "( is no regular expression"));
+}
+
+/* Of a phase the parts that match run, and one without such a part has not passed. */
+static void parts_can_be_chosen(void **state)
+{
+    (void)state;
+    assert_int_equal(run("slow-copy", "300", "--only=minigpt", "speed"), 0);
+    check("speed", "passed", 0, "only what matches minigpt");
+    assert_int_equal(run("", "300", "--only=nothing like it", "speed"), 0);
+    check("speed", "skipped", 77, "it has no part that matches nothing like it");
 }
 
 static int make_bundle(void **state)
@@ -252,6 +266,7 @@ int main(void)
         cmocka_unit_test(an_archive_of_results_is_gone_on_with),
         cmocka_unit_test(without_a_gpu_each_says_why),
         cmocka_unit_test(what_is_not_there_is_refused),
+        cmocka_unit_test(parts_can_be_chosen),
     };
     return cmocka_run_group_tests(tests, make_bundle, NULL);
 }

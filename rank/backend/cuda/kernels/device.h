@@ -6,8 +6,8 @@
  * Bits. A kernel does the same operations in the same order as the CPU's kernel of that name: the
  * compiler contracts nothing (CMakeLists.txt), a product of matrices is one chain of fused
  * multiply-adds per element, a sum along a row has ROW_LANES lanes, a sum of columns is one chain
- * down the rows. There is no atomic operation. So results do not depend on how blocks are
- * scheduled, and are the CPU's. */
+ * down the rows. No sum is made by atomic operations: the one that there is (is_last_block) decides who
+ * adds, not in which order. So results do not depend on how blocks are scheduled, and are the CPU's. */
 #ifndef RANK_BACKEND_CUDA_KERNELS_DEVICE_H
 #define RANK_BACKEND_CUDA_KERNELS_DEVICE_H
 
@@ -33,8 +33,9 @@ template <typename T> __device__ static inline T load_once(const T *from)
 
 /* Overlap: a kernel that is launched so may begin while the one before it on the stream still runs,
  * from when each block of that has called wait_for_previous or ended (CUDA Programming Guide,
- * "Programmatic Dependent Launch"; sm_90 and later). All its threads call wait_for_previous first.
- * Until then they may only prefetch: the second-level cache keeps what it has up to date. It is a
+ * "Programmatic Dependent Launch"; sm_90 and later). All its threads call wait_for_previous.
+ * Until then they may only prefetch, since the second-level cache keeps what it has up to date, and read
+ * between begin_reading_ahead and end_reading_ahead. It is a
  * plain launch where the kernel is built for less than sm_90, and so has no wait in it, where the
  * driver is older than CUDA 12.3, whose graphs have no such edges, and with
  * RINGFENCE_CUDA_OVERLAP=0. */
