@@ -175,6 +175,25 @@ __device__ inline float exponential(float x)
     return __uint_as_float(__float_as_uint(y) + (__float_as_uint(shifted) << 23));
 }
 
+/* The sum of a warp's values, for each of its lanes: a balanced tree. */
+template <typename T> __device__ inline T sum_warp(T value)
+{
+#pragma unroll
+    for (int half = 16; half > 0; half /= 2) {
+        value = value + __shfl_xor_sync(0xffffffffu, value, half);
+    }
+    return value;
+}
+
+__device__ inline float largest_of_warp(float value)
+{
+#pragma unroll
+    for (int half = 16; half > 0; half /= 2) {
+        value = larger_of(value, __shfl_xor_sync(0xffffffffu, value, half));
+    }
+    return value;
+}
+
 /* Not for `cuda-exact`: exp(x) as the multiprocessor's own unit has it, to about 2^-21 for small x. */
 __device__ inline float quick_exponential(float x)
 {

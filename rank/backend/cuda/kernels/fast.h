@@ -133,16 +133,6 @@ __device__ inline float sum_of_four(float4 a)
     return (a.x + a.y) + (a.z + a.w);
 }
 
-/* The sum of a warp's values, for each of its lanes: a balanced tree. */
-template <typename T> __device__ inline T sum_warp(T value)
-{
-#pragma unroll
-    for (int half = WARP / 2; half > 0; half /= 2) {
-        value = value + __shfl_xor_sync(0xffffffffu, value, half);
-    }
-    return value;
-}
-
 /* Where sums of columns are added: up to three arrays side by side. NULL: not wanted. */
 struct sums_to {
     float *at[3];

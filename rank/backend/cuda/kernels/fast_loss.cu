@@ -205,15 +205,6 @@ template <bool VEC> __device__ static float4 load_or_below(const float *row, siz
                        c + 3 < count ? row[c + 3] : -INFINITY);
 }
 
-__device__ static float largest_of_warp(float largest)
-{
-#pragma unroll
-    for (int half = WARP / 2; half > 0; half /= 2) {
-        largest = larger_of(largest, __shfl_xor_sync(0xffffffffu, largest, half));
-    }
-    return largest;
-}
-
 // A warp for each row, which its lanes keep in K fours each.
 template <int K, bool VEC, typename E>
 __global__ static void __launch_bounds__(SMALL_THREADS)

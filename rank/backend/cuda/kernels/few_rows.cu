@@ -158,7 +158,7 @@ __global__ static void few_rows_kernel(rank_product args, unsigned part_bits)
     }
 #pragma unroll
     for (int i = 0; i < ROWS * COLUMNS; i++) {
-        const float whole = sum_of_warp(sum[i / COLUMNS][i % COLUMNS]);
+        const float whole = sum_warp(sum[i / COLUMNS][i % COLUMNS]);
         if (threadIdx.x % WARP == 0) {
             shared[warp * ROWS * COLUMNS + i] = whole;
         }

@@ -18,7 +18,7 @@ enum {
 
 __device__ static float sum_of_block(float mine, float *warps)
 {
-    mine = sum_of_warp(mine);
+    mine = sum_warp(mine);
     if (threadIdx.x % WARP == 0) {
         warps[threadIdx.x / WARP] = mine;
     }

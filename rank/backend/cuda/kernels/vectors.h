@@ -51,21 +51,4 @@ __device__ inline vector<8> bring(const float *from, const vector<8> *)
     return vector<8>{{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}};
 }
 
-/* The sum of a warp's 32 values, for all of them: halves are added up, always in the same order. */
-__device__ inline float sum_of_warp(float mine)
-{
-    for (int half = 16; half > 0; half /= 2) {
-        mine = mine + __shfl_xor_sync(0xffffffffu, mine, half);
-    }
-    return mine;
-}
-
-__device__ inline float largest_of_warp(float mine)
-{
-    for (int half = 16; half > 0; half /= 2) {
-        mine = larger_of(mine, __shfl_xor_sync(0xffffffffu, mine, half));
-    }
-    return mine;
-}
-
 #endif
