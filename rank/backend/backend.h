@@ -24,7 +24,7 @@
 #include "base/status.h"
 
 enum {
-    RANK_BACKEND_ABI = 23, /* rises when the table or an argument struct changes */
+    RANK_BACKEND_ABI = 24, /* rises when the table or an argument struct changes */
 };
 
 typedef struct rank_queue rank_queue;
@@ -161,7 +161,6 @@ typedef struct rank_backend {
     size_t (*attention_cached_scratch)(size_t head_width, size_t length_max);
     void (*attention_cached)(rank_queue *queue, const rank_attention_cached *args);
     void (*cross_entropy)(rank_queue *queue, const rank_cross_entropy *args);
-    void (*best)(rank_queue *queue, const rank_best *args);
     void (*draw)(rank_queue *queue, const rank_draw *args); /* NULL: the host draws */
     void (*gather_rows)(rank_queue *queue, const rank_move_rows *args);
     void (*spread_rows)(rank_queue *queue, const rank_move_rows *args);

@@ -62,22 +62,17 @@ static const rank_request *request_of(const rank_engine *engine, const rank_sche
     return rank_schedule_request(engine->schedule, entry->sequence);
 }
 
-/* Whether the device can draw of all rows: then the host need not read the logits. Lists how. */
+/* Whether the device draws: then the host need not read the logits. Lists how. */
 static bool plan_draw(rank_engine *engine)
 {
-    size_t rows = 0;
     int32_t first = 0;
+    size_t rows = 0;
     for (int i = 0; engine->draw_rows != NULL && i < engine->entry_count; i++) {
         const rank_schedule_entry *entry = &engine->entries[i];
-        const rank_sample_params *params = &request_of(engine, entry)->sample;
-        if (entry->samples == 0) {
-            continue;
+        if (entry->samples != 0) {
+            engine->draw_rows[rows++] = rank_sample_draw_row(
+                &request_of(engine, entry)->sample, (uint64_t)(entry->first + entry->count));
         }
-        if (!rank_sample_is_one(params)) {
-            return false;
-        }
-        engine->draw_rows[rows++] =
-            rank_sample_draw_row(params, (uint64_t)(entry->first + entry->count));
     }
     const rank_tp *tp = engine->run.shape.tp;
     return rows > 0 && rank_sample_tokens(&engine->vocab, tp->rank, &first) > 0;
@@ -89,16 +84,28 @@ static void draw_on_device(const rank_engine *engine, const rank_draw_row *of)
     const rank_device *device = &engine->run.device;
     const rank_tp *tp = engine->run.shape.tp;
     int32_t first = 0;
-    if (engine->drawn_on_device) {
-        const int32_t tokens = rank_sample_tokens(&engine->vocab, tp->rank, &first);
-        device->backend->draw(device->queue, &(rank_draw){.rows = (size_t)engine->sampled_count,
-                                                          .columns = (size_t)tokens,
-                                                          .row_floats = (size_t)tp->vocab_count,
-                                                          .values = engine->logits,
-                                                          .first_token = first,
-                                                          .of = of,
-                                                          .drawn = engine->drawn});
+    bool keeps = false;
+    bool weighs = false;
+    if (!engine->drawn_on_device) {
+        return;
     }
+    for (int row = 0; row < engine->sampled_count; row++) {
+        keeps = keeps || engine->draw_rows[row].kept > 0;
+        weighs = weighs || engine->draw_rows[row].weighed != 0;
+    }
+    const int32_t tokens = rank_sample_tokens(&engine->vocab, tp->rank, &first);
+    device->backend->draw(
+        device->queue, &(rank_draw){.rows = (size_t)engine->sampled_count,
+                                    .columns = (size_t)tokens,
+                                    .row_floats = (size_t)tp->vocab_count,
+                                    .values = engine->logits,
+                                    .first_token = first,
+                                    .of = of,
+                                    .drawn = engine->drawn,
+                                    .kept = keeps ? engine->kept : NULL,
+                                    .masses = weighs ? engine->masses : NULL,
+                                    .leaves = (size_t)rank_sample_leaves(&engine->vocab, tp->rank),
+                                    .leaf_columns = (size_t)engine->vocab.leaf_width});
 }
 
 /* Computes this rank's part of the logits of the rows that are sampled. */
@@ -167,7 +174,13 @@ static base_status make_message(rank_engine *engine, const engine_head *head, si
         }
         const rank_sample_params *params = &request_of(engine, entry)->sample;
         if (engine->drawn_on_device) {
-            rank_sample_make_drawn(&engine->vocab, params, tp->rank, &engine->drawn[row],
+            const rank_sample_drawn drawn = {
+                .one = &engine->drawn[row],
+                .kept = engine->kept + (size_t)row * RANK_KEPT_MAX,
+                .masses = engine->masses +
+                          (size_t)row * (size_t)rank_sample_leaves(&engine->vocab, tp->rank),
+            };
+            rank_sample_make_drawn(&engine->vocab, params, tp->rank, &drawn,
                                    engine->message + used);
         } else {
             rank_sample_make(&engine->vocab, params, (uint64_t)(entry->first + entry->count),

@@ -148,11 +148,15 @@ static base_status make_draws(rank_engine *engine, size_t sequences, base_error 
 {
     void *host = NULL;
     const base_status status = device_bytes(
-        engine, RANK_MEMORY_HOST, sequences * (sizeof *engine->draw_rows + sizeof *engine->drawn),
+        engine, RANK_MEMORY_HOST,
+        sequences * (sizeof *engine->draw_rows + RANK_SAMPLE_LEAVES * sizeof *engine->masses +
+                     RANK_KEPT_MAX * sizeof *engine->kept + sizeof *engine->drawn),
         &host, reterr);
     if (status == BASE_OK) {
         engine->draw_rows = host;
-        engine->drawn = (rank_drawn *)(void *)(engine->draw_rows + sequences);
+        engine->masses = (rank_mass *)(void *)(engine->draw_rows + sequences);
+        engine->kept = (rank_kept *)(void *)(engine->masses + sequences * RANK_SAMPLE_LEAVES);
+        engine->drawn = (rank_drawn *)(void *)(engine->kept + sequences * RANK_KEPT_MAX);
     }
     return status;
 }

@@ -49,6 +49,8 @@ struct rank_engine {
     rank_step_tables tables;
     float *logits;            /* (sequences, this rank's ids): the device's */
     rank_draw_row *draw_rows; /* (sequences), in RANK_MEMORY_HOST; NULL: the host draws */
+    rank_mass *masses;        /* (sequences, RANK_SAMPLE_LEAVES), behind them */
+    rank_kept *kept;          /* (sequences, RANK_KEPT_MAX), behind them */
     rank_drawn *drawn;        /* (sequences), behind them */
     bool drawn_on_device;     /* in this step */
     float *all_logits;

@@ -1,8 +1,8 @@
 /* Noise from a counter. Called by the sampler for each token that can still win. */
 #include "generate/noise.h"
 
+#include "base/fixed_math.h"
 #include "base/splitmix.h"
-#include "generate/fixed_math.h"
 
 enum { NOISE_BITS = 52 };
 
@@ -23,7 +23,7 @@ uint64_t rank_noise_bits(uint64_t stream, int32_t token)
 double rank_noise_gumbel(uint64_t bits)
 {
     const double u = ((double)bits + 0.5) * 0x1p-52;
-    return -rank_fixed_log(-rank_fixed_log(u));
+    return -base_fixed_log(-base_fixed_log(u));
 }
 
 /* −ln u >= 1 − u, so the noise is at most −ln(1 − u); and 1 − u >= 2^(k − 52) where k is the index

@@ -7,11 +7,14 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "generate/fixed_math.h"
+#include "base/fixed_math.h"
 #include "generate/noise.h"
 #include "generate/sample_record.h"
 
-enum { SCAN_BLOCK = 16, SUM_LANES = 8 };
+enum { SCAN_BLOCK = 16 };
+
+_Static_assert((int)RANK_SAMPLE_TOP_K_MAX <= (int)RANK_KEPT_MAX, "a device finds as many");
+_Static_assert((int)RANK_SAMPLE_TOP_P_BEST <= (int)RANK_KEPT_MAX, "a device finds as many");
 
 base_status rank_sample_check(const rank_sample_params *params, base_error *reterr)
 {
@@ -202,31 +205,31 @@ static float largest(const float *logits, int32_t count)
     return lanes[0];
 }
 
-sample_mass rank_sample_leaf_mass(const rank_sample_vocab *vocab, const rank_sample_params *params,
-                                  int leaf, const float *logits)
+rank_mass rank_sample_leaf_mass(const rank_sample_vocab *vocab, const rank_sample_params *params,
+                                int leaf, const float *logits)
 {
     const int32_t count = sample_first_token(vocab, leaf + 1) - sample_first_token(vocab, leaf);
     const double inverse = 1 / params->temperature;
     const double most = (double)largest(logits, count);
-    double lanes[SUM_LANES] = {0};
+    double lanes[RANK_MASS_LANES] = {0};
     int32_t i = 0;
     if (most == -INFINITY) {
-        return (sample_mass){-INFINITY, 0};
+        return (rank_mass){-INFINITY, 0};
     }
-    for (; i + SUM_LANES <= count; i += SUM_LANES) {
-        for (int lane = 0; lane < SUM_LANES; lane++) {
-            lanes[lane] += rank_fixed_exp(((double)logits[i + lane] - most) * inverse);
+    for (; i + RANK_MASS_LANES <= count; i += RANK_MASS_LANES) {
+        for (int lane = 0; lane < RANK_MASS_LANES; lane++) {
+            lanes[lane] += base_fixed_exp(((double)logits[i + lane] - most) * inverse);
         }
     }
     for (int lane = 0; i < count; i++, lane++) {
-        lanes[lane] += rank_fixed_exp(((double)logits[i] - most) * inverse);
+        lanes[lane] += base_fixed_exp(((double)logits[i] - most) * inverse);
     }
-    for (int half = SUM_LANES / 2; half > 0; half /= 2) {
+    for (int half = RANK_MASS_LANES / 2; half > 0; half /= 2) {
         for (int lane = 0; lane < half; lane++) {
             lanes[lane] += lanes[lane + half];
         }
     }
-    return (sample_mass){most, lanes[0]};
+    return (rank_mass){most, lanes[0]};
 }
 
 void rank_sample_make(const rank_sample_vocab *vocab, const rank_sample_params *params,
@@ -258,7 +261,7 @@ void rank_sample_make(const rank_sample_vocab *vocab, const rank_sample_params *
         keep_best(&s);
     }
     if (layout.kind == SAMPLE_TOP_P && s.header->refused == SAMPLE_NOT_REFUSED) {
-        sample_mass *masses = (sample_mass *)(void *)(at + sample_masses_offset());
+        rank_mass *masses = (rank_mass *)(void *)(at + sample_masses_offset());
         for (int leaf = first_leaf; leaf < end_leaf; leaf++) {
             masses[leaf - first_leaf] = rank_sample_leaf_mass(
                 vocab, params, leaf,
@@ -273,35 +276,59 @@ int32_t rank_sample_tokens(const rank_sample_vocab *vocab, int rank, int32_t *fi
     return sample_first_token(vocab, rank_tp_first_leaf(vocab->world_size, rank + 1)) - *first;
 }
 
-bool rank_sample_is_one(const rank_sample_params *params)
-{
-    const sample_kind kind = rank_sample_layout(params, 1).kind;
-    return kind == SAMPLE_GREEDY || kind == SAMPLE_NOISE;
-}
-
 rank_draw_row rank_sample_draw_row(const rank_sample_params *params, uint64_t position)
 {
+    const sample_layout layout = rank_sample_layout(params, 1);
     rank_draw_row row = {.inverse = 0};
-    if (params->temperature != 0) {
+    if (layout.kind != SAMPLE_GREEDY) {
         row.inverse = 1 / params->temperature;
+    }
+    if (layout.kind == SAMPLE_NOISE) {
         row.stream = rank_noise_stream(params->seed, params->prompt_index, position);
+    }
+    if (layout.kind == SAMPLE_TOP_K || layout.kind == SAMPLE_TOP_P) {
+        row.kept = layout.candidates_max;
+        row.weighed = layout.kind == SAMPLE_TOP_P;
     }
     return row;
 }
 
 void rank_sample_make_drawn(const rank_sample_vocab *vocab, const rank_sample_params *params,
-                            int rank, const rank_drawn *drawn, void *record)
+                            int rank, const rank_sample_drawn *drawn, void *record)
 {
     int32_t first_token = 0;
     const sample_layout layout = rank_sample_layout(params, vocab->world_size);
     sample_header *header = record;
     uint8_t *at = record;
+    rank_sample_candidate *candidates =
+        (rank_sample_candidate *)(void *)(at + sample_candidates_offset(&layout));
+    const rank_drawn *one = drawn->one;
     (void)rank_sample_tokens(vocab, rank, &first_token);
     memset(record, 0, rank_sample_record_bytes(params, vocab->world_size));
-    header->refused = drawn->refused < 0 ? SAMPLE_NOT_REFUSED : first_token + drawn->refused;
-    if (drawn->refused < 0 && drawn->index >= 0) {
-        header->count = 1;
-        *(rank_sample_candidate *)(void *)(at + sample_candidates_offset(&layout)) =
-            (rank_sample_candidate){drawn->logit, first_token + drawn->index};
+    header->refused = one->refused < 0 ? SAMPLE_NOT_REFUSED : first_token + one->refused;
+    if (one->refused >= 0) {
+        return;
     }
+    if (layout.kind == SAMPLE_GREEDY || layout.kind == SAMPLE_NOISE) {
+        header->count = one->index >= 0;
+        candidates[0] = header->count > 0
+                            ? (rank_sample_candidate){one->logit, first_token + one->index}
+                            : (rank_sample_candidate){0};
+        return;
+    }
+    for (int32_t i = 0; i < layout.candidates_max && drawn->kept[i].index >= 0; i++) {
+        candidates[i] =
+            (rank_sample_candidate){drawn->kept[i].logit, first_token + drawn->kept[i].index};
+        header->count++;
+    }
+    if (layout.kind == SAMPLE_TOP_P) {
+        memcpy(at + sample_masses_offset(), drawn->masses,
+               (size_t)rank_sample_leaves(vocab, rank) * sizeof *drawn->masses);
+    }
+}
+
+int rank_sample_leaves(const rank_sample_vocab *vocab, int rank)
+{
+    return rank_tp_first_leaf(vocab->world_size, rank + 1) -
+           rank_tp_first_leaf(vocab->world_size, rank);
 }

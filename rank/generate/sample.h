@@ -83,15 +83,22 @@ size_t rank_sample_record_bytes(const rank_sample_params *params, int world_size
 void rank_sample_make(const rank_sample_vocab *vocab, const rank_sample_params *params,
                       uint64_t position, int rank, const float *logits, void *record);
 
-/* Whether a record is one candidate, which a device can find: greedy, and temperature alone. */
-bool rank_sample_is_one(const rank_sample_params *params);
-
-/* What a device is told of such a row. */
+/* What a device is told of a row of logits. */
 rank_draw_row rank_sample_draw_row(const rank_sample_params *params, uint64_t position);
 
-/* The same record as rank_sample_make, of what a device has drawn. */
+/* What it has found of that row. */
+typedef struct rank_sample_drawn {
+    const rank_drawn *one;
+    const rank_kept *kept;   /* of top-k and top-p: as many as the row asked for */
+    const rank_mass *masses; /* of top-p: of the rank's leaves */
+} rank_sample_drawn;
+
+/* The same record as rank_sample_make, of what a device has found. */
 void rank_sample_make_drawn(const rank_sample_vocab *vocab, const rank_sample_params *params,
-                            int rank, const rank_drawn *drawn, void *record);
+                            int rank, const rank_sample_drawn *drawn, void *record);
+
+/* Leaves of a rank. */
+int rank_sample_leaves(const rank_sample_vocab *vocab, int rank);
 
 /* Tokens of a rank, without padding, and the first of them. */
 int32_t rank_sample_tokens(const rank_sample_vocab *vocab, int rank, int32_t *first);

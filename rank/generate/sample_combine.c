@@ -4,7 +4,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "generate/fixed_math.h"
+#include "base/fixed_math.h"
 #include "generate/noise.h"
 #include "generate/sample_record.h"
 
@@ -56,10 +56,10 @@ static void offer(drawing *d, const rank_sample_candidate *candidate)
 
 static double weight(const rank_sample_candidate *candidate, double largest, double inverse)
 {
-    return rank_fixed_exp(((double)candidate->logit - largest) * inverse);
+    return base_fixed_exp(((double)candidate->logit - largest) * inverse);
 }
 
-static sample_mass join_masses(sample_mass a, sample_mass b, double inverse)
+static rank_mass join_masses(rank_mass a, rank_mass b, double inverse)
 {
     if (b.largest == -INFINITY) {
         return a;
@@ -68,12 +68,12 @@ static sample_mass join_masses(sample_mass a, sample_mass b, double inverse)
         return b;
     }
     const double largest = a.largest > b.largest ? a.largest : b.largest;
-    return (sample_mass){largest, a.sum * rank_fixed_exp((a.largest - largest) * inverse) +
-                                      b.sum * rank_fixed_exp((b.largest - largest) * inverse)};
+    return (rank_mass){largest, a.sum * base_fixed_exp((a.largest - largest) * inverse) +
+                                    b.sum * base_fixed_exp((b.largest - largest) * inverse)};
 }
 
 /* The leaves' masses in the canonical tree: neighbours pair up, level by level. Overwrites them. */
-static sample_mass total_mass(sample_mass *leaves, double inverse)
+static rank_mass total_mass(rank_mass *leaves, double inverse)
 {
     for (int step = 1; step < RANK_SAMPLE_LEAVES; step *= 2) {
         for (int i = 0; i < RANK_SAMPLE_LEAVES; i += 2 * step) {
@@ -102,7 +102,7 @@ static bool candidates_are_right(const rank_sample_candidate *candidates, int32_
     return true;
 }
 
-static bool masses_are_right(const sample_mass *masses, int count)
+static bool masses_are_right(const rank_mass *masses, int count)
 {
     for (int i = 0; i < count; i++) {
         const bool empty = masses[i].largest == -INFINITY && masses[i].sum == 0;
@@ -118,15 +118,14 @@ static bool masses_are_right(const sample_mass *masses, int count)
 
 /* Checks a rank's record, adds its candidates to the merge and its masses to the leaves'. */
 static base_status add_record(const rank_sample_vocab *vocab, const sample_layout *layout,
-                              const uint8_t *record, int rank, merge *m, sample_mass *leaves)
+                              const uint8_t *record, int rank, merge *m, rank_mass *leaves)
 {
     const int first_leaf = rank_tp_first_leaf(vocab->world_size, rank);
     const int end_leaf = rank_tp_first_leaf(vocab->world_size, rank + 1);
     const int32_t first_token = sample_first_token(vocab, first_leaf);
     const int32_t end_token = sample_first_token(vocab, end_leaf);
     const sample_header *header = (const sample_header *)(const void *)record;
-    const sample_mass *masses =
-        (const sample_mass *)(const void *)(record + sample_masses_offset());
+    const rank_mass *masses = (const rank_mass *)(const void *)(record + sample_masses_offset());
     const rank_sample_candidate *candidates =
         (const rank_sample_candidate *)(const void *)(record + sample_candidates_offset(layout));
     if (header->refused >= first_token && header->refused < end_token) {
@@ -148,7 +147,7 @@ static base_status add_record(const rank_sample_vocab *vocab, const sample_layou
 }
 
 static base_status read_records(const rank_sample_vocab *vocab, const sample_layout *layout,
-                                const rank_sample_records *records, merge *m, sample_mass *leaves,
+                                const rank_sample_records *records, merge *m, rank_mass *leaves,
                                 base_error *reterr)
 {
     bool any = false;
@@ -192,9 +191,9 @@ static int32_t draw_top_k(const rank_sample_params *params, merge *m, drawing *d
 }
 
 /* Draws among the best that reach p; false where TOP_P_BEST of them do not. */
-static bool draw_top_p(const rank_sample_params *params, merge *m, sample_mass *leaves, drawing *d)
+static bool draw_top_p(const rank_sample_params *params, merge *m, rank_mass *leaves, drawing *d)
 {
-    const sample_mass total = total_mass(leaves, d->inverse);
+    const rank_mass total = total_mass(leaves, d->inverse);
     const rank_sample_candidate *candidate = NULL;
     double sum = 0;
     for (int i = 0; i < RANK_SAMPLE_TOP_P_BEST && (candidate = take(m)) != NULL; i++) {
@@ -213,7 +212,7 @@ base_status rank_sample_combine(const rank_sample_vocab *vocab, const rank_sampl
 {
     const sample_layout layout = rank_sample_layout(params, vocab->world_size);
     merge m;
-    sample_mass leaves[RANK_SAMPLE_LEAVES];
+    rank_mass leaves[RANK_SAMPLE_LEAVES];
     *result = (rank_sample_result){.token = -1};
     const base_status status = read_records(vocab, &layout, records, &m, leaves, reterr);
     if (status != BASE_OK) {
@@ -245,7 +244,7 @@ base_status rank_sample_top_p_of_all(const rank_sample_vocab *vocab,
     const float *logits = all->logits;
     rank_sample_candidate *scratch = all->scratch;
     size_t count = 0;
-    sample_mass leaves[RANK_SAMPLE_LEAVES];
+    rank_mass leaves[RANK_SAMPLE_LEAVES];
     *token = -1;
     for (int32_t i = 0; i < vocab->vocab_size; i++) {
         if (!(logits[i] <= FLT_MAX)) {
@@ -267,7 +266,7 @@ base_status rank_sample_top_p_of_all(const rank_sample_vocab *vocab,
         rank_sample_sift(scratch, count, at, false);
     }
     drawing d = start_drawing(params, position);
-    const sample_mass total = total_mass(leaves, d.inverse);
+    const rank_mass total = total_mass(leaves, d.inverse);
     for (double sum = 0; count > 0 && sum < params->top_p * total.sum;) {
         offer(&d, &scratch[0]);
         sum += weight(&scratch[0], total.largest, d.inverse);

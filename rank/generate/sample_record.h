@@ -16,12 +16,6 @@ typedef struct sample_header {
     int32_t refused; /* the lowest token whose logit is NaN or +infinity */
 } sample_header;
 
-/* Σ exp((logit − largest) / temperature) over some tokens. */
-typedef struct sample_mass {
-    double largest; /* -infinity where no logit is finite; then the sum is 0 */
-    double sum;
-} sample_mass;
-
 typedef struct sample_layout {
     sample_kind kind;
     int32_t masses_max;
@@ -31,8 +25,8 @@ typedef struct sample_layout {
 sample_layout rank_sample_layout(const rank_sample_params *params, int world_size);
 
 /* The mass of one leaf that begins with the token `first`. Bits depend on its logits alone. */
-sample_mass rank_sample_leaf_mass(const rank_sample_vocab *vocab, const rank_sample_params *params,
-                                  int leaf, const float *logits);
+rank_mass rank_sample_leaf_mass(const rank_sample_vocab *vocab, const rank_sample_params *params,
+                                int leaf, const float *logits);
 
 /* Whether a comes before b: the larger logit, of equal ones the lower id. */
 static inline bool sample_is_better(const rank_sample_candidate *a, const rank_sample_candidate *b)
@@ -51,7 +45,7 @@ static inline size_t sample_masses_offset(void)
 
 static inline size_t sample_candidates_offset(const sample_layout *layout)
 {
-    return sizeof(sample_header) + (size_t)layout->masses_max * sizeof(sample_mass);
+    return sizeof(sample_header) + (size_t)layout->masses_max * sizeof(rank_mass);
 }
 
 /* Tokens of the leaves before `leaf`, none of them padding. */

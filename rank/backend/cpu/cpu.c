@@ -164,7 +164,6 @@ const rank_backend rank_cpu_backend = {
     .attention_cached_scratch = cpu_attention_cached_scratch,
     .attention_cached = cpu_attention_cached,
     .cross_entropy = cpu_cross_entropy,
-    .best = cpu_best,
     .gather_rows = cpu_gather_rows,
     .spread_rows = cpu_spread_rows,
     .adamw = cpu_adamw,

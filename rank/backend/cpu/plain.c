@@ -9,36 +9,6 @@
 
 _Static_assert((int)RANK_DIGEST_BYTES == (int)PROTO_DIGEST_BYTES, "one kind of digest");
 
-/* Inserts column `at` into the k best so far, in falling order. Of equal ones the first stays
- * first. */
-static void insert(const float *row, int32_t at, int32_t *best, size_t count, size_t k)
-{
-    size_t rank = count < k ? count : k;
-    if (rank == k && !(row[at] > row[best[k - 1]])) {
-        return;
-    }
-    rank = rank == k ? k - 1 : rank;
-    for (; rank > 0 && row[at] > row[best[rank - 1]]; rank--) {
-        best[rank] = best[rank - 1];
-    }
-    best[rank] = at;
-}
-
-void cpu_best(rank_queue *queue, const rank_best *args)
-{
-    for (size_t r = 0; r < args->rows; r++) {
-        const float *row = args->values + r * args->columns;
-        int32_t *best = args->index + r * args->k;
-        for (size_t j = 0; j < args->columns; j++) {
-            insert(row, (int32_t)j, best, j, args->k);
-        }
-        for (size_t i = 0; args->value != NULL && i < args->k; i++) {
-            args->value[r * args->k + i] = row[best[i]];
-        }
-    }
-    queue_book(queue, RANK_PART_OTHER);
-}
-
 /* In this order each row moves down or stays. */
 void cpu_gather_rows(rank_queue *queue, const rank_move_rows *args)
 {

@@ -32,7 +32,6 @@ void cpu_copy(rank_queue *queue, void *to, const void *from, size_t size_bytes);
 void cpu_zero(rank_queue *queue, void *memory, size_t size_bytes);
 
 /* plain.c: operations without code for an instruction set of its own. */
-void cpu_best(rank_queue *queue, const rank_best *args);
 void cpu_gather_rows(rank_queue *queue, const rank_move_rows *args);
 void cpu_spread_rows(rank_queue *queue, const rank_move_rows *args);
 void cpu_rope_table(rank_queue *queue, const rank_rope_table *args);

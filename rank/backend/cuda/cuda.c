@@ -44,10 +44,10 @@ enum {
         .copy_heads = cuda_copy_heads, .sum_heads = cuda_sum_heads, .add_bias = cuda_add_bias,     \
         .swiglu_grad = cuda_swiglu_grad,                                                           \
         .attention_cached_scratch = cuda_attention_cached_scratch,                                 \
-        .attention_cached = cuda_attention_cached, .best = cuda_best, .draw = cuda_draw,           \
-        .adamw = cuda_adamw, .grad_scale = cuda_grad_scale, .add = cuda_add,                       \
-        .zero_parts = cuda_zero_parts, .digest = cuda_digest, .difference = cuda_difference,       \
-        .cast = (cast_operation), ORDERED(prefix),                                                 \
+        .attention_cached = cuda_attention_cached, .draw = cuda_draw, .adamw = cuda_adamw,         \
+        .grad_scale = cuda_grad_scale, .add = cuda_add, .zero_parts = cuda_zero_parts,             \
+        .digest = cuda_digest, .difference = cuda_difference, .cast = (cast_operation),            \
+        ORDERED(prefix),                                                                           \
     }
 
 const rank_backend rank_cuda_backend =

@@ -184,7 +184,6 @@ void cuda_attention_grad(rank_queue *queue, const rank_attention *args);
 size_t cuda_attention_cached_scratch(size_t head_width, size_t length_max);
 void cuda_attention_cached(rank_queue *queue, const rank_attention_cached *args);
 void cuda_cross_entropy(rank_queue *queue, const rank_cross_entropy *args);
-void cuda_best(rank_queue *queue, const rank_best *args);
 void cuda_draw(rank_queue *queue, const rank_draw *args);
 void cuda_gather_rows(rank_queue *queue, const rank_move_rows *args);
 void cuda_spread_rows(rank_queue *queue, const rank_move_rows *args);

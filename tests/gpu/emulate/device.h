@@ -201,6 +201,11 @@ static inline bool is_last_block(unsigned *count, unsigned blocks)
     return *count == 0;
 }
 
+static inline unsigned count_up(unsigned *count)
+{
+    return (*count)++;
+}
+
 static inline float load_of_other(const float *from)
 {
     return *from;

@@ -132,6 +132,12 @@ for ranks in 1 2; do
     as_planned tp-$ranks
     has tp-$ranks/manifest.json '"graphs": [1-8],' '"replays": [1-9]' '"capture_failure": null'
 done
+for sampling in "--top-k 5" "--top-p 0.8"; do
+    job 0 --mode tp-cpu --ranks 1 --checkpoint two --out tp-cpu "${prompts[@]}" $sampling
+    sampled=$(cat out)
+    job 0 --mode tp-nccl --ranks 2 --checkpoint cpu --out tp-2 "${prompts[@]}" $sampling "${gpu[@]}" --authorize local
+    [ "$(cat out)" = "$sampled" ] || fail "2 ranks draw otherwise than the CPU with $sampling: $sampled"
+done
 # Rank 0 captures nothing, so rank 1 does not either.
 CUDA_EMULATE_CAPTURES=0:0 job 0 --mode tp-nccl --ranks 2 --checkpoint cpu --out tp-plain "${prompts[@]}" "${gpu[@]}" --authorize local
 [ "$(cat out)" = "$expected" ] || fail "without captures 2 ranks answer otherwise: $expected"

@@ -1,4 +1,4 @@
-/* Parity of operations on rows: norms, GELU, embeddings, moved rows, the best of a row. */
+/* Parity of operations on rows: norms, GELU, embeddings, moved rows. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -402,32 +402,6 @@ static void move_rows(twin *t)
     twin_compare(t, shape);
 }
 
-/* Few different values, so that there are ties. */
-static void best(twin *t)
-{
-    char shape[PARITY_TEXT_BYTES];
-    const size_t rows = twin_between(t, 1, 9);
-    const size_t columns = twin_between(t, 1, 700);
-    const size_t k = twin_between(t, 1, columns < 6 ? columns : 6);
-    const size_t different = twin_between(t, 1, 900);
-    float *chosen = malloc(rows * columns * sizeof *chosen);
-    assert_non_null(chosen);
-    for (size_t i = 0; i < rows * columns; i++) {
-        chosen[i] = (float)twin_between(t, 0, different) - 300.0f;
-    }
-    const int values =
-        twin_copy(t, "values", RANK_MEMORY_WORK, chosen, rows * columns * sizeof *chosen);
-    const int index = twin_ints(t, "index", rows * k, 0, 1);
-    const int value = twin_floats(t, "value", rows * k, 1.0f);
-    free(chosen);
-    const bool wanted = twin_between(t, 0, 1) > 0;
-    ON_BOTH(t, best,
-            &(rank_best){rows, columns, k, FLOATS(t, values, side), INTS(t, index, side),
-                         wanted ? FLOATS(t, value, side) : NULL});
-    (void)snprintf(shape, sizeof shape, "best %zu of (%zu, %zu)", k, rows, columns);
-    twin_compare(t, shape);
-}
-
 static void column_sums(twin *t)
 {
     char shape[PARITY_TEXT_BYTES];
@@ -490,7 +464,6 @@ const parity_case parity_rows_cases[] = {
     {.name = "embed_many", .run = embed_many, .shapes = 3},
     {.name = "embed_packed", .run = embed_packed},
     {.name = "move_rows", .run = move_rows},
-    {.name = "best", .run = best},
     {.name = "column_sums", .run = column_sums},
     {.name = "zero_parts", .run = zero_parts},
     {.name = NULL},

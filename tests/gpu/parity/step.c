@@ -277,69 +277,118 @@ static void difference(twin *t)
     twin_compare(t, shape);
 }
 
+/* How a row is drawn of: greedy, by temperature, by top-k, by top-p. */
+static rank_sample_params some_sampling(twin *t)
+{
+    static const double temperatures[] = {0, 0.7, 1, 1.4};
+    static const double top_ps[] = {0.02, 0.5, 0.95, 1};
+    static const int32_t top_ks[] = {1, 2, 7, 40, 255, 256, 1000, RANK_SAMPLE_TOP_K_MAX};
+    rank_sample_params params = {.temperature = temperatures[twin_between(t, 0, 3)],
+                                 .top_p = 1,
+                                 .seed = twin_random(t),
+                                 .prompt_index = twin_random(t)};
+    if (params.temperature != 0) {
+        params.top_k = twin_between(t, 0, 2) == 0 ? top_ks[twin_between(t, 0, 7)] : 0;
+        params.top_p = top_ps[twin_between(t, 0, 3)];
+    }
+    return params;
+}
+
+/* Logits of a row: few different ones, so that there are ties, or many; some of them are not
+ * finite, zeros have both signs. */
+static void some_logits(twin *t, float *row, size_t columns)
+{
+    const size_t different = twin_between(t, 0, 2) > 0 ? twin_between(t, 1, 200) : 1 << 24;
+    const size_t broken = twin_between(t, 0, 4) == 0 ? 2 : 0;
+    const size_t absent = twin_between(t, 0, 9) == 0 ? 3000 : twin_between(t, 0, 1) * 300;
+    const float middle = (float)(different + 1) / 2;
+    for (size_t i = 0; i < columns; i++) {
+        const size_t odd = twin_between(t, 0, 2999);
+        const float logit = ((float)twin_between(t, 0, different) - middle) * 10.0f / middle;
+        row[i] = odd % 2 > 0 ? logit : -logit;
+        if (odd < broken) {
+            row[i] = odd == 0 ? NAN : INFINITY;
+        } else if (odd < absent) {
+            row[i] = -INFINITY;
+        }
+    }
+}
+
 /* What the device draws is what the host draws: with ties, noise, infinities and NaNs. */
 static void draw(twin *t)
 {
-    enum { ROWS_MAX = 5, RECORD_BYTES = 32 };
+    enum { ROWS_MAX = 5, RECORD_BYTES = 1 << 14 };
     base_error error;
     const rank_device *device = &t->device[TWIN_OTHER];
     const size_t rows = twin_between(t, 1, ROWS_MAX);
     const size_t vocab = twin_between(t, 0, 1) > 0 ? twin_between(t, 300, 700) : 9000;
     const rank_sample_vocab whole = {.vocab_size = (int32_t)vocab,
                                      .leaf_width = rank_tp_leaf_width((int)vocab),
-                                     .world_size = 1 << twin_between(t, 0, 1)};
-    const int rank = whole.world_size - 1;
+                                     .world_size = 1 << twin_between(t, 0, 2)};
     int32_t first = 0;
+    int rank = (int)twin_between(t, 0, (size_t)whole.world_size - 1);
+    if (rank_sample_tokens(&whole, rank, &first) == 0) {
+        rank = 0; /* the last ranks may have padding alone, of which nobody draws */
+    }
     const size_t columns = (size_t)rank_sample_tokens(&whole, rank, &first);
+    const size_t leaves = (size_t)rank_sample_leaves(&whole, rank);
     const size_t stride = columns + twin_between(t, 0, 9);
     rank_draw_row of[ROWS_MAX];
     rank_sample_params params[ROWS_MAX];
     const rank_drawn nothing[ROWS_MAX] = {{.index = 7}};
     float *logits = malloc(rows * stride * sizeof *logits);
-    assert_non_null(logits);
-    for (size_t i = 0; i < rows * stride; i++) {
-        const size_t odd = twin_between(t, 0, 3000);
-        logits[i] = (float)twin_between(t, 0, 200) * 0.1f - 5.0f;
-        logits[i] = odd == 0 ? NAN : odd == 1 ? INFINITY : odd < 300 ? -INFINITY : logits[i];
-    }
+    rank_kept *none_kept = calloc(rows * RANK_KEPT_MAX, sizeof *none_kept);
+    rank_mass *no_masses = calloc(rows * leaves, sizeof *no_masses);
+    uint8_t *expected = malloc(RECORD_BYTES);
+    uint8_t *record = malloc(RECORD_BYTES);
+    assert_true(logits != NULL && none_kept != NULL && no_masses != NULL && expected != NULL &&
+                record != NULL);
     for (size_t r = 0; r < rows; r++) {
-        const bool empty = twin_between(t, 0, 9) == 0;
-        params[r] = (rank_sample_params){.temperature = (double)twin_between(t, 0, 2) * 0.7,
-                                         .top_p = 1,
-                                         .seed = twin_random(t),
-                                         .prompt_index = twin_random(t)};
+        params[r] = some_sampling(t);
         of[r] = rank_sample_draw_row(&params[r], 40 + r);
-        for (size_t i = 0; empty && i < columns; i++) {
-            logits[r * stride + i] = -INFINITY;
-        }
+        some_logits(t, logits + r * stride, stride);
     }
     const int values =
         twin_copy(t, "logits", RANK_MEMORY_WORK, logits, rows * stride * sizeof *logits);
     const int how = twin_copy(t, "of", RANK_MEMORY_HOST, of, rows * sizeof *of);
     const int found = twin_copy(t, "drawn", RANK_MEMORY_HOST, nothing, rows * sizeof *nothing);
+    const int kept =
+        twin_copy(t, "kept", RANK_MEMORY_HOST, none_kept, rows * RANK_KEPT_MAX * sizeof *none_kept);
+    const int masses =
+        twin_copy(t, "masses", RANK_MEMORY_HOST, no_masses, rows * leaves * sizeof *no_masses);
     device->backend->draw(device->queue, &(rank_draw){.rows = rows,
                                                       .columns = columns,
                                                       .row_floats = stride,
                                                       .values = FLOATS(t, values, TWIN_OTHER),
                                                       .first_token = first,
                                                       .of = twin_at(t, how, TWIN_OTHER),
-                                                      .drawn = twin_at(t, found, TWIN_OTHER)});
+                                                      .drawn = twin_at(t, found, TWIN_OTHER),
+                                                      .kept = twin_at(t, kept, TWIN_OTHER),
+                                                      .masses = twin_at(t, masses, TWIN_OTHER),
+                                                      .leaves = leaves,
+                                                      .leaf_columns = (size_t)whole.leaf_width});
     assert_ok(device->backend->sync(device->queue, &error), &error);
     for (size_t r = 0; r < rows; r++) {
-        _Alignas(8) uint8_t expected[RECORD_BYTES];
-        _Alignas(8) uint8_t record[RECORD_BYTES];
-        assert_true(rank_sample_record_bytes(&params[r], whole.world_size) <= RECORD_BYTES);
+        const size_t record_bytes = rank_sample_record_bytes(&params[r], whole.world_size);
+        const rank_sample_drawn drawn = {
+            .one = (const rank_drawn *)twin_at(t, found, TWIN_OTHER) + r,
+            .kept = (const rank_kept *)twin_at(t, kept, TWIN_OTHER) + r * RANK_KEPT_MAX,
+            .masses = (const rank_mass *)twin_at(t, masses, TWIN_OTHER) + r * leaves,
+        };
+        assert_true(record_bytes <= RECORD_BYTES);
         rank_sample_make(&whole, &params[r], 40 + r, rank, logits + r * stride, expected);
-        rank_sample_make_drawn(&whole, &params[r], rank,
-                               (const rank_drawn *)twin_at(t, found, TWIN_OTHER) + r, record);
+        rank_sample_make_drawn(&whole, &params[r], rank, &drawn, record);
         /* beyond the header, a record that is refused has what was found before */
         assert_memory_equal(record, expected, 2 * sizeof(int32_t));
-        if (((const int32_t *)(const void *)expected)[0] > 0) {
-            assert_memory_equal(record, expected,
-                                rank_sample_record_bytes(&params[r], whole.world_size));
+        if (((const int32_t *)(const void *)expected)[1] < 0) {
+            assert_memory_equal(record, expected, record_bytes);
         }
     }
     free(logits);
+    free(none_kept);
+    free(no_masses);
+    free(expected);
+    free(record);
 }
 
 const parity_case parity_step_cases[] = {
@@ -348,7 +397,7 @@ const parity_case parity_step_cases[] = {
     {.name = "cross_entropy_wider", .run = cross_entropy_wider, .shapes = 8},
     {.name = "cross_entropy_widest", .run = cross_entropy_widest, .shapes = 8},
     {.name = "optimizer", .run = optimizer},
-    {.name = "draw", .run = draw, .shapes = 40},
+    {.name = "draw", .run = draw, .shapes = 100},
     {.name = "digest", .run = digest},
     {.name = "difference", .run = difference},
     {.name = NULL},

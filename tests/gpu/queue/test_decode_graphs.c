@@ -9,7 +9,7 @@
 #include "rank/model.h"
 #include "support.h"
 
-enum { REQUESTS = 3, SEQUENCES = 2, TOKENS_MAX = 12, ALL = -1 };
+enum { REQUESTS = 4, SEQUENCES = 2, TOKENS_MAX = 14, ALL = -1 };
 
 typedef struct answers {
     int32_t tokens[REQUESTS][TOKENS_MAX];
@@ -24,15 +24,16 @@ static void keep(void *user, const rank_schedule_event *event)
     found->tokens[request][found->counts[request]++] = event->token;
 }
 
-/* Answers of different lengths on two sequences, so that steps have two shapes again and again. One
- * is drawn on the device greedily, one by temperature, and one on the host. */
+/* Answers of different lengths on two sequences, so that steps have two shapes again and again. Each is
+ * drawn in another way. */
 static void answer(rank_engine *engine, base_error *reterr)
 {
-    static const int32_t prompts[REQUESTS][3] = {{1, 7, 30}, {4, 9, 2}, {90, 3, 5}};
+    static const int32_t prompts[REQUESTS][4] = {{1}, {4, 9}, {90, 3, 5}, {8, 6, 0, 77}};
     static const rank_sample_params ways[REQUESTS] = {
         {.top_p = 1},
         {.temperature = 1.5, .top_p = 1, .seed = 3},
-        {.temperature = 1.5, .top_p = 1, .top_k = 9, .seed = 4}};
+        {.temperature = 1.5, .top_p = 0.9, .top_k = 9, .seed = 4},
+        {.temperature = 1.5, .top_p = 0.7, .seed = 5}};
     bool ended = false;
     for (int i = 0; i < REQUESTS; i++) {
         rank_request request = {

@@ -178,7 +178,6 @@ OPERATION(attention, rank_attention, queue->counts.attentions++)
 OPERATION(attention_grad, rank_attention, queue->counts.attentions++)
 OPERATION(attention_cached, rank_attention_cached, queue->counts.attentions++)
 OPERATION(cross_entropy, rank_cross_entropy, (void)0)
-OPERATION(best, rank_best, (void)0)
 OPERATION(gather_rows, rank_move_rows, (void)0)
 OPERATION(spread_rows, rank_move_rows, (void)0)
 OPERATION(adamw, rank_adamw, queue->counts.adamws++)
@@ -265,7 +264,6 @@ const rank_backend guarded_backend = {
     .attention_cached_scratch = attention_cached_scratch,
     .attention_cached = do_attention_cached,
     .cross_entropy = do_cross_entropy,
-    .best = do_best,
     .gather_rows = do_gather_rows,
     .spread_rows = do_spread_rows,
     .adamw = do_adamw,

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "generate/fixed_math.h"
+#include "base/fixed_math.h"
 #include "generate/noise.h"
 #include "generate/sample.h"
 #include "generate/sample_record.h"
@@ -337,7 +337,7 @@ static void broken_records_are_named(void **state)
         rank_sample_make(&vocab, params, 0, 1, logits + 256, records + size_bytes);
         uint8_t *at = records + size_bytes;
         sample_header *header = (sample_header *)(void *)at;
-        sample_mass *masses = (sample_mass *)(void *)(at + sample_masses_offset());
+        rank_mass *masses = (rank_mass *)(void *)(at + sample_masses_offset());
         rank_sample_candidate *candidates =
             (rank_sample_candidate *)(void *)(at + sample_candidates_offset(&layout));
         switch (broken) {

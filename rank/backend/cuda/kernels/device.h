@@ -6,8 +6,8 @@
  * Bits. A kernel does the same operations in the same order as the CPU's kernel of that name: the
  * compiler contracts nothing (CMakeLists.txt), a product of matrices is one chain of fused
  * multiply-adds per element, a sum along a row has ROW_LANES lanes, a sum of columns is one chain
- * down the rows. No sum is made by atomic operations: the one that there is (is_last_block) decides who
- * adds, not in which order. So results do not depend on how blocks are scheduled, and are the CPU's. */
+ * down the rows. No sum of floats is made by atomic operations: those that there are (is_last_block,
+ * count_up) count. So results do not depend on how blocks are scheduled, and are the CPU's. */
 #ifndef RANK_BACKEND_CUDA_KERNELS_DEVICE_H
 #define RANK_BACKEND_CUDA_KERNELS_DEVICE_H
 
@@ -114,6 +114,12 @@ __device__ static inline bool is_last_block(unsigned *count, unsigned blocks)
     const bool last = atomicInc(count, blocks - 1) == blocks - 1;
     asm volatile("fence.acq_rel.gpu;" ::: "memory");
     return last;
+}
+
+/* Adds one to a count that threads share; returns what it was. */
+__device__ static inline unsigned count_up(unsigned *count)
+{
+    return atomicAdd(count, 1u);
 }
 
 /* What another block has written in this kernel. */

@@ -4,6 +4,8 @@
 // The noise is that of generate/noise.c, made by the same operations in double, so the token is the
 // one that the host would have drawn. A block looks at PIECE columns of a row, and a second kernel
 // puts the pieces together. The lowest index wins a tie, so no order changes a result.
+#include "base/fixed_math.h"
+#include "base/splitmix.h"
 #include "device.h"
 #include "kernels.h"
 
@@ -22,44 +24,12 @@ struct drawn {
     int32_t refused; // the lowest index of a logit that is no number or +infinity; -1: none
 };
 
-__device__ static uint64_t mix(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
-// As rank_fixed_log of generate/fixed_math.h, which explains it.
-__device__ static double logarithm(double x)
-{
-    const int64_t bits = __double_as_longlong(x);
-    double m = __longlong_as_double((bits & 0x000fffffffffffff) | 0x3ff0000000000000);
-    int e = (int)(bits >> 52) - 1023;
-    if (m > 0x1.6a09e667f3bcdp+0) {
-        m *= 0.5;
-        e++;
-    }
-    const double s = (m - 1) / (m + 1);
-    const double z = s * s;
-    double series = 1.0 / 21;
-    series = series * z + 1.0 / 19;
-    series = series * z + 1.0 / 17;
-    series = series * z + 1.0 / 15;
-    series = series * z + 1.0 / 13;
-    series = series * z + 1.0 / 11;
-    series = series * z + 1.0 / 9;
-    series = series * z + 1.0 / 7;
-    series = series * z + 1.0 / 5;
-    series = series * z + 1.0 / 3;
-    const double small = 2 * s * z * series + e * 0x1.a39ef35793c76p-33;
-    return e * 0x1.62e42feep-1 + (2 * s + small);
-}
-
 __device__ static double noise(uint64_t stream, uint64_t token)
 {
-    const uint64_t bits = mix(stream + 0x9e3779b97f4a7c15u * (token + 1)) >> (64 - NOISE_BITS);
+    const uint64_t bits =
+        base_splitmix_mix(stream + BASE_SPLITMIX_STEP * (token + 1)) >> (64 - NOISE_BITS);
     const double u = ((double)bits + 0.5) * 0x1p-52;
-    return -logarithm(-logarithm(u));
+    return -base_fixed_log(-base_fixed_log(u));
 }
 
 __device__ static bool wins(const drawn &a, const drawn &b)
@@ -117,7 +87,7 @@ __global__ static void draw_pieces_kernel(rank_draw args, drawn *pieces)
         } else if (at.logit >= -0x1.fffffep127f) {
             at.index = (int32_t)i;
             at.value = (double)at.logit;
-            if (of.inverse != 0.0) {
+            if (of.inverse != 0.0 && of.kept == 0) {
                 at.value = (double)at.logit * of.inverse +
                            noise(of.stream, (uint64_t)args.first_token + i);
             }
@@ -168,5 +138,8 @@ extern "C" void cuda_launch_draw(const rank_draw *args, double *partials, size_t
                           pieces);
         LAUNCH_OVERLAPPED(draw_rows_kernel, (unsigned)some.rows, THREADS, THREADS * sizeof(drawn),
                           stream, some, pieces, count);
+    }
+    if (args->kept != NULL) {
+        cuda_launch_keep(args, stream);
     }
 }

@@ -56,9 +56,10 @@ void cuda_launch_attention_split(const rank_attention_cached *args, float *scrat
                                  size_t scratch_floats, unsigned *counts, cudaStream_t stream);
 void cuda_launch_cross_entropy(const rank_cross_entropy *args, double *partials,
                                cudaStream_t stream);
-void cuda_launch_best(const rank_best *args, cudaStream_t stream);
 void cuda_launch_draw(const rank_draw *args, double *partials, size_t partials_count,
                       cudaStream_t stream);
+/* The part of it for rows that keep their best: cuda_launch_draw calls it. */
+void cuda_launch_keep(const rank_draw *args, cudaStream_t stream);
 void cuda_launch_gather_rows(const rank_move_rows *args, cudaStream_t stream);
 void cuda_launch_spread_rows(const rank_move_rows *args, cudaStream_t stream);
 void cuda_launch_adamw(const rank_adamw *args, cudaStream_t stream);

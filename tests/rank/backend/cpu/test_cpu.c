@@ -21,28 +21,6 @@ static void the_backend_names_its_kernels(void **state)
     rank_device_close(&none);
 }
 
-static void the_best_fall_and_the_lowest_index_wins(void **state)
-{
-    (void)state;
-    static const float values[] = {1, 5, 5, -2, 5, 0, /* */ -1, -1, -1, -1, -1, -1, /* */
-                                   0, 1, 2, 3,  4, 5};
-    int32_t index[3 * 4];
-    float value[3 * 4];
-    test_device.backend->best(test_device.queue,
-                              &(rank_best){3, 6, .k = 4, values, .index = index, .value = value});
-    static const int32_t expected[] = {1, 2, 4, 0, 0, 1, 2, 3, 5, 4, 3, 2};
-    assert_memory_equal(index, expected, sizeof expected);
-    for (int i = 0; i < 12; i++) {
-        assert_true(value[i] == values[i / 4 * 6 + expected[i]]);
-    }
-    int32_t first[3];
-    test_device.backend->best(test_device.queue,
-                              &(rank_best){3, 6, .k = 1, values, .index = first});
-    assert_int_equal(first[0], 1);
-    assert_int_equal(first[1], 0);
-    assert_int_equal(first[2], 5);
-}
-
 static void rows_move_together_and_apart(void **state)
 {
     (void)state;
@@ -116,7 +94,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_backend_names_its_kernels),
-        cmocka_unit_test(the_best_fall_and_the_lowest_index_wins),
         cmocka_unit_test(rows_move_together_and_apart),
         cmocka_unit_test(gradients_are_scaled_and_clipped),
         cmocka_unit_test(a_difference_is_found),

@@ -1,20 +1,23 @@
 /* exp and log whose bits are the same on every machine, compiler and instruction set: IEEE
  * additions, multiplications and divisions in a fixed order, no libm, no contraction (the build
- * says -ffp-contract=off). Both are within 2 units in the last place (test_noise.c). */
-#ifndef RANK_GENERATE_FIXED_MATH_H
-#define RANK_GENERATE_FIXED_MATH_H
+ * says -ffp-contract=off). Both are within 2 units in the last place (test_noise.c). Kernels for GPUs
+ * use them, too. */
+#ifndef BASE_FIXED_MATH_H
+#define BASE_FIXED_MATH_H
 
 #include <stdint.h>
 #include <string.h>
 
+#include "base/device_function.h"
+
 /* ln 2 in two parts: the upper one has 20 zero bits at its end,
  * so that multiples of it are exact */
-#define RANK_LN2_HIGH 0x1.62e42feep-1
-#define RANK_LN2_LOW  0x1.a39ef35793c76p-33
+#define BASE_LN2_HIGH 0x1.62e42feep-1
+#define BASE_LN2_LOW  0x1.a39ef35793c76p-33
 
 /* ln x, for x > 0 that is neither subnormal nor infinite. x = 2^e · m with m in [√½, √2), and
  * ln m = 2 · artanh(s) with s = (m − 1) / (m + 1): ten terms of its series, since s² < 0.0295. */
-static inline double rank_fixed_log(double x)
+BASE_DEVICE_FUNCTION double base_fixed_log(double x)
 {
     uint64_t bits = 0;
     memcpy(&bits, &x, sizeof bits);
@@ -38,19 +41,19 @@ static inline double rank_fixed_log(double x)
     series = series * z + 1.0 / 7;
     series = series * z + 1.0 / 5;
     series = series * z + 1.0 / 3;
-    const double small = 2 * s * z * series + e * RANK_LN2_LOW;
-    return e * RANK_LN2_HIGH + (2 * s + small);
+    const double small = 2 * s * z * series + e * BASE_LN2_LOW;
+    return e * BASE_LN2_HIGH + (2 * s + small);
 }
 
 /* e^x for x <= 0, -infinity included; 0 below -708. x = n · ln 2 + r with |r| <= ln 2 / 2, and
  * thirteen terms of the series in r. Without a branch, so that loops over it become vectors. */
-static inline double rank_fixed_exp(double x)
+BASE_DEVICE_FUNCTION double base_fixed_exp(double x)
 {
     const double round_magic = 0x1.8p52; /* adding it rounds to an integer in the low bits */
     const double inside = x < -708.0 ? -708.0 : x;
     const double shifted = inside * 0x1.71547652b82fep+0 + round_magic;
     const double n = shifted - round_magic;
-    const double r = (inside - n * RANK_LN2_HIGH) - n * RANK_LN2_LOW;
+    const double r = (inside - n * BASE_LN2_HIGH) - n * BASE_LN2_LOW;
     double series = 1.0 / 6227020800;
     series = series * r + 1.0 / 479001600;
     series = series * r + 1.0 / 39916800;
