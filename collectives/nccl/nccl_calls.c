@@ -28,6 +28,11 @@ bool coll_nccl_is_direct(const coll_nccl_op *op)
     return op->desc.algorithm == COLL_ALGORITHM_DIRECT && op->comm->size > 1;
 }
 
+bool coll_nccl_is_staged(const coll_nccl_op *op)
+{
+    return op->desc.kind == COLL_ALL_TO_ALL && op->desc.send == op->desc.recv && op->comm->size > 1;
+}
+
 void coll_nccl_buffers(const coll_nccl_op *op, size_t *send_bytes, size_t *recv_bytes)
 {
     const bool root = op->comm->rank == op->desc.root;
@@ -179,6 +184,7 @@ static ncclResult_t exchange_parts(const coll_nccl_op *op)
     const coll_kind kind = op->desc.kind;
     const bool root = comm->rank == op->desc.root;
     const size_t part_bytes = op->desc.count * op->element_bytes;
+    const uint8_t *send = coll_nccl_is_staged(op) ? op->parts : send_of(op);
     ncclResult_t result = ncclSuccess;
     for (int rank = 0; rank < comm->size; rank++) {
         const bool gives = kind == COLL_ALL_TO_ALL || (kind == COLL_SCATTER && root) ||
@@ -188,7 +194,7 @@ static ncclResult_t exchange_parts(const coll_nccl_op *op)
         const size_t from = kind == COLL_GATHER ? 0 : (size_t)rank * part_bytes;
         const size_t to = kind == COLL_SCATTER ? 0 : (size_t)rank * part_bytes;
         if (gives) {
-            result = worse(result, send_to(op, send_of(op) + from, op->desc.count, rank));
+            result = worse(result, send_to(op, send + from, op->desc.count, rank));
         }
         if (takes) {
             result = worse(result, receive_from(op, recv_of(op) + to, op->desc.count, rank));

@@ -45,7 +45,9 @@ struct coll_nccl_op {
     bool warming;  /* its first run, on memory of its own: */
     void *warm_send;
     void *warm_recv;
-    void *parts; /* direct: this rank's piece of every rank's vector, and of the result */
+    void
+        *parts; /* direct: this rank's piece of every rank's vector, and of the result. Staged: what
+                    is sent */
     size_t element_bytes;
 };
 
@@ -76,6 +78,8 @@ coll_status coll_nccl_advance(coll_nccl_comm *comm, bool *done, coll_error *rete
 
 /* nccl_calls.c: the calls to NCCL of a phase, between ncclGroupStart and ncclGroupEnd. */
 bool coll_nccl_is_direct(const coll_nccl_op *op);
+/* Whether it is sent from a copy: NCCL receives a part before or after it sends what stood there. */
+bool coll_nccl_is_staged(const coll_nccl_op *op);
 /* Bytes of the buffers that this rank has in op; 0 for one that it does not. */
 void coll_nccl_buffers(const coll_nccl_op *op, size_t *send_bytes, size_t *recv_bytes);
 /* Which part of the vector a rank combines. */

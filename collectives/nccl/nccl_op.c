@@ -14,15 +14,25 @@ static size_t element_bytes_of(coll_type type)
     return bytes[type];
 }
 
+static coll_status stage(const coll_nccl_op *op, coll_error *reterr)
+{
+    const size_t bytes = (size_t)op->comm->size * op->desc.count * op->element_bytes;
+    return coll_nccl_cuda(
+        cudaMemcpyAsync(op->parts, op->desc.send, bytes, cudaMemcpyDeviceToDevice, op->stream),
+        "a copy", reterr);
+}
+
 /* Our own kernels before a phase of NCCL's: `started` before the first, the tree before the
  * second, `finished` after the last. */
 static coll_status run_kernels(coll_nccl_op *op, int phase, coll_error *reterr)
 {
     const coll_nccl_comm *comm = op->comm;
     if (phase == 0) {
-        return coll_nccl_cuda(op->warming ? cudaSuccess
-                                          : coll_nccl_begin_run(op->stream, &comm->notes),
-                              "a kernel", reterr);
+        const coll_status status = coll_nccl_cuda(
+            op->warming ? cudaSuccess : coll_nccl_begin_run(op->stream, &comm->notes), "a kernel",
+            reterr);
+        return status == COLL_OK && coll_nccl_is_staged(op) && !op->warming ? stage(op, reterr)
+                                                                            : status;
     }
     if (phase == 1 && coll_nccl_is_direct(op)) {
         const coll_nccl_tree tree = {
@@ -161,7 +171,7 @@ coll_status coll_nccl_start(void *op_, uint64_t sequence, bool *captured, coll_e
 static void free_warm(coll_nccl_op *op)
 {
     op->warming = false;
-    (void)cudaFree(op->warm_send);
+    (void)cudaFree(op->warm_send != op->warm_recv ? op->warm_send : NULL);
     (void)cudaFree(op->warm_recv);
     op->warm_send = NULL;
     op->warm_recv = NULL;
@@ -196,12 +206,18 @@ static coll_status alloc_op(coll_nccl_op *op, coll_error *reterr)
     size_t send_bytes = 0;
     size_t recv_bytes = 0;
     coll_nccl_buffers(op, &send_bytes, &recv_bytes);
+    const bool in_place = op->desc.send == op->desc.recv && send_bytes == recv_bytes;
     coll_status status = alloc_numbers(op, reterr);
     if (status == COLL_OK) {
+        status = alloc_zeros(op, &op->warm_recv, recv_bytes, reterr);
+    }
+    if (status == COLL_OK && in_place) {
+        op->warm_send = op->warm_recv;
+    } else if (status == COLL_OK) {
         status = alloc_zeros(op, &op->warm_send, send_bytes, reterr);
     }
-    if (status == COLL_OK) {
-        status = alloc_zeros(op, &op->warm_recv, recv_bytes, reterr);
+    if (status == COLL_OK && coll_nccl_is_staged(op)) {
+        status = alloc_zeros(op, &op->parts, send_bytes, reterr);
     }
     if (status == COLL_OK && coll_nccl_is_direct(op)) {
         const size_t piece_bytes = coll_nccl_piece_of(op, op->comm->rank).count * op->element_bytes;

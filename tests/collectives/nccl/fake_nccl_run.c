@@ -98,6 +98,22 @@ static void do_all(fake_world *world, int size)
     }
 }
 
+/* NCCL has no order between a group's sends and receives, so none may write what another reads. What a
+ * rank sends to itself NCCL copies by itself. */
+static void check_apart(const fake_call *send, const fake_call_list *list)
+{
+    for (int i = 0; i < list->count; i++) {
+        const fake_call *receive = &list->calls[i];
+        const size_t sent = send->count * send->element_bytes;
+        const size_t received = receive->count * receive->element_bytes;
+        const uint8_t *from = send->send;
+        const uint8_t *to = receive->recv;
+        BASE_ASSERT(receive->kind != FAKE_CALL_RECEIVE || from + sent <= to ||
+                    to + received <= from ||
+                    (send->peer == list->comm->rank && receive->peer == list->comm->rank));
+    }
+}
+
 /* Sends go at once, as far as the sender can tell. */
 static void post_sends(const fake_call_list *list)
 {
@@ -108,6 +124,7 @@ static void post_sends(const fake_call_list *list)
         if (call->kind != FAKE_CALL_SEND) {
             continue;
         }
+        check_apart(call, list);
         fake_letter *letter = malloc(sizeof *letter + bytes);
         BASE_ASSERT(letter != NULL);
         letter->next = NULL;

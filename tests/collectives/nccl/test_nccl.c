@@ -89,6 +89,35 @@ static void compare(device_rank *r, coll_op_desc desc)
     }
 }
 
+/* An all-to-all in place, twice: the second one brings all back. */
+static void exchange_in_place(device_rank *r, size_t count)
+{
+    test_rank *rank = r->rank;
+    coll_op *op = NULL;
+    float wanted[DEVICE_FLOATS];
+    device_fill(r);
+    memcpy(r->recv, r->send, sizeof wanted);
+    coll_op_desc desc = {.size = sizeof desc,
+                         .kind = COLL_ALL_TO_ALL,
+                         .type = COLL_FLOAT32,
+                         .count = count,
+                         .send = r->send,
+                         .recv = wanted};
+    memcpy(wanted, r->send, sizeof wanted);
+    RANK_OK(rank, coll_run(r->comm, &desc, &rank->error));
+    desc.send = r->recv;
+    desc.recv = r->recv;
+    desc.stream = r->stream;
+    RANK_OK(rank, coll_op_create(r->comm, &desc, &op, &rank->error));
+    RANK_OK(rank, coll_op_start(op, &rank->error));
+    RANK_OK(rank, coll_op_wait(op, &rank->error));
+    RANK_CHECK(rank, memcmp(r->recv, wanted, sizeof wanted) == 0);
+    RANK_OK(rank, coll_op_start(op, &rank->error));
+    RANK_OK(rank, coll_op_wait(op, &rank->error));
+    RANK_CHECK(rank, memcmp(r->recv, r->send, sizeof wanted) == 0);
+    coll_op_destroy(op);
+}
+
 static void kinds_body(device_rank *r)
 {
     static const size_t counts[] = {1, 3, 64, COUNT_MAX};
@@ -105,6 +134,7 @@ static void kinds_body(device_rank *r)
     }
     compare(r, (coll_op_desc){.kind = COLL_ALL_REDUCE, .count = 10, .reduce = COLL_AVERAGE});
     compare(r, (coll_op_desc){.kind = COLL_REDUCE, .count = 10, .reduce = COLL_PRODUCT});
+    exchange_in_place(r, COUNT_MAX);
     RANK_OK(r->rank, coll_comm_finalize(r->comm, &r->rank->error));
 }
 
