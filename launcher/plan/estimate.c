@@ -199,12 +199,15 @@ static void add_memory(const launch_ask *ask, launch_estimate *made)
     const double weight_bytes = ask->precision == PROTO_PRECISION_BFLOAT16 ? 6 : 4;
     /* micro-batches are added up as a tree: a gradient for each level */
     const double trees = 1 + floor(log2(made->run.pipeline.micro_batches));
+    /* an all-reduce has a piece from each replica, and their sum */
+    const double data = (double)made->layout.data;
+    const double pieces = data > 1 ? 1 + 1 / data : 0;
     for (int stage = 0; stage < made->run.pipeline.stages; stage++) {
         const share own = share_of(ask, made, stage);
         const double held = proto_pipeline_held(&made->run.pipeline, stage);
         const double bytes[LAUNCH_MEMORY_COUNT] = {
             [LAUNCH_MEMORY_WEIGHTS] = own.params * weight_bytes,
-            [LAUNCH_MEMORY_GRADIENTS] = own.params * GRADIENT_BYTES * trees,
+            [LAUNCH_MEMORY_GRADIENTS] = own.params * GRADIENT_BYTES * (trees + pieces),
             [LAUNCH_MEMORY_OPTIMIZER] = own.params * MOMENT_BYTES,
             [LAUNCH_MEMORY_ACTIVATIONS] = own.activations_bytes * held,
             [LAUNCH_MEMORY_WORK] =

@@ -27,19 +27,25 @@ void rank_memory_text(const rank_memory_use *use, char text[RANK_MEMORY_TEXT_BYT
 }
 
 base_status rank_memory_check(const rank_device *device, const char *what,
-                              const rank_memory_use *needed, base_error *reterr)
+                              const rank_memory_use *needed, uint64_t collectives_bytes,
+                              base_error *reterr)
 {
     char text[RANK_MEMORY_TEXT_BYTES];
+    char more[RANK_MEMORY_TEXT_BYTES] = "";
     if (device->backend->free_bytes == NULL) {
         return BASE_OK;
     }
     const uint64_t free_bytes = device->backend->free_bytes(device->queue);
-    const uint64_t total = rank_memory_total(needed);
+    const uint64_t total = rank_memory_total(needed) + collectives_bytes;
     if (total <= free_bytes) {
         return BASE_OK;
     }
     rank_memory_text(needed, text);
+    if (collectives_bytes > 0) {
+        (void)snprintf(more, sizeof more, ", collectives %" PRIu64, collectives_bytes);
+    }
     return base_fail(reterr, BASE_ERR_MEMORY,
-                     "%s needs %" PRIu64 " bytes of the GPU's memory, and %" PRIu64 " are free: %s",
-                     what, total, free_bytes, text);
+                     "%s needs %" PRIu64 " bytes of the GPU's memory, and %" PRIu64
+                     " are free: %s%s",
+                     what, total, free_bytes, text, more);
 }

@@ -30,9 +30,10 @@ void rank_memory_text(const rank_memory_use *use, char text[RANK_MEMORY_TEXT_BYT
 
 uint64_t rank_memory_total(const rank_memory_use *use);
 
-/* Whether the device has room for what is about to be allocated. BASE_ERR_MEMORY: it has not; the
+/* Whether the device has room for what is about to be allocated, and for what collectives take. BASE_ERR_MEMORY: it has not; the
  * message has the breakdown. `what` needs it: "training". A CPU always has. */
 BASE_MUST_CHECK base_status rank_memory_check(const rank_device *device, const char *what,
-                                              const rank_memory_use *needed, base_error *reterr);
+                                              const rank_memory_use *needed,
+                                              uint64_t collectives_bytes, base_error *reterr);
 
 #endif

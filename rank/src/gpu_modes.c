@@ -99,6 +99,9 @@ static base_status set_environment(const rank_worker *worker, char device[PROTO_
     if (!job->gpu.nccl_native) {
         (void)setenv("NCCL_ALGO", "^NVLS,NVLSTree", 0);
     }
+    /* In graphs NCCL registers what is sent and what is received each by itself, and sender and receiver
+     * wait for each other for ever where it has got one of the two only. */
+    (void)setenv("NCCL_GRAPH_REGISTER", "0", 0);
     (void)setenv("NCCL_DEBUG", "WARN", 0); /* why NCCL fails, in the rank's own output */
     if (job->gpu.shared) {
         share_gpu(worker->identity.rank);

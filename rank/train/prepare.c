@@ -86,7 +86,10 @@ void trainer_plan_state(const trainer *self, rank_memory_use *use)
 static base_status check_room(trainer *self, base_error *reterr)
 {
     const rank_model_options model = model_options(self);
-    const rank_ddp_options ddp = ddp_options(self);
+    rank_ddp_options ddp = ddp_options(self);
+    if (self->job->parallel.algorithm == PROTO_ALGORITHM_NATIVE) {
+        ddp.algorithm = COLL_ALGORITHM_NATIVE;
+    }
     rank_memory_use use = {{0}};
     use.bytes[RANK_MEMORY_WEIGHTS] =
         self->param_count *
@@ -94,7 +97,9 @@ static base_status check_room(trainer *self, base_error *reterr)
     plan_update(self, &use);
     rank_model_plan(&model, &use);
     rank_ddp_plan(&ddp, &use);
-    const base_status status = rank_memory_check(&self->device, "training", &use, reterr);
+    const base_status status = rank_memory_check(
+        &self->device, "training", &use,
+        rank_ddp_plan_collectives(&ddp, self->worker->identity.world_size), reterr);
     use.bytes[RANK_MEMORY_QUEUES] += self->device.backend->queue_bytes;
     self->planned = use;
     return status;

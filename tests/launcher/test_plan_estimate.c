@@ -156,6 +156,11 @@ static void memory_is_what_ranks_hold(void **state)
     assert_true(is_close(made.memory_bytes[LAUNCH_MEMORY_GRADIENTS], 5 * 4 * params));
     assert_true(made.fits);
     launch_estimate_fini(&made);
+    /* an all-reduce of two replicas has two halves, and their sum */
+    ask.global_batch = 4;
+    made = estimate_of(&ask, 2, 1, 1);
+    assert_true(is_close(made.memory_bytes[LAUNCH_MEMORY_GRADIENTS], (1 + 1.5) * 4 * params));
+    launch_estimate_fini(&made);
     ask.device.memory_bytes = 1e6;
     made = estimate_of(&ask, 1, 1, 1);
     assert_false(made.fits);

@@ -78,6 +78,9 @@ typedef struct rank_ddp_times {
 /* Adds the device's memory that wrap takes. Collectives' own buffers are not in it. */
 void rank_ddp_plan(const rank_ddp_options *options, rank_memory_use *use);
 
+/* Bytes that collectives take for themselves, at most, on a device. */
+uint64_t rank_ddp_plan_collectives(const rank_ddp_options *options, int ranks);
+
 /* Adds what wrap has allocated for gradients on a CPU: RANK_MEMORY_EXCHANGED and RANK_MEMORY_WORK. */
 void rank_ddp_memory(const rank_ddp *ddp, rank_memory_use *use);
 

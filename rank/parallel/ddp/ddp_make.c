@@ -139,6 +139,16 @@ void rank_ddp_plan(const rank_ddp_options *options, rank_memory_use *use)
     use->bytes[RANK_MEMORY_QUEUES] += options->device->backend->queue_bytes;
 }
 
+/* Of `direct`, a piece from each rank, and their sum; and a slice of a broadcast that begins. */
+uint64_t rank_ddp_plan_collectives(const rank_ddp_options *options, int ranks)
+{
+    const uint64_t size_bytes = options->param_count * sizeof(float);
+    const bool pieces = options->algorithm != COLL_ALGORITHM_NATIVE;
+    return ranks == 1
+               ? 0
+               : RANK_DDP_SLICE_BYTES + (pieces ? size_bytes + size_bytes / (uint64_t)ranks : 0);
+}
+
 static base_status make_levels(rank_ddp *ddp, base_error *reterr)
 {
     const size_t size_bytes = ddp->param_count * sizeof(float);

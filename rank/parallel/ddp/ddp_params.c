@@ -16,9 +16,8 @@ static void reduce_after_compute(const rank_ddp *ddp)
     }
 }
 
-base_status rank_ddp_broadcast(const rank_ddp *ddp, float *at, size_t count, base_error *reterr)
+static coll_status broadcast_slice(const rank_ddp *ddp, float *at, size_t count, coll_error *error)
 {
-    coll_error error;
     coll_op *op = NULL;
     const coll_op_desc desc = {
         .size = sizeof(coll_op_desc),
@@ -29,15 +28,28 @@ base_status rank_ddp_broadcast(const rank_ddp *ddp, float *at, size_t count, bas
         .type = COLL_FLOAT32,
         .stream = rank_ddp_stream(ddp),
     };
-    coll_status status = coll_op_create(ddp->comm, &desc, &op, &error);
+    coll_status status = coll_op_create(ddp->comm, &desc, &op, error);
     if (status == COLL_OK) {
         reduce_after_compute(ddp);
-        status = coll_op_start(op, &error);
+        status = coll_op_start(op, error);
     }
     if (status == COLL_OK) {
-        status = coll_op_wait(op, &error);
+        status = coll_op_wait(op, error);
     }
     coll_op_destroy(op);
+    return status;
+}
+
+/* In slices, since making an operation on a GPU takes as much memory as it moves. */
+base_status rank_ddp_broadcast(const rank_ddp *ddp, float *at, size_t count, base_error *reterr)
+{
+    const size_t most = RANK_DDP_SLICE_BYTES / sizeof *at;
+    coll_error error;
+    coll_status status = COLL_OK;
+    for (size_t first = 0; status == COLL_OK && first < count; first += most) {
+        const size_t left = count - first;
+        status = broadcast_slice(ddp, at + first, left < most ? left : most, &error);
+    }
     return coll_to_base(status, &error, reterr);
 }
 

@@ -6,7 +6,10 @@
 
 #include "rank/ddp.h"
 
-enum { RANK_DDP_ALGORITHM_BYTES = 128 };
+enum {
+    RANK_DDP_ALGORITHM_BYTES = 128,
+    RANK_DDP_SLICE_BYTES = 16 << 20, /* of a broadcast */
+};
 
 /* One range of the gradient array and its operation. */
 typedef struct rank_ddp_bucket {

@@ -116,9 +116,12 @@ static void what_has_no_room_is_refused_with_its_parts(void **state)
     needed.bytes[RANK_MEMORY_WEIGHTS] = 1000;
     needed.bytes[RANK_MEMORY_HOST] = (uint64_t)1 << 50; /* not the device's */
     needed.bytes[RANK_MEMORY_CACHE] = device.backend->free_bytes(device.queue) - 1000;
-    assert_ok(rank_memory_check(&device, "a test", &needed, &error), &error);
+    assert_ok(rank_memory_check(&device, "a test", &needed, 0, &error), &error);
+    assert_status(rank_memory_check(&device, "a test", &needed, 1, &error), BASE_ERR_MEMORY);
+    assert_non_null(strstr(error.message, ", collectives 1"));
     needed.bytes[RANK_MEMORY_CACHE]++;
-    assert_status(rank_memory_check(&device, "a test", &needed, &error), BASE_ERR_MEMORY);
+    assert_status(rank_memory_check(&device, "a test", &needed, 0, &error), BASE_ERR_MEMORY);
+    assert_null(strstr(error.message, "collectives"));
     assert_non_null(strstr(error.message, "a test needs "));
     assert_non_null(strstr(error.message, " are free: weights 1000, optimizer 0, activations 0, "
                                           "work 0, cache "));
