@@ -8,9 +8,9 @@
 #include "gpus/gpus.h"
 #include "gpus/watch.h"
 
-launch_answer launch_cli_find_nvlink(const launch_cli_run *run)
+/* Of the GPUs that ranks have named. Returns how many there are. */
+static int collect_uuids(const launch_cli_run *run, const char *uuids[BASE_COLL_RANKS_MAX])
 {
-    const char *uuids[BASE_COLL_RANKS_MAX];
     const int ranks = (int)run->options->job.job.world_size;
     int count = 0;
     for (int rank = 0; run->result.ranks != NULL && rank < ranks; rank++) {
@@ -18,6 +18,13 @@ launch_answer launch_cli_find_nvlink(const launch_cli_run *run)
             uuids[count++] = run->result.ranks[rank].gpu.uuid;
         }
     }
+    return count;
+}
+
+launch_answer launch_cli_find_nvlink(const launch_cli_run *run)
+{
+    const char *uuids[BASE_COLL_RANKS_MAX];
+    const int count = collect_uuids(run, uuids);
     return count > 0 ? (launch_answer)launch_gpus_nvlink(uuids, count) : LAUNCH_UNKNOWN;
 }
 
@@ -26,8 +33,11 @@ void launch_cli_take_watch(launch_cli_run *run)
     base_error *cause = &run->result.cause;
     char faults[LAUNCH_GPU_FAULTS_BYTES];
     launch_gpu_peak peak;
+    const char *uuids[BASE_COLL_RANKS_MAX];
+    const int count = collect_uuids(run, uuids);
     const int ranks = run->result.ranks != NULL ? (int)run->options->job.job.world_size : 0;
-    if (launch_gpu_watch_faults(run->gpus, faults)[0] != '\0' && cause->message[0] != '\0') {
+    if (launch_gpu_watch_faults(run->gpus, uuids, count, faults)[0] != '\0' &&
+        cause->message[0] != '\0') {
         const size_t used = strlen(cause->message);
         (void)snprintf(cause->message + used, sizeof cause->message - used, "; %s", faults);
     } else if (faults[0] != '\0') {

@@ -78,6 +78,9 @@ static void print_text(const launch_nvml *nvml, const launch_gpus *found, FILE *
     for (int i = 0; i < found->count; i++) {
         print_gpu(&found->gpus[i], i, stream);
     }
+    if (found->closed > 0) {
+        (void)fprintf(stream, "%d more cannot be used: %s\n", found->closed, found->closed_because);
+    }
     if (found->count > 1) {
         print_matrix(nvml, found, stream);
     }
@@ -134,7 +137,9 @@ static base_status print_json(const launch_nvml *nvml, const launch_gpus *found,
     for (int i = 0; i < found->count; i++) {
         (void)json_array_append_new(gpus, json_gpu(nvml, found, i));
     }
-    json_t *root = json_pack("{s:o, s:o}", "driver", json_text(found->driver), "gpus", gpus);
+    json_t *root =
+        json_pack("{s:o, s:o, s:i, s:o}", "driver", json_text(found->driver), "gpus", gpus,
+                  "unusable", found->closed, "unusable_because", json_text(found->closed_because));
     const bool written = root != NULL && json_dumpf(root, stream, JSON_INDENT(2)) == 0;
     json_decref(root);
     (void)fputc('\n', stream);

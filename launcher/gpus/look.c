@@ -112,16 +112,21 @@ base_status launch_gpus_look(const launch_nvml *nvml, launch_gpus *found, base_e
     if (nvml->driver_version(found->driver, sizeof found->driver) != LAUNCH_NVML_OK) {
         found->driver[0] = '\0';
     }
-    found->count = count < LAUNCH_GPUS_MAX ? (int)count : LAUNCH_GPUS_MAX;
-    for (int i = 0; i < found->count; i++) {
-        result = nvml->device((unsigned)i, &found->gpus[i].device);
-        if (result != LAUNCH_NVML_OK) {
-            return base_fail(reterr, BASE_ERR_UNSUPPORTED, "GPU %d: %s", i,
-                             nvml->error_text(result));
+    for (unsigned i = 0; i < count && found->count < LAUNCH_GPUS_MAX; i++) {
+        launch_gpu *gpu = &found->gpus[found->count];
+        result = nvml->device(i, &gpu->device);
+        if (result == LAUNCH_NVML_OK) {
+            look_at(nvml, gpu);
+            found->count++;
+        } else {
+            found->closed++;
+            (void)snprintf(found->closed_because, sizeof found->closed_because, "%s",
+                           nvml->error_text(result));
         }
-        look_at(nvml, &found->gpus[i]);
     }
-    return BASE_OK;
+    return found->count > 0 ? BASE_OK
+                            : base_fail(reterr, BASE_ERR_UNSUPPORTED, "no GPU can be used: %s",
+                                        found->closed_because);
 }
 
 const char *launch_gpus_between(const launch_nvml *nvml, const launch_gpu *a, const launch_gpu *b)

@@ -33,10 +33,12 @@ typedef struct launch_gpu {
 typedef struct launch_gpus {
     char driver[LAUNCH_NVML_TEXT_BYTES];
     int count;
+    int closed; /* that are there and cannot be used, as one that is lost. CUDA does not count them */
+    char closed_because[LAUNCH_NVML_TEXT_BYTES]; /* of the last one */
     launch_gpu gpus[LAUNCH_GPUS_MAX];
 } launch_gpus;
 
-/* BASE_ERR_UNSUPPORTED: there is no GPU. */
+/* BASE_ERR_UNSUPPORTED: there is no GPU that can be used. */
 BASE_MUST_CHECK base_status launch_gpus_look(const launch_nvml *nvml, launch_gpus *found,
                                              base_error *reterr);
 

@@ -8,7 +8,10 @@
 #include "base/clock.h"
 #include "gpus/look.h"
 
-enum { FAULTS_MAX = 8 }; /* that are named: one fault draws others after it */
+enum {
+    FAULTS_MAX = 8, /* that are named: one fault draws others after it */
+    EVENTS_MAX = 4096,
+};
 
 struct launch_gpu_watch {
     launch_nvml nvml;
@@ -120,13 +123,9 @@ bool launch_gpu_watch_peak(const launch_gpu_watch *watch, const char *uuid, laun
 }
 
 static void add(char text[LAUNCH_GPU_FAULTS_BYTES], size_t *used, const launch_gpu_watch *watch,
-                const launch_nvml_event *event)
+                int index, const launch_nvml_event *event)
 {
     char what[LAUNCH_NVML_TEXT_BYTES];
-    int index = 0;
-    while (index + 1 < watch->gpus.count && watch->gpus.gpus[index].device != event->device) {
-        index++;
-    }
     if ((event->type & LAUNCH_NVML_EVENT_XID) != 0) {
         (void)snprintf(what, sizeof what, "Xid %llu: %s", event->data, xid_text(event->data));
     } else {
@@ -137,15 +136,37 @@ static void add(char text[LAUNCH_GPU_FAULTS_BYTES], size_t *used, const launch_g
     *used += length > 0 && (size_t)length < LAUNCH_GPU_FAULTS_BYTES - *used ? (size_t)length : 0;
 }
 
-const char *launch_gpu_watch_faults(launch_gpu_watch *watch, char text[LAUNCH_GPU_FAULTS_BYTES])
+/* -1: of none of these. */
+static int index_of(const launch_gpu_watch *watch, launch_nvml_device device,
+                    const char *const *uuids, int count)
+{
+    int index = 0;
+    while (index < watch->gpus.count && watch->gpus.gpus[index].device != device) {
+        index++;
+    }
+    bool wanted = count == 0;
+    for (int i = 0; index < watch->gpus.count && i < count; i++) {
+        wanted = wanted || strcmp(watch->gpus.gpus[index].uuid, uuids[i]) == 0;
+    }
+    return index < watch->gpus.count && wanted ? index : -1;
+}
+
+const char *launch_gpu_watch_faults(launch_gpu_watch *watch, const char *const *uuids, int count,
+                                    char text[LAUNCH_GPU_FAULTS_BYTES])
 {
     launch_nvml_event event;
     size_t used = 0;
+    int faults = 0;
     text[0] = '\0';
-    for (int i = 0; watch != NULL && watch->events != NULL && i < FAULTS_MAX &&
-                    watch->nvml.events_wait(watch->events, &event, 0) == LAUNCH_NVML_OK;
+    for (int i = 0;
+         watch != NULL && watch->events != NULL && i < EVENTS_MAX && faults < FAULTS_MAX &&
+         watch->nvml.events_wait(watch->events, &event, 0) == LAUNCH_NVML_OK;
          i++) {
-        add(text, &used, watch, &event);
+        const int index = index_of(watch, event.device, uuids, count);
+        if (index >= 0) {
+            add(text, &used, watch, index, &event);
+            faults++;
+        }
     }
     text[used] = '\0';
     return text;

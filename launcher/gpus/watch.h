@@ -25,9 +25,10 @@ launch_gpu_watch *launch_gpu_watch_open(void);
 /* Reads the GPUs' state, at most once a second. NULL is fine. */
 void launch_gpu_watch_sample(launch_gpu_watch *watch);
 
-/* What has gone wrong since, as "GPU 0 (GPU-…): Xid 79: the GPU has fallen off the bus". "":
- * nothing, as without a watch. */
-const char *launch_gpu_watch_faults(launch_gpu_watch *watch, char text[LAUNCH_GPU_FAULTS_BYTES]);
+/* What has gone wrong since with the GPUs of these UUIDs, with count 0 with any, as "GPU 0 (GPU-…): Xid 79: the GPU has
+ * fallen off the bus". "": nothing, as without a watch. */
+const char *launch_gpu_watch_faults(launch_gpu_watch *watch, const char *const *uuids, int count,
+                                    char text[LAUNCH_GPU_FAULTS_BYTES]);
 
 /* False: it was not sampled, or there is no such GPU. */
 bool launch_gpu_watch_peak(const launch_gpu_watch *watch, const char *uuid, launch_gpu_peak *peak);

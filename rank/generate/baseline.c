@@ -52,6 +52,24 @@ static bool has_room(const rank_generate_options *options, int ranks,
                                     reason);
 }
 
+/* Whether every rank has room for a whole model; else says why not. */
+static base_status all_have_room(const rank_generate_options *options, bool *all,
+                                 char reason[BASE_ERROR_MESSAGE_BYTES], base_error *reterr)
+{
+    coll_error error;
+    int32_t mine = has_room(options, coll_comm_size(options->comm), reason) ? 1 : 0;
+    int32_t least = 0;
+    const base_status status =
+        coll_to_base(coll_all_reduce(options->comm, &mine, &least, 1, COLL_INT32, COLL_MIN, &error),
+                     &error, reterr);
+    *all = least != 0;
+    if (status == BASE_OK && mine > least) {
+        (void)snprintf(reason, BASE_ERROR_MESSAGE_BYTES,
+                       "a whole model does not fit into the memory that another rank has free");
+    }
+    return status;
+}
+
 /* should_stop of rank 0 while it works alone. Called before each step. */
 static bool keep_waiting(void *user)
 {
@@ -185,12 +203,13 @@ static base_status run_both(const rank_generate_options *options, const char *co
                           .first = (size_t)rank,
                           .stride = (size_t)ranks};
     rank_alone_state state = RANK_ALONE_WAIT;
-    base_status status = BASE_OK;
+    bool room = false;
+    base_status status = all_have_room(options, &room, baseline->reason, reterr);
+    if (status != BASE_OK || !room) {
+        return status;
+    }
     if (rank != 0) {
         status = rank_alone_sleep(options->comm, &state, reterr);
-    } else if (!has_room(options, ranks, baseline->reason)) {
-        state = RANK_ALONE_NO_ROOM;
-        status = rank_alone_end(&single.alone, state, reterr);
     } else {
         base_error error = {0};
         status = run_single(&single, prompts, count, &state, &error);

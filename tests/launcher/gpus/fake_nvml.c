@@ -1,13 +1,13 @@
 /* An NVML with two GPUs, for test_gpus.c: a library that the launcher loads in place of the driver's.
  * FAKE_NVML in the environment makes it fail: "broken" at the beginning, "none" has no GPU,
- * "xid" reports that a GPU is lost. GPU 1 says little of itself. "emulated" has the GPUs of the
+ * "lost" cannot open its GPUs, "first lost" one of them, "xid" reports that a GPU is lost. GPU 1 says little of itself. "emulated" has the GPUs of the
  * emulator (tests/gpu/node). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "gpus/nvml.h"
 
-enum { NOT_SUPPORTED = 3, DRIVER_NOT_LOADED = 9, TIMEOUT = 10 };
+enum { NOT_SUPPORTED = 3, DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15 };
 
 struct nvmlDevice_st {
     unsigned index;
@@ -45,7 +45,9 @@ EXPORT int nvmlShutdown(void)
 EXPORT const char *nvmlErrorString(int result);
 EXPORT const char *nvmlErrorString(int result)
 {
-    return result == DRIVER_NOT_LOADED ? "Driver Not Loaded" : "?";
+    return result == DRIVER_NOT_LOADED ? "Driver Not Loaded"
+           : result == GPU_IS_LOST     ? "GPU is lost"
+                                       : "?";
 }
 
 EXPORT int nvmlSystemGetDriverVersion(char *text, unsigned size_bytes);
@@ -66,7 +68,7 @@ EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, launch_nvml_device *dev
 EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, launch_nvml_device *device)
 {
     *device = &devices[index];
-    return 0;
+    return is_set_to("lost") || (is_set_to("first lost") && index == 0) ? GPU_IS_LOST : 0;
 }
 
 EXPORT int nvmlDeviceGetName(launch_nvml_device device, char *text, unsigned size_bytes);

@@ -86,10 +86,10 @@ static void what_happens_while_a_job_runs_is_kept(void **state)
     if (watch == NULL) {
         fail_msg("the fake NVML was not found: %s", getenv("LD_LIBRARY_PATH"));
     }
-    assert_string_equal(launch_gpu_watch_faults(watch, text),
+    assert_string_equal(launch_gpu_watch_faults(watch, NULL, 0, text),
                         "GPU 1 (GPU-bbbb): Xid 79: the GPU has fallen off the bus; "
                         "GPU 0 (GPU-aaaa): a memory error of two bits");
-    assert_string_equal(launch_gpu_watch_faults(watch, text), "");
+    assert_string_equal(launch_gpu_watch_faults(watch, NULL, 0, text), "");
     assert_false(launch_gpu_watch_peak(watch, "GPU-aaaa", &peak));
     launch_gpu_watch_sample(watch);
     assert_false(launch_gpu_watch_peak(watch, "GPU-cccc", &peak));
@@ -106,6 +106,35 @@ static void what_happens_while_a_job_runs_is_kept(void **state)
     launch_gpu_watch_sample(NULL);
     launch_gpu_watch_close(NULL);
     assert_int_equal(unsetenv("FAKE_NVML"), 0);
+}
+
+/* The other one's events are of another job. */
+static void faults_are_those_of_the_jobs_gpus(void **state)
+{
+    (void)state;
+    char text[LAUNCH_GPU_FAULTS_BYTES];
+    const char *const ours[] = {"GPU-dddd", "GPU-aaaa"};
+    assert_int_equal(setenv("FAKE_NVML", "xid", 1), 0);
+    launch_gpu_watch *watch = launch_gpu_watch_open();
+    assert_non_null(watch);
+    assert_string_equal(launch_gpu_watch_faults(watch, ours, 2, text),
+                        "GPU 0 (GPU-aaaa): a memory error of two bits");
+    launch_gpu_watch_close(watch);
+    assert_int_equal(unsetenv("FAKE_NVML"), 0);
+}
+
+static void a_lost_gpu_does_not_hide_the_others(void **state)
+{
+    (void)state;
+    json_error_t error;
+    run(NULL, "first lost", BASE_EXIT_DONE, "GPU 0: NVIDIA H200, GPU-bbbb\n");
+    assert_non_null(strstr(program.text[TEST_STDOUT], "\n1 more cannot be used: GPU is lost\n"));
+    run("--json", "first lost", BASE_EXIT_DONE, "");
+    json_t *root = json_loads(program.text[TEST_STDOUT], JSON_REJECT_DUPLICATES, &error);
+    assert_int_equal(json_array_size(json_object_get(root, "gpus")), 1);
+    assert_int_equal(json_integer_value(json_object_get(root, "unusable")), 1);
+    json_decref(root);
+    run(NULL, "lost", BASE_EXIT_NO_GPU, "no GPU can be used: GPU is lost");
 }
 
 static void what_is_not_there_is_one_line(void **state)
@@ -138,6 +167,8 @@ int main(void)
         cmocka_unit_test(all_that_the_driver_says_is_printed),
         cmocka_unit_test(the_same_is_there_as_json),
         cmocka_unit_test(what_happens_while_a_job_runs_is_kept),
+        cmocka_unit_test(faults_are_those_of_the_jobs_gpus),
+        cmocka_unit_test(a_lost_gpu_does_not_hide_the_others),
         cmocka_unit_test(what_is_not_there_is_one_line),
         cmocka_unit_test(no_driver_is_one_line),
     };
