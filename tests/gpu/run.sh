@@ -5,11 +5,11 @@ set -uo pipefail
 
 self=$(realpath "$0")
 here=$(dirname "$self")
-phases=(parity compute-sanitizer gate nccl faults speed torch profile)
-declare -A limits=([parity]=90 [compute-sanitizer]=125 [gate]=20 [nccl]=300 [faults]=190 [speed]=340 [torch]=500 [profile]=150)
+phases=(parity compute-sanitizer gate nccl several faults speed torch profile)
+declare -A limits=([parity]=90 [compute-sanitizer]=125 [gate]=20 [nccl]=300 [several]=240 [faults]=190 [speed]=340 [torch]=500 [profile]=150)
 skipped=77 no_gpu=9
 
-for file in common correct faults speed torch profile report; do
+for file in common correct several faults speed torch profile report; do
     source "$here/phases/$file.sh"
 done
 
@@ -17,11 +17,12 @@ usage() {
     cat <<'END'
 Usage: tests/gpu/run.sh [OPTION]... [PHASE]...
 
-Phases: parity compute-sanitizer gate nccl faults speed torch profile (all of them). Three calls of
-less than 9 minutes each:
+Phases: parity compute-sanitizer gate nccl several faults speed torch profile (all of them). Three calls
+of less than 9 minutes each, and on several GPUs a fourth:
   tests/gpu/run.sh --out results parity compute-sanitizer gate nccl
   tests/gpu/run.sh --out results faults speed
   tests/gpu/run.sh --out results torch profile
+  tests/gpu/run.sh --out results several
 
   --bundle FILE    of ./dev gpu-bundle (build/gpu/bundle.tar.gz)
   --out DIR        for gpu-results.json and gpu-results.md, written anew after each phase, and log/.

@@ -4,7 +4,6 @@
  * measured twice: as programs have it, where one rank does not call NCCL at all, and made to call it, as
  * more ranks do. NCCL is the one that the plugin is linked with. Its communicator is made as most
  * programs make it. */
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,15 +12,10 @@
 #include "coll/backend.h"
 #include "coll/nccl.h"
 #include "measure.h"
+#include "nccl_calls.h"
 #include "ringfence/coll_error.h"
 
 enum { ROUNDS = 101, WARM_UP = 10, RUNS = 64, FLOATS = 256 };
-
-/* As nccl.h has them, which is not everywhere. */
-enum { NCCL_FLOAT32 = 7, NCCL_SUM = 0 };
-typedef struct nccl_id {
-    char internal[128];
-} nccl_id;
 
 /* Through libcoll. */
 typedef struct ours {
@@ -39,10 +33,7 @@ typedef struct bench {
     float *recv;
     ours plain;
     ours calling; /* NCCL, though there is one rank */
-    void *comm;   /* NCCL's */
-    int (*all_reduce)(const void *send, void *recv, size_t count, int type, int reduce, void *comm,
-                      void *stream);
-    int (*comm_destroy)(void *comm);
+    measure_nccl nccl;
 } bench;
 
 typedef base_status (*starter)(const bench *b, base_error *reterr);
@@ -92,21 +83,12 @@ static base_status open_ours(const bench *b, ours *made, bool calls_alone, base_
 
 static base_status open_nccl(bench *b, base_error *reterr)
 {
-    nccl_id id;
-    int (*get_id)(nccl_id * id) = NULL;
-    int (*init)(void **comm, int ranks, nccl_id id, int rank) = NULL;
-    void *handle = b->plugin.handle;
-    *(void **)&get_id = dlsym(handle, "ncclGetUniqueId"); /* as POSIX has it */
-    *(void **)&init = dlsym(handle, "ncclCommInitRank");
-    *(void **)&b->all_reduce = dlsym(handle, "ncclAllReduce");
-    *(void **)&b->comm_destroy = dlsym(handle, "ncclCommDestroy");
-    if (get_id == NULL || init == NULL || b->all_reduce == NULL || b->comm_destroy == NULL) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "the plugin shows no NCCL");
+    measure_nccl_id id;
+    base_status status = measure_nccl_find(&b->nccl, b->plugin.handle, reterr);
+    if (status == BASE_OK) {
+        status = measure_nccl_make_id(&b->nccl, &id, reterr);
     }
-    if (get_id(&id) != 0 || init(&b->comm, 1, id, 0) != 0) {
-        return base_fail(reterr, BASE_ERR_IO, "NCCL does not begin");
-    }
-    return BASE_OK;
+    return status == BASE_OK ? measure_nccl_begin(&b->nccl, 1, &id, 0, reterr) : status;
 }
 
 static base_status start_op(coll_op *op, base_error *reterr)
@@ -137,9 +119,7 @@ static base_status start_calling_captured(const bench *b, base_error *reterr)
 
 static base_status start_nccl(const bench *b, base_error *reterr)
 {
-    return b->all_reduce(b->send, b->recv, FLOATS, NCCL_FLOAT32, NCCL_SUM, b->comm, b->stream) == 0
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_IO, "ncclAllReduce failed");
+    return measure_nccl_all_reduce(&b->nccl, b->send, b->recv, FLOATS, b->stream, reterr);
 }
 
 /* ---- timing ---- */
@@ -226,9 +206,7 @@ static void close_ours(ours *made)
 
 static void close_all(bench *b)
 {
-    if (b->comm != NULL) {
-        (void)b->comm_destroy(b->comm);
-    }
+    measure_nccl_end(&b->nccl);
     close_ours(&b->calling);
     close_ours(&b->plain);
     if (b->device.backend != NULL) {
@@ -251,7 +229,7 @@ base_status measure_all_reduce(const char *plugin, base_error *reterr)
         {"coll_host_us_in_graph", start_plain_captured, true},
         {"coll_calling_host_us_in_graph", start_calling_captured, true},
     };
-    bench b = {.comm = NULL};
+    bench b = {.stream = NULL};
     base_status status = open_device(&b, plugin, reterr);
     if (status == BASE_OK) {
         status = open_ours(&b, &b.plain, false, reterr);

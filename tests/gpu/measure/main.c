@@ -14,6 +14,7 @@ static const char usage[] =
     "       gpu-measure contact PLUGIN overlap [WIDTH TIMES]           (default: 1024 50)\n"
     "       gpu-measure copy PLUGIN MIB\n"
     "       gpu-measure all-reduce PLUGIN\n"
+    "       launcher --ranks N -- gpu-measure all-reduces PLUGIN MIB\n"
     "       gpu-measure logits PLUGIN BACKEND CHECKPOINT TOKENS OUT   (BACKEND cpu: no PLUGIN)\n"
     "       gpu-measure answers CHECKPOINT EXPECTED.json FOUND.json\n"
     "       gpu-measure data TOKENIZER.json DIRECTORY WORDS\n";
@@ -74,6 +75,8 @@ int main(int argc, char **argv)
         status = measure_copy(given[0], (size_t)strtoul(given[1], NULL, 10) << 20, &error);
     } else if (strcmp(command, "all-reduce") == 0 && argc == 3) {
         status = measure_all_reduce(given[0], &error);
+    } else if (strcmp(command, "all-reduces") == 0 && argc == 4) {
+        status = measure_all_reduces(given[0], (size_t)strtoul(given[1], NULL, 10) << 20, &error);
     } else if (strcmp(command, "logits") == 0 && argc == 7) {
         status = logits(given, &error);
     } else if (strcmp(command, "answers") == 0 && argc == 5) {

@@ -28,6 +28,11 @@ BASE_MUST_CHECK base_status measure_copy(const char *plugin, size_t size_bytes, 
  * one by one, and replayed as part of a graph. */
 BASE_MUST_CHECK base_status measure_all_reduce(const char *plugin, base_error *reterr);
 
+/* In each rank of a job of the launcher, a GPU each: times of all-reduces of 4 KiB, 1 MiB and so many
+ * bytes through libcoll and through NCCL's own call, from rank 0. BASE_ERR_MISMATCH: a sum in a graph is wrong. */
+BASE_MUST_CHECK base_status measure_all_reduces(const char *plugin, size_t size_bytes,
+                                                base_error *reterr);
+
 /* The directory's model over some tokens: logits (tokens, V) as raw float32 into the file `out`.
  * Token i is (7919 i + 13) mod V. */
 BASE_MUST_CHECK base_status measure_logits(const rank_device *device, const char *checkpoint,

@@ -14,7 +14,7 @@ export FAKE_NVML=emulated LD_LIBRARY_PATH=$nvml TMPDIR=$scratch BUDGET_SERVICE_D
 
 # A node as it is installed.
 mkdir -p node/bin node/lib/ringfence
-cp "$build"/bin/{launcher,rank,budget-service,coll-bench} node/bin
+cp "$build"/bin/{launcher,rank,budget-service,coll-bench,gpu-measure} node/bin
 cp "$build/tests/gpu-node/lib/ringfence/ringfence-cuda.so" node/lib/ringfence
 ln -s "$build/share" node/share
 export PATH=$scratch/node/bin:$PATH
@@ -320,6 +320,9 @@ for kind in reduce_scatter gather; do
 done
 bench 0 all_reduce --ranks 1 --transport nccl -b 4 -e 4 -n 5 -- --algorithm native
 out_has "algorithm native"
+echo "== all-reduces beside NCCL's own, and in a graph"
+launcher --no-bind --ranks 2 --quiet -- gpu-measure all-reduces node/lib/ringfence/ringfence-cuda.so 2 >out 2>err </dev/null || fail "gpu-measure"
+has out "nccl_all_reduce_us_4096 [0-9]" "native_all_reduce_us_1048576 [0-9]" "direct_all_reduce_us_2097152 [0-9]" "direct_replays 3"
 echo "== wrong flags are refused, and so is whoever has no token"
 bench 2 sendrecv --transport nccl --
 err_has "sendrecv is not for --transport nccl"
