@@ -323,7 +323,6 @@ static int run_whole(launch_cli_run *run)
 {
     const launch_options *options = run->options;
     base_error error = {0};
-    int lock_fd = -1; /* of --out; a record of training has its own */
     launch_inference inference = {.job = &options->job, .argc = run->argc, .argv = run->argv};
     const bool infers = proto_mode_get(options->job.job.mode)->record == PROTO_RECORD_INFERENCE;
     if (options->hosts.nodes > 1 && options->program == NULL &&
@@ -332,10 +331,6 @@ static int run_whole(launch_cli_run *run)
     }
     launch_inference_begin(&inference);
     name_engine(run);
-    if (infers &&
-        launch_inference_lock(options->job.output.directory, &lock_fd, &error) != BASE_OK) {
-        return launch_report_error(&error);
-    }
     if (launch_cli_open_record(run, &error) != BASE_OK) {
         return launch_report_error(&error);
     }
@@ -357,10 +352,7 @@ static int run_whole(launch_cli_run *run)
     launch_summary_print(options, &run->result, &run->scaling,
                          run->record != NULL && launch_record_is_whole(run->record));
     const int exit_status = run->result.exit_status;
-    launch_record_close(run->record);
-    if (lock_fd >= 0) {
-        (void)close(lock_fd);
-    }
+    launch_cli_close_record(run);
     launch_lease_destroy(run->lease);
     free(run->files);
     launch_job_result_fini(&run->result);

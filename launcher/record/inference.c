@@ -58,16 +58,13 @@ static base_status check_out(const char *out, base_error *reterr)
                             "--out %s holds the record of a training, and stays as it is", out);
 }
 
-base_status launch_inference_lock(const char *out, int *lock_fd, base_error *reterr)
+base_status launch_inference_open(const launch_out_options *options,
+                                  launch_out_directory *directory, base_error *reterr)
 {
-    base_status status = launch_out_directory_lock(out, lock_fd, reterr);
-    if (status != BASE_OK) {
-        return base_error_prepend(reterr, status, "--out");
-    }
-    status = check_out(out, reterr);
-    if (status != BASE_OK) {
-        (void)close(*lock_fd);
-        *lock_fd = -1;
+    base_status status = check_out(options->path, reterr);
+    if (status == BASE_OK) {
+        status = launch_out_directory_open(options, directory, reterr);
+        status = status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--out");
     }
     return status;
 }
@@ -234,15 +231,6 @@ static char *describe(const launch_inference_view *view, const launch_text *less
     return text;
 }
 
-/* Removes the curve's files of an older run. */
-static void remove_curve(int directory_fd)
-{
-    static const char *const names[] = {"scaling-curve.png", "scaling-curve.dat", "plots.gp"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        (void)unlinkat(directory_fd, names[i], 0);
-    }
-}
-
 static base_status write_curve(const launch_inference_view *view, launch_text *notes,
                                base_error *reterr)
 {
@@ -252,7 +240,6 @@ static base_status write_curve(const launch_inference_view *view, launch_text *n
         return base_fail_errno(reterr, errno, "cannot open %s", out);
     }
     base_status status = BASE_OK;
-    remove_curve(directory_fd);
     if (view->figures->curve.point_count > 0) {
         launch_plot_files curve = {"scaling-curve", launch_curve_figure(&view->figures->curve)};
         status = launch_plots_write(out, &curve, 1, view->info, reterr);

@@ -240,7 +240,8 @@ static base_status open_events(launch_server *server, base_error *reterr)
                : base_fail_errno(reterr, errno, "--serve: cannot watch for clients");
 }
 
-/* The thread gets no signals: they are the job's. */
+/* The thread gets no signals: they are the job's. By poll: with epoll libmicrohttpd 0.9.75 may miss that a
+ * client has gone, and keeps its connection until the idle time is over. */
 static base_status start_thread(launch_server *server, base_error *reterr)
 {
     sigset_t all;
@@ -248,7 +249,7 @@ static base_status start_thread(launch_server *server, base_error *reterr)
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_BLOCK, &all, &before);
     server->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, handle, server,
+        MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, handle, server,
         MHD_OPTION_LISTEN_SOCKET, server->listen_fd, MHD_OPTION_NOTIFY_COMPLETED, end, server,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)LAUNCH_SERVE_CONNECTIONS_MAX,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)LAUNCH_SERVE_IDLE_SECONDS,

@@ -89,8 +89,10 @@ base_status rank_worker_evaluate(const rank_worker *worker, const rank_generate_
 {
     const proto_identity *identity = &worker->identity;
     rank_pairs *pairs = NULL;
-    base_status status = rank_pairs_open(identity->job.data.heldout, identity->rank,
-                                         identity->world_size, &pairs, reterr);
+    /* ranks that hold one model together answer rank 0's prompts */
+    const bool together = proto_mode_get(identity->job.job.mode)->tensor_parallel;
+    base_status status = rank_pairs_open(identity->job.data.heldout, together ? 0 : identity->rank,
+                                         together ? 1 : identity->world_size, &pairs, reterr);
     if (status == BASE_OK) {
         status = rank_evaluate(options, pairs, total, correct, reterr);
     }

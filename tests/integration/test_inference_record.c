@@ -319,6 +319,76 @@ static void a_training_keeps_its_manifest(void **state)
     assert_non_null(strstr(program.text[TEST_STDERR], "holds the record of a training"));
 }
 
+/* The first 40 held-out sentences, of which the trained model gets few right: each is asked about once,
+ * whatever the ranks hold. */
+static void ranks_of_one_model_evaluate_all_sentences(void **state)
+{
+    (void)state;
+    static test_program program;
+    static const char *const modes[][2] = {{"generate", "1"}, {"tp-cpu", "1"}, {"tp-cpu", "2"}};
+    char heldout[BASE_PATH_BYTES];
+    char first[64] = "";
+    base_error error;
+    (void)snprintf(heldout, sizeof heldout, "%s",
+                   test_directory_path(&test_shared_directory, "heldout.jsonl"));
+    char text[40 * 64] = "";
+    for (int i = 0; i < 40; i++) {
+        const size_t used = strlen(text);
+        (void)snprintf(text + used, sizeof text - used,
+                       "{\"wrong\":\"he goed %c\",\"right\":\"he went %c\"}\n", (char)(97 + i % 26),
+                       (char)(97 + i % 26));
+    }
+    assert_ok(base_file_write(heldout, text, strlen(text), &error), &error);
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        assert_int_equal(
+            inference_run(&program, modes[i][0], modes[i][1],
+                          test_directory_path(&test_shared_directory, "evaluated"),
+                          FLAGS("--eval", "--heldout", heldout, "--overwrite", "--quiet")),
+            0);
+        const char *found = strstr(program.text[TEST_STDOUT], "/40 ");
+        if (found == NULL) {
+            fail_msg("%s on %s: %s", modes[i][0], modes[i][1], program.text[TEST_STDOUT]);
+        }
+        if (i == 0) {
+            (void)snprintf(first, sizeof first, "%s", program.text[TEST_STDOUT]);
+        }
+        assert_string_equal(program.text[TEST_STDOUT], first);
+    }
+}
+
+/* An older record moves away, or is replaced where that is asked for; what is no record stays. */
+static void what_was_in_the_directory_is_kept(void **state)
+{
+    (void)state;
+    static test_program program;
+    char out[BASE_PATH_BYTES];
+    char path[BASE_PATH_BYTES + 32];
+    base_error error;
+    (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, "kept"));
+    assert_int_equal(inference_run(&program, "tp-cpu", "1", out, FLAGS(PROMPTS)), 0);
+    (void)snprintf(path, sizeof path, "%s/mine.txt", out);
+    assert_ok(base_file_write(path, "mine", 4, &error), &error);
+    assert_int_equal(inference_run(&program, "tp-cpu", "1", out, FLAGS(PROMPTS)), 0);
+    assert_non_null(strstr(program.text[TEST_STDERR], "the record of an earlier run is now in "));
+    static const char *const there[] = {"manifest.json", ".1/results.json", ".1/mine.txt"};
+    for (size_t i = 0; i < sizeof there / sizeof *there; i++) {
+        (void)snprintf(path, sizeof path, "%s%s%s", out, there[i][0] == '.' ? "" : "/", there[i]);
+        assert_int_equal(access(path, R_OK), 0);
+    }
+    (void)snprintf(path, sizeof path, "%s/mine.txt", out);
+    assert_int_not_equal(access(path, F_OK), 0);
+    assert_int_equal(inference_run(&program, "tp-cpu", "1", out, FLAGS(PROMPTS, "--overwrite")), 0);
+    (void)snprintf(path, sizeof path, "%s.2", out);
+    assert_int_not_equal(access(path, F_OK), 0);
+    (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, "foreign"));
+    (void)snprintf(path, sizeof path, "%s/results.json", out);
+    assert_ok(base_mkdirs(out, &error), &error);
+    assert_ok(base_file_write(path, "mine", 4, &error), &error);
+    assert_int_equal(inference_run(&program, "tp-cpu", "1", out, FLAGS(PROMPTS)), 1);
+    assert_non_null(strstr(program.text[TEST_STDERR], "holds no record of a run"));
+    assert_int_equal(access(path, R_OK), 0);
+}
+
 /* Another run has the directory: nothing is started, and nothing in it changes. */
 static void a_directory_is_for_one_run_at_a_time(void **state)
 {
@@ -442,6 +512,8 @@ int main(void)
         cmocka_unit_test(libcoll_counts_what_a_token_costs),
         cmocka_unit_test(the_plan_counts_the_same_exchanges),
         cmocka_unit_test(a_training_keeps_its_manifest),
+        cmocka_unit_test(ranks_of_one_model_evaluate_all_sentences),
+        cmocka_unit_test(what_was_in_the_directory_is_kept),
         cmocka_unit_test(a_directory_is_for_one_run_at_a_time),
         cmocka_unit_test(impossible_speed_ups_are_suspect),
     };

@@ -1,6 +1,7 @@
 /* --serve: real jobs that answer HTTP requests of curl, and of sockets that are closed, left or kept
  * waiting. */
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -19,6 +20,10 @@
 enum { REPLY_BYTES = 1024 * 1024, COMMAND_BYTES = 4096, CLIENTS = 8, WAIT_S = 60 };
 
 #define LONG "{\"prompt\":\"he goed\",\"max_tokens\":16000,\"ignore_eos\":true,\"temperature\":1}"
+
+#define HEALTH "GET /health HTTP/1.1\r\nHost: here\r\n\r\n"
+#define HALF                                                                                       \
+    "POST /v1/completions HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n{\"prompt\":"
 
 static test_program program; /* its buffers are big */
 static training_run wide;    /* a model with a context that takes a while to fill */
@@ -95,11 +100,10 @@ static char *complete(const char *body)
     return text;
 }
 
-/* Sends a request by hand. Returns the connection. `small`: its segments and buffers are, so that a
- * server soon cannot send any more to a client that does not read. */
-static int send_request_with(const char *body, bool small)
+/* `small`: its segments and buffers are, so that a server soon cannot send any more to a client that
+ * does not read. */
+static int connect_to_server(bool small)
 {
-    char text[COMMAND_BYTES];
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     address.sin_port = htons((uint16_t)strtol(strrchr(url, ':') + 1, NULL, 10));
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -110,6 +114,14 @@ static int send_request_with(const char *body, bool small)
         assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer), 0);
     }
     assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    return fd;
+}
+
+/* Sends a request by hand. Returns the connection. */
+static int send_request_with(const char *body, bool small)
+{
+    char text[COMMAND_BYTES];
+    const int fd = connect_to_server(small);
     const int bytes =
         snprintf(text, sizeof text,
                  "POST /v1/completions HTTP/1.1\r\nHost: here\r\nConnection: close\r\n"
@@ -420,6 +432,55 @@ static void a_client_that_goes_cancels_its_request(void **state)
     assert_int_equal(end(SIGTERM), 0);
 }
 
+static int open_files(void)
+{
+    char path[64];
+    int count = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/fd", (int)program.pid);
+    DIR *files = opendir(path);
+    assert_non_null(files);
+    while (readdir(files) != NULL) {
+        count++;
+    }
+    (void)closedir(files);
+    return count;
+}
+
+/* Half a request, and streams that are left, while an older connection has nothing to say: none of them is
+ * kept until the idle time is over. */
+static void connections_of_clients_that_go_are_closed(void **state)
+{
+    (void)state;
+    enum { GOING = 24, SOON_S = 20 };
+    start(&wide, "1", FLAGS(NULL));
+    free(complete("{\"prompt\":\"he goed\",\"max_tokens\":1}")); /* now all that stays open is */
+    const int idle = connect_to_server(false);
+    assert_true(write(idle, HEALTH, sizeof HEALTH - 1) > 0);
+    assert_true(read(idle, reply, sizeof reply) > 0);
+    const int before = open_files();
+    for (int i = 0; i < GOING; i++) {
+        int fd = -1;
+        if (i % 2 == 0) {
+            fd = connect_to_server(false);
+            assert_true(write(fd, HALF, sizeof HALF - 1) > 0);
+        } else {
+            fd = send_request("{\"prompt\":\"he goed\",\"max_tokens\":9000,\"ignore_eos\":true,"
+                              "\"stream\":true}");
+            assert_true(read(fd, reply, sizeof reply) > 0);
+        }
+        (void)close(fd);
+    }
+    const int64_t deadline_ns = base_deadline_after_ns(SOON_S * BASE_NS_PER_S);
+    while (open_files() > before && base_now_ns() < deadline_ns) {
+        (void)poll(NULL, 0, 100);
+    }
+    if (open_files() > before) {
+        fail_msg("%d files are open, and %d were before", open_files(), before);
+    }
+    (void)close(idle);
+    assert_int_equal(end(SIGTERM), 0);
+}
+
 static void more_than_can_wait_is_refused(void **state)
 {
     (void)state;
@@ -563,6 +624,7 @@ int main(void)
         cmocka_unit_test(many_clients_get_their_own_texts),
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(a_client_that_goes_cancels_its_request),
+        cmocka_unit_test(connections_of_clients_that_go_are_closed),
         cmocka_unit_test(more_than_can_wait_is_refused),
         cmocka_unit_test(a_drain_ends_what_runs),
         cmocka_unit_test(a_drain_has_a_deadline),
