@@ -227,9 +227,18 @@ for attempt in 1 2; do
 done
 budget 0 redeem twice.token --ranks 2 --attempt 2 --out twice
 budget 0 redeem twice.token --create
-echo "never there" >never
-budget 0 terminated twice --evidence never
-budget 0 record-actual twice 0
+# More ranks than the job's: nothing is redeemed, though the first of several answers could be.
+echo '{"job":{"mode":"gate-check","world_size":70}}' >JOB70.json
+budget 0 authorize many 0.10 --account phase35/lab02 --job JOB70.json --out many.token
+budget 6 redeem many.token --ranks 100 --attempt 1 --out many
+err_has 'many is for ranks 0 to 69, not 99'
+budget 0 redeem many.token --ranks 70 --attempt 1 --out others
+[ "$(ls others/*.receipt | wc -l)" -eq 70 ] || fail "not 70 receipts"
+for label in twice many; do
+    echo "never there" >never
+    budget 0 terminated $label --evidence never
+    budget 0 record-actual $label 0
+done
 budget 0 redeem run1.token --create
 budget 4 redeem run1.token --create
 budget 6 redeem forged.token --create
@@ -311,7 +320,7 @@ budget 0 export --format jsonl
 out_has '"label":"run1"'
 budget 0 export --format hledger
 out_has "expenses:cloud:phase35:lab02  1.25 USD" "    liabilities:cloud"
-[ "$(grep -c expenses out)" -eq 2 ] || fail "only run1 and twice have a known cost"
+[ "$(grep -c expenses out)" -eq 3 ] || fail "only run1, twice and many have a known cost"
 budget 0 export --format markdown --out page.md --json
 run1='^\| [0-9-]{10} \| run1 \| phase35/lab02 \| cloud \| \$2.00 \| \$1.25 \| posted \| `[0-9a-f]{12}` attested \|$'
 grep -qE "$run1" page.md || fail "the page has no run1: $(grep run1 page.md)"
