@@ -62,13 +62,18 @@ __attribute__((visibility("default"))) ssize_t write(int fd, const void *buf, si
     return syscall(SYS_write, fd, buf, n);
 }
 
-/* The wall clock is $BUDGET_WALL_SHIFT_S seconds off. */
+/* The wall clock is $BUDGET_WALL_SHIFT_S seconds off. While there is a file $BUDGET_LATER_FILE, the
+ * monotonic clock is an hour ahead. */
 __attribute__((visibility("default"))) int clock_gettime(clockid_t clock_id, struct timespec *tp)
 {
     const char *shift = getenv("BUDGET_WALL_SHIFT_S");
+    const char *later = getenv("BUDGET_LATER_FILE");
     const int result = (int)syscall(SYS_clock_gettime, clock_id, tp);
     if (clock_id == CLOCK_REALTIME && shift != NULL) {
         tp->tv_sec += strtol(shift, NULL, 10);
+    }
+    if (clock_id == CLOCK_MONOTONIC && later != NULL && access(later, F_OK) == 0) {
+        tp->tv_sec += 3600;
     }
     return result;
 }
