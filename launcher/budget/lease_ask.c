@@ -122,12 +122,11 @@ static void report_grant(const budget_grant *grant)
 }
 
 base_status launch_lease_ask(const launch_options *options, const void *job_bytes, size_t job_size,
-                             char token[BUDGET_TOKEN_BYTES], int *exit_code, base_error *reterr)
+                             budget_grant *grant, int *exit_code, base_error *reterr)
 {
     const launch_budget_options *budget = &options->budget;
     budget_client *client = NULL;
     budget_claims ask;
-    budget_grant grant;
     base_error why = {.message = ""};
     base_status status = fill_ask(options, job_bytes, job_size, &ask, reterr);
     if (status != BASE_OK) {
@@ -143,13 +142,12 @@ base_status launch_lease_ask(const launch_options *options, const void *job_byte
         *exit_code = BASE_EXIT_ERROR;
         return status;
     }
-    const budget_verdict verdict = budget_authorize(client, &ask, &grant, &why);
+    const budget_verdict verdict = budget_authorize(client, &ask, grant, &why);
     if (verdict != BUDGET_GRANTED) {
         *exit_code = budget_verdict_exit(verdict);
         status = report(client, verdict, &why, reterr);
     } else {
-        report_grant(&grant);
-        memcpy(token, grant.token, sizeof grant.token);
+        report_grant(grant);
     }
     budget_client_close(client);
     return status;
