@@ -82,14 +82,15 @@ static base_status fill_ask(const launch_options *options, const void *job_bytes
     return status == BASE_OK ? status : base_error_prepend(reterr, status, "--authorize");
 }
 
-static base_status report(budget_client *client, budget_verdict verdict, const base_error *why,
-                          base_error *reterr)
+static base_status report(budget_client *client, budget_verdict verdict, const char *label,
+                          const base_error *why, base_error *reterr)
 {
     if (verdict == BUDGET_UNKNOWN) {
         return base_fail(reterr, BASE_ERR_TIMEOUT,
-                         "it is not known whether it was authorized: %s; ask again with "
-                         "budget-service authorize --request-id %s",
-                         why->message, budget_client_request_id(client));
+                         "it is not known whether %s was authorized: %s; what may be reserved for "
+                         "it returns with: budget-service void %s; then launch again, under "
+                         "another label",
+                         label, why->message, label);
     }
     if (verdict == BUDGET_EXCEEDED) {
         return base_fail(reterr, BASE_ERR_AUTH,
@@ -145,7 +146,7 @@ base_status launch_lease_ask(const launch_options *options, const void *job_byte
     const budget_verdict verdict = budget_authorize(client, &ask, grant, &why);
     if (verdict != BUDGET_GRANTED) {
         *exit_code = budget_verdict_exit(verdict);
-        status = report(client, verdict, &why, reterr);
+        status = report(client, verdict, ask.label, &why, reterr);
     } else {
         report_grant(grant);
     }

@@ -165,6 +165,27 @@ static void money_that_is_not_used_is_named(void **state)
     assert_reserved(fixture, 0);
 }
 
+/* The service is killed before it answers. Its grant holds nothing that the launcher's advice does not
+ * return. */
+static void a_lost_answer_names_the_label(void **state)
+{
+    service_fixture *fixture = *state;
+    assert_int_equal(fixture_stop(fixture), 0);
+    assert_true(fixture_start_with(fixture, "BUDGET_FAILPOINT=before-reply:1", NULL));
+    LAUNCH(fixture, 5, "--mode", "gate-check", "--keyring", at(fixture, "keyring.json"));
+    (void)fixture_wait(fixture);
+    assert_says("it is not known whether gate-check-");
+    const char *advice = strstr(launcher.text[TEST_STDERR], "returns with: budget-service void ");
+    assert_non_null(advice);
+    char label[BUDGET_LABEL_BYTES] = "";
+    assert_int_equal(sscanf(advice, "returns with: budget-service void %127[^; \n]", label), 1);
+    fixture_start(fixture);
+    assert_reserved(fixture, USD(1));
+    BUDGET(fixture, "void", label);
+    assert_reserved(fixture, 0);
+    LAUNCH(fixture, 0, "--mode", "gate-check", "--keyring", at(fixture, "keyring.json"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +194,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_build_without_cuda_asks_for_nothing_and_redeems_nothing,
                                         setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(money_that_is_not_used_is_named, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(a_lost_answer_names_the_label, setup, fixture_teardown),
     };
     if (access("/etc/ringfence/keyring.json", F_OK) == 0) {
         (void)fprintf(stderr, "skipped: this machine has a keyring of its own\n");
