@@ -194,7 +194,8 @@ bool service_halted(const budget_service *service);
 
 BASE_MUST_CHECK base_status service_spend_open(budget_service *service, base_error *reterr);
 
-/* Appends the rows that the ledger has got since. A failure is logged, once: the ledger has it. */
+/* Appends the rows that the ledger has got since. A failure is logged, once; the next call tries
+ * again. */
 void service_spend_follow(budget_service *service);
 void service_spend_close(budget_service *service);
 

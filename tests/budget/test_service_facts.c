@@ -362,6 +362,48 @@ static void test_a_cut_spend_line_is_written_anew(void **state)
     free(whole);
 }
 
+/* While the disk is full, a line is cut off. When there is room again, it is written anew, with what
+ * has come since. */
+static void test_spend_goes_on_after_a_full_disk(void **state)
+{
+    service_fixture *fixture = *state;
+    base_error why;
+    char extra[BASE_PATH_BYTES + 64];
+    char setting[BASE_PATH_BYTES + 64];
+    char full[BASE_PATH_BYTES];
+    size_t bytes = 0;
+    int lines = 0;
+    int exported = 0;
+    (void)snprintf(extra, sizeof extra, "\"spend\": \"%s/spend.jsonl\"", fixture->dir);
+    (void)snprintf(setting, sizeof setting, "BUDGET_FULL_FILE=%s/spend.jsonl", fixture->dir);
+    (void)snprintf(full, sizeof full, "%s",
+                   test_directory_path(&fixture->directory, "spend.jsonl.full"));
+    write_policy(fixture, extra);
+    assert_true(fixture_start_with(fixture, setting, NULL));
+    fixture_account(fixture, "phase35", USD(500));
+    begin_run(fixture, "run-1", 3600);
+    assert_ok(base_file_write(full, "", 0, &why), &why);
+    begin_run(fixture, "run-2", 3600);
+    char *cut = read_spend(fixture, &bytes);
+    assert_true(bytes > 0 && cut[bytes - 1] != '\n');
+    free(cut);
+    assert_int_equal(unlink(full), 0);
+    begin_run(fixture, "run-3", 3600);
+    budget_client *admin = fixture_client(fixture, "admin", 0);
+    assert_verdict(budget_export(admin, count_line, &exported, &why), BUDGET_GRANTED, &why);
+    budget_client_close(admin);
+    assert_int_equal(fixture_stop(fixture), 0);
+    char *whole = read_spend(fixture, &bytes);
+    for (const char *line = whole; *line != '\0'; lines++) {
+        const char *end = strchr(line, '\n');
+        assert_non_null(end);
+        assert_int_equal(strncmp(line, "{\"seq\":", 7), 0);
+        line = end + 1;
+    }
+    assert_int_equal(lines, exported);
+    free(whole);
+}
+
 typedef struct exported_lines {
     int count;
     long sequence; /* of the last one */
@@ -464,6 +506,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_hook_hears_of_a_cap, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_spend_and_export, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_a_cut_spend_line_is_written_anew, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_spend_goes_on_after_a_full_disk, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_export_goes_on_page_by_page, fixture_setup,
                                         fixture_teardown),
