@@ -360,12 +360,17 @@ budget 2 client add eve --role king
 budget 0 key list --json
 budget 1 key rotate --passphrase-file passphrase
 err_has "stop the service"
+budget 0 authorize across 0.10 --account phase35/lab02 --job JOB.json --out across.token
+budget 0 redeem across.token --ranks 2 --attempt 1 --out across
+cp across/rank-0.receipt once
 stop_service
 budget 1 key rotate --passphrase-file wrong
 budget 0 key rotate --passphrase-file passphrase
 cp -r service older
 start_service --passphrase-file passphrase
 budget 0 verify run1.token --keyring service/keyring.json
+budget 0 redeem across.token --ranks 2 --attempt 1 --out across # the same receipts, of the new key
+! cmp -s once across/rank-0.receipt || fail "the old key signed a receipt"
 budget 0 authorize later 0.10 --account phase35/lab02 --job JOB.json --out later.token
 [ "$(tail -c 80 later.token)" != "$(tail -c 80 run1.token)" ] || fail "the old key signed"
 old=$("$bin/budget-service" key list | awk '/retired/ { print $1 }')
