@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/assert.h"
 #include "bills/bill_core.h"
@@ -14,7 +15,11 @@
 #include "budget/time.h"
 #include "budget/token.h"
 
-enum { DIGEST_SHOWN_BYTES = 8 };
+enum {
+    DIGEST_SHOWN_BYTES = 8,
+    TIME_S_MIN =
+        1000000000, /* of 2001: a date without separators, 20271231, is no number of seconds */
+};
 
 /* Of those of a kind, one with a mark comes before the one without. */
 static const budget_bill_format *const formats[] = {
@@ -85,6 +90,14 @@ static void put_id(char *id, size_t id_bytes, const char *text)
     (void)snprintf(id, id_bytes, "long-%s", hex);
 }
 
+/* Of seconds, with or without a fraction, at text; 0: there are none. */
+static size_t seconds_length(const char *text)
+{
+    const size_t digits = strspn(text, "0123456789");
+    const size_t fraction = text[digits] == '.' ? strspn(text + digits + 1, "0123456789") : 0;
+    return digits + (digits > 0 && fraction > 0 ? 1 + fraction : 0);
+}
+
 static base_status put_time(const bill_line *line, const char *time, int64_t *time_s,
                             base_error *reterr)
 {
@@ -95,10 +108,10 @@ static base_status put_time(const bill_line *line, const char *time, int64_t *ti
         return BASE_OK;
     }
     const size_t length = strlen(time);
-    const size_t digits = strspn(time, "0123456789");
-    if (digits == length || (digits > 0 && time[digits] == '.')) {
+    if (seconds_length(time) == length) {
+        const size_t digits = strspn(time, "0123456789");
         *time_s = digits < 12 ? strtoll(time, &end, 10) : BUDGET_TIME_S_MAX + 1;
-        return *time_s <= BUDGET_TIME_S_MAX
+        return *time_s == 0 || (*time_s >= TIME_S_MIN && *time_s <= BUDGET_TIME_S_MAX)
                    ? BASE_OK
                    : base_fail(reterr, BASE_ERR_INVALID, "bill, line %zu: the time %.32s is none",
                                line->number, time);
@@ -124,6 +137,15 @@ static base_status put_cost(const bill_line *line, int64_t *usd_micro, base_erro
     return status == BASE_OK ? BASE_OK
                              : base_fail(reterr, BASE_ERR_INVALID, "bill, line %zu: cost: %s",
                                          line->number, why.message);
+}
+
+static base_status check_currency(const bill_line *line, base_error *reterr)
+{
+    return line->currency == NULL || strcasecmp(line->currency, "USD") == 0
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "bill, line %zu: the currency %.16s is not USD", line->number,
+                           line->currency);
 }
 
 static base_status grow(bill_charges *charges, base_error *reterr)
@@ -153,7 +175,8 @@ base_status bill_add(bill_charges *charges, const bill_line *line, base_error *r
     }
     budget_charge *charge = &charges->charges[charges->count];
     memset(charge, 0, sizeof *charge);
-    status = put_cost(line, &charge->usd_micro, reterr);
+    status = check_currency(line, reterr);
+    status = status == BASE_OK ? put_cost(line, &charge->usd_micro, reterr) : status;
     status = status == BASE_OK ? put_time(line, line->time, &charge->at_s, reterr) : status;
     status = status == BASE_OK ? put_time(line, line->until, &charge->until_s, reterr) : status;
     if (status != BASE_OK) {

@@ -19,14 +19,16 @@ typedef struct bill_line {
     const char *line_id;
     const char *label;
     const char *instance_id;
-    const char *cost;  /* decimal text */
-    const char *time;  /* when its period began: RFC 3339, a date, or seconds since 1970 */
-    const char *until; /* when it ended */
+    const char *cost;     /* decimal text */
+    const char *currency; /* must be USD */
+    const char *time;     /* when its period began: RFC 3339, a date, or seconds since 1970 */
+    const char *until;    /* when it ended */
     const char
         *about[4]; /* what else distinguishes it from other lines of that instance and time */
 } bill_line;
 
-/* Adds it. BASE_ERR_INVALID: no cost, or one that is no number; a time that is none. */
+/* Adds it. BASE_ERR_INVALID: no cost, or one that is no number; another currency; a time that is
+ * none. */
 BASE_MUST_CHECK base_status bill_add(bill_charges *charges, const bill_line *line,
                                      base_error *reterr);
 

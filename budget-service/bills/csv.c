@@ -120,10 +120,6 @@ static base_status read_record(const csv_reader *reader, const bill_csv *kind,
     for (size_t i = 0; i < reader->count; i++) {
         values[reader->columns[i]] = reader->fields[i];
     }
-    if (values[COLUMN_CURRENCY] != NULL && strcmp(values[COLUMN_CURRENCY], "USD") != 0) {
-        return base_fail(reterr, BASE_ERR_INVALID, "bill, line %zu: the currency %.16s is not USD",
-                         reader->number, values[COLUMN_CURRENCY]);
-    }
     label[0] = '\0';
     if (kind->label_of_tags != NULL) {
         kind->label_of_tags(values[COLUMN_TAGS], label, sizeof label);
@@ -135,6 +131,7 @@ static base_status read_record(const csv_reader *reader, const bill_csv *kind,
         .label = label[0] != '\0' ? label : values[COLUMN_LABEL],
         .instance_id = values[COLUMN_INSTANCE],
         .cost = values[COLUMN_COST],
+        .currency = values[COLUMN_CURRENCY],
         .time = values[COLUMN_TIME],
         .until = values[COLUMN_UNTIL],
         .about = {values[COLUMN_ABOUT_0], values[COLUMN_ABOUT_1], values[COLUMN_ABOUT_2],

@@ -127,6 +127,20 @@ const char *bill_first_text(const json_t *object, const char *const *keys)
     return NULL;
 }
 
+/* The vendors bill in dollars and do not name them. A bill that names a currency is taken at its
+ * word, in the line or for all lines. */
+static const char *currency_of(const json_t *root, const json_t *object)
+{
+    const json_t *value = json_object_get(object, "currency");
+    if (value == NULL || json_is_null(value)) {
+        value = json_object_get(root, "currency");
+    }
+    if (value == NULL || json_is_null(value)) {
+        return NULL;
+    }
+    return json_is_string(value) ? json_string_value(value) : "that it names";
+}
+
 base_status bill_read_json(const char *text, size_t text_bytes, bill_line_reader read,
                            bill_charges *charges, base_error *reterr)
 {
@@ -141,7 +155,7 @@ base_status bill_read_json(const char *text, size_t text_bytes, bill_line_reader
     }
     for (size_t i = 0; status == BASE_OK && i < json_array_size(lines); i++) {
         const json_t *object = json_array_get(lines, i);
-        bill_line line = {.number = i + 1};
+        bill_line line = {.number = i + 1, .currency = currency_of(root, object)};
         bool wanted = true;
         status = json_is_object(object)
                      ? read(object, &line, &wanted, reterr)

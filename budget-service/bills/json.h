@@ -6,7 +6,7 @@
 
 #include "bills/bill_core.h"
 
-/* Fills line from an object, line->number apart. *wanted is true before. */
+/* Fills line from an object, number and currency apart. *wanted is true before. */
 typedef base_status (*bill_line_reader)(const json_t *object, bill_line *line, bool *wanted,
                                         base_error *reterr);
 

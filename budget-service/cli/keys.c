@@ -304,7 +304,9 @@ const cli_command cli_key_commands[] = {
      .operands = "",
      .optional = CLI_BIT(CLI_DIR) | CLI_BIT(CLI_PASSPHRASE_FILE) | CLI_BIT(CLI_PASSPHRASE_FD),
      .summary = "make a new signing key (stop the service first)",
-     .details = "The old one verifies until the last token it can have signed has expired.",
+     .details = "The old one verifies until the last token it can have signed has expired. From "
+                "then on its "
+                "receipts do not verify\neither: redeem again.",
      .run = run_key_rotate},
     {.name = "key revoke",
      .operands = "KID",

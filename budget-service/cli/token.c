@@ -152,6 +152,8 @@ static base_status put_receipts(const char *directory, int first_rank,
     return BASE_OK;
 }
 
+/* The last ranks first: if there are fewer in the job, the first answer refuses, and nothing is
+ * redeemed. */
 static int redeem_ranks(const cli_args *args, const budget_redeem_options *options,
                         const char *token)
 {
@@ -165,7 +167,8 @@ static int redeem_ranks(const cli_args *args, const budget_redeem_options *optio
     if (redemption == NULL) {
         return cli_error(args, BASE_EXIT_ERROR, "no memory for receipts");
     }
-    for (int first = 0; first < ranks && exit_code == BASE_EXIT_DONE; first += ANSWER_RANKS) {
+    for (int first = (ranks - 1) / ANSWER_RANKS * ANSWER_RANKS;
+         first >= 0 && exit_code == BASE_EXIT_DONE; first -= ANSWER_RANKS) {
         const int count = ranks - first < ANSWER_RANKS ? ranks - first : ANSWER_RANKS;
         const budget_redeem_ranks some = {.first = first, .count = count, .attempt = attempt};
         const budget_verdict verdict = budget_redeem(options, token, &some, redemption, &why);

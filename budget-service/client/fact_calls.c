@@ -49,8 +49,11 @@ budget_verdict budget_reconcile(budget_client *client, const budget_bill *bill,
     Ringfence__Budget__Reconcile body = RINGFENCE__BUDGET__RECONCILE__INIT;
     budget_wire_response *response = NULL;
     if (bill->count > BUDGET_BILL_LINES_MAX) {
-        (void)base_fail(why, BASE_ERR_LIMIT, "a bill of %zu lines: at most %d at once", bill->count,
-                        BUDGET_BILL_LINES_MAX);
+        (void)base_fail(
+            why, BASE_ERR_LIMIT,
+            "a bill of %zu lines: at most %d at once. Cut it into files, with all lines "
+            "of a run in one of them, and reconcile each",
+            bill->count, BUDGET_BILL_LINES_MAX);
         return BUDGET_FAILED;
     }
     Ringfence__Budget__BillLine *lines = calloc(bill->count + 1, sizeof lines[0]);

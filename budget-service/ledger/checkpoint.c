@@ -233,7 +233,8 @@ base_status checkpoint_open(budget_ledger *ledger, const budget_ledger_options *
 }
 
 /* A line that cannot be written whole costs the commit its answer: the head would be unknown
- * outside. The row is on disk, so a retry finds it. */
+ * outside. The row is on disk, so the ledger is broken then, and a retry after the restart finds
+ * it. */
 base_status checkpoint_append(budget_ledger *ledger, uint64_t sequence,
                               const uint8_t head[BUDGET_DIGEST_BYTES], base_error *reterr)
 {

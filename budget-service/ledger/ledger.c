@@ -279,6 +279,8 @@ static base_status commit_rows(budget_ledger *ledger, base_error *reterr)
     BUDGET_FAILPOINT("before-checkpoint");
     if (!early) {
         status = checkpoint_append(ledger, ledger->sequence, ledger->head, reterr);
+        /* The rows are on disk: nobody may say that nothing was done, or go on as if it were so. */
+        ledger->store.broken |= status != BASE_OK;
     }
     BUDGET_FAILPOINT("after-checkpoint");
     return status;

@@ -169,15 +169,14 @@ static base_status commit(budget_service *service, base_status filled, const bas
         return base_fail(reterr, BASE_ERR_IO,
                          "%s; what is on disk is not known, so the service ends", error.message);
     }
-    if (status == BASE_OK && service->clients_changed) {
-        status = service_admission_load(service, &error);
-    }
+    const bool clients_changed = service->clients_changed;
     service->clients_changed = false;
     if (status != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);
         return make_transient(service, reterr);
     }
-    return BASE_OK;
+    /* Committed: a failure from here on ends the service. */
+    return clients_changed ? service_admission_load(service, reterr) : BASE_OK;
 }
 
 static base_status answer_all(budget_service *service, base_error *reterr)

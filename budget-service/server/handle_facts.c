@@ -130,7 +130,9 @@ static base_status redeem_create(budget_service *service, const service_question
     return BASE_OK;
 }
 
-/* Ranks first … first + count - 1, each for itself; the first refusal is the answer to all. */
+/* Ranks first … first + count - 1, each for itself; the first refusal is the answer to all. The
+ * highest rank comes first. A rank out of range is the only refusal that some ranks of a question
+ * can get and others not, so a refused question changes nothing. */
 static base_status redeem_ranks(budget_service *service, const service_question *question,
                                 const budget_claims *claims, service_item *item, base_error *reterr)
 {
@@ -146,12 +148,9 @@ static base_status redeem_ranks(budget_service *service, const service_question 
     memcpy(redemption.jti, claims->jti, sizeof redemption.jti);
     memcpy(redemption.job_public_key, question->key, sizeof redemption.job_public_key);
     redemption.attempt = body->attempt;
-    for (uint32_t i = 0; i < body->ranks && status == BASE_OK && answer.reason == 0; i++) {
-        redemption.rank = (int64_t)body->first_rank + i;
+    for (uint32_t i = body->ranks; i > 0 && status == BASE_OK && answer.reason == 0; i--) {
+        redemption.rank = (int64_t)body->first_rank + i - 1;
         status = budget_ledger_redeem(service->ledger, &redemption, &answer, reterr);
-        if (i == 0) {
-            item->receipt.issued_at = answer.at_ms / 1000;
-        }
     }
     if (status != BASE_OK || answer.reason != BUDGET_REASON_NONE) {
         return service_item_answer(item, status, &answer, reterr);
@@ -160,6 +159,7 @@ static base_status redeem_ranks(budget_service *service, const service_question 
     memcpy(item->receipt.job_public_key, question->key, sizeof item->receipt.job_public_key);
     item->receipt.rank = body->first_rank;
     item->receipt.attempt = body->attempt;
+    item->receipt.issued_at = answer.at_ms / 1000; /* of the first rank */
     item->receipt.not_after = redemption.deadline_ms / 1000;
     item->seconds_left = redemption.remaining_ms / 1000;
     item->receipts = (int)body->ranks;

@@ -15,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/log.h"
+
 enum { MESSAGE_BYTES = 4096, FIRST_OTHER_FD = 3 };
 
 /* In the helper's child: the command, with the alarm on its standard input. */
@@ -31,6 +33,18 @@ _Noreturn static void run_command(const char *const *command, const char *json)
     (void)close(input[1]);
     (void)execvp(command[0], (char *const *)(uintptr_t)command);
     _exit(127);
+}
+
+/* Logs that nobody may have heard of an alarm. status: of waitpid. */
+static void check_end(int status, const char *json)
+{
+    if (WIFSIGNALED(status)) {
+        base_log(BASE_LOG_ERROR, "the policy's hook was ended by signal %d, at the alarm %s",
+                 WTERMSIG(status), json);
+    } else if (WEXITSTATUS(status) != 0) {
+        base_log(BASE_LOG_ERROR, "the policy's hook ended with exit code %d, at the alarm %s",
+                 WEXITSTATUS(status), json);
+    }
 }
 
 /* One alarm after the other, until the service closes its end. */
@@ -51,8 +65,13 @@ _Noreturn static void serve_alarms(int fd, const char *const *command)
             (void)close(fd);
             run_command(command, message);
         }
-        while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) {
+        int status = 0;
+        while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
         }
+        if (child < 0) {
+            base_log(BASE_LOG_ERROR, "no process for the policy's hook, at the alarm %s", message);
+        }
+        check_end(status, message);
     }
 }
 

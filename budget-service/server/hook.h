@@ -1,6 +1,7 @@
 /* The policy's hook: a command that is notified of alarms. A process of its own runs it, which was
  * forked before any secret was read. The command gets one JSON object on standard input. The service
- * never waits for it. If too many alarms queue up, one is dropped, and the log says so. */
+ * never waits for it. If too many alarms queue up, one is dropped, and the log says so. The log also
+ * says if the command fails. */
 #ifndef BUDGET_SERVER_HOOK_H
 #define BUDGET_SERVER_HOOK_H
 

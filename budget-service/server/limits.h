@@ -17,7 +17,8 @@ enum {
     SERVICE_DIFFERENCES_MAX = 1000,
     SERVICE_USAGE_ALARM_PERCENT = 80, /* of a cap */
     SERVICE_USAGE_MAX = 32,           /* accounts notified of at one look */
-    SERVICE_EXPIRE_MAX = 64,          /* deadlines handled in one batch */
+    SERVICE_EXPIRE_MAX = 64,          /* deadlines handled in one batch, alarms that are repeated */
+    SERVICE_ALARM_AGAIN_S = 15 * 60,  /* until the end is proven, so often */
     SERVICE_NBF_LEEWAY_S = 60,        /* a rented host's clock may be behind by so much */
     SERVICE_AUDITS_WAITING_MAX = 4,
     SERVICE_AUDIT_SLICE_ROWS = 200,      /* walked between two batches: a few milliseconds */

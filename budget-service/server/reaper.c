@@ -1,6 +1,6 @@
-/* Looks for deadlines that have passed without proof of the end, and raises an alarm for each,
- * once. The money stays reserved: the instance may still be billed, because a vendor's own timer
- * may fail. Called by service.c's loop. */
+/* Looks for deadlines that have passed without proof of the end, and raises an alarm for each: at
+ * once, and again and again until the end is proven. The money stays reserved: the instance may
+ * still be billed, because a vendor's own timer may fail. Called by service.c's loop. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -48,6 +48,23 @@ static base_status next_due(budget_service *service, base_error *reterr)
     return status;
 }
 
+/* Repeats the alarms of the oldest deadlines, at the start too: nobody may have heard them. */
+static base_status raise_again(budget_service *service, budget_reservation passed[],
+                               base_error *reterr)
+{
+    size_t count = 0;
+    if (base_now_ns() < service->alarms_due_ns) {
+        return BASE_OK;
+    }
+    service->alarms_due_ns = base_now_ns() + SERVICE_ALARM_AGAIN_S * BASE_NS_PER_S;
+    const base_status status =
+        budget_ledger_overdue(service->ledger, SERVICE_EXPIRE_MAX, passed, &count, reterr);
+    for (size_t i = 0; i < count && status == BASE_OK; i++) {
+        raise_alarm(service, &passed[i]);
+    }
+    return status;
+}
+
 base_status service_reap(budget_service *service, base_error *reterr)
 {
     static budget_reservation passed[SERVICE_EXPIRE_MAX];
@@ -55,7 +72,10 @@ base_status service_reap(budget_service *service, base_error *reterr)
     if (base_now_ns() < service->reaper_due_ns) {
         return BASE_OK;
     }
-    base_status status = budget_clock_read(&service->clock, reterr);
+    base_status status = raise_again(service, passed, reterr);
+    if (status == BASE_OK) {
+        status = budget_clock_read(&service->clock, reterr);
+    }
     if (status == BASE_OK) {
         status = budget_ledger_begin(service->ledger, &service->clock, reterr);
     }

@@ -61,6 +61,7 @@ typedef struct budget_service {
     char finding[BUDGET_AUDIT_FINDING_BYTES];     /* of the last audit; empty: it was good */
     char audit_digest[BUDGET_AUDIT_DIGEST_BYTES]; /* of all its findings */
     int64_t reaper_due_ns;
+    int64_t alarms_due_ns;       /* when alarms of passed deadlines are repeated */
     struct service_usage *usage; /* accounts near their caps */
     service_hook hook;
     struct service_spend *spend; /* spend.jsonl */
@@ -164,7 +165,8 @@ void service_flood_check(budget_service *service);
 
 /* ---- reaper.c */
 
-/* Deadlines that have passed: to the ledger, then to the log and the hook. */
+/* Deadlines that have passed: to the ledger, then to the log and the hook, and to those again every
+ * SERVICE_ALARM_AGAIN_S. */
 BASE_MUST_CHECK base_status service_reap(budget_service *service, base_error *reterr);
 
 /* ---- usage.c */
@@ -192,7 +194,8 @@ bool service_halted(const budget_service *service);
 
 BASE_MUST_CHECK base_status service_spend_open(budget_service *service, base_error *reterr);
 
-/* Appends the rows that the ledger has got since. A failure is logged, once: the ledger has it. */
+/* Appends the rows that the ledger has got since. A failure is logged, once; the next call tries
+ * again. */
 void service_spend_follow(budget_service *service);
 void service_spend_close(budget_service *service);
 

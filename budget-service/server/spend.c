@@ -22,10 +22,10 @@ struct service_spend {
     int fd; /* -1: the policy names no file */
     char path[BASE_PATH_BYTES];
     uint64_t done; /* the rows up to this one are in the file */
-    bool failed;   /* said once */
+    bool failed;   /* the last write; it is logged once, and tried again at every call */
 };
 
-/* A line that a crash cut off is written anew. */
+/* A line that a crash or a full disk cut off is written anew. */
 static void drop_cut_line(int fd)
 {
     char tail[TAIL_BYTES];
@@ -107,14 +107,16 @@ static bool append_row(void *context, const budget_row *row)
     struct service_spend *spend = context;
     char line[BUDGET_EXPORT_LINE_BYTES];
     base_error why = {0};
-    if (budget_export_jsonl(row, line) &&
-        base_fd_write(spend->fd, spend->path, line, strlen(line), &why) != BASE_OK) {
-        if (!spend->failed) {
+    if (budget_export_jsonl(row, line)) {
+        const bool failed_before = spend->failed;
+        spend->failed = base_fd_write(spend->fd, spend->path, line, strlen(line), &why) != BASE_OK;
+        if (spend->failed && !failed_before) {
             base_log(BASE_LOG_ERROR, "%s; the ledger has it, and export makes it again",
                      why.message);
         }
-        spend->failed = true;
-        return false;
+        if (spend->failed) {
+            return false;
+        }
     }
     spend->done = row->sequence;
     return true;
@@ -130,7 +132,11 @@ void service_spend_follow(budget_service *service)
         return;
     }
     budget_ledger_head(service->ledger, &newest, head);
-    while (spend->done < newest && !spend->failed) {
+    for (uint64_t before = UINT64_MAX; spend->done < newest && spend->done != before;) {
+        before = spend->done;
+        if (spend->failed) {
+            drop_cut_line(spend->fd);
+        }
         if (budget_ledger_rows(service->ledger, spend->done, ROWS_AT_ONCE, append_row, spend,
                                &why) != BASE_OK) {
             base_log(BASE_LOG_ERROR, "%s", why.message);

@@ -39,6 +39,29 @@ base_status budget_receipt_sign(const budget_receipt *receipt,
                : status;
 }
 
+/* A retired key signed nothing after it had been retired, and verifies nothing after its last token
+ * has expired: else whoever has an old key could sign receipts of that time for ever. */
+static bool key_was_retired(const budget_token_parts *parts, const budget_receipt *receipt,
+                            int64_t now_s, base_error *why)
+{
+    const budget_public_key *key = parts->key;
+    if (key->retired_at != 0 && receipt->issued_at > key->retired_at) {
+        (void)base_fail(why, BASE_ERR_AUTH, "the key %s had been retired when the receipt was made",
+                        parts->kid);
+        return true;
+    }
+    if (key->not_after != 0 && now_s != BUDGET_ANY_TIME && now_s >= key->not_after) {
+        char limit[BUDGET_TIME_BYTES];
+        budget_time_format(key->not_after, limit);
+        (void)base_fail(why, BASE_ERR_AUTH,
+                        "the key %s was retired, and verified until %s; for a receipt of the new "
+                        "key, redeem again",
+                        parts->kid, limit);
+        return true;
+    }
+    return false;
+}
+
 budget_verdict_token budget_receipt_verify(const char *token, size_t token_bytes,
                                            const budget_keyring *keyring, int64_t now_s,
                                            budget_receipt *receipt, base_error *why)
@@ -54,9 +77,7 @@ budget_verdict_token budget_receipt_verify(const char *token, size_t token_bytes
                                &parsed, why) != BASE_OK) {
         return BUDGET_TOKEN_BAD_CLAIMS;
     }
-    if (parts.key->retired_at != 0 && parsed.issued_at > parts.key->retired_at) {
-        (void)base_fail(why, BASE_ERR_AUTH, "the key %s had been retired when the receipt was made",
-                        parts.kid);
+    if (key_was_retired(&parts, &parsed, now_s, why)) {
         return BUDGET_TOKEN_RETIRED_KEY;
     }
     *receipt = parsed;

@@ -31,6 +31,8 @@ struct launch_lease {
     budget_service_address service;            /* for ranks that redeem the token themselves */
     char (*receipts)[PROTO_LEASE_TOKEN_BYTES]; /* (world_size) */
     int64_t deadline_boot_ns;
+    char reserved[BUDGET_LABEL_BYTES]; /* the label that --authorize reserved money for; else "" */
+    bool used;                         /* the token was redeemed, or may have been */
 };
 _Static_assert((int)BUDGET_TOKEN_BYTES <= (int)PROTO_LEASE_TOKEN_BYTES, "a token fits a lease");
 
@@ -159,23 +161,42 @@ static void print_claims(const launch_lease *lease)
              price, claims->max_seconds, most, claims->label, claims->account);
 }
 
+/* What needs neither token nor money. So nothing is reserved for a job whose token nobody could
+ * verify. */
+static base_status prepare(launch_lease *lease, base_error *reterr)
+{
+    const launch_budget_options *budget = &lease->options->budget;
+    const base_status status = budget_crypto_init(reterr); /* for the label of a request, too */
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (budget->token[0] == '\0' && budget->authorize[0] == '\0') {
+        return base_fail(reterr, BASE_ERR_AUTH,
+                         "mode %s needs a token: budget-service authorize LABEL USD --job JOB.json "
+                         "--out TOKEN, then --token TOKEN; or --authorize USD --account NAME; on a "
+                         "GPU of your own: --authorize local",
+                         proto_mode_name(lease->options->job.job.mode));
+    }
+    return launch_lease_find_keyring(budget, lease->keyring_path, &lease->keyring, reterr);
+}
+
 static base_status take_token(launch_lease *lease, const void *job_bytes, size_t job_size,
                               int *exit_code, base_error *reterr)
 {
     const launch_budget_options *budget = &lease->options->budget;
     size_t token_bytes = 0;
+    budget_grant grant;
     if (budget->token[0] != '\0') {
         return budget_token_read_file(budget->token, lease->token, &token_bytes, reterr);
     }
-    if (budget->authorize[0] != '\0') {
-        return launch_lease_ask(lease->options, job_bytes, job_size, lease->token, exit_code,
-                                reterr);
+    const base_status status =
+        launch_lease_ask(lease->options, job_bytes, job_size, &grant, exit_code, reterr);
+    if (status == BASE_OK) {
+        memcpy(lease->token, grant.token, sizeof lease->token);
+        (void)snprintf(lease->reserved, sizeof lease->reserved, "%s",
+                       grant.max_usd_micro > 0 ? grant.label : "");
     }
-    return base_fail(reterr, BASE_ERR_AUTH,
-                     "mode %s needs a token: budget-service authorize LABEL USD --job JOB.json "
-                     "--out TOKEN, then --token TOKEN; or --authorize USD --account NAME; on a GPU "
-                     "of your own: --authorize local",
-                     proto_mode_name(lease->options->job.job.mode));
+    return status;
 }
 
 static base_status take_job_key(launch_lease *lease, base_error *reterr)
@@ -210,14 +231,10 @@ base_status launch_lease_take(const launch_options *options, const void *job_byt
     made->world_size = (int)options->job.job.world_size;
     made->receipts = calloc((size_t)made->world_size, sizeof made->receipts[0]);
     base_status status = made->receipts != NULL
-                             ? budget_crypto_init(reterr) /* for the label of a request */
+                             ? prepare(made, reterr)
                              : base_fail(reterr, BASE_ERR_MEMORY, "no memory for receipts");
     if (status == BASE_OK) {
         status = take_token(made, job_bytes, job_size, exit_code, reterr);
-    }
-    if (status == BASE_OK) {
-        status =
-            launch_lease_find_keyring(&options->budget, made->keyring_path, &made->keyring, reterr);
     }
     if (status == BASE_OK) {
         status = check_token(made, job_bytes, job_size, reterr);
@@ -309,6 +326,7 @@ static base_status fetch_receipts(launch_lease *lease, int *exit_code, base_erro
         const budget_redeem_ranks ranks = {
             .first = first, .count = count, .attempt = lease->attempt};
         const budget_verdict verdict = redeem_some(lease, &ranks, deadline_ns, redemption, &why);
+        lease->used |= verdict == BUDGET_GRANTED || verdict == BUDGET_UNKNOWN;
         if (verdict != BUDGET_GRANTED || redemption->count != count) {
             *exit_code = verdict == BUDGET_GRANTED ? BASE_EXIT_ERROR : budget_verdict_exit(verdict);
             status = base_fail(reterr, BASE_ERR_AUTH, "redeeming the token (%s): %s",
@@ -352,6 +370,7 @@ base_status launch_lease_redeem(launch_lease *lease, int attempt, int *exit_code
         return read_receipts(lease, reterr);
     }
     if (budget->redeem == LAUNCH_REDEEM_RANKS) {
+        lease->used = true;
         return name_service(lease, reterr);
     }
     return fetch_receipts(lease, exit_code, reterr);
@@ -441,6 +460,12 @@ void launch_lease_destroy(launch_lease *lease)
 {
     if (lease == NULL) {
         return;
+    }
+    if (lease->reserved[0] != '\0' && !lease->used) {
+        base_log(BASE_LOG_WARNING,
+                 "%s was authorized for this launch, which has not redeemed it; what is reserved "
+                 "for it returns with: budget-service void %s",
+                 lease->reserved, lease->reserved);
     }
     free(lease->receipts);
     proto_wipe(lease, sizeof *lease);

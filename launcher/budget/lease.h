@@ -17,7 +17,8 @@
 
 typedef struct launch_lease launch_lease;
 
-/* The bytes must be those of the ranks' JOB.json. On failure *exit_code is the launcher's. */
+/* The bytes must be those of the ranks' JOB.json. On failure *exit_code is the launcher's. The
+ * keyring is read before the service is asked, which reserves money. */
 BASE_MUST_CHECK base_status launch_lease_take(const launch_options *options, const void *job_bytes,
                                               size_t job_size, launch_lease **lease, int *exit_code,
                                               base_error *reterr);
@@ -65,7 +66,8 @@ const char *launch_lease_label(const launch_lease *lease);
 void launch_lease_cost(const launch_lease *lease, launch_cost *cost);
 int launch_lease_attempts_max(const launch_lease *lease);
 
-/* Wipes and frees. NULL is fine. */
+/* Wipes and frees. Logs how to void what --authorize has reserved, if the token was never redeemed.
+ * NULL is fine. */
 void launch_lease_destroy(launch_lease *lease);
 
 /* Prints "estimate: …" from the flags alone, before anything is asked or started. An unknown cost

@@ -82,14 +82,15 @@ static base_status fill_ask(const launch_options *options, const void *job_bytes
     return status == BASE_OK ? status : base_error_prepend(reterr, status, "--authorize");
 }
 
-static base_status report(budget_client *client, budget_verdict verdict, const base_error *why,
-                          base_error *reterr)
+static base_status report(budget_client *client, budget_verdict verdict, const char *label,
+                          const base_error *why, base_error *reterr)
 {
     if (verdict == BUDGET_UNKNOWN) {
         return base_fail(reterr, BASE_ERR_TIMEOUT,
-                         "it is not known whether it was authorized: %s; ask again with "
-                         "budget-service authorize --request-id %s",
-                         why->message, budget_client_request_id(client));
+                         "it is not known whether %s was authorized: %s; what may be reserved for "
+                         "it returns with: budget-service void %s; then launch again, under "
+                         "another label",
+                         label, why->message, label);
     }
     if (verdict == BUDGET_EXCEEDED) {
         return base_fail(reterr, BASE_ERR_AUTH,
@@ -122,12 +123,11 @@ static void report_grant(const budget_grant *grant)
 }
 
 base_status launch_lease_ask(const launch_options *options, const void *job_bytes, size_t job_size,
-                             char token[BUDGET_TOKEN_BYTES], int *exit_code, base_error *reterr)
+                             budget_grant *grant, int *exit_code, base_error *reterr)
 {
     const launch_budget_options *budget = &options->budget;
     budget_client *client = NULL;
     budget_claims ask;
-    budget_grant grant;
     base_error why = {.message = ""};
     base_status status = fill_ask(options, job_bytes, job_size, &ask, reterr);
     if (status != BASE_OK) {
@@ -143,13 +143,12 @@ base_status launch_lease_ask(const launch_options *options, const void *job_byte
         *exit_code = BASE_EXIT_ERROR;
         return status;
     }
-    const budget_verdict verdict = budget_authorize(client, &ask, &grant, &why);
+    const budget_verdict verdict = budget_authorize(client, &ask, grant, &why);
     if (verdict != BUDGET_GRANTED) {
         *exit_code = budget_verdict_exit(verdict);
-        status = report(client, verdict, &why, reterr);
+        status = report(client, verdict, ask.label, &why, reterr);
     } else {
-        report_grant(&grant);
-        memcpy(token, grant.token, sizeof grant.token);
+        report_grant(grant);
     }
     budget_client_close(client);
     return status;

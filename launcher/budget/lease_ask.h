@@ -8,7 +8,7 @@
 /* --authorize USD or --authorize local: asks once for a token, and logs one line about what is
  * left. On failure *exit_code is the verdict's. */
 BASE_MUST_CHECK base_status launch_lease_ask(const launch_options *options, const void *job_bytes,
-                                             size_t job_size, char token[BUDGET_TOKEN_BYTES],
-                                             int *exit_code, base_error *reterr);
+                                             size_t job_size, budget_grant *grant, int *exit_code,
+                                             base_error *reterr);
 
 #endif

@@ -94,14 +94,14 @@ static int run(const char *rank_path, int job_fd, const int pipe_fds[2], base_er
     return BASE_EXIT_ERROR;
 }
 
-/* A training from nothing with the default context, data and tokenizer needs no check: most sentences
- * fit. */
+/* A training on CPUs from nothing with the default context, data and tokenizer needs no check: most
+ * sentences fit. */
 static bool may_be_refused(const launch_options *options)
 {
     const proto_mode_row *mode = proto_mode_get(options->job.job.mode);
     proto_job usual;
     proto_job_defaults(&usual);
-    return mode->answers || mode->measures ||
+    return mode->answers || mode->measures || mode->on_gpus ||
            (mode->trains && (!options->installed_data || options->job.model.checkpoint[0] != '\0' ||
                              options->job.model.context != usual.model.context));
 }
@@ -124,6 +124,10 @@ int launch_preflight(const launch_options *options, const char *rank_path)
     }
     if (job_fd >= 0) {
         (void)close(job_fd);
+    }
+    const bool runs_here = !options->dry_run && options->write_job[0] == '\0';
+    if (exit_code == BASE_EXIT_NO_GPU && !runs_here) {
+        exit_code = BASE_EXIT_DONE;
     }
     if (exit_code != BASE_EXIT_DONE) {
         (void)launch_report_error(&error);

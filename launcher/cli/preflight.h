@@ -6,7 +6,8 @@
 
 /* Blocks until the check is done. BASE_EXIT_DONE: nothing is wrong, or the mode has nothing to
  * check. Otherwise the error has been logged, and this is the exit code: BASE_EXIT_USAGE if the job
- * is at fault. */
+ * is at fault, BASE_EXIT_NO_GPU if this host has nothing to run it with (not with --write-job and
+ * --dry-run, which start nothing). */
 int launch_preflight(const launch_options *options, const char *rank_path);
 
 #endif

@@ -353,7 +353,6 @@ static int run_whole(launch_cli_run *run)
                          run->record != NULL && launch_record_is_whole(run->record));
     const int exit_status = run->result.exit_status;
     launch_cli_close_record(run);
-    launch_lease_destroy(run->lease);
     free(run->files);
     launch_job_result_fini(&run->result);
     return exit_status;
@@ -376,10 +375,12 @@ int launch_run_job(launch_cli_run *run)
     sigset_t mask_before;
     base_error error;
     if (launch_writer_start(&error) != BASE_OK) {
+        launch_lease_destroy(run->lease);
         return launch_report_error(&error);
     }
     (void)pthread_sigmask(SIG_SETMASK, NULL, &mask_before);
     const int exit_status = run_whole(run);
+    launch_lease_destroy(run->lease);
     finish_output(&mask_before);
     if (launch_writer_lost() != 0) {
         base_log(BASE_LOG_ERROR, "cannot write to standard output: %s",

@@ -1,5 +1,5 @@
 /* Loads the plugin and what it needs. The only object that calls dlopen. Called by modes that may
- * cost money, which have a pass. */
+ * cost money, which have a pass; and by rank --check, which only looks. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,7 @@ typedef struct library {
 } library;
 
 static const library libraries[RANK_LIBRARY_PLUGIN] = {
-    [RANK_LIBRARY_DRIVER] = {.names = {"libcuda.so.1"}, .needed = true},
+    [RANK_LIBRARY_DRIVER] = {.names = {"libcuda.so.1"}, .needed = true}, /* no other is */
     [RANK_LIBRARY_NVML] = {.names = {"libnvidia-ml.so.1"}},
     [RANK_LIBRARY_CUBLASLT] = {.names = {"libcublasLt.so.13", "libcublasLt.so.12"}},
     [RANK_LIBRARY_NCCL] = {.names = {"libnccl.so.2"}},
@@ -28,6 +28,14 @@ static base_status open_file(const char *path, void **handle, base_error *reterr
 {
     *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     return *handle != NULL ? BASE_OK : base_fail(reterr, BASE_ERR_IO, "%s", dlerror());
+}
+
+static base_status no_driver(base_error *reterr)
+{
+    return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                     "no NVIDIA driver: %s is neither in --cuda-libs, nor in cuda/ beside the "
+                     "program, nor in the linker's cache, nor where drivers are",
+                     libraries[RANK_LIBRARY_DRIVER].names[0]);
 }
 
 /* Opens each version that is found: the plugin needs one of them, by its name. The path is the
@@ -56,12 +64,7 @@ static base_status preload(rank_library which, const char *cuda_libs, rank_plugi
     if (found) {
         return path[0] != '\0' ? BASE_OK : status;
     }
-    return wanted->needed
-               ? base_fail(reterr, BASE_ERR_UNSUPPORTED,
-                           "no NVIDIA driver: %s is neither in --cuda-libs, nor in cuda/ beside "
-                           "the program, nor in the linker's cache, nor where drivers are",
-                           wanted->names[0])
-               : BASE_OK;
+    return wanted->needed ? no_driver(reterr) : BASE_OK;
 }
 
 /* The plugin is installed with the program: PREFIX/bin/rank, PREFIX/lib/ringfence. */
@@ -85,6 +88,18 @@ static base_status find_plugin(char path[BASE_PATH_BYTES], base_error *reterr)
                      "this Ringfence was built without CUDA: there is no ringfence-cuda.so beside "
                      "%s",
                      origin);
+}
+
+base_status rank_plugin_look(const char *cuda_libs, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    const base_status status = find_plugin(path, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    return rank_find_library(cuda_libs, libraries[RANK_LIBRARY_DRIVER].names[0], path)
+               ? BASE_OK
+               : no_driver(reterr);
 }
 
 static base_status check_table(const rank_cuda_plugin *table, base_error *reterr)

@@ -41,4 +41,8 @@ BASE_MUST_CHECK base_status rank_plugin_load(const rank_pass *pass, const char *
                                              rank_plugin *plugin, int *exit_code,
                                              base_error *reterr);
 
+/* Whether this host has the files of a plugin and a driver. Loads nothing, and so needs no pass.
+ * BASE_ERR_UNSUPPORTED: one of them is missing, and rank_plugin_load would fail. */
+BASE_MUST_CHECK base_status rank_plugin_look(const char *cuda_libs, base_error *reterr);
+
 #endif

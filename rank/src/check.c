@@ -1,5 +1,6 @@
-/* rank --check: refuses a job before any of its ranks is started. The launcher runs it, because
- * only the rank program knows what a checkpoint may contain, and has a tokenizer. */
+/* rank --check: refuses a job before any of its ranks is started, and before it costs anything. The
+ * launcher runs it, because only the rank program knows what a checkpoint may contain, has a
+ * tokenizer, and is installed beside the GPU's plugin. */
 #include "check.h"
 
 #include <stdio.h>
@@ -9,39 +10,50 @@
 #include "base/file.h"
 #include "bench/on_device.h"
 #include "generate/mode.h"
+#include "plugin/plugin.h"
 #include "proto/mode.h"
 #include "train/mode.h"
 
-static base_status check(base_error *reterr)
+static base_status read_job(proto_job *job, base_error *reterr)
 {
     void *text = NULL;
     size_t text_bytes = 0;
-    proto_job job;
     base_status status =
         base_file_read("/proc/self/fd/0", PROTO_JOB_BYTES_MAX, &text, &text_bytes, reterr);
     if (status == BASE_OK) {
-        status = proto_job_parse(text, text_bytes, &job, reterr);
+        status = proto_job_parse(text, text_bytes, job, reterr);
     }
     free(text);
-    if (status != BASE_OK) {
-        return status;
-    }
-    const proto_mode_row *mode = proto_mode_get(job.job.mode);
+    return status;
+}
+
+static base_status check(const proto_job *job, base_error *reterr)
+{
+    const proto_mode_row *mode = proto_mode_get(job->job.mode);
     if (mode->measures) {
-        return bench_check_words(job.bench.words, (int)job.job.world_size, reterr);
+        return bench_check_words(job->bench.words, (int)job->job.world_size, reterr);
     }
-    return mode->answers  ? rank_mode_generate_check(&job, reterr)
-           : mode->trains ? rank_mode_train_check(&job, reterr)
+    return mode->answers  ? rank_mode_generate_check(job, reterr)
+           : mode->trains ? rank_mode_train_check(job, reterr)
                           : BASE_OK;
 }
 
 int rank_check_job(void)
 {
     base_error error = {.message = ""};
-    const base_status status = check(&error);
+    proto_job job;
+    int exit_code = BASE_EXIT_USAGE;
+    base_status status = read_job(&job, &error);
+    if (status == BASE_OK) {
+        status = check(&job, &error);
+    }
+    if (status == BASE_OK && proto_mode_get(job.job.mode)->on_gpus) {
+        status = rank_plugin_look(job.gpu.libraries, &error);
+        exit_code = BASE_EXIT_NO_GPU;
+    }
     if (status == BASE_OK) {
         return BASE_EXIT_DONE;
     }
     (void)printf("%s\n", error.message);
-    return status == BASE_ERR_MEMORY || status == BASE_ERR_IO ? BASE_EXIT_ERROR : BASE_EXIT_USAGE;
+    return status == BASE_ERR_MEMORY || status == BASE_ERR_IO ? BASE_EXIT_ERROR : exit_code;
 }

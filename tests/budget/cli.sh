@@ -227,9 +227,18 @@ for attempt in 1 2; do
 done
 budget 0 redeem twice.token --ranks 2 --attempt 2 --out twice
 budget 0 redeem twice.token --create
-echo "never there" >never
-budget 0 terminated twice --evidence never
-budget 0 record-actual twice 0
+# More ranks than the job's: nothing is redeemed, though the first of several answers could be.
+echo '{"job":{"mode":"gate-check","world_size":70}}' >JOB70.json
+budget 0 authorize many 0.10 --account phase35/lab02 --job JOB70.json --out many.token
+budget 6 redeem many.token --ranks 100 --attempt 1 --out many
+err_has 'many is for ranks 0 to 69, not 99'
+budget 0 redeem many.token --ranks 70 --attempt 1 --out others
+[ "$(ls others/*.receipt | wc -l)" -eq 70 ] || fail "not 70 receipts"
+for label in twice many; do
+    echo "never there" >never
+    budget 0 terminated $label --evidence never
+    budget 0 record-actual $label 0
+done
 budget 0 redeem run1.token --create
 budget 4 redeem run1.token --create
 budget 6 redeem forged.token --create
@@ -280,6 +289,9 @@ budget 2 record-actual run1 -
 printf 'line_id,instance_id,usd\nbill-1,pod-1,1.35\nbill-2,pod-9,3.00\n' >wrong.csv
 budget 7 reconcile --bill wrong.csv --as-of "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
 budget 2 reconcile --bill bill.csv --as-of yesterday
+{ echo usd,label && seq 4097 | sed 's=.*=0.01,run1='; } >long.csv
+budget 1 reconcile --bill long.csv --as-of "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
+err_has "a bill of 4097 lines: at most 4096 at once. Cut it into files, with all lines of a run in one of them"
 printf 'line_id,instance_id,usd\nbill-1,pod-1,1.25\nbill-2,pod-1,-500.00\n' >credit.csv
 budget 7 reconcile --bill credit.csv --as-of "$(date -u +%Y-%m-%dT%H:%M:%SZ)" --json
 out_has '"differing":1'
@@ -311,7 +323,7 @@ budget 0 export --format jsonl
 out_has '"label":"run1"'
 budget 0 export --format hledger
 out_has "expenses:cloud:phase35:lab02  1.25 USD" "    liabilities:cloud"
-[ "$(grep -c expenses out)" -eq 2 ] || fail "only run1 and twice have a known cost"
+[ "$(grep -c expenses out)" -eq 3 ] || fail "only run1, twice and many have a known cost"
 budget 0 export --format markdown --out page.md --json
 run1='^\| [0-9-]{10} \| run1 \| phase35/lab02 \| cloud \| \$2.00 \| \$1.25 \| posted \| `[0-9a-f]{12}` attested \|$'
 grep -qE "$run1" page.md || fail "the page has no run1: $(grep run1 page.md)"
@@ -348,12 +360,17 @@ budget 2 client add eve --role king
 budget 0 key list --json
 budget 1 key rotate --passphrase-file passphrase
 err_has "stop the service"
+budget 0 authorize across 0.10 --account phase35/lab02 --job JOB.json --out across.token
+budget 0 redeem across.token --ranks 2 --attempt 1 --out across
+cp across/rank-0.receipt once
 stop_service
 budget 1 key rotate --passphrase-file wrong
 budget 0 key rotate --passphrase-file passphrase
 cp -r service older
 start_service --passphrase-file passphrase
 budget 0 verify run1.token --keyring service/keyring.json
+budget 0 redeem across.token --ranks 2 --attempt 1 --out across # the same receipts, of the new key
+! cmp -s once across/rank-0.receipt || fail "the old key signed a receipt"
 budget 0 authorize later 0.10 --account phase35/lab02 --job JOB.json --out later.token
 [ "$(tail -c 80 later.token)" != "$(tail -c 80 run1.token)" ] || fail "the old key signed"
 old=$("$bin/budget-service" key list | awk '/retired/ { print $1 }')

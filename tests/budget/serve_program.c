@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -41,13 +42,38 @@ __attribute__((visibility("default"))) int fsync(int fd)
     return fdatasync(fd);
 }
 
-/* The wall clock is $BUDGET_WALL_SHIFT_S seconds off. */
+/* While there is a file $BUDGET_FULL_FILE.full, the disk has no room for what is written to the file
+ * itself: a part of it fits, then nothing. */
+__attribute__((visibility("default"))) ssize_t write(int fd, const void *buf, size_t n)
+{
+    const char *file = getenv("BUDGET_FULL_FILE");
+    struct stat named;
+    struct stat written;
+    char full[4096];
+    if (file != NULL && fstat(fd, &written) == 0 && stat(file, &named) == 0 &&
+        named.st_dev == written.st_dev && named.st_ino == written.st_ino) {
+        (void)snprintf(full, sizeof full, "%s.full", file);
+        n = access(full, F_OK) == 0 ? n / 2 : n;
+        if (n == 0) {
+            errno = ENOSPC;
+            return -1;
+        }
+    }
+    return syscall(SYS_write, fd, buf, n);
+}
+
+/* The wall clock is $BUDGET_WALL_SHIFT_S seconds off. While there is a file $BUDGET_LATER_FILE, the
+ * monotonic clock is an hour ahead. */
 __attribute__((visibility("default"))) int clock_gettime(clockid_t clock_id, struct timespec *tp)
 {
     const char *shift = getenv("BUDGET_WALL_SHIFT_S");
+    const char *later = getenv("BUDGET_LATER_FILE");
     const int result = (int)syscall(SYS_clock_gettime, clock_id, tp);
     if (clock_id == CLOCK_REALTIME && shift != NULL) {
         tp->tv_sec += strtol(shift, NULL, 10);
+    }
+    if (clock_id == CLOCK_MONOTONIC && later != NULL && access(later, F_OK) == 0) {
+        tp->tv_sec += 3600;
     }
     return result;
 }

@@ -41,6 +41,13 @@ add_dependencies(test-budget-service-facts budget-service)
 ringfence_service_test(service-roles LABELS ipc TIMEOUT 60)
 ringfence_service_test(service-start LABELS ipc TIMEOUT 60)
 ringfence_service_test(service-tampered LABELS ipc TIMEOUT 60)
+ringfence_service_test(service-launcher LABELS ipc TIMEOUT 120)
+target_link_libraries(test-budget-service-launcher PRIVATE ringfence_test_program)
+target_compile_definitions(
+  test-budget-service-launcher PRIVATE LAUNCHER_PATH="$<TARGET_FILE:launcher>"
+                                       RANK_PATH="$<TARGET_FILE:rank>"
+                                       BUDGET_SERVICE_PATH="$<TARGET_FILE:budget-service>")
+add_dependencies(test-budget-service-launcher launcher rank budget-service)
 # Sanitizers have allocators of their own, which do not say how much memory is in use.
 ringfence_service_test(service-hostile LABELS ipc dev-only TIMEOUT 120)
 ringfence_service_test(service-race LABELS ipc TIMEOUT 60)

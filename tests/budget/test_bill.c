@@ -49,6 +49,11 @@ static void runpod_bills_are_read(void **state)
     assert_string_equal(found[2].label, "lab02-run1");
     assert_memory_equal(found[2].instance_id, "long-", 5);
     assert_string_not_equal(found[0].line_id, found[1].line_id);
+    static const char named[] =
+        "{\"currency\": \"usd\", \"data\": [{\"podId\": \"a\", \"amount\": 1,"
+        " \"currency\": null}, {\"podId\": \"b\", \"amount\": 2,"
+        " \"currency\": \"USD\"}]}";
+    assert_int_equal(read_all(named, NULL, found), 2);
 }
 
 /* A vendor's own format says whose bill it is; a line of the others may. */
@@ -181,6 +186,11 @@ static void what_is_no_bill_is_refused(void **state)
         {"csv", "label,usd,usd\nrun1,1,1\n"},
         {"csv", "label,usd,currency\nrun1,1,EUR\n"},
         {"csv", "label,usd,time\nrun1,1,yesterday\n"},
+        {"csv", "label,usd,time\nrun1,1,31.12.2027\n"},
+        {"csv", "label,usd,time\nrun1,1,1795132800.5.1\n"},
+        {"csv", "label,usd,time\nrun1,1,1795132800.\n"},
+        {"csv", "label,usd,time\nrun1,1,20271231\n"},
+        {"csv", "label,usd,time\nrun1,1,31.12\n"},
         {"csv", "label,usd,line_id\nrun1,1,a\nrun2,1,a\n"},
         {"focus-csv", "BilledCost,ResourceId\n1,a\n"},
         {"focus-csv", "BilledCost,BillingCurrency\n1,EUR\n"},
@@ -193,6 +203,12 @@ static void what_is_no_bill_is_refused(void **state)
         {"runpod-json", "[{\"podId\": \"a\", \"amount\": 1]"},
         {"runpod-json", "[{\"podId\": \"a"},
         {"runpod-json", "[1]"},
+        {"runpod-json", "[{\"podId\": \"a\", \"amount\": 1, \"currency\": \"EUR\"}]"},
+        {"runpod-json", "[{\"podId\": \"a\", \"amount\": 1, \"currency\": {\"code\": \"EUR\"}}]"},
+        {"vast-json", "{\"currency\": \"EUR\", \"results\": [{\"amount\": 1}]}"},
+        {"vast-json",
+         "{\"currency\": \"EUR\", \"results\": [{\"amount\": 1, \"currency\": null}]}"},
+        {"vast-json", "[{\"type\": \"charge\", \"amount\": 1, \"currency\": \"EUR\"}]"},
         {"vast-json", "[{\"type\": \"surprise\", \"amount\": 1}]"},
         {NULL, ""},
     };

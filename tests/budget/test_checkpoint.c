@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "audited_ledger.h"
@@ -137,6 +138,52 @@ static void a_torn_checkpoint_is_mended(void **state)
     fixture_reopen(fixture);
 }
 
+/* Of the file that the ledger has open. */
+static int checkpoint_fd(const ledger_fixture *fixture)
+{
+    struct stat wanted;
+    struct stat found;
+    assert_int_equal(stat(test_directory_path(&fixture->directory, "checkpoints"), &wanted), 0);
+    for (int fd = 0; fd < 1024; fd++) {
+        if (fstat(fd, &found) == 0 && found.st_dev == wanted.st_dev &&
+            found.st_ino == wanted.st_ino) {
+            return fd;
+        }
+    }
+    fail_msg("the checkpoints are not open");
+    return -1;
+}
+
+/* The rows are on disk then. So nothing is taken back: the ledger goes no further, and the next one
+ * that opens it has all of them, a clock's repair among them. */
+static void no_room_for_a_checkpoint_breaks_the_ledger(void **state)
+{
+    ledger_fixture *fixture = *state;
+    budget_answer answer;
+    const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    assert_true(full >= 0);
+    assert_true(dup2(full, checkpoint_fd(fixture)) >= 0);
+    (void)close(full);
+    fixture->clock.wall_ms += (int64_t)3600 * 1000;
+    fixture_begin(fixture);
+    assert_ok(budget_ledger_clock_repair(fixture->ledger, NULL, &answer, &fixture->error),
+              &fixture->error);
+    assert_granted(answer);
+    assert_status(budget_ledger_commit(fixture->ledger, &fixture->error), BASE_ERR_IO);
+    assert_non_null(strstr(fixture->error.message, "checkpoints"));
+    assert_true(budget_ledger_broken(fixture->ledger));
+    assert_status(budget_ledger_begin(fixture->ledger, &fixture->clock, NULL), BASE_ERR_STATE);
+    fixture_reopen(fixture);
+    int64_t wall_ms = 0;
+    int64_t skew_ms = 0;
+    assert_ok(
+        budget_ledger_now(fixture->ledger, &fixture->clock, &wall_ms, &skew_ms, &fixture->error),
+        &fixture->error);
+    assert_int_equal(skew_ms, 0);
+    assert_granted(fixture_authorize(fixture, "phase", "newer", 10));
+    assert_true(audited(fixture, 100).good);
+}
+
 int main(void)
 {
 #define LEDGER_TEST(name) cmocka_unit_test_setup_teardown(name, audited_make, audited_remove)
@@ -145,6 +192,7 @@ int main(void)
         LEDGER_TEST(checkpoints_are_believed_when_signed),
         LEDGER_TEST(a_later_backup_is_not_accepted),
         LEDGER_TEST(a_torn_checkpoint_is_mended),
+        LEDGER_TEST(no_room_for_a_checkpoint_breaks_the_ledger),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

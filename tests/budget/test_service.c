@@ -186,6 +186,37 @@ static void test_redeem(void **state)
     budget_client_close(client);
 }
 
+static void find_state(void *user, const budget_entry *entry)
+{
+    (void)snprintf(user, BUDGET_STATE_BYTES, "%s", entry->state);
+}
+
+/* Ranks beyond the job's are refused before any rank of the question is redeemed. */
+static void test_refused_redeem_changes_nothing(void **state)
+{
+    const service_fixture *fixture = *state;
+    base_error why;
+    budget_grant grant;
+    budget_job_key job;
+    char found[BUDGET_STATE_BYTES] = "";
+    static budget_redemption redemption;
+    const budget_redeem_ranks beyond[] = {
+        {0, 5, 1}, {0, 64, 1}, {3, 2, 1}, {4, 1, 1}, {1024, 64, 1}};
+    budget_client *client = fixture_client(fixture, "request", 0);
+    const budget_claims ask = fixture_ask("phase35", "run-1", USD(1)); /* 4 ranks */
+    assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
+    for (size_t i = 0; i < sizeof beyond / sizeof beyond[0]; i++) {
+        const budget_redeem_options another = redeemer(fixture, &job);
+        assert_verdict(budget_redeem(&another, grant.token, &beyond[i], &redemption, &why),
+                       BUDGET_BAD_TOKEN, &why);
+        assert_non_null(strstr(why.message, "run-1 is for ranks 0 to 3, not "));
+    }
+    assert_verdict(budget_list(client, NULL, find_state, found, &why), BUDGET_GRANTED, &why);
+    assert_string_equal(found, "reserved");
+    assert_verdict(budget_void(client, "run-1", &why), BUDGET_GRANTED, &why);
+    budget_client_close(client);
+}
+
 static void test_life_of_an_authorization(void **state)
 {
     const service_fixture *fixture = *state;
@@ -376,6 +407,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_authorize, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_retry_is_identical, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_redeem, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_refused_redeem_changes_nothing, setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(test_life_of_an_authorization, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_lists, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_service_behind_client, setup, fixture_teardown),

@@ -110,6 +110,81 @@ static void test_deadline_alarm_and_hook(void **state)
     budget_client_close(client);
 }
 
+/* Starts the service with its standard error in a file, and a monotonic clock that is an hour ahead
+ * while the file "later" is there. */
+static void start_logged(service_fixture *fixture, const char *log)
+{
+    char setting[BASE_PATH_BYTES + 64];
+    (void)snprintf(setting, sizeof setting, "BUDGET_LATER_FILE=%s",
+                   test_directory_path(&fixture->directory, "later"));
+    const int file = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    const int before = dup(STDERR_FILENO);
+    assert_true(file >= 0 && before >= 0);
+    assert_true(dup2(file, STDERR_FILENO) >= 0);
+    const bool started = fixture_start_with(fixture, setting, NULL);
+    assert_true(dup2(before, STDERR_FILENO) >= 0);
+    (void)close(before);
+    (void)close(file);
+    assert_true(started);
+}
+
+static void assert_told(int fd, const char *label)
+{
+    char told[4096];
+    char wanted[BUDGET_LABEL_BYTES + 16];
+    (void)snprintf(wanted, sizeof wanted, "\"label\":\"%s\"", label);
+    read_told(fd, told, sizeof told);
+    assert_non_null(strstr(told, "\"event\":\"deadline-passed\""));
+    if (strstr(told, wanted) == NULL) {
+        fail_msg("%s is not in %s", wanted, told);
+    }
+}
+
+/* The alarm comes again, later and after a start, until the end is proven. The log says that the hook
+ * has failed. */
+static void test_deadline_alarm_is_repeated(void **state)
+{
+    service_fixture *fixture = *state;
+    base_error why;
+    char extra[2 * BASE_PATH_BYTES];
+    char log[BASE_PATH_BYTES];
+    char later[BASE_PATH_BYTES];
+    void *text = NULL;
+    size_t text_bytes = 0;
+    const char *fifo = test_directory_path(&fixture->directory, "alarm");
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    (void)snprintf(extra, sizeof extra, "\"hook\": [\"/bin/sh\", \"-c\", \"cat >'%s'; exit 3\"]",
+                   fifo);
+    write_policy(fixture, extra);
+    const int fd = open(fifo, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    (void)snprintf(log, sizeof log, "%s", test_directory_path(&fixture->directory, "log"));
+    (void)snprintf(later, sizeof later, "%s", test_directory_path(&fixture->directory, "later"));
+    start_logged(fixture, log);
+    fixture_account(fixture, "phase35", USD(50));
+    begin_run(fixture, "run-1", 1);
+    assert_told(fd, "run-1");
+    assert_ok(base_file_write(later, "", 0, &why), &why);
+    assert_told(fd, "run-1");
+    assert_int_equal(unlink(later), 0);
+    assert_int_equal(fixture_stop(fixture), 0);
+    start_logged(fixture, log);
+    assert_told(fd, "run-1");
+
+    budget_client *admin = fixture_client(fixture, "admin", 0);
+    assert_verdict(budget_terminated(admin, "run-1", "gone", 4, &why), BUDGET_GRANTED, &why);
+    budget_client_close(admin);
+    begin_run(fixture, "run-2", 1);
+    assert_told(fd, "run-2");
+    assert_int_equal(fixture_stop(fixture), 0);
+    start_logged(fixture, log);
+    assert_told(fd, "run-2"); /* and run-1, whose deadline was earlier, is silent */
+    assert_int_equal(fixture_stop(fixture), 0);
+    (void)close(fd);
+    assert_ok(base_file_read(log, FILE_BYTES_MAX, &text, &text_bytes, &why), &why);
+    assert_non_null(strstr(text, "the policy's hook ended with exit code 3, at the alarm {"));
+    free(text);
+}
+
 static size_t count_of(const char *text, const char *part)
 {
     size_t count = 0;
@@ -287,6 +362,48 @@ static void test_a_cut_spend_line_is_written_anew(void **state)
     free(whole);
 }
 
+/* While the disk is full, a line is cut off. When there is room again, it is written anew, with what
+ * has come since. */
+static void test_spend_goes_on_after_a_full_disk(void **state)
+{
+    service_fixture *fixture = *state;
+    base_error why;
+    char extra[BASE_PATH_BYTES + 64];
+    char setting[BASE_PATH_BYTES + 64];
+    char full[BASE_PATH_BYTES];
+    size_t bytes = 0;
+    int lines = 0;
+    int exported = 0;
+    (void)snprintf(extra, sizeof extra, "\"spend\": \"%s/spend.jsonl\"", fixture->dir);
+    (void)snprintf(setting, sizeof setting, "BUDGET_FULL_FILE=%s/spend.jsonl", fixture->dir);
+    (void)snprintf(full, sizeof full, "%s",
+                   test_directory_path(&fixture->directory, "spend.jsonl.full"));
+    write_policy(fixture, extra);
+    assert_true(fixture_start_with(fixture, setting, NULL));
+    fixture_account(fixture, "phase35", USD(500));
+    begin_run(fixture, "run-1", 3600);
+    assert_ok(base_file_write(full, "", 0, &why), &why);
+    begin_run(fixture, "run-2", 3600);
+    char *cut = read_spend(fixture, &bytes);
+    assert_true(bytes > 0 && cut[bytes - 1] != '\n');
+    free(cut);
+    assert_int_equal(unlink(full), 0);
+    begin_run(fixture, "run-3", 3600);
+    budget_client *admin = fixture_client(fixture, "admin", 0);
+    assert_verdict(budget_export(admin, count_line, &exported, &why), BUDGET_GRANTED, &why);
+    budget_client_close(admin);
+    assert_int_equal(fixture_stop(fixture), 0);
+    char *whole = read_spend(fixture, &bytes);
+    for (const char *line = whole; *line != '\0'; lines++) {
+        const char *end = strchr(line, '\n');
+        assert_non_null(end);
+        assert_int_equal(strncmp(line, "{\"seq\":", 7), 0);
+        line = end + 1;
+    }
+    assert_int_equal(lines, exported);
+    free(whole);
+}
+
 typedef struct exported_lines {
     int count;
     long sequence; /* of the last one */
@@ -383,10 +500,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_deadline_alarm_and_hook, fixture_setup,
                                         fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_deadline_alarm_is_repeated, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(test_clock_alarm, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_hook_hears_of_a_cap, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_spend_and_export, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_a_cut_spend_line_is_written_anew, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_spend_goes_on_after_a_full_disk, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_export_goes_on_page_by_page, fixture_setup,
                                         fixture_teardown),

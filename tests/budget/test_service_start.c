@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "proto/key.h"
 #include "service_fixture.h"
 
 /* Locked memory, and no core: what the kernel says of the service itself. */
@@ -69,6 +70,57 @@ static void test_failed_sync(void **state)
     budget_client_close(client);
 }
 
+/* What is on disk without its checkpoint is not called undone: the service ends without an answer,
+ * and after a restart the same question gets the answer that was decided. */
+static void test_no_room_for_a_checkpoint(void **state)
+{
+    service_fixture *fixture = *state;
+    base_error why;
+    budget_grant grant;
+    budget_job_key job;
+    char setting[BASE_PATH_BYTES + 64];
+    char full[BASE_PATH_BYTES];
+    int64_t not_after = 0;
+    (void)snprintf(setting, sizeof setting, "BUDGET_FULL_FILE=%s",
+                   test_directory_path(&fixture->directory, "checkpoints"));
+    (void)snprintf(full, sizeof full, "%s",
+                   test_directory_path(&fixture->directory, "checkpoints.full"));
+    assert_true(fixture_start_with(fixture, setting, NULL));
+    fixture_account(fixture, "phase35", USD(5));
+    budget_client *client = fixture_client(fixture, "request", 500);
+    const budget_claims ask = fixture_ask("phase35", "run-1", USD(1));
+    const budget_claims other = fixture_ask("phase35", "run-2", USD(1));
+    assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
+    proto_keypair pair;
+    proto_keypair_make(&pair);
+    memcpy(job.public_key, pair.public_key, sizeof job.public_key);
+    memcpy(job.secret_key, pair.secret_key, sizeof job.secret_key);
+    const budget_redeem_options redeemer = {
+        .dir = fixture->dir, .job_key = &job, .timeout_ms = 500};
+
+    assert_ok(base_file_write(full, "", 0, &why), &why);
+    assert_verdict(budget_redeem_create(&redeemer, grant.token, &not_after, &why), BUDGET_UNKNOWN,
+                   &why);
+    int status = fixture_wait(fixture);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 1);
+    assert_true(fixture_start_with(fixture, setting, NULL)); /* there is no room yet */
+    assert_verdict(budget_redeem_create(&redeemer, grant.token, &not_after, &why), BUDGET_REFUSED,
+                   &why);
+    assert_ok(budget_client_set_request_id(client, "full-1", &why), &why);
+    assert_verdict(budget_authorize(client, &other, &grant, &why), BUDGET_UNKNOWN, &why);
+    status = fixture_wait(fixture);
+    assert_int_equal(WEXITSTATUS(status), 1);
+    assert_int_equal(unlink(full), 0);
+    fixture_start(fixture);
+    assert_ok(budget_client_set_request_id(client, "full-1", &why), &why);
+    assert_verdict(budget_authorize(client, &other, &grant, &why), BUDGET_GRANTED, &why);
+    budget_chain chain;
+    assert_verdict(budget_remaining(client, "phase35", &chain, &why), BUDGET_GRANTED, &why);
+    assert_int_equal(chain.accounts[0].reserved_usd_micro, USD(2));
+    budget_client_close(client);
+}
+
 static void test_directory_that_others_enter(void **state)
 {
     service_fixture *fixture = *state;
@@ -107,6 +159,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_locked_memory, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_failed_sync, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_no_room_for_a_checkpoint, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(test_directory_that_others_enter, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_long_socket_path, fixture_setup, fixture_teardown),

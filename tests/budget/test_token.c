@@ -290,6 +290,21 @@ static void receipts_and_tokens_do_not_pass_for_each_other(void **state)
     assert_int_equal(
         budget_receipt_verify(receipt_text, length, &keyring, SAMPLE_NOW, &receipt, &why),
         BUDGET_TOKEN_OK);
+    keyring.keys[0].not_after = SAMPLE_NOW + 50; /* which is before the receipt's */
+    const struct {
+        int64_t now_s;
+        budget_verdict_token verdict;
+    } times[] = {{SAMPLE_NOW + 49, BUDGET_TOKEN_OK},
+                 {SAMPLE_NOW + 50, BUDGET_TOKEN_RETIRED_KEY},
+                 {SAMPLE_NOW + 1000, BUDGET_TOKEN_RETIRED_KEY},
+                 {BUDGET_ANY_TIME, BUDGET_TOKEN_OK}};
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+        assert_int_equal(
+            budget_receipt_verify(receipt_text, length, &keyring, times[i].now_s, &receipt, &why),
+            times[i].verdict);
+    }
+    assert_non_null(strstr(why.message, "redeem again"));
+    keyring.keys[0].not_after = 0;
     keyring.keys[0].retired_at = expected.issued_at - 1;
     assert_int_equal(
         budget_receipt_verify(receipt_text, length, &keyring, SAMPLE_NOW, &receipt, &why),

@@ -28,7 +28,8 @@ typedef struct budget_public_key {
     char kid[BUDGET_KID_BYTES]; /* always that of key */
     int64_t created_at;         /* seconds since 1970 */
     int64_t retired_at;         /* 0: it signs; else it signed nothing after this */
-    int64_t not_after;          /* of a retired key: its last token's exp; 0: none */
+    int64_t not_after;          /* of a retired key: its last token's exp. It verifies nothing
+                                 * afterwards, receipts included. 0: none */
     int64_t revoked_at;         /* 0: not revoked */
 } budget_public_key;
 

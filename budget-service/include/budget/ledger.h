@@ -14,8 +14,9 @@
  *   anything else       a transient error; nothing is stored as a refusal, the batch is lost as a
  *                       whole (commit rolls it back and says so), the same request may be retried
  *
- * After a failed write or fsync of the database, or when its file has been taken away, the ledger
- * is broken: everything returns BASE_ERR_STATE, and the process must end (budget_ledger_broken).
+ * After a failed write or fsync of the database, when its file has been taken away, or when rows are
+ * on disk and their checkpoint cannot be written, the ledger is broken: everything returns
+ * BASE_ERR_STATE, and the process must end (budget_ledger_broken).
  *
  * Invariants, on every account: reserved = Σ held of its reservations and those below it, posted =
  * Σ of their actuals, and a grant never makes posted + reserved exceed the cap, on the whole chain.
@@ -87,12 +88,13 @@ BASE_MUST_CHECK base_status budget_ledger_open(const budget_ledger_options *opti
 /* An open batch is rolled back. NULL is fine. */
 void budget_ledger_close(budget_ledger *ledger);
 
-/* True when the process must end: what is on disk is no longer known. */
+/* True when the process must end: what is on disk is no longer known, or lacks its checkpoint. */
 bool budget_ledger_broken(const budget_ledger *ledger);
 
 /* A batch. begin is not durable and cheap; commit writes, syncs, checks that the file is still the
  * one in the directory, then appends a checkpoint. Not BASE_OK: no answer of the batch may go out,
- * all of it is transient. A batch without a new row costs nothing. */
+ * and unless the ledger is broken now, all of it is transient. A batch without a new row costs
+ * nothing. */
 BASE_MUST_CHECK base_status budget_ledger_begin(budget_ledger *ledger, const budget_clock *clock,
                                                 base_error *reterr);
 BASE_MUST_CHECK base_status budget_ledger_commit(budget_ledger *ledger, base_error *reterr);

@@ -29,8 +29,8 @@ BASE_MUST_CHECK base_status budget_receipt_sign(const budget_receipt *receipt,
                                                 const uint8_t secret[BUDGET_SECRET_KEY_BYTES],
                                                 char token[BUDGET_TOKEN_BYTES], base_error *reterr);
 
-/* Form, key, signature, fields, and now_s < not_after (EXPIRED; BUDGET_ANY_TIME: not looked at).
- * receipt is written when the verdict is OK or EXPIRED. */
+/* Form, key, signature, fields, and now_s < not_after (EXPIRED; BUDGET_ANY_TIME: not looked at). Of
+ * a retired key also now_s < the key's not_after (RETIRED_KEY). receipt is written when the verdict is OK or EXPIRED. */
 BASE_MUST_CHECK budget_verdict_token budget_receipt_verify(const char *token, size_t token_bytes,
                                                            const budget_keyring *keyring,
                                                            int64_t now_s, budget_receipt *receipt,

@@ -27,6 +27,7 @@ static void it_is_loaded_with_what_it_needs(void **state)
     assert_int_equal(plugin.paths[RANK_LIBRARY_PLUGIN][0], '/');
     assert_int_equal(plugin.table->abi, RANK_CUDA_PLUGIN_ABI);
     assert_int_equal(exit_code, -1);
+    assert_ok(rank_plugin_look(FAKE_LIBRARIES, &error), &error);
 }
 
 static void without_a_driver_there_is_one_line(void **state)
@@ -48,6 +49,8 @@ static void without_a_driver_there_is_one_line(void **state)
         assert_non_null(strstr(error.message, "no NVIDIA driver"));
         assert_null(strchr(error.message, '\n'));
         assert_null(plugin.table);
+        assert_status(rank_plugin_look(empty[i], &error), BASE_ERR_UNSUPPORTED);
+        assert_non_null(strstr(error.message, "no NVIDIA driver"));
     }
 }
 
