@@ -10,6 +10,10 @@ foreach(noun IN ITEMS audit bill checkpoint export ledger ledger-time policy rec
   ringfence_test(budget-${noun} SOURCES test_${file}.c LIBS budget_ledger_fixture LABELS unit
                  TIMEOUT 180)
 endforeach()
+ringfence_test(budget-earlier-rows SOURCES test_earlier_rows.c LIBS budget_ledger_fixture LABELS unit
+               TIMEOUT 60)
+target_compile_definitions(test-budget-earlier-rows
+                           PRIVATE ORACLE_DIRECTORY="${CMAKE_SOURCE_DIR}/tests/oracle")
 ringfence_test(budget-journal SOURCES test_journal.c LIBS budget_ledger_fixture LABELS unit TIMEOUT 10
                PRIVATE_OF budget-service)
 target_include_directories(test-budget-journal PRIVATE ${PROJECT_SOURCE_DIR}/budget-service/ledger)

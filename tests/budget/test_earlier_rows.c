@@ -1,0 +1,74 @@
+/* Rows keep their meaning: a ledger that an earlier service wrote audits, and goes on. */
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "audited_ledger.h"
+#include "base/file.h"
+#include "reconcile_fixture.h"
+
+enum { SQL_BYTES_MAX = 1 << 20 };
+
+static char *read_sql(ledger_fixture *fixture)
+{
+    void *data = NULL;
+    size_t size_bytes = 0;
+    assert_ok(base_file_read(ORACLE_DIRECTORY "/ledger_4.sql", SQL_BYTES_MAX, &data, &size_bytes,
+                             &fixture->error),
+              &fixture->error);
+    char *text = realloc(data, size_bytes + 1);
+    assert_non_null(text);
+    text[size_bytes] = '\0';
+    return text;
+}
+
+static int make(void **state)
+{
+    static ledger_fixture fixture;
+    sqlite3 *db = NULL;
+    fixture_make(&fixture);
+    audited_close(&fixture);
+    char *sql = read_sql(&fixture);
+    const char *path = test_directory_path(&fixture.directory, "ledger.db");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK) {
+        fail_msg("ledger_4.sql: %s", sqlite3_errmsg(db));
+    }
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    free(sql);
+    fixture_pass(&fixture, 200000); /* after its last row */
+    fixture.jti = 100;
+    fixture_reopen(&fixture);
+    *state = &fixture;
+    return 0;
+}
+
+static int take_down(void **state)
+{
+    fixture_remove(*state);
+    return 0;
+}
+
+static void check_audit(ledger_fixture *fixture)
+{
+    const budget_audit_report report = audited(fixture, 100);
+    if (!report.good) {
+        fail_msg("row %lld: %s", (long long)report.bad_sequence, report.findings[0]);
+    }
+}
+
+static void they_audit(void **state)
+{
+    check_audit(*state);
+}
+
+int main(void)
+{
+#define EARLIER_TEST(name) cmocka_unit_test_setup_teardown(name, make, take_down)
+    const struct CMUnitTest tests[] = {
+        EARLIER_TEST(they_audit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
