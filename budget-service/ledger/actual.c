@@ -33,25 +33,26 @@ base_status line_find(budget_ledger *ledger, ledger_line *line, base_error *rete
     return read_line(store, SQL_LINE_OF_RUN, status, line, reterr);
 }
 
-/* A line that was recorded before: the same is the same answer, another is refused. */
+/* A line that was recorded before: the same is the same answer, another corrects it or is refused.
+ * *answered: it is not to be recorded. */
 static base_status find_line(ledger_op *op, const budget_ledger_actual *actual,
-                             const budget_reservation *run, bool *known)
+                             const budget_reservation *run, ledger_line *line, bool *answered)
 {
-    ledger_line line = {
+    *line = (ledger_line){
         .vendor = run->entry.vendor,
         .instance = actual->instance_id,
         .id = actual->line_id,
         .reservation = run->id,
     };
-    const base_status status = line_find(op->ledger, &line, op->reterr);
-    *known = line.known;
-    if (status != BASE_OK || !line.known) {
+    const base_status status = line_find(op->ledger, line, op->reterr);
+    const bool same = !line->elsewhere && line->amount == actual->billed_usd_micro;
+    *answered = line->known && (same || line->elsewhere || !actual->corrects);
+    if (status != BASE_OK || !*answered) {
         return status;
     }
-    return !line.elsewhere && line.amount == actual->billed_usd_micro
-               ? op_replay(op, line.sequence)
-               : op_refuse(op, BUDGET_REASON_LINE_USED,
-                           "the bill's line %s was recorded before, otherwise", actual->line_id);
+    return same ? op_replay(op, line->sequence)
+                : op_refuse(op, BUDGET_REASON_LINE_USED,
+                            "the bill's line %s was recorded before, otherwise", actual->line_id);
 }
 
 static void warn_frozen(ledger_op *op, const budget_reservation *reservation)
@@ -72,13 +73,14 @@ static void warn_frozen(ledger_op *op, const budget_reservation *reservation)
 
 /* What goes into the row's data; the evidence is kept. */
 static base_status put_data(ledger_op *op, const budget_ledger_actual *actual,
-                            budget_reservation *after)
+                            const ledger_line *line, budget_reservation *after)
 {
     uint8_t digest[BUDGET_DIGEST_BYTES];
     base_status status = BASE_OK;
     journal_actual data = {
         .billed = actual->line_id != NULL ? actual->billed_usd_micro : 0,
         .final = actual->final,
+        .corrects = line->known,
         .instance = actual->instance_id,
         .instance_bytes = actual->line_id != NULL ? strlen(actual->instance_id) : 0,
     };
@@ -96,12 +98,25 @@ static base_status put_data(ledger_op *op, const budget_ledger_actual *actual,
     return status;
 }
 
+static base_status write_line(ledger_op *op, const ledger_line *line, int64_t amount)
+{
+    const int64_t sequence = (int64_t)op->row.sequence;
+    if (line->known) {
+        return store_run_one(op->store, op->reterr, SQL_LINE_UPDATE,
+                             "amount:i seq:i reservation:i id:t seq_before:i", amount, sequence,
+                             line->reservation, line->id, (int64_t)line->sequence);
+    }
+    return store_run(op->store, op->reterr, SQL_LINE_INSERT,
+                     "vendor:t instance:t id:t reservation:i amount:i seq:i", line->vendor,
+                     line->instance, line->id, line->reservation, amount, sequence);
+}
+
 static base_status write_actual(ledger_op *op, const budget_ledger_actual *actual,
-                                const budget_reservation *before, budget_reservation *after,
-                                bool freeze)
+                                const ledger_line *line, const budget_reservation *before,
+                                budget_reservation *after, bool freeze)
 {
     bool overflow = false;
-    base_status status = put_data(op, actual, after);
+    base_status status = put_data(op, actual, line, after);
     after->actual_ms = op->ledger->now.wall_ms;
     status = status == BASE_OK ? reservation_apply(op, before, after, freeze, &overflow) : status;
     if (status != BASE_OK) {
@@ -114,20 +129,17 @@ static base_status write_actual(ledger_op *op, const budget_ledger_actual *actua
         warn_frozen(op, after);
     }
     status = op_grant(op);
-    if (status == BASE_OK && actual->line_id != NULL) {
-        status = store_run(op->store, op->reterr, SQL_LINE_INSERT,
-                           "vendor:t instance:t id:t reservation:i amount:i seq:i",
-                           before->entry.vendor, actual->instance_id, actual->line_id, before->id,
-                           actual->billed_usd_micro, (int64_t)op->row.sequence);
-    }
-    return status;
+    return status == BASE_OK && actual->line_id != NULL
+               ? write_line(op, line, actual->billed_usd_micro)
+               : status;
 }
 
 static base_status record(ledger_op *op, const budget_ledger_actual *actual)
 {
     budget_reservation before;
     base_status status = BASE_OK;
-    bool known = false;
+    ledger_line line = {0};
+    bool answered = false;
     bool freeze = false;
     op->row.text = actual->line_id;
     op->row.amount = actual->usd_micro;
@@ -136,8 +148,8 @@ static base_status record(ledger_op *op, const budget_ledger_actual *actual)
         return status;
     }
     if (actual->line_id != NULL) {
-        status = find_line(op, actual, &before, &known);
-        if (status != BASE_OK || known) {
+        status = find_line(op, actual, &before, &line, &answered);
+        if (status != BASE_OK || answered) {
             return status;
         }
     }
@@ -149,11 +161,12 @@ static base_status record(ledger_op *op, const budget_ledger_actual *actual)
     };
     const budget_reason reason = budget_rule_actual(&after.rule, &cost, &freeze);
     if (reason != BUDGET_REASON_NONE ||
-        !budget_money_add(before.billed_usd_micro, cost.billed ? actual->billed_usd_micro : 0,
+        !budget_money_add(before.billed_usd_micro,
+                          cost.billed ? actual->billed_usd_micro - line.amount : 0,
                           &after.billed_usd_micro)) {
         return op_refuse_overflow(op);
     }
-    return write_actual(op, actual, &before, &after, freeze);
+    return write_actual(op, actual, &line, &before, &after, freeze);
 }
 
 static base_status check_actual(const budget_ledger_actual *actual, base_error *reterr)

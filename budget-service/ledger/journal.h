@@ -62,6 +62,7 @@ bool journal_read(const store_db *store, store_sql sql, journal_row *row);
 typedef struct journal_actual {
     int64_t billed;          /* what the bill's line says; 0: no line */
     bool final;              /* a person says that no more will come */
+    bool corrects;           /* the line was recorded before, as another amount */
     const uint8_t *evidence; /* BUDGET_DIGEST_BYTES; NULL: none */
     const char *instance;    /* of the line: instance_bytes without a NUL */
     size_t instance_bytes;

@@ -151,13 +151,19 @@ static int by_sequence(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
+/* What the line adds to those recorded before. */
+static int64_t added(const matched_line *line)
+{
+    return line->charge->usd_micro - line->recorded;
+}
+
 static int by_reservation(const void *a, const void *b)
 {
     const matched_line *left = a;
     const matched_line *right = b;
     int order = (left->reservation > right->reservation) - (left->reservation < right->reservation);
     if (order == 0) { /* charges before credits, so that no sum is below 0 on the way */
-        order = (left->charge->usd_micro < 0) - (right->charge->usd_micro < 0);
+        order = (added(left) < 0) - (added(right) < 0);
     }
     return order != 0 ? order : by_id(a, b);
 }
@@ -168,7 +174,7 @@ typedef struct label_sums {
     int64_t bill;     /* of these lines, as they are now */
     int64_t recorded; /* of those known, as they were recorded */
     int64_t changed_count;
-    int64_t total; /* billed by the lines before and by those not known */
+    int64_t total; /* billed, once these are recorded */
     size_t fresh_count;
     bool failed; /* a line is another run's, or a sum leaves what money may be */
 } label_sums;
@@ -178,38 +184,37 @@ static label_sums add_up(int64_t billed_before, const matched_line *lines, size_
     label_sums sums = {.total = billed_before};
     for (size_t i = 0; i < count; i++) {
         const int64_t amount = lines[i].charge->usd_micro;
-        bool good = !lines[i].elsewhere && budget_money_add(sums.bill, amount, &sums.bill);
-        if (lines[i].known) {
-            good = good && budget_money_add(sums.recorded, lines[i].recorded, &sums.recorded);
-            sums.changed_count += amount != lines[i].recorded;
-        } else {
-            good = good && budget_money_add(sums.total, amount, &sums.total) &&
-                   sums.total <= BUDGET_MONEY_MICRO_MAX && sums.total >= -BUDGET_MONEY_MICRO_MAX;
-            sums.fresh_count++;
-        }
+        const bool good = !lines[i].elsewhere && budget_money_add(sums.bill, amount, &sums.bill) &&
+                          budget_money_add(sums.recorded, lines[i].recorded, &sums.recorded) &&
+                          budget_money_add(sums.total, added(&lines[i]), &sums.total) &&
+                          sums.total <= BUDGET_MONEY_MICRO_MAX &&
+                          sums.total >= -BUDGET_MONEY_MICRO_MAX;
+        sums.fresh_count += !lines[i].known;
+        sums.changed_count += lines[i].known && added(&lines[i]) != 0;
         sums.failed = sums.failed || !good;
     }
     return sums;
 }
 
-/* Records the new lines. by_hand is what a person recorded before them: it is taken off the first
- * ones, so that in the end just the bill is posted. */
+/* Records the new lines, and those that have changed. by_hand is what a person recorded before them:
+ * it is taken off the first one, so that in the end just the bill is posted. */
 static base_status record_lines(reconciler *self, const char *label, const matched_line *lines,
                                 size_t count, int64_t by_hand)
 {
     base_status status = BASE_OK;
     for (size_t i = 0; i < count && status == BASE_OK; i++) {
         budget_answer answer;
-        if (lines[i].known) {
+        if (lines[i].known && added(&lines[i]) == 0) {
             continue;
         }
         const budget_caller caller = {.client = self->caller != NULL ? self->caller->client : 0};
         const budget_ledger_actual actual = {
             .label = label,
-            .usd_micro = lines[i].charge->usd_micro - by_hand,
+            .usd_micro = added(&lines[i]) - by_hand,
             .line_id = lines[i].charge->line_id,
             .instance_id = lines[i].charge->instance_id,
             .billed_usd_micro = lines[i].charge->usd_micro,
+            .corrects = true,
         };
         by_hand = 0;
         status = budget_ledger_record_actual(self->ledger, &caller, &actual, &answer, self->reterr);

@@ -295,7 +295,7 @@ static bool final_by(const sim_run *run, int64_t settling_s, const sim_line *lin
            (until_s * 1000 >= run->ended_ms || as_of_ms >= run->ended_ms + 1000 * settling_s);
 }
 
-/* One run's lines, charges first. */
+/* One run's lines, those that add to it first. */
 static void reconcile_run(sim_model *model, int number_of_run, const sim_line *lines, int count,
                           int64_t as_of_ms, sim_counts *counts)
 {
@@ -306,7 +306,7 @@ static void reconcile_run(sim_model *model, int number_of_run, const sim_line *l
     }
     for (int i = 0; i < count; i++) {
         const int number = lines[i].number;
-        if (!run->known[number]) {
+        if (!run->known[number] || run->billed[number] != lines[i].amount) {
             const int64_t before = sim_total(run);
             run->known[number] = true;
             run->billed[number] = lines[i].amount;
@@ -325,11 +325,12 @@ static void reconcile_run(sim_model *model, int number_of_run, const sim_line *l
         run->final || (counts->ambiguous == 0 && final_by(run, settling_s, lines, count, as_of_ms));
 }
 
-/* Charges before credits, then by id. */
-static bool comes_after(const sim_line *left, const sim_line *right)
+/* What adds to the run before what takes off it, then by id. */
+static bool comes_after(const sim_run *run, const sim_line *left, const sim_line *right)
 {
-    if ((left->amount < 0) != (right->amount < 0)) {
-        return left->amount < 0;
+    const bool less = left->amount < run->billed[left->number];
+    if (less != (right->amount < run->billed[right->number])) {
+        return less;
     }
     return strcmp(left->id, right->id) > 0;
 }
@@ -353,7 +354,7 @@ sim_counts sim_reconcile(sim_model *model, const sim_line *lines, int count, int
         for (int i = 0; i < count; i++) {
             if (owners[i] == run) {
                 int at = its_count++;
-                for (; at > 0 && comes_after(&its[at - 1], &lines[i]); at--) {
+                for (; at > 0 && comes_after(&model->runs[run], &its[at - 1], &lines[i]); at--) {
                     its[at] = its[at - 1];
                 }
                 its[at] = lines[i];

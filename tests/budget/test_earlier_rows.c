@@ -64,11 +64,28 @@ static void they_audit(void **state)
     check_audit(*state);
 }
 
+/* Lines that a person set right stood by hand: the next bill records them. */
+static void lines_set_right_by_hand_are_corrected(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    const char *bill = "label,usd,line_id\nchanged,0.70,12\nchanged,0.10,13\n";
+    assert_int_equal(fixture_find(fixture, "changed").rule.total, 450000);
+    assert_granted(
+        fixture_actual(fixture, "changed", 350000)); /* what had been posted too little */
+    (void)reconcile(fixture, bill, &found);
+    const budget_reservation run = fixture_find(fixture, "changed");
+    assert_int_equal(run.rule.total, 800000);
+    assert_int_equal(run.billed_usd_micro, 800000);
+    check_audit(fixture);
+}
+
 int main(void)
 {
 #define EARLIER_TEST(name) cmocka_unit_test_setup_teardown(name, make, take_down)
     const struct CMUnitTest tests[] = {
         EARLIER_TEST(they_audit),
+        EARLIER_TEST(lines_set_right_by_hand_are_corrected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

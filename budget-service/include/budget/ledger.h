@@ -225,6 +225,8 @@ typedef struct budget_ledger_actual {
     const char *instance_id;  /* that the line names; NULL or "": none */
     int64_t billed_usd_micro; /* with a line id: what the bill's line says, which is more than
                                * usd_micro where a part of it was recorded by hand before */
+    bool corrects;            /* the line may have been recorded before, as another amount: then it
+                               * is billed_usd_micro from now on */
     bool final;               /* a person says that no more will come; counts only when termination
                                * has been proven before */
     const void *evidence;     /* NULL: none; kept with its digest */
@@ -234,8 +236,8 @@ typedef struct budget_ledger_actual {
 /* Posts it, now and in any state. Freezes the account when the sum is above the reservation, or
  * credits take it below 0 (answer->message says so). What is left of the reservation returns when
  * termination is proven and the cost is final (budget/rules.h). Refused: LABEL_UNKNOWN, LINE_USED
- * (the line id, which counts within its vendor and instance, has another amount or label; the same
- * is the same answer). */
+ * (the line id, which counts within its vendor and instance, has another label, or another amount
+ * that is not corrected; the same is the same answer). */
 BASE_MUST_CHECK base_status budget_ledger_record_actual(budget_ledger *ledger,
                                                         const budget_caller *caller,
                                                         const budget_ledger_actual *actual,

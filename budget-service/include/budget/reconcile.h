@@ -8,8 +8,8 @@
  *
  * For each label, the bill's lines seen so far must come to what is posted:
  *   - nothing recorded by hand: new lines are recorded as actuals, each once, by their ids: matched
- *   - recorded by hand, and the same but for rounding (half a cent a line): the lines take its
- *     place, so that what is posted is exactly what is billed: matched
+ *   - recorded by hand, and the same but for rounding (half a cent a line): the lines, new and
+ *     changed ones, take its place, so that what is posted is exactly what is billed: matched
  *   - otherwise: differing, and nothing is recorded until a person has looked
  *   - credits take the sum below 0: the lines are recorded, and count as nothing: differing, and
  *     the account is frozen
@@ -75,7 +75,7 @@ typedef struct budget_reconciled {
     /* labels; lines for missing_in_ledger, ambiguous and unknown lines */
     int64_t counts[BUDGET_FINDING_COUNT_];
     int64_t passed_over; /* lines that begin after as_of */
-    int64_t recorded;    /* new actuals */
+    int64_t recorded;    /* new actuals, corrected lines among them */
     bool frozen;         /* one of them froze its account */
 } budget_reconciled;
 
