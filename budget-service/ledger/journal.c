@@ -106,14 +106,16 @@ enum actual_flag {
     ACTUAL_FINAL = 1,
     ACTUAL_EVIDENCE = 2,
     ACTUAL_CORRECTS = 4,
-    ACTUAL_FLAGS = 7, /* all of them */
+    ACTUAL_PASSES_CAP = 8,
+    ACTUAL_FLAGS = 15, /* all of them */
 };
 
 size_t journal_actual_write(const journal_actual *actual, uint8_t data[JOURNAL_ACTUAL_BYTES_MAX])
 {
     const uint8_t flags = (uint8_t)((actual->final ? ACTUAL_FINAL : 0) |
                                     (actual->evidence != NULL ? ACTUAL_EVIDENCE : 0) |
-                                    (actual->corrects ? ACTUAL_CORRECTS : 0));
+                                    (actual->corrects ? ACTUAL_CORRECTS : 0) |
+                                    (actual->passes_cap ? ACTUAL_PASSES_CAP : 0));
     base_writer writer = base_writer_make(data, JOURNAL_ACTUAL_BYTES_MAX);
     base_write_u64(&writer, (uint64_t)actual->billed);
     base_write_bytes(&writer, &flags, 1);
@@ -136,6 +138,7 @@ bool journal_actual_read(const journal_row *row, journal_actual *actual)
     }
     actual->final = (*flags & ACTUAL_FINAL) != 0;
     actual->corrects = (*flags & ACTUAL_CORRECTS) != 0;
+    actual->passes_cap = (*flags & ACTUAL_PASSES_CAP) != 0;
     if ((*flags & ACTUAL_EVIDENCE) != 0) {
         actual->evidence = base_read_bytes(&reader, BUDGET_DIGEST_BYTES);
     }

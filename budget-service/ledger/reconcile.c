@@ -24,6 +24,7 @@ const char *budget_finding_name(budget_finding_kind kind)
         [BUDGET_FINDING_DIFFERING] = "differing",
         [BUDGET_FINDING_UNKNOWN] = "unknown",
         [BUDGET_FINDING_AMBIGUOUS] = "ambiguous",
+        [BUDGET_FINDING_AFTER_THE_END] = "after_the_end",
     };
     return (unsigned)kind < BUDGET_FINDING_COUNT_ ? names[kind] : "unknown";
 }
@@ -310,6 +311,30 @@ static base_status finalize(reconciler *self, const budget_reservation *found,
                : status;
 }
 
+/* Charges for a time after the proven end: then it was no end. */
+static bool look_after_the_end(reconciler *self, const budget_reservation *found,
+                               const matched_line *lines, size_t count)
+{
+    budget_finding finding = {
+        .kind = BUDGET_FINDING_AFTER_THE_END, .label = found->entry.label, .line_id = ""};
+    const int64_t granularity_s =
+        budget_policy_granularity_seconds(self->options->policy, found->entry.vendor);
+    const int64_t end_s = wall_of(self->ledger, found->rule.ended_ms) / 1000 + granularity_s;
+    for (size_t i = 0; i < count && found->rule.terminated; i++) {
+        const budget_charge *charge = lines[i].charge;
+        if (charge->usd_micro > 0 && charge->at_s > end_s) {
+            finding.instance_id =
+                finding.instance_id == NULL ? charge->instance_id : finding.instance_id;
+            finding.ledger_usd_micro += lines[i].recorded;
+            finding.bill_usd_micro += charge->usd_micro;
+        }
+    }
+    if (finding.instance_id != NULL) {
+        reconcile_report(self, &finding);
+    }
+    return finding.instance_id != NULL;
+}
+
 static base_status reconcile_label(reconciler *self, const matched_line *lines, size_t count)
 {
     budget_reservation found;
@@ -331,10 +356,11 @@ static base_status reconcile_label(reconciler *self, const matched_line *lines, 
         .bill_usd_micro = sums.bill,
     };
     reconcile_report(self, &finding);
+    const bool goes_on = look_after_the_end(self, &found, lines, count);
     if (matched) {
         status = record_lines(self, found.entry.label, lines, count, by_hand);
     }
-    if (status == BASE_OK && finding.kind == BUDGET_FINDING_MATCHED &&
+    if (status == BASE_OK && finding.kind == BUDGET_FINDING_MATCHED && !goes_on &&
         self->result->counts[BUDGET_FINDING_AMBIGUOUS] == 0) {
         status = finalize(self, &found, lines, count);
     }

@@ -382,6 +382,14 @@ bool budget_rule_expire(budget_rule_reservation *reservation, const budget_rule_
     return true;
 }
 
+bool budget_rule_passes_cap(const budget_rule_chain *chain, const budget_rule_reservation *before,
+                            const budget_rule_reservation *after)
+{
+    return after->held + after->posted > before->held + before->posted &&
+           budget_rule_remaining(&chain->accounts[budget_rule_binding(chain)]) < 0 &&
+           !BUDGET_MUTANT(LATE_UNFROZEN);
+}
+
 bool budget_rule_effect(budget_rule_chain *chain, const budget_rule_reservation *before,
                         const budget_rule_reservation *after, bool freeze)
 {

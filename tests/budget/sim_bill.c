@@ -190,16 +190,19 @@ bool sim_bill(sim *self)
         .differing = (int)result.counts[BUDGET_FINDING_DIFFERING],
         .strays = (int)result.counts[BUDGET_FINDING_MISSING_IN_LEDGER],
         .ambiguous = (int)result.counts[BUDGET_FINDING_AMBIGUOUS],
+        .after_the_end = (int)result.counts[BUDGET_FINDING_AFTER_THE_END],
         .passed_over = (int)result.passed_over,
         .recorded = (int)result.recorded,
     };
     if (memcmp(&got, &counts, sizeof got) != 0) {
-        return sim_broken(self,
-                          "reconcile: %d matched, %d differing, %d strays, %d ambiguous, %d passed "
-                          "over, %d recorded; the model says %d, %d, %d, %d, %d and %d",
-                          got.matched, got.differing, got.strays, got.ambiguous, got.passed_over,
-                          got.recorded, counts.matched, counts.differing, counts.strays,
-                          counts.ambiguous, counts.passed_over, counts.recorded);
+        return sim_broken(
+            self,
+            "reconcile: %d matched, %d differing, %d strays, %d ambiguous, %d after "
+            "the end, %d passed over, %d recorded; the model says %d, %d, %d, %d, %d, "
+            "%d and %d",
+            got.matched, got.differing, got.strays, got.ambiguous, got.after_the_end,
+            got.passed_over, got.recorded, counts.matched, counts.differing, counts.strays,
+            counts.ambiguous, counts.after_the_end, counts.passed_over, counts.recorded);
     }
     return !self->honest || counts.differing + counts.strays + counts.ambiguous > 0 ||
            bill_is_posted(self, lines, count);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-const sim_vendor sim_vendors[SIM_VENDORS] = {{"runpod", 1800}, {"vast", 3600}};
+const sim_vendor sim_vendors[SIM_VENDORS] = {{"runpod", 1800, 60}, {"vast", 3600, 600}};
 
 int sim_vendor_of(int run)
 {
@@ -172,12 +172,19 @@ bool sim_void(sim_model *model, int run)
     return true;
 }
 
-/* After something was added to what it cost: must a person look? */
-static void look(sim_model *model, sim_run *run, int64_t added, bool billed)
+static int64_t used_of(const sim_run *run)
 {
+    return sim_held(run) + posted_of(run);
+}
+
+/* After something was added to what it cost: must a person look? */
+static void look(sim_model *model, sim_run *run, const sim_run *before, bool billed)
+{
+    const int64_t added = sim_total(run) - sim_total(before);
     run->cost = run->cost || billed || sim_total(run) != 0;
     if ((added > 0 && sim_total(run) > (run->voided ? 0 : run->amount)) ||
-        (added < 0 && sim_total(run) < 0)) {
+        (added < 0 && sim_total(run) < 0) ||
+        (used_of(run) > used_of(before) && sim_left(model, run->account) < 0)) {
         model->accounts[run->account].frozen = true;
     }
 }
@@ -188,9 +195,10 @@ bool sim_actual(sim_model *model, int run, int64_t amount, bool partial)
     if (!found->granted) {
         return false;
     }
+    const sim_run before = *found;
     found->by_hand += amount;
     found->final = found->final || (found->terminated && !partial);
-    look(model, found, amount, false);
+    look(model, found, &before, false);
     return true;
 }
 
@@ -203,10 +211,11 @@ bool sim_actual_line(sim_model *model, const sim_line *line, bool partial)
     if (found->known[line->number]) {
         return found->billed[line->number] == line->amount;
     }
+    const sim_run before = *found;
     found->known[line->number] = true;
     found->billed[line->number] = line->amount;
     found->final = found->final || (found->terminated && !partial);
-    look(model, found, line->amount, true);
+    look(model, found, &before, true);
     return true;
 }
 
@@ -295,11 +304,26 @@ static bool final_by(const sim_run *run, int64_t settling_s, const sim_line *lin
            (until_s * 1000 >= run->ended_ms || as_of_ms >= run->ended_ms + 1000 * settling_s);
 }
 
+static bool goes_on_after_the_end(const sim_run *run, int64_t granularity_s, const sim_line *lines,
+                                  int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (run->terminated && lines[i].amount > 0 &&
+            lines[i].at_s > run->ended_ms / 1000 + granularity_s) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* One run's lines, those that add to it first. */
 static void reconcile_run(sim_model *model, int number_of_run, const sim_line *lines, int count,
                           int64_t as_of_ms, sim_counts *counts)
 {
     sim_run *run = &model->runs[number_of_run];
+    const sim_vendor *vendor = &sim_vendors[sim_vendor_of(number_of_run)];
+    const bool goes_on = goes_on_after_the_end(run, vendor->granularity_s, lines, count);
+    counts->after_the_end += goes_on;
     if (!agrees(run, lines, count)) {
         counts->differing++;
         return;
@@ -307,12 +331,12 @@ static void reconcile_run(sim_model *model, int number_of_run, const sim_line *l
     for (int i = 0; i < count; i++) {
         const int number = lines[i].number;
         if (!run->known[number] || run->billed[number] != lines[i].amount) {
-            const int64_t before = sim_total(run);
+            const sim_run before = *run;
             run->known[number] = true;
             run->billed[number] = lines[i].amount;
             run->by_hand = 0;
             counts->recorded++;
-            look(model, run, sim_total(run) - before, true);
+            look(model, run, &before, true);
         }
     }
     if (sim_total(run) - run->by_hand < 0) {
@@ -320,9 +344,8 @@ static void reconcile_run(sim_model *model, int number_of_run, const sim_line *l
         return;
     }
     counts->matched++;
-    const int64_t settling_s = sim_vendors[sim_vendor_of(number_of_run)].settling_s;
-    run->final =
-        run->final || (counts->ambiguous == 0 && final_by(run, settling_s, lines, count, as_of_ms));
+    run->final = run->final || (counts->ambiguous == 0 && !goes_on &&
+                                final_by(run, vendor->settling_s, lines, count, as_of_ms));
 }
 
 /* What adds to the run before what takes off it, then by id. */

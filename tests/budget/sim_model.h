@@ -20,6 +20,7 @@ enum {
 typedef struct sim_vendor {
     const char *name;
     int64_t settling_s;
+    int64_t granularity_s;
 } sim_vendor;
 
 /* Runs are the vendors' in turn. Both vendors number their instances in the same way, so that two
@@ -79,6 +80,7 @@ typedef struct sim_counts {
     int differing;
     int strays;
     int ambiguous;
+    int after_the_end;
     int passed_over;
     int recorded;
 } sim_counts;

@@ -9,12 +9,13 @@
 
 const char *const sim_account_names[SIM_ACCOUNTS] = {"root", "root/a", "root/a/b", "root/c"};
 
+/* xorshift64*: without its product, what is picked in a row is not independent. */
 uint32_t sim_pick(sim *self, uint32_t below)
 {
     self->random ^= self->random << 13;
     self->random ^= self->random >> 7;
     self->random ^= self->random << 17;
-    return (uint32_t)((self->random >> 11) % below);
+    return (uint32_t)((self->random * UINT64_C(0x2545f4914f6cdd1d)) >> 33) % below;
 }
 
 bool sim_broken(sim *self, const char *format, ...)
@@ -77,16 +78,11 @@ static budget_authorization claim_of(int run, int account, int64_t amount, int64
     return claim;
 }
 
-static bool authorize(sim *self, int run)
+static bool authorize_for(sim *self, int run, int account, int64_t amount)
 {
     char id[32];
     char payload[BUDGET_CLAIMS_JSON_BYTES];
     budget_answer answer;
-    const int account = (int)sim_pick(self, SIM_ACCOUNTS);
-    const int64_t all = sim_left(&self->model, account);
-    const bool greedy = all > 0 && sim_pick(self, 3) != 0; /* so that caps are reached */
-    const int64_t amount =
-        greedy ? all / (1 + (int64_t)sim_pick(self, 5)) : (int64_t)sim_pick(self, 250) * 10000;
     const int64_t exp_s = sim_now_ms(self) / 1000 + 900;
     budget_authorization claim = claim_of(run, account, amount, exp_s);
     (void)snprintf(id, sizeof id, "request-%d", run);
@@ -115,6 +111,16 @@ static bool authorize(sim *self, int run)
         self->pending_count++;
     }
     return true;
+}
+
+static bool authorize(sim *self, int run)
+{
+    const int account = (int)sim_pick(self, SIM_ACCOUNTS);
+    const int64_t all = sim_left(&self->model, account);
+    const bool greedy = all > 0 && sim_pick(self, 3) != 0; /* so that caps are reached */
+    return authorize_for(self, run, account,
+                         greedy ? all / (1 + (int64_t)sim_pick(self, 5))
+                                : (int64_t)sim_pick(self, 250) * 10000);
 }
 
 static bool redeem(sim *self, int run)
@@ -218,16 +224,34 @@ int sim_pick_run(sim *self)
                : first + (int)sim_pick(self, SIM_RUNS_AT_ONCE);
 }
 
+/* All that is left, and so what had returned of an earlier run, is granted to this one. Then the
+ * earlier one costs more, or is said to. */
+static bool spend_twice(sim *self, int run)
+{
+    const int first = (int)sim_pick(self, SIM_RUNS);
+    for (int i = 0; i < SIM_RUNS; i++) {
+        const int late = (first + i) % SIM_RUNS;
+        const sim_run *found = &self->model.runs[late];
+        const int64_t all = sim_left(&self->model, found->account);
+        if (found->terminated && found->final && all >= 0) {
+            return (self->model.runs[run].asked || authorize_for(self, run, found->account, all)) &&
+                   sim_person(self, late);
+        }
+    }
+    return true;
+}
+
 bool sim_operate(sim *self)
 {
     const int run = sim_pick_run(self);
-    const uint32_t what = sim_pick(self, 37);
+    const uint32_t what = sim_pick(self, 40);
     self->steps++;
     if (what < 6) {
         return authorize(self, run);
     }
     if (what < (self->honest ? 11 : 15)) {
-        return redeem(self, run);
+        return redeem(self, run) && redeem(self, run) &&
+               redeem(self, run); /* ranks come together */
     }
     if (what < (self->honest ? 14 : 17)) {
         return create(self, run);
@@ -241,5 +265,8 @@ bool sim_operate(sim *self)
     if (what < 33) {
         return sim_bill(self);
     }
-    return what < 35 ? expire(self) : acknowledge(self);
+    if (what < 35) {
+        return expire(self);
+    }
+    return what < 37 ? acknowledge(self) : spend_twice(self, run);
 }

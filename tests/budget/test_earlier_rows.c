@@ -80,12 +80,24 @@ static void lines_set_right_by_hand_are_corrected(void **state)
     check_audit(fixture);
 }
 
+/* A late line froze nothing then; the next one does. */
+static void an_account_above_its_cap_freezes_from_now_on(void **state)
+{
+    ledger_fixture *fixture = *state;
+    assert_true(fixture_balance(fixture, "phase").remaining_usd_micro < 0);
+    assert_false(fixture_balance(fixture, "phase").frozen);
+    assert_granted(fixture_line(fixture, "two", 10000, "t3"));
+    assert_true(fixture_balance(fixture, "phase").frozen);
+    check_audit(fixture);
+}
+
 int main(void)
 {
 #define EARLIER_TEST(name) cmocka_unit_test_setup_teardown(name, make, take_down)
     const struct CMUnitTest tests[] = {
         EARLIER_TEST(they_audit),
         EARLIER_TEST(lines_set_right_by_hand_are_corrected),
+        EARLIER_TEST(an_account_above_its_cap_freezes_from_now_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

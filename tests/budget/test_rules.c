@@ -228,6 +228,24 @@ static void a_grant_never_passes_a_cap(void **state)
     }
 }
 
+/* Money that had returned, and was granted to others, is spent after all. */
+static void a_cost_after_the_end_passes_a_cap(void **state)
+{
+    (void)state;
+    for (int64_t others = 0; others <= 6; others++) {
+        for (int64_t held = 0; held <= 3; held++) {
+            const budget_rule_reservation before = {.amount = 3, .held = held};
+            const budget_rule_reservation after = {
+                .amount = 3, .held = held > 2 ? held - 2 : 0, .posted = 2, .total = 2};
+            const budget_rule_chain chain = {
+                .count = 2,
+                .accounts = {{.cap = 9}, {.cap = 6, .posted = 2, .reserved = others + after.held}}};
+            assert_int_equal(budget_rule_passes_cap(&chain, &before, &after),
+                             held < 2 && 2 + others + after.held > 6);
+        }
+    }
+}
+
 static void a_frozen_account_freezes_all_below_it(void **state)
 {
     (void)state;
@@ -340,6 +358,7 @@ int main(void)
         cmocka_unit_test(every_path_keeps_the_rules),
         cmocka_unit_test(states_change_along_the_diagram),
         cmocka_unit_test(a_grant_never_passes_a_cap),
+        cmocka_unit_test(a_cost_after_the_end_passes_a_cap),
         cmocka_unit_test(a_frozen_account_freezes_all_below_it),
         cmocka_unit_test(sums_at_the_end_of_the_int64_are_refused),
         cmocka_unit_test(names_are_there_and_differ),

@@ -233,8 +233,9 @@ typedef struct budget_ledger_actual {
     size_t evidence_bytes;    /* at most BUDGET_EVIDENCE_BYTES_MAX */
 } budget_ledger_actual;
 
-/* Posts it, now and in any state. Freezes the account when the sum is above the reservation, or
- * credits take it below 0 (answer->message says so). What is left of the reservation returns when
+/* Posts it, now and in any state. Freezes the account when the sum is above the reservation, when
+ * money that had returned is spent after all and an account of the chain is above its cap, or when
+ * credits take the sum below 0 (answer->message says so). What is left of the reservation returns when
  * termination is proven and the cost is final (budget/rules.h). Refused: LABEL_UNKNOWN, LINE_USED
  * (the line id, which counts within its vendor and instance, has another label, or another amount
  * that is not corrected; the same is the same answer). */

@@ -20,6 +20,9 @@
  *
  * Further findings:
  *   - missing_in_ledger: a line whose label or instance the ledger does not know
+ *   - after_the_end: lines of a run, charges, that begin after its proven end, by more than the
+ *     vendor's granularity: the instance was not gone. Beside what else is found about the run; no
+ *     cost of it is final by this bill
  *   - unknown: a line that names neither; or a run that was on before as_of, has not ended, and is
  *     on no bill: its cost is not known
  *   - missing_in_bill: a run with a cost, or ended, that no line of any bill is about; runs of
@@ -43,6 +46,7 @@ typedef enum budget_finding_kind {
     BUDGET_FINDING_DIFFERING,
     BUDGET_FINDING_UNKNOWN,
     BUDGET_FINDING_AMBIGUOUS,
+    BUDGET_FINDING_AFTER_THE_END,
     BUDGET_FINDING_COUNT_,
 } budget_finding_kind;
 
@@ -63,7 +67,8 @@ typedef struct budget_reconcile_options {
                          * expected */
     const char *vendor; /* of the lines that name none, and only its runs are expected; NULL or "":
                          * not known, and all but local ones are expected */
-    const budget_policy *policy; /* the vendors' settling times; NULL: the default */
+    const budget_policy
+        *policy; /* the vendors' settling times and granularity; NULL: the default */
     const budget_charge *charges;
     size_t count;
     void (*visit)(void *context, const budget_finding *finding); /* every finding but the matched

@@ -185,7 +185,7 @@ typedef struct budget_rule_cost {
 } budget_rule_cost;
 
 /* *freeze: a person must look, since this cost took the total above the reservation (or further),
- * or this credit took it below 0 (or further). */
+ * or this credit took it below 0 (or further). Another reason: budget_rule_passes_cap. */
 budget_reason budget_rule_actual(budget_rule_reservation *reservation, const budget_rule_cost *cost,
                                  bool *freeze);
 budget_reason budget_rule_terminated(budget_rule_reservation *reservation,
@@ -217,6 +217,12 @@ bool budget_rule_may_become(budget_state from, budget_state to);
 /* Has its deadline passed, with nothing proven? Then it becomes expired-unconfirmed and all that is
  * held stays held; one of vendor local, which costs nothing, ends instead. False: nothing to do. */
 bool budget_rule_expire(budget_rule_reservation *reservation, const budget_rule_now *now);
+
+/* Has a cost used more than was held and posted for the run, and is an account of the chain, as it
+ * is with that cost, above its cap? So the account is frozen: what had returned of the reservation
+ * was granted to others. */
+bool budget_rule_passes_cap(const budget_rule_chain *chain, const budget_rule_reservation *before,
+                            const budget_rule_reservation *after);
 
 /* Adds the difference of a reservation's held and posted to every account of the chain, and freezes
  * the nearest when freeze. after must be what a rule made of before. False, nothing changed: a sum
