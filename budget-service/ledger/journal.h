@@ -58,6 +58,13 @@ BASE_MUST_CHECK base_status journal_insert(store_db *store, const journal_row *r
  * length (hash is zeros then). */
 bool journal_read(const store_db *store, store_sql sql, journal_row *row);
 
+/* What the data of a row of kind TERMINATED begins with; the evidence's digest follows. */
+enum journal_end {
+    JOURNAL_END_ATTACHED = 0, /* earlier services: the attached instances are proven to be gone */
+    JOURNAL_END_ATTESTED = 1, /* an admin vouches */
+    JOURNAL_END_PROVEN = 2,   /* all instances that the token allows are */
+};
+
 /* What the data of a row of kind ACTUAL holds; the blobs and texts point into the row. */
 typedef struct journal_actual {
     int64_t billed;          /* what the bill's line says; 0: no line */

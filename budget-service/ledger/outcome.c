@@ -6,6 +6,7 @@
 
 #include "evidence.h"
 #include "ledger_core.h"
+#include "rules/mutation.h"
 
 /* ---- attach ---- */
 
@@ -91,6 +92,14 @@ static base_status load_instances(ledger_op *op, int64_t reservation, evidence_e
     return status;
 }
 
+/* An audit takes a row of an earlier service for what that one took it for. */
+static bool is_earlier(const ledger_op *op)
+{
+    const journal_row *again = op->ledger->again;
+    return again != NULL && again->data_bytes > 0 &&
+           *(const uint8_t *)again->data == JOURNAL_END_ATTACHED;
+}
+
 static base_status terminate(ledger_op *op, budget_termination *termination)
 {
     budget_reservation before;
@@ -105,6 +114,7 @@ static base_status terminate(ledger_op *op, budget_termination *termination)
         .jti = before.entry.jti,
         .after_s = (before.started_ms != 0 ? before.started_ms : before.authorized_ms) / 1000,
         .now_s = op->ledger->now.wall_ms / 1000,
+        .instances_max = is_earlier(op) || BUDGET_MUTANT(PROVEN_IN_PART) ? 0 : before.instances,
     };
     status = load_instances(op, before.id, &expected);
     if (status != BASE_OK) {
@@ -130,7 +140,9 @@ static base_status terminate(ledger_op *op, budget_termination *termination)
     if (status != BASE_OK || overflow) {
         return status != BASE_OK ? status : op_refuse_overflow(op);
     }
-    op->data[0] = (uint8_t)termination->attested;
+    op->data[0] = termination->attested ? JOURNAL_END_ATTESTED
+                  : is_earlier(op)      ? JOURNAL_END_ATTACHED
+                                        : JOURNAL_END_PROVEN;
     memcpy(op->data + 1, after.evidence, sizeof after.evidence);
     op->row.kind = BUDGET_KIND_TERMINATED;
     op->row.data = op->data;

@@ -247,10 +247,12 @@ static int64_t latest_until(const matched_line *lines, size_t count, const char 
     return latest_s;
 }
 
-/* Until when every attached instance is billed by these lines, wall time; 0: one is not. A line
- * that names no instance counts where there is one at most. Credits bill no time. */
+/* Until when every instance that the token allows is billed by these lines, wall time; 0: one is
+ * not. A line that names no instance counts where there is one at most. Credits bill no time. *all:
+ * each is known, so that none is left out of the proof of the end. */
 static base_status billed_until(reconciler *self, const budget_reservation *found,
-                                const matched_line *lines, size_t count, int64_t *until_ms)
+                                const matched_line *lines, size_t count, int64_t *until_ms,
+                                bool *all)
 {
     int64_t instances = 0;
     int64_t least_s = INT64_MAX;
@@ -269,7 +271,8 @@ static base_status billed_until(reconciler *self, const budget_reservation *foun
         least_s = latest_until(lines, count, NULL, true, as_of_s);
         instances = 1;
     }
-    *until_ms = instances == found->instances ? least_s * 1000 : 0;
+    *all = instances == found->instances;
+    *until_ms = *all ? least_s * 1000 : 0;
     return status;
 }
 
@@ -296,12 +299,16 @@ static base_status finalize(reconciler *self, const budget_reservation *found,
                             const matched_line *lines, size_t count)
 {
     const budget_ledger *ledger = self->ledger;
+    bool all = false;
     budget_rule_bill bill = {
         .until_ms = self->as_of_ms - ledger->anchor.offset_ms,
         .settling_ms =
             1000 * budget_policy_settling_seconds(self->options->policy, found->entry.vendor),
     };
-    base_status status = billed_until(self, found, lines, count, &bill.billed_until_ms);
+    base_status status = billed_until(self, found, lines, count, &bill.billed_until_ms, &all);
+    if (!all && !found->entry.attested) { /* an earlier service proved the end of some */
+        bill.settling_ms = INT64_MAX;
+    }
     if (bill.billed_until_ms != 0) {
         bill.billed_until_ms -= ledger->anchor.offset_ms;
     }

@@ -16,6 +16,11 @@ int sim_instance_of(int run)
     return run / SIM_VENDORS;
 }
 
+int sim_instances(int run)
+{
+    return sim_instance_of(run) % 3 == 0 ? 2 : 1;
+}
+
 int64_t sim_total(const sim_run *run)
 {
     int64_t total = run->by_hand;
@@ -151,13 +156,13 @@ bool sim_create(sim_model *model, int run, int64_t now_ms)
     return true;
 }
 
-bool sim_attach(sim_model *model, int run)
+bool sim_attach(sim_model *model, int run, int which)
 {
     sim_run *found = &model->runs[run];
-    if (!found->granted || found->voided) {
+    if (!found->granted || found->voided || which > found->attached) {
         return false;
     }
-    found->attached = true;
+    found->attached += which == found->attached;
     return true;
 }
 
@@ -165,7 +170,7 @@ bool sim_void(sim_model *model, int run)
 {
     sim_run *found = &model->runs[run];
     if (!found->granted || found->voided || found->terminated || found->deadline_ms != 0 ||
-        found->cost || found->attached) {
+        found->cost || found->attached > 0) {
         return false;
     }
     found->voided = true;
@@ -219,12 +224,17 @@ bool sim_actual_line(sim_model *model, const sim_line *line, bool partial)
     return true;
 }
 
-bool sim_terminate(sim_model *model, int run, int64_t now_ms)
+bool sim_terminate(sim_model *model, int run, int described, int64_t now_ms)
 {
     sim_run *found = &model->runs[run];
     if (!found->granted || found->voided) {
         return false;
     }
+    if (described != 0 && (described < sim_instances(run) ||
+                           (found->attached != 0 && described != found->attached))) {
+        return false;
+    }
+    found->attested = described == 0 && (found->attested || !found->terminated);
     if (!found->terminated) {
         found->ended_ms = now_ms;
     }
@@ -255,7 +265,7 @@ static int owner_of(const sim_model *model, const sim_line *line)
                                                                                          : STRAY;
     }
     for (int run = 0; run < SIM_RUNS && line->placed; run++) {
-        if (!model->runs[run].attached || sim_instance_of(run) != sim_instance_of(line->run)) {
+        if (model->runs[run].attached == 0 || sim_instance_of(run) != sim_instance_of(line->run)) {
             continue;
         }
         if (line->vendor == SIM_NO_VENDOR) {
@@ -291,17 +301,19 @@ static bool agrees(const sim_run *run, const sim_line *lines, int count)
     return (off < 0 ? -off : off) <= 5000 * (int64_t)(fresh + changed);
 }
 
-static bool final_by(const sim_run *run, int64_t settling_s, const sim_line *lines, int count,
-                     int64_t as_of_ms)
+static bool final_by(const sim_run *run, int instances, int64_t settling_s, const sim_line *lines,
+                     int count, int64_t as_of_ms)
 {
     int64_t until_s = 0;
+    const bool known = instances == 1 || run->attached == instances || run->attested;
     for (int i = 0; i < count; i++) {
         const bool over = lines[i].until_s * 1000 <= as_of_ms;
         until_s =
             over && lines[i].amount > 0 && lines[i].until_s > until_s ? lines[i].until_s : until_s;
     }
     return run->terminated && !run->voided && as_of_ms >= run->ended_ms &&
-           (until_s * 1000 >= run->ended_ms || as_of_ms >= run->ended_ms + 1000 * settling_s);
+           ((instances == 1 && until_s * 1000 >= run->ended_ms) ||
+            (known && as_of_ms >= run->ended_ms + 1000 * settling_s));
 }
 
 static bool goes_on_after_the_end(const sim_run *run, int64_t granularity_s, const sim_line *lines,
@@ -345,7 +357,8 @@ static void reconcile_run(sim_model *model, int number_of_run, const sim_line *l
     }
     counts->matched++;
     run->final = run->final || (counts->ambiguous == 0 && !goes_on &&
-                                final_by(run, vendor->settling_s, lines, count, as_of_ms));
+                                final_by(run, sim_instances(number_of_run), vendor->settling_s,
+                                         lines, count, as_of_ms));
 }
 
 /* What adds to the run before what takes off it, then by id. */

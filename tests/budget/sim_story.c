@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "budget/time.h"
 #include "sim_disk.h"
 
 const char *const sim_account_names[SIM_ACCOUNTS] = {"root", "root/a", "root/a/b", "root/c"};
@@ -61,7 +62,7 @@ static budget_authorization claim_of(int run, int account, int64_t amount, int64
                 .expires_at = exp_s,
                 .mode = "ddp-nccl",
                 .world_size = SIM_RANKS,
-                .instances = 1,
+                .instances = sim_instances(run),
                 .gpus = 1,
                 .max_usd_micro = amount,
                 .max_seconds = 3600,
@@ -140,6 +141,16 @@ static bool redeem(sim *self, int run)
     return sim_same_verdict(self, "redeem", status, &answer, granted);
 }
 
+/* As the ranks of a job do. */
+static bool redeem_together(sim *self, int run)
+{
+    bool good = true;
+    for (int i = 0; good && i <= SIM_RANKS; i++) {
+        good = redeem(self, run);
+    }
+    return good;
+}
+
 static bool create(sim *self, int run)
 {
     budget_answer answer;
@@ -151,17 +162,66 @@ static bool create(sim *self, int run)
     return sim_same_verdict(self, "create", status, &answer, granted);
 }
 
+/* The first one is that which bills name. */
+static void name_instance(int run, int which, char instance[32])
+{
+    (void)snprintf(instance, 32, which == 0 ? "pod-%d" : "pod-%d.%d", sim_instance_of(run), which);
+}
+
 static bool attach(sim *self, int run)
 {
     char label[32];
     char instance[32];
     budget_answer answer;
+    const int which =
+        self->model.runs[run].attached > 0 ? (int)sim_pick(self, (uint32_t)sim_instances(run)) : 0;
     (void)snprintf(label, sizeof label, "run-%d", run);
-    (void)snprintf(instance, sizeof instance, "pod-%d", sim_instance_of(run));
-    const bool granted = sim_attach(&self->model, run);
+    name_instance(run, which, instance);
+    const bool granted = sim_attach(&self->model, run, which);
     return sim_same_verdict(
         self, "attach",
         budget_ledger_attach(self->ledger, NULL, label, instance, &answer, &self->error), &answer,
+        granted);
+}
+
+/* A driver's evidence that so many of its first instances are gone. */
+static void write_evidence(const sim *self, int run, int described, char json[1024])
+{
+    char at[BUDGET_TIME_BYTES];
+    char instance[32];
+    budget_time_format(sim_now_ms(self) / 1000, at);
+    size_t bytes = (size_t)snprintf(json, 1024,
+                                    "{\"evidence\":\"ringfence/termination/v1\",\"vendor\":\"%s\","
+                                    "\"jti\":\"%032x\",\"list\":{\"at\":\"%s\",\"instances\":[]},"
+                                    "\"describe\":[",
+                                    sim_vendors[sim_vendor_of(run)].name, run + 1, at);
+    for (int i = 0; i < described; i++) {
+        name_instance(run, i, instance);
+        bytes += (size_t)snprintf(json + bytes, 1024 - bytes,
+                                  "%s{\"at\":\"%s\",\"instance_id\":\"%s\",\"name\":\"%032x\","
+                                  "\"status\":\"terminated\"}",
+                                  i > 0 ? "," : "", at, instance, run + 1);
+    }
+    (void)snprintf(json + bytes, 1024 - bytes, "]}");
+}
+
+/* By an admin's word, or by evidence of some of its instances or all. */
+static bool terminate(sim *self, int run, const char *label)
+{
+    char json[1024] = "gone";
+    budget_answer answer;
+    const int described = (int)sim_pick(self, (uint32_t)sim_instances(run) + 1);
+    if (described > 0) {
+        write_evidence(self, run, described, json);
+    }
+    budget_termination termination = {.label = label,
+                                      .evidence = json,
+                                      .evidence_bytes = strlen(json),
+                                      .attested_allowed = described == 0};
+    const bool granted = sim_terminate(&self->model, run, described, sim_now_ms(self));
+    return sim_same_verdict(
+        self, "terminated",
+        budget_ledger_terminated(self->ledger, NULL, &termination, &answer, &self->error), &answer,
         granted);
 }
 
@@ -177,13 +237,7 @@ static bool outcome(sim *self, int run, uint32_t which)
             &answer, granted);
     }
     if (which == 1) {
-        budget_termination termination = {
-            .label = label, .evidence = "gone", .evidence_bytes = 4, .attested_allowed = true};
-        const bool granted = sim_terminate(&self->model, run, sim_now_ms(self));
-        return sim_same_verdict(
-            self, "terminated",
-            budget_ledger_terminated(self->ledger, NULL, &termination, &answer, &self->error),
-            &answer, granted);
+        return terminate(self, run, label);
     }
     return sim_person(self, run);
 }
@@ -250,8 +304,7 @@ bool sim_operate(sim *self)
         return authorize(self, run);
     }
     if (what < (self->honest ? 11 : 15)) {
-        return redeem(self, run) && redeem(self, run) &&
-               redeem(self, run); /* ranks come together */
+        return redeem_together(self, run);
     }
     if (what < (self->honest ? 14 : 17)) {
         return create(self, run);

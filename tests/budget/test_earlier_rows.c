@@ -91,12 +91,26 @@ static void an_account_above_its_cap_freezes_from_now_on(void **state)
     check_audit(fixture);
 }
 
+/* One of two instances was proven to be gone: a row that stays, and releases nothing more. */
+static void a_proof_of_some_instances_settles_nothing(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    fixture_pass(fixture, 49 * 3600);
+    (void)reconcile(fixture, "label,usd,line_id\npending,0.01,p1\n", &found);
+    assert_int_equal(fixture_find(fixture, "pending").rule.state, BUDGET_STATE_TERMINATED_UNBILLED);
+    assert_granted(fixture_actual(fixture, "pending", 0)); /* a person: that was all */
+    assert_int_equal(fixture_find(fixture, "pending").rule.state, BUDGET_STATE_POSTED);
+    check_audit(fixture);
+}
+
 int main(void)
 {
 #define EARLIER_TEST(name) cmocka_unit_test_setup_teardown(name, make, take_down)
     const struct CMUnitTest tests[] = {
         EARLIER_TEST(they_audit),
         EARLIER_TEST(lines_set_right_by_hand_are_corrected),
+        EARLIER_TEST(a_proof_of_some_instances_settles_nothing),
         EARLIER_TEST(an_account_above_its_cap_freezes_from_now_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -171,16 +171,8 @@ static void every_instance_is_billed_to_the_end(void **state)
 {
     ledger_fixture *fixture = *state;
     findings_seen found;
-    budget_answer answer;
-    char payload[BUDGET_CLAIMS_JSON_BYTES];
     char bill[256];
-    budget_authorization claim = fixture_claim(fixture, "phase", "two", 9 * USD);
-    claim.claims.instances = 2;
-    fixture_begin(fixture);
-    assert_ok(
-        budget_ledger_authorize(fixture->ledger, NULL, &claim, payload, &answer, &fixture->error),
-        &fixture->error);
-    fixture_commit(fixture);
+    assert_granted(fixture_authorize_instances(fixture, "phase", "two", 9 * USD, 2));
     assert_granted(fixture_create(fixture, "two"));
     assert_granted(fixture_attach(fixture, "two", "pod-1"));
     assert_granted(fixture_attach(fixture, "two", "pod-2"));
@@ -198,6 +190,29 @@ static void every_instance_is_billed_to_the_end(void **state)
                    "instance_id,usd,line_id,until\npod-1,1,1,%lld\npod-2,1,3,%lld\n", end_s, end_s);
     (void)reconcile(fixture, bill, &found);
     check_phase(fixture, 3 * USD, 0);
+}
+
+/* Time alone releases nothing while an instance is not known, unless an admin vouched for it. */
+static void a_settled_bill_knows_every_instance(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    const char *bill = "label,usd,line_id\nproven,1,1\nvouched,1,2\n";
+    assert_granted(fixture_authorize_instances(fixture, "phase", "proven", 9 * USD, 2));
+    assert_granted(fixture_prove(fixture, "proven", "pod-1,pod-2"));
+    assert_granted(fixture_authorize_instances(fixture, "phase", "vouched", 9 * USD, 2));
+    assert_granted(fixture_attach(fixture, "vouched", "pod-3"));
+    assert_granted(fixture_attest(fixture, "vouched"));
+    fixture_pass(fixture, SETTLING_S);
+    (void)reconcile(fixture, bill, &found);
+    check_phase(fixture, 2 * USD, 8 * USD);
+    assert_int_equal(fixture_find(fixture, "vouched").rule.state, BUDGET_STATE_POSTED);
+    assert_granted(fixture_attach(fixture, "proven", "pod-1"));
+    (void)reconcile(fixture, bill, &found);
+    check_phase(fixture, 2 * USD, 8 * USD);
+    assert_granted(fixture_attach(fixture, "proven", "pod-2"));
+    (void)reconcile(fixture, bill, &found);
+    check_phase(fixture, 2 * USD, 0);
 }
 
 /* The pod was not gone. What had returned was granted to another run; the bill is posted all the
@@ -263,6 +278,7 @@ int main(void)
         LEDGER_TEST(a_bill_to_the_end_releases_the_rest),
         LEDGER_TEST(a_bill_has_the_walls_time),
         LEDGER_TEST(every_instance_is_billed_to_the_end),
+        LEDGER_TEST(a_settled_bill_knows_every_instance),
         LEDGER_TEST(lines_after_the_end_are_found_and_freeze),
         LEDGER_TEST(lines_after_the_end_release_nothing),
     };

@@ -246,7 +246,8 @@ BASE_MUST_CHECK base_status budget_ledger_record_actual(budget_ledger *ledger,
 
 /* Evidence of termination: the driver's JSON (docs/BUDGET.md), checked field by field; what fails
  * the check is refused (EVIDENCE, the message says which field), or kept as `attested` when
- * attested_allowed: the admin role. Refused: LABEL_UNKNOWN, STATE (voided). */
+ * attested_allowed: the admin role. It must describe as many instances as the token allows: where
+ * fewer were made, only an admin can say so. Refused: LABEL_UNKNOWN, STATE (voided). */
 typedef struct budget_termination {
     const char *label;
     const void *evidence;

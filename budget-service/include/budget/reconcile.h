@@ -16,7 +16,8 @@
  *
  * A matched run that has ended: its cost is final, and what is left of the reservation returns,
  * when the bill's periods reach its end, or as_of is later than that by the vendor's settling time
- * (budget_rule_finalize).
+ * (budget_rule_finalize). The latter needs each instance that the token allows to be attached, or an
+ * admin who vouched for the end.
  *
  * Further findings:
  *   - missing_in_ledger: a line whose label or instance the ledger does not know

@@ -195,7 +195,8 @@ budget_reason budget_rule_terminated(budget_rule_reservation *reservation,
 typedef struct budget_rule_bill {
     int64_t until_ms;        /* what began later is not on it */
     int64_t billed_until_ms; /* each instance is billed until then at least; 0: not said */
-    int64_t settling_ms;     /* so long after the end the vendor still sends lines */
+    int64_t settling_ms;     /* so long after the end the vendor still sends lines; INT64_MAX: time
+                              * alone says nothing */
 } budget_rule_bill;
 
 /* STATE: the cost is not final by this bill, or is already, or the run has not ended. */
