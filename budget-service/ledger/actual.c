@@ -58,6 +58,7 @@ static base_status find_line(ledger_op *op, const budget_ledger_actual *actual,
 /* What follows from recording it, but for the sums. */
 typedef struct actual_effect {
     ledger_line line; /* of the bill, as it was recorded before */
+    bool starts;
     bool freeze;
     bool passes_cap; /* why the account is frozen */
 } actual_effect;
@@ -68,7 +69,7 @@ static journal_actual decided(const ledger_op *op)
     journal_actual row;
     const journal_row *again = op->ledger->again;
     if (again == NULL) {
-        return (journal_actual){.passes_cap = true};
+        return (journal_actual){.starts = true, .passes_cap = true};
     }
     return journal_actual_read(again, &row) ? row : (journal_actual){0};
 }
@@ -123,6 +124,7 @@ static base_status put_data(ledger_op *op, const budget_ledger_actual *actual,
         .billed = actual->line_id != NULL ? actual->billed_usd_micro : 0,
         .final = actual->final,
         .corrects = effect->line.known,
+        .starts = effect->starts,
         .passes_cap = effect->passes_cap,
         .instance = actual->instance_id,
         .instance_bytes = actual->line_id != NULL ? strlen(actual->instance_id) : 0,
@@ -210,6 +212,8 @@ static base_status record(ledger_op *op, const budget_ledger_actual *actual)
                           &after.billed_usd_micro)) {
         return op_refuse_overflow(op);
     }
+    effect.starts = after.rule.state == BUDGET_STATE_CREATED && decided(op).starts &&
+                    budget_rule_start(&after.rule, &op->ledger->now);
     status = look_at_caps(op, &before, &after, &effect);
     return status == BASE_OK ? write_actual(op, actual, &effect, &before, &after) : status;
 }

@@ -70,6 +70,7 @@ typedef struct journal_actual {
     int64_t billed;          /* what the bill's line says; 0: no line */
     bool final;              /* a person says that no more will come */
     bool corrects;           /* the line was recorded before, as another amount */
+    bool starts;             /* decided then: its deadline starts */
     bool passes_cap;         /* decided then: an account is above its cap by it, and is frozen */
     const uint8_t *evidence; /* BUDGET_DIGEST_BYTES; NULL: none */
     const char *instance;    /* of the line: instance_bytes without a NUL */

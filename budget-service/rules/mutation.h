@@ -1,4 +1,4 @@
-/* Seventeen seeded bugs, to show that the simulation finds them. In the product every BUDGET_MUTANT
+/* Eighteen seeded bugs, to show that the simulation finds them. In the product every BUDGET_MUTANT
  * is the constant 0; only tests/budget compiles the ledger with BUDGET_MUTATIONS and can switch one
  * on. */
 #ifndef BUDGET_MUTATION_H
@@ -20,6 +20,7 @@ enum budget_mutation {
     BUDGET_MUTATION_JOB_KEY_IGNORED,     /* a later attempt from another key */
     BUDGET_MUTATION_CREATE_TWICE,        /* the creation permit is given again */
     BUDGET_MUTATION_RETRY_FORGOTTEN,     /* a retry is decided as if it were new */
+    BUDGET_MUTATION_HAND_MADE_ENDLESS,   /* an instance of a token never redeemed has no deadline */
     BUDGET_MUTATION_PROVEN_IN_PART,      /* some of a run's instances are gone: so are all */
     BUDGET_MUTATION_VENDOR_IGNORED, /* an instance's line is any vendor's that has the instance */
     BUDGET_MUTATION_VENDOR_GUESSED, /* and so where the vendor is not known */

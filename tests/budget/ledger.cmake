@@ -24,7 +24,7 @@ ringfence_test(
   LABELS fault
   TIMEOUT 180)
 
-# The same sources with seventeen seeded bugs in them, for the simulation alone.
+# The same sources with eighteen seeded bugs in them, for the simulation alone.
 get_directory_property(ledger_sources DIRECTORY ${PROJECT_SOURCE_DIR}/budget-service DEFINITION
                        BUDGET_LEDGER_SOURCES)
 set(mutant_sources)

@@ -242,9 +242,10 @@ bool sim_person(sim *self, int run)
         actual.usd_micro = actual.billed_usd_micro = line.amount;
         actual.line_id = line.id;
     }
-    granted = actual.line_id != NULL
-                  ? sim_actual_line(&self->model, &line, !actual.final)
-                  : sim_actual(&self->model, run, actual.usd_micro, !actual.final);
+    granted =
+        actual.line_id != NULL
+            ? sim_actual_line(&self->model, &line, !actual.final, sim_now_ms(self))
+            : sim_actual(&self->model, run, actual.usd_micro, !actual.final, sim_now_ms(self));
     return sim_same_verdict(
         self, "record-actual",
         budget_ledger_record_actual(self->ledger, NULL, &actual, &answer, &self->error), &answer,

@@ -114,13 +114,24 @@ static bool can_run(const sim_run *run, int64_t now_ms)
     if (!run->granted || run->voided || run->terminated || run->expired) {
         return false;
     }
-    return run->deadline_ms != 0 ? now_ms < run->deadline_ms : now_ms / 1000 < run->exp_s;
+    if (run->deadline_ms != 0 && now_ms >= run->deadline_ms) {
+        return false;
+    }
+    return run->created || run->attempt > 0 || now_ms / 1000 < run->exp_s;
 }
 
 static void begin(sim_run *run, int64_t now_ms)
 {
     if (run->deadline_ms == 0) {
         run->deadline_ms = now_ms + INT64_C(3600) * 1000;
+    }
+}
+
+/* It may be running, whoever let it. */
+static void run_on(sim_run *run, int64_t now_ms)
+{
+    if (!run->terminated && !run->voided) {
+        begin(run, now_ms);
     }
 }
 
@@ -156,13 +167,16 @@ bool sim_create(sim_model *model, int run, int64_t now_ms)
     return true;
 }
 
-bool sim_attach(sim_model *model, int run, int which)
+bool sim_attach(sim_model *model, int run, int which, int64_t now_ms)
 {
     sim_run *found = &model->runs[run];
     if (!found->granted || found->voided || which > found->attached) {
         return false;
     }
-    found->attached += which == found->attached;
+    if (which == found->attached) {
+        found->attached++;
+        run_on(found, now_ms);
+    }
     return true;
 }
 
@@ -194,7 +208,7 @@ static void look(sim_model *model, sim_run *run, const sim_run *before, bool bil
     }
 }
 
-bool sim_actual(sim_model *model, int run, int64_t amount, bool partial)
+bool sim_actual(sim_model *model, int run, int64_t amount, bool partial, int64_t now_ms)
 {
     sim_run *found = &model->runs[run];
     if (!found->granted) {
@@ -204,10 +218,13 @@ bool sim_actual(sim_model *model, int run, int64_t amount, bool partial)
     found->by_hand += amount;
     found->final = found->final || (found->terminated && !partial);
     look(model, found, &before, false);
+    if (found->cost) { /* and not: so far, it cost nothing */
+        run_on(found, now_ms);
+    }
     return true;
 }
 
-bool sim_actual_line(sim_model *model, const sim_line *line, bool partial)
+bool sim_actual_line(sim_model *model, const sim_line *line, bool partial, int64_t now_ms)
 {
     sim_run *found = &model->runs[line->run];
     if (!found->granted) {
@@ -221,6 +238,7 @@ bool sim_actual_line(sim_model *model, const sim_line *line, bool partial)
     found->billed[line->number] = line->amount;
     found->final = found->final || (found->terminated && !partial);
     look(model, found, &before, true);
+    run_on(found, now_ms);
     return true;
 }
 
@@ -398,6 +416,9 @@ sim_counts sim_reconcile(sim_model *model, const sim_line *lines, int count, int
         }
         if (its_count > 0) {
             reconcile_run(model, run, its, its_count, as_of_ms, &counts);
+            if (model->runs[run].cost) {
+                run_on(&model->runs[run], now_ms);
+            }
         }
     }
     return counts;

@@ -105,12 +105,12 @@ bool sim_frozen(const sim_model *model, int account);  /* it, or a parent */
 bool sim_authorize(sim_model *model, int run, int account, int64_t amount, int64_t exp_s);
 bool sim_redeem(sim_model *model, int run, int rank, int attempt, int key, int64_t now_ms);
 bool sim_create(sim_model *model, int run, int64_t now_ms);
-bool sim_attach(sim_model *model, int run, int which); /* of its instances */
+bool sim_attach(sim_model *model, int run, int which, int64_t now_ms); /* of its instances */
 bool sim_void(sim_model *model, int run);
-bool sim_actual(sim_model *model, int run, int64_t amount, bool partial);
+bool sim_actual(sim_model *model, int run, int64_t amount, bool partial, int64_t now_ms);
 
 /* A person records a line of the bill. */
-bool sim_actual_line(sim_model *model, const sim_line *line, bool partial);
+bool sim_actual_line(sim_model *model, const sim_line *line, bool partial, int64_t now_ms);
 
 /* described: how many of its first instances evidence shows to be gone; 0: an admin vouches. */
 bool sim_terminate(sim_model *model, int run, int described, int64_t now_ms);

@@ -177,7 +177,7 @@ static bool attach(sim *self, int run)
         self->model.runs[run].attached > 0 ? (int)sim_pick(self, (uint32_t)sim_instances(run)) : 0;
     (void)snprintf(label, sizeof label, "run-%d", run);
     name_instance(run, which, instance);
-    const bool granted = sim_attach(&self->model, run, which);
+    const bool granted = sim_attach(&self->model, run, which, sim_now_ms(self));
     return sim_same_verdict(
         self, "attach",
         budget_ledger_attach(self->ledger, NULL, label, instance, &answer, &self->error), &answer,

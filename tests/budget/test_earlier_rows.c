@@ -104,12 +104,27 @@ static void a_proof_of_some_instances_settles_nothing(void **state)
     check_audit(fixture);
 }
 
+/* A cost started no deadline then. The next one does. */
+static void a_run_without_a_deadline_gets_one(void **state)
+{
+    ledger_fixture *fixture = *state;
+    assert_int_equal(fixture_find(fixture, "forgotten").rule.state, BUDGET_STATE_CREATED);
+    assert_int_equal(fixture_find(fixture, "forgotten").rule.deadline_ms, 0);
+    assert_granted(fixture_line(fixture, "forgotten", 10000, "f2"));
+    fixture_pass(fixture, 3600);
+    assert_int_equal(fixture_expire(fixture), 1);
+    assert_int_equal(fixture_find(fixture, "forgotten").rule.state,
+                     BUDGET_STATE_EXPIRED_UNCONFIRMED);
+    check_audit(fixture);
+}
+
 int main(void)
 {
 #define EARLIER_TEST(name) cmocka_unit_test_setup_teardown(name, make, take_down)
     const struct CMUnitTest tests[] = {
         EARLIER_TEST(they_audit),
         EARLIER_TEST(lines_set_right_by_hand_are_corrected),
+        EARLIER_TEST(a_run_without_a_deadline_gets_one),
         EARLIER_TEST(a_proof_of_some_instances_settles_nothing),
         EARLIER_TEST(an_account_above_its_cap_freezes_from_now_on),
     };

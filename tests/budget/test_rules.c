@@ -8,7 +8,7 @@
 #include "budget/money.h"
 #include "support.h"
 
-enum { DEPTH = 7, AMOUNT = 4, STEPS = 19, CAP = 10 };
+enum { DEPTH = 7, AMOUNT = 4, STEPS = 20, CAP = 10 };
 
 static const uint8_t key_one[32] = {1};
 static const uint8_t key_two[32] = {2};
@@ -130,6 +130,10 @@ static budget_reason take_step(budget_rule_reservation *reservation, int step)
         return take_cost(reservation, -2, false);
     case 15:
         return take_cost(reservation, 1, true);
+    case 19:
+        reason = budget_rule_start(reservation, &early) ? BUDGET_REASON_NONE : BUDGET_REASON_STATE;
+        assert_true(reservation->deadline_ms != 0 || reservation->state > BUDGET_STATE_CREATED);
+        return reason;
     case 16:
         return take_bill(reservation, 100000, 0, &early);
     case 17:

@@ -213,7 +213,8 @@ BASE_MUST_CHECK base_status budget_ledger_redeem_create(budget_ledger *ledger,
 /* ---- what came of it ----------------------------------------------------------------------- */
 
 /* One of the reservation's instances; the same one again is fine. Refused: LABEL_UNKNOWN,
- * INSTANCE_USED (another label has it, or all of them are known), STATE (voided). */
+ * INSTANCE_USED (another label has it, or all of them are known), STATE (voided). Starts the deadline
+ * if there is none, whether or not there was leave to create it. */
 BASE_MUST_CHECK base_status budget_ledger_attach(budget_ledger *ledger, const budget_caller *caller,
                                                  const char *label, const char *instance_id,
                                                  budget_answer *answer, base_error *reterr);
@@ -233,7 +234,7 @@ typedef struct budget_ledger_actual {
     size_t evidence_bytes;    /* at most BUDGET_EVIDENCE_BYTES_MAX */
 } budget_ledger_actual;
 
-/* Posts it, now and in any state. Freezes the account when the sum is above the reservation, when
+/* Posts it, now and in any state. The first cost starts the deadline if there is none. Freezes the account when the sum is above the reservation, when
  * money that had returned is spent after all and an account of the chain is above its cap, or when
  * credits take the sum below 0 (answer->message says so). What is left of the reservation returns when
  * termination is proven and the cost is final (budget/rules.h). Refused: LABEL_UNKNOWN, LINE_USED

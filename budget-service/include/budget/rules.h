@@ -15,8 +15,8 @@
  *      ▼                       │
  *   expired-unconfirmed ───────┘
  *
- * 1: void, never redeemed. 2: first redemption, creation permit, or a cost. 3: the deadline passed.
- * 4: evidence of the end, which ends a reserved run too. 5: the cost is final. A created run of
+ * 1: void, never redeemed. 2: first redemption, creation permit, an instance that is attached, or a
+ * cost; each starts the deadline if there is none. 3: the deadline passed. 4: evidence of the end, which ends a reserved run too. 5: the cost is final. A created run of
  * vendor local becomes posted at its deadline.
  *
  * A cost is final, once termination is proven, when
@@ -142,7 +142,7 @@ typedef struct budget_rule_reservation {
     bool billed;         /* a line of a bill is in the total */
     bool final;          /* no more cost will come */
     int64_t ended_ms;    /* ledger time, when terminated; 0: it is not */
-    int64_t deadline_ms; /* ledger time; 0: not redeemed yet */
+    int64_t deadline_ms; /* ledger time; 0: not started yet */
     int64_t max_seconds;
     int64_t expires_at_s; /* exp */
     int64_t world_size;
@@ -176,6 +176,10 @@ budget_reason budget_rule_redeem(budget_rule_reservation *reservation,
 budget_reason budget_rule_create(budget_rule_reservation *reservation, bool frozen,
                                  const budget_rule_now *now);
 budget_reason budget_rule_void(budget_rule_reservation *reservation);
+
+/* An instance was attached, or the run has cost something, with or without leave: it may be running.
+ * So its deadline starts, unless there is one, or the run is over: false. */
+bool budget_rule_start(budget_rule_reservation *reservation, const budget_rule_now *now);
 
 /* What a bill's line or a person says that it cost. */
 typedef struct budget_rule_cost {
