@@ -158,6 +158,7 @@ static base_status replay_actual(replay *self)
         .line_id = row->text,
         .instance_id = instance,
         .billed_usd_micro = data.billed,
+        .corrects = data.corrects,
         .final = data.final,
     };
     base_status status = BASE_OK;

@@ -175,7 +175,8 @@ void cli_warn(const budget_account *account)
     if (account->frozen) {
         (void)fprintf(stderr,
                       "budget-service: warning: %s is frozen: an actual was above its "
-                      "reservation, or credits above the cost; an admin runs: budget-service "
+                      "reservation or took it above its cap, or credits were above the cost; an "
+                      "admin runs: budget-service "
                       "account acknowledge %s\n",
                       account->name, account->name);
     }

@@ -101,12 +101,14 @@ typedef struct report_sink {
     bool json;
     json_t *accounts;
     json_t *alarms;
+    uint64_t above_cap; /* accounts with less than nothing left */
 } report_sink;
 
 static void report_account(void *user, const budget_account *account)
 {
-    const report_sink *sink = user;
+    report_sink *sink = user;
     char bar[BAR_CELLS + 1];
+    sink->above_cap += account->remaining_usd_micro < 0;
     if (sink->json) {
         (void)json_array_append_new(sink->accounts, cli_account_json(account));
         return;
@@ -136,7 +138,8 @@ static void report_alarm(void *user, const budget_entry *entry)
 static int show_report(const cli_args *args, report_sink *sink, const budget_report *report)
 {
     const bool attention = report->alarms_total > 0 || report->frozen_total > 0 ||
-                           report->clock_alarm[0] != '\0' || report->audit_finding[0] != '\0';
+                           sink->above_cap > 0 || report->clock_alarm[0] != '\0' ||
+                           report->audit_finding[0] != '\0';
     const int exit_code =
         attention && args->options[CLI_CHECK] != NULL ? BASE_EXIT_NEEDS_ATTENTION : BASE_EXIT_DONE;
     if (args->json) {
@@ -154,9 +157,13 @@ static int show_report(const cli_args *args, report_sink *sink, const budget_rep
     if (report->clock_alarm[0] != '\0') {
         (void)printf("ALARM %s\n", report->clock_alarm);
     }
-    (void)printf("%" PRIu64 " account%s, %" PRIu64 " frozen, %" PRIu64 " past the deadline\n",
+    (void)printf("%" PRIu64 " account%s, %" PRIu64 " frozen, %" PRIu64 " past the deadline",
                  report->accounts_total, report->accounts_total == 1 ? "" : "s",
                  report->frozen_total, report->alarms_total);
+    if (sink->above_cap > 0) {
+        (void)printf(", %" PRIu64 " above the cap", sink->above_cap);
+    }
+    (void)printf("\n");
     return exit_code;
 }
 

@@ -75,14 +75,16 @@ static int show_reconciliation(const cli_args *args, const budget_reconciliation
                                json_t *differences)
 {
     const bool all = result->missing_in_bill == 0 && result->missing_in_ledger == 0 &&
-                     result->differing == 0 && result->unknown == 0 && result->ambiguous == 0;
+                     result->differing == 0 && result->unknown == 0 && result->ambiguous == 0 &&
+                     result->after_the_end == 0;
     const int exit_code = all ? BASE_EXIT_DONE : BASE_EXIT_NOT_RECONCILED;
     if (args->json) {
         (void)cli_object(json_pack(
-            "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:O}", "matched", (json_int_t)result->matched,
-            "missing_in_bill", (json_int_t)result->missing_in_bill, "missing_in_ledger",
-            (json_int_t)result->missing_in_ledger, "differing", (json_int_t)result->differing,
-            "unknown", (json_int_t)result->unknown, "ambiguous", (json_int_t)result->ambiguous,
+            "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:O}", "matched",
+            (json_int_t)result->matched, "missing_in_bill", (json_int_t)result->missing_in_bill,
+            "missing_in_ledger", (json_int_t)result->missing_in_ledger, "differing",
+            (json_int_t)result->differing, "unknown", (json_int_t)result->unknown, "ambiguous",
+            (json_int_t)result->ambiguous, "after_the_end", (json_int_t)result->after_the_end,
             "passed_over", (json_int_t)result->passed_over, "reconciled", all, "differences",
             differences));
     } else {
@@ -95,6 +97,11 @@ static int show_reconciliation(const cli_args *args, const budget_reconciliation
                          "instance alone does not say whose it is; nothing of %s is posted. Say "
                          "it with --vendor, or in a column vendor (csv) or x_Vendor (focus-csv)\n",
                          result->ambiguous, result->ambiguous == 1 ? "it" : "them");
+        }
+        if (result->after_the_end > 0) {
+            (void)printf("%" PRIu64 " billed after the end: an instance that was said to be gone "
+                         "still costs; look at the vendor's list, and end it\n",
+                         result->after_the_end);
         }
         if (result->passed_over > 0) {
             (void)printf("%" PRIu64 " line%s passed over: the period begins after %s\n",

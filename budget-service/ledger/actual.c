@@ -33,32 +33,76 @@ base_status line_find(budget_ledger *ledger, ledger_line *line, base_error *rete
     return read_line(store, SQL_LINE_OF_RUN, status, line, reterr);
 }
 
-/* A line that was recorded before: the same is the same answer, another is refused. */
+/* A line that was recorded before: the same is the same answer, another corrects it or is refused.
+ * *answered: it is not to be recorded. */
 static base_status find_line(ledger_op *op, const budget_ledger_actual *actual,
-                             const budget_reservation *run, bool *known)
+                             const budget_reservation *run, ledger_line *line, bool *answered)
 {
-    ledger_line line = {
+    *line = (ledger_line){
         .vendor = run->entry.vendor,
         .instance = actual->instance_id,
         .id = actual->line_id,
         .reservation = run->id,
     };
-    const base_status status = line_find(op->ledger, &line, op->reterr);
-    *known = line.known;
-    if (status != BASE_OK || !line.known) {
+    const base_status status = line_find(op->ledger, line, op->reterr);
+    const bool same = !line->elsewhere && line->amount == actual->billed_usd_micro;
+    *answered = line->known && (same || line->elsewhere || !actual->corrects);
+    if (status != BASE_OK || !*answered) {
         return status;
     }
-    return !line.elsewhere && line.amount == actual->billed_usd_micro
-               ? op_replay(op, line.sequence)
-               : op_refuse(op, BUDGET_REASON_LINE_USED,
-                           "the bill's line %s was recorded before, otherwise", actual->line_id);
+    return same ? op_replay(op, line->sequence)
+                : op_refuse(op, BUDGET_REASON_LINE_USED,
+                            "the bill's line %s was recorded before, otherwise", actual->line_id);
 }
 
-static void warn_frozen(ledger_op *op, const budget_reservation *reservation)
+/* What follows from recording it, but for the sums. */
+typedef struct actual_effect {
+    ledger_line line; /* of the bill, as it was recorded before */
+    bool starts;
+    bool freeze;
+    bool passes_cap; /* why the account is frozen */
+} actual_effect;
+
+/* Decisions that rows of an earlier service do not hold: an audit takes those of the row. */
+static journal_actual decided(const ledger_op *op)
+{
+    journal_actual row;
+    const journal_row *again = op->ledger->again;
+    if (again == NULL) {
+        return (journal_actual){.starts = true, .passes_cap = true};
+    }
+    return journal_actual_read(again, &row) ? row : (journal_actual){0};
+}
+
+static base_status look_at_caps(ledger_op *op, const budget_reservation *before,
+                                const budget_reservation *after, actual_effect *effect)
+{
+    ledger_chain chain;
+    if (effect->freeze || !decided(op).passes_cap) {
+        return BASE_OK;
+    }
+    const base_status status = chain_load(op->ledger, NULL, before->account_id, &chain, op->reterr);
+    if (status != BASE_OK) {
+        return status == BASE_ERR_NOTFOUND ? BASE_ERR_STATE : status;
+    }
+    effect->passes_cap = budget_rule_effect(&chain.rule, &before->rule, &after->rule, false) &&
+                         budget_rule_passes_cap(&chain.rule, &before->rule, &after->rule);
+    effect->freeze = effect->passes_cap;
+    return BASE_OK;
+}
+
+static void warn_frozen(ledger_op *op, const budget_reservation *reservation, bool passes_cap)
 {
     char total[BUDGET_MONEY_BYTES];
     char amount[BUDGET_MONEY_BYTES];
     const budget_rule_reservation *rule = &reservation->rule;
+    if (passes_cap) {
+        (void)snprintf(op->answer->message, sizeof op->answer->message,
+                       "%.100s cost more after its cost was final, so %.64s is above its cap: the "
+                       "account is frozen until an admin acknowledges",
+                       reservation->entry.label, op->answer->account);
+        return;
+    }
     budget_money_show(rule->total < 0 ? -rule->total : rule->total, total);
     budget_money_show(rule->amount, amount);
     (void)snprintf(op->answer->message, sizeof op->answer->message,
@@ -72,13 +116,16 @@ static void warn_frozen(ledger_op *op, const budget_reservation *reservation)
 
 /* What goes into the row's data; the evidence is kept. */
 static base_status put_data(ledger_op *op, const budget_ledger_actual *actual,
-                            budget_reservation *after)
+                            const actual_effect *effect, budget_reservation *after)
 {
     uint8_t digest[BUDGET_DIGEST_BYTES];
     base_status status = BASE_OK;
     journal_actual data = {
         .billed = actual->line_id != NULL ? actual->billed_usd_micro : 0,
         .final = actual->final,
+        .corrects = effect->line.known,
+        .starts = effect->starts,
+        .passes_cap = effect->passes_cap,
         .instance = actual->instance_id,
         .instance_bytes = actual->line_id != NULL ? strlen(actual->instance_id) : 0,
     };
@@ -96,39 +143,50 @@ static base_status put_data(ledger_op *op, const budget_ledger_actual *actual,
     return status;
 }
 
+static base_status write_line(ledger_op *op, const ledger_line *line, int64_t amount)
+{
+    const int64_t sequence = (int64_t)op->row.sequence;
+    if (line->known) {
+        return store_run_one(op->store, op->reterr, SQL_LINE_UPDATE,
+                             "amount:i seq:i reservation:i id:t seq_before:i", amount, sequence,
+                             line->reservation, line->id, (int64_t)line->sequence);
+    }
+    return store_run(op->store, op->reterr, SQL_LINE_INSERT,
+                     "vendor:t instance:t id:t reservation:i amount:i seq:i", line->vendor,
+                     line->instance, line->id, line->reservation, amount, sequence);
+}
+
 static base_status write_actual(ledger_op *op, const budget_ledger_actual *actual,
-                                const budget_reservation *before, budget_reservation *after,
-                                bool freeze)
+                                const actual_effect *effect, const budget_reservation *before,
+                                budget_reservation *after)
 {
     bool overflow = false;
-    base_status status = put_data(op, actual, after);
+    base_status status = put_data(op, actual, effect, after);
     after->actual_ms = op->ledger->now.wall_ms;
-    status = status == BASE_OK ? reservation_apply(op, before, after, freeze, &overflow) : status;
+    if (status == BASE_OK) {
+        status = reservation_apply(op, before, after, effect->freeze, &overflow);
+    }
     if (status != BASE_OK) {
         return status;
     }
     if (overflow) {
         return op_refuse_overflow(op);
     }
-    if (freeze) {
-        warn_frozen(op, after);
+    if (effect->freeze) {
+        warn_frozen(op, after, effect->passes_cap);
     }
     status = op_grant(op);
-    if (status == BASE_OK && actual->line_id != NULL) {
-        status = store_run(op->store, op->reterr, SQL_LINE_INSERT,
-                           "vendor:t instance:t id:t reservation:i amount:i seq:i",
-                           before->entry.vendor, actual->instance_id, actual->line_id, before->id,
-                           actual->billed_usd_micro, (int64_t)op->row.sequence);
-    }
-    return status;
+    return status == BASE_OK && actual->line_id != NULL
+               ? write_line(op, &effect->line, actual->billed_usd_micro)
+               : status;
 }
 
 static base_status record(ledger_op *op, const budget_ledger_actual *actual)
 {
     budget_reservation before;
     base_status status = BASE_OK;
-    bool known = false;
-    bool freeze = false;
+    actual_effect effect = {0};
+    bool answered = false;
     op->row.text = actual->line_id;
     op->row.amount = actual->usd_micro;
     op->answer->asked_usd_micro = actual->usd_micro;
@@ -136,8 +194,8 @@ static base_status record(ledger_op *op, const budget_ledger_actual *actual)
         return status;
     }
     if (actual->line_id != NULL) {
-        status = find_line(op, actual, &before, &known);
-        if (status != BASE_OK || known) {
+        status = find_line(op, actual, &before, &effect.line, &answered);
+        if (status != BASE_OK || answered) {
             return status;
         }
     }
@@ -147,13 +205,17 @@ static base_status record(ledger_op *op, const budget_ledger_actual *actual)
         .billed = actual->line_id != NULL,
         .final = actual->final,
     };
-    const budget_reason reason = budget_rule_actual(&after.rule, &cost, &freeze);
+    const budget_reason reason = budget_rule_actual(&after.rule, &cost, &effect.freeze);
     if (reason != BUDGET_REASON_NONE ||
-        !budget_money_add(before.billed_usd_micro, cost.billed ? actual->billed_usd_micro : 0,
+        !budget_money_add(before.billed_usd_micro,
+                          cost.billed ? actual->billed_usd_micro - effect.line.amount : 0,
                           &after.billed_usd_micro)) {
         return op_refuse_overflow(op);
     }
-    return write_actual(op, actual, &before, &after, freeze);
+    effect.starts = after.rule.state == BUDGET_STATE_CREATED && decided(op).starts &&
+                    budget_rule_start(&after.rule, &op->ledger->now);
+    status = look_at_caps(op, &before, &after, &effect);
+    return status == BASE_OK ? write_actual(op, actual, &effect, &before, &after) : status;
 }
 
 static base_status check_actual(const budget_ledger_actual *actual, base_error *reterr)

@@ -68,8 +68,9 @@ static base_status refuse_money(ledger_op *op, budget_reason reason, const ledge
     if (reason == BUDGET_REASON_ACCOUNT_FROZEN) {
         return op_refuse(
             op, reason,
-            "account %s is frozen: an actual was above its reservation, or credits "
-            "above the cost; an admin must look, then: budget-service account acknowledge "
+            "account %s is frozen: an actual was above its reservation or took it above its cap, "
+            "or credits were above the cost; an admin must look, then: budget-service account "
+            "acknowledge "
             "%s",
             chain->names[which], chain->names[which]);
     }

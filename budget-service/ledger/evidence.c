@@ -2,6 +2,7 @@
  * outcome.c before a run counts as terminated. */
 #include "evidence.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <string.h>
@@ -110,6 +111,21 @@ static base_status check_described(json_t *item, const evidence_expected *expect
     return BASE_OK;
 }
 
+/* Of the answers, how many are about an instance that none before is about? Each names one. */
+static int64_t count_instances(const json_t *describe)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < json_array_size(describe); i++) {
+        const char *instance = text_of(json_array_get(describe, i), "instance_id");
+        bool before = false;
+        for (size_t k = 0; k < i && !before; k++) {
+            before = strcmp(text_of(json_array_get(describe, k), "instance_id"), instance) == 0;
+        }
+        count += !before;
+    }
+    return count;
+}
+
 static base_status check_describe(const json_t *root, const evidence_expected *expected,
                                   int64_t *latest_s, base_error *why)
 {
@@ -133,6 +149,14 @@ static base_status check_describe(const json_t *root, const evidence_expected *e
             return base_fail(why, BASE_ERR_INVALID, "evidence: describe lacks instance %s",
                              expected->instances[i]);
         }
+    }
+    const int64_t count = count_instances(describe);
+    if (count < expected->instances_max) {
+        return base_fail(why, BASE_ERR_INVALID,
+                         "evidence: describe has %" PRId64 " of the %" PRId64
+                         " instances that the token allows: attach and describe all, or, if fewer "
+                         "were made, an admin vouches for it with the admin's key",
+                         count, expected->instances_max);
     }
     return BASE_OK;
 }

@@ -4,8 +4,8 @@
  *    "describe": [{"at": TIME, "instance_id": "…", "name": "…jti…", "status": "terminated"}],
  *    "list": {"at": TIME, "instances": [{"instance_id": "…", "name": "…"}]}}
  *
- * describe has one answer for each instance of the reservation: its id, the name that carries the
- * jti, and "terminated" or "not-found". list is the vendor's whole list, taken after that: no
+ * describe has one answer for each instance that the token allows, attached ones among them all: its
+ * id, the name that carries the jti, and "terminated" or "not-found". list is the vendor's whole list, taken after that: no
  * instance of the reservation and no name with the jti may be on it. An "answer" beside these holds
  * the vendor's own text and is not looked at. Times are RFC 3339, after the last redemption and
  * not in the future. Unknown and duplicate keys are refused. Pure. */
@@ -21,7 +21,9 @@
 typedef struct evidence_expected {
     const char *vendor;
     const char *jti;
-    size_t instance_count; /* attached ones; 0: any, but at least one must be described */
+    int64_t instances_max; /* of the token: so many must be described, and one at least. 0: those
+                            * attached are enough, as in rows of an earlier service */
+    size_t instance_count; /* attached ones; 0: any */
     char instances[BUDGET_INSTANCES_MAX][BUDGET_INSTANCE_BYTES];
     int64_t after_s; /* wall time, seconds: the last redemption, else the authorization */
     int64_t now_s;

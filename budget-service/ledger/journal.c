@@ -102,12 +102,22 @@ bool journal_read(const store_db *store, store_sql sql, journal_row *row)
     return good;
 }
 
-enum actual_flag { ACTUAL_FINAL = 1, ACTUAL_EVIDENCE = 2 };
+enum actual_flag {
+    ACTUAL_FINAL = 1,
+    ACTUAL_EVIDENCE = 2,
+    ACTUAL_CORRECTS = 4,
+    ACTUAL_PASSES_CAP = 8,
+    ACTUAL_STARTS = 16,
+    ACTUAL_FLAGS = 31, /* all of them */
+};
 
 size_t journal_actual_write(const journal_actual *actual, uint8_t data[JOURNAL_ACTUAL_BYTES_MAX])
 {
     const uint8_t flags = (uint8_t)((actual->final ? ACTUAL_FINAL : 0) |
-                                    (actual->evidence != NULL ? ACTUAL_EVIDENCE : 0));
+                                    (actual->evidence != NULL ? ACTUAL_EVIDENCE : 0) |
+                                    (actual->corrects ? ACTUAL_CORRECTS : 0) |
+                                    (actual->passes_cap ? ACTUAL_PASSES_CAP : 0) |
+                                    (actual->starts ? ACTUAL_STARTS : 0));
     base_writer writer = base_writer_make(data, JOURNAL_ACTUAL_BYTES_MAX);
     base_write_u64(&writer, (uint64_t)actual->billed);
     base_write_bytes(&writer, &flags, 1);
@@ -125,10 +135,13 @@ bool journal_actual_read(const journal_row *row, journal_actual *actual)
     memset(actual, 0, sizeof *actual);
     actual->billed = (int64_t)base_read_u64(&reader);
     const uint8_t *flags = base_read_bytes(&reader, 1);
-    if (flags == NULL || (*flags & ~(ACTUAL_FINAL | ACTUAL_EVIDENCE)) != 0) {
+    if (flags == NULL || (*flags & ~ACTUAL_FLAGS) != 0) {
         return false;
     }
     actual->final = (*flags & ACTUAL_FINAL) != 0;
+    actual->corrects = (*flags & ACTUAL_CORRECTS) != 0;
+    actual->passes_cap = (*flags & ACTUAL_PASSES_CAP) != 0;
+    actual->starts = (*flags & ACTUAL_STARTS) != 0;
     if ((*flags & ACTUAL_EVIDENCE) != 0) {
         actual->evidence = base_read_bytes(&reader, BUDGET_DIGEST_BYTES);
     }

@@ -4,8 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "evidence.h"
 #include "ledger_core.h"
+#include "rules/mutation.h"
 
 /* ---- attach ---- */
 
@@ -13,6 +15,26 @@ static base_status count_instances(ledger_op *op, int64_t reservation, int64_t *
 {
     return store_number(op->store, op->reterr, SQL_INSTANCE_COUNT, count, "reservation:i",
                         reservation);
+}
+
+/* The deadline starts, if there is none, and the row says when it ends. Rows of an earlier service
+ * say nothing, and started none. */
+static base_status start(ledger_op *op, const budget_reservation *before)
+{
+    budget_reservation after = *before;
+    bool overflow = false;
+    const journal_row *again = op->ledger->again;
+    op->row.state = before->rule.state;
+    if ((again != NULL && again->data_bytes == 0) ||
+        !budget_rule_start(&after.rule, &op->ledger->now)) {
+        return BASE_OK;
+    }
+    base_writer writer = base_writer_make(op->data, sizeof op->data);
+    base_write_u64(&writer, (uint64_t)after.rule.deadline_ms);
+    op->row.data = op->data;
+    op->row.data_bytes = writer.offset_bytes;
+    const base_status status = reservation_apply(op, before, &after, false, &overflow);
+    return status == BASE_OK && overflow ? BASE_ERR_STATE : status;
 }
 
 static base_status attach(ledger_op *op, const char *label, const char *instance_id)
@@ -48,8 +70,8 @@ static base_status attach(ledger_op *op, const char *label, const char *instance
                          "%s has its %" PRId64 " instance%s already", label, count,
                          count == 1 ? "" : "s");
     }
+    status = status == BASE_OK ? start(op, &found) : status;
     op->row.kind = BUDGET_KIND_ATTACH;
-    op->row.state = found.rule.state;
     status = status == BASE_OK ? op_grant(op) : status;
     return status == BASE_OK ? store_run(op->store, op->reterr, SQL_INSTANCE_INSERT,
                                          "id:t vendor:t reservation:i seq:i", instance_id,
@@ -91,6 +113,14 @@ static base_status load_instances(ledger_op *op, int64_t reservation, evidence_e
     return status;
 }
 
+/* An audit takes a row of an earlier service for what that one took it for. */
+static bool is_earlier(const ledger_op *op)
+{
+    const journal_row *again = op->ledger->again;
+    return again != NULL && again->data_bytes > 0 &&
+           *(const uint8_t *)again->data == JOURNAL_END_ATTACHED;
+}
+
 static base_status terminate(ledger_op *op, budget_termination *termination)
 {
     budget_reservation before;
@@ -105,6 +135,7 @@ static base_status terminate(ledger_op *op, budget_termination *termination)
         .jti = before.entry.jti,
         .after_s = (before.started_ms != 0 ? before.started_ms : before.authorized_ms) / 1000,
         .now_s = op->ledger->now.wall_ms / 1000,
+        .instances_max = is_earlier(op) || BUDGET_MUTANT(PROVEN_IN_PART) ? 0 : before.instances,
     };
     status = load_instances(op, before.id, &expected);
     if (status != BASE_OK) {
@@ -130,7 +161,9 @@ static base_status terminate(ledger_op *op, budget_termination *termination)
     if (status != BASE_OK || overflow) {
         return status != BASE_OK ? status : op_refuse_overflow(op);
     }
-    op->data[0] = (uint8_t)termination->attested;
+    op->data[0] = termination->attested ? JOURNAL_END_ATTESTED
+                  : is_earlier(op)      ? JOURNAL_END_ATTACHED
+                                        : JOURNAL_END_PROVEN;
     memcpy(op->data + 1, after.evidence, sizeof after.evidence);
     op->row.kind = BUDGET_KIND_TERMINATED;
     op->row.data = op->data;
@@ -175,7 +208,8 @@ static base_status void_it(ledger_op *op, const char *label)
     const budget_reason reason = budget_rule_void(&after.rule);
     if (reason != BUDGET_REASON_NONE) {
         return op_refuse(op, reason,
-                         "the state of %s is %s: only what was never redeemed can be voided%s",
+                         "the state of %s is %s: only what was never redeemed, and has no instance "
+                         "and no cost, can be voided%s",
                          label, budget_state_name(before.rule.state),
                          before.rule.state == BUDGET_STATE_VOIDED
                              ? ""

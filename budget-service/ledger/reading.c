@@ -125,7 +125,7 @@ static bool visit_row(budget_ledger *ledger, const journal_row *row,
         .state = (budget_state)row->state,
         .evidence_blake2b256 = evidence_of(row),
         .attested = row->kind == BUDGET_KIND_TERMINATED && row->data_bytes > 0 &&
-                    *(const uint8_t *)row->data != 0,
+                    *(const uint8_t *)row->data == JOURNAL_END_ATTESTED,
     };
     if (row->account != 0 && chain_load(ledger, NULL, row->account, &chain, reterr) == BASE_OK) {
         found.account = chain.names[0];

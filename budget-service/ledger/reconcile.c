@@ -24,6 +24,7 @@ const char *budget_finding_name(budget_finding_kind kind)
         [BUDGET_FINDING_DIFFERING] = "differing",
         [BUDGET_FINDING_UNKNOWN] = "unknown",
         [BUDGET_FINDING_AMBIGUOUS] = "ambiguous",
+        [BUDGET_FINDING_AFTER_THE_END] = "after_the_end",
     };
     return (unsigned)kind < BUDGET_FINDING_COUNT_ ? names[kind] : "unknown";
 }
@@ -151,13 +152,19 @@ static int by_sequence(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
+/* What the line adds to those recorded before. */
+static int64_t added(const matched_line *line)
+{
+    return line->charge->usd_micro - line->recorded;
+}
+
 static int by_reservation(const void *a, const void *b)
 {
     const matched_line *left = a;
     const matched_line *right = b;
     int order = (left->reservation > right->reservation) - (left->reservation < right->reservation);
     if (order == 0) { /* charges before credits, so that no sum is below 0 on the way */
-        order = (left->charge->usd_micro < 0) - (right->charge->usd_micro < 0);
+        order = (added(left) < 0) - (added(right) < 0);
     }
     return order != 0 ? order : by_id(a, b);
 }
@@ -168,7 +175,7 @@ typedef struct label_sums {
     int64_t bill;     /* of these lines, as they are now */
     int64_t recorded; /* of those known, as they were recorded */
     int64_t changed_count;
-    int64_t total; /* billed by the lines before and by those not known */
+    int64_t total; /* billed, once these are recorded */
     size_t fresh_count;
     bool failed; /* a line is another run's, or a sum leaves what money may be */
 } label_sums;
@@ -178,38 +185,37 @@ static label_sums add_up(int64_t billed_before, const matched_line *lines, size_
     label_sums sums = {.total = billed_before};
     for (size_t i = 0; i < count; i++) {
         const int64_t amount = lines[i].charge->usd_micro;
-        bool good = !lines[i].elsewhere && budget_money_add(sums.bill, amount, &sums.bill);
-        if (lines[i].known) {
-            good = good && budget_money_add(sums.recorded, lines[i].recorded, &sums.recorded);
-            sums.changed_count += amount != lines[i].recorded;
-        } else {
-            good = good && budget_money_add(sums.total, amount, &sums.total) &&
-                   sums.total <= BUDGET_MONEY_MICRO_MAX && sums.total >= -BUDGET_MONEY_MICRO_MAX;
-            sums.fresh_count++;
-        }
+        const bool good = !lines[i].elsewhere && budget_money_add(sums.bill, amount, &sums.bill) &&
+                          budget_money_add(sums.recorded, lines[i].recorded, &sums.recorded) &&
+                          budget_money_add(sums.total, added(&lines[i]), &sums.total) &&
+                          sums.total <= BUDGET_MONEY_MICRO_MAX &&
+                          sums.total >= -BUDGET_MONEY_MICRO_MAX;
+        sums.fresh_count += !lines[i].known;
+        sums.changed_count += lines[i].known && added(&lines[i]) != 0;
         sums.failed = sums.failed || !good;
     }
     return sums;
 }
 
-/* Records the new lines. by_hand is what a person recorded before them: it is taken off the first
- * ones, so that in the end just the bill is posted. */
+/* Records the new lines, and those that have changed. by_hand is what a person recorded before them:
+ * it is taken off the first one, so that in the end just the bill is posted. */
 static base_status record_lines(reconciler *self, const char *label, const matched_line *lines,
                                 size_t count, int64_t by_hand)
 {
     base_status status = BASE_OK;
     for (size_t i = 0; i < count && status == BASE_OK; i++) {
         budget_answer answer;
-        if (lines[i].known) {
+        if (lines[i].known && added(&lines[i]) == 0) {
             continue;
         }
         const budget_caller caller = {.client = self->caller != NULL ? self->caller->client : 0};
         const budget_ledger_actual actual = {
             .label = label,
-            .usd_micro = lines[i].charge->usd_micro - by_hand,
+            .usd_micro = added(&lines[i]) - by_hand,
             .line_id = lines[i].charge->line_id,
             .instance_id = lines[i].charge->instance_id,
             .billed_usd_micro = lines[i].charge->usd_micro,
+            .corrects = true,
         };
         by_hand = 0;
         status = budget_ledger_record_actual(self->ledger, &caller, &actual, &answer, self->reterr);
@@ -241,10 +247,12 @@ static int64_t latest_until(const matched_line *lines, size_t count, const char 
     return latest_s;
 }
 
-/* Until when every attached instance is billed by these lines, wall time; 0: one is not. A line
- * that names no instance counts where there is one at most. Credits bill no time. */
+/* Until when every instance that the token allows is billed by these lines, wall time; 0: one is
+ * not. A line that names no instance counts where there is one at most. Credits bill no time. *all:
+ * each is known, so that none is left out of the proof of the end. */
 static base_status billed_until(reconciler *self, const budget_reservation *found,
-                                const matched_line *lines, size_t count, int64_t *until_ms)
+                                const matched_line *lines, size_t count, int64_t *until_ms,
+                                bool *all)
 {
     int64_t instances = 0;
     int64_t least_s = INT64_MAX;
@@ -263,7 +271,8 @@ static base_status billed_until(reconciler *self, const budget_reservation *foun
         least_s = latest_until(lines, count, NULL, true, as_of_s);
         instances = 1;
     }
-    *until_ms = instances == found->instances ? least_s * 1000 : 0;
+    *all = instances == found->instances;
+    *until_ms = *all ? least_s * 1000 : 0;
     return status;
 }
 
@@ -290,12 +299,16 @@ static base_status finalize(reconciler *self, const budget_reservation *found,
                             const matched_line *lines, size_t count)
 {
     const budget_ledger *ledger = self->ledger;
+    bool all = false;
     budget_rule_bill bill = {
         .until_ms = self->as_of_ms - ledger->anchor.offset_ms,
         .settling_ms =
             1000 * budget_policy_settling_seconds(self->options->policy, found->entry.vendor),
     };
-    base_status status = billed_until(self, found, lines, count, &bill.billed_until_ms);
+    base_status status = billed_until(self, found, lines, count, &bill.billed_until_ms, &all);
+    if (!all && !found->entry.attested) { /* an earlier service proved the end of some */
+        bill.settling_ms = INT64_MAX;
+    }
     if (bill.billed_until_ms != 0) {
         bill.billed_until_ms -= ledger->anchor.offset_ms;
     }
@@ -303,6 +316,30 @@ static base_status finalize(reconciler *self, const budget_reservation *found,
     return status == BASE_OK
                ? reservation_finalize(self->ledger, &caller, found->id, &bill, self->reterr)
                : status;
+}
+
+/* Charges for a time after the proven end: then it was no end. */
+static bool look_after_the_end(reconciler *self, const budget_reservation *found,
+                               const matched_line *lines, size_t count)
+{
+    budget_finding finding = {
+        .kind = BUDGET_FINDING_AFTER_THE_END, .label = found->entry.label, .line_id = ""};
+    const int64_t granularity_s =
+        budget_policy_granularity_seconds(self->options->policy, found->entry.vendor);
+    const int64_t end_s = wall_of(self->ledger, found->rule.ended_ms) / 1000 + granularity_s;
+    for (size_t i = 0; i < count && found->rule.terminated; i++) {
+        const budget_charge *charge = lines[i].charge;
+        if (charge->usd_micro > 0 && charge->at_s > end_s) {
+            finding.instance_id =
+                finding.instance_id == NULL ? charge->instance_id : finding.instance_id;
+            finding.ledger_usd_micro += lines[i].recorded;
+            finding.bill_usd_micro += charge->usd_micro;
+        }
+    }
+    if (finding.instance_id != NULL) {
+        reconcile_report(self, &finding);
+    }
+    return finding.instance_id != NULL;
 }
 
 static base_status reconcile_label(reconciler *self, const matched_line *lines, size_t count)
@@ -326,10 +363,11 @@ static base_status reconcile_label(reconciler *self, const matched_line *lines, 
         .bill_usd_micro = sums.bill,
     };
     reconcile_report(self, &finding);
+    const bool goes_on = look_after_the_end(self, &found, lines, count);
     if (matched) {
         status = record_lines(self, found.entry.label, lines, count, by_hand);
     }
-    if (status == BASE_OK && finding.kind == BUDGET_FINDING_MATCHED &&
+    if (status == BASE_OK && finding.kind == BUDGET_FINDING_MATCHED && !goes_on &&
         self->result->counts[BUDGET_FINDING_AMBIGUOUS] == 0) {
         status = finalize(self, &found, lines, count);
     }

@@ -11,7 +11,7 @@ typedef struct matched_line {
     char vendor[BUDGET_NAME_BYTES]; /* of the reservation */
     bool known;                     /* recorded before */
     bool elsewhere;                 /* then: for another run, or as another line of this bill too */
-    int64_t recorded;               /* then: as this */
+    int64_t recorded;               /* then: as this; else 0 */
     uint64_t sequence;              /* then: in this row */
 } matched_line;
 

@@ -54,6 +54,7 @@ typedef enum store_sql {
     SQL_LINE_GET,
     SQL_LINE_OF_RUN,
     SQL_LINE_INSERT,
+    SQL_LINE_UPDATE,
     SQL_INSTANCE_GET,
     SQL_INSTANCE_ANY,
     SQL_VENDOR_OTHER,

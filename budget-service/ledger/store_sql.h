@@ -140,6 +140,8 @@ static const char *const statement_sql[SQL_COUNT_] = {
                         " AND id = :id AND (instance = '' OR :instance = '') LIMIT 2",
     [SQL_LINE_INSERT] = "INSERT INTO line(vendor, instance, id, reservation, amount, seq)"
                         " VALUES(:vendor, :instance, :id, :reservation, :amount, :seq)",
+    [SQL_LINE_UPDATE] = "UPDATE line SET amount = :amount, seq = :seq"
+                        " WHERE reservation = :reservation AND id = :id AND seq = :seq_before",
     [SQL_INSTANCE_GET] =
         "SELECT reservation, seq FROM instance WHERE id = :id AND vendor = :vendor",
     [SQL_INSTANCE_ANY] = "SELECT reservation, seq FROM instance WHERE id = :id ORDER BY vendor",

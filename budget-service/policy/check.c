@@ -19,7 +19,7 @@ static const policy_vendor *vendor_named(const budget_policy *policy, const char
 
 int64_t budget_policy_granularity_seconds(const budget_policy *policy, const char *vendor)
 {
-    const policy_vendor *found = vendor_named(policy, vendor);
+    const policy_vendor *found = policy != NULL ? vendor_named(policy, vendor) : NULL;
     return found != NULL ? found->granularity_s : BUDGET_POLICY_GRANULARITY_S;
 }
 

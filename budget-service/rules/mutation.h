@@ -1,4 +1,4 @@
-/* Fifteen seeded bugs, to show that the simulation finds them. In the product every BUDGET_MUTANT
+/* Eighteen seeded bugs, to show that the simulation finds them. In the product every BUDGET_MUTANT
  * is the constant 0; only tests/budget compiles the ledger with BUDGET_MUTATIONS and can switch one
  * on. */
 #ifndef BUDGET_MUTATION_H
@@ -15,10 +15,13 @@ enum budget_mutation {
     BUDGET_MUTATION_SETTLED_AT_ONCE,     /* any bill after the end makes the cost final */
     BUDGET_MUTATION_CREDIT_RAISES,       /* a credit above what was posted makes more room */
     BUDGET_MUTATION_OVERRUN_UNFROZEN,    /* an actual above the reservation freezes nothing */
+    BUDGET_MUTATION_LATE_UNFROZEN,       /* nor one after the end that passes a cap */
     BUDGET_MUTATION_ATTEMPT_UNFENCED,    /* an earlier attempt is redeemed after a later one */
     BUDGET_MUTATION_JOB_KEY_IGNORED,     /* a later attempt from another key */
     BUDGET_MUTATION_CREATE_TWICE,        /* the creation permit is given again */
     BUDGET_MUTATION_RETRY_FORGOTTEN,     /* a retry is decided as if it were new */
+    BUDGET_MUTATION_HAND_MADE_ENDLESS,   /* an instance of a token never redeemed has no deadline */
+    BUDGET_MUTATION_PROVEN_IN_PART,      /* some of a run's instances are gone: so are all */
     BUDGET_MUTATION_VENDOR_IGNORED, /* an instance's line is any vendor's that has the instance */
     BUDGET_MUTATION_VENDOR_GUESSED, /* and so where the vendor is not known */
     BUDGET_MUTATION_COUNT_,

@@ -170,6 +170,11 @@ static int64_t held_of(const budget_rule_reservation *reservation, int64_t poste
     return reservation->amount - posted;
 }
 
+static bool is_redeemed(const budget_rule_reservation *reservation)
+{
+    return reservation->created || reservation->attempt > 0;
+}
+
 static budget_state state_of(const budget_rule_reservation *reservation)
 {
     if (reservation->state == BUDGET_STATE_VOIDED) {
@@ -181,8 +186,8 @@ static budget_state state_of(const budget_rule_reservation *reservation)
     if (reservation->expired) {
         return BUDGET_STATE_EXPIRED_UNCONFIRMED;
     }
-    const bool started = reservation->created || reservation->attempt > 0 || reservation->billed ||
-                         reservation->total != 0;
+    const bool started = is_redeemed(reservation) || reservation->deadline_ms != 0 ||
+                         reservation->billed || reservation->total != 0;
     return started ? BUDGET_STATE_CREATED : reservation->state;
 }
 
@@ -232,7 +237,7 @@ static budget_reason may_start(const budget_rule_reservation *reservation,
     if (reservation->state != BUDGET_STATE_RESERVED && reservation->state != BUDGET_STATE_CREATED) {
         return BUDGET_REASON_STATE;
     }
-    if (reservation->deadline_ms == 0 && now->wall_ms / 1000 >= reservation->expires_at_s) {
+    if (!is_redeemed(reservation) && now->wall_ms / 1000 >= reservation->expires_at_s) {
         return BUDGET_REASON_TOKEN_EXPIRED;
     }
     return BUDGET_REASON_NONE;
@@ -244,6 +249,17 @@ static void start(budget_rule_reservation *reservation, const budget_rule_now *n
         reservation->deadline_ms = now->ledger_ms + reservation->max_seconds * 1000;
     }
     budget_rule_derive(reservation);
+}
+
+bool budget_rule_start(budget_rule_reservation *reservation, const budget_rule_now *now)
+{
+    if (reservation->deadline_ms != 0 || BUDGET_MUTANT(HAND_MADE_ENDLESS) ||
+        (reservation->state != BUDGET_STATE_RESERVED &&
+         reservation->state != BUDGET_STATE_CREATED)) {
+        return false;
+    }
+    start(reservation, now);
+    return true;
 }
 
 budget_reason budget_rule_redeem(budget_rule_reservation *reservation,
@@ -306,7 +322,7 @@ budget_reason budget_rule_void(budget_rule_reservation *reservation)
 {
     if (reservation->state != BUDGET_STATE_RESERVED &&
         !(BUDGET_MUTANT(VOID_AFTER_REDEEM) && reservation->state == BUDGET_STATE_CREATED)) {
-        return reservation->deadline_ms != 0 ? BUDGET_REASON_REDEEMED : BUDGET_REASON_STATE;
+        return is_redeemed(reservation) ? BUDGET_REASON_REDEEMED : BUDGET_REASON_STATE;
     }
     reservation->state = BUDGET_STATE_VOIDED;
     budget_rule_derive(reservation);
@@ -380,6 +396,14 @@ bool budget_rule_expire(budget_rule_reservation *reservation, const budget_rule_
     }
     budget_rule_derive(reservation);
     return true;
+}
+
+bool budget_rule_passes_cap(const budget_rule_chain *chain, const budget_rule_reservation *before,
+                            const budget_rule_reservation *after)
+{
+    return after->held + after->posted > before->held + before->posted &&
+           budget_rule_remaining(&chain->accounts[budget_rule_binding(chain)]) < 0 &&
+           !BUDGET_MUTANT(LATE_UNFROZEN);
 }
 
 bool budget_rule_effect(budget_rule_chain *chain, const budget_rule_reservation *before,

@@ -63,6 +63,7 @@ static base_status put_result(const budget_reconciled *result, findings *all, se
     reconciled.differing = (uint64_t)result->counts[BUDGET_FINDING_DIFFERING];
     reconciled.unknown = (uint64_t)result->counts[BUDGET_FINDING_UNKNOWN];
     reconciled.ambiguous = (uint64_t)result->counts[BUDGET_FINDING_AMBIGUOUS];
+    reconciled.after_the_end = (uint64_t)result->counts[BUDGET_FINDING_AFTER_THE_END];
     reconciled.passed_over = (uint64_t)result->passed_over;
     reconciled.differences = all->pointers;
     reconciled.n_differences = all->count;

@@ -284,6 +284,7 @@ budget 7 reconcile --bill less.csv --as-of "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
 budget 0 record-actual run1 -0.05
 budget 0 reconcile --bill less.csv --as-of "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
 budget 0 record-actual run1 0.05
+budget 0 reconcile --bill bill.csv --as-of "$(date -u +%Y-%m-%dT%H:%M:%SZ)" # the line is 1.25 again
 budget 2 record-actual run1 --0.05
 budget 2 record-actual run1 -
 printf 'line_id,instance_id,usd\nbill-1,pod-1,1.35\nbill-2,pod-9,3.00\n' >wrong.csv
@@ -344,6 +345,21 @@ budget 4 authorize after 0.10 --account phase35/lab02 --job JOB.json
 budget 0 account acknowledge phase35/lab02
 budget 0 authorize after 0.10 --account phase35/lab02 --job JOB.json
 budget 0 status --check
+
+echo "== a bill for a time after the proven end, and an account above its cap"
+as_of=$(date -u -d "+3 hours" +%Y-%m-%dT%H:%M:%SZ)
+printf 'line_id,instance_id,usd,time\nlate-9,pod-1,0.01,%s\n' "$(date -u -d "+2 hours" +%Y-%m-%dT%H:%M:%SZ)" >after.csv
+budget 7 reconcile --bill after.csv --as-of "$as_of"
+out_has 'after_the_end      run1' '1 billed after the end: '
+budget 7 reconcile --bill after.csv --as-of "$as_of" --json
+out_has '"after_the_end":1' '"differing":0' '"reconciled":false'
+budget 0 status --check
+budget 0 account set-cap phase35/lab02 --cap 1.00
+budget 8 status --check
+out_has ', 1 above the cap'
+budget 8 status --check --json
+out_has '"needs_attention":true'
+budget 0 account set-cap phase35/lab02 --cap 3.00
 
 echo "== clients and keys"
 budget 0 client add bob --role request

@@ -10,6 +10,10 @@ foreach(noun IN ITEMS audit bill checkpoint export ledger ledger-time policy rec
   ringfence_test(budget-${noun} SOURCES test_${file}.c LIBS budget_ledger_fixture LABELS unit
                  TIMEOUT 180)
 endforeach()
+ringfence_test(budget-earlier-rows SOURCES test_earlier_rows.c LIBS budget_ledger_fixture LABELS unit
+               TIMEOUT 60)
+target_compile_definitions(test-budget-earlier-rows
+                           PRIVATE ORACLE_DIRECTORY="${CMAKE_SOURCE_DIR}/tests/oracle")
 ringfence_test(budget-journal SOURCES test_journal.c LIBS budget_ledger_fixture LABELS unit TIMEOUT 10
                PRIVATE_OF budget-service)
 target_include_directories(test-budget-journal PRIVATE ${PROJECT_SOURCE_DIR}/budget-service/ledger)
@@ -20,7 +24,7 @@ ringfence_test(
   LABELS fault
   TIMEOUT 180)
 
-# The same sources with fifteen seeded bugs in them, for the simulation alone.
+# The same sources with eighteen seeded bugs in them, for the simulation alone.
 get_directory_property(ledger_sources DIRECTORY ${PROJECT_SOURCE_DIR}/budget-service DEFINITION
                        BUDGET_LEDGER_SOURCES)
 set(mutant_sources)

@@ -107,9 +107,16 @@ budget_authorization fixture_claim(ledger_fixture *fixture, const char *account,
 budget_answer fixture_authorize(ledger_fixture *fixture, const char *account, const char *label,
                                 int64_t usd_micro)
 {
+    return fixture_authorize_instances(fixture, account, label, usd_micro, 1);
+}
+
+budget_answer fixture_authorize_instances(ledger_fixture *fixture, const char *account,
+                                          const char *label, int64_t usd_micro, int64_t instances)
+{
     budget_answer answer;
     char payload[BUDGET_CLAIMS_JSON_BYTES];
     budget_authorization claim = fixture_claim(fixture, account, label, usd_micro);
+    claim.claims.instances = instances;
     IN_BATCH(fixture, budget_ledger_authorize(fixture->ledger, NULL, &claim, payload, &answer,
                                               &fixture->error));
     return answer;
@@ -190,19 +197,27 @@ void fixture_evidence(ledger_fixture *fixture, const char *label, const char *in
                       size_t json_bytes)
 {
     char at[BUDGET_TIME_BYTES];
+    char described[1024] = "";
     const budget_reservation found = fixture_find(fixture, label);
     budget_time_format(fixture->clock.wall_ms / 1000, at);
+    for (size_t bytes = 0, length = 0; *instance != '\0'; instance += length) {
+        instance += *instance == ',';
+        length = strcspn(instance, ",");
+        bytes += (size_t)snprintf(described + bytes, sizeof described - bytes,
+                                  "%s{\"at\":\"%s\",\"instance_id\":\"%.*s\","
+                                  "\"name\":\"rf-%s\",\"status\":\"terminated\"}",
+                                  bytes > 0 ? "," : "", at, (int)length, instance, found.entry.jti);
+    }
     (void)snprintf(json, json_bytes,
                    "{\"evidence\":\"ringfence/termination/v1\",\"vendor\":\"runpod\","
-                   "\"jti\":\"%s\",\"describe\":[{\"at\":\"%s\",\"instance_id\":\"%s\","
-                   "\"name\":\"rf-%s\",\"status\":\"terminated\"}],\"list\":{\"at\":\"%s\","
+                   "\"jti\":\"%s\",\"describe\":[%s],\"list\":{\"at\":\"%s\","
                    "\"instances\":[{\"instance_id\":\"other\",\"name\":\"x\"}]}}",
-                   found.entry.jti, at, instance, found.entry.jti, at);
+                   found.entry.jti, described, at);
 }
 
 budget_answer fixture_prove(ledger_fixture *fixture, const char *label, const char *instance)
 {
-    char json[1024];
+    char json[2048];
     fixture_evidence(fixture, label, instance, json, sizeof json);
     return terminate(fixture, label, json, false);
 }

@@ -44,6 +44,8 @@ budget_authorization fixture_claim(ledger_fixture *fixture, const char *account,
                                    int64_t usd_micro);
 budget_answer fixture_authorize(ledger_fixture *fixture, const char *account, const char *label,
                                 int64_t usd_micro);
+budget_answer fixture_authorize_instances(ledger_fixture *fixture, const char *account,
+                                          const char *label, int64_t usd_micro, int64_t instances);
 budget_answer fixture_redeem(ledger_fixture *fixture, const char *label, int64_t rank,
                              int64_t attempt, uint8_t key);
 budget_answer fixture_create(ledger_fixture *fixture, const char *label);
@@ -63,7 +65,8 @@ budget_account fixture_balance(ledger_fixture *fixture, const char *account);
 /* Fails unless so much is reserved and posted there. */
 void fixture_check(ledger_fixture *fixture, const char *account, int64_t reserved, int64_t posted);
 
-/* The evidence that proves it, for the reservation as it is. */
+/* The evidence that proves it, for the reservation as it is. instance: one, or several with commas
+ * between them, here and in fixture_prove. */
 void fixture_evidence(ledger_fixture *fixture, const char *label, const char *instance, char *json,
                       size_t json_bytes);
 

@@ -1,6 +1,6 @@
 /* Bills and persons of the simulation. In an honest story the vendors charge in lines that come to
  * what was reserved at most, some as late as their settling time, and every bill has all of a vendor's
- * so far; in the others lines change, come again, are credits of any size and for any time, and name
+ * so far, the last of them perhaps grown; in the others lines change, come again, are credits of any size and for any time, and name
  * the wrong vendor. Lines name their run, or only its instance, which another run has at the other
  * vendor. */
 #include <stdio.h>
@@ -25,7 +25,8 @@ static void name_line(sim *self, sim_line *line)
     }
 }
 
-/* Another line, of an honest vendor: what all come to is from 0 to what was reserved. */
+/* Another line, of an honest vendor, or more on its last one, whose hour goes on: what all come to
+ * is from 0 to what was reserved. */
 static void charge(sim *self, int number)
 {
     int64_t sum = 0;
@@ -41,6 +42,10 @@ static void charge(sim *self, int number)
         return;
     }
     const int64_t left = sum >= 0 ? run->amount - sum : run->amount;
+    if (run->true_count > 0 && run->true_lines[run->true_count - 1] > 0 && sim_pick(self, 3) == 0) {
+        run->true_lines[run->true_count - 1] += (int64_t)sim_pick(self, (uint32_t)left + 1);
+        return;
+    }
     const bool credit = sim_pick(self, 5) == 0;
     run->true_lines[run->true_count++] =
         credit ? -(int64_t)sim_pick(self, (uint32_t)sum + 1)
@@ -136,6 +141,24 @@ static budget_charge charge_of(const sim_line *line, bool lines_say_it)
     return made;
 }
 
+/* A whole bill of an honest vendor agreed: then what it has charged is posted, to the last
+ * micro-dollar. */
+static bool bill_is_posted(sim *self, const sim_line *lines, int count)
+{
+    for (int i = 0; i < count; i++) {
+        int64_t due = 0;
+        const sim_run *run = &self->model.runs[lines[i].run];
+        for (int k = 0; k < run->true_count; k++) {
+            due += run->true_lines[k];
+        }
+        if (sim_total(run) != due) {
+            return sim_broken(self, "run-%d is billed %lld, and %lld are posted", lines[i].run,
+                              (long long)due, (long long)sim_total(run));
+        }
+    }
+    return true;
+}
+
 bool sim_bill(sim *self)
 {
     sim_line lines[BILL_LINES_MAX];
@@ -167,18 +190,22 @@ bool sim_bill(sim *self)
         .differing = (int)result.counts[BUDGET_FINDING_DIFFERING],
         .strays = (int)result.counts[BUDGET_FINDING_MISSING_IN_LEDGER],
         .ambiguous = (int)result.counts[BUDGET_FINDING_AMBIGUOUS],
+        .after_the_end = (int)result.counts[BUDGET_FINDING_AFTER_THE_END],
         .passed_over = (int)result.passed_over,
         .recorded = (int)result.recorded,
     };
     if (memcmp(&got, &counts, sizeof got) != 0) {
-        return sim_broken(self,
-                          "reconcile: %d matched, %d differing, %d strays, %d ambiguous, %d passed "
-                          "over, %d recorded; the model says %d, %d, %d, %d, %d and %d",
-                          got.matched, got.differing, got.strays, got.ambiguous, got.passed_over,
-                          got.recorded, counts.matched, counts.differing, counts.strays,
-                          counts.ambiguous, counts.passed_over, counts.recorded);
+        return sim_broken(
+            self,
+            "reconcile: %d matched, %d differing, %d strays, %d ambiguous, %d after "
+            "the end, %d passed over, %d recorded; the model says %d, %d, %d, %d, %d, "
+            "%d and %d",
+            got.matched, got.differing, got.strays, got.ambiguous, got.after_the_end,
+            got.passed_over, got.recorded, counts.matched, counts.differing, counts.strays,
+            counts.ambiguous, counts.after_the_end, counts.passed_over, counts.recorded);
     }
-    return true;
+    return !self->honest || counts.differing + counts.strays + counts.ambiguous > 0 ||
+           bill_is_posted(self, lines, count);
 }
 
 /* What the vendor shows that is not recorded yet; final when it will show no more. */
@@ -215,9 +242,10 @@ bool sim_person(sim *self, int run)
         actual.usd_micro = actual.billed_usd_micro = line.amount;
         actual.line_id = line.id;
     }
-    granted = actual.line_id != NULL
-                  ? sim_actual_line(&self->model, &line, !actual.final)
-                  : sim_actual(&self->model, run, actual.usd_micro, !actual.final);
+    granted =
+        actual.line_id != NULL
+            ? sim_actual_line(&self->model, &line, !actual.final, sim_now_ms(self))
+            : sim_actual(&self->model, run, actual.usd_micro, !actual.final, sim_now_ms(self));
     return sim_same_verdict(
         self, "record-actual",
         budget_ledger_record_actual(self->ledger, NULL, &actual, &answer, &self->error), &answer,

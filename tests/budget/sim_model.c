@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-const sim_vendor sim_vendors[SIM_VENDORS] = {{"runpod", 1800}, {"vast", 3600}};
+const sim_vendor sim_vendors[SIM_VENDORS] = {{"runpod", 1800, 60}, {"vast", 3600, 600}};
 
 int sim_vendor_of(int run)
 {
@@ -14,6 +14,11 @@ int sim_vendor_of(int run)
 int sim_instance_of(int run)
 {
     return run / SIM_VENDORS;
+}
+
+int sim_instances(int run)
+{
+    return sim_instance_of(run) % 3 == 0 ? 2 : 1;
 }
 
 int64_t sim_total(const sim_run *run)
@@ -109,13 +114,24 @@ static bool can_run(const sim_run *run, int64_t now_ms)
     if (!run->granted || run->voided || run->terminated || run->expired) {
         return false;
     }
-    return run->deadline_ms != 0 ? now_ms < run->deadline_ms : now_ms / 1000 < run->exp_s;
+    if (run->deadline_ms != 0 && now_ms >= run->deadline_ms) {
+        return false;
+    }
+    return run->created || run->attempt > 0 || now_ms / 1000 < run->exp_s;
 }
 
 static void begin(sim_run *run, int64_t now_ms)
 {
     if (run->deadline_ms == 0) {
         run->deadline_ms = now_ms + INT64_C(3600) * 1000;
+    }
+}
+
+/* It may be running, whoever let it. */
+static void run_on(sim_run *run, int64_t now_ms)
+{
+    if (!run->terminated && !run->voided) {
+        begin(run, now_ms);
     }
 }
 
@@ -151,13 +167,16 @@ bool sim_create(sim_model *model, int run, int64_t now_ms)
     return true;
 }
 
-bool sim_attach(sim_model *model, int run)
+bool sim_attach(sim_model *model, int run, int which, int64_t now_ms)
 {
     sim_run *found = &model->runs[run];
-    if (!found->granted || found->voided) {
+    if (!found->granted || found->voided || which > found->attached) {
         return false;
     }
-    found->attached = true;
+    if (which == found->attached) {
+        found->attached++;
+        run_on(found, now_ms);
+    }
     return true;
 }
 
@@ -165,36 +184,47 @@ bool sim_void(sim_model *model, int run)
 {
     sim_run *found = &model->runs[run];
     if (!found->granted || found->voided || found->terminated || found->deadline_ms != 0 ||
-        found->cost || found->attached) {
+        found->cost || found->attached > 0) {
         return false;
     }
     found->voided = true;
     return true;
 }
 
-/* After something was added to what it cost: must a person look? */
-static void look(sim_model *model, sim_run *run, int64_t added, bool billed)
+static int64_t used_of(const sim_run *run)
 {
+    return sim_held(run) + posted_of(run);
+}
+
+/* After something was added to what it cost: must a person look? */
+static void look(sim_model *model, sim_run *run, const sim_run *before, bool billed)
+{
+    const int64_t added = sim_total(run) - sim_total(before);
     run->cost = run->cost || billed || sim_total(run) != 0;
     if ((added > 0 && sim_total(run) > (run->voided ? 0 : run->amount)) ||
-        (added < 0 && sim_total(run) < 0)) {
+        (added < 0 && sim_total(run) < 0) ||
+        (used_of(run) > used_of(before) && sim_left(model, run->account) < 0)) {
         model->accounts[run->account].frozen = true;
     }
 }
 
-bool sim_actual(sim_model *model, int run, int64_t amount, bool partial)
+bool sim_actual(sim_model *model, int run, int64_t amount, bool partial, int64_t now_ms)
 {
     sim_run *found = &model->runs[run];
     if (!found->granted) {
         return false;
     }
+    const sim_run before = *found;
     found->by_hand += amount;
     found->final = found->final || (found->terminated && !partial);
-    look(model, found, amount, false);
+    look(model, found, &before, false);
+    if (found->cost) { /* and not: so far, it cost nothing */
+        run_on(found, now_ms);
+    }
     return true;
 }
 
-bool sim_actual_line(sim_model *model, const sim_line *line, bool partial)
+bool sim_actual_line(sim_model *model, const sim_line *line, bool partial, int64_t now_ms)
 {
     sim_run *found = &model->runs[line->run];
     if (!found->granted) {
@@ -203,19 +233,26 @@ bool sim_actual_line(sim_model *model, const sim_line *line, bool partial)
     if (found->known[line->number]) {
         return found->billed[line->number] == line->amount;
     }
+    const sim_run before = *found;
     found->known[line->number] = true;
     found->billed[line->number] = line->amount;
     found->final = found->final || (found->terminated && !partial);
-    look(model, found, line->amount, true);
+    look(model, found, &before, true);
+    run_on(found, now_ms);
     return true;
 }
 
-bool sim_terminate(sim_model *model, int run, int64_t now_ms)
+bool sim_terminate(sim_model *model, int run, int described, int64_t now_ms)
 {
     sim_run *found = &model->runs[run];
     if (!found->granted || found->voided) {
         return false;
     }
+    if (described != 0 && (described < sim_instances(run) ||
+                           (found->attached != 0 && described != found->attached))) {
+        return false;
+    }
+    found->attested = described == 0 && (found->attested || !found->terminated);
     if (!found->terminated) {
         found->ended_ms = now_ms;
     }
@@ -246,7 +283,7 @@ static int owner_of(const sim_model *model, const sim_line *line)
                                                                                          : STRAY;
     }
     for (int run = 0; run < SIM_RUNS && line->placed; run++) {
-        if (!model->runs[run].attached || sim_instance_of(run) != sim_instance_of(line->run)) {
+        if (model->runs[run].attached == 0 || sim_instance_of(run) != sim_instance_of(line->run)) {
             continue;
         }
         if (line->vendor == SIM_NO_VENDOR) {
@@ -282,37 +319,54 @@ static bool agrees(const sim_run *run, const sim_line *lines, int count)
     return (off < 0 ? -off : off) <= 5000 * (int64_t)(fresh + changed);
 }
 
-static bool final_by(const sim_run *run, int64_t settling_s, const sim_line *lines, int count,
-                     int64_t as_of_ms)
+static bool final_by(const sim_run *run, int instances, int64_t settling_s, const sim_line *lines,
+                     int count, int64_t as_of_ms)
 {
     int64_t until_s = 0;
+    const bool known = instances == 1 || run->attached == instances || run->attested;
     for (int i = 0; i < count; i++) {
         const bool over = lines[i].until_s * 1000 <= as_of_ms;
         until_s =
             over && lines[i].amount > 0 && lines[i].until_s > until_s ? lines[i].until_s : until_s;
     }
     return run->terminated && !run->voided && as_of_ms >= run->ended_ms &&
-           (until_s * 1000 >= run->ended_ms || as_of_ms >= run->ended_ms + 1000 * settling_s);
+           ((instances == 1 && until_s * 1000 >= run->ended_ms) ||
+            (known && as_of_ms >= run->ended_ms + 1000 * settling_s));
 }
 
-/* One run's lines, charges first. */
+static bool goes_on_after_the_end(const sim_run *run, int64_t granularity_s, const sim_line *lines,
+                                  int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (run->terminated && lines[i].amount > 0 &&
+            lines[i].at_s > run->ended_ms / 1000 + granularity_s) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One run's lines, those that add to it first. */
 static void reconcile_run(sim_model *model, int number_of_run, const sim_line *lines, int count,
                           int64_t as_of_ms, sim_counts *counts)
 {
     sim_run *run = &model->runs[number_of_run];
+    const sim_vendor *vendor = &sim_vendors[sim_vendor_of(number_of_run)];
+    const bool goes_on = goes_on_after_the_end(run, vendor->granularity_s, lines, count);
+    counts->after_the_end += goes_on;
     if (!agrees(run, lines, count)) {
         counts->differing++;
         return;
     }
     for (int i = 0; i < count; i++) {
         const int number = lines[i].number;
-        if (!run->known[number]) {
-            const int64_t before = sim_total(run);
+        if (!run->known[number] || run->billed[number] != lines[i].amount) {
+            const sim_run before = *run;
             run->known[number] = true;
             run->billed[number] = lines[i].amount;
             run->by_hand = 0;
             counts->recorded++;
-            look(model, run, sim_total(run) - before, true);
+            look(model, run, &before, true);
         }
     }
     if (sim_total(run) - run->by_hand < 0) {
@@ -320,16 +374,17 @@ static void reconcile_run(sim_model *model, int number_of_run, const sim_line *l
         return;
     }
     counts->matched++;
-    const int64_t settling_s = sim_vendors[sim_vendor_of(number_of_run)].settling_s;
-    run->final =
-        run->final || (counts->ambiguous == 0 && final_by(run, settling_s, lines, count, as_of_ms));
+    run->final = run->final || (counts->ambiguous == 0 && !goes_on &&
+                                final_by(run, sim_instances(number_of_run), vendor->settling_s,
+                                         lines, count, as_of_ms));
 }
 
-/* Charges before credits, then by id. */
-static bool comes_after(const sim_line *left, const sim_line *right)
+/* What adds to the run before what takes off it, then by id. */
+static bool comes_after(const sim_run *run, const sim_line *left, const sim_line *right)
 {
-    if ((left->amount < 0) != (right->amount < 0)) {
-        return left->amount < 0;
+    const bool less = left->amount < run->billed[left->number];
+    if (less != (right->amount < run->billed[right->number])) {
+        return less;
     }
     return strcmp(left->id, right->id) > 0;
 }
@@ -353,7 +408,7 @@ sim_counts sim_reconcile(sim_model *model, const sim_line *lines, int count, int
         for (int i = 0; i < count; i++) {
             if (owners[i] == run) {
                 int at = its_count++;
-                for (; at > 0 && comes_after(&its[at - 1], &lines[i]); at--) {
+                for (; at > 0 && comes_after(&model->runs[run], &its[at - 1], &lines[i]); at--) {
                     its[at] = its[at - 1];
                 }
                 its[at] = lines[i];
@@ -361,6 +416,9 @@ sim_counts sim_reconcile(sim_model *model, const sim_line *lines, int count, int
         }
         if (its_count > 0) {
             reconcile_run(model, run, its, its_count, as_of_ms, &counts);
+            if (model->runs[run].cost) {
+                run_on(&model->runs[run], now_ms);
+            }
         }
     }
     return counts;

@@ -20,6 +20,7 @@ enum {
 typedef struct sim_vendor {
     const char *name;
     int64_t settling_s;
+    int64_t granularity_s;
 } sim_vendor;
 
 /* Runs are the vendors' in turn. Both vendors number their instances in the same way, so that two
@@ -27,6 +28,9 @@ typedef struct sim_vendor {
 extern const sim_vendor sim_vendors[SIM_VENDORS];
 int sim_vendor_of(int run);
 int sim_instance_of(int run);
+
+/* How many instances it may have. Bills name the first one only. */
+int sim_instances(int run);
 
 /* 0 is the root; parents come before children. */
 typedef struct sim_account {
@@ -49,10 +53,11 @@ typedef struct sim_run {
     int key;
     bool seen[SIM_ATTEMPTS + 1][SIM_RANKS];
     bool created;
-    bool attached;
-    bool cost; /* it had one, and be it that a credit took it back */
+    int attached; /* how many */
+    bool cost;    /* it had one, and be it that a credit took it back */
     bool voided;
     bool terminated;
+    bool attested; /* an admin vouched for it */
     int64_t ended_ms;
     bool expired;
     bool final;
@@ -79,6 +84,7 @@ typedef struct sim_counts {
     int differing;
     int strays;
     int ambiguous;
+    int after_the_end;
     int passed_over;
     int recorded;
 } sim_counts;
@@ -99,13 +105,15 @@ bool sim_frozen(const sim_model *model, int account);  /* it, or a parent */
 bool sim_authorize(sim_model *model, int run, int account, int64_t amount, int64_t exp_s);
 bool sim_redeem(sim_model *model, int run, int rank, int attempt, int key, int64_t now_ms);
 bool sim_create(sim_model *model, int run, int64_t now_ms);
-bool sim_attach(sim_model *model, int run);
+bool sim_attach(sim_model *model, int run, int which, int64_t now_ms); /* of its instances */
 bool sim_void(sim_model *model, int run);
-bool sim_actual(sim_model *model, int run, int64_t amount, bool partial);
+bool sim_actual(sim_model *model, int run, int64_t amount, bool partial, int64_t now_ms);
 
 /* A person records a line of the bill. */
-bool sim_actual_line(sim_model *model, const sim_line *line, bool partial);
-bool sim_terminate(sim_model *model, int run, int64_t now_ms);
+bool sim_actual_line(sim_model *model, const sim_line *line, bool partial, int64_t now_ms);
+
+/* described: how many of its first instances evidence shows to be gone; 0: an admin vouches. */
+bool sim_terminate(sim_model *model, int run, int described, int64_t now_ms);
 sim_counts sim_reconcile(sim_model *model, const sim_line *lines, int count, int64_t as_of_s,
                          int64_t now_ms);
 int sim_expire(sim_model *model, int64_t now_ms); /* how many did */

@@ -5,16 +5,18 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "budget/time.h"
 #include "sim_disk.h"
 
 const char *const sim_account_names[SIM_ACCOUNTS] = {"root", "root/a", "root/a/b", "root/c"};
 
+/* xorshift64*: without its product, what is picked in a row is not independent. */
 uint32_t sim_pick(sim *self, uint32_t below)
 {
     self->random ^= self->random << 13;
     self->random ^= self->random >> 7;
     self->random ^= self->random << 17;
-    return (uint32_t)((self->random >> 11) % below);
+    return (uint32_t)((self->random * UINT64_C(0x2545f4914f6cdd1d)) >> 33) % below;
 }
 
 bool sim_broken(sim *self, const char *format, ...)
@@ -60,7 +62,7 @@ static budget_authorization claim_of(int run, int account, int64_t amount, int64
                 .expires_at = exp_s,
                 .mode = "ddp-nccl",
                 .world_size = SIM_RANKS,
-                .instances = 1,
+                .instances = sim_instances(run),
                 .gpus = 1,
                 .max_usd_micro = amount,
                 .max_seconds = 3600,
@@ -77,16 +79,11 @@ static budget_authorization claim_of(int run, int account, int64_t amount, int64
     return claim;
 }
 
-static bool authorize(sim *self, int run)
+static bool authorize_for(sim *self, int run, int account, int64_t amount)
 {
     char id[32];
     char payload[BUDGET_CLAIMS_JSON_BYTES];
     budget_answer answer;
-    const int account = (int)sim_pick(self, SIM_ACCOUNTS);
-    const int64_t all = sim_left(&self->model, account);
-    const bool greedy = all > 0 && sim_pick(self, 3) != 0; /* so that caps are reached */
-    const int64_t amount =
-        greedy ? all / (1 + (int64_t)sim_pick(self, 5)) : (int64_t)sim_pick(self, 250) * 10000;
     const int64_t exp_s = sim_now_ms(self) / 1000 + 900;
     budget_authorization claim = claim_of(run, account, amount, exp_s);
     (void)snprintf(id, sizeof id, "request-%d", run);
@@ -117,6 +114,16 @@ static bool authorize(sim *self, int run)
     return true;
 }
 
+static bool authorize(sim *self, int run)
+{
+    const int account = (int)sim_pick(self, SIM_ACCOUNTS);
+    const int64_t all = sim_left(&self->model, account);
+    const bool greedy = all > 0 && sim_pick(self, 3) != 0; /* so that caps are reached */
+    return authorize_for(self, run, account,
+                         greedy ? all / (1 + (int64_t)sim_pick(self, 5))
+                                : (int64_t)sim_pick(self, 250) * 10000);
+}
+
 static bool redeem(sim *self, int run)
 {
     budget_answer answer;
@@ -134,6 +141,16 @@ static bool redeem(sim *self, int run)
     return sim_same_verdict(self, "redeem", status, &answer, granted);
 }
 
+/* As the ranks of a job do. */
+static bool redeem_together(sim *self, int run)
+{
+    bool good = true;
+    for (int i = 0; good && i <= SIM_RANKS; i++) {
+        good = redeem(self, run);
+    }
+    return good;
+}
+
 static bool create(sim *self, int run)
 {
     budget_answer answer;
@@ -145,17 +162,66 @@ static bool create(sim *self, int run)
     return sim_same_verdict(self, "create", status, &answer, granted);
 }
 
+/* The first one is that which bills name. */
+static void name_instance(int run, int which, char instance[32])
+{
+    (void)snprintf(instance, 32, which == 0 ? "pod-%d" : "pod-%d.%d", sim_instance_of(run), which);
+}
+
 static bool attach(sim *self, int run)
 {
     char label[32];
     char instance[32];
     budget_answer answer;
+    const int which =
+        self->model.runs[run].attached > 0 ? (int)sim_pick(self, (uint32_t)sim_instances(run)) : 0;
     (void)snprintf(label, sizeof label, "run-%d", run);
-    (void)snprintf(instance, sizeof instance, "pod-%d", sim_instance_of(run));
-    const bool granted = sim_attach(&self->model, run);
+    name_instance(run, which, instance);
+    const bool granted = sim_attach(&self->model, run, which, sim_now_ms(self));
     return sim_same_verdict(
         self, "attach",
         budget_ledger_attach(self->ledger, NULL, label, instance, &answer, &self->error), &answer,
+        granted);
+}
+
+/* A driver's evidence that so many of its first instances are gone. */
+static void write_evidence(const sim *self, int run, int described, char json[1024])
+{
+    char at[BUDGET_TIME_BYTES];
+    char instance[32];
+    budget_time_format(sim_now_ms(self) / 1000, at);
+    size_t bytes = (size_t)snprintf(json, 1024,
+                                    "{\"evidence\":\"ringfence/termination/v1\",\"vendor\":\"%s\","
+                                    "\"jti\":\"%032x\",\"list\":{\"at\":\"%s\",\"instances\":[]},"
+                                    "\"describe\":[",
+                                    sim_vendors[sim_vendor_of(run)].name, run + 1, at);
+    for (int i = 0; i < described; i++) {
+        name_instance(run, i, instance);
+        bytes += (size_t)snprintf(json + bytes, 1024 - bytes,
+                                  "%s{\"at\":\"%s\",\"instance_id\":\"%s\",\"name\":\"%032x\","
+                                  "\"status\":\"terminated\"}",
+                                  i > 0 ? "," : "", at, instance, run + 1);
+    }
+    (void)snprintf(json + bytes, 1024 - bytes, "]}");
+}
+
+/* By an admin's word, or by evidence of some of its instances or all. */
+static bool terminate(sim *self, int run, const char *label)
+{
+    char json[1024] = "gone";
+    budget_answer answer;
+    const int described = (int)sim_pick(self, (uint32_t)sim_instances(run) + 1);
+    if (described > 0) {
+        write_evidence(self, run, described, json);
+    }
+    budget_termination termination = {.label = label,
+                                      .evidence = json,
+                                      .evidence_bytes = strlen(json),
+                                      .attested_allowed = described == 0};
+    const bool granted = sim_terminate(&self->model, run, described, sim_now_ms(self));
+    return sim_same_verdict(
+        self, "terminated",
+        budget_ledger_terminated(self->ledger, NULL, &termination, &answer, &self->error), &answer,
         granted);
 }
 
@@ -171,13 +237,7 @@ static bool outcome(sim *self, int run, uint32_t which)
             &answer, granted);
     }
     if (which == 1) {
-        budget_termination termination = {
-            .label = label, .evidence = "gone", .evidence_bytes = 4, .attested_allowed = true};
-        const bool granted = sim_terminate(&self->model, run, sim_now_ms(self));
-        return sim_same_verdict(
-            self, "terminated",
-            budget_ledger_terminated(self->ledger, NULL, &termination, &answer, &self->error),
-            &answer, granted);
+        return terminate(self, run, label);
     }
     return sim_person(self, run);
 }
@@ -218,16 +278,33 @@ int sim_pick_run(sim *self)
                : first + (int)sim_pick(self, SIM_RUNS_AT_ONCE);
 }
 
+/* All that is left, and so what had returned of an earlier run, is granted to this one. Then the
+ * earlier one costs more, or is said to. */
+static bool spend_twice(sim *self, int run)
+{
+    const int first = (int)sim_pick(self, SIM_RUNS);
+    for (int i = 0; i < SIM_RUNS; i++) {
+        const int late = (first + i) % SIM_RUNS;
+        const sim_run *found = &self->model.runs[late];
+        const int64_t all = sim_left(&self->model, found->account);
+        if (found->terminated && found->final && all >= 0) {
+            return (self->model.runs[run].asked || authorize_for(self, run, found->account, all)) &&
+                   sim_person(self, late);
+        }
+    }
+    return true;
+}
+
 bool sim_operate(sim *self)
 {
     const int run = sim_pick_run(self);
-    const uint32_t what = sim_pick(self, 37);
+    const uint32_t what = sim_pick(self, 40);
     self->steps++;
     if (what < 6) {
         return authorize(self, run);
     }
     if (what < (self->honest ? 11 : 15)) {
-        return redeem(self, run);
+        return redeem_together(self, run);
     }
     if (what < (self->honest ? 14 : 17)) {
         return create(self, run);
@@ -241,5 +318,8 @@ bool sim_operate(sim *self)
     if (what < 33) {
         return sim_bill(self);
     }
-    return what < 35 ? expire(self) : acknowledge(self);
+    if (what < 35) {
+        return expire(self);
+    }
+    return what < 37 ? acknowledge(self) : spend_twice(self, run);
 }

@@ -125,6 +125,32 @@ static void money_returns_after_proof_and_cost(void **state)
     fixture_check(fixture, "phase", 0, 3 * USD / 4);
 }
 
+/* What is said of one instance says nothing of the other that the token allows. */
+static void all_instances_are_proven_to_be_gone(void **state)
+{
+    ledger_fixture *fixture = *state;
+    assert_granted(fixture_authorize_instances(fixture, "phase", "unknown", USD, 2));
+    assert_reason(fixture_prove(fixture, "unknown", "pod-1"), BUDGET_REASON_EVIDENCE);
+    assert_reason(fixture_prove(fixture, "unknown", "pod-1,pod-1"), BUDGET_REASON_EVIDENCE);
+    assert_granted(fixture_prove(fixture, "unknown", "pod-1,pod-2"));
+    assert_granted(fixture_authorize_instances(fixture, "phase", "run", USD, 2));
+    assert_granted(fixture_create(fixture, "run"));
+    assert_granted(fixture_attach(fixture, "run", "pod-3"));
+    const budget_answer answer = fixture_prove(fixture, "run", "pod-3");
+    assert_reason(answer, BUDGET_REASON_EVIDENCE);
+    assert_non_null(strstr(answer.message, "1 of the 2 instances that the token allows"));
+    assert_non_null(strstr(answer.message, "with the admin's key"));
+    assert_reason(fixture_prove(fixture, "run", "pod-3,pod-4"), BUDGET_REASON_EVIDENCE);
+    assert_granted(fixture_attach(fixture, "run", "pod-4"));
+    assert_reason(fixture_prove(fixture, "run", "pod-3"), BUDGET_REASON_EVIDENCE);
+    assert_granted(fixture_prove(fixture, "run", "pod-3,pod-4"));
+    assert_false(fixture_find(fixture, "run").entry.attested);
+    assert_granted(fixture_authorize_instances(fixture, "phase", "one", USD, 2));
+    assert_granted(fixture_attach(fixture, "one", "pod-5"));
+    assert_granted(fixture_attest(fixture, "one")); /* an admin: there was no other */
+    assert_true(fixture_find(fixture, "one").entry.attested);
+}
+
 static void a_partial_cost_gives_nothing_back(void **state)
 {
     ledger_fixture *fixture = *state;
@@ -320,6 +346,7 @@ int main(void)
         LEDGER_TEST(a_retry_gets_the_same_bytes),
         LEDGER_TEST(a_refused_request_stays_refused),
         LEDGER_TEST(money_returns_after_proof_and_cost),
+        LEDGER_TEST(all_instances_are_proven_to_be_gone),
         LEDGER_TEST(a_partial_cost_gives_nothing_back),
         LEDGER_TEST(a_ledger_of_another_version_is_refused),
         LEDGER_TEST(nothing_comes_back_for_a_cost_of_nothing_while_it_runs),

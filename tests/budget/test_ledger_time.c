@@ -65,6 +65,61 @@ static void a_deadline_without_proof_keeps_the_money(void **state)
     fixture_check(fixture, "phase", 0, USD / 4);
 }
 
+static int64_t deadline_of(ledger_fixture *fixture, const char *label)
+{
+    return fixture_find(fixture, label).rule.deadline_ms;
+}
+
+/* Without leave, and its token is never redeemed: somebody is told all the same. */
+static void an_instance_made_by_hand_has_a_deadline(void **state)
+{
+    ledger_fixture *fixture = *state;
+    int64_t overdue = 0;
+    int64_t frozen = 0;
+    const char *labels[] = {"attached", "billed"};
+    assert_granted(fixture_authorize(fixture, "phase/lab", labels[0], USD));
+    assert_granted(fixture_authorize(fixture, "phase/lab", labels[1], USD));
+    assert_granted(fixture_actual(fixture, labels[1], 0)); /* nothing so far: it may not be there */
+    assert_int_equal(deadline_of(fixture, labels[1]), 0);
+    const int64_t now_ms = fixture->clock.wall_ms;
+    assert_granted(fixture_attach(fixture, labels[0], "pod-1"));
+    assert_granted(fixture_line(fixture, labels[1], USD / 4, "line-1"));
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(fixture_find(fixture, labels[i]).rule.state, BUDGET_STATE_CREATED);
+        assert_int_equal(deadline_of(fixture, labels[i]), now_ms + INT64_C(3600) * 1000);
+        assert_int_equal(fixture_find(fixture, labels[i]).entry.redeemed_at, 0);
+        assert_reason(fixture_void(fixture, labels[i]), BUDGET_REASON_STATE);
+    }
+    fixture_pass(fixture, 900);
+    assert_reason(fixture_redeem(fixture, labels[0], 0, 1, 1), BUDGET_REASON_TOKEN_EXPIRED);
+    assert_reason(fixture_create(fixture, labels[0]), BUDGET_REASON_TOKEN_EXPIRED);
+    assert_granted(fixture_line(fixture, labels[1], USD / 4, "line-2")); /* no later deadline */
+    fixture_pass(fixture, 2699);
+    assert_int_equal(fixture_expire(fixture), 0);
+    fixture_pass(fixture, 1);
+    assert_int_equal(fixture_expire(fixture), 2);
+    assert_ok(budget_ledger_attention(fixture->ledger, &overdue, &frozen, &fixture->error),
+              &fixture->error);
+    assert_int_equal(overdue, 2);
+}
+
+/* The money was reserved for so long: a redemption does not start the time again. */
+static void an_attached_instance_spends_the_time(void **state)
+{
+    ledger_fixture *fixture = *state;
+    assert_granted(fixture_authorize(fixture, "phase/lab", "run", USD));
+    assert_granted(fixture_attach(fixture, "run", "pod-1"));
+    const int64_t deadline_ms = deadline_of(fixture, "run");
+    fixture_pass(fixture, 600);
+    assert_granted(fixture_redeem(fixture, "run", 0, 1, 1));
+    assert_int_equal(deadline_of(fixture, "run"), deadline_ms);
+    assert_granted(fixture_authorize(fixture, "phase/lab", "ended", USD));
+    assert_granted(fixture_attest(fixture, "ended"));
+    assert_granted(fixture_attach(fixture, "ended", "pod-2"));
+    assert_granted(fixture_line(fixture, "ended", USD / 4, "line-1"));
+    assert_int_equal(deadline_of(fixture, "ended"), 0); /* it is over */
+}
+
 /* Vendor local costs nothing and gets no bill: its deadline ends it, and what it held is free. */
 static void a_local_run_ends_at_its_deadline(void **state)
 {
@@ -154,6 +209,8 @@ int main(void)
         LEDGER_TEST(evidence_from_before_the_start_proves_nothing),
         LEDGER_TEST(a_token_unused_at_its_exp_is_worth_nothing),
         LEDGER_TEST(a_deadline_without_proof_keeps_the_money),
+        LEDGER_TEST(an_instance_made_by_hand_has_a_deadline),
+        LEDGER_TEST(an_attached_instance_spends_the_time),
         LEDGER_TEST(a_local_run_ends_at_its_deadline),
         LEDGER_TEST(clock_jumps_neither_expire_nor_revive),
         LEDGER_TEST(a_repaired_clock_keeps_the_time_that_was_left),

@@ -156,6 +156,55 @@ static void changes_do_not_cancel_out(void **state)
     expect_counts(&result, 0, 0, 0, 1, 0);
 }
 
+/* A line that has grown, set right by a person, and new ones beside it: all of the bill is posted,
+ * and nothing of it is taken for the lines of the next. */
+static void a_line_that_grew_is_posted_beside_new_ones(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    make_run(fixture, "a", -1);
+    budget_reconciled result = reconcile(fixture, "label,usd,line_id\na,0.30,12\n", &found);
+    expect_counts(&result, 1, 0, 0, 0, 0);
+    const char *bill = "label,usd,line_id\na,0.60,12\na,0.60,13\na,0.60,14\n";
+    result = reconcile(fixture, bill, &found);
+    expect_counts(&result, 0, 0, 0, 1, 0);
+    assert_granted(fixture_actual(fixture, "a", 1500000));
+    for (int again = 0; again < 3; again++) {
+        result = reconcile(fixture, bill, &found);
+        expect_counts(&result, 1, 0, 0, 0, 0);
+        assert_int_equal(result.recorded, again == 0 ? 3 : 0);
+        assert_int_equal(spent(fixture), 1800000);
+    }
+    const budget_reservation run = fixture_find(fixture, "a");
+    assert_int_equal(run.billed_usd_micro, run.rule.total); /* nothing is by hand any more */
+    result = reconcile(fixture, "label,usd,line_id\na,0.10,15\n", &found);
+    expect_counts(&result, 1, 0, 0, 0, 0);
+    assert_int_equal(spent(fixture), 1900000);
+}
+
+/* It alone: its new amount is recorded, so the next bill needs no person. */
+static void a_line_that_shrank_is_corrected(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    make_run(fixture, "a", -1);
+    (void)reconcile(fixture, "label,instance_id,usd,line_id\na,pod-a,0.60,12\na,,0.40,13\n",
+                    &found);
+    const char *bill = "label,usd,line_id\na,0.254,12\na,0.40,13\n"; /* names no instance now */
+    (void)reconcile(fixture, bill, &found);
+    assert_int_equal(found.count, 1);
+    assert_granted(fixture_actual(fixture, "a", -350000));
+    assert_int_equal(spent(fixture), 650000);
+    for (int again = 0; again < 2; again++) {
+        const budget_reconciled result = reconcile(fixture, bill, &found);
+        expect_counts(&result, 1, 0, 0, 0, 0);
+        assert_false(result.frozen);
+        assert_int_equal(spent(fixture), 654000);
+    }
+    budget_reconciled result = reconcile(fixture, "label,usd,line_id\na,0.60,12\n", &found);
+    expect_counts(&result, 0, 0, 0, 1, 0); /* what it was once is another change */
+}
+
 int main(void)
 {
 #define LEDGER_TEST(name) cmocka_unit_test_setup_teardown(name, reconcile_make, reconcile_take_down)
@@ -169,6 +218,8 @@ int main(void)
         LEDGER_TEST(a_sum_out_of_range_is_differing),
         LEDGER_TEST(two_lines_of_one_id_are_refused),
         LEDGER_TEST(changes_do_not_cancel_out),
+        LEDGER_TEST(a_line_that_grew_is_posted_beside_new_ones),
+        LEDGER_TEST(a_line_that_shrank_is_corrected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

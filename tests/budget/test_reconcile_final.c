@@ -171,16 +171,8 @@ static void every_instance_is_billed_to_the_end(void **state)
 {
     ledger_fixture *fixture = *state;
     findings_seen found;
-    budget_answer answer;
-    char payload[BUDGET_CLAIMS_JSON_BYTES];
     char bill[256];
-    budget_authorization claim = fixture_claim(fixture, "phase", "two", 9 * USD);
-    claim.claims.instances = 2;
-    fixture_begin(fixture);
-    assert_ok(
-        budget_ledger_authorize(fixture->ledger, NULL, &claim, payload, &answer, &fixture->error),
-        &fixture->error);
-    fixture_commit(fixture);
+    assert_granted(fixture_authorize_instances(fixture, "phase", "two", 9 * USD, 2));
     assert_granted(fixture_create(fixture, "two"));
     assert_granted(fixture_attach(fixture, "two", "pod-1"));
     assert_granted(fixture_attach(fixture, "two", "pod-2"));
@@ -200,6 +192,80 @@ static void every_instance_is_billed_to_the_end(void **state)
     check_phase(fixture, 3 * USD, 0);
 }
 
+/* Time alone releases nothing while an instance is not known, unless an admin vouched for it. */
+static void a_settled_bill_knows_every_instance(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    const char *bill = "label,usd,line_id\nproven,1,1\nvouched,1,2\n";
+    assert_granted(fixture_authorize_instances(fixture, "phase", "proven", 9 * USD, 2));
+    assert_granted(fixture_prove(fixture, "proven", "pod-1,pod-2"));
+    assert_granted(fixture_authorize_instances(fixture, "phase", "vouched", 9 * USD, 2));
+    assert_granted(fixture_attach(fixture, "vouched", "pod-3"));
+    assert_granted(fixture_attest(fixture, "vouched"));
+    fixture_pass(fixture, SETTLING_S);
+    (void)reconcile(fixture, bill, &found);
+    check_phase(fixture, 2 * USD, 8 * USD);
+    assert_int_equal(fixture_find(fixture, "vouched").rule.state, BUDGET_STATE_POSTED);
+    assert_granted(fixture_attach(fixture, "proven", "pod-1"));
+    (void)reconcile(fixture, bill, &found);
+    check_phase(fixture, 2 * USD, 8 * USD);
+    assert_granted(fixture_attach(fixture, "proven", "pod-2"));
+    (void)reconcile(fixture, bill, &found);
+    check_phase(fixture, 2 * USD, 0);
+}
+
+/* The pod was not gone. What had returned was granted to another run; the bill is posted all the
+ * same, and a person is called. */
+static void lines_after_the_end_are_found_and_freeze(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    char bill[256];
+    make_run(fixture, "a", -1);
+    assert_granted(fixture_line(fixture, "a", 200000, "1"));
+    assert_granted(fixture_actual(fixture, "a", 0)); /* final: 1.80 USD return */
+    assert_granted(fixture_authorize(fixture, "phase", "b", 49700000));
+    const long long end_s = fixture->clock.wall_ms / 1000;
+    fixture_pass(fixture, 3 * 3600);
+    (void)snprintf(bill, sizeof bill, "label,usd,line_id,time\na,0.10,2,%lld\n",
+                   end_s + 3600); /* within what the vendor bills at least */
+    budget_reconciled result = reconcile(fixture, bill, &found);
+    expect_counts(&result, 1, 0, 0, 0, 0);
+    assert_int_equal(found.count, 0);
+    assert_false(result.frozen);
+    (void)snprintf(bill, sizeof bill, "label,usd,line_id,time\na,0.50,3,%lld\n", end_s + 3601);
+    for (int again = 0; again < 2; again++) {
+        result = reconcile(fixture, bill, &found);
+        expect_counts(&result, 1, 0, 0, 0, 0);
+        assert_int_equal(result.counts[BUDGET_FINDING_AFTER_THE_END], 1);
+        assert_string_equal(found.findings[0].label, "a");
+        assert_int_equal(result.frozen, again == 0);
+    }
+    check_phase(fixture, 800000, 49700000);
+    assert_int_equal(fixture_balance(fixture, "phase").remaining_usd_micro, -500000);
+    assert_true(fixture_balance(fixture, "phase").frozen);
+}
+
+/* Nor is any cost final by such a bill. */
+static void lines_after_the_end_release_nothing(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    char bill[256];
+    make_run(fixture, "a", -1);
+    const long long end_s = fixture->clock.wall_ms / 1000;
+    fixture_pass(fixture, 2 * SETTLING_S);
+    (void)snprintf(bill, sizeof bill, "label,usd,line_id,time\na,0.20,1,%lld\n", end_s + 7200);
+    (void)reconcile(fixture, bill, &found);
+    assert_int_equal(found.count, 1);
+    check_phase(fixture, 200000, 1800000);
+    (void)snprintf(bill, sizeof bill, "label,usd,line_id,time\na,-0.10,2,%lld\n", end_s + 7200);
+    (void)reconcile(fixture, bill, &found); /* a credit is no time of an instance */
+    assert_int_equal(found.count, 0);
+    check_phase(fixture, 100000, 0);
+}
+
 int main(void)
 {
 #define LEDGER_TEST(name) cmocka_unit_test_setup_teardown(name, reconcile_make, reconcile_take_down)
@@ -212,6 +278,9 @@ int main(void)
         LEDGER_TEST(a_bill_to_the_end_releases_the_rest),
         LEDGER_TEST(a_bill_has_the_walls_time),
         LEDGER_TEST(every_instance_is_billed_to_the_end),
+        LEDGER_TEST(a_settled_bill_knows_every_instance),
+        LEDGER_TEST(lines_after_the_end_are_found_and_freeze),
+        LEDGER_TEST(lines_after_the_end_release_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

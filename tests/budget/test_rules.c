@@ -8,7 +8,7 @@
 #include "budget/money.h"
 #include "support.h"
 
-enum { DEPTH = 7, AMOUNT = 4, STEPS = 19, CAP = 10 };
+enum { DEPTH = 7, AMOUNT = 4, STEPS = 20, CAP = 10 };
 
 static const uint8_t key_one[32] = {1};
 static const uint8_t key_two[32] = {2};
@@ -130,6 +130,10 @@ static budget_reason take_step(budget_rule_reservation *reservation, int step)
         return take_cost(reservation, -2, false);
     case 15:
         return take_cost(reservation, 1, true);
+    case 19:
+        reason = budget_rule_start(reservation, &early) ? BUDGET_REASON_NONE : BUDGET_REASON_STATE;
+        assert_true(reservation->deadline_ms != 0 || reservation->state > BUDGET_STATE_CREATED);
+        return reason;
     case 16:
         return take_bill(reservation, 100000, 0, &early);
     case 17:
@@ -224,6 +228,24 @@ static void a_grant_never_passes_a_cap(void **state)
                 assert_int_equal(which, parent < cap - 2 ? 1 : 0);
                 assert_int_equal(chain.accounts[1].reserved, fits ? amount : 0);
             }
+        }
+    }
+}
+
+/* Money that had returned, and was granted to others, is spent after all. */
+static void a_cost_after_the_end_passes_a_cap(void **state)
+{
+    (void)state;
+    for (int64_t others = 0; others <= 6; others++) {
+        for (int64_t held = 0; held <= 3; held++) {
+            const budget_rule_reservation before = {.amount = 3, .held = held};
+            const budget_rule_reservation after = {
+                .amount = 3, .held = held > 2 ? held - 2 : 0, .posted = 2, .total = 2};
+            const budget_rule_chain chain = {
+                .count = 2,
+                .accounts = {{.cap = 9}, {.cap = 6, .posted = 2, .reserved = others + after.held}}};
+            assert_int_equal(budget_rule_passes_cap(&chain, &before, &after),
+                             held < 2 && 2 + others + after.held > 6);
         }
     }
 }
@@ -340,6 +362,7 @@ int main(void)
         cmocka_unit_test(every_path_keeps_the_rules),
         cmocka_unit_test(states_change_along_the_diagram),
         cmocka_unit_test(a_grant_never_passes_a_cap),
+        cmocka_unit_test(a_cost_after_the_end_passes_a_cap),
         cmocka_unit_test(a_frozen_account_freezes_all_below_it),
         cmocka_unit_test(sums_at_the_end_of_the_int64_are_refused),
         cmocka_unit_test(names_are_there_and_differ),

@@ -11,6 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
     const evidence_expected expected = {
         .vendor = "runpod",
         .jti = "00000000000000000000000000000001",
+        .instances_max = 1,
         .instance_count = 1,
         .instances = {"pod-1"},
         .after_s = 1795000000,

@@ -212,8 +212,9 @@ typedef struct budget_reconciliation {
     uint64_t missing_in_ledger;
     uint64_t differing;
     uint64_t unknown;
-    uint64_t ambiguous;   /* lines that name an instance that several vendors may have */
-    uint64_t passed_over; /* lines whose period begins after as_of */
+    uint64_t ambiguous;     /* lines that name an instance that several vendors may have */
+    uint64_t after_the_end; /* runs that are billed for a time after their proven end */
+    uint64_t passed_over;   /* lines whose period begins after as_of */
 } budget_reconciliation;
 
 typedef void (*budget_difference_fn)(void *user, const budget_difference *difference);

@@ -215,7 +215,8 @@ BASE_MUST_CHECK base_status budget_ledger_redeem_create(budget_ledger *ledger,
 /* ---- what came of it ----------------------------------------------------------------------- */
 
 /* One of the reservation's instances; the same one again is fine. Refused: LABEL_UNKNOWN,
- * INSTANCE_USED (another label has it, or all of them are known), STATE (voided). */
+ * INSTANCE_USED (another label has it, or all of them are known), STATE (voided). Starts the deadline
+ * if there is none, whether or not there was leave to create it. */
 BASE_MUST_CHECK base_status budget_ledger_attach(budget_ledger *ledger, const budget_caller *caller,
                                                  const char *label, const char *instance_id,
                                                  budget_answer *answer, base_error *reterr);
@@ -227,17 +228,20 @@ typedef struct budget_ledger_actual {
     const char *instance_id;  /* that the line names; NULL or "": none */
     int64_t billed_usd_micro; /* with a line id: what the bill's line says, which is more than
                                * usd_micro where a part of it was recorded by hand before */
+    bool corrects;            /* the line may have been recorded before, as another amount: then it
+                               * is billed_usd_micro from now on */
     bool final;               /* a person says that no more will come; counts only when termination
                                * has been proven before */
     const void *evidence;     /* NULL: none; kept with its digest */
     size_t evidence_bytes;    /* at most BUDGET_EVIDENCE_BYTES_MAX */
 } budget_ledger_actual;
 
-/* Posts it, now and in any state. Freezes the account when the sum is above the reservation, or
- * credits take it below 0 (answer->message says so). What is left of the reservation returns when
+/* Posts it, now and in any state. The first cost starts the deadline if there is none. Freezes the account when the sum is above the reservation, when
+ * money that had returned is spent after all and an account of the chain is above its cap, or when
+ * credits take the sum below 0 (answer->message says so). What is left of the reservation returns when
  * termination is proven and the cost is final (budget/rules.h). Refused: LABEL_UNKNOWN, LINE_USED
- * (the line id, which counts within its vendor and instance, has another amount or label; the same
- * is the same answer). */
+ * (the line id, which counts within its vendor and instance, has another label, or another amount
+ * that is not corrected; the same is the same answer). */
 BASE_MUST_CHECK base_status budget_ledger_record_actual(budget_ledger *ledger,
                                                         const budget_caller *caller,
                                                         const budget_ledger_actual *actual,
@@ -245,7 +249,8 @@ BASE_MUST_CHECK base_status budget_ledger_record_actual(budget_ledger *ledger,
 
 /* Evidence of termination: the driver's JSON (docs/BUDGET.md), checked field by field; what fails
  * the check is refused (EVIDENCE, the message says which field), or kept as `attested` when
- * attested_allowed: the admin role. Refused: LABEL_UNKNOWN, STATE (voided). */
+ * attested_allowed: the admin role. It must describe as many instances as the token allows: where
+ * fewer were made, only an admin can say so. Refused: LABEL_UNKNOWN, STATE (voided). */
 typedef struct budget_termination {
     const char *label;
     const void *evidence;

@@ -72,9 +72,9 @@ const char *budget_policy_account(const budget_policy *policy);
 const char *budget_policy_spend_path(const budget_policy *policy);
 const char *const *budget_policy_hook(const budget_policy *policy);
 int64_t budget_policy_token_seconds(const budget_policy *policy);
-int64_t budget_policy_granularity_seconds(const budget_policy *policy, const char *vendor);
 
-/* policy NULL: the default. */
+/* policy NULL: the default, of both. */
+int64_t budget_policy_granularity_seconds(const budget_policy *policy, const char *vendor);
 int64_t budget_policy_settling_seconds(const budget_policy *policy, const char *vendor);
 
 /* Fills what is empty (texts) or 0 (numbers) in the claims from the defaults of claims->account.

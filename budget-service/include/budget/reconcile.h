@@ -8,18 +8,22 @@
  *
  * For each label, the bill's lines seen so far must come to what is posted:
  *   - nothing recorded by hand: new lines are recorded as actuals, each once, by their ids: matched
- *   - recorded by hand, and the same but for rounding (half a cent a line): the lines take its
- *     place, so that what is posted is exactly what is billed: matched
+ *   - recorded by hand, and the same but for rounding (half a cent a line): the lines, new and
+ *     changed ones, take its place, so that what is posted is exactly what is billed: matched
  *   - otherwise: differing, and nothing is recorded until a person has looked
  *   - credits take the sum below 0: the lines are recorded, and count as nothing: differing, and
  *     the account is frozen
  *
  * A matched run that has ended: its cost is final, and what is left of the reservation returns,
  * when the bill's periods reach its end, or as_of is later than that by the vendor's settling time
- * (budget_rule_finalize).
+ * (budget_rule_finalize). The latter needs each instance that the token allows to be attached, or an
+ * admin who vouched for the end.
  *
  * Further findings:
  *   - missing_in_ledger: a line whose label or instance the ledger does not know
+ *   - after_the_end: lines of a run, charges, that begin after its proven end, by more than the
+ *     vendor's granularity: the instance was not gone. Beside what else is found about the run; no
+ *     cost of it is final by this bill
  *   - unknown: a line that names neither; or a run that was on before as_of, has not ended, and is
  *     on no bill: its cost is not known
  *   - missing_in_bill: a run with a cost, or ended, that no line of any bill is about; runs of
@@ -43,6 +47,7 @@ typedef enum budget_finding_kind {
     BUDGET_FINDING_DIFFERING,
     BUDGET_FINDING_UNKNOWN,
     BUDGET_FINDING_AMBIGUOUS,
+    BUDGET_FINDING_AFTER_THE_END,
     BUDGET_FINDING_COUNT_,
 } budget_finding_kind;
 
@@ -63,7 +68,8 @@ typedef struct budget_reconcile_options {
                          * expected */
     const char *vendor; /* of the lines that name none, and only its runs are expected; NULL or "":
                          * not known, and all but local ones are expected */
-    const budget_policy *policy; /* the vendors' settling times; NULL: the default */
+    const budget_policy
+        *policy; /* the vendors' settling times and granularity; NULL: the default */
     const budget_charge *charges;
     size_t count;
     void (*visit)(void *context, const budget_finding *finding); /* every finding but the matched
@@ -75,7 +81,7 @@ typedef struct budget_reconciled {
     /* labels; lines for missing_in_ledger, ambiguous and unknown lines */
     int64_t counts[BUDGET_FINDING_COUNT_];
     int64_t passed_over; /* lines that begin after as_of */
-    int64_t recorded;    /* new actuals */
+    int64_t recorded;    /* new actuals, corrected lines among them */
     bool frozen;         /* one of them froze its account */
 } budget_reconciled;
 

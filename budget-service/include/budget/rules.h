@@ -15,8 +15,8 @@
  *      ▼                       │
  *   expired-unconfirmed ───────┘
  *
- * 1: void, never redeemed. 2: first redemption, creation permit, or a cost. 3: the deadline passed.
- * 4: evidence of the end, which ends a reserved run too. 5: the cost is final. A created run of
+ * 1: void, never redeemed. 2: first redemption, creation permit, an instance that is attached, or a
+ * cost; each starts the deadline if there is none. 3: the deadline passed. 4: evidence of the end, which ends a reserved run too. 5: the cost is final. A created run of
  * vendor local becomes posted at its deadline.
  *
  * A cost is final, once termination is proven, when
@@ -142,7 +142,7 @@ typedef struct budget_rule_reservation {
     bool billed;         /* a line of a bill is in the total */
     bool final;          /* no more cost will come */
     int64_t ended_ms;    /* ledger time, when terminated; 0: it is not */
-    int64_t deadline_ms; /* ledger time; 0: not redeemed yet */
+    int64_t deadline_ms; /* ledger time; 0: not started yet */
     int64_t max_seconds;
     int64_t expires_at_s; /* exp */
     int64_t world_size;
@@ -177,6 +177,10 @@ budget_reason budget_rule_create(budget_rule_reservation *reservation, bool froz
                                  const budget_rule_now *now);
 budget_reason budget_rule_void(budget_rule_reservation *reservation);
 
+/* An instance was attached, or the run has cost something, with or without leave: it may be running.
+ * So its deadline starts, unless there is one, or the run is over: false. */
+bool budget_rule_start(budget_rule_reservation *reservation, const budget_rule_now *now);
+
 /* What a bill's line or a person says that it cost. */
 typedef struct budget_rule_cost {
     int64_t amount; /* negative: a credit */
@@ -185,7 +189,7 @@ typedef struct budget_rule_cost {
 } budget_rule_cost;
 
 /* *freeze: a person must look, since this cost took the total above the reservation (or further),
- * or this credit took it below 0 (or further). */
+ * or this credit took it below 0 (or further). Another reason: budget_rule_passes_cap. */
 budget_reason budget_rule_actual(budget_rule_reservation *reservation, const budget_rule_cost *cost,
                                  bool *freeze);
 budget_reason budget_rule_terminated(budget_rule_reservation *reservation,
@@ -195,7 +199,8 @@ budget_reason budget_rule_terminated(budget_rule_reservation *reservation,
 typedef struct budget_rule_bill {
     int64_t until_ms;        /* what began later is not on it */
     int64_t billed_until_ms; /* each instance is billed until then at least; 0: not said */
-    int64_t settling_ms;     /* so long after the end the vendor still sends lines */
+    int64_t settling_ms;     /* so long after the end the vendor still sends lines; INT64_MAX: time
+                              * alone says nothing */
 } budget_rule_bill;
 
 /* STATE: the cost is not final by this bill, or is already, or the run has not ended. */
@@ -217,6 +222,12 @@ bool budget_rule_may_become(budget_state from, budget_state to);
 /* Has its deadline passed, with nothing proven? Then it becomes expired-unconfirmed and all that is
  * held stays held; one of vendor local, which costs nothing, ends instead. False: nothing to do. */
 bool budget_rule_expire(budget_rule_reservation *reservation, const budget_rule_now *now);
+
+/* Has a cost used more than was held and posted for the run, and is an account of the chain, as it
+ * is with that cost, above its cap? So the account is frozen: what had returned of the reservation
+ * was granted to others. */
+bool budget_rule_passes_cap(const budget_rule_chain *chain, const budget_rule_reservation *before,
+                            const budget_rule_reservation *after);
 
 /* Adds the difference of a reservation's held and posted to every account of the chain, and freezes
  * the nearest when freeze. after must be what a rule made of before. False, nothing changed: a sum

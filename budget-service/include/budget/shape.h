@@ -51,7 +51,7 @@ typedef struct budget_entry {
 
 typedef struct budget_difference {
     char kind[BUDGET_STATE_BYTES]; /* missing_in_bill, missing_in_ledger, differing, unknown,
-                                    * ambiguous */
+                                    * ambiguous, after_the_end */
     char label[BUDGET_LABEL_BYTES];
     char instance_id[BUDGET_INSTANCE_BYTES];
     char line_id[BUDGET_LINE_ID_BYTES];
