@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/limits.h"
@@ -301,8 +302,8 @@ static void print_verdict(const comparison *work, launch_likeness likeness)
     }
 }
 
-base_status launch_compare(const char *a, const char *b, FILE *stream, launch_likeness *likeness,
-                           base_error *reterr)
+static base_status compare_files(const char *a, const char *b, FILE *stream,
+                                 launch_likeness *likeness, base_error *reterr)
 {
     state_file left = {0};
     state_file right = {0};
@@ -321,5 +322,26 @@ base_status launch_compare(const char *a, const char *b, FILE *stream, launch_li
     }
     close_state(&left);
     close_state(&right);
+    return status;
+}
+
+/* Two checkpoints have the optimizer's moments, too. */
+base_status launch_compare(const char *a, const char *b, FILE *stream, launch_likeness *likeness,
+                           base_error *reterr)
+{
+    static const char *const moments[] = {"exp_avg.safetensors", "exp_avg_sq.safetensors"};
+    char files[2][PATH_BYTES];
+    base_status status = compare_files(a, b, stream, likeness, reterr);
+    for (size_t i = 0; status == BASE_OK && i < sizeof moments / sizeof *moments; i++) {
+        launch_likeness found = LAUNCH_SAME_BYTES;
+        (void)snprintf(files[0], sizeof files[0], "%s/%s", a, moments[i]);
+        (void)snprintf(files[1], sizeof files[1], "%s/%s", b, moments[i]);
+        if (access(files[0], F_OK) != 0 || access(files[1], F_OK) != 0) {
+            continue;
+        }
+        (void)fprintf(stream, "%s\n", moments[i]);
+        status = compare_files(files[0], files[1], stream, &found, reterr);
+        *likeness = found > *likeness ? found : *likeness;
+    }
     return status;
 }

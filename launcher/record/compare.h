@@ -17,7 +17,8 @@ typedef enum launch_likeness {
 
 /* Compares two safetensors files and prints the verdict on stream. For each tensor that differs it
  * prints the first difference, how many values differ, and the largest absolute difference. For a
- * directory, its model.safetensors is read, or else its state-rank-0.safetensors. A prefix
+ * directory, its model.safetensors is read, or else its state-rank-0.safetensors; of two checkpoints the
+ * optimizer's moments, too. A prefix
  * "transformer." of names is ignored. Both files are read completely and checked strictly:
  * BASE_ERR_INVALID, BASE_ERR_NOTFOUND, BASE_ERR_IO name the file. A difference is a verdict, not an
  * error. */

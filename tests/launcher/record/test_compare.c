@@ -147,6 +147,26 @@ static void directories_stand_for_their_model(void **state)
     assert_int_equal(compare("a", "out", report), LAUNCH_SAME_TENSORS);
 }
 
+static void checkpoints_have_moments(void **state)
+{
+    (void)state;
+    static const float ONE[VALUES] = {1, 2, 3, 4, 5, 6, 7, 8};
+    static const float OTHER[VALUES] = {1, 2, 3, 4, 5, 6, 7, 9};
+    char report[REPORT_BYTES];
+    assert_int_equal(mkdir(test_directory_path(&scratch, "c"), 0777), 0);
+    assert_int_equal(mkdir(test_directory_path(&scratch, "d"), 0777), 0);
+    write_state("c/model.safetensors", HEADER(""), ONE, VALUES);
+    write_state("d/model.safetensors", HEADER(""), ONE, VALUES);
+    write_state("c/exp_avg.safetensors", HEADER(""), ONE, VALUES);
+    assert_int_equal(compare("c", "d", report), LAUNCH_SAME_BYTES); /* d is no checkpoint */
+    write_state("d/exp_avg.safetensors", HEADER(""), ONE, VALUES);
+    assert_int_equal(compare("c", "d", report), LAUNCH_SAME_BYTES);
+    assert_tells(report, "exp_avg.safetensors\nbyte-equal");
+    write_state("d/exp_avg.safetensors", HEADER(""), OTHER, VALUES);
+    assert_int_equal(compare("c", "d", report), LAUNCH_DIFFERENT);
+    assert_tells(report, "exp_avg.safetensors\nfirst difference");
+}
+
 static void bad_files_are_named(void **state)
 {
     (void)state;
@@ -181,6 +201,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(other_tensors_are_named, make_scratch, remove_scratch),
         cmocka_unit_test_setup_teardown(directories_stand_for_their_model, make_scratch,
                                         remove_scratch),
+        cmocka_unit_test_setup_teardown(checkpoints_have_moments, make_scratch, remove_scratch),
         cmocka_unit_test_setup_teardown(bad_files_are_named, make_scratch, remove_scratch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
