@@ -220,8 +220,10 @@ static bool may_restart(const launch_cli_run *run, int attempt)
 {
     const launch_job_result *result = &run->result;
     const int status = result->exit_status;
-    const bool refused = status == BASE_EXIT_USAGE || status == BASE_EXIT_OVER_CAP ||
-                         status == BASE_EXIT_REFUSED || status == BASE_EXIT_BAD_TOKEN;
+    /* a program's exit codes are its own */
+    const bool refused = run->options->program == NULL &&
+                         (status == BASE_EXIT_USAGE || status == BASE_EXIT_OVER_CAP ||
+                          status == BASE_EXIT_REFUSED || status == BASE_EXIT_BAD_TOKEN);
     const int attempts_max = run->lease != NULL ? launch_lease_attempts_max(run->lease)
                                                 : (int)run->options->max_restarts + 1;
     return status != 0 && result->started && !refused && result->stop_signal == 0 &&

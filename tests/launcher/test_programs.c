@@ -102,6 +102,21 @@ static void the_first_failing_rank_gives_the_exit_code(void **state)
     test_program_assert_no_children();
 }
 
+/* Codes that mean a refusal of the launcher's own mean nothing here. */
+static void any_failure_starts_a_program_again(void **state)
+{
+    (void)state;
+    static const char *const codes[] = {"1", "2", "3", "6"};
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        assert_int_equal(RUN("--ranks", "1", "--max-restarts", "1", "--", "sh", "-c",
+                             "echo tried; exit $1", "sh", codes[i]),
+                         strtol(codes[i], NULL, 10));
+        const char *first = strstr(program.text[TEST_STDOUT], "tried\n");
+        assert_non_null(first);
+        assert_non_null(strstr(first + 1, "tried\n"));
+    }
+}
+
 static void descendants_end_with_their_program(void **state)
 {
     (void)state;
@@ -239,6 +254,7 @@ int main(void)
         cmocka_unit_test(lost_output_is_an_error),
         cmocka_unit_test(too_few_open_files_are_named),
         cmocka_unit_test(the_first_failing_rank_gives_the_exit_code),
+        cmocka_unit_test(any_failure_starts_a_program_again),
         cmocka_unit_test(descendants_end_with_their_program),
         cmocka_unit_test(nothing_survives_a_killed_launcher),
         cmocka_unit_test(a_signal_is_passed_on_and_the_second_is_final),
