@@ -31,6 +31,23 @@ static base_status read_plain(const char *line, size_t line_bytes, char **text, 
     return status;
 }
 
+/* What a request of `--prompts -` may also have would be ignored here. Other fields are the file's own. */
+static base_status check_fields(json_t *object, base_error *reterr)
+{
+    static const char *const of_requests[] = {
+        "prompt_token_ids", "max_new_tokens", "temperature", "top_k", "top_p", "seed",
+        "ignore_eos",       "stop_token_ids", "cancel"};
+    for (size_t i = 0; i < sizeof of_requests / sizeof *of_requests; i++) {
+        if (json_object_get(object, of_requests[i]) != NULL) {
+            return base_fail(
+                reterr, BASE_ERR_INVALID,
+                "\"%s\" goes with requests, which --prompts - reads from standard input",
+                of_requests[i]);
+        }
+    }
+    return BASE_OK;
+}
+
 static base_status read_json(const char *line, size_t line_bytes, char **text, base_error *reterr)
 {
     json_error_t json_error;
@@ -42,7 +59,8 @@ static base_status read_json(const char *line, size_t line_bytes, char **text, b
     } else if (json_string_length(prompt) == 0) { /* 0 also if it is not a string */
         status = base_fail(reterr, BASE_ERR_INVALID, "no \"prompt\" with a text in it");
     } else {
-        status = keep(prompt, text, reterr);
+        status = check_fields(object, reterr);
+        status = status == BASE_OK ? keep(prompt, text, reterr) : status;
     }
     json_decref(object);
     return status;

@@ -52,6 +52,7 @@ static void errors_name_what_is_wrong(void **state)
         {"p.jsonl", "{\"prompt\":\"\"}\n", "no \"prompt\""},
         {"p.jsonl", "[\"prompt\"]\n", "no \"prompt\""},
         {"p.jsonl", "{\"prompt\":\"a\",\"prompt\":\"b\"}\n", "line 1"},
+        {"p.jsonl", "{\"prompt\":\"a\",\"max_new_tokens\":3}\n", "line 1: \"max_new_tokens\" goes"},
         {"p.txt", "a\n\xff\n", "line 2: not UTF-8"},
         {"p.txt", "\n\n", "no prompts in it"},
         {"p.txt", "", "no prompts in it"},
