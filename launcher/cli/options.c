@@ -21,7 +21,8 @@ static void note_option(void *user, const base_field *row)
 {
     launch_options *options = user;
     const bool of_job = row->key != NULL || (row->marks & LAUNCH_MARK_JOB) != 0;
-    if (of_job && options->field_flag == NULL) {
+    const bool says_where = is_option(row, "serve"); /* a job has that it takes requests */
+    if (of_job && !says_where && options->field_flag == NULL) {
         options->field_flag = row->option;
     }
     if (of_job && options->job_flag == NULL && (row->marks & PROTO_FIELD_EACH_HOST) == 0) {
@@ -110,6 +111,12 @@ static base_status read_job(launch_options *options, base_error *reterr)
     }
     if (status == BASE_OK) {
         status = proto_job_resolve(&options->job, options->root, reterr);
+    }
+    if (status == BASE_OK && options->serve[0] != '\0' && !options->job.infer.unrecorded) {
+        status = base_fail(reterr, BASE_ERR_INVALID, "it is no job of --serve");
+    }
+    if (status == BASE_OK && options->serve[0] == '\0' && options->job.infer.unrecorded) {
+        status = base_fail(reterr, BASE_ERR_INVALID, "it is a job of --serve: say HOST:PORT");
     }
     if (status == BASE_OK) { /* a token is for exactly these bytes */
         status = compare_job(options, options->root, file, file_bytes,

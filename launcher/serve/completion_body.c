@@ -24,6 +24,8 @@ static const struct {
     {"best_of", NEUTRAL_ONE},
     {"presence_penalty", NEUTRAL_ZERO},
     {"frequency_penalty", NEUTRAL_ZERO},
+    {"repetition_penalty", NEUTRAL_ONE},
+    {"min_p", NEUTRAL_ZERO},
     {"logit_bias", NEUTRAL_EMPTY},
     {"suffix", NEUTRAL_EMPTY},
     {"echo", NEUTRAL_FALSE},
@@ -38,7 +40,7 @@ static bool is_neutral(neutral kind, const json_t *value)
     case NEUTRAL_ZERO:
         return json_is_number(value) && json_number_value(value) == 0;
     case NEUTRAL_ONE:
-        return json_is_integer(value) && json_integer_value(value) == 1;
+        return json_is_number(value) && json_number_value(value) == 1;
     case NEUTRAL_FALSE:
         return json_is_false(value);
     case NEUTRAL_EMPTY:

@@ -133,13 +133,12 @@ static void count_finished(launch_metrics *metrics, const launch_completion *one
                            const launch_request_event *event, launch_outcome outcome)
 {
     metrics->requests[outcome]++;
-    metrics->completion_tokens += event->completion_tokens;
+    metrics->drawn += event->drawn;
     if (one->first_ns != 0) {
         launch_metrics_observe(&metrics->first, one->first_ns - one->came_ns);
     }
-    if (event->completion_tokens > 1) {
-        launch_metrics_observe(&metrics->per_token,
-                               event->decode_ns / (int64_t)(event->completion_tokens - 1));
+    if (event->drawn > 1) {
+        launch_metrics_observe(&metrics->per_token, event->decode_ns / (int64_t)(event->drawn - 1));
     }
 }
 

@@ -65,8 +65,8 @@ void launch_metrics_write(const launch_metrics *metrics, int running, int waitin
     }
     put_one(text, "prompt_tokens_total", "counter", metrics->prompt_tokens,
             "Tokens of accepted prompts.");
-    put_one(text, "completion_tokens_total", "counter", metrics->completion_tokens,
-            "Tokens that were drawn.");
+    put_one(text, "completion_tokens_total", "counter", metrics->drawn,
+            "Tokens that were drawn, stop tokens too.");
     put_one(text, "requests_running", "gauge", (uint64_t)running,
             "Completions that have their first token.");
     put_one(text, "requests_waiting", "gauge", (uint64_t)waiting,

@@ -306,19 +306,21 @@ static bool open_call(launch_server *server, struct MHD_Connection *connection, 
                           "the header Authorization: Bearer KEY is missing, or has a wrong key",
                           MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
     }
-    own->too_long = (length != NULL && strtoull(length, NULL, 10) > LAUNCH_SERVE_BODY_BYTES_MAX) ||
-                    (!posts && length != NULL && strtoull(length, NULL, 10) > 0);
+    own->too_long = length != NULL && strtoull(length, NULL, 10) > LAUNCH_SERVE_BODY_BYTES_MAX;
     return !own->too_long || send_error(connection, MHD_HTTP_CONTENT_TOO_LARGE, NULL,
                                         "the body has too many bytes", NULL, NULL);
 }
 
+/* A body that nobody asked for is counted and dropped. */
 static void take_body(call *own, const char *data, size_t bytes, bool posts)
 {
-    if (!posts || bytes > LAUNCH_SERVE_BODY_BYTES_MAX - own->body_bytes) {
+    if (bytes > LAUNCH_SERVE_BODY_BYTES_MAX - own->body_bytes) {
         own->too_long = true;
         return;
     }
-    memcpy(own->body + own->body_bytes, data, bytes);
+    if (posts) {
+        memcpy(own->body + own->body_bytes, data, bytes);
+    }
     own->body_bytes += bytes;
 }
 

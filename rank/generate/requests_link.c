@@ -71,6 +71,7 @@ static bool send_answered(const rank_worker *worker, const rank_request_event *e
     answered.queued_ns = event->queued_ns;
     answered.ttft_ns = event->ttft_ns;
     answered.decode_ns = event->decode_ns;
+    answered.drawn = (uint32_t)event->drawn;
     return proto_client_event(worker->client, &answered.base);
 }
 

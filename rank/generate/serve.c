@@ -330,6 +330,7 @@ static bool send_answered(rank_serving *serving, const open_request *request)
                                 .id = request->id,
                                 .finish = work->finish,
                                 .completion_tokens = rank_work_count(work),
+                                .drawn = work->drawn,
                                 .queued_ns = (began_ns != 0 ? began_ns : request->ended_ns) -
                                              request->accepted_ns};
     /* a request may be accepted while the step runs in which it begins */

@@ -377,6 +377,9 @@ static void what_is_wrong_is_named(void **state)
         {"/v1/completions", "-d '{\"prompt\":[\"a\",\"b\"]}'", 400, "send a request for each"},
         {"/v1/completions", "-d '{\"prompt\":\"a\",\"prompt\":\"b\"}'", 400, "duplicate"},
         {"/v1/completions", "-d '{\"prompt\":\"a\",\"n\":2}'", 400, "\"param\":\"n\""},
+        {"/v1/completions", "-d '{\"prompt\":\"a\",\"min_p\":0.1}'", 400, "\"param\":\"min_p\""},
+        {"/v1/completions", "-d '{\"prompt\":\"a\",\"min_p\":0,\"repetition_penalty\":1.0}'", 200,
+         "text"},
         {"/v1/completions", "-d '{\"prompt\":\"a\",\"stop\":[1]}'", 400, "\"param\":\"stop\""},
         {"/v1/completions", "-d '{\"prompt\":\"a\",\"logprobs\":0}'", 400, "logprobs"},
         {"/v1/completions", "-d '{\"prompt\":\"a\",\"warmth\":1}'", 400, "no such field"},
@@ -389,6 +392,8 @@ static void what_is_wrong_is_named(void **state)
         {"/v1/completions", "", 405, "another method"},
         {"/v1/chat/completions", "-d '{}'", 501, "/v1/completions"},
         {"/nothing", "", 404, "/v1/completions"},
+        {"/v1/completions", "-X PUT -d x", 405, ""},
+        {"/health", "-X GET -d xy", 200, ""},
         {"/v1/completions", "-d @LONG", 413, "too many bytes"},
         {"/v1/completions", "-H 'Transfer-Encoding: chunked' -d @LONG", 413, "too many bytes"},
     };
@@ -594,6 +599,44 @@ static void a_key_is_asked_for(void **state)
     assert_non_null(strstr(program.text[TEST_STDERR], "without spaces"));
 }
 
+/* --write-job writes what --job runs. */
+static void a_job_file_can_be_served(void **state)
+{
+    (void)state;
+    char job[BASE_PATH_BYTES];
+    const char *arguments[] = {LAUNCHER_PATH,
+                               "--mode",
+                               "tp-cpu",
+                               "--ranks",
+                               "1",
+                               "--serve",
+                               "127.0.0.1:0",
+                               "--checkpoint",
+                               inference_model.out,
+                               "--out",
+                               NULL,
+                               "--write-job",
+                               job,
+                               "--no-bind",
+                               NULL};
+    const char *again[] = {LAUNCHER_PATH, "--job", job, "--no-bind", NULL, NULL, NULL};
+    (void)snprintf(job, sizeof job, "%s",
+                   test_directory_path(&test_shared_directory, "SERVE.json"));
+    arguments[10] = test_directory_path(&test_shared_directory, "of-a-file");
+    test_program_start(&program, arguments, FLAGS(NULL));
+    assert_int_equal(test_program_wait(&program), 0);
+    test_program_start(&program, again, FLAGS(NULL));
+    assert_int_equal(test_program_wait(&program), 2);
+    assert_non_null(strstr(program.text[TEST_STDERR], "it is a job of --serve: say HOST:PORT"));
+    again[4] = "--serve";
+    again[5] = "127.0.0.1:0";
+    test_program_start(&program, again, FLAGS(NULL));
+    test_program_wait_text(&program, TEST_STDOUT, "\n");
+    assert_int_equal(sscanf(program.text[TEST_STDOUT], "serving at %255s", url), 1);
+    free(complete("{\"prompt\":\"he goed\",\"max_tokens\":1}"));
+    assert_int_equal(end(SIGTERM), 0);
+}
+
 static void what_does_not_go_together_is_refused_by_name(void **state)
 {
     (void)state;
@@ -631,6 +674,7 @@ int main(void)
         cmocka_unit_test(a_reader_that_does_not_read_is_no_failure),
         cmocka_unit_test(a_killed_rank_is_an_error_of_all_that_is_open),
         cmocka_unit_test(a_key_is_asked_for),
+        cmocka_unit_test(a_job_file_can_be_served),
         cmocka_unit_test(what_does_not_go_together_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, setup, test_shared_directory_remove);

@@ -261,7 +261,12 @@ static void requests_and_events_are_bounded(void **state)
     answered.id = 1;
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID); /* no reason */
     answered.finish_reason = RINGFENCE__CONTROL__FINISH_REASON__FINISH_REASON_STOP;
+    answered.completion_tokens = 2;
+    answered.drawn = 3;
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_OK);
+    answered.drawn = 1;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+    answered.drawn = 2;
     answered.ttft_ns = -1;
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
 }
