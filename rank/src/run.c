@@ -1,6 +1,7 @@
 /* Runs a rank process: joins the job, runs the mode, reports failures. Called by main.c. */
 #include "run.h"
 
+#include <signal.h>
 #include <stdlib.h>
 
 #include "base/exitcode.h"
@@ -43,10 +44,21 @@ static base_status run_mode(rank_worker *worker, base_error *reterr)
     return rank_modes_run(worker, reterr);
 }
 
+/* Supervisors as systemd and Slurm signal all processes of a job. The launcher hears it, and ends the job in
+ * order; when it is gone, or tired of waiting, ranks are killed. */
+static void leave_signals_to_the_launcher(void)
+{
+    static const int of_the_launcher[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+    for (size_t i = 0; i < sizeof of_the_launcher / sizeof *of_the_launcher; i++) {
+        (void)signal(of_the_launcher[i], SIG_IGN);
+    }
+}
+
 int rank_worker_run(int64_t started_ns)
 {
     rank_worker worker = {.started_ns = started_ns, .exit_code = BASE_EXIT_ERROR};
     base_error error = {.message = ""};
+    leave_signals_to_the_launcher();
     base_status status = proto_client_open(&worker.identity, &worker.client, &error);
     if (status != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);

@@ -145,6 +145,31 @@ static void a_stopped_rank_ends_the_job(void **state)
     test_directory_remove(&directory);
 }
 
+/* As systemd and Slurm end a service or a step: the step is finished, and the record is whole. */
+static void a_signal_to_all_processes_is_the_launchers(void **state)
+{
+    (void)state;
+    static const int signals[] = {SIGTERM, SIGINT};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        test_directory directory;
+        test_directory_make(&directory);
+        training_start(&run, &directory, "out", (const char *const[]){"--steps", endless, NULL});
+        test_program_wait_text(&run.program, TEST_STDERR, "step ");
+        for (int rank = 0; rank < 2; rank++) {
+            assert_int_equal(kill(training_rank_pid(&run, rank), signals[i]), 0);
+        }
+        assert_int_equal(kill(run.program.pid, signals[i]), 0);
+        assert_int_equal(test_program_wait(&run.program), 128 + signals[i]);
+        test_program_assert_no_children();
+        assert_says("ending after the current step");
+        json_t *manifest = training_manifest(&run);
+        const char *message = json_string_value(json_object_get(manifest, "message"));
+        assert_non_null(strstr(message, "after step"));
+        json_decref(manifest);
+        test_directory_remove(&directory);
+    }
+}
+
 static void ranks_die_with_their_launcher(void **state)
 {
     (void)state;
@@ -244,6 +269,7 @@ int main(void)
         cmocka_unit_test(a_killed_stage_ends_the_job),
         cmocka_unit_test(a_stage_that_hangs_is_named),
         cmocka_unit_test(a_stopped_rank_ends_the_job),
+        cmocka_unit_test(a_signal_to_all_processes_is_the_launchers),
         cmocka_unit_test(ranks_die_with_their_launcher),
         cmocka_unit_test(a_disk_that_fills_up_is_named),
         cmocka_unit_test(a_small_disk_is_named_at_the_start),
