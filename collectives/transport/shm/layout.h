@@ -248,8 +248,8 @@ void coll_shm_finalize(coll_comm *comm);
 /* Shows peers which ranks this one waits for; and the ranks that a peer waits for. */
 void coll_shm_show_waits(coll_comm *comm, uint64_t waits);
 uint64_t coll_shm_waits_of(const coll_comm *comm, int peer);
-/* Called while op is waited for and nothing moves: fails communicators in which an operation waits
- * for a peer that has failed or ended. This is where a rank's death is noticed. */
+/* Called while op is waited for or tested, and nothing moves: fails communicators in which an
+ * operation waits for a peer that has failed or ended. This is where a rank's death is noticed. */
 void coll_shm_watch(coll_op *op);
 /* Whether op cannot go on without the peer. */
 bool coll_shm_awaits(const coll_op *op, int peer);
