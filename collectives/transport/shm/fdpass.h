@@ -24,7 +24,11 @@ typedef struct coll_fdpass_label {
     uint64_t size_bytes;
 } coll_fdpass_label;
 
-/* Sends fd to a rank of the context with its label; the caller keeps fd. */
+/* Sends fd to a rank of the context with its label; the caller keeps fd.
+ *
+ * Linux refuses (ETOOMANYREFS) while more descriptors of a user are in transit than a process may
+ * have open. So n ranks that pass descriptors to each other do so in rounds: each sends one, and
+ * then receives one. No rank is more than one ahead, so at most n are in transit. */
 COLL_MUST_CHECK coll_status coll_fdpass_send(coll_context *context, int rank, int fd,
                                              const coll_fdpass_label *label, coll_error *reterr);
 

@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -228,6 +230,36 @@ static void test_sixteen_ranks(void **state)
     }
 }
 
+enum { CROWD = 24, DESCRIPTORS = 4 * CROWD, SOME_USER = 61234 };
+
+/* Makes this process one of an ordinary user who may open so many files. That limit holds for
+ * descriptors in transit, too, but not for root. */
+static bool become_ordinary(void)
+{
+    const struct rlimit limit = {.rlim_cur = DESCRIPTORS, .rlim_max = DESCRIPTORS};
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+           (geteuid() != 0 || (setgid(SOME_USER) == 0 && setuid(SOME_USER) == 0)) &&
+           prctl(PR_SET_DUMPABLE, 1) == 0; /* or /proc/self is root's */
+}
+
+static int ordinary_body(forked_rank *rank, void *user)
+{
+    const job *j = user;
+    coll_context *context = NULL;
+    coll_arena *arena = NULL;
+    coll_error error = {.status = COLL_OK};
+    CHILD_CHECK(become_ordinary(), &error);
+    for (int i = 0; i < 4; i++) {
+        CHILD_CHECK(join(rank, j, &context, &error) == COLL_OK, &error);
+        coll_comm *comm = coll_context_world(context);
+        CHILD_CHECK(coll_arena_create(comm, 4096, &arena, &error) == COLL_OK, &error);
+        CHILD_CHECK(coll_barrier(comm, &error) == COLL_OK, &error);
+        coll_arena_destroy(arena);
+        coll_context_destroy(context);
+    }
+    return EXIT_GOOD;
+}
+
 static void wait_for_good(const pid_t *pids, int count)
 {
     for (int r = 0; r < count; r++) {
@@ -236,6 +268,16 @@ static void wait_for_good(const pid_t *pids, int count)
         assert_true(WIFEXITED(status));
         assert_int_equal(WEXITSTATUS(status), EXIT_GOOD);
     }
+}
+
+static void test_an_ordinary_user_has_many_ranks(void **state)
+{
+    (void)state;
+    job j = {.transport = COLL_TRANSPORT_SHM, .timeout_ns = 20 * BASE_NS_PER_S};
+    pid_t pids[CROWD];
+    coll_error error;
+    assert_ok(forked_start(CROWD, ordinary_body, &j, pids, &error), &error);
+    wait_for_good(pids, CROWD);
 }
 
 /* Two jobs that have all joined before the first operation of either; then one of which a rank is
@@ -293,6 +335,7 @@ int main(void)
         cmocka_unit_test(test_killed_rank_is_named_tcp),
         cmocka_unit_test(test_stopped_rank_goes_on),
         cmocka_unit_test(test_sixteen_ranks),
+        cmocka_unit_test(test_an_ordinary_user_has_many_ranks),
         cmocka_unit_test(test_two_jobs_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
