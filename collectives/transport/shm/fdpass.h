@@ -33,10 +33,10 @@ COLL_MUST_CHECK coll_status coll_fdpass_send(coll_context *context, int rank, in
                                              const coll_fdpass_label *label, coll_error *reterr);
 
 /* Receives the next descriptor from a rank. It must carry this label, else COLL_ERR_MISMATCH. One
- * exception: descriptors of earlier communicators of the same ranks are closed and skipped. Such a
- * descriptor remains where a communicator failed while it was made: this rank gave it up, and the
- * peer had sent its descriptor before (comm_make.c numbers them). The caller closes *fd. Blocks
- * until the deadline or an abort. */
+ * exception: descriptors of communicators that this rank has begun to make before are closed and
+ * skipped (comm_make.c numbers them). Such a descriptor remains where a creation failed: this rank
+ * gave it up, and the peer has sent its descriptor. The caller closes *fd. Blocks until the
+ * deadline or an abort. */
 COLL_MUST_CHECK coll_status coll_fdpass_receive(coll_context *context, int rank,
                                                 const coll_fdpass_label *label, int64_t deadline_ns,
                                                 int *fd, coll_error *reterr);
