@@ -41,7 +41,7 @@ struct coll_context {
     uint64_t bytes_sent;
     coll_flight *flight;
     bool broken;                 /* a communicator has failed, and not by mismatch */
-    int64_t watched_ns;          /* when a test looked for peers that have failed */
+    int64_t watched_ns;          /* when a test or send looked for peers that have failed */
     unsigned yield_budget;       /* yields before sleeping, where ranks share processors */
     unsigned spins;              /* pauses before yielding; 0 where ranks share processors */
     unsigned idle_tests;         /* that found their operation not done */

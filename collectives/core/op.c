@@ -159,7 +159,7 @@ coll_status coll_op_start(coll_op *op, coll_error *reterr)
         if (sockets != NULL) {
             sockets->push(op->comm->context); /* credit, if a message was here */
         }
-        return COLL_OK;
+        return coll_comm_check(op->comm, reterr);
     }
     coll_op_number(op);
     coll_record_begin(op);
