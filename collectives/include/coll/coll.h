@@ -351,7 +351,8 @@ COLL_MUST_CHECK coll_status coll_send(coll_comm *comm, const void *data, size_t 
 COLL_MUST_CHECK coll_status coll_receive(coll_comm *comm, void *data, size_t count, coll_type type,
                                          int peer, coll_error *reterr);
 
-/* Bytes this rank has put on the wire (or stored for peers to read) since the context was made. */
+/* Bytes of operands and results that this rank has sent since the context was made: over the wire,
+ * or through memory that it shares with a peer, whichever of the two copies or reads them there. */
 uint64_t coll_context_bytes_sent(const coll_context *context);
 
 /* Operations of this kind that this rank has started on comm since comm was made, whether they have

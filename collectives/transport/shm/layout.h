@@ -211,6 +211,9 @@ enum {
 
 /* Slice `slice` of a vector that is cut for so many ranks. */
 coll_slice coll_slice_of(size_t total_bytes, int ranks, int slice);
+/* What this rank sends in an all-reduce or reduce in slices: its operand of the others' slices, and
+ * the result of its own to those that take it. */
+size_t coll_slices_sent_bytes(const coll_op *op);
 
 /* The slice to do next: its number, or COLL_SLICE_…. `last` is the one just done, or negative. */
 int coll_shm_slice_next(const coll_comm *comm, uint64_t round, int last);
