@@ -368,7 +368,7 @@ uint64_t coll_comm_operation_bytes(const coll_comm *comm, coll_kind kind);
  * for rank 1 (host h, pid 42)"; empty when idle. May be called from any thread. */
 void coll_context_describe(const coll_context *context, char *text, size_t size_bytes);
 
-/* The flight recorder: writes all pending operations and the last 256 completed ones of this rank
+/* The flight recorder: writes the pending operations and the last 256 completed ones of this rank
  * as one JSON object (docs/COLLECTIVES.md) to a descriptor. `reason` may be NULL. Any thread. */
 COLL_MUST_CHECK coll_status coll_context_dump(coll_context *context, int fd, const char *reason,
                                               coll_error *reterr);
