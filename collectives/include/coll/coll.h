@@ -175,7 +175,8 @@ typedef struct coll_context_options {
     coll_tcp_auth tcp_auth;
     const uint8_t *job_key; /* 32 bytes that only the job's ranks know; NULL: agreed by exchange */
     /* Cached cost model, of rank 0: read if there, else written. NULL: the environment variable
-     * RINGFENCE_COLL_TUNE_FILE where it is set, else measured each time. */
+     * RINGFENCE_COLL_TUNE_FILE where it is set, else measured each time. A file of something else,
+     * or one that cannot be written, is an error only if this names it. */
     const char *tune_path;
     /* CURVE for the zmq transport, where tcp_auth is not OFF: key pair of this rank, 32 raw bytes
      * each. NULL: the transport makes a pair of its own and exchanges the public halves through
