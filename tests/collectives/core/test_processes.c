@@ -1,6 +1,7 @@
 /* Ranks as real processes: one that is killed, one that is stopped for a while, sixteen at once,
  * two jobs at once, and nothing left behind. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -126,6 +127,51 @@ static void test_killed_rank_is_named_tcp(void **state)
 {
     (void)state;
     kill_one(COLL_TRANSPORT_TCP);
+}
+
+/* Rank 1 starts a program that outlives it, and dies. */
+static int parent_body(forked_rank *rank, void *user)
+{
+    const job *j = user;
+    coll_context *context = NULL;
+    coll_error error = {.status = COLL_OK};
+    CHILD_CHECK(join(rank, j, &context, &error) == COLL_OK, &error);
+    coll_comm *comm = coll_context_world(context);
+    CHILD_CHECK(coll_barrier(comm, &error) == COLL_OK, &error);
+    if (rank->rank == 1) {
+        if (fork() == 0) {
+            (void)dup2(j->pipe[0], STDIN_FILENO);
+            (void)execlp("cat", "cat", (char *)NULL); /* until the test closes the pipe */
+            _exit(EXIT_BAD);
+        }
+        (void)raise(SIGKILL);
+    }
+    CHILD_CHECK(coll_barrier(comm, &error) == COLL_ERR_PEER, &error);
+    CHILD_CHECK(strstr(error.message, "rank 1 (host") != NULL, &error);
+    coll_context_destroy(context);
+    return EXIT_GOOD;
+}
+
+static void test_a_program_that_a_rank_started_hides_no_death(void **state)
+{
+    static const coll_transport over[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_ZMQ,
+                                          COLL_TRANSPORT_TCP};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        job j = {.transport = over[i], .timeout_ns = 10 * BASE_NS_PER_S};
+        pid_t pids[2];
+        coll_error error;
+        int status = 0;
+        assert_int_equal(pipe2(j.pipe, O_CLOEXEC), 0);
+        assert_ok(forked_start(2, parent_body, &j, pids, &error), &error);
+        assert_int_equal(waitpid(pids[1], &status, 0), pids[1]);
+        assert_true(WIFSIGNALED(status));
+        assert_int_equal(waitpid(pids[0], &status, 0), pids[0]);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), EXIT_GOOD);
+        (void)close(j.pipe[0]);
+        (void)close(j.pipe[1]);
+    }
 }
 
 /* Rank 1 stops itself, and the parent lets it go on. */
@@ -333,6 +379,7 @@ int main(void)
         cmocka_unit_test(test_killed_rank_is_named_shm),
         cmocka_unit_test(test_killed_rank_is_named_zmq),
         cmocka_unit_test(test_killed_rank_is_named_tcp),
+        cmocka_unit_test(test_a_program_that_a_rank_started_hides_no_death),
         cmocka_unit_test(test_stopped_rank_goes_on),
         cmocka_unit_test(test_sixteen_ranks),
         cmocka_unit_test(test_an_ordinary_user_has_many_ranks),
