@@ -16,6 +16,8 @@
 #include "kernels/kernels.h"
 #include "plan/plan.h"
 
+#define TUNE_VARIABLE "RINGFENCE_COLL_TUNE_FILE"
+
 enum {
     SMALL_BYTES = 8,
     LONG_BYTES = 256 * 1024,
@@ -283,20 +285,32 @@ static void note(verdict *news, coll_status status, const coll_error *error)
     }
 }
 
+/* The file that keeps the figures; NULL: none. */
+static const char *path_of(const coll_context_options *options)
+{
+    const char *named =
+        options->tune_path != NULL ? options->tune_path : secure_getenv(TUNE_VARIABLE);
+    return named != NULL && named[0] != '\0' ? named : NULL;
+}
+
 /* From rank 0's file, or measured and written there. */
-static coll_status find_costs(coll_comm *comm, const char *path, coll_error *reterr)
+static coll_status find_costs(coll_comm *comm, const coll_context_options *options,
+                              coll_error *reterr)
 {
     coll_context *context = comm->context;
-    const bool keeps_file = comm->rank == 0 && path != NULL;
+    const char *path = comm->rank == 0 ? path_of(options) : NULL;
+    const bool is_asked = options->tune_path != NULL; /* else it is the environment's */
     verdict news = {.found = 0};
     coll_error error = {.status = COLL_OK};
     char key[COLL_TUNE_KEY_BYTES];
-    coll_tune_key(comm, key);
-    if (keeps_file) {
+    coll_tune_key(comm, options, key);
+    if (path != NULL) {
         bool found = false;
-        note(&news, coll_tune_file_read(path, key, &context->costs, &found, &error), &error);
+        const coll_status read = coll_tune_file_read(path, key, &context->costs, &found, &error);
+        note(&news, is_asked ? read : COLL_OK, &error);
         news.found = found ? 1 : 0;
         memcpy(news.costs, &context->costs, sizeof news.costs);
+        path = read == COLL_OK ? path : NULL;
     }
     coll_status status = share_verdict(comm, &news, reterr);
     if (status != COLL_OK || news.found != 0) {
@@ -307,14 +321,15 @@ static coll_status find_costs(coll_comm *comm, const char *path, coll_error *ret
     if (status != COLL_OK) {
         return status;
     }
-    if (keeps_file) {
-        note(&news, coll_tune_file_write(path, key, &context->costs, &error), &error);
+    if (path != NULL) {
+        const coll_status written = coll_tune_file_write(path, key, &context->costs, &error);
+        note(&news, is_asked ? written : COLL_OK, &error);
     }
     return share_verdict(comm, &news, reterr);
 }
 
-coll_status coll_tune_context(coll_context *context, const char *path, int64_t deadline_ns,
-                              coll_error *reterr)
+coll_status coll_tune_context(coll_context *context, const coll_context_options *options,
+                              int64_t deadline_ns, coll_error *reterr)
 {
     if (context->algorithm != COLL_ALGORITHM_AUTO) {
         return COLL_OK;
@@ -328,7 +343,7 @@ coll_status coll_tune_context(coll_context *context, const char *path, int64_t d
     coll_status status =
         coll_comm_open(context, context->world->ranks, context->size, deadline_ns, &comm, reterr);
     if (status == COLL_OK) {
-        status = find_costs(comm, path, reterr);
+        status = find_costs(comm, options, reterr);
     }
     coll_comm_destroy(comm);
     context->has_costs = status == COLL_OK;

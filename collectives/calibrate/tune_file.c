@@ -22,12 +22,16 @@ static const char *const names[FIGURES] = {
     "between_message_us", "between_byte_ns",   "reduce_byte_ns", "start_us",
 };
 
-void coll_tune_key(const coll_comm *comm, char key[COLL_TUNE_KEY_BYTES])
+void coll_tune_key(const coll_comm *comm, const coll_context_options *options,
+                   char key[COLL_TUNE_KEY_BYTES])
 {
     const coll_context *context = comm->context;
-    (void)snprintf(key, COLL_TUNE_KEY_BYTES, "transport=%s ranks=%d hosts=%d kernels=%s host=%.63s",
+    (void)snprintf(key, COLL_TUNE_KEY_BYTES,
+                   "transport=%s ranks=%d hosts=%d kernels=%s auth=%s interface=%.63s host=%.63s",
                    coll_transport_name(context->transport), comm->size, comm->hosts.count,
-                   coll_kernel_isa(), context->identities[context->rank].host);
+                   coll_kernel_isa(), coll_tcp_auth_name(options->tcp_auth),
+                   options->interface != NULL ? options->interface : "-",
+                   context->identities[context->rank].host);
 }
 
 /* Moves *at past one line that must be `line`; false if it is not. */

@@ -5,10 +5,12 @@
 
 #include "coll/tune.h"
 
-enum { COLL_TUNE_KEY_BYTES = 160 };
+enum { COLL_TUNE_KEY_BYTES = 256 };
 
-/* "transport=tcp ranks=4 hosts=2 kernels=avx2 host=a": what figures depend on. */
-void coll_tune_key(const coll_comm *comm, char key[COLL_TUNE_KEY_BYTES]);
+/* "transport=tcp ranks=4 hosts=2 kernels=avx2 auth=mac interface=eth1 host=a": what figures depend
+ * on. The interface is "-" if the options leave it open. */
+void coll_tune_key(const coll_comm *comm, const coll_context_options *options,
+                   char key[COLL_TUNE_KEY_BYTES]);
 
 /* *found: the file is there, and of this key. A file that is none of ours is COLL_ERR_INVALID, and
  * is never written over. Bytes are checked: figures are finite and not negative. */

@@ -18,7 +18,6 @@ enum {
 
 #define ALGORITHM_VARIABLE "RINGFENCE_COLL_ALGORITHM"
 #define NO_BACKEND         "the algorithm native is a backend's, and there is none"
-#define TUNE_VARIABLE      "RINGFENCE_COLL_TUNE_FILE"
 
 static coll_status check_options(const coll_context_options *options, coll_error *reterr)
 {
@@ -178,15 +177,6 @@ static coll_status forced_algorithm(coll_context *context, coll_error *reterr)
     return COLL_OK;
 }
 
-/* Where the figures of the cost model are kept;
- * the environment says it where the program does not. */
-static const char *tune_path(const coll_context_options *options)
-{
-    const char *named =
-        options->tune_path != NULL ? options->tune_path : secure_getenv(TUNE_VARIABLE);
-    return named != NULL && named[0] != '\0' ? named : NULL;
-}
-
 coll_status coll_context_create(const coll_context_options *given, coll_context **context,
                                 coll_error *reterr)
 {
@@ -227,7 +217,7 @@ coll_status coll_context_create(const coll_context_options *given, coll_context 
         status = coll_comm_open(made, ranks, made->size, deadline_ns, &made->world, reterr);
     }
     if (status == COLL_OK) {
-        status = coll_tune_context(made, tune_path(options), deadline_ns, reterr);
+        status = coll_tune_context(made, options, deadline_ns, reterr);
     }
     if (status != COLL_OK) {
         coll_context_destroy(made);

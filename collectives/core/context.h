@@ -41,8 +41,10 @@ struct coll_context {
     uint64_t bytes_sent;
     coll_flight *flight;
     bool broken;                 /* a communicator has failed, and not by mismatch */
+    int64_t watched_ns;          /* when a test or send looked for peers that have failed */
     unsigned yield_budget;       /* yields before sleeping, where ranks share processors */
     unsigned spins;              /* pauses before yielding; 0 where ranks share processors */
+    unsigned idle_tests;         /* that found their operation not done */
     void *shm;                   /* of transports that share memory (layout.h) */
     void *net;                   /* of transports over sockets (net.h) */
     const coll_backend *backend; /* for operations on streams; NULL: none */

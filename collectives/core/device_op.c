@@ -324,6 +324,10 @@ coll_status coll_device_test(coll_op *op, bool *done, coll_error *reterr)
         return status;
     }
     (void)coll_progress(comm->context);
+    if (comm->size > 1 && coll_watch_is_due(comm->context)) {
+        device->probe->desc.root = comm->rank; /* notices only, as at first in a wait */
+        comm->table->notices->watch(device->probe);
+    }
     status = check_callable(comm, reterr);
     if (status != COLL_OK) {
         return status;

@@ -5,7 +5,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "core/comm.h"
 #include "core/device.h"
 #include "core/text.h"
@@ -18,6 +20,17 @@ coll_status coll_abort_check(coll_context *context, coll_error *reterr)
         return COLL_OK;
     }
     return coll_fail(reterr, COLL_ERR_ABORTED, "aborted: %s", context->abort_reason);
+}
+
+/* This clock shows the time of the last tick, and costs a quarter of the precise one to read. */
+bool coll_watch_is_due(coll_context *context)
+{
+    struct timespec now = {.tv_sec = 0};
+    (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    const int64_t now_ns = now.tv_sec * BASE_NS_PER_S + now.tv_nsec;
+    const bool due = now_ns != context->watched_ns;
+    context->watched_ns = now_ns;
+    return due;
 }
 
 coll_status coll_comm_fail(coll_comm *comm, coll_status status, const char *format, ...)

@@ -13,6 +13,10 @@ coll_status coll_comm_fail(coll_comm *comm, coll_status status, const char *form
 void coll_comm_fail_as(coll_comm *comm, int peer, uint32_t origin, int32_t status, char *message);
 /* The failure or abort that forbids to go on, into reterr; COLL_OK if there is none. */
 COLL_MUST_CHECK coll_status coll_comm_check(coll_comm *comm, coll_error *reterr);
+/* Whether a program that polls or sends has to look for peers that have failed or gone: once in a
+ * tick of the kernel's clock, because that look asks the kernel about each peer that is waited
+ * for. */
+bool coll_watch_is_due(coll_context *context);
 /* Fails with the reason once the context is aborted. */
 COLL_MUST_CHECK coll_status coll_abort_check(coll_context *context, coll_error *reterr);
 

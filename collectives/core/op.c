@@ -14,6 +14,10 @@
 #include "core/wait.h"
 #include "ringfence/coll_error.h"
 
+enum {
+    TESTS_PER_LOOK = 8, /* at the clock, which takes half as long as a test */
+};
+
 static bool is_p2p(const coll_op *op)
 {
     return op->desc.kind == COLL_SEND || op->desc.kind == COLL_RECEIVE;
@@ -155,7 +159,7 @@ coll_status coll_op_start(coll_op *op, coll_error *reterr)
         if (sockets != NULL) {
             sockets->push(op->comm->context); /* credit, if a message was here */
         }
-        return COLL_OK;
+        return coll_comm_check(op->comm, reterr);
     }
     coll_op_number(op);
     coll_record_begin(op);
@@ -177,7 +181,12 @@ coll_status coll_op_test(coll_op *op, bool *done, coll_error *reterr)
                    ? coll_device_test(op, done, reterr)
                    : coll_fail(reterr, COLL_ERR_STATE, "the operation has not been started");
     }
-    (void)coll_progress(op->comm->context);
+    coll_context *context = op->comm->context;
+    (void)coll_progress(context);
+    if (op->stage != COLL_STAGE_DONE && ++context->idle_tests % TESTS_PER_LOOK == 0 &&
+        coll_watch_is_due(context)) {
+        op->comm->table->notices->watch(op);
+    }
     if (op->stage == COLL_STAGE_DONE) {
         *done = true;
         return COLL_OK;

@@ -16,6 +16,7 @@
 
 #include "core/failure.h"
 #include "core/p2p.h"
+#include "core/progress.h"
 #include "core/record.h"
 #include "core/text.h"
 #include "ringfence/coll_error.h"
@@ -289,6 +290,17 @@ const coll_op *coll_p2p_first(const coll_comm *comm, int peer)
     return p2p->receives[peer].head != NULL ? p2p->receives[peer].head : p2p->sends[peer].head;
 }
 
+/* A rank that only sends need not wait for anything. So it learns here that its peer has failed or
+ * gone: before it sends, because the peer may go when it has received the message. */
+static void listen_to_peer(coll_op *op)
+{
+    coll_context *context = op->comm->context;
+    if (op->desc.kind == COLL_SEND && coll_watch_is_due(context)) {
+        (void)coll_progress(context);
+        op->comm->table->notices->watch(op);
+    }
+}
+
 void coll_p2p_start(coll_op *op)
 {
     p2p_queue *queue = queue_of(op);
@@ -297,6 +309,7 @@ void coll_p2p_start(coll_op *op)
     op->p2p = (coll_op_p2p){.head_done = false};
     op->stage = COLL_STAGE_RUNNING;
     coll_record_begin(op);
+    listen_to_peer(op);
     *(queue->tail == NULL ? &queue->head : &queue->tail->next) = op;
     queue->tail = op;
     mark(op, true);

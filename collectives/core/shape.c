@@ -42,6 +42,25 @@ static void make_blocks(const coll_op *op, coll_shape *shape)
     coll_op_block(op, op->comm->rank, &shape->part_offset_bytes, &size_bytes);
 }
 
+static size_t sent_bytes(const coll_op *op, const coll_shape *shape)
+{
+    const bool root = op->comm->rank == op->desc.root;
+    size_t offset_bytes = 0;
+    size_t own_bytes = 0;
+    switch (op->desc.kind) {
+    case COLL_REDUCE_SCATTER:
+    case COLL_ALL_TO_ALL:
+    case COLL_SCATTER:
+        coll_op_block(op, op->comm->rank, &offset_bytes, &own_bytes);
+        return shape->gives ? shape->give_bytes - own_bytes : 0;
+    case COLL_REDUCE:
+    case COLL_GATHER:
+        return root ? 0 : shape->give_bytes;
+    default:
+        return shape->give_bytes * (size_t)(op->comm->size - 1);
+    }
+}
+
 void coll_shape_make(const coll_op *op, coll_shape *shape)
 {
     const bool root = op->comm->rank == op->desc.root;
@@ -88,6 +107,7 @@ void coll_shape_make(const coll_op *op, coll_shape *shape)
     if (!shape->gives) {
         shape->give_bytes = 0;
     }
+    shape->sent_bytes = sent_bytes(op, shape);
 }
 
 size_t coll_shape_part_bytes(const coll_op *op, int source)

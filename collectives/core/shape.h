@@ -34,6 +34,7 @@ typedef struct coll_shape {
     bool gives;               /* whether this rank contributes anything */
     size_t give_bytes;        /* its contribution, from the start of send */
     size_t largest_bytes;     /* the largest contribution of any rank: the same on every rank */
+    size_t sent_bytes;        /* of this rank's contribution, all that peers take, added up */
     size_t part_offset_bytes; /* where this rank's part lies in each contribution taken */
     size_t target_step_bytes; /* from one rank's part to the next in recv, if all parts are equally
                                  long */

@@ -43,8 +43,8 @@ typedef struct coll_notice_table {
      * has called something else. If two ranks disagree, at least one of them finds out, as far as
      * the transport knows what has arrived. */
     void (*finalize)(coll_comm *comm);
-    /* Called now and then while this rank waits for op. Looks for peers that have failed or whose
-     * process has ended. */
+    /* Called now and then while this rank waits for op, or tests it. Looks for peers that have
+     * failed or whose process has ended. */
     void (*watch)(coll_op *op);
     /* For error messages. show_waits tells peers which ranks this one has been waiting for, one bit
      * each; 0 when the wait is over. waits_of is what a peer has told last. */

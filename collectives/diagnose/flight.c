@@ -64,10 +64,41 @@ static uint64_t get(const _Atomic uint64_t *word)
     return atomic_load_explicit(word, memory_order_relaxed);
 }
 
+/* Keeps a pending entry in a free place, else in that of the oldest. */
+static void keep(coll_flight *flight, const coll_flight_entry *entry)
+{
+    coll_flight_entry *place = &flight->kept[0];
+    for (int i = 1; i < COLL_FLIGHT_KEPT; i++) {
+        if (get(&flight->kept[i].number) < get(&place->number)) {
+            place = &flight->kept[i];
+        }
+    }
+    (void)atomic_exchange(&place->number, 0);
+    put(&place->sequence, get(&entry->sequence));
+    put(&place->what, get(&entry->what));
+    put(&place->count, get(&entry->count));
+    put(&place->bytes, get(&entry->bytes));
+    put(&place->began, get(&entry->began));
+    put(&place->comm, get(&entry->comm));
+    atomic_store_explicit(&place->number, get(&entry->number), memory_order_release);
+}
+
+static void end_kept(coll_flight *flight, uint64_t number)
+{
+    for (int i = 0; i < COLL_FLIGHT_KEPT; i++) {
+        if (get(&flight->kept[i].number) == number) {
+            put(&flight->kept[i].number, 0);
+        }
+    }
+}
+
 uint64_t coll_flight_begin(coll_flight *flight, const coll_flight_record *record)
 {
     const uint64_t number = get(&flight->number) + 1;
     coll_flight_entry *entry = &flight->entries[number % COLL_FLIGHT_ENTRIES];
+    if (__builtin_expect(get(&entry->ended) == 0 && get(&entry->number) != 0, false)) {
+        keep(flight, entry);
+    }
     put(&entry->number, 0);
     atomic_thread_fence(memory_order_release);
     put(&entry->sequence, record->sequence);
@@ -89,12 +120,13 @@ void coll_flight_end(coll_flight *flight, uint64_t number)
     coll_flight_entry *entry = &flight->entries[number % COLL_FLIGHT_ENTRIES];
     if (get(&entry->number) == number) {
         put(&entry->ended, ticks(flight));
+    } else {
+        end_kept(flight, number);
     }
 }
 
-static bool see(const coll_flight *flight, uint64_t number, seen_entry *seen)
+static bool see_entry(const coll_flight_entry *entry, uint64_t number, seen_entry *seen)
 {
-    const coll_flight_entry *entry = &flight->entries[number % COLL_FLIGHT_ENTRIES];
     if (atomic_load_explicit(&entry->number, memory_order_acquire) != number) {
         return false;
     }
@@ -107,6 +139,11 @@ static bool see(const coll_flight *flight, uint64_t number, seen_entry *seen)
                          .comm = get(&entry->comm)};
     atomic_thread_fence(memory_order_acquire);
     return get(&entry->number) == number;
+}
+
+static bool see(const coll_flight *flight, uint64_t number, seen_entry *seen)
+{
+    return see_entry(&flight->entries[number % COLL_FLIGHT_ENTRIES], number, seen);
 }
 
 /* ---- writing it down ---- */
@@ -194,6 +231,22 @@ static void say_entry(flight_writer *writer, const seen_entry *seen, bool first)
     say(writer, "}");
 }
 
+/* Pending entries that are older than the ring. True: there were some. */
+static bool say_kept(flight_writer *writer)
+{
+    bool any = false;
+    for (int i = 0; i < COLL_FLIGHT_KEPT; i++) {
+        const coll_flight_entry *entry = &writer->flight->kept[i];
+        const uint64_t number = get(&entry->number);
+        seen_entry seen;
+        if (number != 0 && see_entry(entry, number, &seen)) {
+            say_entry(writer, &seen, !any);
+            any = true;
+        }
+    }
+    return any;
+}
+
 /* Entries that have ended, or have not; of the former the newest COLL_FLIGHT_COMPLETED. */
 static void say_entries(flight_writer *writer, bool ended)
 {
@@ -201,7 +254,7 @@ static void say_entries(flight_writer *writer, bool ended)
     const uint64_t oldest = newest > COLL_FLIGHT_ENTRIES ? newest - COLL_FLIGHT_ENTRIES + 1 : 1;
     seen_entry seen;
     uint64_t skip = 0;
-    bool first = true;
+    bool first = ended || !say_kept(writer);
     for (uint64_t number = oldest; ended && number <= newest; number++) {
         skip += see(writer->flight, number, &seen) && seen.ended != 0 ? 1 : 0;
     }

@@ -1,7 +1,8 @@
 /* The flight recorder: what a rank has started and finished lately, to be read after a failure. It
  * knows records, not operations: core/record.c makes the ones from the others.
  *
- * A ring of entries, one for each operation from its start on. The owner of the context writes;
+ * A ring of entries, one for each operation from its start on. Where an operation has not ended and
+ * its entry is used again, the entry is kept beside the ring. The owner of the context writes;
  * anybody may read (coll_flight_write): every word is atomic, and an entry's number is taken away
  * before it is written anew and given last, so that a reader sees whole entries or none. Times are
  * the processor's ticks, made into time when they are read; where those do not run evenly, they are
@@ -16,8 +17,9 @@
 #include "coll/coll.h"
 
 enum {
-    COLL_FLIGHT_ENTRIES = 2048, /* pending and completed together; a power of two */
-    COLL_FLIGHT_COMPLETED = 256 /* completed ones that a dump has */
+    COLL_FLIGHT_ENTRIES = 2048,  /* pending and completed together; a power of two */
+    COLL_FLIGHT_COMPLETED = 256, /* completed ones that a dump has */
+    COLL_FLIGHT_KEPT = 64        /* pending ones that are older; of more, the newest */
 };
 
 typedef struct coll_flight_entry {
@@ -35,6 +37,7 @@ _Static_assert(sizeof(coll_flight_entry) == 64, "an entry is a cache line");
 
 typedef struct coll_flight {
     _Alignas(64) coll_flight_entry entries[COLL_FLIGHT_ENTRIES];
+    coll_flight_entry kept[COLL_FLIGHT_KEPT];
     _Atomic uint64_t number; /* of the newest */
     uint64_t began_ticks;    /* the same moment on both clocks */
     int64_t began_unix_ns;

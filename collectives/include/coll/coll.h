@@ -175,7 +175,8 @@ typedef struct coll_context_options {
     coll_tcp_auth tcp_auth;
     const uint8_t *job_key; /* 32 bytes that only the job's ranks know; NULL: agreed by exchange */
     /* Cached cost model, of rank 0: read if there, else written. NULL: the environment variable
-     * RINGFENCE_COLL_TUNE_FILE where it is set, else measured each time. */
+     * RINGFENCE_COLL_TUNE_FILE where it is set, else measured each time. A file of something else,
+     * or one that cannot be written, is an error only if this names it. */
     const char *tune_path;
     /* CURVE for the zmq transport, where tcp_auth is not OFF: key pair of this rank, 32 raw bytes
      * each. NULL: the transport makes a pair of its own and exchanges the public halves through
@@ -301,7 +302,8 @@ void coll_op_destroy(coll_op *op);
 COLL_MUST_CHECK coll_status coll_op_start(coll_op *op, coll_error *reterr);
 
 /* Moves everything started in the context on without blocking, then says whether this one is done.
- * COLL_ERR_STATE: it has not been started. */
+ * While it is not, every eighth test looks for the failure or death of a peer that it waits
+ * for, at most once in some milliseconds. COLL_ERR_STATE: it has not been started. */
 COLL_MUST_CHECK coll_status coll_op_test(coll_op *op, bool *done, coll_error *reterr);
 
 /* Waits until done; the context's timeout counts from here. COLL_ERR_STATE: it has not been
@@ -350,7 +352,8 @@ COLL_MUST_CHECK coll_status coll_send(coll_comm *comm, const void *data, size_t 
 COLL_MUST_CHECK coll_status coll_receive(coll_comm *comm, void *data, size_t count, coll_type type,
                                          int peer, coll_error *reterr);
 
-/* Bytes this rank has put on the wire (or stored for peers to read) since the context was made. */
+/* Bytes of operands and results that this rank has sent since the context was made: over the wire,
+ * or through memory that it shares with a peer, whichever of the two copies or reads them there. */
 uint64_t coll_context_bytes_sent(const coll_context *context);
 
 /* Operations of this kind that this rank has started on comm since comm was made, whether they have
@@ -366,7 +369,7 @@ uint64_t coll_comm_operation_bytes(const coll_comm *comm, coll_kind kind);
  * for rank 1 (host h, pid 42)"; empty when idle. May be called from any thread. */
 void coll_context_describe(const coll_context *context, char *text, size_t size_bytes);
 
-/* The flight recorder: writes all pending operations and the last 256 completed ones of this rank
+/* The flight recorder: writes the pending operations and the last 256 completed ones of this rank
  * as one JSON object (docs/COLLECTIVES.md) to a descriptor. `reason` may be NULL. Any thread. */
 COLL_MUST_CHECK coll_status coll_context_dump(coll_context *context, int fd, const char *reason,
                                               coll_error *reterr);

@@ -159,22 +159,28 @@ static void hybrid_comm_close(coll_comm *comm)
     comm->hybrid = NULL;
 }
 
-/* Hands this rank's eventfd to its neighbours and takes theirs. */
+/* Hands this rank's eventfd to its neighbours and takes theirs, in rounds as segments are. */
 static coll_status swap_doorbells(coll_context *context, int64_t deadline_ns, coll_error *reterr)
 {
     const coll_tcp *tcp = context->net;
     shm_context *context_shm = context->shm;
     const coll_fdpass_label label = {.tag = DOORBELL_TAG};
-    coll_status status = COLL_OK;
-    for (int rank = 0; status == COLL_OK && rank < context->size; rank++) {
-        if (context->socks[rank] >= 0) {
-            status = coll_fdpass_send(context, rank, tcp->wake_fd, &label, reterr);
+    int here[COLL_RANKS_MAX];
+    int count = 0;
+    int own = 0;
+    for (int rank = 0; rank < context->size; rank++) {
+        if (is_here(context, rank)) {
+            own = rank == context->rank ? count : own;
+            here[count++] = rank;
         }
     }
-    for (int rank = 0; status == COLL_OK && rank < context->size; rank++) {
-        if (context->socks[rank] >= 0) {
-            status = coll_fdpass_receive(context, rank, &label, deadline_ns,
-                                         &context_shm->doorbell_fds[rank], reterr);
+    coll_status status = COLL_OK;
+    for (int k = 1; status == COLL_OK && k < count; k++) {
+        const int from = here[(own + count - k) % count];
+        status = coll_fdpass_send(context, here[(own + k) % count], tcp->wake_fd, &label, reterr);
+        if (status == COLL_OK) {
+            status = coll_fdpass_receive(context, from, &label, deadline_ns,
+                                         &context_shm->doorbell_fds[from], reterr);
         }
     }
     return status;

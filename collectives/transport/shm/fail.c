@@ -1,5 +1,5 @@
 /* Failure notices between ranks of one host, and the death of a rank. Called through the
- * transport's table, while a rank waits and nothing moves.
+ * transport's table, while a rank waits or polls and nothing moves.
  *
  * A rank that fails writes a notice into its segment, and counts it in its doorbell, where peers
  * look after everything that they publish. A rank that dies cannot do that. But the kernel closes

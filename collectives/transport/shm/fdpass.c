@@ -347,11 +347,24 @@ static coll_status receive_one(coll_context *context, int rank, int64_t deadline
                      (unsigned)peer->pid);
 }
 
-/* Whether a peer made this for an earlier communicator of the same list of ranks: one that this
- * rank has given up. */
-static bool is_stale(uint64_t tag, uint64_t wanted)
+/* The upper half of a tag is that of its list's hash, or inverted (hybrid.c). Then comes how many
+ * communicators had been made of the list; arenas are counted in the rest. */
+static bool is_of_list(uint64_t tag, uint64_t list_hash)
 {
-    return tag >> 32 == wanted >> 32 && (uint32_t)tag >> 16 < (uint32_t)wanted >> 16;
+    const uint32_t list = (uint32_t)(list_hash >> 32);
+    return (uint32_t)(tag >> 32) == list || (uint32_t)(tag >> 32) == ~list;
+}
+
+/* Whether a peer made this for a communicator that this rank has begun to make before, and is not
+ * making now. It has given that up, else it would have taken this then. */
+static bool is_stale(const coll_context *context, uint64_t tag, uint64_t wanted)
+{
+    bool begun = false;
+    for (size_t i = 0; i < context->made_count; i++) {
+        const coll_comm_count *made = &context->made[i];
+        begun = begun || (is_of_list(tag, made->list_hash) && (uint32_t)tag >> 16 <= made->count);
+    }
+    return begun && tag >> 16 != wanted >> 16;
 }
 
 coll_status coll_fdpass_receive(coll_context *context, int rank, const coll_fdpass_label *label,
@@ -362,7 +375,7 @@ coll_status coll_fdpass_receive(coll_context *context, int rank, const coll_fdpa
     int received = -1;
     *fd = -1;
     coll_status status = receive_one(context, rank, deadline_ns, &got, &received, reterr);
-    while (status == COLL_OK && is_stale(got.tag, label->tag)) {
+    while (status == COLL_OK && is_stale(context, got.tag, label->tag)) {
         (void)close(received);
         status = receive_one(context, rank, deadline_ns, &got, &received, reterr);
     }

@@ -24,15 +24,19 @@ typedef struct coll_fdpass_label {
     uint64_t size_bytes;
 } coll_fdpass_label;
 
-/* Sends fd to a rank of the context with its label; the caller keeps fd. */
+/* Sends fd to a rank of the context with its label; the caller keeps fd.
+ *
+ * Linux refuses (ETOOMANYREFS) while more descriptors of a user are in transit than a process may
+ * have open. So n ranks that pass descriptors to each other do so in rounds: each sends one, and
+ * then receives one. No rank is more than one ahead, so at most n are in transit. */
 COLL_MUST_CHECK coll_status coll_fdpass_send(coll_context *context, int rank, int fd,
                                              const coll_fdpass_label *label, coll_error *reterr);
 
 /* Receives the next descriptor from a rank. It must carry this label, else COLL_ERR_MISMATCH. One
- * exception: descriptors of earlier communicators of the same ranks are closed and skipped. Such a
- * descriptor remains where a communicator failed while it was made: this rank gave it up, and the
- * peer had sent its descriptor before (comm_make.c numbers them). The caller closes *fd. Blocks
- * until the deadline or an abort. */
+ * exception: descriptors of communicators that this rank has begun to make before are closed and
+ * skipped (comm_make.c numbers them). Such a descriptor remains where a creation failed: this rank
+ * gave it up, and the peer has sent its descriptor. The caller closes *fd. Blocks until the
+ * deadline or an abort. */
 COLL_MUST_CHECK coll_status coll_fdpass_receive(coll_context *context, int rank,
                                                 const coll_fdpass_label *label, int64_t deadline_ns,
                                                 int *fd, coll_error *reterr);

@@ -211,6 +211,9 @@ enum {
 
 /* Slice `slice` of a vector that is cut for so many ranks. */
 coll_slice coll_slice_of(size_t total_bytes, int ranks, int slice);
+/* What this rank sends in an all-reduce or reduce in slices: its operand of the others' slices, and
+ * the result of its own to those that take it. */
+size_t coll_slices_sent_bytes(const coll_op *op);
 
 /* The slice to do next: its number, or COLL_SLICE_…. `last` is the one just done, or negative. */
 int coll_shm_slice_next(const coll_comm *comm, uint64_t round, int last);
@@ -248,8 +251,8 @@ void coll_shm_finalize(coll_comm *comm);
 /* Shows peers which ranks this one waits for; and the ranks that a peer waits for. */
 void coll_shm_show_waits(coll_comm *comm, uint64_t waits);
 uint64_t coll_shm_waits_of(const coll_comm *comm, int peer);
-/* Called while op is waited for and nothing moves: fails communicators in which an operation waits
- * for a peer that has failed or ended. This is where a rank's death is noticed. */
+/* Called while op is waited for or tested, and nothing moves: fails communicators in which an
+ * operation waits for a peer that has failed or ended. This is where a rank's death is noticed. */
 void coll_shm_watch(coll_op *op);
 /* Whether op cannot go on without the peer. */
 bool coll_shm_awaits(const coll_op *op, int peer);

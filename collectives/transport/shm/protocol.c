@@ -55,6 +55,7 @@ void coll_shm_write_flag(coll_op *op)
         }
         /* At once: a peer that polls takes the cache line away, and this rank would wait for it. */
         atomic_store_explicit(&flag->word, word, memory_order_release);
+        comm->context->bytes_sent += op->shape.sent_bytes;
         return;
     }
     coll_buffer_ref ref = op->ref;
@@ -67,6 +68,7 @@ void coll_shm_write_flag(coll_op *op)
     op->staged.put_early = op->protocol == COLL_PROTOCOL_UNDECIDED && coll_staged_put_early(op);
     memcpy(flag->payload, &ref, sizeof ref);
     atomic_store_explicit(&flag->word, word, memory_order_release);
+    comm->context->bytes_sent += coll_shm_is_copied(op) ? op->shape.sent_bytes : 0;
 }
 
 /* Copies the buffer references that all ranks posted, out of peers' memory once. Returns whether
@@ -150,10 +152,13 @@ static void choose(coll_op *op)
         z->source = 0;
         z->offset_bytes = 0;
         z->round = shm->rounds;
+        op->comm->context->bytes_sent +=
+            z->pattern == COLL_PATTERN_SLICES ? coll_slices_sent_bytes(op) : op->shape.sent_bytes;
         coll_take_own_at_root(op);
         return;
     }
     if (op->protocol == COLL_PROTOCOL_EAGER && !any_in_arena) {
+        op->comm->context->bytes_sent += op->shape.sent_bytes;
         return;
     }
     if (op->desc.algorithm == COLL_ALGORITHM_DIRECT) {
@@ -198,8 +203,6 @@ static bool run_slices(coll_op *op, bool *moved)
     }
     *moved = true;
     shm->rounds++;
-    comm->context->bytes_sent += coll_slice_of(op->total_bytes, comm->size, comm->rank).size_bytes *
-                                 (size_t)(comm->size - 1);
     return true;
 }
 

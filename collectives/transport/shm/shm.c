@@ -181,29 +181,38 @@ static void shm_wake(coll_context *context)
     ring(context_shm->doorbells[context->rank]);
 }
 
-/* Hands this rank's segment to all peers and maps theirs. */
+/* Takes a peer's segment and maps it. */
+static coll_status take_segment(coll_comm *comm, int peer, const coll_fdpass_label *label,
+                                int64_t deadline_ns, uint8_t **mapped, coll_error *reterr)
+{
+    int fd = -1;
+    void *data = NULL;
+    coll_status status =
+        coll_fdpass_receive(comm->context, comm->ranks[peer], label, deadline_ns, &fd, reterr);
+    if (status == COLL_OK) {
+        status = coll_segment_map(fd, label->size_bytes, &data, reterr);
+        (void)close(fd);
+    }
+    *mapped = data;
+    return status;
+}
+
+/* Hands this rank's segment to all peers and maps theirs: in round k to the k-th rank after it, and
+ * from the k-th before it (fdpass.h says why). After a failure it goes on handing out its own. So
+ * no peer waits for that in vain, and in a communicator's they find the failure notice. */
 static coll_status swap_segments(coll_comm *comm, int fd, const coll_fdpass_label *label,
                                  int64_t deadline_ns, uint8_t **peers, coll_error *reterr)
 {
     coll_status status = COLL_OK;
-    for (int peer = 0; status == COLL_OK && peer < comm->size; peer++) {
-        if (peer != comm->rank) {
-            status = coll_fdpass_send(comm->context, comm->ranks[peer], fd, label, reterr);
-        }
-    }
-    for (int peer = 0; status == COLL_OK && peer < comm->size; peer++) {
-        if (peer == comm->rank) {
-            continue;
-        }
-        int received = -1;
-        void *data = NULL;
-        status = coll_fdpass_receive(comm->context, comm->ranks[peer], label, deadline_ns,
-                                     &received, reterr);
+    for (int k = 1; k < comm->size; k++) {
+        const int to = (comm->rank + k) % comm->size;
+        const int from = (comm->rank + comm->size - k) % comm->size;
+        const coll_status sent = coll_fdpass_send(comm->context, comm->ranks[to], fd, label,
+                                                  status == COLL_OK ? reterr : NULL);
+        status = status == COLL_OK ? sent : status;
         if (status == COLL_OK) {
-            status = coll_segment_map(received, label->size_bytes, &data, reterr);
-            (void)close(received);
+            status = take_segment(comm, from, label, deadline_ns, &peers[from], reterr);
         }
-        peers[peer] = data;
     }
     return status;
 }

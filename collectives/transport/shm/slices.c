@@ -31,6 +31,15 @@ coll_slice coll_slice_of(size_t total_bytes, int ranks, int slice)
     return (coll_slice){begin, slice_begin(total_bytes, ranks, slice + 1) - begin};
 }
 
+size_t coll_slices_sent_bytes(const coll_op *op)
+{
+    const coll_comm *comm = op->comm;
+    const size_t own = coll_slice_of(op->total_bytes, comm->size, comm->rank).size_bytes;
+    const size_t takers =
+        op->desc.kind == COLL_ALL_REDUCE ? (size_t)(comm->size - 1) : comm->rank != op->desc.root;
+    return op->total_bytes - own + own * takers;
+}
+
 /* Claims a slice for this rank. A slice of a round is begun only after its earlier round has ended:
  * otherwise the earlier end could be written after the later one. */
 static int claim(const coll_comm *comm, uint64_t round, int slice)

@@ -375,27 +375,6 @@ static void take(coll_op *op)
                           op->staged.first + window + 1, memory_order_release);
 }
 
-/* The bytes that other ranks read from this one, counted as if streams had carried them. */
-static size_t sent_bytes(const coll_op *op)
-{
-    const size_t others = (size_t)op->comm->size - 1;
-    const bool root = op->comm->rank == op->desc.root;
-    if (!op->shape.gives) {
-        return 0;
-    }
-    if (gives_parts(op)) {
-        return op->shape.give_bytes - coll_shape_part_bytes(op, op->comm->rank);
-    }
-    if (has_slices(op)) {
-        const size_t own =
-            coll_slice_of(op->total_bytes, op->comm->size, op->comm->rank).size_bytes;
-        const size_t readers = op->desc.kind == COLL_ALL_REDUCE ? others : !root;
-        return op->total_bytes - own + own * readers;
-    }
-    return op->desc.kind == COLL_GATHER ? (root ? 0 : op->shape.give_bytes)
-                                        : op->shape.give_bytes * others;
-}
-
 bool coll_staged_put_early(coll_op *op)
 {
     const coll_comm *comm = op->comm;
@@ -418,7 +397,8 @@ void coll_staged_begin(coll_op *op)
         cut(op);
     }
     op->staged.round = shm->rounds;
-    op->comm->context->bytes_sent += sent_bytes(op);
+    op->comm->context->bytes_sent +=
+        has_slices(op) ? coll_slices_sent_bytes(op) : op->shape.sent_bytes;
 }
 
 /* Puts, combines or takes one window. False if none of these is possible now. */

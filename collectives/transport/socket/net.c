@@ -83,6 +83,7 @@ void coll_net_post(coll_op *op, const void *payload, size_t payload_bytes)
     coll_comm *comm = op->comm;
     const coll_net *net = coll_net_of(comm->context);
     const coll_net_comm *link = comm->net;
+    const bool is_inline = op->protocol == COLL_PROTOCOL_INLINE; /* others have no operand in it */
     uint8_t *body = link->sending;
     coll_flag *flag = &comm->flags[op->sequence % COLL_FLAG_COUNT];
     flag->descriptor = op->descriptor;
@@ -99,6 +100,7 @@ void coll_net_post(coll_op *op, const void *payload, size_t payload_bytes)
             coll_frame_head head = {
                 .kind = COLL_FRAME_FLAG,
                 .body_bytes = (uint32_t)(COLL_FRAME_FLAG_BYTES + (taken ? payload_bytes : 0))};
+            comm->context->bytes_sent += taken && is_inline ? payload_bytes : 0;
             coll_net_send_frame(comm, peer, &head, body, when_to_send_flag(op, peer, taken));
         }
     }

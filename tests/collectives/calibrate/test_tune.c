@@ -193,6 +193,8 @@ typedef struct cached {
     coll_status status;
     double start_us;
     coll_algorithm algorithm; /* of the options */
+    coll_tcp_auth tcp_auth;
+    const char *interface;
     coll_algorithm in_use;
 } cached;
 
@@ -203,6 +205,8 @@ static void cached_body(test_rank *rank)
     coll_context_options options = test_rank_options(rank);
     options.tune_path = rank->rank == 0 ? c->path : NULL;
     options.algorithm = c->algorithm;
+    options.tcp_auth = c->tcp_auth;
+    options.interface = c->interface;
     const coll_status status = coll_context_create(&options, &context, &rank->error);
     RANK_CHECK(rank, status == c->status || (status != COLL_OK && c->status != COLL_OK));
     if (status == COLL_OK) {
@@ -236,6 +240,41 @@ static void change_start(const char *path, int start_us)
     free(text);
 }
 
+static void assert_start(const char *path, int start_us, bool is_there)
+{
+    base_error failure;
+    void *text = NULL;
+    size_t size_bytes = 0;
+    char line[32];
+    (void)snprintf(line, sizeof line, "start_us %d\n", start_us);
+    assert_ok(base_file_read(path, 4096, &text, &size_bytes, &failure), &failure);
+    assert_int_equal(strstr(text, line) != NULL, is_there);
+    free(text);
+}
+
+/* Figures are measured anew where frames carry something else, or go another way. */
+static void test_file_is_for_one_wire(void **state)
+{
+    (void)state;
+    static const cached others[] = {{.tcp_auth = COLL_TCP_AUTH_OFF},
+                                    {.tcp_auth = COLL_TCP_AUTH_ENCRYPT},
+                                    {.interface = "127.0.0.1"}};
+    test_directory directory;
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "costs");
+    for (int i = 0; i < 3; i++) {
+        cached other = others[i];
+        other.path = path;
+        create_contexts((cached){.path = path}, COLL_TRANSPORT_TCP);
+        change_start(path, 4321);
+        create_contexts((cached){.path = path, .start_us = 4321}, COLL_TRANSPORT_TCP);
+        assert_start(path, 4321, true);
+        create_contexts(other, COLL_TRANSPORT_TCP);
+        assert_start(path, 4321, false);
+    }
+    test_directory_remove(&directory);
+}
+
 /* Measured once and kept; the second time the file's figures are taken, which the test changes to
  * see it. Somebody else's file is left alone. */
 static void test_file_is_used(void **state)
@@ -261,12 +300,16 @@ static void test_file_is_used(void **state)
     test_directory_remove(&directory);
 }
 
-/* The environment names a file where the program does not; an empty name is none. */
+/* The environment names a file where the program does not; an empty name is none. What cannot be
+ * read or written is no error then. */
 static void test_environment_names_file(void **state)
 {
     (void)state;
     static const char variable[] = "RINGFENCE_COLL_TUNE_FILE";
     test_directory directory;
+    base_error failure;
+    void *text = NULL;
+    size_t size_bytes = 0;
     test_directory_make(&directory);
     const char *path = test_directory_path(&directory, "costs");
     const char *other = test_directory_path(&directory, "other");
@@ -278,6 +321,13 @@ static void test_environment_names_file(void **state)
     assert_int_equal(access(path, F_OK), 0);
     change_start(path, 4321);
     create_contexts((cached){.start_us = 4321}, COLL_TRANSPORT_ZMQ);
+    assert_ok(base_file_write(path, "mine\n", 5, &failure), &failure);
+    create_contexts((cached){.path = NULL}, COLL_TRANSPORT_ZMQ);
+    assert_ok(base_file_read(path, 4096, &text, &size_bytes, &failure), &failure);
+    assert_string_equal(text, "mine\n"); /* neither an error nor written over */
+    free(text);
+    assert_int_equal(setenv(variable, test_directory_path(&directory, "no/such"), 1), 0);
+    create_contexts((cached){.path = NULL}, COLL_TRANSPORT_ZMQ);
     assert_int_equal(setenv(variable, "", 1), 0);
     create_contexts((cached){.path = NULL}, COLL_TRANSPORT_ZMQ);
     assert_int_equal(unsetenv(variable), 0);
@@ -351,11 +401,17 @@ static void test_ranks_disagree(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formulas),        cmocka_unit_test(test_prices_rise),
-        cmocka_unit_test(test_choice),          cmocka_unit_test(test_file_text),
-        cmocka_unit_test(test_file_is_used),    cmocka_unit_test(test_full_disk),
-        cmocka_unit_test(test_environment),     cmocka_unit_test(test_ranks_disagree),
-        cmocka_unit_test(test_file_has_points), cmocka_unit_test(test_environment_names_file),
+        cmocka_unit_test(test_formulas),
+        cmocka_unit_test(test_prices_rise),
+        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_file_text),
+        cmocka_unit_test(test_file_is_used),
+        cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_ranks_disagree),
+        cmocka_unit_test(test_file_has_points),
+        cmocka_unit_test(test_environment_names_file),
+        cmocka_unit_test(test_file_is_for_one_wire),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* coll_comm_operations and coll_comm_operation_bytes: every operation is counted once, by whatever
- * path it goes. Ranks are threads. */
+ * path it goes. coll_context_bytes_sent: so is what it sends. Ranks are threads. */
 #include <stdlib.h>
 
 #include "ranks.h"
@@ -123,8 +123,97 @@ static void each_operation_is_counted_once(void **state)
     }
 }
 
+/* ---- bytes that are sent ---- */
+
+enum { RANKS = 3, SHORT = 8, MIDDLE = 500, LONG = RANKS * 16 * 1000 }; /* elements */
+
+/* What a rank sends over shared memory in an operation of `bytes`: once to each peer that takes it,
+ * but in reductions of long vectors each rank combines a third. */
+static uint64_t sent_of(coll_kind kind, uint64_t bytes, bool is_long, bool is_root)
+{
+    switch (kind) {
+    case COLL_ALL_REDUCE:
+        return is_long ? 2 * (RANKS - 1) * bytes / RANKS : (RANKS - 1) * bytes;
+    case COLL_REDUCE:
+        return is_long ? bytes - (is_root ? bytes / RANKS : 0) : (is_root ? 0 : bytes);
+    case COLL_GATHER:
+        return is_root ? 0 : bytes;
+    case COLL_BROADCAST:
+    case COLL_SCATTER:
+        return is_root ? (RANKS - 1) * bytes : 0;
+    case COLL_BARRIER:
+        return 0;
+    default:
+        return (RANKS - 1) * bytes;
+    }
+}
+
+static void sends(test_rank *rank, coll_kind kind, float *data, size_t count)
+{
+    const uint64_t before = coll_context_bytes_sent(rank->context);
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = kind,
+                               .send = data,
+                               .recv = data + RANKS * LONG,
+                               .count = kind == COLL_BARRIER ? 0 : count,
+                               .type = COLL_FLOAT32,
+                               .reduce = COLL_SUM,
+                               .root = 1};
+    RANK_OK(rank, coll_run(coll_context_world(rank->context), &desc, &rank->error));
+    const uint64_t wanted = sent_of(kind, count * sizeof *data, count == LONG, rank->rank == 1);
+    const uint64_t sent = coll_context_bytes_sent(rank->context) - before;
+    if (sent != wanted) {
+        test_rank_fail(rank, "%s of %zu: %llu bytes and not %llu", coll_kind_name(kind), count,
+                       (unsigned long long)sent, (unsigned long long)wanted);
+    }
+}
+
+static void sent_body(test_rank *rank)
+{
+    static const size_t counts[] = {SHORT, MIDDLE, LONG};
+    coll_arena *arena = NULL;
+    const size_t bytes = 2 * RANKS * LONG * sizeof(float);
+    float *own = calloc(1, bytes);
+    RANK_CHECK(rank, own != NULL);
+    RANK_OK(rank,
+            coll_arena_create(coll_context_world(rank->context), bytes, &arena, &rank->error));
+    for (int kind = COLL_ALL_REDUCE; kind <= COLL_BARRIER; kind++) {
+        for (int i = 0; i < 2 * 3; i++) {
+            sends(rank, (coll_kind)kind, i < 3 ? own : coll_arena_data(arena), counts[i % 3]);
+        }
+    }
+    coll_arena_destroy(arena);
+    free(own);
+}
+
+/* Over sockets it depends on the algorithm; of these it does not. */
+static void sent_over_sockets_body(test_rank *rank)
+{
+    float *data = calloc(2 * RANKS * LONG, sizeof *data);
+    RANK_CHECK(rank, data != NULL);
+    sends(rank, COLL_ALL_REDUCE, data, SHORT);
+    sends(rank, COLL_ALL_REDUCE, data, MIDDLE);
+    sends(rank, COLL_ALL_GATHER, data, SHORT);
+    sends(rank, COLL_ALL_GATHER, data, LONG);
+    free(data);
+}
+
+static void what_is_sent_is_counted(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = RANKS, .transport = COLL_TRANSPORT_SHM},
+                          sent_body);
+    test_ranks_as_threads(&(test_ranks_options){.size = RANKS, .transport = COLL_TRANSPORT_TCP},
+                          sent_over_sockets_body);
+    test_ranks_as_threads(&(test_ranks_options){.size = RANKS, .transport = COLL_TRANSPORT_ZMQ},
+                          sent_over_sockets_body);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_operation_is_counted_once)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_operation_is_counted_once),
+        cmocka_unit_test(what_is_sent_is_counted),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -212,6 +212,54 @@ static void test_abort_wakes(void **state)
     abort_over(COLL_TRANSPORT_TCP);
 }
 
+typedef struct polled_job {
+    bool aborts; /* rank 1; else it leaves */
+    sem_t over;  /* rank 0 has its error: rank 1 may leave */
+} polled_job;
+
+/* Rank 0 only polls, and learns that rank 1 leaves, or is aborted. */
+static void polled_body(test_rank *rank)
+{
+    polled_job *j = rank->user;
+    coll_comm *comm = coll_context_world(rank->context);
+    const coll_op_desc barrier = {.size = sizeof(coll_op_desc), .kind = COLL_BARRIER};
+    coll_request *request = NULL;
+    bool done = false;
+    if (rank->rank == 1) {
+        if (j->aborts) {
+            coll_context_abort(rank->context, "the test says so");
+            RANK_CHECK(rank, coll_barrier(comm, &rank->error) == COLL_ERR_ABORTED);
+            while (sem_wait(&j->over) != 0) {
+            }
+        }
+        return;
+    }
+    coll_status status = coll_start(comm, &barrier, &request, &rank->error);
+    const int64_t deadline_ns = base_deadline_after_ns(10 * BASE_NS_PER_S);
+    while (status == COLL_OK && !done && base_now_ns() < deadline_ns) {
+        (void)sched_yield();
+        status = coll_request_test(&request, &done, &rank->error);
+    }
+    (void)sem_post(&j->over);
+    RANK_CHECK(rank, status == (j->aborts ? COLL_ERR_ABORTED : COLL_ERR_PEER));
+    RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
+    RANK_CHECK(rank, !j->aborts || has(rank->error.message, "the test says so"));
+}
+
+static void test_who_polls_learns_of_failures(void **state)
+{
+    (void)state;
+    static const coll_transport over[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_ZMQ,
+                                          COLL_TRANSPORT_TCP};
+    for (size_t i = 0; i < 2 * sizeof over / sizeof over[0]; i++) {
+        polled_job j = {.aborts = i % 2 == 0};
+        assert_int_equal(sem_init(&j.over, 0, 0), 0);
+        test_ranks_as_threads(
+            &(test_ranks_options){.size = 2, .transport = over[i / 2], .user = &j}, polled_body);
+        (void)sem_destroy(&j.over);
+    }
+}
+
 /* What one rank can see to be wrong by itself is refused before any peer is notified. */
 static void misuse_body(test_rank *rank)
 {
@@ -357,6 +405,7 @@ int main(void)
         cmocka_unit_test(test_a_rank_that_leaves_is_named),
         cmocka_unit_test(test_who_failed_first_is_passed_on),
         cmocka_unit_test(test_abort_wakes),
+        cmocka_unit_test(test_who_polls_learns_of_failures),
         cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_transports_disagree),
         cmocka_unit_test(test_names),

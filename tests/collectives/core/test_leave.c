@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -216,7 +217,32 @@ static coll_status await_news(coll_comm *comm, coll_error *error)
     return status;
 }
 
-/* One rank is the root of a broadcast, and of another when its peer, which took none, has died. */
+/* Until the kernel's clock has ticked: a sender looks for its peer once in a tick. */
+static void await_tick(void)
+{
+    struct timespec begin;
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &begin);
+    do {
+        (void)sched_yield();
+        (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    } while (now.tv_sec == begin.tv_sec && now.tv_nsec == begin.tv_nsec);
+}
+
+/* Two messages, for which there is credit, to a peer that has died. */
+static coll_status send_to_dead(const job *j, coll_comm *comm, coll_error *error)
+{
+    int32_t value = 1;
+    coll_status status = COLL_OK;
+    for (int i = 0; i < 2 && status == COLL_OK; i++) {
+        await_tick();
+        status = coll_send(comm, &value, 1, COLL_INT32, j->taker, error);
+    }
+    return status;
+}
+
+/* One rank is the root of a broadcast, and of another when its peer, which took none, has died. Or
+ * it sends messages. */
 static int root_of_the_dead_body(forked_rank *rank, void *user)
 {
     job *j = user;
@@ -238,7 +264,9 @@ static int root_of_the_dead_body(forked_rank *rank, void *user)
         await_end(j->given[0], TIMEOUT_MS);
         _exit(0);
     }
-    status = coll_broadcast(comm, &value, 1, COLL_INT32, root, &error);
+    if (j->kind == COLL_BROADCAST) {
+        status = coll_broadcast(comm, &value, 1, COLL_INT32, root, &error);
+    }
     if (status != COLL_OK) {
         return complain(j, rank->rank, "does not give", &error);
     }
@@ -248,7 +276,8 @@ static int root_of_the_dead_body(forked_rank *rank, void *user)
         return complain(j, rank->rank, "is not notified", &error);
     }
     (void)snprintf(dead, sizeof dead, "rank %d (host", j->taker);
-    status = coll_broadcast(comm, &value, 1, COLL_INT32, root, &error);
+    status = j->kind == COLL_BROADCAST ? coll_broadcast(comm, &value, 1, COLL_INT32, root, &error)
+                                       : send_to_dead(j, comm, &error);
     if (status != COLL_ERR_PEER || strstr(error.message, dead) == NULL) {
         return complain(j, rank->rank, "does not name the dead", &error);
     }
@@ -256,9 +285,9 @@ static int root_of_the_dead_body(forked_rank *rank, void *user)
     return 0;
 }
 
-static void leaf_dies(coll_transport transport, int leaf)
+static void leaf_dies(coll_transport transport, coll_kind kind, int leaf)
 {
-    job j = {.transport = transport, .kind = COLL_BROADCAST, .size = 2, .taker = leaf};
+    job j = {.transport = transport, .kind = kind, .size = 2, .taker = leaf};
     pid_t pids[2];
     coll_error error;
     int status = 0;
@@ -278,8 +307,14 @@ static void leaf_dies(coll_transport transport, int leaf)
 /* Of two ranks the lower one listens: both are tried. */
 static void a_leaf_dies(void **state)
 {
-    leaf_dies(*(const coll_transport *)*state, 0);
-    leaf_dies(*(const coll_transport *)*state, 1);
+    leaf_dies(*(const coll_transport *)*state, COLL_BROADCAST, 0);
+    leaf_dies(*(const coll_transport *)*state, COLL_BROADCAST, 1);
+}
+
+static void a_receiver_dies(void **state)
+{
+    leaf_dies(*(const coll_transport *)*state, COLL_SEND, 0);
+    leaf_dies(*(const coll_transport *)*state, COLL_SEND, 1);
 }
 
 static void run_job(job j, forked_body run)
@@ -354,6 +389,8 @@ int main(void)
         {"givers are gone, zmq", givers_are_gone, NULL, NULL, &transports[2]},
         {"a leaf dies, tcp", a_leaf_dies, NULL, NULL, &transports[1]},
         {"a leaf dies, zmq", a_leaf_dies, NULL, NULL, &transports[2]},
+        {"a receiver dies, shm", a_receiver_dies, NULL, NULL, &transports[0]},
+        {"a receiver dies, tcp", a_receiver_dies, NULL, NULL, &transports[1]},
         {"a giver stays, tcp", a_giver_stays_while_it_holds_data, NULL, NULL, &transports[1]},
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,12 @@
 /* Ranks as real processes: one that is killed, one that is stopped for a while, sixteen at once,
  * two jobs at once, and nothing left behind. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -126,6 +129,51 @@ static void test_killed_rank_is_named_tcp(void **state)
     kill_one(COLL_TRANSPORT_TCP);
 }
 
+/* Rank 1 starts a program that outlives it, and dies. */
+static int parent_body(forked_rank *rank, void *user)
+{
+    const job *j = user;
+    coll_context *context = NULL;
+    coll_error error = {.status = COLL_OK};
+    CHILD_CHECK(join(rank, j, &context, &error) == COLL_OK, &error);
+    coll_comm *comm = coll_context_world(context);
+    CHILD_CHECK(coll_barrier(comm, &error) == COLL_OK, &error);
+    if (rank->rank == 1) {
+        if (fork() == 0) {
+            (void)dup2(j->pipe[0], STDIN_FILENO);
+            (void)execlp("cat", "cat", (char *)NULL); /* until the test closes the pipe */
+            _exit(EXIT_BAD);
+        }
+        (void)raise(SIGKILL);
+    }
+    CHILD_CHECK(coll_barrier(comm, &error) == COLL_ERR_PEER, &error);
+    CHILD_CHECK(strstr(error.message, "rank 1 (host") != NULL, &error);
+    coll_context_destroy(context);
+    return EXIT_GOOD;
+}
+
+static void test_a_program_that_a_rank_started_hides_no_death(void **state)
+{
+    static const coll_transport over[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_ZMQ,
+                                          COLL_TRANSPORT_TCP};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        job j = {.transport = over[i], .timeout_ns = 10 * BASE_NS_PER_S};
+        pid_t pids[2];
+        coll_error error;
+        int status = 0;
+        assert_int_equal(pipe2(j.pipe, O_CLOEXEC), 0);
+        assert_ok(forked_start(2, parent_body, &j, pids, &error), &error);
+        assert_int_equal(waitpid(pids[1], &status, 0), pids[1]);
+        assert_true(WIFSIGNALED(status));
+        assert_int_equal(waitpid(pids[0], &status, 0), pids[0]);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), EXIT_GOOD);
+        (void)close(j.pipe[0]);
+        (void)close(j.pipe[1]);
+    }
+}
+
 /* Rank 1 stops itself, and the parent lets it go on. */
 static int stopped_body(forked_rank *rank, void *user)
 {
@@ -228,6 +276,36 @@ static void test_sixteen_ranks(void **state)
     }
 }
 
+enum { CROWD = 24, DESCRIPTORS = 4 * CROWD, SOME_USER = 61234 };
+
+/* Makes this process one of an ordinary user who may open so many files. That limit holds for
+ * descriptors in transit, too, but not for root. */
+static bool become_ordinary(void)
+{
+    const struct rlimit limit = {.rlim_cur = DESCRIPTORS, .rlim_max = DESCRIPTORS};
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+           (geteuid() != 0 || (setgid(SOME_USER) == 0 && setuid(SOME_USER) == 0)) &&
+           prctl(PR_SET_DUMPABLE, 1) == 0; /* or /proc/self is root's */
+}
+
+static int ordinary_body(forked_rank *rank, void *user)
+{
+    const job *j = user;
+    coll_context *context = NULL;
+    coll_arena *arena = NULL;
+    coll_error error = {.status = COLL_OK};
+    CHILD_CHECK(become_ordinary(), &error);
+    for (int i = 0; i < 4; i++) {
+        CHILD_CHECK(join(rank, j, &context, &error) == COLL_OK, &error);
+        coll_comm *comm = coll_context_world(context);
+        CHILD_CHECK(coll_arena_create(comm, 4096, &arena, &error) == COLL_OK, &error);
+        CHILD_CHECK(coll_barrier(comm, &error) == COLL_OK, &error);
+        coll_arena_destroy(arena);
+        coll_context_destroy(context);
+    }
+    return EXIT_GOOD;
+}
+
 static void wait_for_good(const pid_t *pids, int count)
 {
     for (int r = 0; r < count; r++) {
@@ -236,6 +314,16 @@ static void wait_for_good(const pid_t *pids, int count)
         assert_true(WIFEXITED(status));
         assert_int_equal(WEXITSTATUS(status), EXIT_GOOD);
     }
+}
+
+static void test_an_ordinary_user_has_many_ranks(void **state)
+{
+    (void)state;
+    job j = {.transport = COLL_TRANSPORT_SHM, .timeout_ns = 20 * BASE_NS_PER_S};
+    pid_t pids[CROWD];
+    coll_error error;
+    assert_ok(forked_start(CROWD, ordinary_body, &j, pids, &error), &error);
+    wait_for_good(pids, CROWD);
 }
 
 /* Two jobs that have all joined before the first operation of either; then one of which a rank is
@@ -291,8 +379,10 @@ int main(void)
         cmocka_unit_test(test_killed_rank_is_named_shm),
         cmocka_unit_test(test_killed_rank_is_named_zmq),
         cmocka_unit_test(test_killed_rank_is_named_tcp),
+        cmocka_unit_test(test_a_program_that_a_rank_started_hides_no_death),
         cmocka_unit_test(test_stopped_rank_goes_on),
         cmocka_unit_test(test_sixteen_ranks),
+        cmocka_unit_test(test_an_ordinary_user_has_many_ranks),
         cmocka_unit_test(test_two_jobs_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

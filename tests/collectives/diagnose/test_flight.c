@@ -204,6 +204,50 @@ static void what_is_done_is_not_pending(void **state)
     test_ranks_as_threads(&options, overtaken_body);
 }
 
+/* Messages that nobody sends yet, and more operations than the recorder's ring holds: the messages
+ * stay pending, the newest of them if they are too many. */
+static void old_body(test_rank *rank)
+{
+    enum { MESSAGES = COLL_FLIGHT_KEPT + 2 };
+    int32_t values[MESSAGES] = {0};
+    coll_comm *comm = coll_context_world(rank->context);
+    coll_request *requests[MESSAGES] = {NULL};
+    coll_op_desc desc = {
+        .size = sizeof(coll_op_desc), .kind = COLL_RECEIVE, .count = 1, .type = COLL_INT32};
+    for (int i = 0; rank->rank == 1 && i < MESSAGES; i++) {
+        desc.recv = &values[i];
+        RANK_OK(rank, coll_start(comm, &desc, &requests[i], &rank->error));
+    }
+    for (int i = 0; i < COLL_FLIGHT_ENTRIES + MESSAGES; i++) {
+        RANK_OK(rank, coll_barrier(comm, &rank->error));
+    }
+    json_t *json = dump(rank->context, NULL);
+    const json_t *pending = json_object_get(json, "pending");
+    RANK_CHECK(rank, json_array_size(pending) == (rank->rank == 1 ? COLL_FLIGHT_KEPT : 0));
+    for (size_t i = 0; i < json_array_size(pending); i++) {
+        const json_t *message = json_array_get(pending, i);
+        RANK_CHECK(rank, strcmp(text(message, "operation"), "receive") == 0);
+        RANK_CHECK(rank, integer(message, "sequence") > MESSAGES - COLL_FLIGHT_KEPT);
+        RANK_CHECK(rank, json_object_get(message, "took_us") == NULL);
+    }
+    json_decref(json);
+    for (int i = 0; rank->rank == 0 && i < MESSAGES; i++) {
+        RANK_OK(rank, coll_send(comm, &values[0], 1, COLL_INT32, 1, &rank->error));
+    }
+    RANK_OK(rank, coll_request_wait_all(requests, MESSAGES, &rank->error));
+    json = dump(rank->context, NULL);
+    RANK_CHECK(rank, json_array_size(json_object_get(json, "pending")) == 0);
+    json_decref(json);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+}
+
+static void old_operations_stay_pending(void **state)
+{
+    (void)state;
+    const test_ranks_options options = {.size = 2, .transport = COLL_TRANSPORT_SHM};
+    test_ranks_as_threads(&options, old_body);
+}
+
 /* Uneven ticks are not used: times are the clock's. */
 static void uneven_body(test_rank *rank)
 {
@@ -287,6 +331,7 @@ int main(void)
         cmocka_unit_test(completed_operations_are_there),
         cmocka_unit_test(pending_operations_are_there),
         cmocka_unit_test(what_is_done_is_not_pending),
+        cmocka_unit_test(old_operations_stay_pending),
         cmocka_unit_test(any_thread_may_dump),
         cmocka_unit_test(uneven_ticks_are_not_used),
         cmocka_unit_test(dumps_know_no_locale),
