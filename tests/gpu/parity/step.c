@@ -314,10 +314,41 @@ static void some_logits(twin *t, float *row, size_t columns)
     }
 }
 
+/* What a device has found of all rows. */
+typedef struct drawn_rows {
+    const rank_drawn *of;
+    const rank_kept *kept;
+    const rank_mass *masses;
+} drawn_rows;
+
+static void compare_draw(const rank_sample_vocab *vocab, const rank_sample_params *params, int rank,
+                         size_t row, const float *logits, const drawn_rows *drawn)
+{
+    enum { RECORD_BYTES = 1 << 14 };
+    const size_t record_bytes = rank_sample_record_bytes(params, vocab->world_size);
+    const rank_sample_drawn own = {
+        .one = drawn->of + row,
+        .kept = drawn->kept + row * RANK_KEPT_MAX,
+        .masses = drawn->masses + row * (size_t)rank_sample_leaves(vocab, rank),
+    };
+    uint8_t *expected = malloc(RECORD_BYTES);
+    uint8_t *record = malloc(RECORD_BYTES);
+    assert_true(expected != NULL && record != NULL && record_bytes <= RECORD_BYTES);
+    rank_sample_make(vocab, params, 40 + row, rank, logits, expected);
+    rank_sample_make_drawn(vocab, params, rank, &own, record);
+    /* beyond the header, a record that is refused has what was found before */
+    assert_memory_equal(record, expected, 2 * sizeof(int32_t));
+    if (((const int32_t *)(const void *)expected)[1] < 0) {
+        assert_memory_equal(record, expected, record_bytes);
+    }
+    free(expected);
+    free(record);
+}
+
 /* What the device draws is what the host draws: with ties, noise, infinities and NaNs. */
 static void draw(twin *t)
 {
-    enum { ROWS_MAX = 5, RECORD_BYTES = 1 << 14 };
+    enum { ROWS_MAX = 5 };
     base_error error;
     const rank_device *device = &t->device[TWIN_OTHER];
     const size_t rows = twin_between(t, 1, ROWS_MAX);
@@ -339,10 +370,7 @@ static void draw(twin *t)
     float *logits = malloc(rows * stride * sizeof *logits);
     rank_kept *none_kept = calloc(rows * RANK_KEPT_MAX, sizeof *none_kept);
     rank_mass *no_masses = calloc(rows * leaves, sizeof *no_masses);
-    uint8_t *expected = malloc(RECORD_BYTES);
-    uint8_t *record = malloc(RECORD_BYTES);
-    assert_true(logits != NULL && none_kept != NULL && no_masses != NULL && expected != NULL &&
-                record != NULL);
+    assert_true(logits != NULL && none_kept != NULL && no_masses != NULL);
     for (size_t r = 0; r < rows; r++) {
         params[r] = some_sampling(t);
         of[r] = rank_sample_draw_row(&params[r], 40 + r);
@@ -368,27 +396,15 @@ static void draw(twin *t)
                                                       .leaves = leaves,
                                                       .leaf_columns = (size_t)whole.leaf_width});
     assert_ok(device->backend->sync(device->queue, &error), &error);
+    const drawn_rows drawn = {.of = twin_at(t, found, TWIN_OTHER),
+                              .kept = twin_at(t, kept, TWIN_OTHER),
+                              .masses = twin_at(t, masses, TWIN_OTHER)};
     for (size_t r = 0; r < rows; r++) {
-        const size_t record_bytes = rank_sample_record_bytes(&params[r], whole.world_size);
-        const rank_sample_drawn drawn = {
-            .one = (const rank_drawn *)twin_at(t, found, TWIN_OTHER) + r,
-            .kept = (const rank_kept *)twin_at(t, kept, TWIN_OTHER) + r * RANK_KEPT_MAX,
-            .masses = (const rank_mass *)twin_at(t, masses, TWIN_OTHER) + r * leaves,
-        };
-        assert_true(record_bytes <= RECORD_BYTES);
-        rank_sample_make(&whole, &params[r], 40 + r, rank, logits + r * stride, expected);
-        rank_sample_make_drawn(&whole, &params[r], rank, &drawn, record);
-        /* beyond the header, a record that is refused has what was found before */
-        assert_memory_equal(record, expected, 2 * sizeof(int32_t));
-        if (((const int32_t *)(const void *)expected)[1] < 0) {
-            assert_memory_equal(record, expected, record_bytes);
-        }
+        compare_draw(&whole, &params[r], rank, r, logits + r * stride, &drawn);
     }
     free(logits);
     free(none_kept);
     free(no_masses);
-    free(expected);
-    free(record);
 }
 
 const parity_case parity_step_cases[] = {
