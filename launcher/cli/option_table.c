@@ -119,7 +119,7 @@ static const char *stream_name(int value)
 
 static const base_field rows[] = {
     {OWN(BOOL, overwrite), .option = "overwrite", .group = "The job",
-     .help = "replace the record that is there; else it is moved to DIR.1, DIR.2, ..."},
+     .help = "trainings: replace the record that is there; else it is moved to DIR.1, DIR.2, ..."},
     {CALL(add_prompt), .option = "prompt", .value = "TEXT", .marks = LAUNCH_MARK_JOB,
      .help = "generate, tp-*: a sentence to correct; may be given again"},
     {CALL(set_prompts), .option = "prompts", .value = "FILE", .marks = LAUNCH_MARK_JOB,

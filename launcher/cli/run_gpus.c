@@ -34,7 +34,9 @@ void launch_cli_take_watch(launch_cli_run *run)
     char faults[LAUNCH_GPU_FAULTS_BYTES];
     launch_gpu_peak peak;
     const char *uuids[BASE_COLL_RANKS_MAX];
-    const int count = collect_uuids(run, uuids);
+    const int named = collect_uuids(run, uuids);
+    /* a rank that has failed before it named its GPU may have failed of that GPU's fault */
+    const int count = named == (int)run->options->job.job.world_size ? named : 0;
     const int ranks = run->result.ranks != NULL ? (int)run->options->job.job.world_size : 0;
     if (launch_gpu_watch_faults(run->gpus, uuids, count, faults)[0] != '\0' &&
         cause->message[0] != '\0') {

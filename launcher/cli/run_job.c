@@ -325,6 +325,7 @@ static int run_whole(launch_cli_run *run)
 {
     const launch_options *options = run->options;
     base_error error = {0};
+    int lock_fd = -1; /* of --out; a record of training has its own */
     launch_inference inference = {.job = &options->job, .argc = run->argc, .argv = run->argv};
     const bool infers = proto_mode_get(options->job.job.mode)->record == PROTO_RECORD_INFERENCE;
     if (options->hosts.nodes > 1 && options->program == NULL &&
@@ -333,6 +334,10 @@ static int run_whole(launch_cli_run *run)
     }
     launch_inference_begin(&inference);
     name_engine(run);
+    if (infers &&
+        launch_inference_lock(options->job.output.directory, &lock_fd, &error) != BASE_OK) {
+        return launch_report_error(&error);
+    }
     if (launch_cli_open_record(run, &error) != BASE_OK) {
         return launch_report_error(&error);
     }
@@ -354,7 +359,10 @@ static int run_whole(launch_cli_run *run)
     launch_summary_print(options, &run->result, &run->scaling,
                          run->record != NULL && launch_record_is_whole(run->record));
     const int exit_status = run->result.exit_status;
-    launch_cli_close_record(run);
+    launch_record_close(run->record);
+    if (lock_fd >= 0) {
+        (void)close(lock_fd);
+    }
     free(run->files);
     launch_job_result_fini(&run->result);
     return exit_status;

@@ -18,8 +18,7 @@ typedef struct launch_cli_run {
     int argc;
     char **argv;
     char engine[LAUNCH_PLACE_TEXT_BYTES]; /* what has started this launcher; empty: the user */
-    launch_record *record;                /* NULL: the job has no record of training */
-    launch_out_directory out;             /* of an inference's record; else fd is -1 */
+    launch_record *record;                /* NULL: the job has no record */
     bool recording;                       /* the record has begun, so its directory is this job's */
     bool streamed;       /* stdout shows the beginning of a text whose end has not come */
     launch_lease *lease; /* of a mode that may cost money */
@@ -45,9 +44,8 @@ void launch_cli_take_watch(launch_cli_run *run);
 
 /* ---- run_record.c ---- */
 
-/* Opens the record of a training, or the directory of an inference's, whose rank 0 writes most of it. */
+/* Opens the record of a training. Other modes' ranks write all there is. */
 BASE_MUST_CHECK base_status launch_cli_open_record(launch_cli_run *run, base_error *reterr);
-void launch_cli_close_record(launch_cli_run *run);
 
 /* Of launch_job_options, with a launch_cli_run: checks the disk's room, and begins the record. */
 BASE_MUST_CHECK base_status launch_cli_on_ready(void *user, base_error *reterr);

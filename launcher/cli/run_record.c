@@ -35,38 +35,11 @@ static void say_checkpoint(const launch_cli_run *run)
     }
 }
 
-static base_status open_inference(launch_cli_run *run, base_error *reterr)
-{
-    const launch_options *options = run->options;
-    launch_out_inputs inputs;
-    launch_out_list_inputs(&options->job, &inputs);
-    const launch_out_options out = {
-        .path = options->job.output.directory,
-        .overwrite = options->overwrite,
-        .log_dir = options->log_dir[0] != '\0' ? options->log_dir : NULL,
-        .inputs = inputs.paths,
-        .input_count = inputs.count,
-    };
-    base_status status = launch_inference_open(&out, &run->out, reterr);
-    if (status == BASE_OK) { /* now, since rank 0 writes there when it likes to */
-        status = launch_out_directory_clear(&run->out, reterr);
-    }
-    if (run->out.moved_to[0] != '\0' && !options->quiet) {
-        base_log(BASE_LOG_INFO, "the record of an earlier run is now in %s", run->out.moved_to);
-    }
-    return status;
-}
-
 base_status launch_cli_open_record(launch_cli_run *run, base_error *reterr)
 {
     const launch_options *options = run->options;
-    const proto_record_kind kind = proto_mode_get(options->job.job.mode)->record;
-    run->out.fd = -1;
-    if (kind == PROTO_RECORD_INFERENCE) {
-        return open_inference(run, reterr);
-    }
-    if (kind != PROTO_RECORD_TRAINING) {
-        return BASE_OK;
+    if (proto_mode_get(options->job.job.mode)->record != PROTO_RECORD_TRAINING) {
+        return BASE_OK; /* the ranks write all there is */
     }
     const launch_record_options record_options = {
         .out = options->job.output.directory,
@@ -103,17 +76,6 @@ static void say_beginning(const launch_cli_run *run)
     base_log(BASE_LOG_INFO, "--resume: no checkpoint in %s: starts at the beginning",
              job->output.directory);
     say_checkpoint(run);
-}
-
-void launch_cli_close_record(launch_cli_run *run)
-{
-    launch_record_close(run->record);
-    if (run->out.fd < 0) {
-        return;
-    }
-    launch_out_directory_finish(&run->out);
-    launch_out_directory_discard(&run->out); /* if it is empty */
-    launch_out_directory_close(&run->out);
 }
 
 base_status launch_cli_on_ready(void *user, base_error *reterr)

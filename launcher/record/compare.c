@@ -325,22 +325,36 @@ static base_status compare_files(const char *a, const char *b, FILE *stream,
     return status;
 }
 
-/* Two checkpoints have the optimizer's moments, too. */
+static bool has_moments(const char *path, const char *name, char file[PATH_BYTES])
+{
+    (void)snprintf(file, PATH_BYTES, "%s/%s", path, name);
+    return access(file, F_OK) == 0;
+}
+
+/* Two checkpoints have the optimizer's moments, too. A directory without any of them is a model. */
 base_status launch_compare(const char *a, const char *b, FILE *stream, launch_likeness *likeness,
                            base_error *reterr)
 {
     static const char *const moments[] = {"exp_avg.safetensors", "exp_avg_sq.safetensors"};
+    enum { MOMENTS = sizeof moments / sizeof *moments };
     char files[2][PATH_BYTES];
     base_status status = compare_files(a, b, stream, likeness, reterr);
-    for (size_t i = 0; status == BASE_OK && i < sizeof moments / sizeof *moments; i++) {
-        launch_likeness found = LAUNCH_SAME_BYTES;
-        (void)snprintf(files[0], sizeof files[0], "%s/%s", a, moments[i]);
-        (void)snprintf(files[1], sizeof files[1], "%s/%s", b, moments[i]);
-        if (access(files[0], F_OK) != 0 || access(files[1], F_OK) != 0) {
-            continue;
-        }
+    bool of_a = false;
+    bool of_b = false;
+    for (int i = 0; i < MOMENTS; i++) {
+        of_a = has_moments(a, moments[i], files[0]) || of_a;
+        of_b = has_moments(b, moments[i], files[1]) || of_b;
+    }
+    for (int i = 0; status == BASE_OK && of_a && of_b && i < MOMENTS; i++) {
+        launch_likeness found = LAUNCH_DIFFERENT;
+        const bool in_a = has_moments(a, moments[i], files[0]);
+        const bool in_b = has_moments(b, moments[i], files[1]);
         (void)fprintf(stream, "%s\n", moments[i]);
-        status = compare_files(files[0], files[1], stream, &found, reterr);
+        if (in_a && in_b) {
+            status = compare_files(files[0], files[1], stream, &found, reterr);
+        } else {
+            (void)fprintf(stream, "  not in %s\n", in_a ? b : a);
+        }
         *likeness = found > *likeness ? found : *likeness;
     }
     return status;

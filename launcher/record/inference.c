@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/path.h"
+#include "proto/checkpoints.h"
 #include "record/cloud.h"
 #include "record/inference_figures.h"
 #include "record/inference_lesson.h"
@@ -43,28 +44,73 @@ static base_status read_json(const char *out, const char *name, json_t **json, b
     return *json != NULL ? BASE_OK : base_fail(reterr, BASE_ERR_INVALID, "%s: %s", path, flaw.text);
 }
 
-static base_status check_out(const char *out, base_error *reterr)
+static bool is_there(const char *out, const char *name)
 {
-    json_t *manifest = NULL;
-    base_error unread;
-    if (read_json(out, "manifest.json", &manifest, &unread) != BASE_OK) {
-        return BASE_OK;
-    }
-    const char *lab = json_string_value(json_object_get(manifest, "lab"));
-    const bool ours = lab != NULL && strcmp(lab, INFERENCE_LAB) == 0;
-    json_decref(manifest);
-    return ours ? BASE_OK
-                : base_fail(reterr, BASE_ERR_INVALID,
-                            "--out %s holds the record of a training, and stays as it is", out);
+    char path[BASE_PATH_BYTES];
+    return base_path_join(out, name, path, NULL) == BASE_OK && access(path, F_OK) == 0;
 }
 
-base_status launch_inference_open(const launch_out_options *options,
-                                  launch_out_directory *directory, base_error *reterr)
+/* Whether this file of ours is in the directory. *ours: also by what is in it. */
+static bool has_file(const char *out, const char *name, const char *key, const char *value,
+                     bool *ours)
 {
-    base_status status = check_out(options->path, reterr);
-    if (status == BASE_OK) {
-        status = launch_out_directory_open(options, directory, reterr);
-        status = status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--out");
+    json_t *object = NULL;
+    base_error unread;
+    if (!is_there(out, name)) {
+        return false;
+    }
+    *ours = false;
+    if (read_json(out, name, &object, &unread) == BASE_OK) {
+        const json_t *found = json_object_get(object, key);
+        const char *text = json_string_value(found);
+        *ours = value != NULL ? text != NULL && strcmp(text, value) == 0 : found != NULL;
+    }
+    json_decref(object);
+    return true;
+}
+
+/* Whether a record of an inference may be written there: into an empty directory, in place of an older one, or
+ * of the beginning of one that its launcher's death has left. Files of other names stay as they are. */
+static base_status check_out(const char *out, base_error *reterr)
+{
+    static const char *const written[] = {"timings.jsonl", "report.html", "plots.gp",
+                                          "scaling-curve.dat", "scaling-curve.png"};
+    bool ours = true;
+    const bool described = has_file(out, "manifest.json", "lab", INFERENCE_LAB, &ours);
+    if ((described && !ours) || is_there(out, PROTO_CHECKPOINTS_DIRECTORY) ||
+        (!described && is_there(out, "timings.jsonl") && !is_there(out, "results.json"))) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--out %s holds the record of a training, and stays as it is", out);
+    }
+    if (described) {
+        return BASE_OK;
+    }
+    const bool began = has_file(out, "results.json", "total", NULL, &ours);
+    if (began && !ours) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--out %s has a results.json that is no record's: name another directory",
+                         out);
+    }
+    for (size_t i = 0; !began && i < sizeof written / sizeof *written; i++) {
+        if (is_there(out, written[i])) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "--out %s holds no record, and has a %s: name another directory", out,
+                             written[i]);
+        }
+    }
+    return BASE_OK;
+}
+
+base_status launch_inference_lock(const char *out, int *lock_fd, base_error *reterr)
+{
+    base_status status = launch_out_directory_lock(out, lock_fd, reterr);
+    if (status != BASE_OK) {
+        return base_error_prepend(reterr, status, "--out");
+    }
+    status = check_out(out, reterr);
+    if (status != BASE_OK) {
+        (void)close(*lock_fd);
+        *lock_fd = -1;
     }
     return status;
 }
@@ -231,6 +277,15 @@ static char *describe(const launch_inference_view *view, const launch_text *less
     return text;
 }
 
+/* Removes the curve's files of an older run. */
+static void remove_curve(int directory_fd)
+{
+    static const char *const names[] = {"scaling-curve.png", "scaling-curve.dat", "plots.gp"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        (void)unlinkat(directory_fd, names[i], 0);
+    }
+}
+
 static base_status write_curve(const launch_inference_view *view, launch_text *notes,
                                base_error *reterr)
 {
@@ -240,6 +295,7 @@ static base_status write_curve(const launch_inference_view *view, launch_text *n
         return base_fail_errno(reterr, errno, "cannot open %s", out);
     }
     base_status status = BASE_OK;
+    remove_curve(directory_fd);
     if (view->figures->curve.point_count > 0) {
         launch_plot_files curve = {"scaling-curve", launch_curve_figure(&view->figures->curve)};
         status = launch_plots_write(out, &curve, 1, view->info, reterr);

@@ -4,7 +4,6 @@
 #define LAUNCH_INFERENCE_H
 
 #include "base/clock.h"
-#include "record/out_directory.h"
 #include "record/record.h"
 #include "record/run_info.h"
 #include "record/text.h"
@@ -29,10 +28,10 @@ typedef struct launch_inference {
 /* Notes when the run began, and what the machine did before it. */
 void launch_inference_begin(launch_inference *run);
 
-/* Opens the directory of a job's --out as launch_out_directory_open does. BASE_ERR_INVALID, too: it has the
- * record of a training. */
-BASE_MUST_CHECK base_status launch_inference_open(const launch_out_options *options,
-                                                  launch_out_directory *directory,
+/* Makes the directory if it is missing, and locks it until *lock_fd is closed. BASE_ERR_BUSY: another
+ * run writes there. BASE_ERR_INVALID: it has the record of a training, or files that are no record and that
+ * this one would write over. An older record of an inference is replaced. */
+BASE_MUST_CHECK base_status launch_inference_lock(const char *out, int *lock_fd,
                                                   base_error *reterr);
 
 /* Reads OUT/results.json. Writes OUT/manifest.json and report.html; with a curve scaling-curve.dat

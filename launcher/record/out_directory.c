@@ -61,9 +61,7 @@ static base_status busy(const char *path, int fd, base_error *reterr)
     return base_fail(reterr, BASE_ERR_BUSY, "%s is being written by another run", path);
 }
 
-/* Makes the directory at path if it is missing, and locks it until *fd is closed. BASE_ERR_BUSY names the
- * process that has it. */
-static base_status lock_directory(const char *path, int *fd, base_error *reterr)
+base_status launch_out_directory_lock(const char *path, int *fd, base_error *reterr)
 {
     for (int attempt = 0; attempt < LOCK_ATTEMPTS; attempt++) {
         struct stat locked;
@@ -185,7 +183,8 @@ static base_status move_away(launch_out_directory *directory, base_error *reterr
         if (renameat2(AT_FDCWD, directory->path, AT_FDCWD, directory->moved_to, RENAME_NOREPLACE) ==
             0) {
             (void)close(directory->fd);
-            const base_status status = lock_directory(directory->path, &directory->fd, reterr);
+            const base_status status =
+                launch_out_directory_lock(directory->path, &directory->fd, reterr);
             return status == BASE_OK ? launch_out_link_inputs(directory, reterr) : status;
         }
         if (errno != EEXIST) {
@@ -256,7 +255,7 @@ base_status launch_out_directory_open(const launch_out_options *options,
     }
     memcpy(directory->path, options->path, length);
     directory->stood_bytes = standing_bytes(directory->path);
-    base_status status = lock_directory(directory->path, &directory->fd, reterr);
+    base_status status = launch_out_directory_lock(directory->path, &directory->fd, reterr);
     if (status == BASE_OK) {
         status = check_directory(options, directory, reterr);
         if (status != BASE_OK) {

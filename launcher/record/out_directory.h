@@ -16,7 +16,6 @@
 
 #include "base/limits.h"
 #include "base/status.h"
-#include "proto/job.h"
 
 enum {
     LAUNCH_RECORDS_KEPT_MAX = 9999, /* OUT.1 … OUT.9999 */
@@ -44,15 +43,10 @@ typedef struct launch_out_directory {
     char inputs[LAUNCH_INPUTS_MAX][BASE_PATH_BYTES]; /* below path */
 } launch_out_directory;
 
-/* The files that a job reads. */
-typedef struct launch_out_inputs {
-    const char *paths[LAUNCH_INPUTS_MAX]; /* of the job, or in `model` */
-    int count;
-    char model[2][BASE_PATH_BYTES + 32];
-} launch_out_inputs;
-
-/* `job` has to outlive them. */
-void launch_out_list_inputs(const proto_job *job, launch_out_inputs *inputs);
+/* Makes the directory at path if it is missing, and locks it until *fd is closed. BASE_ERR_BUSY
+ * names the process that has it. */
+BASE_MUST_CHECK base_status launch_out_directory_lock(const char *path, int *fd,
+                                                      base_error *reterr);
 
 /* Makes the directory if it is missing, and locks it, but changes nothing in it. BASE_ERR_BUSY
  * names the process that has it. BASE_ERR_INVALID if it holds other things than a record, or if the

@@ -17,25 +17,10 @@
 /* The files that a run writes, besides those of each rank. A later run may start from the
  * first ones, so they are replaced at the very end. */
 static const char *const OUR_FILES[] = {
-    "model.safetensors",
-    "config.json",
-    "tokenizer.json",
-    "generation_config.json",
-    "timings.jsonl",
-    "manifest.json",
-    "report.html",
-    "scaling.png",
-    "loss.png",
-    "steptime.png",
-    "scaling.dat",
-    "loss.dat",
-    "steptime.dat",
-    "plots.gp",
-    "tokenizer_config.json",
-    "results.json",
-    "scaling-curve.png",
-    "scaling-curve.dat",
-    "serve.url",
+    "model.safetensors", "config.json",   "tokenizer.json",        "generation_config.json",
+    "timings.jsonl",     "manifest.json", "report.html",           "scaling.png",
+    "loss.png",          "steptime.png",  "scaling.dat",           "loss.dat",
+    "steptime.dat",      "plots.gp",      "tokenizer_config.json",
 };
 enum { MODEL_FILES = 3 };
 
@@ -66,24 +51,6 @@ bool launch_out_is_ours(const char *name)
         }
     }
     return is_rank_name(stem, "state-rank-", ".safetensors") || is_rank_name(stem, "rank-", ".log");
-}
-
-void launch_out_list_inputs(const proto_job *job, launch_out_inputs *inputs)
-{
-    static const char *const model_files[] = {"model.safetensors", "config.json"};
-    const char *const named[] = {job->data.tokenizer, job->data.train, job->data.heldout,
-                                 job->infer.prompts};
-    inputs->count = 0;
-    for (int i = 0; job->model.checkpoint[0] != '\0' && i < 2; i++) {
-        (void)snprintf(inputs->model[i], sizeof inputs->model[i], "%s/%s", job->model.checkpoint,
-                       model_files[i]);
-        inputs->paths[inputs->count++] = inputs->model[i];
-    }
-    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
-        if (named[i][0] != '\0') {
-            inputs->paths[inputs->count++] = named[i];
-        }
-    }
 }
 
 bool launch_out_is_input(const launch_out_directory *directory, const char *name)

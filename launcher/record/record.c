@@ -64,10 +64,13 @@ static base_status open_timings(launch_record *record, base_error *reterr)
     return BASE_OK;
 }
 
-/* Opens and locks the directory. */
+/* Opens and locks the directory. Names the files that the job reads. */
 static base_status open_directory(launch_record *record, base_error *reterr)
 {
     const proto_job *job = &record->job;
+    char files[2][PATH_BYTES];
+    const char *inputs[LAUNCH_INPUTS_MAX];
+    int count = 0;
     uint64_t step = 0;
     bool goes_on = false;
     if (job->train.resume) {
@@ -77,15 +80,26 @@ static base_status open_directory(launch_record *record, base_error *reterr)
             return status;
         }
     }
-    launch_out_inputs inputs;
-    launch_out_list_inputs(job, &inputs);
+    if (job->model.checkpoint[0] != '\0') {
+        (void)snprintf(files[0], sizeof files[0], "%s/model.safetensors", job->model.checkpoint);
+        (void)snprintf(files[1], sizeof files[1], "%s/config.json", job->model.checkpoint);
+        inputs[count++] = files[0];
+        inputs[count++] = files[1];
+    }
+    const char *const named[] = {job->data.tokenizer, job->data.train, job->data.heldout,
+                                 job->infer.prompts};
+    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
+        if (named[i][0] != '\0') {
+            inputs[count++] = named[i];
+        }
+    }
     const launch_out_options options = {
         .path = record->options.out,
         .overwrite = record->options.overwrite,
         .goes_on = goes_on,
         .log_dir = record->options.log_dir,
-        .inputs = inputs.paths,
-        .input_count = inputs.count,
+        .inputs = inputs,
+        .input_count = count,
     };
     return launch_out_directory_open(&options, &record->directory, reterr);
 }

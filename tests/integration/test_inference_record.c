@@ -356,37 +356,70 @@ static void ranks_of_one_model_evaluate_all_sentences(void **state)
     }
 }
 
-/* An older record moves away, or is replaced where that is asked for; what is no record stays. */
-static void what_was_in_the_directory_is_kept(void **state)
+static void put_file(const char *out, const char *name, const char *text)
+{
+    char path[BASE_PATH_BYTES + 32];
+    base_error error;
+    (void)snprintf(path, sizeof path, "%s/%s", out, name);
+    assert_ok(base_mkdirs(out, &error), &error);
+    assert_ok(base_file_write(path, text, strlen(text), &error), &error);
+}
+
+/* An older record is replaced, and so is one that a killed launcher has left. What is no record stays, and so
+ * does a training that was killed. */
+static void what_is_no_record_is_not_written_over(void **state)
 {
     (void)state;
     static test_program program;
-    char out[BASE_PATH_BYTES];
-    char path[BASE_PATH_BYTES + 32];
-    base_error error;
-    (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, "kept"));
-    assert_int_equal(inference_run(&program, "tp-cpu", "1", out, FLAGS(PROMPTS)), 0);
-    (void)snprintf(path, sizeof path, "%s/mine.txt", out);
-    assert_ok(base_file_write(path, "mine", 4, &error), &error);
-    assert_int_equal(inference_run(&program, "tp-cpu", "1", out, FLAGS(PROMPTS)), 0);
-    assert_non_null(strstr(program.text[TEST_STDERR], "the record of an earlier run is now in "));
-    static const char *const there[] = {"manifest.json", ".1/results.json", ".1/mine.txt"};
-    for (size_t i = 0; i < sizeof there / sizeof *there; i++) {
-        (void)snprintf(path, sizeof path, "%s%s%s", out, there[i][0] == '.' ? "" : "/", there[i]);
-        assert_int_equal(access(path, R_OK), 0);
+    static const struct {
+        const char *file;
+        const char *text;
+        const char *expected; /* NULL: it runs */
+    } cases[] = {
+        {"mine.txt", "mine", NULL},
+        {"serve.url", "http://127.0.0.1:1\n", NULL},
+        {"results.json", "{\"total\":{}}", NULL},
+        {"results.json", "{\"mine\":1}", "has a results.json that is no record's"},
+        {"results.json", "mine", "has a results.json that is no record's"},
+        {"report.html", "mine", "has a report.html"},
+        {"plots.gp", "mine", "has a plots.gp"},
+        {"timings.jsonl", "{}\n", "holds the record of a training"},
+        {"manifest.json", "{\"lab\":\"mine\"}", "holds the record of a training"},
+        {"checkpoints/step-000000005", "", "holds the record of a training"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char out[BASE_PATH_BYTES];
+        char name[32];
+        void *text = NULL;
+        size_t text_bytes = 0;
+        base_error error;
+        (void)snprintf(name, sizeof name, "kept-%zu", i);
+        (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, name));
+        if (strncmp(cases[i].file, "checkpoints", strlen("checkpoints")) == 0) {
+            assert_ok(base_mkdirs(test_directory_path(&test_shared_directory, "kept-9/checkpoints"),
+                                  &error),
+                      &error);
+        } else {
+            put_file(out, cases[i].file, cases[i].text);
+        }
+        const int code = inference_run(&program, "tp-cpu", "1", out, FLAGS(PROMPTS, "--overwrite"));
+        if (cases[i].expected == NULL) {
+            assert_int_equal(code, 0);
+            assert_int_equal(inference_run(&program, "tp-cpu", "1", out, FLAGS(PROMPTS)), 0);
+            continue;
+        }
+        assert_int_equal(code, 1);
+        if (strstr(program.text[TEST_STDERR], cases[i].expected) == NULL) {
+            fail_msg("%s: %s", cases[i].file, program.text[TEST_STDERR]);
+        }
+        if (cases[i].text[0] != '\0') {
+            char path[BASE_PATH_BYTES + 32];
+            (void)snprintf(path, sizeof path, "%s/%s", out, cases[i].file);
+            assert_ok(base_file_read(path, 100, &text, &text_bytes, &error), &error);
+            assert_int_equal(text_bytes, strlen(cases[i].text));
+            free(text);
+        }
     }
-    (void)snprintf(path, sizeof path, "%s/mine.txt", out);
-    assert_int_not_equal(access(path, F_OK), 0);
-    assert_int_equal(inference_run(&program, "tp-cpu", "1", out, FLAGS(PROMPTS, "--overwrite")), 0);
-    (void)snprintf(path, sizeof path, "%s.2", out);
-    assert_int_not_equal(access(path, F_OK), 0);
-    (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, "foreign"));
-    (void)snprintf(path, sizeof path, "%s/results.json", out);
-    assert_ok(base_mkdirs(out, &error), &error);
-    assert_ok(base_file_write(path, "mine", 4, &error), &error);
-    assert_int_equal(inference_run(&program, "tp-cpu", "1", out, FLAGS(PROMPTS)), 1);
-    assert_non_null(strstr(program.text[TEST_STDERR], "holds no record of a run"));
-    assert_int_equal(access(path, R_OK), 0);
 }
 
 /* Another run has the directory: nothing is started, and nothing in it changes. */
@@ -513,7 +546,7 @@ int main(void)
         cmocka_unit_test(the_plan_counts_the_same_exchanges),
         cmocka_unit_test(a_training_keeps_its_manifest),
         cmocka_unit_test(ranks_of_one_model_evaluate_all_sentences),
-        cmocka_unit_test(what_was_in_the_directory_is_kept),
+        cmocka_unit_test(what_is_no_record_is_not_written_over),
         cmocka_unit_test(a_directory_is_for_one_run_at_a_time),
         cmocka_unit_test(impossible_speed_ups_are_suspect),
     };

@@ -139,16 +139,6 @@ void rank_ddp_plan(const rank_ddp_options *options, rank_memory_use *use)
     use->bytes[RANK_MEMORY_QUEUES] += options->device->backend->queue_bytes;
 }
 
-/* Of `direct`, a piece from each rank, and their sum; and a slice of a broadcast that begins. */
-uint64_t rank_ddp_plan_collectives(const rank_ddp_options *options, int ranks)
-{
-    const uint64_t size_bytes = options->param_count * sizeof(float);
-    const bool pieces = options->algorithm != COLL_ALGORITHM_NATIVE;
-    return ranks == 1
-               ? 0
-               : RANK_DDP_SLICE_BYTES + (pieces ? size_bytes + size_bytes / (uint64_t)ranks : 0);
-}
-
 static base_status make_levels(rank_ddp *ddp, base_error *reterr)
 {
     const size_t size_bytes = ddp->param_count * sizeof(float);
@@ -179,6 +169,18 @@ static base_status make_levels(rank_ddp *ddp, base_error *reterr)
 static size_t wished_elements(const rank_ddp_options *options)
 {
     return options->bracketed ? options->param_count : options->bucket_bytes / sizeof(float);
+}
+
+/* Of `direct`, a piece from each rank, and their sum. An operation that is made has as many bytes as it moves
+ * once more: a slice of a broadcast, or a bucket. */
+uint64_t rank_ddp_plan_collectives(const rank_ddp_options *options, int ranks)
+{
+    const uint64_t size_bytes = options->param_count * sizeof(float);
+    const uint64_t wished = wished_elements(options) * sizeof(float);
+    const uint64_t bucket = wished < size_bytes ? wished : size_bytes;
+    const uint64_t most = bucket > RANK_DDP_SLICE_BYTES ? bucket : (uint64_t)RANK_DDP_SLICE_BYTES;
+    const bool pieces = options->algorithm != COLL_ALGORITHM_NATIVE;
+    return ranks == 1 ? 0 : most + (pieces ? size_bytes + size_bytes / (uint64_t)ranks : 0);
 }
 
 rank_zero_cut rank_ddp_cut(const rank_ddp_options *options, int ranks)

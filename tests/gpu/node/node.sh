@@ -328,5 +328,5 @@ bench 2 sendrecv --transport nccl --
 err_has "sendrecv is not for --transport nccl"
 job 2 --mode bench-nccl "${gpu[@]}" --bench "all_reduce -b 9K -e 8" --authorize local
 err_has "-b 9216 is more than -e 8"
-job 6 --mode bench-nccl --bench all_reduce
+job 6 --mode bench-nccl --bench all_reduce --cuda-libs "$libraries"
 err_has "mode bench-nccl needs a token"

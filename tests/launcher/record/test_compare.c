@@ -160,6 +160,10 @@ static void checkpoints_have_moments(void **state)
     write_state("c/exp_avg.safetensors", HEADER(""), ONE, VALUES);
     assert_int_equal(compare("c", "d", report), LAUNCH_SAME_BYTES); /* d is no checkpoint */
     write_state("d/exp_avg.safetensors", HEADER(""), ONE, VALUES);
+    write_state("c/exp_avg_sq.safetensors", HEADER(""), ONE, VALUES);
+    assert_int_equal(compare("c", "d", report), LAUNCH_DIFFERENT);
+    assert_tells(report, "exp_avg_sq.safetensors\n  not in ");
+    write_state("d/exp_avg_sq.safetensors", HEADER(""), ONE, VALUES);
     assert_int_equal(compare("c", "d", report), LAUNCH_SAME_BYTES);
     assert_tells(report, "exp_avg.safetensors\nbyte-equal");
     write_state("d/exp_avg.safetensors", HEADER(""), OTHER, VALUES);

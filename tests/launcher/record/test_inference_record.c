@@ -267,16 +267,21 @@ static void the_record_is_whole(void **state)
     free(page);
 }
 
-/* What is not known is null. */
+/* Nothing of the curve of an older run stays, and what is not known is null. */
 static void a_run_without_a_curve_has_none(void **state)
 {
     (void)state;
     static proto_job job;
-    (void)unlink(test_directory_path(&place, "plots.gp")); /* of the test before */
+    base_error error;
+    const char *picture = test_directory_path(&place, "scaling-curve.png");
+    write_results(made_up);
+    write_record(&job, 0);
+    assert_ok(base_file_write(picture, "old", 3, &error), &error);
     write_results("{\"prompts\":[],\"total\":{}}");
     write_record(&job, 139);
     char *page = read_text("report.html");
     char *manifest = read_text("manifest.json");
+    assert_int_not_equal(access(test_directory_path(&place, "scaling-curve.png"), F_OK), 0);
     assert_int_not_equal(access(test_directory_path(&place, "plots.gp"), F_OK), 0);
     assert_non_null(strstr(manifest, "\"crossover_d_model\": null"));
     assert_non_null(strstr(manifest, "\"slowest_rank\": null"));
