@@ -143,12 +143,12 @@ static int show_report(const cli_args *args, report_sink *sink, const budget_rep
     const int exit_code =
         attention && args->options[CLI_CHECK] != NULL ? BASE_EXIT_NEEDS_ATTENTION : BASE_EXIT_DONE;
     if (args->json) {
-        (void)cli_object(
-            json_pack("{s:O, s:O, s:I, s:I, s:I, s:s, s:s, s:b}", "accounts", sink->accounts,
-                      "alarms", sink->alarms, "accounts_total", (json_int_t)report->accounts_total,
-                      "frozen_total", (json_int_t)report->frozen_total, "alarms_total",
-                      (json_int_t)report->alarms_total, "clock_alarm", report->clock_alarm,
-                      "audit_finding", report->audit_finding, "needs_attention", attention));
+        (void)cli_object(json_pack(
+            "{s:O, s:O, s:I, s:I, s:I, s:I, s:s, s:s, s:b}", "accounts", sink->accounts, "alarms",
+            sink->alarms, "accounts_total", (json_int_t)report->accounts_total, "frozen_total",
+            (json_int_t)report->frozen_total, "above_cap_total", (json_int_t)sink->above_cap,
+            "alarms_total", (json_int_t)report->alarms_total, "clock_alarm", report->clock_alarm,
+            "audit_finding", report->audit_finding, "needs_attention", attention));
         return exit_code;
     }
     if (report->audit_finding[0] != '\0') {

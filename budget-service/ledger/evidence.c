@@ -9,8 +9,6 @@
 
 #include "budget/time.h"
 
-enum { CLOCK_SLACK_S = 300 }; /* a driver's clock may be ahead of ours by this */
-
 static base_status bad(base_error *why, const char *field, const char *what)
 {
     return base_fail(why, BASE_ERR_INVALID, "evidence: %s %s", field, what);
@@ -59,7 +57,7 @@ static base_status time_of(const json_t *object, const char *field,
     if (*time_s < expected->after_s) {
         return bad(why, field, "is before the last redemption");
     }
-    if (*time_s > expected->now_s + CLOCK_SLACK_S) {
+    if (*time_s > expected->now_s + EVIDENCE_CLOCK_SLACK_S) {
         return bad(why, field, "lies in the future");
     }
     return BASE_OK;

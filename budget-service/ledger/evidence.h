@@ -18,6 +18,10 @@
 #include "base/status.h"
 #include "budget/ledger.h"
 
+enum {
+    EVIDENCE_CLOCK_SLACK_S = 300
+}; /* a driver's or a vendor's clock may be ahead of ours by this */
+
 typedef struct evidence_expected {
     const char *vendor;
     const char *jti;

@@ -9,6 +9,7 @@
 
 #include "base/assert.h"
 #include "budget/money.h"
+#include "evidence.h"
 #include "reconcile_core.h"
 
 enum {
@@ -326,7 +327,8 @@ static bool look_after_the_end(reconciler *self, const budget_reservation *found
         .kind = BUDGET_FINDING_AFTER_THE_END, .label = found->entry.label, .line_id = ""};
     const int64_t granularity_s =
         budget_policy_granularity_seconds(self->options->policy, found->entry.vendor);
-    const int64_t end_s = wall_of(self->ledger, found->rule.ended_ms) / 1000 + granularity_s;
+    const int64_t end_s =
+        wall_of(self->ledger, found->rule.ended_ms) / 1000 + granularity_s + EVIDENCE_CLOCK_SLACK_S;
     for (size_t i = 0; i < count && found->rule.terminated; i++) {
         const budget_charge *charge = lines[i].charge;
         if (charge->usd_micro > 0 && charge->at_s > end_s) {

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,9 +16,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 
-enum { MESSAGE_BYTES = 4096, FIRST_OTHER_FD = 3 };
+enum { MESSAGE_BYTES = 4096, FIRST_OTHER_FD = 3, STOP_MS = 2000, STOP_LOOK_MS = 20 };
 
 /* In the helper's child: the command, with the alarm on its standard input. */
 _Noreturn static void run_command(const char *const *command, const char *json)
@@ -63,6 +65,7 @@ _Noreturn static void serve_alarms(int fd, const char *const *command)
         const pid_t child = fork();
         if (child == 0) {
             (void)close(fd);
+            (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* it ends with the helper */
             run_command(command, message);
         }
         int status = 0;
@@ -147,11 +150,21 @@ base_status service_hook_tell_object(service_hook *hook, json_t *object, base_er
     return status;
 }
 
+/* A hook that takes long does not hold up the end: its alarm is raised again at the next start. */
 void service_hook_stop(service_hook *hook)
 {
-    if (hook->fd >= 0) {
-        (void)close(hook->fd);
-        hook->fd = -1;
+    const int64_t deadline_ns = base_deadline_after_ns(STOP_MS * BASE_NS_PER_MS);
+    pid_t ended = 0;
+    if (hook->fd < 0) {
+        return;
+    }
+    (void)close(hook->fd);
+    hook->fd = -1;
+    while ((ended = waitpid(hook->pid, NULL, WNOHANG)) == 0 && base_now_ns() < deadline_ns) {
+        (void)poll(NULL, 0, STOP_LOOK_MS);
+    }
+    if (ended == 0) {
+        (void)kill(hook->pid, SIGKILL);
         while (waitpid(hook->pid, NULL, 0) < 0 && errno == EINTR) {
         }
     }

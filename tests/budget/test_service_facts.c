@@ -185,6 +185,33 @@ static void test_deadline_alarm_is_repeated(void **state)
     free(text);
 }
 
+/* A hook that does not end does not hold up the service's end, and ends with it. */
+static void test_hook_that_hangs_is_left(void **state)
+{
+    service_fixture *fixture = *state;
+    char extra[2 * BASE_PATH_BYTES];
+    char line[64] = "";
+    const char *fifo = test_directory_path(&fixture->directory, "alarm");
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    (void)snprintf(extra, sizeof extra,
+                   "\"hook\": [\"/bin/sh\", \"-c\", \"echo $$ >'%s'; exec sleep 600\"]", fifo);
+    write_policy(fixture, extra);
+    const int fd = open(fifo, O_RDWR | O_CLOEXEC);
+    fixture_start(fixture);
+    fixture_account(fixture, "phase35", USD(50));
+    begin_run(fixture, "run-1", 1);
+    assert_true(read(fd, line, sizeof line - 1) > 0);
+    const pid_t hook = (pid_t)strtol(line, NULL, 10);
+    const int64_t before_ns = base_now_ns();
+    assert_int_equal(fixture_stop(fixture), 0);
+    assert_true(base_now_ns() - before_ns < 60 * BASE_NS_PER_S);
+    for (int i = 0; i < 100 && kill(hook, 0) == 0; i++) {
+        (void)usleep(100000);
+    }
+    assert_int_not_equal(kill(hook, 0), 0);
+    (void)close(fd);
+}
+
 static size_t count_of(const char *text, const char *part)
 {
     size_t count = 0;
@@ -501,6 +528,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_deadline_alarm_and_hook, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_deadline_alarm_is_repeated, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_hook_that_hangs_is_left, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_clock_alarm, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_hook_hears_of_a_cap, fixture_setup, fixture_teardown),
