@@ -368,9 +368,13 @@ static void close_request(rank_serving *serving, int at)
             (size_t)(serving->open_count - at) * sizeof serving->open[0]);
 }
 
-/* Sends what is due of all requests in turn, as long as events are taken. */
+/* Sends what is due of all requests in turn, as long as events are taken. A verdict that waits goes first:
+ * its request may have tokens, and room for an event may come at any time. */
 static void send_all(rank_serving *serving)
 {
+    if (!send_verdict(serving)) {
+        return;
+    }
     int at = serving->next < serving->open_count ? serving->next : 0;
     for (int left = serving->open_count; left > 0; left--) {
         bool done = false;
