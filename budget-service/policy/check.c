@@ -220,6 +220,13 @@ static budget_reason check_cost(const budget_policy *policy, const budget_claims
                        "vendor local costs nothing: ask for 0, not %s", asked);
         return claims->max_usd_micro == 0 ? BUDGET_REASON_NONE : BUDGET_REASON_POLICY;
     }
+    if (claims->instances > BUDGET_INSTANCES_MAX) { /* it would be reserved for ever */
+        (void)snprintf(message, BUDGET_POLICY_MESSAGE_BYTES,
+                       "%" PRId64 " instances are more than %d, the most whose end can be proven: "
+                       "ask for several jobs",
+                       claims->instances, BUDGET_INSTANCES_MAX);
+        return BUDGET_REASON_LIMIT;
+    }
     /* an amount too small for any price is bound by it: such a token pays for nothing */
     if (claims->max_price_usd_micro_per_hour == 0 && claims->max_usd_micro == 0) {
         (void)snprintf(message, BUDGET_POLICY_MESSAGE_BYTES,

@@ -151,6 +151,11 @@ static void an_amount_covers_what_it_may_cost(void **state)
     claims.instances = 2;
     claims.max_usd_micro = 6066666;
     assert_int_equal(checked(policy, claims, "6.066667"), BUDGET_REASON_UNDERFUNDED);
+    claims.max_usd_micro = INT64_C(1000000000);
+    claims.instances = 64;
+    assert_int_equal(checked(policy, claims, ""), BUDGET_REASON_NONE);
+    claims.instances = 65;
+    assert_int_equal(checked(policy, claims, "65 instances are more than 64"), BUDGET_REASON_LIMIT);
     claims = claim("phase/lab");
     (void)snprintf(claims.vendor, sizeof claims.vendor, "local");
     assert_int_equal(checked(policy, claims, "costs nothing"), BUDGET_REASON_POLICY);

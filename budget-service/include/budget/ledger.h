@@ -46,7 +46,6 @@ enum {
     BUDGET_ANSWER_MESSAGE_BYTES = 256, /* one line for a person; with NUL */
     BUDGET_ACCOUNTS_MAX = 4096,
     BUDGET_CLIENTS_MAX = 4096, /* revoked ones included */
-    BUDGET_INSTANCES_MAX = 64, /* of one reservation */
 };
 
 typedef struct budget_ledger budget_ledger;
