@@ -248,6 +248,8 @@ static base_status replay_row(replay *self)
         return replay_actual(self);
     case BUDGET_KIND_FINAL:
         return replay_final(self);
+    case BUDGET_KIND_REFUTED:
+        return reservation_refute(self->scratch, &self->caller, row->reservation, self->reterr);
     case BUDGET_KIND_TERMINATED:
         return replay_terminated(self);
     case BUDGET_KIND_VOID:

@@ -100,7 +100,8 @@ static int show_reconciliation(const cli_args *args, const budget_reconciliation
         }
         if (result->after_the_end > 0) {
             (void)printf("%" PRIu64 " billed after the end: an instance that was said to be gone "
-                         "still costs; look at the vendor's list, and end it\n",
+                         "still costs; look at the vendor's list, end it, and send new evidence "
+                         "(terminated)\n",
                          result->after_the_end);
         }
         if (result->passed_over > 0) {

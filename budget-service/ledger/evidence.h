@@ -29,7 +29,8 @@ typedef struct evidence_expected {
                             * attached are enough, as in rows of an earlier service */
     size_t instance_count; /* attached ones; 0: any */
     char instances[BUDGET_INSTANCES_MAX][BUDGET_INSTANCE_BYTES];
-    int64_t after_s; /* wall time, seconds: the last redemption, else the authorization */
+    int64_t after_s; /* wall time, seconds: the last redemption, else the authorization; or the end
+                      * that was proven before, and refuted */
     int64_t now_s;
 } evidence_expected;
 

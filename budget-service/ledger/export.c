@@ -25,6 +25,8 @@ static const char *event_name(budget_kind kind)
         return "deadline-passed";
     case BUDGET_KIND_FINAL:
         return "final";
+    case BUDGET_KIND_REFUTED:
+        return "refuted";
     default:
         return NULL;
     }

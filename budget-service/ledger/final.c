@@ -1,4 +1,6 @@
-/* A cost is final by a bill: what is left of the reservation returns. Called by reconcile.c. */
+/* What a bill says of a run's end: its cost is final, and what is left of the reservation returns; or
+ * it did not end then. Called by reconcile.c and audit/replay.c. */
+#include "base/assert.h"
 #include "base/bytes.h"
 #include "ledger_core.h"
 
@@ -35,4 +37,28 @@ base_status reservation_finalize(budget_ledger *ledger, const budget_caller *cal
     budget_answer answer;
     const base_status status = op_begin(&op, ledger, caller, &answer, reterr);
     return op_end(&op, status == BASE_OK ? finalize(&op, id, bill) : status);
+}
+
+static base_status refute(ledger_op *op, int64_t id)
+{
+    budget_reservation before;
+    bool overflow = false;
+    base_status status = reservation_load_id(op->ledger, id, &before, op->reterr);
+    budget_reservation after = before;
+    if (status != BASE_OK || !budget_rule_refute(&after.rule)) {
+        return status;
+    }
+    op->row.kind = BUDGET_KIND_REFUTED;
+    status = reservation_apply(op, &before, &after, false, &overflow);
+    BASE_ASSERT(status != BASE_OK || !overflow); /* no sum changes */
+    return status == BASE_OK ? op_grant(op) : status;
+}
+
+base_status reservation_refute(budget_ledger *ledger, const budget_caller *caller, int64_t id,
+                               base_error *reterr)
+{
+    ledger_op op;
+    budget_answer answer;
+    const base_status status = op_begin(&op, ledger, caller, &answer, reterr);
+    return op_end(&op, status == BASE_OK ? refute(&op, id) : status);
 }

@@ -101,6 +101,7 @@ enum ledger_flag {
     FLAG_BILLED = 16,
     FLAG_ATTESTED = 32,
     FLAG_FINAL = 64,
+    FLAG_REFUTED = 128,
 };
 
 /* The current row of a statement that selects RESERVATION_COLUMNS. Its entry has what stands in the
@@ -158,6 +159,11 @@ BASE_MUST_CHECK base_status line_find(budget_ledger *ledger, ledger_line *line, 
 BASE_MUST_CHECK base_status reservation_finalize(budget_ledger *ledger, const budget_caller *caller,
                                                  int64_t id, const budget_rule_bill *bill,
                                                  base_error *reterr);
+
+/* final.c: a bill charges for a time after the proven end of reservation `id`, with a row that says
+ * so; nothing is written where this is known, or its cost is final. */
+BASE_MUST_CHECK base_status reservation_refute(budget_ledger *ledger, const budget_caller *caller,
+                                               int64_t id, base_error *reterr);
 
 /* checkpoint.c: the file is opened and checked against the journal; a line is appended.
  * accepted->message: what did not fit and was accepted nevertheless, or empty. */

@@ -130,10 +130,15 @@ static base_status terminate(ledger_op *op, budget_termination *termination)
     if (!op_load(op, termination->label, &before, &status)) {
         return status;
     }
+    const bool anew = before.rule.refuted || !before.rule.terminated;
+    int64_t after_s = (before.started_ms != 0 ? before.started_ms : before.authorized_ms) / 1000;
+    if (before.rule.refuted) { /* the evidence of that end is none of this one */
+        after_s = wall_of(op->ledger, before.rule.ended_ms) / 1000 + EVIDENCE_CLOCK_SLACK_S + 1;
+    }
     evidence_expected expected = {
         .vendor = before.entry.vendor,
         .jti = before.entry.jti,
-        .after_s = (before.started_ms != 0 ? before.started_ms : before.authorized_ms) / 1000,
+        .after_s = after_s,
         .now_s = op->ledger->now.wall_ms / 1000,
         .instances_max = is_earlier(op) || BUDGET_MUTANT(PROVEN_IN_PART) ? 0 : before.instances,
     };
@@ -155,8 +160,7 @@ static base_status terminate(ledger_op *op, budget_termination *termination)
     status =
         op_keep_evidence(op, termination->evidence, termination->evidence_bytes, after.evidence);
     after.has_evidence = true;
-    after.entry.attested =
-        termination->attested && (before.entry.attested || !before.rule.terminated);
+    after.entry.attested = termination->attested && (before.entry.attested || anew);
     status = status == BASE_OK ? reservation_apply(op, &before, &after, false, &overflow) : status;
     if (status != BASE_OK || overflow) {
         return status != BASE_OK ? status : op_refuse_overflow(op);

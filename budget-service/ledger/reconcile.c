@@ -319,7 +319,7 @@ static base_status finalize(reconciler *self, const budget_reservation *found,
                : status;
 }
 
-/* Charges for a time after the proven end: then it was no end. */
+/* Charges for a time after the proven end, on this bill or one before: then it was no end. */
 static bool look_after_the_end(reconciler *self, const budget_reservation *found,
                                const matched_line *lines, size_t count)
 {
@@ -337,6 +337,9 @@ static bool look_after_the_end(reconciler *self, const budget_reservation *found
             finding.ledger_usd_micro += lines[i].recorded;
             finding.bill_usd_micro += charge->usd_micro;
         }
+    }
+    if (finding.instance_id == NULL && found->rule.refuted) {
+        finding.instance_id = lines[0].charge->instance_id;
     }
     if (finding.instance_id != NULL) {
         reconcile_report(self, &finding);
@@ -368,6 +371,10 @@ static base_status reconcile_label(reconciler *self, const matched_line *lines, 
     const bool goes_on = look_after_the_end(self, &found, lines, count);
     if (matched) {
         status = record_lines(self, found.entry.label, lines, count, by_hand);
+    }
+    const budget_caller caller = {.client = self->caller != NULL ? self->caller->client : 0};
+    if (status == BASE_OK && goes_on) {
+        status = reservation_refute(self->ledger, &caller, found.id, self->reterr);
     }
     if (status == BASE_OK && finding.kind == BUDGET_FINDING_MATCHED && !goes_on &&
         self->result->counts[BUDGET_FINDING_AMBIGUOUS] == 0) {

@@ -14,7 +14,7 @@ static int64_t get_flags(const budget_reservation *reservation)
     return (rule->local ? FLAG_LOCAL : 0) | (rule->created ? FLAG_CREATED : 0) |
            (rule->expired ? FLAG_EXPIRED : 0) | (rule->terminated ? FLAG_TERMINATED : 0) |
            (rule->billed ? FLAG_BILLED : 0) | (rule->final ? FLAG_FINAL : 0) |
-           (reservation->entry.attested ? FLAG_ATTESTED : 0);
+           (rule->refuted ? FLAG_REFUTED : 0) | (reservation->entry.attested ? FLAG_ATTESTED : 0);
 }
 
 static void set_flags(budget_reservation *reservation, int64_t flags)
@@ -26,6 +26,7 @@ static void set_flags(budget_reservation *reservation, int64_t flags)
     rule->terminated = (flags & FLAG_TERMINATED) != 0;
     rule->billed = (flags & FLAG_BILLED) != 0;
     rule->final = (flags & FLAG_FINAL) != 0;
+    rule->refuted = (flags & FLAG_REFUTED) != 0;
     reservation->entry.attested = (flags & FLAG_ATTESTED) != 0;
 }
 

@@ -86,6 +86,7 @@ const char *budget_kind_name(budget_kind kind)
         [BUDGET_KIND_BOOT] = "boot",
         [BUDGET_KIND_AUDIT_ACCEPTED] = "audit-accepted",
         [BUDGET_KIND_FINAL] = "final",
+        [BUDGET_KIND_REFUTED] = "refuted",
     };
     return (unsigned)kind < BUDGET_KIND_COUNT_ && names[kind] != NULL ? names[kind] : "unknown";
 }
@@ -345,6 +346,7 @@ budget_reason budget_rule_actual(budget_rule_reservation *reservation, const bud
     reservation->billed = reservation->billed || cost->billed;
     if (cost->final && (reservation->terminated || BUDGET_MUTANT(FINAL_WHILE_IT_RUNS))) {
         reservation->final = true;
+        reservation->refuted = false; /* a person knows better */
     }
     budget_rule_derive(reservation);
     return BUDGET_REASON_NONE;
@@ -356,20 +358,31 @@ budget_reason budget_rule_terminated(budget_rule_reservation *reservation,
     if (reservation->state == BUDGET_STATE_VOIDED) {
         return BUDGET_REASON_STATE;
     }
-    if (!reservation->terminated) {
+    if (!reservation->terminated || reservation->refuted) {
         reservation->terminated = true;
+        reservation->refuted = false;
         reservation->ended_ms = now->ledger_ms;
     }
     budget_rule_derive(reservation);
     return BUDGET_REASON_NONE;
 }
 
+bool budget_rule_refute(budget_rule_reservation *reservation)
+{
+    if (reservation->state != BUDGET_STATE_TERMINATED_UNBILLED || reservation->refuted ||
+        BUDGET_MUTANT(REFUTED_FORGOTTEN)) {
+        return false;
+    }
+    reservation->refuted = true;
+    return true;
+}
+
 budget_reason budget_rule_finalize(budget_rule_reservation *reservation,
                                    const budget_rule_bill *bill, const budget_rule_now *now)
 {
     const int64_t until_ms = bill->until_ms < now->ledger_ms ? bill->until_ms : now->ledger_ms;
-    if (reservation->state != BUDGET_STATE_TERMINATED_UNBILLED || !reservation->billed ||
-        until_ms < reservation->ended_ms) {
+    if (reservation->state != BUDGET_STATE_TERMINATED_UNBILLED || reservation->refuted ||
+        !reservation->billed || until_ms < reservation->ended_ms) {
         return BUDGET_REASON_STATE;
     }
     const bool to_the_end = bill->billed_until_ms >= reservation->ended_ms;

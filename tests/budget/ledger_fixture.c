@@ -173,8 +173,8 @@ budget_answer fixture_line(ledger_fixture *fixture, const char *label, int64_t u
     return answer;
 }
 
-static budget_answer terminate(ledger_fixture *fixture, const char *label, const char *evidence,
-                               bool attested_allowed)
+budget_answer fixture_terminate(ledger_fixture *fixture, const char *label, const char *evidence,
+                                bool attested_allowed)
 {
     budget_answer answer;
     budget_termination termination = {
@@ -190,7 +190,7 @@ static budget_answer terminate(ledger_fixture *fixture, const char *label, const
 
 budget_answer fixture_attest(ledger_fixture *fixture, const char *label)
 {
-    return terminate(fixture, label, "I looked at the console", true);
+    return fixture_terminate(fixture, label, "I looked at the console", true);
 }
 
 void fixture_evidence(ledger_fixture *fixture, const char *label, const char *instance, char *json,
@@ -219,7 +219,7 @@ budget_answer fixture_prove(ledger_fixture *fixture, const char *label, const ch
 {
     char json[2048];
     fixture_evidence(fixture, label, instance, json, sizeof json);
-    return terminate(fixture, label, json, false);
+    return fixture_terminate(fixture, label, json, false);
 }
 
 budget_answer fixture_attach(ledger_fixture *fixture, const char *label, const char *instance)

@@ -70,6 +70,9 @@ void fixture_check(ledger_fixture *fixture, const char *account, int64_t reserve
 void fixture_evidence(ledger_fixture *fixture, const char *label, const char *instance, char *json,
                       size_t json_bytes);
 
+budget_answer fixture_terminate(ledger_fixture *fixture, const char *label, const char *evidence,
+                                bool attested_allowed);
+
 #define assert_reason(answer, expected)                                                            \
     do {                                                                                           \
         const budget_answer assert_reason_got = (answer);                                          \

@@ -115,7 +115,7 @@ static int any_lines(sim *self, bill_kind kind, sim_line lines[BILL_LINES_MAX])
             lines[count].amount = found->known[k] && sim_pick(self, 8) != 0
                                       ? found->billed[k]
                                       : amounts[sim_pick(self, sim_pick(self, 4) == 0 ? 6 : 3)];
-            lines[count].at_s = now_s - (int64_t)sim_pick(self, 4000);
+            lines[count].at_s = now_s - (int64_t)sim_pick(self, sim_pick(self, 3) == 0 ? 60 : 4000);
             lines[count].until_s =
                 sim_pick(self, 2) == 0 ? 0 : lines[count].at_s + (int64_t)sim_pick(self, 4000);
             name_line(self, &lines[count++]);

@@ -208,6 +208,14 @@ static void look(sim_model *model, sim_run *run, const sim_run *before, bool bil
     }
 }
 
+static void say_final(sim_run *run, bool partial)
+{
+    if (run->terminated && !partial) {
+        run->final = true;
+        run->refuted = false;
+    }
+}
+
 bool sim_actual(sim_model *model, int run, int64_t amount, bool partial, int64_t now_ms)
 {
     sim_run *found = &model->runs[run];
@@ -216,7 +224,7 @@ bool sim_actual(sim_model *model, int run, int64_t amount, bool partial, int64_t
     }
     const sim_run before = *found;
     found->by_hand += amount;
-    found->final = found->final || (found->terminated && !partial);
+    say_final(found, partial);
     look(model, found, &before, false);
     if (found->cost) { /* and not: so far, it cost nothing */
         run_on(found, now_ms);
@@ -236,7 +244,7 @@ bool sim_actual_line(sim_model *model, const sim_line *line, bool partial, int64
     const sim_run before = *found;
     found->known[line->number] = true;
     found->billed[line->number] = line->amount;
-    found->final = found->final || (found->terminated && !partial);
+    say_final(found, partial);
     look(model, found, &before, true);
     run_on(found, now_ms);
     return true;
@@ -252,11 +260,11 @@ bool sim_terminate(sim_model *model, int run, int described, int64_t now_ms)
                            (found->attached != 0 && described != found->attached))) {
         return false;
     }
-    found->attested = described == 0 && (found->attested || !found->terminated);
-    if (!found->terminated) {
-        found->ended_ms = now_ms;
-    }
+    const bool anew = !found->terminated || found->refuted;
+    found->attested = described == 0 && (found->attested || anew);
+    found->ended_ms = anew ? now_ms : found->ended_ms;
     found->terminated = true;
+    found->refuted = false;
     return true;
 }
 
@@ -334,12 +342,14 @@ static bool final_by(const sim_run *run, int instances, int64_t settling_s, cons
             (known && as_of_ms >= run->ended_ms + 1000 * settling_s));
 }
 
+enum { CLOCKS_DIFFER_S = 300 };
+
 static bool goes_on_after_the_end(const sim_run *run, int64_t granularity_s, const sim_line *lines,
                                   int count)
 {
     for (int i = 0; i < count; i++) {
         if (run->terminated && lines[i].amount > 0 &&
-            lines[i].at_s > run->ended_ms / 1000 + granularity_s) {
+            lines[i].at_s > run->ended_ms / 1000 + granularity_s + CLOCKS_DIFFER_S) {
             return true;
         }
     }
@@ -353,9 +363,11 @@ static void reconcile_run(sim_model *model, int number_of_run, const sim_line *l
     sim_run *run = &model->runs[number_of_run];
     const sim_vendor *vendor = &sim_vendors[sim_vendor_of(number_of_run)];
     const bool goes_on = goes_on_after_the_end(run, vendor->granularity_s, lines, count);
-    counts->after_the_end += goes_on;
+    const bool refuted = goes_on || run->refuted;
+    counts->after_the_end += refuted;
     if (!agrees(run, lines, count)) {
         counts->differing++;
+        run->refuted = refuted && !run->final;
         return;
     }
     for (int i = 0; i < count; i++) {
@@ -369,12 +381,13 @@ static void reconcile_run(sim_model *model, int number_of_run, const sim_line *l
             look(model, run, &before, true);
         }
     }
+    run->refuted = refuted && !run->final;
     if (sim_total(run) - run->by_hand < 0) {
         counts->differing++;
         return;
     }
     counts->matched++;
-    run->final = run->final || (counts->ambiguous == 0 && !goes_on &&
+    run->final = run->final || (counts->ambiguous == 0 && !refuted &&
                                 final_by(run, sim_instances(number_of_run), vendor->settling_s,
                                          lines, count, as_of_ms));
 }

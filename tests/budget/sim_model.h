@@ -57,6 +57,7 @@ typedef struct sim_run {
     bool cost;    /* it had one, and be it that a credit took it back */
     bool voided;
     bool terminated;
+    bool refuted;  /* by a bill, and not proven anew since */
     bool attested; /* an admin vouched for it */
     int64_t ended_ms;
     bool expired;

@@ -1,4 +1,5 @@
 /* budget/reconcile.h: what comes back of a reservation, and when. */
+#include "audited_ledger.h"
 #include "reconcile_fixture.h"
 
 #include <stdio.h>
@@ -260,8 +261,74 @@ static void lines_after_the_end_release_nothing(void **state)
     (void)reconcile(fixture, bill, &found);
     assert_int_equal(found.count, 1);
     check_phase(fixture, 200000, 1800000);
+    fixture_reopen(fixture);
+    (void)snprintf(bill, sizeof bill, "label,usd,line_id,time\na,0.10,2,%lld\n", end_s - 60);
+    (void)reconcile(fixture, bill, &found); /* an earlier bill, which does not show it */
+    assert_int_equal(found.count, 1);
+    assert_int_equal(found.findings[0].kind, BUDGET_FINDING_AFTER_THE_END);
+    check_phase(fixture, 300000, 1700000);
+}
+
+/* Not until the end is proven anew, after the one that was none. */
+static void a_refuted_end_is_proven_anew(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    char bill[256];
+    char old[2048];
+    make_run(fixture, "a", -1);
+    fixture_evidence(fixture, "a", "pod-a", old, sizeof old);
+    const long long end_s = fixture->clock.wall_ms / 1000;
+    (void)snprintf(bill, sizeof bill, "label,usd,line_id,time\na,0.20,1,%lld\n", end_s + 7200);
+    for (int again = 0; again < 2; again++) {
+        fixture_pass(fixture, 3 * 3600);
+        (void)reconcile(fixture, bill, &found);
+        assert_int_equal(found.count, 1);
+    }
+    assert_true(fixture_find(fixture, "a").rule.refuted);
+    assert_reason(fixture_terminate(fixture, "a", old, false), BUDGET_REASON_EVIDENCE);
+    assert_granted(fixture_prove(fixture, "a", "pod-a"));
+    assert_int_equal(fixture_find(fixture, "a").rule.ended_ms / 1000 - end_s, 6 * 3600);
+    fixture_pass(fixture, SETTLING_S - 1);
+    (void)reconcile(fixture, bill, &found); /* the settling time begins anew as well */
+    assert_int_equal(found.count, 0);
+    check_phase(fixture, 200000, 1800000);
+    fixture_pass(fixture, 1);
+    (void)reconcile(fixture, bill, &found);
+    check_phase(fixture, 200000, 0);
+    const budget_audit_report report = audited(fixture, 100);
+    assert_true(report.good);
+}
+
+/* A person may say as well that nothing more can come. */
+static void a_person_ends_a_refuted_run(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    char bill[256];
+    make_run(fixture, "a", -1);
+    const long long end_s = fixture->clock.wall_ms / 1000;
+    (void)snprintf(bill, sizeof bill, "label,usd,line_id,time\na,0.20,1,%lld\n", end_s + 7200);
+    fixture_pass(fixture, 3 * 3600);
+    (void)reconcile(fixture, bill, &found);
+    assert_granted(fixture_actual(fixture, "a", 0));
+    check_phase(fixture, 200000, 0);
+    const budget_audit_report report = audited(fixture, 100);
+    assert_true(report.good);
+}
+
+/* A credit is no time of an instance. */
+static void a_credit_refutes_no_end(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    char bill[256];
+    make_run(fixture, "a", -1);
+    const long long end_s = fixture->clock.wall_ms / 1000;
+    assert_granted(fixture_line(fixture, "a", 200000, "1"));
+    fixture_pass(fixture, 2 * SETTLING_S);
     (void)snprintf(bill, sizeof bill, "label,usd,line_id,time\na,-0.10,2,%lld\n", end_s + 7200);
-    (void)reconcile(fixture, bill, &found); /* a credit is no time of an instance */
+    (void)reconcile(fixture, bill, &found);
     assert_int_equal(found.count, 0);
     check_phase(fixture, 100000, 0);
 }
@@ -281,6 +348,9 @@ int main(void)
         LEDGER_TEST(a_settled_bill_knows_every_instance),
         LEDGER_TEST(lines_after_the_end_are_found_and_freeze),
         LEDGER_TEST(lines_after_the_end_release_nothing),
+        LEDGER_TEST(a_refuted_end_is_proven_anew),
+        LEDGER_TEST(a_person_ends_a_refuted_run),
+        LEDGER_TEST(a_credit_refutes_no_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

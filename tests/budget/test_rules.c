@@ -8,7 +8,7 @@
 #include "budget/money.h"
 #include "support.h"
 
-enum { DEPTH = 7, AMOUNT = 4, STEPS = 20, CAP = 10 };
+enum { DEPTH = 7, AMOUNT = 4, STEPS = 21, CAP = 10 };
 
 static const uint8_t key_one[32] = {1};
 static const uint8_t key_two[32] = {2};
@@ -44,7 +44,8 @@ static void check_step(const budget_rule_reservation *before, const budget_rule_
     assert_false(before->final && !after->final);
     assert_false(after->final && !after->terminated);
     assert_false(before->terminated && !after->terminated);
-    assert_true(!before->terminated || after->ended_ms == before->ended_ms);
+    assert_true(!before->terminated || before->refuted || after->ended_ms == before->ended_ms);
+    assert_false(after->refuted && (!after->terminated || after->final));
     assert_false(before->billed && !after->billed);
     assert_false(before->expired && !after->expired);
     assert_true(after->attempt >= before->attempt);
@@ -78,7 +79,7 @@ static budget_reason take_bill(budget_rule_reservation *reservation, int64_t unt
     const budget_rule_reservation before = *reservation;
     const budget_reason reason = budget_rule_finalize(reservation, &bill, now);
     const int64_t seen_ms = until_ms < now->ledger_ms ? until_ms : now->ledger_ms;
-    const bool expected = before.terminated && !before.final && before.billed &&
+    const bool expected = before.terminated && !before.refuted && !before.final && before.billed &&
                           seen_ms >= before.ended_ms &&
                           (billed_until_ms >= before.ended_ms || seen_ms >= before.ended_ms + 5000);
     assert_int_equal(reason == BUDGET_REASON_NONE, expected);
@@ -134,6 +135,10 @@ static budget_reason take_step(budget_rule_reservation *reservation, int step)
         reason = budget_rule_start(reservation, &early) ? BUDGET_REASON_NONE : BUDGET_REASON_STATE;
         assert_true(reservation->deadline_ms != 0 || reservation->state > BUDGET_STATE_CREATED);
         return reason;
+    case 20:
+        foreign = reservation->terminated && !reservation->refuted && !reservation->final;
+        assert_int_equal(budget_rule_refute(reservation), foreign);
+        return foreign ? BUDGET_REASON_NONE : BUDGET_REASON_STATE;
     case 16:
         return take_bill(reservation, 100000, 0, &early);
     case 17:

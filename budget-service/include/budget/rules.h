@@ -23,6 +23,8 @@
  *   - a person says so with a cost recorded after the end (budget_rule_cost.final), or
  *   - a bill shows each instance billed until the end (budget_rule_finalize), or
  *   - a bill that shows the run reaches beyond the end by the vendor's settling time (the same).
+ * A bill that charges for a time after the end refutes that end (budget_rule_refute): no bill makes
+ * the cost final then, until the end is proven anew.
  *
  * posted, what the run counts, is the sum of its costs and credits, and never below 0: a credit
  * makes no more room than was posted for its run. held, what an account still has reserved for it,
@@ -106,7 +108,8 @@ typedef enum budget_kind {
     BUDGET_KIND_BOOT = 18, /* the first start after the machine's: where ledger time stood */
     BUDGET_KIND_AUDIT_ACCEPTED = 19, /* an admin goes on with a ledger that does not audit */
     BUDGET_KIND_FINAL = 20,          /* a bill showed that the cost is final */
-    BUDGET_KIND_COUNT_ = 21,
+    BUDGET_KIND_REFUTED = 21,        /* a bill charges for a time after the proven end */
+    BUDGET_KIND_COUNT_ = 22,
 } budget_kind;
 
 const char *budget_kind_name(budget_kind kind);
@@ -139,6 +142,7 @@ typedef struct budget_rule_reservation {
     bool created;        /* the creation permit was given */
     bool expired;        /* its deadline has been seen to pass */
     bool terminated;     /* proven, or attested */
+    bool refuted;        /* by a bill, and not proven anew since */
     bool billed;         /* a line of a bill is in the total */
     bool final;          /* no more cost will come */
     int64_t ended_ms;    /* ledger time, when terminated; 0: it is not */
@@ -192,8 +196,14 @@ typedef struct budget_rule_cost {
  * or this credit took it below 0 (or further). Another reason: budget_rule_passes_cap. */
 budget_reason budget_rule_actual(budget_rule_reservation *reservation, const budget_rule_cost *cost,
                                  bool *freeze);
+
+/* An end that was refuted is proven anew: it ended now. */
 budget_reason budget_rule_terminated(budget_rule_reservation *reservation,
                                      const budget_rule_now *now);
+
+/* A bill charges for a time after the proven end. False: none is proven, the cost is final, or this
+ * is known. */
+bool budget_rule_refute(budget_rule_reservation *reservation);
 
 /* What a bill that shows the run, and agrees with what is posted, says of its end. Ledger times. */
 typedef struct budget_rule_bill {
@@ -203,7 +213,7 @@ typedef struct budget_rule_bill {
                               * alone says nothing */
 } budget_rule_bill;
 
-/* STATE: the cost is not final by this bill, or is already, or the run has not ended. */
+/* STATE: the cost is not final by this bill, or is already, or the run has not ended, or goes on. */
 budget_reason budget_rule_finalize(budget_rule_reservation *reservation,
                                    const budget_rule_bill *bill, const budget_rule_now *now);
 
