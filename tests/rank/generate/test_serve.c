@@ -315,6 +315,25 @@ static void events_wait_and_steps_do_not(void **state)
     fixture_close(&came);
 }
 
+/* Its request is decoded meanwhile; whenever there is room, the verdict takes it (take_event). */
+static void a_verdict_waits_before_its_tokens(void **state)
+{
+    (void)state;
+    for (int refusing = 0; refusing < 24; refusing++) {
+        fixture_open(&came);
+        for (uint64_t id = 1; id <= 2; id++) {
+            put(&came,
+                (scripted){
+                    .kind = PROTO_WORK_REQUEST, .id = id, .prompt = "he", .max_new_tokens = 12});
+        }
+        put(&came, (scripted){.kind = PROTO_WORK_DRAIN});
+        came.refusing = refusing;
+        run(&came);
+        assert_true(came.requests[1].answered && came.requests[2].answered);
+        fixture_close(&came);
+    }
+}
+
 /* What cannot be answered is refused, and nothing else changes. */
 static void what_does_not_fit_is_refused(void **state)
 {
@@ -511,6 +530,7 @@ int main(void)
         cmocka_unit_test(requests_join_and_leave),
         cmocka_unit_test(a_cancel_concerns_one_request),
         cmocka_unit_test(events_wait_and_steps_do_not),
+        cmocka_unit_test(a_verdict_waits_before_its_tokens),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(a_flood_is_refused),
         cmocka_unit_test(a_stop_cancels_what_is_open),
