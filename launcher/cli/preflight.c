@@ -95,15 +95,17 @@ static int run(const char *rank_path, int job_fd, const int pipe_fds[2], base_er
 }
 
 /* A training on CPUs from nothing with the default context, data and tokenizer needs no check: most
- * sentences fit. */
+ * sentences fit. The held-out file is looked at before a training, which reads it at its end. */
 static bool may_be_refused(const launch_options *options)
 {
     const proto_mode_row *mode = proto_mode_get(options->job.job.mode);
     proto_job usual;
     proto_job_defaults(&usual);
     return mode->answers || mode->measures || mode->on_gpus ||
-           (mode->trains && (!options->installed_data || options->job.model.checkpoint[0] != '\0' ||
-                             options->job.model.context != usual.model.context));
+           (mode->trains &&
+            (!options->installed_data || options->job.infer.eval ||
+             options->job.infer.eval_every > 0 || options->job.model.checkpoint[0] != '\0' ||
+             options->job.model.context != usual.model.context));
 }
 
 int launch_preflight(const launch_options *options, const char *rank_path)

@@ -383,7 +383,8 @@ static base_status fill_result(launch_session *session, base_error *reterr)
     result->steps_measured = figures.steps_measured;
     result->slowest = figures.slowest;
     result->stop_signal = session->stop_signal;
-    for (int rank = 0; rank < session->world_size && session->stop_signal != 0; rank++) {
+    const bool partial = session->stop_signal != 0 || session->cause.blame != 0;
+    for (int rank = 0; rank < session->world_size && partial; rank++) {
         result->ranks[rank].eval_total = 0; /* a part of the ranks gives no accuracy */
         result->ranks[rank].eval_correct = 0;
     }

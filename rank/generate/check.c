@@ -9,6 +9,7 @@
 #include "proto/mode.h"
 #include "proto/prompts.h"
 #include "rank/checkpoint.h"
+#include "rank/data.h"
 #include "rank/tokenizer.h"
 
 static base_status check_prompts(const proto_job *job, const rank_generate_options *options,
@@ -25,6 +26,17 @@ static base_status check_prompts(const proto_job *job, const rank_generate_optio
         proto_prompts_fini(&prompts);
     }
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--prompts");
+}
+
+base_status rank_mode_check_heldout(const proto_job *job, base_error *reterr)
+{
+    rank_pairs *pairs = NULL;
+    if (!job->infer.eval && job->infer.eval_every == 0) {
+        return BASE_OK;
+    }
+    const base_status status = rank_pairs_open(job->data.heldout, 0, 1, &pairs, reterr);
+    rank_pairs_close(pairs);
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--heldout");
 }
 
 static base_status check_model(const proto_job *job, rank_model_config *config,
@@ -68,6 +80,7 @@ base_status rank_mode_generate_check(const proto_job *job, base_error *reterr)
         };
         status = check_prompts(job, &options, reterr);
     }
+    status = status == BASE_OK ? rank_mode_check_heldout(job, reterr) : status;
     rank_tokenizer_destroy(tokenizer);
     return status;
 }

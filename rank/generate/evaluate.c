@@ -7,6 +7,7 @@
 
 typedef struct evaluation {
     const rank_pairs *pairs;
+    size_t *asked; /* the pair of each prompt */
     size_t answered;
     uint64_t correct;
 } evaluation;
@@ -16,33 +17,55 @@ static void score_answer(void *user, const rank_answer *answer)
     evaluation *scored = user;
     const char *wrong = NULL;
     const char *right = NULL;
-    rank_pairs_get(scored->pairs, answer->index, &wrong, &right);
+    rank_pairs_get(scored->pairs, scored->asked[answer->index], &wrong, &right);
     scored->answered++;
     if (strcmp(answer->text, right) == 0) {
         scored->correct++;
     }
 }
 
-base_status rank_evaluate(const rank_generate_options *options, const rank_pairs *pairs,
-                          uint64_t *total, uint64_t *correct, base_error *reterr)
+/* The sentences that fit into the context, and how many of them there are. */
+static base_status choose(const rank_generate_options *options, evaluation *scored,
+                          const char **prompts, size_t *count, base_error *reterr)
 {
-    const size_t count = rank_pairs_count(pairs);
-    evaluation scored = {.pairs = pairs};
-    const char **prompts = calloc(count + 1, sizeof *prompts);
-    if (prompts == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to evaluate %zu sentences", count);
-    }
-    for (size_t i = 0; i < count; i++) {
+    const size_t pairs = rank_pairs_count(scored->pairs);
+    base_status status = BASE_OK;
+    *count = 0;
+    for (size_t i = 0; i < pairs && status == BASE_OK; i++) {
         const char *right = NULL;
-        rank_pairs_get(pairs, i, &prompts[i], &right);
+        rank_pairs_get(scored->pairs, i, &prompts[*count], &right);
+        status = rank_generate_check(options, &prompts[*count], 1, reterr);
+        if (status == BASE_OK) {
+            scored->asked[(*count)++] = i;
+        } else if (status == BASE_ERR_INVALID) {
+            status = BASE_OK;
+        }
     }
-    rank_generate_options scoring = *options;
-    scoring.on_answer = score_answer;
-    scoring.answer_user = &scored;
-    const base_status status = rank_generate(&scoring, prompts, count, NULL, reterr);
+    return status;
+}
+
+base_status rank_evaluate(const rank_generate_options *options, const rank_pairs *pairs,
+                          rank_evaluation *result, base_error *reterr)
+{
+    const size_t pair_count = rank_pairs_count(pairs);
+    size_t count = 0;
+    const char **prompts = calloc(pair_count + 1, sizeof *prompts);
+    evaluation scored = {.pairs = pairs, .asked = calloc(pair_count + 1, sizeof *scored.asked)};
+    base_status status =
+        prompts != NULL && scored.asked != NULL
+            ? choose(options, &scored, prompts, &count, reterr)
+            : base_fail(reterr, BASE_ERR_MEMORY, "no memory to evaluate %zu sentences", pair_count);
+    if (status == BASE_OK) {
+        rank_generate_options scoring = *options;
+        scoring.on_answer = score_answer;
+        scoring.answer_user = &scored;
+        status = rank_generate(&scoring, prompts, count, NULL, reterr);
+    }
     free(prompts);
+    free(scored.asked);
     const bool whole = scored.answered == count; /* a part of the answers gives no accuracy */
-    *total = whole ? count : 0;
-    *correct = whole ? scored.correct : 0;
+    result->total = whole ? count : 0;
+    result->correct = whole ? scored.correct : 0;
+    result->left_out = pair_count - count;
     return status;
 }

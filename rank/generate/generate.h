@@ -146,10 +146,16 @@ BASE_MUST_CHECK base_status rank_generate_check(const rank_generate_options *opt
                                                 const char *const *prompts, size_t prompt_count,
                                                 base_error *reterr);
 
-/* Corrects every wrong sentence and counts the answers that equal the right one byte for byte.
- * If it ends early, both are 0. */
+typedef struct rank_evaluation {
+    uint64_t total;
+    uint64_t correct;  /* answers that equal the right sentence byte for byte */
+    uint64_t left_out; /* wrong sentences that do not fit into the context */
+} rank_evaluation;
+
+/* Corrects every wrong sentence that fits into the context. If it ends early, total and correct are
+ * 0. */
 BASE_MUST_CHECK base_status rank_evaluate(const rank_generate_options *options,
-                                          const rank_pairs *pairs, uint64_t *total,
-                                          uint64_t *correct, base_error *reterr);
+                                          const rank_pairs *pairs, rank_evaluation *result,
+                                          base_error *reterr);
 
 #endif

@@ -2,9 +2,11 @@
  * by src/modes.c, and by train/ to evaluate. */
 #include "generate/mode.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "base/path.h"
 #include "control.pb-c.h"
 #include "generate/baseline.h"
@@ -89,14 +91,24 @@ base_status rank_worker_evaluate(const rank_worker *worker, const rank_generate_
 {
     const proto_identity *identity = &worker->identity;
     rank_pairs *pairs = NULL;
+    rank_evaluation result = {.total = 0};
     /* ranks that hold one model together answer rank 0's prompts */
     const bool together = proto_mode_get(identity->job.job.mode)->tensor_parallel;
     base_status status = rank_pairs_open(identity->job.data.heldout, together ? 0 : identity->rank,
                                          together ? 1 : identity->world_size, &pairs, reterr);
     if (status == BASE_OK) {
-        status = rank_evaluate(options, pairs, total, correct, reterr);
+        status = rank_evaluate(options, pairs, &result, reterr);
     }
     rank_pairs_close(pairs);
+    /* with --eval-every, trainer_heldout_open has said it */
+    if (status == BASE_OK && result.left_out > 0 && identity->job.infer.eval_every == 0) {
+        base_log(BASE_LOG_WARNING,
+                 "%" PRIu64 " held-out %s longer than the context of %d tokens and left out",
+                 result.left_out, result.left_out == 1 ? "sentence is" : "sentences are",
+                 rank_generate_context(options));
+    }
+    *total = result.total;
+    *correct = result.correct;
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "evaluating");
 }
 

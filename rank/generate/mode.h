@@ -14,6 +14,9 @@
  * cannot share the model, prompts that do not fit. BASE_ERR_INVALID and the like; no rank needed. */
 BASE_MUST_CHECK base_status rank_mode_generate_check(const proto_job *job, base_error *reterr);
 
+/* Whether the held-out file of a job that evaluates has pairs: ranks read it when they have trained. */
+BASE_MUST_CHECK base_status rank_mode_check_heldout(const proto_job *job, base_error *reterr);
+
 /* What is put behind each prompt that does not contain it. */
 const char *rank_mode_prompt_suffix(const rank_generation_config *generation, const proto_job *job);
 

@@ -4,6 +4,7 @@
 
 #include "base/path.h"
 #include "checkpoint/shards.h"
+#include "generate/mode.h"
 #include "rank/data.h"
 #include "rank/tokenizer.h"
 #include "train/config.h"
@@ -31,6 +32,7 @@ base_status rank_mode_train_check(const proto_job *job, base_error *reterr)
     bool fits = false;
     uint64_t count = 0;
     base_status status = check_checkpoint(job, reterr);
+    status = status == BASE_OK ? rank_mode_check_heldout(job, reterr) : status;
     if (status != BASE_OK) {
         return status;
     }

@@ -1,4 +1,7 @@
 /* --eval-every: held-out loss and accuracy during a training. Called by prepare.c and step.c. */
+#include <inttypes.h>
+
+#include "base/log.h"
 #include "generate/mode.h"
 #include "train/trainer.h"
 
@@ -28,7 +31,18 @@ base_status trainer_heldout_open(trainer *self, base_error *reterr)
         .seed = (uint64_t)job->job.seed,
         .loss_on_correction = job->data.loss_on == PROTO_LOSS_ON_CORRECTION,
     };
-    return rank_data_open(&options, &self->heldout, reterr);
+    const base_status status = rank_data_open(&options, &self->heldout, reterr);
+    rank_data_info info = {.sentences_long = 0};
+    if (status == BASE_OK) {
+        rank_data_get_info(self->heldout, &info);
+    }
+    if (info.sentences_long > 0) {
+        base_log(BASE_LOG_WARNING,
+                 "%" PRIu64 " held-out %s longer than the context of %d tokens and left out",
+                 info.sentences_long, info.sentences_long == 1 ? "sentence is" : "sentences are",
+                 options.context);
+    }
+    return status;
 }
 
 base_status trainer_accuracy(const trainer *self, bool may_stop, uint64_t *total, uint64_t *correct,

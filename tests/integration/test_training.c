@@ -146,6 +146,53 @@ static void data_of_long_sentences_alone_are_refused(void **state)
     assert_int_not_equal(access(one.out, F_OK), 0);
 }
 
+static const char *write_heldout(const char *first_line)
+{
+    char text[1024];
+    base_error error;
+    const char *file = test_directory_path(&test_shared_directory, "heldout.jsonl");
+    const int length =
+        snprintf(text, sizeof text,
+                 "%s\n{\"text\":\"he go → he goes\",\"wrong\":\"he go\",\"right\":\"he goes\"}\n",
+                 first_line);
+    assert_ok(base_file_write(file, text, (size_t)length, &error), &error);
+    return file;
+}
+
+/* A training reads it when it has trained: too late to find that it is no held-out file. */
+static void a_heldout_file_is_looked_at_before(void **state)
+{
+    (void)state;
+    const char *file = write_heldout("{\"text\":\"he go → he goes\"}");
+    training_expect(&one, &test_shared_directory, "heldout", 2,
+                    FLAGS("--heldout", file, "--eval-every", "2"));
+    assert_non_null(strstr(one.program.text[TEST_STDERR], "heldout.jsonl:1: no \"wrong\" and"));
+    assert_int_not_equal(access(one.out, F_OK), 0);
+}
+
+static void a_long_heldout_sentence_is_left_out(void **state)
+{
+    (void)state;
+#define LONG                                                                                       \
+    "he go to the old school and she go to the old school and we goes to the old school and "      \
+    "they goes to the old school"
+    static const char line[] =
+        "{\"text\":\"" LONG " → he goes\",\"wrong\":\"" LONG "\",\"right\":\"he goes\"}";
+#undef LONG
+    static const char *const when[] = {"--eval", "--eval-every=2"};
+    const char *file = write_heldout(line);
+    for (size_t i = 0; i < sizeof when / sizeof when[0]; i++) {
+        training_expect(&one, &test_shared_directory, "heldout", 0,
+                        FLAGS("--heldout", file, "--context", "24", "--steps", "2", when[i]));
+        assert_non_null(strstr(one.program.text[TEST_STDOUT], "held-out exact match: 0/1 "));
+        assert_non_null(strstr(one.program.text[TEST_STDERR],
+                               "1 held-out sentence is longer than the context of 24 tokens"));
+        assert_int_equal(
+            access(test_directory_path(&test_shared_directory, "heldout/model.safetensors"), F_OK),
+            0);
+    }
+}
+
 static void the_record_says_what_happened(void **state)
 {
     (void)state;
@@ -400,6 +447,8 @@ int main(void)
         cmocka_unit_test(the_record_names_the_algorithm_that_ran),
         cmocka_unit_test(a_context_that_fits_no_sentence_is_refused),
         cmocka_unit_test(data_of_long_sentences_alone_are_refused),
+        cmocka_unit_test(a_heldout_file_is_looked_at_before),
+        cmocka_unit_test(a_long_heldout_sentence_is_left_out),
         cmocka_unit_test(the_record_says_what_happened),
         cmocka_unit_test(a_checkpoint_generates),
         cmocka_unit_test(training_goes_on_in_the_same_directory),

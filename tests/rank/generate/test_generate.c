@@ -119,8 +119,7 @@ static void a_part_of_the_answers_gives_no_accuracy(void **state)
     base_error error;
     test_directory directory;
     rank_pairs *pairs = NULL;
-    uint64_t total = 99;
-    uint64_t correct = 99;
+    rank_evaluation result;
     int looks = 0;
     fixture f;
     test_directory_make(&directory);
@@ -128,15 +127,42 @@ static void a_part_of_the_answers_gives_no_accuracy(void **state)
     const char *path = test_directory_path(&directory, "pairs.jsonl");
     assert_ok(base_file_write(path, pairs_text, sizeof pairs_text - 1, &error), &error);
     assert_ok(rank_pairs_open(path, 0, 1, &pairs, &error), &error);
-    assert_ok(rank_evaluate(&f.options, pairs, &total, &correct, &error), &error);
-    assert_int_equal(total, 3);
-    assert_in_range(correct, 0, 3);
+    assert_ok(rank_evaluate(&f.options, pairs, &result, &error), &error);
+    assert_int_equal(result.total, 3);
+    assert_in_range(result.correct, 0, 3);
     f.options.should_stop = after_two_looks;
     f.options.stop_user = &looks;
-    assert_ok(rank_evaluate(&f.options, pairs, &total, &correct, &error), &error);
+    assert_ok(rank_evaluate(&f.options, pairs, &result, &error), &error);
     assert_int_equal(looks, 3); /* and not one round more */
-    assert_int_equal(total, 0);
-    assert_int_equal(correct, 0);
+    assert_int_equal(result.total, 0);
+    assert_int_equal(result.correct, 0);
+    rank_pairs_close(pairs);
+    fixture_close(&f);
+    test_directory_remove(&directory);
+}
+
+/* As in training: a sentence that no model of this context takes is not counted. */
+static void sentences_that_do_not_fit_are_left_out(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"wrong\":\"the boy who has the old dog and the girl who have the cat goed to the "
+        "school where they teaches all of the old dogs and all of the young "
+        "cats\",\"right\":\"c\"}\n"
+        "{\"wrong\":\"a b\",\"right\":\"c\"}\n";
+    base_error error;
+    test_directory directory;
+    rank_pairs *pairs = NULL;
+    rank_evaluation result;
+    fixture f;
+    test_directory_make(&directory);
+    fixture_open(&f);
+    const char *path = test_directory_path(&directory, "pairs.jsonl");
+    assert_ok(base_file_write(path, text, sizeof text - 1, &error), &error);
+    assert_ok(rank_pairs_open(path, 0, 1, &pairs, &error), &error);
+    assert_ok(rank_evaluate(&f.options, pairs, &result, &error), &error);
+    assert_int_equal(result.total, 1);
+    assert_int_equal(result.left_out, 1);
     rank_pairs_close(pairs);
     fixture_close(&f);
     test_directory_remove(&directory);
@@ -190,6 +216,7 @@ int main(void)
         cmocka_unit_test(every_prompt_is_answered),
         cmocka_unit_test(generating_stops_when_asked),
         cmocka_unit_test(a_part_of_the_answers_gives_no_accuracy),
+        cmocka_unit_test(sentences_that_do_not_fit_are_left_out),
         cmocka_unit_test(a_model_that_does_not_fit_has_a_reason),
         cmocka_unit_test(warm_up_is_in_no_figure),
     };
