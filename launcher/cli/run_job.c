@@ -221,9 +221,10 @@ static bool may_restart(const launch_cli_run *run, int attempt)
     const launch_job_result *result = &run->result;
     const int status = result->exit_status;
     /* a program's exit codes are its own */
-    const bool refused = run->options->program == NULL &&
-                         (status == BASE_EXIT_USAGE || status == BASE_EXIT_OVER_CAP ||
-                          status == BASE_EXIT_REFUSED || status == BASE_EXIT_BAD_TOKEN);
+    const bool refused =
+        run->options->program == NULL &&
+        (result->fails_again || status == BASE_EXIT_USAGE || status == BASE_EXIT_OVER_CAP ||
+         status == BASE_EXIT_REFUSED || status == BASE_EXIT_BAD_TOKEN);
     const int attempts_max = run->lease != NULL ? launch_lease_attempts_max(run->lease)
                                                 : (int)run->options->max_restarts + 1;
     return status != 0 && result->started && !refused && result->stop_signal == 0 &&
@@ -238,11 +239,34 @@ static void say_resume(const launch_cli_run *run)
     uint64_t step = 0;
     if (run->result.exit_status != 0 && run->recording && job->train.save_every > 0 &&
         proto_checkpoints_newest(job->output.directory, &found, &step, NULL) == BASE_OK && found) {
-        base_log(BASE_LOG_INFO, "the same command%s goes on after step %" PRIu64,
+        base_log(BASE_LOG_INFO, "%sthe same command%s goes on after step %" PRIu64,
+                 run->result.fails_again ? "once that is mended, " : "",
                  job->train.resume         ? ""
                  : run->options->overwrite ? " with --resume in place of --overwrite"
                                            : " with --resume",
                  step);
+    }
+}
+
+/* What is left of a checkpoint that was being written takes room, and nobody reads it. */
+static void discard_partial_checkpoint(const launch_cli_run *run)
+{
+    const proto_job *job = &run->options->job;
+    base_error error;
+    if (run->result.exit_status != 0 && run->recording && job->train.save_every > 0 &&
+        proto_checkpoint_discard_partial(job->output.directory, &error) != BASE_OK) {
+        base_log(BASE_LOG_WARNING, "a part of a checkpoint is left: %s", error.message);
+    }
+}
+
+/* Of an attempt that is followed by another: the record is about the last one that was ready. */
+static void keep_result(launch_cli_run *run)
+{
+    if (run->result.ready) {
+        launch_job_result_fini(&run->earlier);
+        run->earlier = run->result;
+    } else {
+        launch_job_result_fini(&run->result);
     }
 }
 
@@ -251,13 +275,14 @@ static void run_attempts(launch_cli_run *run)
 {
     for (int attempt = 1;; attempt++) {
         const base_status status = run_once(run, attempt);
+        discard_partial_checkpoint(run);
         if (status != BASE_OK || !may_restart(run, attempt)) {
             say_resume(run);
             return;
         }
         base_log(BASE_LOG_WARNING, "starting again: attempt %d of at most %d", attempt + 1,
                  (int)run->options->max_restarts + 1);
-        launch_job_result_fini(&run->result);
+        keep_result(run);
     }
 }
 
@@ -364,6 +389,7 @@ static int run_whole(launch_cli_run *run)
         (void)close(lock_fd);
     }
     free(run->files);
+    launch_job_result_fini(&run->earlier);
     launch_job_result_fini(&run->result);
     return exit_status;
 }

@@ -20,10 +20,11 @@ typedef struct launch_cli_run {
     char engine[LAUNCH_PLACE_TEXT_BYTES]; /* what has started this launcher; empty: the user */
     launch_record *record;                /* NULL: the job has no record */
     bool recording;                       /* the record has begun, so its directory is this job's */
-    bool streamed;       /* stdout shows the beginning of a text whose end has not come */
-    launch_lease *lease; /* of a mode that may cost money */
-    launch_cost cost;    /* with a lease */
-    launch_job_result result;
+    bool streamed;                 /* stdout shows the beginning of a text whose end has not come */
+    launch_lease *lease;           /* of a mode that may cost money */
+    launch_cost cost;              /* with a lease */
+    launch_job_result result;      /* of the last attempt */
+    launch_job_result earlier;     /* of the last one before that was ready; ranks NULL: none */
     struct launch_gpu_watch *gpus; /* while a job on GPUs runs */
     launch_scaling scaling;
     base_error flights; /* the line about the flight records, which follows the error's */

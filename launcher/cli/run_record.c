@@ -85,18 +85,20 @@ base_status launch_cli_on_ready(void *user, base_error *reterr)
         return BASE_OK;
     }
     say_beginning(run);
-    base_status status = launch_record_check_room(run->record, run->options->job.job.world_size,
-                                                  run->result.model_params, reterr);
+    base_status status =
+        launch_record_check_room(run->record, run->options->job.job.world_size,
+                                 run->result.model_params, run->result.first_step, reterr);
     if (status == BASE_OK) {
         status = launch_record_begin(run->record, run->result.first_step, reterr);
     }
-    run->recording = status == BASE_OK;
+    run->recording = run->recording || status == BASE_OK;
     print_notes(run);
     return status;
 }
 
-/* Why the job did not do all of its work; empty if it did. */
-static void describe_end(const launch_cli_run *run, base_error *reason)
+/* Why the job did not do all of its work; empty if it did. ready: the last attempt that was. */
+static void describe_end(const launch_cli_run *run, const launch_job_result *ready,
+                         base_error *reason)
 {
     const launch_job_result *result = &run->result;
     char name[32] = "";
@@ -112,21 +114,21 @@ static void describe_end(const launch_cli_run *run, base_error *reason)
                        run->scaling.stopped_at, run->scaling.stopped_at == 1 ? "rank" : "ranks");
     } else {
         (void)snprintf(reason->message, sizeof reason->message,
-                       "stopped by %s after step %" PRId64 " of %" PRId64, name, result->steps_done,
+                       "stopped by %s after step %" PRId64 " of %" PRId64, name, ready->steps_done,
                        run->options->job.train.steps);
     }
 }
 
 base_status launch_cli_finish_record(launch_cli_run *run, base_error *reterr)
 {
-    const launch_job_result *result = &run->result;
-    if (run->record == NULL || !result->ready) {
+    const launch_job_result *result = run->result.ready ? &run->result : &run->earlier;
+    if (run->record == NULL || !run->recording) {
         return BASE_OK; /* there is no record yet: stderr has all there is to say */
     }
     base_error reason;
-    describe_end(run, &reason);
+    describe_end(run, result, &reason);
     const launch_record_end end = {
-        .exit_status = result->exit_status,
+        .exit_status = run->result.exit_status,
         .message = reason.message,
         .transport = result->transport,
         .algorithm = result->algorithm,

@@ -40,6 +40,7 @@ void launch_blame(launch_session *session, launch_blame_class blame, int rank, i
         cause->blame = blame;
         cause->rank = rank;
         cause->exit_status = exit_status;
+        cause->fails_again = false;
     }
     /* a failure that is not a cause by itself may have one that shows in a moment */
     const int64_t wait_ms = cause->blame <= LAUNCH_BLAME_CAUSE    ? 0
@@ -279,7 +280,8 @@ void launch_stop(launch_session *session, int signal_number, bool again)
     }
     launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_SIGNAL_BASE + signal_number,
                  "ended at once by %s%s", name,
-                 under_way || session->options->label != NULL
+                 under_way || session->options->label != NULL ||
+                         session->options->program != NULL || session->options->attempt > 1
                      ? ""
                      : " before the first step: there is nothing to save");
     session->abort_sent_ns = base_now_ns();

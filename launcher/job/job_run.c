@@ -40,6 +40,7 @@ enum {
 static base_status open_logs(launch_session *session, base_error *reterr)
 {
     const char *directory = session->options->log_dir;
+    const bool again = session->options->attempt > 1; /* the logs of those before have the reason */
     if (directory == NULL) {
         return BASE_OK;
     }
@@ -47,10 +48,13 @@ static base_status open_logs(launch_session *session, base_error *reterr)
     for (int rank = 0; rank < session->world_size && status == BASE_OK; rank++) {
         char path[BASE_PATH_BYTES + 32];
         (void)snprintf(path, sizeof path, "%s/rank-%d.log", directory, rank);
-        session->ranks[rank].log_fd =
-            open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+        session->ranks[rank].log_fd = open(
+            path, O_WRONLY | O_CREAT | (again ? O_APPEND : O_TRUNC) | O_CLOEXEC | O_NOCTTY, 0666);
         if (session->ranks[rank].log_fd < 0) {
             status = base_fail_errno(reterr, errno, "cannot write %s", path);
+        } else if (again) {
+            (void)dprintf(session->ranks[rank].log_fd, "--- attempt %d ---\n",
+                          session->options->attempt);
         }
     }
     return status;
@@ -391,6 +395,7 @@ static base_status fill_result(launch_session *session, base_error *reterr)
     if (session->cause.blame != 0) {
         result->cause = session->cause.error;
         result->cause_rank = session->cause.rank;
+        result->fails_again = session->cause.fails_again;
         const int own =
             session->cause.rank >= 0 ? session->ranks[session->cause.rank].exit_code : 0;
         result->exit_status = own != 0 ? own : session->cause.exit_status;

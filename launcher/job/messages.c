@@ -93,6 +93,9 @@ static void handle_failed(launch_session *session, int rank,
                  in_collective ? failed->collective : "",
                  has_begun(session, failing) ? "" : " while starting", failed->message, exchange,
                  stops);
+    if (session->cause.rank == rank && failed->status == BASE_ERR_INVALID) {
+        session->cause.fails_again = true; /* what it was given is wrong, or does not converge */
+    }
 }
 
 static void handle_output(launch_session *session, int rank,

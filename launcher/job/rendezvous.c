@@ -160,6 +160,7 @@ static void check_ready(launch_session *session)
         if (session->options->on_ready(session->options->user, &error) != BASE_OK) {
             launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR, "%s",
                          error.message);
+            session->cause.fails_again = true;
             return;
         }
     }

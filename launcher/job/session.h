@@ -133,6 +133,7 @@ typedef struct launch_cause {
     launch_blame_class blame; /* 0: nothing has failed */
     int rank;
     int exit_status; /* unless the rank itself exits with another code */
+    bool fails_again;
     base_error error;
 } launch_cause;
 

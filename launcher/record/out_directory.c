@@ -268,15 +268,72 @@ base_status launch_out_directory_open(const launch_out_options *options,
     return status;
 }
 
-base_status launch_out_directory_check_room(const launch_out_directory *directory, uint64_t bytes,
-                                            base_error *reterr)
+/* What the files in the directory take of its disk: all of them, or those that a run writes. */
+static uint64_t taken_bytes(const char *path, dev_t disk, bool all)
 {
+    uint64_t bytes = 0;
+    const struct dirent *entry = NULL;
+    DIR *entries = opendir(path);
+    while (entries != NULL && (entry = readdir(entries)) != NULL) {
+        struct stat info;
+        if ((all || launch_out_is_ours(entry->d_name)) &&
+            fstatat(dirfd(entries), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISREG(info.st_mode) && info.st_dev == disk) {
+            bytes += (uint64_t)info.st_blocks * 512;
+        }
+    }
+    if (entries != NULL) {
+        (void)closedir(entries);
+    }
+    return bytes;
+}
+
+/* The same of all checkpoints, and of one that was being written. */
+static uint64_t checkpoints_bytes(const char *checkpoints, dev_t disk)
+{
+    uint64_t bytes = 0;
+    const struct dirent *entry = NULL;
+    DIR *entries = opendir(checkpoints);
+    while (entries != NULL && (entry = readdir(entries)) != NULL) {
+        char path[2 * BASE_PATH_BYTES];
+        if (entry->d_name[0] != '.') {
+            (void)snprintf(path, sizeof path, "%s/%s", checkpoints, entry->d_name);
+            bytes += taken_bytes(path, disk, true);
+        }
+    }
+    if (entries != NULL) {
+        (void)closedir(entries);
+    }
+    return bytes;
+}
+
+base_status launch_out_directory_check_room(const launch_out_directory *directory,
+                                            const launch_out_need *need, base_error *reterr)
+{
+    char checkpoints[BASE_PATH_BYTES + 32];
     struct statvfs disk;
-    if ((directory->overwrite && directory->holds_record) || fstatvfs(directory->fd, &disk) != 0 ||
-        disk.f_blocks == 0) {
+    struct stat here;
+    struct stat there;
+    if (fstatvfs(directory->fd, &disk) != 0 || disk.f_blocks == 0 ||
+        fstat(directory->fd, &here) != 0) {
         return BASE_OK;
     }
-    const uint64_t room_bytes = (uint64_t)disk.f_bavail * disk.f_frsize;
+    (void)snprintf(checkpoints, sizeof checkpoints, "%s/" PROTO_CHECKPOINTS_DIRECTORY,
+                   directory->path);
+    /* a link may lead to another disk, of which nothing is known here */
+    const bool elsewhere = stat(checkpoints, &there) == 0 && there.st_dev != here.st_dev;
+    const uint64_t one_bytes = elsewhere ? 0 : need->checkpoint_bytes;
+    /* one more than are kept is there while it is written; results come when the last one is */
+    const uint64_t bytes = need->checkpoints_kept * one_bytes +
+                           (one_bytes > need->results_bytes ? one_bytes : need->results_bytes);
+    const bool replaces = directory->overwrite && directory->holds_record;
+    uint64_t room_bytes = (uint64_t)disk.f_bavail * disk.f_frsize;
+    if (need->goes_on || replaces) {
+        room_bytes += checkpoints_bytes(checkpoints, here.st_dev);
+    }
+    if (replaces && !need->goes_on) {
+        room_bytes += taken_bytes(directory->path, here.st_dev, false);
+    }
     return room_bytes >= bytes
                ? BASE_OK
                : base_fail(
@@ -284,6 +341,27 @@ base_status launch_out_directory_check_room(const launch_out_directory *director
                      "--out: the disk of %s has room for %.1f MB, and the job writes %.1f MB at "
                      "its end: make room, or name another directory",
                      directory->path, (double)room_bytes / 1e6, (double)bytes / 1e6);
+}
+
+base_status launch_out_directory_drop_states(const launch_out_directory *directory, int world_size,
+                                             base_error *reterr)
+{
+    const struct dirent *entry = NULL;
+    base_status status = BASE_OK;
+    DIR *entries = opendir(directory->path);
+    if (entries == NULL) {
+        return base_fail_errno(reterr, errno, "cannot read the directory %s", directory->path);
+    }
+    while (status == BASE_OK && (entry = readdir(entries)) != NULL) {
+        uint64_t rank = 0;
+        if (launch_out_is_state(entry->d_name, &rank) && rank >= (uint64_t)world_size &&
+            unlinkat(directory->fd, entry->d_name, 0) != 0) {
+            status = base_fail_errno(reterr, errno, "cannot remove %s/%s", directory->path,
+                                     entry->d_name);
+        }
+    }
+    (void)closedir(entries);
+    return status;
 }
 
 void launch_out_directory_close(launch_out_directory *directory)

@@ -55,10 +55,22 @@ BASE_MUST_CHECK base_status launch_out_directory_open(const launch_out_options *
                                                       launch_out_directory *directory,
                                                       base_error *reterr);
 
-/* Whether the disk has room for what the job will write. BASE_ERR_LIMIT: it has not. What a record that is
- * replaced takes now is not known, so that nothing is said then. */
+/* What the job will write. */
+typedef struct launch_out_need {
+    uint64_t results_bytes;    /* at its end */
+    uint64_t checkpoint_bytes; /* of one */
+    uint64_t checkpoints_kept;
+    bool goes_on; /* its checkpoints so far are removed as others come */
+} launch_out_need;
+
+/* Whether the disk has room for what the job will write. BASE_ERR_LIMIT: it has not. */
 BASE_MUST_CHECK base_status launch_out_directory_check_room(const launch_out_directory *directory,
-                                                            uint64_t bytes, base_error *reterr);
+                                                            const launch_out_need *need,
+                                                            base_error *reterr);
+
+/* A training goes on: removes the states of ranks that it has no more. */
+BASE_MUST_CHECK base_status launch_out_directory_drop_states(const launch_out_directory *directory,
+                                                             int world_size, base_error *reterr);
 
 /* The job has begun. With overwrite, removes the files of an older record except the inputs, and
  * leaves everything else. Without, moves the directory to PATH.1, or the next free number, and

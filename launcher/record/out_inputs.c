@@ -20,14 +20,15 @@ static const char *const OUR_FILES[] = {
     "model.safetensors", "config.json",   "tokenizer.json",        "generation_config.json",
     "timings.jsonl",     "manifest.json", "report.html",           "scaling.png",
     "loss.png",          "steptime.png",  "scaling.dat",           "loss.dat",
-    "steptime.dat",      "plots.gp",      "tokenizer_config.json",
+    "steptime.dat",      "plots.gp",      "tokenizer_config.json", "flight.html",
 };
 enum { MODEL_FILES = 3 };
 
+static const char STATE[] = "state-rank-";
 static const char CHECKPOINTS[] = PROTO_CHECKPOINTS_DIRECTORY "/";
 
-/* HEAD, a rank's number, TAIL. */
-static bool is_rank_name(const char *name, const char *head, const char *tail)
+/* HEAD, a number, TAIL. */
+static bool is_numbered(const char *name, const char *head, const char *tail)
 {
     if (strncmp(name, head, strlen(head)) != 0) {
         return false;
@@ -37,20 +38,37 @@ static bool is_rank_name(const char *name, const char *head, const char *tail)
     return digits > 0 && strcmp(name + digits, tail) == 0;
 }
 
+/* Cuts the ending off the name, if it has it. */
+static void cut(char *name, const char *ending)
+{
+    const size_t length = strlen(name);
+    const size_t ending_length = strlen(ending);
+    if (length > ending_length && strcmp(name + length - ending_length, ending) == 0) {
+        name[length - ending_length] = '\0';
+    }
+}
+
 bool launch_out_is_ours(const char *name)
 {
     char stem[NAME_MAX + 1];
     (void)snprintf(stem, sizeof stem, "%s", name);
-    const size_t length = strlen(stem);
-    if (length > 4 && strcmp(stem + length - 4, ".tmp") == 0) {
-        stem[length - 4] = '\0';
-    }
+    cut(stem, ".tmp");
+    cut(stem, ".part"); /* of a file that another host sends */
     for (size_t i = 0; i < sizeof OUR_FILES / sizeof OUR_FILES[0]; i++) {
         if (strcmp(stem, OUR_FILES[i]) == 0) {
             return true;
         }
     }
-    return is_rank_name(stem, "state-rank-", ".safetensors") || is_rank_name(stem, "rank-", ".log");
+    return is_numbered(stem, STATE, ".safetensors") || is_numbered(stem, "rank-", ".log") ||
+           is_numbered(stem, "flight-rank-", ".json") ||
+           is_numbered(stem, LAUNCH_TIMINGS_BEFORE, ".jsonl");
+}
+
+bool launch_out_is_state(const char *name, uint64_t *rank)
+{
+    const bool is = is_numbered(name, STATE, ".safetensors");
+    *rank = is ? strtoull(name + strlen(STATE), NULL, 10) : 0;
+    return is;
 }
 
 bool launch_out_is_input(const launch_out_directory *directory, const char *name)

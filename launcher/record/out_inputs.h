@@ -8,8 +8,14 @@
 
 #include "record/out_directory.h"
 
+/* timings.jsonl of steps that have no place in it (record.c), with the step that came next. */
+#define LAUNCH_TIMINGS_BEFORE "timings-before-"
+
 /* Whether a run writes a file of this name, or of this temporary name. */
 bool launch_out_is_ours(const char *name);
+
+/* Whether it is a rank's state. */
+bool launch_out_is_state(const char *name, uint64_t *rank);
 
 /* Whether the job reads the file of this name, below the directory. */
 bool launch_out_is_input(const launch_out_directory *directory, const char *name);

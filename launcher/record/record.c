@@ -3,15 +3,19 @@
 #include "record/record.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "proto/checkpoints.h"
-#include "record/out_directory.h"
+#include "proto/mode.h"
+#include "record/out_inputs.h"
 #include "record/plots.h"
 #include "record/report.h"
 #include "record/run_figures.h"
@@ -202,12 +206,40 @@ static base_status write_kept(launch_record *record, base_error *reterr)
     return BASE_OK;
 }
 
+/* The steps before the checkpoint are of other ranks or another mode, or some are missing: they can be in no
+ * figure, but their file is kept. */
+static void set_aside(launch_record *record, uint64_t first_step)
+{
+    char kept[PATH_BYTES + 32];
+    struct stat info;
+    if (stat(record->timings_path, &info) != 0 || info.st_size == 0) {
+        return;
+    }
+    (void)snprintf(kept, sizeof kept, "%s/" LAUNCH_TIMINGS_BEFORE "%" PRIu64 ".jsonl",
+                   record->directory.path, first_step);
+    if (renameat2(AT_FDCWD, record->timings_path, AT_FDCWD, kept, RENAME_NOREPLACE) == 0) {
+        launch_text_printf(&record->notes,
+                           "timings.jsonl begins after step %" PRIu64
+                           ": the lines before are in %s, for they are not of these ranks, or not "
+                           "whole\n",
+                           first_step, kept);
+    }
+}
+
 /* A training that goes on keeps its record: timings.jsonl is read back, up to its checkpoint. */
 static base_status go_on(launch_record *record, uint64_t first_step, base_error *reterr)
 {
+    launch_steps *steps = &record->steps;
     name_timings(record);
-    const base_status status = launch_timings_read(record->timings_path, &record->steps, reterr);
-    launch_steps_go_on_from(&record->steps, first_step);
+    base_status status = launch_timings_read(
+        record->timings_path, proto_mode_get(record->job.job.mode)->pipelined, steps, reterr);
+    launch_steps_go_on_from(steps, first_step);
+    if (status == BASE_OK && steps->first == first_step) {
+        set_aside(record, first_step);
+    }
+    if (status == BASE_OK) {
+        status = launch_out_directory_drop_states(&record->directory, steps->world_size, reterr);
+    }
     return status == BASE_OK ? write_kept(record, reterr) : status;
 }
 
@@ -227,17 +259,20 @@ static base_status begin_first(launch_record *record, uint64_t first_step, base_
 }
 
 base_status launch_record_check_room(const launch_record *record, int64_t ranks,
-                                     uint64_t model_params, base_error *reterr)
+                                     uint64_t model_params, uint64_t first_step, base_error *reterr)
 {
     const proto_job_train *train = &record->job.train;
     const uint64_t kept = train->keep > 0 ? (uint64_t)train->keep : PROTO_CHECKPOINTS_KEPT;
     const uint64_t written =
         train->save_every > 0 ? (uint64_t)(train->steps / train->save_every) : 0;
-    /* one more than are kept is there while it is written */
-    const uint64_t checkpoints = train->save_every == 0 ? 0 : (written < kept ? written : kept) + 1;
-    const uint64_t files = (uint64_t)ranks + 1 + 3 * checkpoints;
-    return launch_out_directory_check_room(&record->directory, files * model_params * sizeof(float),
-                                           reterr);
+    const uint64_t values_bytes = model_params * sizeof(float);
+    const launch_out_need need = {
+        .results_bytes = ((uint64_t)ranks + 1) * values_bytes,
+        .checkpoint_bytes = train->save_every > 0 ? 3 * values_bytes : 0,
+        .checkpoints_kept = written < kept ? written : kept,
+        .goes_on = record->begun || first_step > 0,
+    };
+    return launch_out_directory_check_room(&record->directory, &need, reterr);
 }
 
 base_status launch_record_begin(launch_record *record, uint64_t first_step, base_error *reterr)

@@ -194,10 +194,11 @@ typedef struct launch_record_end {
 BASE_MUST_CHECK base_status launch_record_open(const launch_record_options *options,
                                                launch_record **record, base_error *reterr);
 
-/* Fails if the disk has no room for the model and each rank's state, which the job writes at its end. Call
- * it before begin. */
+/* Fails if the disk has no room for the checkpoints, and for the model and each rank's state, which the job
+ * writes at its end. Call it before begin. */
 BASE_MUST_CHECK base_status launch_record_check_room(const launch_record *record, int64_t ranks,
-                                                     uint64_t model_params, base_error *reterr);
+                                                     uint64_t model_params, uint64_t first_step,
+                                                     base_error *reterr);
 
 /* The job is ready, and its next step is first_step. Moves an old record away, or removes it, and
  * opens timings.jsonl. Files in the directory that the job reads (its checkpoint, say) can be read

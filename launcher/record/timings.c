@@ -107,7 +107,7 @@ static launch_step take_step(const json_t *line)
 
 /* Adds a line's step. False: it is none, or not the next one. */
 static bool add_line(launch_steps *steps, const char *text, size_t text_bytes, bool first,
-                     base_status *status, base_error *reterr)
+                     bool pipelined, base_status *status, base_error *reterr)
 {
     json_t *line = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, NULL);
     const bool whole = json_is_object(line) && text[text_bytes - 1] == '\n' &&
@@ -119,13 +119,15 @@ static bool add_line(launch_steps *steps, const char *text, size_t text_bytes, b
         if (first) {
             launch_steps_go_on_from(steps, step.step);
         }
-        *status = launch_steps_add(steps, &step, reterr);
+        *status = (step.stage.held > 0) == pipelined ? launch_steps_add(steps, &step, reterr)
+                                                     : BASE_ERR_INVALID;
     }
     json_decref(line);
     return whole && *status == BASE_OK;
 }
 
-base_status launch_timings_read(const char *path, launch_steps *steps, base_error *reterr)
+base_status launch_timings_read(const char *path, bool pipelined, launch_steps *steps,
+                                base_error *reterr)
 {
     char *line = NULL;
     size_t capacity = 0;
@@ -137,12 +139,12 @@ base_status launch_timings_read(const char *path, launch_steps *steps, base_erro
         return errno == ENOENT ? BASE_OK : base_fail_errno(reterr, errno, "cannot read %s", path);
     }
     while ((got = getline(&line, &capacity, file)) > 0 &&
-           add_line(steps, line, (size_t)got, first, &status, reterr)) {
+           add_line(steps, line, (size_t)got, first, pipelined, &status, reterr)) {
         first = false;
     }
     free(line);
     (void)fclose(file);
-    if (status == BASE_ERR_INVALID) { /* of more ranks than this job has, or not in order */
+    if (status == BASE_ERR_INVALID) { /* of another mode, or more ranks, or not in order */
         launch_steps_go_on_from(steps, 0);
         status = BASE_OK;
     }

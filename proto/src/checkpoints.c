@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/path.h"
@@ -57,9 +58,15 @@ static base_status list(const char *out, listing *found, base_error *reterr)
     }
     DIR *entries = opendir(path);
     if (entries == NULL) {
-        return errno == ENOENT
+        const int reason = errno;
+        struct stat link;
+        if (reason == ENOENT && lstat(path, &link) == 0) {
+            return base_fail(reterr, BASE_ERR_NOTFOUND,
+                             "%s is a link that leads nowhere: is its disk mounted?", path);
+        }
+        return reason == ENOENT
                    ? BASE_OK
-                   : base_fail_errno(reterr, errno, "cannot read the directory %s", path);
+                   : base_fail_errno(reterr, reason, "cannot read the directory %s", path);
     }
     while ((entry = readdir(entries)) != NULL) {
         uint64_t step = 0;
@@ -134,12 +141,16 @@ static base_status remove_checkpoint(const char *out, uint64_t step, base_error 
     return status == BASE_OK ? remove_directory(removed, reterr) : status;
 }
 
+base_status proto_checkpoint_discard_partial(const char *out, base_error *reterr)
+{
+    return remove_named(out, PROTO_CHECKPOINTS_DIRECTORY "/" PROTO_CHECKPOINT_PARTIAL, reterr);
+}
+
 /* Removes what is left of writing, and the directory, if it is empty and no link. */
 static base_status remove_rest(const char *out, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
-    base_status status =
-        remove_named(out, PROTO_CHECKPOINTS_DIRECTORY "/" PROTO_CHECKPOINT_PARTIAL, reterr);
+    base_status status = proto_checkpoint_discard_partial(out, reterr);
     if (status == BASE_OK) {
         status = base_path_join(out, PROTO_CHECKPOINTS_DIRECTORY, path, reterr);
     }

@@ -87,6 +87,7 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
 {
     const rank_worker *worker = self->worker;
     uint8_t digest[PROTO_DIGEST_BYTES];
+    double done = 1.0;
     bool byte_equal = false;
     double max_abs_difference = 0.0;
     uint64_t eval_total = 0;
@@ -100,6 +101,9 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
         if (status == BASE_OK) {
             status = save(self, digest, reterr);
         }
+    }
+    if (status == BASE_OK) {
+        status = trainer_sum(self, &done, 1, reterr); /* who waits for its disk is missed here */
     }
     if (status == BASE_OK && self->job->infer.eval) {
         status = trainer_accuracy(self, true, &eval_total, &eval_correct, reterr);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -99,6 +100,14 @@ static void pieces_give_the_bits_of_the_whole(void **state)
     training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
 }
 
+/* What cannot be gone on with in the figures is kept beside them. */
+static void assert_set_aside(const training_run *run, int step)
+{
+    char path[BASE_PATH_BYTES + 32];
+    (void)snprintf(path, sizeof path, "%s/timings-before-%d.jsonl", run->out, step);
+    assert_int_equal(access(path, F_OK), 0);
+}
+
 /* A pipeline goes on with what ranks with all layers have saved, and they with what its stages have. */
 static void stages_go_on_too(void **state)
 {
@@ -125,6 +134,9 @@ static void stages_go_on_too(void **state)
                               "--save-every", "4", "--resume"));
     }
     assert_says(&two, "--resume: goes on after step 11 of 14");
+    assert_int_equal(number(&two, "steps"), 3); /* the ddp steps before have no stages' times */
+    assert_set_aside(&two, 9);
+    assert_set_aside(&two, 11);
     training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
 }
 
@@ -151,6 +163,43 @@ static void a_killed_rank_costs_only_time(void **state)
     training_assert_same_file(&one, STATE, &two, "state-rank-1.safetensors");
     assert_int_equal(number(&two, "steps"), 1000);
     assert_int_equal(number(&two, "attempts"), 3);
+}
+
+/* The second attempt cannot start: there is no third, and the record is about the first. */
+static void a_restart_that_fails_leaves_the_record(void **state)
+{
+    (void)state;
+    char data[BASE_PATH_BYTES];
+    base_error error;
+    (void)snprintf(data, sizeof data, "%s", write_data());
+    training_start(&two, &test_shared_directory, "restart",
+                   FLAGS("--steps", "100000000", "--data", data, "--save-every", "20", "--resume",
+                         "--max-restarts", "5"));
+    wait_for_checkpoint(&two, 20);
+    assert_ok(base_file_write(data, "no JSON\n", 8, &error), &error);
+    assert_int_equal(kill(training_rank_pid(&two, 1), SIGKILL), 0);
+    assert_int_equal(test_program_wait(&two.program), 1);
+    assert_says(&two, "starting again: attempt 2 of at most 6");
+    assert_null(strstr(two.program.text[TEST_STDERR], "attempt 3"));
+    assert_says(&two, "once that is mended, the same command goes on after step ");
+    assert_int_equal(number(&two, "exit_status"), 1);
+    assert_int_equal(number(&two, "attempts"), 1);
+    assert_true(number(&two, "steps") >= 20);
+}
+
+/* A rank that stands still while it writes its state, when all have trained, is missed like any other. */
+static void a_rank_that_cannot_save_is_named(void **state)
+{
+    (void)state;
+    char fifo[BASE_PATH_BYTES + 64];
+    training_expect(&one, &test_shared_directory, "stuck", 0,
+                    FLAGS("--ranks", "2", "--steps", "2", "--save-every", "2"));
+    (void)snprintf(fifo, sizeof fifo, "%s/state-rank-1.safetensors.tmp", one.out);
+    assert_int_equal(mkfifo(fifo, 0600), 0); /* whoever opens it waits for a reader */
+    training_expect(
+        &one, &test_shared_directory, "stuck", 1,
+        FLAGS("--ranks", "2", "--steps", "4", "--save-every", "2", "--resume", "--timeout", "1"));
+    assert_says(&one, "waiting for rank 1 ");
 }
 
 /* Ctrl-C saves, and says how to go on; kill -9 of the launcher leaves its last checkpoint. */
@@ -272,6 +321,8 @@ int main(void)
         cmocka_unit_test(pieces_give_the_bits_of_the_whole),
         cmocka_unit_test(stages_go_on_too),
         cmocka_unit_test(a_killed_rank_costs_only_time),
+        cmocka_unit_test(a_restart_that_fails_leaves_the_record),
+        cmocka_unit_test(a_rank_that_cannot_save_is_named),
         cmocka_unit_test(a_stopped_training_goes_on),
         cmocka_unit_test(another_course_is_refused),
         cmocka_unit_test(a_new_training_has_its_own_checkpoints),

@@ -196,17 +196,21 @@ static const char small_disk[] = "mount -t tmpfs -o size=\"$SIZE\" none \"$OUT\"
                                  "wait $!\n"
                                  "code=$?\n"
                                  "ls \"$OUT/out\" | grep -q '[.]tmp$' && exit 78\n"
+                                 "[ -e \"$OUT/out/checkpoints/partial\" ] && exit 79\n"
                                  "exit $code\n";
 
-static void run_on_small_disk(const char *size, const char *fill, const char *steps)
+static int run_on_disk(const char *script, const char *size, const char *fill, const char *steps,
+                       const char *save_every)
 {
+    const char *const flag = save_every != NULL ? "--save-every" : NULL;
     test_directory directory;
     char out[BASE_PATH_BYTES + 8];
     test_directory_make(&directory);
     (void)snprintf(out, sizeof out, "OUT=%s", directory.path);
     const char *const arguments[] = {
-        "/usr/bin/unshare", "-rm",          "/bin/sh", "-c",  small_disk, "sh", LAUNCHER_PATH,
-        "--no-plots",       "--no-scaling", "--steps", steps, "--batch",  "2",  NULL,
+        "/usr/bin/unshare", "-rm",          "/bin/sh",        "-c",  script,    "sh", LAUNCHER_PATH,
+        "--no-plots",       "--no-scaling", "--steps",        steps, "--batch", "2",  flag,
+        save_every,         "--resume",     "--max-restarts", "1",   NULL,
     };
     test_program_start(&run.program, arguments, (const char *const[]){out, size, fill, NULL});
     const int exit_status = test_program_wait(&run.program);
@@ -215,7 +219,13 @@ static void run_on_small_disk(const char *size, const char *fill, const char *st
     if (exit_status == EXIT_NO_DISK || strstr(run.program.text[TEST_STDERR], "unshare") != NULL) {
         skip(); /* a container that allows no namespaces */
     }
-    assert_int_equal(exit_status, 1); /* 78: half-written files were left */
+    return exit_status;
+}
+
+/* 78, 79: half-written files were left. */
+static void run_on_small_disk(const char *size, const char *fill, const char *steps)
+{
+    assert_int_equal(run_on_disk(small_disk, size, fill, steps, NULL), 1);
 }
 
 /* Steps that take longer than it takes to fill a disk. */
@@ -240,6 +250,30 @@ static void a_small_disk_is_named_at_the_start(void **state)
     run_on_small_disk("SIZE=5m", "FILL=", endless);
     assert_says("has room for 5.2 MB, and the job writes 5.6 MB at its end");
     assert_null(strstr(run.program.text[TEST_STDERR], "step 1/"));
+}
+
+/* When the disk is full, what is left of a checkpoint would only make it fuller. */
+static void half_a_checkpoint_is_removed(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on_disk(small_disk, "SIZE=21m", "FILL=20m", endless, "100"), 1);
+    assert_says("saving a checkpoint: ");
+}
+
+/* Two checkpoints of three files of 1.9 MB are kept, and as much is written beside them: at the beginning, and
+ * no more where a job goes on that has been ended. */
+static const char killed_on_disk[] =
+    "mount -t tmpfs -o size=\"$SIZE\" none \"$OUT\" || exit 77\n"
+    "\"$@\" --out \"$OUT/out\" &\n"
+    "until [ -e \"$OUT/out/checkpoints/step-000000040\" ]; do sleep 0.05; done\n"
+    "kill -9 $(cut -d ' ' -f 1 /proc/$!/task/$!/children)\n"
+    "wait $!\n";
+
+static void a_job_that_goes_on_needs_no_more_room(void **state)
+{
+    (void)state;
+    assert_int_equal(run_on_disk(killed_on_disk, "SIZE=20m", "FILL=", "100", "20"), 0);
+    assert_says("starting again: attempt 2 of at most 2");
 }
 
 static void one_rank_of_many_is_one_cause(void **state)
@@ -273,6 +307,8 @@ int main(void)
         cmocka_unit_test(ranks_die_with_their_launcher),
         cmocka_unit_test(a_disk_that_fills_up_is_named),
         cmocka_unit_test(a_small_disk_is_named_at_the_start),
+        cmocka_unit_test(half_a_checkpoint_is_removed),
+        cmocka_unit_test(a_job_that_goes_on_needs_no_more_room),
         cmocka_unit_test(one_rank_of_many_is_one_cause),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/exitcode.h"
+#include "base/file.h"
 #include "program.h"
 
 static test_program program; /* its buffers are big */
@@ -114,6 +115,26 @@ static void any_failure_starts_a_program_again(void **state)
         const char *first = strstr(program.text[TEST_STDOUT], "tried\n");
         assert_non_null(first);
         assert_non_null(strstr(first + 1, "tried\n"));
+    }
+}
+
+/* The log of the attempt that failed has the reason. */
+static void each_attempt_is_in_the_log(void **state)
+{
+    (void)state;
+    void *text = NULL;
+    size_t text_bytes = 0;
+    base_error error;
+    const char *logs = test_directory_path(&test_shared_directory, "attempts");
+    for (int twice = 0; twice < 2; twice++) { /* a new launch begins it anew */
+        assert_int_equal(RUN("--ranks", "1", "--max-restarts", "1", "--log-dir", logs, "--", "sh",
+                             "-c", "echo tried; exit 7"),
+                         7);
+        const char *log = test_directory_path(&test_shared_directory, "attempts/rank-0.log");
+        assert_ok(base_file_read(log, 1 << 20, &text, &text_bytes, &error), &error);
+        assert_int_equal(text_bytes, 30);
+        assert_memory_equal(text, "tried\n--- attempt 2 ---\ntried\n", 30);
+        free(text);
     }
 }
 
@@ -255,6 +276,7 @@ int main(void)
         cmocka_unit_test(too_few_open_files_are_named),
         cmocka_unit_test(the_first_failing_rank_gives_the_exit_code),
         cmocka_unit_test(any_failure_starts_a_program_again),
+        cmocka_unit_test(each_attempt_is_in_the_log),
         cmocka_unit_test(descendants_end_with_their_program),
         cmocka_unit_test(nothing_survives_a_killed_launcher),
         cmocka_unit_test(a_signal_is_passed_on_and_the_second_is_final),

@@ -96,6 +96,32 @@ static void the_newest_are_kept(void **state)
     test_directory_remove(&scratch);
 }
 
+/* A disk that is not mounted holds no checkpoint, and one that is being written may be discarded. */
+static void a_link_to_nowhere_is_named(void **state)
+{
+    (void)state;
+    test_directory scratch;
+    base_error error;
+    bool found = true;
+    uint64_t step = 7;
+    char out[BASE_PATH_BYTES];
+    char elsewhere[BASE_PATH_BYTES];
+    test_directory_make(&scratch);
+    (void)snprintf(out, sizeof out, "%s", test_directory_path(&scratch, ""));
+    (void)snprintf(elsewhere, sizeof elsewhere, "%s", test_directory_path(&scratch, "elsewhere"));
+    assert_int_equal(symlink(elsewhere, test_directory_path(&scratch, "checkpoints")), 0);
+    assert_int_equal(proto_checkpoints_newest(out, &found, &step, &error), BASE_ERR_NOTFOUND);
+    assert_false(found);
+    assert_non_null(strstr(error.message, "checkpoints is a link that leads nowhere"));
+    assert_ok(base_mkdirs(test_directory_path(&scratch, "elsewhere/partial"), &error), &error);
+    assert_ok(proto_checkpoints_newest(out, &found, &step, &error), &error);
+    assert_false(found);
+    assert_ok(proto_checkpoint_discard_partial(out, &error), &error);
+    assert_int_not_equal(access(test_directory_path(&scratch, "elsewhere/partial"), F_OK), 0);
+    assert_ok(proto_checkpoint_discard_partial(out, &error), &error); /* there is none */
+    test_directory_remove(&scratch);
+}
+
 /* What cannot be removed is named. */
 static void a_strange_checkpoint_is_named(void **state)
 {
@@ -177,6 +203,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_name_is_its_step),
         cmocka_unit_test(the_newest_are_kept),
+        cmocka_unit_test(a_link_to_nowhere_is_named),
         cmocka_unit_test(a_strange_checkpoint_is_named),
         cmocka_unit_test(a_link_is_removed_alone),
         cmocka_unit_test(half_a_checkpoint_is_none),

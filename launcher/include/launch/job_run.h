@@ -64,6 +64,7 @@ typedef struct launch_job_result {
     int stop_signal;     /* the SIGINT, SIGTERM or SIGHUP that ended it early; else 0 */
     base_error cause;    /* the first cause of failure; an empty message: none */
     int cause_rank;      /* the rank that failed; -1: none */
+    bool fails_again;    /* the same job would: its input is wrong, or it has no room */
     bool started;        /* ranks were */
     bool ready;          /* all ranks were about to train */
     uint64_t first_step; /* of the checkpoint from which the training went on; else 0 */

@@ -30,6 +30,9 @@ bool proto_checkpoint_step(const char *name, uint64_t *step);
 BASE_MUST_CHECK base_status proto_checkpoints_newest(const char *out, bool *found, uint64_t *step,
                                                      base_error *reterr);
 
+/* Removes what is left of one that was being written, if anything is. */
+BASE_MUST_CHECK base_status proto_checkpoint_discard_partial(const char *out, base_error *reterr);
+
 /* Removes all but the newest `keep` checkpoints; 0: all of them, the one that is being written, and then
  * the directory. Other files there stay, and so does the directory if it has any. */
 BASE_MUST_CHECK base_status proto_checkpoints_prune(const char *out, int64_t keep,

@@ -188,6 +188,58 @@ static void a_job_that_never_begins_leaves_no_trace(void **state)
     test_directory_remove(&scratch);
 }
 
+/* Nothing of an older run stays beside a new one's files: its failure's page would be taken for theirs. */
+static void all_files_of_a_run_are_replaced(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "manifest.json",
+        "flight.html",
+        "flight-rank-12.json",
+        "timings-before-8.jsonl",
+        "rank-0.log",
+        "state-rank-3.safetensors.part",
+        "state-rank-1.safetensors.tmp",
+    };
+    test_directory scratch;
+    base_error error;
+    launch_out_directory directory;
+    test_directory_make(&scratch);
+    const char *out = test_directory_path(&scratch, "out");
+    assert_ok(base_mkdirs(out, &error), &error);
+    put_file(out, "flight-rank-.json"); /* not ours */
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        put_file(out, names[i]);
+    }
+    assert_ok(take(out, true, &directory, &error), &error);
+    assert_int_equal(count_entries(out), 1);
+    launch_out_directory_close(&directory);
+    test_directory_remove(&scratch);
+}
+
+/* A training that goes on with fewer ranks: the states of the others are of an older step. */
+static void states_of_ranks_that_are_gone_are_dropped(void **state)
+{
+    (void)state;
+    test_directory scratch;
+    base_error error;
+    launch_out_directory directory;
+    test_directory_make(&scratch);
+    const char *out = test_directory_path(&scratch, "out");
+    const launch_out_options options = {.path = out, .goes_on = true};
+    assert_ok(base_mkdirs(out, &error), &error);
+    put_file(out, "manifest.json");
+    put_file(out, "state-rank-1.safetensors");
+    put_file(out, "state-rank-2.safetensors");
+    put_file(out, "state-rank-10.safetensors");
+    assert_ok(launch_out_directory_open(&options, &directory, &error), &error);
+    assert_ok(launch_out_directory_drop_states(&directory, 2, &error), &error);
+    launch_out_directory_close(&directory);
+    assert_true(has_file(out, "state-rank-1.safetensors"));
+    assert_int_equal(count_entries(out), 2);
+    test_directory_remove(&scratch);
+}
+
 /* A checkpoint and a tokenizer in the directory can be read all the time, and are not lost. */
 static void inputs_stay_readable(void **state)
 {
@@ -265,6 +317,8 @@ int main(void)
         cmocka_unit_test(other_peoples_directories_are_left_alone),
         cmocka_unit_test(a_directory_in_use_names_its_user),
         cmocka_unit_test(a_job_that_never_begins_leaves_no_trace),
+        cmocka_unit_test(all_files_of_a_run_are_replaced),
+        cmocka_unit_test(states_of_ranks_that_are_gone_are_dropped),
         cmocka_unit_test(inputs_stay_readable),
         cmocka_unit_test(overwriting_an_input_is_refused),
     };
