@@ -314,6 +314,22 @@ void base_file_writer_abandon(base_file_writer *writer)
     free(writer);
 }
 
+base_status base_file_check_writable(const char *path, base_error *reterr)
+{
+    base_file_writer *writer = NULL;
+    struct stat there;
+    const bool exists = stat(path, &there) == 0;
+    if (exists && S_ISDIR(there.st_mode)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s is a directory", path);
+    }
+    if (exists && S_ISFIFO(there.st_mode)) {
+        return BASE_OK;
+    }
+    const base_status status = base_file_writer_open(path, &writer, reterr);
+    base_file_writer_abandon(writer);
+    return status;
+}
+
 base_status base_file_write(const char *path, const void *data, size_t size_bytes,
                             base_error *reterr)
 {

@@ -19,19 +19,21 @@
 
 enum { COMPLAINT_BYTES = 300 };
 
+/* Complaints come on stderr. On stdout there would be a picture whose file could not be opened. */
 static int add_actions(const base_gnuplot *run, int output_fd, posix_spawn_file_actions_t *actions)
 {
     int failed = run->script != NULL
                      ? posix_spawn_file_actions_addopen(actions, 0, "/dev/null", O_RDONLY, 0)
                      : posix_spawn_file_actions_adddup2(actions, run->script_fd, 0);
-    failed = failed ? failed : posix_spawn_file_actions_adddup2(actions, output_fd, 1);
+    failed =
+        failed ? failed : posix_spawn_file_actions_addopen(actions, 1, "/dev/null", O_WRONLY, 0);
     failed = failed ? failed : posix_spawn_file_actions_adddup2(actions, output_fd, 2);
     return failed == 0 && run->directory_fd >= 0
                ? posix_spawn_file_actions_addfchdir_np(actions, run->directory_fd)
                : failed;
 }
 
-/* Starts gnuplot, its output going to output_fd; 0 or an errno. */
+/* Starts gnuplot, its complaints going to output_fd; 0 or an errno. */
 static int start(const base_gnuplot *run, int output_fd, pid_t *pid)
 {
     static char program[] = "gnuplot";
@@ -85,7 +87,7 @@ static bool wait_for(pid_t pid, int64_t deadline_ns, int *status)
     return ready > 0;
 }
 
-/* The last line of gnuplot's output that is neither blank nor its pointer to a column. */
+/* The last line of gnuplot's complaints that is neither blank nor its pointer to a column. */
 static void read_complaint(int output_fd, char complaint[COMPLAINT_BYTES])
 {
     char said[4096];

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -140,19 +139,9 @@ coll_status bench_check_files(const bench_options *options, coll_error *reterr)
     coll_status status = COLL_OK;
     for (size_t i = 0; status == COLL_OK && i < sizeof paths / sizeof paths[0]; i++) {
         base_error error;
-        base_file_writer *writer = NULL;
-        struct stat there;
-        if (paths[i][0] == '\0') {
-            continue;
+        if (paths[i][0] != '\0') {
+            status = coll_from_base(base_file_check_writable(paths[i], &error), &error, reterr);
         }
-        if (stat(paths[i], &there) == 0 && S_ISDIR(there.st_mode)) {
-            return coll_fail(reterr, COLL_ERR_INVALID, "%s is a directory", paths[i]);
-        }
-        if (stat(paths[i], &there) == 0 && S_ISFIFO(there.st_mode)) {
-            continue; /* opened once, or its reader sees an end before the results */
-        }
-        status = coll_from_base(base_file_writer_open(paths[i], &writer, &error), &error, reterr);
-        base_file_writer_abandon(writer);
     }
     return status;
 }

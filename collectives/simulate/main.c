@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/exitcode.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "options.h"
 
@@ -19,6 +20,11 @@ int main(int argc, char **argv)
     if (options.help) {
         sweep_options_help(stdout);
         return BASE_EXIT_DONE;
+    }
+    if (options.plot_path[0] != '\0' &&
+        base_file_check_writable(options.plot_path, &usage) != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s", usage.message);
+        return BASE_EXIT_USAGE;
     }
     coll_status status = sweep_run(&options, stdout, &result, &error);
     if (status == COLL_OK && options.plot_path[0] != '\0') {

@@ -157,7 +157,9 @@ coll_status sweep_plot(const sweep_options *options, const sweep *result, coll_e
         const base_gnuplot run = {
             .directory_fd = -1, .script_fd = fd, .timeout_ns = BASE_NO_DEADLINE};
         status = coll_from_base(base_gnuplot_run(&run, &error), &error, reterr);
-        status = status != COLL_OK ? coll_error_prepend(reterr, status, "no plot") : status;
+        status = status != COLL_OK
+                     ? coll_error_prepend(reterr, status, "no plot %s", options->plot_path)
+                     : status;
     }
     (void)fclose(script);
     return status;

@@ -117,6 +117,35 @@ static void a_full_disk_is_reported(void **state)
     assert_status(base_file_writer_open("", &writer, &error), BASE_ERR_INVALID);
 }
 
+/* What is there stays, and nothing else appears. */
+static void a_path_is_checked_before_it_is_written(void **state)
+{
+    (void)state;
+    test_directory directory;
+    base_error error;
+    struct stat info;
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "a");
+    assert_ok(base_file_check_writable(path, &error), &error);
+    assert_int_not_equal(stat(path, &info), 0);
+    assert_int_not_equal(stat(test_directory_path(&directory, "a.tmp"), &info), 0);
+    assert_ok(base_file_write(path, "old", 3, &error), &error);
+    assert_ok(base_file_check_writable(path, &error), &error);
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_size, 3);
+
+    const char *pipe = test_directory_path(&directory, "pipe");
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_ok(base_file_check_writable(pipe, &error),
+              &error); /* without a reader it does not wait */
+    assert_status(base_file_check_writable(directory.path, &error), BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, "is a directory"));
+    assert_int_not_equal(
+        base_file_check_writable(test_directory_path(&directory, "none/a"), &error), BASE_OK);
+    assert_non_null(strstr(error.message, "cannot write "));
+    test_directory_remove(&directory);
+}
+
 /* For root a rename over them would succeed. */
 static void devices_and_pipes_stay(void **state)
 {
@@ -218,6 +247,7 @@ int main(void)
         cmocka_unit_test(nothing_appears_before_commit),
         cmocka_unit_test(writers_of_one_path_take_turns),
         cmocka_unit_test(a_full_disk_is_reported),
+        cmocka_unit_test(a_path_is_checked_before_it_is_written),
         cmocka_unit_test(devices_and_pipes_stay),
         cmocka_unit_test(links_of_the_system_are_followed),
         cmocka_unit_test(other_links_are_replaced),

@@ -53,6 +53,11 @@ BASE_MUST_CHECK base_status base_file_writer_commit(base_file_writer *writer, ba
 /* Closes, removes the temporary file, frees. NULL is fine. */
 void base_file_writer_abandon(base_file_writer *writer);
 
+/* Whether a writer could write path now: opens one, and abandons it. A directory is refused; a FIFO is
+ * not opened, or its reader would see an end too early. Ask it before long work whose result goes
+ * there. */
+BASE_MUST_CHECK base_status base_file_check_writable(const char *path, base_error *reterr);
+
 /* Makes the directory and its parents if they are missing (mode 0777 without the umask).
  * BASE_ERR_INVALID: the path is empty, or too long. */
 BASE_MUST_CHECK base_status base_mkdirs(const char *path, base_error *reterr);

@@ -14,7 +14,7 @@ typedef struct base_gnuplot {
 } base_gnuplot;
 
 /* BASE_ERR_NOTFOUND: there is no gnuplot here. BASE_ERR_TIMEOUT: it was ended. BASE_ERR_IO: it
- * failed; the message has the last line of what it printed. */
+ * failed; the message has the last line of what it printed on stderr. */
 BASE_MUST_CHECK base_status base_gnuplot_run(const base_gnuplot *run, base_error *reterr);
 
 #endif

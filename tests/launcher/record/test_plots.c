@@ -129,7 +129,7 @@ static void gnuplots_complaint_is_reported(void **state)
     (void)state;
     char notes[1024];
     put_gnuplot("#!/bin/sh\necho half > scaling.png\necho '  line 3: undefined function' >&2\n"
-                "echo '^' >&2\nexit 1\n");
+                "echo '^' >&2\necho '<svg>'\nexit 1\n");
     write_record(notes);
     assert_non_null(strstr(notes, "gnuplot failed"));
     assert_non_null(strstr(notes, "line 3: undefined function\n"));
