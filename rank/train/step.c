@@ -27,6 +27,7 @@ typedef struct training_step {
     double learning_rate;
     double grad_norm;
     uint64_t bytes_before; /* sent by this rank's collectives */
+    uint64_t bytes_sent;   /* by those of this step, without the evaluation's */
     int64_t start_ns;
     int64_t start_cpu_ns; /* of this thread */
     int64_t computed_cpu_ns;
@@ -308,7 +309,7 @@ static void report(const trainer *self, const training_step *step)
     message.allreduce_exposed_ns = times->allreduce_exposed_ns;
     message.optimizer_ns = step->optimizer_ns;
     message.step_ns = step->ended_ns - step->start_ns;
-    message.bytes_sent = coll_context_bytes_sent(self->worker->context) - step->bytes_before;
+    message.bytes_sent = step->bytes_sent;
     message.epoch = self->epoch;
     message.learning_rate = step->learning_rate;
     message.grad_norm = step->grad_norm;
@@ -341,6 +342,7 @@ base_status trainer_step(trainer *self, base_error *reterr)
         status = gather(self, &step, reterr);
     }
     trainer_exchanges_end(self, &before);
+    step.bytes_sent = coll_context_bytes_sent(self->worker->context) - step.bytes_before;
     const int64_t done = (int64_t)self->steps_done + 1;
     if (status == BASE_OK && self->heldout != NULL && done % self->job->infer.eval_every == 0) {
         step.evaluated = true;

@@ -80,6 +80,27 @@ static void a_diverging_learning_rate_ends_the_job(void **state)
     json_decref(manifest);
 }
 
+/* Every step exchanges the same gradients, and evaluating is no part of a step. */
+static void assert_steps_send_the_same(const training_run *run, size_t rows)
+{
+    size_t size_bytes = 0;
+    char *text = training_file(run, "timings.jsonl", &size_bytes);
+    json_int_t first = 0;
+    size_t count = 0;
+    char *rest = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest), count++) {
+        json_t *row = json_loads(line, 0, NULL);
+        const json_int_t sent = json_integer_value(json_object_get(row, "bytes_sent"));
+        json_decref(row);
+        first = count == 0 ? sent : first;
+        assert_true(first > 0);
+        assert_int_equal(sent, first);
+    }
+    assert_int_equal(count, rows);
+    free(text);
+}
+
 /* Learns four corrections by heart. Then answers those, and three that it cannot know. */
 static void accuracy_is_exact(void **state)
 {
@@ -111,6 +132,7 @@ static void accuracy_is_exact(void **state)
     assert_int_equal(json_integer_value(json_object_get(last, "correct")), 4);
     assert_true(number(last, "heldout_loss") > number(manifest, "loss_last"));
     json_decref(manifest);
+    assert_steps_send_the_same(&one, (size_t)2 * 150);
     /* evaluating changes nothing of the training */
     training_expect(&two, &test_shared_directory, "no-eval", 0,
                     FLAGS("--data", data, "--lr", "1e-2", "--steps", "150"));
