@@ -42,6 +42,8 @@ typedef struct comparison {
     size_t values;
     size_t differing_values;
     size_t differing_tensors; /* including those that one file lacks, and those of another shape */
+    size_t only_a;            /* tensors that b lacks */
+    size_t only_b;
     double max_abs;
     const char *max_abs_name; /* NULL: no numeric difference seen */
 } comparison;
@@ -224,6 +226,7 @@ static void compare_tensor(comparison *work, const base_safetensor *left)
     if (right == NULL) {
         (void)fprintf(work->stream, "  %s: not in %s\n", name, work->b->path);
         work->differing_tensors++;
+        work->only_a++;
         return;
     }
     if (!same_kind(left, right)) {
@@ -258,6 +261,7 @@ static void compare_all(comparison *work)
             (void)fprintf(work->stream, "  %s: not in %s\n", bare_name(b->tensors[i].name),
                           work->a->path);
             work->differing_tensors++;
+            work->only_b++;
         }
     }
 }
@@ -292,7 +296,12 @@ static void print_verdict(const comparison *work, launch_likeness likeness)
             (void)fputs("  …\n", stream);
         }
         (void)fprintf(stream, "different: %zu tensors of %zu, %zu values of %zu",
-                      work->differing_tensors, tensors, work->differing_values, work->values);
+                      work->differing_tensors, tensors + work->only_b, work->differing_values,
+                      work->values);
+        if (work->only_a + work->only_b > 0) {
+            (void)fprintf(stream, "; tensors only in A: %zu, only in B: %zu", work->only_a,
+                          work->only_b);
+        }
         if (work->max_abs_name != NULL) {
             (void)fprintf(stream, "; the largest difference is %.9g, in %s", work->max_abs,
                           work->max_abs_name);

@@ -95,7 +95,7 @@ static void the_first_difference_is_shown(void **state)
     assert_tells(report, "first difference: wte[1, 1] is 5 (bytes 00 00 a0 40) against 5.5 ");
     assert_tells(report, "wte: 2 of 6 values differ, by at most 1\n");
     assert_tells(report, "ln: 1 of 2 values differ, by at most 0.25\n");
-    assert_tells(report, "2 tensors of 2, 3 values of 8");
+    assert_tells(report, "2 tensors of 2, 3 values of 8; the largest");
     assert_tells(report, "largest difference is 1, in wte");
 }
 
@@ -125,7 +125,8 @@ static void other_tensors_are_named(void **state)
     assert_tells(report, "wte: another type or shape");
     assert_tells(report, "ln: not in ");
     assert_tells(report, "extra: not in ");
-    assert_tells(report, "3 tensors");
+    assert_tells(report, "different: 3 tensors of 3, 0 values of 0; tensors only in A: 1, only in "
+                         "B: 1\n");
 }
 
 static void directories_stand_for_their_model(void **state)
