@@ -4,28 +4,14 @@
 
 #include <math.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "base/limits.h"
-#include "base/safetensors.h"
+#include "record/saved_state.h"
 
 enum {
-    PATH_BYTES = BASE_PATH_BYTES + 64,
     DIFFERENCES_SHOWN = 20, /* tensors listed one by one */
 };
-
-#define FILE_BYTES_MAX ((size_t)1 << 40)
-
-typedef struct state_file {
-    char path[PATH_BYTES];
-    void *bytes;
-    size_t size_bytes;
-    base_safetensors tensors;
-} state_file;
 
 /* How two tensors of the same type and shape differ. */
 typedef struct tensor_difference {
@@ -36,8 +22,8 @@ typedef struct tensor_difference {
 } tensor_difference;
 
 typedef struct comparison {
-    const state_file *a;
-    const state_file *b;
+    const launch_saved_state *a;
+    const launch_saved_state *b;
     FILE *stream;
     size_t values;
     size_t differing_values;
@@ -54,62 +40,19 @@ static const char *bare_name(const char *name)
     return strncmp(name, PREFIX, sizeof PREFIX - 1) == 0 ? name + sizeof PREFIX - 1 : name;
 }
 
-static const base_safetensor *find_bare(const state_file *file, const char *name)
+static const launch_state_tensor *find_bare(const launch_saved_state *state, const char *name)
 {
-    for (size_t i = 0; i < file->tensors.count; i++) {
-        if (strcmp(bare_name(file->tensors.tensors[i].name), bare_name(name)) == 0) {
-            return &file->tensors.tensors[i];
+    for (size_t i = 0; i < state->tensor_count; i++) {
+        if (strcmp(bare_name(state->tensors[i].about->name), bare_name(name)) == 0) {
+            return &state->tensors[i];
         }
     }
     return NULL;
 }
 
-/* Finds the file that a path means. */
-static base_status find_file(const char *path, char found[PATH_BYTES], base_error *reterr)
+static const uint8_t *value_at(const launch_state_tensor *tensor, size_t index)
 {
-    static const char *const NAMES[] = {"model.safetensors", "state-rank-0.safetensors"};
-    struct stat info;
-    if (strlen(path) >= BASE_PATH_BYTES) {
-        return base_fail(reterr, BASE_ERR_INVALID, "the path is too long: %.80s…", path);
-    }
-    (void)snprintf(found, PATH_BYTES, "%s", path);
-    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) {
-        return BASE_OK;
-    }
-    for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
-        (void)snprintf(found, PATH_BYTES, "%s/%s", path, NAMES[i]);
-        if (stat(found, &info) == 0) {
-            return BASE_OK;
-        }
-    }
-    return base_fail(reterr, BASE_ERR_NOTFOUND, "%s holds neither %s nor %s", path, NAMES[0],
-                     NAMES[1]);
-}
-
-static base_status open_state(const char *path, state_file *file, base_error *reterr)
-{
-    base_status status = find_file(path, file->path, reterr);
-    if (status == BASE_OK) {
-        status =
-            base_file_read(file->path, FILE_BYTES_MAX, &file->bytes, &file->size_bytes, reterr);
-    }
-    if (status != BASE_OK) {
-        return status;
-    }
-    status = base_safetensors_parse(file->bytes, file->size_bytes, LAUNCH_COMPARE_HEADER_BYTES_MAX,
-                                    &file->tensors, reterr);
-    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "%s", file->path);
-}
-
-static void close_state(state_file *file)
-{
-    base_safetensors_release(&file->tensors);
-    free(file->bytes);
-}
-
-static const uint8_t *value_at(const state_file *file, const base_safetensor *tensor, size_t index)
-{
-    return file->tensors.data + tensor->offset_bytes + index * tensor->element_bytes;
+    return tensor->values + index * tensor->about->element_bytes;
 }
 
 /* The value as a number. False for types that are only compared bit by bit. */
@@ -136,23 +79,24 @@ static bool read_number(const char *dtype, const uint8_t *bytes, double *number)
     return true;
 }
 
-static tensor_difference difference_of(const state_file *a, const base_safetensor *left,
-                                       const state_file *b, const base_safetensor *right)
+static tensor_difference difference_of(const launch_state_tensor *left,
+                                       const launch_state_tensor *right)
 {
+    const base_safetensor *about = left->about;
     tensor_difference found = {0};
-    if (memcmp(value_at(a, left, 0), value_at(b, right, 0), left->size_bytes) == 0) {
+    if (memcmp(value_at(left, 0), value_at(right, 0), about->size_bytes) == 0) {
         return found;
     }
-    for (size_t i = 0; i < left->count; i++) {
-        const uint8_t *one = value_at(a, left, i);
-        const uint8_t *other = value_at(b, right, i);
+    for (size_t i = 0; i < about->count; i++) {
+        const uint8_t *one = value_at(left, i);
+        const uint8_t *other = value_at(right, i);
         double x = 0;
         double y = 0;
-        if (memcmp(one, other, left->element_bytes) == 0) {
+        if (memcmp(one, other, about->element_bytes) == 0) {
             continue;
         }
         found.first = found.count++ == 0 ? i : found.first;
-        if (read_number(left->dtype, one, &x) && read_number(left->dtype, other, &y)) {
+        if (read_number(about->dtype, one, &x) && read_number(about->dtype, other, &y)) {
             const double difference = x == y ? 0 : fabs(x - y); /* x == y: -0, or two infinities */
             found.numeric = true;
             if (!isnan(found.max_abs) && !(difference <= found.max_abs)) {
@@ -189,23 +133,23 @@ static void print_value(FILE *stream, const char *dtype, const uint8_t *bytes, s
     (void)fputs(")", stream);
 }
 
-static void report_difference(comparison *work, const base_safetensor *left,
-                              const base_safetensor *right, const tensor_difference *found)
+static void report_difference(comparison *work, const launch_state_tensor *left,
+                              const launch_state_tensor *right, const tensor_difference *found)
 {
+    const base_safetensor *about = left->about;
     if (work->differing_tensors == 0) {
         (void)fputs("first difference: ", work->stream);
-        print_address(work->stream, left, found->first);
+        print_address(work->stream, about, found->first);
         (void)fputs(" is ", work->stream);
-        print_value(work->stream, left->dtype, value_at(work->a, left, found->first),
-                    left->element_bytes);
+        print_value(work->stream, about->dtype, value_at(left, found->first), about->element_bytes);
         (void)fputs(" against ", work->stream);
-        print_value(work->stream, right->dtype, value_at(work->b, right, found->first),
-                    right->element_bytes);
+        print_value(work->stream, about->dtype, value_at(right, found->first),
+                    about->element_bytes);
         (void)fputs("\n", work->stream);
     }
     if (work->differing_tensors < DIFFERENCES_SHOWN) {
-        (void)fprintf(work->stream, "  %s: %zu of %zu values differ", bare_name(left->name),
-                      found->count, left->count);
+        (void)fprintf(work->stream, "  %s: %zu of %zu values differ", bare_name(about->name),
+                      found->count, about->count);
         if (found->numeric) {
             (void)fprintf(work->stream, ", by at most %.9g", found->max_abs);
         }
@@ -219,23 +163,23 @@ static bool same_kind(const base_safetensor *left, const base_safetensor *right)
            memcmp(left->shape, right->shape, (size_t)left->dims * sizeof left->shape[0]) == 0;
 }
 
-static void compare_tensor(comparison *work, const base_safetensor *left)
+static void compare_tensor(comparison *work, const launch_state_tensor *left)
 {
-    const base_safetensor *right = find_bare(work->b, left->name);
-    const char *name = bare_name(left->name);
+    const char *name = bare_name(left->about->name);
+    const launch_state_tensor *right = find_bare(work->b, name);
     if (right == NULL) {
         (void)fprintf(work->stream, "  %s: not in %s\n", name, work->b->path);
         work->differing_tensors++;
         work->only_a++;
         return;
     }
-    if (!same_kind(left, right)) {
+    if (!same_kind(left->about, right->about)) {
         (void)fprintf(work->stream, "  %s: another type or shape\n", name);
         work->differing_tensors++;
         return;
     }
-    const tensor_difference found = difference_of(work->a, left, work->b, right);
-    work->values += left->count;
+    const tensor_difference found = difference_of(left, right);
+    work->values += left->about->count;
     if (found.count == 0) {
         return;
     }
@@ -251,15 +195,13 @@ static void compare_tensor(comparison *work, const base_safetensor *left)
 
 static void compare_all(comparison *work)
 {
-    const base_safetensors *a = &work->a->tensors;
-    const base_safetensors *b = &work->b->tensors;
-    for (size_t i = 0; i < a->count; i++) {
-        compare_tensor(work, &a->tensors[i]);
+    for (size_t i = 0; i < work->a->tensor_count; i++) {
+        compare_tensor(work, &work->a->tensors[i]);
     }
-    for (size_t i = 0; i < b->count; i++) {
-        if (find_bare(work->a, b->tensors[i].name) == NULL) {
-            (void)fprintf(work->stream, "  %s: not in %s\n", bare_name(b->tensors[i].name),
-                          work->a->path);
+    for (size_t i = 0; i < work->b->tensor_count; i++) {
+        const char *name = bare_name(work->b->tensors[i].about->name);
+        if (find_bare(work->a, name) == NULL) {
+            (void)fprintf(work->stream, "  %s: not in %s\n", name, work->a->path);
             work->differing_tensors++;
             work->only_b++;
         }
@@ -268,9 +210,7 @@ static void compare_all(comparison *work)
 
 static launch_likeness likeness_of(const comparison *work)
 {
-    const state_file *a = work->a;
-    const state_file *b = work->b;
-    if (a->size_bytes == b->size_bytes && memcmp(a->bytes, b->bytes, a->size_bytes) == 0) {
+    if (launch_saved_state_same_bytes(work->a, work->b)) {
         return LAUNCH_SAME_BYTES;
     }
     return work->differing_tensors == 0 ? LAUNCH_SAME_TENSORS : LAUNCH_DIFFERENT;
@@ -278,7 +218,7 @@ static launch_likeness likeness_of(const comparison *work)
 
 static void print_verdict(const comparison *work, launch_likeness likeness)
 {
-    const size_t tensors = work->a->tensors.count;
+    const size_t tensors = work->a->tensor_count;
     FILE *stream = work->stream;
     switch (likeness) {
     case LAUNCH_SAME_BYTES:
@@ -288,7 +228,7 @@ static void print_verdict(const comparison *work, launch_likeness likeness)
     case LAUNCH_SAME_TENSORS:
         (void)fprintf(stream,
                       "equal: %zu tensors, %zu values, bit for bit; the files themselves differ in "
-                      "their headers or order\n",
+                      "their headers, order or number\n",
                       tensors, work->values);
         break;
     case LAUNCH_DIFFERENT:
@@ -314,11 +254,11 @@ static void print_verdict(const comparison *work, launch_likeness likeness)
 static base_status compare_files(const char *a, const char *b, FILE *stream,
                                  launch_likeness *likeness, base_error *reterr)
 {
-    state_file left = {0};
-    state_file right = {0};
-    base_status status = open_state(a, &left, reterr);
+    launch_saved_state left = {.file_count = 0};
+    launch_saved_state right = {.file_count = 0};
+    base_status status = launch_saved_state_open(a, &left, reterr);
     if (status == BASE_OK) {
-        status = open_state(b, &right, reterr);
+        status = launch_saved_state_open(b, &right, reterr);
     }
     if (status == BASE_OK) {
         comparison work = {.a = &left, .b = &right, .stream = stream};
@@ -329,14 +269,14 @@ static base_status compare_files(const char *a, const char *b, FILE *stream,
             status = base_fail(reterr, BASE_ERR_IO, "cannot write the result");
         }
     }
-    close_state(&left);
-    close_state(&right);
+    launch_saved_state_close(&left);
+    launch_saved_state_close(&right);
     return status;
 }
 
-static bool has_moments(const char *path, const char *name, char file[PATH_BYTES])
+static bool has_moments(const char *path, const char *name, char file[LAUNCH_STATE_PATH_BYTES])
 {
-    (void)snprintf(file, PATH_BYTES, "%s/%s", path, name);
+    (void)snprintf(file, LAUNCH_STATE_PATH_BYTES, "%s/%s", path, name);
     return access(file, F_OK) == 0;
 }
 
@@ -346,7 +286,7 @@ base_status launch_compare(const char *a, const char *b, FILE *stream, launch_li
 {
     static const char *const moments[] = {"exp_avg.safetensors", "exp_avg_sq.safetensors"};
     enum { MOMENTS = sizeof moments / sizeof *moments };
-    char files[2][PATH_BYTES];
+    char files[2][LAUNCH_STATE_PATH_BYTES];
     base_status status = compare_files(a, b, stream, likeness, reterr);
     bool of_a = false;
     bool of_b = false;

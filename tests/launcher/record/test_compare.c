@@ -140,12 +140,82 @@ static void directories_stand_for_their_model(void **state)
     assert_status(launch_compare(test_directory_path(&scratch, "out"), "/dev/null", stdout,
                                  &likeness, &error),
                   BASE_ERR_NOTFOUND);
-    assert_tells(error.message, "holds neither");
+    assert_tells(error.message, "holds none of");
     write_state("a", HEADER(""), ONE, VALUES);
     write_state("out/state-rank-0.safetensors", HEADER(""), ONE, VALUES);
     assert_int_equal(compare("a", "out", report), LAUNCH_SAME_BYTES);
     write_state("out/model.safetensors", HEADER("transformer."), ONE, VALUES);
     assert_int_equal(compare("a", "out", report), LAUNCH_SAME_TENSORS);
+}
+
+#define INDEX(map) "{\"metadata\":{\"total_size\":32},\"weight_map\":{" map "}}"
+#define BOTH       "\"ln\":\"2.safetensors\",\"wte\":\"1.safetensors\""
+
+/* A model in two files in the directory `name`. */
+static void write_in_two(const char *name, const char *index, const float *values)
+{
+    char path[256];
+    base_error error;
+    (void)mkdir(test_directory_path(&scratch, name), 0777);
+    (void)snprintf(path, sizeof path, "%s/1.safetensors", name);
+    write_state(path, "{\"wte\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}}",
+                values, 6);
+    (void)snprintf(path, sizeof path, "%s/2.safetensors", name);
+    write_state(path, "{\"ln\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+                values + 6, 2);
+    (void)snprintf(path, sizeof path, "%s/model.safetensors.index.json", name);
+    assert_ok(base_file_write(test_directory_path(&scratch, path), index, strlen(index), &error),
+              &error);
+}
+
+static void models_in_several_files_are_compared(void **state)
+{
+    (void)state;
+    static const float ONE[VALUES] = {1, 2, 3, 4, 5, 6, 7, 8};
+    static const float OTHER[VALUES] = {1, 2, 3, 4, 5, 6, 7, 9};
+    char report[REPORT_BYTES];
+    write_in_two("a", INDEX(BOTH), ONE);
+    write_in_two("same", INDEX(BOTH), ONE);
+    assert_int_equal(compare("a", "same", report), LAUNCH_SAME_BYTES);
+    assert_tells(report, "2 tensors, 8 values");
+    assert_int_equal(compare("a", "same/model.safetensors.index.json", report), LAUNCH_SAME_BYTES);
+    write_in_two("index", INDEX(BOTH) " ", ONE);
+    assert_int_equal(compare("a", "index", report), LAUNCH_SAME_TENSORS);
+    write_state("one", HEADER("transformer."), ONE, VALUES);
+    assert_int_equal(compare("a", "one", report), LAUNCH_SAME_TENSORS);
+    assert_tells(report, "equal: 2 tensors, 8 values, bit for bit");
+    write_in_two("other", INDEX(BOTH), OTHER);
+    assert_int_equal(compare("a", "other", report), LAUNCH_DIFFERENT);
+    assert_tells(report, "first difference: ln[1] is 8 ");
+    assert_tells(report, "1 tensors of 2, 1 values of 8");
+}
+
+static void bad_indices_are_named(void **state)
+{
+    (void)state;
+    static const float ONE[VALUES] = {1, 2, 3, 4, 5, 6, 7, 8};
+    static const struct {
+        const char *index;
+        const char *complaint;
+    } bad[] = {
+        {"{", "/bad/model.safetensors.index.json: "},
+        {"{}", "/bad/model.safetensors.index.json: no object \"weight_map\""},
+        {INDEX("\"wte\":\"../1.safetensors\""), "no name of a file for tensor wte"},
+        {INDEX(BOTH ",\"x\":\"3.safetensors\""), "/bad/3.safetensors: No such file"},
+        {INDEX(BOTH ",\"x\":\"2.safetensors\""), "names 3 tensors, and its files have 2"},
+        {INDEX("\"wte\":\"2.safetensors\""), "tensor ln is in 2.safetensors, but \"weight_map\" "
+                                             "says nothing of it"},
+        {INDEX("\"ln\":\"1.safetensors\",\"wte\":\"2.safetensors\""),
+         "tensor wte is in 1.safetensors, but \"weight_map\" says 2.safetensors"},
+    };
+    launch_likeness likeness;
+    base_error error;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        write_in_two("bad", bad[i].index, ONE);
+        const char *path = test_directory_path(&scratch, "bad");
+        assert_int_not_equal(launch_compare(path, path, stdout, &likeness, &error), BASE_OK);
+        assert_tells(error.message, bad[i].complaint);
+    }
 }
 
 static void checkpoints_have_moments(void **state)
@@ -206,6 +276,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(other_tensors_are_named, make_scratch, remove_scratch),
         cmocka_unit_test_setup_teardown(directories_stand_for_their_model, make_scratch,
                                         remove_scratch),
+        cmocka_unit_test_setup_teardown(models_in_several_files_are_compared, make_scratch,
+                                        remove_scratch),
+        cmocka_unit_test_setup_teardown(bad_indices_are_named, make_scratch, remove_scratch),
         cmocka_unit_test_setup_teardown(checkpoints_have_moments, make_scratch, remove_scratch),
         cmocka_unit_test_setup_teardown(bad_files_are_named, make_scratch, remove_scratch),
     };
