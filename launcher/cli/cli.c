@@ -213,7 +213,7 @@ static int finish(int exit_status)
 int launch_cli(int argc, char **argv, const char *rank_path)
 {
     if (argc > 1 && strcmp(argv[1], "plan") == 0) { /* it has options of its own */
-        return finish(launch_plan_command(argc - 1, argv + 1));
+        return finish(launch_plan_command(argc - 1, argv + 1, rank_path));
     }
     launch_options *options = calloc(1, sizeof *options);
     base_error error;

@@ -58,7 +58,10 @@ static base_status read_family(const json_t *config, launch_model *model, base_e
         return base_fail(reterr, BASE_ERR_INVALID, "%" JSON_INTEGER_FORMAT " heads",
                          (json_int_t)model->heads);
     }
-    if (type == NULL || strcmp(type, "gpt2") == 0) {
+    if (type == NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID, "model_type is missing or no string");
+    }
+    if (strcmp(type, "gpt2") == 0) {
         *model = launch_model_gpt2(model->layers, model->width, model->heads, model->vocab_size,
                                    model->context);
         return BASE_OK;

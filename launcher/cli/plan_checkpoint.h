@@ -6,7 +6,8 @@
 #include "plan/plan.h"
 
 /* Reads config.json in that directory: a GPT-2's, or a Llama's, which has at most
- * LAUNCH_MODEL_CONTEXT tokens of context in a plan. Numbers are not checked for their ranges.
+ * LAUNCH_MODEL_CONTEXT tokens of context in a plan. Numbers are not checked for their ranges,
+ * nor what does not change a plan, as the activation: preflight.h has more.
  * BASE_ERR_UNSUPPORTED: another family, or a Llama with biases. */
 BASE_MUST_CHECK base_status launch_plan_checkpoint(const char *directory, launch_model *model,
                                                    base_error *reterr);

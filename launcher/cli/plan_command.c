@@ -3,7 +3,9 @@
 
 #include "base/exitcode.h"
 #include "base/log.h"
+#include "cli/paths.h"
 #include "cli/plan_options.h"
+#include "cli/preflight.h"
 #include "cli/run_job.h"
 #include "pipeline/picture.h"
 
@@ -61,7 +63,25 @@ static int show(const launch_plan_options *options, const launch_estimate *estim
     return estimates[0].fits ? BASE_EXIT_DONE : BASE_EXIT_ERROR;
 }
 
-int launch_plan_command(int argc, char **argv)
+/* A plan needs the shape alone. Whether the model can be run is another question. */
+static void warn_of_checkpoint(const char *directory, const char *rank_path)
+{
+    base_error error = {.message = ""};
+    char beside[BASE_PATH_BYTES];
+    int exit_code = BASE_EXIT_ERROR;
+    if (rank_path != NULL || launch_path_rank(beside, &error) == BASE_OK) {
+        exit_code =
+            launch_preflight_model(directory, rank_path != NULL ? rank_path : beside, &error);
+    }
+    if (exit_code == BASE_EXIT_USAGE) {
+        base_log(BASE_LOG_WARNING, "this program does not run that model: %s", error.message);
+    } else if (exit_code != BASE_EXIT_DONE) {
+        base_log(BASE_LOG_WARNING, "it is not known whether the model can be run: %s",
+                 error.message);
+    }
+}
+
+int launch_plan_command(int argc, char **argv, const char *rank_path)
 {
     base_error error;
     launch_plan_options options;
@@ -74,6 +94,9 @@ int launch_plan_command(int argc, char **argv)
     if (options.help) {
         launch_plan_options_help(stdout);
         return BASE_EXIT_DONE;
+    }
+    if (options.checkpoint[0] != '\0') {
+        warn_of_checkpoint(options.checkpoint, rank_path);
     }
     int exit_status = BASE_EXIT_ERROR;
     const base_status status = launch_plan_search(&options.ask, options.ranks, &options.layout,

@@ -1,5 +1,6 @@
-/* Runs `rank --check` on the job. Only the rank program knows which checkpoints, prompts and world
- * sizes a mode takes, and how many tokens a sentence has. Called by run() in cli.c. */
+/* Runs `rank --check` on the job, and `rank --check-model` on a checkpoint. Only the rank program knows
+ * which checkpoints, prompts and world sizes a mode takes, and how many tokens a sentence has. Called by
+ * run() in cli.c and by plan_command.c. */
 #include "cli/preflight.h"
 
 #include <errno.h>
@@ -31,22 +32,30 @@ static base_status put_job(const launch_options *options, int *fd, base_error *r
     return status;
 }
 
-static base_status spawn(const char *rank_path, int job_fd, int says_fd, pid_t *pid,
-                         base_error *reterr)
+/* What the rank program is asked. */
+typedef struct question {
+    const char *rank_path;
+    const char *option;
+    const char *value; /* NULL: none */
+    int stdin_fd;
+} question;
+
+static base_status spawn(const question *asked, int says_fd, pid_t *pid, base_error *reterr)
 {
     posix_spawn_file_actions_t actions;
     char program[] = "rank";
-    char check[] = "--check";
-    char *const argv[] = {program, check, NULL};
+    char *const argv[] = {program, (char *)asked->option, (char *)asked->value, NULL};
     int failed = posix_spawn_file_actions_init(&actions);
     if (failed == 0) {
-        failed = posix_spawn_file_actions_adddup2(&actions, job_fd, STDIN_FILENO);
+        failed = posix_spawn_file_actions_adddup2(&actions, asked->stdin_fd, STDIN_FILENO);
         failed = failed != 0 ? failed
                              : posix_spawn_file_actions_adddup2(&actions, says_fd, STDOUT_FILENO);
-        failed = failed != 0 ? failed : posix_spawn(pid, rank_path, &actions, NULL, argv, environ);
+        failed = failed != 0 ? failed
+                             : posix_spawn(pid, asked->rank_path, &actions, NULL, argv, environ);
         (void)posix_spawn_file_actions_destroy(&actions);
     }
-    return failed == 0 ? BASE_OK : base_fail_errno(reterr, failed, "cannot start %s", rank_path);
+    return failed == 0 ? BASE_OK
+                       : base_fail_errno(reterr, failed, "cannot start %s", asked->rank_path);
 }
 
 /* Reads the program's output, without its newline. Reads to the end, so that the program never
@@ -71,11 +80,16 @@ static void listen_to(int fd, char said[BASE_ERROR_MESSAGE_BYTES])
 }
 
 /* Returns the program's exit code. *reterr has its output. */
-static int run(const char *rank_path, int job_fd, const int pipe_fds[2], base_error *reterr)
+static int ask(const question *asked, base_error *reterr)
 {
     pid_t pid = -1;
     int wait_status = 0;
-    const base_status status = spawn(rank_path, job_fd, pipe_fds[1], &pid, reterr);
+    int pipe_fds[2];
+    if (pipe2(pipe_fds, O_CLOEXEC) != 0) {
+        (void)base_fail_errno(reterr, errno, "cannot make a pipe");
+        return BASE_EXIT_ERROR;
+    }
+    const base_status status = spawn(asked, pipe_fds[1], &pid, reterr);
     (void)close(pipe_fds[1]);
     if (status == BASE_OK) {
         listen_to(pipe_fds[0], reterr->message);
@@ -89,9 +103,18 @@ static int run(const char *rank_path, int job_fd, const int pipe_fds[2], base_er
     if (WIFEXITED(wait_status) && (WEXITSTATUS(wait_status) == 0 || reterr->message[0] != '\0')) {
         return WEXITSTATUS(wait_status);
     }
-    (void)base_fail(reterr, BASE_ERR_PEER, "%s --check ended with the status %d", rank_path,
-                    wait_status);
+    (void)base_fail(reterr, BASE_ERR_PEER, "%s %s ended with the status %d", asked->rank_path,
+                    asked->option, wait_status);
     return BASE_EXIT_ERROR;
+}
+
+int launch_preflight_model(const char *directory, const char *rank_path, base_error *reterr)
+{
+    const question asked = {.rank_path = rank_path,
+                            .option = "--check-model",
+                            .value = directory,
+                            .stdin_fd = STDIN_FILENO};
+    return ask(&asked, reterr);
 }
 
 /* A training on CPUs from nothing with the default context, data and tokenizer needs no check: most
@@ -112,17 +135,13 @@ int launch_preflight(const launch_options *options, const char *rank_path)
 {
     base_error error = {.message = ""};
     int job_fd = -1;
-    int pipe_fds[2];
     int exit_code = BASE_EXIT_ERROR;
     if (!may_be_refused(options)) {
         return BASE_EXIT_DONE;
     }
-    base_status status = put_job(options, &job_fd, &error);
-    if (status == BASE_OK && pipe2(pipe_fds, O_CLOEXEC) != 0) {
-        status = base_fail_errno(&error, errno, "cannot make a pipe");
-    }
-    if (status == BASE_OK) {
-        exit_code = run(rank_path, job_fd, pipe_fds, &error);
+    if (put_job(options, &job_fd, &error) == BASE_OK) {
+        const question asked = {.rank_path = rank_path, .option = "--check", .stdin_fd = job_fd};
+        exit_code = ask(&asked, &error);
     }
     if (job_fd >= 0) {
         (void)close(job_fd);

@@ -1,4 +1,4 @@
-/* rank --check: refuses a job before any of its ranks is started, and before it costs anything. The
+/* rank --check and --check-model. The first refuses a job before any of its ranks is started, and before it costs anything. The
  * launcher runs it, because only the rank program knows what a checkpoint may contain, has a
  * tokenizer, and is installed beside the GPU's plugin. */
 #include "check.h"
@@ -12,6 +12,7 @@
 #include "generate/mode.h"
 #include "plugin/plugin.h"
 #include "proto/mode.h"
+#include "rank/checkpoint.h"
 #include "train/mode.h"
 
 static base_status read_job(proto_job *job, base_error *reterr)
@@ -38,6 +39,13 @@ static base_status check(const proto_job *job, base_error *reterr)
                           : BASE_OK;
 }
 
+/* Prints the reason; the exit code. */
+static int refuse(base_status status, const base_error *error, int exit_code)
+{
+    (void)printf("%s\n", error->message);
+    return status == BASE_ERR_MEMORY || status == BASE_ERR_IO ? BASE_EXIT_ERROR : exit_code;
+}
+
 int rank_check_job(void)
 {
     base_error error = {.message = ""};
@@ -54,6 +62,13 @@ int rank_check_job(void)
     if (status == BASE_OK) {
         return BASE_EXIT_DONE;
     }
-    (void)printf("%s\n", error.message);
-    return status == BASE_ERR_MEMORY || status == BASE_ERR_IO ? BASE_EXIT_ERROR : exit_code;
+    return refuse(status, &error, exit_code);
+}
+
+int rank_check_model(const char *directory)
+{
+    base_error error = {.message = ""};
+    rank_model_config config;
+    const base_status status = rank_checkpoint_config(directory, &config, &error);
+    return status == BASE_OK ? BASE_EXIT_DONE : refuse(status, &error, BASE_EXIT_USAGE);
 }

@@ -31,6 +31,9 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "--check") == 0) {
         return rank_check_job();
     }
+    if (argc == 3 && strcmp(argv[1], "--check-model") == 0) {
+        return rank_check_model(argv[2]);
+    }
     if (argc > 1) {
         base_log(BASE_LOG_ERROR, "rank takes no arguments (got %s); see rank --help", argv[1]);
         return BASE_EXIT_USAGE;

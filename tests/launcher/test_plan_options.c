@@ -24,6 +24,27 @@ static const char *path_of(const char *name)
     return path;
 }
 
+static char warnings[TEXT_BYTES]; /* what the last run has printed on stderr */
+
+/* A file in place of a standard descriptor; *kept is the old one. */
+static FILE *divert(int fd, int *kept)
+{
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    *kept = dup(fd);
+    assert_true(dup2(fileno(file), fd) >= 0);
+    return file;
+}
+
+static void restore(int fd, int kept, FILE *file, char text[TEXT_BYTES])
+{
+    assert_true(dup2(kept, fd) >= 0);
+    (void)close(kept);
+    rewind(file);
+    text[fread(text, 1, TEXT_BYTES - 1, file)] = '\0';
+    (void)fclose(file);
+}
+
 /* Runs the command; what it prints is in `text`. */
 static int run(const char *const *given, char text[TEXT_BYTES])
 {
@@ -35,17 +56,13 @@ static int run(const char *const *given, char text[TEXT_BYTES])
         arguments[count] = copies[count];
     }
     (void)fflush(stdout);
-    const int kept = dup(STDOUT_FILENO);
-    FILE *file = tmpfile();
-    assert_non_null(file);
-    assert_true(dup2(fileno(file), STDOUT_FILENO) >= 0);
-    const int exit_status = launch_cli(count, arguments, NULL);
+    int kept[2];
+    FILE *out = divert(STDOUT_FILENO, &kept[0]);
+    FILE *err = divert(STDERR_FILENO, &kept[1]);
+    const int exit_status = launch_cli(count, arguments, RANK_PATH);
     (void)fflush(stdout);
-    assert_true(dup2(kept, STDOUT_FILENO) >= 0);
-    (void)close(kept);
-    rewind(file);
-    text[fread(text, 1, TEXT_BYTES - 1, file)] = '\0';
-    (void)fclose(file);
+    restore(STDOUT_FILENO, kept[0], out, text);
+    restore(STDERR_FILENO, kept[1], err, warnings);
     return exit_status;
 }
 
@@ -135,10 +152,13 @@ static void a_checkpoint_gives_its_shape(void **state)
     static char text[TEXT_BYTES];
     write_config("{\"vocab_size\": 100, \"n_embd\": 64, \"n_layer\": 3, \"n_head\": 2, "
                  "\"n_positions\": 32}");
+    assert_int_equal(run(WORDS("--checkpoint", directory), text), BASE_EXIT_USAGE);
+    write_config("{\"vocab_size\": 100, \"n_embd\": 64, \"n_layer\": 3, \"n_head\": 2, "
+                 "\"n_positions\": 32, \"model_type\": \"gpt2\"}");
     assert_int_equal(run(WORDS("--checkpoint", directory), text), BASE_EXIT_DONE);
     assert_non_null(strstr(text, "3 layers, width 64, 2 heads, vocabulary 100, context 32"));
     write_config("{\"vocab_size\": 100, \"n_embd\": 64, \"n_layer\": 40000000000, \"n_head\": 2, "
-                 "\"n_positions\": 32}");
+                 "\"n_positions\": 32, \"model_type\": \"gpt2\"}");
     assert_int_equal(run(WORDS("--checkpoint", directory), text), BASE_EXIT_USAGE);
     (void)unlink(path_of("config.json"));
     assert_int_equal(run(WORDS("--checkpoint", directory), text), BASE_EXIT_USAGE);
@@ -202,6 +222,44 @@ static void a_llamas_config_gives_its_shape(void **state)
     assert_int_equal(run(WORDS("--checkpoint", directory, "--context", "65536"), text),
                      BASE_EXIT_DONE);
     assert_non_null(strstr(text, "context 65536 of 131072"));
+    (void)unlink(path_of("config.json"));
+}
+
+/* A plan needs the shape alone, but the user wants to know that no rank takes the model. */
+static void what_no_rank_runs_is_planned_with_a_warning(void **state)
+{
+#define SILU LLAMA ", \"hidden_act\": \"silu\""
+    static const struct {
+        const char *more;
+        const char *field; /* NULL: there is no warning */
+    } cases[] = {
+        {SILU, NULL},
+        {LLAMA ", \"hidden_act\": \"gelu\"", "hidden_act must be \"silu\""},
+        {SILU ", \"head_dim\": 7", "heads of 7 elements"},
+        {SILU ", \"sliding_window\": 4096", "sliding_window must be null"},
+        {SILU ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0}",
+         "rope_type \"yarn\""},
+        {SILU ", \"quantization_config\": {\"bits\": 4}", "quantization_config: "},
+    };
+    static char text[TEXT_BYTES];
+    char wanted[256];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_llama(cases[i].more);
+        assert_int_equal(run(WORDS("--checkpoint", directory), text), BASE_EXIT_DONE);
+        (void)snprintf(wanted, sizeof wanted, "warning: this program does not run that model: %s: ",
+                       path_of("config.json"));
+        if ((cases[i].field != NULL) != (strstr(warnings, wanted) != NULL) ||
+            (cases[i].field != NULL && strstr(warnings, cases[i].field) == NULL)) {
+            fail_msg("case %zu says: %s", i, warnings);
+        }
+        const char *end = strchr(warnings, '\n'); /* one line */
+        assert_true(cases[i].field == NULL ? warnings[0] == '\0' : end != NULL && end[1] == '\0');
+        assert_int_equal(run(WORDS("--checkpoint", directory, "--json"), text), BASE_EXIT_DONE);
+        json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, NULL); /* no warning in it */
+        assert_non_null(json);
+        json_decref(json);
+    }
     (void)unlink(path_of("config.json"));
 }
 
@@ -315,6 +373,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_ends_with_1),
         cmocka_unit_test(own_figures_replace_the_devices),
         cmocka_unit_test(a_checkpoint_gives_its_shape),
+        cmocka_unit_test(what_no_rank_runs_is_planned_with_a_warning),
         cmocka_unit_test(a_llamas_config_gives_its_shape),
         cmocka_unit_test(flags_change_a_llamas_shape),
         cmocka_unit_test(the_drawing_has_every_task),

@@ -190,7 +190,8 @@ static base_status check_fixed(const json_t *object, int context, base_error *re
                            "sliding_window must be null, or not shorter than the context");
     }
     if (status == BASE_OK && json_is_object(json_object_get(object, "quantization_config"))) {
-        status = base_fail(reterr, BASE_ERR_UNSUPPORTED, "the model is quantised");
+        status =
+            base_fail(reterr, BASE_ERR_UNSUPPORTED, "quantization_config: the model is quantised");
     }
     return status;
 }
