@@ -127,11 +127,10 @@ static int print_dry_run(launch_cli_run *run)
                : launch_report_error(&error);
 }
 
-/* The user's checkpoint or prompt is at fault, not this host. */
-static bool is_refusal(const launch_options *options, base_status status)
+/* A file that the command line names is at fault, not this host. */
+static bool is_refusal(base_status status)
 {
-    return proto_mode_get(options->job.job.mode)->answers && status != BASE_ERR_MEMORY &&
-           status != BASE_ERR_IO;
+    return status != BASE_ERR_MEMORY && status != BASE_ERR_IO;
 }
 
 static base_status ensure_descriptors(const launch_options *options, base_error *reterr)
@@ -165,7 +164,7 @@ static int run(launch_options *options, int argc, char **argv, const char *rank_
     const base_status completed = launch_options_complete(options, &error);
     if (completed != BASE_OK) {
         (void)launch_report_error(&error);
-        return is_refusal(options, completed) ? BASE_EXIT_USAGE : BASE_EXIT_ERROR;
+        return is_refusal(completed) ? BASE_EXIT_USAGE : BASE_EXIT_ERROR;
     }
     if (launch_options_check(options, &error) != BASE_OK) {
         (void)launch_report_error(&error);

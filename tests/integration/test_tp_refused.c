@@ -1,5 +1,6 @@
 /* Inputs that --mode tp-cpu refuses: checkpoints, prompts and world sizes. Each is refused in one
- * line that names the fault, before any rank computes anything. */
+ * line that names the fault, before any rank computes anything. And checkpoints that a training
+ * refuses. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,6 +235,52 @@ static void a_tokenizer_that_does_not_fit(void **state)
     expect_refused("2", "the boy", "the tokenizer has");
 }
 
+/* Starts a training with the checkpoint; its exit code. */
+static int train(void)
+{
+    const char *out = test_directory_path(&directory, "out");
+    test_program_start(&program,
+                       (const char *const[]){LAUNCHER_PATH, "--checkpoint", checkpoint,
+                                             "--tokenizer", tokenizer_path, "--steps", "2",
+                                             "--ranks", "2", "--out", out, "--no-scaling",
+                                             "--no-plots", "--no-bind", "--timeout", "40", NULL},
+                       (const char *const[]){NULL});
+    const int code = test_program_wait(&program);
+    test_program_assert_no_children();
+    return code;
+}
+
+/* The same flaws have the same text and the same exit code in both modes. */
+static void a_training_refuses_the_same(void **state)
+{
+    (void)state;
+    static const char index[] = "model.safetensors.index.json";
+    static const struct {
+        const char *file;
+        const char *text;
+        const char *expected;
+    } cases[] = {
+        {"model.safetensors", "\xff\xff\xff\xff\xff\xff\xff\x7f{}", "its header's length is"},
+        {index, "{\"weight_map\":{\"ln_f.bias\":\"none.safetensors\"}}", "none.safetensors"},
+        {index, "{", index},
+        {"config.json", "{}", "config.json"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        write_checkpoint();
+        (void)remove(test_directory_path(&directory, index));
+        put(cases[i].file, cases[i].text, strlen(cases[i].text));
+        expect_refused("2", "the boy", cases[i].expected);
+        const int code = train();
+        const char *line = program.text[TEST_STDERR];
+        if (code != BASE_EXIT_USAGE || strstr(line, cases[i].expected) == NULL ||
+            strchr(line, '\n') != line + strlen(line) - 1) {
+            fail_msg("exit code %d, and '%s' is not the one line: %s", code, cases[i].expected,
+                     line);
+        }
+    }
+    (void)remove(test_directory_path(&directory, index));
+}
+
 static void prompts_that_cannot_be(void **state)
 {
     (void)state;
@@ -264,6 +311,7 @@ int main(void)
         cmocka_unit_test(offsets_that_do_not_match),
         cmocka_unit_test(another_type_of_model),
         cmocka_unit_test(a_tokenizer_that_does_not_fit),
+        cmocka_unit_test(a_training_refuses_the_same),
         cmocka_unit_test(prompts_that_cannot_be),
         cmocka_unit_test(worlds_that_do_not_fit),
     };

@@ -89,7 +89,7 @@ static void missing_files_are_one_line(void **state)
         const int exit_status =
             fake_job_run(&program, &directory, FAKE_LIST(flags[i], "/no/such/place"), NULL);
         const char *err = program.text[TEST_STDERR];
-        assert_int_equal(exit_status, 1);
+        assert_int_equal(exit_status, 2);
         assert_non_null(strstr(err, "/no/such/place"));
         assert_ptr_equal(strchr(err, '\n'), err + strlen(err) - 1);
     }
@@ -154,7 +154,7 @@ static void other_than_regular_files_are_refused_at_once(void **state)
             &program, &directory,
             FAKE_LIST("--eval", "--heldout", heldout, flags[i / 3], places[i % 3]), NULL);
         const char *err = program.text[TEST_STDERR];
-        assert_int_equal(exit_status, 1);
+        assert_int_equal(exit_status, 2);
         assert_non_null(strstr(err, flags[i / 3]));
         assert_non_null(strstr(err, "not a regular file"));
         assert_ptr_equal(strchr(err, '\n'), err + strlen(err) - 1);
@@ -162,8 +162,8 @@ static void other_than_regular_files_are_refused_at_once(void **state)
     fake_job_teardown(&directory);
 }
 
-/* A bad file gives exit code 1, a bad flag 2. */
-static void a_bad_file_is_one_line_and_exit_code_1(void **state)
+/* A bad file gives exit code 2, as a bad flag does. */
+static void a_bad_file_is_one_line_and_exit_code_2(void **state)
 {
     (void)state;
     static const char *const texts[] = {
@@ -184,7 +184,7 @@ static void a_bad_file_is_one_line_and_exit_code_1(void **state)
             const int exit_status = fake_job_run(
                 &program, &directory, FAKE_LIST(flags[j], j == 0 ? config : model), NULL);
             const char *err = program.text[TEST_STDERR];
-            if (exit_status != 1 || strstr(err, config) == NULL ||
+            if (exit_status != 2 || strstr(err, config) == NULL ||
                 strchr(err, '\n') != err + strlen(err) - 1) {
                 fail_msg("%s with '%s': exit status %d, stderr: %s", flags[j], texts[i],
                          exit_status, err);
@@ -226,7 +226,7 @@ int main(void)
         cmocka_unit_test(missing_files_are_one_line),
         cmocka_unit_test(a_failed_start_does_not_change_the_directory),
         cmocka_unit_test(other_than_regular_files_are_refused_at_once),
-        cmocka_unit_test(a_bad_file_is_one_line_and_exit_code_1),
+        cmocka_unit_test(a_bad_file_is_one_line_and_exit_code_2),
         cmocka_unit_test(help_and_version_are_on_stdout),
         cmocka_unit_test(a_rank_by_hand_says_what_to_run),
     };
