@@ -126,6 +126,14 @@ static base_status check_sums(const trainer *self, const step_sums *global, base
                          "%s has no sentence that fits into a context of %d tokens",
                          self->job->data.train, self->config.context);
     }
+    if (!isfinite(global->loss) && self->steps_done == 0 &&
+        self->job->model.checkpoint[0] != '\0') {
+        return base_fail(
+            reterr, BASE_ERR_INVALID,
+            "the loss of the first step is not finite: weights in %s are not finite, or "
+            "too large",
+            self->job->model.checkpoint);
+    }
     if (!isfinite(global->loss)) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "the loss is not finite any more; a smaller --lr may help");

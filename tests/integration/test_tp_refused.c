@@ -1,6 +1,7 @@
 /* Inputs that --mode tp-cpu refuses: checkpoints, prompts and world sizes. Each is refused in one
  * line that names the fault, before any rank computes anything. And checkpoints that a training
  * refuses. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -281,6 +282,20 @@ static void a_training_refuses_the_same(void **state)
     (void)remove(test_directory_path(&directory, index));
 }
 
+/* The rate of learning has no part in the first loss. */
+static void weights_that_are_no_numbers_are_blamed_on_the_checkpoint(void **state)
+{
+    (void)state;
+    const float before = params[0];
+    params[0] = NAN;
+    write_checkpoint();
+    params[0] = before;
+    assert_int_equal(train(), BASE_EXIT_ERROR);
+    const char *said = program.text[TEST_STDERR];
+    assert_non_null(strstr(said, "the loss of the first step is not finite: weights in "));
+    assert_null(strstr(said, "--lr"));
+}
+
 static void prompts_that_cannot_be(void **state)
 {
     (void)state;
@@ -312,6 +327,7 @@ int main(void)
         cmocka_unit_test(another_type_of_model),
         cmocka_unit_test(a_tokenizer_that_does_not_fit),
         cmocka_unit_test(a_training_refuses_the_same),
+        cmocka_unit_test(weights_that_are_no_numbers_are_blamed_on_the_checkpoint),
         cmocka_unit_test(prompts_that_cannot_be),
         cmocka_unit_test(worlds_that_do_not_fit),
     };
