@@ -210,6 +210,9 @@ base_status base_fields_check(const base_fields *fields, const void *record, bas
 {
     for (int i = 0; i < fields->count; i++) {
         const base_field *field = &fields->rows[i];
+        if (field->optional && base_field_is_zero(field, record)) {
+            continue; /* it is absent */
+        }
         const base_status status = base_field_check(field, record, reterr);
         if (status != BASE_OK) {
             return base_error_prepend(reterr, status, "%s",

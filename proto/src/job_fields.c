@@ -134,7 +134,7 @@ static const base_field rows[] = {
     {JOB(INT, train.save_every), .least = 0, .most = STEPS_MAX, .optional = true,
      .option = "save-every", .value = "N",
      .help = "a checkpoint in OUT/checkpoints every N steps and at the end (0: none)"},
-    {JOB(INT, train.keep), .least = 0, .most = STEPS_MAX, .optional = true, .option = "keep",
+    {JOB(INT, train.keep), .least = 1, .most = STEPS_MAX, .optional = true, .option = "keep",
      .value = "N", .help = "so many checkpoints, the newest ones (2)"},
     {JOB(BOOL, train.resume), .optional = true, .option = "resume",
      .help = "go on from the newest checkpoint in OUT, with the same bits; without one, from the "

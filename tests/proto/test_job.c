@@ -116,6 +116,19 @@ static void errors_name_what_is_wrong(void **state)
     free(text);
 }
 
+/* How many checkpoints are kept may be left open, but none cannot be kept. */
+static void zero_is_no_value_where_it_means_absent(void **state)
+{
+    (void)state;
+    proto_job job;
+    base_error error;
+    proto_job_defaults(&job);
+    assert_int_equal(job.train.keep, 0);
+    assert_ok(proto_job_check(&job, &error), &error);
+    assert_status(proto_job_set(&job, "train.keep", "0", &error), BASE_ERR_INVALID);
+    assert_ok(proto_job_set(&job, "train.keep", "1", &error), &error);
+}
+
 static void expect_gpu_job(const char *key, const char *value, base_status expected)
 {
     base_error error = {.message = ""};
@@ -331,6 +344,7 @@ int main(void)
         cmocka_unit_test(the_text_is_canonical),
         cmocka_unit_test(errors_name_what_is_wrong),
         cmocka_unit_test(a_field_is_set_from_a_text),
+        cmocka_unit_test(zero_is_no_value_where_it_means_absent),
         cmocka_unit_test(modes_on_gpus_have_fields_of_their_own),
         cmocka_unit_test(exact_products_have_float32_only),
         cmocka_unit_test(each_rank_has_its_gpu),

@@ -106,7 +106,7 @@ BASE_MUST_CHECK base_status base_field_set_int(const base_field *field, void *re
 BASE_MUST_CHECK base_status base_field_check(const base_field *field, const void *record,
                                              base_error *reterr);
 
-/* Checks all members. The message begins with the key. */
+/* Checks all members but the optional ones that are zero. The message begins with the key. */
 BASE_MUST_CHECK base_status base_fields_check(const base_fields *fields, const void *record,
                                               base_error *reterr);
 
