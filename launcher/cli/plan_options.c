@@ -225,6 +225,9 @@ static base_status complete_model(launch_plan_options *options, base_error *rete
     launch_model *model = &options->ask.model;
     const launch_model *given = &options->model_of;
     *model = *launch_model_get(options->model);
+    if (options->checkpoint[0] != '\0' && options->given.model) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--checkpoint or --model, not both");
+    }
     if (options->checkpoint[0] != '\0') {
         const base_status status = launch_plan_checkpoint(options->checkpoint, model, reterr);
         if (status != BASE_OK) {
@@ -247,11 +250,30 @@ static base_status complete_model(launch_plan_options *options, base_error *rete
     return complete_heads(given, model, reterr);
 }
 
+/* Refuses what this work has no use for. */
+static base_status check_used(const launch_plan_options *options, base_error *reterr)
+{
+    const bool schedules = options->given.schedule || options->ask.chunks != 0;
+    const char *flag = options->given.schedule ? "schedule" : "chunks";
+    if (options->ask.decode && (schedules || options->given.global_batch)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--%s is of training: not with --decode",
+                         schedules ? flag : "global-batch");
+    }
+    return !schedules || options->layout.pipeline != 1
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID, "--%s goes with --pipeline of 2 or more",
+                           flag);
+}
+
 /* What does not depend on the layout, so that the search need not find it out. */
 static base_status complete_work(launch_plan_options *options, base_error *reterr)
 {
     launch_ask *ask = &options->ask;
     const bool interleaved = ask->schedule == PROTO_PIPELINE_INTERLEAVED;
+    const base_status used = check_used(options, reterr);
+    if (used != BASE_OK) {
+        return used;
+    }
     if (!interleaved && ask->chunks > 1) {
         return base_fail(reterr, BASE_ERR_INVALID, "--chunks goes with --schedule interleaved");
     }
@@ -295,12 +317,26 @@ static void complete_device(launch_plan_options *options)
     take(&device->host_ranks, options->host_ranks);
 }
 
+static void note_option(void *user, const base_field *row)
+{
+    launch_plan_options *options = user;
+    options->given.model = options->given.model || strcmp(row->option, "model") == 0;
+    options->given.schedule = options->given.schedule || strcmp(row->option, "schedule") == 0;
+    options->given.global_batch =
+        options->given.global_batch || strcmp(row->option, "global-batch") == 0;
+}
+
 base_status launch_plan_options_parse(int argc, char **argv, launch_plan_options *options,
                                       base_error *reterr)
 {
     *options = defaults;
     const base_option_set set = {.fields = &fields, .record = options};
-    const base_command_line line = {.argc = argc, .argv = argv, .sets = &set, .set_count = 1};
+    const base_command_line line = {.argc = argc,
+                                    .argv = argv,
+                                    .sets = &set,
+                                    .set_count = 1,
+                                    .seen = note_option,
+                                    .user = options};
     int rest = 0;
     base_status status = base_options_parse(&line, &rest, reterr);
     if (status == BASE_OK && rest < argc && !options->help) {

@@ -25,6 +25,11 @@ typedef struct launch_plan_options {
     char picture[BASE_PATH_BYTES];
     bool json;
     bool help;
+    struct { /* which options were given */
+        bool model;
+        bool schedule;
+        bool global_batch;
+    } given;
 } launch_plan_options;
 
 /* Reads the arguments behind "plan", argv[0], and completes `ask` from them. */

@@ -349,6 +349,13 @@ static void wrong_words_are_refused(void **state)
     assert_int_equal(run(WORDS("--ranks", "1048576"), text), BASE_EXIT_USAGE);
     assert_int_equal(run(WORDS("--efficiency", "0"), text), BASE_EXIT_USAGE);
     assert_int_equal(run(WORDS("--ranks", "7", "--data", "2"), text), BASE_EXIT_USAGE);
+    assert_int_equal(run(WORDS("--decode", "--schedule", "interleaved"), text), BASE_EXIT_USAGE);
+    assert_int_equal(run(WORDS("--decode", "--chunks", "1"), text), BASE_EXIT_USAGE);
+    assert_int_equal(run(WORDS("--decode", "--global-batch", "64"), text), BASE_EXIT_USAGE);
+    assert_int_equal(run(WORDS("--schedule", "interleaved", "--pipeline", "1"), text),
+                     BASE_EXIT_USAGE);
+    assert_int_equal(run(WORDS("--checkpoint", directory, "--model", "gpt2"), text),
+                     BASE_EXIT_USAGE);
     assert_int_equal(run(WORDS("--help"), text), BASE_EXIT_DONE);
     assert_non_null(strstr(text, "--global-batch N"));
 }
