@@ -118,18 +118,20 @@ static const char *stream_name(int value)
     BASE_##kind(launch_options, hosts.member), .marks = LAUNCH_MARK_HOSTS | PROTO_FIELD_PROGRAM
 
 static const base_field rows[] = {
-    {OWN(BOOL, overwrite), .option = "overwrite", .group = "The job",
+    {OWN(BOOL, overwrite), .marks = PROTO_FIELD_RECORDS, .option = "overwrite", .group = "The job",
      .help = "trainings: replace the record that is there; else it is moved to DIR.1, DIR.2, ..."},
-    {CALL(add_prompt), .option = "prompt", .value = "TEXT", .marks = LAUNCH_MARK_JOB,
+    {CALL(add_prompt), .option = "prompt", .value = "TEXT",
+     .marks = LAUNCH_MARK_JOB | PROTO_FIELD_ANSWERS,
      .help = "generate, tp-*: a sentence to correct; may be given again"},
-    {CALL(set_prompts), .option = "prompts", .value = "FILE", .marks = LAUNCH_MARK_JOB,
+    {CALL(set_prompts), .option = "prompts", .value = "FILE",
+     .marks = LAUNCH_MARK_JOB | PROTO_FIELD_ANSWERS,
      .help = "generate, tp-*: sentences to correct, one a line, or JSONL (FILE.jsonl) with a "
              "\"prompt\" field; tp-*: - takes them from standard input while the job runs"},
     {OWN(ENUM, stream), .name_of = stream_name, .option = "stream", .value = "HOW",
      .help = "with --prompts -: text: a line for each whole text; json: a line for each event"},
 
-    {CALL(set_serve), .marks = LAUNCH_MARK_JOB, .option = "serve", .value = "HOST:PORT",
-     .group = "Serving over HTTP",
+    {CALL(set_serve), .marks = LAUNCH_MARK_JOB | PROTO_FIELD_TENSOR_PARALLEL, .option = "serve",
+     .value = "HOST:PORT", .group = "Serving over HTTP",
      .help =
          "tp-*: answer HTTP requests in OpenAI's format while the job runs; port 0: a free one"},
     {OWN(PATH, serve_key_file), .option = "serve-key-file", .value = "FILE",
@@ -196,7 +198,7 @@ static const base_field rows[] = {
     {BUDGET(ENUM, redeem), .name_of = redeemer_name, .option = "redeem", .value = "WHO",
      .help = "launcher: for all ranks; ranks: each its own"},
 
-    {CALL(set_scaling), .option = "scaling", .value = "LIST",
+    {CALL(set_scaling), .marks = PROTO_FIELD_TRAINS, .option = "scaling", .value = "LIST",
      .group = "What is measured, shown and written",
      .help = "measure these numbers of ranks as well, as in 1,2,4 (1, from 50 steps on)"},
     {OWN(BOOL, scaling), .option = "no-scaling", .off = true,

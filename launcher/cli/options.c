@@ -9,6 +9,7 @@
 #include "cli/option_table.h"
 #include "cli/options_budget.h"
 #include "cli/options_hosts.h"
+#include "cli/options_modes.h"
 #include "serve/server.h"
 
 static bool is_option(const base_field *row, const char *name)
@@ -20,6 +21,9 @@ static bool is_option(const base_field *row, const char *name)
 static void note_option(void *user, const base_field *row)
 {
     launch_options *options = user;
+    if (!launch_options_given(options, row->option)) {
+        options->given[options->given_count++] = row;
+    }
     const bool of_job = row->key != NULL || (row->marks & LAUNCH_MARK_JOB) != 0;
     const bool says_where = is_option(row, "serve"); /* a job has that it takes requests */
     if (of_job && !says_where && options->field_flag == NULL) {
@@ -90,6 +94,26 @@ static base_status compare_job(const launch_options *options, const char *root, 
     return status;
 }
 
+/* Checks that a job of a file does not ask for what its mode does not do. */
+static base_status check_asked(const proto_job *job, base_error *reterr)
+{
+    const proto_mode_row *mode = proto_mode_get(job->job.mode);
+    const char *of_training = job->train.save_every > 0   ? "train.save_every"
+                              : job->train.resume         ? "train.resume"
+                              : job->infer.eval_every > 0 ? "infer.eval_every"
+                                                          : NULL;
+    if (!mode->trains && of_training != NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%s goes with modes that train: mode %s does not", of_training,
+                         mode->name);
+    }
+    return mode->answers || job->infer.prompts[0] == '\0'
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "infer.prompts goes with modes that answer: mode %s does not",
+                           mode->name);
+}
+
 /* --job FILE: reads the whole configuration from the file. */
 static base_status read_job(launch_options *options, base_error *reterr)
 {
@@ -104,6 +128,9 @@ static base_status read_job(launch_options *options, base_error *reterr)
         base_file_read(options->job_file, PROTO_JOB_BYTES_MAX, &file, &file_bytes, reterr);
     if (status == BASE_OK) {
         status = proto_job_parse(file, file_bytes, &options->job, reterr);
+    }
+    if (status == BASE_OK) {
+        status = check_asked(&options->job, reterr);
     }
     if (status == BASE_OK) {
         status = compare_job(options, "", file, file_bytes,
@@ -132,10 +159,6 @@ static base_status check_restarts(const launch_options *options, base_error *ret
 {
     const proto_mode_row *mode = proto_mode_get(options->job.job.mode);
     const proto_job_train *train = &options->job.train;
-    if ((train->save_every > 0 || train->resume) && !mode->trains) {
-        return base_fail(reterr, BASE_ERR_INVALID, "--%s goes with a mode that trains",
-                         train->resume ? "resume" : "save-every");
-    }
     if (train->keep > 0 && train->save_every == 0) {
         return base_fail(reterr, BASE_ERR_INVALID, "--keep goes with --save-every");
     }
@@ -203,27 +226,21 @@ static base_status check_together(launch_options *options, base_error *reterr)
     if (!options->buckets_given && options->job_file[0] == '\0' && mode->bucket_bytes != 0) {
         job->parallel.bucket_bytes = mode->bucket_bytes;
     }
-    if (options->buckets_given && mode->pipelined) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "--bucket-bytes goes with data parallel modes: the stages of --mode %s do "
-                         "not add up gradients in buckets",
-                         mode->name);
-    }
-    if (job->infer.eval_every > 0 && !mode->trains) {
-        return base_fail(reterr, BASE_ERR_INVALID, "--eval-every goes with a mode that trains");
-    }
     if (job->infer.eval_every > 0 && options->job_file[0] == '\0') {
         job->infer.eval = true;
+    }
+    const base_status modes = launch_options_check_modes(options, reterr);
+    if (modes != BASE_OK) {
+        return modes;
+    }
+    if (launch_options_given(options, "lr-min") && job->train.schedule != PROTO_SCHEDULE_COSINE) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--lr-min goes with --schedule cosine");
     }
     const bool prompts =
         options->prompt_count > 0 || job->infer.prompts[0] != '\0' || job->infer.requests;
     if (mode->answers && !prompts && !job->infer.eval) {
         return base_fail(reterr, BASE_ERR_INVALID, "--mode %s needs a --prompt (or --eval)",
                          mode->name);
-    }
-    if (!mode->answers && prompts) {
-        return base_fail(reterr, BASE_ERR_INVALID, "--prompt goes with --mode %s",
-                         proto_mode_name(PROTO_MODE_GENERATE));
     }
     if (options->prompt_count > 0 && (job->infer.prompts[0] != '\0' || job->infer.requests)) {
         return base_fail(reterr, BASE_ERR_INVALID, "--prompt or --%s, not both",

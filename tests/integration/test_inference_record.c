@@ -340,11 +340,10 @@ static void ranks_of_one_model_evaluate_all_sentences(void **state)
     }
     assert_ok(base_file_write(heldout, text, strlen(text), &error), &error);
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
-        assert_int_equal(
-            inference_run(&program, modes[i][0], modes[i][1],
-                          test_directory_path(&test_shared_directory, "evaluated"),
-                          FLAGS("--eval", "--heldout", heldout, "--overwrite", "--quiet")),
-            0);
+        assert_int_equal(inference_run(&program, modes[i][0], modes[i][1],
+                                       test_directory_path(&test_shared_directory, "evaluated"),
+                                       FLAGS("--eval", "--heldout", heldout, "--quiet")),
+                         0);
         const char *found = strstr(program.text[TEST_STDOUT], "/40 ");
         if (found == NULL) {
             fail_msg("%s on %s: %s", modes[i][0], modes[i][1], program.text[TEST_STDOUT]);

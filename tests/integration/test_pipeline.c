@@ -174,7 +174,7 @@ static void what_makes_no_sense_is_refused(void **state)
         {{"--layers", "1"}, "each stage has a layer at least, and the model has 1"},
         {{"--layers", "2", "--eval"}, "--eval needs a whole model"},
         {{"--layers", "2", "--bucket-bytes", "5000"}, "--bucket-bytes goes with data parallel"},
-        {{"--layers", "2", "--timing", "bracketed"}, "--timing: stages do not add up gradients"},
+        {{"--layers", "2", "--timing", "bracketed"}, "--timing goes with data parallel"},
         {{"--layers", "2", "--algorithm", "ring"}, "--algorithm: stages do not add up gradients"},
         {{"--layers", "2", "--pipeline", "interleaved"}, "has gpipe and 1f1b"},
         {{"--mode", "ddp-cpu", "--pipeline", "1f1b"}, "--pipeline 1f1b goes with"},

@@ -27,6 +27,17 @@ void fake_job_teardown(test_directory *directory)
     test_directory_remove(directory);
 }
 
+/* Only a training reads data. */
+static bool trains(const char *const *flags)
+{
+    for (int i = 0; flags[i] != NULL; i++) {
+        if (strcmp(flags[i], "generate") == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void fake_job_start_in_shell(test_program *program, const test_directory *directory,
                              const char *script, const char *const *flags,
                              const char *const *variables)
@@ -36,8 +47,10 @@ void fake_job_start_in_shell(test_program *program, const test_directory *direct
     arguments[count++] = FAKE_LAUNCHER_PATH;
     arguments[count++] = "--no-plots";
     arguments[count++] = "--no-scaling";
-    arguments[count++] = "--data";
-    arguments[count++] = test_directory_path(directory, "data.jsonl");
+    if (trains(flags)) {
+        arguments[count++] = "--data";
+        arguments[count++] = test_directory_path(directory, "data.jsonl");
+    }
     arguments[count++] = "--tokenizer";
     arguments[count++] = test_directory_path(directory, "tokenizer.json");
     arguments[count++] = "--out";

@@ -1,8 +1,10 @@
 /* launch/options.h: a command line becomes a job. */
 #include "launch/options.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "cli/scaling.h"
 #include "support.h"
 
@@ -95,10 +97,12 @@ static void a_job_starts_again_only_where_it_can_go_on(void **state)
          "--max-restarts goes with trainings, gate-check and -- PROGRAM; --mode tp-cpu would begin "
          "anew: run the command again"},
         {WORDS("--mode", "tp-cpu", "--prompt", "a", "--resume"),
-         "--resume goes with a mode that trains"},
+         "--resume goes with modes that train (ddp-cpu, ddp-nccl, pp-cpu)"},
         {WORDS("--mode", "generate", "--prompt", "a", "--save-every", "1"),
-         "--save-every goes with a mode that trains"},
+         "--save-every goes with modes that train (ddp-cpu, ddp-nccl, pp-cpu)"},
         {WORDS("--keep", "3"), "--keep goes with --save-every"},
+        {WORDS("--save-every", "5", "--keep", "0"),
+         "--keep: 0: must be a whole number from 1 to 1000000000"},
         {WORDS("--resume", "--overwrite"), "--resume goes on with the record in --out, and "
                                            "--overwrite removes it: leave one of them out"},
     };
@@ -112,6 +116,119 @@ static void a_job_starts_again_only_where_it_can_go_on(void **state)
             assert_string_equal(error.message, cases[i].message);
         }
     }
+}
+
+#define TRAINS "modes that train (ddp-cpu, ddp-nccl, pp-cpu)"
+#define ANSWER "modes that answer (generate, tp-cpu, tp-nccl)"
+#define TP     "tensor parallel modes (tp-cpu, tp-nccl)"
+#define ASKED  "--mode", "generate", "--prompt", "a"
+
+/* What a mode would not use is refused, by the name of the flag that was given. */
+static void a_flag_goes_with_the_modes_that_use_it(void **state)
+{
+    (void)state;
+    static launch_options options;
+    const struct {
+        const char *const *words;
+        const char *message; /* NULL: it is accepted */
+    } cases[] = {
+        {WORDS("--temperature", "1", "--eval"), "--temperature goes with " ANSWER},
+        {WORDS("--top-k", "5"), "--top-k goes with " ANSWER},
+        {WORDS("--top-p", "1"), "--top-p goes with " ANSWER},
+        {WORDS("--sampling-seed", "5", "--mode", "pp-cpu"), "--sampling-seed goes with " ANSWER},
+        {WORDS("--ignore-eos"), "--ignore-eos goes with " ANSWER},
+        {WORDS("--special-tokens"), "--special-tokens goes with " ANSWER},
+        {WORDS("--prompts", "/p", "--steps", "1"), "--prompts goes with " ANSWER},
+        {WORDS("--prompt", "a", "--steps", "1"), "--prompt goes with " ANSWER},
+        {WORDS("--prompts", "-", "--mode", "gate-check"), "--prompts goes with " ANSWER},
+        {WORDS("--serve", "127.0.0.1:0", "--steps", "1"), "--serve goes with " TP},
+        {WORDS("--mode", "generate", "--serve", "127.0.0.1:0"), "--serve goes with " TP},
+        {WORDS("--mode", "tp-cpu", "--serve", "127.0.0.1:0"), NULL},
+        {WORDS("--max-new-tokens", "5"), "--max-new-tokens goes with " ANSWER ", or with --eval"},
+        {WORDS("--max-num-seqs", "5"), "--max-num-seqs goes with " ANSWER ", or with --eval"},
+        {WORDS("--max-num-seqs", "5", "--max-new-tokens", "5", "--eval"), NULL},
+        {WORDS("--max-num-seqs", "5", ASKED), NULL},
+        {WORDS("--heldout", "/h"), "--heldout goes with --eval"},
+        {WORDS("--heldout", "/h", ASKED), "--heldout goes with --eval"},
+        {WORDS("--heldout", "/h", "--eval-every", "0"), "--heldout goes with --eval"},
+        {WORDS("--heldout", "/h", "--eval"), NULL},
+        {WORDS("--heldout", "/h", "--eval-every", "5"), NULL},
+        {WORDS("--heldout", "/h", "--eval", ASKED), NULL},
+        {WORDS("--eval", "--mode", "gate-check"), "--eval goes with " TRAINS ", or with " ANSWER},
+        {WORDS("--lr-min", "0"), "--lr-min goes with --schedule cosine"},
+        {WORDS("--lr-min", "0", "--schedule", "cosine"), NULL},
+        {WORDS("--steps", "5", ASKED), "--steps goes with " TRAINS},
+        {WORDS(ASKED, "--lr", "1"), "--lr goes with " TRAINS},
+        {WORDS(ASKED, "--batch", "1"), "--batch goes with " TRAINS},
+        {WORDS(ASKED, "--micro-batches", "1"), "--micro-batches goes with " TRAINS},
+        {WORDS(ASKED, "--schedule", "cosine"), "--schedule goes with " TRAINS},
+        {WORDS(ASKED, "--warmup", "1"), "--warmup goes with " TRAINS},
+        {WORDS(ASKED, "--weight-decay", "1"), "--weight-decay goes with " TRAINS},
+        {WORDS(ASKED, "--beta1", "0"), "--beta1 goes with " TRAINS},
+        {WORDS(ASKED, "--beta2", "0"), "--beta2 goes with " TRAINS},
+        {WORDS(ASKED, "--clip", "1"), "--clip goes with " TRAINS},
+        {WORDS(ASKED, "--data", "/d"), "--data goes with " TRAINS},
+        {WORDS(ASKED, "--scaling", "1"), "--scaling goes with " TRAINS},
+        {WORDS(ASKED, "--eval-every", "1"), "--eval-every goes with " TRAINS},
+        {WORDS(ASKED, "--timing", "bracketed"),
+         "--timing goes with data parallel modes (ddp-cpu, ddp-nccl)"},
+        {WORDS("--mode", "pp-cpu", "--bucket-bytes", "5000"),
+         "--bucket-bytes goes with data parallel modes (ddp-cpu, ddp-nccl)"},
+        {WORDS(ASKED, "--overwrite"), "--overwrite goes with modes that leave a record (ddp-cpu, "
+                                      "tp-cpu, ddp-nccl, tp-nccl, pp-cpu)"},
+        {WORDS("--mode", "tp-cpu", "--eval", "--overwrite"), NULL},
+        {WORDS(ASKED, "--seed", "1", "--loss-on", "all", "--context", "5", "--tokenizer", "/t",
+               "--timeout", "5", "--quiet", "--no-plots", "--no-scaling", "--threads-per-rank", "2",
+               "--out", "/o", "--transport", "tcp"),
+         NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        base_error error = {.message = ""};
+        const base_status status = parse(&options, cases[i].words, &error);
+        if (status != (cases[i].message == NULL ? BASE_OK : BASE_ERR_INVALID) ||
+            (cases[i].message != NULL && strcmp(error.message, cases[i].message) != 0)) {
+            fail_msg("case %zu: '%s', not '%s'", i, error.message,
+                     cases[i].message != NULL ? cases[i].message : "");
+        }
+    }
+}
+
+/* A file may ask for what no command line could have written. */
+static void a_file_does_not_ask_a_mode_for_what_it_does_not_do(void **state)
+{
+    (void)state;
+    static launch_options options;
+    static const struct {
+        const char *mode;
+        const char *key;
+        const char *value;
+        const char *says;
+    } cases[] = {
+        {"tp-cpu", "train.save_every", "5",
+         "train.save_every goes with modes that train: mode tp-cpu does not"},
+        {"generate", "train.resume", "true",
+         "train.resume goes with modes that train: mode generate does not"},
+        {"ddp-cpu", "infer.prompts", "/p",
+         "infer.prompts goes with modes that answer: mode ddp-cpu does not"},
+    };
+    test_directory directory;
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "JOB.json");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        base_error error = {.message = ""};
+        proto_job job;
+        char *text = NULL;
+        size_t text_bytes = 0;
+        proto_job_defaults(&job);
+        assert_ok(proto_job_set(&job, "job.mode", cases[i].mode, &error), &error);
+        assert_ok(proto_job_set(&job, cases[i].key, cases[i].value, &error), &error);
+        assert_ok(proto_job_write(&job, "", &text, &text_bytes, &error), &error);
+        assert_ok(base_file_write(path, text, text_bytes, &error), &error);
+        free(text);
+        assert_status(parse(&options, WORDS("--job", path), &error), BASE_ERR_INVALID);
+        assert_non_null(strstr(error.message, cases[i].says));
+    }
+    test_directory_remove(&directory);
 }
 
 static void inference_has_a_seed_of_its_own(void **state)
@@ -276,6 +393,8 @@ int main(void)
         cmocka_unit_test(no_flags_give_the_default_job),
         cmocka_unit_test(mistyped_words_get_a_suggestion),
         cmocka_unit_test(a_job_starts_again_only_where_it_can_go_on),
+        cmocka_unit_test(a_flag_goes_with_the_modes_that_use_it),
+        cmocka_unit_test(a_file_does_not_ask_a_mode_for_what_it_does_not_do),
         cmocka_unit_test(inference_has_a_seed_of_its_own),
         cmocka_unit_test(buckets_are_larger_on_gpus),
         cmocka_unit_test(flags_reach_the_job),

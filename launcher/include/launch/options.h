@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "base/limits.h"
+#include "base/options.h"
 #include "base/status.h"
 #include "launch/hosts.h"
 #include "launch/limits.h"
@@ -72,7 +73,9 @@ typedef struct launch_options {
     char serve[LAUNCH_SERVE_TEXT_BYTES]; /* --serve HOST:PORT; empty: not given */
     char serve_key_file[BASE_PATH_BYTES];
     bool serve_open;
-    int64_t serve_drain_ms;  /* 0: not given */
+    int64_t serve_drain_ms;                    /* 0: not given */
+    const base_field *given[BASE_OPTIONS_MAX]; /* the options of the command line, each once */
+    int given_count;
     const char *budget_flag; /* the first of its flags that was given; NULL: none */
     const char *field_flag;  /* the first flag given that sets a field of the job */
     const char *hosts_flag;  /* the first flag given that goes with several hosts only */

@@ -211,7 +211,14 @@ enum {
     PROTO_FIELD_EACH_HOST = 1 << 5, /* each launcher of several hosts has its own */
     PROTO_FIELD_BUCKETS = 1 << 6,
     PROTO_FIELD_CONTEXT = 1 << 7, /* a checkpoint has its own; decoding takes a shorter one */
-    PROTO_FIELDS_FREE = 1 << 8,   /* the first free bit */
+    /* Who uses the option. Without any of these, all do, or other checks refuse it. */
+    PROTO_FIELD_TRAINS = 1 << 8,           /* modes that train */
+    PROTO_FIELD_DATA_PARALLEL = 1 << 9,    /* those of them whose ranks have replicas */
+    PROTO_FIELD_ANSWERS = 1 << 10,         /* modes that answer prompts */
+    PROTO_FIELD_TENSOR_PARALLEL = 1 << 11, /* those of them whose ranks share a model */
+    PROTO_FIELD_RECORDS = 1 << 12,         /* modes that leave a record */
+    PROTO_FIELD_EVALUATES = 1 << 13,       /* jobs with --eval */
+    PROTO_FIELDS_FREE = 1 << 14,           /* the first free bit */
 };
 
 /* The fields of a proto_job: keys, ranges, options. */

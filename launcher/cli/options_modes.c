@@ -1,0 +1,114 @@
+/* Refuses flags that the job's mode does not use. The tables of options say by marks who uses a
+ * flag. Called by options.c. */
+#include "cli/options_modes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { USERS_BYTES = 256 };
+
+static bool trains(const proto_mode_row *mode)
+{
+    return mode->trains;
+}
+
+static bool is_data_parallel(const proto_mode_row *mode)
+{
+    return mode->trains && !mode->pipelined;
+}
+
+static bool answers(const proto_mode_row *mode)
+{
+    return mode->answers;
+}
+
+static bool is_tensor_parallel(const proto_mode_row *mode)
+{
+    return mode->tensor_parallel;
+}
+
+static bool leaves_record(const proto_mode_row *mode)
+{
+    return mode->record != PROTO_RECORD_NONE;
+}
+
+/* The modes that a mark stands for. */
+static const struct {
+    unsigned mark;
+    const char *modes;
+    bool (*has)(const proto_mode_row *mode);
+} kinds[] = {
+    {PROTO_FIELD_TRAINS, "modes that train", trains},
+    {PROTO_FIELD_DATA_PARALLEL, "data parallel modes", is_data_parallel},
+    {PROTO_FIELD_ANSWERS, "modes that answer", answers},
+    {PROTO_FIELD_TENSOR_PARALLEL, "tensor parallel modes", is_tensor_parallel},
+    {PROTO_FIELD_RECORDS, "modes that leave a record", leaves_record},
+};
+
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+static bool is_used(const base_field *row, const proto_job *job)
+{
+    const proto_mode_row *mode = proto_mode_get(job->job.mode);
+    bool for_all = (row->marks & PROTO_FIELD_EVALUATES) == 0;
+    for (size_t i = 0; i < KINDS; i++) {
+        const bool marked = (row->marks & kinds[i].mark) != 0;
+        if (marked && kinds[i].has(mode)) {
+            return true;
+        }
+        for_all = for_all && !marked;
+    }
+    return for_all || ((row->marks & PROTO_FIELD_EVALUATES) != 0 && job->infer.eval);
+}
+
+static void add(char users[USERS_BYTES], const char *between, const char *text)
+{
+    const size_t used = strlen(users);
+    (void)snprintf(users + used, USERS_BYTES - used, "%s%s", between, text);
+}
+
+/* "modes that answer (generate, tp-cpu, tp-nccl), or with --eval" */
+static void describe_users(const base_field *row, char users[USERS_BYTES])
+{
+    users[0] = '\0';
+    for (size_t i = 0; i < KINDS; i++) {
+        const char *between = " (";
+        if ((row->marks & kinds[i].mark) == 0) {
+            continue;
+        }
+        add(users, users[0] != '\0' ? ", or with " : "", kinds[i].modes);
+        for (int mode = 0; mode < PROTO_MODE_COUNT; mode++) {
+            if (kinds[i].has(proto_mode_get((proto_mode)mode))) {
+                add(users, between, proto_mode_name(mode));
+                between = ", ";
+            }
+        }
+        add(users, "", ")");
+    }
+    if ((row->marks & PROTO_FIELD_EVALUATES) != 0) {
+        add(users, users[0] != '\0' ? ", or with " : "", "--eval");
+    }
+}
+
+bool launch_options_given(const launch_options *options, const char *option)
+{
+    for (int i = 0; i < options->given_count; i++) {
+        if (strcmp(options->given[i]->option, option) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+base_status launch_options_check_modes(const launch_options *options, base_error *reterr)
+{
+    for (int i = 0; i < options->given_count; i++) {
+        const base_field *row = options->given[i];
+        char users[USERS_BYTES];
+        if (!is_used(row, &options->job)) {
+            describe_users(row, users);
+            return base_fail(reterr, BASE_ERR_INVALID, "--%s goes with %s", row->option, users);
+        }
+    }
+    return BASE_OK;
+}
