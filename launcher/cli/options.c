@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/nearest.h"
 #include "cli/option_table.h"
 #include "cli/options_budget.h"
+#include "cli/options_commands.h"
 #include "cli/options_hosts.h"
 #include "cli/options_modes.h"
 #include "serve/server.h"
@@ -267,54 +267,6 @@ static base_status check_together(launch_options *options, base_error *reterr)
     return cloud ? launch_options_check_budget(options, reterr) : BASE_OK;
 }
 
-static base_status wrong_operand(const char *word, base_error *reterr)
-{
-    static const char *const commands[] = {"compare", "gpus", "make-job-key", "plan"};
-    base_nearest nearest = base_nearest_begin(word, strlen(word));
-    char question[BASE_NEAREST_BYTES];
-    if (strchr(word, '/') != NULL) {
-        return base_fail(
-            reterr, BASE_ERR_INVALID,
-            "unexpected argument '%s'; a program stands behind --: launcher -- PROGRAM", word);
-    }
-    if (base_fields_find_option(&launch_option_fields, word) != NULL ||
-        base_fields_find_option(&proto_job_fields, word) != NULL) {
-        return base_fail(reterr, BASE_ERR_INVALID, "unexpected argument '%s'; did you mean --%s?",
-                         word, word);
-    }
-    if (strcmp(word, "plan") == 0) { /* read before all others: cli.c */
-        return base_fail(reterr, BASE_ERR_INVALID, "plan comes first: launcher plan [FLAGS]");
-    }
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-        base_nearest_offer(&nearest, commands[i]);
-    }
-    return base_fail(reterr, BASE_ERR_INVALID, "unexpected argument '%s'%s", word,
-                     base_nearest_ask(&nearest, "", question));
-}
-
-static base_status take_compare(int argc, char **argv, launch_options *options, base_error *reterr)
-{
-    if (argc != 3) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "compare takes two files or directories: launcher compare A B");
-    }
-    options->action = LAUNCH_ACTION_COMPARE;
-    options->compare[0] = argv[1];
-    options->compare[1] = argv[2];
-    return BASE_OK;
-}
-
-static base_status take_job_key(int argc, char **argv, launch_options *options, base_error *reterr)
-{
-    if (argc != 2) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "make-job-key takes the file to write: launcher make-job-key FILE");
-    }
-    options->action = LAUNCH_ACTION_JOB_KEY;
-    options->new_job_key = argv[1];
-    return BASE_OK;
-}
-
 base_status launch_options_parse(int argc, char **argv, launch_options *options, base_error *reterr)
 {
     launch_options_defaults(options);
@@ -346,18 +298,11 @@ base_status launch_options_parse(int argc, char **argv, launch_options *options,
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--mode program is: launcher --ranks N -- PROGRAM ARGUMENTS");
     }
-    if (rest < argc && strcmp(argv[rest], "compare") == 0) {
-        return take_compare(argc - rest, argv + rest, options, reterr);
-    }
-    if (rest + 1 == argc && strcmp(argv[rest], "gpus") == 0) {
-        options->action = LAUNCH_ACTION_GPUS;
-        return BASE_OK;
-    }
-    if (rest < argc && strcmp(argv[rest], "make-job-key") == 0) {
-        return take_job_key(argc - rest, argv + rest, options, reterr);
-    }
     if (rest < argc) {
-        return wrong_operand(argv[rest], reterr);
+        return launch_options_take_command(argc - rest, argv + rest, options, reterr);
+    }
+    if (options->json) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--json goes with launcher gpus and plan");
     }
     if (options->job_file[0] != '\0') {
         status = read_job(options, reterr);

@@ -61,6 +61,7 @@ static void mistyped_words_get_a_suggestion(void **state)
         {{"--learning-rate", "1"}, "unknown flag --learning-rate; did you mean --lr?"},
         {{"--world-size", "4"}, "unknown flag --world-size; did you mean --ranks?"},
         {{"--json", "plan"}, "plan comes first: launcher plan [FLAGS]"},
+        {{"gpus", "x"}, "gpus takes no arguments: launcher gpus [--json]"},
         {{"plann"}, "unexpected argument 'plann'; did you mean plan?"},
         {{"compar"}, "unexpected argument 'compar'; did you mean compare?"},
     };
@@ -157,6 +158,7 @@ static void a_flag_goes_with_the_modes_that_use_it(void **state)
         {WORDS("--eval", "--mode", "gate-check"), "--eval goes with " TRAINS ", or with " ANSWER},
         {WORDS("--lr-min", "0"), "--lr-min goes with --schedule cosine"},
         {WORDS("--lr-min", "0", "--schedule", "cosine"), NULL},
+        {WORDS("--json"), "--json goes with launcher gpus and plan"},
         {WORDS("--steps", "5", ASKED), "--steps goes with " TRAINS},
         {WORDS(ASKED, "--lr", "1"), "--lr goes with " TRAINS},
         {WORDS(ASKED, "--batch", "1"), "--batch goes with " TRAINS},
@@ -181,6 +183,10 @@ static void a_flag_goes_with_the_modes_that_use_it(void **state)
                "--timeout", "5", "--quiet", "--no-plots", "--no-scaling", "--threads-per-rank", "2",
                "--out", "/o", "--transport", "tcp"),
          NULL},
+        {WORDS("compare", "--json", "A", "B"), "compare does not take --json"},
+        {WORDS("gpus", "--quiet"), "gpus does not take --quiet"},
+        {WORDS("make-job-key", "K", "--ranks", "2"), "make-job-key does not take --ranks"},
+        {WORDS("gpus", "--json"), NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         base_error error = {.message = ""};
