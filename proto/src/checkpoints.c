@@ -47,7 +47,8 @@ typedef struct listing {
     uint64_t oldest;
 } listing;
 
-static base_status list(const char *out, listing *found, base_error *reterr)
+/* Of the checkpoints before `end`. */
+static base_status list(const char *out, uint64_t end, listing *found, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
     const struct dirent *entry = NULL;
@@ -70,7 +71,7 @@ static base_status list(const char *out, listing *found, base_error *reterr)
     }
     while ((entry = readdir(entries)) != NULL) {
         uint64_t step = 0;
-        if (!proto_checkpoint_step(entry->d_name, &step)) {
+        if (!proto_checkpoint_step(entry->d_name, &step) || step >= end) {
             continue;
         }
         found->newest = found->count == 0 || step > found->newest ? step : found->newest;
@@ -84,8 +85,14 @@ static base_status list(const char *out, listing *found, base_error *reterr)
 base_status proto_checkpoints_newest(const char *out, bool *found, uint64_t *step,
                                      base_error *reterr)
 {
+    return proto_checkpoints_newest_before(out, UINT64_MAX, found, step, reterr);
+}
+
+base_status proto_checkpoints_newest_before(const char *out, uint64_t end, bool *found,
+                                            uint64_t *step, base_error *reterr)
+{
     listing all;
-    const base_status status = list(out, &all, reterr);
+    const base_status status = list(out, end, &all, reterr);
     *found = status == BASE_OK && all.count > 0;
     *step = *found ? all.newest : 0;
     return status;
@@ -166,12 +173,12 @@ base_status proto_checkpoints_prune(const char *out, int64_t keep, base_error *r
     listing all;
     base_status status = remove_named(out, REMOVED, reterr); /* of one that was killed meanwhile */
     if (status == BASE_OK) {
-        status = list(out, &all, reterr);
+        status = list(out, UINT64_MAX, &all, reterr);
     }
     while (status == BASE_OK && all.count > keep) {
         status = remove_checkpoint(out, all.oldest, reterr);
         if (status == BASE_OK) {
-            status = list(out, &all, reterr);
+            status = list(out, UINT64_MAX, &all, reterr);
         }
     }
     return status == BASE_OK && keep == 0 ? remove_rest(out, reterr) : status;

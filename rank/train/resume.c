@@ -1,4 +1,6 @@
 /* Goes on from the newest checkpoint of the same training: --resume. Called by prepare.c. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,12 +22,45 @@ typedef struct course_sums {
 
 enum { HEAD = sizeof(course_sums) / sizeof(double) };
 
+void trainer_name_older(const trainer *self, uint64_t step, char text[TRAINER_OLDER_BYTES])
+{
+    bool found = false;
+    uint64_t older = 0;
+    const base_status status =
+        proto_checkpoints_newest_before(self->job->output.directory, step, &found, &older, NULL);
+    text[0] = '\0';
+    if (status == BASE_OK && found) {
+        (void)snprintf(text, TRAINER_OLDER_BYTES,
+                       " (without its directory, --resume goes on after step %" PRIu64 ")", older);
+    }
+}
+
+/* What was written, and not a damaged disk's. */
+static base_status read_state(const char *path, rank_training_state *state, base_error *reterr)
+{
+    uint32_t *positions = NULL;
+    const base_status status = rank_training_state_read(path, state, &positions, reterr);
+    free(positions);
+    return status == BASE_OK ? rank_training_files_check(path, &state->sha256, reterr) : status;
+}
+
+/* Whether this job goes on with that training. */
+static base_status check_state(const trainer *self, const char *path,
+                               const rank_training_state *state, base_error *reterr)
+{
+    rank_model_config saved;
+    base_status status = rank_training_course_check(&state->course, &self->course, reterr);
+    if (status == BASE_OK) {
+        status = rank_checkpoint_config(path, &saved, reterr);
+    }
+    return status == BASE_OK ? rank_train_config_check(&saved, &self->config, reterr) : status;
+}
+
 base_status trainer_find_checkpoint(trainer *self, char path[BASE_PATH_BYTES], base_error *reterr)
 {
     const char *out = self->job->output.directory;
     rank_training_state state;
-    rank_model_config saved;
-    uint32_t *positions = NULL;
+    char older[TRAINER_OLDER_BYTES] = "";
     uint64_t step = 0;
     bool found = false;
     path[0] = '\0';
@@ -34,22 +69,18 @@ base_status trainer_find_checkpoint(trainer *self, char path[BASE_PATH_BYTES], b
         return status;
     }
     status = proto_checkpoint_path(out, step, path, reterr);
-    if (status == BASE_OK) {
-        status = rank_training_state_read(path, &state, &positions, reterr);
-    }
-    free(positions);
     if (status != BASE_OK) {
-        return base_error_prepend(reterr, status, "--resume");
+        return status;
     }
-    status = rank_training_course_check(&state.course, &self->course, reterr);
-    if (status == BASE_OK) {
-        status = rank_checkpoint_config(path, &saved, reterr);
+    status = read_state(path, &state, reterr);
+    if (status != BASE_OK) {
+        trainer_name_older(self, step, older);
+    } else {
+        status = check_state(self, path, &state, reterr);
     }
-    if (status == BASE_OK) {
-        status = rank_train_config_check(&saved, &self->config, reterr);
-    }
-    return status == BASE_OK ? BASE_OK
-                             : base_error_prepend(reterr, status, "--resume from %s", path);
+    return status == BASE_OK
+               ? BASE_OK
+               : base_error_prepend(reterr, status, "--resume from %s%s", path, older);
 }
 
 /* Fills what rank 0 tells: the head, and the positions. */

@@ -134,6 +134,14 @@ static base_status check_sums(const trainer *self, const step_sums *global, base
             "too large",
             self->job->model.checkpoint);
     }
+    if (!isfinite(global->loss) && self->steps_done > 0 && self->steps_done == self->first_step) {
+        char older[TRAINER_OLDER_BYTES];
+        trainer_name_older(self, self->first_step, older);
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "the loss of the first step after the checkpoint is not finite: its "
+                         "parameters have diverged%s",
+                         older);
+    }
     if (!isfinite(global->loss)) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "the loss is not finite any more; a smaller --lr may help");

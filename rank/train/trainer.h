@@ -17,10 +17,6 @@
 #include "train/training_state.h"
 #include "worker/worker.h"
 
-/* In a checkpoint: AdamW's moments, by PyTorch's names for them. */
-#define TRAINER_FIRST_MOMENTS_FILE  "exp_avg.safetensors"
-#define TRAINER_SECOND_MOMENTS_FILE "exp_avg_sq.safetensors"
-
 /* What steps exchange, by kind: trainer_exchange_kinds. */
 enum { TRAINER_EXCHANGE_KINDS = 3 };
 typedef struct trainer_exchanges {
@@ -149,8 +145,14 @@ BASE_MUST_CHECK base_status trainer_save(trainer *self, base_error *reterr);
 
 /* ---- resume.c ---- */
 
+enum { TRAINER_OLDER_BYTES = 96 };
+
+/* " (without its directory, --resume goes on after step 20)": for an error about the checkpoint of `step`.
+ * Empty: there is no older one. */
+void trainer_name_older(const trainer *self, uint64_t step, char text[TRAINER_OLDER_BYTES]);
+
 /* Rank 0, with --resume: the directory of the newest checkpoint in OUT, whose training was this job's as far
- * as it went. Empty: there is none. BASE_ERR_INVALID says what differs. */
+ * as it went. Empty: there is none. BASE_ERR_INVALID says what differs, or which file is damaged. */
 BASE_MUST_CHECK base_status trainer_find_checkpoint(trainer *self, char path[BASE_PATH_BYTES],
                                                     base_error *reterr);
 

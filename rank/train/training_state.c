@@ -32,6 +32,9 @@ static const base_field rows[] = {
     {STATE(ENUM, course.loss_on), .name_of = proto_loss_on_name},
     {STATE(DIGEST, course.data_sha256), .filled = true},
     {STATE(DIGEST, course.tokenizer_sha256), .filled = true},
+    {STATE(DIGEST, sha256.model), .optional = true},
+    {STATE(DIGEST, sha256.first_moments), .optional = true},
+    {STATE(DIGEST, sha256.second_moments), .optional = true},
     {STATE(INT, step), .least = 0, .most = INT64_MAX},
     {STATE(INT, epoch), .least = 0, .most = INT64_MAX},
     {STATE(BOOL, epoch_ended)},
@@ -105,6 +108,48 @@ base_status rank_training_course_check(const rank_training_course *saved,
                      same_data ? now->tokenizer_sha256 : now->data_sha256);
 }
 
+static base_status hex_of(const char *directory, const char *name, char hex[PROTO_DIGEST_HEX_BYTES],
+                          base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    const base_status status = base_path_join(directory, name, path, reterr);
+    return status == BASE_OK ? hex_of_file(path, hex, reterr) : status;
+}
+
+static base_status digest_files(const char *directory, rank_training_files *files,
+                                base_error *reterr)
+{
+    base_status status = hex_of(directory, "model.safetensors", files->model, reterr);
+    if (status == BASE_OK) {
+        status = hex_of(directory, TRAINER_FIRST_MOMENTS_FILE, files->first_moments, reterr);
+    }
+    return status == BASE_OK
+               ? hex_of(directory, TRAINER_SECOND_MOMENTS_FILE, files->second_moments, reterr)
+               : status;
+}
+
+base_status rank_training_files_check(const char *directory, const rank_training_files *saved,
+                                      base_error *reterr)
+{
+    rank_training_files now;
+    if (saved->model[0] == '\0') {
+        return BASE_OK;
+    }
+    const base_status status = digest_files(directory, &now, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    const char *damaged =
+        strcmp(saved->model, now.model) != 0                     ? "model.safetensors"
+        : strcmp(saved->first_moments, now.first_moments) != 0   ? TRAINER_FIRST_MOMENTS_FILE
+        : strcmp(saved->second_moments, now.second_moments) != 0 ? TRAINER_SECOND_MOMENTS_FILE
+                                                                 : NULL;
+    return damaged == NULL
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "%s is not what was written there (its SHA-256 is another)", damaged);
+}
+
 static json_t *state_json(const rank_training_state *state, const uint32_t *positions)
 {
     json_t *object = base_fields_to_json(&fields, state);
@@ -128,6 +173,9 @@ base_status rank_training_state_write(const char *directory, const rank_training
     rank_training_state written = *state;
     written.version = VERSION;
     base_status status = base_path_join(directory, FILE_NAME, path, reterr);
+    if (status == BASE_OK) {
+        status = digest_files(directory, &written.sha256, reterr);
+    }
     if (status == BASE_OK) {
         status = base_fields_check(&fields, &written, reterr);
     }

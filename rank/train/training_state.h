@@ -11,6 +11,10 @@
 #include "proto/digest.h"
 #include "proto/job.h"
 
+/* In a checkpoint: AdamW's moments, by PyTorch's names for them. */
+#define TRAINER_FIRST_MOMENTS_FILE  "exp_avg.safetensors"
+#define TRAINER_SECOND_MOMENTS_FILE "exp_avg_sq.safetensors"
+
 /* What the numbers of a state mean anything with: which batch comes next. */
 typedef struct rank_training_course {
     int64_t slots; /* ranks × micro-batches */
@@ -22,9 +26,17 @@ typedef struct rank_training_course {
     char tokenizer_sha256[PROTO_DIGEST_HEX_BYTES];
 } rank_training_course;
 
+/* SHA-256 of the files beside training.json; empty in checkpoints of earlier versions. */
+typedef struct rank_training_files {
+    char model[PROTO_DIGEST_HEX_BYTES];
+    char first_moments[PROTO_DIGEST_HEX_BYTES];
+    char second_moments[PROTO_DIGEST_HEX_BYTES];
+} rank_training_files;
+
 typedef struct rank_training_state {
     int64_t version;
     rank_training_course course;
+    rank_training_files sha256;
     int64_t step;     /* that were done */
     int64_t epoch;    /* from 0 */
     bool epoch_ended; /* the next step begins another */
@@ -40,7 +52,7 @@ BASE_MUST_CHECK base_status rank_training_course_check(const rank_training_cours
                                                        const rank_training_course *now,
                                                        base_error *reterr);
 
-/* Writes DIRECTORY/training.json. positions (course.slots): rank_data_position of each slot. */
+/* Writes DIRECTORY/training.json, with the digests of the files that stand there. positions (course.slots): rank_data_position of each slot. */
 BASE_MUST_CHECK base_status rank_training_state_write(const char *directory,
                                                       const rank_training_state *state,
                                                       const uint32_t *positions,
@@ -50,5 +62,10 @@ BASE_MUST_CHECK base_status rank_training_state_write(const char *directory,
 BASE_MUST_CHECK base_status rank_training_state_read(const char *directory,
                                                      rank_training_state *state,
                                                      uint32_t **positions, base_error *reterr);
+
+/* Reads all files beside it. BASE_ERR_INVALID names one that is not what was written. */
+BASE_MUST_CHECK base_status rank_training_files_check(const char *directory,
+                                                      const rank_training_files *saved,
+                                                      base_error *reterr);
 
 #endif

@@ -276,6 +276,37 @@ static void another_course_is_refused(void **state)
     expect_refused(FLAGS("--resume", "--steps", "9"), "training.json");
 }
 
+/* A byte that a disk has lost would change every bit from there on. */
+static void a_damaged_checkpoint_is_refused(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"model", "exp_avg", "exp_avg_sq"};
+    training_expect(&one, &test_shared_directory, "damaged", 0,
+                    FLAGS("--save-every", "3", "--steps", "6"));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char path[BASE_PATH_BYTES + 96];
+        char said[128];
+        void *bytes = NULL;
+        size_t count = 0;
+        base_error error;
+        (void)snprintf(path, sizeof path, "%s/checkpoints/step-000000006/%s.safetensors", one.out,
+                       names[i]);
+        assert_ok(base_file_read(path, 1 << 24, &bytes, &count, &error), &error);
+        ((uint8_t *)bytes)[count - 100] ^= 1;
+        assert_ok(base_file_write(path, bytes, count, &error), &error);
+        training_expect(&two, &test_shared_directory, "damaged", 1,
+                        FLAGS("--save-every", "3", "--steps", "9", "--resume"));
+        (void)snprintf(said, sizeof said, ": %s.safetensors is not what was written", names[i]);
+        assert_says(&two, said);
+        assert_says(&two, "(without its directory, --resume goes on after step 3)");
+        ((uint8_t *)bytes)[count - 100] ^= 1;
+        assert_ok(base_file_write(path, bytes, count, &error), &error);
+        free(bytes);
+    }
+    training_expect(&two, &test_shared_directory, "damaged", 0,
+                    FLAGS("--save-every", "3", "--steps", "9", "--resume"));
+}
+
 /* Without --resume a new training has nothing of the old one's checkpoints. */
 static void a_new_training_has_its_own_checkpoints(void **state)
 {
@@ -325,6 +356,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_cannot_save_is_named),
         cmocka_unit_test(a_stopped_training_goes_on),
         cmocka_unit_test(another_course_is_refused),
+        cmocka_unit_test(a_damaged_checkpoint_is_refused),
         cmocka_unit_test(a_new_training_has_its_own_checkpoints),
         cmocka_unit_test(a_checkpoint_that_would_go_is_refused),
     };

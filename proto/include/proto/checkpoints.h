@@ -30,6 +30,11 @@ bool proto_checkpoint_step(const char *name, uint64_t *step);
 BASE_MUST_CHECK base_status proto_checkpoints_newest(const char *out, bool *found, uint64_t *step,
                                                      base_error *reterr);
 
+/* The same of those of fewer than `end` steps. */
+BASE_MUST_CHECK base_status proto_checkpoints_newest_before(const char *out, uint64_t end,
+                                                            bool *found, uint64_t *step,
+                                                            base_error *reterr);
+
 /* Removes what is left of one that was being written, if anything is. */
 BASE_MUST_CHECK base_status proto_checkpoint_discard_partial(const char *out, base_error *reterr);
 
