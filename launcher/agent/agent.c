@@ -200,7 +200,9 @@ static int64_t heartbeat(launch_agent *agent, int64_t now_ns)
 
 static void stop(launch_agent *agent, int signal_number)
 {
-    if (agent->state == AGENT_RUNNING && !(agent->asked && agent->silent)) {
+    const int64_t silent_ns = base_now_ns() - agent->last_message_ns;
+    const bool unheard = agent->asked && silent_ns > 2 * LAUNCH_HEARTBEAT_MS * BASE_NS_PER_MS;
+    if (agent->state == AGENT_RUNNING && !unheard) {
         Ringfence__Control__Asked asked = RINGFENCE__CONTROL__ASKED__INIT;
         envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
         asked.signal = (uint32_t)signal_number;
