@@ -177,9 +177,7 @@ base_status reservation_describe(budget_ledger *ledger, budget_reservation *rese
     entry->actual_known = budget_rule_cost_known(rule);
     entry->authorized_at = reservation->authorized_ms / 1000;
     entry->deadline = wall_of(ledger, rule->deadline_ms) / 1000;
-    if (rule->created || rule->attempt > 0) { /* an instance that came before started it */
-        entry->redeemed_at = (wall_of(ledger, rule->deadline_ms) - rule->max_seconds * 1000) / 1000;
-    }
+    entry->redeemed_at = reservation->started_ms / 1000;
     entry->terminated_at = wall_of(ledger, rule->ended_ms) / 1000;
     if (reservation->has_evidence) {
         (void)sodium_bin2hex(entry->evidence, sizeof entry->evidence, reservation->evidence,

@@ -113,6 +113,7 @@ static void an_attached_instance_spends_the_time(void **state)
     fixture_pass(fixture, 600);
     assert_granted(fixture_redeem(fixture, "run", 0, 1, 1));
     assert_int_equal(deadline_of(fixture, "run"), deadline_ms);
+    assert_int_equal(fixture_find(fixture, "run").entry.redeemed_at, fixture->clock.wall_ms / 1000);
     assert_granted(fixture_authorize(fixture, "phase/lab", "ended", USD));
     assert_granted(fixture_attest(fixture, "ended"));
     assert_granted(fixture_attach(fixture, "ended", "pod-2"));
