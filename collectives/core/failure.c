@@ -73,7 +73,7 @@ void coll_comm_fail_as(coll_comm *comm, int peer, uint32_t origin, int32_t statu
     coll_rank_text(comm, rank, name, sizeof name);
     (void)snprintf(said, sizeof said, "%s %s ", name,
                    is_abort ? "was" : (is_known ? "says:" : "failed:"));
-    comm->origin = rank + 1;
+    comm->origin = is_relayed ? (int)origin : peer + 1; /* who is named so passes itself on */
     comm->message_offset_bytes = strlen(said);
     (void)coll_comm_fail(comm, is_known || is_abort ? (coll_status)status : COLL_ERR_PEER, "%s%s",
                          said, message);
