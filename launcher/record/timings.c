@@ -105,9 +105,16 @@ static launch_step take_step(const json_t *line)
     };
 }
 
+/* What a file's lines are read into. */
+typedef struct timings_reader {
+    launch_steps *steps;
+    bool pipelined; /* lines have the times of a stage */
+    bool begun;
+} timings_reader;
+
 /* Adds a line's step. False: it is none, or not the next one. */
-static bool add_line(launch_steps *steps, const char *text, size_t text_bytes, bool first,
-                     bool pipelined, base_status *status, base_error *reterr)
+static bool add_line(timings_reader *reader, const char *text, size_t text_bytes,
+                     base_status *status, base_error *reterr)
 {
     json_t *line = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, NULL);
     const bool whole = json_is_object(line) && text[text_bytes - 1] == '\n' &&
@@ -116,11 +123,13 @@ static bool add_line(launch_steps *steps, const char *text, size_t text_bytes, b
     *status = BASE_OK;
     if (whole) {
         const launch_step step = take_step(line);
-        if (first) {
-            launch_steps_go_on_from(steps, step.step);
+        if (!reader->begun) {
+            launch_steps_go_on_from(reader->steps, step.step);
         }
-        *status = (step.stage.held > 0) == pipelined ? launch_steps_add(steps, &step, reterr)
-                                                     : BASE_ERR_INVALID;
+        reader->begun = true;
+        *status = (step.stage.held > 0) == reader->pipelined
+                      ? launch_steps_add(reader->steps, &step, reterr)
+                      : BASE_ERR_INVALID;
     }
     json_decref(line);
     return whole && *status == BASE_OK;
@@ -129,18 +138,17 @@ static bool add_line(launch_steps *steps, const char *text, size_t text_bytes, b
 base_status launch_timings_read(const char *path, bool pipelined, launch_steps *steps,
                                 base_error *reterr)
 {
+    timings_reader reader = {.steps = steps, .pipelined = pipelined};
     char *line = NULL;
     size_t capacity = 0;
     ssize_t got = 0;
     base_status status = BASE_OK;
-    bool first = true;
     FILE *file = fopen(path, "re");
     if (file == NULL) {
         return errno == ENOENT ? BASE_OK : base_fail_errno(reterr, errno, "cannot read %s", path);
     }
     while ((got = getline(&line, &capacity, file)) > 0 &&
-           add_line(steps, line, (size_t)got, first, pipelined, &status, reterr)) {
-        first = false;
+           add_line(&reader, line, (size_t)got, &status, reterr)) {
     }
     free(line);
     (void)fclose(file);
