@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "job/session.h"
 
 bool launch_flights_add(launch_session *session, int index,
@@ -39,19 +40,21 @@ void launch_flights_request(launch_session *session)
     Ringfence__Control__Dump dump = RINGFENCE__CONTROL__DUMP__INIT;
     envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_DUMP;
     envelope.dump = &dump;
-    session->flights_requested = true;
+    session->flights_due_ns = base_deadline_after_ns(LAUNCH_FLIGHTS_WAIT_MS * BASE_NS_PER_MS);
     session->sent = true;
-    for (int rank = 0; rank < session->world_size; rank++) {
+    for (int index = 0; index < session->world_size; index++) {
         base_error ignored;
-        session->ranks[rank].flight_whole = false;
-        session->ranks[rank].flight_bytes = 0;
-        if (session->ranks[rank].joined && !session->ranks[rank].exited) {
-            (void)!proto_bus_send(session->bus, rank, &envelope, &ignored);
-        }
+        launch_rank *rank = &session->ranks[index];
+        rank->flight_whole = false;
+        rank->flight_bytes = 0;
+        rank->flight_asked = rank->joined && !rank->link_ended && !rank->finished &&
+                             !rank->exited &&
+                             proto_bus_send(session->bus, index, &envelope, &ignored) == BASE_OK;
     }
 }
 
-void launch_flights_deliver(launch_session *session, bool last)
+/* Gives the records that have come to whoever wants them. False: none has. */
+static bool deliver(launch_session *session)
 {
     const char *records[BASE_RANKS_MAX] = {NULL};
     const bool failed = session->cause.blame != 0;
@@ -62,16 +65,60 @@ void launch_flights_deliver(launch_session *session, bool last)
             count++;
         }
     }
-    const bool answered = session->flights_requested && count == session->world_size;
-    if (session->options->on_flights == NULL || count == 0 || !(answered || (last && failed))) {
-        return;
+    session->flights_due_ns = 0;
+    if (session->options->on_flights == NULL || count == 0) {
+        return false;
     }
-    session->flights_requested = false;
     launch_screen_clear(&session->screen);
     session->options->on_flights(session->options->user, records, session->world_size,
                                  failed ? session->cause.error.message : "");
     for (int rank = 0; rank < session->world_size; rank++) {
         session->ranks[rank].flight_whole = false; /* an old record must not pass for a new one */
+        session->ranks[rank].flight_asked = false;
         session->ranks[rank].flight_bytes = 0;
     }
+    return true;
+}
+
+/* How many ranks that were asked have not answered. *first: one of them. */
+static int count_silent(const launch_session *session, int *first)
+{
+    int silent = 0;
+    *first = PROTO_NO_RANK;
+    for (int rank = session->world_size - 1; rank >= 0; rank--) {
+        const launch_rank *asked = &session->ranks[rank];
+        if (asked->flight_asked && !asked->flight_whole) {
+            *first = rank;
+            silent++;
+        }
+    }
+    return silent;
+}
+
+void launch_flights_deliver(launch_session *session, bool last)
+{
+    int first = 0;
+    const bool asked = session->flights_due_ns != 0;
+    if ((last && (asked || session->cause.blame != 0)) ||
+        (asked && count_silent(session, &first) == 0)) {
+        (void)deliver(session);
+    }
+}
+
+int64_t launch_flights_deliver_due(launch_session *session, int64_t now_ns)
+{
+    int first = 0;
+    if (session->flights_due_ns == 0 || now_ns < session->flights_due_ns) {
+        return session->flights_due_ns == 0 ? BASE_NO_DEADLINE : session->flights_due_ns;
+    }
+    const int silent = count_silent(session, &first);
+    if (silent > 0) {
+        launch_screen_say(&session->screen,
+                          "SIGUSR1: %d %s, the first of them rank %d: stopped, or too busy", silent,
+                          silent == 1 ? "rank has not answered" : "ranks have not answered", first);
+    }
+    if (!deliver(session) && silent == 0) {
+        launch_screen_say(&session->screen, "SIGUSR1: no rank has joined that could answer");
+    }
+    return BASE_NO_DEADLINE;
 }

@@ -214,6 +214,7 @@ static int64_t handle_due(launch_session *session)
     next_ns = earlier(next_ns, launch_watch_exits_due(session, now_ns));
     next_ns = earlier(next_ns, launch_end_ranks(session, now_ns));
     next_ns = earlier(next_ns, launch_stop_drain_due(session, now_ns));
+    next_ns = earlier(next_ns, launch_flights_deliver_due(session, now_ns));
     launch_stop_explain(session, now_ns);
     launch_lines_flush(session->lines, now_ns);
     next_ns = earlier(next_ns, launch_lines_deadline_ns(session->lines));

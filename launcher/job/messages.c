@@ -75,7 +75,8 @@ static void handle_failed(launch_session *session, int rank,
     const bool secondary = failed->secondary || failed->status == BASE_ERR_ABORTED ||
                            failed->status == BASE_ERR_PEER; /* that peer has a cause of its own */
     failing->reported_exit_code = failed->exit_code != 0 ? failed->exit_code : BASE_EXIT_ERROR;
-    if (session->abort_sent_ns != 0 && secondary) {
+    const bool stopped = session->options->program != NULL && session->stop_signal != 0;
+    if (secondary && (session->abort_sent_ns != 0 || stopped)) {
         return;
     }
     launch_watch_describe_stops(session, stops, sizeof stops);
@@ -351,7 +352,9 @@ static void handle_event(launch_session *session, const proto_bus_event *event)
     if (event->kind == PROTO_BUS_DISCONNECTED && event->rank != PROTO_NO_RANK) {
         launch_rank *rank = &session->ranks[event->rank];
         rank->link_ended = true;
-        if (!rank->finished && !rank->exited && rank->exit_due_ns == 0 &&
+        /* the user's signal was passed on to the program, which may have ended by it */
+        const bool stopped = session->options->program != NULL && session->stop_signal != 0;
+        if (!stopped && !rank->finished && !rank->exited && rank->exit_due_ns == 0 &&
             rank->reported_exit_code < 0) {
             /* A rank that was told to end closes its connection. */
             const bool aborted = session->abort_sent_ns != 0;

@@ -98,6 +98,7 @@ typedef struct launch_rank {
     char *flight; /* the received part of its flight record; (flight_bytes) and a NUL */
     size_t flight_bytes;
     bool flight_whole;
+    bool flight_asked; /* for it, and it has not been delivered since */
     /* the current exchange */
     bool has_part;
     size_t part_bytes;
@@ -170,7 +171,8 @@ typedef struct launch_session {
     launch_feeding feeding;
     bool streaming;             /* stdout shows the beginning of a text whose end has not come */
     int64_t answering_since_ns; /* 0: no rank has reported its texts yet */
-    bool flights_requested;
+    int64_t
+        flights_due_ns; /* when those are delivered that have come; 0: nobody has asked for any */
     bool refused_warned;
     bool sent; /* something was sent outside launch_messages_drain */
     /* how the job ends */
@@ -265,9 +267,12 @@ bool launch_flights_add(launch_session *session, int rank,
 /* SIGUSR1: asks every rank for its record. */
 void launch_flights_request(launch_session *session);
 
-/* Delivers the records: once every rank that was asked has answered, or (`last`) after a
- * failure. */
+/* Delivers the records: once every rank that was asked has answered, or at the end (`last`), after a failure or
+ * if they were asked for. */
 void launch_flights_deliver(launch_session *session, bool last);
+
+/* Delivers them without the ranks that do not answer, and names those. Returns when to call again. */
+int64_t launch_flights_deliver_due(launch_session *session, int64_t now_ns);
 
 /* ---- watch.c ---- */
 

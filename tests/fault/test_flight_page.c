@@ -45,6 +45,29 @@ static void asked_for_while_it_trains(void **state)
     test_directory_remove(&directory);
 }
 
+/* A rank that stands still answers nobody: the others' records tell what they wait for. */
+static void asked_for_while_a_rank_is_stopped(void **state)
+{
+    (void)state;
+    test_directory directory;
+    test_directory_make(&directory);
+    training_start(&run, &directory, "asked", (const char *const[]){"--steps", "100000000", NULL});
+    test_program_wait_text(&run.program, TEST_STDERR, "step ");
+    const pid_t stopped = training_rank_pid(&run, 1);
+    assert_int_equal(kill(stopped, SIGSTOP), 0);
+    test_program_wait_text(&run.program, TEST_STDERR, "is stopped by SIGSTOP");
+    assert_int_equal(kill(run.program.pid, SIGUSR1), 0);
+    test_program_wait_text(&run.program, TEST_STDERR,
+                           "1 rank has not answered, the first of them rank 1: stopped");
+    test_program_wait_text(&run.program, TEST_STDERR, "flight.html");
+    json_decref(flight_of(0));
+    assert_int_equal(kill(stopped, SIGCONT), 0);
+    assert_int_equal(kill(run.program.pid, SIGTERM), 0);
+    assert_int_equal(test_program_wait(&run.program), 128 + SIGTERM);
+    test_program_assert_no_children();
+    test_directory_remove(&directory);
+}
+
 static void after_a_rank_was_killed(void **state)
 {
     (void)state;
@@ -192,6 +215,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(asked_for_while_it_trains),
+        cmocka_unit_test(asked_for_while_a_rank_is_stopped),
         cmocka_unit_test(after_a_rank_was_killed),
         cmocka_unit_test(the_timeline_has_one_clock),
         cmocka_unit_test(the_page_shows_which_ranks_disagree),

@@ -190,6 +190,23 @@ static void a_signal_is_passed_on_and_the_second_is_final(void **state)
     test_program_assert_no_children();
 }
 
+/* A program of libcoll ends by the signal that is passed on, and its connection with it: that is no failure. */
+static void a_signal_ends_a_program_of_libcoll(void **state)
+{
+    (void)state;
+    static const char *const arguments[] = {
+        FAKE_LAUNCHER_PATH, "--no-bind", "--ranks", "2",  "--",   COLL_BENCH_PATH,
+        "all_reduce",       "-b",        "8",       "-e", "256M", NULL};
+    for (int i = 0; i < 5; i++) {
+        test_program_start(&program, arguments, NULL);
+        test_program_wait_text(&program, TEST_STDOUT, "time");
+        assert_int_equal(kill(program.pid, SIGINT), 0);
+        assert_int_equal(test_program_wait(&program), 128 + SIGINT);
+        assert_null(strstr(program.text[TEST_STDERR], "error"));
+        test_program_assert_no_children();
+    }
+}
+
 /* Runs a fake rank as a user's program. Rank 1 does `what` when it has joined. Returns its pid. */
 static int run_joined(const char *what, const char *timeout, int *exit_code)
 {
@@ -280,6 +297,7 @@ int main(void)
         cmocka_unit_test(descendants_end_with_their_program),
         cmocka_unit_test(nothing_survives_a_killed_launcher),
         cmocka_unit_test(a_signal_is_passed_on_and_the_second_is_final),
+        cmocka_unit_test(a_signal_ends_a_program_of_libcoll),
         cmocka_unit_test(a_rank_is_named_by_its_own_pid),
         cmocka_unit_test(wrong_command_lines_are_refused),
         cmocka_unit_test(files_that_are_no_programs_are_refused_with_a_reason),

@@ -16,6 +16,8 @@ enum {
     LAUNCH_LINES_WAITING_MAX = 256, /* held back, because other ranks may write the same */
     LAUNCH_LINE_WINDOW_MS = 50,     /* how long they are held back */
 
+    LAUNCH_FLIGHTS_WAIT_MS = 1000, /* SIGUSR1: for the records of all ranks */
+
     /* Once the job has failed. But for a pipeline the sum is below a second, so nothing is left after that. */
     LAUNCH_CAUSE_WAIT_MS = 30,     /* a secondary failure waits so long for its cause */
     LAUNCH_STAGES_WAIT_MS = 2000,  /* a stage that waited in vain, for the others to say the same */

@@ -40,7 +40,8 @@ COLL_MUST_CHECK coll_status coll_launched_open(coll_launched **launched, coll_er
 /* Owned by launched. */
 coll_context *coll_launched_context(coll_launched *launched);
 
-/* The user has asked for the end (Ctrl-C at the launcher): finish what is under way, and leave. */
+/* The user has asked for the end (Ctrl-C at the launcher): finish what is under way, and leave. The launcher passes
+ * the signal on as well, so a program that looks here must ignore or catch SIGINT, SIGTERM and SIGHUP. */
 bool coll_launched_stop_requested(const coll_launched *launched);
 
 /* Tells the launcher why this rank fails, with what it was in the middle of. The launcher then ends
