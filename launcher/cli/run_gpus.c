@@ -9,22 +9,22 @@
 #include "gpus/watch.h"
 
 /* Of the GPUs that ranks have named. Returns how many there are. */
-static int collect_uuids(const launch_cli_run *run, const char *uuids[BASE_COLL_RANKS_MAX])
+static int collect_uuids(const launch_job_result *result, int64_t ranks,
+                         const char *uuids[BASE_COLL_RANKS_MAX])
 {
-    const int ranks = (int)run->options->job.job.world_size;
     int count = 0;
-    for (int rank = 0; run->result.ranks != NULL && rank < ranks; rank++) {
-        if (run->result.ranks[rank].gpu.uuid[0] != '\0' && count < BASE_COLL_RANKS_MAX) {
-            uuids[count++] = run->result.ranks[rank].gpu.uuid;
+    for (int64_t rank = 0; result->ranks != NULL && rank < ranks; rank++) {
+        if (result->ranks[rank].gpu.uuid[0] != '\0' && count < BASE_COLL_RANKS_MAX) {
+            uuids[count++] = result->ranks[rank].gpu.uuid;
         }
     }
     return count;
 }
 
-launch_answer launch_cli_find_nvlink(const launch_cli_run *run)
+launch_answer launch_cli_find_nvlink(const launch_job_result *result, int64_t ranks)
 {
     const char *uuids[BASE_COLL_RANKS_MAX];
-    const int count = collect_uuids(run, uuids);
+    const int count = collect_uuids(result, ranks, uuids);
     return count > 0 ? (launch_answer)launch_gpus_nvlink(uuids, count) : LAUNCH_UNKNOWN;
 }
 
@@ -34,7 +34,7 @@ void launch_cli_take_watch(launch_cli_run *run)
     char faults[LAUNCH_GPU_FAULTS_BYTES];
     launch_gpu_peak peak;
     const char *uuids[BASE_COLL_RANKS_MAX];
-    const int named = collect_uuids(run, uuids);
+    const int named = collect_uuids(&run->result, run->options->job.job.world_size, uuids);
     /* a rank that has failed before it named its GPU may have failed of that GPU's fault */
     const int count = named == (int)run->options->job.job.world_size ? named : 0;
     const int ranks = run->result.ranks != NULL ? (int)run->options->job.job.world_size : 0;

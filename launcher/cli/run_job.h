@@ -36,8 +36,8 @@ typedef struct launch_cli_run {
 /* Logs the error; BASE_EXIT_ERROR. */
 int launch_report_error(const base_error *error);
 
-/* Whether NVLinks join the ranks' GPUs. */
-launch_answer launch_cli_find_nvlink(const launch_cli_run *run);
+/* Whether NVLinks join the GPUs of a result's ranks. */
+launch_answer launch_cli_find_nvlink(const launch_job_result *result, int64_t ranks);
 
 /* What the driver has said while the job ran: a failure's cause gets the GPUs' faults, and the ranks'
  * GPUs how high they went. Ends the watch. */

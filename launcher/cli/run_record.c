@@ -143,7 +143,7 @@ base_status launch_cli_finish_record(launch_cli_run *run, base_error *reterr)
         .scaling_failed_count = run->scaling.failure_count,
         .job_seconds = result->wall_seconds,
         .cost = run->lease != NULL ? &run->cost : NULL,
-        .nvlink = launch_cli_find_nvlink(run),
+        .nvlink = launch_cli_find_nvlink(result, run->options->job.job.world_size),
     };
     const base_status status = launch_record_finish(run->record, &end, reterr);
     print_notes(run);
@@ -171,7 +171,7 @@ base_status launch_cli_finish_inference(const launch_cli_run *run, const launch_
     inference.message = reason.message;
     inference.ranks = result->ranks;
     inference.cost = run->lease != NULL ? &run->cost : NULL;
-    inference.nvlink = launch_cli_find_nvlink(run);
+    inference.nvlink = launch_cli_find_nvlink(result, run->options->job.job.world_size);
     inference.plots = run->options->plots;
     launch_text notes = {0};
     const base_status status = launch_inference_write(&inference, &notes, reterr);

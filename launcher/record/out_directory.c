@@ -323,9 +323,13 @@ base_status launch_out_directory_check_room(const launch_out_directory *director
     /* a link may lead to another disk, of which nothing is known here */
     const bool elsewhere = stat(checkpoints, &there) == 0 && there.st_dev != here.st_dev;
     const uint64_t one_bytes = elsewhere ? 0 : need->checkpoint_bytes;
+    const uint64_t written = need->checkpoints_written;
+    const uint64_t kept = need->checkpoints_kept;
     /* one more than are kept is there while it is written; results come when the last one is */
-    const uint64_t bytes = need->checkpoints_kept * one_bytes +
-                           (one_bytes > need->results_bytes ? one_bytes : need->results_bytes);
+    const uint64_t saving_bytes = (written <= kept ? written : kept + 1) * one_bytes;
+    const uint64_t ending_bytes =
+        (written < kept ? written : kept) * one_bytes + need->results_bytes;
+    const uint64_t bytes = saving_bytes > ending_bytes ? saving_bytes : ending_bytes;
     const bool replaces = directory->overwrite && directory->holds_record;
     uint64_t room_bytes = (uint64_t)disk.f_bavail * disk.f_frsize;
     if (need->goes_on || replaces) {

@@ -57,10 +57,11 @@ BASE_MUST_CHECK base_status launch_out_directory_open(const launch_out_options *
 
 /* What the job will write. */
 typedef struct launch_out_need {
-    uint64_t results_bytes;    /* at its end */
-    uint64_t checkpoint_bytes; /* of one */
-    uint64_t checkpoints_kept;
-    bool goes_on; /* its checkpoints so far are removed as others come */
+    uint64_t results_bytes;       /* at its end */
+    uint64_t checkpoint_bytes;    /* of one */
+    uint64_t checkpoints_written; /* in all */
+    uint64_t checkpoints_kept;    /* at most */
+    bool goes_on;                 /* its checkpoints so far are removed as others come */
 } launch_out_need;
 
 /* Whether the disk has room for what the job will write. BASE_ERR_LIMIT: it has not. */

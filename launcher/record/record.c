@@ -231,14 +231,15 @@ static base_status go_on(launch_record *record, uint64_t first_step, base_error 
 {
     launch_steps *steps = &record->steps;
     name_timings(record);
-    base_status status = launch_timings_read(
-        record->timings_path, proto_mode_get(record->job.job.mode)->pipelined, steps, reterr);
+    const bool pipelined = proto_mode_get(record->job.job.mode)->pipelined;
+    base_status status = launch_timings_read(record->timings_path, pipelined, steps, reterr);
     launch_steps_go_on_from(steps, first_step);
     if (status == BASE_OK && steps->first == first_step) {
         set_aside(record, first_step);
     }
     if (status == BASE_OK) {
-        status = launch_out_directory_drop_states(&record->directory, steps->world_size, reterr);
+        status = launch_out_directory_drop_states(&record->directory,
+                                                  pipelined ? 1 : steps->world_size, reterr);
     }
     return status == BASE_OK ? write_kept(record, reterr) : status;
 }
@@ -263,13 +264,15 @@ base_status launch_record_check_room(const launch_record *record, int64_t ranks,
 {
     const proto_job_train *train = &record->job.train;
     const uint64_t kept = train->keep > 0 ? (uint64_t)train->keep : PROTO_CHECKPOINTS_KEPT;
-    const uint64_t written =
-        train->save_every > 0 ? (uint64_t)(train->steps / train->save_every) : 0;
+    const uint64_t every = (uint64_t)train->save_every;
+    const uint64_t written = /* the last one at the end */
+        every > 0 ? ((uint64_t)train->steps + every - 1) / every : 0;
     const uint64_t values_bytes = model_params * sizeof(float);
     const launch_out_need need = {
         .results_bytes = ((uint64_t)ranks + 1) * values_bytes,
         .checkpoint_bytes = train->save_every > 0 ? 3 * values_bytes : 0,
-        .checkpoints_kept = written < kept ? written : kept,
+        .checkpoints_written = written,
+        .checkpoints_kept = kept,
         .goes_on = record->begun || first_step > 0,
     };
     return launch_out_directory_check_room(&record->directory, &need, reterr);

@@ -59,15 +59,9 @@ static base_status list(const char *out, uint64_t end, listing *found, base_erro
     }
     DIR *entries = opendir(path);
     if (entries == NULL) {
-        const int reason = errno;
-        struct stat link;
-        if (reason == ENOENT && lstat(path, &link) == 0) {
-            return base_fail(reterr, BASE_ERR_NOTFOUND,
-                             "%s is a link that leads nowhere: is its disk mounted?", path);
-        }
-        return reason == ENOENT
+        return errno == ENOENT
                    ? BASE_OK
-                   : base_fail_errno(reterr, reason, "cannot read the directory %s", path);
+                   : base_fail_errno(reterr, errno, "cannot read the directory %s", path);
     }
     while ((entry = readdir(entries)) != NULL) {
         uint64_t step = 0;
@@ -82,6 +76,18 @@ static base_status list(const char *out, uint64_t end, listing *found, base_erro
     return BASE_OK;
 }
 
+/* A disk that is not mounted holds no checkpoint, and nobody wants to begin anew for that. */
+static base_status refuse_lost_link(const char *out, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    struct stat info;
+    const base_status status = base_path_join(out, PROTO_CHECKPOINTS_DIRECTORY, path, reterr);
+    return status == BASE_OK && stat(path, &info) != 0 && errno == ENOENT && lstat(path, &info) == 0
+               ? base_fail(reterr, BASE_ERR_NOTFOUND,
+                           "%s is a link that leads nowhere: is its disk mounted?", path)
+               : status;
+}
+
 base_status proto_checkpoints_newest(const char *out, bool *found, uint64_t *step,
                                      base_error *reterr)
 {
@@ -92,7 +98,11 @@ base_status proto_checkpoints_newest_before(const char *out, uint64_t end, bool 
                                             uint64_t *step, base_error *reterr)
 {
     listing all;
-    const base_status status = list(out, end, &all, reterr);
+    *found = false;
+    base_status status = refuse_lost_link(out, reterr);
+    if (status == BASE_OK) {
+        status = list(out, end, &all, reterr);
+    }
     *found = status == BASE_OK && all.count > 0;
     *step = *found ? all.newest : 0;
     return status;

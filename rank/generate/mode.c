@@ -100,10 +100,11 @@ base_status rank_worker_evaluate(const rank_worker *worker, const rank_generate_
         status = rank_evaluate(options, pairs, &result, reterr);
     }
     rank_pairs_close(pairs);
-    /* with --eval-every, trainer_heldout_open has said it */
-    if (status == BASE_OK && result.left_out > 0 && identity->job.infer.eval_every == 0) {
+    /* an evaluation while a job trains cannot be stopped, and does not say it each time */
+    if (status == BASE_OK && result.left_out > 0 && options->should_stop != NULL) {
         base_log(BASE_LOG_WARNING,
-                 "%" PRIu64 " held-out %s longer than the context of %d tokens and left out",
+                 "%" PRIu64
+                 " held-out %s longer than the context of %d tokens and left out of the accuracy",
                  result.left_out, result.left_out == 1 ? "sentence is" : "sentences are",
                  rank_generate_context(options));
     }

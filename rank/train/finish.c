@@ -4,12 +4,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "control.pb-c.h"
 #include "proto/digest.h"
 #include "rank/checkpoint.h"
 #include "train/trainer.h"
 #include "worker/finished.h"
+
+enum { SLOW_DISK_BYTES_PER_S = 10 * 1000 * 1000 };
 
 /* Warns if a parameter is not finite. No later step computes a loss that would show it. */
 static void warn_of_infinity(const trainer *self, const float *params)
@@ -83,11 +87,24 @@ static base_status save(const trainer *self, uint8_t digest[PROTO_DIGEST_BYTES],
     return status;
 }
 
+/* A rank whose disk stands still is missed like one in a collective. But rank 0 writes the model as well, for
+ * which there is as much time more as a slow disk takes. */
+static base_status wait_for_all(const trainer *self, base_error *reterr)
+{
+    const uint8_t mine = 1;
+    uint8_t all[BASE_RANKS_MAX];
+    const int64_t bytes = 2 * (int64_t)(self->param_count * sizeof *self->params);
+    const int64_t writing_ns = bytes / SLOW_DISK_BYTES_PER_S * BASE_NS_PER_S;
+    return proto_client_exchange(
+        self->worker->client, &mine, all, sizeof mine,
+        base_deadline_after_ns(self->job->parallel.timeout_ms * BASE_NS_PER_MS + writing_ns),
+        reterr);
+}
+
 base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr)
 {
     const rank_worker *worker = self->worker;
     uint8_t digest[PROTO_DIGEST_BYTES];
-    double done = 1.0;
     bool byte_equal = false;
     double max_abs_difference = 0.0;
     uint64_t eval_total = 0;
@@ -103,7 +120,7 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
         }
     }
     if (status == BASE_OK) {
-        status = trainer_sum(self, &done, 1, reterr); /* who waits for its disk is missed here */
+        status = wait_for_all(self, reterr);
     }
     if (status == BASE_OK && self->job->infer.eval) {
         status = trainer_accuracy(self, true, &eval_total, &eval_correct, reterr);

@@ -38,7 +38,8 @@ base_status trainer_heldout_open(trainer *self, base_error *reterr)
     }
     if (info.sentences_long > 0) {
         base_log(BASE_LOG_WARNING,
-                 "%" PRIu64 " held-out %s longer than the context of %d tokens and left out",
+                 "%" PRIu64
+                 " held-out %s longer than the context of %d tokens and left out of the loss",
                  info.sentences_long, info.sentences_long == 1 ? "sentence is" : "sentences are",
                  options.context);
     }

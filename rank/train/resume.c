@@ -35,15 +35,6 @@ void trainer_name_older(const trainer *self, uint64_t step, char text[TRAINER_OL
     }
 }
 
-/* What was written, and not a damaged disk's. */
-static base_status read_state(const char *path, rank_training_state *state, base_error *reterr)
-{
-    uint32_t *positions = NULL;
-    const base_status status = rank_training_state_read(path, state, &positions, reterr);
-    free(positions);
-    return status == BASE_OK ? rank_training_files_check(path, &state->sha256, reterr) : status;
-}
-
 /* Whether this job goes on with that training. */
 static base_status check_state(const trainer *self, const char *path,
                                const rank_training_state *state, base_error *reterr)
@@ -61,6 +52,7 @@ base_status trainer_find_checkpoint(trainer *self, char path[BASE_PATH_BYTES], b
     const char *out = self->job->output.directory;
     rank_training_state state;
     char older[TRAINER_OLDER_BYTES] = "";
+    uint32_t *positions = NULL;
     uint64_t step = 0;
     bool found = false;
     path[0] = '\0';
@@ -72,10 +64,15 @@ base_status trainer_find_checkpoint(trainer *self, char path[BASE_PATH_BYTES], b
     if (status != BASE_OK) {
         return status;
     }
-    status = read_state(path, &state, reterr);
-    if (status != BASE_OK) {
-        trainer_name_older(self, step, older);
-    } else {
+    status = rank_training_state_read(path, &state, &positions, reterr);
+    free(positions);
+    if (status == BASE_OK) {
+        status = rank_training_files_check(path, &state.sha256, reterr);
+        if (status == BASE_ERR_INVALID) {
+            trainer_name_older(self, step, older);
+        }
+    }
+    if (status == BASE_OK) {
         status = check_state(self, path, &state, reterr);
     }
     return status == BASE_OK

@@ -246,6 +246,7 @@ base_status rank_training_state_read(const char *directory, rank_training_state 
     void *text = NULL;
     size_t text_bytes = 0;
     *positions = NULL;
+    *state = (rank_training_state){.version = 0}; /* what is optional may be missing */
     base_status status = base_path_join(directory, FILE_NAME, path, reterr);
     if (status == BASE_OK) {
         status = base_file_read(path, TEXT_BYTES_MAX, &text, &text_bytes, reterr);
