@@ -19,7 +19,8 @@ __attribute__((always_inline)) static inline void begin(coll_op *op, uint64_t co
                                        .type = (coll_type)op->descriptor.type,
                                        .reduce = (coll_reduce)op->descriptor.reduce,
                                        .algorithm = desc->algorithm,
-                                       .root = desc->root};
+                                       .root = desc->root,
+                                       .counts = op->descriptor.counts};
     op->flight = coll_flight_begin(op->comm->context->flight, &record);
     if (op->descriptor.kind <= COLL_RECEIVE) { /* none of the library's own */
         op->comm->started[op->descriptor.kind]++;

@@ -74,9 +74,15 @@ static void load(flight_page *page, const char *const *records, int ranks)
 static void put_call(const json_t *entry, launch_text *text)
 {
     launch_text_html(text, text_of(entry, "operation"));
-    if (strcmp(text_of(entry, "operation"), "barrier") != 0) {
-        launch_text_put(text, " ");
-        launch_text_html(text, text_of(entry, "type"));
+    if (strcmp(text_of(entry, "operation"), "barrier") == 0) {
+        return;
+    }
+    launch_text_put(text, " ");
+    launch_text_html(text, text_of(entry, "type"));
+    if (text_of(entry, "counts")[0] != '\0') {
+        launch_text_printf(text, ", %" PRId64 " bytes in parts ", number_of(entry, "bytes"));
+        launch_text_html(text, text_of(entry, "counts"));
+    } else {
         launch_text_printf(text, " × %" PRId64, number_of(entry, "count"));
     }
 }
@@ -173,12 +179,20 @@ static int64_t newest(const flight_page *page, const char *comm)
     return found;
 }
 
+/* Of an operation with counts, `count` is the rank's own part: the ranks have to agree on `counts`,
+ * the digest of all of them. */
+static bool same_counts(const json_t *a, const json_t *b)
+{
+    const char *counts = text_of(a, "counts");
+    return strcmp(counts, text_of(b, "counts")) == 0 &&
+           (counts[0] != '\0' || number_of(a, "count") == number_of(b, "count"));
+}
+
 static bool same_call(const json_t *a, const json_t *b)
 {
     return strcmp(text_of(a, "operation"), text_of(b, "operation")) == 0 &&
            strcmp(text_of(a, "type"), text_of(b, "type")) == 0 &&
-           strcmp(text_of(a, "reduce"), text_of(b, "reduce")) == 0 &&
-           number_of(a, "count") == number_of(b, "count") &&
+           strcmp(text_of(a, "reduce"), text_of(b, "reduce")) == 0 && same_counts(a, b) &&
            number_of(a, "root") == number_of(b, "root");
 }
 

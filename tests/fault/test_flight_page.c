@@ -149,6 +149,30 @@ static void the_page_shows_which_ranks_disagree(void **state)
     free(page);
 }
 
+/* Parts of different sizes are no mismatch where the counts agree; other counts are one. */
+static void parts_may_differ_in_size(void **state)
+{
+    (void)state;
+    static const char *const records[] = {
+        "{\"rank\":0,\"pending\":[],\"completed\":[{\"comm\":\"7\",\"sequence\":1,\"operation\":"
+        "\"all_gather\",\"type\":\"float\",\"counts\":\"41db82e5\",\"count\":4,\"bytes\":28,"
+        "\"root\":0,\"began_unix_us\":100,\"took_us\":5}]}",
+        "{\"rank\":1,\"pending\":[],\"completed\":[{\"comm\":\"7\",\"sequence\":1,\"operation\":"
+        "\"all_gather\",\"type\":\"float\",\"counts\":\"41db82e5\",\"count\":3,\"bytes\":28,"
+        "\"root\":0,\"began_unix_us\":100,\"took_us\":5}]}",
+        "{\"rank\":2,\"pending\":[],\"completed\":[{\"comm\":\"7\",\"sequence\":1,\"operation\":"
+        "\"all_gather\",\"type\":\"float\",\"counts\":\"00000002\",\"count\":4,\"bytes\":28,"
+        "\"root\":0,\"began_unix_us\":100,\"took_us\":5}]}",
+    };
+    char *page = page_of(records, 2);
+    assert_non_null(strstr(page, "<td>all_gather float, 28 bytes in parts 41db82e5</td>"));
+    assert_null(strstr(page, "class=\"bad\""));
+    free(page);
+    page = page_of(records, 3);
+    assert_non_null(strstr(page, "calls all_gather float, 28 bytes in parts 00000002"));
+    free(page);
+}
+
 /* The oldest of several pending operations is named; of a rank that waits, for what. */
 static void the_page_says_what_each_rank_was_in(void **state)
 {
@@ -219,6 +243,7 @@ int main(void)
         cmocka_unit_test(after_a_rank_was_killed),
         cmocka_unit_test(the_timeline_has_one_clock),
         cmocka_unit_test(the_page_shows_which_ranks_disagree),
+        cmocka_unit_test(parts_may_differ_in_size),
         cmocka_unit_test(the_page_says_what_each_rank_was_in),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

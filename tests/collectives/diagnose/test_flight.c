@@ -97,6 +97,46 @@ static void completed_operations_are_there(void **state)
     test_ranks_as_threads(&options, completed_body);
 }
 
+/* Ranks with parts of different sizes: each notes its own, and the digest that all have alike. */
+static void counts_body(test_rank *rank)
+{
+    static char digests[3][16];
+    const size_t counts[] = {3, 0, 2};
+    coll_comm *comm = coll_context_world(rank->context);
+    coll_request *request = NULL;
+    float parts[5] = {0};
+    float whole[5] = {0};
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = COLL_ALL_GATHER,
+                               .send = parts,
+                               .recv = whole,
+                               .counts = counts,
+                               .type = COLL_FLOAT32};
+    RANK_OK(rank, coll_all_gather(comm, parts, whole, 1, COLL_FLOAT32, &rank->error));
+    RANK_OK(rank, coll_start(comm, &desc, &request, &rank->error));
+    RANK_OK(rank, coll_request_wait(&request, &rank->error));
+    json_t *json = dump(rank->context, NULL);
+    const json_t *completed = json_object_get(json, "completed");
+    const json_t *last = json_array_get(completed, json_array_size(completed) - 1);
+    const json_t *before = json_array_get(completed, json_array_size(completed) - 2);
+    (void)snprintf(digests[rank->rank], sizeof digests[0], "%s", text(last, "counts"));
+    RANK_CHECK(rank, strlen(digests[rank->rank]) == 8);
+    RANK_CHECK(rank, integer(last, "count") == (json_int_t)counts[rank->rank]);
+    RANK_CHECK(rank, integer(last, "bytes") == 20 && integer(last, "root") == 0);
+    RANK_CHECK(rank, json_object_get(before, "counts") == NULL && integer(before, "count") == 1);
+    json_decref(json);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    RANK_CHECK(rank, strcmp(digests[rank->rank], digests[0]) == 0);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+}
+
+static void counts_are_told_by_a_digest(void **state)
+{
+    (void)state;
+    const test_ranks_options options = {.size = 3, .transport = COLL_TRANSPORT_SHM};
+    test_ranks_as_threads(&options, counts_body);
+}
+
 /* Rank 0 starts 40 operations that nobody answers yet, and one message: all of them are pending. */
 static void pending_body(test_rank *rank)
 {
@@ -329,6 +369,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(completed_operations_are_there),
+        cmocka_unit_test(counts_are_told_by_a_digest),
         cmocka_unit_test(pending_operations_are_there),
         cmocka_unit_test(what_is_done_is_not_pending),
         cmocka_unit_test(old_operations_stay_pending),
