@@ -392,6 +392,9 @@ coll_status coll_tune_compare(coll_comm *comm, const coll_costs *costs, const co
     double samples[WARM_UP + TIMED];
     coll_op *op = NULL;
     coll_layout shape;
+    if (kind < COLL_ALL_REDUCE || kind >= COLL_SEND) {
+        return coll_fail(reterr, COLL_ERR_INVALID, "%s is no collective", coll_kind_name(kind));
+    }
     uint8_t *memory = calloc(2, bytes);
     if (memory == NULL) {
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for twice %zu bytes", bytes);

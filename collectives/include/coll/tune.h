@@ -87,7 +87,8 @@ typedef struct coll_tune_case {
 } coll_tune_case;
 
 /* Collective over comm: runs the operation a few times, and prices it with *costs, which must be
- * the same on every rank. */
+ * the same on every rank. COLL_ERR_INVALID, before anything is sent: the kind is no collective, as
+ * send and receive are none. */
 COLL_MUST_CHECK coll_status coll_tune_compare(coll_comm *comm, const coll_costs *costs,
                                               const coll_tune_case *which, coll_tune_row *row,
                                               coll_error *reterr);

@@ -103,6 +103,11 @@ static void figures_body(test_rank *rank)
     }
     RANK_CHECK(rank, coll_context_bytes_sent(rank->context) < 4096); /* measuring does not count */
     coll_tune_row row;
+    for (coll_kind kind = COLL_SEND; kind <= COLL_RECEIVE; kind++) {
+        const coll_tune_case message = {.kind = kind, .whole_bytes = 64};
+        RANK_CHECK(rank, coll_tune_compare(comm, costs, &message, &row, &rank->error) ==
+                             COLL_ERR_INVALID);
+    }
     const coll_tune_case which = {
         .kind = COLL_ALL_REDUCE, .algorithm = COLL_ALGORITHM_TWO_LEVEL, .whole_bytes = 65536};
     RANK_OK(rank, coll_tune_compare(comm, costs, &which, &row, &rank->error));
