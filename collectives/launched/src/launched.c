@@ -72,12 +72,14 @@ bool coll_launched_stop_requested(const coll_launched *launched)
 
 void coll_launched_fail(coll_launched *launched, const coll_error *error)
 {
+    static const coll_error no_text = {.status = COLL_ERR_STATE, .message = "it gave no reason"};
     char doing[DESCRIBE_BYTES] = "";
     char message[COLL_ERROR_MESSAGE_BYTES];
     if (launched->failed) {
         return;
     }
     launched->failed = true;
+    error = error != NULL ? error : &no_text;
     if (launched->context != NULL) {
         coll_context_describe(launched->context, doing, sizeof doing);
     }

@@ -45,7 +45,7 @@ coll_context *coll_launched_context(coll_launched *launched);
 bool coll_launched_stop_requested(const coll_launched *launched);
 
 /* Tells the launcher why this rank fails, with what it was in the middle of. The launcher then ends
- * the others; leave with a non-zero exit code. */
+ * the others; leave with a non-zero exit code. NULL: it gave no reason. */
 void coll_launched_fail(coll_launched *launched, const coll_error *error);
 
 /* The end of success: finalizes the world (coll_comm_finalize), notifies the launcher, and waits
