@@ -76,7 +76,10 @@ coll_status coll_op_create(coll_comm *comm, const coll_op_desc *desc, coll_op **
                            coll_error *reterr)
 {
     coll_op *made = NULL;
-    coll_status status = coll_op_alloc(comm, &made, reterr);
+    coll_status status = coll_comm_check(comm, reterr);
+    if (status == COLL_OK) {
+        status = coll_op_alloc(comm, &made, reterr);
+    }
     if (status == COLL_OK && coll_device_takes(desc)) {
         status = coll_device_op_make(made, comm, desc, reterr);
     } else if (status == COLL_OK) {

@@ -93,6 +93,8 @@ static void mismatch_body(test_rank *rank)
     coll_error again;
     RANK_CHECK(rank, coll_barrier(comm, &again) == COLL_ERR_MISMATCH);
     RANK_CHECK(rank, strcmp(again.message, rank->error.message) == 0);
+    RANK_CHECK(rank, coll_op_create(comm, &desc, &op, &again) == COLL_ERR_MISMATCH);
+    RANK_CHECK(rank, strcmp(again.message, rank->error.message) == 0);
 }
 
 static void mismatches(coll_transport transport)
