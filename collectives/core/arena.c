@@ -23,14 +23,22 @@ static void forget_refs(coll_comm *comm)
 coll_status coll_arena_create(coll_comm *comm, size_t size_bytes, coll_arena **arena,
                               coll_error *reterr)
 {
+    coll_status status = coll_comm_check(comm, reterr);
+    if (status != COLL_OK) {
+        return status;
+    }
     if (comm->arena_count >= COLL_ARENAS_MAX) {
         return coll_fail(reterr, COLL_ERR_LIMIT, "more than %d arenas", COLL_ARENAS_MAX);
+    }
+    const size_t mapped_bytes = coll_segment_round(size_bytes);
+    if (mapped_bytes == 0) {
+        return coll_fail(reterr, COLL_ERR_LIMIT, "an arena of %zu bytes is too long", size_bytes);
     }
     coll_arena *made = calloc(1, sizeof *made); /* while nobody counts on it yet */
     if (made == NULL) {
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for an arena");
     }
-    coll_status status = coll_op_agree(comm, COLL_KIND_ARENA, size_bytes, reterr);
+    status = coll_op_agree(comm, COLL_KIND_ARENA, size_bytes, reterr);
     if (status != COLL_OK) {
         free(made);
         return status;
@@ -38,17 +46,13 @@ coll_status coll_arena_create(coll_comm *comm, size_t size_bytes, coll_arena **a
     made->comm = comm;
     made->number = ++comm->arenas_made;
     made->size_bytes = size_bytes;
-    made->mapped_bytes = coll_segment_round(size_bytes);
+    made->mapped_bytes = mapped_bytes;
     made->next = comm->arenas;
     comm->arenas = made;
     forget_refs(comm);
     comm->arena_count++;
-    if (made->mapped_bytes == 0) {
-        status = coll_fail(reterr, COLL_ERR_LIMIT, "%zu bytes are too many", size_bytes);
-    } else {
-        status = comm->table->arena_open(made, base_deadline_after_ns(comm->context->timeout_ns),
-                                         reterr);
-    }
+    status =
+        comm->table->arena_open(made, base_deadline_after_ns(comm->context->timeout_ns), reterr);
     if (status != COLL_OK) {
         /* Peers have counted this arena, so the communicator cannot go on. */
         (void)coll_comm_fail(comm, status, "making an arena of %zu bytes: %s", size_bytes,

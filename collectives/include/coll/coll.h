@@ -251,7 +251,8 @@ int coll_comm_size(const coll_comm *comm);
 /* Collective: the same size_bytes on every rank of comm. Zero-filled, aligned to 4096 bytes. On a
  * transport without shared memory it is ordinary private memory, and every operation still works.
  * Owned by the caller, destroyed before the communicator. After a failed operation its contents are
- * undefined. COLL_ERR_LIMIT: too long, or too many arenas of comm are alive. */
+ * undefined. COLL_ERR_LIMIT: too long for any rank, or too many arenas of comm are alive; nothing is
+ * exchanged then, and comm goes on. Where a rank's system refuses the memory, comm fails. */
 COLL_MUST_CHECK coll_status coll_arena_create(coll_comm *comm, size_t size_bytes,
                                               coll_arena **arena, coll_error *reterr);
 /* Local. No operation on its memory may be under way. NULL is fine. */
