@@ -158,6 +158,23 @@ static const json_t *find_entry(const json_t *own, const char *comm, int64_t seq
     return NULL;
 }
 
+/* Whether a rank's record has any operation of a communicator, as that of a member has. */
+static bool has_comm(const json_t *own, const char *comm)
+{
+    static const char *const lists[] = {"completed", "pending"};
+    for (int list = 0; list < 2; list++) {
+        size_t index = 0;
+        json_t *entry = NULL;
+        json_array_foreach(json_object_get(own, lists[list]), index, entry)
+        {
+            if (strcmp(text_of(entry, "comm"), comm) == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* The newest operation of a communicator that any rank has begun. */
 static int64_t newest(const flight_page *page, const char *comm)
 {
@@ -198,10 +215,6 @@ static bool same_call(const json_t *a, const json_t *b)
 
 static void put_cell(const json_t *entry, bool pending, const json_t *first, launch_text *text)
 {
-    if (entry == NULL) {
-        launch_text_put(text, "<td class=\"none\">not begun, or long ago</td>");
-        return;
-    }
     const bool agrees = same_call(entry, first);
     launch_text_printf(text, "<td%s>", pending || !agrees ? " class=\"bad\"" : "");
     if (!agrees) {
@@ -238,10 +251,14 @@ static void put_row(const flight_page *page, const char *comm, int64_t sequence,
     put_call(first, text);
     launch_text_put(text, "</td>");
     for (int rank = 0; rank < page->count; rank++) {
-        if (page->ranks[rank] != NULL) {
-            put_cell(entries[rank], pending[rank], first, text);
-        } else {
+        if (page->ranks[rank] == NULL) {
             launch_text_put(text, "<td class=\"none\">no record</td>");
+        } else if (entries[rank] != NULL) {
+            put_cell(entries[rank], pending[rank], first, text);
+        } else if (has_comm(page->ranks[rank], comm)) {
+            launch_text_put(text, "<td class=\"none\">not begun, or long ago</td>");
+        } else {
+            launch_text_put(text, "<td class=\"none\">–</td>");
         }
     }
     launch_text_put(text, "</tr>\n");
@@ -252,10 +269,11 @@ static void put_comm(const flight_page *page, const char *comm, launch_text *tex
     const int64_t last = newest(page, comm);
     launch_text_put(text, "<section><h2>Communicator ");
     launch_text_html(text, comm);
-    launch_text_printf(text,
-                       "</h2><p class=\"hintline\">The newest operations, newest first; times of "
-                       "each rank, and how much later than the first column's it began.</p>"
-                       "<table><tr><th></th><th>operation</th>");
+    launch_text_printf(
+        text, "</h2><p class=\"hintline\">The newest operations, newest first; times of "
+              "each rank, and how much later than the first column's it began. A dash: the "
+              "rank's record has nothing of this communicator, so it may be no member.</p>"
+              "<table><tr><th></th><th>operation</th>");
     for (int rank = 0; rank < page->count; rank++) {
         launch_text_printf(text, "<th>rank %d</th>", rank);
     }

@@ -25,6 +25,7 @@ typedef struct operation {
     const json_t *entry;
     double began_ms; /* of the wall clock */
     double ended_ms; /* INFINITY: pending */
+    double for_ms;   /* a pending one: from its begin until the record was written; NAN: unknown */
     int row;
 } operation;
 
@@ -55,9 +56,12 @@ static int by_begin(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Takes the newest entries of a list, as many as there is room for. */
-static void gather(lane *into, const json_t *entries, bool pending)
+/* Takes the newest entries of a rank's list, as many as there is room for. */
+static void gather(lane *into, const json_t *record, bool pending)
 {
+    const json_t *entries = json_object_get(record, pending ? "pending" : "completed");
+    const double written_ms =
+        (double)json_integer_value(json_object_get(record, "written_unix_us")) * MS_PER_US;
     const size_t all = json_array_size(entries);
     const size_t room = (size_t)(OPERATIONS_MAX - into->count);
     for (size_t i = all > room ? all - room : 0; i < all; i++) {
@@ -70,6 +74,7 @@ static void gather(lane *into, const json_t *entries, bool pending)
                 .entry = entry,
                 .began_ms = began_ms,
                 .ended_ms = pending ? INFINITY : began_ms + took_ms,
+                .for_ms = pending && written_ms >= began_ms ? written_ms - began_ms : NAN,
             };
         }
     }
@@ -97,8 +102,8 @@ static void fill(timeline *made, json_t *const *ranks)
     for (int rank = 0; rank < made->lane_count; rank++) {
         lane *own = &made->lanes[rank];
         if (ranks[rank] != NULL) {
-            gather(own, json_object_get(ranks[rank], "pending"), true);
-            gather(own, json_object_get(ranks[rank], "completed"), false);
+            gather(own, ranks[rank], true);
+            gather(own, ranks[rank], false);
         }
         qsort(own->operations, (size_t)own->count, sizeof own->operations[0], by_begin);
         stack(own);
@@ -140,6 +145,9 @@ static void put_hint(const timeline *made, const operation *own, launch_text *te
         launch_text_printf(text, "took %.3f ms", own->ended_ms - own->began_ms);
     } else {
         launch_text_put(text, "pending");
+        if (isfinite(own->for_ms)) {
+            launch_text_printf(text, " for %.0f ms", own->for_ms);
+        }
     }
 }
 

@@ -149,6 +149,28 @@ static void the_page_shows_which_ranks_disagree(void **state)
     free(page);
 }
 
+/* Rank 2 is no member of communicator 8; rank 1 is, and late. */
+static void strangers_are_not_late(void **state)
+{
+    (void)state;
+    static const char *const records[] = {
+        "{\"rank\":0,\"written_unix_us\":1003000000,\"pending\":[{\"comm\":\"8\",\"sequence\":2,"
+        "\"operation\":\"barrier\",\"began_unix_us\":1000000000}],\"completed\":[]}",
+        "{\"rank\":1,\"pending\":[],\"completed\":[{\"comm\":\"8\",\"sequence\":1,"
+        "\"operation\":\"barrier\",\"began_unix_us\":999999000,\"took_us\":4}]}",
+        "{\"rank\":2,\"pending\":[],\"completed\":[{\"comm\":\"7\",\"sequence\":2,"
+        "\"operation\":\"barrier\",\"began_unix_us\":999999000,\"took_us\":4}]}",
+    };
+    char *page = page_of(records, 3);
+    const char *row = strstr(page, "Communicator 8</h2>");
+    row = row != NULL ? strstr(row, "<tr><td>#2</td>") : NULL;
+    assert_non_null(row);
+    assert_non_null(strstr(row, "<td class=\"none\">not begun, or long ago</td><td "
+                                "class=\"none\">–</td></tr>"));
+    assert_non_null(strstr(page, "began at 1.000 ms, pending for 3000 ms</title>"));
+    free(page);
+}
+
 /* Parts of different sizes are no mismatch where the counts agree; other counts are one. */
 static void parts_may_differ_in_size(void **state)
 {
@@ -243,6 +265,7 @@ int main(void)
         cmocka_unit_test(after_a_rank_was_killed),
         cmocka_unit_test(the_timeline_has_one_clock),
         cmocka_unit_test(the_page_shows_which_ranks_disagree),
+        cmocka_unit_test(strangers_are_not_late),
         cmocka_unit_test(parts_may_differ_in_size),
         cmocka_unit_test(the_page_says_what_each_rank_was_in),
     };
