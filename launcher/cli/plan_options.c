@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "budget/codings.h"
 #include "cli/plan_checkpoint.h"
+#include "pipeline/picture.h"
 
 enum {
     COUNT_MAX = 1 << 20,
@@ -125,7 +126,7 @@ static const base_field rows[] = {
 
     {OWN(BOOL, json), .option = "json", .help = "print JSON", .group = "Output"},
     {OWN(PATH, picture), .filled = true, .option = "picture", .value = "FILE",
-     .help = "draw the pipeline's step as SVG"},
+     .help = "draw the pipeline's step; .svg"},
     {OWN(BOOL, help), .option = "help", .letter = 'h', .help = "this"},
 };
 
@@ -289,7 +290,8 @@ static base_status complete_work(launch_plan_options *options, base_error *reter
     if (options->price_micro_per_hour > 0 && options->steps == 0) {
         return base_fail(reterr, BASE_ERR_INVALID, "--price goes with --steps");
     }
-    return BASE_OK;
+    return options->picture[0] == '\0' ? BASE_OK
+                                       : launch_pipeline_picture_check(options->picture, reterr);
 }
 
 static base_status complete_ranks(launch_plan_options *options, base_error *reterr)

@@ -2,6 +2,7 @@
 #include "pipeline/picture.h"
 
 #include <errno.h>
+#include <string.h>
 
 enum { COLUMNS_MAX = 100 };
 
@@ -197,4 +198,13 @@ base_status launch_pipeline_picture_write(const launch_pipeline_run *runs, int c
         return base_fail(reterr, BASE_ERR_IO, "cannot write all of %s", path);
     }
     return BASE_OK;
+}
+
+base_status launch_pipeline_picture_check(const char *path, base_error *reterr)
+{
+    const char *ending = strrchr(path, '.');
+    return ending != NULL && strcmp(ending, ".svg") == 0
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "--picture: %s: a picture's name must end with .svg", path);
 }

@@ -326,6 +326,11 @@ static void the_drawing_has_every_task(void **state)
         run(WORDS("--ranks", "1", "--pipeline", "1", "--picture", path_of("plan.svg")), text),
         BASE_EXIT_USAGE);
     assert_int_not_equal(access(path_of("plan.svg"), F_OK), 0);
+    assert_int_equal(run(WORDS("--ranks", "4", "--pipeline", "4", "--global-batch", "32",
+                               "--picture", path_of("plan.png")),
+                         text),
+                     BASE_EXIT_USAGE);
+    assert_int_not_equal(access(path_of("plan.png"), F_OK), 0);
 }
 
 static void wrong_words_are_refused(void **state)

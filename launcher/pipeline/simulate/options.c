@@ -2,6 +2,7 @@
 #include "pipeline/simulate/options.h"
 
 #include "base/options.h"
+#include "pipeline/picture.h"
 #include "pipeline/timeline.h"
 
 enum { MS_MAX = LAUNCH_PIPELINE_NS_MAX / 1000000 };
@@ -25,7 +26,7 @@ static const base_field rows[] = {
     {OWN(BOOL, sweep), .option = "sweep",
      .help = "instead: the bubble for rising numbers of micro-batches"},
     {OWN(PATH, picture_path), .filled = true, .option = "picture", .value = "FILE",
-     .help = "also draws the schedules, as SVG"},
+     .help = "also draws the schedules; .svg"},
     {OWN(BOOL, help), .option = "help", .letter = 'h', .help = "this"},
 };
 
@@ -53,12 +54,15 @@ base_status pipeline_options_parse(int argc, char **argv, pipeline_options *opti
     *options = defaults;
     const base_option_set set = {.fields = &fields, .record = options};
     const base_command_line line = {.argc = argc, .argv = argv, .sets = &set, .set_count = 1};
-    const base_status status = base_options_parse(&line, &rest, reterr);
+    base_status status = base_options_parse(&line, &rest, reterr);
     if (status == BASE_OK && !options->help && rest < argc) {
         return base_fail(reterr, BASE_ERR_INVALID, "'%s' is not an option", argv[rest]);
     }
     if (status == BASE_OK && options->sweep && options->picture_path[0] != '\0') {
         return base_fail(reterr, BASE_ERR_INVALID, "--sweep or --picture, not both");
+    }
+    if (status == BASE_OK && options->picture_path[0] != '\0') {
+        status = launch_pipeline_picture_check(options->picture_path, reterr);
     }
     return status;
 }

@@ -70,6 +70,8 @@ static void test_refused(void **state)
         {"coll-simulate --inside 1,2,3,4", "three numbers"},
         {"coll-simulate --between 1,-2,3", "three numbers"},
         {"coll-simulate --between 1,nan,3", "three numbers"},
+        {"coll-simulate --plot out.pdf", "/out.pdf: a plot's name must end with .svg or .png"},
+        {"coll-simulate broadcast --plot out", "/out: a plot's name must end with"},
         {"coll-simulate --reduce -1", "--reduce: -1: must be a number from 0"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
