@@ -43,7 +43,8 @@ launch_breakdown launch_breakdown_mean(const launch_breakdown *a, double weight_
 /* All of the all-reduce: overlapped, exchange and waiting. */
 double launch_breakdown_allreduce_ms(const launch_breakdown *breakdown);
 
-/* The part of the all-reduce after backward: exchange and waiting. */
+/* Exchange and waiting: the part of the all-reduce after backward. In a pipeline also what its
+ * stages wait for each other's messages. */
 double launch_breakdown_exposed_ms(const launch_breakdown *breakdown);
 
 /* "forward and backward", … for people; "compute", … for machines and style sheets. */

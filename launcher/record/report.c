@@ -69,19 +69,27 @@ static void put_speed_cards(const launch_run *run, launch_text *text)
     launch_text_put(text, "</span></div>\n");
 }
 
+/* In a pipeline most of it is the wait for messages of other stages. */
+static void put_wait_card(const launch_run *run, launch_text *text)
+{
+    const launch_breakdown *slowest = &run->summary->slowest;
+    const double exposed_ms = launch_breakdown_exposed_ms(slowest);
+    const bool stages = proto_mode_get(run->job->job.mode)->pipelined;
+    launch_report_card_begin(text, stages ? "Waiting for stages" : "All-reduce wait");
+    launch_report_ms(text, exposed_ms, exposed_ms < 1 ? 3 : 2);
+    launch_text_put(text, "</b><span class=\"more\">");
+    if (isfinite(exposed_ms)) {
+        launch_text_printf(text, "mean%s; %.1f %% of a step", stages ? ", with the exchange" : "",
+                           launch_share_percent(exposed_ms, slowest->step_ms));
+    }
+    launch_text_put(text, "</span></div>\n");
+}
+
 static void put_outcome_cards(const launch_run *run, launch_text *text)
 {
     const launch_summary *summary = run->summary;
-    const double exposed_ms = launch_breakdown_exposed_ms(&summary->slowest);
     if (run->job->job.world_size > 1) {
-        launch_report_card_begin(text, "All-reduce wait");
-        launch_report_ms(text, exposed_ms, exposed_ms < 1 ? 3 : 2);
-        launch_text_put(text, "</b><span class=\"more\">");
-        if (isfinite(exposed_ms)) {
-            launch_text_printf(text, "mean; %.1f %% of a step",
-                               launch_share_percent(exposed_ms, summary->slowest.step_ms));
-        }
-        launch_text_put(text, "</span></div>\n");
+        put_wait_card(run, text);
     }
     launch_report_card_begin(text, "Loss");
     launch_text_number(text, summary->loss_last, 3);

@@ -117,6 +117,9 @@ static void the_report_has_a_table_of_stages(void **state)
     assert_ok(base_file_read(path, 1 << 24, &page, &size_bytes, &error), &error);
     assert_non_null(memmem(page, size_bytes, "<h2>The stages</h2>", 19));
     assert_non_null(memmem(page, size_bytes, "Idle: 36.0 % of all", 19));
+    assert_non_null(memmem(page, size_bytes, ">Waiting for stages<", 20));
+    assert_non_null(memmem(page, size_bytes, "mean, with the exchange; ", 25));
+    assert_null(memmem(page, size_bytes, "All-reduce wait", 15));
     free(page);
 }
 
