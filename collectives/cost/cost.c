@@ -40,13 +40,50 @@ static double ratio(int a, int b)
     return (double)a / (double)b;
 }
 
-/* Rounds with partners at rising distance: the first ones stay inside. */
+/* How many ranks of one host, at most, have their partner of a round on another host. A rank's
+ * partner is the one whose number differs in bit `round`. Hosts are taken to be as large as the
+ * largest, but for the last. */
+static int crossing(const coll_layout *s, int round)
+{
+    const int locals = s->host_ranks_max;
+    const int distance = 1 << round;
+    int most = 0;
+    int own = 0;
+    if (s->hosts == 1) {
+        return 0;
+    }
+    if (!s->contiguous) {
+        return locals;
+    }
+    if (is_power(locals)) {
+        return distance < locals ? 0 : locals;
+    }
+    for (int rank = 0; rank < s->ranks; rank++) {
+        const int partner = rank ^ distance;
+        const bool crosses = partner < s->ranks && partner / locals != rank / locals;
+        own = (rank % locals == 0 ? 0 : own) + (crosses ? 1 : 0);
+        most = own > most ? own : most;
+    }
+    return most;
+}
+
+/* Rounds with partners at rising distance: those in which no rank crosses stay inside. */
 static void add_rounds(price *p, const coll_layout *s, double times)
 {
     const int all = log2_up(s->ranks);
-    const int inside = s->hosts == 1 ? all : s->contiguous ? log2_up(s->host_ranks_max) : 0;
+    int inside = 0;
+    for (int round = 0; round < all; round++) {
+        inside += crossing(s, round) == 0 ? 1 : 0;
+    }
     p->latencies_inside += times * inside;
     p->latencies_between += times * (all - inside);
+}
+
+/* One more, with a partner anywhere. */
+static void add_one_round(price *p, const coll_layout *s, double times)
+{
+    p->latencies_inside += s->hosts == 1 ? times : 0;
+    p->latencies_between += s->hosts == 1 ? 0 : times;
 }
 
 /* One message after the other along all ranks. */
@@ -156,13 +193,18 @@ static price direct(const coll_layout *s, coll_kind kind)
 static price doubling(const coll_layout *s)
 {
     price p = {.reduced = 0};
+    const int rounds = log2_up(s->ranks);
     add_rounds(&p, s, 1);
     p.bytes_inside = p.latencies_inside;
-    p.bytes_between = p.latencies_between * s->host_ranks_max;
-    p.reduced = log2_up(s->ranks);
+    int out = 0; /* ranks of a host that cross, in the end those of the last round */
+    for (int round = 0; round < rounds; round++) {
+        out = crossing(s, round);
+        p.bytes_between += out;
+    }
+    p.reduced = rounds;
     if (!is_power(s->ranks)) { /* the short group's value is passed on, and merged from memory */
-        add_rounds(&p, &(coll_layout){.ranks = 2, .hosts = s->hosts}, 1);
-        add_bytes(&p, s, 1, s->host_ranks_max);
+        add_one_round(&p, s, 1);
+        add_bytes(&p, s, 1, out);
     }
     return p;
 }
@@ -183,22 +225,23 @@ static price halving(const coll_layout *s, coll_kind kind)
 {
     price p = {.reduced = ratio(s->ranks - 1, s->ranks)};
     const double times = kind == COLL_ALL_REDUCE ? 2 : 1;
-    const int locals = s->contiguous ? s->host_ranks_max : 1;
+    double left = 1; /* of the vector, at a rank */
     add_rounds(&p, s, times);
-    if (s->hosts == 1) {
-        p.bytes_inside = times * p.reduced;
-    } else { /* what is left after the rounds inside goes out, from each of the host's ranks */
-        p.bytes_inside = times * (1 - 1.0 / locals);
-        p.bytes_between = times * s->host_ranks_max * (1.0 / locals - 1.0 / s->ranks);
+    for (int round = 0; round < log2_up(s->ranks); round++) {
+        const double after = left / 2 > 1.0 / s->ranks ? left / 2 : 1.0 / s->ranks;
+        const int out = crossing(s, round);
+        p.bytes_inside += out == 0 ? times * (left - after) : 0;
+        p.bytes_between += times * out * (left - after);
+        left = after;
     }
     if (!is_power(s->ranks)) {
-        add_rounds(&p, &(coll_layout){.ranks = 2, .hosts = s->hosts}, times);
+        add_one_round(&p, s, times);
         add_bytes(&p, s, times / (second_segment(s->ranks) + 1), 1);
     }
     if (kind == COLL_REDUCE) {
         add_star(&p, s, 1, ratio(s->ranks - 1, s->ranks), true);
     } else if (kind == COLL_REDUCE_SCATTER) {
-        add_rounds(&p, &(coll_layout){.ranks = 2, .hosts = s->hosts}, 1);
+        add_one_round(&p, s, 1);
         add_bytes(&p, s, 1.0 / s->ranks, s->host_ranks_max);
     }
     return p;
