@@ -106,32 +106,56 @@ base_status budget_ledger_client_add(budget_ledger *ledger, const budget_caller 
     return op_end(&op, status);
 }
 
+/* Without an admin nobody sets a cap or adds a client, so the last one stays. A row that stands was
+ * granted: an audit that makes it again does not ask. */
+static base_status last_admin(ledger_op *op, const budget_ledger_client *client, bool *last)
+{
+    int64_t count = 0;
+    *last = false;
+    if (client->role != BUDGET_ROLE_ADMIN || op->ledger->again != NULL) {
+        return BASE_OK;
+    }
+    const base_status status = store_number(op->store, op->reterr, SQL_CLIENT_COUNT_ROLE, &count,
+                                            "role:i", (int64_t)BUDGET_ROLE_ADMIN);
+    *last = count == 1;
+    return status;
+}
+
+static base_status revoke(ledger_op *op, const char *name)
+{
+    budget_ledger_client found;
+    bool last = false;
+    op->row.text = name;
+    base_status status = find_name(op->ledger, name, &found, op->reterr);
+    if (status == BASE_ERR_NOTFOUND) {
+        return op_refuse(op, BUDGET_REASON_CLIENT_UNKNOWN,
+                         "there is no client %s: budget-service client list has them", name);
+    }
+    status = status == BASE_OK ? last_admin(op, &found, &last) : status;
+    if (status == BASE_OK && last) {
+        return op_refuse(op, BUDGET_REASON_STATE,
+                         "%s is the last admin: first client add NAME --role admin", name);
+    }
+    if (status == BASE_OK) {
+        op->row.kind = BUDGET_KIND_CLIENT_REVOKE;
+        op->row.amount = found.id;
+        status = store_run_one(op->store, op->reterr, SQL_CLIENT_REVOKE, "id:i", found.id);
+    }
+    return status == BASE_OK ? op_grant(op) : status;
+}
+
 base_status budget_ledger_client_revoke(budget_ledger *ledger, const budget_caller *caller,
                                         const char *name, budget_answer *answer, base_error *reterr)
 {
     ledger_op op;
-    budget_ledger_client found;
     base_status status = text_check("a client's name", name, BUDGET_NAME_BYTES, reterr);
     if (status != BASE_OK) {
         return status;
     }
     status = op_begin(&op, ledger, caller, answer, reterr);
-    if (status != BASE_OK || op.replayed) {
-        return op_end(&op, status);
+    if (status == BASE_OK && !op.replayed) {
+        status = revoke(&op, name);
     }
-    op.row.text = name;
-    status = find_name(ledger, name, &found, reterr);
-    if (status == BASE_ERR_NOTFOUND) {
-        return op_end(&op, op_refuse(&op, BUDGET_REASON_CLIENT_UNKNOWN,
-                                     "there is no client %s: budget-service client list has them",
-                                     name));
-    }
-    if (status == BASE_OK) {
-        op.row.kind = BUDGET_KIND_CLIENT_REVOKE;
-        op.row.amount = found.id;
-        status = store_run_one(op.store, reterr, SQL_CLIENT_REVOKE, "id:i", found.id);
-    }
-    status = status == BASE_OK ? op_grant(&op) : status;
     return op_end(&op, status);
 }
 

@@ -166,6 +166,7 @@ static const char *const statement_sql[SQL_COUNT_] = {
     [SQL_AUDIT_WALK] =
         "SELECT " JOURNAL_COLUMNS " FROM journal WHERE seq > :after ORDER BY seq LIMIT :max",
     [SQL_CLIENT_COUNT] = "SELECT coalesce(max(id), 0) FROM client",
+    [SQL_CLIENT_COUNT_ROLE] = "SELECT count(*) FROM client WHERE role = :role AND revoked = 0",
 };
 
 #endif

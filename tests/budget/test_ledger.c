@@ -314,6 +314,34 @@ static void clients_come_and_go(void **state)
     assert_int_equal(found.id, 1);
 }
 
+static budget_reason revoke_client(ledger_fixture *fixture, const char *name)
+{
+    budget_answer answer;
+    assert_ok(budget_ledger_client_revoke(fixture->ledger, NULL, name, &answer, &fixture->error),
+              &fixture->error);
+    return answer.reason;
+}
+
+static void the_last_admin_stays(void **state)
+{
+    ledger_fixture *fixture = *state;
+    budget_answer answer;
+    static const char *const names[] = {"first", "second"};
+    fixture_begin(fixture);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        budget_ledger_client client = {.role = BUDGET_ROLE_ADMIN};
+        (void)snprintf(client.name, sizeof client.name, "%s", names[i]);
+        memset(client.public_key, (int)i + 1, sizeof client.public_key);
+        assert_ok(
+            budget_ledger_client_add(fixture->ledger, NULL, &client, &answer, &fixture->error),
+            &fixture->error);
+        assert_granted(answer);
+    }
+    assert_int_equal(revoke_client(fixture, "first"), BUDGET_REASON_NONE);
+    assert_int_equal(revoke_client(fixture, "second"), BUDGET_REASON_STATE);
+    fixture_commit(fixture);
+}
+
 static void what_is_rolled_back_never_was(void **state)
 {
     ledger_fixture *fixture = *state;
@@ -356,6 +384,7 @@ int main(void)
         LEDGER_TEST(attempts_go_in_order_and_fence),
         LEDGER_TEST(a_second_service_is_refused),
         LEDGER_TEST(clients_come_and_go),
+        LEDGER_TEST(the_last_admin_stays),
         LEDGER_TEST(what_is_rolled_back_never_was),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
