@@ -1,4 +1,5 @@
 /* Opens the two endpoints and admits clients. Called by service.c. */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,6 +72,16 @@ static base_status choose(const budget_service *service, int endpoint,
     return budget_endpoint_check(address, reterr);
 }
 
+static base_status bind_failed(const char *address, base_error *reterr)
+{
+    return zmq_errno() == ENODEV
+               ? base_fail(reterr, BASE_ERR_INVALID,
+                           "%s: ADDRESS must be one of this host's, in numbers, or the name of an "
+                           "interface, or *",
+                           address)
+               : proto_zmq_fail(reterr, address);
+}
+
 static base_status open_endpoint(budget_service *service, int endpoint, base_error *reterr)
 {
     char address[BASE_PATH_BYTES];
@@ -93,7 +104,7 @@ static base_status open_endpoint(budget_service *service, int endpoint, base_err
     if (status == BASE_OK && (zmq_bind(*socket, address) != 0 ||
                               zmq_getsockopt(*socket, ZMQ_LAST_ENDPOINT,
                                              service->endpoints[endpoint], &bound_bytes) != 0)) {
-        status = proto_zmq_fail(reterr, address);
+        status = bind_failed(address, reterr);
     }
     return status;
 }

@@ -143,6 +143,21 @@ static void test_long_socket_path(void **state)
     assert_non_null(strstr(error.message, "shorter name"));
 }
 
+static void test_tcp_address(void **state)
+{
+    service_fixture *fixture = *state;
+    static const char *const bad[] = {
+        "tcp://127.0.0.1:99999", "tcp://127.0.0.1:65536", "tcp://127.0.0.1",     "tcp://127.0.0.1:",
+        "tcp://:5000",           "tcp://127.0.0.1:-1",    "tcp://127.0.0.1:50x", "tcp://"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_false(fixture_start_with(fixture, NULL, bad[i]));
+        assert_non_null(strstr(fixture->failure, "tcp://ADDRESS:PORT, with a PORT from 0"));
+    }
+    assert_false(fixture_start_with(fixture, NULL, "tcp://no-such-host.invalid:*"));
+    assert_non_null(strstr(fixture->failure, "one of this host's"));
+    assert_true(fixture_start_with(fixture, NULL, "tcp://127.0.0.1:0"));
+}
+
 static void test_key_file_that_others_read(void **state)
 {
     service_fixture *fixture = *state;
@@ -164,6 +179,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_directory_that_others_enter, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_long_socket_path, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_tcp_address, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_key_file_that_others_read, fixture_setup,
                                         fixture_teardown),
     };

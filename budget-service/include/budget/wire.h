@@ -48,7 +48,8 @@ bool budget_request_id_ok(const char *request_id);
 /* "authorize", "record_actual", …: the name of the body's case; "empty" when there is none. */
 const char *budget_request_name(const struct Ringfence__Budget__Request *request);
 
-/* "ipc://PATH" whose path fits a Unix socket, or "tcp://…". BASE_ERR_LIMIT, BASE_ERR_INVALID. */
+/* "ipc://PATH" whose path fits a Unix socket, or "tcp://ADDRESS:PORT", with a port from 0 to 65535,
+ * or "*". BASE_ERR_LIMIT, BASE_ERR_INVALID. */
 BASE_MUST_CHECK base_status budget_endpoint_check(const char *endpoint, base_error *reterr);
 
 #endif
