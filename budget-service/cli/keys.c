@@ -46,6 +46,17 @@ static json_t *key_json(const budget_public_key *key)
     return object;
 }
 
+static void print_key(const budget_public_key *key)
+{
+    (void)printf("%s  %-7s  made %s  ", key->kid, key_state(key), cli_time(key->created_at));
+    if (key->revoked_at != 0) {
+        (void)printf("verifies nothing since %s\n", cli_time(key->revoked_at));
+    } else {
+        (void)printf("verifies until %s\n",
+                     key->not_after != 0 ? cli_time(key->not_after) : "further notice");
+    }
+}
+
 static int run_key_list(const cli_args *args)
 {
     static key_store store;
@@ -59,10 +70,7 @@ static int run_key_list(const cli_args *args)
         if (args->json) {
             (void)json_array_append_new(keys, key_json(key));
         } else {
-            (void)printf("%s  %-7s  made %s  verifies until %s\n", key->kid, key_state(key),
-                         cli_time(key->created_at),
-                         key->not_after != 0 ? cli_time(key->not_after)
-                                             : (key->revoked_at != 0 ? "never" : "further notice"));
+            print_key(key);
         }
     }
     exit_code = args->json ? cli_object(json_pack("{s:O}", "keys", keys)) : BASE_EXIT_DONE;
@@ -179,10 +187,13 @@ static int run_key_revoke(const cli_args *args)
         return cli_object(
             json_pack("{s:s, s:s}", "kid", key->kid, "revoked_at", cli_time(key->revoked_at)));
     }
-    (void)printf("%s verifies nothing any more; restart the service, and send keyring.json to "
-                 "whoever verifies (as root: install-keyring)%s\n",
+    /* the service starts only with a key that signs, so a new one is made in between */
+    (void)printf("%s verifies nothing any more; %sand send keyring.json to whoever verifies (as "
+                 "root: install-keyring)\n",
                  key->kid,
-                 key_store_active(&store) == NULL ? "; then: budget-service key rotate" : "");
+                 key_store_active(&store) != NULL
+                     ? ""
+                     : "stop the service, run budget-service key rotate, start it again, ");
     return BASE_EXIT_DONE;
 }
 

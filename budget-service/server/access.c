@@ -135,6 +135,23 @@ static base_status refuse_halted(const budget_service *service, service_item *it
     return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_REFUSED, message, reterr);
 }
 
+/* *refused: the item holds why nothing is granted now. */
+static base_status check_granting(budget_service *service, service_item *item, bool *refused,
+                                  base_error *reterr)
+{
+    base_error why = {0};
+    *refused = true;
+    if (service_halted(service)) {
+        return refuse_halted(service, item, reterr);
+    }
+    if (service_keyring_check(service, &why) != BASE_OK) {
+        return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_REFUSED, why.message,
+                                   reterr);
+    }
+    *refused = false;
+    return BASE_OK;
+}
+
 static base_status check_redeemer(const service_question *question, service_item *item,
                                   service_handler *handler, base_error *reterr)
 {
@@ -172,8 +189,12 @@ base_status service_access_check(budget_service *service, const char *user_id,
     if (status != BASE_OK || handler == NULL) {
         return status;
     }
-    if (grants(request) && service_halted(service)) {
-        return refuse_halted(service, item, reterr);
+    if (grants(request)) {
+        bool refused = false;
+        status = check_granting(service, item, &refused, reterr);
+        if (status != BASE_OK || refused) {
+            return status;
+        }
     }
     digest_body(service, request, question.caller.body_blake2b256);
     base_error error = {0};

@@ -5,6 +5,8 @@
 #include <budget.pb-c.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
 
 #include "admission.h"
 #include "base/limits.h"
@@ -27,6 +29,14 @@ typedef enum service_endpoint {
     SERVICE_ENDPOINTS,
 } service_endpoint;
 
+/* Which keyring.json has been read. */
+typedef struct service_keyring_file {
+    bool known;
+    dev_t device;
+    ino_t inode;
+    struct timespec changed;
+} service_keyring_file;
+
 typedef struct budget_service {
     const budget_serve_options *options;
     char dir[BASE_PATH_BYTES];
@@ -47,6 +57,7 @@ typedef struct budget_service {
     budget_ledger *ledger;
     budget_clock clock; /* of the batch */
     budget_keyring keyring;
+    service_keyring_file keyring_file;
     const unsigned char *secret; /* the signer's, 64 bytes */
     char kid[BUDGET_KID_BYTES];
     struct budget_policy *policy;
@@ -144,6 +155,13 @@ base_status service_client_list(budget_service *service, const service_question 
                                 service_item *item, base_error *reterr);
 base_status service_clock_repair(budget_service *service, const service_question *question,
                                  service_item *item, base_error *reterr);
+
+/* ---- keyring.c */
+
+/* The service's key is one that signs, by the keyring.json that is there now; the service verifies
+ * with that one from now on. BASE_ERR_AUTH: it must not sign. Reads a small file where it has
+ * changed. */
+BASE_MUST_CHECK base_status service_keyring_check(budget_service *service, base_error *reterr);
 
 /* ---- sign.c: after the commit */
 

@@ -14,7 +14,11 @@ static const unsigned char *find_key(const budget_service *service, const char *
     if (strcmp(kid, service->kid) == 0) {
         return service->secret;
     }
+    const budget_public_key *key = budget_keyring_find(&service->keyring, kid);
     const budget_signer *signer = &service->options->signer;
+    if (key != NULL && key->revoked_at != 0) {
+        return NULL;
+    }
     return signer->find != NULL ? signer->find(signer->user, kid) : NULL;
 }
 

@@ -396,6 +396,15 @@ out_has '"verdict":"revoked-key"'
 budget 0 verify later.token --keyring service/keyring.json
 budget 0 key export --out keyring.json
 budget 0 verify later.token --keyring keyring.json
+budget 0 key list
+out_has 'revoked' 'verifies nothing since '
+cp service/keyring.json kept-keyring.json
+signs=$("$bin/budget-service" key list | awk '/signs/ { print $1 }')
+budget 0 key revoke "$signs"
+out_has 'stop the service, run budget-service key rotate, start it again'
+budget 4 authorize revoked 0.10 --account phase35/lab02 --job JOB.json
+err_has "is revoked"
+cp kept-keyring.json service/keyring.json
 stop_service
 
 echo "== an audit without the service"

@@ -388,6 +388,30 @@ static void test_second_service_is_refused(void **state)
     budget_client_close(client);
 }
 
+/* Nobody would accept what a revoked key signs, so nothing is reserved for it. */
+static void test_key_revoked_while_it_runs(void **state)
+{
+    service_fixture *fixture = *state;
+    base_error why;
+    budget_grant grant;
+    budget_chain chain;
+    budget_keyring *keyring = &fixture->keyring;
+    const char *path = test_directory_path(&fixture->directory, "keyring.json");
+    budget_client *client = fixture_client(fixture, "request", 0);
+    const budget_claims ask = fixture_ask("phase35", "run-1", USD(1));
+    keyring->keys[0].revoked_at = 2;
+    assert_ok(budget_keyring_write(path, keyring, &why), &why);
+    assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_REFUSED, &why);
+    assert_non_null(strstr(why.message, "is revoked: stop the service"));
+    assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_REFUSED, &why);
+    assert_verdict(budget_remaining(client, "phase35", &chain, &why), BUDGET_GRANTED, &why);
+    assert_int_equal(chain.accounts[0].reserved_usd_micro, 0);
+    keyring->keys[0].revoked_at = 0;
+    assert_ok(budget_keyring_write(path, keyring, &why), &why);
+    assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
+    budget_client_close(client);
+}
+
 static void test_tcp(void **state)
 {
     service_fixture *fixture = *state;
@@ -415,6 +439,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_no_service, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_unknown, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_second_service_is_refused, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_key_revoked_while_it_runs, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_tcp, setup, fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
