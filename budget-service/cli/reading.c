@@ -101,14 +101,15 @@ typedef struct report_sink {
     bool json;
     json_t *accounts;
     json_t *alarms;
-    uint64_t above_cap; /* accounts with less than nothing left */
+    uint64_t above_cap; /* accounts that have used more than their own cap */
 } report_sink;
 
 static void report_account(void *user, const budget_account *account)
 {
     report_sink *sink = user;
     char bar[BAR_CELLS + 1];
-    sink->above_cap += account->remaining_usd_micro < 0;
+    sink->above_cap +=
+        account->posted_usd_micro + account->reserved_usd_micro > account->cap_usd_micro;
     if (sink->json) {
         (void)json_array_append_new(sink->accounts, cli_account_json(account));
         return;

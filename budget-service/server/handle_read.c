@@ -77,6 +77,21 @@ static bool collect_account(void *context, const budget_account *account)
     return true;
 }
 
+/* What authorize would grant of the account, as remaining says it: its parents bind as well. */
+static base_status set_least_left(budget_service *service, budget_account *account,
+                                  base_error *reterr)
+{
+    budget_account chain[BUDGET_ACCOUNT_DEPTH_MAX];
+    size_t count = 0;
+    size_t binding = 0;
+    const base_status status =
+        budget_ledger_chain(service->ledger, account->name, chain, &count, &binding, reterr);
+    if (status == BASE_OK) {
+        account->remaining_usd_micro = chain[binding].remaining_usd_micro;
+    }
+    return status;
+}
+
 static base_status read_accounts(budget_service *service, account_page *page, base_error *reterr)
 {
     page->accounts = calloc(page->count_max, sizeof page->accounts[0]);
@@ -85,9 +100,9 @@ static base_status read_accounts(budget_service *service, account_page *page, ba
     if (page->accounts == NULL || page->rows == NULL || page->pointers == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a page of accounts");
     }
-    const base_status status =
-        budget_ledger_accounts(service->ledger, collect_account, page, reterr);
-    for (size_t i = 0; i < page->count; i++) {
+    base_status status = budget_ledger_accounts(service->ledger, collect_account, page, reterr);
+    for (size_t i = 0; i < page->count && status == BASE_OK; i++) {
+        status = set_least_left(service, &page->accounts[i], reterr);
         budget_shape_write(&budget_account_shape, &page->accounts[i], &page->rows[i].base);
         page->pointers[i] = &page->rows[i];
     }

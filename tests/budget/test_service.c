@@ -308,6 +308,36 @@ static void test_lists(void **state)
     budget_client_close(client);
 }
 
+static void check_least_left(void *user, const budget_account *account)
+{
+    const bool wide = strcmp(account->name, "phase35/wide") == 0;
+    const bool lab = strcmp(account->name, "phase35/lab02") == 0;
+    assert_int_equal(account->cap_usd_micro, wide ? USD(9) : (lab ? USD(3) : USD(5)));
+    assert_int_equal(account->reserved_usd_micro, lab ? 0 : USD(1));
+    assert_int_equal(account->remaining_usd_micro, lab ? USD(3) : USD(4));
+    *(int *)user += 1;
+}
+
+/* A parent's cap binds: lists say what would be granted, as remaining does. */
+static void test_lists_say_the_least_left(void **state)
+{
+    const service_fixture *fixture = *state;
+    base_error why;
+    budget_grant grant;
+    budget_report report;
+    int accounts = 0;
+    fixture_account(fixture, "phase35/wide", USD(9));
+    budget_client *client = fixture_client(fixture, "request", 0);
+    const budget_claims ask = fixture_ask("phase35/wide", "run-1", USD(1));
+    assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_account_list(client, check_least_left, &accounts, &why), BUDGET_GRANTED,
+                   &why);
+    const budget_status_sinks sinks = {.account = check_least_left, .user = &accounts};
+    assert_verdict(budget_status(client, &sinks, &report, &why), BUDGET_GRANTED, &why);
+    assert_int_equal(accounts, 6);
+    budget_client_close(client);
+}
+
 /* The ledger is put back to an older copy: the client that knows more refuses the service. */
 static void test_service_behind_client(void **state)
 {
@@ -435,6 +465,7 @@ int main(void)
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_life_of_an_authorization, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_lists, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_lists_say_the_least_left, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_service_behind_client, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_no_service, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_unknown, setup, fixture_teardown),

@@ -153,7 +153,7 @@ BASE_MUST_CHECK base_status budget_ledger_chain(budget_ledger *ledger, const cha
                                                 budget_account chain[BUDGET_ACCOUNT_DEPTH_MAX],
                                                 size_t *count, size_t *binding, base_error *reterr);
 
-/* Every account by name; visit returns false to stop. */
+/* Every account by name, each with what is left of its own cap; visit returns false to stop. */
 BASE_MUST_CHECK base_status budget_ledger_accounts(budget_ledger *ledger,
                                                    bool (*visit)(void *context,
                                                                  const budget_account *account),

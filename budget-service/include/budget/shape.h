@@ -21,8 +21,10 @@ typedef struct budget_account {
     int64_t cap_usd_micro;
     int64_t posted_usd_micro;
     int64_t reserved_usd_micro;
-    int64_t remaining_usd_micro; /* may be negative: a bill is a fact */
-    bool frozen;                 /* until `account acknowledge` */
+    int64_t
+        remaining_usd_micro; /* of its cap; in lists and status the least along its chain. May be
+                                  * negative: a bill is a fact */
+    bool frozen;             /* until `account acknowledge` */
 } budget_account;
 
 /* One authorization, as it stands. Times are seconds since 1970, 0: not yet. */
