@@ -210,6 +210,7 @@ bool service_halted(const budget_service *service);
 
 /* ---- spend.c */
 
+/* BASE_ERR_MISMATCH: the file is not this ledger's; it is left as it is. */
 BASE_MUST_CHECK base_status service_spend_open(budget_service *service, base_error *reterr);
 
 /* Appends the rows that the ledger has got since. A failure is logged, once; the next call tries

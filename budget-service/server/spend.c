@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -25,38 +24,111 @@ struct service_spend {
     bool failed;   /* the last write; it is logged once, and tried again at every call */
 };
 
-/* A line that a crash or a full disk cut off is written anew. */
-static void drop_cut_line(int fd)
+static const char line_start[] = "{\"seq\":";
+
+/* The end of the file: its last whole line, and what follows without a newline. */
+typedef struct spend_end {
+    char bytes[TAIL_BYTES + 1]; /* with NUL */
+    off_t from;                 /* bytes[0] in the file */
+    size_t line;                /* index where the last whole line begins, */
+    size_t cut;                 /* and where it has ended; 0: there is none */
+    size_t size_bytes;
+} spend_end;
+
+static void read_end(int fd, spend_end *end)
 {
-    char tail[TAIL_BYTES];
     const off_t size = lseek(fd, 0, SEEK_END);
-    const off_t from = size > TAIL_BYTES ? size - TAIL_BYTES : 0;
-    const ssize_t got = pread(fd, tail, sizeof tail, from);
-    if (got > 0 && tail[got - 1] != '\n') {
-        const char *newline = memrchr(tail, '\n', (size_t)got);
-        (void)!ftruncate(fd, newline != NULL ? from + (newline - tail) + 1 : from);
+    *end = (spend_end){.from = size > TAIL_BYTES ? size - TAIL_BYTES : 0};
+    const ssize_t got = pread(fd, end->bytes, TAIL_BYTES, end->from);
+    end->size_bytes = got > 0 ? (size_t)got : 0;
+    const char *newline = memrchr(end->bytes, '\n', end->size_bytes);
+    if (newline != NULL) {
+        end->cut = (size_t)(newline - end->bytes) + 1;
+        const char *before = memrchr(end->bytes, '\n', end->cut - 1);
+        end->line = before != NULL ? (size_t)(before - end->bytes) + 1 : 0;
     }
 }
 
-/* The row of the file's last line, from its "seq"; 0 when there is none. */
-static uint64_t last_sequence(int fd)
+/* What follows the last newline is nothing, or the begin of a row. */
+static bool cut_is_ours(const spend_end *end)
 {
-    char tail[TAIL_BYTES + 1];
-    struct stat file;
-    if (fstat(fd, &file) != 0 || file.st_size == 0) {
-        return 0;
+    const size_t start_bytes = strlen(line_start);
+    const size_t cut_bytes = end->size_bytes - end->cut;
+    return memcmp(end->bytes + end->cut, line_start,
+                  cut_bytes < start_bytes ? cut_bytes : start_bytes) == 0;
+}
+
+/* A line that a crash or a full disk cut off is written anew. */
+static void drop_cut_line(int fd)
+{
+    spend_end end;
+    read_end(fd, &end);
+    if (end.cut < end.size_bytes && cut_is_ours(&end)) {
+        (void)!ftruncate(fd, end.from + (off_t)end.cut);
     }
-    const off_t from = file.st_size > TAIL_BYTES ? file.st_size - TAIL_BYTES : 0;
-    const ssize_t got = pread(fd, tail, TAIL_BYTES, from);
-    if (got <= 0) {
-        return 0;
+}
+
+/* A row as a line, if that row has one. */
+typedef struct row_line {
+    uint64_t sequence;
+    bool made;
+    char text[BUDGET_EXPORT_LINE_BYTES];
+} row_line;
+
+static bool make_line(void *context, const budget_row *row)
+{
+    row_line *line = context;
+    line->made = row->sequence == line->sequence && budget_export_jsonl(row, line->text);
+    return false;
+}
+
+/* *row: of the file's last whole line; 0: it is no row of this ledger. Compared is what identifies
+ * the row, since an earlier service may have written less of the rest. */
+static base_status find_last_row(budget_ledger *ledger, const spend_end *end, uint64_t *row,
+                                 base_error *reterr)
+{
+    row_line expected;
+    uint8_t head[BUDGET_DIGEST_BYTES];
+    uint64_t newest = 0;
+    const char *line = end->bytes + end->line;
+    *row = 0;
+    budget_ledger_head(ledger, &newest, head);
+    if (strncmp(line, line_start, strlen(line_start)) != 0) {
+        return BASE_OK;
     }
-    tail[got] = '\0';
-    const char *found = NULL;
-    for (const char *at = strstr(tail, "\"seq\":"); at != NULL; at = strstr(at + 1, "\"seq\":")) {
-        found = at;
+    expected = (row_line){.sequence = strtoull(line + strlen(line_start), NULL, 10)};
+    if (expected.sequence == 0 || expected.sequence > newest) {
+        return BASE_OK;
     }
-    return found != NULL ? strtoull(found + strlen("\"seq\":"), NULL, 10) : 0;
+    const base_status status =
+        budget_ledger_rows(ledger, expected.sequence - 1, 1, make_line, &expected, reterr);
+    if (status == BASE_OK && expected.made) {
+        const char *rest = strstr(expected.text, ",\"account\":");
+        const size_t bytes = rest != NULL ? (size_t)(rest - expected.text) : strlen(expected.text);
+        *row = strncmp(line, expected.text, bytes) == 0 ? expected.sequence : 0;
+    }
+    return status;
+}
+
+/* Finds how far the file has the rows of this ledger. */
+static base_status take_up(budget_ledger *ledger, struct service_spend *spend, base_error *reterr)
+{
+    spend_end end;
+    read_end(spend->fd, &end);
+    if (end.cut > 0) {
+        const base_status status = find_last_row(ledger, &end, &spend->done, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
+    if ((end.cut > 0 && spend->done == 0) || !cut_is_ours(&end)) {
+        return base_fail(reterr, BASE_ERR_MISMATCH,
+                         "%s, which the policy names, ends with what this ledger did not write: "
+                         "move it away, and the service makes it anew",
+                         spend->path);
+    }
+    drop_cut_line(spend->fd);
+    return BASE_OK;
 }
 
 static base_status make_parents(const char *path, base_error *reterr)
@@ -88,7 +160,7 @@ base_status service_spend_open(budget_service *service, base_error *reterr)
     if (length >= (int)sizeof made->path) {
         return base_fail(reterr, BASE_ERR_LIMIT, "%s: too long a path", path);
     }
-    const base_status status = make_parents(made->path, reterr);
+    base_status status = make_parents(made->path, reterr);
     if (status != BASE_OK) {
         return status;
     }
@@ -96,10 +168,11 @@ base_status service_spend_open(budget_service *service, base_error *reterr)
     if (made->fd < 0) {
         return base_fail_errno(reterr, errno, "cannot open %s, which the policy names", made->path);
     }
-    drop_cut_line(made->fd);
-    made->done = last_sequence(made->fd);
-    service_spend_follow(service);
-    return BASE_OK;
+    status = take_up(service->ledger, made, reterr);
+    if (status == BASE_OK) {
+        service_spend_follow(service);
+    }
+    return status;
 }
 
 static bool append_row(void *context, const budget_row *row)

@@ -389,6 +389,55 @@ static void test_a_cut_spend_line_is_written_anew(void **state)
     free(whole);
 }
 
+/* Another ledger's rows, or a file of another kind, is neither added to nor cut. */
+static void test_a_file_of_others_is_left(void **state)
+{
+    service_fixture *fixture = *state;
+    base_error why;
+    char extra[BASE_PATH_BYTES + 64];
+    size_t bytes = 0;
+    (void)snprintf(extra, sizeof extra, "\"spend\": \"%s/spend.jsonl\"", fixture->dir);
+    write_policy(fixture, extra);
+    fixture_start(fixture);
+    fixture_account(fixture, "phase35", USD(500));
+    begin_run(fixture, "run-1", 3600);
+    assert_int_equal(fixture_stop(fixture), 0);
+    char *own = read_spend(fixture, &bytes);
+    char *later = strndup(own, bytes);
+    char *other = strndup(own, bytes);
+    assert_non_null(later);
+    assert_non_null(other);
+    *strstr(later, "\"seq\":") = '\0'; /* the row, of a number that this ledger has not reached */
+    char *beyond = NULL;
+    assert_true(asprintf(&beyond, "%s\"seq\":9%s", later, own + strlen("{\"seq\":")) > 0);
+    memcpy(strstr(other, "run-1"), "run-9", 5); /* the row of that number, of another run */
+    const char *const files[] = {"notes", "notes\nwithout an end", "\n", beyond, other};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        size_t left_bytes = 0;
+        assert_ok(base_file_write(test_directory_path(&fixture->directory, "spend.jsonl"), files[i],
+                                  strlen(files[i]), &why),
+                  &why);
+        assert_false(fixture_start_with(fixture, NULL, NULL));
+        assert_non_null(strstr(fixture->failure, "move it away"));
+        char *left = read_spend(fixture, &left_bytes);
+        assert_int_equal(left_bytes, strlen(files[i]));
+        assert_memory_equal(left, files[i], left_bytes);
+        free(left);
+    }
+    assert_int_equal(unlink(test_directory_path(&fixture->directory, "spend.jsonl")), 0);
+    fixture_start(fixture);
+    assert_int_equal(fixture_stop(fixture), 0);
+    size_t again_bytes = 0;
+    char *again = read_spend(fixture, &again_bytes);
+    assert_int_equal(again_bytes, bytes);
+    assert_memory_equal(again, own, bytes);
+    free(again);
+    free(beyond);
+    free(other);
+    free(later);
+    free(own);
+}
+
 /* While the disk is full, a line is cut off. When there is room again, it is written anew, with what
  * has come since. */
 static void test_spend_goes_on_after_a_full_disk(void **state)
@@ -540,6 +589,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_hook_hears_of_a_cap, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_spend_and_export, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_a_cut_spend_line_is_written_anew, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_a_file_of_others_is_left, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_spend_goes_on_after_a_full_disk, fixture_setup,
                                         fixture_teardown),
