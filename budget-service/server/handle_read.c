@@ -180,6 +180,19 @@ static void entry_page_fill(entry_page *page, size_t found_count, const char *ac
     }
 }
 
+/* Accounts are named by hand: a misspelt one is none without runs. */
+static base_status check_account(budget_service *service, const char *account, base_error *reterr)
+{
+    int64_t spent = 0;
+    if (account[0] == '\0') {
+        return BASE_OK;
+    }
+    const base_status status = budget_ledger_total_spent(service->ledger, account, &spent, reterr);
+    return status == BASE_ERR_NOTFOUND
+               ? base_fail(reterr, BASE_ERR_INVALID, BUDGET_NO_ACCOUNT, account)
+               : status;
+}
+
 base_status service_list(budget_service *service, const service_question *question,
                          service_item *item, base_error *reterr)
 {
@@ -193,7 +206,10 @@ base_status service_list(budget_service *service, const service_question *questi
     if (end == NULL || *end != '\0' || after < 0) {
         return base_fail(reterr, BASE_ERR_INVALID, "a page that does not exist");
     }
-    base_status status = entry_page_make(&page, BUDGET_PAGE_MAX, reterr);
+    base_status status = check_account(service, body->account, reterr);
+    if (status == BASE_OK) {
+        status = entry_page_make(&page, BUDGET_PAGE_MAX, reterr);
+    }
     if (status == BASE_OK) {
         status = budget_ledger_list(service->ledger, after, BUDGET_PAGE_MAX, page.found,
                                     &found_count, reterr);
