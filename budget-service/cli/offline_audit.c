@@ -168,6 +168,19 @@ static base_status audit_copy(const char *directory, const char *checkpoint, con
     return status;
 }
 
+/* A message about the copy is one about the directory that was copied. */
+static void name_original(char *message, size_t message_bytes, const char *directory,
+                          const char *dir)
+{
+    char before[BUDGET_AUDIT_FINDING_BYTES];
+    (void)snprintf(before, sizeof before, "%s", message);
+    char *at = strstr(before, directory);
+    if (at != NULL) {
+        *at = '\0';
+        (void)snprintf(message, message_bytes, "%s%s%s", before, dir, at + strlen(directory));
+    }
+}
+
 static base_status copy_and_audit(const char *dir, const char *checkpoint, const key_store *store,
                                   budget_audit_report *result, base_error *reterr)
 {
@@ -183,6 +196,9 @@ static base_status copy_and_audit(const char *dir, const char *checkpoint, const
     }
     if (status == BASE_OK) {
         status = audit_copy(directory, checkpoint, store, result, reterr);
+    }
+    for (int i = 0; i < BUDGET_AUDIT_FINDINGS_KEPT; i++) {
+        name_original(result->findings[i], sizeof result->findings[i], directory, dir);
     }
     remove_copy(directory);
     return status;

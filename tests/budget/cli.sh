@@ -421,7 +421,7 @@ sed -E '2s/ [0-9]+ / 1 /' elsewhere >altered
 budget 8 audit --checkpoint altered
 rm service/checkpoints
 budget 8 audit --json
-out_has '"good":false' 'checkpoints is missing'
+out_has '"good":false' 'service/checkpoints is missing'
 budget 8 audit
 digest=$(sed -n 's/^BAD: .* serve --accept-checkpoint //p' out)
 budget 8 serve --passphrase-file passphrase
