@@ -95,7 +95,9 @@ static int show_reconciliation(const cli_args *args, const budget_reconciliation
         if (result->ambiguous > 0) {
             (void)printf("%" PRIu64 " ambiguous: the ledger has runs of several vendors, and an "
                          "instance alone does not say whose it is; nothing of %s is posted. Say "
-                         "it with --vendor, or in a column vendor (csv) or x_Vendor (focus-csv)\n",
+                         "it with --vendor, or in a column vendor (csv) or x_Vendor (focus-csv). A "
+                         "run authorized without a vendor: --vendor cloud, or its label in the "
+                         "line\n",
                          result->ambiguous, result->ambiguous == 1 ? "it" : "them");
         }
         if (result->after_the_end > 0) {

@@ -276,6 +276,8 @@ out_has 'ambiguous' '1 ambiguous: ' 'nothing of it is posted. Say it with --vend
 echo '[{"amount": 1.25, "id": "bill-1", "podId": "pod-1"}]' >pods.json # runpod's, it says itself
 budget 7 reconcile --bill pods.json --as-of "$(date -u +%Y-%m-%dT%H:%M:%SZ)" --json
 out_has '"ambiguous":1' '"matched":0'
+budget 7 reconcile --bill pods.json --as-of "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
+out_has '1 ambiguous: ' 'without a vendor: --vendor cloud, or its label'
 budget 0 reconcile --bill pods.json --vendor cloud --as-of "$(date -u +%Y-%m-%dT%H:%M:%SZ)" --json
 out_has '"ambiguous":0' '"matched":1'
 budget 0 void other
