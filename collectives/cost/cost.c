@@ -40,6 +40,26 @@ static double ratio(int a, int b)
     return (double)a / (double)b;
 }
 
+/* How many numbers below `end` have the bit `distance` not set. */
+static int lower_below(int end, int distance)
+{
+    const int rest = end % (2 * distance);
+    return end / (2 * distance) * distance + (rest < distance ? rest : distance);
+}
+
+/* How many ranks of the host that begins with `first` have their partner on another host. */
+static int crossing_of(const coll_layout *s, int first, int distance)
+{
+    const int end = first + s->host_ranks_max < s->ranks ? first + s->host_ranks_max : s->ranks;
+    const int pairs_end = end - distance; /* the lower of two that are both here is before */
+    const int alone_from = first > s->ranks - distance ? first : s->ranks - distance;
+    const int pairs =
+        pairs_end > first ? lower_below(pairs_end, distance) - lower_below(first, distance) : 0;
+    const int alone =
+        alone_from < end ? lower_below(end, distance) - lower_below(alone_from, distance) : 0;
+    return end - first - 2 * pairs - alone;
+}
+
 /* How many ranks of one host, at most, have their partner of a round on another host. A rank's
  * partner is the one whose number differs in bit `round`. Hosts are taken to be as large as the
  * largest, but for the last. */
@@ -48,7 +68,6 @@ static int crossing(const coll_layout *s, int round)
     const int locals = s->host_ranks_max;
     const int distance = 1 << round;
     int most = 0;
-    int own = 0;
     if (s->hosts == 1) {
         return 0;
     }
@@ -58,11 +77,9 @@ static int crossing(const coll_layout *s, int round)
     if (is_power(locals)) {
         return distance < locals ? 0 : locals;
     }
-    for (int rank = 0; rank < s->ranks; rank++) {
-        const int partner = rank ^ distance;
-        const bool crosses = partner < s->ranks && partner / locals != rank / locals;
-        own = (rank % locals == 0 ? 0 : own) + (crosses ? 1 : 0);
-        most = own > most ? own : most;
+    for (int first = 0; first < s->ranks && most < locals; first += locals) {
+        const int out = crossing_of(s, first, distance);
+        most = out > most ? out : most;
     }
     return most;
 }
