@@ -102,7 +102,7 @@ static int show_reconciliation(const cli_args *args, const budget_reconciliation
         }
         if (result->after_the_end > 0) {
             (void)printf("%" PRIu64 " billed after the end, here or on a bill before: an instance "
-                                    "that was said to be gone "
+                         "that was said to be gone "
                          "still costs; look at the vendor's list, end it, and send new evidence "
                          "(terminated)\n",
                          result->after_the_end);
