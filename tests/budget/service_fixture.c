@@ -206,3 +206,39 @@ int fixture_teardown(void **state)
     free(*state);
     return 0;
 }
+
+void fixture_write_policy(const service_fixture *fixture, const char *members)
+{
+    char text[2 * BASE_PATH_BYTES];
+    base_error error;
+    (void)snprintf(text, sizeof text, "{\"version\": 1, %s}", members);
+    assert_ok(base_file_write(test_directory_path(&fixture->directory, "policy.json"), text,
+                              strlen(text), &error),
+              &error);
+}
+
+static budget_redeem_options redeemer(const service_fixture *fixture, budget_job_key *key)
+{
+    proto_keypair pair;
+    proto_keypair_make(&pair);
+    memcpy(key->public_key, pair.public_key, sizeof key->public_key);
+    memcpy(key->secret_key, pair.secret_key, sizeof key->secret_key);
+    return (budget_redeem_options){.dir = fixture->dir, .job_key = key};
+}
+
+void fixture_begin_run(const service_fixture *fixture, const char *label, int64_t seconds)
+{
+    base_error why;
+    budget_grant grant;
+    budget_job_key job;
+    static budget_redemption redemption;
+    const budget_redeem_options mine = redeemer(fixture, &job);
+    budget_client *client = fixture_client(fixture, "request", 0);
+    budget_claims ask = fixture_ask("phase35", label, USD(1));
+    ask.max_seconds = seconds;
+    assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
+    assert_verdict(
+        budget_redeem(&mine, grant.token, &(budget_redeem_ranks){0, 1, 1}, &redemption, &why),
+        BUDGET_GRANTED, &why);
+    budget_client_close(client);
+}

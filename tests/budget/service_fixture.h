@@ -53,6 +53,12 @@ void fixture_account(const service_fixture *fixture, const char *name, int64_t c
 /* A question for `amount`, of one local-priced instance for an hour, in every field good. */
 budget_claims fixture_ask(const char *account, const char *label, int64_t amount_usd_micro);
 
+/* policy.json of these members; the service reads it when it starts. */
+void fixture_write_policy(const service_fixture *fixture, const char *members);
+
+/* Authorizes label of phase35 for so many seconds, and redeems its rank 0. */
+void fixture_begin_run(const service_fixture *fixture, const char *label, int64_t seconds);
+
 /* $ of micro-dollars. */
 #define USD(dollars) ((int64_t)((dollars)*1000000))
 

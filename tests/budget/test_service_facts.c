@@ -1,4 +1,4 @@
-/* What comes after a grant: deadlines with their alarm and hook, spend.jsonl, bills, audits. */
+/* What comes after a grant: deadlines with their alarm and hook, bills, audits. */
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -10,48 +10,9 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "budget/wire.h"
-#include "proto/key.h"
 #include "service_fixture.h"
 
 enum { WAIT_MS = 20 * 1000, FILE_BYTES_MAX = 1 << 20 };
-
-static void write_policy(const service_fixture *fixture, const char *extra)
-{
-    char text[2 * BASE_PATH_BYTES];
-    base_error error;
-    (void)snprintf(text, sizeof text, "{\"version\": 1, %s}", extra);
-    assert_ok(base_file_write(test_directory_path(&fixture->directory, "policy.json"), text,
-                              strlen(text), &error),
-              &error);
-}
-
-static budget_redeem_options redeemer(const service_fixture *fixture, budget_job_key *key)
-{
-    proto_keypair pair;
-    proto_keypair_make(&pair);
-    memcpy(key->public_key, pair.public_key, sizeof key->public_key);
-    memcpy(key->secret_key, pair.secret_key, sizeof key->secret_key);
-    return (budget_redeem_options){.dir = fixture->dir, .job_key = key};
-}
-
-/* Authorizes label for so many seconds, and redeems its rank 0. */
-static void begin_run(const service_fixture *fixture, const char *label, int64_t seconds)
-{
-    base_error why;
-    budget_grant grant;
-    budget_job_key job;
-    static budget_redemption redemption;
-    const budget_redeem_options mine = redeemer(fixture, &job);
-    budget_client *client = fixture_client(fixture, "request", 0);
-    budget_claims ask = fixture_ask("phase35", label, USD(1));
-    ask.max_seconds = seconds;
-    assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
-    assert_verdict(
-        budget_redeem(&mine, grant.token, &(budget_redeem_ranks){0, 1, 1}, &redemption, &why),
-        BUDGET_GRANTED, &why);
-    budget_client_close(client);
-}
 
 static void note_alarm(void *user, const budget_entry *entry)
 {
@@ -88,11 +49,11 @@ static void test_deadline_alarm_and_hook(void **state)
     const char *fifo = test_directory_path(&fixture->directory, "alarm");
     assert_int_equal(mkfifo(fifo, 0600), 0);
     (void)snprintf(extra, sizeof extra, "\"hook\": [\"/bin/sh\", \"-c\", \"cat >'%s'\"]", fifo);
-    write_policy(fixture, extra);
+    fixture_write_policy(fixture, extra);
     const int fd = open(fifo, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     fixture_start(fixture);
     fixture_account(fixture, "phase35", USD(5));
-    begin_run(fixture, "run-1", 1);
+    fixture_begin_run(fixture, "run-1", 1);
     read_told(fd, told, sizeof told);
     (void)close(fd);
     assert_non_null(strstr(told, "\"event\":\"deadline-passed\""));
@@ -155,13 +116,13 @@ static void test_deadline_alarm_is_repeated(void **state)
     assert_int_equal(mkfifo(fifo, 0600), 0);
     (void)snprintf(extra, sizeof extra, "\"hook\": [\"/bin/sh\", \"-c\", \"cat >'%s'; exit 3\"]",
                    fifo);
-    write_policy(fixture, extra);
+    fixture_write_policy(fixture, extra);
     const int fd = open(fifo, O_RDWR | O_CLOEXEC | O_NONBLOCK);
     (void)snprintf(log, sizeof log, "%s", test_directory_path(&fixture->directory, "log"));
     (void)snprintf(later, sizeof later, "%s", test_directory_path(&fixture->directory, "later"));
     start_logged(fixture, log);
     fixture_account(fixture, "phase35", USD(50));
-    begin_run(fixture, "run-1", 1);
+    fixture_begin_run(fixture, "run-1", 1);
     assert_told(fd, "run-1");
     assert_ok(base_file_write(later, "", 0, &why), &why);
     assert_told(fd, "run-1");
@@ -173,7 +134,7 @@ static void test_deadline_alarm_is_repeated(void **state)
     budget_client *admin = fixture_client(fixture, "admin", 0);
     assert_verdict(budget_terminated(admin, "run-1", "gone", 4, &why), BUDGET_GRANTED, &why);
     budget_client_close(admin);
-    begin_run(fixture, "run-2", 1);
+    fixture_begin_run(fixture, "run-2", 1);
     assert_told(fd, "run-2");
     assert_int_equal(fixture_stop(fixture), 0);
     start_logged(fixture, log);
@@ -195,11 +156,11 @@ static void test_hook_that_hangs_is_left(void **state)
     assert_int_equal(mkfifo(fifo, 0600), 0);
     (void)snprintf(extra, sizeof extra,
                    "\"hook\": [\"/bin/sh\", \"-c\", \"echo $$ >'%s'; exec sleep 600\"]", fifo);
-    write_policy(fixture, extra);
+    fixture_write_policy(fixture, extra);
     const int fd = open(fifo, O_RDWR | O_CLOEXEC);
     fixture_start(fixture);
     fixture_account(fixture, "phase35", USD(50));
-    begin_run(fixture, "run-1", 1);
+    fixture_begin_run(fixture, "run-1", 1);
     assert_true(read(fd, line, sizeof line - 1) > 0);
     const pid_t hook = (pid_t)strtol(line, NULL, 10);
     const int64_t before_ns = base_now_ns();
@@ -275,7 +236,7 @@ static void test_hook_hears_of_a_cap(void **state)
     const char *fifo = test_directory_path(&fixture->directory, "alarm");
     assert_int_equal(mkfifo(fifo, 0600), 0);
     (void)snprintf(extra, sizeof extra, "\"hook\": [\"/bin/sh\", \"-c\", \"cat >'%s'\"]", fifo);
-    write_policy(fixture, extra);
+    fixture_write_policy(fixture, extra);
     const int fd = open(fifo, O_RDWR | O_CLOEXEC | O_NONBLOCK);
     fixture_start(fixture);
     fixture_account(fixture, "phase", USD(10));
@@ -301,231 +262,6 @@ static void test_hook_hears_of_a_cap(void **state)
     budget_client_close(client);
 }
 
-static void count_line(void *user, const char *line)
-{
-    assert_int_equal(line[0], '{');
-    *(int *)user += 1;
-}
-
-static void test_spend_and_export(void **state)
-{
-    enum { RUNS = 5 };
-    service_fixture *fixture = *state;
-    base_error why;
-    char extra[BASE_PATH_BYTES + 64];
-    int lines = 0;
-    int exported = 0;
-    void *data = NULL;
-    size_t data_bytes = 0;
-    (void)snprintf(extra, sizeof extra, "\"spend\": \"%s/deep/spend.jsonl\"", fixture->dir);
-    write_policy(fixture, extra);
-    fixture_start(fixture);
-    fixture_account(fixture, "phase35", USD(500));
-    for (int i = 0; i < RUNS; i++) {
-        char label[32];
-        (void)snprintf(label, sizeof label, "run-%d", i);
-        begin_run(fixture, label, 3600);
-        if (i == 2) { /* what is there is not written again */
-            assert_int_equal(fixture_stop(fixture), 0);
-            fixture_start(fixture);
-        }
-    }
-    budget_client *admin = fixture_client(fixture, "admin", 0);
-    assert_verdict(budget_export(admin, count_line, &exported, &why), BUDGET_GRANTED, &why);
-    budget_client_close(admin);
-    assert_int_equal(fixture_stop(fixture), 0);
-    assert_ok(base_file_read(test_directory_path(&fixture->directory, "deep/spend.jsonl"),
-                             FILE_BYTES_MAX, &data, &data_bytes, &why),
-              &why);
-    for (size_t i = 0; i < data_bytes; i++) {
-        lines += ((const char *)data)[i] == '\n' ? 1 : 0;
-    }
-    free(data);
-    assert_true(exported >= RUNS);
-    assert_int_equal(lines, exported);
-}
-
-static char *read_spend(const service_fixture *fixture, size_t *bytes)
-{
-    base_error why;
-    void *data = NULL;
-    assert_ok(base_file_read(test_directory_path(&fixture->directory, "spend.jsonl"),
-                             FILE_BYTES_MAX, &data, bytes, &why),
-              &why);
-    return data;
-}
-
-/* Wherever a crash cuts the file off, it is the same again after the next start. */
-static void test_a_cut_spend_line_is_written_anew(void **state)
-{
-    service_fixture *fixture = *state;
-    base_error why;
-    char extra[BASE_PATH_BYTES + 64];
-    size_t bytes = 0;
-    (void)snprintf(extra, sizeof extra, "\"spend\": \"%s/spend.jsonl\"", fixture->dir);
-    write_policy(fixture, extra);
-    fixture_start(fixture);
-    fixture_account(fixture, "phase35", USD(500));
-    begin_run(fixture, "run-1", 3600);
-    begin_run(fixture, "run-2", 3600);
-    assert_int_equal(fixture_stop(fixture), 0);
-    char *whole = read_spend(fixture, &bytes);
-    const char *last = (const char *)memrchr(whole, '\n', bytes - 1) + 1;
-    const size_t cuts[] = {bytes - 1, bytes - 2, (size_t)(last - whole) + 1, (size_t)(last - whole),
-                           3,         0};
-    for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
-        size_t again_bytes = 0;
-        assert_ok(base_file_write(test_directory_path(&fixture->directory, "spend.jsonl"), whole,
-                                  cuts[i], &why),
-                  &why);
-        fixture_start(fixture);
-        assert_int_equal(fixture_stop(fixture), 0);
-        char *again = read_spend(fixture, &again_bytes);
-        if (again_bytes != bytes || memcmp(again, whole, bytes) != 0) {
-            fail_msg("cut after %zu of %zu bytes, then: %s", cuts[i], bytes, again);
-        }
-        free(again);
-    }
-    free(whole);
-}
-
-/* Another ledger's rows, or a file of another kind, is neither added to nor cut. */
-static void test_a_file_of_others_is_left(void **state)
-{
-    service_fixture *fixture = *state;
-    base_error why;
-    char extra[BASE_PATH_BYTES + 64];
-    size_t bytes = 0;
-    (void)snprintf(extra, sizeof extra, "\"spend\": \"%s/spend.jsonl\"", fixture->dir);
-    write_policy(fixture, extra);
-    fixture_start(fixture);
-    fixture_account(fixture, "phase35", USD(500));
-    begin_run(fixture, "run-1", 3600);
-    assert_int_equal(fixture_stop(fixture), 0);
-    char *own = read_spend(fixture, &bytes);
-    char *later = strndup(own, bytes);
-    char *other = strndup(own, bytes);
-    assert_non_null(later);
-    assert_non_null(other);
-    *strstr(later, "\"seq\":") = '\0'; /* the row, of a number that this ledger has not reached */
-    char *beyond = NULL;
-    assert_true(asprintf(&beyond, "%s\"seq\":9%s", later, own + strlen("{\"seq\":")) > 0);
-    memcpy(strstr(other, "run-1"), "run-9", 5); /* the row of that number, of another run */
-    const char *const files[] = {"notes", "notes\nwithout an end", "\n", beyond, other};
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        size_t left_bytes = 0;
-        assert_ok(base_file_write(test_directory_path(&fixture->directory, "spend.jsonl"), files[i],
-                                  strlen(files[i]), &why),
-                  &why);
-        assert_false(fixture_start_with(fixture, NULL, NULL));
-        assert_non_null(strstr(fixture->failure, "move it away"));
-        char *left = read_spend(fixture, &left_bytes);
-        assert_int_equal(left_bytes, strlen(files[i]));
-        assert_memory_equal(left, files[i], left_bytes);
-        free(left);
-    }
-    assert_int_equal(unlink(test_directory_path(&fixture->directory, "spend.jsonl")), 0);
-    fixture_start(fixture);
-    assert_int_equal(fixture_stop(fixture), 0);
-    size_t again_bytes = 0;
-    char *again = read_spend(fixture, &again_bytes);
-    assert_int_equal(again_bytes, bytes);
-    assert_memory_equal(again, own, bytes);
-    free(again);
-    free(beyond);
-    free(other);
-    free(later);
-    free(own);
-}
-
-/* While the disk is full, a line is cut off. When there is room again, it is written anew, with what
- * has come since. */
-static void test_spend_goes_on_after_a_full_disk(void **state)
-{
-    service_fixture *fixture = *state;
-    base_error why;
-    char extra[BASE_PATH_BYTES + 64];
-    char setting[BASE_PATH_BYTES + 64];
-    char full[BASE_PATH_BYTES];
-    size_t bytes = 0;
-    int lines = 0;
-    int exported = 0;
-    (void)snprintf(extra, sizeof extra, "\"spend\": \"%s/spend.jsonl\"", fixture->dir);
-    (void)snprintf(setting, sizeof setting, "BUDGET_FULL_FILE=%s/spend.jsonl", fixture->dir);
-    (void)snprintf(full, sizeof full, "%s",
-                   test_directory_path(&fixture->directory, "spend.jsonl.full"));
-    write_policy(fixture, extra);
-    assert_true(fixture_start_with(fixture, setting, NULL));
-    fixture_account(fixture, "phase35", USD(500));
-    begin_run(fixture, "run-1", 3600);
-    assert_ok(base_file_write(full, "", 0, &why), &why);
-    begin_run(fixture, "run-2", 3600);
-    bool is_cut = false; /* it is dropped and tried again now and then */
-    for (int i = 0; i < 500 && !is_cut; i++) {
-        char *cut = read_spend(fixture, &bytes);
-        is_cut = bytes > 0 && cut[bytes - 1] != '\n';
-        free(cut);
-        (void)usleep(is_cut ? 0 : 10000);
-    }
-    assert_true(is_cut);
-    assert_int_equal(unlink(full), 0);
-    begin_run(fixture, "run-3", 3600);
-    budget_client *admin = fixture_client(fixture, "admin", 0);
-    assert_verdict(budget_export(admin, count_line, &exported, &why), BUDGET_GRANTED, &why);
-    budget_client_close(admin);
-    assert_int_equal(fixture_stop(fixture), 0);
-    char *whole = read_spend(fixture, &bytes);
-    for (const char *line = whole; *line != '\0'; lines++) {
-        const char *end = strchr(line, '\n');
-        assert_non_null(end);
-        assert_int_equal(strncmp(line, "{\"seq\":", 7), 0);
-        line = end + 1;
-    }
-    assert_int_equal(lines, exported);
-    free(whole);
-}
-
-typedef struct exported_lines {
-    int count;
-    long sequence; /* of the last one */
-} exported_lines;
-
-static void follow_line(void *user, const char *line)
-{
-    exported_lines *lines = user;
-    const char *sequence = strstr(line, "\"seq\":");
-    assert_non_null(sequence);
-    const long found = strtol(sequence + strlen("\"seq\":"), NULL, 10);
-    assert_true(found > lines->sequence);
-    lines->sequence = found;
-    lines->count++;
-}
-
-/* More events than an answer holds: each once, in order. */
-static void test_export_goes_on_page_by_page(void **state)
-{
-    enum { EVENTS = BUDGET_PAGE_MAX + 5 };
-    service_fixture *fixture = *state;
-    base_error why;
-    static budget_grant grant;
-    exported_lines lines = {0};
-    write_policy(fixture, "\"token_seconds\": 900");
-    fixture_start(fixture);
-    fixture_account(fixture, "phase35", USD(500));
-    budget_client *client = fixture_client(fixture, "request", 0);
-    for (int i = 0; i < EVENTS; i++) {
-        char label[32];
-        (void)snprintf(label, sizeof label, "run-%d", i);
-        const budget_claims ask = fixture_ask("phase35", label, USD(0.1));
-        assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
-    }
-    budget_client_close(client);
-    budget_client *admin = fixture_client(fixture, "admin", 0);
-    assert_verdict(budget_export(admin, follow_line, &lines, &why), BUDGET_GRANTED, &why);
-    budget_client_close(admin);
-    assert_int_equal(lines.count, EVENTS);
-}
-
 static void count_difference(void *user, const budget_difference *difference)
 {
     assert_string_equal(difference->label, "run-2");
@@ -546,8 +282,8 @@ static void test_bill_and_audit(void **state)
     };
     fixture_start(fixture);
     fixture_account(fixture, "phase35", USD(500));
-    begin_run(fixture, "run-1", 3600);
-    begin_run(fixture, "run-2", 3600);
+    fixture_begin_run(fixture, "run-1", 3600);
+    fixture_begin_run(fixture, "run-2", 3600);
     budget_client *admin = fixture_client(fixture, "admin", 0);
     const budget_actual by_hand = {.label = "run-2", .usd_micro = USD(0.6)};
     assert_verdict(budget_record_actual(admin, &by_hand, &why), BUDGET_GRANTED, &why);
@@ -587,15 +323,6 @@ int main(void)
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_clock_alarm, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_hook_hears_of_a_cap, fixture_setup, fixture_teardown),
-        cmocka_unit_test_setup_teardown(test_spend_and_export, fixture_setup, fixture_teardown),
-        cmocka_unit_test_setup_teardown(test_a_cut_spend_line_is_written_anew, fixture_setup,
-                                        fixture_teardown),
-        cmocka_unit_test_setup_teardown(test_a_file_of_others_is_left, fixture_setup,
-                                        fixture_teardown),
-        cmocka_unit_test_setup_teardown(test_spend_goes_on_after_a_full_disk, fixture_setup,
-                                        fixture_teardown),
-        cmocka_unit_test_setup_teardown(test_export_goes_on_page_by_page, fixture_setup,
-                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(test_bill_and_audit, fixture_setup, fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
