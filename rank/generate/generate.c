@@ -71,11 +71,11 @@ void generation_add_stops(const rank_generate_options *options, rank_request *re
     }
 }
 
-base_status generation_submit(generation *g, rank_request *request, base_error *reterr)
+base_status generation_submit(generation *g, const rank_work *work, rank_request *request,
+                              base_error *reterr)
 {
-    const rank_work *one = &g->works[generation_slot(g, g->submitted)];
-    request->prompt_count = (int32_t)one->prompt_count;
-    const base_status status = rank_engine_submit(g->engine, request, one->prompt, reterr);
+    request->prompt_count = (int32_t)work->prompt_count;
+    const base_status status = rank_engine_submit(g->engine, request, work->prompt, reterr);
     if (status == BASE_OK) {
         BASE_ASSERT(request->id == g->first_id + g->submitted);
         g->submitted++;
@@ -95,9 +95,21 @@ static base_status submit_some(generation *g, base_error *reterr)
         if (!options->ignore_end) {
             generation_add_stops(options, &request);
         }
-        status = generation_submit(g, &request, reterr);
+        status = generation_submit(g, &g->works[g->submitted], &request, reterr);
     }
     return status;
+}
+
+/* On rank 0, the work of a request that has no end yet. */
+static rank_work *work_of(const generation *g, uint64_t request_id)
+{
+    return g->serving != NULL ? rank_serving_work(g->serving, request_id)
+                              : &g->works[request_id - g->first_id];
+}
+
+static size_t pace_index(const generation *g, uint64_t request_id)
+{
+    return (size_t)((request_id - g->first_id) % PROTO_PROMPTS_MAX);
 }
 
 /* Requests begin in the order of their ids. */
@@ -107,7 +119,10 @@ static void on_begin(void *user, uint64_t request_id)
     if (request_id < g->first_id) {
         return;
     }
-    const size_t index = generation_slot(g, (size_t)(request_id - g->first_id));
+    if (g->decides) {
+        work_of(g, request_id)->began_ns = g->step_began_ns;
+    }
+    const size_t index = pace_index(g, request_id);
     if (index >= g->pace_room) {
         const size_t room = 2 * index + PACES_FIRST;
         pace *more = realloc(g->paces, room * sizeof *more);
@@ -119,7 +134,7 @@ static void on_begin(void *user, uint64_t request_id)
         g->paces = more;
         g->pace_room = room;
     }
-    g->paces[index] = (pace){.began_ns = g->step_began_ns};
+    g->paces[index] = (pace){.request_id = request_id, .began_ns = g->step_began_ns};
     g->pace_count = index >= g->pace_count ? index + 1 : g->pace_count;
 }
 
@@ -130,10 +145,10 @@ static void on_event(void *user, const rank_schedule_event *event)
         g->warm = event->finish != RANK_FINISH_NOT;
         return;
     }
-    const size_t index = generation_slot(g, (size_t)(event->request_id - g->first_id));
+    const size_t at = pace_index(g, event->request_id);
     const int64_t now_ns = base_now_ns();
-    if (event->token >= 0 && index < g->pace_room) {
-        pace *own = &g->paces[index];
+    if (event->token >= 0 && at < g->pace_room && g->paces[at].request_id == event->request_id) {
+        pace *own = &g->paces[at];
         own->first_ns = own->drawn == 0 ? now_ns : own->first_ns;
         own->last_ns = now_ns;
         own->drawn++;
@@ -141,11 +156,10 @@ static void on_event(void *user, const rank_schedule_event *event)
     if (!g->decides) {
         return;
     }
-    rank_work *one = &g->works[index];
-    rank_work_take(one, event, now_ns);
+    rank_work_take(work_of(g, event->request_id), event, now_ns);
     if (event->token >= 0 && g->options->on_token != NULL) {
         g->options->on_token(g->options->token_user,
-                             &(rank_drawn_token){.index = index,
+                             &(rank_drawn_token){.index = (size_t)(event->request_id - g->first_id),
                                                  .token = event->token,
                                                  .is_stop = event->finish == RANK_FINISH_STOP,
                                                  .is_last = event->finish != RANK_FINISH_NOT});
@@ -157,9 +171,8 @@ static void hand_out_one(generation *g, size_t index)
 {
     rank_work *one = &g->works[index];
     const size_t count = rank_work_count(one);
-    const int64_t began_ns = index < g->pace_room ? g->paces[index].began_ns : 0;
     const size_t bytes = rank_tokenizer_decode(g->options->tokenizer, one->tokens, count, NULL, 0);
-    char *text = began_ns != 0 ? malloc(bytes + 1) : NULL;
+    char *text = one->began_ns != 0 ? malloc(bytes + 1) : NULL;
     if (text != NULL) {
         (void)rank_tokenizer_decode(g->options->tokenizer, one->tokens, count, text, bytes + 1);
         const size_t skipped = text[0] == ' ' ? 1 : 0;
@@ -173,11 +186,11 @@ static void hand_out_one(generation *g, size_t index)
                                              .tokens = one->tokens,
                                              .count = count,
                                              .finish = one->finish,
-                                             .began_ns = began_ns,
+                                             .began_ns = one->began_ns,
                                              .drawn_ns = one->drawn_ns,
                                              .drawn_count = one->drawn});
     }
-    g->no_memory = g->no_memory || (text == NULL && began_ns != 0);
+    g->no_memory = g->no_memory || (text == NULL && one->began_ns != 0);
     free(text);
     rank_work_release(one);
 }
@@ -366,8 +379,7 @@ base_status rank_generate(const rank_generate_options *options, const char *cons
     rank_engine_destroy(g.engine);
     rank_step_trace_destroy(g.trace);
     free(g.paces);
-    const size_t slots = g.count < g.works_room ? g.count : g.works_room;
-    for (size_t i = 0; g.works != NULL && i < slots; i++) {
+    for (size_t i = 0; g.works != NULL && i < g.works_room; i++) {
         rank_work_fini(&g.works[i]);
     }
     free(g.works);

@@ -9,6 +9,7 @@
 
 /* When a request's tokens were there, by this rank's clock. */
 typedef struct pace {
+    uint64_t request_id;
     int64_t began_ns; /* the first step began that computes for it */
     int64_t first_ns;
     int64_t last_ns;
@@ -20,11 +21,11 @@ struct rank_serving; /* serve.h */
 typedef struct generation {
     const rank_generate_options *options;
     bool decides;     /* this is rank 0 */
-    size_t count;     /* of works; 0 on other ranks */
-    rank_work *works; /* (works_room): request first_id + i is prompt i, in its slot */
+    size_t count;     /* of prompts so far; 0 on other ranks */
+    rank_work *works; /* (works_room): prompt i is works[i], or where serve.c put it */
     size_t works_room;
-    uint64_t first_id; /* earlier ids are warm-up */
-    pace *paces;       /* (pace_room): on every rank, that of request first_id + i is in i's slot */
+    uint64_t first_id; /* earlier ids are warm-up: request first_id + i is prompt i */
+    pace *paces; /* (pace_room): on every rank, of the last PROTO_PROMPTS_MAX requests at most */
     size_t pace_room;
     size_t pace_count; /* requests that have begun */
     bool no_memory;
@@ -38,19 +39,12 @@ typedef struct generation {
     struct rank_serving *serving; /* of requests that come meanwhile; NULL: none do */
 } generation;
 
-/* Where prompt `index` stands in works and paces. Where answers are forgotten, a slot is used again:
- * paces then are those of the last requests. */
-static inline size_t generation_slot(const generation *g, size_t index)
-{
-    return g->options->forgets ? index % PROTO_PROMPTS_MAX : index;
-}
-
 /* ---- generate.c ---- */
 
-/* Submits works[index], the next one. The texts end as the options say, and by the request's own
+/* Submits the work of the next prompt. The texts end as the options say, and by the request's own
  * stop tokens. */
-BASE_MUST_CHECK base_status generation_submit(generation *g, rank_request *request,
-                                              base_error *reterr);
+BASE_MUST_CHECK base_status generation_submit(generation *g, const rank_work *work,
+                                              rank_request *request, base_error *reterr);
 
 /* The stop tokens of the checkpoint, unless the options ignore them. */
 void generation_add_stops(const rank_generate_options *options, rank_request *request);

@@ -22,7 +22,8 @@ _Static_assert(TOKEN_TEXT_BYTES + RANK_STREAM_TEXT_HELD_BYTES < PROTO_EVENT_TEXT
 /* A request that was accepted, until its last event has gone. */
 typedef struct open_request {
     uint64_t id;
-    size_t index; /* of its work */
+    uint64_t request_id; /* the engine's */
+    size_t work;         /* its place in the works: these may move */
     int64_t accepted_ns;
     int64_t ended_ns; /* 0: not seen yet */
     size_t sent;      /* tokens in events */
@@ -68,6 +69,20 @@ void rank_serving_destroy(rank_serving *serving)
     free(serving);
 }
 
+/* Both ids rise in the order of requests. */
+rank_work *rank_serving_work(rank_serving *serving, uint64_t request_id)
+{
+    int first = 0;
+    for (int count = serving->open_count; count > 1;) {
+        const int half = count / 2;
+        first += serving->open[first + half].request_id <= request_id ? half : 0;
+        count -= half;
+    }
+    const open_request *request = &serving->open[first];
+    BASE_ASSERT(serving->open_count > 0 && request->request_id == request_id);
+    return &serving->g->works[request->work];
+}
+
 /* ---- what comes ---- */
 
 static open_request *find(rank_serving *serving, uint64_t id)
@@ -83,42 +98,39 @@ static open_request *find(rank_serving *serving, uint64_t id)
 static void cancel(rank_serving *serving, const open_request *request)
 {
     generation *g = serving->g;
-    rank_work *work = &g->works[generation_slot(g, request->index)];
-    if (work->finish == RANK_FINISH_NOT &&
-        rank_engine_cancel(g->engine, g->first_id + request->index)) {
+    rank_work *work = &g->works[request->work];
+    if (work->finish == RANK_FINISH_NOT && rank_engine_cancel(g->engine, request->request_id)) {
         work->finish = RANK_FINISH_CANCELLED; /* it was waiting, so no event follows */
     }
 }
 
-/* Room for one more work. */
-static base_status grow(generation *g, base_error *reterr)
+/* Where the next work goes. Where answers are forgotten, that is where none is now. */
+static base_status find_room(const rank_serving *serving, size_t *at, base_error *reterr)
 {
-    const size_t slot = generation_slot(g, g->count);
-    if (slot < g->count) { /* used again */
-        if (slot < g->pace_room) {
-            g->paces[slot] = (pace){.began_ns = 0};
+    generation *g = serving->g;
+    *at = g->count;
+    if (g->options->forgets) {
+        for (*at = 0; *at < g->works_room && g->works[*at].holders > 0;) {
+            ++*at;
         }
-        return g->works[slot].holders == 0
-                   ? BASE_OK
-                   : base_fail(reterr, BASE_ERR_LIMIT, "a request runs since %d others came",
-                               PROTO_PROMPTS_MAX);
-    }
-    if (slot == PROTO_PROMPTS_MAX) {
+    } else if (g->count == PROTO_PROMPTS_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT, "a job has at most %d prompts", PROTO_PROMPTS_MAX);
     }
-    if (g->count == g->works_room) {
+    BASE_ASSERT(g->works_room > 0);
+    if (*at == g->works_room) {
         const size_t room = 2 * g->works_room;
         rank_work *more = realloc(g->works, room * sizeof *more);
         if (more == NULL) {
             return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a request");
         }
+        memset(more + g->works_room, 0, (room - g->works_room) * sizeof *more);
         g->works = more;
         g->works_room = room;
     }
     return BASE_OK;
 }
 
-/* Encodes the prompt into the next work. The caller finishes it after a failure. */
+/* Encodes the prompt into the work. The caller finishes it after a failure. */
 static base_status encode(const generation *g, const proto_request *request, rank_work *work,
                           base_error *reterr)
 {
@@ -151,7 +163,8 @@ static base_status add_own_stops(const proto_request *from, rank_request *reques
     return BASE_OK;
 }
 
-static base_status submit(generation *g, const proto_request *from, base_error *reterr)
+static base_status submit(generation *g, const proto_request *from, const rank_work *work,
+                          uint64_t *request_id, base_error *reterr)
 {
     rank_request request = {.max_new_tokens = from->max_new_tokens,
                             .sample = {.top_p = 1, .prompt_index = from->prompt_index}};
@@ -166,8 +179,9 @@ static base_status submit(generation *g, const proto_request *from, base_error *
     }
     base_status status = add_own_stops(from, &request, reterr);
     if (status == BASE_OK) {
-        status = generation_submit(g, &request, reterr);
+        status = generation_submit(g, work, &request, reterr);
     }
+    *request_id = request.id;
     return status;
 }
 
@@ -186,23 +200,27 @@ static base_status accept_request(rank_serving *serving, const proto_request *re
         return base_fail(reterr, BASE_ERR_LIMIT, "%d requests are open already",
                          serving->open_count);
     }
-    base_status status = grow(g, reterr);
+    size_t at = 0;
+    base_status status = find_room(serving, &at, reterr);
     if (status != BASE_OK) {
         return status;
     }
-    rank_work *work = &g->works[generation_slot(g, g->count)];
+    rank_work *work = &g->works[at];
+    uint64_t request_id = 0;
     status = encode(g, request, work, reterr);
     if (status == BASE_OK) {
-        status = submit(g, request, reterr);
+        status = submit(g, request, work, &request_id, reterr);
     }
     if (status != BASE_OK) {
         rank_work_fini(work);
+        work->holders = 0;
         return status;
     }
     work->holders = g->options->forgets ? 1 : 2;
     serving->open[serving->open_count++] =
         (open_request){.id = request->id,
-                       .index = g->count,
+                       .request_id = request_id,
+                       .work = at,
                        .accepted_ns = base_now_ns(),
                        .text = {.exact = g->options->exact_texts}};
     g->count++;
@@ -213,13 +231,14 @@ static void judge(rank_serving *serving, const proto_request *request)
 {
     serving->refusal.message[0] = '\0';
     const base_status status = accept_request(serving, request, &serving->refusal);
-    const generation *g = serving->g;
     serving->verdict = (rank_request_event){
         .kind = RANK_EVENT_VERDICT,
         .id = request->id,
         .refused = serving->refusal.message,
         .prompt_tokens =
-            status == BASE_OK ? g->works[generation_slot(g, g->count - 1)].prompt_count : 0,
+            status == BASE_OK
+                ? serving->g->works[serving->open[serving->open_count - 1].work].prompt_count
+                : 0,
     };
     serving->verdict_waits = true;
 }
@@ -289,7 +308,7 @@ static size_t put_token(const rank_generate_options *options, open_request *requ
 static bool send_tokens(rank_serving *serving, open_request *request)
 {
     const generation *g = serving->g;
-    const rank_work *work = &g->works[generation_slot(g, request->index)];
+    const rank_work *work = &g->works[request->work];
     const size_t count = rank_work_count(work);
     open_request after = *request;
     char *text = serving->events_text;
@@ -322,21 +341,19 @@ static bool send_tokens(rank_serving *serving, open_request *request)
 
 static bool send_answered(rank_serving *serving, const open_request *request)
 {
-    const generation *g = serving->g;
-    const rank_work *work = &g->works[generation_slot(g, request->index)];
-    const size_t slot = generation_slot(g, request->index);
-    const int64_t began_ns = slot < g->pace_room ? g->paces[slot].began_ns : 0;
+    const rank_work *work = &serving->g->works[request->work];
     rank_request_event event = {.kind = RANK_EVENT_ANSWERED,
                                 .id = request->id,
                                 .finish = work->finish,
                                 .completion_tokens = rank_work_count(work),
                                 .drawn = work->drawn,
-                                .queued_ns = (began_ns != 0 ? began_ns : request->ended_ns) -
-                                             request->accepted_ns};
+                                .queued_ns =
+                                    (work->began_ns != 0 ? work->began_ns : request->ended_ns) -
+                                    request->accepted_ns};
     /* a request may be accepted while the step runs in which it begins */
     event.queued_ns = event.queued_ns > 0 ? event.queued_ns : 0;
     if (work->drawn > 0) {
-        event.ttft_ns = work->drawn_ns[0] - began_ns;
+        event.ttft_ns = work->drawn_ns[0] - work->began_ns;
         event.decode_ns = work->drawn_ns[work->drawn - 1] - work->drawn_ns[0];
     }
     return serving->source->send(serving->source->user, &event);
@@ -345,7 +362,7 @@ static bool send_answered(rank_serving *serving, const open_request *request)
 /* Sends all that is due for a request. *done: its last event has gone. False: not now. */
 static bool send_due(rank_serving *serving, open_request *request, bool *done)
 {
-    const rank_work *work = &serving->g->works[generation_slot(serving->g, request->index)];
+    const rank_work *work = &serving->g->works[request->work];
     const bool ended = work->finish != RANK_FINISH_NOT;
     *done = false;
     if (ended && request->ended_ns == 0) {
@@ -362,7 +379,7 @@ static bool send_due(rank_serving *serving, open_request *request, bool *done)
 
 static void close_request(rank_serving *serving, int at)
 {
-    rank_work_release(&serving->g->works[generation_slot(serving->g, serving->open[at].index)]);
+    rank_work_release(&serving->g->works[serving->open[at].work]);
     serving->open_count--;
     memmove(&serving->open[at], &serving->open[at + 1],
             (size_t)(serving->open_count - at) * sizeof serving->open[0]);

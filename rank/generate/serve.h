@@ -59,6 +59,9 @@ BASE_MUST_CHECK base_status rank_serving_create(struct generation *g, rank_servi
                                                 base_error *reterr);
 void rank_serving_destroy(rank_serving *serving); /* NULL is fine */
 
+/* The work of an open request, by the engine's id. */
+struct rank_work *rank_serving_work(rank_serving *serving, uint64_t request_id);
+
 /* Before a step. *last: no more requests come, all have been answered, and all events are sent. */
 BASE_MUST_CHECK base_status rank_serving_step(rank_serving *serving, bool *last,
                                               base_error *reterr);

@@ -13,8 +13,9 @@ typedef struct rank_work {
     int32_t *tokens;
     int64_t *drawn_ns;
     size_t drawn;
+    int64_t began_ns; /* the first step began that computes for it; 0: none has */
     rank_finish finish;
-    int holders; /* the order of answers, and serve.c: the last that lets go frees it */
+    int holders; /* the order of answers, and serve.c: the last that lets go frees it; 0: unused */
 } rank_work;
 
 /* Encodes the text, with the suffix that the options have, and makes room for an answer of at most

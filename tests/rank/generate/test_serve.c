@@ -155,7 +155,7 @@ static void check_answer(void *user, const rank_answer *answer)
     }
 }
 
-static void fixture_open(fixture *f)
+static void fixture_open_context(fixture *f, int context)
 {
     base_error error;
     rank_tokenizer *tokenizer = NULL;
@@ -166,7 +166,7 @@ static void fixture_open(fixture *f)
                                     .width = 16,
                                     .layers = 1,
                                     .heads = 2,
-                                    .context = CONTEXT};
+                                    .context = context};
     f->params = calloc(rank_model_param_count(&f->config), sizeof *f->params);
     assert_non_null(f->params);
     rank_model_init(&f->config, 7, f->params);
@@ -190,6 +190,11 @@ static void fixture_open(fixture *f)
         .stop_user = f,
         .source = &f->source,
     };
+}
+
+static void fixture_open(fixture *f)
+{
+    fixture_open_context(f, CONTEXT);
 }
 
 static void fixture_close(fixture *f)
@@ -422,7 +427,14 @@ typedef struct many {
     bool drained;
 } many;
 
-enum { MANY = PROTO_PROMPTS_MAX + 500, MANY_AT_A_TIME = 8 };
+/* The second request has tokens until nearly all others have come. */
+enum {
+    MANY = PROTO_PROMPTS_MAX + 500,
+    MANY_AT_A_TIME = 8,
+    LONG_ID = 2,
+    LONG_TOKENS = MANY / (MANY_AT_A_TIME - 1),
+    EMPTY_EACH = 1000, /* a request that is refused comes now and then */
+};
 
 static bool take_many(void *user, proto_work *work)
 {
@@ -435,6 +447,11 @@ static bool take_many(void *user, proto_work *work)
     if (!m->drained) {
         m->request.id = ++m->sent;
         memcpy(&work->request, &m->request, proto_request_bytes(&m->request));
+        work->request.max_new_tokens = m->sent == LONG_ID ? LONG_TOKENS : 1;
+        if (m->sent % EMPTY_EACH == 0) {
+            work->request.prompt.text[0] = '\0';
+            work->request.text_bytes = 0;
+        }
     }
     return true;
 }
@@ -451,12 +468,13 @@ static bool count_event(void *user, const rank_request_event *event)
 {
     many *m = user;
     if (event->kind == RANK_EVENT_VERDICT) {
-        assert_string_equal(event->refused, "");
+        assert_int_equal(event->refused[0] != '\0', event->id % EMPTY_EACH == 0);
+        m->answered += event->id % EMPTY_EACH == 0 ? 1 : 0;
     } else if (event->kind == RANK_EVENT_ANSWERED) {
-        assert_int_equal(event->completion_tokens, 1);
+        assert_int_equal(event->completion_tokens, event->id == LONG_ID ? LONG_TOKENS : 1);
         assert_true(event->queued_ns >= 0 && event->ttft_ns >= 0);
         m->answered++;
-    } else {
+    } else if (event->id != LONG_ID) {
         m->first = event->id == 1 ? event->tokens[0] : m->first;
         assert_int_equal(event->tokens[0], m->first);
     }
@@ -472,7 +490,8 @@ static void any_number_comes_where_answers_are_forgotten(void **state)
                                  .prompt_index = 0,
                                  .text_bytes = 3,
                                  .prompt = {.text = "the"}}};
-    fixture_open(&came);
+    fixture_open_context(&came, LONG_TOKENS + CONTEXT);
+    came.options.sequences = MANY_AT_A_TIME;
     came.source = (rank_request_source){
         .user = &m, .take = take_many, .wait = wait_for_many, .send = count_event};
     came.options.forgets = true;
