@@ -194,8 +194,9 @@ static base_status run_once(launch_cli_run *run, int attempt)
     }
     launch_cli_take_watch(run);
     name_rank_logs(run);
-    launch_server_destroy(source.server,
-                          status != BASE_OK ? error.message : run->result.cause.message);
+    launch_server_destroy(source.server, run->result.stop_signal != 0 ? ""
+                                         : status != BASE_OK          ? error.message
+                                                                      : run->result.cause.message);
     launch_cli_feed_destroy(source.input);
     if (run->streamed) {
         on_output(run, 0, "", ""); /* ends the line of a text that has no end */

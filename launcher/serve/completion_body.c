@@ -78,7 +78,7 @@ static base_status read_prompt(const json_t *value, proto_request *request, base
         value = first;
     }
     if (json_is_array(value)) {
-        return launch_request_key("prompt_token_ids", value, request, reterr);
+        return launch_request_tokens("prompt", value, request, reterr);
     }
     return launch_request_key("prompt", value, request, reterr);
 }
@@ -98,7 +98,9 @@ static base_status read_stream_options(const json_t *value, bool *include_usage,
         return base_fail(reterr, BASE_ERR_INVALID,
                          "stream_options: has include_usage, and nothing else");
     }
-    return usage != NULL ? read_flag("stream_options", usage, include_usage, reterr) : BASE_OK;
+    return usage != NULL && !json_is_null(usage)
+               ? read_flag("stream_options", usage, include_usage, reterr)
+               : BASE_OK;
 }
 
 static base_status read_field(const char *key, const json_t *value, const char *model,
@@ -138,7 +140,8 @@ static base_status read_field(const char *key, const json_t *value, const char *
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
         if (strcmp(key, same[i]) == 0) {
             body->seeded = body->seeded || strcmp(key, "seed") == 0;
-            return launch_request_key(key, value, request, reterr);
+            const base_status status = launch_request_key(key, value, request, reterr);
+            return status == BASE_OK ? proto_request_check_sampling(request, reterr) : status;
         }
     }
     return read_other(key, value, reterr);
@@ -179,6 +182,7 @@ base_status launch_completion_body_read(const char *text, size_t text_bytes, con
     if (status == BASE_OK) {
         body->request.id = 1; /* the server has yet to number it */
         status = proto_request_check(request, reterr);
+        (void)snprintf(field, LAUNCH_FIELD_BYTES, "%s", status != BASE_OK ? "prompt" : "");
     }
     json_decref(object);
     return status;

@@ -8,7 +8,8 @@ enum {
     LAUNCH_SERVE_HEADER_BYTES_MAX = 32 * 1024, /* MHD's memory of one connection */
     LAUNCH_SERVE_CONNECTIONS_MAX = 512,
     LAUNCH_SERVE_BACKLOG = 128,
-    LAUNCH_SERVE_IDLE_SECONDS = 60,          /* a connection on which nothing moves is closed */
+    LAUNCH_SERVE_IDLE_SECONDS = 10,          /* a connection on which nothing moves is closed, */
+    LAUNCH_SERVE_USED_SECONDS = 60,          /* or so if it has had a completion */
     LAUNCH_SERVE_UNREAD_BYTES_MAX = 1 << 20, /* of a stream whose reader is slow */
     LAUNCH_SERVE_ANSWER_BYTES_MAX = 4 << 20, /* of an answer that is sent as a whole */
     LAUNCH_SERVE_CHUNK_BYTES = 16 * 1024,    /* handed to MHD at a time */

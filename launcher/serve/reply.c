@@ -90,11 +90,21 @@ char *launch_reply_usage(const launch_reply_head *head, const launch_usage *usag
     return dump(object);
 }
 
+static json_t *model_object(const char *model, int64_t created_s)
+{
+    return json_pack("{s:s, s:s, s:I, s:s}", "id", model, "object", "model", "created",
+                     (json_int_t)created_s, "owned_by", "ringfence");
+}
+
+char *launch_reply_model(const char *model, int64_t created_s)
+{
+    return dump(model_object(model, created_s));
+}
+
 char *launch_reply_models(const char *model, int64_t created_s)
 {
-    return dump(json_pack("{s:s, s:[{s:s, s:s, s:I, s:s}]}", "object", "list", "data", "id", model,
-                          "object", "model", "created", (json_int_t)created_s, "owned_by",
-                          "ringfence"));
+    return dump(
+        json_pack("{s:s, s:[o]}", "object", "list", "data", model_object(model, created_s)));
 }
 
 char *launch_reply_health(const char *status)

@@ -33,6 +33,7 @@ char *launch_reply_chunk(const launch_reply_head *head, const char *text,
 char *launch_reply_usage(const launch_reply_head *head, const launch_usage *usage);
 
 char *launch_reply_models(const char *model, int64_t created_s);
+char *launch_reply_model(const char *model, int64_t created_s);
 
 /* {"status": …}. */
 char *launch_reply_health(const char *status);

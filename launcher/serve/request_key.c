@@ -70,15 +70,9 @@ static base_status set_number(const char *key, const json_t *value, double *numb
                                  : base_fail(reterr, BASE_ERR_INVALID, "%s: must be a number", key);
 }
 
-static base_status set_prompt(const char *key, const json_t *value, proto_request *request,
-                              base_error *reterr)
+base_status launch_request_tokens(const char *key, const json_t *value, proto_request *request,
+                                  base_error *reterr)
 {
-    if (strcmp(key, "prompt") == 0) {
-        return json_string_length(value) > 0 /* 0 also if it is not a string */
-                   ? launch_request_text(json_string_value(value), json_string_length(value),
-                                         request, reterr)
-                   : base_fail(reterr, BASE_ERR_INVALID, "no \"prompt\" with a text in it");
-    }
     const base_status status =
         set_ids(key, value, request->prompt.tokens, PROTO_PROMPT_TOKENS_MAX, reterr);
     if (status == BASE_OK && json_array_size(value) == 0) {
@@ -93,8 +87,14 @@ base_status launch_request_key(const char *key, const json_t *value, proto_reque
 {
     int64_t integer = 0;
     base_status status = BASE_OK;
-    if (strcmp(key, "prompt") == 0 || strcmp(key, "prompt_token_ids") == 0) {
-        return set_prompt(key, value, request, reterr);
+    if (strcmp(key, "prompt") == 0) {
+        return json_string_length(value) > 0 /* 0 also if it is not a string */
+                   ? launch_request_text(json_string_value(value), json_string_length(value),
+                                         request, reterr)
+                   : base_fail(reterr, BASE_ERR_INVALID, "no \"prompt\" with a text in it");
+    }
+    if (strcmp(key, "prompt_token_ids") == 0) {
+        return launch_request_tokens(key, value, request, reterr);
     }
     if (strcmp(key, "temperature") == 0) {
         return set_number(key, value, &request->temperature, reterr);

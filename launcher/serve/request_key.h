@@ -25,6 +25,10 @@ BASE_MUST_CHECK base_status launch_request_key(const char *key, const struct jso
 BASE_MUST_CHECK base_status launch_request_text(const char *text, size_t text_bytes,
                                                 proto_request *request, base_error *reterr);
 
+/* Sets the prompt, given as a list of tokens under this key. */
+BASE_MUST_CHECK base_status launch_request_tokens(const char *key, const struct json_t *value,
+                                                  proto_request *request, base_error *reterr);
+
 /* An integer from least to most. */
 BASE_MUST_CHECK base_status launch_request_integer(const char *key, const struct json_t *value,
                                                    int64_t least, int64_t most, int64_t *integer,

@@ -20,6 +20,8 @@ typedef struct call {
     char body[]; /* LAUNCH_SERVE_BODY_BYTES_MAX of a POST */
 } call;
 
+#define MODEL_PATH "/v1/models/{model}" /* as OpenAI writes it */
+
 typedef bool answer_function(launch_server *server, struct MHD_Connection *connection, call *own);
 
 /* Sends a text, which is freed. NULL: there was no memory for it. */
@@ -68,7 +70,10 @@ static launch_completion *add(launch_server *server, const launch_completion_bod
     }
     memcpy(request, &body->request, proto_request_bytes(&body->request));
     request->id = ++server->last_id;
-    request->prompt_index = body->seeded ? 0 : request->id;
+    if (!body->seeded) {
+        request->seed = server->seed;
+        request->prompt_index = request->id;
+    }
     *one = (launch_completion){
         .server = server,
         .head = {.id = request->id,
@@ -111,6 +116,8 @@ static int begin(launch_server *server, struct MHD_Connection *connection, call 
                                         .data.u64 = one->head.id};
             (void)epoll_ctl(server->events_fd, EPOLL_CTL_ADD, one->fd, &event);
             own->completion = one;
+            (void)MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT,
+                                            (unsigned)LAUNCH_SERVE_USED_SECONDS);
             one->suspended = true;
             MHD_suspend_connection(connection);
             launch_server_wake(server);
@@ -190,7 +197,9 @@ static bool go_on(launch_server *server, struct MHD_Connection *connection, laun
     if (!stream && over) {
         text =
             one->trouble != LAUNCH_TROUBLE_NONE
-                ? launch_reply_error(status, NULL, one->reason.message)
+                ? launch_reply_error(status,
+                                     one->trouble == LAUNCH_TROUBLE_REQUEST ? "prompt" : NULL,
+                                     one->reason.message)
                 : launch_reply_completion(&one->head, one->text.data != NULL ? one->text.data : "",
                                           one->finish_reason, &one->usage);
     } else if (!stream && !gone) {
@@ -215,6 +224,12 @@ static bool get_models(launch_server *server, struct MHD_Connection *connection,
     (void)own;
     return send_json(connection, MHD_HTTP_OK,
                      launch_reply_models(server->model, server->started_s));
+}
+
+static bool get_model(launch_server *server, struct MHD_Connection *connection, call *own)
+{
+    (void)own;
+    return send_json(connection, MHD_HTTP_OK, launch_reply_model(server->model, server->started_s));
 }
 
 static bool get_health(launch_server *server, struct MHD_Connection *connection, call *own)
@@ -267,6 +282,7 @@ static const struct {
     {"/v1/completions", MHD_HTTP_METHOD_POST, post_completion},
     {"/v1/chat/completions", MHD_HTTP_METHOD_POST, post_chat},
     {"/v1/models", MHD_HTTP_METHOD_GET, get_models},
+    {MODEL_PATH, MHD_HTTP_METHOD_GET, get_model},
     {"/metrics", MHD_HTTP_METHOD_GET, get_metrics},
     {"/health", MHD_HTTP_METHOD_GET, get_health},
 };
@@ -284,7 +300,9 @@ static bool has_key(const launch_server *server, struct MHD_Connection *connecti
         return false;
     }
     given += sizeof scheme - 1;
-    (void)crypto_generichash(hash, sizeof hash, (const uint8_t *)given, strlen(given), NULL, 0);
+    given += strspn(given, " ");
+    (void)crypto_generichash(hash, sizeof hash, (const uint8_t *)given, strcspn(given, " \t"), NULL,
+                             0);
     return sodium_memcmp(hash, server->key_hash, sizeof hash) == 0;
 }
 
@@ -324,16 +342,24 @@ static void take_body(call *own, const char *data, size_t bytes, bool posts)
     own->body_bytes += bytes;
 }
 
+/* HEAD is GET: libmicrohttpd leaves out the body. */
 static bool answer(launch_server *server, struct MHD_Connection *connection, const char *path,
                    const char *method, call *own)
 {
+    static const char models[] = "/v1/models/";
+    const char *asked = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0 ? MHD_HTTP_METHOD_GET : method;
+    if (strncmp(path, models, sizeof models - 1) == 0 &&
+        strcmp(path + sizeof models - 1, server->model) == 0) {
+        path = MODEL_PATH;
+    }
     for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
         if (strcmp(path, routes[i].path) == 0) {
-            return strcmp(method, routes[i].method) == 0
+            const bool gets = strcmp(routes[i].method, MHD_HTTP_METHOD_GET) == 0;
+            return strcmp(asked, routes[i].method) == 0
                        ? routes[i].answer(server, connection, own)
                        : send_error(connection, MHD_HTTP_METHOD_NOT_ALLOWED, NULL,
                                     "this path has another method", MHD_HTTP_HEADER_ALLOW,
-                                    routes[i].method);
+                                    gets ? "GET, HEAD" : routes[i].method);
         }
     }
     return send_error(connection, MHD_HTTP_NOT_FOUND, NULL,

@@ -13,6 +13,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -155,8 +156,15 @@ static base_status read_key(const char *path, launch_server *server, base_error 
 {
     void *key = NULL;
     size_t bytes = 0;
+    struct stat file;
     if (path[0] == '\0') {
         return BASE_OK;
+    }
+    if (stat(path, &file) == 0 && (file.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--serve-key-file %s may be written by others (mode %04o): chmod 600 it, "
+                         "and look whether the key is still yours",
+                         path, (unsigned)(file.st_mode & 07777));
     }
     base_status status = base_file_read(path, LAUNCH_SERVE_KEY_BYTES_MAX, &key, &bytes, reterr);
     if (status != BASE_OK) {
@@ -300,6 +308,10 @@ base_status launch_server_create(const launch_server_options *options, launch_se
     made->listen_fd = made->events_fd = made->wake_fd = -1;
     made->open_max = (int)options->job->infer.max_num_seqs + PROTO_REQUESTS_WAITING_MAX;
     made->started_s = base_timestamp(timestamp) / 1000;
+    made->seed = (uint64_t)options->job->infer.sampling_seed;
+    if (made->seed == 0) { /* two servers, and two starts of one, draw different tokens */
+        randombytes_buf(&made->seed, sizeof made->seed);
+    }
     (void)pthread_mutex_init(&made->lock, NULL);
     (void)pthread_cond_init(&made->idle, NULL);
     name_model(made);

@@ -80,6 +80,7 @@ struct launch_server {
     char url_file[BASE_PATH_BYTES + 16]; /* empty: none */
     char model[LAUNCH_SERVE_MODEL_BYTES];
     int64_t started_s;
+    uint64_t seed; /* of requests without one */
     bool has_key;
     uint8_t key_hash[32];
     /* both threads: below the lock */

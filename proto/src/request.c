@@ -16,7 +16,7 @@ size_t proto_request_bytes(const proto_request *request)
     return offsetof(proto_request, prompt) + prompt;
 }
 
-static base_status check_sampling(const proto_request *request, base_error *reterr)
+base_status proto_request_check_sampling(const proto_request *request, base_error *reterr)
 {
     if (!(request->temperature == 0.0 || (request->temperature >= PROTO_TEMPERATURE_MIN &&
                                           request->temperature <= PROTO_TEMPERATURE_MAX))) {
@@ -69,7 +69,7 @@ base_status proto_request_check(const proto_request *request, base_error *reterr
         return base_fail(reterr, BASE_ERR_INVALID, "%d stop tokens: 0 to %d are allowed",
                          request->stop_count, PROTO_STOP_TOKENS_MAX);
     }
-    const base_status status = check_sampling(request, reterr);
+    const base_status status = proto_request_check_sampling(request, reterr);
     return status == BASE_OK ? check_prompt(request, reterr) : status;
 }
 

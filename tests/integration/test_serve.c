@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -368,7 +369,12 @@ static void what_is_wrong_is_named(void **state)
         const char *says;
     } cases[] = {
         {"/health", "", 200, "\"ok\""},
-        {"/v1/models", "", 200, "\"id\":\"model\""},
+        {"/v1/models", "", 200, "\"data\":[{\"id\":\"model\""},
+        {"/v1/models/model", "", 200, "{\"id\":\"model\""},
+        {"/v1/models/mode", "", 404, "there are"},
+        {"/health", "-I", 200, "HTTP/1.1 200"},
+        {"/v1/completions", "-I", 405, "Allow: POST"},
+        {"/v1/models", "-d x -i", 405, "Allow: GET, HEAD"},
         {"/v1/completions", "-d '{'", 400, "not a JSON object"},
         {"/v1/completions", "-d '[1]'", 400, "not a JSON object"},
         {"/v1/completions", "-d '{}'", 400, "\"param\":\"prompt\""},
@@ -383,9 +389,16 @@ static void what_is_wrong_is_named(void **state)
         {"/v1/completions", "-d '{\"prompt\":\"a\",\"stop\":[1]}'", 400, "\"param\":\"stop\""},
         {"/v1/completions", "-d '{\"prompt\":\"a\",\"logprobs\":0}'", 400, "logprobs"},
         {"/v1/completions", "-d '{\"prompt\":\"a\",\"warmth\":1}'", 400, "no such field"},
-        {"/v1/completions", "-d '{\"prompt\":\"a\",\"top_p\":3}'", 400, "top_p"},
+        {"/v1/completions", "-d '{\"prompt\":\"a\",\"top_p\":3}'", 400, "\"param\":\"top_p\""},
+        {"/v1/completions", "-d '{\"prompt\":\"a\",\"temperature\":-1}'", 400,
+         "\"param\":\"temperature\""},
+        {"/v1/completions", "-d '{\"prompt\":\"a\",\"top_k\":-1}'", 400, "\"param\":\"top_k\""},
+        {"/v1/completions", "-d '{\"prompt\":[1,\"a\"]}'", 400, "prompt: entry 1"},
         {"/v1/completions", "-d '{\"prompt\":\"a\",\"max_tokens\":0}'", 400, "max_tokens"},
-        {"/v1/completions", "-d '{\"prompt\":[100000]}'", 400, "100000"},
+        {"/v1/completions", "-d '{\"prompt\":[100000]}'", 400, "\"param\":\"prompt\""},
+        {"/v1/completions",
+         "-d '{\"prompt\":\"a\",\"stream\":true,\"stream_options\":{\"include_usage\":null}}'", 200,
+         "DONE"},
         {"/v1/completions", "-d '{\"prompt\":\"a\",\"model\":\"b\"}'", 404, "\"model\""},
         {"/v1/completions", "-d '{\"prompt\":\"a\",\"user\":\"b\",\"n\":1,\"stop\":null}'", 200,
          "text"},
@@ -587,6 +600,8 @@ static void a_key_is_asked_for(void **state)
     assert_int_equal(ask("/v1/models", "-H 'Authorization: Bearer a-key-of-sixteen-or-mor'"), 401);
     assert_int_equal(ask("/v1/models", "-H 'Authorization: Bearer a-key-of-sixteen-or-more'"), 200);
     assert_int_equal(ask("/v1/models", "-H 'Authorization: bearer a-key-of-sixteen-or-more'"), 200);
+    assert_int_equal(ask("/v1/models", "-H 'Authorization: Bearer  a-key-of-sixteen-or-more '"),
+                     200);
     assert_int_not_equal(ask("/health", ""), 401);
     test_program_wait_text(&program, TEST_STDERR, "weights");
     assert_int_equal(end(SIGTERM), 0);
@@ -597,6 +612,43 @@ static void a_key_is_asked_for(void **state)
                                    FLAGS("--serve", "127.0.0.1:0", "--serve-key-file", path)),
                      1);
     assert_non_null(strstr(program.text[TEST_STDERR], "without spaces"));
+    assert_int_equal(chmod(path, 0622), 0);
+    assert_int_equal(inference_run(&program, "tp-cpu", "1",
+                                   test_directory_path(&test_shared_directory, "written"),
+                                   FLAGS("--serve", "127.0.0.1:0", "--serve-key-file", path)),
+                     1);
+    assert_non_null(strstr(program.text[TEST_STDERR], "may be written by others (mode 0622)"));
+}
+
+/* Without a seed, two servers draw different tokens; with --sampling-seed, the same. */
+static void servers_draw_as_they_are_told(void **state)
+{
+    (void)state;
+    static const char *const flags[][3] = {{"--quiet"}, {"--sampling-seed", "7"}};
+    char *texts[4];
+    for (int i = 0; i < 4; i++) {
+        start(&inference_model, "1", flags[i / 2]);
+        texts[i] =
+            complete("{\"prompt\":\"he\",\"temperature\":2,\"max_tokens\":30,\"ignore_eos\":true}");
+        assert_int_equal(end(SIGTERM), 0);
+    }
+    assert_string_not_equal(texts[0], texts[1]);
+    assert_string_equal(texts[2], texts[3]);
+    for (int i = 0; i < 4; i++) {
+        free(texts[i]);
+    }
+}
+
+/* A server that ends while it loads says so to those who wait. */
+static void the_end_of_loading_is_no_failure(void **state)
+{
+    (void)state;
+    start(&inference_model, "1", FLAGS(NULL));
+    const int fd = send_request("{\"prompt\":\"he\"}");
+    const int code = end(SIGTERM);
+    assert_true(code == 128 + SIGTERM || code == 0); /* it may be loaded by now */
+    read_all(fd);
+    assert_null(strstr(reply, " 500 "));
 }
 
 /* --write-job writes what --job runs. */
@@ -674,6 +726,8 @@ int main(void)
         cmocka_unit_test(a_reader_that_does_not_read_is_no_failure),
         cmocka_unit_test(a_killed_rank_is_an_error_of_all_that_is_open),
         cmocka_unit_test(a_key_is_asked_for),
+        cmocka_unit_test(servers_draw_as_they_are_told),
+        cmocka_unit_test(the_end_of_loading_is_no_failure),
         cmocka_unit_test(a_job_file_can_be_served),
         cmocka_unit_test(what_does_not_go_together_is_refused_by_name),
     };

@@ -40,6 +40,10 @@ size_t proto_request_bytes(const proto_request *request);
 /* BASE_ERR_INVALID or BASE_ERR_LIMIT says what is out of range. */
 BASE_MUST_CHECK base_status proto_request_check(const proto_request *request, base_error *reterr);
 
+/* The same of temperature, top_k and top_p alone. */
+BASE_MUST_CHECK base_status proto_request_check_sampling(const proto_request *request,
+                                                         base_error *reterr);
+
 /* Fills in a message that points into the request, which must outlive it. */
 void proto_request_to_message(const proto_request *request,
                               struct Ringfence__Control__Request *message);
