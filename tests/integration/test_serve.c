@@ -359,57 +359,58 @@ static void many_clients_get_their_own_texts(void **state)
     assert_int_equal(end(SIGTERM), 0);
 }
 
+static const struct {
+    const char *path;
+    const char *arguments;
+    int status;
+    const char *says;
+} wrong_and_right[] = {
+    {"/health", "", 200, "\"ok\""},
+    {"/v1/models", "", 200, "\"data\":[{\"id\":\"model\""},
+    {"/v1/models/model", "", 200, "{\"id\":\"model\""},
+    {"/v1/models/mode", "", 404, "there are"},
+    {"/health", "-I", 200, "HTTP/1.1 200"},
+    {"/v1/completions", "-I", 405, "Allow: POST"},
+    {"/v1/models", "-d x -i", 405, "Allow: GET, HEAD"},
+    {"/v1/completions", "-d '{'", 400, "not a JSON object"},
+    {"/v1/completions", "-d '[1]'", 400, "not a JSON object"},
+    {"/v1/completions", "-d '{}'", 400, "\"param\":\"prompt\""},
+    {"/v1/completions", "-d '{\"prompt\":1}'", 400, "\"param\":\"prompt\""},
+    {"/v1/completions", "-d '{\"prompt\":\"\"}'", 400, "\"param\":\"prompt\""},
+    {"/v1/completions", "-d '{\"prompt\":[\"a\",\"b\"]}'", 400, "send a request for each"},
+    {"/v1/completions", "-d '{\"prompt\":\"a\",\"prompt\":\"b\"}'", 400, "duplicate"},
+    {"/v1/completions", "-d '{\"prompt\":\"a\",\"n\":2}'", 400, "\"param\":\"n\""},
+    {"/v1/completions", "-d '{\"prompt\":\"a\",\"min_p\":0.1}'", 400, "\"param\":\"min_p\""},
+    {"/v1/completions", "-d '{\"prompt\":\"a\",\"min_p\":0,\"repetition_penalty\":1.0}'", 200,
+     "text"},
+    {"/v1/completions", "-d '{\"prompt\":\"a\",\"stop\":[1]}'", 400, "\"param\":\"stop\""},
+    {"/v1/completions", "-d '{\"prompt\":\"a\",\"logprobs\":0}'", 400, "logprobs"},
+    {"/v1/completions", "-d '{\"prompt\":\"a\",\"warmth\":1}'", 400, "no such field"},
+    {"/v1/completions", "-d '{\"prompt\":\"a\",\"top_p\":3}'", 400, "\"param\":\"top_p\""},
+    {"/v1/completions", "-d '{\"prompt\":\"a\",\"temperature\":-1}'", 400,
+     "\"param\":\"temperature\""},
+    {"/v1/completions", "-d '{\"prompt\":\"a\",\"top_k\":-1}'", 400, "\"param\":\"top_k\""},
+    {"/v1/completions", "-d '{\"prompt\":[1,\"a\"]}'", 400, "prompt: entry 1"},
+    {"/v1/completions", "-d '{\"prompt\":\"a\",\"max_tokens\":0}'", 400, "max_tokens"},
+    {"/v1/completions", "-d '{\"prompt\":[100000]}'", 400, "\"param\":\"prompt\""},
+    {"/v1/completions",
+     "-d '{\"prompt\":\"a\",\"stream\":true,\"stream_options\":{\"include_usage\":null}}'", 200,
+     "DONE"},
+    {"/v1/completions", "-d '{\"prompt\":\"a\",\"model\":\"b\"}'", 404, "\"model\""},
+    {"/v1/completions", "-d '{\"prompt\":\"a\",\"user\":\"b\",\"n\":1,\"stop\":null}'", 200,
+     "text"},
+    {"/v1/completions", "", 405, "another method"},
+    {"/v1/chat/completions", "-d '{}'", 501, "/v1/completions"},
+    {"/nothing", "", 404, "/v1/completions"},
+    {"/v1/completions", "-X PUT -d x", 405, ""},
+    {"/health", "-X GET -d xy", 200, ""},
+    {"/v1/completions", "-d @LONG", 413, "too many bytes"},
+    {"/v1/completions", "-H 'Transfer-Encoding: chunked' -d @LONG", 413, "too many bytes"},
+};
+
 static void what_is_wrong_is_named(void **state)
 {
     (void)state;
-    static const struct {
-        const char *path;
-        const char *arguments;
-        int status;
-        const char *says;
-    } cases[] = {
-        {"/health", "", 200, "\"ok\""},
-        {"/v1/models", "", 200, "\"data\":[{\"id\":\"model\""},
-        {"/v1/models/model", "", 200, "{\"id\":\"model\""},
-        {"/v1/models/mode", "", 404, "there are"},
-        {"/health", "-I", 200, "HTTP/1.1 200"},
-        {"/v1/completions", "-I", 405, "Allow: POST"},
-        {"/v1/models", "-d x -i", 405, "Allow: GET, HEAD"},
-        {"/v1/completions", "-d '{'", 400, "not a JSON object"},
-        {"/v1/completions", "-d '[1]'", 400, "not a JSON object"},
-        {"/v1/completions", "-d '{}'", 400, "\"param\":\"prompt\""},
-        {"/v1/completions", "-d '{\"prompt\":1}'", 400, "\"param\":\"prompt\""},
-        {"/v1/completions", "-d '{\"prompt\":\"\"}'", 400, "\"param\":\"prompt\""},
-        {"/v1/completions", "-d '{\"prompt\":[\"a\",\"b\"]}'", 400, "send a request for each"},
-        {"/v1/completions", "-d '{\"prompt\":\"a\",\"prompt\":\"b\"}'", 400, "duplicate"},
-        {"/v1/completions", "-d '{\"prompt\":\"a\",\"n\":2}'", 400, "\"param\":\"n\""},
-        {"/v1/completions", "-d '{\"prompt\":\"a\",\"min_p\":0.1}'", 400, "\"param\":\"min_p\""},
-        {"/v1/completions", "-d '{\"prompt\":\"a\",\"min_p\":0,\"repetition_penalty\":1.0}'", 200,
-         "text"},
-        {"/v1/completions", "-d '{\"prompt\":\"a\",\"stop\":[1]}'", 400, "\"param\":\"stop\""},
-        {"/v1/completions", "-d '{\"prompt\":\"a\",\"logprobs\":0}'", 400, "logprobs"},
-        {"/v1/completions", "-d '{\"prompt\":\"a\",\"warmth\":1}'", 400, "no such field"},
-        {"/v1/completions", "-d '{\"prompt\":\"a\",\"top_p\":3}'", 400, "\"param\":\"top_p\""},
-        {"/v1/completions", "-d '{\"prompt\":\"a\",\"temperature\":-1}'", 400,
-         "\"param\":\"temperature\""},
-        {"/v1/completions", "-d '{\"prompt\":\"a\",\"top_k\":-1}'", 400, "\"param\":\"top_k\""},
-        {"/v1/completions", "-d '{\"prompt\":[1,\"a\"]}'", 400, "prompt: entry 1"},
-        {"/v1/completions", "-d '{\"prompt\":\"a\",\"max_tokens\":0}'", 400, "max_tokens"},
-        {"/v1/completions", "-d '{\"prompt\":[100000]}'", 400, "\"param\":\"prompt\""},
-        {"/v1/completions",
-         "-d '{\"prompt\":\"a\",\"stream\":true,\"stream_options\":{\"include_usage\":null}}'", 200,
-         "DONE"},
-        {"/v1/completions", "-d '{\"prompt\":\"a\",\"model\":\"b\"}'", 404, "\"model\""},
-        {"/v1/completions", "-d '{\"prompt\":\"a\",\"user\":\"b\",\"n\":1,\"stop\":null}'", 200,
-         "text"},
-        {"/v1/completions", "", 405, "another method"},
-        {"/v1/chat/completions", "-d '{}'", 501, "/v1/completions"},
-        {"/nothing", "", 404, "/v1/completions"},
-        {"/v1/completions", "-X PUT -d x", 405, ""},
-        {"/health", "-X GET -d xy", 200, ""},
-        {"/v1/completions", "-d @LONG", 413, "too many bytes"},
-        {"/v1/completions", "-H 'Transfer-Encoding: chunked' -d @LONG", 413, "too many bytes"},
-    };
     static char big[400 * 1024];
     base_error error;
     char path[BASE_PATH_BYTES];
@@ -419,14 +420,14 @@ static void what_is_wrong_is_named(void **state)
     start(&inference_model, "2", FLAGS(NULL));
     wait_metric("requests_total");
     free(complete("{\"prompt\":\"a\",\"max_tokens\":1}")); /* the model is loaded */
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof wrong_and_right / sizeof wrong_and_right[0]; i++) {
         char arguments[COMMAND_BYTES];
-        const char *at = strstr(cases[i].arguments, "LONG");
+        const char *at = strstr(wrong_and_right[i].arguments, "LONG");
         (void)snprintf(arguments, sizeof arguments, "%.*s%s",
-                       at != NULL ? (int)(at - cases[i].arguments) : COMMAND_BYTES - 1,
-                       cases[i].arguments, at != NULL ? path : "");
-        const int status = ask(cases[i].path, arguments);
-        if (status != cases[i].status || strstr(reply, cases[i].says) == NULL) {
+                       at != NULL ? (int)(at - wrong_and_right[i].arguments) : COMMAND_BYTES - 1,
+                       wrong_and_right[i].arguments, at != NULL ? path : "");
+        const int status = ask(wrong_and_right[i].path, arguments);
+        if (status != wrong_and_right[i].status || strstr(reply, wrong_and_right[i].says) == NULL) {
             fail_msg("case %zu: %d: %s", i, status, reply);
         }
     }
