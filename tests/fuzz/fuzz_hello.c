@@ -1,5 +1,5 @@
-/* What a stranger may send to a rank that waits for its peers: no bytes are a proof, and hellos
- * that pass are what they must be. */
+/* What a stranger may send to a rank that waits for its peers: no bytes are a proof or a tag, and
+ * hellos that pass are what they must be. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -27,6 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
         }
     }
     coll_hello_make(&own, 1, 2, 4, COLL_TCP_AUTH_MAC);
+    BASE_ASSERT(!coll_hello_tag_fits(job_key, &theirs, proof));
     BASE_ASSERT(!coll_proof_fits(job_key, false, &theirs, &own, proof));
     BASE_ASSERT(!coll_proof_fits(job_key, true, &own, &theirs, proof));
     return 0;

@@ -29,7 +29,7 @@ bool coll_hello_fits(const coll_hello *hello, int rank, int peer, int world_size
            hello->auth == (uint32_t)auth && hello->has_aes <= 1 && hello->zero == 0;
 }
 
-/* BLAKE2b under the job's key over a label and both hellos. */
+/* BLAKE2b under the job's key over a label and both hellos; the listener's may be NULL. */
 static void derive(const uint8_t job_key[COLL_JOB_KEY_BYTES], const char *label,
                    const coll_hello *connector_hello, const coll_hello *listener_hello,
                    uint8_t out[32])
@@ -39,10 +39,26 @@ static void derive(const uint8_t job_key[COLL_JOB_KEY_BYTES], const char *label,
     (void)crypto_generichash_update(&state, (const uint8_t *)label, strlen(label) + 1);
     (void)crypto_generichash_update(&state, (const uint8_t *)connector_hello,
                                     sizeof *connector_hello);
-    (void)crypto_generichash_update(&state, (const uint8_t *)listener_hello,
-                                    sizeof *listener_hello);
+    if (listener_hello != NULL) {
+        (void)crypto_generichash_update(&state, (const uint8_t *)listener_hello,
+                                        sizeof *listener_hello);
+    }
     (void)crypto_generichash_final(&state, out, 32);
     sodium_memzero(&state, sizeof state);
+}
+
+void coll_hello_tag(const uint8_t job_key[COLL_JOB_KEY_BYTES], const coll_hello *connector_hello,
+                    uint8_t tag[COLL_PROOF_BYTES])
+{
+    derive(job_key, "ringfence tcp 1: hello", connector_hello, NULL, tag);
+}
+
+bool coll_hello_tag_fits(const uint8_t job_key[COLL_JOB_KEY_BYTES],
+                         const coll_hello *connector_hello, const uint8_t tag[COLL_PROOF_BYTES])
+{
+    uint8_t expected[COLL_PROOF_BYTES];
+    coll_hello_tag(job_key, connector_hello, expected);
+    return sodium_memcmp(expected, tag, sizeof expected) == 0;
 }
 
 void coll_proof_make(const uint8_t job_key[COLL_JOB_KEY_BYTES], bool listener,

@@ -1,13 +1,15 @@
 /* How two ranks make sure of each other on a fresh connection, before the first frame.
  *
- *     connector → listener   hello of the connector
+ *     connector → listener   hello of the connector, and its tag
  *     listener → connector   hello of the listener, and its proof
  *     connector → listener   its proof
  *
- * A hello names both ranks and brings a nonce; a proof is BLAKE2b under the job's key over a label
- * and both hellos, so it shows that its sender knows the key, and is good for this connection only.
- * The frames' keys, one per direction, come from the same hellos under another label. Whoever does
- * not know the job's key learns nothing here but ranks.
+ * A hello names both ranks and brings a nonce. Its tag is BLAKE2b under the job's key over a label
+ * and this hello. So a listener answers, and keeps room for, only those who know the key. (Somebody
+ * who sees the network's traffic can replay a hello with its tag, and gets no further.) A proof is
+ * BLAKE2b under the job's key over a label and both hellos, so it shows that its sender knows the
+ * key, and is good for this connection only. The frames' keys, one per direction, come from the same
+ * hellos under another label. Whoever does not know the job's key learns nothing here.
  *
  * Pure but for the nonce's randomness; any thread. */
 #ifndef COLL_SRC_TCP_HANDSHAKE_H
@@ -21,7 +23,7 @@
 
 enum {
     COLL_HELLO_MAGIC = 0x31546652, /* "RfT1", in this machine's byte order */
-    COLL_HELLO_VERSION = 3,
+    COLL_HELLO_VERSION = 4,
     COLL_HELLO_NONCE_BYTES = 32,
     COLL_PROOF_BYTES = 32,
     COLL_JOB_KEY_BYTES = 32,
@@ -39,7 +41,11 @@ typedef struct coll_hello {
     uint8_t nonce[COLL_HELLO_NONCE_BYTES];
 } coll_hello;
 
-enum { COLL_HELLO_BYTES = 64, COLL_ANSWER_BYTES = COLL_HELLO_BYTES + COLL_PROOF_BYTES };
+enum {
+    COLL_HELLO_BYTES = 64,
+    COLL_OPENING_BYTES = COLL_HELLO_BYTES + COLL_PROOF_BYTES, /* the connector's hello and tag */
+    COLL_ANSWER_BYTES = COLL_HELLO_BYTES + COLL_PROOF_BYTES,  /* the listener's hello and proof */
+};
 
 _Static_assert(sizeof(coll_hello) == COLL_HELLO_BYTES, "a hello has no padding");
 
@@ -50,6 +56,12 @@ void coll_hello_make(coll_hello *hello, int rank, int peer, int world_size, coll
  * any higher rank. */
 bool coll_hello_fits(const coll_hello *hello, int rank, int peer, int world_size,
                      coll_tcp_auth auth);
+
+/* The tag of the connector's hello, as long as a proof. */
+void coll_hello_tag(const uint8_t job_key[COLL_JOB_KEY_BYTES], const coll_hello *connector_hello,
+                    uint8_t tag[COLL_PROOF_BYTES]);
+bool coll_hello_tag_fits(const uint8_t job_key[COLL_JOB_KEY_BYTES],
+                         const coll_hello *connector_hello, const uint8_t tag[COLL_PROOF_BYTES]);
 
 void coll_proof_make(const uint8_t job_key[COLL_JOB_KEY_BYTES], bool listener,
                      const coll_hello *connector_hello, const coll_hello *listener_hello,

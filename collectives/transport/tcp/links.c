@@ -20,17 +20,19 @@
 #include "transport/tcp/record.h"
 
 enum {
-    BACKLOG = COLL_RANKS_MAX + 16,
-    HANDSHAKES_MAX = COLL_RANKS_MAX + 16, /* strangers included */
+    BACKLOG = 1024,                      /* strangers may come before this rank looks */
+    HANDSHAKES_MAX = 2 * COLL_RANKS_MAX, /* half of them for strangers */
     POLL_SLICE_MS = 20,
+    PAUSE_MS = 10, /* before a connector tries again */
     LIST_BYTES = 400,
 };
 
 typedef enum handshake_stage {
     HANDSHAKE_FREE = 0,
+    HANDSHAKE_PAUSE,      /* connector: was hung up on, and tries again soon; has no socket */
     HANDSHAKE_CONNECTING, /* connector: waits for the socket */
     HANDSHAKE_ANSWER,     /* connector: waits for the listener's hello and proof */
-    HANDSHAKE_HELLO,      /* listener: waits for a hello */
+    HANDSHAKE_HELLO,      /* listener: waits for a hello and its tag */
     HANDSHAKE_PROOF,      /* listener: waits for the connector's proof */
 } handshake_stage;
 
@@ -38,7 +40,9 @@ typedef enum handshake_stage {
 typedef struct handshake {
     handshake_stage stage;
     int fd;
-    int peer; /* -1: not known yet */
+    int peer;         /* -1: not known yet */
+    uint64_t arrival; /* HELLO: its number among the connections accepted */
+    int64_t until_ns; /* PAUSE: when to try again */
     coll_hello own;
     coll_hello theirs;
     uint8_t received[COLL_ANSWER_BYTES];
@@ -55,6 +59,8 @@ typedef struct connecting {
     uint8_t job_key[COLL_JOB_KEY_BYTES];
     int listener;
     int missing;
+    int hung_up; /* the last rank that hung up before its answer; -1: none */
+    uint64_t accepted;
     handshake handshakes[HANDSHAKES_MAX];
 } connecting;
 
@@ -102,13 +108,14 @@ static coll_status listen_on(const char *address, int *listener, uint16_t *port,
 
 static void drop(handshake *g)
 {
-    if (g->stage != HANDSHAKE_FREE) {
+    if (g->stage != HANDSHAKE_FREE && g->stage != HANDSHAKE_PAUSE) {
         (void)close(g->fd);
     }
     g->stage = HANDSHAKE_FREE;
 }
 
-/* Room for a new handshake. If strangers fill all of it, the first of them is dropped. */
+/* Room for a connection that was accepted. If there is none, the one that has been without a hello
+ * for longest is dropped. Those with a good hello stay: strangers cannot have sent that. */
 static handshake *new_handshake(connecting *m)
 {
     handshake *oldest = NULL;
@@ -117,7 +124,7 @@ static handshake *new_handshake(connecting *m)
         if (g->stage == HANDSHAKE_FREE) {
             return g;
         }
-        if (oldest == NULL && g->stage == HANDSHAKE_HELLO) {
+        if (g->stage == HANDSHAKE_HELLO && (oldest == NULL || g->arrival < oldest->arrival)) {
             oldest = g;
         }
     }
@@ -131,19 +138,18 @@ static coll_status connect_fail(const connecting *m, int peer, const char *why, 
 {
     char name[128];
     coll_tcp_rank_text(m->context, peer, name, sizeof name);
-    return coll_fail(reterr, COLL_ERR_PEER,
-                     "cannot connect to %s at %s port %u: %s (is that the right interface? see "
-                     "--interface)",
-                     name, m->all[peer].address, (unsigned)m->all[peer].port, why);
+    return coll_fail(reterr, COLL_ERR_PEER, "cannot connect to %s at %s port %u: %s (%s)", name,
+                     m->all[peer].address, (unsigned)m->all[peer].port, why,
+                     m->hung_up == peer ? "it has hung up before its answer: other job key?"
+                                        : "is that the right interface? see --interface");
 }
 
-static coll_status start_connecting(connecting *m, int peer, coll_error *reterr)
+static coll_status start_connecting(connecting *m, handshake *g, int peer, coll_error *reterr)
 {
     struct addrinfo *to = NULL;
     char address[COLL_ADDRESS_BYTES];
     const coll_tcp_record *theirs = &m->all[peer];
     const coll_identity *identity = &m->context->identities[peer];
-    handshake *g = new_handshake(m);
     if (coll_address_is_any(theirs->address)) {
         return connect_fail(m, peer, "that is no address to connect to", reterr);
     }
@@ -153,16 +159,16 @@ static coll_status start_connecting(connecting *m, int peer, coll_error *reterr)
     }
     coll_address_reach(m->all[m->context->rank].address, theirs->address, address);
     coll_status status = resolve(address, theirs->port, &to, reterr);
-    if (status != COLL_OK || g == NULL) {
+    if (status != COLL_OK) {
         return status;
     }
+    *g = (handshake){.peer = peer};
     g->fd = socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (g->fd < 0) {
         freeaddrinfo(to);
         return coll_fail_errno(reterr, errno, "cannot make a socket");
     }
     g->stage = HANDSHAKE_CONNECTING;
-    g->peer = peer;
     coll_tcp_options_fresh(g->fd);
     if (connect(g->fd, to->ai_addr, to->ai_addrlen) != 0 && errno != EINPROGRESS &&
         errno != EINTR) {
@@ -208,16 +214,37 @@ static coll_status finish(connecting *m, handshake *g, bool listener, coll_error
     return status;
 }
 
+/* The listener hung up before its answer: perhaps strangers took this one's place. */
+static void pause_connecting(connecting *m, handshake *g)
+{
+    drop(g);
+    g->stage = HANDSHAKE_PAUSE;
+    g->until_ns = base_now_ns() + PAUSE_MS * BASE_NS_PER_MS;
+    m->hung_up = g->peer;
+}
+
+static coll_status connector_fail(connecting *m, handshake *g, int error, coll_error *reterr)
+{
+    if (error == ECONNRESET || error == EPIPE) {
+        pause_connecting(m, g);
+        return COLL_OK;
+    }
+    return connect_fail(m, g->peer, strerror(error), reterr);
+}
+
 static coll_status connector_hello(connecting *m, handshake *g, coll_error *reterr)
 {
+    uint8_t opening[COLL_OPENING_BYTES];
     int error = 0;
     socklen_t error_bytes = sizeof error;
     if (getsockopt(g->fd, SOL_SOCKET, SO_ERROR, &error, &error_bytes) != 0 || error != 0) {
-        return connect_fail(m, g->peer, strerror(error != 0 ? error : errno), reterr);
+        return connector_fail(m, g, error != 0 ? error : errno, reterr);
     }
     coll_hello_make(&g->own, m->context->rank, g->peer, m->context->size, m->auth);
-    if (!send_all(g->fd, &g->own, sizeof g->own)) {
-        return connect_fail(m, g->peer, strerror(errno), reterr);
+    memcpy(opening, &g->own, sizeof g->own);
+    coll_hello_tag(m->job_key, &g->own, opening + sizeof g->own);
+    if (!send_all(g->fd, opening, sizeof opening)) {
+        return connector_fail(m, g, errno, reterr);
     }
     g->stage = HANDSHAKE_ANSWER;
     return COLL_OK;
@@ -231,7 +258,8 @@ static coll_status connector_proof(connecting *m, handshake *g, coll_error *rete
         return COLL_OK;
     }
     if (got < 0) {
-        return connect_fail(m, g->peer, "it hung up during the handshake", reterr);
+        pause_connecting(m, g);
+        return COLL_OK;
     }
     memcpy(&g->theirs, g->received, sizeof g->theirs);
     if (!coll_hello_fits(&g->theirs, m->context->rank, g->peer, m->context->size, m->auth) ||
@@ -250,12 +278,13 @@ static coll_status connector_proof(connecting *m, handshake *g, coll_error *rete
 static void listener_hello(connecting *m, handshake *g)
 {
     uint8_t answer[COLL_ANSWER_BYTES];
-    const int got = receive_part(g, COLL_HELLO_BYTES);
+    const int got = receive_part(g, COLL_OPENING_BYTES);
     if (got == 0) {
         return;
     }
     memcpy(&g->theirs, g->received, sizeof g->theirs);
     if (got < 0 || !coll_hello_fits(&g->theirs, m->context->rank, -1, m->context->size, m->auth) ||
+        !coll_hello_tag_fits(m->job_key, &g->theirs, g->received + sizeof g->theirs) ||
         !m->wanted[g->theirs.rank] || m->connections[g->theirs.rank] != NULL) {
         drop(g);
         return;
@@ -288,7 +317,7 @@ static coll_status listener_proof(connecting *m, handshake *g, coll_error *reter
 
 static void accept_all(connecting *m)
 {
-    for (int i = 0; i < BACKLOG; i++) {
+    for (int i = 0; i < HANDSHAKES_MAX; i++) {
         const int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         handshake *g = fd >= 0 ? new_handshake(m) : NULL;
         if (g == NULL) {
@@ -297,7 +326,8 @@ static void accept_all(connecting *m)
             }
             return;
         }
-        *g = (handshake){.stage = HANDSHAKE_HELLO, .fd = fd, .peer = -1};
+        *g = (handshake){.stage = HANDSHAKE_HELLO, .fd = fd, .peer = -1, .arrival = m->accepted++};
+        listener_hello(m, g); /* in a crowd it is here by now, and then nobody takes its place */
     }
 }
 
@@ -305,6 +335,7 @@ static coll_status advance(connecting *m, handshake *g, coll_error *reterr)
 {
     switch (g->stage) {
     case HANDSHAKE_FREE:
+    case HANDSHAKE_PAUSE:
         break;
     case HANDSHAKE_CONNECTING:
         return connector_hello(m, g, reterr);
@@ -332,6 +363,12 @@ static coll_status name_missing(const connecting *m, coll_error *reterr)
             used += added > 0 ? (size_t)added : 0;
         }
     }
+    if (m->hung_up >= 0 && m->connections[m->hung_up] == NULL) {
+        return coll_fail(reterr, COLL_ERR_TIMEOUT,
+                         "no connection in time to %s (rank %d has hung up before its answer: "
+                         "other job key?)",
+                         text, m->hung_up);
+    }
     return coll_fail(reterr, COLL_ERR_TIMEOUT, "no connection in time to %s", text);
 }
 
@@ -343,7 +380,13 @@ static coll_status look(connecting *m, int64_t deadline_ns, coll_error *reterr)
     nfds_t count = 1;
     for (int i = 0; i < HANDSHAKES_MAX; i++) {
         handshake *g = &m->handshakes[i];
-        if (g->stage != HANDSHAKE_FREE) {
+        if (g->stage == HANDSHAKE_PAUSE && base_now_ns() >= g->until_ns) {
+            const coll_status status = start_connecting(m, g, g->peer, reterr);
+            if (status != COLL_OK) {
+                return status;
+            }
+        }
+        if (g->stage != HANDSHAKE_FREE && g->stage != HANDSHAKE_PAUSE) {
             of[count] = g;
             items[count++] = (struct pollfd){
                 .fd = g->fd, .events = g->stage == HANDSHAKE_CONNECTING ? POLLOUT : POLLIN};
@@ -367,7 +410,7 @@ static coll_status connect_all(connecting *m, int64_t deadline_ns, coll_error *r
     for (int rank = 0; status == COLL_OK && rank < m->context->size; rank++) {
         m->missing += m->wanted[rank];
         if (m->wanted[rank] && rank < m->context->rank) {
-            status = start_connecting(m, rank, reterr);
+            status = start_connecting(m, &m->handshakes[rank], rank, reterr);
         }
     }
     while (status == COLL_OK && m->missing > 0) {
@@ -409,7 +452,8 @@ coll_status coll_tcp_links_open(coll_context *context, const coll_context_option
                           .wanted = wanted,
                           .all = all,
                           .auth = options->tcp_auth,
-                          .listener = -1};
+                          .listener = -1,
+                          .hung_up = -1};
     }
     if (all == NULL || m == NULL) {
         status = coll_fail(reterr, COLL_ERR_MEMORY, "no memory for %d ranks", context->size);

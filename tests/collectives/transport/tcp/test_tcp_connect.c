@@ -1,8 +1,10 @@
-/* How ranks meet over tcp: in spite of strangers who say anything, a part of it or nothing, word by
- * word where the network brings no more, and where they cannot, with the address in question. Ranks
- * are threads. */
+/* How ranks meet over tcp: in spite of strangers who say anything, a part of it or nothing, and who
+ * keep coming, word by word where the network brings no more, once more where the listener hung up,
+ * and where they cannot, with the address in question. Ranks are threads. */
 #include <errno.h>
 #include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -15,7 +17,7 @@
 #include "support.h"
 #include "transport/tcp/record.h"
 
-enum { STRANGERS = COLL_RANKS_MAX + 16, CRUMB_BYTES = 7 }; /* as many as are kept */
+enum { STRANGERS = 2 * COLL_RANKS_MAX, CRUMB_BYTES = 7 }; /* as many as are kept */
 
 static bool crumbs; /* is all that a call reads */
 
@@ -33,6 +35,23 @@ ssize_t __wrap_recv(int fd, void *bytes, size_t size, int flags)
         return -1;
     }
     return __real_recv(fd, bytes, size < CRUMB_BYTES ? size : CRUMB_BYTES, flags);
+}
+
+static atomic_int turned_away; /* so many connections are still closed as soon as they come */
+
+int __real_accept4(int fd, struct sockaddr *address, socklen_t *address_bytes, int flags);
+int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *address_bytes, int flags);
+
+int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *address_bytes, int flags)
+{
+    const int accepted = __real_accept4(fd, address, address_bytes, flags);
+    if (accepted < 0 || atomic_load(&turned_away) == 0) {
+        return accepted;
+    }
+    (void)atomic_fetch_sub(&turned_away, 1);
+    (void)close(accepted);
+    errno = EAGAIN;
+    return -1;
 }
 
 /* What comes between a rank and what it receives of the others. */
@@ -82,26 +101,61 @@ static void check_works(test_rank *rank)
 
 /* ---- strangers ---- */
 
-typedef enum manner { SILENT, PART_OF_A_WORD, WRONG_BYTES, ALL_AND_MORE, GONE, MANNERS } manner;
+typedef enum manner {
+    SILENT,
+    PART_OF_A_WORD,
+    WRONG_BYTES,
+    ALL_AND_MORE,
+    GOOD_HELLO, /* all in it is right but its tag: that takes the key */
+    GONE,
+    MANNERS
+} manner;
+
+enum { TEXT_BYTES = 3 * COLL_OPENING_BYTES };
+
+/* What a stranger says to rank 0. */
+static size_t words_of(manner how, const coll_context_options *options, uint8_t text[TEXT_BYTES])
+{
+    static const size_t lengths[MANNERS] = {0,          COLL_OPENING_BYTES / 2, COLL_OPENING_BYTES,
+                                            TEXT_BYTES, COLL_OPENING_BYTES,     0};
+    coll_hello hello;
+    memset(text, 0, TEXT_BYTES);
+    text[0] = 0xff;
+    if (how == GOOD_HELLO) {
+        coll_hello_make(&hello, 1, 0, options->world_size, options->tcp_auth);
+        memcpy(text, &hello, sizeof hello);
+    }
+    return lengths[how];
+}
+
+static int connected_to(const struct sockaddr_in *to)
+{
+    const int sock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (sock >= 0 && connect(sock, (const struct sockaddr *)to, sizeof *to) == 0) {
+        return sock;
+    }
+    (void)close(sock);
+    return -1;
+}
 
 /* Before rank 1 itself, strangers connect to rank 0. */
 static coll_status come_first(gate *g, coll_tcp_record *all, coll_error *reterr)
 {
     const manner how = *(const manner *)g->user;
-    const uint8_t text[3 * COLL_HELLO_BYTES] = {0xff, 1};
+    uint8_t text[TEXT_BYTES];
+    const size_t text_bytes = words_of(how, &g->options, text);
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(all[0].port)};
-    const size_t lengths[MANNERS] = {0, COLL_HELLO_BYTES / 2, COLL_HELLO_BYTES, sizeof text, 0};
     if (g->options.rank == 0 || inet_pton(AF_INET, all[0].address, &to.sin_addr) != 1) {
         return COLL_OK;
     }
     for (int i = 0; i < STRANGERS; i++) {
-        const int sock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        const int sock = connected_to(&to);
         g->strangers[i] = sock;
-        if (sock < 0 || connect(sock, (const struct sockaddr *)&to, sizeof to) != 0) {
+        if (sock < 0) {
             return coll_fail(reterr, COLL_ERR_IO, "a stranger cannot connect: %s", strerror(errno));
         }
-        if (lengths[how] > 0) {
-            (void)!send(sock, text, lengths[how], MSG_NOSIGNAL);
+        if (text_bytes > 0) {
+            (void)!send(sock, text, text_bytes, MSG_NOSIGNAL);
         }
         if (how == GONE) {
             (void)close(sock);
@@ -131,7 +185,138 @@ static void strangers_keep_nobody_from_connecting(void **state)
     }
 }
 
-/* ---- crumbs ---- */
+/* The bytes that come until a deadline, or until the end. */
+static size_t receive_some(int sock, uint8_t *bytes, size_t size)
+{
+    const struct timeval patience = {.tv_sec = 5};
+    size_t got = 0;
+    (void)setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    while (got < size) {
+        const ssize_t more = recv(sock, bytes + got, size - got, 0);
+        if (more <= 0) {
+            return more < 0 && errno == EAGAIN ? SIZE_MAX : got;
+        }
+        got += (size_t)more;
+    }
+    return got;
+}
+
+/* Strangers take all room. Somebody with the key comes, and says nothing until one more stranger
+ * has come: it is the first strangers who were dropped for both. */
+static coll_status come_late(gate *g, coll_tcp_record *all, coll_error *reterr)
+{
+    uint8_t key[COLL_JOB_KEY_BYTES];
+    uint8_t opening[COLL_OPENING_BYTES];
+    uint8_t answer[COLL_ANSWER_BYTES];
+    coll_hello hello;
+    if (g->options.rank == 0) {
+        return COLL_OK;
+    }
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(all[0].port)};
+    (void)inet_pton(AF_INET, all[0].address, &to.sin_addr);
+    for (int i = 0; i < STRANGERS; i++) {
+        g->strangers[i] = connected_to(&to);
+    }
+    const int sock = connected_to(&to);
+    const int last = connected_to(&to);
+    coll_tcp_records_key(g->options.job_key, all, g->options.world_size, key);
+    coll_hello_make(&hello, 1, 0, g->options.world_size, g->options.tcp_auth);
+    memcpy(opening, &hello, sizeof hello);
+    coll_hello_tag(key, &hello, opening + sizeof hello);
+    const bool dropped = receive_some(g->strangers[1], answer, 1) == 0;
+    (void)!send(sock, opening, sizeof opening, MSG_NOSIGNAL);
+    const bool answered = receive_some(sock, answer, sizeof answer) == sizeof answer;
+    (void)close(sock);
+    (void)close(last);
+    return dropped && answered
+               ? COLL_OK
+               : coll_fail(reterr, COLL_ERR_IO, "dropped %d, answered %d", dropped, answered);
+}
+
+static void late_body(test_rank *rank)
+{
+    gate g = {.meddle = come_late};
+    RANK_OK(rank, create(rank, &g));
+    check_works(rank);
+}
+
+static void the_oldest_stranger_goes_first(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(
+        &(test_ranks_options){.size = 2, .transport = COLL_TRANSPORT_TCP, .bare = true}, late_body);
+}
+
+/* Strangers who keep coming to rank 0 while ranks meet. */
+typedef struct crowd {
+    pthread_t thread;
+    coll_context_options options;
+    struct sockaddr_in to;
+    atomic_bool over;
+} crowd;
+
+static void *come_and_come(void *user)
+{
+    crowd *c = user;
+    int socks[STRANGERS];
+    uint8_t text[TEXT_BYTES];
+    memset(socks, -1, sizeof socks);
+    for (unsigned i = 0; !atomic_load(&c->over); i++) {
+        int *sock = &socks[i % STRANGERS];
+        const size_t text_bytes = words_of(i % 2 == 0 ? SILENT : GOOD_HELLO, &c->options, text);
+        if (*sock >= 0) {
+            (void)close(*sock);
+        }
+        *sock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        (void)!connect(*sock, (const struct sockaddr *)&c->to, sizeof c->to);
+        (void)!send(*sock, text, text_bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    for (int i = 0; i < STRANGERS; i++) {
+        if (socks[i] >= 0) {
+            (void)close(socks[i]);
+        }
+    }
+    return NULL;
+}
+
+static coll_status start_crowd(gate *g, coll_tcp_record *all, coll_error *reterr)
+{
+    crowd *c = (crowd *)(uintptr_t)g->user;
+    if (g->options.rank != 1) {
+        return COLL_OK;
+    }
+    c->options = g->options;
+    c->to = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(all[0].port)};
+    if (inet_pton(AF_INET, all[0].address, &c->to.sin_addr) != 1 ||
+        pthread_create(&c->thread, NULL, come_and_come, c) != 0) {
+        return coll_fail(reterr, COLL_ERR_IO, "no crowd");
+    }
+    return COLL_OK;
+}
+
+static void crowd_body(test_rank *rank)
+{
+    gate g = {.meddle = start_crowd};
+    crowd c = {.over = false};
+    rank->user = &c;
+    const coll_status status = create(rank, &g);
+    atomic_store(&c.over, true);
+    if (c.to.sin_port != 0) {
+        (void)pthread_join(c.thread, NULL);
+    }
+    RANK_OK(rank, status);
+    check_works(rank);
+}
+
+static void strangers_who_keep_coming_keep_nobody_out(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        test_ranks_as_threads(
+            &(test_ranks_options){.size = 4, .transport = COLL_TRANSPORT_TCP, .bare = true},
+            crowd_body);
+    }
+}
 
 static coll_status leave(gate *g, coll_tcp_record *all, coll_error *reterr)
 {
@@ -140,6 +325,25 @@ static coll_status leave(gate *g, coll_tcp_record *all, coll_error *reterr)
     (void)reterr;
     return COLL_OK;
 }
+
+static void turned_away_body(test_rank *rank)
+{
+    gate g = {.meddle = leave};
+    RANK_OK(rank, create(rank, &g));
+    check_works(rank);
+}
+
+static void who_is_turned_away_comes_again(void **state)
+{
+    (void)state;
+    atomic_store(&turned_away, 5);
+    test_ranks_as_threads(
+        &(test_ranks_options){.size = 3, .transport = COLL_TRANSPORT_TCP, .bare = true},
+        turned_away_body);
+    assert_int_equal(atomic_load(&turned_away), 0);
+}
+
+/* ---- crumbs ---- */
 
 static void crumb_body(test_rank *rank)
 {
@@ -218,6 +422,9 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(strangers_keep_nobody_from_connecting),
+        cmocka_unit_test(the_oldest_stranger_goes_first),
+        cmocka_unit_test(strangers_who_keep_coming_keep_nobody_out),
+        cmocka_unit_test(who_is_turned_away_comes_again),
         cmocka_unit_test(a_handshake_may_come_in_crumbs),
         cmocka_unit_test(a_wrong_address_is_named),
     };

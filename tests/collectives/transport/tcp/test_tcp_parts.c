@@ -190,6 +190,21 @@ static void proofs_are_for_one_connection(void **state)
     assert_false(coll_proof_fits(other_key, true, &connector, &listener, proof));
 }
 
+static void only_who_knows_the_key_makes_a_tag(void **state)
+{
+    (void)state;
+    static const uint8_t key[COLL_JOB_KEY_BYTES] = {7};
+    static const uint8_t other_key[COLL_JOB_KEY_BYTES] = {8};
+    coll_hello hello;
+    uint8_t tag[COLL_PROOF_BYTES];
+    coll_hello_make(&hello, 3, 1, 4, COLL_TCP_AUTH_MAC);
+    coll_hello_tag(key, &hello, tag);
+    assert_true(coll_hello_tag_fits(key, &hello, tag));
+    assert_false(coll_hello_tag_fits(other_key, &hello, tag));
+    hello.rank = 2;
+    assert_false(coll_hello_tag_fits(key, &hello, tag));
+}
+
 static void hellos_are_checked(void **state)
 {
     (void)state;
@@ -350,6 +365,7 @@ int main(void)
         cmocka_unit_test(every_bit_of_a_frame_counts),
         cmocka_unit_test(a_number_is_used_once),
         cmocka_unit_test(proofs_are_for_one_connection),
+        cmocka_unit_test(only_who_knows_the_key_makes_a_tag),
         cmocka_unit_test(hellos_are_checked),
         cmocka_unit_test(addresses_are_picked),
         cmocka_unit_test(the_route_is_asked),
