@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -61,8 +62,33 @@ static coll_status listen_anywhere(int *listener, fdpass_record *record, coll_er
     return COLL_OK;
 }
 
+/* A connect waits while the listener's backlog is full; in slices, so that an abort is seen. */
+static coll_status connect_in_time(coll_context *context, int sock,
+                                   const struct sockaddr_un *address, socklen_t length,
+                                   int64_t deadline_ns, coll_error *reterr)
+{
+    const struct timeval slice = {.tv_usec = POLL_SLICE_MS * 1000};
+    if (setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &slice, sizeof slice) != 0) {
+        return coll_fail_errno(reterr, errno, "cannot limit a wait");
+    }
+    while (connect(sock, (const struct sockaddr *)address, length) != 0) {
+        if (errno != EAGAIN && errno != EINTR) {
+            return coll_fail_errno(reterr, errno, "its local socket refuses");
+        }
+        const coll_status aborted = coll_abort_check(context, reterr);
+        if (aborted != COLL_OK) {
+            return aborted;
+        }
+        if (base_now_ns() >= deadline_ns) {
+            return coll_fail(reterr, COLL_ERR_TIMEOUT,
+                             "the backlog of its local socket was full until the deadline");
+        }
+    }
+    return COLL_OK;
+}
+
 static coll_status connect_to(coll_context *context, int rank, const fdpass_record *record,
-                              coll_error *reterr)
+                              int64_t deadline_ns, coll_error *reterr)
 {
     if (record->name_bytes == 0 || record->name_bytes > NAME_BYTES) {
         return coll_fail(reterr, COLL_ERR_PEER, "rank %d sent a socket name of %u bytes", rank,
@@ -79,12 +105,16 @@ static coll_status connect_to(coll_context *context, int rank, const fdpass_reco
         (socklen_t)(offsetof(struct sockaddr_un, sun_path) + record->name_bytes);
     fdpass_hello hello = {.rank = (uint32_t)context->rank};
     memcpy(hello.nonce, record->nonce, NONCE_BYTES);
-    if (connect(sock, (const struct sockaddr *)&address, length) != 0 ||
+    coll_status status = connect_in_time(context, sock, &address, length, deadline_ns, reterr);
+    if (status == COLL_OK &&
         send(sock, &hello, sizeof hello, MSG_NOSIGNAL) != (ssize_t)sizeof hello) {
-        return coll_fail_errno(reterr, errno, "cannot connect to rank %d (pid %u)", rank,
-                               (unsigned)context->identities[rank].pid);
+        status = coll_fail_errno(reterr, errno, "its local socket refuses");
     }
-    return COLL_OK;
+    return status == COLL_OK
+               ? COLL_OK
+               : coll_error_prepend(reterr, status, "cannot connect to rank %d (host %s, pid %u)",
+                                    rank, context->identities[rank].host,
+                                    (unsigned)context->identities[rank].pid);
 }
 
 /* Until one of them can be read; slices, so that an abort is seen. */
@@ -242,7 +272,7 @@ coll_status coll_fdpass_open(coll_context *context, const coll_context_options *
     }
     for (int rank = 0; status == COLL_OK && rank < context->rank; rank++) {
         if (is_here(context, rank)) {
-            status = connect_to(context, rank, &all[rank], reterr);
+            status = connect_to(context, rank, &all[rank], deadline_ns, reterr);
         }
     }
     if (status == COLL_OK) {

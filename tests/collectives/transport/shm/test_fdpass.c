@@ -1,12 +1,14 @@
 /* Descriptors from rank to rank: strangers in front of the socket, who may say anything or nothing,
- * keep nobody from connecting; and what comes is just the descriptor that was agreed on. Ranks are
- * threads. */
+ * keep nobody from connecting, and nobody waiting beyond the deadline; and what comes is just the
+ * descriptor that was agreed on. Ranks are threads. */
 #include "transport/shm/fdpass.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -104,6 +106,87 @@ static void strangers_keep_nobody_from_connecting(void **state)
         test_ranks_as_threads(&(test_ranks_options){.size = 2, .bare = true, .user = &how},
                               connecting_body);
     }
+}
+
+/* A listener that accepts nobody, and whose backlog is full. */
+typedef struct full_door {
+    int listener;
+    int sock; /* the one in the backlog */
+    struct sockaddr_un address;
+    uint32_t name_bytes;
+} full_door;
+
+static void open_full_door(full_door *d)
+{
+    socklen_t length = sizeof d->address;
+    d->address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    d->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    d->sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    struct sockaddr *address = (struct sockaddr *)&d->address;
+    assert_int_equal(bind(d->listener, address, sizeof d->address.sun_family), 0);
+    assert_int_equal(listen(d->listener, 0), 0);
+    assert_int_equal(getsockname(d->listener, address, &length), 0);
+    d->name_bytes = (uint32_t)(length - sizeof d->address.sun_family);
+    assert_int_equal(connect(d->sock, address, length), 0);
+}
+
+/* As rank 0's record has it. */
+static coll_status show_full_door(void *user, const void *mine, void *all, size_t size_bytes,
+                                  int64_t deadline_ns, coll_error *reterr)
+{
+    const full_door *d = user;
+    (void)mine;
+    (void)deadline_ns;
+    (void)reterr;
+    memset(all, 0, 2 * size_bytes);
+    memcpy((uint8_t *)all + 16, d->address.sun_path, d->name_bytes);
+    memcpy((uint8_t *)all + 32, &d->name_bytes, sizeof d->name_bytes);
+    return COLL_OK;
+}
+
+static coll_status connect_to_full_door(full_door *d, int abort_state, int64_t deadline_ns,
+                                        coll_error *error)
+{
+    coll_context context;
+    coll_identity identities[2];
+    const test_rank rank = {.rank = 1, .size = 2};
+    const coll_context_options options = {.exchange = show_full_door, .exchange_user = d};
+    open_context(&context, identities, &rank);
+    (void)snprintf(context.abort_reason, sizeof context.abort_reason, "enough");
+    atomic_store(&context.abort_state, abort_state);
+    const coll_status status = coll_fdpass_open(&context, &options, deadline_ns, error);
+    coll_fdpass_close(&context);
+    return status;
+}
+
+static void do_nothing(int number)
+{
+    (void)number;
+}
+
+/* Signals interrupt the wait, and do not end it. */
+static void a_full_backlog_is_waited_for_until_the_deadline(void **state)
+{
+    const struct sigaction ignore = {.sa_handler = do_nothing};
+    const struct itimerval often = {.it_interval = {.tv_usec = 5000},
+                                    .it_value = {.tv_usec = 5000}};
+    const struct itimerval never = {.it_value = {.tv_usec = 0}};
+    coll_error error = {.message = ""};
+    full_door d;
+    (void)state;
+    open_full_door(&d);
+    assert_int_equal(sigaction(SIGALRM, &ignore, NULL), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+    const int64_t deadline_ns = base_deadline_after_ns(100 * BASE_NS_PER_MS);
+    assert_status(connect_to_full_door(&d, 0, deadline_ns, &error), COLL_ERR_TIMEOUT);
+    assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
+    assert_true(base_now_ns() >= deadline_ns);
+    assert_non_null(strstr(error.message, "cannot connect to rank 0"));
+    assert_non_null(strstr(error.message, "backlog"));
+    assert_status(connect_to_full_door(&d, 2, base_deadline_after_ns(BASE_NS_PER_S * 3600), &error),
+                  COLL_ERR_ABORTED);
+    (void)close(d.sock);
+    (void)close(d.listener);
 }
 
 /* ---- handing over ---- */
@@ -260,6 +343,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(strangers_keep_nobody_from_connecting),
+        cmocka_unit_test(a_full_backlog_is_waited_for_until_the_deadline),
         cmocka_unit_test(what_is_agreed_on_arrives),
         cmocka_unit_test(another_label_is_a_mismatch),
         cmocka_unit_test(more_or_fewer_are_not_kept),
