@@ -370,6 +370,12 @@ static coll_status receive_one(coll_context *context, int rank, int64_t deadline
     if (got == (ssize_t)sizeof *label && *fd >= 0) {
         return COLL_OK;
     }
+    if (got > 0 && *fd < 0 && (message.msg_flags & MSG_CTRUNC) != 0) {
+        return coll_fail(reterr, COLL_ERR_IO,
+                         "no free descriptor for memory of rank %d (host %s, pid %u): raise the "
+                         "limit of open files (ulimit -n)",
+                         rank, peer->host, (unsigned)peer->pid);
+    }
     if (*fd >= 0) {
         (void)close(*fd);
     }

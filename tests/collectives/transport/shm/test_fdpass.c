@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -321,6 +322,30 @@ static void more_or_fewer_are_not_kept(void **state)
     close_pair(&p);
 }
 
+/* At the limit of open files the kernel drops the descriptor, and delivers the rest. */
+static void a_lack_of_descriptors_is_named(void **state)
+{
+    struct rlimit limit;
+    pair p;
+    coll_error error = {.message = ""};
+    int fd = 0;
+    (void)state;
+    open_pair(&p);
+    assert_ok(coll_fdpass_send(&p.contexts[1], 0, STDIN_FILENO, &agreed, &error), &error);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const int lowest_free = dup(STDIN_FILENO);
+    (void)close(lowest_free);
+    const struct rlimit used_up = {.rlim_cur = (rlim_t)lowest_free, .rlim_max = limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &used_up), 0);
+    const coll_status status = take(&p, base_deadline_after_ns(BASE_NS_PER_S), &fd, &error);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_status(status, COLL_ERR_IO);
+    assert_int_equal(fd, -1);
+    assert_non_null(strstr(error.message, "memory of rank 1 (host there"));
+    assert_non_null(strstr(error.message, "ulimit -n"));
+    close_pair(&p);
+}
+
 static void an_absent_rank_is_named(void **state)
 {
     pair p;
@@ -347,6 +372,7 @@ int main(void)
         cmocka_unit_test(what_is_agreed_on_arrives),
         cmocka_unit_test(another_label_is_a_mismatch),
         cmocka_unit_test(more_or_fewer_are_not_kept),
+        cmocka_unit_test(a_lack_of_descriptors_is_named),
         cmocka_unit_test(an_absent_rank_is_named),
     };
     return cmocka_run_group_tests_name("coll-fdpass", tests, NULL, NULL);
