@@ -21,7 +21,6 @@ enum {
     NAME_BYTES = 16, /* an autobound name is a NUL and five hex digits */
     POLL_SLICE_MS = 20,
     PENDING_MAX = COLL_RANKS_MAX + 16, /* connected, and not known yet; strangers included */
-    STRANGERS_MAX = 1024,              /* connections refused before giving up */
 };
 
 /* What the exchange carries. */
@@ -62,6 +61,17 @@ static coll_status listen_anywhere(int *listener, fdpass_record *record, coll_er
     return COLL_OK;
 }
 
+/* Whether a wait may go on: there is time left, and nobody has aborted. */
+static coll_status may_wait(coll_context *context, int64_t deadline_ns, coll_error *reterr)
+{
+    const coll_status aborted = coll_abort_check(context, reterr);
+    if (aborted != COLL_OK) {
+        return aborted;
+    }
+    return base_now_ns() < deadline_ns ? COLL_OK
+                                       : coll_fail(reterr, COLL_ERR_TIMEOUT, "no answer in time");
+}
+
 /* A connect waits while the listener's backlog is full; in slices, so that an abort is seen. */
 static coll_status connect_in_time(coll_context *context, int sock,
                                    const struct sockaddr_un *address, socklen_t length,
@@ -75,13 +85,9 @@ static coll_status connect_in_time(coll_context *context, int sock,
         if (errno != EAGAIN && errno != EINTR) {
             return coll_fail_errno(reterr, errno, "its local socket refuses");
         }
-        const coll_status aborted = coll_abort_check(context, reterr);
-        if (aborted != COLL_OK) {
-            return aborted;
-        }
-        if (base_now_ns() >= deadline_ns) {
-            return coll_fail(reterr, COLL_ERR_TIMEOUT,
-                             "the backlog of its local socket was full until the deadline");
+        const coll_status status = may_wait(context, deadline_ns, reterr);
+        if (status != COLL_OK) {
+            return status;
         }
     }
     return COLL_OK;
@@ -129,12 +135,9 @@ static coll_status wait_any(coll_context *context, struct pollfd *items, nfds_t 
         if (ready < 0 && errno != EINTR) {
             return coll_fail_errno(reterr, errno, "cannot poll a local socket");
         }
-        const coll_status aborted = coll_abort_check(context, reterr);
-        if (aborted != COLL_OK) {
-            return aborted;
-        }
-        if (base_now_ns() >= deadline_ns) {
-            return coll_fail(reterr, COLL_ERR_TIMEOUT, "no answer in time");
+        const coll_status status = may_wait(context, deadline_ns, reterr);
+        if (status != COLL_OK) {
+            return status;
         }
     }
 }
@@ -145,7 +148,6 @@ typedef struct acceptor {
     const uint8_t *nonce;
     int pending[PENDING_MAX]; /* sockets, in the order in which they came */
     int pending_count;
-    int strangers; /* rejected */
 } acceptor;
 
 static void take_out(acceptor *l, int index)
@@ -159,7 +161,6 @@ static void reject(acceptor *l, int index)
 {
     (void)close(l->pending[index]);
     take_out(l, index);
-    l->strangers++;
 }
 
 static bool is_of_this_user(int sock)
@@ -182,7 +183,6 @@ static coll_status accept_one(acceptor *l, coll_error *reterr)
     }
     if (!is_of_this_user(sock)) {
         (void)close(sock);
-        l->strangers++;
         return COLL_OK;
     }
     if (l->pending_count == PENDING_MAX) {
@@ -232,9 +232,6 @@ static coll_status look(coll_context *context, acceptor *l, int64_t deadline_ns,
     if (status == COLL_OK && items[0].revents != 0) {
         status = accept_one(l, reterr);
     }
-    if (status == COLL_OK && l->strangers > STRANGERS_MAX) {
-        status = coll_fail(reterr, COLL_ERR_PEER, "%d strangers tried to connect", l->strangers);
-    }
     return status;
 }
 
@@ -250,6 +247,9 @@ static coll_status accept_all(coll_context *context, int listener, const uint8_t
     }
     while (status == COLL_OK && missing > 0) {
         status = look(context, &l, deadline_ns, &missing, reterr);
+        if (status == COLL_OK && missing > 0) { /* strangers may come without end */
+            status = may_wait(context, deadline_ns, reterr);
+        }
     }
     while (l.pending_count > 0) {
         reject(&l, 0);

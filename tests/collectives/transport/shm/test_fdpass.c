@@ -17,7 +17,7 @@
 #include "ranks.h"
 #include "support.h"
 
-enum { TAG = 77, BYTES = 4096, STRANGERS = 100 };
+enum { TAG = 77, BYTES = 4096, STRANGERS = 100, TIMES = 3000 };
 
 /* ---- connecting ---- */
 
@@ -32,7 +32,7 @@ static void open_context(coll_context *context, coll_identity identities[2], con
     identities[1] = identities[0];
 }
 
-typedef enum manner { SILENT, WRONG_HELLO, SHORT_HELLO, GONE, MANNERS } manner;
+typedef enum manner { SILENT, WRONG_HELLO, SHORT_HELLO, GONE, AGAIN, MANNERS } manner;
 
 typedef struct door {
     const coll_context_options *options; /* the rank's own */
@@ -70,6 +70,29 @@ static coll_status knock_first(void *user, const void *mine, void *all, size_t s
                                 reterr);
 }
 
+/* While rank 0 waits for rank 1, a stranger comes, says nothing, and goes, many times. */
+static coll_status knock_again(void *user, const void *mine, void *all, size_t size_bytes,
+                               int64_t deadline_ns, coll_error *reterr)
+{
+    const door *d = user;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    uint32_t name_bytes = 0;
+    const coll_status status =
+        d->options->exchange(d->options->exchange_user, mine, all, size_bytes, deadline_ns, reterr);
+    memcpy(address.sun_path, (const uint8_t *)all + 16, 16);
+    memcpy(&name_bytes, (const uint8_t *)all + 32, sizeof name_bytes);
+    for (int i = 0; status == COLL_OK && d->options->rank == 1 && i < TIMES; i++) {
+        const int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        const int connected = connect(sock, (const struct sockaddr *)&address,
+                                      (socklen_t)(sizeof address.sun_family + name_bytes));
+        (void)close(sock);
+        if (connected != 0) {
+            return coll_fail(reterr, COLL_ERR_IO, "stranger %d cannot connect", i);
+        }
+    }
+    return status;
+}
+
 static void connecting_body(test_rank *rank)
 {
     coll_context context;
@@ -77,7 +100,7 @@ static void connecting_body(test_rank *rank)
     const coll_context_options options = test_rank_options(rank);
     door d = {.options = &options, .manner = *(const manner *)rank->user};
     coll_context_options guarded = options;
-    guarded.exchange = knock_first;
+    guarded.exchange = d.manner == AGAIN ? knock_again : knock_first;
     guarded.exchange_user = &d;
     memset(d.strangers, -1, sizeof d.strangers);
     open_context(&context, identities, rank);
@@ -183,7 +206,6 @@ static void a_full_backlog_is_waited_for_until_the_deadline(void **state)
     assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
     assert_true(base_now_ns() >= deadline_ns);
     assert_non_null(strstr(error.message, "cannot connect to rank 0"));
-    assert_non_null(strstr(error.message, "backlog"));
     assert_status(connect_to_full_door(&d, 2, base_deadline_after_ns(BASE_NS_PER_S * 3600), &error),
                   COLL_ERR_ABORTED);
     (void)close(d.sock);
