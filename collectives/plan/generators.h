@@ -14,6 +14,8 @@ int coll_doubling_track_count(const coll_plan *plan);
 bool coll_doubling_step(const coll_plan *plan, int track, int index, coll_step *step);
 int coll_halving_track_count(const coll_plan *plan);
 bool coll_halving_step(const coll_plan *plan, int track, int index, coll_step *step);
+/* The largest power of two that is at most `ranks`. */
+int coll_plan_top_power(int ranks);
 int coll_two_level_track_count(const coll_plan *plan);
 bool coll_two_level_step(const coll_plan *plan, int track, int index, coll_step *step);
 int coll_two_level_block_count(const coll_plan *plan);

@@ -47,7 +47,7 @@ typedef struct pieces {
     int count;
 } pieces;
 
-static int top_power(int ranks)
+int coll_plan_top_power(int ranks)
 {
     int power = 1;
     while (2 * power <= ranks) {
@@ -58,16 +58,16 @@ static int top_power(int ranks)
 
 static segment segment_of(const coll_plan *plan)
 {
-    segment at = {.size = top_power(plan->ranks)};
+    segment at = {.size = coll_plan_top_power(plan->ranks)};
     int rest = plan->ranks - at.size;
     while (plan->rank >= at.begin + at.size) {
         at.begin += at.size;
         at.left = at.size;
-        at.size = top_power(rest);
+        at.size = coll_plan_top_power(rest);
         rest -= at.size;
     }
     at.offset = plan->rank - at.begin;
-    at.right = rest > 0 ? top_power(rest) : 0;
+    at.right = rest > 0 ? coll_plan_top_power(rest) : 0;
     while (1 << at.log < at.size) {
         at.log++;
     }
@@ -77,7 +77,7 @@ static segment segment_of(const coll_plan *plan)
 /* What the rank with an offset works on after `rounds` of halving. */
 static pieces pieces_of(const coll_plan *plan, int offset, int rounds)
 {
-    pieces found = {0, top_power(plan->ranks)};
+    pieces found = {0, coll_plan_top_power(plan->ranks)};
     for (int t = 0; t < rounds; t++) {
         found.count /= 2;
         found.begin += (offset >> t & 1) * found.count;
@@ -97,7 +97,9 @@ static int log_of(int power)
 /* The first block of a piece: pieces are blocks, but in reduce-scatter, whose blocks are ranks'. */
 static int first_block(const coll_plan *plan, int piece)
 {
-    return plan->kind == COLL_REDUCE_SCATTER ? piece * plan->ranks / top_power(plan->ranks) : piece;
+    return plan->kind == COLL_REDUCE_SCATTER
+               ? piece * plan->ranks / coll_plan_top_power(plan->ranks)
+               : piece;
 }
 
 static void set_range(const coll_plan *plan, pieces range, coll_step *step)
@@ -115,7 +117,7 @@ static coll_space work_space(const coll_plan *plan)
 static int owner_of(const coll_plan *plan, int piece)
 {
     int owner = 0;
-    const int top = top_power(plan->ranks);
+    const int top = coll_plan_top_power(plan->ranks);
     for (int bit = 1; bit < top; bit *= 2) {
         owner = owner * 2 + ((piece & bit) != 0 ? 1 : 0);
     }
@@ -278,7 +280,7 @@ static bool deal_step(const coll_plan *plan, int track, int index, coll_step *st
 int coll_halving_track_count(const coll_plan *plan)
 {
     const bool collects = plan->kind == COLL_REDUCE && plan->rank == plan->root;
-    return collects ? BACK_TRACK + top_power(plan->ranks) : TRACKS;
+    return collects ? BACK_TRACK + coll_plan_top_power(plan->ranks) : TRACKS;
 }
 
 bool coll_halving_step(const coll_plan *plan, int track, int index, coll_step *step)

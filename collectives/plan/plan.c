@@ -117,15 +117,6 @@ bool coll_kind_is_by_rank(coll_kind kind)
            kind == COLL_SCATTER || kind == COLL_ALL_TO_ALL;
 }
 
-static int top_power(int ranks)
-{
-    int power = 1;
-    while (2 * power <= ranks) {
-        power *= 2;
-    }
-    return power;
-}
-
 int coll_plan_block_count(const coll_plan *plan)
 {
     if (coll_kind_is_by_rank(plan->kind)) {
@@ -139,7 +130,7 @@ int coll_plan_block_count(const coll_plan *plan)
     case FORM_DISSEMINATION:
         return plan->ranks;
     case FORM_HALVING:
-        return top_power(plan->ranks);
+        return coll_plan_top_power(plan->ranks);
     case FORM_TWO_LEVEL:
         return coll_two_level_block_count(plan);
     case FORM_TREE:
