@@ -425,18 +425,6 @@ static coll_status connect_all(connecting *m, int64_t deadline_ns, coll_error *r
     return status;
 }
 
-/* Whether a rank that this one connects with is on another host. */
-static bool reaches_beyond(const coll_context *context, const bool *wanted)
-{
-    for (int rank = 0; rank < context->size; rank++) {
-        if (wanted[rank] && !coll_identity_same_host(&context->identities[rank],
-                                                     &context->identities[context->rank])) {
-            return true;
-        }
-    }
-    return false;
-}
-
 coll_status coll_tcp_links_open(coll_context *context, const coll_context_options *options,
                                 const bool *wanted, int64_t deadline_ns, coll_conn **connections,
                                 coll_error *reterr)
@@ -464,8 +452,10 @@ coll_status coll_tcp_links_open(coll_context *context, const coll_context_option
         goto out;
     }
     randombytes_buf(mine.share, sizeof mine.share);
-    status = coll_interface_choose(options->interface, options->rendezvous_address,
-                                   reaches_beyond(context, wanted), mine.address, reterr);
+    status = coll_interface_choose(
+        options->interface, options->rendezvous_address,
+        coll_identity_reaches_beyond(context->identities, context->size, context->rank, wanted),
+        mine.address, reterr);
     if (status == COLL_OK) {
         status = listen_on(mine.address, &m->listener, &mine.port, reterr);
     }

@@ -318,18 +318,6 @@ static coll_status open_zmq(coll_zmq_links *links, bool plain, coll_error *reter
     return COLL_OK;
 }
 
-static bool reaches_beyond(const coll_context *context)
-{
-    for (int rank = 0; rank < context->size; rank++) {
-        if (rank != context->rank &&
-            !coll_identity_same_host(&context->identities[rank],
-                                     &context->identities[context->rank])) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Some ranks with CURVE and some without would wait for each other until the deadline. */
 static coll_status check_records(const coll_context *context, const link_record *all,
                                  coll_error *reterr)
@@ -378,8 +366,10 @@ coll_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
     if (all == NULL) {
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for %d ranks", context->size);
     }
-    status = coll_interface_choose(options->interface, options->rendezvous_address,
-                                   reaches_beyond(context), mine.address, reterr);
+    status = coll_interface_choose(
+        options->interface, options->rendezvous_address,
+        coll_identity_reaches_beyond(context->identities, context->size, context->rank, NULL),
+        mine.address, reterr);
     if (status == COLL_OK) {
         status = open_zmq(links, plain, reterr);
     }
