@@ -164,15 +164,14 @@ static void shm_sleep(coll_context *context, bool (*changed)(coll_context *conte
     const shm_context *context_shm = context->shm;
     shm_doorbell *doorbell = context_shm->doorbells[context->rank];
     const uint32_t rung = atomic_load(&doorbell->rung);
-    atomic_store(&doorbell->asleep, SHM_ASLEEP);
-    atomic_thread_fence(memory_order_seq_cst); /* flags are read with acquire, no more */
+    coll_shm_slumber(context, SHM_ASLEEP);
     if (!changed(context)) {
         const struct timespec until = {.tv_sec = until_ns / BASE_NS_PER_S,
                                        .tv_nsec = until_ns % BASE_NS_PER_S};
         (void)syscall(SYS_futex, &doorbell->rung, FUTEX_WAIT_BITSET, rung, &until, NULL,
                       FUTEX_BITSET_MATCH_ANY);
     }
-    atomic_store(&doorbell->asleep, 0);
+    atomic_store(&doorbell->asleep, SHM_AWAKE);
 }
 
 static void shm_wake(coll_context *context)
