@@ -105,20 +105,9 @@ static base_status make_places(rank_pipeline *pipeline, base_error *reterr)
     return status;
 }
 
-static int count_levels(int micro_batches)
-{
-    int levels = 1;
-    for (int leaf = 0; leaf < micro_batches; leaf++) {
-        const int level = rank_leaf_plan_make(micro_batches, leaf).level;
-        levels = level + 1 > levels ? level + 1 : levels;
-    }
-    BASE_ASSERT(levels <= RANK_DDP_LEVELS_MAX);
-    return levels;
-}
-
 static base_status make_gradients(rank_pipeline *pipeline, base_error *reterr)
 {
-    const int levels = count_levels(pipeline->schedule.micro_batches);
+    const int levels = rank_leaf_plan_levels(pipeline->schedule.micro_batches);
     const bool last = pipeline_is_last(pipeline) && !pipeline_is_first(pipeline);
     base_status status = BASE_OK;
     for (int i = 0; status == BASE_OK && i < levels; i++) {

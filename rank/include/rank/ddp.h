@@ -181,4 +181,7 @@ typedef struct rank_leaf_plan {
 } rank_leaf_plan;
 rank_leaf_plan rank_leaf_plan_make(int count, int leaf);
 
+/* How many buffers all leaves of `count` need, at most RANK_DDP_LEVELS_MAX. */
+int rank_leaf_plan_levels(int count);
+
 #endif

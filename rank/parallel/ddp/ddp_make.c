@@ -120,22 +120,12 @@ static base_status make_exchanged(rank_ddp *ddp, size_t size_bytes, base_error *
                : status;
 }
 
-static int count_levels(int micro_batches)
-{
-    int levels = 1;
-    for (int leaf = 0; leaf < micro_batches; leaf++) {
-        const int level = rank_leaf_plan_make(micro_batches, leaf).level;
-        levels = level + 1 > levels ? level + 1 : levels;
-    }
-    BASE_ASSERT(levels <= RANK_DDP_LEVELS_MAX);
-    return levels;
-}
-
 void rank_ddp_plan(const rank_ddp_options *options, rank_memory_use *use)
 {
     const size_t size_bytes = options->param_count * sizeof(float);
     use->bytes[RANK_MEMORY_EXCHANGED] += size_bytes;
-    use->bytes[RANK_MEMORY_WORK] += (size_t)(count_levels(options->micro_batches) - 1) * size_bytes;
+    use->bytes[RANK_MEMORY_WORK] +=
+        (size_t)(rank_leaf_plan_levels(options->micro_batches) - 1) * size_bytes;
     use->bytes[RANK_MEMORY_QUEUES] += options->device->backend->queue_bytes;
 }
 
@@ -147,7 +137,7 @@ static base_status make_levels(rank_ddp *ddp, base_error *reterr)
     if (given != BASE_OK) {
         return base_error_prepend(reterr, given, "memory for gradients");
     }
-    const int levels = count_levels(ddp->micro_batches);
+    const int levels = rank_leaf_plan_levels(ddp->micro_batches);
     for (int level = 1; given == BASE_OK && level < levels; level++) {
         void *memory = NULL;
         given =

@@ -38,3 +38,14 @@ rank_leaf_plan rank_leaf_plan_make(int count, int leaf)
     BASE_ASSERT(plan.merges <= plan.level);
     return plan;
 }
+
+int rank_leaf_plan_levels(int count)
+{
+    int levels = 1;
+    for (int leaf = 0; leaf < count; leaf++) {
+        const int level = rank_leaf_plan_make(count, leaf).level;
+        levels = level + 1 > levels ? level + 1 : levels;
+    }
+    BASE_ASSERT(levels <= RANK_DDP_LEVELS_MAX);
+    return levels;
+}

@@ -32,16 +32,19 @@ static uint64_t tree(uint64_t first, int count)
 static uint64_t merged(uint64_t first, int count)
 {
     uint64_t levels[RANK_DDP_LEVELS_MAX] = {0};
+    int used = 1;
     for (int leaf = 0; leaf < count; leaf++) {
         const rank_leaf_plan plan = rank_leaf_plan_make(count, leaf);
         assert_in_range(plan.level, 0, RANK_DDP_LEVELS_MAX - 1);
         assert_in_range(plan.merges, 0, plan.level);
+        used = plan.level >= used ? plan.level + 1 : used;
         levels[plan.level] = first + (uint64_t)leaf + 1;
         for (int merge = 0; merge < plan.merges; merge++) {
             const int from = plan.level - merge;
             levels[from - 1] = combine(levels[from - 1], levels[from]);
         }
     }
+    assert_int_equal(used, rank_leaf_plan_levels(count));
     return levels[0];
 }
 
