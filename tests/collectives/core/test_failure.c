@@ -389,6 +389,11 @@ static void test_names(void **state)
     assert_status(coll_algorithm_parse("fast", &algorithm, &error), COLL_ERR_INVALID);
     assert_true(has(error.message, "ring, tree, direct"));
     assert_status(coll_transport_parse("", &transport, &error), COLL_ERR_INVALID);
+    for (coll_tcp_auth auth = COLL_TCP_AUTH_MAC; auth <= COLL_TCP_AUTH_OFF; auth++) {
+        coll_tcp_auth back = (coll_tcp_auth)-1;
+        assert_ok(coll_tcp_auth_parse(coll_tcp_auth_name(auth), &back, &error), &error);
+        assert_int_equal(back, auth);
+    }
     assert_string_equal(coll_algorithm_name(COLL_ALGORITHM_RING), "ring");
     assert_ok(coll_algorithm_parse("native", &algorithm, &error), &error);
     assert_string_equal(coll_algorithm_name(algorithm), "native");

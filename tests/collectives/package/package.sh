@@ -167,6 +167,17 @@ for name in $declared; do
 done
 echo "headers: right"
 
+cat >"$scratch/version.c" <<'END'
+#include <coll/version.h>
+#include <stdio.h>
+int main(void) { return puts(coll_version()) < 0; }
+END
+cc "$scratch/version.c" $(pkg-config --cflags --libs libcoll) -o "$scratch/version"
+[ "$("$scratch/version")" = "$version" ] || {
+    echo "pkg-config says version $version, and coll_version says $("$scratch/version")"
+    exit 1
+}
+
 mkdir "$scratch/project"
 cat >"$scratch/project/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.25)
