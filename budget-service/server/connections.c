@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,62 +13,24 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#include "proto/socket.h"
-
-enum { EVENT_BYTES = 6, ENDPOINT_BYTES = 256 };
+#include "base/assert.h"
+#include "proto/monitor.h"
 
 base_status service_connections_open(service_connections *connections, void *context, void *socket,
                                      base_error *reterr)
 {
-    const proto_socket_options options = {.kind = PROTO_SOCKET_MONITOR, .message_bytes_max = -1};
-    char address[64];
-    void *monitor = NULL;
     *connections = (service_connections){.socket = socket};
-    (void)snprintf(address, sizeof address, "inproc://connections-%" PRIxPTR, (uintptr_t)socket);
-    const base_status status = proto_socket_open(context, &options, &monitor, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    if (zmq_socket_monitor(socket, address, ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED) != 0 ||
-        zmq_connect(monitor, address) != 0) {
-        (void)zmq_close(monitor);
-        return proto_zmq_fail(reterr, "cannot watch a socket's connections");
-    }
-    connections->monitor = monitor;
-    return BASE_OK;
+    return proto_monitor_start(context, socket, &connections->monitor, reterr);
 }
 
 void service_connections_close(service_connections *connections)
 {
     if (connections->monitor != NULL) {
-        (void)zmq_socket_monitor(connections->socket, NULL, 0);
+        proto_monitor_stop(connections->socket);
         (void)zmq_close(connections->monitor);
         connections->monitor = NULL;
     }
-}
-
-static void forget(service_connections *connections, int i)
-{
-    connections->count--;
-    memmove(&connections->list[i], &connections->list[i + 1],
-            (size_t)(connections->count - i) * sizeof connections->list[0]);
-}
-
-static void came(service_connections *connections, int fd)
-{
-    int silent = 0;
-    while (silent < connections->count && connections->list[silent].user[0] != '\0') {
-        silent++;
-    }
-    if (connections->count == SERVICE_CONNECTIONS_MAX && silent < connections->count) {
-        (void)shutdown(connections->list[silent].fd, SHUT_RDWR);
-        forget(connections, silent);
-    }
-    if (connections->count == SERVICE_CONNECTIONS_MAX) {
-        (void)shutdown(fd, SHUT_RDWR);
-        return;
-    }
-    connections->list[connections->count++] = (service_connection){.fd = fd};
+    proto_pending_fini(&connections->silent);
 }
 
 static int find(const service_connections *connections, int fd)
@@ -85,8 +46,9 @@ static void went(service_connections *connections, int fd)
 {
     const int i = find(connections, fd);
     if (i >= 0) {
-        forget(connections, i);
+        connections->list[i] = connections->list[--connections->count];
     }
+    (void)proto_pending_remove(&connections->silent, fd);
 }
 
 bool service_connections_asked(service_connections *connections, int fd, const char *user,
@@ -94,8 +56,7 @@ bool service_connections_asked(service_connections *connections, int fd, const c
 {
     int same = 0;
     service_connections_update(connections);
-    const int mine = find(connections, fd);
-    if (mine < 0 || user == NULL || connections->list[mine].user[0] != '\0') {
+    if (user == NULL || !proto_pending_remove(&connections->silent, fd)) {
         return true;
     }
     for (int i = 0; i < connections->count; i++) {
@@ -105,41 +66,35 @@ bool service_connections_asked(service_connections *connections, int fd, const c
         (void)shutdown(fd, SHUT_RDWR);
         return false;
     }
-    (void)snprintf(connections->list[mine].user, sizeof connections->list[mine].user, "%s", user);
+    BASE_ASSERT(connections->count < SERVICE_CONNECTIONS_MAX); /* it was among the silent ones */
+    service_connection *mine = &connections->list[connections->count++];
+    mine->fd = fd;
+    (void)snprintf(mine->user, sizeof mine->user, "%s", user);
     return true;
+}
+
+int service_connections_count(const service_connections *connections)
+{
+    return connections->count + connections->silent.count;
 }
 
 void service_connections_update(service_connections *connections)
 {
-    for (;;) {
-        uint8_t event_frame[EVENT_BYTES];
-        char endpoint[ENDPOINT_BYTES];
-        uint16_t event = 0;
-        int32_t fd = -1;
-        int got = -1;
-        do {
-            got = zmq_recv(connections->monitor, event_frame, sizeof event_frame, ZMQ_DONTWAIT);
-        } while (got < 0 && zmq_errno() == EINTR);
-        if (got < 0) {
-            return;
-        }
-        (void)zmq_recv(connections->monitor, endpoint, sizeof endpoint, 0);
-        if (got != EVENT_BYTES) {
-            continue;
-        }
-        memcpy(&event, event_frame, sizeof event);
-        memcpy(&fd, event_frame + sizeof event, sizeof fd);
-        if (event == ZMQ_EVENT_ACCEPTED) {
-            came(connections, fd);
-        } else {
+    proto_bus_event_kind kind = 0;
+    int fd = -1;
+    while (proto_monitor_next(connections->monitor, &kind, &fd)) {
+        if (kind == PROTO_BUS_ACCEPTED) {
+            proto_pending_add(&connections->silent, fd);
+        } else if (kind == PROTO_BUS_DISCONNECTED) {
             went(connections, fd);
         }
     }
+    proto_pending_limit(&connections->silent, SERVICE_CONNECTIONS_MAX - connections->count);
 }
 
 void service_connections_end(service_connections *connections, int fd)
 {
-    if (find(connections, fd) >= 0) {
+    if (find(connections, fd) >= 0 || proto_pending_remove(&connections->silent, fd)) {
         (void)shutdown(fd, SHUT_RDWR);
     }
 }
@@ -149,6 +104,7 @@ void service_connections_end_all(service_connections *connections)
     for (int i = 0; i < connections->count; i++) {
         (void)shutdown(connections->list[i].fd, SHUT_RDWR);
     }
+    proto_pending_limit(&connections->silent, 0);
 }
 
 static size_t resident_bytes(void)

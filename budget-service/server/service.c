@@ -210,7 +210,8 @@ static void wait_for_work(budget_service *service)
         items[2 * i] = (zmq_pollitem_t){.socket = service->sockets[i], .events = ZMQ_POLLIN};
         items[2 * i + 1] =
             (zmq_pollitem_t){.socket = service->connections[i].monitor, .events = ZMQ_POLLIN};
-        if (service->connections[i].count > 0 && wait_ms > SERVICE_FLOOD_CHECK_MS) {
+        if (service_connections_count(&service->connections[i]) > 0 &&
+            wait_ms > SERVICE_FLOOD_CHECK_MS) {
             wait_ms = SERVICE_FLOOD_CHECK_MS;
         }
     }

@@ -148,7 +148,7 @@ void service_flood_check(budget_service *service)
     int connected = 0;
     for (int i = 0; i < SERVICE_ENDPOINTS; i++) {
         service_connections_update(&service->connections[i]);
-        connected += service->connections[i].count;
+        connected += service_connections_count(&service->connections[i]);
     }
     const int64_t now_ns = base_now_ns();
     if (connected == 0 || now_ns < service->flood_check_ns) {

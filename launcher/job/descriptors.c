@@ -6,9 +6,12 @@
 #include <inttypes.h>
 #include <sys/resource.h>
 
+#include "proto/limits.h"
+
 /* Rounded up. A launcher has a process, a connection, two pipes and a log for each rank. A rank has at most
- * five connections to each other one (transport zmq). */
-enum { OF_ANY = 48, OF_RANK = 6, OF_NODE = 4 };
+ * five connections to each other one (transport zmq). Each of the launcher's two sockets may have as many
+ * connections more as there are ranks or nodes, and PROTO_PENDING_EXTRA_MAX. */
+enum { OF_ANY = 48 + 2 * PROTO_PENDING_EXTRA_MAX, OF_RANK = 7, OF_NODE = 5 };
 
 base_status launch_descriptors_ensure(int64_t ranks, int64_t nodes, base_error *reterr)
 {

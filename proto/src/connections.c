@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "proto/monitor.h"
+#include "proto/pending.h"
 
 enum { NO_FD = -1, KEPT_AT_FIRST = 16 };
 
@@ -15,8 +16,9 @@ typedef struct kept_event {
 struct proto_connections {
     void *monitor;
     int world_size;
-    int *fds;         /* (world_size) of the ranks' connections */
-    kept_event *kept; /* (capacity) events from `first` to `count` that were taken in early */
+    int *fds;              /* (world_size) of the ranks' connections */
+    proto_pending pending; /* those that are no rank's yet */
+    kept_event *kept;      /* (capacity) events from `first` to `count` that were taken in early */
     int capacity;
     int first;
     int count;
@@ -46,6 +48,7 @@ void proto_connections_destroy(proto_connections *connections)
 {
     if (connections != NULL) {
         free(connections->fds);
+        proto_pending_fini(&connections->pending);
         free(connections->kept);
         free(connections);
     }
@@ -67,6 +70,11 @@ static bool read_event(proto_connections *connections, kept_event *read)
     read->event.rank = PROTO_NO_RANK;
     if (!proto_monitor_next(connections->monitor, &read->event.kind, &read->fd)) {
         return false;
+    }
+    if (read->event.kind == PROTO_BUS_ACCEPTED) {
+        proto_pending_add(&connections->pending, read->fd);
+    } else if (read->event.kind == PROTO_BUS_DISCONNECTED) {
+        (void)proto_pending_remove(&connections->pending, read->fd);
     }
     for (int rank = 0; rank < connections->world_size; rank++) {
         if (read->event.kind == PROTO_BUS_DISCONNECTED && read->fd != NO_FD &&
@@ -122,6 +130,7 @@ base_status proto_connections_add(proto_connections *connections, int rank, int 
     }
     if (ended == NO_FD) {
         connections->fds[rank] = fd;
+        (void)proto_pending_remove(&connections->pending, fd);
     } else {
         connections->kept[ended].event.rank = rank;
     }
@@ -137,6 +146,8 @@ bool proto_connections_next(proto_connections *connections, proto_bus_event *eve
         } else {
             connections->first = connections->count = 0;
             if (!read_event(connections, &next)) {
+                proto_pending_limit(&connections->pending,
+                                    connections->world_size + PROTO_PENDING_EXTRA_MAX);
                 return false;
             }
         }

@@ -27,7 +27,8 @@ BASE_MUST_CHECK base_status proto_connections_add(proto_connections *connections
 /* The rank has no connection any more, or another one soon. */
 void proto_connections_forget(proto_connections *connections, int rank);
 
-/* The next event. False: there is none. */
+/* The next event. False: there is none; then connections that are no rank's are closed, if they are
+ * too many. */
 bool proto_connections_next(proto_connections *connections, proto_bus_event *event);
 
 #endif

@@ -35,6 +35,8 @@ static test_program heads[HEADS];
 
 /* ---- heads, and agents that are this test ---- */
 
+static const char *open_files = "--nofile=1024"; /* of heads: prlimit's */
+
 /* Starts a head of two nodes. `variable` may let its own rank do something once it has started, as
  * in fake_rank.c. */
 static void launch_head(int index, int port, const char *variable)
@@ -44,10 +46,10 @@ static void launch_head(int index, int port, const char *variable)
     (void)snprintf(rendezvous, sizeof rendezvous, "tcp://10.77.0.1:%d", port);
     (void)snprintf(out, sizeof out, "%s/%d", directory.path, index);
     test_hosts_start(&heads[index], 0, NULL,
-                     FAKE_LIST("/usr/bin/env", variable, "FAKE_RANK=0", "FAKE_AT=0",
-                               FAKE_LAUNCHER_PATH, "--nodes", "2", "--rendezvous", rendezvous,
-                               "--job-key", several_key, "--no-bind", "--no-plots", "--overwrite",
-                               "--steps", "2", "--out", out, "--data",
+                     FAKE_LIST("/usr/bin/prlimit", open_files, "/usr/bin/env", variable,
+                               "FAKE_RANK=0", "FAKE_AT=0", FAKE_LAUNCHER_PATH, "--nodes", "2",
+                               "--rendezvous", rendezvous, "--job-key", several_key, "--no-bind",
+                               "--no-plots", "--overwrite", "--steps", "2", "--out", out, "--data",
                                test_directory_path(&directory, "data.jsonl"), "--tokenizer",
                                test_directory_path(&directory, "tokenizer.json")));
 }
@@ -434,6 +436,38 @@ static void strangers_disturb_nobody(void **state)
     test_program_assert_no_children();
 }
 
+/* More connections that say nothing than the head may have open files. The agent joins before their
+ * handshakes time out. */
+static void silent_strangers_keep_nobody_out(void **state)
+{
+    (void)state;
+    enum { OPEN_FILES = 256, SILENT = OPEN_FILES + 44 };
+    int silent[SILENT];
+    const char *const soon[] = {"--join-timeout", "8", NULL};
+    const several job = {"tcp://10.77.0.1:29400", "2", NULL, {NULL}};
+    const struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_addr = {inet_addr("10.77.0.1")}, .sin_port = htons(PORT)};
+    open_files = "--nofile=256";
+    start_head(0, "FAKE_SAY=1");
+    open_files = "--nofile=1024";
+    test_hosts_enter(0);
+    for (int i = 0; i < SILENT; i++) {
+        silent[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_true(silent[i] >= 0);
+        assert_int_equal(connect(silent[i], (const struct sockaddr *)&to, sizeof to), 0);
+    }
+    test_hosts_enter(-1);
+    several_launchers[1] = FAKE_LAUNCHER_PATH;
+    several_start(1, &job, soon);
+    several_launchers[1] = NULL;
+    several_expect(1, 0);
+    expect_head(0, 0, "has joined");
+    for (int i = 0; i < SILENT; i++) {
+        (void)close(silent[i]);
+    }
+    test_program_assert_no_children();
+}
+
 /* ---- second comers ---- */
 
 /* A host is lost, and its launcher is started again at once. Whether that was refused: on a busy
@@ -493,6 +527,7 @@ int main(void)
         cmocka_unit_test(an_agent_may_send_anything),
         cmocka_unit_test(an_agent_may_not_flood_the_head),
         cmocka_unit_test(strangers_disturb_nobody),
+        cmocka_unit_test(silent_strangers_keep_nobody_out),
         cmocka_unit_test(a_host_that_was_given_up_does_not_come_back),
     };
     const int skipped = test_hosts_skip(2);

@@ -77,7 +77,7 @@ static void too_few_open_files_are_named(void **state)
 {
     (void)state;
     static const char command[] = " && exec " FAKE_LAUNCHER_PATH " --no-bind --ranks 2 --quiet -- "
-                                  "sh -c 'echo $(($(ulimit -n) > 40))'";
+                                  "sh -c 'echo $(($(ulimit -n) > 190))'";
     char text[1024];
     (void)snprintf(text, sizeof text, "ulimit -Sn 12%s", command);
     assert_int_equal(run((const char *const[]){"/bin/sh", "-c", text, NULL}), 0);
@@ -87,7 +87,7 @@ static void too_few_open_files_are_named(void **state)
     assert_int_equal(run((const char *const[]){"/bin/sh", "-c", text, NULL}), BASE_EXIT_ERROR);
     assert_string_equal(
         program.text[TEST_STDERR],
-        "launcher: error: 2 ranks need up to 64 open files in a process, and ulimit "
+        "launcher: error: 2 ranks need up to 195 open files in a process, and ulimit "
         "-Hn allows 12: raise it, or start fewer ranks\n");
     test_program_assert_no_children();
 }

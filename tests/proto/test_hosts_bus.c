@@ -3,6 +3,7 @@
  * and messages of the wrong side do not. */
 #include <arpa/inet.h>
 #include <control.pb-c.h>
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -218,6 +219,61 @@ static void garbage_disturbs_nobody(void **state)
     proto_bus_close(n.head);
 }
 
+static int tcp_socket(void)
+{
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static bool has_ended(int fd)
+{
+    uint8_t bytes[256];
+    ssize_t got = 0;
+    do {
+        got = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    } while (got > 0);
+    return got == 0 || errno != EAGAIN;
+}
+
+/* Strangers that say nothing, more than there may be: the first of them are closed. Who has a key
+ * stays, and gets in. */
+static void silent_connections_are_bounded(void **state)
+{
+    enum { SILENT_MAX = NODES + PROTO_PENDING_EXTRA_MAX, SURPLUS = 10 };
+    int silent[SILENT_MAX + SURPLUS];
+    proto_bus_event event;
+    net n;
+    net_open(&n, **(bool **)state);
+    proto_bus *first = connect_as(&n, 1);
+    send_message(&n, first);
+    expect_message(&n, 1);
+    for (int i = 0; i < SILENT_MAX + SURPLUS; i++) {
+        silent[i] = tcp_socket();
+        assert_int_equal(connect(silent[i], (const struct sockaddr *)&n.at, sizeof n.at), 0);
+    }
+    const int64_t deadline_ns = base_deadline_after_ns(WAIT_MS * BASE_NS_PER_MS);
+    for (int i = 0; i < SURPLUS; i++) {
+        while (!has_ended(silent[i])) {
+            assert_true(base_now_ns() < deadline_ns);
+            while (proto_bus_next_event(n.head, &event)) {
+                assert_int_equal(event.rank, PROTO_NO_RANK);
+            }
+        }
+    }
+    for (int i = SURPLUS; i < SILENT_MAX + SURPLUS; i++) {
+        assert_false(has_ended(silent[i]));
+    }
+    send_message(&n, first);
+    expect_message(&n, 1);
+    expect_nothing_but(&n, 2);
+    for (int i = 0; i < SILENT_MAX + SURPLUS; i++) {
+        (void)close(silent[i]);
+    }
+    proto_bus_close(first);
+    proto_bus_close(n.head);
+}
+
 /* Passes on what has come to one socket. */
 static void pass_on(int from, int to)
 {
@@ -226,13 +282,6 @@ static void pass_on(int from, int to)
     if (got > 0) {
         assert_int_equal(send(to, bytes, (size_t)got, MSG_NOSIGNAL), got);
     }
-}
-
-static int tcp_socket(void)
-{
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(fd >= 0);
-    return fd;
 }
 
 /* A stranger's connection fails. The next one, a node's, gets the same descriptor, and its message is
@@ -400,6 +449,7 @@ int main(void)
         ON_BOTH(the_key_says_which_node),
         ON_BOTH(another_key_gets_nowhere),
         ON_BOTH(garbage_disturbs_nobody),
+        ON_BOTH(silent_connections_are_bounded),
         ON_BOTH(a_used_descriptor_is_not_taken_for_the_former),
         ON_BOTH(a_recorded_connection_is_worth_nothing),
         cmocka_unit_test(a_rank_s_message_is_none_of_an_agent),

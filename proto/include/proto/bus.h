@@ -4,7 +4,8 @@
  * the launchers of other hosts. What is said here of ranks holds for them, too. Each rank has a key pair of its own,
  * and the launcher admits exactly the ranks' public keys. The key of a connection decides which
  * rank a message is from, whatever the message says. So one rank cannot pose as another, and a
- * process without a key cannot connect.
+ * process without a key cannot connect. Connections that are no rank's yet are bounded
+ * (PROTO_PENDING_EXTRA_MAX), so that they do not use up the descriptors.
  *
  * Nothing blocks: send and recv return at once. Poll proto_bus_fds for reading. When one is ready,
  * and after every send, take messages and events until there are none, because the descriptors
@@ -104,7 +105,8 @@ typedef struct proto_bus_event {
     int rank; /* launcher side: the rank whose connection it was, if known; else PROTO_NO_RANK */
 } proto_bus_event;
 
-/* Takes the next event. False if there is none. */
+/* Takes the next event. False if there is none. Then, of the connections that are no rank's, the
+ * oldest are closed if there are too many. */
 bool proto_bus_next_event(proto_bus *bus, proto_bus_event *event);
 
 #endif

@@ -67,6 +67,9 @@ enum {
     PROTO_HANDSHAKE_MS = 10 * 1000, /* from the TCP connection to the end of the CURVE handshake */
     PROTO_LINGER_MS = 200,          /* a closing socket waits so long for its last messages */
     PROTO_BACKLOG = 128,            /* connections waiting in the kernel */
+    PROTO_PENDING_EXTRA_MAX =
+        64, /* connections to a job's socket that are no rank's yet, beyond one
+                                     * for each rank; then the oldest is closed */
 
     /* a service whose clients come and go */
     PROTO_SERVICE_MESSAGES_MAX = 16, /* queued per connection and direction; then it waits */
