@@ -51,7 +51,7 @@ test_stranger() {
     out=$(docker run --rm --network "$test" --hostname stranger --label "ringfence=$test" --tmpfs /tmp --entrypoint sh "$image" -c "
         launcher make-job-key /tmp/key >/dev/null; launcher --nodes 2 --node-rank 1 --rendezvous tcp://head:29400 \
         --job-key /tmp/key --join-timeout 4" 2>&1) && fail "a stranger has joined: $out"
-    grep -qF "it does not know the key of this launcher" <<<"$out" || fail "$out"
+    grep -qF "it has another key, fewer --nodes, or too many connections" <<<"$out" || fail "$out"
     hears head "refused a launcher that does not have this job's key"
     # what the agent has said when it enrolled, to the letter; and noise, at every port that listens
     perl "$here/wire.pl" sent "$scratch/enrolment.pcap" "$(address agent-1)" 29400 >"$scratch/enrolment"

@@ -150,10 +150,12 @@ void agent_event(launch_agent *agent, const proto_bus_event *event)
         send_enroll(agent);
         return;
     }
-    const char *why = event->kind == PROTO_BUS_UNREACHABLE ? "nobody listens there"
-                      : agent->connected                   ? "it has closed the connection"
-                                         : "it does not know the key of this launcher, or "
-                                           "has fewer --nodes";
+    const char *why = event->kind == PROTO_BUS_UNREACHABLE
+                          ? "no connection: nobody listens there, or it accepts none"
+                      : agent->connected ? "it has closed the connection"
+                                         : "it closed the connection before the handshake's end: "
+                                           "it has another key, fewer --nodes, or too many "
+                                           "connections";
     (void)base_fail(&agent->trouble, BASE_ERR_PEER, "%s", why);
     if (!agent->refused) {
         if (agent->state >= AGENT_FETCHING) { /* it was in the job: the wait begins anew */

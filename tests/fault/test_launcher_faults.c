@@ -194,7 +194,7 @@ static void a_rank_that_breaks_the_protocol_is_named(void **state)
         {"mute", "0", "6", 1, "rank 0 (pid"},
         {"parameters", "1", "3", 1, "starts from other parameters than rank 0"},
         {"shard", "1", "3", 1, "has 9 of 20 sentences, its shard is of 10"},
-        {"wrong-key", "1", "1", 1, "the launcher refused this rank's key"},
+        {"wrong-key", "1", "1", 1, "this rank's key is not of its job, or it"},
         {"other-rank", "1", "1", 1, "says that it is rank 0"},
     };
     test_directory directory;

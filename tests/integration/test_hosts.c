@@ -324,7 +324,8 @@ static void a_host_that_does_not_come_is_named(void **state)
     several_assert_says(0, "1 of 2 hosts have not joined within 1 s: node 1");
     several_start(1, &job, (const char *const[]){"--join-timeout", "1", NULL});
     several_expect(1, 1);
-    several_assert_says(1, "no head at tcp://10.77.0.1:29400 within 1 s: nobody listens there");
+    several_assert_says(
+        1, "no head at tcp://10.77.0.1:29400 within 1 s: no connection: nobody listens there");
 }
 
 static void other_flags_are_refused(void **state)
@@ -359,8 +360,8 @@ static void another_key_is_kept_out(void **state)
     (void)snprintf(several_key, sizeof several_key, "%s", old);
     several_start(1, &job, (const char *const[]){"--join-timeout", "4", NULL});
     several_expect(1, 1);
-    several_assert_says(
-        1, "it does not know the key of this launcher, or has fewer --nodes (key of run ");
+    several_assert_says(1, "before the handshake's end: it has another key, fewer --nodes, or too "
+                           "many connections (key of run ");
     several_wait_says(0, "refused a launcher that does not have this job's key (run ");
     stop_waiting();
 }

@@ -245,6 +245,10 @@ static void handle(proto_client *client, const envelope_type *envelope)
     }
 }
 
+static const char not_admitted[] =
+    "the launcher closed the connection before the handshake's end: this rank's key is not of its "
+    "job, or it has too many connections";
+
 static void handle_event(proto_client *client, const proto_bus_event *event)
 {
     switch (event->kind) {
@@ -254,8 +258,7 @@ static void handle_event(proto_client *client, const proto_bus_event *event)
         (void)pthread_mutex_unlock(&client->lock);
         break;
     case PROTO_BUS_REFUSED:
-        end_link(client, BASE_ERR_AUTH,
-                 "the launcher refused this rank's key: it is not of this job");
+        end_link(client, BASE_ERR_AUTH, not_admitted);
         break;
     case PROTO_BUS_UNREACHABLE:
         end_link(client, BASE_ERR_PEER, "no launcher listens there");
@@ -265,8 +268,7 @@ static void handle_event(proto_client *client, const proto_bus_event *event)
         const bool connected = client->connected;
         (void)pthread_mutex_unlock(&client->lock);
         end_link(client, connected ? BASE_ERR_PEER : BASE_ERR_AUTH,
-                 connected ? "the launcher has closed the connection"
-                           : "the launcher refused this rank's key: it is not of this job");
+                 connected ? "the launcher has closed the connection" : not_admitted);
         break;
     case PROTO_BUS_ACCEPTED: /* of a side that listens */
         break;
