@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -22,40 +21,16 @@ void rendezvous_send(launch_session *session, int rank, envelope_type *envelope)
     }
 }
 
+/* Tells all ranks that all have joined. */
 static void send_roster(launch_session *session)
 {
-    const size_t count = (size_t)session->world_size;
-    Ringfence__Control__Join *joins = calloc(count, sizeof joins[0]);
-    Ringfence__Control__Join **peers = calloc(count, sizeof peers[0]);
-    if (joins == NULL || peers == NULL) {
-        launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR,
-                     "no memory for the roster");
-    } else {
-        for (int i = 0; i < session->world_size; i++) {
-            launch_rank *rank = &session->ranks[i];
-            joins[i] = (Ringfence__Control__Join)RINGFENCE__CONTROL__JOIN__INIT;
-            joins[i].rank = (uint32_t)i;
-            joins[i].world_size = (uint32_t)session->world_size;
-            joins[i].pid = rank->pid;
-            joins[i].hostname = rank->hostname;
-            joins[i].boot_id = rank->boot_id;
-            joins[i].pid_namespace = rank->pid_namespace;
-            joins[i].net_namespace = rank->net_namespace;
-            joins[i].cpus = rank->cpus;
-            peers[i] = &joins[i];
-        }
-        Ringfence__Control__Roster roster = RINGFENCE__CONTROL__ROSTER__INIT;
-        envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-        roster.n_peers = count;
-        roster.peers = peers;
-        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ROSTER;
-        envelope.roster = &roster;
-        for (int rank = 0; rank < session->world_size; rank++) {
-            rendezvous_send(session, rank, &envelope);
-        }
+    Ringfence__Control__Roster roster = RINGFENCE__CONTROL__ROSTER__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ROSTER;
+    envelope.roster = &roster;
+    for (int rank = 0; rank < session->world_size; rank++) {
+        rendezvous_send(session, rank, &envelope);
     }
-    free(joins);
-    free(peers);
 }
 
 /* The time from the roster to the last Ready, in which ranks read the data, connect to each other
@@ -82,10 +57,6 @@ void rendezvous_handle_join(launch_session *session, int rank, const Ringfence__
     joining->pid = session->options->program != NULL || joining->node != 0 ? (pid_t)join->pid
                                                                            : joining->process.pid;
     (void)snprintf(joining->hostname, sizeof joining->hostname, "%s", join->hostname);
-    (void)snprintf(joining->boot_id, sizeof joining->boot_id, "%s", join->boot_id);
-    joining->pid_namespace = join->pid_namespace;
-    joining->net_namespace = join->net_namespace;
-    joining->cpus = join->cpus;
     (void)snprintf(info->host, sizeof info->host, "%s", join->hostname);
     info->pid = joining->pid;
     if (session->joined_count == 0 && session->options->program != NULL) {

@@ -17,7 +17,7 @@ typedef Ringfence__Control__Envelope envelope_type;
 /* Blames the rank if the message does not reach it and it has not exited. */
 void rendezvous_send(launch_session *session, int rank, envelope_type *envelope);
 
-/* A rank has joined; the last one completes the roster, which is sent to all. */
+/* A rank has joined; when the last one has, the roster is sent to all. */
 void rendezvous_handle_join(launch_session *session, int rank,
                             const Ringfence__Control__Join *join);
 

@@ -87,12 +87,7 @@ typedef struct launch_rank {
     int64_t exit_due_ns;    /* its process has ended, but messages may still be on the way; 0:
                              * neither */
     uint8_t params_digest[PROTO_DIGEST_BYTES];
-    /* from its Join, for the roster */
-    char hostname[BASE_HOSTNAME_BYTES];
-    char boot_id[PROTO_NAME_BYTES_MAX + 1];
-    uint64_t pid_namespace;
-    uint64_t net_namespace;
-    uint32_t cpus;
+    char hostname[BASE_HOSTNAME_BYTES]; /* from its Join */
     launch_answering answering;
     launch_loaded loaded;
     char *flight; /* the received part of its flight record; (flight_bytes) and a NUL */

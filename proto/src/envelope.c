@@ -51,21 +51,7 @@ bool proto_text_fits(char *text, size_t bytes_max)
 static bool join_fits(Ringfence__Control__Join *join, int world_size)
 {
     return join->rank < (uint32_t)world_size && join->world_size == (uint32_t)world_size &&
-           join->pid > 0 && proto_text_fits(join->hostname, BASE_HOSTNAME_BYTES - 1) &&
-           proto_text_fits(join->boot_id, PROTO_NAME_BYTES_MAX);
-}
-
-static bool roster_fits(const Ringfence__Control__Roster *roster, int world_size)
-{
-    if (roster->n_peers != (size_t)world_size) {
-        return false;
-    }
-    for (size_t i = 0; i < roster->n_peers; i++) {
-        if (!join_fits(roster->peers[i], world_size) || roster->peers[i]->rank != i) {
-            return false;
-        }
-    }
-    return true;
+           join->pid > 0 && proto_text_fits(join->hostname, BASE_HOSTNAME_BYTES - 1);
 }
 
 static bool exchanged_fits(const Ringfence__Control__Exchanged *exchanged, int world_size)
@@ -234,7 +220,7 @@ static bool launcher_body_fits(const envelope_type *envelope, int world_size)
 {
     switch (envelope->body_case) {
     case RINGFENCE__CONTROL__ENVELOPE__BODY_ROSTER:
-        return roster_fits(envelope->roster, world_size);
+        return true;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGED:
         return exchanged_fits(envelope->exchanged, world_size);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_ABORT:

@@ -63,9 +63,6 @@ static void check(const Ringfence__Control__Envelope *envelope)
     case RINGFENCE__CONTROL__ENVELOPE__BODY_ANSWERED:
         BASE_ASSERT(proto_finish_name((int)envelope->answered->finish_reason) != NULL);
         break;
-    case RINGFENCE__CONTROL__ENVELOPE__BODY_ROSTER:
-        BASE_ASSERT(envelope->roster->n_peers == WORLD);
-        break;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_ENROLL:
         BASE_ASSERT(envelope->enroll->node > 0 && envelope->enroll->node < WORLD);
         BASE_ASSERT(strlen(envelope->enroll->hostname) < BASE_HOSTNAME_BYTES);

@@ -27,7 +27,7 @@
 #include "proto/client.h"
 #include "proto/digest.h"
 
-enum { MUCH_LINES = 40000, MUCH_LINE_BYTES = 100 };
+enum { MUCH_LINES = 40000, MUCH_LINE_BYTES = 100, RANKS_SEEN_MAX = 64 };
 
 enum {
     POINT_FINISHED = -2,
@@ -49,6 +49,7 @@ typedef struct fake_rank {
     bool wrong_parameters;
     bool wrong_shard;
     bool diverges;
+    int32_t pids[RANKS_SEEN_MAX]; /* of the ranks, from the last exchange */
 } fake_rank;
 
 static long env_long(const char *name, long otherwise)
@@ -129,8 +130,7 @@ static void leave_heir(void)
 /* Rank 0 sees the rank's process end, and reports that it fails because of that. */
 static void miss(fake_rank *fake, int rank)
 {
-    const char *pid = strstr(proto_client_peer_name(fake->client, rank), "pid ");
-    const int fd = pid != NULL ? (int)syscall(SYS_pidfd_open, strtol(pid + 4, NULL, 10), 0) : -1;
+    const int fd = (int)syscall(SYS_pidfd_open, fake->pids[rank], 0);
     struct pollfd end = {.fd = fd, .events = POLLIN};
     if (fd < 0 || poll(&end, 1, -1) != 1) {
         leave(fake, 9);
@@ -241,24 +241,25 @@ static void fail(fake_rank *fake, const base_error *error)
     leave(fake, BASE_EXIT_ERROR);
 }
 
-/* One exchange: checks that all ranks' numbers come back in rank order. */
+/* One exchange: checks that all ranks' numbers come back in rank order, and notes their pids. */
 static void exchange(fake_rank *fake)
 {
     base_error error = {0};
-    int32_t all[64] = {0};
-    const int32_t mine = fake->identity.rank;
+    int32_t all[RANKS_SEEN_MAX][2] = {0};
+    const int32_t mine[2] = {fake->identity.rank, getpid()};
     const base_status status = proto_client_exchange(
-        fake->client, &mine, all, sizeof mine,
+        fake->client, mine, all, sizeof mine,
         base_deadline_after_ns(fake->identity.job.parallel.timeout_ms * BASE_NS_PER_MS), &error);
     if (status != BASE_OK) {
         fail(fake, &error);
     }
-    for (int rank = 0; rank < fake->identity.world_size && rank < 64; rank++) {
-        if (all[rank] != rank) {
-            (void)base_fail(&error, BASE_ERR_INVALID, "exchange gave %d for rank %d", all[rank],
+    for (int rank = 0; rank < fake->identity.world_size && rank < RANKS_SEEN_MAX; rank++) {
+        if (all[rank][0] != rank) {
+            (void)base_fail(&error, BASE_ERR_INVALID, "exchange gave %d for rank %d", all[rank][0],
                             rank);
             fail(fake, &error);
         }
+        fake->pids[rank] = all[rank][1];
     }
 }
 
@@ -377,7 +378,7 @@ int main(int argc, char **argv)
             at_point(&fake, POINT_STEPS + i);
             exchange(&fake);
             /* all stop at the same step: one rank is asked to, and all agree */
-            int32_t stops[64] = {0};
+            int32_t stops[RANKS_SEEN_MAX] = {0};
             const int32_t stop = proto_client_stop_requested(fake.client) ? 1 : 0;
             if (proto_client_exchange(fake.client, &stop, stops, sizeof stop, BASE_NO_DEADLINE,
                                       &error) != BASE_OK) {

@@ -154,13 +154,9 @@ static void send_body(job_side *job, ProtobufCMessage *body)
     assert_ok(proto_bus_send(job->bus, 0, &envelope, &error), &error);
 }
 
-static void answer_join(job_side *job, Ringfence__Control__Join *join)
+static void answer_join(job_side *job)
 {
     Ringfence__Control__Roster roster = RINGFENCE__CONTROL__ROSTER__INIT;
-    Ringfence__Control__Join copy = *join; /* the arena's lives until the next message */
-    Ringfence__Control__Join *peers[] = {&copy};
-    roster.n_peers = 1;
-    roster.peers = peers;
     send_body(job, &roster.base);
     job->joined = true;
 }
@@ -183,7 +179,7 @@ static void take_until(job_side *job, int verdicts, int tokens)
             continue;
         }
         if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_JOIN) {
-            answer_join(job, envelope->join);
+            answer_join(job);
         }
         job->verdicts += envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_VERDICT;
         job->tokens += envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_TOKENS;

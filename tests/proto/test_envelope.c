@@ -202,20 +202,20 @@ static void sizes_are_bounded(void **state)
 static void a_small_message_cannot_take_much_memory(void **state)
 {
     (void)state;
-    /* a roster of 4000 empty entries is 8 KB on the wire and half a megabyte in memory */
-    static uint8_t packed[4 + 8000];
-    const uint8_t head[] = {0x08, 0x02, 0x1a, 0xc0, 0x3e}; /* version 2; roster of 8000 bytes */
+    /* a Finished with 8000 empty uses of memory is 16 KB on the wire and half a megabyte in memory */
+    static uint8_t packed[5 + 16000];
+    const uint8_t head[] = {0x08, 0x02, 0x52, 0x80, 0x7d}; /* version 2; Finished of 16000 bytes */
     base_error error;
     proto_arena arena;
     Ringfence__Control__Envelope *got = NULL;
     memcpy(packed, head, sizeof head);
     for (size_t i = sizeof head; i + 1 < sizeof packed; i += 2) {
-        packed[i] = 0x0a;
+        packed[i] = 0x5a;
         packed[i + 1] = 0;
     }
     assert_ok(proto_arena_init(&arena, ARENA_BYTES, &error), &error);
     const proto_envelope_source source = {
-        .from = PROTO_SIDE_LAUNCHER, .world_size = 2, .arena = &arena};
+        .from = PROTO_SIDE_RANK, .world_size = 2, .arena = &arena};
     assert_status(proto_envelope_unpack(packed, sizeof packed, &source, &got, &error),
                   BASE_ERR_INVALID);
     proto_arena_fini(&arena);

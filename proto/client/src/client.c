@@ -65,12 +65,6 @@ base_status proto_client_open(proto_identity *identity, proto_client **client, b
     if (status == BASE_OK && made->identity.rank == 0 && made->identity.job.infer.requests) {
         status = client_work_create(&made->work, reterr);
     }
-    if (status == BASE_OK) {
-        made->peer_names = calloc((size_t)made->identity.world_size, sizeof made->peer_names[0]);
-        if (made->peer_names == NULL) {
-            status = base_fail(reterr, BASE_ERR_MEMORY, "no memory for the roster");
-        }
-    }
     if (status != BASE_OK) {
         proto_client_close(made);
         return status;
@@ -146,10 +140,6 @@ static void send_join(proto_client *client)
     join.world_size = (uint32_t)client->identity.world_size;
     join.pid = getpid();
     join.hostname = host.hostname;
-    join.boot_id = host.boot_id;
-    join.pid_namespace = host.pid_namespace;
-    join.net_namespace = host.net_namespace;
-    join.cpus = host.cpus;
     enqueue(client, &join.base);
 }
 
@@ -239,12 +229,6 @@ base_status proto_client_exchange(void *user, const void *mine, void *all, size_
 bool proto_client_stop_requested(const proto_client *client)
 {
     return atomic_load(&client->stop_requested);
-}
-
-const char *proto_client_peer_name(const proto_client *client, int rank)
-{
-    BASE_ASSERT(rank >= 0 && rank < client->identity.world_size);
-    return client->peer_names[rank];
 }
 
 /* text if it fits, else a copy in `cut` of its first size_bytes - 1 bytes, cut between
@@ -400,7 +384,6 @@ void proto_client_close(proto_client *client)
     client_queue_fini(&client->queue);
     client_work_destroy(client->work);
     free(client->job_bytes);
-    free(client->peer_names);
     free(client->outgoing);
     free(client->packing);
     (void)pthread_cond_destroy(&client->changed);

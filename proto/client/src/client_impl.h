@@ -18,7 +18,6 @@
 
 enum {
     PROTO_CLIENT_QUEUE_BYTES = 256 * 1024,
-    PROTO_CLIENT_PEER_NAME_BYTES = BASE_HOSTNAME_BYTES + 32,
     PROTO_CLIENT_ABORT_GRACE_MS = 300, /* from the receipt of Abort until the process is ended */
 };
 
@@ -32,7 +31,6 @@ struct proto_client {
     proto_bus *bus;
     pthread_t thread;
     bool thread_started;
-    char (*peer_names)[PROTO_CLIENT_PEER_NAME_BYTES]; /* (world_size), set before joined */
     uint8_t *outgoing;   /* (PROTO_RANK_MESSAGE_BYTES_MAX) the control thread's */
     size_t unsent_bytes; /* bytes of a message in it that the socket had no room for */
     uint8_t *packing;    /* (PROTO_RANK_MESSAGE_BYTES_MAX) the rank's thread's */

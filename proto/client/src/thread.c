@@ -43,17 +43,10 @@ static bool closing(proto_client *client)
     return result;
 }
 
-static void handle_roster(proto_client *client, const Ringfence__Control__Roster *roster)
+static void handle_roster(proto_client *client)
 {
     (void)pthread_mutex_lock(&client->lock);
-    if (!client->joined) {
-        for (size_t i = 0; i < roster->n_peers; i++) {
-            (void)snprintf(client->peer_names[i], PROTO_CLIENT_PEER_NAME_BYTES,
-                           "host %s, pid %" PRId64, roster->peers[i]->hostname,
-                           roster->peers[i]->pid);
-        }
-        client->joined = true;
-    }
+    client->joined = true;
     (void)pthread_cond_broadcast(&client->changed);
     (void)pthread_mutex_unlock(&client->lock);
 }
@@ -214,7 +207,7 @@ static void handle(proto_client *client, const envelope_type *envelope)
 {
     switch (envelope->body_case) {
     case RINGFENCE__CONTROL__ENVELOPE__BODY_ROSTER:
-        handle_roster(client, envelope->roster);
+        handle_roster(client);
         break;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGED:
         handle_exchanged(client, envelope->exchanged);

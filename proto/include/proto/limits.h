@@ -9,8 +9,7 @@ enum {
 
     /* one message from a rank; the largest is an Output (a prompt and a text) */
     PROTO_RANK_MESSAGE_BYTES_MAX = 64 * 1024,
-    /* one rank's part of a message from the launcher:
-     * a Join in the roster, a part of an exchange */
+    /* one rank's part of a message from the launcher: a part of an exchange */
     PROTO_LAUNCHER_PART_BYTES_MAX = 4096 + 1024,
     /* one rank's part of an exchange */
     PROTO_MICRO_BATCHES_MAX = 256, /* of a rank and step */

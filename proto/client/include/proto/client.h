@@ -51,7 +51,7 @@ BASE_MUST_CHECK base_status proto_client_open(proto_identity *identity, proto_cl
 /* The exact bytes of JOB.json, as inherited. They live as long as the client. */
 const void *proto_client_job_bytes(const proto_client *client, size_t *size_bytes);
 
-/* Connects, joins, waits for the roster. */
+/* Connects, joins, and waits until all have joined. */
 BASE_MUST_CHECK base_status proto_client_join(proto_client *client, base_error *reterr);
 
 /* Sets the function that an abort calls; NULL: none. When this returns, the old one is not running
@@ -69,9 +69,6 @@ base_status proto_client_exchange(void *user, const void *mine, void *all, size_
 
 /* Whether the launcher has asked for a stop after the current step. */
 bool proto_client_stop_requested(const proto_client *client);
-
-/* "host h, pid 42" of another rank, from the roster; static storage of the client. */
-const char *proto_client_peer_name(const proto_client *client, int rank);
 
 /* Reports. They are queued. The messages are ringfence__control__* as generated from control.proto.
  * These functions pack them, which copies them. */
