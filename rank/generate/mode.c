@@ -187,7 +187,7 @@ static base_status report_loaded(void *user, const rank_generate_report *memory,
     loaded.cache_blocks = (uint64_t)memory->cache_blocks;
     loaded.cache_tokens = (uint64_t)memory->cache_tokens;
     loaded.max_rss_bytes = rank_worker_max_rss_bytes();
-    proto_client_loaded(worker->client, &loaded);
+    proto_client_report(worker->client, &loaded.base);
     return BASE_OK;
 }
 

@@ -34,7 +34,7 @@ static void send_piece(rank_progress *progress, char *text)
     piece.tokens = progress->tokens;
     piece.answered = progress->answered;
     piece.prompts = progress->prompts;
-    proto_client_piece(progress->client, &piece);
+    proto_client_report(progress->client, &piece.base);
 }
 
 void rank_progress_token(void *user, const rank_drawn_token *token)

@@ -338,7 +338,7 @@ static void report(const trainer *self, const training_step *step)
     message.heldout_loss = step->heldout.loss;
     message.heldout_sentences = step->heldout.sentences;
     message.heldout_correct = step->heldout.correct;
-    proto_client_step(self->worker->client, &message);
+    proto_client_report(self->worker->client, &message.base);
 }
 
 base_status trainer_step(trainer *self, base_error *reterr)

@@ -301,7 +301,7 @@ static void step(fake_rank *fake)
     message.compute_ns = 900000;
     message.allreduce_ns = 100000;
     message.step_ns = 1000000;
-    proto_client_step(fake->client, &message);
+    proto_client_report(fake->client, &message.base);
     for (int i = 0; lines != NULL && strcmp(lines, "much") == 0 && i < MUCH_LINES; i++) {
         (void)printf("%0*d\n", MUCH_LINE_BYTES, i);
     }

@@ -255,10 +255,9 @@ void proto_client_ready(proto_client *client, const Ringfence__Control__Ready *r
     enqueue(client, &copy.base);
 }
 
-void proto_client_step(proto_client *client, const Ringfence__Control__Step *step)
+void proto_client_report(proto_client *client, ProtobufCMessage *report)
 {
-    Ringfence__Control__Step copy = *step;
-    enqueue(client, &copy.base);
+    enqueue(client, report);
 }
 
 void proto_client_output(proto_client *client, const Ringfence__Control__Output *output)
@@ -272,12 +271,6 @@ void proto_client_output(proto_client *client, const Ringfence__Control__Output 
     enqueue(client, &copy.base);
 }
 
-void proto_client_loaded(proto_client *client, const Ringfence__Control__Loaded *loaded)
-{
-    Ringfence__Control__Loaded copy = *loaded;
-    enqueue(client, &copy.base);
-}
-
 void proto_client_gpu(proto_client *client, const Ringfence__Control__Gpu *gpu)
 {
     char libraries[PROTO_GPU_TEXT_BYTES_MAX];
@@ -285,12 +278,6 @@ void proto_client_gpu(proto_client *client, const Ringfence__Control__Gpu *gpu)
     Ringfence__Control__Gpu copy = *gpu;
     copy.libraries = cut_text(copy.libraries, libraries, sizeof libraries);
     copy.environment = cut_text(copy.environment, environment, sizeof environment);
-    enqueue(client, &copy.base);
-}
-
-void proto_client_piece(proto_client *client, const Ringfence__Control__Piece *piece)
-{
-    Ringfence__Control__Piece copy = *piece;
     enqueue(client, &copy.base);
 }
 

@@ -72,21 +72,19 @@ bool proto_client_stop_requested(const proto_client *client);
 
 /* Reports. They are queued. The messages are ringfence__control__* as generated from control.proto.
  * These functions pack them, which copies them. */
+struct ProtobufCMessage;
 struct Ringfence__Control__Ready;
-struct Ringfence__Control__Step;
 struct Ringfence__Control__Output;
-struct Ringfence__Control__Loaded;
 struct Ringfence__Control__Gpu;
-struct Ringfence__Control__Piece;
 struct Ringfence__Control__Failed;
 struct Ringfence__Control__Finished;
 void proto_client_ready(proto_client *client, const struct Ringfence__Control__Ready *ready);
-void proto_client_step(proto_client *client, const struct Ringfence__Control__Step *step);
 void proto_client_output(proto_client *client, const struct Ringfence__Control__Output *output);
-void proto_client_loaded(proto_client *client, const struct Ringfence__Control__Loaded *loaded);
 void proto_client_gpu(proto_client *client, const struct Ringfence__Control__Gpu *gpu);
-void proto_client_piece(proto_client *client, const struct Ringfence__Control__Piece *piece);
 void proto_client_failed(proto_client *client, const struct Ringfence__Control__Failed *failed);
+
+/* A Step, a Loaded or a Piece. */
+void proto_client_report(proto_client *client, struct ProtobufCMessage *report);
 
 /* Requests that come while the job runs (infer.requests), on rank 0. */
 typedef enum proto_work_kind {
@@ -110,7 +108,6 @@ BASE_MUST_CHECK base_status proto_client_wait_work(proto_client *client, int64_t
 
 /* Sends an event of a request: a Verdict, Tokens or Answered. Never blocks. False: it was not sent,
  * because the launcher has not taken PROTO_EVENTS_AHEAD_MAX earlier ones yet. */
-struct ProtobufCMessage;
 bool proto_client_event(proto_client *client, struct ProtobufCMessage *event);
 
 /* Sends the last message and waits (bounded) for the launcher's Goodbye. */
