@@ -316,7 +316,6 @@ static void report(const trainer *self, const training_step *step)
     message.loss = mine->targets > 0.0 ? mine->loss / mine->targets : 0.0;
     message.loss_global = global->targets > 0.0 ? global->loss / global->targets : 0.0;
     message.tokens = step->tokens;
-    message.target_tokens = (uint64_t)mine->targets;
     message.compute_ns = step->compute_ns - (times->allreduce_ns - times->allreduce_exposed_ns);
     BASE_ASSERT(message.compute_ns >= 0); /* what is hidden behind backward is a part of compute */
     message.compute_cpu_ns = /* waiting takes CPU time as well, and nobody knows how much */
