@@ -123,8 +123,8 @@ static void host_prefix(char prefix[PROTO_BOOT_ID_BYTES + 1])
 }
 
 /* Removes what killed agents of this host have left since it was started: the directories whose lock
- * nobody has. A lock without its
- * name was its holder's until now, which has removed both; by now they may be there again. */
+ * nobody has. If a lock's file has lost its name meanwhile, its holder has just removed the lock and the
+ * directory, and another agent may have made both again. */
 static void sweep(const char *runs)
 {
     DIR *directory = opendir(runs);
