@@ -395,7 +395,6 @@ static base_status fill_result(launch_session *session, base_error *reterr)
     }
     if (session->cause.blame != 0) {
         result->cause = session->cause.error;
-        result->cause_rank = session->cause.rank;
         result->fails_again = session->cause.fails_again;
         const int own =
             session->cause.rank >= 0 ? session->ranks[session->cause.rank].exit_code : 0;
@@ -439,8 +438,7 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
         .abort_due_ns = BASE_NO_DEADLINE,
         .progress_step = 1,
     };
-    *result = (launch_job_result){.cause_rank = PROTO_NO_RANK,
-                                  .loss_first = NAN,
+    *result = (launch_job_result){.loss_first = NAN,
                                   .loss_last = NAN,
                                   .tokens_per_second = NAN,
                                   .allreduce_ms_p50 = NAN,

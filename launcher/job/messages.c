@@ -261,7 +261,6 @@ static void handle_finished(launch_session *session, int rank,
         return;
     }
     session->ranks[rank].finished = true;
-    session->finished_count++;
     info->finished = true;
     if (finished->params_sha256.len == PROTO_DIGEST_BYTES) {
         memcpy(info->params_sha256, finished->params_sha256.data, PROTO_DIGEST_BYTES);

@@ -156,7 +156,6 @@ typedef struct launch_session {
     int64_t ready_deadline_ns; /* from the roster on, while training has not begun */
     int joined_count;
     int ready_count;
-    int finished_count;
     int exited_count;
     int started_count;
     int part_count; /* ranks that have given their part of the exchange */

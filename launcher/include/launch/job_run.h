@@ -63,7 +63,6 @@ typedef struct launch_job_result {
     int exit_status;     /* 0; the first failing rank's code; 128 + a signal */
     int stop_signal;     /* the SIGINT, SIGTERM or SIGHUP that ended it early; else 0 */
     base_error cause;    /* the first cause of failure; an empty message: none */
-    int cause_rank;      /* the rank that failed; -1: none */
     bool fails_again;    /* the same job would: its input is wrong, or it has no room */
     bool started;        /* ranks were */
     bool ready;          /* all ranks were about to train */

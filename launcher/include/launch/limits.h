@@ -25,10 +25,6 @@ enum {
     LAUNCH_KILL_AFTER_MS = 700,    /* from Abort to SIGKILL */
     LAUNCH_LAST_MESSAGES_MS = 200, /* messages of an ended process may come so long */
 
-    /* A stopped rank is ended so long after the job's timeout. By then the ranks that wait for it
-     * have reported which operation they wait in. */
-    LAUNCH_STOP_MARGIN_MS = 200,
-
     LAUNCH_PROMPTS_MAX = 1024, /* of --prompt; a file may have more */
 
     LAUNCH_UNREAD_MS = 1000,  /* a user who ends a job hears of output that is stuck for so long */
