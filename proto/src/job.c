@@ -352,13 +352,6 @@ base_status proto_job_check(const proto_job *job, base_error *reterr)
     return status == BASE_OK ? check_together(job, reterr) : status;
 }
 
-base_status proto_job_set(proto_job *job, const char *key, const char *value, base_error *reterr)
-{
-    const base_field *field = base_fields_find(&proto_job_fields, key);
-    return field != NULL ? base_field_set(field, job, value, reterr)
-                         : base_fail(reterr, BASE_ERR_NOTFOUND, "no field \"%s\" in a job", key);
-}
-
 /* The part of the path below root; the whole path if it is elsewhere. */
 static const char *below(const char *path, const char *root)
 {

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "cli/scaling.h"
+#include "job_set.h"
 #include "support.h"
 
 enum { ARGS_MAX = 32 };
@@ -227,8 +228,8 @@ static void a_file_does_not_ask_a_mode_for_what_it_does_not_do(void **state)
         char *text = NULL;
         size_t text_bytes = 0;
         proto_job_defaults(&job);
-        assert_ok(proto_job_set(&job, "job.mode", cases[i].mode, &error), &error);
-        assert_ok(proto_job_set(&job, cases[i].key, cases[i].value, &error), &error);
+        assert_ok(test_job_set(&job, "job.mode", cases[i].mode, &error), &error);
+        assert_ok(test_job_set(&job, cases[i].key, cases[i].value, &error), &error);
         assert_ok(proto_job_write(&job, "", &text, &text_bytes, &error), &error);
         assert_ok(base_file_write(path, text, text_bytes, &error), &error);
         free(text);

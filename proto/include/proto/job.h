@@ -261,11 +261,6 @@ void proto_job_device(const proto_job *job, int local_rank, char device[PROTO_DE
 BASE_MUST_CHECK base_status proto_job_check_devices(const proto_job *job, int local_ranks,
                                                     base_error *reterr);
 
-/* Sets one field by its key from a text of a command line, and checks its range. The message says
- * what the value must be, without the key. BASE_ERR_NOTFOUND: no such key. */
-BASE_MUST_CHECK base_status proto_job_set(proto_job *job, const char *key, const char *value,
-                                          base_error *reterr);
-
 /* Writes the canonical text, NUL-terminated. *text is malloc'ed, and the caller frees it. Paths
  * below root are written relative to it. With root "" all are written as they are. */
 BASE_MUST_CHECK base_status proto_job_write(const proto_job *job, const char *root, char **text,

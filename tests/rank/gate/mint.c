@@ -31,7 +31,7 @@ void mint_open(mint *at)
         budget_keyring_write(test_directory_path(&at->directory, "keyring.json"), &keyring, &error),
         &error);
     proto_job_defaults(&job);
-    assert_ok(proto_job_set(&job, "job.mode", "gate-check", &error), &error);
+    job.job.mode = PROTO_MODE_GATE_CHECK;
     assert_ok(proto_job_write(&job, "", &text, &at->job_bytes, &error), &error);
     at->job = text;
     assert_ok(base_file_write(test_directory_path(&at->directory, "job.json"), text, at->job_bytes,
