@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -144,6 +145,23 @@ static bool is_restricted(const cpu_set_t *allowed)
     return sched_getaffinity(1, sizeof all, &all) == 0 && CPU_COUNT(allowed) < CPU_COUNT(&all);
 }
 
+/* Whether this process sees all processes of the machine: it is in the first PID namespace, whose
+ * inode has a fixed number, and in the first network namespace, which alone has all sysctls. */
+static bool sees_whole_machine(void)
+{
+    static const ino_t first_pid_namespace = 0xEFFFFFFC;
+    struct stat info;
+    return stat("/proc/self/ns/pid", &info) == 0 && info.st_ino == first_pid_namespace &&
+           access("/proc/sys/net/core/netdev_max_backlog", F_OK) == 0;
+}
+
+/* Whether jobs that this one's claims do not reach may use the same CPUs: those of other containers,
+ * unless this one was given a part of the machine's CPUs. */
+static bool has_unseen_jobs(const cpu_set_t *allowed)
+{
+    return CPU_COUNT(allowed) >= sysconf(_SC_NPROCESSORS_ONLN) && !sees_whole_machine();
+}
+
 base_status launch_affinity_init(launch_affinity *affinity, int ranks, int cpus_per_rank,
                                  launch_affinity_how how, base_error *reterr)
 {
@@ -171,6 +189,11 @@ base_status launch_affinity_init(launch_affinity *affinity, int ranks, int cpus_
         affinity->bound = true;
         affinity->given = true;
         affinity->given_cpus = allowed;
+        return BASE_OK;
+    }
+    if (has_unseen_jobs(&allowed)) {
+        (void)snprintf(affinity->why_not, sizeof affinity->why_not,
+                       "other containers may use the same CPUs");
         return BASE_OK;
     }
     affinity->claims = calloc((size_t)wanted, sizeof affinity->claims[0]);

@@ -3,7 +3,8 @@
  * A job claims a CPU by binding an abstract Unix socket that is named after the CPU's number. Only
  * one process can have a name, and the kernel releases the name when that process ends, however it
  * ends. So two jobs on one host (one network namespace) never bind to the same CPU, and nothing is
- * left behind. One thread. */
+ * left behind. Jobs in other containers are not seen: there ranks are bound only if the container has
+ * a part of the machine's CPUs (docker run --cpuset-cpus). One thread. */
 #ifndef LAUNCH_AFFINITY_H
 #define LAUNCH_AFFINITY_H
 

@@ -254,10 +254,18 @@ static void launchers_of_one_host_share_its_local_ranks(void **state)
     assert_non_null(strstr(out, "[rank 3] 3 3/4\n"));
 }
 
-/* Starts a launcher that may bind its rank, on the first host whatever its node. */
+/* Starts a launcher that may bind its rank, on the first host whatever its node. In a network
+ * namespace it would not: so it finds what the machine's first one has (job/affinity.c). */
 static void start_on_one_host(int node, const char *script)
 {
-    const char *const all[] = {LAUNCHER_PATH,
+    static const char as_first_namespace[] =
+        "mount -t tmpfs none /proc/sys/net/core && : >/proc/sys/net/core/netdev_max_backlog && "
+        "exec \"$@\"";
+    const char *const all[] = {"sh",
+                               "-c",
+                               as_first_namespace,
+                               "sh",
+                               LAUNCHER_PATH,
                                "--nodes",
                                "2",
                                "--node-rank",
