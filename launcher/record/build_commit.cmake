@@ -1,4 +1,5 @@
-# Writes HEADER with the commit of SOURCE: "unknown" outside a checkout, "-dirty" with local changes.
+# Writes HEADER with the commit of SOURCE, "unknown" outside a checkout, "-dirty" with local changes; and
+# with a digest of the sources, which tells whether two builds are of the same ones in any case.
 cmake_policy(VERSION 3.25)
 set(commit unknown)
 if(GIT)
@@ -15,4 +16,24 @@ if(GIT)
     endif()
   endif()
 endif()
-file(CONFIGURE OUTPUT ${HEADER} CONTENT "#define LAUNCH_BUILD_COMMIT \"@commit@\"\n" @ONLY)
+
+set(patterns CMakeLists.txt)
+foreach(directory IN ITEMS base budget-service cmake collectives launcher proto rank)
+  foreach(ending IN ITEMS c cmake cu h in map proto tsv txt)
+    list(APPEND patterns ${directory}/*.${ending})
+  endforeach()
+endforeach()
+list(TRANSFORM patterns PREPEND ${SOURCE}/)
+file(GLOB_RECURSE names RELATIVE ${SOURCE} ${patterns})
+list(SORT names)
+set(digests)
+foreach(name IN LISTS names)
+  file(SHA256 ${SOURCE}/${name} digest)
+  string(APPEND digests "${digest}  ${name}\n")
+endforeach()
+string(SHA256 sources "${digests}")
+string(SUBSTRING ${sources} 0 16 sources)
+
+file(CONFIGURE OUTPUT ${HEADER} CONTENT "#define LAUNCH_BUILD_COMMIT  \"@commit@\"
+#define LAUNCH_BUILD_SOURCES \"@sources@\"
+" @ONLY)

@@ -111,7 +111,7 @@ double launch_steal_share(launch_cpu_times before, launch_cpu_times after)
 
 void launch_build_name(char *text, size_t size_bytes)
 {
-    (void)snprintf(text, size_bytes, "%s (%s)", LAUNCH_BUILD_VERSION, LAUNCH_BUILD_COMMIT);
+    (void)snprintf(text, size_bytes, "%s (sources %s)", LAUNCH_BUILD_VERSION, LAUNCH_BUILD_SOURCES);
 }
 
 void launch_run_info_gather(launch_run_info *info, const launch_file_digest *data)
