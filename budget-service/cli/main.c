@@ -1,6 +1,7 @@
 /* The budget-service program: hardens the process, then runs the command that was named. */
 #include <stdio.h>
 
+#include "base/first_process.h"
 #include "base/log.h"
 #include "budget/harden.h"
 #include "budget/token.h"
@@ -9,8 +10,9 @@
 int main(int argument_count, char **arguments)
 {
     base_error error = {0};
+    base_first_process_take_signals();
     base_log_init("budget-service: ", BASE_LOG_INFO);
-    /* First of all: every command may hold a key. */
+    /* Before any command: every command may hold a key. */
     if (budget_harden_process(&error) != BASE_OK || budget_crypto_init(&error) != BASE_OK) {
         (void)fprintf(stderr, "budget-service: %s\n", error.message);
         return BASE_EXIT_ERROR;

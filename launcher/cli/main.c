@@ -2,11 +2,13 @@
 #include <signal.h>
 
 #include "base/file.h"
+#include "base/first_process.h"
 #include "base/log.h"
 #include "cli/cli.h"
 
 int main(int argc, char **argv)
 {
+    base_first_process_take_signals();
     base_fd_open_standard();
     (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error of write() */
     base_log_init("launcher: ", BASE_LOG_INFO);
