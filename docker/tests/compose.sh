@@ -1,10 +1,15 @@
 # The jobs of compose.yml and compose.inference.yml. Run by run.sh.
 
-# composed: keys, a budget and directories of the containers' user.
-composed() {
+# for_user: whom the containers run as, and who owns what prepare.sh makes.
+for_user() {
     RINGFENCE_UID=$(id -u) RINGFENCE_GID=$(id -g)
     [ "$RINGFENCE_UID" -ne 0 ] || RINGFENCE_UID=$uid RINGFENCE_GID=$uid
     export RINGFENCE_UID RINGFENCE_GID RINGFENCE_IMAGE=$image
+}
+
+# composed: keys, a budget and directories of the containers' user.
+composed() {
+    for_user
     "$root/docker/prepare.sh" "$scratch"
     compose_files=(-f "$root/docker/compose.yml")
 }
@@ -34,6 +39,23 @@ in_budget() {
 
 must_say() {
     grep -qF -- "$2" <<<"$1" || fail "'$2' is not in: $1"
+}
+
+# A cap that is no amount ends prepare.sh with the reason. The next call makes all. A path may have a space.
+test_prepare() {
+    local out state="$scratch/with a space"
+    for_user
+    out=$(timeout 60 "$root/docker/prepare.sh" "$state" 5,00 2>&1) && fail "a bad cap is taken: $out"
+    must_say "$out" "'5,00' is no amount of dollars"
+    [ ! -e "$state/client/service.json" ] || fail "a budget without its account counts as whole"
+    "$root/docker/prepare.sh" "$state" 5.00
+    must_say "$(cat "$state/client/service.json")" "tcp://budget:29500"
+    [ ! -e "$state/new" ] || fail "what it made on the way is still there"
+    out=$(sha256sum "$state/budget/service.curve" "$state/secrets/job.key")
+    "$root/docker/prepare.sh" "$state" 5.00
+    sha256sum --status -c <<<"$(sed -n 1p <<<"$out")" || fail "a budget was made anew"
+    ! sha256sum --status -c <<<"$(sed -n 2p <<<"$out")" || fail "a job key was made once"
+    result "a bad cap is refused, and made good by the next call; the budget stays, the job key is new"
 }
 
 # Trains over tcp and over zmq, answers with what was trained, and passes money's gate: all in one project.
