@@ -76,20 +76,48 @@ static BASE_NORETURN void leave(const siginfo_t *info)
     _exit(128 + info->si_status);
 }
 
+/* Collects children that have ended and whom the program has left to us. */
+static void reap_adopted(pid_t program)
+{
+    siginfo_t info = {0};
+    while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0 &&
+           info.si_pid != program) {
+        (void)waitid(P_PID, (id_t)info.si_pid, &info, WEXITED);
+        info = (siginfo_t){0};
+    }
+}
+
+/* Whether everything must end: LAUNCH_SUBREAPER_KILL has come. */
+static bool take_signals(int signal_fd, pid_t program)
+{
+    struct signalfd_siginfo info;
+    bool ends = false;
+    while (read(signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        ends = ends || info.ssi_signo == LAUNCH_SUBREAPER_KILL;
+    }
+    reap_adopted(program);
+    return ends;
+}
+
 static BASE_NORETURN void watch(pid_t program, int lifeline_fd)
 {
     sigset_t ours;
     siginfo_t info = {0};
     (void)sigemptyset(&ours);
     (void)sigaddset(&ours, LAUNCH_SUBREAPER_KILL);
+    (void)sigaddset(&ours, SIGCHLD);
     const int signal_fd = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
     const int program_fd = pidfd_open(program, 0);
     struct pollfd polls[] = {{.fd = program_fd, .events = POLLIN},
                              {.fd = lifeline_fd, .events = POLLIN},
                              {.fd = signal_fd, .events = POLLIN}};
     if (signal_fd >= 0 && program_fd >= 0) {
-        while (poll(polls, sizeof polls / sizeof polls[0], -1) < 0 && errno == EINTR) {
-        }
+        do {
+            if (poll(polls, sizeof polls / sizeof polls[0], -1) < 0 && errno != EINTR) {
+                break;
+            }
+        } while (polls[0].revents == 0 && polls[1].revents == 0 &&
+                 !take_signals(signal_fd, program));
     }
     if (polls[0].revents == 0) {
         (void)kill(program, SIGKILL);

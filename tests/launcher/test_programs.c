@@ -147,6 +147,18 @@ static void descendants_end_with_their_program(void **state)
     test_program_assert_no_children();
 }
 
+/* What a program has started and left is collected when it ends, while the program runs on: its
+ * subreaper has one child then. */
+static void no_zombies_pile_up(void **state)
+{
+    (void)state;
+    static const char leave_many[] =
+        "i=0; while [ $i -lt 20 ]; do (true & true &); i=$((i + 1)); done; i=0; "
+        "until [ \"$(wc -w </proc/$PPID/task/$PPID/children)\" -eq 1 ]; do "
+        "[ $i -lt 500 ] || exit 9; i=$((i + 1)); sleep 0.01; done";
+    assert_int_equal(RUN("--ranks", "1", "--", "sh", "-c", leave_many), 0);
+}
+
 static void nothing_survives_a_killed_launcher(void **state)
 {
     (void)state;
@@ -295,6 +307,7 @@ int main(void)
         cmocka_unit_test(any_failure_starts_a_program_again),
         cmocka_unit_test(each_attempt_is_in_the_log),
         cmocka_unit_test(descendants_end_with_their_program),
+        cmocka_unit_test(no_zombies_pile_up),
         cmocka_unit_test(nothing_survives_a_killed_launcher),
         cmocka_unit_test(a_signal_is_passed_on_and_the_second_is_final),
         cmocka_unit_test(a_signal_ends_a_program_of_libcoll),
