@@ -88,6 +88,44 @@ static uint64_t shard_sentences(const proto_job *job, uint64_t total, int rank)
     return slots_here * (total / slots) + (rest < slots_here ? rest : slots_here);
 }
 
+/* Warns if the rank's instruction set gives other bits than rank 0's: `baseline` beside any other. */
+static void warn_of_other_bits(launch_session *session, int rank)
+{
+    const char *set = session->result->ranks[rank].instruction_set;
+    const char *first = session->result->ranks[0].instruction_set;
+    if (strcmp(set, first) == 0 ||
+        (strcmp(set, "baseline") != 0 && strcmp(first, "baseline") != 0)) {
+        return;
+    }
+    launch_screen_say(&session->screen,
+                      "warning: rank %d (host %s) computes with %s, rank 0 (host %s) with %s: the "
+                      "parameters have other bits than on equal hosts",
+                      rank, session->ranks[rank].hostname, set, session->ranks[0].hostname, first);
+}
+
+/* Lists the ranks' instruction sets, each once, in the order of ranks: "avx512+baseline". */
+static void note_instruction_sets(launch_session *session)
+{
+    launch_job_result *result = session->result;
+    size_t used = 0;
+    for (int rank = 0; rank < session->world_size; rank++) {
+        const char *set = result->ranks[rank].instruction_set;
+        int first = 0;
+        while (strcmp(result->ranks[first].instruction_set, set) != 0) {
+            first++;
+        }
+        if (first < rank) {
+            continue;
+        }
+        if (used + strlen(set) + 2 < sizeof result->instruction_set) {
+            used += (size_t)snprintf(result->instruction_set + used,
+                                     sizeof result->instruction_set - used, "%s%s",
+                                     used == 0 ? "" : "+", set);
+        }
+        warn_of_other_bits(session, rank);
+    }
+}
+
 /* Checks that the ranks agree, once all have sent Ready. */
 static void check_ready(launch_session *session)
 {
@@ -123,6 +161,7 @@ static void check_ready(launch_session *session)
             }
         }
     }
+    note_instruction_sets(session);
     launch_steps_go_on_from(&session->steps, session->result->first_step);
     session->progress_step = (int64_t)session->result->first_step + 1;
     if (session->options->on_ready != NULL) {
@@ -155,13 +194,13 @@ void rendezvous_handle_ready(launch_session *session, int rank,
     info->sentences_shard = ready->sentences_shard;
     info->sentences_long = ready->sentences_long;
     (void)snprintf(info->first_sentence, sizeof info->first_sentence, "%s", ready->first_sentence);
+    (void)snprintf(info->instruction_set, sizeof info->instruction_set, "%s",
+                   ready->instruction_set);
     if (session->ready_count == 0) {
         result->model_params = ready->model_params;
         result->first_step = ready->first_step;
         (void)snprintf(result->transport, sizeof result->transport, "%s", ready->transport);
         (void)snprintf(result->algorithm, sizeof result->algorithm, "%s", ready->algorithm);
-        (void)snprintf(result->instruction_set, sizeof result->instruction_set, "%s",
-                       ready->instruction_set);
     } else if (ready->model_params != result->model_params) {
         BLAME_PROTOCOL(session, rank, "has %" PRIu64 " parameters, another rank %" PRIu64,
                        ready->model_params, result->model_params);

@@ -124,6 +124,7 @@ typedef struct launch_rank_info {
     uint64_t sentences_shard;
     uint64_t sentences_long;
     char first_sentence[256];
+    char instruction_set[64]; /* of its kernels */
     char host[BASE_HOSTNAME_BYTES];
     bool bound;     /* it has CPUs for itself */
     cpu_set_t cpus; /* those CPUs */

@@ -8,6 +8,7 @@
  *   FAKE_HEIR   a rank that exits leaves a child that holds its connection; rank 0 then fails
  *   FAKE_ABORT  rank 0 fails by itself at that point, and reports it
  *   FAKE_SAY    a rank that hangs or ignores SIGTERM prints that it does
+ *   FAKE_ISA    rank 1 has these kernels, rank 0 avx2
  *   FAKE_DUMP   a rank that fails has a flight record of so many bytes, begun after the abort */
 #include <control.pb-c.h>
 #include <inttypes.h>
@@ -269,6 +270,7 @@ static void ready(fake_rank *fake)
     char sentence[64];
     char transport[] = "shm";
     char algorithm[] = "direct";
+    char avx2[] = "avx2";
     Ringfence__Control__Ready message = RINGFENCE__CONTROL__READY__INIT;
     (void)snprintf(sentence, sizeof sentence, "rank %d goed first", fake->identity.rank);
     digest[1] = fake->wrong_parameters ? 1 : 0;
@@ -284,6 +286,8 @@ static void ready(fake_rank *fake)
     message.first_sentence = sentence;
     message.transport = transport;
     message.algorithm = algorithm;
+    char *isa = getenv("FAKE_ISA");
+    message.instruction_set = isa != NULL && fake->identity.rank == 1 ? isa : avx2;
     proto_client_ready(fake->client, &message);
 }
 

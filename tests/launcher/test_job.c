@@ -60,6 +60,33 @@ static void the_summary_says_what_happened(void **state)
     fake_job_teardown(&directory);
 }
 
+static void other_bits_of_a_host_are_told(void **state)
+{
+    (void)state;
+    test_directory directory;
+    fake_job_setup(&directory);
+    static const struct {
+        const char *variable;
+        const char *in_manifest;
+        bool warned;
+    } cases[] = {{"FAKE_ISA=avx2", "\"instruction_set\": \"avx2\"", false},
+                 {"FAKE_ISA=avx512", "\"instruction_set\": \"avx2+avx512\"", false},
+                 {"FAKE_ISA=baseline", "\"instruction_set\": \"avx2+baseline\"", true}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(fake_job_run(&program, &directory,
+                                      FAKE_LIST("--steps", "2", "--overwrite"),
+                                      FAKE_LIST(cases[i].variable)),
+                         0);
+        const char *warning =
+            strstr(program.text[TEST_STDERR], ") computes with baseline, rank 0 (host ");
+        assert_int_equal(warning != NULL, cases[i].warned);
+        char *manifest = fake_job_read(&directory, "out/manifest.json");
+        assert_non_null(strstr(manifest, cases[i].in_manifest));
+        free(manifest);
+    }
+    fake_job_teardown(&directory);
+}
+
 /* The first step, each tenth of the job and the last step, whatever the machine's speed. */
 static void progress_is_a_few_plain_lines(void **state)
 {
@@ -370,6 +397,7 @@ int main(void)
         cmocka_unit_test(progress_is_a_few_plain_lines),
         cmocka_unit_test(scaling_is_measured_after_the_job),
         cmocka_unit_test(a_failed_measurement_is_reported),
+        cmocka_unit_test(other_bits_of_a_host_are_told),
         cmocka_unit_test(unbound_ranks_are_reported),
         cmocka_unit_test(output_is_prefixed_and_collapsed),
         cmocka_unit_test(generated_texts_come_in_order),
