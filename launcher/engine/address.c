@@ -41,12 +41,19 @@ bool launch_address_split(const char *text, int port_min, launch_address *addres
 base_status launch_address_parse(const char *text, launch_address *address, base_error *reterr)
 {
     const char *at = strncmp(text, "tcp://", 6) == 0 ? text + 6 : text;
-    return launch_address_split(at, 1, address)
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_INVALID,
-                           "--rendezvous '%s': must be tcp://HOST:PORT, as in tcp://node0:29400 or "
-                           "tcp://[fd00::1]:29400",
-                           text);
+    if (!launch_address_split(at, 1, address)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--rendezvous '%s': must be tcp://HOST:PORT, as in tcp://node0:29400 or "
+                         "tcp://[fd00::1]:29400",
+                         text);
+    }
+    if (strchr(address->host, '%') != NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--rendezvous '%s': a link-local address is another one on each host: "
+                         "name one without %%",
+                         text);
+    }
+    return BASE_OK;
 }
 
 bool launch_addresses_have(const launch_addresses *addresses, const char *numeric)

@@ -370,6 +370,20 @@ static void several_hosts_have_their_own_libraries(void **state)
 #undef SEVERAL
 }
 
+/* It would be another address on each host. */
+static void a_link_local_rendezvous_is_refused(void **state)
+{
+    (void)state;
+    static launch_options options;
+    base_error error;
+    assert_status(parse(&options,
+                        WORDS("--nodes", "2", "--node-rank", "1", "--rendezvous",
+                              "tcp://[fe80::1%eth0]:4000", "--job-key", "/key"),
+                        &error),
+                  BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, "a link-local address is another one on each host"));
+}
+
 static void measurements_after_a_job(void **state)
 {
     (void)state;
@@ -410,6 +424,7 @@ int main(void)
         cmocka_unit_test(generate_takes_prompts),
         cmocka_unit_test(compare_takes_two),
         cmocka_unit_test(several_hosts_have_their_own_libraries),
+        cmocka_unit_test(a_link_local_rendezvous_is_refused),
         cmocka_unit_test(measurements_after_a_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
