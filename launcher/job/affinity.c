@@ -15,37 +15,6 @@
 #include "base/assert.h"
 #include "job/cgroup.h"
 
-int launch_quota_parse(const char *text)
-{
-    char *end = NULL;
-    const long long quota_us = strtoll(text, &end, 10);
-    if (end == text || quota_us <= 0) {
-        return 0;
-    }
-    const long long period_us = strtoll(end, NULL, 10);
-    if (period_us <= 0) {
-        return 0;
-    }
-    const long long cpus = (quota_us + period_us - 1) / period_us;
-    return cpus < CPU_SETSIZE ? (int)cpus : 0;
-}
-
-static int read_quota(void)
-{
-    char text[64];
-    if (launch_cgroup_read("cpu", "cpu.max", text, sizeof text)) {
-        return launch_quota_parse(text);
-    }
-    char quota[32];
-    char period[32];
-    if (launch_cgroup_read("cpu", "cpu.cfs_quota_us", quota, sizeof quota) &&
-        launch_cgroup_read("cpu", "cpu.cfs_period_us", period, sizeof period)) {
-        (void)snprintf(text, sizeof text, "%.31s %.31s", quota, period);
-        return launch_quota_parse(text);
-    }
-    return 0;
-}
-
 /* The lowest CPU that shares a core with this one. */
 static int first_sibling(int cpu)
 {
@@ -175,7 +144,7 @@ base_status launch_affinity_init(launch_affinity *affinity, int ranks, int cpus_
     }
     const int64_t wanted = (int64_t)ranks * cpus_per_rank;
     affinity->allowed = list_cpus(&allowed, cpus);
-    affinity->quota = read_quota();
+    affinity->quota = launch_cgroup_cpu_quota("");
     int usable = affinity->allowed;
     if (affinity->quota > 0 && affinity->quota < usable) {
         usable = affinity->quota;

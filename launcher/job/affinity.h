@@ -50,8 +50,4 @@ void launch_affinity_set(const launch_affinity *affinity, int rank, cpu_set_t *s
 /* A set as messages have it: a bit per CPU. */
 void launch_cpus_unpack(const uint8_t *bits, size_t bytes, cpu_set_t *set);
 
-/* The smallest whole number of CPUs that covers "QUOTA PERIOD" (cgroup 2's cpu.max);
- * 0 for "max". */
-int launch_quota_parse(const char *text);
-
 #endif

@@ -2,13 +2,14 @@
 #ifndef LAUNCH_CGROUP_H
 #define LAUNCH_CGROUP_H
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-/* Reads a control file of the process's own group, cut at size_bytes - 1: of the unified group in
- * version 2, of the controller's in version 1. False if there is none. */
-bool launch_cgroup_read(const char *controller, const char *name, char *text, size_t size_bytes);
+/* The smallest whole number of CPUs that covers "QUOTA PERIOD" (version 2's cpu.max); 0 for "max". */
+int launch_quota_parse(const char *text);
+
+/* The smallest such quota of the process's group and all above it, since a limit holds for everything
+ * below; 0: there is none. All paths are below root, which is "" but in tests. */
+int launch_cgroup_cpu_quota(const char *root);
 
 /* How many processes of the group the kernel has killed so far because memory ran out; -1: not
  * known. */

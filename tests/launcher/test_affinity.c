@@ -1,4 +1,4 @@
-/* job/affinity.h: quotas, and CPUs that no two jobs share. */
+/* job/affinity.h: CPUs that no two jobs share. */
 #include "job/affinity.h"
 
 #include <sched.h>
@@ -25,18 +25,6 @@ static bool take_some_cpus(cpu_set_t *before)
 static void restore_cpus(const cpu_set_t *before)
 {
     assert_int_equal(sched_setaffinity(0, sizeof *before, before), 0);
-}
-
-static void quotas_are_rounded_up(void **state)
-{
-    (void)state;
-    assert_int_equal(launch_quota_parse("max 100000\n"), 0);
-    assert_int_equal(launch_quota_parse("200000 100000\n"), 2);
-    assert_int_equal(launch_quota_parse("150000 100000"), 2);
-    assert_int_equal(launch_quota_parse("1000 100000"), 1);
-    assert_int_equal(launch_quota_parse("-1 100000"), 0);
-    assert_int_equal(launch_quota_parse("100000 0"), 0);
-    assert_int_equal(launch_quota_parse(""), 0);
 }
 
 /* Every CPU of `count` ranks is its own, and allowed. */
@@ -161,7 +149,6 @@ static void an_engines_binding_stays(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quotas_are_rounded_up),
         cmocka_unit_test(no_two_jobs_share_a_cpu),
         cmocka_unit_test(a_namespace_with_all_cpus_is_not_bound),
         cmocka_unit_test(more_ranks_than_cpus_are_not_bound),
