@@ -1,12 +1,16 @@
-/* Parses and checks the header of a safetensors file that is in memory. Called by rank/checkpoint
- * to load models and by `launcher compare`. */
+/* Parses and checks the header of a safetensors file. Called to pin, to load and to compare
+ * checkpoints. */
 #include "base/safetensors.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/bytes.h"
+#include "base/read_at.h"
+
+enum { LENGTH_BYTES = sizeof(uint64_t) }; /* of the number before the header */
 
 static const struct {
     const char *name;
@@ -165,39 +169,104 @@ static base_status read_header(json_t *header, base_safetensors *parsed, base_er
     return check_coverage(parsed, reterr);
 }
 
-base_status base_safetensors_parse(const void *file, size_t size_bytes, size_t header_bytes_max,
-                                   base_safetensors *parsed, base_error *reterr)
+/* Reads the header's length from the first bytes of a file of size_bytes. */
+static base_status read_length(base_reader *reader, size_t size_bytes, size_t *header_bytes,
+                               base_error *reterr)
 {
-    base_reader reader = base_reader_make(file, size_bytes);
-    json_error_t flaw;
-    memset(parsed, 0, sizeof *parsed);
-    const uint64_t header_bytes = base_read_u64(&reader);
-    if (reader.failed) {
+    const uint64_t length = base_read_u64(reader);
+    if (reader->failed) {
         return base_fail(reterr, BASE_ERR_INVALID, "%zu bytes are too few for a safetensors file",
                          size_bytes);
     }
-    if (header_bytes > header_bytes_max) {
+    if (length > BASE_SAFETENSORS_HEADER_BYTES_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT,
-                         "its header of %llu bytes is longer than the %zu allowed",
-                         (unsigned long long)header_bytes, header_bytes_max);
+                         "its header of %llu bytes is longer than the %d allowed",
+                         (unsigned long long)length, BASE_SAFETENSORS_HEADER_BYTES_MAX);
     }
-    const char *text = base_read_bytes(&reader, (size_t)header_bytes);
-    if (text == NULL || header_bytes == 0 || text[0] != '{') {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         text == NULL ? "the file ends inside its header"
-                                      : "its header does not start with '{'");
+    if (length > size_bytes - reader->offset_bytes) {
+        return base_fail(reterr, BASE_ERR_INVALID, "the file ends inside its header");
     }
-    json_t *header = json_loadb(text, (size_t)header_bytes, JSON_REJECT_DUPLICATES, &flaw);
+    *header_bytes = (size_t)length;
+    return BASE_OK;
+}
+
+/* Parses a header of a file of size_bytes. */
+static base_status parse_header(const char *text, size_t header_bytes, size_t size_bytes,
+                                base_safetensors *parsed, base_error *reterr)
+{
+    json_error_t flaw;
+    if (header_bytes == 0 || text[0] != '{') {
+        return base_fail(reterr, BASE_ERR_INVALID, "its header does not start with '{'");
+    }
+    json_t *header = json_loadb(text, header_bytes, JSON_REJECT_DUPLICATES, &flaw);
     if (header == NULL) {
         return base_fail(reterr, BASE_ERR_INVALID, "its header is no valid JSON: %s", flaw.text);
     }
     parsed->owner = header;
-    parsed->data = reader.data + reader.offset_bytes;
-    parsed->data_bytes = size_bytes - reader.offset_bytes;
+    parsed->data_offset_bytes = LENGTH_BYTES + header_bytes;
+    parsed->data_bytes = size_bytes - parsed->data_offset_bytes;
     const base_status status = read_header(header, parsed, reterr);
     if (status != BASE_OK) {
         base_safetensors_release(parsed);
     }
+    return status;
+}
+
+base_status base_safetensors_parse(const void *file, size_t size_bytes, base_safetensors *parsed,
+                                   base_error *reterr)
+{
+    base_reader reader = base_reader_make(file, size_bytes);
+    size_t header_bytes = 0;
+    memset(parsed, 0, sizeof *parsed);
+    base_status status = read_length(&reader, size_bytes, &header_bytes, reterr);
+    if (status == BASE_OK) {
+        const char *text = base_read_bytes(&reader, header_bytes);
+        status = parse_header(text, header_bytes, size_bytes, parsed, reterr);
+    }
+    if (status == BASE_OK) {
+        parsed->data = reader.data + parsed->data_offset_bytes;
+    }
+    return status;
+}
+
+base_status base_safetensors_data_offset(int fd, size_t size_bytes, size_t *offset_bytes,
+                                         base_error *reterr)
+{
+    uint8_t length[LENGTH_BYTES] = {0};
+    const size_t length_bytes = size_bytes < sizeof length ? size_bytes : sizeof length;
+    base_reader reader = base_reader_make(length, length_bytes);
+    size_t header_bytes = 0;
+    base_status status = base_read_at(fd, 0, length, length_bytes, reterr);
+    if (status == BASE_OK) {
+        status = read_length(&reader, size_bytes, &header_bytes, reterr);
+    }
+    *offset_bytes = sizeof length + header_bytes;
+    return status;
+}
+
+base_status base_safetensors_read(int fd, base_safetensors *parsed, base_error *reterr)
+{
+    struct stat about;
+    size_t offset_bytes = 0;
+    memset(parsed, 0, sizeof *parsed);
+    if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "not a regular file");
+    }
+    const size_t size_bytes = (size_t)about.st_size;
+    base_status status = base_safetensors_data_offset(fd, size_bytes, &offset_bytes, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    const size_t header_bytes = offset_bytes - LENGTH_BYTES;
+    char *header = malloc(header_bytes + 1);
+    if (header == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for its header");
+    }
+    status = base_read_at(fd, LENGTH_BYTES, header, header_bytes, reterr);
+    if (status == BASE_OK) {
+        status = parse_header(header, header_bytes, size_bytes, parsed, reterr);
+    }
+    free(header);
     return status;
 }
 

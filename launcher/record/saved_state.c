@@ -1,7 +1,6 @@
 /* Opens saved states: finds their files, and reads and checks them. Called by compare.c. */
 #include "record/saved_state.h"
 
-#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,8 +61,7 @@ static base_status add_tensors(launch_saved_state *state, const char *path, base
         return status;
     }
     launch_state_file *file = &state->files[state->file_count - 1];
-    status = base_safetensors_parse(file->bytes, file->size_bytes, LAUNCH_STATE_HEADER_BYTES_MAX,
-                                    &file->parsed, reterr);
+    status = base_safetensors_parse(file->bytes, file->size_bytes, &file->parsed, reterr);
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "%s", path);
     }
@@ -81,102 +79,35 @@ static base_status add_tensors(launch_saved_state *state, const char *path, base
     return BASE_OK;
 }
 
-/* Reads one of the files that the map names. All its tensors are in the map, under its name. So no
- * tensor is in two files. */
-static base_status add_named(launch_saved_state *state, const char *name, const json_t *map,
+/* Reads one of the index's files. */
+static base_status add_named(launch_saved_state *state, const base_safetensors_index_file *file,
                              base_error *reterr)
 {
     char path[FILE_PATH_BYTES];
-    const size_t before = state->tensor_count;
     const char *slash = strrchr(state->path, '/');
     (void)snprintf(path, sizeof path, "%.*s%s", slash != NULL ? (int)(slash + 1 - state->path) : 0,
-                   state->path, name);
+                   state->path, file->name);
     const base_status status = add_tensors(state, path, reterr);
     if (status != BASE_OK) {
         return status;
     }
-    state->files[state->file_count - 1].name = strdup(name);
-    if (state->files[state->file_count - 1].name == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the names of files");
-    }
-    for (size_t i = before; i < state->tensor_count; i++) {
-        const char *tensor = state->tensors[i].about->name;
-        const char *said = json_string_value(json_object_get(map, tensor));
-        if (said == NULL || strcmp(said, name) != 0) {
-            return base_fail(reterr, BASE_ERR_INVALID,
-                             "tensor %.100s is in %s, but \"weight_map\" says %s", tensor, name,
-                             said != NULL ? said : "nothing of it");
-        }
-    }
-    return BASE_OK;
-}
-
-static int by_name(const void *left, const void *right)
-{
-    return strcmp(*(const char *const *)left, *(const char *const *)right);
-}
-
-/* The files' names, each once, by rising name. They are the map's. */
-static base_status file_names(const json_t *map, const char *names[LAUNCH_STATE_FILES_MAX],
-                              size_t *count, base_error *reterr)
-{
-    const char *tensor = NULL;
-    json_t *value = NULL;
-    *count = 0;
-    json_object_foreach((json_t *)map, tensor, value)
-    {
-        const char *name = json_string_value(value);
-        if (name == NULL || name[0] == '\0' || strchr(name, '/') != NULL ||
-            strlen(name) > NAME_MAX) {
-            return base_fail(reterr, BASE_ERR_INVALID,
-                             "\"weight_map\" has no name of a file for tensor %.100s", tensor);
-        }
-        size_t i = 0;
-        while (i < *count && strcmp(names[i], name) != 0) {
-            i++;
-        }
-        if (i == LAUNCH_STATE_FILES_MAX - 1) {
-            return base_fail(reterr, BASE_ERR_LIMIT, "\"weight_map\" names more than %d files",
-                             LAUNCH_STATE_FILES_MAX - 1);
-        }
-        names[i] = name;
-        *count += i == *count;
-    }
-    qsort(names, *count, sizeof *names, by_name);
-    return BASE_OK;
-}
-
-static base_status add_mapped(launch_saved_state *state, const json_t *map, base_error *reterr)
-{
-    const char *names[LAUNCH_STATE_FILES_MAX];
-    size_t count = 0;
-    base_status status = file_names(map, names, &count, reterr);
-    for (size_t i = 0; status == BASE_OK && i < count; i++) {
-        status = add_named(state, names[i], map, reterr);
-    }
-    return status == BASE_OK && state->tensor_count != json_object_size(map)
-               ? base_fail(reterr, BASE_ERR_INVALID,
-                           "\"weight_map\" names %zu tensors, and its files have %zu",
-                           json_object_size(map), state->tensor_count)
-               : status;
+    launch_state_file *added = &state->files[state->file_count - 1];
+    added->name = file->name;
+    return base_safetensors_index_check(&state->index, file, &added->parsed, reterr);
 }
 
 /* Reads the index at state->path, and the files that it names. */
 static base_status add_indexed(launch_saved_state *state, base_error *reterr)
 {
-    json_error_t flaw;
-    base_status status = add_file(state, state->path, LAUNCH_STATE_INDEX_BYTES_MAX, reterr);
+    base_status status = add_file(state, state->path, BASE_SAFETENSORS_INDEX_BYTES_MAX, reterr);
     if (status != BASE_OK) {
         return status;
     }
-    json_t *index = json_loadb(state->files[0].bytes, state->files[0].size_bytes,
-                               JSON_REJECT_DUPLICATES, &flaw);
-    const json_t *map = json_object_get(index, "weight_map");
-    status = json_is_object(map)
-                 ? add_mapped(state, map, reterr)
-                 : base_fail(reterr, BASE_ERR_INVALID, "%s",
-                             index == NULL ? flaw.text : "no object \"weight_map\" in it");
-    json_decref(index);
+    status = base_safetensors_index_parse(state->files[0].bytes, state->files[0].size_bytes,
+                                          &state->index, reterr);
+    for (size_t i = 0; i < state->index.file_count && status == BASE_OK; i++) {
+        status = add_named(state, &state->index.files[i], reterr);
+    }
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "%s", state->path);
 }
 
@@ -202,11 +133,11 @@ void launch_saved_state_close(launch_saved_state *state)
 {
     for (size_t i = 0; i < state->file_count; i++) {
         base_safetensors_release(&state->files[i].parsed);
-        free(state->files[i].name);
         free(state->files[i].bytes);
     }
     free(state->files);
     free(state->tensors);
+    base_safetensors_index_close(&state->index);
     *state = (launch_saved_state){.file_count = 0};
 }
 

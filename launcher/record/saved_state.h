@@ -1,8 +1,5 @@
 /* A saved state in memory: the tensors of one safetensors file, or of the several that an index names.
  *
- * An index is a file of Hugging Face: a JSON object, whose "weight_map" says of each tensor which file,
- * beside the index, has it. Both ways are checked: a file has just the tensors that the map says.
- *
  * A state does not change once it is open. */
 #ifndef LAUNCH_SAVED_STATE_H
 #define LAUNCH_SAVED_STATE_H
@@ -10,17 +7,15 @@
 #include <stdbool.h>
 
 #include "base/limits.h"
-#include "base/safetensors.h"
+#include "base/safetensors_index.h"
 
 enum {
     LAUNCH_STATE_PATH_BYTES = BASE_PATH_BYTES + 64,
-    LAUNCH_STATE_FILES_MAX = 257, /* 256 with tensors, as rank reads, and their index */
-    LAUNCH_STATE_HEADER_BYTES_MAX = 1 << 24,
-    LAUNCH_STATE_INDEX_BYTES_MAX = 16 << 20,
+    LAUNCH_STATE_FILES_MAX = 1 + BASE_SAFETENSORS_FILES_MAX, /* the index, and those with tensors */
 };
 
 typedef struct launch_state_file {
-    char *name; /* as the index has it; of a state in one file, and of the index: NULL */
+    const char *name; /* the index's; of a state in one file, and of the index: NULL */
     void *bytes;
     size_t size_bytes;
     base_safetensors parsed; /* of an index: empty */
@@ -35,6 +30,7 @@ typedef struct launch_saved_state {
     char path[LAUNCH_STATE_PATH_BYTES]; /* the file, or the index */
     launch_state_file *files;           /* (file_count): the index, then its files by rising name */
     size_t file_count;
+    base_safetensors_index index; /* of a state in one file: zeros */
     size_t size_bytes;            /* of all files */
     launch_state_tensor *tensors; /* (tensor_count): as they stand in the files */
     size_t tensor_count;

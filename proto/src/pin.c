@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/path.h"
+#include "base/safetensors.h"
 
 /* A file that JOB.json names, and the field of its digest. */
 typedef struct pinned {
@@ -32,6 +33,8 @@ static const pinned files[] = {
     {PINNED("--prompts", infer.prompts)},
 };
 enum { FILE_COUNT = sizeof files / sizeof files[0] };
+_Static_assert(PROTO_FILES_MAX >= BASE_SAFETENSORS_FILES_MAX + FILE_COUNT + 2,
+               "the largest checkpoint fits, with its index and two configurations");
 
 static base_status digest_of(const proto_job *job, const pinned *file,
                              char hex[PROTO_DIGEST_HEX_BYTES], base_error *reterr)

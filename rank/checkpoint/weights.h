@@ -13,8 +13,6 @@
 #include "base/safetensors.h"
 #include "rank/model.h"
 
-enum { RANK_WEIGHTS_FILES_MAX = 256 };
-
 typedef struct rank_weights_file rank_weights_file;
 
 typedef struct rank_weights {

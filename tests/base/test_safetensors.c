@@ -3,7 +3,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include "base/bytes.h"
 #include "support.h"
 
 #define TWO_TENSORS                                                                                \
@@ -33,7 +36,7 @@ static void tensors_come_in_file_order(void **state)
     base_error error;
     base_safetensors parsed;
     uint8_t *file = make_file(TWO_TENSORS, 12, &size_bytes);
-    assert_ok(base_safetensors_parse(file, size_bytes, 4096, &parsed, &error), &error);
+    assert_ok(base_safetensors_parse(file, size_bytes, &parsed, &error), &error);
     assert_int_equal(parsed.count, 2);
     assert_int_equal(parsed.data_bytes, 12);
     assert_ptr_equal(parsed.data, file + size_bytes - 12);
@@ -60,7 +63,7 @@ static void an_empty_file_of_tensors_is_valid(void **state)
     base_error error;
     base_safetensors parsed;
     uint8_t *file = make_file("{}", 0, &size_bytes);
-    assert_ok(base_safetensors_parse(file, size_bytes, 4096, &parsed, &error), &error);
+    assert_ok(base_safetensors_parse(file, size_bytes, &parsed, &error), &error);
     assert_int_equal(parsed.count, 0);
     base_safetensors_release(&parsed);
     free(file);
@@ -77,7 +80,7 @@ static void every_truncation_is_refused(void **state)
         uint8_t *cut = malloc(kept + (kept == 0));
         assert_non_null(cut);
         memcpy(cut, file, kept);
-        assert_status(base_safetensors_parse(cut, kept, 4096, &parsed, &error), BASE_ERR_INVALID);
+        assert_status(base_safetensors_parse(cut, kept, &parsed, &error), BASE_ERR_INVALID);
         assert_null(parsed.tensors);
         free(cut);
     }
@@ -96,7 +99,7 @@ static void every_changed_byte_is_harmless(void **state)
         for (size_t v = 0; v < sizeof VALUES; v++) {
             base_safetensors parsed;
             file[at] = VALUES[v];
-            if (base_safetensors_parse(file, size_bytes, 4096, &parsed, NULL) == BASE_OK) {
+            if (base_safetensors_parse(file, size_bytes, &parsed, NULL) == BASE_OK) {
                 for (size_t i = 0; i < parsed.count; i++) {
                     const uint8_t *end =
                         parsed.data + parsed.tensors[i].offset_bytes + parsed.tensors[i].size_bytes;
@@ -154,8 +157,7 @@ static void hostile_headers_are_refused_by_name(void **state)
         base_error error = {0};
         base_safetensors parsed;
         uint8_t *file = make_file(CASES[i].header, 12, &size_bytes);
-        assert_status(base_safetensors_parse(file, size_bytes, 4096, &parsed, &error),
-                      BASE_ERR_INVALID);
+        assert_status(base_safetensors_parse(file, size_bytes, &parsed, &error), BASE_ERR_INVALID);
         if (strstr(error.message, CASES[i].reason) == NULL) {
             fail_msg("%s: \"%s\" lacks \"%s\"", CASES[i].header, error.message, CASES[i].reason);
         }
@@ -170,11 +172,46 @@ static void a_huge_header_length_is_refused(void **state)
     base_error error;
     base_safetensors parsed;
     uint8_t *file = make_file(TWO_TENSORS, 12, &size_bytes);
-    assert_status(base_safetensors_parse(file, size_bytes, 16, &parsed, &error), BASE_ERR_LIMIT);
     memset(file, 0xff, 8);
-    assert_status(base_safetensors_parse(file, size_bytes, 4096, &parsed, &error), BASE_ERR_LIMIT);
-    assert_status(base_safetensors_parse(file, size_bytes, SIZE_MAX, &parsed, &error),
-                  BASE_ERR_INVALID);
+    assert_status(base_safetensors_parse(file, size_bytes, &parsed, &error), BASE_ERR_LIMIT);
+    base_writer length = base_writer_make(file, 8);
+    base_write_u64(&length, BASE_SAFETENSORS_HEADER_BYTES_MAX + 1);
+    assert_status(base_safetensors_parse(file, size_bytes, &parsed, &error), BASE_ERR_LIMIT);
+    length = base_writer_make(file, 8);
+    base_write_u64(&length, BASE_SAFETENSORS_HEADER_BYTES_MAX);
+    assert_status(base_safetensors_parse(file, size_bytes, &parsed, &error), BASE_ERR_INVALID);
+    free(file);
+}
+
+/* Both ways to read a file refuse the same, and give the same records. */
+static void an_open_file_is_read_by_its_header(void **state)
+{
+    (void)state;
+    size_t size_bytes = 0;
+    uint8_t *file = make_file(TWO_TENSORS, 12, &size_bytes);
+    for (size_t kept = 0; kept <= size_bytes; kept++) {
+        base_safetensors parsed;
+        base_safetensors read;
+        size_t offset_bytes = 0;
+        const int fd = memfd_create("file", MFD_CLOEXEC);
+        assert_int_equal(write(fd, file, kept), kept);
+        const base_status status = base_safetensors_parse(file, kept, &parsed, NULL);
+        assert_status(base_safetensors_read(fd, &read, NULL), status);
+        assert_int_equal(status, kept == size_bytes ? BASE_OK : BASE_ERR_INVALID);
+        assert_status(base_safetensors_data_offset(fd, kept, &offset_bytes, NULL),
+                      kept < size_bytes - 12 ? BASE_ERR_INVALID : BASE_OK);
+        if (status == BASE_OK) {
+            assert_int_equal(offset_bytes, size_bytes - 12);
+            assert_int_equal(read.data_offset_bytes, offset_bytes);
+            assert_int_equal(parsed.data_offset_bytes, offset_bytes);
+            assert_int_equal(read.count, parsed.count);
+            assert_string_equal(read.tensors[0].name, parsed.tensors[0].name);
+            assert_null(read.data);
+        }
+        base_safetensors_release(&parsed);
+        base_safetensors_release(&read);
+        (void)close(fd);
+    }
     free(file);
 }
 
@@ -188,8 +225,7 @@ static void deep_nesting_is_refused(void **state)
     memset(header, '[', sizeof header - 1);
     memcpy(header, "{\"a\":", 5);
     uint8_t *file = make_file(header, 0, &size_bytes);
-    assert_status(base_safetensors_parse(file, size_bytes, SIZE_MAX, &parsed, NULL),
-                  BASE_ERR_INVALID);
+    assert_status(base_safetensors_parse(file, size_bytes, &parsed, NULL), BASE_ERR_INVALID);
     free(file);
 }
 
@@ -202,6 +238,7 @@ int main(void)
         cmocka_unit_test(every_changed_byte_is_harmless),
         cmocka_unit_test(hostile_headers_are_refused_by_name),
         cmocka_unit_test(a_huge_header_length_is_refused),
+        cmocka_unit_test(an_open_file_is_read_by_its_header),
         cmocka_unit_test(deep_nesting_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,12 +2,14 @@
 #include "proto/pin.h"
 
 #include <endian.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/safetensors.h"
 #include "support.h"
 
 enum { HEADER_BYTES = 16, TENSOR_BYTES = 64 };
@@ -206,22 +208,58 @@ static void shards_count_by_the_index(void **state)
     (void)remove(test_directory_path(&test_shared_directory, "model.safetensors.index.json"));
 }
 
+/* With every other file that a job can have. */
+static void the_largest_checkpoint_is_listed(void **state)
+{
+    (void)state;
+    enum { OTHERS = 7 };
+    static proto_job job;
+    base_error error;
+    proto_file *files = NULL;
+    int count = 0;
+    name_files(&job);
+    json_t *map = json_object();
+    for (int i = 0; i < BASE_SAFETENSORS_FILES_MAX; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "%d.safetensors", i);
+        put_tensors(name, 'h', 'r');
+        assert_int_equal(json_object_set_new(map, name, json_string(name)), 0);
+    }
+    json_t *index = json_pack("{s:o}", "weight_map", map);
+    char *text = json_dumps(index, JSON_COMPACT);
+    put_text("model.safetensors.index.json", text);
+    put_text("generation_config.json", "{}");
+    assert_ok(proto_job_files(&job, &files, &count, &error), &error);
+    assert_int_equal(count, BASE_SAFETENSORS_FILES_MAX + OTHERS);
+    free(files);
+    free(text);
+    json_decref(index);
+    (void)remove(test_directory_path(&test_shared_directory, "generation_config.json"));
+    (void)remove(test_directory_path(&test_shared_directory, "model.safetensors.index.json"));
+}
+
 static void malformed_safetensors_files_are_refused(void **state)
 {
     (void)state;
     base_error error;
     uint8_t digest[PROTO_DIGEST_BYTES];
-    const uint64_t lengths[] = {htole64(UINT64_MAX), htole64(INT64_MAX), htole64(1)};
+    const struct {
+        uint64_t length;
+        base_status status;
+    } cases[] = {{htole64(UINT64_MAX), BASE_ERR_LIMIT},
+                 {htole64(INT64_MAX), BASE_ERR_LIMIT},
+                 {htole64(1), BASE_ERR_INVALID}};
     put_checkpoint();
     put("model.safetensors", "short", 5);
     assert_status(
         proto_checkpoint_digest(test_shared_directory.path, PROTO_VERIFY_INDEX, digest, &error),
         BASE_ERR_INVALID);
-    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
-        put("model.safetensors", &lengths[i], sizeof lengths[i]);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        put("model.safetensors", &cases[i].length, sizeof cases[i].length);
         assert_status(
             proto_checkpoint_digest(test_shared_directory.path, PROTO_VERIFY_INDEX, digest, &error),
-            BASE_ERR_INVALID);
+            cases[i].status);
+        assert_non_null(strstr(error.message, "/model.safetensors: "));
     }
     (void)remove(test_directory_path(&test_shared_directory, "model.safetensors"));
     assert_int_equal(mkdir(test_directory_path(&test_shared_directory, "model.safetensors"), 0700),
@@ -266,6 +304,7 @@ int main(void)
         cmocka_unit_test(only_what_a_job_names_is_read),
         cmocka_unit_test(the_index_is_what_names_the_tensors),
         cmocka_unit_test(shards_count_by_the_index),
+        cmocka_unit_test(the_largest_checkpoint_is_listed),
         cmocka_unit_test(malformed_safetensors_files_are_refused),
     };
     return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);

@@ -29,7 +29,8 @@ BASE_MUST_CHECK base_status proto_job_pin(proto_job *job, proto_pin_extent exten
 /* Checks that every pinned file is unchanged. BASE_ERR_INVALID names it, and both digests. */
 BASE_MUST_CHECK base_status proto_job_check_files(const proto_job *job, base_error *reterr);
 
-/* The digest of a checkpoint, as above. BASE_ERR_INVALID: one of its files is malformed. */
+/* The digest of a checkpoint, as above. BASE_ERR_INVALID: one of its files is malformed;
+ * BASE_ERR_LIMIT: too large. */
 BASE_MUST_CHECK base_status proto_checkpoint_digest(const char *directory, proto_verify verify,
                                                     uint8_t digest[PROTO_DIGEST_BYTES],
                                                     base_error *reterr);

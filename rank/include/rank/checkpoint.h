@@ -11,11 +11,6 @@
 #include "base/status.h"
 #include "rank/model.h"
 
-enum {
-    RANK_SAFETENSORS_HEADER_BYTES_MAX = 1 << 20,
-    RANK_SAFETENSORS_INDEX_BYTES_MAX = 16 << 20,
-};
-
 /* Writes all tensors as float32 under the family's names, each with `prefix` ("" or the family's)
  * before it. */
 BASE_MUST_CHECK base_status rank_safetensors_write(const char *path,

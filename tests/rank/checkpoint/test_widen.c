@@ -57,7 +57,7 @@ static void write_bfloat16(const char *from, const char *to)
     size_t size_bytes = 0;
     base_safetensors parsed;
     assert_ok(base_file_read(from, 1 << 20, &bytes, &size_bytes, &error), &error);
-    assert_ok(base_safetensors_parse(bytes, size_bytes, 1 << 20, &parsed, &error), &error);
+    assert_ok(base_safetensors_parse(bytes, size_bytes, &parsed, &error), &error);
     json_t *header = json_object();
     uint8_t *data = malloc(parsed.data_bytes / 2);
     assert_non_null(data);
