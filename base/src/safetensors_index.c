@@ -75,6 +75,10 @@ base_status base_safetensors_index_parse(const void *text, size_t size_bytes,
 {
     json_error_t flaw;
     memset(index, 0, sizeof *index);
+    if (size_bytes > BASE_SAFETENSORS_INDEX_BYTES_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "an index of more than %d bytes",
+                         BASE_SAFETENSORS_INDEX_BYTES_MAX);
+    }
     json_t *root = json_loadb(text, size_bytes, JSON_REJECT_DUPLICATES, &flaw);
     if (root == NULL) {
         return base_fail(reterr, BASE_ERR_INVALID, "line %d: %s", flaw.line, flaw.text);

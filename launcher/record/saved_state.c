@@ -1,17 +1,17 @@
-/* Opens saved states: finds their files, and reads and checks them. Called by compare.c. */
+/* Opens saved states: finds their files, and maps and checks them. Called by compare.c. */
 #include "record/saved_state.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
-
-#include "base/file.h"
+#include <unistd.h>
 
 enum { FILE_PATH_BYTES = LAUNCH_STATE_PATH_BYTES + NAME_MAX + 1 };
-
-#define FILE_BYTES_MAX ((size_t)1 << 40)
 
 static const char INDEX_ENDING[] = ".index.json";
 
@@ -39,24 +39,49 @@ static base_status find_file(const char *path, char found[LAUNCH_STATE_PATH_BYTE
                      NAMES[1], NAMES[2]);
 }
 
-/* Reads one more file. The array has room. */
-static base_status add_file(launch_saved_state *state, const char *path, size_t size_bytes_max,
-                            base_error *reterr)
+/* Maps an open file. */
+static base_status map_file(int fd, launch_state_file *file, base_error *reterr)
 {
-    launch_state_file *file = &state->files[state->file_count];
-    const base_status status =
-        base_file_read(path, size_bytes_max, &file->bytes, &file->size_bytes, reterr);
-    if (status == BASE_OK) {
-        state->file_count++;
-        state->size_bytes += file->size_bytes;
+    struct stat info;
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "not a regular file");
     }
-    return status;
+    const size_t size_bytes = (size_t)info.st_size;
+    if (size_bytes == 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "the file is empty");
+    }
+    void *bytes = mmap(NULL, size_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (bytes == MAP_FAILED) {
+        return base_fail_errno(reterr, errno, "cannot map it");
+    }
+    file->bytes = bytes;
+    file->size_bytes = size_bytes;
+    return BASE_OK;
 }
 
-/* Reads one more file with tensors. */
+/* Adds one more file. The array has room. */
+static base_status add_file(launch_saved_state *state, const char *path, base_error *reterr)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0) {
+        return base_fail(reterr, errno == ENOENT ? BASE_ERR_NOTFOUND : BASE_ERR_IO, "%s: %s", path,
+                         strerror(errno));
+    }
+    launch_state_file *file = &state->files[state->file_count];
+    const base_status status = map_file(fd, file, reterr);
+    (void)close(fd);
+    if (status != BASE_OK) {
+        return base_error_prepend(reterr, status, "%s", path);
+    }
+    state->file_count++;
+    state->size_bytes += file->size_bytes;
+    return BASE_OK;
+}
+
+/* Adds one more file with tensors. */
 static base_status add_tensors(launch_saved_state *state, const char *path, base_error *reterr)
 {
-    base_status status = add_file(state, path, FILE_BYTES_MAX, reterr);
+    base_status status = add_file(state, path, reterr);
     if (status != BASE_OK) {
         return status;
     }
@@ -79,7 +104,7 @@ static base_status add_tensors(launch_saved_state *state, const char *path, base
     return BASE_OK;
 }
 
-/* Reads one of the index's files. */
+/* Adds one of the index's files. */
 static base_status add_named(launch_saved_state *state, const base_safetensors_index_file *file,
                              base_error *reterr)
 {
@@ -99,7 +124,7 @@ static base_status add_named(launch_saved_state *state, const base_safetensors_i
 /* Reads the index at state->path, and the files that it names. */
 static base_status add_indexed(launch_saved_state *state, base_error *reterr)
 {
-    base_status status = add_file(state, state->path, BASE_SAFETENSORS_INDEX_BYTES_MAX, reterr);
+    base_status status = add_file(state, state->path, reterr);
     if (status != BASE_OK) {
         return status;
     }
@@ -133,7 +158,7 @@ void launch_saved_state_close(launch_saved_state *state)
 {
     for (size_t i = 0; i < state->file_count; i++) {
         base_safetensors_release(&state->files[i].parsed);
-        free(state->files[i].bytes);
+        (void)munmap(state->files[i].bytes, state->files[i].size_bytes);
     }
     free(state->files);
     free(state->tensors);

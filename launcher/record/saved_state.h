@@ -1,4 +1,6 @@
-/* A saved state in memory: the tensors of one safetensors file, or of the several that an index names.
+/* A saved state: the tensors of one safetensors file, or of the several that an index names. The files
+ * are mapped, so that models larger than the memory can be compared. Therefore a file that becomes shorter
+ * while it is open ends the process by SIGBUS.
  *
  * A state does not change once it is open. */
 #ifndef LAUNCH_SAVED_STATE_H
@@ -16,7 +18,7 @@ enum {
 
 typedef struct launch_state_file {
     const char *name; /* the index's; of a state in one file, and of the index: NULL */
-    void *bytes;
+    void *bytes;      /* mapped, not to be written */
     size_t size_bytes;
     base_safetensors parsed; /* of an index: empty */
 } launch_state_file;
@@ -36,9 +38,9 @@ typedef struct launch_saved_state {
     size_t tensor_count;
 } launch_saved_state;
 
-/* Reads the file at path, or the index if path ends with ".index.json". Of a directory, these are looked
- * for: model.safetensors.index.json, model.safetensors, state-rank-0.safetensors. All files are read
- * completely. BASE_ERR_INVALID, BASE_ERR_NOTFOUND, BASE_ERR_LIMIT and BASE_ERR_IO name the file. On
+/* Maps the file at path, or the index if path ends with ".index.json". Of a directory, these are looked
+ * for: model.safetensors.index.json, model.safetensors, state-rank-0.safetensors. They must be regular
+ * files. BASE_ERR_INVALID, BASE_ERR_NOTFOUND, BASE_ERR_LIMIT and BASE_ERR_IO name the file. On
  * failure the state needs to be closed, too. */
 BASE_MUST_CHECK base_status launch_saved_state_open(const char *path, launch_saved_state *state,
                                                     base_error *reterr);

@@ -93,6 +93,12 @@ static void limits_hold(void **state)
     text = make_index(BASE_SAFETENSORS_FILES_MAX + 1, false);
     expect(BASE_ERR_LIMIT, text, "names more than 256 files");
     free(text);
+    text = malloc(BASE_SAFETENSORS_INDEX_BYTES_MAX + 2);
+    assert_non_null(text);
+    memset(text, ' ', BASE_SAFETENSORS_INDEX_BYTES_MAX + 1);
+    text[BASE_SAFETENSORS_INDEX_BYTES_MAX + 1] = '\0';
+    expect(BASE_ERR_LIMIT, text, "more than 16777216 bytes");
+    free(text);
     text = make_index(BASE_SAFETENSORS_TENSORS_MAX + 1, true);
     expect(BASE_ERR_LIMIT, text, "names 65537 tensors");
     free(text);

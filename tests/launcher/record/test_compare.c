@@ -4,9 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/file.h"
+#include "record/saved_state.h"
 #include "support.h"
 
 #define HEADER(prefix)                                                                             \
@@ -219,6 +221,63 @@ static void bad_indices_are_named(void **state)
     }
 }
 
+static long anonymous_kib(void)
+{
+    FILE *status = fopen("/proc/self/status", "r");
+    char line[256];
+    long kib = -1;
+    assert_non_null(status);
+    while (fgets(line, sizeof line, status) != NULL) {
+        if (strncmp(line, "RssAnon:", strlen("RssAnon:")) == 0) {
+            kib = strtol(line + strlen("RssAnon:"), NULL, 10);
+        }
+    }
+    (void)fclose(status);
+    assert_true(kib >= 0);
+    return kib;
+}
+
+/* A model that is larger than the memory can be compared. */
+static void a_state_takes_no_memory_of_its_size(void **state)
+{
+    (void)state;
+    static const char header[] =
+        "{\"wte\":{\"dtype\":\"F32\",\"shape\":[16777216],\"data_offsets\":[0,67108864]}}";
+    static const float none = 0;
+    enum { DATA_BYTES = 64 << 20, ALLOWED_KIB = 16 << 10 };
+    launch_saved_state opened;
+    base_error error;
+    write_state("large", header, &none, 0);
+    const char *path = test_directory_path(&scratch, "large");
+    assert_int_equal(truncate(path, (off_t)(8 + sizeof header - 1 + DATA_BYTES)), 0);
+    const long before = anonymous_kib();
+    assert_ok(launch_saved_state_open(path, &opened, &error), &error);
+    assert_true(anonymous_kib() - before < ALLOWED_KIB);
+    assert_int_equal(opened.tensors[0].values[DATA_BYTES - 1], 0);
+    launch_saved_state_close(&opened);
+}
+
+/* Nobody waits for the other end of a pipe. */
+static void only_regular_files_are_read(void **state)
+{
+    (void)state;
+    static const float ONE[VALUES] = {1, 2, 3, 4, 5, 6, 7, 8};
+    launch_likeness likeness;
+    base_error error;
+    write_in_two("a", INDEX(BOTH), ONE);
+    const char *path = test_directory_path(&scratch, "a/2.safetensors");
+    assert_int_equal(remove(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    path = test_directory_path(&scratch, "a");
+    assert_status(launch_compare(path, path, stdout, &likeness, &error), BASE_ERR_INVALID);
+    assert_tells(error.message, "/a/2.safetensors: not a regular file");
+    write_state("empty", "", ONE, 0);
+    path = test_directory_path(&scratch, "empty");
+    assert_int_equal(truncate(path, 0), 0);
+    assert_status(launch_compare(path, path, stdout, &likeness, &error), BASE_ERR_INVALID);
+    assert_tells(error.message, "/empty: the file is empty");
+}
+
 static void checkpoints_have_moments(void **state)
 {
     (void)state;
@@ -280,6 +339,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(models_in_several_files_are_compared, make_scratch,
                                         remove_scratch),
         cmocka_unit_test_setup_teardown(bad_indices_are_named, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(a_state_takes_no_memory_of_its_size, make_scratch,
+                                        remove_scratch),
+        cmocka_unit_test_setup_teardown(only_regular_files_are_read, make_scratch, remove_scratch),
         cmocka_unit_test_setup_teardown(checkpoints_have_moments, make_scratch, remove_scratch),
         cmocka_unit_test_setup_teardown(bad_files_are_named, make_scratch, remove_scratch),
     };
