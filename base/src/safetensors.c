@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/read_at.h"
+#include "base/text.h"
 
 enum { LENGTH_BYTES = sizeof(uint64_t) }; /* of the number before the header */
 
@@ -66,6 +67,9 @@ static base_status read_tensor(const char *name, const json_t *entry, size_t dat
     size_t end = 0;
     size_t needed = 0;
     tensor->name = name;
+    if (base_text_has_control(name)) { /* it could forge a line of what is printed */
+        return base_fail(reterr, BASE_ERR_INVALID, "a tensor's name has a control character");
+    }
     if (!json_is_object(entry) || json_object_size(entry) != 3) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "tensor %s: expected dtype, shape and data_offsets, and nothing else",

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/text.h"
 
 static const char map_key[] = "weight_map";
 
@@ -16,7 +17,7 @@ static const char map_key[] = "weight_map";
 static bool is_file_name(const char *name)
 {
     return name != NULL && name[0] != '\0' && strchr(name, '/') == NULL && strcmp(name, ".") != 0 &&
-           strcmp(name, "..") != 0 && strlen(name) <= NAME_MAX;
+           strcmp(name, "..") != 0 && strlen(name) <= NAME_MAX && !base_text_has_control(name);
 }
 
 static int by_name(const void *left, const void *right)

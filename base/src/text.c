@@ -2,7 +2,6 @@
  * every page or message that quotes text from a file or a peer. */
 #include "base/text.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 /* How many bytes a character has, by its first byte. Stray bytes count as characters. */
@@ -43,6 +42,17 @@ void base_text_shorten(const char *text, char shown[BASE_TEXT_SHOWN_BYTES])
 static bool is_control(char character)
 {
     return (unsigned char)character < ' ' || character == 0x7f;
+}
+
+bool base_text_has_control(const char *text)
+{
+    for (const char *at = text; *at != '\0'; at++) {
+        const bool upper = (unsigned char)at[0] == 0xc2 && ((unsigned char)at[1] & 0xe0) == 0x80;
+        if (is_control(*at) || upper) {
+            return true;
+        }
+    }
+    return false;
 }
 
 void base_text_escape(char *text, size_t size_bytes)

@@ -148,6 +148,9 @@ static void hostile_headers_are_refused_by_name(void **state)
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
          "\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}",
          "duplicate"},
+        {"{\"a\\u001b[2J\\nbyte-equal: \":{\"dtype\":\"F32\",\"shape\":[3],"
+         "\"data_offsets\":[0,12]}}",
+         "a tensor's name has a control character"},
         {"{\"__metadata__\":{\"n\":1},\"a\":{\"dtype\":\"F32\",\"shape\":[3],"
          "\"data_offsets\":[0,12]}}",
          "__metadata__"},

@@ -56,6 +56,7 @@ static void bad_indices_are_refused(void **state)
         {INDEX("\"a\":7"), "no name of a file for tensor a"},
         {INDEX("\"a\":\"\""), "no name of a file for tensor a"},
         {INDEX("\"a\":\".\""), "no name of a file for tensor a"},
+        {INDEX("\"a\":\"\\u001b[2J\""), "no name of a file for tensor a"},
         {INDEX("\"a\":\"..\""), "no name of a file for tensor a"},
         {INDEX("\"a\":\"../1.st\""), "no name of a file for tensor a"},
         {INDEX("\"a\":\"/etc/passwd\""), "no name of a file for tensor a"},

@@ -48,6 +48,21 @@ static void half_a_character_at_the_end_is_left_out(void **state)
     assert_string_equal(shown, "ab…");
 }
 
+static void control_characters_are_found(void **state)
+{
+    (void)state;
+    static const char *const with[] = {"\x1b[2J",   "a\n",      "a\x7f",
+                                       "a\xc2\x80", "\xc2\x9b", "\xc2\x9f"};
+    static const char *const without[] = {"", "h.0.ln_1.weight", "naïve – 日本 𝄞", "\xc2\xa0",
+                                          "\xc2"};
+    for (size_t i = 0; i < sizeof with / sizeof with[0]; i++) {
+        assert_true(base_text_has_control(with[i]));
+    }
+    for (size_t i = 0; i < sizeof without / sizeof without[0]; i++) {
+        assert_false(base_text_has_control(without[i]));
+    }
+}
+
 static void control_characters_are_shown(void **state)
 {
     (void)state;
@@ -68,6 +83,7 @@ int main(void)
         cmocka_unit_test(short_texts_are_copied),
         cmocka_unit_test(long_texts_are_cut_between_characters),
         cmocka_unit_test(half_a_character_at_the_end_is_left_out),
+        cmocka_unit_test(control_characters_are_found),
         cmocka_unit_test(control_characters_are_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

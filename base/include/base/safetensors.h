@@ -2,7 +2,7 @@
  *
  * The format: header length N (u64, little-endian), N bytes of JSON {"name": {"dtype", "shape",
  * "data_offsets": [begin, end]}, "__metadata__": {…}}, then the tensors. Everything is checked
- * before a caller gets a record: the lengths against the file; names and keys for duplicates; each
+ * before a caller gets a record: the lengths against the file; names and keys for duplicates; names for control characters; each
  * tensor's bytes against its type and shape; that the tensors cover the data without holes or
  * overlaps. After a successful parse, data + offset_bytes … + size_bytes is inside the file's bytes
  * for every tensor.

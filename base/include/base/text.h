@@ -2,6 +2,7 @@
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum {
@@ -16,5 +17,8 @@ void base_text_shorten(const char *text, char shown[BASE_TEXT_SHOWN_BYTES]);
 /* Replaces each control character of the text (an ESC, a newline) by "\\x1b" if size_bytes leaves
  * room, else by '?'. So a stranger's text cannot control a terminal or make a second line. */
 void base_text_escape(char *text, size_t size_bytes);
+
+/* Whether the UTF-8 text has a control character: below U+0020, or from U+007F to U+009F. */
+bool base_text_has_control(const char *text);
 
 #endif
