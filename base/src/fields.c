@@ -11,6 +11,7 @@
 
 #include "base/assert.h"
 #include "base/nearest.h"
+#include "base/number.h"
 #include "base/path.h"
 
 enum { NAMES_BYTES = 512, MS_PER_S = 1000 };
@@ -225,12 +226,10 @@ base_status base_fields_check(const base_fields *fields, const void *record, bas
 static base_status set_int(const base_field *field, void *record, const char *text,
                            base_error *reterr)
 {
-    char *end = NULL;
     char quoted[72];
-    errno = 0;
-    const int64_t value = strtoll(text, &end, 10);
+    int64_t value = 0;
     (void)snprintf(quoted, sizeof quoted, "'%.64s'", text);
-    return end != text && *end == '\0' && errno == 0
+    return base_parse_int(text, INT64_MIN, INT64_MAX, &value)
                ? base_field_set_int(field, record, value, reterr)
                : wrong_int(field, quoted, reterr);
 }

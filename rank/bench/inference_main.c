@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/exitcode.h"
+#include "base/number.h"
 #include "bench/inference.h"
 #include "coll/launched.h"
 #include "ringfence/coll_error.h"
@@ -19,13 +20,13 @@ int main(int argc, char **argv)
     coll_error error = {.message = ""};
     base_error failure;
     coll_launched *launched = NULL;
-    const long rounds = argc == 3 ? strtol(argv[2], NULL, 10) : 10;
+    int64_t rounds = 10;
     if (argc == 2 && strcmp(argv[1], "--help") == 0) {
         (void)fputs(usage, stdout);
         return 0;
     }
-    if (argc < 2 || argc > 3 || rounds < 1 || rounds > BENCH_INFERENCE_ROUNDS_MAX ||
-        !coll_launched_here()) {
+    if (argc < 2 || argc > 3 || !coll_launched_here() ||
+        (argc == 3 && !base_parse_int(argv[2], 1, BENCH_INFERENCE_ROUNDS_MAX, &rounds))) {
         (void)fputs(usage, stderr);
         return BASE_EXIT_USAGE;
     }

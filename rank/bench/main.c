@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/exitcode.h"
+#include "base/number.h"
 #include "bench/bench.h"
 
 static const char usage[] =
@@ -26,9 +27,8 @@ static const struct option long_options[] = {
 
 static int parse_count(const char *text, int max)
 {
-    char *end;
-    const long value = strtol(text, &end, 10);
-    if (*end != '\0' || value < 1 || value > max) {
+    int64_t value = 0;
+    if (!base_parse_int(text, 1, max, &value)) {
         (void)fprintf(stderr, "rank-bench: %s is not a number from 1 to %d\n", text, max);
         exit(BASE_EXIT_USAGE);
     }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/exitcode.h"
+#include "base/number.h"
 #include "rank/checkpoint.h"
 
 static const char usage[] = "Usage: random-checkpoint DIRECTORY TOKENIZER.json [OPTION]...\n"
@@ -27,9 +28,8 @@ enum { HELP = 6, LIKE }; /* options behind those with a number */
 
 static int parse(const char *text)
 {
-    char *end = NULL;
-    const long value = strtol(text, &end, 10);
-    if (*end != '\0' || end == text || value < 1 || value > VALUE_MAX) {
+    int64_t value = 0;
+    if (!base_parse_int(text, 1, VALUE_MAX, &value)) {
         (void)fprintf(stderr, "random-checkpoint: %s is not a number from 1 to %d\n", text,
                       VALUE_MAX);
         exit(BASE_EXIT_USAGE);

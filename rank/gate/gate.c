@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/exitcode.h"
+#include "base/number.h"
 #include "budget/client.h"
 #include "budget/machine.h"
 #include "proto/lease.h"
@@ -63,11 +64,9 @@ static base_status check_environment(const gate *at, base_error *reterr)
 static base_status read_lease(gate *at, base_error *reterr)
 {
     const char *text = getenv("RINGFENCE_LEASE_FD");
-    char *end = NULL;
-    errno = 0;
-    const long fd = text != NULL ? strtol(text, &end, 10) : -1;
-    if (text == NULL || end == text || *end != '\0' || errno != 0 || fd <= STDERR_FILENO ||
-        fd > 1 << 20 || fcntl((int)fd, F_SETFD, FD_CLOEXEC) != 0) {
+    int64_t fd = -1;
+    if (text == NULL || !base_parse_int(text, STDERR_FILENO + 1, 1 << 20, &fd) ||
+        fcntl((int)fd, F_SETFD, FD_CLOEXEC) != 0) {
         return base_fail(reterr, BASE_ERR_AUTH, "mode %s needs a token: %s",
                          proto_mode_name(at->info->job->job.mode), what_to_run);
     }

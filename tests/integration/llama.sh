@@ -63,6 +63,7 @@ refused() { # WHAT ARGUMENTS...
     grep -q -- "$what" err || fail "not refused with \"$what\", but: $(cat err)"
 }
 refused "products that are timed are gpt2's" --ranks 1 --no-bind -- inference-bench model 1
+refused "Usage: launcher --ranks N -- inference-bench" --ranks 1 --no-bind -- inference-bench model 1x
 refused "not what --width" --mode tp-cpu --checkpoint model --prompt hello --context 257
 refused "it can between 1, 2, 4" --mode tp-cpu --ranks 3 --checkpoint model --prompt hello
 
