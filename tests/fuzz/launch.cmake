@@ -1,2 +1,3 @@
 ringfence_fuzz(completion SOURCES fuzz_completion.c LIBS ringfence::launch ringfence::proto ringfence::base MAX_BYTES 4096)
 target_include_directories(fuzz-completion PRIVATE ${PROJECT_SOURCE_DIR}/launcher)
+ringfence_fuzz(run_files SOURCES fuzz_run_files.c directory.c LIBS ringfence::record MAX_BYTES 4096)
