@@ -95,6 +95,17 @@ static void end_turn(int fd)
     }
 }
 
+/* Takes the bits that mode_max lacks from the temporary file, which has its name only afterwards. */
+static base_status restrict_mode(const base_file_writer *writer, mode_t mode_max,
+                                 base_error *reterr)
+{
+    struct stat info;
+    return fstat(writer->fd, &info) == 0 && fchmod(writer->fd, info.st_mode & mode_max) == 0
+               ? BASE_OK
+               : base_fail_errno(reterr, errno, "cannot restrict %s to mode %04o", writer->path,
+                                 (unsigned)mode_max);
+}
+
 base_status base_file_writer_open(const char *path, base_file_writer **writer, base_error *reterr)
 {
     base_file_writer *made = malloc(sizeof *made);
@@ -194,18 +205,29 @@ base_status base_file_check_writable(const char *path, base_error *reterr)
     return status;
 }
 
-base_status base_file_write(const char *path, const void *data, size_t size_bytes,
-                            base_error *reterr)
+base_status base_file_write_as(const char *path, const base_file_kind *kind, const void *data,
+                               size_t size_bytes, base_error *reterr)
 {
     base_file_writer *writer = NULL;
     base_status status = base_file_writer_open(path, &writer, reterr);
     if (status != BASE_OK) {
         return status;
     }
-    status = base_file_writer_put(writer, data, size_bytes, reterr);
+    if (kind->mode_max != 0 && !writer->in_place) {
+        status = restrict_mode(writer, kind->mode_max, reterr);
+    }
+    if (status == BASE_OK) {
+        status = base_file_writer_put(writer, data, size_bytes, reterr);
+    }
     if (status != BASE_OK) {
         base_file_writer_abandon(writer);
         return status;
     }
     return base_file_writer_commit(writer, reterr);
+}
+
+base_status base_file_write(const char *path, const void *data, size_t size_bytes,
+                            base_error *reterr)
+{
+    return base_file_write_as(path, &(base_file_kind){0}, data, size_bytes, reterr);
 }

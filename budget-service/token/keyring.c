@@ -211,12 +211,8 @@ base_status budget_keyring_write(const char *path, const budget_keyring *keyring
     base_status status = budget_keyring_format(keyring, &text, &text_bytes, reterr);
     if (status == BASE_OK) {
         text[text_bytes] = '\n'; /* in the place of the NUL */
-        status = base_file_write(path, text, text_bytes + 1, reterr);
-    }
-    struct stat file;
-    if (status == BASE_OK && stat(path, &file) == 0 && S_ISREG(file.st_mode) &&
-        (file.st_mode & 022) != 0 && chmod(path, file.st_mode & 0755) != 0) {
-        status = base_fail_errno(reterr, errno, "cannot restrict %s to its owner", path);
+        status = base_file_write_as(path, &(base_file_kind){.mode_max = 0644}, text, text_bytes + 1,
+                                    reterr);
     }
     free(text);
     return status;

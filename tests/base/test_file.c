@@ -12,6 +12,16 @@
 
 #include "support.h"
 
+static mode_t renamed_mode; /* of the file that was renamed last */
+
+/* The writer's renames go through here. */
+__attribute__((visibility("default"))) int rename(const char *old, const char *new)
+{
+    struct stat info;
+    renamed_mode = stat(old, &info) == 0 ? info.st_mode : 0;
+    return renameat(AT_FDCWD, old, AT_FDCWD, new);
+}
+
 static void a_file_comes_back(void **state)
 {
     (void)state;
@@ -58,6 +68,28 @@ static void nothing_appears_before_commit(void **state)
     base_file_writer_abandon(writer);
     assert_int_not_equal(stat(path, &info), 0);
     assert_int_not_equal(stat(test_directory_path(&directory, "a.tmp"), &info), 0);
+    test_directory_remove(&directory);
+}
+
+/* Also if a writer that was killed left a file that is more open. */
+static void a_mode_is_there_before_the_name(void **state)
+{
+    (void)state;
+    test_directory directory;
+    base_error error;
+    struct stat info;
+    const base_file_kind kind = {.mode_max = 0600};
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "a");
+    const char *temporary = test_directory_path(&directory, "a.tmp");
+    const mode_t mask = umask(0);
+    assert_ok(base_file_write(temporary, "", 0, &error), &error);
+    renamed_mode = 0;
+    assert_ok(base_file_write_as(path, &kind, "x", 1, &error), &error);
+    assert_int_equal(renamed_mode & 07777, 0600);
+    (void)umask(mask);
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 07777, 0600);
     test_directory_remove(&directory);
 }
 
@@ -245,6 +277,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_comes_back),
         cmocka_unit_test(nothing_appears_before_commit),
+        cmocka_unit_test(a_mode_is_there_before_the_name),
         cmocka_unit_test(writers_of_one_path_take_turns),
         cmocka_unit_test(a_full_disk_is_reported),
         cmocka_unit_test(a_path_is_checked_before_it_is_written),

@@ -1,4 +1,4 @@
-foreach(noun IN ITEMS money time secret_file)
+foreach(noun IN ITEMS money receipt_clock secret_file time)
   ringfence_test(budget-${noun} SOURCES test_${noun}.c LIBS ringfence::budget LABELS unit
                  TIMEOUT 10)
 endforeach()

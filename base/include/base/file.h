@@ -42,6 +42,16 @@ BASE_MUST_CHECK base_status base_fd_write(int fd, const char *name, const void *
 BASE_MUST_CHECK base_status base_file_write(const char *path, const void *data, size_t size_bytes,
                                             base_error *reterr);
 
+/* What base_file_write_as makes. */
+typedef struct base_file_kind {
+    unsigned mode_max; /* the file has no other bits when it gets its name; 0: 0666 less the umask */
+} base_file_kind;
+
+/* base_file_write for a file of this kind. */
+BASE_MUST_CHECK base_status base_file_write_as(const char *path, const base_file_kind *kind,
+                                               const void *data, size_t size_bytes,
+                                               base_error *reterr);
+
 BASE_MUST_CHECK base_status base_file_writer_open(const char *path, base_file_writer **writer,
                                                   base_error *reterr);
 BASE_MUST_CHECK base_status base_file_writer_put(base_file_writer *writer, const void *data,
