@@ -6,7 +6,6 @@
 
 #include "base/file.h"
 #include "budget/passphrase.h"
-#include "budget/policy.h"
 #include "budget/server.h"
 #include "budget/time.h"
 #include "cli.h"
@@ -66,15 +65,6 @@ static base_status make_keys(key_store *store, const char *dir, const budget_pas
     return status == BASE_OK ? key_store_write(store, reterr) : status;
 }
 
-/* One that is there already stays: a person may have written it first. */
-static base_status put_policy(const char *dir, base_error *reterr)
-{
-    char path[BASE_PATH_BYTES + sizeof "/policy.json"];
-    const char *text = budget_policy_initial();
-    (void)snprintf(path, sizeof path, "%s/policy.json", dir);
-    return access(path, F_OK) == 0 ? BASE_OK : base_file_write(path, text, strlen(text), reterr);
-}
-
 static int make_service(const cli_args *args, const char *dir, const budget_passphrase *passphrase)
 {
     static key_store store;
@@ -86,9 +76,6 @@ static int make_service(const cli_args *args, const char *dir, const budget_pass
         return cli_error(args, BASE_EXIT_ERROR, "%s has a service already", dir);
     }
     base_status status = make_keys(&store, dir, passphrase, &secret, &error);
-    if (status == BASE_OK) {
-        status = put_policy(dir, &error);
-    }
     if (status == BASE_OK) {
         status = budget_service_init(dir, budget_secret_key_bytes(secret), &error);
     }
