@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/limits.h"
 #include "base/lock.h"
+#include "base/sync.h"
 
 enum {
     WRITER_BUFFER_BYTES = 64 * 1024,
@@ -25,6 +26,7 @@ enum {
 
 struct base_file_writer {
     int fd;
+    bool durable;
     bool in_place; /* the path is written to directly, and never renamed or removed */
     size_t used_bytes;
     char path[BASE_PATH_BYTES];
@@ -113,6 +115,7 @@ base_status base_file_writer_open(const char *path, base_file_writer **writer, b
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory to write %s", path);
     }
     made->used_bytes = 0;
+    made->durable = false;
     const int length = snprintf(made->path, sizeof made->path, "%s", path);
     if (length == 0 || length >= (int)sizeof made->path) {
         free(made);
@@ -162,6 +165,10 @@ base_status base_file_writer_put(base_file_writer *writer, const void *data, siz
 base_status base_file_writer_commit(base_file_writer *writer, base_error *reterr)
 {
     base_status status = writer_flush(writer, reterr);
+    const bool durable = writer->durable && !writer->in_place;
+    if (status == BASE_OK && durable && fsync(writer->fd) != 0) {
+        status = base_fail_errno(reterr, errno, "cannot write %s to disk", writer->path);
+    }
     const int turn = fcntl(writer->fd, F_DUPFD_CLOEXEC, 0);
     if (close(writer->fd) != 0 && status == BASE_OK) {
         status = base_fail_errno(reterr, errno, "cannot write %s", writer->path);
@@ -171,6 +178,9 @@ base_status base_file_writer_commit(base_file_writer *writer, base_error *reterr
     }
     if (status != BASE_OK && !writer->in_place) {
         (void)unlink(writer->temporary);
+    }
+    if (status == BASE_OK && durable) {
+        status = base_sync_parent(writer->path, reterr);
     }
     end_turn(turn);
     free(writer);
@@ -213,6 +223,7 @@ base_status base_file_write_as(const char *path, const base_file_kind *kind, con
     if (status != BASE_OK) {
         return status;
     }
+    writer->durable = kind->durable;
     if (kind->mode_max != 0 && !writer->in_place) {
         status = restrict_mode(writer, kind->mode_max, reterr);
     }

@@ -101,10 +101,10 @@ static base_status policy_write(const char *dir, base_error *reterr)
     char path[BASE_PATH_BYTES];
     const char *text = budget_policy_initial();
     const base_status status = join(dir, "policy.json", path, reterr);
-    if (status != BASE_OK || access(path, F_OK) == 0) { /* one that is there stays */
+    if (status != BASE_OK || access(path, F_OK) == 0) { /* a person may have written it */
         return status;
     }
-    return base_file_write(path, text, strlen(text), reterr);
+    return base_file_write_as(path, &(base_file_kind){.durable = true}, text, strlen(text), reterr);
 }
 
 static base_status make_directories(const char *dir, base_error *reterr)

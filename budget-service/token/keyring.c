@@ -211,8 +211,8 @@ base_status budget_keyring_write(const char *path, const budget_keyring *keyring
     base_status status = budget_keyring_format(keyring, &text, &text_bytes, reterr);
     if (status == BASE_OK) {
         text[text_bytes] = '\n'; /* in the place of the NUL */
-        status = base_file_write_as(path, &(base_file_kind){.mode_max = 0644}, text, text_bytes + 1,
-                                    reterr);
+        status = base_file_write_as(path, &(base_file_kind){.mode_max = 0644, .durable = true},
+                                    text, text_bytes + 1, reterr);
     }
     free(text);
     return status;

@@ -65,8 +65,8 @@ static base_status write_point(const char *path, const budget_clock *now, int64_
     char line[LINE_BYTES];
     const int length = snprintf(line, sizeof line, "v1 %s %" PRId64 " %" PRId64 "\n", now->boot_id,
                                 now->boot_ms, now_ms);
-    return base_file_write_as(path, &(base_file_kind){.mode_max = 0600}, line, (size_t)length,
-                              reterr);
+    return base_file_write_as(path, &(base_file_kind){.mode_max = 0600, .durable = true}, line,
+                              (size_t)length, reterr);
 }
 
 base_status budget_receipt_now(const char *dir, int64_t *now_s, base_error *reterr)

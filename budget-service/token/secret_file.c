@@ -5,31 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/limits.h"
-
-/* The directory's entry is on disk as well. */
-static base_status sync_directory(const char *path, base_error *reterr)
-{
-    char directory[BASE_PATH_BYTES];
-    const char *slash = strrchr(path, '/');
-    const int length = slash == NULL || slash == path ? 1 : (int)(slash - path);
-    (void)snprintf(directory, sizeof directory, "%.*s", length, slash == NULL ? "." : path);
-    const int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) {
-        return base_fail_errno(reterr, errno, "cannot open %s", directory);
-    }
-    const bool synced = fsync(fd) == 0;
-    const int error = errno;
-    (void)close(fd);
-    return synced ? BASE_OK : base_fail_errno(reterr, error, "cannot write %s to disk", directory);
-}
+#include "base/sync.h"
 
 base_status budget_secret_file_create(const char *path, const void *data, size_t size_bytes,
                                       base_error *reterr)
@@ -49,7 +30,7 @@ base_status budget_secret_file_create(const char *path, const void *data, size_t
         status = base_fail_errno(reterr, errno, "cannot write %s", path);
     }
     if (status == BASE_OK) {
-        status = sync_directory(path, reterr);
+        status = base_sync_parent(path, reterr);
     }
     if (status != BASE_OK) {
         (void)unlink(path);

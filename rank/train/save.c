@@ -1,17 +1,15 @@
 /* Writes checkpoints while a training runs: --save-every. Called by train.c and finish.c. */
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "base/sync.h"
 #include "proto/checkpoints.h"
 #include "rank/checkpoint.h"
 #include "train/trainer.h"
@@ -137,39 +135,8 @@ static base_status write_state(const trainer *self, const char *directory,
     return rank_training_state_write(directory, &state, positions, reterr);
 }
 
-/* Waits until the file, or the names in the directory, are on the disk. */
-static bool sync_path(int directory_fd, const char *name)
-{
-    const int fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC);
-    const bool done = fd >= 0 && fsync(fd) == 0;
-    const int reason = errno;
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    errno = reason;
-    return done;
-}
-
-static base_status sync_directory(const char *path, base_error *reterr)
-{
-    const struct dirent *entry = NULL;
-    DIR *entries = opendir(path);
-    bool done = entries != NULL;
-    while (done && (entry = readdir(entries)) != NULL) {
-        if (strcmp(entry->d_name, "..") != 0) {
-            done = sync_path(dirfd(entries), entry->d_name);
-        }
-    }
-    const int reason = errno;
-    if (entries != NULL) {
-        (void)closedir(entries);
-    }
-    return done ? BASE_OK : base_fail_errno(reterr, reason, "cannot write %s", path);
-}
-
 /* A checkpoint gets its name when all of it is on the disk, so that there is never half a one. */
-static base_status put_in_place(const trainer *self, const char *partial, const char *parent,
-                                base_error *reterr)
+static base_status put_in_place(const trainer *self, const char *partial, base_error *reterr)
 {
     const char *out = self->job->output.directory;
     const int64_t keep = self->job->train.keep;
@@ -177,13 +144,13 @@ static base_status put_in_place(const trainer *self, const char *partial, const 
     char path[BASE_PATH_BYTES];
     base_status status = proto_checkpoint_path(out, self->steps_done, path, reterr);
     if (status == BASE_OK) {
-        status = sync_directory(partial, reterr);
+        status = base_sync_directory(partial, reterr);
     }
     if (status == BASE_OK && rename(partial, path) != 0) {
         status = base_fail_errno(reterr, errno, "cannot write %s", path);
     }
-    if (status == BASE_OK && !sync_path(AT_FDCWD, parent)) {
-        status = base_fail_errno(reterr, errno, "cannot write %s", parent);
+    if (status == BASE_OK) {
+        status = base_sync_parent(path, reterr);
     }
     if (status == BASE_OK && proto_checkpoints_prune(out, keep != 0 ? keep : PROTO_CHECKPOINTS_KEPT,
                                                      &error) != BASE_OK) {
@@ -213,7 +180,7 @@ static base_status write_checkpoint(const trainer *self, base_error *reterr)
         status = write_state(self, partial, positions, reterr);
     }
     if (status == BASE_OK && main) {
-        status = put_in_place(self, partial, parent, reterr);
+        status = put_in_place(self, partial, reterr);
     }
     free(positions);
     return status;

@@ -8,6 +8,7 @@
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/status.h"
@@ -44,7 +45,11 @@ BASE_MUST_CHECK base_status base_file_write(const char *path, const void *data, 
 
 /* What base_file_write_as makes. */
 typedef struct base_file_kind {
-    unsigned mode_max; /* the file has no other bits when it gets its name; 0: 0666 less the umask */
+    /* The file has no other bits when it gets its name. 0: it has 0666 less the umask. */
+    unsigned mode_max;
+    /* The file and its name are on the disk when the call returns BASE_OK. If it fails, either the
+     * old file has the name or the new one. */
+    bool durable;
 } base_file_kind;
 
 /* base_file_write for a file of this kind. */
