@@ -64,28 +64,69 @@ static bool is_no_plain_file(const char *path)
     return !S_ISDIR(info.st_mode);
 }
 
-/* An empty temporary file for this writer alone. Writers of one path take turns. The file of a
- * writer that was killed is taken over. Returns -1 and errno on failure; EBUSY: another writer
- * takes too long. */
-static int open_temporary(const char *path)
+/* Why somebody else may have a hand in a temporary file that was there already; NULL: nobody. Its
+ * owner could write to it after the rename, and a second name shows that it is another file, too. */
+static const char *why_not_ours(const struct stat *info)
 {
+    return !S_ISREG(info->st_mode)     ? "it is not a plain file"
+           : info->st_uid != geteuid() ? "it belongs to another user"
+           : info->st_nlink > 1        ? "it has a second name"
+                                       : NULL;
+}
+
+/* Opens the temporary file of a writer that works on it, or was killed. *fd is -1 if it has gone. */
+static base_status open_existing(const char *path, int *fd, base_error *reterr)
+{
+    struct stat info;
+    *fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const int reason = errno;
+    const bool seen = *fd >= 0 ? fstat(*fd, &info) == 0 : lstat(path, &info) == 0;
+    const char *why = seen ? why_not_ours(&info) : NULL;
+    if (why != NULL) {
+        if (*fd >= 0) {
+            (void)close(*fd);
+        }
+        return base_fail(reterr, BASE_ERR_IO, "%s is in the way, and %s: remove it", path, why);
+    }
+    return *fd >= 0 || reason == ENOENT ? BASE_OK
+                                        : base_fail_errno(reterr, reason, "cannot open %s", path);
+}
+
+/* An empty temporary file for this writer alone. Writers of one path take turns. The file of a
+ * writer that was killed is taken over. The owner of a file that we made is not asked for: some file
+ * systems give all files to one user. */
+static base_status open_temporary(const base_file_writer *writer, int *fd, base_error *reterr)
+{
+    const char *path = writer->temporary;
     const int64_t deadline_ns = base_deadline_after_ns(TURN_NS);
     do {
-        const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-        if (fd < 0) {
-            return -1;
+        *fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (*fd < 0 && errno != EEXIST) {
+            return base_fail_errno(reterr, errno, "cannot write %s", writer->path);
         }
-        const bool busy = base_lock_try(fd, path, NULL) == BASE_ERR_BUSY;
-        if (!busy && base_lock_is_named(fd, path) && ftruncate(fd, 0) == 0) {
-            return fd;
+        const base_status status = *fd < 0 ? open_existing(path, fd, reterr) : BASE_OK;
+        if (status != BASE_OK) {
+            return base_error_prepend(reterr, status, "cannot write %s", writer->path);
         }
-        (void)close(fd);
+        if (*fd < 0) {
+            continue;
+        }
+        const bool busy = base_lock_try(*fd, path, NULL) == BASE_ERR_BUSY;
+        if (!busy && base_lock_is_named(*fd, path) && ftruncate(*fd, 0) == 0) {
+            return BASE_OK;
+        }
+        (void)close(*fd);
         if (busy) {
             (void)nanosleep(&(struct timespec){.tv_nsec = BASE_NS_PER_MS}, NULL);
         }
     } while (base_now_ns() < deadline_ns);
-    errno = EBUSY;
-    return -1;
+    return base_fail_errno(reterr, EBUSY, "cannot write %s", writer->path);
+}
+
+static base_status open_in_place(const char *path, int *fd, base_error *reterr)
+{
+    *fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY);
+    return *fd >= 0 ? BASE_OK : base_fail_errno(reterr, errno, "cannot write %s", path);
 }
 
 /* Ends this writer's turn. */
@@ -125,10 +166,9 @@ base_status base_file_writer_open(const char *path, base_file_writer **writer, b
     }
     (void)snprintf(made->temporary, sizeof made->temporary, "%s.tmp", path);
     made->in_place = is_no_plain_file(path);
-    made->fd = made->in_place ? open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY)
-                              : open_temporary(made->temporary);
-    if (made->fd < 0) {
-        const base_status status = base_fail_errno(reterr, errno, "cannot write %s", path);
+    const base_status status = made->in_place ? open_in_place(path, &made->fd, reterr)
+                                              : open_temporary(made, &made->fd, reterr);
+    if (status != BASE_OK) {
         free(made);
         return status;
     }

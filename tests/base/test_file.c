@@ -138,6 +138,53 @@ static void writers_of_one_path_take_turns(void **state)
     test_directory_remove(&directory);
 }
 
+static void expect_in_the_way(const char *path, const char *why)
+{
+    base_error error = {0};
+    assert_status(base_file_write(path, "x", 1, &error), BASE_ERR_IO);
+    assert_non_null(strstr(error.message, "a.tmp is in the way"));
+    assert_non_null(strstr(error.message, why));
+    assert_int_equal(access(path, F_OK), -1);
+}
+
+/* In /tmp anybody can lay them there. */
+static void a_strange_temporary_file_is_not_taken_over(void **state)
+{
+    enum { NOBODY = 65534 };
+    test_directory directory;
+    base_error error;
+    struct stat info;
+    (void)state;
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "a");
+    const char *temporary = test_directory_path(&directory, "a.tmp");
+    const char *other = test_directory_path(&directory, "other");
+
+    assert_int_equal(mkfifo(temporary, 0600), 0);
+    expect_in_the_way(path, "not a plain file");
+    assert_int_equal(unlink(temporary), 0);
+
+    assert_ok(base_file_write(other, "text", 4, &error), &error);
+    assert_int_equal(symlink(other, temporary), 0);
+    expect_in_the_way(path, "not a plain file");
+    assert_int_equal(unlink(temporary), 0);
+
+    assert_int_equal(link(other, temporary), 0);
+    expect_in_the_way(path, "a second name");
+    assert_int_equal(stat(other, &info), 0);
+    assert_int_equal(info.st_size, 4);
+
+    assert_int_equal(unlink(other), 0); /* now it is one of a writer that was killed */
+    assert_ok(base_file_write(path, "x", 1, &error), &error);
+    assert_int_equal(unlink(path), 0);
+    if (geteuid() == 0) { /* only root can give a file away */
+        assert_ok(base_file_write(temporary, "", 0, &error), &error);
+        assert_int_equal(chown(temporary, NOBODY, NOBODY), 0);
+        expect_in_the_way(path, "another user");
+    }
+    test_directory_remove(&directory);
+}
+
 static void a_full_disk_is_reported(void **state)
 {
     (void)state;
@@ -279,6 +326,7 @@ int main(void)
         cmocka_unit_test(nothing_appears_before_commit),
         cmocka_unit_test(a_mode_is_there_before_the_name),
         cmocka_unit_test(writers_of_one_path_take_turns),
+        cmocka_unit_test(a_strange_temporary_file_is_not_taken_over),
         cmocka_unit_test(a_full_disk_is_reported),
         cmocka_unit_test(a_path_is_checked_before_it_is_written),
         cmocka_unit_test(devices_and_pipes_stay),

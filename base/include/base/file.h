@@ -2,9 +2,10 @@
  *
  * base_file_writer collects writes, and makes the file appear completely or not at all. Until
  * commit only "PATH.tmp" exists. Abandon, or a failed commit, removes it. Processes and threads
- * that write the same path take turns. One that would wait longer than some seconds fails. A path
- * that is not a plain file (/dev/null, /dev/stdout, a pipe) is never replaced, but written to
- * directly. A writer is for one thread at a time. */
+ * that write the same path take turns. One that would wait longer than some seconds fails. So does
+ * one that finds a "PATH.tmp" of another user. A path that is not a plain file (/dev/null,
+ * /dev/stdout, a pipe) is never replaced, but written to directly. A writer is for one thread at a
+ * time. */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
