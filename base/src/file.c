@@ -99,6 +99,22 @@ base_status base_file_read(const char *path, size_t size_bytes_max, void **data,
     return status;
 }
 
+base_status base_file_read_regular(const char *path, size_t size_bytes_max, void **data,
+                                   size_t *size_bytes, base_error *reterr)
+{
+    struct stat info;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0) {
+        return fail_to_read(reterr, errno, "open", path);
+    }
+    const base_status status =
+        fstat(fd, &info) == 0 && S_ISREG(info.st_mode)
+            ? base_fd_read(fd, path, size_bytes_max, data, size_bytes, reterr)
+            : base_fail(reterr, BASE_ERR_INVALID, "%s is not a regular file", path);
+    (void)close(fd);
+    return status;
+}
+
 void base_fd_open_standard(void)
 {
     int fd = 0;

@@ -27,7 +27,7 @@ static base_status read_json(const char *path, size_t bytes_max, json_t **json, 
     void *text = NULL;
     size_t text_bytes = 0;
     json_error_t json_error;
-    const base_status status = base_file_read(path, bytes_max, &text, &text_bytes, reterr);
+    const base_status status = base_file_read_regular(path, bytes_max, &text, &text_bytes, reterr);
     if (status != BASE_OK) {
         return status;
     }

@@ -19,7 +19,7 @@ static json_t *read_config(const char *checkpoint)
     void *text = NULL;
     size_t text_bytes = 0;
     if (base_path_join(checkpoint, "config.json", path, NULL) != BASE_OK ||
-        base_file_read(path, CONFIG_BYTES_MAX, &text, &text_bytes, NULL) != BASE_OK) {
+        base_file_read_regular(path, CONFIG_BYTES_MAX, &text, &text_bytes, NULL) != BASE_OK) {
         return NULL;
     }
     json_t *config = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, NULL);

@@ -77,7 +77,7 @@ base_status rank_checkpoint_generation(const char *directory, int vocab_size,
     *config = (rank_generation_config){.stop_count = 0};
     base_status status = base_path_join(directory, "generation_config.json", path, reterr);
     if (status == BASE_OK) {
-        status = base_file_read(path, GENERATION_BYTES_MAX, &text, &text_bytes, reterr);
+        status = base_file_read_regular(path, GENERATION_BYTES_MAX, &text, &text_bytes, reterr);
     }
     if (status != BASE_OK) {
         return status == BASE_ERR_NOTFOUND ? BASE_OK : status;

@@ -50,7 +50,7 @@ static base_status copy_tokenizer(const char *directory, const char *tokenizer_p
     size_t size_bytes = 0;
     join(path, directory, "tokenizer.json");
     base_status status =
-        base_file_read(tokenizer_path, TOKENIZER_BYTES_MAX, &data, &size_bytes, reterr);
+        base_file_read_regular(tokenizer_path, TOKENIZER_BYTES_MAX, &data, &size_bytes, reterr);
     if (status == BASE_OK) {
         status = base_file_write(path, data, size_bytes, reterr);
         free(data);
@@ -137,7 +137,7 @@ base_status rank_checkpoint_config(const char *directory, rank_model_config *con
     void *text = NULL;
     size_t text_bytes = 0;
     join(path, directory, "config.json");
-    base_status status = base_file_read(path, CONFIG_BYTES_MAX, &text, &text_bytes, reterr);
+    base_status status = base_file_read_regular(path, CONFIG_BYTES_MAX, &text, &text_bytes, reterr);
     if (status != BASE_OK) {
         return status;
     }

@@ -43,7 +43,7 @@ static base_status read_file(const char *path, rank_tokenizer *made, base_error 
     size_t size_bytes = 0;
     json_error_t flaw;
     base_status status =
-        base_file_read(path, RANK_TOKENIZER_FILE_BYTES_MAX, &data, &size_bytes, reterr);
+        base_file_read_regular(path, RANK_TOKENIZER_FILE_BYTES_MAX, &data, &size_bytes, reterr);
     if (status != BASE_OK) {
         return status;
     }

@@ -249,7 +249,7 @@ base_status rank_training_state_read(const char *directory, rank_training_state 
     *state = (rank_training_state){.version = 0}; /* what is optional may be missing */
     base_status status = base_path_join(directory, FILE_NAME, path, reterr);
     if (status == BASE_OK) {
-        status = base_file_read(path, TEXT_BYTES_MAX, &text, &text_bytes, reterr);
+        status = base_file_read_regular(path, TEXT_BYTES_MAX, &text, &text_bytes, reterr);
     }
     if (status != BASE_OK) {
         return status;

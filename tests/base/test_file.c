@@ -12,6 +12,36 @@
 
 #include "support.h"
 
+static void only_regular_files_are_read_as_such(void **state)
+{
+    (void)state;
+    test_directory directory;
+    base_error error;
+    void *data = NULL;
+    size_t size_bytes = 0;
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "a");
+    const char *link = test_directory_path(&directory, "link");
+    const char *pipe = test_directory_path(&directory, "pipe");
+    assert_ok(base_file_write(path, "text", 4, &error), &error);
+    assert_int_equal(symlink("a", link), 0);
+    assert_ok(base_file_read_regular(link, 4, &data, &size_bytes, &error), &error);
+    assert_int_equal(size_bytes, 4);
+    free(data);
+    assert_status(base_file_read_regular(path, 3, &data, &size_bytes, &error), BASE_ERR_LIMIT);
+    assert_int_equal(mkfifo(pipe, 0600), 0); /* nobody writes to it */
+    const char *const others[] = {pipe, directory.path, "/dev/zero"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        assert_status(base_file_read_regular(others[i], 4, &data, &size_bytes, &error),
+                      BASE_ERR_INVALID);
+        assert_non_null(strstr(error.message, "is not a regular file"));
+    }
+    assert_status(base_file_read_regular(test_directory_path(&directory, "none"), 4, &data,
+                                         &size_bytes, &error),
+                  BASE_ERR_NOTFOUND);
+    test_directory_remove(&directory);
+}
+
 static mode_t renamed_mode; /* of the file that was renamed last */
 
 /* The writer's renames go through here. */
@@ -323,6 +353,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_comes_back),
+        cmocka_unit_test(only_regular_files_are_read_as_such),
         cmocka_unit_test(nothing_appears_before_commit),
         cmocka_unit_test(a_mode_is_there_before_the_name),
         cmocka_unit_test(writers_of_one_path_take_turns),

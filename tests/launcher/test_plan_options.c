@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/exitcode.h"
@@ -162,6 +163,10 @@ static void a_checkpoint_gives_its_shape(void **state)
     assert_int_equal(run(WORDS("--checkpoint", directory), text), BASE_EXIT_USAGE);
     (void)unlink(path_of("config.json"));
     assert_int_equal(run(WORDS("--checkpoint", directory), text), BASE_EXIT_USAGE);
+    assert_int_equal(mkfifo(path_of("config.json"), 0600), 0); /* nobody writes to it */
+    assert_int_equal(run(WORDS("--checkpoint", directory), text), BASE_EXIT_USAGE);
+    assert_non_null(strstr(warnings, "config.json is not a regular file"));
+    (void)unlink(path_of("config.json"));
 }
 
 /* A Llama's config.json with more keys behind those that all have. */

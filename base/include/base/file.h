@@ -22,6 +22,12 @@ typedef struct base_file_writer base_file_writer;
 BASE_MUST_CHECK base_status base_file_read(const char *path, size_t size_bytes_max, void **data,
                                            size_t *size_bytes, base_error *reterr);
 
+/* The same for a file that has to be a regular one, as those of a checkpoint. Another is refused with
+ * BASE_ERR_INVALID; a pipe that nobody writes to would be waited for. */
+BASE_MUST_CHECK base_status base_file_read_regular(const char *path, size_t size_bytes_max,
+                                                   void **data, size_t *size_bytes,
+                                                   base_error *reterr);
+
 /* The same from an open descriptor, from its current offset to its end. It stays open. Messages
  * call it `name`. */
 BASE_MUST_CHECK base_status base_fd_read(int fd, const char *name, size_t size_bytes_max,

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "model/gpt2/gpt2.h"
@@ -165,6 +166,24 @@ static void broken_configurations_are_refused(void **state)
     assert_status(rank_checkpoint_config("/nowhere", &config, &error), BASE_ERR_NOTFOUND);
 }
 
+/* A rank that waited for a writer of it would do so for good. */
+static void a_pipe_is_no_configuration(void **state)
+{
+    (void)state;
+    test_directory directory;
+    base_error error;
+    rank_model_config config;
+    rank_generation_config generation;
+    test_directory_make(&directory);
+    assert_int_equal(mkfifo(test_directory_path(&directory, "config.json"), 0600), 0);
+    assert_int_equal(mkfifo(test_directory_path(&directory, "generation_config.json"), 0600), 0);
+    assert_status(rank_checkpoint_config(directory.path, &config, &error), BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, "config.json is not a regular file"));
+    assert_status(rank_checkpoint_generation(directory.path, 512, &generation, &error),
+                  BASE_ERR_INVALID);
+    test_directory_remove(&directory);
+}
+
 static void write_generation(const char *text)
 {
     base_error error;
@@ -236,6 +255,7 @@ int main(void)
                                         make_checkpoint, remove_scratch),
         cmocka_unit_test_setup_teardown(broken_configurations_are_refused, make_checkpoint,
                                         remove_scratch),
+        cmocka_unit_test(a_pipe_is_no_configuration),
         cmocka_unit_test_setup_teardown(a_checkpoint_has_stops_and_a_suffix, make_checkpoint,
                                         remove_scratch),
         cmocka_unit_test_setup_teardown(malformed_generation_configs_are_refused, make_checkpoint,
