@@ -39,16 +39,29 @@ void base_text_shorten(const char *text, char shown[BASE_TEXT_SHOWN_BYTES])
            text[length] != '\0' ? sizeof "…" : sizeof "");
 }
 
-static bool is_control(char character)
+/* How many bytes the control character at `at` has; 0: it is none. C0 and DEL, C1 (U+0080 to U+009F),
+ * and what reorders the text after it (U+202A to U+202E, U+2066 to U+2069). */
+static size_t control_bytes(const char *text)
 {
-    return (unsigned char)character < ' ' || character == 0x7f;
+    const unsigned char *at = (const unsigned char *)text;
+    if (at[0] < ' ' || at[0] == 0x7f) {
+        return 1;
+    }
+    if (at[0] == 0xc2) {
+        return at[1] >= 0x80 && at[1] < 0xa0 ? 2 : 0;
+    }
+    if (at[0] != 0xe2 || (at[1] != 0x80 && at[1] != 0x81)) {
+        return 0;
+    }
+    const bool reorders =
+        at[1] == 0x80 ? at[2] >= 0xaa && at[2] <= 0xae : at[2] >= 0xa6 && at[2] <= 0xa9;
+    return reorders ? 3 : 0;
 }
 
 bool base_text_has_control(const char *text)
 {
     for (const char *at = text; *at != '\0'; at++) {
-        const bool upper = (unsigned char)at[0] == 0xc2 && ((unsigned char)at[1] & 0xe0) == 0x80;
-        if (is_control(*at) || upper) {
+        if (control_bytes(at) > 0) {
             return true;
         }
     }
@@ -60,10 +73,13 @@ void base_text_escape(char *text, size_t size_bytes)
     enum { ESCAPED_BYTES = 4 };
     static const char digits[] = "0123456789abcdef";
     size_t length = strlen(text);
+    size_t left = 0; /* bytes of a control character that are not escaped yet */
     for (size_t i = 0; i < length; i++) {
-        if (!is_control(text[i])) {
+        left = left > 0 ? left : control_bytes(text + i);
+        if (left == 0) {
             continue;
         }
+        left--;
         if (length + ESCAPED_BYTES - 1 >= size_bytes) {
             text[i] = '?';
             continue;

@@ -77,6 +77,24 @@ static void control_characters_are_shown(void **state)
     assert_string_equal(edge, "ab\\x0acd?");
 }
 
+/* A terminal takes U+009B for ESC [. Neighbours of the ranges stay. */
+static void longer_control_characters_are_shown(void **state)
+{
+    (void)state;
+    char text[128] = "\xc2\x9b"
+                     "31m\xc2\x80\xc2\xa0|\xe2\x80\xae\xe2\x81\xa6|";
+    char stays[] = "\xe2\x80\xa9\xe2\x80\xaf\xe2\x81\xa5\xe2\x81\xaa\xc2\xe2\x80";
+    char copy[sizeof stays];
+    char full[6] = "a\xe2\x80\xae";
+    memcpy(copy, stays, sizeof stays);
+    base_text_escape(text, sizeof text);
+    assert_string_equal(text, "\\xc2\\x9b31m\\xc2\\x80\xc2\xa0|\\xe2\\x80\\xae\\xe2\\x81\\xa6|");
+    base_text_escape(copy, sizeof copy);
+    assert_string_equal(copy, stays);
+    base_text_escape(full, sizeof full);
+    assert_string_equal(full, "a???");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -85,6 +103,7 @@ int main(void)
         cmocka_unit_test(half_a_character_at_the_end_is_left_out),
         cmocka_unit_test(control_characters_are_found),
         cmocka_unit_test(control_characters_are_shown),
+        cmocka_unit_test(longer_control_characters_are_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

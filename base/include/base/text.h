@@ -14,8 +14,9 @@ enum {
  * are more. If the text ends inside a character, that one is left out. */
 void base_text_shorten(const char *text, char shown[BASE_TEXT_SHOWN_BYTES]);
 
-/* Replaces each control character of the text (an ESC, a newline) by "\\x1b" if size_bytes leaves
- * room, else by '?'. So a stranger's text cannot control a terminal or make a second line. */
+/* Replaces each byte of a control character by "\\x1b" if size_bytes leaves room, else by '?'. Those are
+ * C0, DEL, C1, and the characters that turn the direction of text. So a stranger's text cannot control a
+ * terminal, make a second line, or look like another. */
 void base_text_escape(char *text, size_t size_bytes);
 
 /* Whether the UTF-8 text has a control character: below U+0020, or from U+007F to U+009F. */
