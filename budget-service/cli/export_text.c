@@ -70,20 +70,44 @@ typedef struct run_rows {
     long runs;
 } run_rows;
 
+/* An instance type is any printable ASCII of whoever asked for the run. Names, labels and states have
+ * no characters that mean something in Markdown. */
+enum { ESCAPED_BYTES = sizeof "&#124;" - 1, CELL_BYTES = BUDGET_NAME_BYTES * ESCAPED_BYTES };
+
+/* Whether Markdown and HTML take the character as it is. */
+static bool is_plain(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (c != '\0' && strchr(" ._-+", c) != NULL);
+}
+
+/* The text in a cell of a table: it makes no column, no link and no HTML. Returns `cell`. */
+static const char *to_cell(const char *text, char cell[CELL_BYTES])
+{
+    size_t used = 0;
+    for (; *text != '\0' && used + ESCAPED_BYTES < CELL_BYTES; text++) {
+        used += (size_t)snprintf(cell + used, CELL_BYTES - used, is_plain(*text) ? "%c" : "&#%d;",
+                                 (unsigned char)*text);
+    }
+    cell[used] = '\0';
+    return cell;
+}
+
 static void put_run_row(void *user, const budget_entry *entry)
 {
     run_rows *rows = user;
     char evidence[24] = "-";
+    char type[CELL_BYTES];
     if (entry->evidence[0] != '\0') {
         (void)snprintf(evidence, sizeof evidence, "`%.12s`%s", entry->evidence,
                        entry->attested ? " attested" : "");
     }
-    (void)fprintf(rows->out, "| %.10s | %s | %s | %s | %s | %s | %s | %s |\n",
-                  cli_time(entry->authorized_at), entry->label, entry->account,
-                  entry->instance_type[0] != '\0' ? entry->instance_type : entry->vendor,
-                  cli_usd(entry->reserved_usd_micro),
-                  entry->actual_known ? cli_usd(entry->actual_usd_micro) : "unknown", entry->state,
-                  evidence);
+    (void)fprintf(
+        rows->out, "| %.10s | %s | %s | %s | %s | %s | %s | %s |\n", cli_time(entry->authorized_at),
+        entry->label, entry->account,
+        entry->instance_type[0] != '\0' ? to_cell(entry->instance_type, type) : entry->vendor,
+        cli_usd(entry->reserved_usd_micro),
+        entry->actual_known ? cli_usd(entry->actual_usd_micro) : "unknown", entry->state, evidence);
     rows->reserved += entry->reserved_usd_micro;
     rows->actual += entry->actual_known ? entry->actual_usd_micro : 0;
     rows->runs++;

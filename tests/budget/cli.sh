@@ -270,7 +270,8 @@ echo "== bills and reports"
 printf 'line_id,instance_id,usd\nbill-1,pod-1,1.25\n' >bill.csv
 budget 0 reconcile --bill bill.csv --as-of "$(date -u +%Y-%m-%dT%H:%M:%SZ)" --json
 out_has '"matched":1' '"missing_in_bill":0' '"missing_in_ledger":0' '"differing":0' '"unknown":0'
-budget 0 authorize other 0.10 --vendor vast --account phase35 --job JOB.json --out other.token
+budget 0 authorize other 0.10 --vendor vast --account phase35 --job JOB.json --out other.token \
+    --instance-type 'RTX 4090 | $0.00 | <img src=x>`'
 budget 7 reconcile --bill bill.csv --as-of "$(date -u +%Y-%m-%dT%H:%M:%SZ)" # pod-1 may be vast's
 out_has 'ambiguous' '1 ambiguous: ' 'nothing of it is posted. Say it with --vendor'
 echo '[{"amount": 1.25, "id": "bill-1", "podId": "pod-1"}]' >pods.json # runpod's, it says itself
@@ -332,6 +333,7 @@ run1='^\| [0-9-]{10} \| run1 \| phase35/lab02 \| cloud \| \$2.00 \| \$1.25 \| po
 grep -qE "$run1" page.md || fail "the page has no run1: $(grep run1 page.md)"
 grep -qE '^\| phase35/lab02 \| \$3.00 \| \$1.25 \| \$0.00 \| \$1.75 \|' page.md || fail "the page has no account"
 grep -qE '\| other \|.*\| unknown \| voided \| - \|$' page.md || fail "the page has no voided run"
+grep -qF '| RTX 4090 &#124; &#36;0.00 &#124; &#60;img src&#61;x&#62;&#96; |' page.md || fail "an instance type makes Markdown: $(grep other page.md)"
 budget 2 export --format xml
 budget 0 audit --json
 out_has '"good":true'
