@@ -3,7 +3,6 @@
 #include "base/clock.h"
 
 #include <stdio.h>
-#include <time.h>
 
 #include "base/assert.h"
 
@@ -32,6 +31,12 @@ int base_deadline_poll_ms(int64_t deadline_ns, int max_ms)
     }
     const int64_t left_ms = (left_ns - 1) / BASE_NS_PER_MS + 1;
     return left_ms < max_ms ? (int)left_ms : max_ms;
+}
+
+struct timespec base_deadline_timespec(int64_t deadline_ns)
+{
+    return (struct timespec){.tv_sec = deadline_ns / BASE_NS_PER_S,
+                             .tv_nsec = deadline_ns % BASE_NS_PER_S};
 }
 
 int64_t base_thread_cpu_ns(void)

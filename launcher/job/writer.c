@@ -103,13 +103,9 @@ static bool are_one_file(void)
 
 static base_status start_stream(stream *made, base_error *reterr)
 {
-    pthread_condattr_t clock;
     *made = (stream){.first = NULL};
-    (void)pthread_condattr_init(&clock);
-    (void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&made->filled, NULL);
-    (void)pthread_cond_init(&made->written, &clock);
-    (void)pthread_condattr_destroy(&clock);
+    base_cond_init(&made->written);
     return base_thread_start(&made->thread, run, made, "the output", reterr);
 }
 
@@ -263,14 +259,12 @@ int64_t launch_writer_stuck_ns(int fd, int64_t now_ns)
 
 bool launch_writer_flush(int64_t deadline_ns)
 {
-    const struct timespec until = {.tv_sec = deadline_ns / BASE_NS_PER_S,
-                                   .tv_nsec = deadline_ns % BASE_NS_PER_S};
     bool all = true;
     (void)pthread_mutex_lock(&writer.lock);
     for (int i = 0; writer.runs && i < writer.count; i++) {
         stream *of = &writer.streams[i];
         while (of->first != NULL && all) {
-            all = pthread_cond_timedwait(&of->written, &writer.lock, &until) == 0;
+            all = base_cond_wait(&of->written, &writer.lock, deadline_ns);
         }
         all = all && of->first == NULL;
     }

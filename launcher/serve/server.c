@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/thread.h"
 #include "engine/address.h"
 #include "proto/envelope.h"
 #include "serve/server_impl.h"
@@ -313,7 +314,7 @@ base_status launch_server_create(const launch_server_options *options, launch_se
         randombytes_buf(&made->seed, sizeof made->seed);
     }
     (void)pthread_mutex_init(&made->lock, NULL);
-    (void)pthread_cond_init(&made->idle, NULL);
+    base_cond_init(&made->idle);
     name_model(made);
     base_status status = read_key(options->key_file, made, reterr);
     if (status == BASE_OK) {
@@ -357,9 +358,7 @@ const launch_feed *launch_server_feed(const launch_server *server)
 /* Answers all that is open, and waits until that is sent. */
 static void flush(launch_server *server, const char *cause)
 {
-    struct timespec until;
-    (void)clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += LAUNCH_SERVE_FLUSH_MS / 1000;
+    const int64_t deadline_ns = base_deadline_after_ns(LAUNCH_SERVE_FLUSH_MS * BASE_NS_PER_MS);
     (void)pthread_mutex_lock(&server->lock);
     server->over = true;
     launch_completion *next = NULL;
@@ -373,9 +372,9 @@ static void flush(launch_server *server, const char *cause)
         launch_completion_wake(one);
         launch_completion_drop(one);
     }
-    int waited = 0;
-    while (server->held > 0 && waited == 0) {
-        waited = pthread_cond_timedwait(&server->idle, &server->lock, &until);
+    bool in_time = true;
+    while (server->held > 0 && in_time) {
+        in_time = base_cond_wait(&server->idle, &server->lock, deadline_ns);
     }
     (void)pthread_mutex_unlock(&server->lock);
 }

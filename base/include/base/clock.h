@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 enum { BASE_TIMESTAMP_BYTES = 32 };
 
@@ -22,6 +23,9 @@ int64_t base_deadline_after_ns(int64_t duration_ns);
 
 /* Milliseconds until the deadline for poll(2): rounded up, 0 if it has passed, at most max_ms. */
 int base_deadline_poll_ms(int64_t deadline_ns, int max_ms);
+
+/* The deadline as system calls take it that wait until a time on CLOCK_MONOTONIC. */
+struct timespec base_deadline_timespec(int64_t deadline_ns);
 
 /* CPU time that the calling thread has had. */
 int64_t base_thread_cpu_ns(void);
