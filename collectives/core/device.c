@@ -5,9 +5,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "core/failure.h"
 
 enum { LOW_BITS = 0xffff }; /* of a communicator's id, where its arenas are counted */
@@ -69,12 +69,8 @@ static coll_ending *ending_alloc(const coll_device *device, bool closes, int64_t
                             .comm = device->comm,
                             .closes = closes,
                             .deadline_ns = deadline_ns};
-    pthread_condattr_t clock;
-    (void)pthread_condattr_init(&clock);
-    (void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     (void)pthread_mutex_init(&ending->lock, NULL);
-    (void)pthread_cond_init(&ending->changed, &clock);
-    (void)pthread_condattr_destroy(&clock);
+    base_cond_init(&ending->changed);
     return ending;
 }
 
@@ -122,12 +118,10 @@ static coll_status await_ending(coll_device *device, coll_error *reterr)
     if (ending == NULL) {
         return COLL_OK;
     }
-    const struct timespec until = {.tv_sec = device->ending_until_ns / BASE_NS_PER_S,
-                                   .tv_nsec = device->ending_until_ns % BASE_NS_PER_S};
     (void)pthread_mutex_lock(&ending->lock);
-    int late = 0;
-    while (!ending->returned && late == 0) {
-        late = pthread_cond_timedwait(&ending->changed, &ending->lock, &until);
+    bool in_time = true;
+    while (!ending->returned && in_time) {
+        in_time = base_cond_wait(&ending->changed, &ending->lock, device->ending_until_ns);
     }
     const bool returned = ending->returned;
     const bool closes = ending->closes;

@@ -166,8 +166,7 @@ static void shm_sleep(coll_context *context, bool (*changed)(coll_context *conte
     const uint32_t rung = atomic_load(&doorbell->rung);
     coll_shm_slumber(context, SHM_ASLEEP);
     if (!changed(context)) {
-        const struct timespec until = {.tv_sec = until_ns / BASE_NS_PER_S,
-                                       .tv_nsec = until_ns % BASE_NS_PER_S};
+        const struct timespec until = base_deadline_timespec(until_ns);
         (void)syscall(SYS_futex, &doorbell->rung, FUTEX_WAIT_BITSET, rung, &until, NULL,
                       FUTEX_BITSET_MATCH_ANY);
     }

@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/thread.h"
 #include "client_impl.h"
 #include "inherit.h"
 #include "proto/body.h"
@@ -24,17 +24,13 @@ enum { JOIN_MARGIN_MS = 1000 };
 
 static base_status client_alloc(proto_client **client, base_error *reterr)
 {
-    pthread_condattr_t attributes;
     proto_client *made = calloc(1, sizeof *made);
     if (made == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the control client");
     }
     made->lifeline_fd = -1;
     (void)pthread_mutex_init(&made->lock, NULL);
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&made->changed, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
+    base_cond_init(&made->changed);
     made->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     made->outgoing = malloc(PROTO_RANK_MESSAGE_BYTES_MAX);
     made->packing = malloc(PROTO_RANK_MESSAGE_BYTES_MAX);
@@ -115,13 +111,9 @@ static void enqueue(proto_client *client, ProtobufCMessage *body)
 static base_status wait_for(proto_client *client, const bool *flag, int64_t deadline_ns,
                             base_error *reterr)
 {
-    const struct timespec until = {.tv_sec = deadline_ns / BASE_NS_PER_S,
-                                   .tv_nsec = deadline_ns % BASE_NS_PER_S};
     while (!*flag && !client->ended) {
-        const int failed = deadline_ns == BASE_NO_DEADLINE
-                               ? pthread_cond_wait(&client->changed, &client->lock)
-                               : pthread_cond_timedwait(&client->changed, &client->lock, &until);
-        if (failed == ETIMEDOUT && !*flag && !client->ended) {
+        if (!base_cond_wait(&client->changed, &client->lock, deadline_ns) && !*flag &&
+            !client->ended) {
             return base_fail(reterr, BASE_ERR_TIMEOUT, "the deadline passed");
         }
     }

@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/exitcode.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "client_impl.h"
 #include "proto/body.h"
 
@@ -123,11 +123,9 @@ static bool await_leaving(proto_client *client)
         const bool sent = send_queued(client);
         const int64_t again_ns = base_deadline_after_ns(POLL_BUSY_MS * BASE_NS_PER_MS);
         const int64_t until_ns = !sent && again_ns < deadline_ns ? again_ns : deadline_ns;
-        const struct timespec until = {.tv_sec = until_ns / BASE_NS_PER_S,
-                                       .tv_nsec = until_ns % BASE_NS_PER_S};
         (void)pthread_mutex_lock(&client->lock);
         if (!client->closing && (!sent || client_queue_empty(&client->queue))) {
-            (void)pthread_cond_timedwait(&client->changed, &client->lock, &until);
+            (void)base_cond_wait(&client->changed, &client->lock, until_ns);
         }
         leaving = client->closing;
         (void)pthread_mutex_unlock(&client->lock);

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "support.h"
 
 enum { RANKS_MAX = 64, RECORD_BYTES_MAX = 4096 };
@@ -59,12 +59,10 @@ static coll_status exchange(void *user, const void *mine, void *all, size_t size
         job->round++;
         (void)pthread_cond_broadcast(&job->changed);
     }
-    const struct timespec until = {.tv_sec = deadline_ns / BASE_NS_PER_S,
-                                   .tv_nsec = deadline_ns % BASE_NS_PER_S};
     while (job->round == round && status == COLL_OK) {
         if (job->abandoned) {
             status = coll_fail(reterr, COLL_ERR_PEER, "a rank has left the exchange");
-        } else if (pthread_cond_timedwait(&job->changed, &job->lock, &until) != 0) {
+        } else if (!base_cond_wait(&job->changed, &job->lock, deadline_ns)) {
             status = coll_fail(reterr, COLL_ERR_TIMEOUT, "the exchange timed out");
         }
     }
@@ -123,12 +121,8 @@ void test_ranks_as_threads(const test_ranks_options *options, test_rank_body bod
     test_rank ranks[RANKS_MAX] = {0};
     pthread_t threads[RANKS_MAX];
     job = (rank_job){.options = *options, .body = body};
-    pthread_condattr_t clock;
-    (void)pthread_condattr_init(&clock);
-    (void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     (void)pthread_mutex_init(&job.lock, NULL);
-    (void)pthread_cond_init(&job.changed, &clock);
-    (void)pthread_condattr_destroy(&clock);
+    base_cond_init(&job.changed);
     for (int r = 0; r < options->size; r++) {
         ranks[r] =
             (test_rank){.job = &job, .rank = r, .size = options->size, .user = options->user};
