@@ -13,7 +13,9 @@
 
 #include "base/exitcode.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "budget/server.h"
+#include "budget/service_files.h"
 #include "service_bench.h"
 
 enum { TREE_FDS = 16 };
@@ -77,8 +79,8 @@ void bench_make(bench_service *bench, const char *parent)
     (void)atexit(remove_at_exit);
     (void)signal(SIGPIPE, SIG_IGN); /* the directory goes, whoever reads our figures */
     (void)crypto_sign_keypair(public_key, secret_key);
-    (void)snprintf(path, sizeof path, "%s/keyring.json", bench->dir);
-    if (budget_keyring_add(&bench->keyring, public_key, 1, &error) != BASE_OK ||
+    if (base_path_join(bench->dir, BUDGET_FILE_KEYRING, path, &error) != BASE_OK ||
+        budget_keyring_add(&bench->keyring, public_key, 1, &error) != BASE_OK ||
         budget_keyring_write(path, &bench->keyring, &error) != BASE_OK ||
         budget_service_init(bench->dir, secret_key, &error) != BASE_OK) {
         bench_die("cannot make the service's directory", &error);

@@ -7,28 +7,22 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static base_status in_dir(const key_store *store, const char *name, const char *suffix,
-                          char path[BASE_PATH_BYTES], base_error *reterr)
-{
-    const int length = snprintf(path, BASE_PATH_BYTES, "%s/%s%s", store->dir, name, suffix);
-    return length < BASE_PATH_BYTES ? BASE_OK
-                                    : base_fail(reterr, BASE_ERR_LIMIT,
-                                                "the directory's name is too long: %s", store->dir);
-}
+#include "base/path.h"
+#include "budget/service_files.h"
 
 base_status key_store_read(key_store *store, const char *dir, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
     *store = (key_store){0};
     (void)snprintf(store->dir, sizeof store->dir, "%s", dir);
-    const base_status status = in_dir(store, "keyring", ".json", path, reterr);
+    const base_status status = base_path_join(store->dir, BUDGET_FILE_KEYRING, path, reterr);
     return status == BASE_OK ? budget_keyring_read(path, &store->keyring, reterr) : status;
 }
 
 base_status key_store_write(const key_store *store, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
-    const base_status status = in_dir(store, "keyring", ".json", path, reterr);
+    const base_status status = base_path_join(store->dir, BUDGET_FILE_KEYRING, path, reterr);
     return status == BASE_OK ? budget_keyring_write(path, &store->keyring, reterr) : status;
 }
 
@@ -46,9 +40,9 @@ budget_public_key *key_store_active(key_store *store)
 static base_status key_path(const key_store *store, const char *kid, char path[BASE_PATH_BYTES],
                             base_error *reterr)
 {
-    char name[BUDGET_KID_BYTES + sizeof "keys/"];
-    (void)snprintf(name, sizeof name, "keys/%s", kid);
-    return in_dir(store, name, ".key", path, reterr);
+    char name[BUDGET_KID_BYTES + sizeof "keys/.key"];
+    (void)snprintf(name, sizeof name, "keys/%s.key", kid);
+    return base_path_join(store->dir, name, path, reterr);
 }
 
 base_status key_store_make(key_store *store, const budget_passphrase *passphrase, int64_t now_s,
@@ -58,7 +52,7 @@ base_status key_store_make(key_store *store, const budget_passphrase *passphrase
     char path[BASE_PATH_BYTES];
     char kid[BUDGET_KID_BYTES];
     budget_secret_key *made = NULL;
-    base_status status = in_dir(store, "keys", "", directory, reterr);
+    base_status status = base_path_join(store->dir, "keys", directory, reterr);
     if (status == BASE_OK && mkdir(directory, 0700) != 0 && errno != EEXIST) {
         status = base_fail_errno(reterr, errno, "cannot make %s", directory);
     }

@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/path.h"
 #include "budget/policy.h"
 #include "budget/secret_file.h"
+#include "budget/service_files.h"
 #include "budget/time.h"
 #include "cli.h"
 #include "directory_lock.h"
@@ -81,10 +83,12 @@ static int run_key_list(const cli_args *args)
 /* How long after its issue a token may be redeemed first, by the directory's policy. */
 static base_status token_seconds(const char *dir, int64_t *seconds, base_error *reterr)
 {
-    char path[BASE_PATH_BYTES + sizeof "/policy.json"];
+    char path[BASE_PATH_BYTES];
     budget_policy *policy = NULL;
-    (void)snprintf(path, sizeof path, "%s/policy.json", dir);
-    const base_status status = budget_policy_read(path, &policy, reterr);
+    base_status status = base_path_join(dir, BUDGET_FILE_POLICY, path, reterr);
+    if (status == BASE_OK) {
+        status = budget_policy_read(path, &policy, reterr);
+    }
     if (status == BASE_OK) {
         *seconds = budget_policy_token_seconds(policy);
         budget_policy_destroy(policy);
@@ -230,12 +234,15 @@ static int run_key_export(const cli_args *args)
 /* The directory's keyring, read as it is: root takes it from the service's user, who owns both. */
 static base_status read_for_install(const char *dir, budget_keyring *keyring, base_error *reterr)
 {
-    char path[BASE_PATH_BYTES + sizeof "/keyring.json"];
+    char path[BASE_PATH_BYTES];
     struct stat directory;
     struct stat file;
     void *text = NULL;
     size_t text_bytes = 0;
-    (void)snprintf(path, sizeof path, "%s/keyring.json", dir);
+    base_status status = base_path_join(dir, BUDGET_FILE_KEYRING, path, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
     if (stat(dir, &directory) != 0 || stat(path, &file) != 0) {
         return base_fail_errno(reterr, errno, "cannot look at %s", path);
     }
@@ -246,7 +253,7 @@ static base_status read_for_install(const char *dir, budget_keyring *keyring, ba
                          "installed",
                          path, dir);
     }
-    base_status status = base_file_read(path, BUDGET_KEYRING_BYTES_MAX, &text, &text_bytes, reterr);
+    status = base_file_read(path, BUDGET_KEYRING_BYTES_MAX, &text, &text_bytes, reterr);
     if (status == BASE_OK) {
         status = budget_keyring_parse(text, text_bytes, keyring, reterr);
         status = status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "%s", path);

@@ -12,22 +12,18 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/limits.h"
+#include "base/path.h"
 #include "budget/audit.h"
 #include "budget/checkpoint.h"
 #include "budget/clock.h"
+#include "budget/service_files.h"
 #include "directory_lock.h"
 #include "key_store.h"
 
 enum { COPY_BYTES = 1 << 20, SLICE_ROWS = 10000 };
 
-static const char *const files[] = {"ledger.db", "ledger.db-wal", "checkpoints"};
+static const char *const files[] = {BUDGET_FILE_LEDGER, BUDGET_FILE_LEDGER "-wal", "checkpoints"};
 enum { FILE_COUNT = sizeof files / sizeof files[0] };
-
-static bool join(const char *dir, const char *name, char path[BASE_PATH_BYTES])
-{
-    return snprintf(path, BASE_PATH_BYTES, "%s/%s", dir, name) < BASE_PATH_BYTES;
-}
 
 static base_status copy_bytes(int from, int into, const char *name, base_error *reterr)
 {
@@ -53,16 +49,20 @@ static base_status copy_file(const char *dir, const char *directory, const char 
 {
     char source[BASE_PATH_BYTES];
     char target[BASE_PATH_BYTES];
-    if (!join(dir, name, source) || !join(directory, name, target)) {
-        return base_fail(reterr, BASE_ERR_LIMIT, "the directory's name is too long");
+    base_status status = base_path_join(dir, name, source, reterr);
+    if (status == BASE_OK) {
+        status = base_path_join(directory, name, target, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
     }
     const int from = open(source, O_RDONLY | O_CLOEXEC);
     if (from < 0) {
         return errno == ENOENT ? BASE_OK : base_fail_errno(reterr, errno, "cannot open %s", source);
     }
     const int into = open(target, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    base_status status = into < 0 ? base_fail_errno(reterr, errno, "cannot make %s", target)
-                                  : copy_bytes(from, into, name, reterr);
+    status = into < 0 ? base_fail_errno(reterr, errno, "cannot make %s", target)
+                      : copy_bytes(from, into, name, reterr);
     if (into >= 0 && close(into) != 0 && status == BASE_OK) {
         status = base_fail_errno(reterr, errno, "cannot write %s", target);
     }
@@ -76,7 +76,7 @@ static void remove_copy(const char *directory)
                                        "checkpoints", "ledger.lock",   "ledger.db-journal"};
     char path[BASE_PATH_BYTES];
     for (size_t i = 0; i < sizeof made / sizeof made[0]; i++) {
-        if (join(directory, made[i], path)) {
+        if (base_path_join(directory, made[i], path, NULL) == BASE_OK) {
             (void)unlink(path);
         }
     }
@@ -186,10 +186,13 @@ static base_status copy_and_audit(const char *dir, const char *checkpoint, const
 {
     char directory[BASE_PATH_BYTES];
     const char *base = getenv("TMPDIR");
-    base_status status = BASE_OK;
-    if (!join(base != NULL && base[0] != '\0' ? base : "/tmp", "budget-audit-XXXXXX", directory) ||
-        mkdtemp(directory) == NULL) {
+    base_status status = base_path_join(base != NULL && base[0] != '\0' ? base : "/tmp",
+                                        "budget-audit-XXXXXX", directory, reterr);
+    if (status == BASE_OK && mkdtemp(directory) == NULL) {
         return base_fail_errno(reterr, errno, "cannot make a directory for a copy of the ledger");
+    }
+    if (status != BASE_OK) {
+        return status;
     }
     for (int i = 0; i < FILE_COUNT && status == BASE_OK; i++) {
         status = copy_file(dir, directory, files[i], reterr);
@@ -211,7 +214,7 @@ base_status offline_audit(const char *dir, const char *checkpoint, budget_audit_
     char path[BASE_PATH_BYTES];
     int lock = -1;
     *result = (budget_audit_report){0};
-    if (!join(dir, "ledger.db", path) || access(path, F_OK) != 0) {
+    if (base_path_join(dir, BUDGET_FILE_LEDGER, path, NULL) != BASE_OK || access(path, F_OK) != 0) {
         return base_fail(reterr, BASE_ERR_NOTFOUND, "%s has no ledger", dir);
     }
     base_status status = key_store_read(&store, dir, reterr);

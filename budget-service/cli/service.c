@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/path.h"
 #include "budget/passphrase.h"
 #include "budget/server.h"
+#include "budget/service_files.h"
 #include "budget/time.h"
 #include "cli.h"
 #include "key_store.h"
@@ -68,14 +70,16 @@ static base_status make_keys(key_store *store, const char *dir, const budget_pas
 static int make_service(const cli_args *args, const char *dir, const budget_passphrase *passphrase)
 {
     static key_store store;
-    char ledger[BASE_PATH_BYTES + sizeof "/ledger.db"];
+    char ledger[BASE_PATH_BYTES];
     budget_secret_key *secret = NULL;
     base_error error = {0};
-    (void)snprintf(ledger, sizeof ledger, "%s/ledger.db", dir);
-    if (access(ledger, F_OK) == 0) {
+    base_status status = base_path_join(dir, BUDGET_FILE_LEDGER, ledger, &error);
+    if (status == BASE_OK && access(ledger, F_OK) == 0) {
         return cli_error(args, BASE_EXIT_ERROR, "%s has a service already", dir);
     }
-    base_status status = make_keys(&store, dir, passphrase, &secret, &error);
+    if (status == BASE_OK) {
+        status = make_keys(&store, dir, passphrase, &secret, &error);
+    }
     if (status == BASE_OK) {
         status = budget_service_init(dir, budget_secret_key_bytes(secret), &error);
     }

@@ -4,8 +4,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/path.h"
 #include "budget/receipt.h"
 #include "budget/secret_file.h"
+#include "budget/service_files.h"
 #include "budget/time.h"
 #include "budget/token.h"
 #include "cli.h"
@@ -74,17 +76,21 @@ static int show_verdict(const cli_args *args, budget_verdict_token verdict,
 static bool read_keyring(const cli_args *args, budget_keyring *keyring, int *exit_code)
 {
     char dir[BASE_PATH_BYTES];
-    char path[BASE_PATH_BYTES + sizeof "/keyring.json"];
+    char path[BASE_PATH_BYTES];
     const char *file = args->options[CLI_KEYRING];
     base_error error = {0};
+    base_status status = BASE_OK;
     if (file == NULL) {
         if (!cli_dir(args, dir, exit_code)) {
             return false;
         }
-        (void)snprintf(path, sizeof path, "%s/keyring.json", dir);
+        status = base_path_join(dir, BUDGET_FILE_KEYRING, path, &error);
         file = path;
     }
-    if (budget_keyring_read(file, keyring, &error) != BASE_OK) {
+    if (status == BASE_OK) {
+        status = budget_keyring_read(file, keyring, &error);
+    }
+    if (status != BASE_OK) {
         *exit_code = cli_error(args, BASE_EXIT_BAD_TOKEN, "%s", error.message);
         return false;
     }

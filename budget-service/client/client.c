@@ -14,6 +14,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/path.h"
 #include "budget/wire.h"
 #include "client_impl.h"
 #include "proto/body.h"
@@ -28,30 +29,21 @@ enum {
     PAGES_MAX = 1000000,
 };
 
-base_status budget_path_join(const char *dir, const char *name, char path[BASE_PATH_BYTES],
-                             base_error *reterr)
-{
-    const int length = snprintf(path, BASE_PATH_BYTES, "%s/%s", dir, name);
-    return length > 0 && length < BASE_PATH_BYTES
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_LIMIT, "%s/%s: too long a path", dir, name);
-}
-
 base_status budget_default_dir(char dir[BASE_PATH_BYTES], base_error *reterr)
 {
     const char *chosen = getenv("BUDGET_SERVICE_DIR");
     const char *state = getenv("XDG_STATE_HOME");
     const char *home = getenv("HOME");
     if (chosen != NULL && chosen[0] != '\0') {
-        return budget_path_join(chosen, "", dir, reterr) == BASE_OK
-                   ? (dir[strlen(dir) - 1] = '\0', BASE_OK)
-                   : BASE_ERR_LIMIT;
+        return snprintf(dir, BASE_PATH_BYTES, "%s", chosen) < BASE_PATH_BYTES
+                   ? BASE_OK
+                   : base_fail(reterr, BASE_ERR_LIMIT, "BUDGET_SERVICE_DIR is too long a path");
     }
     if (state != NULL && state[0] == '/') {
-        return budget_path_join(state, "ringfence/budget", dir, reterr);
+        return base_path_join(state, "ringfence/budget", dir, reterr);
     }
     if (home != NULL && home[0] == '/') {
-        return budget_path_join(home, ".local/state/ringfence/budget", dir, reterr);
+        return base_path_join(home, ".local/state/ringfence/budget", dir, reterr);
     }
     return base_fail(reterr, BASE_ERR_NOTFOUND,
                      "no --dir, and none of BUDGET_SERVICE_DIR, XDG_STATE_HOME and HOME is set");
@@ -92,7 +84,7 @@ static base_status seen_path(const char *key_file, char path[BASE_PATH_BYTES], b
         (void)crypto_generichash(digest, sizeof digest, (const uint8_t *)key_file, strlen(key_file),
                                  NULL, 0);
         (void)sodium_bin2hex(name, 33, digest, 16);
-        status = budget_path_join(state, name, path, reterr);
+        status = base_path_join(state, name, path, reterr);
     }
     return status;
 }
@@ -140,7 +132,7 @@ static base_status find_places(const budget_client_options *options, places *fou
     } else if (status == BASE_OK) {
         (void)snprintf(name, sizeof name, "clients/%s.key",
                        options->key_name != NULL ? options->key_name : "request");
-        status = budget_path_join(found->dir, name, found->key_file, reterr);
+        status = base_path_join(found->dir, name, found->key_file, reterr);
     }
     if (status == BASE_OK && access(found->key_file, F_OK) != 0 && errno == ENOENT) {
         status = base_fail(reterr, BASE_ERR_NOTFOUND,

@@ -65,8 +65,4 @@ char *budget_wire_text(const char *text);
 /* 16 random bytes in hex. */
 void budget_fresh_request_id(char request_id[BUDGET_REQUEST_ID_BYTES]);
 
-/* DIR/NAME, BASE_ERR_LIMIT when it is too long. */
-BASE_MUST_CHECK base_status budget_path_join(const char *dir, const char *name,
-                                             char path[BASE_PATH_BYTES], base_error *reterr);
-
 #endif

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/path.h"
 #include "budget/policy.h"
 #include "budget/secret_file.h"
 #include "budget/service_files.h"
@@ -16,22 +17,13 @@
 
 enum { CURVE_FILE_BYTES = 2 * BUDGET_CURVE_KEY_BYTES * 2 + 2 };
 
-static base_status join(const char *dir, const char *name, char path[BASE_PATH_BYTES],
-                        base_error *reterr)
-{
-    const int length = snprintf(path, BASE_PATH_BYTES, "%s/%s", dir, name);
-    return length < BASE_PATH_BYTES
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_LIMIT, "%s/%s: too long a path", dir, name);
-}
-
 /* Two lines of hex: the public key, the secret one. */
 static base_status curve_write(const char *dir, const proto_keypair *pair, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
     char file[CURVE_FILE_BYTES + 1];
     char *at = file;
-    base_status status = join(dir, "service.curve", path, reterr);
+    base_status status = base_path_join(dir, BUDGET_FILE_CURVE, path, reterr);
     if (status != BASE_OK) {
         return status;
     }
@@ -62,7 +54,7 @@ base_status service_curve_read(const char *dir, proto_keypair **pair, base_error
     char file[CURVE_FILE_BYTES];
     size_t file_bytes = 0;
     uint8_t derived[BUDGET_CURVE_KEY_BYTES];
-    base_status status = join(dir, "service.curve", path, reterr);
+    base_status status = base_path_join(dir, BUDGET_FILE_CURVE, path, reterr);
     if (status == BASE_OK) {
         status = budget_secret_file_read(path, file, sizeof file, &file_bytes, reterr);
     }
@@ -100,7 +92,7 @@ static base_status policy_write(const char *dir, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
     const char *text = budget_policy_initial();
-    const base_status status = join(dir, "policy.json", path, reterr);
+    const base_status status = base_path_join(dir, BUDGET_FILE_POLICY, path, reterr);
     if (status != BASE_OK || access(path, F_OK) == 0) { /* a person may have written it */
         return status;
     }
@@ -116,7 +108,7 @@ static base_status make_directories(const char *dir, base_error *reterr)
     }
     static const char *const names[] = {"run", "clients"};
     for (size_t i = 0; i < sizeof names / sizeof names[0] && status == BASE_OK; i++) {
-        status = join(dir, names[i], path, reterr);
+        status = base_path_join(dir, names[i], path, reterr);
         status = status == BASE_OK ? make_directory(path, reterr) : status;
     }
     return status;
@@ -140,7 +132,7 @@ static base_status add_client(const char *dir, const uint8_t *service_public_key
     memcpy(key.secret_key, pair.secret_key, sizeof key.secret_key);
     memcpy(key.service_public_key, service_public_key, sizeof key.service_public_key);
     memcpy(client->public_key, pair.public_key, sizeof client->public_key);
-    base_status status = join(dir, name, path, reterr);
+    base_status status = base_path_join(dir, name, path, reterr);
     if (status == BASE_OK) {
         status = budget_client_key_write(path, &key, reterr);
     }
@@ -216,7 +208,7 @@ base_status budget_service_init(const char *dir, const unsigned char *secret, ba
     proto_keypair pair = {0};
     base_status status = budget_crypto_init(reterr);
     if (status == BASE_OK) {
-        status = join(dir, "service.curve", path, reterr);
+        status = base_path_join(dir, BUDGET_FILE_CURVE, path, reterr);
     }
     if (status == BASE_OK && access(path, F_OK) == 0) {
         return base_fail(reterr, BASE_ERR_STATE, "%s holds a service already", dir);

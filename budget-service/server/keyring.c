@@ -1,9 +1,10 @@
 /* Looks whether keyring.json, which `key revoke` may change while the service runs, still has its
  * key as one that signs. Called by access.c before anything is granted. */
-#include <stdio.h>
 #include <sys/stat.h>
 
 #include "base/log.h"
+#include "base/path.h"
+#include "budget/service_files.h"
 #include "service.h"
 
 static bool is_seen(const service_keyring_file *seen, const struct stat *file)
@@ -35,13 +36,13 @@ static base_status key_signs(const budget_keyring *keyring, const char *kid, bas
  * nothing of the key: what was read before it stands. */
 static void follow_file(budget_service *service)
 {
-    char path[BASE_PATH_BYTES + 16];
+    char path[BASE_PATH_BYTES];
     struct stat file;
     budget_keyring keyring;
     base_error why = {0};
     service_keyring_file *seen = &service->keyring_file;
-    (void)snprintf(path, sizeof path, "%s/keyring.json", service->dir);
-    if (stat(path, &file) != 0 || is_seen(seen, &file)) {
+    if (base_path_join(service->dir, BUDGET_FILE_KEYRING, path, NULL) != BASE_OK ||
+        stat(path, &file) != 0 || is_seen(seen, &file)) {
         return;
     }
     *seen = (service_keyring_file){

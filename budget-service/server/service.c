@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "budget/harden.h"
 #include "budget/policy.h"
 #include "budget/secret_file.h"
@@ -44,8 +45,10 @@ static base_status open_run_directory(budget_service *service, base_error *reter
                          "700 %s",
                          path, path);
     }
-    (void)snprintf(path, sizeof path, "%s/run/lock", service->dir);
-    const base_status status = base_lock_file(path, &service->lock_fd, reterr);
+    base_status status = base_path_join(service->dir, BUDGET_FILE_LOCK, path, reterr);
+    if (status == BASE_OK) {
+        status = base_lock_file(path, &service->lock_fd, reterr);
+    }
     return status == BASE_ERR_BUSY
                ? base_fail(reterr, status, "another service serves %s", service->dir)
                : status;
@@ -68,7 +71,7 @@ static base_status block_signals(budget_service *service, base_error *reterr)
 /* What needs no secret: in this order, so that the hook's process never holds one. */
 static base_status prepare(budget_service *service, base_error *reterr)
 {
-    char policy[BASE_PATH_BYTES + 16];
+    char policy[BASE_PATH_BYTES];
     base_status status = budget_harden_process(reterr);
     if (status == BASE_OK) {
         status = budget_crypto_init(reterr);
@@ -77,7 +80,9 @@ static base_status prepare(budget_service *service, base_error *reterr)
         status = open_run_directory(service, reterr);
     }
     if (status == BASE_OK) {
-        (void)snprintf(policy, sizeof policy, "%s/policy.json", service->dir);
+        status = base_path_join(service->dir, BUDGET_FILE_POLICY, policy, reterr);
+    }
+    if (status == BASE_OK) {
         status = budget_policy_read(policy, &service->policy, reterr);
     }
     if (status == BASE_OK) {
@@ -115,10 +120,12 @@ static base_status verify_checkpoint(void *context, const void *message, size_t 
 
 static base_status unlock(budget_service *service, base_error *reterr)
 {
-    char path[BASE_PATH_BYTES + 16];
+    char path[BASE_PATH_BYTES];
     const budget_signer *signer = &service->options->signer;
-    (void)snprintf(path, sizeof path, "%s/keyring.json", service->dir);
-    base_status status = budget_keyring_read(path, &service->keyring, reterr);
+    base_status status = base_path_join(service->dir, BUDGET_FILE_KEYRING, path, reterr);
+    if (status == BASE_OK) {
+        status = budget_keyring_read(path, &service->keyring, reterr);
+    }
     if (status == BASE_OK) {
         status = signer->unlock(signer->user, &service->secret, reterr);
     }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/path.h"
 #include "budget/secret_file.h"
 #include "proto/key.h"
 
@@ -106,23 +107,21 @@ base_status budget_client_key_read(const char *path, budget_client_key *key, bas
     return status;
 }
 
-static void address_path(const char *dir, char path[BASE_PATH_BYTES])
-{
-    (void)snprintf(path, BASE_PATH_BYTES, "%s/service.json", dir);
-}
-
 base_status budget_service_address_write(const char *dir, const budget_service_address *address,
                                          base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
-    address_path(dir, path);
+    base_status status = base_path_join(dir, BUDGET_FILE_ADDRESS, path, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
     char *text =
         dump(json_pack("{s:s, s:s, s:o}", "endpoint", address->endpoint, "redeem_endpoint",
                        address->redeem_endpoint, "public_key", hex_json(address->public_key)));
     if (text == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %s", path);
     }
-    const base_status status = base_file_write(path, text, strlen(text), reterr);
+    status = base_file_write(path, text, strlen(text), reterr);
     free(text);
     return status;
 }
@@ -133,8 +132,10 @@ base_status budget_service_address_read(const char *dir, budget_service_address 
     char path[BASE_PATH_BYTES];
     void *data = NULL;
     size_t size_bytes = 0;
-    address_path(dir, path);
-    base_status status = base_file_read(path, FILE_BYTES_MAX, &data, &size_bytes, reterr);
+    base_status status = base_path_join(dir, BUDGET_FILE_ADDRESS, path, reterr);
+    if (status == BASE_OK) {
+        status = base_file_read(path, FILE_BYTES_MAX, &data, &size_bytes, reterr);
+    }
     if (status != BASE_OK) {
         return status;
     }

@@ -1,5 +1,5 @@
-/* Two small JSON files of a service's directory: a client's key, and where the service is.
- * Blocking. */
+/* The files of a service's directory, and two small ones in JSON: a client's key, and where the service
+ * is. Blocking. */
 #ifndef BUDGET_SERVICE_FILES_H
 #define BUDGET_SERVICE_FILES_H
 
@@ -10,6 +10,14 @@
 #include "budget/claims.h"
 
 enum { BUDGET_CURVE_KEY_BYTES = 32 };
+
+/* In the directory, for base_path_join. */
+#define BUDGET_FILE_KEYRING "keyring.json"
+#define BUDGET_FILE_POLICY  "policy.json"
+#define BUDGET_FILE_LEDGER  "ledger.db"
+#define BUDGET_FILE_CURVE   "service.curve"
+#define BUDGET_FILE_ADDRESS "service.json"
+#define BUDGET_FILE_LOCK    "run/lock" /* held by the service that runs */
 
 /* A client's key file: JSON, 0600, made with O_EXCL. Holds a secret: wipe it (proto_wipe). */
 typedef struct budget_client_key {
