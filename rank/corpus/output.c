@@ -5,7 +5,7 @@
 
 #include "../data/tokenizer_file.h"
 #include "base/file.h"
-#include "base/limits.h"
+#include "base/path.h"
 #include "bpe_train.h"
 
 enum {
@@ -29,8 +29,10 @@ static base_status write_lines(const char *directory, const char *name, const co
 {
     char path[BASE_PATH_BYTES];
     base_file_writer *writer = NULL;
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    base_status status = base_file_writer_open(path, &writer, reterr);
+    base_status status = base_path_join(directory, name, path, reterr);
+    if (status == BASE_OK) {
+        status = base_file_writer_open(path, &writer, reterr);
+    }
     if (status != BASE_OK) {
         return status;
     }
@@ -71,8 +73,10 @@ static base_status write_tokenizer(const char *directory, const corpus_lines *li
 {
     char path[BASE_PATH_BYTES];
     rank_bpe bpe;
-    snprintf(path, sizeof path, "%s/tokenizer.json", directory);
-    base_status status = train_tokenizer(lines, &bpe, reterr);
+    base_status status = base_path_join(directory, "tokenizer.json", path, reterr);
+    if (status == BASE_OK) {
+        status = train_tokenizer(lines, &bpe, reterr);
+    }
     if (status == BASE_OK) {
         status = rank_tokenizer_file_write(path, &bpe, reterr);
         rank_bpe_fini(&bpe);

@@ -3,11 +3,11 @@
 #include "table.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/path.h"
 
 #define TABLE_MARKS " '-|{}!~?=,.:;()"
 
@@ -93,9 +93,10 @@ base_status corpus_table_read(corpus_table *table, const char *directory, const 
     void *data = NULL;
     size_t size_bytes = 0;
     memset(table, 0, sizeof *table);
-    snprintf(table->path, sizeof table->path, "%s/%s", directory, name);
-    base_status status =
-        base_file_read(table->path, CORPUS_TABLE_BYTES_MAX, &data, &size_bytes, reterr);
+    base_status status = base_path_join(directory, name, table->path, reterr);
+    if (status == BASE_OK) {
+        status = base_file_read(table->path, CORPUS_TABLE_BYTES_MAX, &data, &size_bytes, reterr);
+    }
     if (status != BASE_OK) {
         return status;
     }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/path.h"
 
 /* Of drivers, of containers that get theirs from the host, of Windows' Linux, of the toolkit. */
 static const char *const usual_directories[] = {
@@ -69,8 +70,8 @@ const char *rank_linker_cache_find(const void *cache, size_t size_bytes, const c
  * what it means must not change with the working directory. */
 static bool is_there(const char *directory, const char *name, char path[BASE_PATH_BYTES])
 {
-    const int length = snprintf(path, BASE_PATH_BYTES, "%s/%s", directory, name);
-    return directory[0] == '/' && length > 0 && length < BASE_PATH_BYTES && access(path, R_OK) == 0;
+    return directory[0] == '/' && base_path_join(directory, name, path, NULL) == BASE_OK &&
+           access(path, R_OK) == 0;
 }
 
 bool rank_find_origin(char path[BASE_PATH_BYTES])
@@ -91,12 +92,9 @@ bool rank_find_origin(char path[BASE_PATH_BYTES])
 static bool find_beside(const char *name, char path[BASE_PATH_BYTES])
 {
     char origin[BASE_PATH_BYTES];
-    char directory[BASE_PATH_BYTES + 8];
-    if (!rank_find_origin(origin)) {
-        return false;
-    }
-    (void)snprintf(directory, sizeof directory, "%s/cuda", origin);
-    return is_there(directory, name, path);
+    char directory[BASE_PATH_BYTES];
+    return rank_find_origin(origin) && base_path_join(origin, "cuda", directory, NULL) == BASE_OK &&
+           is_there(directory, name, path);
 }
 
 static bool find_in_cache(const char *name, char path[BASE_PATH_BYTES])
