@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "pipeline/parts.h"
 #include "ringfence/coll_error.h"
 
@@ -12,11 +13,6 @@ typedef struct running_sum {
     uint64_t count; /* elements of an unfinished block */
     float values[RANK_NORM_BLOCK];
 } running_sum;
-
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 static double block_sum(const rank_pipeline *pipeline, const float *values, size_t count)
 {
@@ -31,7 +27,7 @@ static size_t head_count(const rank_pipeline *pipeline)
 {
     const size_t own = pipeline->held.count - pipeline_own_place(pipeline);
     const size_t before = pipeline_own_offset(pipeline) % RANK_NORM_BLOCK;
-    return before > 0 ? smaller(own, RANK_NORM_BLOCK - before) : 0;
+    return before > 0 ? base_min_size(own, RANK_NORM_BLOCK - before) : 0;
 }
 
 size_t pipeline_whole_blocks(const rank_pipeline *pipeline)

@@ -36,6 +36,12 @@ void base_write_u32(base_writer *writer, uint32_t value);
 void base_write_u64(base_writer *writer, uint64_t value);
 void base_write_bytes(base_writer *writer, const void *data, size_t size_bytes);
 
+/* The smaller one. */
+static inline size_t base_min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
 /* a + b and a * b. On overflow false, with *result unchanged. */
 bool base_add_size(size_t a, size_t b, size_t *result);
 bool base_mul_size(size_t a, size_t b, size_t *result);

@@ -5,12 +5,8 @@
 #include <string.h>
 
 #include "backend/cuda/queue.h"
+#include "base/bytes.h"
 #include "base/status.h"
-
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 /* Calls with each piece of device memory, which lies in pinned memory for the time of the call. */
 typedef void (*use_piece)(void *user, const void *piece, size_t offset, size_t size_bytes);
@@ -19,7 +15,7 @@ static bool read_pieces(rank_queue *queue, const void *device, size_t size_bytes
                         void *user)
 {
     for (size_t done = 0; done < size_bytes; done += CUDA_STAGING_BYTES) {
-        const size_t piece = smaller(size_bytes - done, CUDA_STAGING_BYTES);
+        const size_t piece = base_min_size(size_bytes - done, CUDA_STAGING_BYTES);
         if (!cuda_check(queue,
                         cudaMemcpyAsync(queue->staging, (const char *)device + done, piece,
                                         cudaMemcpyDefault, queue->stream),
@@ -35,7 +31,7 @@ static bool read_pieces(rank_queue *queue, const void *device, size_t size_bytes
 static void write_pieces(rank_queue *queue, void *device, const void *host, size_t size_bytes)
 {
     for (size_t done = 0; done < size_bytes; done += CUDA_STAGING_BYTES) {
-        const size_t piece = smaller(size_bytes - done, CUDA_STAGING_BYTES);
+        const size_t piece = base_min_size(size_bytes - done, CUDA_STAGING_BYTES);
         memcpy(queue->staging, (const char *)host + done, piece);
         if (!cuda_check(queue,
                         cudaMemcpyAsync((char *)device + done, queue->staging, piece,

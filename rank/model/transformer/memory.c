@@ -1,5 +1,6 @@
 /* Lays out a pass's memory: activations of one micro-batch, scratch of the run, addresses of
  * weights. Called by forward.c and backward.c, and for sizes through the families' tables. */
+#include "base/bytes.h"
 #include "model/pieces.h"
 #include "model/transformer/pass.h"
 
@@ -7,11 +8,6 @@ enum {
     ROW_ALIGNMENT = 8, /* elements */
     LOGIT_ROWS = 4096,
 };
-
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 static size_t larger(size_t a, size_t b)
 {
@@ -102,13 +98,13 @@ size_t transformer_saved_floats(const transformer_table *table, const rank_shape
 
 static size_t segment_max(const rank_shape *shape)
 {
-    return smaller((size_t)shape->config->context, shape->token_count_max);
+    return base_min_size((size_t)shape->config->context, shape->token_count_max);
 }
 
 /* The most rows of whole segments that go through attention together. */
 static size_t segment_rows(const rank_shape *shape)
 {
-    const size_t chunk = smaller(shape->backend->rows_at_once, shape->token_count_max);
+    const size_t chunk = base_min_size(shape->backend->rows_at_once, shape->token_count_max);
     return shape->padded ? shape->token_count_max : larger(chunk, segment_max(shape));
 }
 
@@ -133,7 +129,7 @@ static size_t logits_floats(const rank_shape *shape, size_t rows)
 static size_t logit_rows_least(const rank_shape *shape)
 {
     const bool many = shape->training && shape->backend->rows_at_once >= LOGIT_ROWS;
-    return many ? smaller(LOGIT_ROWS, shape->token_count_max) : 1;
+    return many ? base_min_size(LOGIT_ROWS, shape->token_count_max) : 1;
 }
 
 /* As many as fit into wide, which has so many floats. */
@@ -144,13 +140,13 @@ static size_t logit_rows_at_once(const rank_shape *shape, size_t wide)
     while (logits_floats(shape, rows) > wide) {
         rows--;
     }
-    return smaller(shape->backend->rows_at_once, rows);
+    return base_min_size(shape->backend->rows_at_once, rows);
 }
 
 /* The buffer that several uses share, one at a time. */
 static size_t wide_floats(const transformer_sizes *sizes, const rank_shape *shape)
 {
-    const size_t chunk = smaller(shape->backend->rows_at_once, sizes->tokens);
+    const size_t chunk = base_min_size(shape->backend->rows_at_once, sizes->tokens);
     const size_t active = chunk * sizes->hidden;
     const size_t dqkv = segment_rows(shape) * sizes->qkv_row;
     return larger(larger(active, dqkv), logits_floats(shape, logit_rows_least(shape)));
@@ -174,7 +170,7 @@ static size_t operands_floats(const transformer_sizes *sizes)
 static void cut_packed(rank_pieces *from, const rank_shape *shape, transformer_pass *pass)
 {
     const transformer_sizes *sizes = &pass->sizes;
-    const size_t chunk = smaller(shape->backend->rows_at_once, sizes->tokens);
+    const size_t chunk = base_min_size(shape->backend->rows_at_once, sizes->tokens);
     pass->output = NULL;
     pass->packed_rows = NULL;
     pass->operands = NULL;

@@ -2,6 +2,7 @@
  * train/prepare.c for what a rank updates. */
 #include "backend/operations.h"
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "rank/zero.h"
 
 static size_t blocks_of(size_t count)
@@ -9,17 +10,12 @@ static size_t blocks_of(size_t count)
     return (count + RANK_NORM_BLOCK - 1) / RANK_NORM_BLOCK;
 }
 
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 rank_zero_cut rank_zero_cut_make(size_t count, size_t elements_wished, int ranks)
 {
     const size_t step = (size_t)ranks * RANK_NORM_BLOCK;
     BASE_ASSERT(count > 0);
     BASE_ASSERT(ranks > 0);
-    const size_t wished = smaller(elements_wished, count); /* the product must not overflow */
+    const size_t wished = base_min_size(elements_wished, count); /* the product must not overflow */
     const size_t steps = wished > 0 ? (wished + step - 1) / step : 1;
     return (rank_zero_cut){.count = count, .unit_elements = steps * step, .ranks = ranks};
 }
@@ -34,14 +30,14 @@ rank_zero_range rank_zero_unit(const rank_zero_cut *cut, size_t unit)
     const size_t offset = unit * cut->unit_elements;
     BASE_ASSERT(offset < cut->count);
     return (rank_zero_range){.offset = offset,
-                             .count = smaller(cut->unit_elements, cut->count - offset)};
+                             .count = base_min_size(cut->unit_elements, cut->count - offset)};
 }
 
 /* Elements of a unit before the piece of a rank. */
 static size_t before(const rank_zero_cut *cut, size_t unit_count, int rank)
 {
     const size_t blocks = blocks_of(unit_count) * (size_t)rank / (size_t)cut->ranks;
-    return smaller(blocks * RANK_NORM_BLOCK, unit_count);
+    return base_min_size(blocks * RANK_NORM_BLOCK, unit_count);
 }
 
 rank_zero_range rank_zero_piece(const rank_zero_cut *cut, size_t unit, int rank)

@@ -15,6 +15,7 @@
  * order. */
 #include "backend/cpu/softmax.h"
 #include "backend/cpu/transpose.h"
+#include "base/bytes.h"
 #include "kernels_isa.h"
 
 #if VEC_LANES == 16
@@ -28,11 +29,6 @@ enum { PAD = VEC_SUM_LANES, QUERY_BLOCK = 64 };
 static size_t pad_up(size_t n)
 {
     return (n + PAD - 1) / PAD * PAD;
-}
-
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
 }
 
 /* One head of one segment. Arrays are in args->scratch. */
@@ -139,7 +135,7 @@ static void tile_row(product t, size_t depth, int add, size_t columns)
 static void causal_scores(const head *h, const float *a, const float *bt, size_t first,
                           float *scores)
 {
-    const size_t block = smaller(QUERY_BLOCK, h->rows - first);
+    const size_t block = base_min_size(QUERY_BLOCK, h->rows - first);
     for (size_t i = 0; i < block; i += TILE_ROWS) {
         const product t = {.a = a + (first + i) * h->width,
                            .a_row = h->width,
@@ -156,7 +152,7 @@ static void causal_scores(const head *h, const float *a, const float *bt, size_t
 static void causal_rows(const head *h, const float *scores, const float *b, size_t first,
                         float *out)
 {
-    const size_t block = smaller(QUERY_BLOCK, h->rows - first);
+    const size_t block = base_min_size(QUERY_BLOCK, h->rows - first);
     for (size_t i = 0; i < block; i += TILE_ROWS) {
         const product t = {.a = scores + i * h->rows,
                            .a_row = h->rows,
@@ -174,7 +170,7 @@ static void causal_rows(const head *h, const float *scores, const float *b, size
 static void causal_columns(const head *h, const float *scores, const float *b, size_t first,
                            float *out)
 {
-    const size_t block = smaller(QUERY_BLOCK, h->rows - first);
+    const size_t block = base_min_size(QUERY_BLOCK, h->rows - first);
     for (size_t j = 0; j < first + block; j += TILE_ROWS) {
         const size_t from = j > first ? j - first : 0;
         const product t = {.a = scores + from * h->rows + j,
@@ -245,7 +241,7 @@ static void row_probabilities(float *row, size_t i, float largest, float factor)
 
 static void clear_rows(const head *h, float *scores, size_t first)
 {
-    const size_t block = smaller(QUERY_BLOCK, h->rows - first);
+    const size_t block = base_min_size(QUERY_BLOCK, h->rows - first);
     for (size_t i = 0; i < block; i++) {
         if (first + i >= h->count) {
             memset(scores + i * h->rows, 0, pad_up(first + i + 1) * sizeof *scores);
@@ -256,7 +252,7 @@ static void clear_rows(const head *h, float *scores, size_t first)
 static void softmax_rows(const rank_attention *args, const head *h, size_t token, size_t which,
                          size_t first)
 {
-    const size_t block = smaller(QUERY_BLOCK, h->count - first);
+    const size_t block = base_min_size(QUERY_BLOCK, h->count - first);
     for (size_t i = 0; i < block; i++) {
         float *row = h->p + i * h->rows;
         const size_t count = first + i + 1;
@@ -272,7 +268,7 @@ static void softmax_rows(const rank_attention *args, const head *h, size_t token
 static void softmax_rows_grad(const rank_attention *args, const head *h, size_t token, size_t which,
                               size_t first)
 {
-    const size_t block = smaller(QUERY_BLOCK, h->count - first);
+    const size_t block = base_min_size(QUERY_BLOCK, h->count - first);
     for (size_t i = 0; i < block; i++) {
         float *p = h->p + i * h->rows;
         float *dp = h->dp + i * h->rows;
