@@ -28,7 +28,7 @@ void base_log_redirect(void (*put)(const char *line, size_t bytes))
 
 void base_log(base_log_level level, const char *format, ...)
 {
-    static const char *const marks[] = {"error: ", "warning: ", "", ""};
+    static const char *const marks[] = {"error: ", "warning: ", ""};
     if (level > log_level_max) {
         return;
     }

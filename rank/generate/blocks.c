@@ -116,13 +116,3 @@ const int32_t *rank_blocks_table(const rank_blocks *blocks, int32_t sequence)
     BASE_ASSERT(sequence < blocks->options.sequence_count);
     return table_at((rank_blocks *)blocks, sequence);
 }
-
-size_t rank_blocks_row(const rank_blocks *blocks, int32_t sequence, int32_t position)
-{
-    const int32_t index = position / blocks->options.block_tokens;
-    BASE_ASSERT(position >= 0);
-    BASE_ASSERT(index < rank_blocks_held(blocks, sequence));
-    return (size_t)rank_blocks_table(blocks, sequence)[index] *
-               (size_t)blocks->options.block_tokens +
-           (size_t)(position % blocks->options.block_tokens);
-}

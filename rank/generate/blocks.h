@@ -47,7 +47,4 @@ int32_t rank_blocks_held(const rank_blocks *blocks, int32_t sequence);
  * RANK_BLOCK_NONE. Valid as long as the storage. */
 const int32_t *rank_blocks_table(const rank_blocks *blocks, int32_t sequence);
 
-/* The row of the cache for a reserved position: block × block_tokens + the rest. */
-size_t rank_blocks_row(const rank_blocks *blocks, int32_t sequence, int32_t position);
-
 #endif

@@ -20,14 +20,13 @@ typedef struct sequence_state {
 /* Followed by sequences (sequence_count), order (sequence_count), tokens (sequence_count, context),
  * and the blocks. */
 struct rank_schedule {
-    uint64_t steps;
     uint64_t records;
     rank_schedule_options options;
     int32_t running;
     int32_t reserved;
 };
 
-_Static_assert(sizeof(struct rank_schedule) == 48, "no padding");
+_Static_assert(sizeof(struct rank_schedule) == 40, "no padding");
 _Static_assert(sizeof(sequence_state) == sizeof(rank_request) + 16, "no padding");
 
 static rank_blocks_options blocks_options(const rank_schedule_options *options)
@@ -347,13 +346,7 @@ base_status rank_schedule_accept(rank_schedule *schedule, const int32_t *tokens,
             leave(schedule, position);
         }
     }
-    schedule->steps++;
     return BASE_OK;
-}
-
-uint64_t rank_schedule_steps(const rank_schedule *schedule)
-{
-    return schedule->steps;
 }
 
 uint64_t rank_schedule_records(const rank_schedule *schedule)

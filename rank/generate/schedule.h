@@ -92,8 +92,7 @@ int rank_schedule_plan(const rank_schedule *schedule, rank_schedule_entry *entri
 BASE_MUST_CHECK base_status rank_schedule_accept(rank_schedule *schedule, const int32_t *tokens,
                                                  rank_schedule_event *events, base_error *reterr);
 
-/* How many steps were accepted, and how many records applied. */
-uint64_t rank_schedule_steps(const rank_schedule *schedule);
+/* How many records were applied, and how many sequences run. */
 uint64_t rank_schedule_records(const rank_schedule *schedule);
 int rank_schedule_running(const rank_schedule *schedule);
 const rank_schedule_options *rank_schedule_get_options(const rank_schedule *schedule);

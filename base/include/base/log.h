@@ -14,7 +14,6 @@ typedef enum base_log_level {
     BASE_LOG_ERROR = 0,
     BASE_LOG_WARNING = 1,
     BASE_LOG_INFO = 2,
-    BASE_LOG_DEBUG = 3,
 } base_log_level;
 
 enum { BASE_LOG_LINE_BYTES = 2048, BASE_LOG_PREFIX_BYTES = 64 };

@@ -51,13 +51,6 @@ static void check_sequence(const naive *model, const rank_blocks *blocks, int se
         assert_int_equal(table[i], i < held ? model->table[sequence][i] : RANK_BLOCK_NONE);
         assert_true(i >= held || model->owner[table[i]] == sequence);
     }
-    for (int at = 0; at < model->tokens[sequence]; at++) {
-        const size_t row = rank_blocks_row(blocks, sequence, at);
-        assert_int_equal(row / (size_t)model->options.block_tokens,
-                         table[at / model->options.block_tokens]);
-        assert_int_equal(row % (size_t)model->options.block_tokens,
-                         at % model->options.block_tokens);
-    }
 }
 
 static void join(naive *model, rank_blocks *blocks, int sequence, int tokens)

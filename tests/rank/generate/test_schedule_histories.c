@@ -244,6 +244,17 @@ static void decide(history *h)
     assert_true(h->record_bytes <= rank_schedule_record_bytes_max(&h->options));
 }
 
+/* The row of the cache for a reserved position. */
+static size_t row_of(const history *h, int32_t sequence, int32_t position)
+{
+    const rank_blocks *blocks = rank_schedule_blocks(h->copies[0]);
+    const int32_t block_tokens = h->options.block_tokens;
+    const int32_t index = position / block_tokens;
+    assert_true(index < rank_blocks_held(blocks, sequence));
+    return (size_t)(rank_blocks_table(blocks, sequence)[index] * block_tokens +
+                    position % block_tokens);
+}
+
 /* Computes one entry: its rows are written,
  * and all before them must still be the sequence's own. */
 static void compute(history *h, const rank_schedule_entry *entry)
@@ -251,7 +262,7 @@ static void compute(history *h, const rank_schedule_entry *entry)
     const rank_schedule *schedule = h->copies[0];
     const uint64_t id = rank_schedule_request(schedule, entry->sequence)->id;
     for (int32_t at = 0; at < entry->first + entry->count; at++) {
-        const size_t row = rank_blocks_row(rank_schedule_blocks(schedule), entry->sequence, at);
+        const size_t row = row_of(h, entry->sequence, at);
         assert_true(row < ROWS_MAX);
         if (at < entry->first) {
             assert_int_equal(h->cache[row].id, id);
