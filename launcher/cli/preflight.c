@@ -4,17 +4,20 @@
 #include "cli/preflight.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/child.h"
+#include "base/clock.h"
 #include "base/exitcode.h"
 #include "base/file.h"
 #include "cli/run_job.h"
+
+#define TIMEOUT_NS                                                                                 \
+    (300 * BASE_NS_PER_S) /* of a check: it reads headers and texts, and no weights */
 
 /* Makes a file with JOB.json. */
 static base_status put_job(const launch_options *options, int *fd, base_error *reterr)
@@ -40,65 +43,38 @@ typedef struct question {
     int stdin_fd;
 } question;
 
-static base_status spawn(const question *asked, int says_fd, pid_t *pid, base_error *reterr)
+/* The first line of the program's output. */
+static void read_answer(int fd, char said[BASE_ERROR_MESSAGE_BYTES])
 {
-    posix_spawn_file_actions_t actions;
-    char program[] = "rank";
-    char *const argv[] = {program, (char *)asked->option, (char *)asked->value, NULL};
-    int failed = posix_spawn_file_actions_init(&actions);
-    if (failed == 0) {
-        failed = posix_spawn_file_actions_adddup2(&actions, asked->stdin_fd, STDIN_FILENO);
-        failed = failed != 0 ? failed
-                             : posix_spawn_file_actions_adddup2(&actions, says_fd, STDOUT_FILENO);
-        failed = failed != 0 ? failed
-                             : posix_spawn(pid, asked->rank_path, &actions, NULL, argv, environ);
-        (void)posix_spawn_file_actions_destroy(&actions);
-    }
-    return failed == 0 ? BASE_OK
-                       : base_fail_errno(reterr, failed, "cannot start %s", asked->rank_path);
-}
-
-/* Reads the program's output, without its newline. Reads to the end, so that the program never
- * waits. */
-static void listen_to(int fd, char said[BASE_ERROR_MESSAGE_BYTES])
-{
-    char rest[BASE_ERROR_MESSAGE_BYTES];
-    size_t used = 0;
-    for (;;) {
-        const size_t room = BASE_ERROR_MESSAGE_BYTES - 1 - used;
-        const ssize_t got = read(fd, room > 0 ? said + used : rest, room > 0 ? room : sizeof rest);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got <= 0) {
-            break;
-        }
-        used += room > 0 ? (size_t)got : 0;
-    }
-    said[used] = '\0';
+    const ssize_t got = pread(fd, said, BASE_ERROR_MESSAGE_BYTES - 1, 0);
+    said[got > 0 ? got : 0] = '\0';
     said[strcspn(said, "\n")] = '\0';
 }
 
 /* Returns the program's exit code. *reterr has its output. */
 static int ask(const question *asked, base_error *reterr)
 {
-    pid_t pid = -1;
     int wait_status = 0;
-    int pipe_fds[2];
-    if (pipe2(pipe_fds, O_CLOEXEC) != 0) {
-        (void)base_fail_errno(reterr, errno, "cannot make a pipe");
+    const int says_fd = memfd_create("answer", MFD_CLOEXEC);
+    if (says_fd < 0) {
+        (void)base_fail_errno(reterr, errno, "cannot make a file for an answer");
         return BASE_EXIT_ERROR;
     }
-    const base_status status = spawn(asked, pipe_fds[1], &pid, reterr);
-    (void)close(pipe_fds[1]);
+    const base_child child = {.program = asked->rank_path,
+                              .argv =
+                                  (const char *const[]){"rank", asked->option, asked->value, NULL},
+                              .directory_fd = -1,
+                              .stdin_fd = asked->stdin_fd,
+                              .stdout_fd = says_fd,
+                              .stderr_fd = STDERR_FILENO,
+                              .timeout_ns = TIMEOUT_NS};
+    const base_status status = base_child_run(&child, &wait_status, reterr);
     if (status == BASE_OK) {
-        listen_to(pipe_fds[0], reterr->message);
+        read_answer(says_fd, reterr->message);
     }
-    (void)close(pipe_fds[0]);
+    (void)close(says_fd);
     if (status != BASE_OK) {
         return BASE_EXIT_ERROR;
-    }
-    while (waitpid(pid, &wait_status, 0) < 0 && errno == EINTR) {
     }
     if (WIFEXITED(wait_status) && (WEXITSTATUS(wait_status) == 0 || reterr->message[0] != '\0')) {
         return WEXITSTATUS(wait_status);

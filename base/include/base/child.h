@@ -1,0 +1,25 @@
+/* Runs another program to its end, without a shell, with a time limit. Blocks. The program starts with all
+ * signals unblocked and at their defaults: a launcher ignores SIGPIPE, and a child would inherit that. */
+#ifndef BASE_CHILD_H
+#define BASE_CHILD_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct base_child {
+    const char *program;     /* a path; without a slash it is looked for in PATH */
+    const char *const *argv; /* ends with NULL */
+    int directory_fd;        /* it runs there; -1: in the current directory */
+    int stdin_fd;            /* -1: /dev/null, as for the next one */
+    int stdout_fd;
+    int stderr_fd;
+    int64_t timeout_ns; /* then it is killed; BASE_NO_DEADLINE: never */
+} base_child;
+
+/* *wait_status is waitpid's. BASE_ERR_NOTFOUND: there is no such program. BASE_ERR_IO: it could not be
+ * started. BASE_ERR_TIMEOUT: it was killed. */
+BASE_MUST_CHECK base_status base_child_run(const base_child *child, int *wait_status,
+                                           base_error *reterr);
+
+#endif

@@ -1,0 +1,106 @@
+/* Starts a program and waits for it. Called for gnuplot, and by the launcher to let a rank check a job. */
+#include "base/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <sys/pidfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+/* The child's descriptor `number` is fd, or /dev/null. Returns 0 or an errno. */
+static int add_fd(posix_spawn_file_actions_t *actions, int number, int fd)
+{
+    return fd >= 0 ? posix_spawn_file_actions_adddup2(actions, fd, number)
+                   : posix_spawn_file_actions_addopen(actions, number, "/dev/null", O_RDWR, 0);
+}
+
+static int add_actions(const base_child *child, posix_spawn_file_actions_t *actions)
+{
+    int failed = add_fd(actions, STDIN_FILENO, child->stdin_fd);
+    failed = failed ? failed : add_fd(actions, STDOUT_FILENO, child->stdout_fd);
+    failed = failed ? failed : add_fd(actions, STDERR_FILENO, child->stderr_fd);
+    return failed == 0 && child->directory_fd >= 0
+               ? posix_spawn_file_actions_addfchdir_np(actions, child->directory_fd)
+               : failed;
+}
+
+static int set_signals(posix_spawnattr_t *attributes)
+{
+    sigset_t none;
+    sigset_t all;
+    (void)sigemptyset(&none);
+    (void)sigfillset(&all);
+    int failed =
+        posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    failed = failed ? failed : posix_spawnattr_setsigmask(attributes, &none);
+    return failed ? failed : posix_spawnattr_setsigdefault(attributes, &all);
+}
+
+/* Returns 0 or an errno. */
+static int start(const base_child *child, pid_t *pid)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    int failed = posix_spawn_file_actions_init(&actions);
+    if (failed != 0) {
+        return failed;
+    }
+    failed = posix_spawnattr_init(&attributes);
+    if (failed == 0) {
+        failed = set_signals(&attributes);
+        failed = failed ? failed : add_actions(child, &actions);
+        failed = failed ? failed
+                        : posix_spawnp(pid, child->program, &actions, &attributes,
+                                       (char *const *)(uintptr_t)child->argv, environ);
+        (void)posix_spawnattr_destroy(&attributes);
+    }
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return failed;
+}
+
+/* Waits for the child until the deadline, then kills it. Returns whether it ended in time. */
+static bool wait_for(pid_t pid, int64_t deadline_ns, int *wait_status)
+{
+    struct pollfd watched = {.fd = pidfd_open(pid, 0), .events = POLLIN};
+    int ready = 0;
+    while (watched.fd >= 0 && ready == 0) {
+        const int timeout_ms = base_deadline_poll_ms(deadline_ns, 1000);
+        ready = poll(&watched, 1, timeout_ms);
+        if (timeout_ms == 0 || (ready < 0 && errno != EINTR)) {
+            break;
+        }
+        ready = ready < 0 ? 0 : ready;
+    }
+    if (ready <= 0) {
+        (void)kill(pid, SIGKILL);
+    }
+    if (watched.fd >= 0) {
+        (void)close(watched.fd);
+    }
+    while (waitpid(pid, wait_status, 0) < 0 && errno == EINTR) {
+    }
+    return ready > 0;
+}
+
+base_status base_child_run(const base_child *child, int *wait_status, base_error *reterr)
+{
+    pid_t pid = -1;
+    *wait_status = 0;
+    const int failed = start(child, &pid);
+    if (failed == ENOENT) {
+        return base_fail(reterr, BASE_ERR_NOTFOUND, "there is no %s", child->program);
+    }
+    if (failed != 0) {
+        return base_fail_errno(reterr, failed, "cannot start %s", child->program);
+    }
+    return wait_for(pid, base_deadline_after_ns(child->timeout_ns), wait_status)
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_TIMEOUT, "%s took longer than %lld s and was ended",
+                           child->program, (long long)(child->timeout_ns / BASE_NS_PER_S));
+}

@@ -1,0 +1,113 @@
+/* base/child.h: programs that end, fail, hang, or are not there. */
+#include "base/child.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "support.h"
+
+/* Runs a line of shell. `said` gets its output. */
+static base_status run(const char *line, int64_t timeout_ns, char said[256], int *wait_status,
+                       base_error *error)
+{
+    const int fd = memfd_create("said", MFD_CLOEXEC);
+    assert_true(fd >= 0);
+    const base_child child = {.program = "sh",
+                              .argv = (const char *const[]){"sh", "-c", line, NULL},
+                              .directory_fd = -1,
+                              .stdin_fd = -1,
+                              .stdout_fd = fd,
+                              .stderr_fd = STDERR_FILENO,
+                              .timeout_ns = timeout_ns};
+    const base_status status = base_child_run(&child, wait_status, error);
+    const ssize_t got = pread(fd, said, 255, 0);
+    said[got > 0 ? got : 0] = '\0';
+    assert_int_equal(close(fd), 0);
+    return status;
+}
+
+static void a_program_says_something_and_ends(void **state)
+{
+    (void)state;
+    base_error error;
+    char said[256];
+    int ended = 0;
+    assert_ok(run("echo yes; read line || exit 7", BASE_NO_DEADLINE, said, &ended, &error), &error);
+    assert_string_equal(said, "yes\n");
+    assert_true(WIFEXITED(ended));
+    assert_int_equal(WEXITSTATUS(ended), 7);
+}
+
+static unsigned long long mask_of(const char *said, const char *name)
+{
+    const char *line = strstr(said, name);
+    assert_non_null(line);
+    return strtoull(line + strlen(name), NULL, 16);
+}
+
+/* What we ignore or block, it does not. */
+static void signals_are_as_a_program_expects_them(void **state)
+{
+    (void)state;
+    base_error error;
+    char said[256];
+    int ended = 0;
+    sigset_t term;
+    sigset_t before;
+    (void)sigemptyset(&term);
+    (void)sigaddset(&term, SIGTERM);
+    (void)sigprocmask(SIG_BLOCK, &term, &before);
+    void (*handler)(int) = signal(SIGPIPE, SIG_IGN);
+    assert_ok(
+        run("grep -E '^Sig(Ign|Blk)' /proc/self/status", BASE_NO_DEADLINE, said, &ended, &error),
+        &error);
+    (void)signal(SIGPIPE, handler);
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    assert_int_equal(mask_of(said, "SigBlk:") >> (SIGTERM - 1) & 1, 0);
+    assert_int_equal(mask_of(said, "SigIgn:") >> (SIGPIPE - 1) & 1, 0);
+}
+
+static void a_program_that_hangs_is_ended(void **state)
+{
+    (void)state;
+    base_error error;
+    char said[256];
+    int ended = 0;
+    assert_status(run("exec sleep 100", 20 * BASE_NS_PER_MS, said, &ended, &error),
+                  BASE_ERR_TIMEOUT);
+    assert_non_null(strstr(error.message, "sh took longer than"));
+    assert_true(WIFSIGNALED(ended));
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* nothing is left */
+}
+
+static void a_missing_program_is_named(void **state)
+{
+    (void)state;
+    base_error error;
+    int ended = 0;
+    const base_child child = {.program = "/nowhere/program",
+                              .argv = (const char *const[]){"program", NULL},
+                              .directory_fd = -1,
+                              .stdin_fd = -1,
+                              .stdout_fd = -1,
+                              .stderr_fd = -1,
+                              .timeout_ns = BASE_NO_DEADLINE};
+    assert_status(base_child_run(&child, &ended, &error), BASE_ERR_NOTFOUND);
+    assert_non_null(strstr(error.message, "/nowhere/program"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_program_says_something_and_ends),
+        cmocka_unit_test(signals_are_as_a_program_expects_them),
+        cmocka_unit_test(a_program_that_hangs_is_ended),
+        cmocka_unit_test(a_missing_program_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
