@@ -201,7 +201,13 @@ static base_status complete_checkpoint(launch_options *options, base_error *rete
                              (options->context_given && asked.context != job->model.context);
     char path[BASE_PATH_BYTES];
     status = base_path_join(job->model.checkpoint, "tokenizer.json", path, reterr);
-    if (status == BASE_OK && job->data.tokenizer[0] == '\0' && access(path, R_OK) == 0) {
+    if (status == BASE_OK && job->data.tokenizer[0] == '\0') {
+        if (access(path, F_OK) != 0) {
+            return base_fail(reterr, BASE_ERR_NOTFOUND,
+                             "--checkpoint: there is no %s (tokenizer.model and vocab.json are not "
+                             "read): give --tokenizer FILE",
+                             path);
+        }
         (void)snprintf(job->data.tokenizer, sizeof job->data.tokenizer, "%s", path);
     }
     return status;

@@ -7,6 +7,7 @@
 #include "base/exitcode.h"
 #include "base/number.h"
 #include "rank/checkpoint.h"
+#include "rank/tokenizer.h"
 
 static const char usage[] = "Usage: random-checkpoint DIRECTORY TOKENIZER.json [OPTION]...\n"
                             "Writes a model whose weights are drawn at random; by default a GPT-2 "
@@ -40,21 +41,32 @@ static int parse(const char *text)
 static base_status write_random(const rank_model_config *config, int seed, const char *directory,
                                 const char *tokenizer, base_error *reterr)
 {
-    const base_status status = rank_model_config_check(config, reterr);
+    rank_tokenizer *loaded = NULL;
+    base_status status = rank_model_config_check(config, reterr);
+    if (status == BASE_OK) {
+        status = rank_tokenizer_load(tokenizer, &loaded, reterr);
+    }
     if (status != BASE_OK) {
         return status;
     }
     float *params = malloc(rank_model_param_count(config) * sizeof *params);
-    if (params == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu parameters",
-                         rank_model_param_count(config));
+    if (params != NULL) {
+        const int32_t end_id = rank_tokenizer_end_id(loaded);
+        const rank_checkpoint_about about = {.config = config,
+                                             .tokenizer_path = tokenizer,
+                                             .end_id =
+                                                 end_id >= 0 ? end_id : config->vocab_size - 1,
+                                             .prompt_suffix = "",
+                                             .end_token = rank_tokenizer_end_token(loaded)};
+        rank_model_init(config, (uint64_t)seed, params);
+        status = rank_checkpoint_write(directory, &about, params, reterr);
+    } else {
+        status = base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu parameters",
+                           rank_model_param_count(config));
     }
-    rank_model_init(config, (uint64_t)seed, params);
-    const base_status written = rank_checkpoint_write(
-        directory, &(rank_checkpoint_about){config, tokenizer, config->vocab_size - 1, "", NULL},
-        params, reterr);
     free(params);
-    return written;
+    rank_tokenizer_destroy(loaded);
+    return status;
 }
 
 static int refuse(const base_error *error)

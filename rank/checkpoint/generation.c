@@ -6,12 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "base/limits.h"
-#include "base/path.h"
+#include "checkpoint/hf_json.h"
 #include "rank/checkpoint.h"
-
-enum { GENERATION_BYTES_MAX = 1 << 20 };
 
 static base_status add_stop(rank_generation_config *config, const json_t *id, int vocab_size,
                             base_error *reterr)
@@ -46,13 +42,12 @@ static base_status parse_stops(const json_t *object, int vocab_size, rank_genera
     return status;
 }
 
-static base_status parse_suffix(const json_t *object, rank_generation_config *config,
+/* older: a file without the key is of a checkpoint of ours, from before there was one. */
+static base_status parse_suffix(const json_t *object, bool older, rank_generation_config *config,
                                 base_error *reterr)
 {
     const json_t *suffix = json_object_get(object, "prompt_suffix");
     if (suffix == NULL) {
-        /* transformers writes its version into every file, and our older files lack it */
-        const bool older = json_object_get(object, "transformers_version") == NULL;
         config->suffix = older ? RANK_SUFFIX_NOT_SAID : RANK_SUFFIX_GIVEN;
         return BASE_OK;
     }
@@ -67,28 +62,39 @@ static base_status parse_suffix(const json_t *object, rank_generation_config *co
     return BASE_OK;
 }
 
+/* Our checkpoints from before the key: transformers writes its version into every file. */
+static bool is_older(const char *directory, const json_t *generation)
+{
+    json_t *model = NULL;
+    const base_status status = rank_hf_json_read(directory, "config.json", &model, NULL);
+    const char *type = json_string_value(json_object_get(model, "model_type"));
+    const bool older = status == BASE_OK && type != NULL && strcmp(type, "gpt2") == 0 &&
+                       json_object_get(model, "transformers_version") == NULL &&
+                       json_object_get(generation, "transformers_version") == NULL;
+    json_decref(model);
+    return older;
+}
+
 base_status rank_checkpoint_generation(const char *directory, int vocab_size,
                                        rank_generation_config *config, base_error *reterr)
 {
-    char path[BASE_PATH_BYTES];
-    void *text = NULL;
-    size_t text_bytes = 0;
-    json_error_t flaw;
+    static const char *const names[] = {"generation_config.json", "config.json"};
+    json_t *object = NULL;
+    size_t file = 0;
     *config = (rank_generation_config){.stop_count = 0};
-    base_status status = base_path_join(directory, "generation_config.json", path, reterr);
-    if (status == BASE_OK) {
-        status = base_file_read_regular(path, GENERATION_BYTES_MAX, &text, &text_bytes, reterr);
+    base_status status = rank_hf_json_read(directory, names[file], &object, reterr);
+    if (status == BASE_ERR_NOTFOUND) { /* then transformers takes these from the model's */
+        file = 1;
+        status = rank_hf_json_read(directory, names[file], &object, reterr);
     }
     if (status != BASE_OK) {
         return status == BASE_ERR_NOTFOUND ? BASE_OK : status;
     }
-    json_t *object = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, &flaw);
-    free(text);
-    status = json_is_object(object) ? parse_stops(object, vocab_size, config, reterr)
-                                    : base_fail(reterr, BASE_ERR_INVALID, "no JSON object");
-    if (status == BASE_OK) {
-        status = parse_suffix(object, config, reterr);
+    status = parse_stops(object, vocab_size, config, reterr);
+    if (status == BASE_OK && file == 0) {
+        status = parse_suffix(object, is_older(directory, object), config, reterr);
     }
     json_decref(object);
-    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "%s", path);
+    return status == BASE_OK ? BASE_OK
+                             : base_error_prepend(reterr, status, "%s/%s", directory, names[file]);
 }

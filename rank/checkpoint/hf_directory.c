@@ -7,11 +7,11 @@
 
 #include "base/file.h"
 #include "base/limits.h"
+#include "checkpoint/hf_json.h"
 #include "model/family.h"
 #include "rank/checkpoint.h"
 
 enum {
-    CONFIG_BYTES_MAX = 1 << 20,
     TOKENIZER_BYTES_MAX = 64 << 20,
     FILE_PATH_BYTES = BASE_PATH_BYTES + 64,
 };
@@ -42,15 +42,15 @@ static base_status write_json(const char *directory, const char *name, json_t *o
     return status;
 }
 
-static base_status copy_tokenizer(const char *directory, const char *tokenizer_path,
-                                  base_error *reterr)
+static base_status copy_file(const char *from, const char *directory, const char *name,
+                             base_error *reterr)
 {
     char path[FILE_PATH_BYTES];
     void *data = NULL;
     size_t size_bytes = 0;
-    join(path, directory, "tokenizer.json");
+    join(path, directory, name);
     base_status status =
-        base_file_read_regular(tokenizer_path, TOKENIZER_BYTES_MAX, &data, &size_bytes, reterr);
+        base_file_read_regular(from, TOKENIZER_BYTES_MAX, &data, &size_bytes, reterr);
     if (status == BASE_OK) {
         status = base_file_write(path, data, size_bytes, reterr);
         free(data);
@@ -58,18 +58,110 @@ static base_status copy_tokenizer(const char *directory, const char *tokenizer_p
     return status;
 }
 
-/* The family's description, with the tokens that begin and end a text. */
-static json_t *describe(const rank_checkpoint_about *about)
+/* What belongs to the source's tokenizer. *copied: it has a tokenizer_config.json. */
+static base_status copy_from_source(const char *directory, const rank_checkpoint_about *about,
+                                    bool *copied, base_error *reterr)
 {
-    json_t *object = about->config->family->describe(about->config);
-    json_t *ends = json_pack("{s:i, s:i}", "bos_token_id", (int)about->end_id, "eos_token_id",
-                             (int)about->end_id);
-    const bool made = object != NULL && ends != NULL && json_object_update(object, ends) == 0;
-    json_decref(ends);
-    if (!made) {
-        json_decref(object);
+    static const char *const names[] = {"tokenizer_config.json", "chat_template.jinja"};
+    char path[FILE_PATH_BYTES];
+    *copied = false;
+    if (about->source == NULL) {
+        return BASE_OK;
     }
-    return made ? object : NULL;
+    join(path, about->source, "tokenizer.json");
+    if (strcmp(path, about->tokenizer_path) != 0) {
+        return BASE_OK; /* another tokenizer was asked for */
+    }
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        join(path, about->source, names[i]);
+        const base_status status = copy_file(path, directory, names[i], reterr);
+        if (status != BASE_OK && status != BASE_ERR_NOTFOUND) {
+            return status;
+        }
+        *copied = *copied || (i == 0 && status == BASE_OK);
+    }
+    return BASE_OK;
+}
+
+/* What the source's file says; an empty object if there is none. */
+static base_status read_source(const rank_checkpoint_about *about, const char *name,
+                               json_t **object, base_error *reterr)
+{
+    const base_status status = about->source != NULL
+                                   ? rank_hf_json_read(about->source, name, object, reterr)
+                                   : BASE_ERR_NOTFOUND;
+    if (status != BASE_ERR_NOTFOUND) {
+        return status;
+    }
+    *object = json_object();
+    return *object != NULL ? BASE_OK : base_fail(reterr, BASE_ERR_MEMORY, "no memory for %s", name);
+}
+
+/* The source's ids that end a text, with end_id. */
+static json_t *stops_of(const json_t *said, int end_id)
+{
+    json_t *ids = json_is_array(said) ? json_copy((json_t *)(uintptr_t)said) : json_array();
+    if (json_is_integer(said)) {
+        (void)json_array_append(ids, (json_t *)(uintptr_t)said);
+    }
+    bool has_end = false;
+    for (size_t i = 0; i < json_array_size(ids); i++) {
+        has_end = has_end || json_integer_value(json_array_get(ids, i)) == end_id;
+    }
+    if (!has_end && json_array_size(ids) < RANK_GENERATION_STOPS_MAX) {
+        (void)json_array_append_new(ids, json_integer(end_id));
+    }
+    if (json_array_size(ids) == 1) {
+        json_t *only = json_incref(json_array_get(ids, 0));
+        json_decref(ids);
+        return only;
+    }
+    return ids;
+}
+
+/* Adds the tokens that begin and end a text: those of the source's file, or end_id. */
+static bool add_ends(json_t *object, const json_t *source, int end_id)
+{
+    const json_t *begin = json_object_get(source, "bos_token_id");
+    return json_object_set_new(object, "bos_token_id",
+                               begin != NULL ? json_copy((json_t *)(uintptr_t)begin)
+                                             : json_integer(end_id)) == 0 &&
+           json_object_set_new(object, "eos_token_id",
+                               stops_of(json_object_get(source, "eos_token_id"), end_id)) == 0;
+}
+
+static base_status write_generation(const char *directory, const rank_checkpoint_about *about,
+                                    const json_t *model, base_error *reterr)
+{
+    static const char name[] = "generation_config.json";
+    json_t *object = NULL;
+    const base_status status = read_source(about, name, &object, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    /* a source without this file has these in its config.json */
+    const bool said = json_object_get(object, "eos_token_id") != NULL;
+    if (json_object_size(object) == 0) {
+        (void)json_object_set_new(object, "do_sample", json_false());
+    }
+    if (!add_ends(object, said ? object : model, (int)about->end_id) ||
+        json_object_set_new(object, "prompt_suffix", json_string(about->prompt_suffix)) != 0) {
+        json_decref(object);
+        object = NULL;
+    }
+    return write_json(directory, name, object, reterr);
+}
+
+static base_status write_tokenizer_config(const char *directory, const rank_checkpoint_about *about,
+                                          base_error *reterr)
+{
+    const char *end_token = about->end_token != NULL ? about->end_token : END_TOKEN;
+    return write_json(directory, "tokenizer_config.json",
+                      json_pack("{s:s, s:s, s:s, s:i, s:b}", "tokenizer_class",
+                                "PreTrainedTokenizerFast", "bos_token", end_token, "eos_token",
+                                end_token, "model_max_length", about->config->context,
+                                "clean_up_tokenization_spaces", 0),
+                      reterr);
 }
 
 base_status rank_checkpoint_write(const char *directory, const rank_checkpoint_about *about,
@@ -77,26 +169,30 @@ base_status rank_checkpoint_write(const char *directory, const rank_checkpoint_a
 {
     char path[FILE_PATH_BYTES];
     const rank_model_config *config = about->config;
-    const char *end_token = about->end_token != NULL ? about->end_token : END_TOKEN;
-    base_status status = copy_tokenizer(directory, about->tokenizer_path, reterr);
+    bool copied = false;
+    json_t *model = NULL; /* the source's */
+    base_status status = read_source(about, "config.json", &model, reterr);
     if (status == BASE_OK) {
-        status = write_json(directory, "tokenizer_config.json",
-                            json_pack("{s:s, s:s, s:s, s:i, s:b}", "tokenizer_class",
-                                      "PreTrainedTokenizerFast", "bos_token", end_token,
-                                      "eos_token", end_token, "model_max_length", config->context,
-                                      "clean_up_tokenization_spaces", 0),
-                            reterr);
+        status = copy_file(about->tokenizer_path, directory, "tokenizer.json", reterr);
     }
     if (status == BASE_OK) {
-        status = write_json(directory, "generation_config.json",
-                            json_pack("{s:i, s:i, s:b, s:s}", "bos_token_id", (int)about->end_id,
-                                      "eos_token_id", (int)about->end_id, "do_sample", 0,
-                                      "prompt_suffix", about->prompt_suffix),
-                            reterr);
+        status = copy_from_source(directory, about, &copied, reterr);
+    }
+    if (status == BASE_OK && !copied) {
+        status = write_tokenizer_config(directory, about, reterr);
     }
     if (status == BASE_OK) {
-        status = write_json(directory, "config.json", describe(about), reterr);
+        status = write_generation(directory, about, model, reterr);
     }
+    if (status == BASE_OK) {
+        json_t *object = config->family->describe(config);
+        if (object != NULL && !add_ends(object, model, (int)about->end_id)) {
+            json_decref(object);
+            object = NULL;
+        }
+        status = write_json(directory, "config.json", object, reterr);
+    }
+    json_decref(model);
     if (status == BASE_OK) {
         join(path, directory, "model.safetensors");
         status = rank_safetensors_write(path, config, params, config->family->file_prefix, reterr);
@@ -104,16 +200,9 @@ base_status rank_checkpoint_write(const char *directory, const rank_checkpoint_a
     return status;
 }
 
-static base_status parse_config(const void *text, size_t text_bytes, rank_model_config *config,
-                                base_error *reterr)
+static base_status configure(const json_t *object, rank_model_config *config, base_error *reterr)
 {
-    json_error_t flaw;
     rank_model_config read = {.family = NULL};
-    json_t *object = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, &flaw);
-    if (!json_is_object(object)) {
-        json_decref(object);
-        return base_fail(reterr, BASE_ERR_INVALID, "no JSON object");
-    }
     const char *type = json_string_value(json_object_get(object, "model_type"));
     const rank_family *family = type != NULL ? rank_family_find(type) : NULL;
     base_status status =
@@ -126,22 +215,20 @@ static base_status parse_config(const void *text, size_t text_bytes, rank_model_
     if (status == BASE_OK) {
         *config = read;
     }
-    json_decref(object);
     return status;
 }
 
 base_status rank_checkpoint_config(const char *directory, rank_model_config *config,
                                    base_error *reterr)
 {
-    char path[FILE_PATH_BYTES];
-    void *text = NULL;
-    size_t text_bytes = 0;
-    join(path, directory, "config.json");
-    base_status status = base_file_read_regular(path, CONFIG_BYTES_MAX, &text, &text_bytes, reterr);
+    static const char name[] = "config.json";
+    json_t *object = NULL;
+    base_status status = rank_hf_json_read(directory, name, &object, reterr);
     if (status != BASE_OK) {
         return status;
     }
-    status = parse_config(text, text_bytes, config, reterr);
-    free(text);
-    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "%s", path);
+    status = configure(object, config, reterr);
+    json_decref(object);
+    return status == BASE_OK ? BASE_OK
+                             : base_error_prepend(reterr, status, "%s/%s", directory, name);
 }

@@ -40,11 +40,13 @@ base_status trainer_write_model(const trainer *self, const char *directory, cons
 {
     rank_model_config config = self->config;
     config.context = self->checkpoint_context > 0 ? self->checkpoint_context : config.context;
-    const rank_checkpoint_about about = {.config = &config,
-                                         .tokenizer_path = self->job->data.tokenizer,
-                                         .end_id = rank_tokenizer_end_id(self->tokenizer),
-                                         .prompt_suffix = prompt_suffix(self),
-                                         .end_token = rank_tokenizer_end_token(self->tokenizer)};
+    const rank_checkpoint_about about = {
+        .config = &config,
+        .tokenizer_path = self->job->data.tokenizer,
+        .end_id = rank_tokenizer_end_id(self->tokenizer),
+        .prompt_suffix = prompt_suffix(self),
+        .end_token = rank_tokenizer_end_token(self->tokenizer),
+        .source = self->job->model.checkpoint[0] != '\0' ? self->job->model.checkpoint : NULL};
     return rank_checkpoint_write(directory, &about, params, reterr);
 }
 

@@ -103,10 +103,10 @@ if launcher --checkpoint model --mode ddp-nccl --ranks 1 --steps 1 --precision b
 fi
 grep -q "trains in float32 only" err || fail "bfloat16 is refused, but so: $(cat err)"
 mkdir bare
-cp model/config.json model/model.safetensors bare
+cp model/{config.json,model.safetensors,tokenizer.json} bare
 sed -i 's/"max_position_embeddings": 256/"max_position_embeddings": 64/; s/"num_key_value_heads": 2/"num_key_value_heads": 3/' bare/config.json
 if launcher --checkpoint bare --ranks 1 --steps 1 --out none 2>err; then
-    fail "a checkpoint without a tokenizer is not looked at"
+    fail "a checkpoint with a wrong config.json is not looked at"
 fi
 grep -q "^launcher: error: .*not a multiple of 3 heads of keys" err && [ "$(wc -l <err)" -eq 1 ] || fail "refused, but so: $(cat err)"
 [ ! -e none ] || fail "a refused training has a record"

@@ -36,7 +36,7 @@ static int setup(void **state)
     test_directory_make(&directory);
     assert_ok(rank_checkpoint_write(test_directory_path(&directory, "."),
                                     &(rank_checkpoint_about){&config, tokenizer_path,
-                                                             config.vocab_size - 1, "", NULL},
+                                                             config.vocab_size - 1, "", NULL, NULL},
                                     params, &error),
               &error);
     free(params);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/exitcode.h"
 #include "base/file.h"
@@ -28,7 +29,7 @@ static void write_checkpoint(void)
     base_error error;
     assert_ok(rank_checkpoint_write(checkpoint,
                                     &(rank_checkpoint_about){&config, tokenizer_path,
-                                                             config.vocab_size - 1, "", NULL},
+                                                             config.vocab_size - 1, "", NULL, NULL},
                                     params, &error),
               &error);
 }
@@ -317,6 +318,20 @@ static void worlds_that_do_not_fit(void **state)
     expect_refused("3", "the boy", "it can between 1, 2, 4");
 }
 
+/* Nobody answers with another model's tokenizer. */
+static void a_checkpoint_without_a_tokenizer_is_refused(void **state)
+{
+    (void)state;
+    write_checkpoint();
+    assert_int_equal(unlink(test_directory_path(&directory, "tokenizer.json")), 0);
+    test_program_start(&program,
+                       (const char *const[]){LAUNCHER_PATH, "--mode", "generate", "--checkpoint",
+                                             checkpoint, "--prompt", "he", NULL},
+                       (const char *const[]){NULL});
+    assert_int_equal(test_program_wait(&program), BASE_EXIT_USAGE);
+    assert_non_null(strstr(program.text[TEST_STDERR], "tokenizer.json (tokenizer.model"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +345,7 @@ int main(void)
         cmocka_unit_test(weights_that_are_no_numbers_are_blamed_on_the_checkpoint),
         cmocka_unit_test(prompts_that_cannot_be),
         cmocka_unit_test(worlds_that_do_not_fit),
+        cmocka_unit_test(a_checkpoint_without_a_tokenizer_is_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -31,11 +31,13 @@ typedef struct rank_checkpoint_about {
     int32_t end_id;            /* what ends a text: eos_token_id */
     const char *prompt_suffix; /* what followed each prompt in training; "": nothing */
     const char *end_token;     /* the name of end_id; NULL: <|endoftext|> */
+    const char *source;        /* the directory of the model that training began from; NULL: none */
 } rank_checkpoint_about;
 
 /* Writes model.safetensors, config.json, generation_config.json, tokenizer_config.json and a copy
  * of the tokenizer's file as tokenizer.json into directory, which exists. transformers'
- * from_pretrained(directory) then gives our logits. */
+ * from_pretrained(directory) then gives our logits. What the source says of the tokens that begin and end
+ * a text, of drawing, and of chats, is kept; end_id then ends a text, too. */
 BASE_MUST_CHECK base_status rank_checkpoint_write(const char *directory,
                                                   const rank_checkpoint_about *about,
                                                   const float *params, base_error *reterr);
@@ -61,8 +63,8 @@ typedef struct rank_generation_config {
     char prompt_suffix[RANK_PROMPT_SUFFIX_BYTES];
 } rank_generation_config;
 
-/* Reads directory/generation_config.json. Without the file there are no stops and no suffix.
- * BASE_ERR_INVALID names an id that is not below vocab_size, or another flaw. */
+/* Reads directory/generation_config.json. Without the file there is no suffix, and the stops are those
+ * of config.json, if there is that one. BASE_ERR_INVALID names an id that is not below vocab_size, or another flaw. */
 BASE_MUST_CHECK base_status rank_checkpoint_generation(const char *directory, int vocab_size,
                                                        rank_generation_config *config,
                                                        base_error *reterr);

@@ -127,11 +127,11 @@ static base_status write_all(const char *out, const char *tokenizer_path, const 
         status = base_mkdirs(out, reterr);
     }
     if (status == BASE_OK) {
-        status =
-            rank_checkpoint_write(out,
-                                  &(rank_checkpoint_about){&all.config, tokenizer_path,
-                                                           all.config.vocab_size - 1, "", NULL},
-                                  all.params, reterr);
+        status = rank_checkpoint_write(out,
+                                       &(rank_checkpoint_about){&all.config, tokenizer_path,
+                                                                all.config.vocab_size - 1, "", NULL,
+                                                                NULL},
+                                       all.params, reterr);
     }
     if (status == BASE_OK) {
         status = rank_device_open("cpu", &device, reterr);

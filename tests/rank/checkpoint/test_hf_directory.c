@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
+#include "base/limits.h"
 #include "model/gpt2/gpt2.h"
 #include "rank/checkpoint.h"
 #include "support.h"
@@ -25,10 +27,10 @@ static int make_checkpoint(void **state)
     assert_non_null(params);
     test_directory_make(&scratch);
     rank_model_init(&SMALL, 7, params);
-    assert_ok(rank_checkpoint_write(
-                  scratch.path,
-                  &(rank_checkpoint_about){&SMALL, TOKENIZER, SMALL.vocab_size - 1, " ->", NULL},
-                  params, &error),
+    assert_ok(rank_checkpoint_write(scratch.path,
+                                    &(rank_checkpoint_about){
+                                        &SMALL, TOKENIZER, SMALL.vocab_size - 1, " ->", NULL, NULL},
+                                    params, &error),
               &error);
     free(params);
     return 0;
@@ -184,12 +186,65 @@ static void a_pipe_is_no_configuration(void **state)
     test_directory_remove(&directory);
 }
 
-static void write_generation(const char *text)
+static void write_file(const char *name, const char *text)
 {
     base_error error;
-    assert_ok(base_file_write(test_directory_path(&scratch, "generation_config.json"), text,
-                              strlen(text), &error),
+    assert_ok(base_file_write(test_directory_path(&scratch, name), text, strlen(text), &error),
               &error);
+}
+
+static void write_generation(const char *text)
+{
+    write_file("generation_config.json", text);
+}
+
+/* A model that was trained on keeps what its source says of the ends of texts, of drawing and chats. */
+static void what_the_source_says_is_kept(void **state)
+{
+    (void)state;
+    base_error error;
+    test_directory out;
+    char tokenizer[BASE_PATH_BYTES];
+    rank_generation_config config;
+    float *params = calloc(rank_model_param_count(&SMALL), sizeof *params);
+    assert_non_null(params);
+    test_directory_make(&out);
+    write_file("config.json", "{\"model_type\":\"gpt2\",\"bos_token_id\":7,\"eos_token_id\":8}");
+    write_generation("{\"bos_token_id\":7,\"eos_token_id\":[8,9],\"top_k\":20}");
+    write_file("tokenizer_config.json", "{\"chat_template\":\"a\"}");
+    write_file("chat_template.jinja", "b");
+    (void)snprintf(tokenizer, sizeof tokenizer, "%s",
+                   test_directory_path(&scratch, "tokenizer.json"));
+    const rank_checkpoint_about about = {.config = &SMALL,
+                                         .tokenizer_path = tokenizer,
+                                         .end_id = 511,
+                                         .prompt_suffix = "",
+                                         .source = scratch.path};
+    assert_ok(rank_checkpoint_write(out.path, &about, params, &error), &error);
+    free(params);
+    assert_ok(rank_checkpoint_generation(out.path, 512, &config, &error), &error);
+    assert_int_equal(config.stop_count, 3);
+    assert_int_equal(config.stops[0], 8);
+    assert_int_equal(config.stops[2], 511);
+    static const struct {
+        const char *name;
+        const char *has;
+    } files[] = {{"generation_config.json", "\"top_k\": 20"},
+                 {"generation_config.json", "\"bos_token_id\": 7"},
+                 {"config.json", "\"bos_token_id\": 7"},
+                 {"config.json", "8,\n"},
+                 {"tokenizer_config.json", "chat_template"},
+                 {"chat_template.jinja", "b"}};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        void *text = NULL;
+        size_t bytes = 0;
+        assert_ok(base_file_read(test_directory_path(&out, files[i].name), 1 << 20, &text, &bytes,
+                                 &error),
+                  &error);
+        assert_non_null(strstr(text, files[i].has));
+        free(text);
+    }
+    test_directory_remove(&out);
 }
 
 static void a_checkpoint_has_stops_and_a_suffix(void **state)
@@ -214,6 +269,16 @@ static void a_checkpoint_has_stops_and_a_suffix(void **state)
     write_generation("{\"bos_token_id\":511,\"eos_token_id\":511,\"do_sample\":false}");
     assert_ok(rank_checkpoint_generation(scratch.path, 512, &config, &error), &error);
     assert_int_equal(config.suffix, RANK_SUFFIX_NOT_SAID);
+
+    write_file("config.json", "{\"model_type\":\"llama\",\"eos_token_id\":[5,6]}");
+    assert_ok(rank_checkpoint_generation(scratch.path, 512, &config, &error), &error);
+    assert_int_equal(config.suffix, RANK_SUFFIX_GIVEN); /* somebody wrote that file by hand */
+
+    assert_int_equal(unlink(test_directory_path(&scratch, "generation_config.json")), 0);
+    assert_ok(rank_checkpoint_generation(scratch.path, 512, &config, &error), &error);
+    assert_int_equal(config.stop_count, 2);
+    assert_int_equal(config.stops[1], 6);
+    assert_string_equal(config.prompt_suffix, "");
 
     assert_ok(rank_checkpoint_generation("/nowhere", 512, &config, &error), &error);
     assert_int_equal(config.stop_count, 0);
@@ -257,6 +322,8 @@ int main(void)
                                         remove_scratch),
         cmocka_unit_test(a_pipe_is_no_configuration),
         cmocka_unit_test_setup_teardown(a_checkpoint_has_stops_and_a_suffix, make_checkpoint,
+                                        remove_scratch),
+        cmocka_unit_test_setup_teardown(what_the_source_says_is_kept, make_checkpoint,
                                         remove_scratch),
         cmocka_unit_test_setup_teardown(malformed_generation_configs_are_refused, make_checkpoint,
                                         remove_scratch),
