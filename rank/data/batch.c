@@ -30,9 +30,10 @@ static size_t place_prefix(const rank_data *data, int32_t *to, size_t left)
     return count;
 }
 
-/* Tokenizes a sentence to the batch's end, if its tokens fit there. *count is how many they are. A
- * piece ends with the arrow, so both halves give the same tokens as the whole. Tokens that stand
- * before each text, as before a prompt, are no targets. */
+/* Tokenizes a sentence to the batch's end, if its tokens fit there. *count is how many they are. Our
+ * own tokenizer ends a piece with the arrow, so both halves give the same tokens as the whole; with
+ * another one they may not, and context.c measures the halves. Tokens that stand before each text, as
+ * before a prompt, are no targets. */
 static base_status place_sentence(const rank_data *data, const sentence *one, data_batch *batch,
                                   size_t *count, base_error *reterr)
 {
@@ -62,6 +63,20 @@ static base_status place_sentence(const rank_data *data, const sentence *one, da
     return status;
 }
 
+/* A segment has at least one token. A sentence that fits into no batch would stop its slot for ever. */
+static base_status check_count(const rank_data *data, size_t count, base_error *reterr)
+{
+    const int context = data->options.context;
+    if (count == 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "the tokenizer has no token for a sentence");
+    }
+    return count <= (size_t)context
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "a sentence of %zu tokens was to fit into a context of %d", count,
+                           context);
+}
+
 /* Makes the slot's batch from its next sentence on. */
 static base_status make_batch(const rank_data *data, int slot_index, data_batch *batch,
                               base_error *reterr)
@@ -79,7 +94,8 @@ static base_status make_batch(const rank_data *data, int slot_index, data_batch 
         if (one->too_long) {
             continue;
         }
-        const base_status status = place_sentence(data, one, batch, &count, reterr);
+        base_status status = place_sentence(data, one, batch, &count, reterr);
+        status = status == BASE_OK ? check_count(data, count, reterr) : status;
         if (status != BASE_OK) {
             batch->segments = 0;
             return status;

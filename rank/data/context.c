@@ -7,36 +7,30 @@
 
 #include "bpe.h"
 #include "lines.h"
-#include "rank/data.h"
 #include "record.h"
 
-/* For most texts the quick bound decides. A token has at least one byte. So tokenizing goes on,
- * piece by piece, only until the rest fits in any case. */
-base_status rank_context_exceeded(rank_tokenizer *tokenizer, const char *text, size_t text_bytes,
-                                  size_t context, bool *exceeded, base_error *reterr)
+/* Counts the tokens of a part of a text. */
+static base_status count_tokens(rank_tokenizer *tokenizer, const char *text, size_t text_bytes,
+                                size_t *count, base_error *reterr)
 {
-    size_t left_bytes = text_bytes;
+    rank_ids ids = {.capacity = 0};
+    const base_status status = rank_tokenizer_encode(tokenizer, text, text_bytes, &ids, reterr);
+    *count += ids.count;
+    return status;
+}
+
+/* Of our own tokenizer: a text's tokens are those of its pieces, and a token has at least one byte.
+ * So tokenizing goes on, piece by piece, only until the rest fits in any case, or nothing does. */
+static base_status pieces_exceed(rank_tokenizer *tokenizer, const char *text, size_t left_bytes,
+                                 size_t context, bool *exceeded, base_error *reterr)
+{
     size_t tokens = 0;
-    size_t before = 0;
-    (void)rank_tokenizer_prefix(tokenizer, &before);
-    *exceeded = before >= context;
-    if (*exceeded) {
-        return BASE_OK;
-    }
-    context -= before;
-    if (left_bytes <= context ||
-        rank_tokenizer_count_bound(tokenizer, text, left_bytes) <= context) {
-        return BASE_OK;
-    }
-    while (tokens + left_bytes > context && left_bytes > 0) {
-        rank_ids counted = {.capacity = 0};
+    while (tokens <= context && tokens + left_bytes > context && left_bytes > 0) {
         const size_t piece_bytes = rank_bpe_piece_bytes(text, left_bytes);
-        const base_status status =
-            rank_tokenizer_encode(tokenizer, text, piece_bytes, &counted, reterr);
+        const base_status status = count_tokens(tokenizer, text, piece_bytes, &tokens, reterr);
         if (status != BASE_OK) {
             return status;
         }
-        tokens += counted.count;
         text += piece_bytes;
         left_bytes -= piece_bytes;
     }
@@ -44,16 +38,54 @@ base_status rank_context_exceeded(rank_tokenizer *tokenizer, const char *text, s
     return BASE_OK;
 }
 
-static base_status check_line(rank_tokenizer *tokenizer, const char *line, size_t line_bytes,
-                              size_t context, bool *exceeded, base_error *reterr)
+/* Of any tokenizer: tokenizes what a batch tokenizes at once, as batch.c does. */
+static base_status halves_exceed(const rank_data_options *options, const char *text,
+                                 size_t text_bytes, size_t context, bool *exceeded,
+                                 base_error *reterr)
+{
+    const size_t split = options->loss_on_correction ? rank_record_arrow_end(text, text_bytes) : 0;
+    size_t tokens = 0;
+    base_status status = count_tokens(options->tokenizer, text, split, &tokens, reterr);
+    if (status == BASE_OK) {
+        status =
+            count_tokens(options->tokenizer, text + split, text_bytes - split, &tokens, reterr);
+    }
+    *exceeded = tokens > context;
+    return status;
+}
+
+/* For most texts a quick bound decides. */
+base_status rank_context_exceeded(const rank_data_options *options, const char *text,
+                                  size_t text_bytes, bool *exceeded, base_error *reterr)
+{
+    rank_tokenizer *tokenizer = options->tokenizer;
+    size_t context = (size_t)options->context;
+    size_t before = 0;
+    (void)rank_tokenizer_prefix(tokenizer, &before);
+    *exceeded = before >= context;
+    if (*exceeded) {
+        return BASE_OK;
+    }
+    context -= before;
+    const bool own = rank_tokenizer_is_own(tokenizer);
+    if ((own && text_bytes <= context) ||
+        rank_tokenizer_count_bound(tokenizer, text, text_bytes) <= context) {
+        return BASE_OK;
+    }
+    return own ? pieces_exceed(tokenizer, text, text_bytes, context, exceeded, reterr)
+               : halves_exceed(options, text, text_bytes, context, exceeded, reterr);
+}
+
+static base_status check_line(const rank_data_options *options, const char *line, size_t line_bytes,
+                              bool *exceeded, base_error *reterr)
 {
     rank_record record;
     base_status status = rank_record_read(line, line_bytes, &record, reterr);
     char *text = status == BASE_OK ? malloc(rank_record_text_bytes(&record) + 1) : NULL;
     if (text != NULL) {
         rank_record_text(&record, text);
-        status = rank_context_exceeded(tokenizer, text, rank_record_text_bytes(&record), context,
-                                       exceeded, reterr);
+        status =
+            rank_context_exceeded(options, text, rank_record_text_bytes(&record), exceeded, reterr);
     } else if (status == BASE_OK) {
         status = base_fail(reterr, BASE_ERR_MEMORY, "no memory for a sentence");
     }
@@ -62,22 +94,22 @@ static base_status check_line(rank_tokenizer *tokenizer, const char *line, size_
     return status;
 }
 
-base_status rank_data_any_fits(const char *path, rank_tokenizer *tokenizer, int context, bool *fits,
-                               uint64_t *count, base_error *reterr)
+base_status rank_data_any_fits(const rank_data_options *options, bool *fits, uint64_t *count,
+                               base_error *reterr)
 {
     rank_lines lines;
     const char *line = NULL;
     size_t line_bytes = 0;
     bool exceeded = true;
-    base_status status = rank_lines_open(&lines, path, reterr);
+    base_status status = rank_lines_open(&lines, options->path, reterr);
     while (status == BASE_OK && exceeded) {
         status = rank_lines_next(&lines, &line, &line_bytes, reterr);
         if (status != BASE_OK || line == NULL) {
             break;
         }
-        status = check_line(tokenizer, line, line_bytes, (size_t)context, &exceeded, reterr);
+        status = check_line(options, line, line_bytes, &exceeded, reterr);
         if (status != BASE_OK) {
-            status = base_error_prepend(reterr, status, "%s:%" PRIu64, path, lines.number);
+            status = base_error_prepend(reterr, status, "%s:%" PRIu64, options->path, lines.number);
         }
     }
     *fits = !exceeded;

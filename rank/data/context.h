@@ -5,11 +5,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "rank/tokenizer.h"
+#include "rank/data.h"
 
-/* Whether the text has more than `context` tokens, with those that the tokenizer puts before it. */
-BASE_MUST_CHECK base_status rank_context_exceeded(rank_tokenizer *tokenizer, const char *text,
-                                                  size_t text_bytes, size_t context, bool *exceeded,
-                                                  base_error *reterr);
+/* Whether a batch of the options has more than `context` tokens for the text, with those that the
+ * tokenizer puts before it. Of the options it reads the tokenizer, the context and
+ * loss_on_correction. */
+BASE_MUST_CHECK base_status rank_context_exceeded(const rank_data_options *options,
+                                                  const char *text, size_t text_bytes,
+                                                  bool *exceeded, base_error *reterr);
 
 #endif

@@ -127,8 +127,7 @@ static base_status find_long(rank_data *data, base_error *reterr)
     for (size_t i = 0; i < data->sentence_count; i++) {
         sentence *one = &data->sentences[i];
         const base_status status = rank_context_exceeded(
-            data->options.tokenizer, data->texts + one->offset_bytes, one->bytes,
-            (size_t)data->options.context, &one->too_long, reterr);
+            &data->options, data->texts + one->offset_bytes, one->bytes, &one->too_long, reterr);
         if (status != BASE_OK) {
             return status;
         }

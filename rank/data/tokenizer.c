@@ -85,6 +85,11 @@ void rank_tokenizer_destroy(rank_tokenizer *tokenizer)
     free(tokenizer);
 }
 
+bool rank_tokenizer_is_own(const rank_tokenizer *tokenizer)
+{
+    return tokenizer->hub == NULL;
+}
+
 int rank_tokenizer_vocab_size(const rank_tokenizer *tokenizer)
 {
     return tokenizer->hub != NULL ? rank_hub_vocab_size(tokenizer->hub)

@@ -28,7 +28,11 @@ static base_status check_checkpoint(const proto_job *job, base_error *reterr)
 
 base_status rank_mode_train_check(const proto_job *job, base_error *reterr)
 {
-    rank_tokenizer *tokenizer = NULL;
+    rank_data_options options = {
+        .path = job->data.train,
+        .context = (int)job->model.context,
+        .loss_on_correction = job->data.loss_on == PROTO_LOSS_ON_CORRECTION,
+    };
     bool fits = false;
     uint64_t count = 0;
     base_status status = check_checkpoint(job, reterr);
@@ -36,12 +40,11 @@ base_status rank_mode_train_check(const proto_job *job, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
-    status = rank_tokenizer_load(job->data.tokenizer, &tokenizer, NULL);
+    status = rank_tokenizer_load(job->data.tokenizer, &options.tokenizer, NULL);
     if (status == BASE_OK) {
-        status = rank_data_any_fits(job->data.train, tokenizer, (int)job->model.context, &fits,
-                                    &count, NULL);
+        status = rank_data_any_fits(&options, &fits, &count, NULL);
     }
-    rank_tokenizer_destroy(tokenizer);
+    rank_tokenizer_destroy(options.tokenizer);
     if (status != BASE_OK || fits || count == 0) {
         return BASE_OK; /* a file that cannot be read is an error of the ranks, which read all of it */
     }

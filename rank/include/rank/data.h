@@ -83,11 +83,11 @@ uint32_t rank_data_position(const rank_data *data, int slot_index);
 BASE_MUST_CHECK base_status rank_data_seek(rank_data *data, uint64_t epoch,
                                            const uint32_t *positions, base_error *reterr);
 
-/* Whether the context holds at least one sentence of the file. Reads only as far as that one.
- * *count: how many lines were read. Statuses as rank_data_open. */
-BASE_MUST_CHECK base_status rank_data_any_fits(const char *path, rank_tokenizer *tokenizer,
-                                               int context, bool *fits, uint64_t *count,
-                                               base_error *reterr);
+/* Whether the context holds at least one sentence of the file. Reads only as far as that one, and of
+ * the options only path, tokenizer, context and loss_on_correction. *count: how many lines were read.
+ * Statuses as rank_data_open. */
+BASE_MUST_CHECK base_status rank_data_any_fits(const rank_data_options *options, bool *fits,
+                                               uint64_t *count, base_error *reterr);
 
 /* For generation and evaluation: reads the "wrong"/"right" pairs with index % world_size == rank.
  * Statuses as rank_data_open; a line of the shard without a pair is BASE_ERR_INVALID. The pairs own

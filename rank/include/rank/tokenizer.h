@@ -9,6 +9,7 @@
 #ifndef RANK_TOKENIZER_H
 #define RANK_TOKENIZER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,8 @@ typedef struct rank_tokenizer rank_tokenizer;
 BASE_MUST_CHECK base_status rank_tokenizer_load(const char *path, rank_tokenizer **tokenizer,
                                                 base_error *reterr);
 void rank_tokenizer_destroy(rank_tokenizer *tokenizer);
+/* Whether it is of our own kind. Then a text's ids are those of its pieces (rank_bpe_piece_bytes). */
+bool rank_tokenizer_is_own(const rank_tokenizer *tokenizer);
 int rank_tokenizer_vocab_size(const rank_tokenizer *tokenizer);
 /* What ends a text: `<|endoftext|>`, or without it Llama 3's `<|end_of_text|>`. -1 and NULL: there is
  * none. */
