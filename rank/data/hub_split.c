@@ -51,6 +51,47 @@ static base_status add_split(rank_hub *hub, const char *pattern, base_error *ret
     return BASE_OK;
 }
 
+/* The bytes of a POSIX class, such as [:alpha:]; 0: there is none at `at`. */
+static size_t posix_bytes(const char *at)
+{
+    if (at[0] != '[' || at[1] != ':') {
+        return 0;
+    }
+    const size_t end = 2 + strspn(at + 2, "^abcdefghijklmnopqrstuvwxyz");
+    return at[end] == ':' && at[end + 1] == ']' ? end + 2 : 0;
+}
+
+/* What Oniguruma, whose expressions the file has, reads otherwise than PCRE2, though both accept it; or
+ * NULL. */
+static const char *find_foreign(const char *pattern)
+{
+    bool in_class = false;
+    for (const char *at = pattern; *at != '\0'; at++) {
+        if (*at == '\\') {
+            at++;
+            if (*at == 'h' || *at == 'H') {
+                return "\\h or \\H (hexadecimal digits)";
+            }
+            if (*at == '\0') {
+                break;
+            }
+        } else if (!in_class && *at == '[') {
+            in_class = true;
+            at += at[1] == '^';
+            at += at[1] == ']'; /* as the first one it is a member */
+        } else if (in_class && posix_bytes(at) > 0) {
+            at += posix_bytes(at) - 1;
+        } else if (in_class && *at == '[') {
+            return "a class in a class";
+        } else if (in_class && at[0] == '&' && at[1] == '&') {
+            return "&& in a class";
+        } else if (*at == ']') {
+            in_class = false;
+        }
+    }
+    return NULL;
+}
+
 static base_status read_split(rank_hub *hub, const json_t *step, base_error *reterr)
 {
     const char *pattern =
@@ -61,7 +102,11 @@ static base_status read_split(rank_hub *hub, const json_t *step, base_error *ret
         return base_fail(reterr, BASE_ERR_UNSUPPORTED,
                          "a Split that is not by a Regex, Isolated and not inverted");
     }
-    return add_split(hub, pattern, reterr);
+    const char *foreign = find_foreign(pattern);
+    return foreign == NULL
+               ? add_split(hub, pattern, reterr)
+               : base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                           "its expression has %s, which is not known here: %s", foreign, pattern);
 }
 
 static base_status read_step(rank_hub *hub, const json_t *step, base_error *reterr)

@@ -182,7 +182,7 @@ static void what_is_not_known_is_named(void **state)
 }
 
 /* A tokenizer whose Split has that expression. */
-static rank_tokenizer *load_split_by(const char *pattern)
+static base_status try_split_by(const char *pattern, rank_tokenizer **tokenizer, base_error *error)
 {
     test_directory scratch;
     json_t *root = json_load_file(ORACLE_DIRECTORY "/hub_llama3.json", 0, NULL);
@@ -192,10 +192,50 @@ static rank_tokenizer *load_split_by(const char *pattern)
     test_directory_make(&scratch);
     const char *path = test_directory_path(&scratch, "tokenizer.json");
     assert_int_equal(json_dump_file(root, path, 0), 0);
-    rank_tokenizer *tokenizer = load(path);
+    const base_status status = rank_tokenizer_load(path, tokenizer, error);
     test_directory_remove(&scratch);
     json_decref(root);
+    return status;
+}
+
+static rank_tokenizer *load_split_by(const char *pattern)
+{
+    base_error error;
+    rank_tokenizer *tokenizer = NULL;
+    assert_ok(try_split_by(pattern, &tokenizer, &error), &error);
     return tokenizer;
+}
+
+/* Oniguruma reads these otherwise than PCRE2. */
+static void what_has_another_meaning_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pattern;
+        const char *reason; /* NULL: it is taken */
+    } cases[] = {
+        {"[\\p{L}&&[^a-z]]+", "&& in a class"},
+        {"a|[^\\]&&b]", "&& in a class"},
+        {"[]&&b]", "&& in a class"},
+        {"[[:alpha:]&&b]", "&& in a class"},
+        {"[a[bc]]", "a class in a class"},
+        {"[[:]", "a class in a class"},
+        {"\\h+", "\\h"},
+        {"[x\\H]", "\\h"},
+        {"[[:alpha:]]+&&|[&]&", NULL},
+        {"\\[a&&b\\]|[\\[\\\\\\]&]\\\\h", NULL},
+        {"[^]]&&[]&]&&", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        base_error error = {.message = ""};
+        rank_tokenizer *tokenizer = NULL;
+        assert_status(try_split_by(cases[i].pattern, &tokenizer, &error),
+                      cases[i].reason == NULL ? BASE_OK : BASE_ERR_UNSUPPORTED);
+        if (cases[i].reason != NULL && strstr(error.message, cases[i].reason) == NULL) {
+            fail_msg("%s, not %s", error.message, cases[i].reason);
+        }
+        rank_tokenizer_destroy(tokenizer);
+    }
 }
 
 /* The ids are those of the library. */
@@ -263,6 +303,7 @@ int main(void)
         cmocka_unit_test(a_template_says_what_stands_before_a_text),
         cmocka_unit_test(all_bytes_come_back),
         cmocka_unit_test(what_is_not_known_is_named),
+        cmocka_unit_test(what_has_another_meaning_is_refused),
         cmocka_unit_test(an_empty_match_cuts),
         cmocka_unit_test(expressions_do_no_harm),
     };
