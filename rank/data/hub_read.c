@@ -302,6 +302,31 @@ static base_status read_post(rank_hub *hub, const json_t *post, base_error *rete
     return status;
 }
 
+/* NFC, or a Sequence of it; an empty one does nothing. */
+static base_status read_normalizer(rank_hub *hub, const json_t *root, base_error *reterr)
+{
+    size_t index = 0;
+    json_t *one = NULL;
+    base_status status = BASE_OK;
+    const json_t *normalizer = json_object_get(root, "normalizer");
+    const json_t *sequence = json_object_get(normalizer, "normalizers");
+    if (hub_is_off(root, "normalizer")) {
+        return BASE_OK;
+    }
+    if (!hub_has_type(normalizer, "Sequence") || !json_is_array(sequence)) {
+        hub->normalises = hub_has_type(normalizer, "NFC");
+        return hub->normalises ? BASE_OK : hub_refuse("normalizer", normalizer, reterr);
+    }
+    json_array_foreach(sequence, index, one)
+    {
+        hub->normalises = true;
+        if (status == BASE_OK && !hub_has_type(one, "NFC")) {
+            status = hub_refuse("normalizer", one, reterr);
+        }
+    }
+    return status;
+}
+
 /* Settings that change ids, and that nothing here has a switch for. */
 static base_status check_settings(const json_t *root, base_error *reterr)
 {
@@ -309,10 +334,6 @@ static base_status check_settings(const json_t *root, base_error *reterr)
                                       "end_of_word_suffix", NULL};
     const json_t *model = json_object_get(root, "model");
     const json_t *type = json_object_get(model, "type");
-    const json_t *normalizer = json_object_get(root, "normalizer");
-    if (!hub_is_off(root, "normalizer") && !hub_has_type(normalizer, "NFC")) {
-        return hub_refuse("normalizer", normalizer, reterr);
-    }
     if (type != NULL && !hub_has_type(model, "BPE")) {
         return hub_refuse("model", model, reterr);
     }
@@ -336,7 +357,10 @@ static base_status fill(rank_hub *hub, const json_t *root, base_error *reterr)
     if (!json_is_object(vocab) || !json_is_array(merges)) {
         return base_fail(reterr, BASE_ERR_INVALID, "no \"model\" with vocabulary and merges");
     }
-    base_status status = check_settings(root, reterr);
+    base_status status = read_normalizer(hub, root, reterr);
+    if (status == BASE_OK) {
+        status = check_settings(root, reterr);
+    }
     if (status == BASE_OK) {
         status = measure(vocab, added, &largest, &bytes, reterr);
     }
@@ -344,7 +368,6 @@ static base_status fill(rank_hub *hub, const json_t *root, base_error *reterr)
         return status;
     }
     hub->count = largest + 1;
-    hub->normalises = !hub_is_off(root, "normalizer");
     hub->whole_first = json_is_true(json_object_get(model, "ignore_merges"));
     hub->limits = pcre2_match_context_create(NULL);
     hub->match = pcre2_match_data_create(1, NULL);

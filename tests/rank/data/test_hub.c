@@ -164,6 +164,12 @@ static void what_is_not_known_is_named(void **state)
 {
     (void)state;
     expect_refused("\"normalizer\":null", "\"normalizer\":{\"type\":\"NFKC\"}", "normalizer NFKC");
+    expect_refused("\"normalizer\":null",
+                   "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},"
+                   "{\"type\":\"Lowercase\"}]}",
+                   "normalizer Lowercase");
+    expect_refused("\"normalizer\":null", "\"normalizer\":{\"type\":\"Sequence\"}",
+                   "normalizer Sequence");
     expect_refused("\"byte_fallback\":false", "\"byte_fallback\":true", "byte_fallback");
     expect_refused("\"type\":\"BPE\"", "\"type\":\"Unigram\"", "model Unigram");
     expect_refused("\"Isolated\"", "\"Removed\"", "Split");
@@ -296,6 +302,37 @@ static void expressions_do_no_harm(void **state)
     }
 }
 
+/* Encodes e and an acute accent with a tokenizer of Qwen2's kind that has the normalizer. */
+static size_t count_with(const char *normalizer)
+{
+    test_directory scratch;
+    base_error error;
+    rank_ids ids = {.capacity = 0};
+    json_t *root = json_load_file(ORACLE_DIRECTORY "/hub_qwen2.json", 0, NULL);
+    json_t *made = json_loads(normalizer, JSON_DECODE_ANY, NULL);
+    assert_int_equal(json_object_set_new(root, "normalizer", made), 0);
+    test_directory_make(&scratch);
+    const char *path = test_directory_path(&scratch, "tokenizer.json");
+    assert_int_equal(json_dump_file(root, path, 0), 0);
+    rank_tokenizer *tokenizer = load(path);
+    assert_ok(rank_tokenizer_encode(tokenizer, "e\xcc\x81", 3, &ids, &error), &error);
+    rank_tokenizer_destroy(tokenizer);
+    test_directory_remove(&scratch);
+    json_decref(root);
+    return ids.count;
+}
+
+static void a_sequence_of_normalizers_is_what_is_in_it(void **state)
+{
+    (void)state;
+    const size_t off = count_with("null");
+    const size_t on = count_with("{\"type\":\"NFC\"}");
+    assert_true(off > on);
+    assert_int_equal(count_with("{\"type\":\"Sequence\",\"normalizers\":[]}"), off);
+    assert_int_equal(count_with("{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}]}"),
+                     on);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -303,6 +340,7 @@ int main(void)
         cmocka_unit_test(a_template_says_what_stands_before_a_text),
         cmocka_unit_test(all_bytes_come_back),
         cmocka_unit_test(what_is_not_known_is_named),
+        cmocka_unit_test(a_sequence_of_normalizers_is_what_is_in_it),
         cmocka_unit_test(what_has_another_meaning_is_refused),
         cmocka_unit_test(an_empty_match_cuts),
         cmocka_unit_test(expressions_do_no_harm),
