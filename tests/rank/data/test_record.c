@@ -34,6 +34,8 @@ static void good_lines_are_read(void **state)
          false},
         {"{\"text\":\"say \\\"hi\\\"\\n\"}", "say \"hi\"\n", false, false},
         {"{\"id\":17,\"tags\":[\"a\",{\"b\":null}],\"text\":\"he went\"}", "he went", false, false},
+        {"{\"hash\":17293822569102704640,\"x\":-9223372036854775809,\"text\":\"a\"}", "a", false,
+         false},
         {"{\"text\":\"\xf0\x9f\x91\x8d\xc3\xa9\"}", "\xf0\x9f\x91\x8d\xc3\xa9", false, true},
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -68,6 +70,7 @@ static void bad_lines_are_refused_with_a_reason(void **state)
         {"{\"txt\":\"he went\"}", "no \"text\""},
         {"{\"text\":\"\"}", "\"text\" is empty"},
         {"{\"text\":17}", "\"text\" is not a string"},
+        {"{\"text\":17293822569102704640}", "\"text\" is not a string"},
         {"{\"text\":null}", "\"text\" is not a string"},
         {"{\"text\":\"a\",\"text\":\"b\"}", "duplicate"},
         {"{\"text\":\"a\",\"x\":\"1\",\"x\":\"2\"}", "duplicate"},
