@@ -86,8 +86,8 @@ static base_status read_block(rank_lines *lines, base_error *reterr)
     return BASE_OK;
 }
 
-base_status rank_lines_next(rank_lines *lines, const char **line, size_t *line_bytes,
-                            base_error *reterr)
+static base_status take_line(rank_lines *lines, const char **line, size_t *line_bytes,
+                             base_error *reterr)
 {
     size_t searched = 0;
     *line = NULL;
@@ -117,4 +117,23 @@ base_status rank_lines_next(rank_lines *lines, const char **line, size_t *line_b
         }
         return BASE_OK;
     }
+}
+
+static bool is_blank(const char *line, size_t line_bytes)
+{
+    size_t at = 0;
+    while (at < line_bytes && (line[at] == ' ' || line[at] == '\t' || line[at] == '\r')) {
+        at++;
+    }
+    return at == line_bytes;
+}
+
+base_status rank_lines_next(rank_lines *lines, const char **line, size_t *line_bytes,
+                            base_error *reterr)
+{
+    base_status status = BASE_OK;
+    do {
+        status = take_line(lines, line, line_bytes, reterr);
+    } while (status == BASE_OK && *line != NULL && is_blank(*line, *line_bytes));
+    return status;
 }

@@ -26,8 +26,8 @@ BASE_MUST_CHECK base_status rank_lines_open(rank_lines *lines, const char *path,
 /* Closes. Also takes a zeroed or half-opened one. */
 void rank_lines_close(rank_lines *lines);
 
-/* The next line without its newline, valid until the next call. *line is NULL at the end. The last
- * line may lack its newline. BASE_ERR_INVALID, with file and line, if it is longer than
+/* The next line that is not blank, without its newline, valid until the next call. *line is NULL at the
+ * end. The last line may lack its newline. BASE_ERR_INVALID, with file and line, if it is longer than
  * RANK_DATA_LINE_BYTES_MAX. */
 BASE_MUST_CHECK base_status rank_lines_next(rank_lines *lines, const char **line,
                                             size_t *line_bytes, base_error *reterr);

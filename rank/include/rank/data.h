@@ -84,7 +84,7 @@ BASE_MUST_CHECK base_status rank_data_seek(rank_data *data, uint64_t epoch,
                                            const uint32_t *positions, base_error *reterr);
 
 /* Whether the context holds at least one sentence of the file. Reads only as far as that one, and of
- * the options only path, tokenizer, context and loss_on_correction. *count: how many lines were read.
+ * the options only path, tokenizer, context and loss_on_correction. *count: how many sentences were read.
  * Statuses as rank_data_open. */
 BASE_MUST_CHECK base_status rank_data_any_fits(const rank_data_options *options, bool *fits,
                                                uint64_t *count, base_error *reterr);

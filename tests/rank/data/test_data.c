@@ -369,6 +369,30 @@ static void more_slots_than_sentences_is_fine(void **state)
     rank_data_close(data);
 }
 
+/* They have no place in the order, so all ranks agree on whose a sentence is. */
+static void blank_lines_are_skipped(void **state)
+{
+    const data_fixture *fixture = *state;
+    base_error error;
+    rank_data *data = NULL;
+    rank_data_info info;
+    bool fits = true;
+    uint64_t count = 0;
+    rank_data_options options = data_options(fixture, 2, 1, 1);
+    data_write(fixture,
+               "\n{\"text\":\"aaaa\"}\r\n\r\n \t\n{\"text\":\"bbbb\"}\n{\"text\":\"cccc\"}\n\n");
+    assert_ok(rank_data_open(&options, &data, &error), &error);
+    rank_data_get_info(data, &info);
+    assert_int_equal(info.sentences_total, 3);
+    assert_int_equal(info.sentences_shard, 1);
+    assert_string_equal(info.first_sentence, "bbbb");
+    rank_data_close(data);
+    options.context = 1;
+    assert_ok(rank_data_any_fits(&options, &fits, &count, &error), &error);
+    assert_false(fits);
+    assert_int_equal(count, 3);
+}
+
 /* As before a prompt: so a model answers after what it has learned after. */
 static void a_template_stands_before_each_sentence(void **state)
 {
@@ -414,6 +438,7 @@ int main(void)
         cmocka_unit_test(loss_can_be_on_the_correction_alone),
         cmocka_unit_test(whole_sentences_are_packed_while_they_fit),
         cmocka_unit_test(more_slots_than_sentences_is_fine),
+        cmocka_unit_test(blank_lines_are_skipped),
         cmocka_unit_test(a_template_stands_before_each_sentence),
     };
     return cmocka_run_group_tests(tests, data_set_up, data_tear_down);

@@ -10,7 +10,7 @@ static void pairs_are_shared_out(void **state)
     const char *wrong = NULL;
     const char *right = NULL;
     rank_pairs *pairs = NULL;
-    data_write(fixture, "{\"text\":\"a \xe2\x86\x92 b\",\"wrong\":\"a\",\"right\":\"b\"}\n"
+    data_write(fixture, "{\"text\":\"a \xe2\x86\x92 b\",\"wrong\":\"a\",\"right\":\"b\"}\n\n"
                         "{\"text\":\"c \xe2\x86\x92 \",\"wrong\":\"c\",\"right\":\"\"}\n"
                         "{\"text\":\"e \\u2192 f\",\"wrong\":\"e\",\"right\":\"f\"}\n");
     assert_ok(rank_pairs_open(fixture->path, 0, 2, &pairs, &error), &error);
