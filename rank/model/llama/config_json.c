@@ -99,12 +99,13 @@ static base_status read_original(const json_t *rope, double *of, base_error *ret
                            "low_freq_factor is not below high_freq_factor");
 }
 
-/* rope_scaling, or rope_parameters, as newer files have it, with rope_theta in it. */
+/* rope_parameters, as newer files have it, with rope_theta in it, or rope_scaling. If a file has both,
+ * rope_scaling counts, as in transformers. */
 static base_status read_rope(const json_t *object, rank_model_config *read, base_error *reterr)
 {
     double *of = read->settings;
-    const json_t *rope = json_object_get(object, "rope_parameters");
-    rope = json_is_object(rope) ? rope : json_object_get(object, "rope_scaling");
+    const json_t *rope = json_object_get(object, "rope_scaling");
+    rope = json_object_size(rope) > 0 ? rope : json_object_get(object, "rope_parameters");
     const json_t *type = json_object_get(rope, "rope_type");
     const char *name = json_string_value(type != NULL ? type : json_object_get(rope, "type"));
     const json_t *with_theta = json_object_get(rope, "rope_theta") != NULL ? rope : object;

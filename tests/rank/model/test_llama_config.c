@@ -1,5 +1,6 @@
 /* Llama's config.json: what is read of it, and what is refused. */
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "model/llama/parts.h"
@@ -36,6 +37,34 @@ static void settings_are_read(void **state)
         configure("{\"head_dim\":null,\"hidden_size\":40,\"rope_scaling\":null}", &config, &error),
         &error);
     assert_int_equal(llama_setting(&config, LLAMA_HEAD_WIDTH), 4);
+}
+
+/* As in transformers 5: a rope_scaling that is not empty takes the place of rope_parameters. */
+static void rope_scaling_counts_before_rope_parameters(void **state)
+{
+    static const char parameters[] =
+        "\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":2,\"rope_theta\":500}";
+    static const struct {
+        const char *scaling;
+        double factor;
+        double theta;
+    } cases[] = {
+        {"null", 2.0, 500.0},
+        {"{}", 2.0, 500.0},
+        {"{\"type\":\"linear\",\"factor\":4}", 4.0, 1000.0},
+        {"{\"type\":\"linear\",\"factor\":4,\"rope_theta\":2000}", 4.0, 2000.0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char changes[256];
+        base_error error;
+        rank_model_config config;
+        (void)snprintf(changes, sizeof changes, "{\"rope_theta\":1000,%s,\"rope_scaling\":%s}",
+                       parameters, cases[i].scaling);
+        assert_ok(configure(changes, &config, &error), &error);
+        assert_true(config.settings[LLAMA_FACTOR] == cases[i].factor);
+        assert_true(config.settings[LLAMA_THETA] == cases[i].theta);
+    }
 }
 
 #define LLAMA3(factor, low, high)                                                                  \
@@ -129,6 +158,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(settings_are_read),
+        cmocka_unit_test(rope_scaling_counts_before_rope_parameters),
         cmocka_unit_test(numbers_without_sense_are_refused),
         cmocka_unit_test(a_window_shorter_than_the_context_is_refused),
         cmocka_unit_test(qwen2_has_biases_and_no_window),
