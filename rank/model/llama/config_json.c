@@ -114,13 +114,15 @@ static base_status read_rope(const json_t *object, rank_model_config *read, base
     if (status == BASE_OK && name == NULL && json_object_get(rope, "factor") != NULL) {
         return base_fail(reterr, BASE_ERR_INVALID, "a factor of rope without a rope_type");
     }
-    if (status != BASE_OK || name == NULL || strcmp(name, "default") == 0) {
+    /* "dynamic" turns otherwise only beyond max_position_embeddings, where no text goes here */
+    if (status != BASE_OK || name == NULL || strcmp(name, "default") == 0 ||
+        strcmp(name, "dynamic") == 0) {
         return status;
     }
     const bool linear = strcmp(name, LINEAR) == 0;
     if (!linear && strcmp(name, LLAMA3) != 0) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED,
-                         "rope_type \"%s\" is none of default, linear and llama3", name);
+                         "rope_type \"%s\" is none of default, dynamic, linear and llama3", name);
     }
     of[LLAMA_SCALING] = linear ? LLAMA_SCALING_LINEAR : LLAMA_SCALING_LLAMA3;
     static const struct {

@@ -67,6 +67,19 @@ static void rope_scaling_counts_before_rope_parameters(void **state)
     }
 }
 
+static void dynamic_is_default_up_to_the_context(void **state)
+{
+    base_error error;
+    rank_model_config config;
+    rank_model_config plain;
+    (void)state;
+    assert_ok(configure("{}", &plain, &error), &error);
+    assert_ok(configure("{\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}}", &config, &error),
+              &error);
+    assert_memory_equal(config.settings, plain.settings, sizeof plain.settings);
+    assert_int_equal(config.context, plain.context);
+}
+
 #define LLAMA3(factor, low, high)                                                                  \
     "{\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":" factor ",\"low_freq_factor\":" low   \
     ",\"high_freq_factor\":" high ",\"original_max_position_embeddings\":64}}"
@@ -158,6 +171,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(settings_are_read),
+        cmocka_unit_test(dynamic_is_default_up_to_the_context),
         cmocka_unit_test(rope_scaling_counts_before_rope_parameters),
         cmocka_unit_test(numbers_without_sense_are_refused),
         cmocka_unit_test(a_window_shorter_than_the_context_is_refused),
