@@ -34,8 +34,8 @@ static base_status check_shape(const proto_job_model *model, const rank_model_co
     return model->context <= config->context
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_INVALID,
-                           "the job has model.context %" PRId64 ", more than the %d of "
-                           "%s/config.json",
+                           "the job has model.context %" PRId64 ", more than the %d that "
+                           "%s/config.json allows (its context, or its sliding window)",
                            model->context, config->context, model->checkpoint);
 }
 

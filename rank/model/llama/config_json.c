@@ -160,6 +160,18 @@ static json_int_t read_window(const json_t *object, int context)
     return json_is_integer(window) ? json_integer_value(window) : context;
 }
 
+/* A text no longer than the window is one without a window. So the model's context is the shorter of
+ * the two. */
+static base_status cut_context(const json_t *object, rank_model_config *read, base_error *reterr)
+{
+    const json_int_t window = read_window(object, read->context);
+    if (window < 1) {
+        return base_fail(reterr, BASE_ERR_INVALID, "sliding_window is not positive");
+    }
+    read->context = window < read->context ? (int)window : read->context;
+    return BASE_OK;
+}
+
 /* Newer files of Qwen2 say of each layer which attention it has. */
 static bool is_full(const json_t *object)
 {
@@ -175,7 +187,7 @@ static bool is_full(const json_t *object)
 }
 
 /* Checks settings that our model has no switch for. They must be as our model is. */
-static base_status check_fixed(const json_t *object, int context, base_error *reterr)
+static base_status check_fixed(const json_t *object, base_error *reterr)
 {
     static const char *const off[] = {"attention_bias", "mlp_bias", "use_sliding_window", NULL};
     base_status status = rank_config_want(object, "hidden_act", "silu", reterr);
@@ -187,10 +199,6 @@ static base_status check_fixed(const json_t *object, int context, base_error *re
     if (status == BASE_OK && is_type(object, QWEN2) && !is_full(object)) {
         status = base_fail(reterr, BASE_ERR_UNSUPPORTED,
                            "layer_types has another one than full_attention");
-    }
-    if (status == BASE_OK && read_window(object, context) < context) {
-        status = base_fail(reterr, BASE_ERR_UNSUPPORTED,
-                           "sliding_window must be null, or not shorter than the context");
     }
     if (status == BASE_OK && json_is_object(json_object_get(object, "quantization_config"))) {
         status =
@@ -231,7 +239,10 @@ base_status llama_configure(const json_t *object, rank_model_config *config, bas
     rank_model_config read = {.family = &rank_llama};
     base_status status = read_shape(object, &read, reterr);
     if (status == BASE_OK) {
-        status = check_fixed(object, read.context, reterr);
+        status = cut_context(object, &read, reterr);
+    }
+    if (status == BASE_OK) {
+        status = check_fixed(object, reterr);
     }
     if (status == BASE_OK) {
         read.settings[LLAMA_BIASED] = is_type(object, QWEN2);
