@@ -227,6 +227,9 @@ static void a_llamas_config_gives_its_shape(void **state)
     assert_int_equal(run(WORDS("--checkpoint", directory, "--context", "65536"), text),
                      BASE_EXIT_DONE);
     assert_non_null(strstr(text, "context 65536 of 131072"));
+    write_llama(LLAMA ", \"sliding_window\": 4096");
+    assert_int_equal(run(WORDS("--checkpoint", directory), text), BASE_EXIT_DONE);
+    assert_non_null(strstr(text, "context 4096"));
     (void)unlink(path_of("config.json"));
 }
 
@@ -241,7 +244,8 @@ static void what_no_rank_runs_is_planned_with_a_warning(void **state)
         {SILU, NULL},
         {LLAMA ", \"hidden_act\": \"gelu\"", "hidden_act must be \"silu\""},
         {SILU ", \"head_dim\": 7", "heads of 7 elements"},
-        {SILU ", \"sliding_window\": 4096", "sliding_window must be null"},
+        {SILU ", \"sliding_window\": 4096", NULL},
+        {SILU ", \"sliding_window\": 0", "sliding_window is not positive"},
         {SILU ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0}",
          "rope_type \"yarn\""},
         {SILU ", \"quantization_config\": {\"bits\": 4}", "quantization_config: "},
