@@ -17,7 +17,7 @@ if(GIT)
   endif()
 endif()
 
-set(patterns CMakeLists.txt)
+set(patterns)
 foreach(directory IN ITEMS base budget-service cmake collectives launcher proto rank)
   foreach(ending IN ITEMS c cmake cu h in map proto tsv txt)
     list(APPEND patterns ${directory}/*.${ending})
@@ -25,6 +25,7 @@ foreach(directory IN ITEMS base budget-service cmake collectives launcher proto 
 endforeach()
 list(TRANSFORM patterns PREPEND ${SOURCE}/)
 file(GLOB_RECURSE names RELATIVE ${SOURCE} ${patterns})
+list(APPEND names CMakeLists.txt) # that of the root alone: build directories have some, too
 list(SORT names)
 set(digests)
 foreach(name IN LISTS names)

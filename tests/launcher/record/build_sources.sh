@@ -28,6 +28,9 @@ done
 first=$(sources "$scratch/one")
 [ -n "$first" ] || fail "no digest"
 [ "$first" = "$(sources "$scratch/another one")" ] || fail "equal sources have different digests"
+mkdir -p "$scratch/one/build/dev"
+touch "$scratch/one/build/dev/CMakeLists.txt"
+[ "$first" = "$(sources "$scratch/one")" ] || fail "a build directory changes the digest"
 touch "$scratch/one/rank/new.h"
 [ "$first" != "$(sources "$scratch/one")" ] || fail "a new file does not change the digest"
 rm "$scratch/one/rank/new.h"
