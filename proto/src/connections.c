@@ -17,7 +17,7 @@ struct proto_connections {
     void *monitor;
     int world_size;
     int *fds;              /* (world_size) of the ranks' connections */
-    proto_pending pending; /* those that are no rank's yet */
+    proto_pending pending; /* those that have not shown a key yet */
     kept_event *kept;      /* (capacity) events from `first` to `count` that were taken in early */
     int capacity;
     int first;
@@ -73,7 +73,8 @@ static bool read_event(proto_connections *connections, kept_event *read)
     }
     if (read->event.kind == PROTO_BUS_ACCEPTED) {
         proto_pending_add(&connections->pending, read->fd);
-    } else if (read->event.kind == PROTO_BUS_DISCONNECTED) {
+    } else if (read->event.kind == PROTO_BUS_DISCONNECTED ||
+               read->event.kind == PROTO_BUS_CONNECTED) { /* it has ended, or has a key */
         (void)proto_pending_remove(&connections->pending, read->fd);
     }
     for (int rank = 0; rank < connections->world_size; rank++) {
