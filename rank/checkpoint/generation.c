@@ -25,6 +25,15 @@ static base_status add_stop(rank_generation_config *config, const json_t *id, in
     return BASE_OK;
 }
 
+/* config.json may have ids of another vocabulary: these end nothing. */
+static void take_stops(const json_t *object, int vocab_size, rank_generation_config *config)
+{
+    const json_t *ids = json_object_get(object, "eos_token_id");
+    for (size_t i = 0; i < (json_is_array(ids) ? json_array_size(ids) : 1); i++) {
+        (void)add_stop(config, json_is_array(ids) ? json_array_get(ids, i) : ids, vocab_size, NULL);
+    }
+}
+
 static base_status parse_stops(const json_t *object, int vocab_size, rank_generation_config *config,
                                base_error *reterr)
 {
@@ -78,23 +87,25 @@ static bool is_older(const char *directory, const json_t *generation)
 base_status rank_checkpoint_generation(const char *directory, int vocab_size,
                                        rank_generation_config *config, base_error *reterr)
 {
-    static const char *const names[] = {"generation_config.json", "config.json"};
+    static const char name[] = "generation_config.json";
     json_t *object = NULL;
-    size_t file = 0;
     *config = (rank_generation_config){.stop_count = 0};
-    base_status status = rank_hf_json_read(directory, names[file], &object, reterr);
+    base_status status = rank_hf_json_read(directory, name, &object, reterr);
     if (status == BASE_ERR_NOTFOUND) { /* then transformers takes these from the model's */
-        file = 1;
-        status = rank_hf_json_read(directory, names[file], &object, reterr);
+        if (rank_hf_json_read(directory, "config.json", &object, NULL) == BASE_OK) {
+            take_stops(object, vocab_size, config);
+        }
+        json_decref(object);
+        return BASE_OK;
     }
     if (status != BASE_OK) {
-        return status == BASE_ERR_NOTFOUND ? BASE_OK : status;
+        return status;
     }
     status = parse_stops(object, vocab_size, config, reterr);
-    if (status == BASE_OK && file == 0) {
+    if (status == BASE_OK) {
         status = parse_suffix(object, is_older(directory, object), config, reterr);
     }
     json_decref(object);
     return status == BASE_OK ? BASE_OK
-                             : base_error_prepend(reterr, status, "%s/%s", directory, names[file]);
+                             : base_error_prepend(reterr, status, "%s/%s", directory, name);
 }

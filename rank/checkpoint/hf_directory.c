@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/limits.h"
+#include "base/log.h"
 #include "checkpoint/hf_json.h"
 #include "model/family.h"
 #include "rank/checkpoint.h"
@@ -59,39 +60,44 @@ static base_status copy_file(const char *from, const char *directory, const char
 }
 
 /* What belongs to the source's tokenizer. *copied: it has a tokenizer_config.json. */
-static base_status copy_from_source(const char *directory, const rank_checkpoint_about *about,
-                                    bool *copied, base_error *reterr)
+static void copy_from_source(const char *directory, const rank_checkpoint_about *about,
+                             bool *copied)
 {
     static const char *const names[] = {"tokenizer_config.json", "chat_template.jinja"};
     char path[FILE_PATH_BYTES];
     *copied = false;
     if (about->source == NULL) {
-        return BASE_OK;
+        return;
     }
     join(path, about->source, "tokenizer.json");
     if (strcmp(path, about->tokenizer_path) != 0) {
-        return BASE_OK; /* another tokenizer was asked for */
+        return; /* another tokenizer was asked for */
     }
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         join(path, about->source, names[i]);
-        const base_status status = copy_file(path, directory, names[i], reterr);
+        base_error error;
+        const base_status status = copy_file(path, directory, names[i], &error);
         if (status != BASE_OK && status != BASE_ERR_NOTFOUND) {
-            return status;
+            base_log(BASE_LOG_WARNING, "%s is not kept: %s", names[i], error.message);
         }
         *copied = *copied || (i == 0 && status == BASE_OK);
     }
-    return BASE_OK;
 }
 
-/* What the source's file says; an empty object if there is none. */
+/* What the source's file says; an empty object if there is none, or if it cannot be read: a training that
+ * is over is saved in any case. */
 static base_status read_source(const rank_checkpoint_about *about, const char *name,
                                json_t **object, base_error *reterr)
 {
+    base_error error;
     const base_status status = about->source != NULL
-                                   ? rank_hf_json_read(about->source, name, object, reterr)
+                                   ? rank_hf_json_read(about->source, name, object, &error)
                                    : BASE_ERR_NOTFOUND;
+    if (status == BASE_OK) {
+        return BASE_OK;
+    }
     if (status != BASE_ERR_NOTFOUND) {
-        return status;
+        base_log(BASE_LOG_WARNING, "what it says is not kept: %s", error.message);
     }
     *object = json_object();
     return *object != NULL ? BASE_OK : base_fail(reterr, BASE_ERR_MEMORY, "no memory for %s", name);
@@ -119,15 +125,22 @@ static json_t *stops_of(const json_t *said, int end_id)
     return ids;
 }
 
-/* Adds the tokens that begin and end a text: those of the source's file, or end_id. */
-static bool add_ends(json_t *object, const json_t *source, int end_id)
+/* What the first says that has the key. */
+static const json_t *said(const char *key, const json_t *first, const json_t *second)
 {
-    const json_t *begin = json_object_get(source, "bos_token_id");
+    const json_t *value = json_object_get(first, key);
+    return value != NULL ? value : json_object_get(second, key);
+}
+
+/* Adds the tokens that begin and end a text: those of the source's files, or end_id. */
+static bool add_ends(json_t *object, const json_t *first, const json_t *second, int end_id)
+{
+    const json_t *begin = said("bos_token_id", first, second);
     return json_object_set_new(object, "bos_token_id",
                                begin != NULL ? json_copy((json_t *)(uintptr_t)begin)
                                              : json_integer(end_id)) == 0 &&
            json_object_set_new(object, "eos_token_id",
-                               stops_of(json_object_get(source, "eos_token_id"), end_id)) == 0;
+                               stops_of(said("eos_token_id", first, second), end_id)) == 0;
 }
 
 static base_status write_generation(const char *directory, const rank_checkpoint_about *about,
@@ -139,12 +152,10 @@ static base_status write_generation(const char *directory, const rank_checkpoint
     if (status != BASE_OK) {
         return status;
     }
-    /* a source without this file has these in its config.json */
-    const bool said = json_object_get(object, "eos_token_id") != NULL;
     if (json_object_size(object) == 0) {
         (void)json_object_set_new(object, "do_sample", json_false());
     }
-    if (!add_ends(object, said ? object : model, (int)about->end_id) ||
+    if (!add_ends(object, object, model, (int)about->end_id) ||
         json_object_set_new(object, "prompt_suffix", json_string(about->prompt_suffix)) != 0) {
         json_decref(object);
         object = NULL;
@@ -176,7 +187,7 @@ base_status rank_checkpoint_write(const char *directory, const rank_checkpoint_a
         status = copy_file(about->tokenizer_path, directory, "tokenizer.json", reterr);
     }
     if (status == BASE_OK) {
-        status = copy_from_source(directory, about, &copied, reterr);
+        copy_from_source(directory, about, &copied);
     }
     if (status == BASE_OK && !copied) {
         status = write_tokenizer_config(directory, about, reterr);
@@ -186,7 +197,7 @@ base_status rank_checkpoint_write(const char *directory, const rank_checkpoint_a
     }
     if (status == BASE_OK) {
         json_t *object = config->family->describe(config);
-        if (object != NULL && !add_ends(object, model, (int)about->end_id)) {
+        if (object != NULL && !add_ends(object, model, NULL, (int)about->end_id)) {
             json_decref(object);
             object = NULL;
         }

@@ -210,7 +210,6 @@ static void what_the_source_says_is_kept(void **state)
     assert_non_null(params);
     test_directory_make(&out);
     write_file("config.json", "{\"model_type\":\"gpt2\",\"bos_token_id\":7,\"eos_token_id\":8}");
-    write_generation("{\"bos_token_id\":7,\"eos_token_id\":[8,9],\"top_k\":20}");
     write_file("tokenizer_config.json", "{\"chat_template\":\"a\"}");
     write_file("chat_template.jinja", "b");
     (void)snprintf(tokenizer, sizeof tokenizer, "%s",
@@ -220,6 +219,9 @@ static void what_the_source_says_is_kept(void **state)
                                          .end_id = 511,
                                          .prompt_suffix = "",
                                          .source = scratch.path};
+    write_generation("{\"eos_token_id\":8,}"); /* the training is saved in any case */
+    assert_ok(rank_checkpoint_write(out.path, &about, params, &error), &error);
+    write_generation("{\"eos_token_id\":[8,9],\"top_k\":20}");
     assert_ok(rank_checkpoint_write(out.path, &about, params, &error), &error);
     free(params);
     assert_ok(rank_checkpoint_generation(out.path, 512, &config, &error), &error);
@@ -279,6 +281,9 @@ static void a_checkpoint_has_stops_and_a_suffix(void **state)
     assert_int_equal(config.stop_count, 2);
     assert_int_equal(config.stops[1], 6);
     assert_string_equal(config.prompt_suffix, "");
+    write_file("config.json", "{\"model_type\":\"llama\",\"eos_token_id\":50256}");
+    assert_ok(rank_checkpoint_generation(scratch.path, 512, &config, &error), &error);
+    assert_int_equal(config.stop_count, 0);
 
     assert_ok(rank_checkpoint_generation("/nowhere", 512, &config, &error), &error);
     assert_int_equal(config.stop_count, 0);
