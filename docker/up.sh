@@ -13,7 +13,7 @@ compose=(docker-compose)
 compose+=(--env-file "$state/env" -f "$here/compose.yml")
 
 trap '"${compose[@]}" down -t 5' EXIT
-"${compose[@]}" up -d || { "${compose[@]}" logs --no-color head && exit 1; }
+"${compose[@]}" up -d || { "${compose[@]}" logs --no-color head || true; exit 1; }
 "${compose[@]}" logs --no-color -f head agent-1 & # ends when both have
 code=$(docker wait "$("${compose[@]}" ps -q head)")
 # without its head an agent waits until its --join-timeout

@@ -102,7 +102,7 @@ base_status base_safetensors_index_open(const char *path, base_safetensors_index
     size_t size_bytes = 0;
     memset(index, 0, sizeof *index);
     base_status status =
-        base_file_read(path, BASE_SAFETENSORS_INDEX_BYTES_MAX, &text, &size_bytes, reterr);
+        base_file_read_regular(path, BASE_SAFETENSORS_INDEX_BYTES_MAX, &text, &size_bytes, reterr);
     if (status != BASE_OK) {
         return status;
     }

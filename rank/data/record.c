@@ -191,7 +191,7 @@ base_status rank_record_read_slow(const char *line, size_t line_bytes, rank_reco
     if (!base_utf8_valid(line, line_bytes)) {
         return base_fail(reterr, BASE_ERR_INVALID, "not UTF-8");
     }
-    /* a member that nobody reads may be an integer of any size */
+    /* a member that nobody reads may be an integer beyond 64 bits */
     json_t *root =
         json_loadb(line, line_bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &json_error);
     if (root == NULL) {

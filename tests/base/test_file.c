@@ -42,7 +42,7 @@ static void only_regular_files_are_read_as_such(void **state)
     test_directory_remove(&directory);
 }
 
-static mode_t renamed_mode; /* of the file that was renamed last */
+static _Atomic mode_t renamed_mode; /* of the file that was renamed last */
 
 /* The writer's renames go through here. */
 __attribute__((visibility("default"))) int rename(const char *old, const char *new)
