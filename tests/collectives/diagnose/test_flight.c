@@ -271,6 +271,7 @@ static void old_body(test_rank *rank)
         RANK_CHECK(rank, json_object_get(message, "took_us") == NULL);
     }
     json_decref(json);
+    RANK_OK(rank, coll_barrier(comm, &rank->error)); /* both have looked before anything is sent */
     for (int i = 0; rank->rank == 0 && i < MESSAGES; i++) {
         RANK_OK(rank, coll_send(comm, &values[0], 1, COLL_INT32, 1, &rank->error));
     }
