@@ -12,6 +12,7 @@
 
 #include "base/fields.h"
 #include "base/file.h"
+#include "base/json_file.h"
 #include "base/options.h"
 #include "base/path.h"
 #include "cli/paths.h"
@@ -22,22 +23,6 @@
 
 enum { TOKENIZER_BYTES_MAX = 64 << 20, CONFIG_BYTES_MAX = 1 << 20 };
 
-static base_status read_json(const char *path, size_t bytes_max, json_t **json, base_error *reterr)
-{
-    void *text = NULL;
-    size_t text_bytes = 0;
-    json_error_t json_error;
-    const base_status status = base_file_read_regular(path, bytes_max, &text, &text_bytes, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    *json = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, &json_error);
-    free(text);
-    return *json != NULL ? BASE_OK
-                         : base_fail(reterr, BASE_ERR_INVALID, "%s: line %d: %s", path,
-                                     json_error.line, json_error.text);
-}
-
 /* One more than the largest id in the tokenizer's vocabulary. */
 static base_status read_vocab_size(const char *path, int64_t *vocab_size, base_error *reterr)
 {
@@ -46,7 +31,7 @@ static base_status read_vocab_size(const char *path, int64_t *vocab_size, base_e
     json_t *id = NULL;
     size_t index = 0;
     int64_t largest = -1;
-    const base_status status = read_json(path, TOKENIZER_BYTES_MAX, &json, reterr);
+    const base_status status = base_json_read(path, TOKENIZER_BYTES_MAX, &json, reterr);
     if (status != BASE_OK) {
         return status;
     }
@@ -72,7 +57,7 @@ base_status launch_checkpoint_config(const char *checkpoint, json_t **config, ba
 {
     char path[BASE_PATH_BYTES];
     const base_status status = base_path_join(checkpoint, "config.json", path, reterr);
-    return status == BASE_OK ? read_json(path, CONFIG_BYTES_MAX, config, reterr) : status;
+    return status == BASE_OK ? base_json_read(path, CONFIG_BYTES_MAX, config, reterr) : status;
 }
 
 base_status launch_checkpoint_shape(proto_job_model *model, base_error *reterr)

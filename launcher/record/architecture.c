@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "base/json_file.h"
 #include "base/path.h"
 #include "proto/mode.h"
 
@@ -16,15 +16,11 @@ enum { CONFIG_BYTES_MAX = 1 << 20 };
 static json_t *read_config(const char *checkpoint)
 {
     char path[BASE_PATH_BYTES];
-    void *text = NULL;
-    size_t text_bytes = 0;
-    if (base_path_join(checkpoint, "config.json", path, NULL) != BASE_OK ||
-        base_file_read_regular(path, CONFIG_BYTES_MAX, &text, &text_bytes, NULL) != BASE_OK) {
-        return NULL;
-    }
-    json_t *config = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, NULL);
-    free(text);
-    return config;
+    json_t *config = NULL;
+    return base_path_join(checkpoint, "config.json", path, NULL) == BASE_OK &&
+                   base_json_read(path, CONFIG_BYTES_MAX, &config, NULL) == BASE_OK
+               ? config
+               : NULL;
 }
 
 void launch_architecture_find(const proto_job_model *model, launch_architecture *found)

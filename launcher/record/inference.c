@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json_file.h"
 #include "base/path.h"
 #include "proto/checkpoints.h"
 #include "record/cloud.h"
@@ -29,19 +30,8 @@ enum { RESULTS_BYTES_MAX = 1 << 30, SMALL_PARAMETERS = 1000000, FLOAT_BYTES = 4 
 static base_status read_json(const char *out, const char *name, json_t **json, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
-    void *text = NULL;
-    size_t text_bytes = 0;
-    json_error_t flaw;
-    base_status status = base_path_join(out, name, path, reterr);
-    if (status == BASE_OK) {
-        status = base_file_read(path, RESULTS_BYTES_MAX, &text, &text_bytes, reterr);
-    }
-    if (status != BASE_OK) {
-        return status;
-    }
-    *json = json_loadb(text, text_bytes, 0, &flaw);
-    free(text);
-    return *json != NULL ? BASE_OK : base_fail(reterr, BASE_ERR_INVALID, "%s: %s", path, flaw.text);
+    const base_status status = base_path_join(out, name, path, reterr);
+    return status == BASE_OK ? base_json_read(path, RESULTS_BYTES_MAX, json, reterr) : status;
 }
 
 static bool is_there(const char *out, const char *name)

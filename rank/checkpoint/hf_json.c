@@ -2,9 +2,8 @@
 #include "checkpoint/hf_json.h"
 
 #include <jansson.h>
-#include <stdlib.h>
 
-#include "base/file.h"
+#include "base/json_file.h"
 #include "base/limits.h"
 #include "base/path.h"
 
@@ -14,21 +13,13 @@ base_status rank_hf_json_read(const char *directory, const char *name, json_t **
                               base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
-    void *text = NULL;
-    size_t text_bytes = 0;
-    json_error_t flaw;
     *object = NULL;
     base_status status = base_path_join(directory, name, path, reterr);
     if (status == BASE_OK) {
-        status = base_file_read_regular(path, JSON_BYTES_MAX, &text, &text_bytes, reterr);
+        status = base_json_read(path, JSON_BYTES_MAX, object, reterr);
     }
-    if (status != BASE_OK) {
+    if (status != BASE_OK || json_is_object(*object)) {
         return status;
-    }
-    *object = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, &flaw);
-    free(text);
-    if (json_is_object(*object)) {
-        return BASE_OK;
     }
     json_decref(*object);
     *object = NULL;
