@@ -145,12 +145,12 @@ static void say_sum(launch_session *session)
                           elements, first->model_elements, more);
         return;
     }
-    if ((double)bytes < (double)elements * 4) { /* some are in bfloat16 */
-        launch_screen_say(&session->screen,
-                          "together: weights %.2f MB, for the model's %.2f million + %.2f million "
-                          "that are on every rank",
-                          (double)bytes / 1e6, (double)first->model_elements / 1e6,
-                          (double)more / 1e6);
+    if ((double)bytes < (double)elements * 4) {
+        launch_screen_say(
+            &session->screen,
+            "together: weights %.2f MB, matrices in bfloat16: the model's %.2f million "
+            "numbers + %.2f million that are on every rank",
+            (double)bytes / 1e6, (double)first->model_elements / 1e6, (double)more / 1e6);
         return;
     }
     launch_screen_say(&session->screen,

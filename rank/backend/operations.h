@@ -11,7 +11,8 @@
  *
  * Types. Where an argument names the type of an array, its address is void, and zero is float32.
  * Arithmetic and sums are float32 whatever the arrays are. Only a backend with `cast` takes other
- * types than float32; whoever asks another one for them has made a mistake. */
+ * types than float32, and one with `packs_bfloat16` packed matrices in bfloat16; whoever asks another
+ * one for them has made a mistake. */
 #ifndef RANK_BACKEND_OPERATIONS_H
 #define RANK_BACKEND_OPERATIONS_H
 
@@ -56,11 +57,12 @@ typedef struct rank_pack {
     size_t from_row; /* floats from one row of `from` to the next */
     bool transposed; /* from is (columns, depth) */
     void *to;        /* the first of these rows, in the first of these panels */
-    size_t to_panel; /* floats from one panel to the next: the matrix's depth × RANK_PANEL */
+    size_t to_panel; /* elements from one panel to the next: the matrix's depth × RANK_PANEL */
     size_t
         to_row; /* 0: panels. Else there are none: `to` is (columns, depth), with so many elements
                       from one column to the next */
-    rank_type to_type; /* bfloat16 with to_row only: elements are rounded as cast rounds them */
+    rank_type to_type; /* bfloat16: elements are rounded as cast rounds them. With to_row, or in a
+                          backend with packs_bfloat16 */
 } rank_pack;
 
 /* c (rows, columns) = a (rows, depth) · b; or, with accumulate, c += it.
@@ -71,6 +73,9 @@ typedef struct rank_pack {
  * bits depend on the row of a, the column of b and the leaves alone: not on the other rows and
  * columns, and on the CPU not on the instruction set, but for the baseline's, which has no fused
  * multiply-add.
+ *
+ * With packs_bfloat16 a packed b may be bfloat16, beside a in float32: the bits are those of the same
+ * numbers in float32.
  *
  * With a library's products (backend `cuda`) the order is the library's, whatever the leaves. a and b
  * are of one type, and bfloat16 only where b is not packed. With plain_weights a may be float32 and b bfloat16, if b is transposed and
@@ -92,8 +97,9 @@ typedef struct rank_product {
     size_t b_row;      /* 0: b is packed. Else it is (depth, columns), with so many floats from one
                           row to the next, and leaves is 1 if the backend packs */
     bool b_transposed; /* with b_row: it is (columns, depth) */
-    float *scratch;    /* rank_pack_count(depth, columns) floats to pack b in, or NULL: with them, a
-                          large b that is not packed is faster */
+    float *scratch;    /* NULL, or what makes many rows faster: rank_pack_count(depth, columns)
+                          floats to pack b in, if it is not; depth × RANK_PANEL to widen it in, if it
+                          is, in bfloat16 */
     void *c;           /* element (row, column) at row·c_row + column */
     rank_type c_type;
     size_t c_row;
@@ -117,7 +123,7 @@ typedef struct rank_embed_packed {
     float *out;       /* (T, C) */
     size_t wte_row;   /* 0: wte is packed. Else it is (columns, C), with so many floats from one row
                          to the next */
-    rank_type wte_type; /* bfloat16 with wte_row only */
+    rank_type wte_type; /* bfloat16 with wte_row, or in a backend with packs_bfloat16 */
 } rank_embed_packed;
 
 /* out (T, C) = wte[ids] + wpe[positions]; wpe NULL: wte[ids]. */

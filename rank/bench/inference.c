@@ -51,14 +51,16 @@ typedef struct bench {
     rank_model_config config;
     rank_device device;
     char weights[BASE_PATH_BYTES];
+    rank_type type;   /* of the matrices */
     rank_engine *all; /* of all ranks */
     rank_engine *one; /* rank 0's own */
     int64_t first_token_ns;
     size_t peak_bytes;
-    float *floats; /* as many as the weights of one rank's model */
-    size_t count;
-    float *rows; /* (PREFILL_TOKENS, 4 widths), */
-    float *out;  /* and as many again */
+    uint32_t *words; /* as many bytes as the weights of one rank's model have */
+    size_t words_bytes;
+    float *rows;    /* (PREFILL_TOKENS, 4 widths), */
+    float *out;     /* and as many again; */
+    float *scratch; /* of products */
     float *reduced;
     coll_arena *arena;
     double *figures[FIGURES]; /* (rounds) */
@@ -79,6 +81,7 @@ static base_status make_engine(bench *b, coll_comm *comm, rank_engine **engine, 
                                                      .device = &b->device,
                                                      .comm = comm,
                                                      .weights = b->weights,
+                                                     .type = b->type,
                                                      .sequences = 1,
                                                      .chunk_tokens = PREFILL_TOKENS,
                                                      .block_tokens = 16,
@@ -174,20 +177,21 @@ static base_status prepare(bench *b, base_error *reterr)
     void *memory = NULL;
     base_status status = BASE_OK;
     const size_t wide = (size_t)PREFILL_TOKENS * 4 * (size_t)b->config.width;
-    b->count = rank_model_param_count(&b->config) / 1024 * 1024;
-    status = backend->alloc(b->device.queue, RANK_MEMORY_WEIGHTS, b->count * sizeof(float), &memory,
-                            reterr);
-    b->floats = memory;
+    b->words_bytes = rank_model_param_count(&b->config) / 1024 * 1024 * rank_type_bytes(b->type);
+    status = backend->alloc(b->device.queue, RANK_MEMORY_WEIGHTS, b->words_bytes, &memory, reterr);
+    b->words = memory;
     if (status == BASE_OK) {
-        for (size_t i = 0; i < b->count; i++) {
-            b->floats[i] = (float)(i % 97) * 1e-3f;
+        for (size_t i = 0; i < b->words_bytes / sizeof *b->words; i++) {
+            b->words[i] = 0x3c003c00 + (uint32_t)(i % 97) * 0x10001; /* about 0.01, in both types */
         }
-        status = backend->alloc(b->device.queue, RANK_MEMORY_WORK, 2 * wide * sizeof(float),
-                                &memory, reterr);
+        const size_t scratch = 4 * (size_t)b->config.width * RANK_PANEL;
+        status = backend->alloc(b->device.queue, RANK_MEMORY_WORK,
+                                (2 * wide + scratch) * sizeof(float), &memory, reterr);
     }
     if (status == BASE_OK) {
         b->rows = memory;
         b->out = b->rows + wide;
+        b->scratch = b->out + wide;
         memset(b->rows, 0, 2 * wide * sizeof(float));
         status = coll_to_base(
             coll_arena_create(b->world, (size_t)b->config.width * sizeof(float), &b->arena, &error),
@@ -208,7 +212,7 @@ static double best_reading(const bench *b, size_t bytes)
 {
     double best = 0;
     for (int reading = 0; reading < RANK_READINGS; reading++) {
-        const double rate = rank_read_speed(b->floats, bytes, reading);
+        const double rate = rank_read_speed(b->words, bytes, reading);
         best = rate > best ? rate : best;
     }
     return best;
@@ -218,12 +222,12 @@ static double best_reading(const bench *b, size_t bytes)
 static base_status read_together(bench *b, double *best, base_error *reterr)
 {
     coll_error error;
-    const size_t part = b->count * sizeof(float) / (size_t)b->ranks / 512 * 512;
+    const size_t part = b->words_bytes / (size_t)b->ranks / 512 * 512;
     base_status status = BASE_OK;
     *best = 0;
     for (int reading = 0; status == BASE_OK && reading < RANK_READINGS; reading++) {
         status = coll_to_base(coll_barrier(b->world, &error), &error, reterr);
-        double seconds = (double)part / rank_read_speed(b->floats, part, reading);
+        double seconds = (double)part / rank_read_speed(b->words, part, reading);
         if (status == BASE_OK) {
             status = slowest(b, &seconds, reterr);
         }
@@ -272,8 +276,8 @@ static base_status reduce_bare(bench *b, int round, base_error *reterr)
     return status;
 }
 
-static const float *multiply(const bench *b, const float *weights, size_t rows, size_t depth,
-                             size_t columns, int leaves)
+static const char *multiply(const bench *b, const char *weights, size_t rows, size_t depth,
+                            size_t columns, int leaves)
 {
     b->device.backend->product(b->device.queue, &(rank_product){.rows = rows,
                                                                 .columns = columns,
@@ -282,17 +286,19 @@ static const float *multiply(const bench *b, const float *weights, size_t rows, 
                                                                 .a_row = depth,
                                                                 .a_depth = 1,
                                                                 .b = weights,
+                                                                .b_type = b->type,
+                                                                .scratch = b->scratch,
                                                                 .c = b->out,
                                                                 .c_row = columns,
                                                                 .leaves = leaves});
-    return weights + rank_pack_count(depth, columns);
+    return weights + rank_pack_count(depth, columns) * rank_type_bytes(b->type);
 }
 
 /* The products of a prefill, each over its own weights. */
 static double prefill_products_ms(const bench *b)
 {
     const size_t width = (size_t)b->config.width;
-    const float *at = b->floats;
+    const char *at = (const char *)b->words;
     const int64_t before_ns = base_now_ns();
     for (int layer = 0; layer < b->config.layers; layer++) {
         const size_t rows = layer + 1 < b->config.layers ? PREFILL_TOKENS : 1;
@@ -301,7 +307,7 @@ static double prefill_products_ms(const bench *b)
         at = multiply(b, at, rows, width, 4 * width, 1);
         at = multiply(b, at, rows, 4 * width, width, rank_tp_leaves(4 * width / 16, 1));
     }
-    (void)multiply(b, b->floats, 1, width, (size_t)b->config.vocab_size, 1);
+    (void)multiply(b, (const char *)b->words, 1, width, (size_t)b->config.vocab_size, 1);
     return (double)(base_now_ns() - before_ns) * 1e-6;
 }
 
@@ -317,7 +323,7 @@ static double peak_gflops(const bench *b)
 {
     const int64_t before_ns = base_now_ns();
     for (int i = 0; i < PEAK_TIMES; i++) {
-        (void)multiply(b, b->floats, PEAK_ROWS, PEAK_DEPTH, PEAK_COLUMNS, 1);
+        (void)multiply(b, (const char *)b->words, PEAK_ROWS, PEAK_DEPTH, PEAK_COLUMNS, 1);
     }
     return 2.0 * PEAK_ROWS * PEAK_DEPTH * PEAK_COLUMNS * PEAK_TIMES /
            (double)(base_now_ns() - before_ns);
@@ -341,7 +347,7 @@ static base_status prefill(rank_engine *engine, double *ms, base_error *reterr)
 /* Rank 0 by itself. */
 static base_status measure_alone(bench *b, rank_engine *prefiller, int round, base_error *reterr)
 {
-    b->figures[ONE_BANDWIDTH][round] = best_reading(b, b->count * sizeof(float));
+    b->figures[ONE_BANDWIDTH][round] = best_reading(b, b->words_bytes);
     const int64_t before_ns = base_now_ns();
     base_status status = steps(b->one, TOKENS_A_ROUND, reterr);
     b->figures[ONE_TOKEN_MS][round] = (double)(base_now_ns() - before_ns) * 1e-6 / TOKENS_A_ROUND;
@@ -461,13 +467,16 @@ base_status bench_inference(coll_context *context, const char *checkpoint, int r
         status = rank_device_open("cpu", &b.device, reterr);
     }
     if (status == BASE_OK) {
+        status = rank_shards_type(&b.config, b.weights, &b.type, reterr);
+    }
+    if (status == BASE_OK) {
         status = run(&b, rounds, reterr);
     }
     rank_engine_destroy(b.one);
     rank_engine_destroy(b.all);
     coll_arena_destroy(b.arena);
     if (b.device.backend != NULL) {
-        b.device.backend->release(b.device.queue, b.floats);
+        b.device.backend->release(b.device.queue, b.words);
         b.device.backend->release(b.device.queue, b.rows);
     }
     rank_device_close(&b.device);

@@ -21,11 +21,12 @@ static const char usage[] = "Usage: random-checkpoint DIRECTORY TOKENIZER.json [
                             "  --heads N        (default 12)\n"
                             "  --context N      (default 1024)\n"
                             "  --seed N         (default 35200)\n"
+                            "  --bfloat16       numbers of 16 bits in place of float32\n"
                             "  --help           this text\n";
 
 enum { VALUE_MAX = 1 << 20 };
 
-enum { HELP = 6, LIKE }; /* options behind those with a number */
+enum { HELP = 6, LIKE, BFLOAT16 }; /* options behind those with a number */
 
 static int parse(const char *text)
 {
@@ -38,8 +39,8 @@ static int parse(const char *text)
     return (int)value;
 }
 
-static base_status write_random(const rank_model_config *config, int seed, const char *directory,
-                                const char *tokenizer, base_error *reterr)
+static base_status write_random(const rank_model_config *config, int seed, rank_type type,
+                                const char *directory, const char *tokenizer, base_error *reterr)
 {
     rank_tokenizer *loaded = NULL;
     base_status status = rank_model_config_check(config, reterr);
@@ -57,7 +58,8 @@ static base_status write_random(const rank_model_config *config, int seed, const
                                              .end_id =
                                                  end_id >= 0 ? end_id : config->vocab_size - 1,
                                              .prompt_suffix = "",
-                                             .end_token = rank_tokenizer_end_token(loaded)};
+                                             .end_token = rank_tokenizer_end_token(loaded),
+                                             .type = type};
         rank_model_init(config, (uint64_t)seed, params);
         status = rank_checkpoint_write(directory, &about, params, reterr);
     } else {
@@ -84,18 +86,16 @@ int main(int argc, char **argv)
                                 .heads = 12,
                                 .context = 1024};
     int seed = 35200;
+    rank_type type = RANK_FLOAT32;
     int *const values[] = {&config.vocab_size, &config.width,   &config.layers,
                            &config.heads,      &config.context, &seed};
     base_error error;
-    static const struct option options[] = {{"vocab-size", required_argument, NULL, 0},
-                                            {"width", required_argument, NULL, 1},
-                                            {"layers", required_argument, NULL, 2},
-                                            {"heads", required_argument, NULL, 3},
-                                            {"context", required_argument, NULL, 4},
-                                            {"seed", required_argument, NULL, 5},
-                                            {"help", no_argument, NULL, HELP},
-                                            {"like", required_argument, NULL, LIKE},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"vocab-size", required_argument, NULL, 0}, {"width", required_argument, NULL, 1},
+        {"layers", required_argument, NULL, 2},     {"heads", required_argument, NULL, 3},
+        {"context", required_argument, NULL, 4},    {"seed", required_argument, NULL, 5},
+        {"help", no_argument, NULL, HELP},          {"like", required_argument, NULL, LIKE},
+        {"bfloat16", no_argument, NULL, BFLOAT16},  {NULL, 0, NULL, 0}};
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (option == HELP) {
             (void)fputs(usage, stdout);
@@ -105,6 +105,8 @@ int main(int argc, char **argv)
             if (rank_checkpoint_config(optarg, &config, &error) != BASE_OK) {
                 return refuse(&error);
             }
+        } else if (option == BFLOAT16) {
+            type = RANK_BFLOAT16;
         } else if (option < HELP) {
             *values[option] = parse(optarg);
         } else {
@@ -115,7 +117,7 @@ int main(int argc, char **argv)
         (void)fputs(usage, stderr);
         return BASE_EXIT_USAGE;
     }
-    if (write_random(&config, seed, argv[optind], argv[optind + 1], &error) != BASE_OK) {
+    if (write_random(&config, seed, type, argv[optind], argv[optind + 1], &error) != BASE_OK) {
         return refuse(&error);
     }
     (void)printf("%zu parameters\n", rank_model_param_count(&config));

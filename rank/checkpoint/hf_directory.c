@@ -206,7 +206,8 @@ base_status rank_checkpoint_write(const char *directory, const rank_checkpoint_a
     json_decref(model);
     if (status == BASE_OK) {
         join(path, directory, "model.safetensors");
-        status = rank_safetensors_write(path, config, params, config->family->file_prefix, reterr);
+        status = rank_safetensors_write(path, config, params, config->family->file_prefix,
+                                        about->type, reterr);
     }
     return status;
 }

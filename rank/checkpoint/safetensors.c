@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "checkpoint/match.h"
 #include "checkpoint/weights.h"
+#include "checkpoint/widen.h"
 #include "model/family.h"
 #include "model/share_out.h"
 #include "rank/checkpoint.h"
@@ -21,12 +22,13 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 enum {
     NAME_BYTES = 2 * RANK_TENSOR_NAME_BYTES,
+    ROUNDED_AT_ONCE = 4096,
     TURNED_ROWS = 32,
     TURNED_OF_THREAD = 1 << 19, /* elements that a thread transposes at least */
 };
 
 /* Adds one tensor's entry; false when out of memory. */
-static bool add_entry(json_t *header, const rank_tensor *tensor, const char *prefix)
+static bool add_entry(json_t *header, const rank_tensor *tensor, const char *prefix, rank_type type)
 {
     char name[NAME_BYTES];
     (void)snprintf(name, sizeof name, "%s%s", prefix, tensor->name);
@@ -38,15 +40,16 @@ static bool add_entry(json_t *header, const rank_tensor *tensor, const char *pre
             return false;
         }
     }
-    const json_int_t begin = (json_int_t)(tensor->offset * sizeof(float));
-    const json_int_t end = begin + (json_int_t)(tensor->count * sizeof(float));
-    json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32", "shape", shape,
-                              "data_offsets", begin, end);
+    const json_int_t begin = (json_int_t)(tensor->offset * rank_type_bytes(type));
+    const json_int_t end = begin + (json_int_t)(tensor->count * rank_type_bytes(type));
+    json_t *entry =
+        json_pack("{s:s, s:o, s:[I, I]}", "dtype", type == RANK_BFLOAT16 ? "BF16" : "F32", "shape",
+                  shape, "data_offsets", begin, end);
     return entry != NULL && json_object_set_new(header, name, entry) == 0;
 }
 
 /* The header's JSON text, malloc'ed; NULL if memory runs out. Tensors are in layout order. */
-static char *make_header(const rank_model_config *config, const char *prefix)
+static char *make_header(const rank_model_config *config, const char *prefix, rank_type type)
 {
     bool made = true;
     char *text = NULL;
@@ -55,7 +58,7 @@ static char *make_header(const rank_model_config *config, const char *prefix)
     for (int i = 0; header != NULL && made && i < count; i++) {
         rank_tensor tensor;
         rank_model_tensor(config, i, &tensor);
-        made = add_entry(header, &tensor, prefix);
+        made = add_entry(header, &tensor, prefix, type);
     }
     if (header != NULL && made) {
         text = json_dumps(header, JSON_COMPACT | JSON_PRESERVE_ORDER);
@@ -93,31 +96,47 @@ static void transpose(const float *from, size_t rows, size_t columns, float *to)
     rank_share_out(columns, TURNED_OF_THREAD / (rows + 1) + 1, turn_columns, &of);
 }
 
+static base_status put_floats(base_file_writer *writer, const float *from, size_t count,
+                              rank_type type, base_error *reterr)
+{
+    if (type == RANK_FLOAT32) {
+        return base_file_writer_put(writer, from, count * sizeof *from, reterr);
+    }
+    rank_bfloat16 part[ROUNDED_AT_ONCE];
+    base_status status = BASE_OK;
+    for (size_t i = 0; status == BASE_OK && i < count; i += ROUNDED_AT_ONCE) {
+        const size_t some = count - i < ROUNDED_AT_ONCE ? count - i : ROUNDED_AT_ONCE;
+        rank_narrow(from + i, some, part);
+        status = base_file_writer_put(writer, part, some * sizeof *part, reterr);
+    }
+    return status;
+}
+
 static base_status put_tensor(base_file_writer *writer, const rank_tensor *tensor,
-                              const float *params, base_error *reterr)
+                              const float *params, rank_type type, base_error *reterr)
 {
     const float *from = params + tensor->offset;
-    const size_t size_bytes = tensor->count * sizeof *from;
     if (!tensor->transposed) {
-        return base_file_writer_put(writer, from, size_bytes, reterr);
+        return put_floats(writer, from, tensor->count, type, reterr);
     }
-    float *turned = malloc(size_bytes);
+    float *turned = malloc(tensor->count * sizeof *turned);
     if (turned == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory to write tensor %s", tensor->name);
     }
     transpose(from, tensor->shape[0], tensor->shape[1], turned);
-    const base_status status = base_file_writer_put(writer, turned, size_bytes, reterr);
+    const base_status status = put_floats(writer, turned, tensor->count, type, reterr);
     free(turned);
     return status;
 }
 
 base_status rank_safetensors_write(const char *path, const rank_model_config *config,
-                                   const float *params, const char *prefix, base_error *reterr)
+                                   const float *params, const char *prefix, rank_type type,
+                                   base_error *reterr)
 {
     static const char SPACES[BASE_SAFETENSORS_ALIGN_BYTES + 1] = "        ";
     base_file_writer *writer = NULL;
     uint8_t length[sizeof(uint64_t)];
-    char *header = make_header(config, prefix);
+    char *header = make_header(config, prefix, type);
     if (header == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory to write %s", path);
     }
@@ -141,7 +160,7 @@ base_status rank_safetensors_write(const char *path, const rank_model_config *co
     for (int i = 0; status == BASE_OK && i < rank_model_tensor_count(config); i++) {
         rank_tensor tensor;
         rank_model_tensor(config, i, &tensor);
-        status = put_tensor(writer, &tensor, params, reterr);
+        status = put_tensor(writer, &tensor, params, type, reterr);
     }
     if (status == BASE_OK) {
         status = base_file_writer_commit(writer, reterr);

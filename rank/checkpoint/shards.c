@@ -174,9 +174,10 @@ static rank_type type_of(const transfer *t)
 
 /* Reads a few rows of the file at a time, and packs them: as rows of the packed matrix, or as some
  * of its panels. */
-static base_status fill_packed(const transfer *t, float *at, base_error *reterr)
+static base_status fill_packed(const transfer *t, char *at, base_error *reterr)
 {
     const rank_device *device = t->options->device;
+    const size_t element_bytes = rank_type_bytes(type_of(t));
     const bool depth = rows_are_depth(&t->tensor);
     const size_t at_once = depth ? STAGED_ROWS : STAGED_COLUMNS;
     base_status status = BASE_OK;
@@ -187,23 +188,22 @@ static base_status fill_packed(const transfer *t, float *at, base_error *reterr)
         if (status != BASE_OK) {
             return status;
         }
-        rank_pack args = {.from = t->staging, .from_row = t->columns.count};
+        rank_pack args = {.from = t->staging, .from_row = t->columns.count, .to_type = type_of(t)};
         if (device->backend->plain_weights) { /* see is_plain: the depth is the file's rows */
             args.depth = rows;
             args.columns = t->columns.count;
-            args.to = (char *)at + row * rank_type_bytes(type_of(t));
-            args.to_type = type_of(t);
+            args.to = at + row * element_bytes;
             args.to_row = t->rows.count;
         } else if (depth) {
             args.depth = rows;
             args.columns = t->columns.count;
-            args.to = at + row * RANK_PANEL;
+            args.to = at + row * RANK_PANEL * element_bytes;
             args.to_panel = t->rows.count * RANK_PANEL;
         } else {
             args.depth = t->columns.count;
             args.columns = rows;
             args.transposed = true;
-            args.to = at + row * t->columns.count;
+            args.to = at + row * t->columns.count * element_bytes;
             args.to_panel = t->columns.count * RANK_PANEL;
         }
         device->backend->pack(device->queue, &args);

@@ -30,7 +30,7 @@ typedef struct rank_shards_options {
     const rank_model_config *config;
     const rank_device *device;
     const rank_tp *tp;
-    rank_type type; /* of matrices; bfloat16 for a backend with plain_weights */
+    rank_type type; /* of matrices; bfloat16 for a backend with plain_weights or packs_bfloat16 */
 } rank_shards_options;
 
 /* A source that reads the parameters of a whole model from the host's memory. */
@@ -50,6 +50,11 @@ BASE_MUST_CHECK base_status rank_shards_create(const rank_shards_options *option
  * slices. */
 BASE_MUST_CHECK base_status rank_shards_load(const rank_shards_options *options, const char *path,
                                              rank_shards **shards, base_error *reterr);
+
+/* The type that holds every matrix of such files without a change: bfloat16 if all of them have it, else
+ * float32. Checks headers, and reads no weight. */
+BASE_MUST_CHECK base_status rank_shards_type(const rank_model_config *config, const char *path,
+                                             rank_type *type, base_error *reterr);
 
 /* The checks of rank_shards_load alone, without reading a weight. */
 BASE_MUST_CHECK base_status rank_shards_check(const rank_model_config *config, const char *path,

@@ -49,6 +49,31 @@ base_status rank_shards_load(const rank_shards_options *options, const char *pat
     return status;
 }
 
+static bool has_bfloat16_matrices(const rank_model_config *config, const base_safetensors *all)
+{
+    bool only = true;
+    for (int i = 0; only && i < rank_model_tensor_count(config); i++) {
+        rank_tensor wanted;
+        rank_model_tensor(config, i, &wanted);
+        const base_safetensor *found = rank_tensors_find(all, config->family, &wanted);
+        only =
+            wanted.pack == RANK_TENSOR_PLAIN || found == NULL || strcmp(found->dtype, "BF16") == 0;
+    }
+    return only;
+}
+
+base_status rank_shards_type(const rank_model_config *config, const char *path, rank_type *type,
+                             base_error *reterr)
+{
+    rank_weights weights;
+    const base_status status = rank_weights_open(&weights, path, config, RANK_TIED_LENGTHS, reterr);
+    if (status == BASE_OK) {
+        *type = has_bfloat16_matrices(config, &weights.all) ? RANK_BFLOAT16 : RANK_FLOAT32;
+        rank_weights_close(&weights);
+    }
+    return status;
+}
+
 base_status rank_shards_check(const rank_model_config *config, const char *path, base_error *reterr)
 {
     rank_weights weights;

@@ -1,6 +1,8 @@
-/* Makes float32 of a checkpoint's numbers. Called by safetensors.c, shards_file.c and match.c. */
+/* Makes float32 of a checkpoint's numbers, and bfloat16 of float32. Called by safetensors.c, weights.c
+ * and match.c. */
 #include "checkpoint/widen.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -47,5 +49,15 @@ void rank_widen(const base_safetensor *tensor, const void *from, size_t count, f
         uint16_t bits = 0;
         memcpy(&bits, next + i * sizeof bits, sizeof bits);
         to[i] = half ? widen_half(bits) : widen_bfloat16(bits);
+    }
+}
+
+void rank_narrow(const float *from, size_t count, rank_bfloat16 *to)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits = 0;
+        memcpy(&bits, &from[i], sizeof bits);
+        const uint32_t nearest = bits + 0x7fff + (bits >> 16 & 1);
+        to[i] = (rank_bfloat16)((isnan(from[i]) ? bits | 0x400000 : nearest) >> 16);
     }
 }

@@ -34,13 +34,14 @@ typedef struct rank_engine_options {
     coll_comm *comm;                 /* NULL: alone */
     const char *weights;             /* path of model.safetensors; NULL: source */
     const rank_tensor_source *source;
-    int sequences;    /* at a time */
-    int context;      /* of a sequence; 0: the model's */
-    int chunk_tokens; /* of prompts in a step */
-    int block_tokens; /* of the cache */
-    int cache_tokens; /* the cache's size; 0: `sequences` whole contexts */
-    int waiting_max;  /* requests that wait, on rank 0 */
-    rank_type type;   /* of matrices and of the cache; bfloat16 on a GPU only */
+    int sequences;        /* at a time */
+    int context;          /* of a sequence; 0: the model's */
+    int chunk_tokens;     /* of prompts in a step */
+    int block_tokens;     /* of the cache */
+    int cache_tokens;     /* the cache's size; 0: `sequences` whole contexts */
+    int waiting_max;      /* requests that wait, on rank 0 */
+    rank_type type;       /* of matrices */
+    rank_type cache_type; /* of keys and values; bfloat16 on a GPU only */
     rank_engine_on_event on_event;
     /* On every rank: the step that has just begun is the first that computes for the request. NULL:
      * nobody wants to know. */

@@ -74,7 +74,7 @@ static size_t count_cache_bytes(const rank_engine *engine, const rank_engine_opt
 {
     return options->config->family->cache_floats(&engine->run.shape) * engine->cache.block_tokens *
            engine->cache.block_count * (size_t)options->config->layers *
-           rank_type_bytes(engine->run.shape.decode_type);
+           rank_type_bytes(engine->run.shape.cache_type);
 }
 
 static rank_step_tables_size tables_size(const rank_engine *engine,
@@ -219,11 +219,13 @@ static base_status make(rank_engine *engine, const rank_engine_options *options,
     const rank_backend *backend = options->device->backend;
     const size_t head_width = options->config->family->head_width(options->config);
     engine->run.device = *options->device;
-    if (options->type != RANK_FLOAT32 && (backend->cast == NULL || !backend->plain_weights)) {
+    const bool rounds = backend->cast != NULL && backend->plain_weights;
+    if ((options->type != RANK_FLOAT32 && !rounds && !backend->packs_bfloat16) ||
+        (options->cache_type != RANK_FLOAT32 && !rounds)) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "the backend %s decodes in float32 only",
                          backend->name);
     }
-    if (options->type != RANK_FLOAT32 && (head_width % 8 != 0 || head_width > 512)) {
+    if (options->cache_type != RANK_FLOAT32 && (head_width % 8 != 0 || head_width > 512)) {
         return base_fail(
             reterr, BASE_ERR_UNSUPPORTED,
             "heads of a cache in bfloat16 have a multiple of 8 elements, up to 512, not %zu",
@@ -237,6 +239,7 @@ static base_status make(rank_engine *engine, const rank_engine_options *options,
         .end_layer = options->config->layers,
         .token_count_max = (size_t)(options->chunk_tokens + options->sequences),
         .decode_type = options->type,
+        .cache_type = options->cache_type,
     };
     base_status status = rank_model_check_world(options->config, ranks, reterr);
     if (status == BASE_OK) {

@@ -312,6 +312,7 @@ static base_status make_engine(generation *g, base_error *reterr)
                                .weights = options->weights,
                                .source = &source,
                                .type = options->type,
+                               .cache_type = options->cache_type,
                                .context = options->context,
                                .sequences = options->sequences,
                                .chunk_tokens = CHUNK_TOKENS,

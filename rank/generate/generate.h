@@ -54,7 +54,8 @@ typedef struct rank_generate_options {
     const char *weights;       /* the path of a safetensors file; NULL: params */
     const float *params;       /* of the whole model, the device's */
     rank_tokenizer *tokenizer; /* on rank 0 */
-    rank_type type;            /* of matrices and of the cache */
+    rank_type type;            /* of matrices */
+    rank_type cache_type;      /* of keys and values */
     int sequences;             /* at a time */
     int new_tokens_max;
     bool ignore_end;           /* no token ends a text */
@@ -106,6 +107,7 @@ static inline int rank_generate_context(const rank_generate_options *options)
 
 /* What it took; see generate/engine.h. */
 typedef struct rank_generate_report {
+    rank_type weight_type; /* of matrices */
     size_t weight_bytes;
     size_t weight_elements;
     size_t uncut_elements; /* of them in tensors that every rank has whole */

@@ -62,6 +62,7 @@ void generation_write_memory(const generation *g, rank_generate_report *report)
     const rank_engine_costs costs = get_costs(g);
     const rank_graphs_info graphs = rank_engine_get_graphs(g->engine);
     *report = (rank_generate_report){
+        .weight_type = g->options->type,
         .weight_bytes = memory.weight_bytes,
         .weight_elements = memory.weight_elements,
         .uncut_elements = memory.uncut_elements,

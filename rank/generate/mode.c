@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/path.h"
+#include "checkpoint/shards.h"
 #include "control.pb-c.h"
 #include "generate/baseline.h"
 #include "generate/curve_run.h"
@@ -293,6 +294,9 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
     rank_tokenizer *tokenizer = NULL;
     rank_generation_config generation = {.stop_count = 0};
     rank_device device = {.backend = NULL};
+    const rank_type asked =
+        job->gpu.precision == PROTO_PRECISION_BFLOAT16 ? RANK_BFLOAT16 : RANK_FLOAT32;
+    rank_type type = asked;
     char weights[BASE_PATH_BYTES];
     base_status status = rank_checkpoint_config(job->model.checkpoint, &config, reterr);
     if (status == BASE_OK) {
@@ -311,6 +315,9 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
     if (status == BASE_OK) {
         status = rank_worker_open_device(worker, &device, reterr);
     }
+    if (status == BASE_OK && asked == RANK_FLOAT32 && device.backend->packs_bfloat16) {
+        status = rank_shards_type(&config, weights, &type, reterr); /* the same numbers, and bits */
+    }
     if (status == BASE_OK) {
         const rank_generate_options options = {
             .device = &device,
@@ -318,7 +325,8 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
             .comm = tp_comm(worker),
             .weights = weights,
             .tokenizer = tokenizer,
-            .type = job->gpu.precision == PROTO_PRECISION_BFLOAT16 ? RANK_BFLOAT16 : RANK_FLOAT32,
+            .type = type,
+            .cache_type = asked,
             .sequences = (int)job->infer.max_num_seqs,
             .new_tokens_max = (int)job->infer.max_new_tokens,
             .context = rank_mode_context(job, &config),

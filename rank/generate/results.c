@@ -302,14 +302,16 @@ static json_t *describe(const rank_results_rank *rank)
     const double seconds = (double)report->step_ns / (double)BASE_NS_PER_S;
     bool failed = false;
     json_t *object = json_pack(
-        "{s:I, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "weight_bytes",
-        (json_int_t)report->weight_bytes, "weight_elements", (json_int_t)report->weight_elements,
-        "cache_bytes", (json_int_t)report->cache_bytes, "cache_blocks", report->cache_blocks,
-        "cache_tokens", report->cache_tokens, "work_bytes", (json_int_t)report->work_bytes,
-        "max_rss_bytes", (json_int_t)rank->max_rss_bytes, "steps", (json_int_t)report->steps,
-        "tokens_computed", (json_int_t)report->tokens, "tokens_drawn", (json_int_t)report->sampled,
-        "seconds", seconds, "tokens_per_s", seconds > 0 ? drawn / seconds : 0.0,
-        "all_reduces_per_token", (double)report->all_reduces / drawn, "all_reduce_bytes_per_token",
+        "{s:s, s:I, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}",
+        "weight_type", report->weight_type == RANK_BFLOAT16 ? "bfloat16" : "float32",
+        "weight_bytes", (json_int_t)report->weight_bytes, "weight_elements",
+        (json_int_t)report->weight_elements, "cache_bytes", (json_int_t)report->cache_bytes,
+        "cache_blocks", report->cache_blocks, "cache_tokens", report->cache_tokens, "work_bytes",
+        (json_int_t)report->work_bytes, "max_rss_bytes", (json_int_t)rank->max_rss_bytes, "steps",
+        (json_int_t)report->steps, "tokens_computed", (json_int_t)report->tokens, "tokens_drawn",
+        (json_int_t)report->sampled, "seconds", seconds, "tokens_per_s",
+        seconds > 0 ? drawn / seconds : 0.0, "all_reduces_per_token",
+        (double)report->all_reduces / drawn, "all_reduce_bytes_per_token",
         (double)report->all_reduce_bytes / drawn);
     put_times(object, &failed, report);
     if (failed) {

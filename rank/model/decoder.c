@@ -39,7 +39,7 @@ typedef struct decoder_step {
                       GELU, */
     float *active; /* and after; at first the gate */
     float *scratch;
-    float *narrow; /* the input of a product, rounded to decode_type; NULL where that is float32 */
+    float *product_scratch; /* see rank_product */
     int layer;
 } decoder_step;
 
@@ -76,7 +76,8 @@ static size_t cut_work(decoder_step *step, const rank_shape *shape, float *memor
     step->active = rank_pieces_cut(&from, tokens * of->hidden);
     const size_t depth = larger(larger(of->hidden, step->across), step->width);
     if (shape->decode_type != RANK_FLOAT32) {
-        step->narrow = rank_pieces_cut(&from, (tokens * depth + 1) / 2);
+        step->product_scratch = rank_pieces_cut(
+            &from, shape->backend->plain_weights ? (tokens * depth + 1) / 2 : depth * RANK_PANEL);
     }
     step->scratch = rank_pieces_cut(&from, shape->backend->attention_cached_scratch(
                                                of->head_width, (size_t)shape->config->context));
@@ -159,7 +160,7 @@ static void product(const decoder_step *step, rank_product args)
     args.b_row = plain ? args.depth : 0;
     args.b_transposed = plain;
     args.b_type = step->run->shape.decode_type;
-    args.scratch = step->narrow;
+    args.scratch = step->product_scratch;
     step->backend->product(step->queue, &args);
 }
 
@@ -253,7 +254,7 @@ static void attend(const decoder_step *step)
     const rank_cache *cache = args->cache;
     const size_t half = cache->block_count * cache->block_tokens * step->kv_across;
     const size_t layer = (size_t)(step->layer - step->run->shape.first_layer);
-    const rank_type type = step->run->shape.decode_type;
+    const rank_type type = step->run->shape.cache_type;
     char *keys = (char *)cache->memory + layer * 2 * half * rank_type_bytes(type);
     step->backend->attention_cached(
         step->queue, &(rank_attention_cached){

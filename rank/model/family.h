@@ -28,8 +28,8 @@ typedef struct rank_shape {
     bool padded;       /* training batches are padded: no operation depends on where segments are */
     rank_type type;    /* of products' factors in forward and backward; decoding has its own */
     const rank_tp *tp; /* of a run that decodes; NULL: it runs forward, and backward if training */
-    rank_type decode_type; /* of a run that decodes: of its matrices and its cache; the rest is
-                              float32 */
+    rank_type decode_type; /* of a run that decodes: of its matrices, */
+    rank_type cache_type;  /* and of its cache; the rest is float32 */
 } rank_shape;
 
 typedef struct rank_run {
@@ -95,7 +95,7 @@ typedef struct rank_backward_args {
  * rank's heads for keys and values, head width, block_tokens) of keys, and of values the same with
  * the last two exchanged. */
 typedef struct rank_cache {
-    void *memory; /* elements of the shape's decode_type */
+    void *memory; /* elements of the shape's cache_type */
     size_t block_tokens;
     size_t block_count;
 } rank_cache;

@@ -59,7 +59,8 @@ static base_status write_files(const trainer *self, const float *params, base_er
     }
     (void)snprintf(path, sizeof path, "%s/" PROTO_STATE_FORMAT, job->output.directory,
                    self->worker->identity.rank);
-    base_status status = rank_safetensors_write(path, &self->config, params, "", reterr);
+    base_status status =
+        rank_safetensors_write(path, &self->config, params, "", RANK_FLOAT32, reterr);
     if (status == BASE_OK && self->worker->identity.rank == 0) {
         status = trainer_write_model(self, job->output.directory, params, reterr);
     }

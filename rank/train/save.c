@@ -99,7 +99,7 @@ static base_status write_values(const trainer *self, const char *directory, cons
     } else if (status == BASE_OK && whole != NULL) {
         status = base_path_join(directory, name, path, reterr);
         if (status == BASE_OK) {
-            status = rank_safetensors_write(path, &self->config, whole, "", reterr);
+            status = rank_safetensors_write(path, &self->config, whole, "", RANK_FLOAT32, reterr);
         }
     }
     give_back(self, values, whole);

@@ -36,7 +36,8 @@ static void write_checkpoint(void)
     rank_model_init(&config, 3, params);
     assert_ok(rank_checkpoint_write(directory.path,
                                     &(rank_checkpoint_about){&config, tokenizer_path,
-                                                             config.vocab_size - 1, "", NULL, NULL},
+                                                             config.vocab_size - 1, "", NULL, NULL,
+                                                             RANK_FLOAT32},
                                     params, &error),
               &error);
     rank_tokenizer_destroy(tokenizer);

@@ -15,10 +15,10 @@ static double model_bytes;
 
 static const char tokenizer_path[] = ORACLE_DIRECTORY "/tokenizer.json";
 
-/* A model of 102 MB: what a rank has beside its weights must not hide a second copy. */
-static int setup(void **state)
+/* A model of 102 MB, or 51 in bfloat16: what a rank has beside its weights must not hide a second
+ * copy. */
+static void write_model(rank_type type)
 {
-    (void)state;
     base_error error;
     rank_tokenizer *tokenizer = NULL;
     assert_ok(rank_tokenizer_load(tokenizer_path, &tokenizer, &error), &error);
@@ -32,14 +32,20 @@ static int setup(void **state)
     const size_t count = rank_model_param_count(&config);
     float *params = calloc(count, sizeof *params);
     assert_non_null(params);
-    model_bytes = (double)count * sizeof *params;
-    test_directory_make(&directory);
-    assert_ok(rank_checkpoint_write(test_directory_path(&directory, "."),
-                                    &(rank_checkpoint_about){&config, tokenizer_path,
-                                                             config.vocab_size - 1, "", NULL, NULL},
-                                    params, &error),
-              &error);
+    model_bytes = (double)(count * rank_type_bytes(type));
+    assert_ok(
+        rank_checkpoint_write(test_directory_path(&directory, "."),
+                              &(rank_checkpoint_about){&config, tokenizer_path,
+                                                       config.vocab_size - 1, "", NULL, NULL, type},
+                              params, &error),
+        &error);
     free(params);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    test_directory_make(&directory);
     return 0;
 }
 
@@ -57,14 +63,14 @@ static json_t *read_json(const char *name)
     return json;
 }
 
-static void a_rank_holds_little_beside_its_part(void **state)
+static void check_ranks(rank_type type)
 {
-    (void)state;
     static const char *const worlds[] = {"1", "2", "4"};
     char checkpoint[BASE_PATH_BYTES];
     char out[BASE_PATH_BYTES];
     (void)snprintf(checkpoint, sizeof checkpoint, "%s", test_directory_path(&directory, "."));
     (void)snprintf(out, sizeof out, "%s", test_directory_path(&directory, "out"));
+    write_model(type);
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
         const int ranks = (int)strtol(worlds[i], NULL, 10);
         test_program_start(&program,
@@ -80,11 +86,13 @@ static void a_rank_holds_little_beside_its_part(void **state)
         }
         json_t *manifest = read_json("out/manifest.json");
         json_t *results = read_json("out/results.json");
-        const double cache = json_number_value(
-            json_object_get(json_array_get(json_object_get(results, "ranks"), 0), "cache_bytes"));
+        const json_t *first = json_array_get(json_object_get(results, "ranks"), 0);
+        const double cache = json_number_value(json_object_get(first, "cache_bytes"));
         const double most = model_bytes / ranks * 1.15 + cache + 60e6;
         const json_t *peaks = json_object_get(manifest, "max_rss_bytes");
         assert_true(cache > 0);
+        assert_string_equal(json_string_value(json_object_get(first, "weight_type")),
+                            type == RANK_BFLOAT16 ? "bfloat16" : "float32");
         assert_int_equal(json_array_size(peaks), ranks);
         for (size_t rank = 0; rank < (size_t)ranks; rank++) {
             const double peak = json_number_value(json_array_get(peaks, rank));
@@ -98,10 +106,24 @@ static void a_rank_holds_little_beside_its_part(void **state)
     }
 }
 
+static void a_rank_holds_little_beside_its_part(void **state)
+{
+    (void)state;
+    check_ranks(RANK_FLOAT32);
+}
+
+/* In the type that the file has. */
+static void matrices_in_bfloat16_take_half(void **state)
+{
+    (void)state;
+    check_ranks(RANK_BFLOAT16);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_holds_little_beside_its_part),
+        cmocka_unit_test(matrices_in_bfloat16_take_half),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -29,7 +29,8 @@ static void write_checkpoint(void)
     base_error error;
     assert_ok(rank_checkpoint_write(checkpoint,
                                     &(rank_checkpoint_about){&config, tokenizer_path,
-                                                             config.vocab_size - 1, "", NULL, NULL},
+                                                             config.vocab_size - 1, "", NULL, NULL,
+                                                             RANK_FLOAT32},
                                     params, &error),
               &error);
 }

@@ -124,6 +124,7 @@ const rank_backend rank_cpu_backend = {
     .name = "cpu",
     .rows_at_once = ROWS_AT_ONCE,
     .packs = true,
+    .packs_bfloat16 = true,
     .open = cpu_open,
     .close = cpu_close,
     .info = cpu_info,

@@ -28,6 +28,8 @@ typedef float vec __attribute__((vector_size(4 * VEC_LANES)));
 typedef int32_t vec_int __attribute__((vector_size(4 * VEC_LANES)));
 typedef float vec_unaligned __attribute__((vector_size(4 * VEC_LANES), aligned(4), may_alias));
 typedef float vec_half __attribute__((vector_size(2 * VEC_LANES)));
+typedef uint32_t vec_bits __attribute__((vector_size(4 * VEC_LANES)));
+typedef uint16_t vec_bfloat16 __attribute__((vector_size(2 * VEC_LANES), aligned(2), may_alias));
 
 VEC_INLINE vec vec_set(float x)
 {
@@ -43,6 +45,22 @@ VEC_INLINE vec vec_get(const float *from)
 VEC_INLINE void vec_put(float *to, vec x)
 {
     *(vec_unaligned *)to = x;
+}
+
+/* A vector of bfloat16, each of which is the upper half of a float. */
+VEC_INLINE vec vec_get_bfloat16(const uint16_t *from)
+{
+    return (vec)(__builtin_convertvector(*(const vec_bfloat16 *)from, vec_bits) << 16);
+}
+
+/* Rounds to nearest, ties to even. NaN stays NaN. */
+VEC_INLINE void vec_put_bfloat16(uint16_t *to, vec x)
+{
+    const vec_bits bits = (vec_bits)x;
+    const vec_bits nearest = bits + 0x7fff + (bits >> 16 & 1);
+    const vec_bits number = (vec_bits)((bits & 0x7fffffff) <= 0x7f800000);
+    const vec_bits rounded = (number & nearest) | (~number & (bits | 0x400000));
+    *(vec_bfloat16 *)to = __builtin_convertvector(rounded >> 16, vec_bfloat16);
 }
 
 static __attribute__((noinline, cold, unused)) void vec_copy_part(float *to, const float *from,

@@ -11,12 +11,12 @@
 #include "base/status.h"
 #include "rank/model.h"
 
-/* Writes all tensors as float32 under the family's names, each with `prefix` ("" or the family's)
- * before it. */
+/* Writes all tensors under the family's names, each with `prefix` ("" or the family's) before it. As
+ * bfloat16 they are rounded to nearest, ties to even. */
 BASE_MUST_CHECK base_status rank_safetensors_write(const char *path,
                                                    const rank_model_config *config,
                                                    const float *params, const char *prefix,
-                                                   base_error *reterr);
+                                                   rank_type type, base_error *reterr);
 
 /* Reads them back. The prefix may be missing. If there is PATH.index.json, as large models of
  * Hugging Face have it, the files that it names are read instead. Tensors may be F32, BF16 or
@@ -32,6 +32,7 @@ typedef struct rank_checkpoint_about {
     const char *prompt_suffix; /* what followed each prompt in training; "": nothing */
     const char *end_token;     /* the name of end_id; NULL: <|endoftext|> */
     const char *source;        /* the directory of the model that training began from; NULL: none */
+    rank_type type;            /* of the numbers in the file */
 } rank_checkpoint_about;
 
 /* Writes model.safetensors, config.json, generation_config.json, tokenizer_config.json and a copy

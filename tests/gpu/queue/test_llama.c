@@ -82,6 +82,7 @@ static base_status decode(const rank_backend *backend, const rank_model_config *
                                                                          .device = &device,
                                                                          .source = &source,
                                                                          .type = type,
+                                                                         .cache_type = type,
                                                                          .sequences = 2,
                                                                          .chunk_tokens = 8,
                                                                          .block_tokens = 16,

@@ -169,7 +169,8 @@ static void assert_decoding(const rank_model_config *config, int ranks, rank_typ
                               .end_layer = LAYERS,
                               .token_count_max = ROWS,
                               .tp = &tp,
-                              .decode_type = type};
+                              .decode_type = type,
+                              .cache_type = type};
     launch_ask ask = ask_of(config, ROWS, type);
     ask.decode = true;
     const rank_family *family = config->family;

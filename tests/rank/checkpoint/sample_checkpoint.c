@@ -130,7 +130,7 @@ static base_status write_all(const char *out, const char *tokenizer_path, const 
         status = rank_checkpoint_write(out,
                                        &(rank_checkpoint_about){&all.config, tokenizer_path,
                                                                 all.config.vocab_size - 1, "", NULL,
-                                                                NULL},
+                                                                NULL, RANK_FLOAT32},
                                        all.params, reterr);
     }
     if (status == BASE_OK) {

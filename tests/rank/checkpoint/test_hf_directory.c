@@ -27,11 +27,12 @@ static int make_checkpoint(void **state)
     assert_non_null(params);
     test_directory_make(&scratch);
     rank_model_init(&SMALL, 7, params);
-    assert_ok(rank_checkpoint_write(scratch.path,
-                                    &(rank_checkpoint_about){
-                                        &SMALL, TOKENIZER, SMALL.vocab_size - 1, " ->", NULL, NULL},
-                                    params, &error),
-              &error);
+    assert_ok(
+        rank_checkpoint_write(scratch.path,
+                              &(rank_checkpoint_about){&SMALL, TOKENIZER, SMALL.vocab_size - 1,
+                                                       " ->", NULL, NULL, RANK_FLOAT32},
+                              params, &error),
+        &error);
     free(params);
     return 0;
 }

@@ -59,7 +59,8 @@ static void a_saved_model_reads_back(void **state)
     assert_non_null(back);
     for (size_t i = 0; i < 2; i++) {
         const char *path = test_directory_path(&scratch, "a.safetensors");
-        assert_ok(rank_safetensors_write(path, &SMALL, params, PREFIXES[i], &error), &error);
+        assert_ok(rank_safetensors_write(path, &SMALL, params, PREFIXES[i], RANK_FLOAT32, &error),
+                  &error);
         memset(back, 0xff, count * sizeof *back);
         assert_ok(rank_safetensors_read(path, &SMALL, back, &error), &error);
         assert_memory_equal(back, params, count * sizeof *back);
@@ -79,7 +80,7 @@ static void a_long_header_is_read(void **state)
     float *back = calloc(count, sizeof *back);
     assert_non_null(back);
     const char *path = test_directory_path(&scratch, "a.safetensors");
-    assert_ok(rank_safetensors_write(path, &SMALL, params, "", &error), &error);
+    assert_ok(rank_safetensors_write(path, &SMALL, params, "", RANK_FLOAT32, &error), &error);
     load(path, &bytes, &size_bytes);
     memcpy(&header_bytes, bytes, sizeof header_bytes);
     const size_t data = sizeof header_bytes + header_bytes;
@@ -108,7 +109,7 @@ static void the_file_is_laid_out_in_order(void **state)
     uint8_t *bytes = NULL;
     size_t size_bytes = 0;
     const char *path = test_directory_path(&scratch, "a.safetensors");
-    assert_ok(rank_safetensors_write(path, &SMALL, params, "", &error), &error);
+    assert_ok(rank_safetensors_write(path, &SMALL, params, "", RANK_FLOAT32, &error), &error);
     load(path, &bytes, &size_bytes);
     assert_ok(base_safetensors_parse(bytes, size_bytes, &parsed, &error), &error);
     assert_int_equal((parsed.data - bytes) % 8, 0);
@@ -136,7 +137,7 @@ static void the_same_parameters_give_the_same_bytes(void **state)
     size_t size_bytes[2] = {0, 0};
     for (size_t i = 0; i < 2; i++) {
         const char *path = test_directory_path(&scratch, i == 0 ? "a" : "b");
-        assert_ok(rank_safetensors_write(path, &SMALL, params, "", &error), &error);
+        assert_ok(rank_safetensors_write(path, &SMALL, params, "", RANK_FLOAT32, &error), &error);
         load(path, &bytes[i], &size_bytes[i]);
     }
     assert_int_equal(size_bytes[0], size_bytes[1]);
@@ -152,7 +153,7 @@ static void another_models_state_is_refused(void **state)
     float *back = calloc(4 * count, sizeof *back);
     const char *path = test_directory_path(&scratch, "a.safetensors");
     assert_non_null(back);
-    assert_ok(rank_safetensors_write(path, &SMALL, params, "", &error), &error);
+    assert_ok(rank_safetensors_write(path, &SMALL, params, "", RANK_FLOAT32, &error), &error);
     static const struct {
         rank_model_config config;
         const char *reason;
@@ -219,7 +220,7 @@ static void damaged_files_are_refused(void **state)
     const char *path = test_directory_path(&scratch, "a.safetensors");
     assert_non_null(back);
     for (size_t i = 0; i < sizeof CHANGES / sizeof CHANGES[0]; i++) {
-        assert_ok(rank_safetensors_write(path, &SMALL, params, "", &error), &error);
+        assert_ok(rank_safetensors_write(path, &SMALL, params, "", RANK_FLOAT32, &error), &error);
         change_file(path, CHANGES[i][0], CHANGES[i][1]);
         assert_status(rank_safetensors_read(path, &SMALL, back, &error), BASE_ERR_INVALID);
         if (strstr(error.message, CHANGES[i][2]) == NULL) {
@@ -276,16 +277,16 @@ static void other_programs_checkpoints_are_read(void **state)
     const char *path = test_directory_path(&scratch, "a.safetensors");
     const float mask[25] = {1.0f};
     assert_non_null(back);
-    assert_ok(rank_safetensors_write(path, &SMALL, params, "", &error), &error);
+    assert_ok(rank_safetensors_write(path, &SMALL, params, "", RANK_FLOAT32, &error), &error);
     append_tensor(path, "h.1.attn.bias", (const size_t[]){5, 5}, mask);
     append_tensor(path, "lm_head.weight", (const size_t[]){11, 8}, params);
     assert_ok(rank_safetensors_read(path, &SMALL, back, &error), &error);
     assert_memory_equal(back, params, count * sizeof *back);
-    assert_ok(rank_safetensors_write(path, &SMALL, params, "", &error), &error);
+    assert_ok(rank_safetensors_write(path, &SMALL, params, "", RANK_FLOAT32, &error), &error);
     append_tensor(path, "lm_head.weight", (const size_t[]){11, 8}, params + 1);
     assert_status(rank_safetensors_read(path, &SMALL, back, &error), BASE_ERR_UNSUPPORTED);
     assert_non_null(strstr(error.message, "wte.weight and lm_head.weight must hold the same"));
-    assert_ok(rank_safetensors_write(path, &SMALL, params, "", &error), &error);
+    assert_ok(rank_safetensors_write(path, &SMALL, params, "", RANK_FLOAT32, &error), &error);
     append_tensor(path, "h.0.attn.what", (const size_t[]){5, 5}, mask);
     assert_status(rank_safetensors_read(path, &SMALL, back, &error), BASE_ERR_INVALID);
     free(back);
@@ -310,7 +311,7 @@ static void a_rank_compares_the_whole_tied_embedding(void **state)
     assert_ok(rank_device_open("cpu", &device, &error), &error);
     const rank_shards_options options = {&config, &device, &alone, RANK_FLOAT32};
     for (int other = 0; other < 2; other++) {
-        assert_ok(rank_safetensors_write(path, &config, values, "", &error), &error);
+        assert_ok(rank_safetensors_write(path, &config, values, "", RANK_FLOAT32, &error), &error);
         values[VOCAB * WIDTH - 1] += (float)other; /* the embedding comes first */
         append_tensor(path, "lm_head.weight", (const size_t[]){VOCAB, WIDTH}, values);
         assert_status(rank_shards_load(&options, path, &shards, &error),
@@ -332,7 +333,7 @@ static void every_truncated_file_is_refused(void **state)
     const char *path = test_directory_path(&scratch, "tiny");
     assert_true(rank_model_param_count(&TINY) <= 64);
     rank_model_init(&TINY, 1, few);
-    assert_ok(rank_safetensors_write(path, &TINY, few, "", &error), &error);
+    assert_ok(rank_safetensors_write(path, &TINY, few, "", RANK_FLOAT32, &error), &error);
     assert_int_equal(stat(path, &info), 0);
     for (off_t size = info.st_size - 1; size >= 0; size--) {
         assert_int_equal(truncate(path, size), 0);
@@ -347,13 +348,14 @@ static void a_full_disk_leaves_the_old_state(void **state)
     struct rlimit before;
     struct stat info;
     const char *path = test_directory_path(&scratch, "a.safetensors");
-    assert_ok(rank_safetensors_write(path, &SMALL, params, "", &error), &error);
+    assert_ok(rank_safetensors_write(path, &SMALL, params, "", RANK_FLOAT32, &error), &error);
     assert_int_equal(stat(path, &info), 0);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     const struct rlimit small = {.rlim_cur = 1024, .rlim_max = before.rlim_max};
     (void)signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    const base_status status = rank_safetensors_write(path, &SMALL, params, "transformer.", &error);
+    const base_status status =
+        rank_safetensors_write(path, &SMALL, params, "transformer.", RANK_FLOAT32, &error);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(status, BASE_ERR_IO);
     assert_non_null(strstr(error.message, path));

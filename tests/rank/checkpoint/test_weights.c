@@ -86,7 +86,7 @@ static json_t *cut_model(void)
     size_t size_bytes = 0;
     base_safetensors parsed;
     json_t *map = json_object();
-    assert_ok(rank_safetensors_write(whole, &SMALL, params, "", &error), &error);
+    assert_ok(rank_safetensors_write(whole, &SMALL, params, "", RANK_FLOAT32, &error), &error);
     assert_ok(base_file_read(whole, 1 << 20, &bytes, &size_bytes, &error), &error);
     assert_ok(base_safetensors_parse(bytes, size_bytes, &parsed, &error), &error);
     for (size_t i = 0; i < FILES; i++) {

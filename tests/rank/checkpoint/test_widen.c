@@ -49,59 +49,28 @@ static void every_half_and_bfloat16_is_exact(void **state)
     }
 }
 
-/* The file at `from`, its numbers cut to their upper halves, in `to`. */
-static void write_bfloat16(const char *from, const char *to)
+static void check_element(const void *array, size_t i, rank_type type, float expected)
 {
-    base_error error;
-    void *bytes = NULL;
-    size_t size_bytes = 0;
-    base_safetensors parsed;
-    assert_ok(base_file_read(from, 1 << 20, &bytes, &size_bytes, &error), &error);
-    assert_ok(base_safetensors_parse(bytes, size_bytes, &parsed, &error), &error);
-    json_t *header = json_object();
-    uint8_t *data = malloc(parsed.data_bytes / 2);
-    assert_non_null(data);
-    for (size_t i = 0; i < parsed.count; i++) {
-        const base_safetensor *t = &parsed.tensors[i];
-        json_t *shape = json_array();
-        for (int d = 0; d < t->dims; d++) {
-            assert_int_equal(json_array_append_new(shape, json_integer((json_int_t)t->shape[d])),
-                             0);
-        }
-        json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", "BF16", "shape", shape,
-                                  "data_offsets", (json_int_t)t->offset_bytes / 2,
-                                  (json_int_t)(t->offset_bytes + t->size_bytes) / 2);
-        assert_int_equal(json_object_set_new(header, t->name, entry), 0);
+    uint32_t bits = 0;
+    memcpy(&bits, &expected, sizeof bits);
+    if (type == RANK_BFLOAT16) {
+        assert_int_equal(((const rank_bfloat16 *)array)[i], bits >> 16);
+    } else {
+        assert_memory_equal((const float *)array + i, &expected, sizeof expected);
     }
-    for (size_t i = 0; i < parsed.data_bytes / 4; i++) {
-        memcpy(data + 2 * i, parsed.data + 4 * i + 2, 2);
-    }
-    char *text = json_dumps(header, JSON_COMPACT);
-    const uint64_t length = strlen(text);
-    FILE *file = fopen(to, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(&length, sizeof length, 1, file), 1);
-    assert_int_equal(fwrite(text, 1, length, file), length);
-    assert_int_equal(fwrite(data, 1, parsed.data_bytes / 2, file), parsed.data_bytes / 2);
-    assert_int_equal(fclose(file), 0);
-    base_safetensors_release(&parsed);
-    json_decref(header);
-    free(text);
-    free(data);
-    free(bytes);
 }
 
-/* This rank's shards, which have the same elements. */
-static void check_shards(const char *path, const float *cut)
+/* This rank's shards in a type of matrices, which have the same elements. */
+static void check_shards(const char *path, rank_type type, const float *cut)
 {
     base_error error;
     rank_device device;
     rank_shards *shards = NULL;
     assert_ok(rank_device_open("cpu", &device, &error), &error);
     const rank_tp tp = {.ranks = 1, .vocab_count = RANK_TP_LEAVES * 32};
-    assert_ok(rank_shards_load(&(rank_shards_options){&SMALL, &device, &tp, RANK_FLOAT32}, path,
-                               &shards, &error),
-              &error);
+    assert_ok(
+        rank_shards_load(&(rank_shards_options){&SMALL, &device, &tp, type}, path, &shards, &error),
+        &error);
     const rank_hooks hooks = rank_shards_hooks(shards);
     for (int i = 0; i < rank_model_tensor_count(&SMALL); i++) {
         rank_tensor tensor;
@@ -110,12 +79,12 @@ static void check_shards(const char *path, const float *cut)
             const float *at = hooks.need(hooks.weights, tensor.offset, tensor.count);
             assert_memory_equal(at, cut + tensor.offset, tensor.count * sizeof *at);
         } else if (tensor.pack == RANK_TENSOR_PACKED) { /* one panel: rows of RANK_PANEL */
-            const float *at = hooks.need(hooks.weights, tensor.offset, tensor.count);
+            const void *at = hooks.need(hooks.weights, tensor.offset, tensor.count);
             const size_t columns = tensor.shape[1] < RANK_PANEL ? tensor.shape[1] : RANK_PANEL;
-            for (size_t row = 0; row < tensor.shape[0]; row++) {
-                assert_memory_equal(at + row * RANK_PANEL,
-                                    cut + tensor.offset + row * tensor.shape[1],
-                                    columns * sizeof *at);
+            for (size_t k = 0; k < tensor.shape[0] * columns; k++) {
+                const size_t row = k / columns;
+                check_element(at, row * RANK_PANEL + k % columns, type,
+                              cut[tensor.offset + row * tensor.shape[1] + k % columns]);
             }
         }
     }
@@ -128,7 +97,7 @@ static void a_model_in_bfloat16_is_read(void **state)
     (void)state;
     base_error error;
     test_directory scratch;
-    char wide[4096];
+    rank_type type = RANK_FLOAT32;
     char narrow[4096];
     const size_t count = rank_model_param_count(&SMALL);
     float *params = malloc(count * sizeof *params);
@@ -139,20 +108,24 @@ static void a_model_in_bfloat16_is_read(void **state)
     assert_non_null(back);
     test_directory_make(&scratch);
     rank_model_init(&SMALL, 7, params);
-    (void)snprintf(wide, sizeof wide, "%s", test_directory_path(&scratch, "wide.safetensors"));
     (void)snprintf(narrow, sizeof narrow, "%s", test_directory_path(&scratch, "half.safetensors"));
-    assert_ok(rank_safetensors_write(wide, &SMALL, params, "", &error), &error);
-    write_bfloat16(wide, narrow);
+    assert_ok(rank_safetensors_write(narrow, &SMALL, params, "", RANK_BFLOAT16, &error), &error);
     for (size_t i = 0; i < count; i++) {
-        uint32_t bits = 0;
-        memcpy(&bits, &params[i], sizeof bits);
-        bits &= 0xffff0000;
+        rank_bfloat16 half = 0;
+        rank_narrow(&params[i], 1, &half);
+        const uint32_t bits = (uint32_t)half << 16;
         memcpy(&cut[i], &bits, sizeof bits);
     }
     assert_ok(rank_safetensors_read(narrow, &SMALL, back, &error), &error);
     assert_memory_equal(back, cut, count * sizeof *back);
 
-    check_shards(narrow, cut);
+    assert_ok(rank_shards_type(&SMALL, narrow, &type, &error), &error);
+    assert_int_equal(type, RANK_BFLOAT16);
+    check_shards(narrow, RANK_BFLOAT16, cut);
+    check_shards(narrow, RANK_FLOAT32, cut);
+    assert_ok(rank_safetensors_write(narrow, &SMALL, params, "", RANK_FLOAT32, &error), &error);
+    assert_ok(rank_shards_type(&SMALL, narrow, &type, &error), &error);
+    assert_int_equal(type, RANK_FLOAT32);
     test_directory_remove(&scratch);
     free(params);
     free(cut);

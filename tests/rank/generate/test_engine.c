@@ -40,6 +40,7 @@ typedef struct plan {
     int cache_tokens; /* 0: enough */
     int join_every;   /* steps between two submissions; 0: as soon as they may wait */
     bool cancels;     /* every third request, once it has CANCEL_AFTER tokens */
+    rank_type type;   /* of matrices */
 } plan;
 
 typedef struct world {
@@ -161,6 +162,7 @@ static base_status answer_all(world *w, coll_comm *comm, base_error *reterr)
                                                            .device = &device,
                                                            .comm = comm,
                                                            .source = &source,
+                                                           .type = w->plan.type,
                                                            .sequences = w->plan.sequences,
                                                            .chunk_tokens = w->plan.chunk_tokens,
                                                            .block_tokens = BLOCK_TOKENS,
@@ -194,7 +196,11 @@ static void world_open(world *w)
     assert_non_null(w->params);
     rank_model_init(&w->config, 7, w->params);
     for (size_t i = 0; i < count; i++) { /* livelier than fresh parameters; biases, too */
-        w->params[i] = w->params[i] * 6.0f + (float)(i % 7) * 0.01f;
+        const float lively = w->params[i] * 6.0f + (float)(i % 7) * 0.01f;
+        uint32_t bits = 0;
+        memcpy(&bits, &lively, sizeof bits);
+        bits &= 0xffff0000; /* a bfloat16 */
+        memcpy(&w->params[i], &bits, sizeof bits);
     }
 }
 
@@ -311,6 +317,22 @@ static void batches_and_chunks_change_no_token(void **state)
                           .transport = COLL_TRANSPORT_SHM,
                           .sequences = i % 2 == 0 ? 1 : 8,
                           .chunk_tokens = chunks[i / 2 % 3]};
+    }
+    run_plans(plans, COUNT_OF(plans));
+}
+
+static void matrices_in_bfloat16_change_no_token(void **state)
+{
+    (void)state;
+    static const int chunks[] = {1, 7, 512};
+    plan plans[9];
+    for (size_t i = 0; i < COUNT_OF(plans); i++) {
+        plans[i] = (plan){.name = "bfloat16",
+                          .ranks = (int)(i / 3),
+                          .transport = COLL_TRANSPORT_SHM,
+                          .sequences = i % 2 == 0 ? 1 : 8,
+                          .chunk_tokens = chunks[i % 3],
+                          .type = RANK_BFLOAT16};
     }
     run_plans(plans, COUNT_OF(plans));
 }
@@ -435,7 +457,7 @@ static void bfloat16_is_refused_on_a_cpu(void **state)
     assert_int_equal(rank_engine_create(&(rank_engine_options){.config = &w.config,
                                                                .device = &device,
                                                                .source = &source,
-                                                               .type = RANK_BFLOAT16,
+                                                               .cache_type = RANK_BFLOAT16,
                                                                .sequences = 1,
                                                                .chunk_tokens = 4,
                                                                .block_tokens = BLOCK_TOKENS,
@@ -453,6 +475,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_world_draws_the_same_tokens),
         cmocka_unit_test(batches_and_chunks_change_no_token),
+        cmocka_unit_test(matrices_in_bfloat16_change_no_token),
         cmocka_unit_test(joining_leaving_and_waiting_change_no_token),
         cmocka_unit_test(the_remaining_ranks_end_with_an_error),
         cmocka_unit_test(logits_that_are_no_numbers_end_all_ranks),

@@ -24,10 +24,20 @@ void KERNEL(embed)(const rank_embed *args)
     }
 }
 
+static float element(const void *from, size_t at, rank_type type)
+{
+    if (type == RANK_FLOAT32) {
+        return ((const float *)from)[at];
+    }
+    const uint32_t bits = (uint32_t)((const rank_bfloat16 *)from)[at] << 16;
+    float value = 0.0f;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
 void KERNEL(embed_packed)(const rank_embed_packed *args)
 {
     const size_t width = args->width;
-    const float *wte = args->wte;
     for (size_t t = 0; t < args->tokens; t++) {
         const int32_t column = args->ids[t] - args->first_id;
         const float *position =
@@ -38,11 +48,12 @@ void KERNEL(embed_packed)(const rank_embed_packed *args)
             continue;
         }
         const bool plain = args->wte_row > 0;
-        const float *token = plain ? wte + (size_t)column * args->wte_row
-                                   : wte + (size_t)column / RANK_PANEL * RANK_PANEL * width +
-                                         (size_t)column % RANK_PANEL;
+        const size_t first =
+            plain ? (size_t)column * args->wte_row
+                  : (size_t)column / RANK_PANEL * RANK_PANEL * width + (size_t)column % RANK_PANEL;
         for (size_t j = 0; j < width; j++) {
-            const float value = token[j * (plain ? 1 : RANK_PANEL)];
+            const size_t at = first + j * (plain ? 1 : RANK_PANEL);
+            const float value = element(args->wte, at, args->wte_type);
             out[j] = 0.0f + (position != NULL ? value + position[j] : value);
         }
     }

@@ -5,6 +5,8 @@
 #include "backend/cpu/transpose.h"
 #include "kernels_isa.h"
 
+enum { ROUNDED_ROWS = 64 /* at a time: 8 KiB */ };
+
 /* One panel of `width` columns from a (depth, columns) matrix. */
 static void pack_rows(const rank_pack *args, size_t column, size_t width, float *to)
 {
@@ -50,21 +52,45 @@ static void turn(const rank_pack *args)
     }
 }
 
+static void pack_panel(const rank_pack *args, size_t column, float *to)
+{
+    const size_t left = args->columns - column;
+    const size_t width = left < RANK_PANEL ? left : RANK_PANEL;
+    if (args->transposed) {
+        pack_columns(args, column, width, to);
+    } else {
+        pack_rows(args, column, width, to);
+    }
+}
+
+/* Packs a few rows at a time, and rounds them. */
+static void pack_rounded(const rank_pack *args, size_t column, rank_bfloat16 *to)
+{
+    float rows[ROUNDED_ROWS * RANK_PANEL];
+    rank_pack piece = *args;
+    for (size_t k = 0; k < args->depth; k += ROUNDED_ROWS) {
+        piece.depth = args->depth - k < ROUNDED_ROWS ? args->depth - k : ROUNDED_ROWS;
+        piece.from = args->from + k * (args->transposed ? 1 : args->from_row);
+        pack_panel(&piece, column, rows);
+        for (size_t i = 0; i < piece.depth * RANK_PANEL; i += VEC_LANES) {
+            vec_put_bfloat16(to + k * RANK_PANEL + i, vec_get(rows + i));
+        }
+    }
+}
+
 void KERNEL(pack)(const rank_pack *args)
 {
-    float *to = args->to;
+    const size_t panel_bytes = args->to_panel * rank_type_bytes(args->to_type);
+    char *to = args->to;
     if (args->to_row > 0) {
         turn(args);
         return;
     }
-    for (size_t column = 0; column < args->columns; column += RANK_PANEL) {
-        const size_t left = args->columns - column;
-        const size_t width = left < RANK_PANEL ? left : RANK_PANEL;
-        if (args->transposed) {
-            pack_columns(args, column, width, to);
+    for (size_t column = 0; column < args->columns; column += RANK_PANEL, to += panel_bytes) {
+        if (args->to_type == RANK_BFLOAT16) {
+            pack_rounded(args, column, (rank_bfloat16 *)(void *)to);
         } else {
-            pack_rows(args, column, width, to);
+            pack_panel(args, column, (float *)(void *)to);
         }
-        to += args->to_panel;
     }
 }

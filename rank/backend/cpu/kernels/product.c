@@ -6,6 +6,11 @@
  * speed of memory. Many rows (prefill, training) use a block of panels that stays in the second
  * cache, while the rows of a tile stay in the first.
  *
+ * A packed b in bfloat16 is half as much to read. Each element is widened to the float32 that it is
+ * the upper half of, so the sums are those of the same numbers in float32, bit for bit. Few rows
+ * widen as they read; many rows would do so again for each tile, and read a panel that was widened
+ * once.
+ *
  * A matrix b that is not packed is read in place if its rows are close to each other. Rows far
  * apart share the same few sets of the caches, so such a matrix is packed first.
  *
@@ -28,10 +33,12 @@ enum {
     DEPTH_AT_ONCE = 1024,      /* of panels that many rows meet */
     ROWS_FLOATS = 144 * 1024,  /* of a, that stay in the second cache with a block of panels */
     PANELS_FLOATS = 64 * 1024, /* of such a block: 256 KiB */
-    AHEAD = 24,                /* rows of the panel to fetch in advance */
-    FAR_ROW = 1024,            /* floats between rows of b from which on it is packed */
-    PIECE_DEPTH = 256,         /* of a panel that is packed by itself */
-    LEVELS = 4,                /* of the tree over RANK_LEAVES_MAX leaves */
+    CACHE_LINE = 64,
+    AHEAD = 24,        /* rows of a panel in float32 to fetch in advance */
+    FAR_ROW = 1024,    /* floats between rows of b from which on it is packed */
+    PIECE_DEPTH = 256, /* of a panel that is packed by itself */
+    MANY_TILES = 3,    /* rows of so many tiles: b is widened beforehand */
+    LEVELS = 4,        /* of the tree over RANK_LEAVES_MAX leaves */
 };
 
 typedef vec sums[TILE_ROWS][WIDE_VECTORS > TILE_VECTORS ? WIDE_VECTORS : TILE_VECTORS];
@@ -45,8 +52,9 @@ typedef struct tile {
     const float *a;
     size_t a_row;
     size_t a_depth;
-    const float *b;
-    size_t b_row;
+    const char *b;
+    rank_type b_type;
+    size_t b_row; /* bytes */
     float *c;
     size_t c_row;
     int leaves;
@@ -54,19 +62,23 @@ typedef struct tile {
 } tile;
 
 /* sum += a·b over some depth, in its order. */
-VEC_INLINE void add_chain(sums sum, int rows, int vectors, const tile *at, size_t first,
-                          size_t depth)
+VEC_INLINE void add_chain(sums sum, int rows, int vectors, rank_type type, const tile *at,
+                          size_t first, size_t depth)
 {
     const float *a = at->a + first * at->a_depth;
     const size_t b_row = at->b_row;
-    const float *b = at->b + first * b_row;
+    const char *b = at->b + first * b_row;
+    const size_t vector_bytes = VEC_LANES * rank_type_bytes(type);
+    const size_t ahead = b_row * AHEAD * sizeof(float) / rank_type_bytes(type);
     for (size_t k = 0; k < depth; k++, a += at->a_depth, b += b_row) {
         vec panel[4];
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++) {
-            panel[v] = vec_get(b + v * VEC_LANES);
-            if (v * VEC_LANES % 16 == 0) { /* once for each cache line */
-                __builtin_prefetch(b + AHEAD * b_row + v * VEC_LANES);
+            const char *from = b + (size_t)v * vector_bytes;
+            panel[v] = type == RANK_BFLOAT16 ? vec_get_bfloat16((const void *)from)
+                                             : vec_get((const void *)from);
+            if ((size_t)v * vector_bytes % CACHE_LINE == 0) {
+                __builtin_prefetch(from + ahead);
             }
         }
 #pragma GCC unroll 16
@@ -93,14 +105,14 @@ VEC_INLINE void set_zero(sums sum, int rows, int vectors)
 
 /* Each leaf's sum is added to those that wait for it, as a binary counter carries: when leaf number
  * i is done, there waits one sum for each bit set in i. */
-VEC_INLINE void add_leaves(sums sum, int rows, int vectors, const tile *at)
+VEC_INLINE void add_leaves(sums sum, int rows, int vectors, rank_type type, const tile *at)
 {
     sums waiting[LEVELS];
     const size_t depth = at->depth / (size_t)at->leaves;
     for (int leaf = 0;; leaf++) {
         int level = 0;
         set_zero(sum, rows, vectors);
-        add_chain(sum, rows, vectors, at, (size_t)leaf * depth, depth);
+        add_chain(sum, rows, vectors, type, at, (size_t)leaf * depth, depth);
         for (int carry = leaf; carry % 2 == 1; carry /= 2, level++) {
 #pragma GCC unroll 16
             for (int r = 0; r < rows; r++) {
@@ -123,11 +135,11 @@ VEC_INLINE void add_leaves(sums sum, int rows, int vectors, const tile *at)
     }
 }
 
-VEC_INLINE void do_tile(int rows, int vectors, const tile *at)
+VEC_INLINE void do_tile(int rows, int vectors, rank_type type, const tile *at)
 {
     sums sum;
     if (at->leaves > 1) {
-        add_leaves(sum, rows, vectors, at);
+        add_leaves(sum, rows, vectors, type, at);
     } else {
 #pragma GCC unroll 16
         for (int r = 0; r < rows; r++) {
@@ -140,7 +152,7 @@ VEC_INLINE void do_tile(int rows, int vectors, const tile *at)
                 }
             }
         }
-        add_chain(sum, rows, vectors, at, 0, at->depth);
+        add_chain(sum, rows, vectors, type, at, 0, at->depth);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {
@@ -151,10 +163,15 @@ VEC_INLINE void do_tile(int rows, int vectors, const tile *at)
     }
 }
 
+/* For each type of b. */
 #define TILE(rows, vectors)                                                                        \
     static __attribute__((noinline)) void tile_##rows(const tile *at)                              \
     {                                                                                              \
-        do_tile(rows, vectors, at);                                                                \
+        do_tile(rows, vectors, RANK_FLOAT32, at);                                                  \
+    }                                                                                              \
+    static __attribute__((noinline)) void tile_bfloat16_##rows(const tile *at)                     \
+    {                                                                                              \
+        do_tile(rows, vectors, RANK_BFLOAT16, at);                                                 \
     }
 
 TILE(1, WIDE_VECTORS)
@@ -174,11 +191,17 @@ TILE(13, TILE_VECTORS)
 TILE(14, TILE_VECTORS)
 #endif
 
-static void (*const tiles[TILE_ROWS + 1])(const tile *at) = {
-    NULL,   tile_1, tile_2, tile_3,  tile_4,  tile_5,  tile_6,
 #if TILE_ROWS == 14
-    tile_7, tile_8, tile_9, tile_10, tile_11, tile_12, tile_13, tile_14,
+#define EACH_TILE(name)                                                                            \
+    NULL, name##1, name##2, name##3, name##4, name##5, name##6, name##7, name##8, name##9,         \
+        name##10, name##11, name##12, name##13, name##14
+#else
+#define EACH_TILE(name) NULL, name##1, name##2, name##3, name##4, name##5, name##6
 #endif
+
+static void (*const tiles[][TILE_ROWS + 1])(const tile *at) = {
+    [RANK_FLOAT32] = {EACH_TILE(tile_)},
+    [RANK_BFLOAT16] = {EACH_TILE(tile_bfloat16_)},
 };
 
 /* Runs the tile, or the part of it that exists if its columns are cut. */
@@ -186,7 +209,7 @@ static void run_tile(const tile *at)
 {
     const size_t width = (size_t)at->vectors * VEC_LANES;
     if (at->columns >= width) {
-        tiles[at->rows](at);
+        tiles[at->b_type][at->rows](at);
         return;
     }
     float whole[TILE_ROWS * RANK_PANEL] = {0};
@@ -196,7 +219,7 @@ static void run_tile(const tile *at)
     for (size_t r = 0; at->accumulate && r < (size_t)at->rows; r++) {
         memcpy(whole + r * width, at->c + r * at->c_row, at->columns * sizeof *whole);
     }
-    tiles[at->rows](&padded);
+    tiles[at->b_type][at->rows](&padded);
     for (size_t r = 0; r < (size_t)at->rows; r++) {
         memcpy(at->c + r * at->c_row, whole + r * width, at->columns * sizeof *whole);
     }
@@ -210,23 +233,23 @@ static void run_panel(tile at, size_t columns)
     for (size_t column = 0; column < columns; column += width) {
         at.columns = columns - column;
         run_tile(&at);
-        at.b += width;
+        at.b += width * rank_type_bytes(at.b_type);
         at.c += width;
     }
 }
 
 /* Rows first … end of c, in the columns of a block of panels. */
-static void run_block(const rank_product *args, size_t first, size_t end, size_t columns, tile at)
+static void run_block(const rank_product *args, size_t first, size_t end, size_t columns,
+                      const tile *of)
 {
-    const size_t b_panel = args->b_row > 0 ? RANK_PANEL : args->depth * RANK_PANEL;
-    const float *a = at.a;
-    const float *b = at.b;
-    float *c = at.c;
+    const size_t b_panel =
+        (args->b_row > 0 ? RANK_PANEL : args->depth * RANK_PANEL) * rank_type_bytes(of->b_type);
+    tile at = *of;
     for (size_t row = first; row < end; row += TILE_ROWS) {
         at.rows = end - row < TILE_ROWS ? (int)(end - row) : TILE_ROWS;
-        at.a = a + row * args->a_row;
-        at.b = b;
-        at.c = c + row * args->c_row;
+        at.a = of->a + row * args->a_row;
+        at.b = of->b;
+        at.c = of->c + row * args->c_row;
         for (size_t column = 0; column < columns; column += RANK_PANEL) {
             const size_t left = columns - column;
             run_panel(at, left < RANK_PANEL ? left : RANK_PANEL);
@@ -236,22 +259,41 @@ static void run_block(const rank_product *args, size_t first, size_t end, size_t
     }
 }
 
-/* A part of the depth: blocks of rows, and for each of them blocks of panels. */
-static void run_depth(const rank_product *args, tile at)
+/* A panel in bfloat16, for many rows: it is widened once, and not for each tile. */
+static void widen(const rank_product *args, tile *at)
 {
+    const rank_bfloat16 *from = (const void *)at->b;
+    for (size_t i = 0; i < at->depth * RANK_PANEL; i += VEC_LANES) {
+        vec_put(args->scratch + i, vec_get_bfloat16(from + i));
+    }
+    at->b = (const char *)args->scratch;
+    at->b_type = RANK_FLOAT32;
+    at->b_row = RANK_PANEL * sizeof(float);
+}
+
+/* A part of the depth: blocks of rows, and for each of them blocks of panels. */
+static void run_depth(const rank_product *args, const tile *of)
+{
+    tile at = *of;
+    const bool widens =
+        at.b_type == RANK_BFLOAT16 && args->scratch != NULL && args->rows >= MANY_TILES * TILE_ROWS;
     const size_t depth = at.depth > 0 ? at.depth : 1;
     const size_t rows_fit = ROWS_FLOATS / depth / TILE_ROWS * TILE_ROWS;
-    const size_t panels_fit = PANELS_FLOATS / depth / RANK_PANEL * RANK_PANEL;
+    const size_t panels_fit = widens ? 1 : PANELS_FLOATS / depth / RANK_PANEL * RANK_PANEL;
     const size_t rows = rows_fit > TILE_ROWS ? rows_fit : TILE_ROWS;
     const size_t columns = panels_fit > RANK_PANEL ? panels_fit : RANK_PANEL;
-    const float *b = at.b;
+    const size_t b_column = (args->b_row > 0 ? 1 : args->depth) * rank_type_bytes(at.b_type);
     for (size_t row = 0; row < args->rows; row += rows) {
         const size_t end = args->rows - row < rows ? args->rows : row + rows;
         for (size_t column = 0; column < args->columns; column += columns) {
             const size_t left = args->columns - column;
-            at.b = b + column * (args->b_row > 0 ? 1 : args->depth);
+            at = *of;
+            at.b += column * b_column;
             at.c = (float *)args->c + column;
-            run_block(args, row, end, left < columns ? left : columns, at);
+            if (widens) {
+                widen(args, &at);
+            }
+            run_block(args, row, end, left < columns ? left : columns, &at);
         }
     }
 }
@@ -264,7 +306,9 @@ static void run(const rank_product *args)
     const size_t depth_at_once = whole ? args->depth : DEPTH_AT_ONCE;
     tile at = {.a_row = args->a_row,
                .a_depth = args->a_depth,
-               .b_row = args->b_row > 0 ? args->b_row : RANK_PANEL,
+               .b_type = args->b_type,
+               .b_row =
+                   (args->b_row > 0 ? args->b_row : RANK_PANEL) * rank_type_bytes(args->b_type),
                .c_row = args->c_row,
                .leaves = args->leaves,
                .accumulate = args->accumulate};
@@ -273,8 +317,8 @@ static void run(const rank_product *args)
         const size_t left = args->depth - done;
         at.depth = left < depth_at_once ? left : depth_at_once;
         at.a = (const float *)args->a + done * args->a_depth;
-        at.b = (const float *)args->b + done * at.b_row;
-        run_depth(args, at);
+        at.b = (const char *)args->b + done * at.b_row;
+        run_depth(args, &at);
         at.accumulate = 1;
         done += at.depth;
     } while (done < args->depth);

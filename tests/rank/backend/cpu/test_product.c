@@ -267,6 +267,173 @@ static void a_transposed_matrix_packs_alike(void **state)
     }
 }
 
+/* The upper half of a float. */
+static rank_bfloat16 upper(float value)
+{
+    uint32_t bits = 0;
+    memcpy(&bits, &value, sizeof bits);
+    return (rank_bfloat16)(bits >> 16);
+}
+
+static float widened(rank_bfloat16 half)
+{
+    const uint32_t bits = (uint32_t)half << 16;
+    float value = 0.0f;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* b packed in one type and in the other, as rows and as columns; then both products. */
+static void compare_types(operands *all, const rank_kernels *kernels, rank_product args)
+{
+    static float turned[DEPTH_MAX * COLUMNS_MAX];
+    static float widened_panel[DEPTH_MAX * RANK_PANEL];
+    static rank_bfloat16 half[2][(COLUMNS_MAX + RANK_PANEL) * DEPTH_MAX];
+    static float c[ROWS_MAX * COLUMNS_MAX];
+    fill(all->a, ROWS_MAX * DEPTH_MAX, 1);
+    fill(all->b, args.depth * args.columns, 2);
+    for (size_t i = 0; i < args.depth * args.columns; i++) {
+        all->b[i] = widened(upper(all->b[i]));
+        turned[i % args.columns * args.depth + i / args.columns] = all->b[i];
+    }
+    rank_pack pack = {.depth = args.depth,
+                      .columns = args.columns,
+                      .from = all->b,
+                      .from_row = args.columns,
+                      .to = all->packed,
+                      .to_panel = args.depth * RANK_PANEL};
+    kernels->pack(&pack);
+    pack.to_type = RANK_BFLOAT16;
+    pack.to = half[0];
+    kernels->pack(&pack);
+    pack.from = turned;
+    pack.from_row = args.depth;
+    pack.transposed = true;
+    pack.to = half[1];
+    kernels->pack(&pack);
+    const size_t count = rank_pack_count(args.depth, args.columns);
+    assert_memory_equal(half[0], half[1], count * sizeof half[0][0]);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(half[0][i], upper(all->packed[i]));
+    }
+    fill(all->c, ROWS_MAX * COLUMNS_MAX, 3);
+    fill(c, ROWS_MAX * COLUMNS_MAX, 3);
+    args.a = all->a;
+    args.b = all->packed;
+    args.c = c;
+    args.c_row = args.columns + 1;
+    kernels->product(&args);
+    args.b = half[0];
+    args.b_type = RANK_BFLOAT16;
+    args.c = all->c;
+    kernels->product(&args);
+    assert_memory_equal(all->c, c, sizeof c);
+    fill(all->c, ROWS_MAX * COLUMNS_MAX, 3);
+    args.scratch = widened_panel;
+    kernels->product(&args);
+    assert_memory_equal(all->c, c, sizeof c);
+}
+
+static void bfloat16_has_the_bits_of_the_same_numbers(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"baseline", "avx2", "avx512"};
+    static const size_t rows[] = {1, 2, 3, 5, 6, 14, 15, 41, 42, 43, 131};
+    static const size_t columns[] = {1, 31, 32, 33, 97};
+    operands *all = new_operands();
+    for (size_t isa = 0; isa < sizeof names / sizeof *names; isa++) {
+        const rank_kernels *kernels = rank_kernels_named(names[isa]);
+        for (size_t i = 0; kernels != NULL && i < 55; i++) {
+            const size_t depth = i % 3 == 0 ? 48 : i % 3 == 1 ? 257 : 640;
+            compare_types(all, kernels,
+                          (rank_product){.rows = rows[i % 11],
+                                         .columns = columns[i % 5],
+                                         .depth = depth,
+                                         .a_row = depth,
+                                         .a_depth = 1,
+                                         .leaves = depth == 257 ? 1 : 1 << i % 4,
+                                         .accumulate = depth == 257 && i % 2 == 0});
+        }
+    }
+    free(all);
+}
+
+/* Ties go to even, what is above the largest number becomes infinite, and no number stays none. */
+static void packing_rounds_to_nearest(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"baseline", "avx2", "avx512"};
+    static const uint32_t bits[][2] = {
+        {0x3f800000, 0x3f80}, {0x3f808000, 0x3f80}, {0x3f818000, 0x3f82}, {0x3f808001, 0x3f81},
+        {0xbf80ffff, 0xbf81}, {0x7f7fffff, 0x7f80}, {0x7f800000, 0x7f80}, {0x7f800001, 0x7fc0},
+        {0xffffffff, 0xffff}, {0x00008000, 0x0000}, {0x80000001, 0x8000}, {0x00018000, 0x0002},
+    };
+    enum { COUNT = sizeof bits / sizeof *bits };
+    float from[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        memcpy(&from[i], &bits[i][0], sizeof from[i]);
+    }
+    for (size_t isa = 0; isa < sizeof names / sizeof *names; isa++) {
+        rank_bfloat16 to[RANK_PANEL] = {0};
+        const rank_kernels *kernels = rank_kernels_named(names[isa]);
+        if (kernels == NULL) {
+            continue;
+        }
+        kernels->pack(&(rank_pack){.depth = 1,
+                                   .columns = COUNT,
+                                   .from = from,
+                                   .from_row = COUNT,
+                                   .to = to,
+                                   .to_panel = RANK_PANEL,
+                                   .to_type = RANK_BFLOAT16});
+        for (size_t i = 0; i < COUNT; i++) {
+            assert_int_equal(to[i], bits[i][1]);
+        }
+    }
+}
+
+/* Tokens of a packed table are the same in both types. */
+static void an_embedding_may_be_bfloat16(void **state)
+{
+    (void)state;
+    enum { WIDTH = 21, TOKENS = 70 };
+    static float table[TOKENS * WIDTH];
+    static float wide[96 * WIDTH];
+    static rank_bfloat16 half[96 * WIDTH];
+    static float positions[2 * WIDTH];
+    static const int32_t ids[] = {0, 31, 32, 69, 70, 5};
+    static const int32_t at[] = {0, 1, 0, 1, 0, 1};
+    float out[2][6 * WIDTH];
+    fill(table, TOKENS * WIDTH, 8);
+    fill(positions, 2 * WIDTH, 9);
+    for (size_t i = 0; i < TOKENS * WIDTH; i++) {
+        table[i] = widened(upper(table[i]));
+    }
+    for (int type = RANK_FLOAT32; type <= RANK_BFLOAT16; type++) {
+        void *packed = type == RANK_BFLOAT16 ? (void *)half : (void *)wide;
+        const rank_kernels *kernels = rank_kernels_get();
+        kernels->pack(&(rank_pack){.depth = WIDTH,
+                                   .columns = TOKENS,
+                                   .from = table,
+                                   .from_row = WIDTH,
+                                   .transposed = true,
+                                   .to = packed,
+                                   .to_panel = WIDTH * RANK_PANEL,
+                                   .to_type = (rank_type)type});
+        kernels->embed_packed(&(rank_embed_packed){.tokens = 6,
+                                                   .width = WIDTH,
+                                                   .ids = ids,
+                                                   .positions = at,
+                                                   .columns = TOKENS,
+                                                   .wte = packed,
+                                                   .wte_type = (rank_type)type,
+                                                   .wpe = positions,
+                                                   .out = out[type]});
+    }
+    assert_memory_equal(out[0], out[1], sizeof out[0]);
+    assert_true(out[0][0] == table[0] + positions[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +442,9 @@ int main(void)
         cmocka_unit_test(an_operand_may_be_read_by_columns),
         cmocka_unit_test(halves_of_the_depth_add_up_to_the_whole),
         cmocka_unit_test(a_transposed_matrix_packs_alike),
+        cmocka_unit_test(bfloat16_has_the_bits_of_the_same_numbers),
+        cmocka_unit_test(packing_rounds_to_nearest),
+        cmocka_unit_test(an_embedding_may_be_bfloat16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -155,7 +155,8 @@ static void checkpoints_follow_its_description(void **state)
     rank_tensor bias;
     rank_model_tensor(&b.config, 2, &weight);
     rank_model_tensor(&b.config, 3, &bias);
-    assert_ok(rank_safetensors_write(path, &b.config, b.params, "chain.", &error), &error);
+    assert_ok(rank_safetensors_write(path, &b.config, b.params, "chain.", RANK_FLOAT32, &error),
+              &error);
     memset(back, 0xff, b.count * sizeof *back);
     assert_ok(rank_safetensors_read(path, &b.config, back, &error), &error);
     assert_memory_equal(back, b.params, b.count * sizeof *back);
