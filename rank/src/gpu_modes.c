@@ -96,13 +96,15 @@ static base_status set_environment(const rank_worker *worker, char device[PROTO_
         (void)setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1); /* as launcher gpus counts them */
     }
     (void)setenv("CUDA_VISIBLE_DEVICES", device, 1);
-    if (!job->gpu.nccl_native) {
-        (void)setenv("NCCL_ALGO", "^NVLS,NVLSTree", 0);
+    if (!job->gpu.nccl_native && getenv("NCCL_ALGO") == NULL) {
+        (void)setenv("NCCL_ALGO", "^NVLS,NVLSTree", 1);
+        (void)setenv("NCCL_NVLS_ENABLE", "0", 0); /* else NCCL makes ready what it may not use */
     }
     /* In graphs NCCL registers what is sent and what is received each by itself, and sender and receiver
      * wait for each other for ever where it has got one of the two only. */
     (void)setenv("NCCL_GRAPH_REGISTER", "0", 0);
-    (void)setenv("NCCL_DEBUG", "WARN", 0); /* why NCCL fails, in the rank's own output */
+    (void)setenv("NCCL_DEBUG", "WARN", 0);   /* why NCCL fails, in the rank's own output */
+    (void)setenv("NCCL_RAS_ENABLE", "0", 0); /* it would listen at a fixed port */
     if (job->gpu.shared) {
         share_gpu(worker->identity.rank);
     }

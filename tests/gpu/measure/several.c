@@ -148,8 +148,15 @@ static base_status time_size(job *j, base_error *reterr)
 
 /* ---- a graph ---- */
 
-/* Whether all of the memory is `expected`; a value's index in *wrong where it is not. */
-static base_status check_values(const job *j, float expected, base_error *reterr)
+/* A vector whose values tell their places, and whose sums stay exact: 1, 2, … 89, 1, 2, … times the
+ * scale. */
+static float value_at(size_t i, float scale)
+{
+    return scale * (float)(1 + i % 89);
+}
+
+/* Whether all of the memory is value_at(i, scale). */
+static base_status check_values(const job *j, float scale, base_error *reterr)
 {
     void *host = NULL;
     const rank_backend *backend = j->device.backend;
@@ -157,10 +164,10 @@ static base_status check_values(const job *j, float expected, base_error *reterr
         backend->map(j->device.queue, j->at, j->count * sizeof *j->at, false, &host, reterr);
     const float *values = host;
     for (size_t i = 0; status == BASE_OK && i < j->count; i++) {
-        if (values[i] != expected) {
+        if (values[i] != value_at(i, scale)) {
             status = base_fail(reterr, BASE_ERR_MISMATCH,
                                "direct in a graph: value %zu is %g, and not %g", i,
-                               (double)values[i], (double)expected);
+                               (double)values[i], (double)value_at(i, scale));
         }
     }
     if (host != NULL) {
@@ -169,7 +176,7 @@ static base_status check_values(const job *j, float expected, base_error *reterr
     return status;
 }
 
-static base_status fill(const job *j, float value, base_error *reterr)
+static base_status fill(const job *j, float scale, base_error *reterr)
 {
     void *host = NULL;
     const rank_backend *backend = j->device.backend;
@@ -177,7 +184,7 @@ static base_status fill(const job *j, float value, base_error *reterr)
         backend->map(j->device.queue, j->at, j->count * sizeof *j->at, true, &host, reterr);
     float *values = host;
     for (size_t i = 0; status == BASE_OK && i < j->count; i++) {
-        values[i] = value;
+        values[i] = value_at(i, scale);
     }
     if (host != NULL) {
         backend->unmap(j->device.queue, host);
@@ -198,7 +205,8 @@ static base_status capture(const job *j, rank_graph **graph, base_error *reterr)
     return started != BASE_OK ? started : ended;
 }
 
-/* Rank i has i + 1: the first sum is 1 + 2 + … + N, and each one after it N times the one before. */
+/* Rank i has the scale i + 1: the first sum's is 1 + 2 + … + N, and each one's after it N times the one
+ * before. */
 static base_status check_graph(job *j, base_error *reterr)
 {
     rank_graph *graph = NULL;
@@ -325,7 +333,9 @@ static base_status run(job *j, const char *plugin, size_t size_bytes, base_error
     j->world = coll_context_world(coll_launched_context(j->launched));
     j->rank = coll_comm_rank(j->world);
     j->ranks = coll_comm_size(j->world);
-    (void)setenv("NCCL_GRAPH_REGISTER", "0", 0); /* as ranks do */
+    (void)setenv("NCCL_GRAPH_REGISTER", "0", 0); /* all as ranks do */
+    (void)setenv("NCCL_ALGO", "^NVLS,NVLSTree", 0);
+    (void)setenv("NCCL_NVLS_ENABLE", "0", 0);
     base_status status = open_gpu(j, plugin, size_bytes, reterr);
     if (status == BASE_OK) {
         status = open_nccl(j, reterr);

@@ -60,7 +60,7 @@ same_model two cpu
 has two/manifest.json '"pci": "ffff:00:00.0"' '"unbound_because": null' '"cpus": null' # --no-bind
 has one/manifest.json '"nvlink_present": true'
 has two/manifest.json '"token": \{' '"id": "[0-9a-f]{32}"' '"account": "lab"' '"actual_cost_usd": 0.0' '"uuid": "GPU-31000000' \
-    '"NCCL_ALGO=\^NVLS,NVLSTree"' '"NCCL_GRAPH_REGISTER=0"' '"CUDA_VISIBLE_DEVICES=1"' '"nccl": 22800' '"transport": "nccl"' '"algorithm": "direct"' \
+    '"NCCL_ALGO=\^NVLS,NVLSTree"' '"NCCL_NVLS_ENABLE=0"' '"NCCL_RAS_ENABLE=0"' '"NCCL_GRAPH_REGISTER=0"' '"CUDA_VISIBLE_DEVICES=1"' '"nccl": 22800' '"transport": "nccl"' '"algorithm": "direct"' \
     '"libraries": ' '/fake-cuda/libcuda.so.1"' '"nvlink_present": false'
 
 echo "== the memory that was planned is what was asked for, and too little is refused with its parts"

@@ -80,8 +80,15 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *made, int ranks, ncclUniqueId id
     if (hang != nullptr && std::sscanf(hang, "%d:%d", &who, &when) == 2 && who != rank) {
         when = 0;
     }
-    fake_nccl_comm *comm = new fake_nccl_comm{
-        {static_cast<char *>(memory)}, rank, ranks, polls, 0, (uint64_t)when, {false}, false};
+    fake_nccl_comm *comm = new fake_nccl_comm{{static_cast<char *>(memory)},
+                                              rank,
+                                              ranks,
+                                              polls,
+                                              0,
+                                              (uint64_t)when,
+                                              {false},
+                                              false,
+                                              false};
     if (comm->all.of(0).here.fetch_add(1) + 1 == ranks) {
         (void)unlink(id.internal); // all have it
     }
@@ -101,13 +108,16 @@ ncclResult_t ncclCommInitRank(ncclComm_t *made, int ranks, ncclUniqueId id, int 
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
-    *error = comm->polls_left > 0 ? ncclInProgress : ncclSuccess;
+    const bool waits = comm->finalized && emulate_has_outside_graphs();
+    *error = waits || comm->polls_left > 0 ? ncclInProgress : ncclSuccess;
     comm->polls_left -= comm->polls_left > 0 ? 1 : 0;
     return ncclSuccess;
 }
 
+// As NCCL's own it stays in progress until no graph has the communicator's operations.
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
+    comm->finalized = true;
     comm->polls_left = polls;
     return ncclInProgress;
 }

@@ -63,6 +63,7 @@ struct fake_nccl_comm {
     uint64_t hangs_at; // a round that this rank never takes part in; 0: none
     std::atomic<bool> aborted;
     bool blocking; // of ncclCommInitRank: its calls may stand outside of a group
+    bool finalized;
 };
 
 // Whether the round has ended.

@@ -148,5 +148,6 @@ phase_nccl() {
     # Half the micro-batches on each of two ranks.
     part 35 nccl_train two_ranks_curve_difference "$few" --ranks 2 --share-gpu --micro-batches 1 --steps "$few"
     part 50 nccl_answers two_ranks_ 0 --ranks 2 --exact --share-gpu
+    part 50 nccl_answers two_ranks_cuda_ 1e-3 --ranks 2 --share-gpu
     end_parts
 }

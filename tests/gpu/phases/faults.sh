@@ -18,23 +18,23 @@ rank_pid() {
 
 # A rank that gets the signal while two of them train. The other one's collective then never ends on
 # the GPU.
-signalled() { # SIGNAL
-    local launcher pid="" status=0 begun
+signalled() { # SIGNAL FLAGS...
+    local launcher pid="" status=0 begun log=$work/$phase.last
     # Enough work that it is under way for seconds, once NCCL has begun and the ranks have said so.
-    "$bin/launcher" --authorize local --account gpu --no-plots --mode ddp-nccl --ranks 2 --share-gpu \
-        $(reference_flags) --micro-batches 256 --steps 20 --timeout $deadline_seconds --out "$work/$1" >"$work/faults.last" 2>&1 &
+    "$bin/launcher" --authorize local --account gpu --no-plots --mode ddp-nccl "${@:2}" \
+        $(reference_flags) --micro-batches 256 --steps 20 --timeout $deadline_seconds --out "$work/$1" >"$log" 2>&1 &
     launcher=$!
     trap "kill -KILL $launcher 2>/dev/null" EXIT
     while kill -0 "$launcher" 2>/dev/null && [ -z "$pid" ]; do
-        { grep -q 'rank 1: .*GPU-' "$work/faults.last" && pid=$(rank_pid); } || sleep 0.1
+        { grep -q 'rank 1: .*GPU-' "$log" && pid=$(rank_pid); } || sleep 0.1
     done
-    [ -n "$pid" ] || fail "there was no rank to send SIG$1 to: $(tail -1 "$work/faults.last")"
+    [ -n "$pid" ] || fail "there was no rank to send SIG$1 to: $(tail -1 "$log")"
     begun=$SECONDS
     kill "-$1" "$pid"
     wait "$launcher" || status=$?
-    cat "$work/faults.last"
+    cat "$log"
     [ "$status" -ne 0 ] || fail "the job went on without the rank that got SIG$1"
-    grep -q 'rank [01]' "$work/faults.last" || fail "no rank is named after SIG$1"
+    grep -q 'rank [01]' "$log" || fail "no rank is named after SIG$1"
     figure "exit_after_SIG$1" "$status"
     figure "seconds_after_SIG$1" $((SECONDS - begun))
     [ $((SECONDS - begun)) -le $end_seconds ] || fail "the job ended $((SECONDS - begun)) s after SIG$1"
@@ -78,8 +78,8 @@ phase_faults() {
     needs_gpu
     start_service
     before=$(free_bytes)
-    part 25 signalled KILL
-    part 25 signalled STOP
+    part 25 signalled KILL --ranks 2 --share-gpu
+    part 25 signalled STOP --ranks 2 --share-gpu
     install_around hang
     part $hung_seconds hung hung_training ddp-nccl --ranks 1 $(reference_flags)
     part $hung_seconds hung hung_decoding tp-nccl --ranks 1 --checkpoint "$bundle/reference" --prompt "he goed to school"
