@@ -1,5 +1,5 @@
-/* Redeems: asks one question over a connection of the job's key. Called by the launcher's lease,
- * the ranks' gate and the command `redeem`. */
+/* Redeems: asks one question over a connection of the job's key. Called by the launcher's lease and
+ * the command `redeem`. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -12,19 +12,13 @@ static base_status open_link(const budget_redeem_options *options, budget_link *
 {
     char dir[BASE_PATH_BYTES];
     budget_service_address address = {0};
-    const char *endpoint = options->endpoint;
-    const uint8_t *service_key = options->service_public_key;
     base_status status = budget_crypto_init(reterr);
-    if (status == BASE_OK && (endpoint == NULL || service_key == NULL)) {
-        if (options->dir == NULL) {
-            status = budget_default_dir(dir, reterr);
-        }
-        if (status == BASE_OK) {
-            status = budget_service_address_read(options->dir != NULL ? options->dir : dir,
-                                                 &address, reterr);
-        }
-        endpoint = endpoint != NULL ? endpoint : address.redeem_endpoint;
-        service_key = service_key != NULL ? service_key : address.public_key;
+    if (status == BASE_OK && options->dir == NULL) {
+        status = budget_default_dir(dir, reterr);
+    }
+    if (status == BASE_OK) {
+        status = budget_service_address_read(options->dir != NULL ? options->dir : dir, &address,
+                                             reterr);
     }
     if (status != BASE_OK) {
         return status;
@@ -32,7 +26,7 @@ static base_status open_link(const budget_redeem_options *options, budget_link *
     proto_keypair keys;
     memcpy(keys.public_key, options->job_key->public_key, sizeof keys.public_key);
     memcpy(keys.secret_key, options->job_key->secret_key, sizeof keys.secret_key);
-    status = budget_link_open(link, endpoint, &keys, service_key, reterr);
+    status = budget_link_open(link, address.redeem_endpoint, &keys, address.public_key, reterr);
     proto_wipe(&keys, sizeof keys);
     return status;
 }

@@ -16,6 +16,7 @@
 #include "budget/lease_ask.h"
 #include "budget/money.h"
 #include "proto/digest.h"
+#include "proto/lease.h"
 
 enum { RECEIPTS_PER_CALL = BUDGET_REDEEM_RANKS_MAX };
 
@@ -28,7 +29,6 @@ struct launch_lease {
     budget_keyring keyring;
     char token[BUDGET_TOKEN_BYTES];
     char keyring_path[BASE_PATH_BYTES];
-    budget_service_address service;            /* for ranks that redeem the token themselves */
     char (*receipts)[PROTO_LEASE_TOKEN_BYTES]; /* (world_size) */
     int64_t deadline_boot_ns;
     char reserved[BUDGET_LABEL_BYTES]; /* the label that --authorize reserved money for; else "" */
@@ -343,58 +343,13 @@ static base_status fetch_receipts(launch_lease *lease, int *exit_code, base_erro
     return status;
 }
 
-/* Names the service for ranks that redeem the token themselves. */
-static base_status name_service(launch_lease *lease, base_error *reterr)
-{
-    char dir[BASE_PATH_BYTES];
-    const char *given = lease->options->budget.dir;
-    base_status status = BASE_OK;
-    (void)snprintf(dir, sizeof dir, "%s", given);
-    if (given[0] == '\0') {
-        status = budget_default_dir(dir, reterr);
-    }
-    if (status == BASE_OK) {
-        status = budget_service_address_read(dir, &lease->service, reterr);
-    }
-    lease->deadline_boot_ns = boot_now_ns() + lease->claims.max_seconds * BASE_NS_PER_S;
-    return status;
-}
-
 base_status launch_lease_redeem(launch_lease *lease, int attempt, int *exit_code,
                                 base_error *reterr)
 {
-    const launch_budget_options *budget = &lease->options->budget;
     *exit_code = BASE_EXIT_BAD_TOKEN;
     lease->attempt = attempt;
-    if (budget->receipts[0] != '\0') {
-        return read_receipts(lease, reterr);
-    }
-    if (budget->redeem == LAUNCH_REDEEM_RANKS) {
-        lease->used = true;
-        return name_service(lease, reterr);
-    }
-    return fetch_receipts(lease, exit_code, reterr);
-}
-
-base_status launch_lease_rank_fd(const launch_lease *lease, int rank, int *fd, base_error *reterr)
-{
-    proto_lease *file = calloc(1, sizeof *file);
-    if (file == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a lease");
-    }
-    file->attempt = lease->attempt;
-    memcpy(file->token, lease->token, sizeof lease->token);
-    memcpy(file->receipt, lease->receipts[rank], sizeof file->receipt);
-    memcpy(file->keyring, lease->keyring_path, sizeof file->keyring);
-    if (file->receipt[0] == '\0') {
-        memcpy(file->redeem_endpoint, lease->service.redeem_endpoint, sizeof file->redeem_endpoint);
-        memcpy(file->service_public_key, lease->service.public_key, PROTO_KEY_BYTES);
-        file->job_key = lease->job_key;
-    }
-    const base_status status = proto_lease_write(file, fd, reterr);
-    proto_wipe(file, sizeof *file);
-    free(file);
-    return status;
+    return lease->options->budget.receipts[0] != '\0' ? read_receipts(lease, reterr)
+                                                      : fetch_receipts(lease, exit_code, reterr);
 }
 
 launch_rank_lease launch_lease_of_rank(const launch_lease *lease, int rank)
@@ -417,6 +372,12 @@ base_status launch_lease_receive(const launch_rank_lease *part, const char *keyr
     const base_status status = proto_lease_write(file, fd, reterr);
     free(file);
     return status;
+}
+
+base_status launch_lease_rank_fd(const launch_lease *lease, int rank, int *fd, base_error *reterr)
+{
+    const launch_rank_lease part = launch_lease_of_rank(lease, rank);
+    return launch_lease_receive(&part, lease->keyring_path, fd, reterr);
 }
 
 const proto_keypair *launch_lease_job_key(const launch_lease *lease)

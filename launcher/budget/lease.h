@@ -12,7 +12,7 @@
 
 #include "budget/client.h"
 #include "launch/options.h"
-#include "proto/lease.h"
+#include "proto/key.h"
 #include "record/record.h"
 
 typedef struct launch_lease launch_lease;

@@ -98,12 +98,6 @@ static base_status set_action(const base_field *field, void *record, const char 
     return BASE_OK;
 }
 
-static const char *redeemer_name(int value)
-{
-    static const char *const names[] = {"launcher", "ranks"};
-    return value >= 0 && value < 2 ? names[value] : NULL;
-}
-
 static const char *stream_name(int value)
 {
     static const char *const names[] = {"text", "json"};
@@ -195,8 +189,6 @@ static const base_field rows[] = {
      .help = "to verify tokens with (DIR/keyring.json)"},
     {BUDGET(PATH, receipts), .option = "receipts", .value = "DIR",
      .help = "what budget-service redeem has fetched, where the service cannot be reached"},
-    {BUDGET(ENUM, redeem), .name_of = redeemer_name, .option = "redeem", .value = "WHO",
-     .help = "launcher: for all ranks; ranks: each its own"},
 
     {CALL(set_scaling), .marks = PROTO_FIELD_TRAINS, .option = "scaling", .value = "LIST",
      .group = "What is measured, shown and written",

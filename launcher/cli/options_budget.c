@@ -15,11 +15,9 @@ base_status launch_options_check_budget(const launch_options *options, base_erro
     if (budget->receipts[0] != '\0' && budget->token[0] == '\0') {
         return base_fail(reterr, BASE_ERR_INVALID, "--receipts needs the --token they are for");
     }
-    if (budget->receipts[0] != '\0' &&
-        (budget->redeem == LAUNCH_REDEEM_RANKS || options->max_restarts > 0)) {
+    if (budget->receipts[0] != '\0' && options->max_restarts > 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "--receipts are for one attempt, redeemed already: no --redeem, no "
-                         "--max-restarts");
+                         "--receipts are for one attempt, redeemed already: no --max-restarts");
     }
     if (strcmp(budget->authorize, "local") == 0 && budget->vendor[0] != '\0' &&
         strcmp(budget->vendor, "local") != 0) {
@@ -30,11 +28,6 @@ base_status launch_options_check_budget(const launch_options *options, base_erro
     if (options->hosts.nodes > 1 && strcmp(budget->authorize, "local") == 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--authorize local is for this machine alone: not with --nodes");
-    }
-    if (options->hosts.nodes > 1 && budget->redeem == LAUNCH_REDEEM_RANKS) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "--redeem ranks would send the job's key to all hosts: with --nodes, the "
-                         "head redeems for all ranks");
     }
     if (budget->authorize[0] == '\0' || strcmp(budget->authorize, "local") == 0) {
         return BASE_OK;

@@ -1,19 +1,21 @@
-/* Serializes the lease (token, receipt, how to redeem) that a rank of a mode that may cost money
+/* Serializes the lease (token, receipt, keyring) that a rank of a mode that may cost money
  * inherits. launcher/budget/lease.c writes it, and rank/gate reads it. */
 #include "proto/lease.h"
 
 #include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "proto/key.h"
 
 enum {
-    LEASE_MAGIC = 0x3145534c, /* "LSE1" */
-    LEASE_FILE_BYTES =
-        4 + 4 + 2 * PROTO_LEASE_TOKEN_BYTES + 2 * BASE_PATH_BYTES + 3 * PROTO_KEY_BYTES,
+    LEASE_MAGIC = 0x3245534c, /* "LSE2" */
+    LEASE_FILE_BYTES = 4 + 4 + 2 * PROTO_LEASE_TOKEN_BYTES + BASE_PATH_BYTES,
 };
 _Static_assert(LEASE_FILE_BYTES <= (int)PROTO_LEASE_FILE_BYTES_MAX, "a lease fits its limit");
 
@@ -30,10 +32,6 @@ base_status proto_lease_write(const proto_lease *lease, int *fd, base_error *ret
     base_write_bytes(&writer, lease->token, sizeof lease->token);
     base_write_bytes(&writer, lease->receipt, sizeof lease->receipt);
     base_write_bytes(&writer, lease->keyring, sizeof lease->keyring);
-    base_write_bytes(&writer, lease->redeem_endpoint, sizeof lease->redeem_endpoint);
-    base_write_bytes(&writer, lease->service_public_key, PROTO_KEY_BYTES);
-    base_write_bytes(&writer, lease->job_key.public_key, PROTO_KEY_BYTES);
-    base_write_bytes(&writer, lease->job_key.secret_key, PROTO_KEY_BYTES);
 
     const int made = memfd_create("ringfence-lease", MFD_CLOEXEC);
     if (made < 0) {
@@ -60,15 +58,6 @@ static bool take_text(base_reader *reader, char *text, size_t size_bytes)
     return true;
 }
 
-static bool take_key(base_reader *reader, uint8_t key[PROTO_KEY_BYTES])
-{
-    const uint8_t *bytes = base_read_bytes(reader, PROTO_KEY_BYTES);
-    if (!reader->failed) {
-        memcpy(key, bytes, PROTO_KEY_BYTES);
-    }
-    return !reader->failed;
-}
-
 static bool take_lease(const uint8_t *file, size_t file_bytes, proto_lease *lease)
 {
     base_reader reader = base_reader_make(file, file_bytes);
@@ -80,11 +69,7 @@ static bool take_lease(const uint8_t *file, size_t file_bytes, proto_lease *leas
     lease->attempt = (int)attempt;
     return take_text(&reader, lease->token, sizeof lease->token) &&
            take_text(&reader, lease->receipt, sizeof lease->receipt) &&
-           take_text(&reader, lease->keyring, sizeof lease->keyring) &&
-           take_text(&reader, lease->redeem_endpoint, sizeof lease->redeem_endpoint) &&
-           take_key(&reader, lease->service_public_key) &&
-           take_key(&reader, lease->job_key.public_key) &&
-           take_key(&reader, lease->job_key.secret_key);
+           take_text(&reader, lease->keyring, sizeof lease->keyring);
 }
 
 base_status proto_lease_read(int fd, proto_lease *lease, base_error *reterr)

@@ -1,6 +1,5 @@
-/* The gate: checks token, receipt and machine, redeems the token for this rank and attempt, and
- * arms the deadline. Called by src/modes.c before a mode that may cost money; run.c releases the
- * pass. */
+/* The gate: checks token, receipt and machine, and arms the deadline. Called by src/modes.c before a
+ * mode that may cost money; run.c releases the pass. */
 #include "rank/gate.h"
 
 #include <errno.h>
@@ -14,8 +13,10 @@
 
 #include "base/exitcode.h"
 #include "base/number.h"
-#include "budget/client.h"
 #include "budget/machine.h"
+#include "budget/receipt.h"
+#include "budget/token.h"
+#include "proto/key.h"
 #include "proto/lease.h"
 
 static const char what_to_run[] =
@@ -33,10 +34,8 @@ typedef struct gate {
     proto_lease lease;
     budget_keyring keyring;
     budget_claims claims;
-    budget_redemption redemption;
     int64_t now_s;
     int64_t seconds;
-    int exit_code;
 } gate;
 
 /* Refuses environment variables that would override JOB.json. */
@@ -85,14 +84,12 @@ static base_status read_keyring(gate *at, base_error *reterr)
 static base_status check_token(gate *at, base_error *reterr)
 {
     const rank_gate_info *info = at->info;
-    const proto_lease *lease = &at->lease;
+    const char *token = at->lease.token;
     base_error why = {.message = ""};
     char machine[BUDGET_NAME_BYTES];
     /* the receipt states that it was redeemed before its exp */
-    const bool first_use = lease->receipt[0] == '\0' && lease->attempt == 1;
     budget_verdict_token verdict =
-        budget_token_verify(lease->token, strlen(lease->token), &at->keyring,
-                            first_use ? at->now_s : BUDGET_ANY_TIME, &at->claims, &why);
+        budget_token_verify(token, strlen(token), &at->keyring, BUDGET_ANY_TIME, &at->claims, &why);
     if (verdict == BUDGET_TOKEN_OK) {
         verdict = budget_token_check_job(&at->claims, info->job_bytes, info->job_size,
                                          proto_mode_name(info->job->job.mode),
@@ -117,45 +114,12 @@ static base_status check_token(gate *at, base_error *reterr)
                            at->claims.machine_id, machine);
 }
 
-/* Asks the service to redeem the token for this rank and attempt. */
-static base_status redeem(gate *at, const char **receipt, base_error *reterr)
-{
-    budget_job_key key;
-    base_error why = {.message = ""};
-    memcpy(key.public_key, at->lease.job_key.public_key, sizeof key.public_key);
-    memcpy(key.secret_key, at->lease.job_key.secret_key, sizeof key.secret_key);
-    const budget_redeem_options options = {
-        .endpoint = at->lease.redeem_endpoint,
-        .service_public_key = at->lease.service_public_key,
-        .job_key = &key,
-    };
-    const budget_redeem_ranks self = {
-        .first = at->info->rank, .count = 1, .attempt = at->lease.attempt};
-    const budget_verdict verdict =
-        budget_redeem(&options, at->lease.token, &self, &at->redemption, &why);
-    proto_wipe(&key, sizeof key);
-    if (verdict != BUDGET_GRANTED || at->redemption.count != 1) {
-        at->exit_code =
-            verdict == BUDGET_GRANTED ? BASE_EXIT_BAD_TOKEN : budget_verdict_exit(verdict);
-        return base_fail(reterr, BASE_ERR_AUTH, "redeeming the token (%s): %s",
-                         budget_verdict_name(verdict), why.message);
-    }
-    *receipt = at->redemption.receipts[0];
-    return BASE_OK;
-}
-
 static base_status check_receipt(gate *at, base_error *reterr)
 {
     budget_receipt receipt;
     base_error why = {.message = ""};
     budget_receipt expected = {.rank = at->info->rank, .attempt = at->lease.attempt};
     const char *text = at->lease.receipt;
-    if (text[0] == '\0') {
-        const base_status status = redeem(at, &text, reterr);
-        if (status != BASE_OK) {
-            return status;
-        }
-    }
     memcpy(expected.jti, at->claims.jti, sizeof expected.jti);
     memcpy(expected.job_public_key, at->info->launcher_public_key, PROTO_KEY_BYTES);
     budget_verdict_token verdict =
@@ -227,7 +191,6 @@ base_status rank_gate_enter(const rank_gate_info *info, rank_pass **pass, int *e
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the gate");
     }
     at->info = info;
-    at->exit_code = BASE_EXIT_BAD_TOKEN;
     at->now_s = (int64_t)time(NULL);
     status = pass_through(at, reterr);
     if (status == BASE_OK) {
@@ -236,7 +199,7 @@ base_status rank_gate_enter(const rank_gate_info *info, rank_pass **pass, int *e
         *pass = made;
     } else {
         free(made);
-        *exit_code = status == BASE_ERR_MEMORY ? BASE_EXIT_ERROR : at->exit_code;
+        *exit_code = status == BASE_ERR_MEMORY ? BASE_EXIT_ERROR : BASE_EXIT_BAD_TOKEN;
     }
     proto_wipe(at, sizeof *at);
     free(at);

@@ -254,11 +254,6 @@ static void what_was_not_granted_does_not_start(void **state)
                   (const char *const[]){"--mode", "gate-check", "--authorize", "local", NULL});
     several_expect(0, 2);
     several_assert_says(0, "--authorize local is for this machine alone");
-    several_start(
-        0, &job,
-        (const char *const[]){"--mode", "gate-check", "--token", "t", "--redeem", "ranks", NULL});
-    several_expect(0, 2);
-    several_assert_says(0, "the head redeems for all ranks");
 }
 
 /* A host that cannot verify tokens does not use one up. */

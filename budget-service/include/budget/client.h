@@ -281,9 +281,7 @@ BASE_MUST_CHECK base_status budget_job_key_read(const char *path, budget_job_key
                                                 base_error *reterr);
 
 typedef struct budget_redeem_options {
-    const char *dir;                   /* where service.json is; NULL: budget_default_dir */
-    const char *endpoint;              /* NULL: what service.json says */
-    const uint8_t *service_public_key; /* CURVE; NULL: what service.json says */
+    const char *dir; /* where service.json is; NULL: budget_default_dir */
     const budget_job_key *job_key;
     int64_t timeout_ms; /* 0: BUDGET_CLIENT_TIMEOUT_MS */
 } budget_redeem_options;

@@ -27,9 +27,6 @@ typedef enum launch_action {
 
 enum { LAUNCH_BUDGET_NAME_BYTES = 128, LAUNCH_SERVE_TEXT_BYTES = 300 };
 
-/* Who redeems a token. */
-typedef enum launch_redeemer { LAUNCH_REDEEM_LAUNCHER, LAUNCH_REDEEM_RANKS } launch_redeemer;
-
 /* What --prompts - prints. */
 typedef enum launch_stream { LAUNCH_STREAM_TEXT, LAUNCH_STREAM_JSON } launch_stream;
 
@@ -43,7 +40,6 @@ typedef struct launch_budget_options {
     char key[BASE_PATH_BYTES];     /* the client's; empty: DIR's request key */
     char keyring[BASE_PATH_BYTES]; /* to verify with */
     char receipts[BASE_PATH_BYTES];
-    launch_redeemer redeem;
     char vendor[LAUNCH_BUDGET_NAME_BYTES];
     char instance_type[LAUNCH_BUDGET_NAME_BYTES];
     char tier[LAUNCH_BUDGET_NAME_BYTES];

@@ -2,10 +2,10 @@
  *
  * The gate reads what the launcher passed on (proto/lease.h), and trusts only what is signed. The
  * token must verify against the keyring. It must be for this mode, this world size and exactly the
- * bytes of JOB.json, and for this machine if its vendor is `local`. It must be redeemed for this
- * rank and attempt: by the launcher, whose receipt names the job's key, or now by the rank itself.
+ * bytes of JOB.json, and for this machine if its vendor is `local`. The launcher
+ * must have redeemed it for this rank and attempt: the receipt says so, and names the job's key.
  * When the rank joins, the launcher proves that it has the job's key: without the secret half it
- * cannot complete the handshake.
+ * cannot complete the handshake. The gate asks nobody: all that it checks is in the lease.
  *
  * Only the gate makes a rank_pass, and every mode that may cost money takes one. No flag,
  * environment variable or file avoids it (tests/rank/gate checks the symbols). The pass has armed a
@@ -35,8 +35,7 @@ typedef struct rank_gate_info {
 } rank_gate_info;
 
 /* BASE_OK: *pass, which the caller owns. Otherwise nothing was started, *exit_code is the process's
- * (6 if token or receipt is wrong, else 4, 5 or 1), and the message says what to do. May ask the
- * service, for half a minute at most. */
+ * (6 if token or receipt is wrong, else 1), and the message says what to do. */
 BASE_MUST_CHECK base_status rank_gate_enter(const rank_gate_info *info, rank_pass **pass,
                                             int *exit_code, base_error *reterr);
 

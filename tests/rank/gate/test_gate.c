@@ -284,28 +284,30 @@ static void without_a_token_the_rank_itself_refuses(void **state)
     test_program_assert_no_children();
 }
 
-/* In a process of its own: passes the gate with a second's lease, then stops itself. */
-static void pass_and_stop(const budget_claims *claims)
+/* What the launcher gives rank 0, with the right papers. */
+static proto_lease *make_lease(const budget_claims *claims)
+{
+    static proto_lease lease;
+    base_error error;
+    const budget_receipt receipt = mint_receipt(&paper, claims, 0);
+    lease = (proto_lease){.attempt = 1};
+    assert_ok(budget_token_sign(claims, paper.secret, lease.token, &error), &error);
+    assert_ok(budget_receipt_sign(&receipt, paper.secret, lease.receipt, &error), &error);
+    (void)snprintf(lease.keyring, sizeof lease.keyring, "%s",
+                   test_directory_path(&paper.directory, "keyring.json"));
+    return &lease;
+}
+
+/* Enters the gate as rank 0, in this process. */
+static base_status enter(const proto_lease *lease, int *exit_code, base_error *reterr)
 {
     base_error error;
     proto_job job;
     rank_pass *pass = NULL;
-    int exit_code = 0;
     int fd = -1;
     char number[16];
-    static proto_lease lease;
-    budget_receipt receipt = mint_receipt(&paper, claims, 0);
-    lease = (proto_lease){.attempt = 1};
-    if (budget_token_sign(claims, paper.secret, lease.token, &error) != BASE_OK ||
-        budget_receipt_sign(&receipt, paper.secret, lease.receipt, &error) != BASE_OK ||
-        proto_job_parse(paper.job, paper.job_bytes, &job, &error) != BASE_OK) {
-        _exit(10);
-    }
-    (void)snprintf(lease.keyring, sizeof lease.keyring, "%s",
-                   test_directory_path(&paper.directory, "keyring.json"));
-    if (proto_lease_write(&lease, &fd, &error) != BASE_OK) {
-        _exit(11);
-    }
+    assert_ok(proto_job_parse(paper.job, paper.job_bytes, &job, &error), &error);
+    assert_ok(proto_lease_write(lease, &fd, &error), &error);
     (void)snprintf(number, sizeof number, "%d", fd);
     (void)setenv("RINGFENCE_LEASE_FD", number, 1);
     const rank_gate_info info = {.rank = 0,
@@ -313,7 +315,40 @@ static void pass_and_stop(const budget_claims *claims)
                                  .job_bytes = paper.job,
                                  .job_size = paper.job_bytes,
                                  .launcher_public_key = paper.job_key.public_key};
-    if (rank_gate_enter(&info, &pass, &exit_code, &error) != BASE_OK) {
+    const base_status status = rank_gate_enter(&info, &pass, exit_code, reterr);
+    (void)unsetenv("RINGFENCE_LEASE_FD");
+    rank_pass_destroy(pass);
+    return status;
+}
+
+/* A receipt that is missing in the lease, and in the directory. */
+static void without_a_receipt_the_rank_refuses(void **state)
+{
+    (void)state;
+    base_error error;
+    int exit_code = 0;
+    const budget_claims claims = mint_claims(&paper);
+    proto_lease *lease = make_lease(&claims);
+    lease->receipt[0] = '\0';
+    for (lease->attempt = 1; lease->attempt <= 2; lease->attempt++) {
+        assert_status(enter(lease, &exit_code, &error), BASE_ERR_AUTH);
+        assert_int_equal(exit_code, 6);
+        assert_non_null(strstr(error.message, "the receipt does not admit rank 0 (malformed)"));
+    }
+    mint_write_all(&paper, &claims);
+    const char *path = test_directory_path(&paper.directory, "receipts/rank-1.receipt");
+    assert_ok(base_file_write(path, "", 0, &error), &error);
+    expect_refusal("the receipt does not admit rank 1 (malformed)");
+    assert_int_equal(unlink(path), 0);
+    expect_refusal("rank-1.receipt");
+}
+
+/* In a process of its own: passes the gate with a second's lease, then stops itself. */
+static void pass_and_stop(const proto_lease *lease)
+{
+    base_error error;
+    int exit_code = 0;
+    if (enter(lease, &exit_code, &error) != BASE_OK) {
         _exit(exit_code);
     }
     (void)raise(SIGSTOP);
@@ -326,10 +361,11 @@ static void the_kernel_ends_a_stopped_rank_at_the_deadline(void **state)
     (void)state;
     budget_claims claims = mint_claims(&paper);
     claims.max_seconds = 1;
+    const proto_lease *lease = make_lease(&claims);
     const pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        pass_and_stop(&claims);
+        pass_and_stop(lease);
     }
     int status = 0;
     assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
@@ -352,6 +388,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(copied_receipts_start_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(the_environment_changes_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(without_a_token_the_rank_itself_refuses, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_a_receipt_the_rank_refuses, setup, teardown),
         cmocka_unit_test_setup_teardown(the_kernel_ends_a_stopped_rank_at_the_deadline, setup,
                                         teardown),
     };
