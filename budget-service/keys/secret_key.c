@@ -75,14 +75,6 @@ const uint8_t *budget_secret_key_public(const budget_secret_key *key)
     return key->secret + BUDGET_SECRET_KEY_BYTES - BUDGET_PUBLIC_KEY_BYTES;
 }
 
-void budget_paserk_secret(const uint8_t secret[BUDGET_SECRET_KEY_BYTES],
-                          char text[BUDGET_PASERK_SECRET_BYTES])
-{
-    const bool fits = budget_paserk_encode("k4.secret.", secret, BUDGET_SECRET_KEY_BYTES, text,
-                                           BUDGET_PASERK_SECRET_BYTES);
-    BASE_ASSERT(fits);
-}
-
 /* The second half must be the public key of the first: another one would leak the first by what it
  * signs. */
 static bool halves_agree(const uint8_t secret[BUDGET_SECRET_KEY_BYTES])
@@ -93,25 +85,6 @@ static bool halves_agree(const uint8_t secret[BUDGET_SECRET_KEY_BYTES])
     const bool agree = sodium_memcmp(again, secret, sizeof again) == 0;
     sodium_memzero(again, sizeof again);
     return agree;
-}
-
-base_status budget_paserk_secret_parse(const char *text, size_t text_bytes, budget_secret_key **key,
-                                       base_error *reterr)
-{
-    budget_secret_key *parsed = NULL;
-    const base_status status = make_locked(&parsed, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    if (!budget_paserk_decode("k4.secret.", text, text_bytes, parsed->secret,
-                              sizeof parsed->secret) ||
-        !halves_agree(parsed->secret)) {
-        budget_secret_key_free(parsed);
-        return base_fail(reterr, BASE_ERR_INVALID, "not a secret key (k4.secret.…)");
-    }
-    (void)sodium_mprotect_readonly(parsed);
-    *key = parsed;
-    return BASE_OK;
 }
 
 static void put_big_endian(uint8_t *at, uint64_t value, int size_bytes)

@@ -21,6 +21,7 @@ target_compile_definitions(test-budget-vectors
 add_executable(token-tool token_tool.c)
 set_target_properties(token-tool PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/bin)
 target_link_libraries(token-tool PRIVATE ringfence_options ringfence::budget-guard)
+target_include_directories(token-tool PRIVATE ${CMAKE_SOURCE_DIR}/budget-service/token)
 
 add_test(NAME budget-cli COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/cli.sh ${CMAKE_BINARY_DIR}/bin)
 set_tests_properties(budget-cli PROPERTIES LABELS "integration;dev-only" TIMEOUT 120

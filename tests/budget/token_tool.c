@@ -6,6 +6,11 @@
 
 #include "budget/secret_key.h"
 #include "budget/token.h"
+#include "paserk.h"
+
+#define SECRET_HEADER "k4.secret."
+
+enum { SECRET_TEXT_BYTES = 97 }; /* the header and 86 characters; with NUL */
 
 static int report(base_status status, const base_error *error)
 {
@@ -17,18 +22,18 @@ static int report(base_status status, const base_error *error)
 
 static int sign(const char *secret, const char *payload)
 {
-    budget_secret_key *key = NULL;
+    uint8_t key[BUDGET_SECRET_KEY_BYTES];
     char token[BUDGET_TOKEN_BYTES];
     base_error error = {0};
-    base_status status = budget_paserk_secret_parse(secret, strlen(secret), &key, &error);
-    if (status == BASE_OK) {
-        status = budget_token_sign_bytes(payload, strlen(payload), BUDGET_ASSERTION_AUTHORIZATION,
-                                         budget_secret_key_bytes(key), token, &error);
+    if (!budget_paserk_decode(SECRET_HEADER, secret, strlen(secret), key, sizeof key)) {
+        return report(base_fail(&error, BASE_ERR_INVALID, "not a secret key (k4.secret.…)"),
+                      &error);
     }
+    const base_status status = budget_token_sign_bytes(
+        payload, strlen(payload), BUDGET_ASSERTION_AUTHORIZATION, key, token, &error);
     if (status == BASE_OK) {
         (void)puts(token);
     }
-    budget_secret_key_free(key);
     return report(status, &error);
 }
 
@@ -58,18 +63,28 @@ static budget_passphrase *passphrase_of(const char *text)
     return budget_passphrase_open(&source, &passphrase, NULL) == BASE_OK ? passphrase : NULL;
 }
 
-static int wrap(const char *secret, const char *passphrase_text)
+static bool print_secret(const budget_secret_key *key)
+{
+    char text[SECRET_TEXT_BYTES];
+    return budget_paserk_encode(SECRET_HEADER, budget_secret_key_bytes(key),
+                                BUDGET_SECRET_KEY_BYTES, text, sizeof text) &&
+           puts(text) >= 0;
+}
+
+/* Makes a key, and prints it in clear and wrapped. */
+static int wrap(const char *passphrase_text, const char *nothing)
 {
     static const budget_key_cost cost = {1 << 20, 1};
     budget_secret_key *key = NULL;
     budget_passphrase *passphrase = passphrase_of(passphrase_text);
     char text[BUDGET_PASERK_SECRET_PW_BYTES];
     base_error error = {0};
-    base_status status = budget_paserk_secret_parse(secret, strlen(secret), &key, &error);
+    base_status status = budget_secret_key_make(&key, &error);
+    (void)nothing;
     if (status == BASE_OK) {
         status = budget_secret_key_wrap(key, passphrase, &cost, text, &error);
     }
-    if (status == BASE_OK) {
+    if (status == BASE_OK && print_secret(key)) {
         (void)puts(text);
     }
     budget_secret_key_free(key);
@@ -81,13 +96,11 @@ static int unwrap(const char *wrapped, const char *passphrase_text)
 {
     budget_secret_key *key = NULL;
     budget_passphrase *passphrase = passphrase_of(passphrase_text);
-    char text[BUDGET_PASERK_SECRET_BYTES];
     base_error error = {0};
     const base_status status =
         budget_secret_key_unwrap(wrapped, strlen(wrapped), passphrase, &key, &error);
     if (status == BASE_OK) {
-        budget_paserk_secret(budget_secret_key_bytes(key), text);
-        (void)puts(text);
+        (void)print_secret(key);
     }
     budget_secret_key_free(key);
     budget_passphrase_close(passphrase);
@@ -99,16 +112,19 @@ int main(int argument_count, char **arguments)
     static const struct {
         const char *name;
         int (*run)(const char *first, const char *second);
-    } commands[] = {{"sign", sign}, {"verify", verify}, {"wrap", wrap}, {"unwrap", unwrap}};
-    if (argument_count == 4 && budget_crypto_init(NULL) == BASE_OK) {
+        int argument_count;
+    } commands[] = {
+        {"sign", sign, 4}, {"verify", verify, 4}, {"wrap", wrap, 3}, {"unwrap", unwrap, 4}};
+    if (argument_count > 2 && budget_crypto_init(NULL) == BASE_OK) {
         for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-            if (strcmp(arguments[1], commands[i].name) == 0) {
+            if (strcmp(arguments[1], commands[i].name) == 0 &&
+                argument_count == commands[i].argument_count) {
                 return commands[i].run(arguments[2], arguments[3]);
             }
         }
     }
     (void)fputs("usage: token-tool sign K4.SECRET PAYLOAD | verify KEYRING TOKEN |\n"
-                "       wrap K4.SECRET PASSPHRASE | unwrap K4.SECRET-PW PASSPHRASE\n",
+                "       wrap PASSPHRASE | unwrap K4.SECRET-PW PASSPHRASE\n",
                 stderr);
     return 2;
 }

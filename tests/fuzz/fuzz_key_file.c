@@ -33,11 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
     static const uint8_t cheap[COST_BYTES] = {[6] = 0x20, [11] = 1, [15] = 1};
     char text[BUDGET_PASERK_SECRET_PW_BYTES];
     uint8_t wrapped[WRAPPED_BYTES];
-    budget_secret_key *key = NULL;
     BASE_ASSERT(budget_crypto_init(NULL) == BASE_OK);
-    if (budget_paserk_secret_parse((const char *)data, size_bytes, &key, NULL) == BASE_OK) {
-        budget_secret_key_free(key);
-    }
     if (is_cheap((const char *)data, size_bytes)) {
         refuse((const char *)data, size_bytes);
     }

@@ -13,7 +13,6 @@
 #include "budget/passphrase.h"
 
 enum {
-    BUDGET_PASERK_SECRET_BYTES = 97,     /* "k4.secret." and 86 characters; with NUL */
     BUDGET_PASERK_SECRET_PW_BYTES = 217, /* "k4.secret-pw." and 203 characters; with NUL */
     BUDGET_KEY_MEMORY_BYTES = 64 << 20,  /* Argon2id's, so that the service stays below 100 MB */
     BUDGET_KEY_PASSES = 3,
@@ -39,12 +38,6 @@ void budget_secret_key_free(budget_secret_key *key);
 /* For budget_token_sign; lives as long as the key. The second half is the public key. */
 const uint8_t *budget_secret_key_bytes(const budget_secret_key *key);
 const uint8_t *budget_secret_key_public(const budget_secret_key *key);
-
-/* k4.secret. The text is the secret itself: for tests and for moving a key by hand. */
-void budget_paserk_secret(const uint8_t secret[BUDGET_SECRET_KEY_BYTES],
-                          char text[BUDGET_PASERK_SECRET_BYTES]);
-BASE_MUST_CHECK base_status budget_paserk_secret_parse(const char *text, size_t text_bytes,
-                                                       budget_secret_key **key, base_error *reterr);
 
 /* k4.secret-pw under a passphrase, with fresh salt and nonce. Takes cost's memory for a moment. */
 BASE_MUST_CHECK base_status budget_secret_key_wrap(const budget_secret_key *key,
