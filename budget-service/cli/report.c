@@ -9,7 +9,6 @@
 #include "cli.h"
 #include "export_text.h"
 #include "offline_audit.h"
-#include "proto/digest.h"
 
 static bool read_format(const cli_args *args, const budget_bill_format **format)
 {
@@ -40,7 +39,6 @@ static base_status read_bill(const cli_args *args, const budget_bill_format *for
         }
     }
     if (status == BASE_OK) {
-        proto_blake2b256(bytes, size_bytes, bill->blake2b256);
         bill->charges = *charges;
     }
     free(bytes);

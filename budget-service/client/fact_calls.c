@@ -71,8 +71,6 @@ budget_verdict budget_reconcile(budget_client *client, const budget_bill *bill,
     body.n_lines = bill->count;
     body.as_of = bill->as_of;
     body.vendor = budget_wire_text(bill->vendor);
-    body.bill_blake2b256.data = (uint8_t *)(uintptr_t)bill->blake2b256;
-    body.bill_blake2b256.len = sizeof bill->blake2b256;
     verdict = budget_ask_service(client, &body.base, BUDGET_RESPONSE(RECONCILED), &response, why);
     if (verdict == BUDGET_GRANTED) {
         verdict = hand_over(response->reconciled, difference, user, result, why);

@@ -201,7 +201,6 @@ typedef struct budget_bill {
     int64_t as_of;      /* seconds since 1970: what began later is not expected on it */
     const char *vendor; /* whose it is: of lines that name none, and only its authorizations are
                          * expected; NULL: not known, and all but local ones are expected */
-    uint8_t blake2b256[BUDGET_DIGEST_BYTES]; /* of the file */
     const budget_charge *charges;
     size_t count; /* at most BUDGET_BILL_LINES_MAX */
 } budget_bill;
