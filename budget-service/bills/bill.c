@@ -192,8 +192,7 @@ base_status bill_add(bill_charges *charges, const bill_line *line, base_error *r
                                      line->about[0], line->about[1],    line->about[2],
                                      line->about[3]};
         digest_text(texts, sizeof texts / sizeof texts[0], hex);
-        /* A "~" marks an id of ours: equal ones are numbered, where equal ids of the vendor's are
-         * refused. */
+        /* See is_ours. */
         (void)snprintf(charge->line_id, sizeof charge->line_id, "%.64s@%" PRId64 "~%s",
                        charge->instance_id[0] != '\0' ? charge->instance_id : charge->label,
                        charge->at_s, hex);
@@ -222,6 +221,17 @@ static int by_id(const void *a, const void *b)
     return order != 0 ? order : (left > right) - (left < right);
 }
 
+/* Whether bill_add has made the id: NAME@TIME~DIGEST. Equal ones are numbered, where equal ids of the
+ * vendor's are refused. */
+static bool is_ours(const char *id)
+{
+    const char *name_end = strrchr(id, '@');
+    const size_t digits = name_end != NULL ? strspn(name_end + 1, "0123456789") : 0;
+    const char *mark = name_end != NULL ? name_end + 1 + digits : id;
+    return digits > 0 && mark[0] == '~' && strlen(mark) == 1 + 2 * DIGEST_SHOWN_BYTES &&
+           strspn(mark + 1, "0123456789abcdef") == 2 * DIGEST_SHOWN_BYTES;
+}
+
 /* Lines that say the same of the same hour, and nothing that distinguishes them, are numbered. */
 static base_status number_equals(bill_charges *charges, base_error *reterr)
 {
@@ -238,7 +248,7 @@ static base_status number_equals(bill_charges *charges, base_error *reterr)
         budget_charge *charge = order[i].charge;
         if (compare_lines(charge, order[first].charge) != 0) {
             first = i;
-        } else if (strchr(charge->line_id, '~') == NULL) {
+        } else if (!is_ours(charge->line_id)) {
             status = base_fail(reterr, BASE_ERR_INVALID, "bill: two lines have the id %s",
                                charge->line_id);
         } else {

@@ -192,6 +192,7 @@ static void what_is_no_bill_is_refused(void **state)
         {"csv", "label,usd,time\nrun1,1,20271231\n"},
         {"csv", "label,usd,time\nrun1,1,31.12\n"},
         {"csv", "label,usd,line_id\nrun1,1,a\nrun2,1,a\n"},
+        {"csv", "label,usd,line_id\nrun1,1,o~1\nrun2,1,o~1\n"},
         {"focus-csv", "BilledCost,ResourceId\n1,a\n"},
         {"focus-csv", "BilledCost,BillingCurrency\n1,EUR\n"},
         {"runpod-json", "{}"},

@@ -174,7 +174,7 @@ for ranks in 1 2; do
     [ "$(cat out)" = "$expected" ] || fail "float32, $ranks ranks: not the CPU's answers, $expected"
     job 0 --mode tp-nccl --ranks $ranks --checkpoint cpu --out half-$ranks "${prompts[@]}" "${fast[@]}" --precision bfloat16 --authorize local
     [ "$(wc -l <out)" -eq 3 ] || fail "bfloat16, $ranks ranks: not three answers"
-    err_has "for the model's 0.47 million"
+    err_has "matrices in bfloat16: the model's 0.47 million"
 done
 [ "$(grep -o '"cache_bytes": [0-9]*' half-1/results.json)" = "\"cache_bytes\": $(($(grep -o '"cache_bytes": [0-9]*' fast-1/results.json | cut -d' ' -f2) / 2))" ] ||
     fail "the cache in bfloat16 has not half the bytes"
