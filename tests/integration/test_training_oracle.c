@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "difference.h"
 #include "fixture.h"
 #include "rank/checkpoint.h"
 #include "training.h"
@@ -153,15 +154,11 @@ static void check_params(const fixture *file, int steps)
     const size_t param_count = rank_model_param_count(&model);
     float *expected = fixture_get(file, &count, "%d.params", steps);
     float *got = malloc(param_count * sizeof *got);
-    double worst = 0.0;
     assert_non_null(got);
     assert_int_equal(count, (param_count + stride - 1) / stride);
     (void)snprintf(path, sizeof path, "%s/model.safetensors", run.out);
     assert_ok(rank_safetensors_read(path, &model, got, &error), &error);
-    for (size_t i = 0; i < count; i++) {
-        const double difference = fabs((double)got[i * stride] - (double)expected[i]);
-        worst = difference <= worst ? worst : difference;
-    }
+    const double worst = test_worst_difference(got, expected, count, stride);
     if (!(worst <= PARAMS_TOLERANCE * LEARNING_RATE)) {
         fail_msg("parameters after %d steps: off by %g", steps, worst);
     }

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "difference.h"
 #include "support.h"
 #include "tiny.h"
 
@@ -23,18 +24,9 @@ static double loss_at(tiny *t, size_t index, float value)
     return result.loss_sum;
 }
 
-static double largest_of(const float *values, size_t count)
-{
-    double largest = 0.0;
-    for (size_t i = 0; i < count; i++) {
-        largest = fmax(largest, fabs((double)values[i]));
-    }
-    return largest;
-}
-
 static void check_tensor(tiny *t, const float *grads, const rank_tensor *tensor)
 {
-    const double largest = largest_of(grads + tensor->offset, tensor->count);
+    const double largest = test_largest(grads + tensor->offset, tensor->count);
     const size_t stride = tensor->count / SAMPLES_PER_TENSOR + 1;
     assert_true(largest > 0.0);
     for (size_t i = 0; i < tensor->count; i += stride) {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "difference.h"
 #include "fixture.h"
 #include "rank/model.h"
 #include "support.h"
@@ -105,20 +106,6 @@ static void case_close(oracle_case *c)
     free(c->grads);
 }
 
-static void check_close(const char *what, const float *got, const float *expected, size_t count)
-{
-    double largest = 0.0;
-    double worst = 0.0;
-    for (size_t i = 0; i < count; i++) {
-        const double difference = fabs((double)got[i] - (double)expected[i]);
-        largest = fmax(largest, fabs((double)expected[i]));
-        worst = difference <= worst ? worst : difference; /* a NaN is kept */
-    }
-    if (!(worst <= TENSOR_TOLERANCE * largest)) {
-        fail_msg("%s: off by %g, largest %g", what, worst, largest);
-    }
-}
-
 static void check_loss(double got, double expected)
 {
     if (!(fabs(got - expected) <= LOSS_TOLERANCE * fabs(expected))) {
@@ -164,7 +151,7 @@ static void check_forward(const oracle_case *c, rank_model *model, const int32_t
     float *expected_loss = fixture_get(&c->file, &loss_count, "%s.loss", c->name);
     check_loss(result.loss_sum, (double)expected_loss[0]);
     assert_int_equal(result.target_count, count_targets(&c->batch));
-    check_close("logits", logits, expected, logit_count);
+    test_check_close("logits", logits, expected, logit_count, TENSOR_TOLERANCE);
     free(expected_loss);
     free(logits);
 }
@@ -193,7 +180,8 @@ static void check_all_grads(const oracle_case *c)
     for (int i = 0; i < rank_model_tensor_count(&c->config); i++) {
         rank_tensor tensor;
         rank_model_tensor(&c->config, i, &tensor);
-        check_close(tensor.name, c->grads + tensor.offset, expected + tensor.offset, tensor.count);
+        test_check_close(tensor.name, c->grads + tensor.offset, expected + tensor.offset,
+                         tensor.count, TENSOR_TOLERANCE);
     }
     free(expected);
 }
@@ -262,7 +250,7 @@ static void check_samples(const oracle_case *c, const rank_tensor *tensor)
     for (size_t i = 0; i < count; i++) {
         got[i] = c->grads[tensor->offset + (size_t)at[i]];
     }
-    check_close(tensor->name, got, expected, count);
+    test_check_close(tensor->name, got, expected, count, TENSOR_TOLERANCE);
     free(got);
     free(at);
     free(expected);

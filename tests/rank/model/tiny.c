@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "difference.h"
 #include "model/family.h"
 #include "support.h"
 
@@ -106,12 +107,5 @@ double tiny_train(tiny *t)
 
 double tiny_difference(const float *a, const float *b, size_t count)
 {
-    double largest = 0.0;
-    double worst = 0.0;
-    for (size_t i = 0; i < count; i++) {
-        const double difference = fabs((double)a[i] - (double)b[i]);
-        largest = fmax(largest, fabs((double)b[i]));
-        worst = difference <= worst ? worst : difference; /* a NaN is kept */
-    }
-    return worst / largest;
+    return test_worst_difference(a, b, count, 1) / test_largest(b, count);
 }

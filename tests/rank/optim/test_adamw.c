@@ -1,11 +1,11 @@
 /* AdamW against PyTorch's over ten steps. Both compute in float32, in the same order but for fused
  * multiply-add: 2e-6 of the largest parameter is 17 roundings. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cpu_device.h"
+#include "difference.h"
 #include "fixture.h"
 #include "support.h"
 
@@ -18,25 +18,11 @@ static void adamw(rank_adamw args)
     test_device.backend->adamw(test_device.queue, &args);
 }
 
-static void check_close(const char *what, const float *got, const float *expected, size_t count)
-{
-    double largest = 0.0;
-    double worst = 0.0;
-    for (size_t i = 0; i < count; i++) {
-        const double difference = fabs((double)got[i] - (double)expected[i]);
-        largest = fmax(largest, fabs((double)expected[i]));
-        worst = difference <= worst ? worst : difference;
-    }
-    if (!(worst <= TOLERANCE * largest)) {
-        fail_msg("%s: off by %g, largest %g", what, worst, largest);
-    }
-}
-
 static void check_record(const fixture *file, const char *decay, const char *what, const float *got)
 {
     size_t count;
     float *expected = fixture_get(file, &count, "decay%s.%s", decay, what);
-    check_close(what, got, expected, count);
+    test_check_close(what, got, expected, count, TOLERANCE);
     free(expected);
 }
 
