@@ -285,20 +285,28 @@ static base_status set_real(const base_field *field, double *value, const char *
                                                            : wrong_real(field, quoted, reterr);
 }
 
+/* The value must be in the range of int64_t. ceil() would need libm, and libcoll-launched links none. */
+static int64_t round_up(double value)
+{
+    const int64_t whole = (int64_t)value; /* and as a double it is the same number */
+    return whole + ((double)whole < value);
+}
+
 /* Rounds up, so that the wait is never shorter than asked for. */
 static base_status set_seconds(const base_field *field, int64_t *value, const char *text,
                                base_error *reterr)
 {
     char *end = NULL;
     const double seconds = strtod(text, &end);
-    const double ms = ceil(seconds * MS_PER_S);
-    if (end == text || *end != '\0' || !isfinite(seconds) || !(ms >= (double)field->least) ||
-        !(ms <= (double)field->most)) {
+    const double ms = seconds * MS_PER_S;
+    const bool number = end != text && *end == '\0' && ms >= (double)INT64_MIN &&
+                        ms < -(double)INT64_MIN; /* NaN is neither */
+    if (!number || round_up(ms) < field->least || round_up(ms) > field->most) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "'%.64s': must be a number of seconds from %.17g to %.17g", text,
                          (double)field->least / MS_PER_S, (double)field->most / MS_PER_S);
     }
-    *value = (int64_t)ms;
+    *value = round_up(ms);
     return BASE_OK;
 }
 

@@ -27,7 +27,6 @@ static void a_text_becomes_a_member(void **state)
     assert_ok(set(&record, "path", "/a/b/", &error), &error);
     assert_ok(set(&record, "deep.digest", "0123abcd", &error), &error);
     assert_ok(set(&record, "colour", "green", &error), &error);
-    assert_ok(set(&record, "wait_ms", "0.0015", &error), &error);
     assert_ok(set(&record, "hours", "2h", &error), &error);
     assert_ok(set(&record, "turns", "7", &error), &error);
     assert_ok(set(&record, "room", "1024G", &error), &error);
@@ -42,11 +41,26 @@ static void a_text_becomes_a_member(void **state)
     assert_string_equal(record.path, "/a/b");
     assert_string_equal(record.digest, "0123abcd");
     assert_int_equal(record.colour, SAMPLE_GREEN);
-    assert_int_equal(record.wait_ms, 2); /* never less than was asked for */
     assert_int_equal(record.hours_s, 7200);
     assert_ok(set(&record, "path", "b", &error), &error);
     assert_int_equal(record.path[0], '/');
     assert_string_equal(strrchr(record.path, '/'), "/b");
+}
+
+static void seconds_are_rounded_up(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t ms;
+    } cases[] = {{"1e-300", 1},   {"0.001", 1},      {"0.0010001", 2},   {"0.5", 500},
+                 {"0.5004", 501}, {"59.999", 59999}, {"59.9991", 60000}, {"60", 60000}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        base_error error;
+        sample record = sample_defaults;
+        assert_ok(set(&record, "wait_ms", cases[i].text, &error), &error);
+        assert_int_equal(record.wait_ms, cases[i].ms); /* never less than was asked for */
+    }
 }
 
 static void errors_say_what_a_value_must_be(void **state)
@@ -75,7 +89,15 @@ static void errors_say_what_a_value_must_be(void **state)
         {"deep.digest", "0123ABCD", "8 hex digits"},
         {"colour", "blue", "'blue': must be one of: red green"},
         {"wait_ms", "0", "seconds from 0.001 to 60"},
-        {"wait_ms", "60.001", "seconds"},
+        {"wait_ms", "-0.0005", "seconds"},
+        {"wait_ms", "60.0005", "seconds from 0.001 to 60"},
+        {"wait_ms", "nan", "seconds"},
+        {"wait_ms", "inf", "seconds"},
+        {"wait_ms", "9223372036854775.808", "seconds"},
+        {"wait_ms", "-1e300", "seconds"},
+        {"wait_ms", "1e306", "seconds"},
+        {"wait_ms", "1s", "'1s'"},
+        {"wait_ms", "", "''"},
         {"hours", "2", "must be hours"},
         {"turns", "8", "8: must be a whole number from 0 to 7"},
         {"turns", "4294967296", "from 0 to 7"},
@@ -167,6 +189,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_becomes_a_member),
+        cmocka_unit_test(seconds_are_rounded_up),
         cmocka_unit_test(errors_say_what_a_value_must_be),
         cmocka_unit_test(paths_below_a_root_lead_nowhere_else),
         cmocka_unit_test(members_are_checked_as_they_are),
