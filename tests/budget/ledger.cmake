@@ -10,6 +10,7 @@ foreach(noun IN ITEMS audit bill checkpoint export ledger ledger-time policy rec
   ringfence_test(budget-${noun} SOURCES test_${file}.c LIBS budget_ledger_fixture LABELS unit
                  TIMEOUT 180)
 endforeach()
+set_property(TEST budget-audit budget-rules APPEND PROPERTY LABELS no-tsan)
 ringfence_test(budget-earlier-rows SOURCES test_earlier_rows.c LIBS budget_ledger_fixture LABELS unit
                TIMEOUT 60)
 target_compile_definitions(test-budget-earlier-rows

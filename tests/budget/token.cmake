@@ -3,7 +3,7 @@ foreach(noun IN ITEMS money receipt_clock secret_file time)
                  TIMEOUT 10)
 endforeach()
 ringfence_test(budget-secret_key SOURCES test_secret_key.c LIBS ringfence::budget-guard
-               PkgConfig::SODIUM LABELS unit TIMEOUT 60)
+               PkgConfig::SODIUM LABELS unit no-tsan TIMEOUT 60)
 # The sanitizers leave mlock out.
 ringfence_test(budget-harden SOURCES test_harden.c LIBS ringfence::budget-guard PkgConfig::SODIUM
                LABELS unit dev-only TIMEOUT 30)
@@ -11,6 +11,7 @@ foreach(noun IN ITEMS token claims)
   ringfence_test(budget-${noun} SOURCES test_${noun}.c sample_token.c LIBS ringfence::budget
                  PkgConfig::SODIUM LABELS unit TIMEOUT 60)
 endforeach()
+set_property(TEST budget-token APPEND PROPERTY LABELS no-tsan)
 ringfence_test(budget-wire SOURCES test_wire.c LIBS ringfence::budget LABELS unit TIMEOUT 10)
 ringfence_test(budget-vectors SOURCES test_vectors.c LIBS ringfence::budget PkgConfig::SODIUM
                LABELS unit TIMEOUT 10)
