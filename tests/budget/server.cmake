@@ -49,6 +49,7 @@ target_compile_definitions(
                                        RANK_PATH="$<TARGET_FILE:rank>"
                                        BUDGET_SERVICE_PATH="$<TARGET_FILE:budget-service>")
 add_dependencies(test-budget-service-launcher launcher rank budget-service)
+set_tests_properties(budget-service-launcher PROPERTIES COST 40)
 # Sanitizers have allocators of their own, which do not say how much memory is in use.
 ringfence_service_test(service-hostile LABELS ipc dev-only TIMEOUT 120)
 ringfence_service_test(service-race LABELS ipc TIMEOUT 60)

@@ -81,10 +81,20 @@ static void fault_body(device_rank *r)
     check_end(r, op);
 }
 
+/* For a transport a device that hangs later is as one that hangs when it is opened. */
+static bool is_for(coll_transport transport, fake_fault fault)
+{
+    return transport == COLL_TRANSPORT_SHM ||
+           (fault != FAKE_START_HANGS && fault != FAKE_RUN_HANGS);
+}
+
 static void try_faults(coll_transport transport)
 {
     for (size_t i = 0; i < sizeof fault_cases / sizeof fault_cases[0]; i++) {
         now_tried = &fault_cases[i];
+        if (!is_for(transport, now_tried->fault)) {
+            continue;
+        }
         device_case c = {.ranks = 3, .transport = transport, .body = fault_body};
         c.devices[VICTIM].fault = now_tried->fault;
         c.devices[VICTIM].fault_at = 2;
