@@ -1,25 +1,5 @@
 /* plan/model.h and plan/estimate.h of Llamas: counts that are published, and sums done by hand. */
-#include <math.h>
-#include <string.h>
-
-#include "plan/estimate.h"
-#include "support.h"
-
-static const launch_model *model_of(const char *name)
-{
-    for (int i = 0; launch_model_name(i) != NULL; i++) {
-        if (strcmp(launch_model_name(i), name) == 0) {
-            return launch_model_get(i);
-        }
-    }
-    fail_msg("no model %s", name);
-    return NULL;
-}
-
-static bool is_close(double a, double b)
-{
-    return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b));
-}
+#include "plan_case.h"
 
 /* 4 heads of 24 in a stream of 64, so queries are wider than it; 2 heads of keys and values. */
 static launch_model small_llama(bool tied)
@@ -47,44 +27,21 @@ enum {
     EMBEDDING = 512 * 64,
 };
 
-static launch_ask ask_of(const launch_model *model)
+static launch_ask small_ask(const launch_model *model)
 {
-    return (launch_ask){
-        .model = *model,
-        .device = {.flops = {1e12, 2e12, 4e12},
-                   .memory_bytes = 1e12,
-                   .memory_bytes_per_s = 1e12,
-                   .inside = {.latency_s = 1e-6, .bandwidth_bytes_per_s = 1e9},
-                   .between = {.latency_s = 1e-3, .bandwidth_bytes_per_s = 1e6},
-                   .host_ranks = 8},
-        .efficiency = 0.5,
-        .memory_efficiency = 1,
-        .batch = 2,
-        .global_batch = 8,
-        .schedule = PROTO_PIPELINE_1F1B,
-        .chunks = 1,
-    };
+    launch_ask ask = ask_of(model);
+    ask.device.host_ranks = 8;
+    ask.global_batch = 8;
+    return ask;
 }
 
-static launch_estimate estimate_of(const launch_ask *ask, int64_t data, int64_t tensor,
-                                   int64_t pipeline)
+/* An estimate without its timeline. */
+static launch_estimate figures_of(const launch_ask *ask, int64_t data, int64_t tensor,
+                                  int64_t pipeline)
 {
-    const launch_layout layout = {.data = data, .tensor = tensor, .pipeline = pipeline};
-    launch_estimate made;
-    base_error error;
-    assert_ok(launch_estimate_make(ask, &layout, &made, &error), &error);
+    launch_estimate made = estimate_of(ask, data, tensor, pipeline);
     launch_estimate_fini(&made);
     return made;
-}
-
-static const launch_bill_row *row_of(const launch_estimate *made, const char *what)
-{
-    for (int i = 0; i < made->row_count; i++) {
-        if (strcmp(made->rows[i].what, what) == 0) {
-            return &made->rows[i];
-        }
-    }
-    return NULL;
 }
 
 /* The counts that the checkpoints' pages give, or that add up over their tensors. */
@@ -136,9 +93,9 @@ static void training_keeps_what_backward_needs(void **state)
 {
     (void)state;
     const launch_model model = small_llama(true);
-    launch_ask ask = ask_of(&model);
+    launch_ask ask = small_ask(&model);
     ask.global_batch = 2;
-    launch_estimate made = estimate_of(&ask, 1, 1, 1);
+    launch_estimate made = figures_of(&ask, 1, 1, 1);
     double norm = 64 + 64 + 1;
     double floats = 4 * (2 * norm + 4 * QUERIES + 2 * 160 + 2 * 4) + norm + 24;
     assert_true(made.memory_bytes[LAUNCH_MEMORY_ACTIVATIONS] == 2 * 32 * 4 * floats);
@@ -149,7 +106,7 @@ static void training_keeps_what_backward_needs(void **state)
     assert_true(made.memory_bytes[LAUNCH_MEMORY_WORK] == 4 * work + (64 << 20));
 
     ask.precision = PROTO_PRECISION_BFLOAT16;
-    made = estimate_of(&ask, 1, 1, 1);
+    made = figures_of(&ask, 1, 1, 1);
     norm = 64 + 32 + 1;
     floats = 4 * (2 * norm + 2 * QUERIES + 160 + 2 * 4) + norm + 24;
     assert_true(made.memory_bytes[LAUNCH_MEMORY_ACTIVATIONS] == 2 * 32 * 4 * floats);
@@ -159,14 +116,14 @@ static void a_step_takes_its_products(void **state)
 {
     (void)state;
     const launch_model model = small_llama(false);
-    const launch_ask ask = ask_of(&model);
-    const launch_estimate made = estimate_of(&ask, 1, 1, 1);
+    const launch_ask ask = small_ask(&model);
+    const launch_estimate made = figures_of(&ask, 1, 1, 1);
     /* each token attends to 16 in the mean */
     const double token = 4 * (2.0 * MATRICES + 4.0 * 16 * QUERIES) + 2.0 * EMBEDDING;
     assert_true(is_close(made.compute_s, 4 * 64 * 3 * token / 0.5e12));
     assert_true(is_close(launch_model_output_layers(&model),
                          2.0 * EMBEDDING / (2.0 * MATRICES + 4.0 * 16 * QUERIES)));
-    const launch_estimate half = estimate_of(&ask, 1, 2, 1);
+    const launch_estimate half = figures_of(&ask, 1, 2, 1);
     assert_true(is_close(half.compute_s, made.compute_s / 2));
 }
 
@@ -176,8 +133,8 @@ static void the_bill_follows_the_stream(void **state)
     (void)state;
     for (int tied = 0; tied < 2; tied++) {
         const launch_model model = small_llama(tied == 1);
-        const launch_ask ask = ask_of(&model);
-        const launch_estimate made = estimate_of(&ask, 2, 2, 2);
+        const launch_ask ask = small_ask(&model);
+        const launch_estimate made = figures_of(&ask, 2, 2, 2);
         const launch_stage first = launch_model_stage(&model, 2, 0);
         const launch_bill_row *sums = row_of(&made, "partial sums");
         assert_true(sums->times == 2 * (4 * (double)first.layers + 1));
@@ -196,17 +153,17 @@ static void decoding_caches_the_heads_of_keys(void **state)
 {
     (void)state;
     const launch_model model = small_llama(false);
-    launch_ask ask = ask_of(&model);
+    launch_ask ask = small_ask(&model);
     ask.decode = true;
     ask.device.memory_bytes_per_s = 1e9;
-    launch_estimate made = estimate_of(&ask, 1, 1, 1);
+    launch_estimate made = figures_of(&ask, 1, 1, 1);
     const double cache = 2 * 32 * 4 * 2 * KEYS * 4.0;
     const double params = (double)launch_model_params(&model);
     assert_true(made.memory_bytes[LAUNCH_MEMORY_CACHE] == cache);
     assert_true(made.memory_bytes[LAUNCH_MEMORY_WEIGHTS] == 4 * params);
     /* of the embedding only the tokens' rows are read */
     assert_true(is_close(made.compute_s, (4 * (params - EMBEDDING) + cache / 2) / 1e9));
-    made = estimate_of(&ask, 1, 2, 1);
+    made = figures_of(&ask, 1, 2, 1);
     assert_true(made.memory_bytes[LAUNCH_MEMORY_CACHE] == cache / 2);
     assert_true(row_of(&made, "partial sums")->times == 2 * 4 + 1);
     assert_true(row_of(&made, "partial sums")->payload_bytes == 2 * 64 * 4);
@@ -215,7 +172,7 @@ static void decoding_caches_the_heads_of_keys(void **state)
     ask.model = *model_of("llama-3.1-8b");
     ask.precision = PROTO_PRECISION_BFLOAT16;
     ask.batch = 1;
-    made = estimate_of(&ask, 1, 1, 1);
+    made = figures_of(&ask, 1, 1, 1);
     assert_true(made.memory_bytes[LAUNCH_MEMORY_CACHE] == 8192.0 * (128 << 10));
 }
 
@@ -223,7 +180,7 @@ static void ranks_share_whole_heads_of_keys(void **state)
 {
     (void)state;
     launch_model model = *model_of("llama-3.1-8b");
-    launch_ask ask = ask_of(&model);
+    launch_ask ask = small_ask(&model);
     launch_estimate made;
     base_error error;
     const launch_layout sixteen = {.data = 1, .tensor = 16, .pipeline = 1};
