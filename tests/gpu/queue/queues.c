@@ -5,10 +5,21 @@
 #include "emulate/emulate.h"
 #include "support.h"
 
+const rank_model_config queue_shapes[SHAPES] = {
+    {.vocab_size = 515, .width = 32, .layers = 2, .heads = 2, .context = 24},
+    {.vocab_size = 100, .width = 64, .layers = 1, .heads = 4, .context = 100},
+};
+const rank_backend *const queue_backends[BACKENDS] = {&rank_cuda_backend, &rank_cuda_exact_backend};
+
 rank_device queue_open(void)
 {
+    return queue_open_as(&rank_cuda_backend);
+}
+
+rank_device queue_open_as(const rank_backend *backend)
+{
     base_error error;
-    rank_device device = {.backend = &rank_cuda_backend};
+    rank_device device = {.backend = backend};
     emulate_set_order(EMULATE_FORWARD, 0);
     emulate_set_eager(false);
     assert_ok(device.backend->open(&device.queue, &error), &error);

@@ -5,10 +5,17 @@
 #include <stddef.h>
 
 #include "backend/backend.h"
+#include "rank/model.h"
 
 enum { COUNT = 1000 }; /* floats of an array */
 
+/* Small models, and the backends that hold them. */
+enum { SHAPES = 2, BACKENDS = 2 };
+extern const rank_model_config queue_shapes[SHAPES]; /* of no family yet */
+extern const rank_backend *const queue_backends[BACKENDS];
+
 rank_device queue_open(void);
+rank_device queue_open_as(const rank_backend *backend);
 /* Nothing is held any more. */
 void queue_close(rank_device *device);
 

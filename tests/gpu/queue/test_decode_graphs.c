@@ -3,26 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "answers.h"
 #include "emulate/emulate.h"
 #include "generate/engine.h"
 #include "queues.h"
 #include "rank/model.h"
 #include "support.h"
 
-enum { REQUESTS = 4, SEQUENCES = 2, TOKENS_MAX = 14, ALL = -1 };
-
-typedef struct answers {
-    int32_t tokens[REQUESTS][TOKENS_MAX];
-    int counts[REQUESTS];
-} answers;
-
-static void keep(void *user, const rank_schedule_event *event)
-{
-    answers *found = user;
-    const size_t request = (size_t)event->request_id - 1;
-    assert_true(request < REQUESTS && found->counts[request] < TOKENS_MAX);
-    found->tokens[request][found->counts[request]++] = event->token;
-}
+enum { REQUESTS = ANSWERS_MAX, SEQUENCES = 2, ALL = -1 };
 
 /* Answers of different lengths on two sequences, so that steps have two shapes again and again. Each is
  * drawn in another way. */

@@ -3,25 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "answers.h"
 #include "backend/cuda/cuda.h"
 #include "generate/engine.h"
 #include "model/llama/parts.h"
 #include "support.h"
 
 enum { REQUESTS = 3, TOKENS = 4 };
-
-typedef struct answers {
-    int32_t tokens[REQUESTS][TOKENS];
-    int counts[REQUESTS];
-} answers;
-
-static void keep(void *user, const rank_schedule_event *event)
-{
-    answers *found = user;
-    const size_t request = (size_t)event->request_id - 1;
-    assert_true(request < REQUESTS && found->counts[request] < TOKENS);
-    found->tokens[request][found->counts[request]++] = event->token;
-}
 
 /* 6 heads of that many elements, 3 of keys and values; `biased`: a Qwen2. */
 static rank_model_config shape(int width, int head_width, bool biased)

@@ -7,46 +7,25 @@
 
 #include "backend/cuda/cuda.h"
 #include "backend/memory_use.h"
-#include "emulate/emulate.h"
+#include "queues.h"
 #include "rank/model.h"
 #include "rank/optim.h"
 #include "support.h"
-
-static const rank_model_config shapes[] = {
-    {.vocab_size = 515, .width = 32, .layers = 2, .heads = 2, .context = 24},
-    {.vocab_size = 100, .width = 64, .layers = 1, .heads = 4, .context = 100},
-};
-static const rank_backend *const backends[] = {&rank_cuda_backend, &rank_cuda_exact_backend};
-enum { SHAPES = sizeof shapes / sizeof *shapes, BACKENDS = sizeof backends / sizeof *backends };
-
-static rank_device open_device(const rank_backend *backend)
-{
-    base_error error;
-    rank_device device = {.backend = backend};
-    assert_ok(backend->open(&device.queue, &error), &error);
-    return device;
-}
-
-static void nothing_is_held(rank_device *device)
-{
-    rank_device_close(device);
-    assert_int_equal(emulate_count().blocks, 0);
-}
 
 static void a_queue_takes_what_it_says(void **state)
 {
     base_error error;
     (void)state;
     for (int i = 0; i < BACKENDS; i++) {
-        rank_device device = open_device(backends[i]);
+        rank_device device = queue_open_as(queue_backends[i]);
         rank_queue *second = NULL;
         const uint64_t before = device.backend->free_bytes(device.queue);
-        assert_ok(backends[i]->open(&second, &error), &error);
+        assert_ok(queue_backends[i]->open(&second, &error), &error);
         assert_int_equal(before - device.backend->free_bytes(device.queue),
                          device.backend->queue_bytes);
-        backends[i]->close(second);
+        queue_backends[i]->close(second);
         assert_int_equal(device.backend->free_bytes(device.queue), before);
-        nothing_is_held(&device);
+        queue_close(&device);
     }
 }
 
@@ -55,9 +34,9 @@ static void training_takes_what_was_planned(void **state)
     base_error error;
     (void)state;
     for (int i = 0; i < SHAPES * BACKENDS; i++) {
-        rank_model_config config = shapes[i / BACKENDS];
+        rank_model_config config = queue_shapes[i / BACKENDS];
         config.family = rank_family_default();
-        rank_device device = open_device(backends[i % BACKENDS]);
+        rank_device device = queue_open_as(queue_backends[i % BACKENDS]);
         const rank_model_options options = {
             .config = &config, .device = &device, .token_count_max = 77, .training = true};
         const rank_optimizer_options how = {.norm_max = 1.0};
@@ -76,7 +55,7 @@ static void training_takes_what_was_planned(void **state)
         rank_model_destroy(model);
         rank_optimizer_destroy(optimizer);
         assert_int_equal(device.backend->free_bytes(device.queue), before);
-        nothing_is_held(&device);
+        queue_close(&device);
     }
 }
 
@@ -87,7 +66,7 @@ static void each_use_has_its_peak(void **state)
     rank_memory_use then = {{0}};
     void *memory = NULL;
     (void)state;
-    rank_device device = open_device(&rank_cuda_exact_backend);
+    rank_device device = queue_open_as(&rank_cuda_exact_backend);
     device.backend->memory_peak(device.queue, &first);
     for (int kind = 0; kind < RANK_MEMORY_KINDS; kind++) {
         const size_t bytes = first.bytes[kind] + 1000;
@@ -104,14 +83,14 @@ static void each_use_has_its_peak(void **state)
                          kind == RANK_MEMORY_QUEUES ? 0 : 1000);
     }
     assert_int_equal(then.bytes[RANK_MEMORY_HOST], 0); /* not the device's */
-    nothing_is_held(&device);
+    queue_close(&device);
 }
 
 static void what_has_no_room_is_refused_with_its_parts(void **state)
 {
     base_error error;
     (void)state;
-    rank_device device = open_device(&rank_cuda_backend);
+    rank_device device = queue_open_as(&rank_cuda_backend);
     rank_memory_use needed = {{0}};
     needed.bytes[RANK_MEMORY_WEIGHTS] = 1000;
     needed.bytes[RANK_MEMORY_HOST] = (uint64_t)1 << 50; /* not the device's */
@@ -126,7 +105,7 @@ static void what_has_no_room_is_refused_with_its_parts(void **state)
     assert_non_null(strstr(error.message, " are free: weights 1000, optimizer 0, activations 0, "
                                           "work 0, cache "));
     assert_null(strstr(error.message, "host"));
-    nothing_is_held(&device);
+    queue_close(&device);
 }
 
 /* The emulator ends who gives a kernel an address that a GPU may not reach. */
@@ -137,7 +116,7 @@ static void a_kernel_gets_no_address_of_the_host(void **state)
     (void)state;
     const pid_t child = fork();
     if (child == 0) {
-        rank_device device = open_device(&rank_cuda_backend);
+        rank_device device = queue_open_as(&rank_cuda_backend);
         (void)close(STDERR_FILENO);
         device.backend->add(device.queue, &(rank_add){8, values, values});
         _exit(0);
