@@ -14,33 +14,8 @@
 #include "checkpoint/shards.h"
 #include "model/gpt2/gpt2.h"
 #include "rank/checkpoint.h"
+#include "small_model.h"
 #include "support.h"
-
-static const rank_model_config SMALL = {
-    .family = &rank_gpt2, .vocab_size = 11, .width = 8, .layers = 2, .heads = 2, .context = 5};
-
-static test_directory scratch;
-static float *params;
-static size_t count;
-
-static int make_scratch(void **state)
-{
-    (void)state;
-    test_directory_make(&scratch);
-    count = rank_model_param_count(&SMALL);
-    params = malloc(count * sizeof *params);
-    assert_non_null(params);
-    rank_model_init(&SMALL, 7, params);
-    return 0;
-}
-
-static int remove_scratch(void **state)
-{
-    (void)state;
-    free(params);
-    test_directory_remove(&scratch);
-    return 0;
-}
 
 static void load(const char *path, uint8_t **bytes, size_t *size_bytes)
 {

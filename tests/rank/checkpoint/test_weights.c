@@ -9,23 +9,17 @@
 #include "base/file.h"
 #include "base/safetensors.h"
 #include "checkpoint/shards.h"
-#include "model/gpt2/gpt2.h"
 #include "rank/checkpoint.h"
+#include "small_model.h"
 #include "support.h"
 
 enum { PATH_BYTES = 4096, FILES = 3 };
 
-static const rank_model_config SMALL = {
-    .family = &rank_gpt2, .vocab_size = 11, .width = 8, .layers = 2, .heads = 2, .context = 5};
-
 static const char *const NAMES[FILES] = {"model-1.safetensors", "model-2.safetensors",
                                          "model-3.safetensors"};
 
-static test_directory scratch;
 static char whole[PATH_BYTES];
 static char weights[PATH_BYTES]; /* what is given to readers; there is only an index beside it */
-static float *params;
-static size_t count;
 
 /* Writes every FILES-th tensor of the file `whole`, from the first-th on, to a file of its own, and
  * adds them to the map. */
@@ -98,25 +92,12 @@ static json_t *cut_model(void)
     return map;
 }
 
-static int make_scratch(void **state)
+static int make_paths(void **state)
 {
-    (void)state;
-    test_directory_make(&scratch);
+    (void)make_scratch(state);
     (void)snprintf(whole, sizeof whole, "%s", test_directory_path(&scratch, "whole.safetensors"));
     (void)snprintf(weights, sizeof weights, "%s",
                    test_directory_path(&scratch, "model.safetensors"));
-    count = rank_model_param_count(&SMALL);
-    params = malloc(count * sizeof *params);
-    assert_non_null(params);
-    rank_model_init(&SMALL, 7, params);
-    return 0;
-}
-
-static int remove_scratch(void **state)
-{
-    (void)state;
-    free(params);
-    test_directory_remove(&scratch);
     return 0;
 }
 
@@ -230,11 +211,11 @@ static void a_missing_or_damaged_file_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(several_files_are_one_checkpoint, make_scratch,
+        cmocka_unit_test_setup_teardown(several_files_are_one_checkpoint, make_paths,
                                         remove_scratch),
-        cmocka_unit_test_setup_teardown(an_index_that_is_not_true_is_refused, make_scratch,
+        cmocka_unit_test_setup_teardown(an_index_that_is_not_true_is_refused, make_paths,
                                         remove_scratch),
-        cmocka_unit_test_setup_teardown(a_missing_or_damaged_file_is_named, make_scratch,
+        cmocka_unit_test_setup_teardown(a_missing_or_damaged_file_is_named, make_paths,
                                         remove_scratch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
