@@ -28,30 +28,29 @@ static pid_t launcher_pid(int node)
     return several_runs[node].program.pid;
 }
 
+/* Kills that node's launcher; the other one ends with 1, and says why. */
+static void kill_launcher(int node, const char *says)
+{
+    const several job = {several_address, "2", NULL, {ENDLESS, NULL}};
+    start_two(node == 0 ? "head" : "agent", &job);
+    (void)kill(launcher_pid(node), SIGKILL);
+    several_expect(node, 128 + SIGKILL);
+    several_expect(1 - node, 1);
+    several_assert_says(1 - node, says);
+    test_program_wait_no_children();
+}
+
 static void a_killed_agent_is_a_lost_host(void **state)
 {
     (void)state;
-    const several job = {several_address, "2", NULL, {ENDLESS, NULL}};
-    start_two("agent", &job);
-    (void)kill(launcher_pid(1), SIGKILL);
-    several_expect(1, 128 + SIGKILL);
-    several_expect(0, 1);
-    several_assert_says(0, "error: host host-1 (node 1) is lost: its launcher's connection has "
-                           "ended");
-    test_program_wait_no_children();
+    kill_launcher(1, "error: host host-1 (node 1) is lost: its launcher's connection has ended");
 }
 
 static void a_killed_head_ends_all(void **state)
 {
     (void)state;
-    const several job = {several_address, "2", NULL, {ENDLESS, NULL}};
-    start_two("head", &job);
-    (void)kill(launcher_pid(0), SIGKILL);
-    several_expect(0, 128 + SIGKILL);
-    several_expect(1, 1);
-    several_assert_says(1, "error: the head at tcp://10.77.0.1:29400 is lost: its connection has "
-                           "ended; this host's ranks are ended");
-    test_program_wait_no_children();
+    kill_launcher(0, "error: the head at tcp://10.77.0.1:29400 is lost: its connection has "
+                     "ended; this host's ranks are ended");
 }
 
 static void a_killed_rank_is_named(void **state)

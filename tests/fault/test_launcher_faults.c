@@ -55,6 +55,16 @@ static void check_fault(const test_directory *directory, const char *const *flag
     }
 }
 
+static void check_faults(const char *const *flags, const test_fault *faults, size_t count)
+{
+    test_directory directory;
+    fake_job_setup(&directory);
+    for (size_t i = 0; i < count; i++) {
+        check_fault(&directory, flags, &faults[i]);
+    }
+    fake_job_teardown(&directory);
+}
+
 /* Shared memory objects on this host whose names are ours. */
 static int count_shm(void)
 {
@@ -123,12 +133,7 @@ static void the_first_cause_gives_the_exit_status(void **state)
         {"silent", "1", "6", 1, "exited with code 0 after 2 steps: it had not finished"},
         {"fail", "1", "6", 5, "failed in all_reduce #7: the disk is full"},
     };
-    test_directory directory;
-    fake_job_setup(&directory);
-    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
-        check_fault(&directory, FAKE_LIST("--steps", "5"), &faults[i]);
-    }
-    fake_job_teardown(&directory);
+    check_faults(FAKE_LIST("--steps", "5"), faults, sizeof faults / sizeof faults[0]);
 }
 
 /* The rank that has exited is the cause, even if its connection outlives it and others complain
@@ -197,12 +202,7 @@ static void a_rank_that_breaks_the_protocol_is_named(void **state)
         {"wrong-key", "1", "1", 1, "this rank's key is not of its job, or it"},
         {"other-rank", "1", "1", 1, "says that it is rank 0"},
     };
-    test_directory directory;
-    fake_job_setup(&directory);
-    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
-        check_fault(&directory, FAKE_LIST("--steps", "5"), &faults[i]);
-    }
-    fake_job_teardown(&directory);
+    check_faults(FAKE_LIST("--steps", "5"), faults, sizeof faults / sizeof faults[0]);
 }
 
 /* Two wrong numbers of sentences whose sum is right. */
@@ -228,12 +228,7 @@ static void a_rank_that_does_not_join_is_named(void **state)
         {"ignore-term", "0", "0", 1, "rank 0 (pid"},
         {"stop", "1", "0", 1, "is stopped"},
     };
-    test_directory directory;
-    fake_job_setup(&directory);
-    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
-        check_fault(&directory, FAKE_LIST("--join-timeout", "0.5"), &faults[i]);
-    }
-    fake_job_teardown(&directory);
+    check_faults(FAKE_LIST("--join-timeout", "0.5"), faults, sizeof faults / sizeof faults[0]);
 }
 
 static void a_rank_that_is_not_ready_is_named(void **state)
