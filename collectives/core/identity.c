@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/cgroup.h"
 #include "ringfence/coll_error.h"
 
 enum { VERSION = 2, LINE_BYTES = 512 };
@@ -34,51 +35,12 @@ static uint64_t namespace_inode(const char *path)
     return stat(path, &info) == 0 ? (uint64_t)info.st_ino : 0;
 }
 
-static uint32_t quota_of(const char *group)
-{
-    char path[LINE_BYTES + 64];
-    char line[LINE_BYTES];
-    (void)snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", group);
-    if (!read_line(path, line, sizeof line)) {
-        return 0;
-    }
-    char *rest = NULL;
-    const unsigned long long quota = strtoull(line, &rest, 10);
-    if (rest == line) {
-        return 0; /* "max" */
-    }
-    const unsigned long long period = strtoull(rest, NULL, 10);
-    if (quota == 0 || period == 0 || quota / period > UINT16_MAX) {
-        return 0;
-    }
-    return (uint32_t)((quota + period - 1) / period);
-}
-
-/* The smallest quota on the way from this process's cgroup (version 2) to the root. */
-static uint32_t cpu_quota(void)
-{
-    char line[LINE_BYTES];
-    uint32_t smallest = quota_of("");
-    if (!read_line("/proc/self/cgroup", line, sizeof line) || strncmp(line, "0::", 3) != 0) {
-        return smallest;
-    }
-    char *group = line + 3;
-    char *cut = group + strlen(group);
-    while (cut != NULL && cut > group) {
-        *cut = '\0';
-        const uint32_t quota = quota_of(group);
-        smallest = quota != 0 && (smallest == 0 || quota < smallest) ? quota : smallest;
-        cut = strrchr(group, '/');
-    }
-    return smallest;
-}
-
 void coll_identity_get(coll_identity *identity)
 {
     *identity = (coll_identity){.version = VERSION,
                                 .pid = (uint32_t)getpid(),
                                 .uid = (uint32_t)geteuid(),
-                                .cpu_quota = cpu_quota(),
+                                .cpu_quota = (uint32_t)base_cgroup_cpu_quota(""),
                                 .pid_namespace = namespace_inode("/proc/thread-self/ns/pid"),
                                 .net_namespace = namespace_inode("/proc/thread-self/ns/net")};
     (void)read_line("/proc/sys/kernel/random/boot_id", identity->boot_id, sizeof identity->boot_id);

@@ -13,26 +13,16 @@
 #include <unistd.h>
 
 #include "base/assert.h"
-#include "job/cgroup.h"
+#include "base/cgroup.h"
+#include "base/kernel_file.h"
 
 /* The lowest CPU that shares a core with this one. */
 static int first_sibling(int cpu)
 {
-    char path[128];
-    int first = cpu;
-    (void)snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
-                   cpu);
-    FILE *file = fopen(path, "re");
-    if (file != NULL) {
-        char line[64];
-        if (fgets(line, sizeof line, file) != NULL) {
-            char *end = NULL;
-            const long number = strtol(line, &end, 10);
-            first = end != line ? (int)number : cpu;
-        }
-        (void)fclose(file);
-    }
-    return first;
+    int64_t first = cpu;
+    (void)base_kernel_number(&first, "",
+                             "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+    return (int)first;
 }
 
 /* The allowed CPUs in the order in which ranks take them: one CPU of each core first, then their
@@ -144,7 +134,7 @@ base_status launch_affinity_init(launch_affinity *affinity, int ranks, int cpus_
     }
     const int64_t wanted = (int64_t)ranks * cpus_per_rank;
     affinity->allowed = list_cpus(&allowed, cpus);
-    affinity->quota = launch_cgroup_cpu_quota("");
+    affinity->quota = base_cgroup_cpu_quota("");
     int usable = affinity->allowed;
     if (affinity->quota > 0 && affinity->quota < usable) {
         usable = affinity->quota;

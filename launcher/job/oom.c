@@ -10,11 +10,31 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "job/cgroup.h"
+#include "base/cgroup.h"
+#include "base/kernel_file.h"
+#include "base/limits.h"
+
+/* Takes the first group that is there: in version 2 a count includes those of all groups below. */
+static bool take_kills(const char *directory, void *user)
+{
+    int64_t *kills = user;
+    char path[2 * BASE_PATH_BYTES];
+    (void)snprintf(path, sizeof path, "%s/cgroup.procs", directory);
+    return !base_kernel_number(kills, "oom_kill ", "%s/memory.events", directory) &&
+           !base_kernel_number(kills, "oom_kill ", "%s/memory.oom_control", directory) &&
+           access(path, F_OK) != 0;
+}
+
+int64_t launch_oom_kills(const char *root)
+{
+    int64_t kills = -1;
+    base_cgroup_walk(root, "memory", take_kills, &kills);
+    return kills;
+}
 
 void launch_oom_open(launch_oom *oom)
 {
-    oom->kills = launch_cgroup_oom_kills();
+    oom->kills = launch_oom_kills("");
     oom->kmsg_fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (oom->kmsg_fd >= 0) {
         (void)lseek(oom->kmsg_fd, 0, SEEK_END);
@@ -61,7 +81,7 @@ const char *launch_oom_reason(launch_oom *oom, int signal_number, pid_t pid)
     if (kmsg_says_oom(oom, pid)) {
         return ": the kernel ran out of memory and chose it (its log says so)";
     }
-    const int64_t kills = launch_cgroup_oom_kills();
+    const int64_t kills = launch_oom_kills("");
     if (kills > oom->kills && oom->kills >= 0) {
         oom->kills = kills;
         return ": out of memory in this control group (its oom_kill count rose)";

@@ -17,4 +17,8 @@ void launch_oom_close(launch_oom *oom);
 /* ": out of memory …" if memory ran out and the process was killed for it, or "". */
 const char *launch_oom_reason(launch_oom *oom, int signal_number, pid_t pid);
 
+/* How many processes of this process's group the kernel has killed so far because memory ran out;
+ * -1: not known. All paths are below root, which is "" but in tests. */
+int64_t launch_oom_kills(const char *root);
+
 #endif

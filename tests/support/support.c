@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 static bool has_skipped;
 
 void __real__skip(const char *file, int line);
@@ -85,6 +87,17 @@ const char *test_directory_path(const test_directory *directory, const char *nam
     char *path = paths[turn++ % 4];
     (void)snprintf(path, sizeof paths[0], "%s/%s", directory->path, name);
     return path;
+}
+
+void test_directory_put(const test_directory *directory, const char *name, const char *text)
+{
+    const char *path = test_directory_path(directory, name);
+    char parent[BASE_PATH_BYTES];
+    base_error error;
+    assert_true((size_t)snprintf(parent, sizeof parent, "%s", path) < sizeof parent);
+    *strrchr(parent, '/') = '\0';
+    assert_ok(base_mkdirs(parent, &error), &error);
+    assert_ok(base_file_write(path, text, strlen(text), &error), &error);
 }
 
 void test_use_comma_locale(const test_directory *directory)

@@ -68,6 +68,9 @@ void test_directory_remove(test_directory *directory);
 /* directory/name in one of four static buffers, which take turns. */
 const char *test_directory_path(const test_directory *directory, const char *name);
 
+/* Makes the file directory/name with this text, and the directories that it needs. */
+void test_directory_put(const test_directory *directory, const char *name, const char *text);
+
 /* A directory for all tests of a program, and its group setup and teardown. */
 extern test_directory test_shared_directory;
 int test_shared_directory_make(void **state);

@@ -31,19 +31,24 @@ FILE *__wrap_fopen(const char *path, const char *mode)
     return strstr(path, "cgroup") != NULL ? NULL : __real_fopen(path, mode);
 }
 
-static uint32_t quota(const char *group, const char *root, const char *middle, const char *leaf)
+static uint32_t quota_of(const fake_file all[FILES_MAX])
 {
     coll_identity identity;
-    const fake_file all[FILES_MAX] = {{"/proc/self/cgroup", group},
-                                      {"/sys/fs/cgroup/cpu.max", root},
-                                      {"/sys/fs/cgroup/jobs/cpu.max", middle},
-                                      {"/sys/fs/cgroup/jobs/one/cpu.max", leaf}};
     for (int i = 0; i < FILES_MAX; i++) {
         files[i] = all[i].text != NULL ? all[i] : (fake_file){.path = NULL};
     }
     coll_identity_get(&identity);
     memset(files, 0, sizeof files);
     return identity.cpu_quota;
+}
+
+static uint32_t quota(const char *group, const char *root, const char *middle, const char *leaf)
+{
+    const fake_file all[FILES_MAX] = {{"/proc/self/cgroup", group},
+                                      {"/sys/fs/cgroup/cpu.max", root},
+                                      {"/sys/fs/cgroup/jobs/cpu.max", middle},
+                                      {"/sys/fs/cgroup/jobs/one/cpu.max", leaf}};
+    return quota_of(all);
 }
 
 /* The whole processors of the smallest quota, rounded up. */
@@ -76,8 +81,19 @@ static void quotas_that_cannot_be_are_none(void **state)
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         assert_int_equal(quota(group, NULL, NULL, texts[i]), 0);
     }
-    assert_int_equal(quota("4:cpu:/jobs/one\n", "300000 100000\n", NULL, "1 1\n"), 3);
-    assert_int_equal(quota(NULL, "300000 100000\n", NULL, NULL), 3);
+}
+
+/* A host with both versions has the controller in version 1. */
+static void a_host_of_both_versions_has_quotas_too(void **state)
+{
+    const fake_file all[FILES_MAX] = {
+        {"/proc/self/cgroup", "4:memory:/x\n1:cpu,cpuacct:/one\n0::/\n"},
+        {"/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "300000\n"},
+        {"/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"},
+        {"/sys/fs/cgroup/cpu/one/cpu.cfs_quota_us", "150000\n"},
+        {"/sys/fs/cgroup/cpu/one/cpu.cfs_period_us", "100000\n"}};
+    (void)state;
+    assert_int_equal(quota_of(all), 2);
 }
 
 static coll_identity someone(const char *boot, uint64_t pids, uint64_t nets, uint8_t cpus,
@@ -176,6 +192,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_smallest_quota_counts),
         cmocka_unit_test(quotas_that_cannot_be_are_none),
+        cmocka_unit_test(a_host_of_both_versions_has_quotas_too),
         cmocka_unit_test(a_host_is_a_boot_and_its_namespaces),
         cmocka_unit_test(only_ranks_that_are_connected_with_count_as_beyond),
         cmocka_unit_test(processors_are_shared_within_a_quota),

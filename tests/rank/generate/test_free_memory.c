@@ -1,43 +1,15 @@
 /* Free memory as files of a pretended host and its control groups have it. */
-#include <stdio.h>
-#include <string.h>
-
-#include "base/file.h"
 #include "generate/free_memory.h"
 #include "support.h"
 
-static test_directory directory;
-
-static int setup(void **state)
-{
-    (void)state;
-    test_directory_make(&directory);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    test_directory_remove(&directory);
-    return 0;
-}
-
 static void put(const char *name, const char *text)
 {
-    base_error error;
-    char parent[BASE_PATH_BYTES];
-    (void)snprintf(parent, sizeof parent, "%s", test_directory_path(&directory, name));
-    *strrchr(parent, '/') = '\0';
-    assert_ok(base_mkdirs(parent, &error), &error);
-    assert_ok(base_file_write(test_directory_path(&directory, name), text, strlen(text), &error),
-              &error);
+    test_directory_put(&test_shared_directory, name, text);
 }
 
 static uint64_t get(void)
 {
-    char root[BASE_PATH_BYTES];
-    (void)snprintf(root, sizeof root, "%s", test_directory_path(&directory, "."));
-    return rank_free_memory_bytes(root);
+    return rank_free_memory_bytes(test_shared_directory.path);
 }
 
 static void nothing_is_known_of_a_host_without_files(void **state)
@@ -80,9 +52,12 @@ static void version_one_and_containers_limit_too(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(nothing_is_known_of_a_host_without_files, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_group_and_those_above_it_limit, setup, teardown),
-        cmocka_unit_test_setup_teardown(version_one_and_containers_limit_too, setup, teardown),
+        cmocka_unit_test_setup_teardown(nothing_is_known_of_a_host_without_files,
+                                        test_shared_directory_make, test_shared_directory_remove),
+        cmocka_unit_test_setup_teardown(a_group_and_those_above_it_limit,
+                                        test_shared_directory_make, test_shared_directory_remove),
+        cmocka_unit_test_setup_teardown(version_one_and_containers_limit_too,
+                                        test_shared_directory_make, test_shared_directory_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
