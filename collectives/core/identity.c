@@ -3,50 +3,29 @@
 #include "core/identity.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/cgroup.h"
+#include "base/host.h"
 #include "ringfence/coll_error.h"
 
-enum { VERSION = 2, LINE_BYTES = 512 };
-
-/* The first line of a file of the system, without its newline; false if there is none. */
-static bool read_line(const char *path, char *line, size_t size_bytes)
-{
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
-        return false;
-    }
-    const bool got = fgets(line, (int)size_bytes, file) != NULL;
-    (void)fclose(file);
-    if (got) {
-        line[strcspn(line, "\n")] = '\0';
-    }
-    return got;
-}
-
-static uint64_t namespace_inode(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 ? (uint64_t)info.st_ino : 0;
-}
+enum { VERSION = 2 };
 
 void coll_identity_get(coll_identity *identity)
 {
+    base_host host;
+    base_host_get(&host);
     *identity = (coll_identity){.version = VERSION,
                                 .pid = (uint32_t)getpid(),
                                 .uid = (uint32_t)geteuid(),
                                 .cpu_quota = (uint32_t)base_cgroup_cpu_quota(""),
-                                .pid_namespace = namespace_inode("/proc/thread-self/ns/pid"),
-                                .net_namespace = namespace_inode("/proc/thread-self/ns/net")};
-    (void)read_line("/proc/sys/kernel/random/boot_id", identity->boot_id, sizeof identity->boot_id);
-    if (gethostname(identity->host, sizeof identity->host - 1) != 0) {
-        (void)snprintf(identity->host, sizeof identity->host, "?");
-    }
+                                .pid_namespace = host.pid_namespace,
+                                .net_namespace = host.net_namespace};
+    memcpy(identity->boot_id, host.boot_id, sizeof identity->boot_id);
+    (void)snprintf(identity->host, sizeof identity->host, "%s",
+                   host.hostname[0] != '\0' ? host.hostname : "?");
     cpu_set_t set;
     CPU_ZERO(&set);
     if (sched_getaffinity(0, sizeof set, &set) == 0) {

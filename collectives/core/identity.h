@@ -8,10 +8,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/host.h"
 #include "coll/coll.h"
 #include "common/limits.h"
 
-enum { COLL_IDENTITY_BYTES = 384, COLL_BOOT_ID_BYTES = 37, COLL_CPUS_BYTES = 128 };
+enum { COLL_IDENTITY_BYTES = 384, COLL_CPUS_BYTES = 128 };
 
 typedef struct coll_identity {
     uint32_t version;
@@ -24,7 +25,7 @@ typedef struct coll_identity {
     uint32_t cpu_quota; /* whole processors of the cgroup's quota, rounded up; 0: no quota */
     uint64_t pid_namespace;
     uint64_t net_namespace;
-    char boot_id[COLL_BOOT_ID_BYTES];
+    char boot_id[BASE_BOOT_ID_BYTES];
     char host[COLL_HOST_BYTES];
     uint8_t cpus[COLL_CPUS_BYTES]; /* affinity mask, bit by bit */
 } coll_identity;

@@ -8,8 +8,8 @@
 #include "agent/agent_impl.h"
 #include "base/clock.h"
 #include "base/exitcode.h"
+#include "base/host.h"
 #include "base/log.h"
-#include "proto/host.h"
 #include "record/run_info.h"
 
 const char *agent_head_name(const launch_agent *agent)
@@ -111,11 +111,11 @@ int64_t agent_call(launch_agent *agent, int64_t now_ns)
 static void send_enroll(launch_agent *agent)
 {
     const launch_hosts_options *hosts = &agent->options->hosts;
-    proto_host host;
+    base_host host;
     char build[PROTO_NAME_BYTES_MAX];
     Ringfence__Control__Enroll enroll = RINGFENCE__CONTROL__ENROLL__INIT;
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-    proto_host_get(&host);
+    base_host_get(&host);
     launch_build_name(build, sizeof build);
     enroll.node = (uint32_t)hosts->node_rank;
     enroll.nodes = (uint32_t)hosts->nodes;

@@ -13,11 +13,11 @@
 #include "agent/agent_impl.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/host.h"
 #include "base/lock.h"
 #include "base/path.h"
-#include "proto/host.h"
 
-enum { OPEN_DIRECTORIES = 16, LOCK_TRIES = 1000 };
+enum { OPEN_DIRECTORIES = 16, LOCK_TRIES = 1000, PREFIX_BYTES = 65 };
 
 static const char lock_suffix[] = ".lock";
 
@@ -114,11 +114,11 @@ static base_status lock_own(const char *lock, int *fd, base_error *reterr)
 
 /* What names of this host's directories begin with. A home directory may be shared with other hosts,
  * where locks may be each host's own: then theirs look free, and are not. */
-static void host_prefix(char prefix[PROTO_BOOT_ID_BYTES + 1])
+static void host_prefix(char prefix[PREFIX_BYTES])
 {
-    proto_host host;
-    proto_host_get(&host);
-    (void)snprintf(prefix, PROTO_BOOT_ID_BYTES + 1, "%s.",
+    base_host host;
+    base_host_get(&host);
+    (void)snprintf(prefix, PREFIX_BYTES, "%s.",
                    host.boot_id[0] != '\0' ? host.boot_id : host.hostname);
 }
 
@@ -129,7 +129,7 @@ static void sweep(const char *runs)
 {
     DIR *directory = opendir(runs);
     const struct dirent *entry = NULL;
-    char prefix[PROTO_BOOT_ID_BYTES + 1];
+    char prefix[PREFIX_BYTES];
     host_prefix(prefix);
     while (directory != NULL && (entry = readdir(directory)) != NULL) {
         char lock[BASE_PATH_BYTES];
@@ -163,8 +163,8 @@ base_status agent_run_directory(const launch_agent *agent, agent_files *files, b
     char runs[BASE_PATH_BYTES];
     char run[BASE_PATH_BYTES];
     char lock[BASE_PATH_BYTES];
-    char prefix[PROTO_BOOT_ID_BYTES + 1];
-    char name[PROTO_BOOT_ID_BYTES + PROTO_RUN_ID_BYTES + 64];
+    char prefix[PREFIX_BYTES];
+    char name[PREFIX_BYTES + PROTO_RUN_ID_BYTES + 64];
     host_prefix(prefix);
     (void)snprintf(name, sizeof name, "%s%s-%" PRId64 "-%d", prefix, agent->bootstrap.run_id,
                    agent->options->hosts.node_rank, (int)getpid());

@@ -1,31 +1,21 @@
 /* Asks the driver about each GPU. Called by gpus.c, nvlink.c and watch.c. */
 #include "gpus/look.h"
 
-#include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "base/kernel_file.h"
 
 /* The kernel's name of the device, and the memory that it is nearest to. */
 static void look_at_pci(const launch_nvml *nvml, launch_gpu *gpu)
 {
     launch_nvml_pci pci;
-    char path[2 * LAUNCH_NVML_TEXT_BYTES];
-    char text[16] = "";
     gpu->numa_node = -1;
     if (nvml->pci(gpu->device, &pci) != LAUNCH_NVML_OK) {
         return;
     }
     (void)snprintf(gpu->pci, sizeof gpu->pci, "%04x:%02x:%02x.0", pci.domain, pci.bus, pci.device);
-    (void)snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/numa_node", gpu->pci);
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
-        return;
-    }
-    if (fgets(text, sizeof text, file) != NULL && isdigit((unsigned char)text[0])) {
-        gpu->numa_node = strtol(text, NULL, 10);
-    }
-    (void)fclose(file);
+    (void)base_kernel_number(&gpu->numa_node, "", "/sys/bus/pci/devices/%s/numa_node", gpu->pci);
 }
 
 static int64_t active_links(const launch_nvml *nvml, launch_nvml_device device)

@@ -10,9 +10,9 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/host.h"
 #include "job/head_impl.h"
 #include "job/writer.h"
-#include "proto/host.h"
 
 /* ---- opening ---- */
 
@@ -79,10 +79,10 @@ static base_status listen_somewhere(launch_head *head, const launch_wait *wait, 
 
 static void describe_nodes(launch_session *session, launch_head *head)
 {
-    proto_host host;
+    base_host host;
     launch_node *own = &head->nodes[0];
     const int ranks = session->world_size / head->node_count;
-    proto_host_get(&host);
+    base_host_get(&host);
     (void)snprintf(own->hostname, sizeof own->hostname, "%s", host.hostname);
     (void)snprintf(own->boot_id, sizeof own->boot_id, "%s", host.boot_id);
     own->pid_namespace = host.pid_namespace;

@@ -10,6 +10,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/kernel_file.h"
 #include "base/utf8.h"
 #include "build_commit.h"
 #include "build_info.h"
@@ -86,17 +87,13 @@ launch_cpu_times launch_cpu_times_now(void)
     enum { STEAL = 7, FIELDS = 8 };
     launch_cpu_times times = {0};
     char line[512] = "";
-    FILE *stat = fopen("/proc/stat", "re");
-    if (stat != NULL && fgets(line, sizeof line, stat) != NULL && strncmp(line, "cpu ", 4) == 0) {
+    if (base_kernel_line(line, sizeof line, "/proc/stat") && strncmp(line, "cpu ", 4) == 0) {
         char *at = line + 4;
         for (int i = 0; i < FIELDS; i++) {
             const uint64_t ticks = strtoull(at, &at, 10);
             times.all += ticks;
             times.stolen += i == STEAL ? ticks : 0;
         }
-    }
-    if (stat != NULL) {
-        (void)fclose(stat);
     }
     return times;
 }

@@ -11,24 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/limits.h"
+#include "base/kernel_file.h"
 
 enum { LIST_BYTES = 4096, NODES_MAX = 1024, LONG_BITS = 8 * sizeof(long) };
-
-/* The first line of a file of the device. False: there is none. */
-static bool read_line(const char *sysfs, const char *pci, const char *name, char text[LIST_BYTES])
-{
-    char path[BASE_PATH_BYTES];
-    const int length = snprintf(path, sizeof path, "%s/bus/pci/devices/%s/%s", sysfs, pci, name);
-    FILE *file = length > 0 && (size_t)length < sizeof path ? fopen(path, "re") : NULL;
-    if (file == NULL) {
-        return false;
-    }
-    const bool done = fgets(text, LIST_BYTES, file) != NULL;
-    (void)fclose(file);
-    text[done ? strcspn(text, "\n") : 0] = '\0';
-    return done;
-}
 
 /* A list as the kernel writes it: "0-23,48-71". False: it is none, or it is empty. */
 static bool parse_list(const char *text, cpu_set_t *cpus)
@@ -83,22 +68,17 @@ static bool prefer_memory(int node)
     return syscall(SYS_set_mempolicy, MPOL_PREFERRED, nodes, NODES_MAX + 1UL) == 0;
 }
 
-static void read_node(const char *sysfs, rank_near *near, const char *pci)
-{
-    char text[LIST_BYTES] = "";
-    near->numa_node = -1;
-    if (read_line(sysfs, pci, "numa_node", text) && isdigit((unsigned char)text[0])) {
-        near->numa_node = (int)strtol(text, NULL, 10);
-    }
-}
-
 void rank_near_bind(const char *sysfs, const char *pci, rank_near *near)
 {
     char text[LIST_BYTES] = "";
     cpu_set_t allowed;
-    memset(near, 0, sizeof *near);
-    read_node(sysfs, near, pci);
-    if (!read_line(sysfs, pci, "local_cpulist", text) || !parse_list(text, &near->cpus)) {
+    int64_t node = -1;
+    *near = (rank_near){.numa_node = -1};
+    if (base_kernel_number(&node, "", "%s/bus/pci/devices/%s/numa_node", sysfs, pci)) {
+        near->numa_node = (int)node; /* the kernel says -1, too, if there is none */
+    }
+    if (!base_kernel_line(text, sizeof text, "%s/bus/pci/devices/%s/local_cpulist", sysfs, pci) ||
+        !parse_list(text, &near->cpus)) {
         (void)snprintf(near->why_not, sizeof near->why_not,
                        "the kernel does not say which CPUs are near the GPU");
         return;

@@ -14,11 +14,11 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/host.h"
 #include "base/thread.h"
 #include "client_impl.h"
 #include "inherit.h"
 #include "proto/body.h"
-#include "proto/host.h"
 
 enum { JOIN_MARGIN_MS = 1000 };
 
@@ -125,8 +125,8 @@ static base_status wait_for(proto_client *client, const bool *flag, int64_t dead
 
 static void send_join(proto_client *client)
 {
-    proto_host host;
-    proto_host_get(&host);
+    base_host host;
+    base_host_get(&host);
     Ringfence__Control__Join join = RINGFENCE__CONTROL__JOIN__INIT;
     join.rank = (uint32_t)client->identity.rank;
     join.world_size = (uint32_t)client->identity.world_size;
