@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/child.h"
+#include "base/clock.h"
 #include "base/utf8.h"
 
 enum { COMPLAINT_BYTES = 300 };
@@ -56,4 +57,53 @@ base_status base_gnuplot_run(const base_gnuplot *run, base_error *reterr)
     }
     (void)close(output_fd);
     return status;
+}
+
+static const char *ending_of(const char *path)
+{
+    const char *ending = strrchr(path, '.');
+    return ending != NULL ? ending : "";
+}
+
+base_status base_gnuplot_name_check(const char *path, base_error *reterr)
+{
+    const char *ending = ending_of(path);
+    return strcmp(ending, ".svg") == 0 || strcmp(ending, ".png") == 0
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID, "%s: a plot's name must end with .svg or .png",
+                           path);
+}
+
+void base_gnuplot_put_head(FILE *script, const char *path, int width, int height)
+{
+    (void)fprintf(script, "set terminal %s size %d,%d noenhanced\nset output '",
+                  strcmp(ending_of(path), ".svg") == 0 ? "svg" : "pngcairo", width, height);
+    for (const char *at = path; *at != '\0'; at++) {
+        (void)fprintf(script, *at == '\'' ? "''" : "%c", *at);
+    }
+    (void)fputs("'\n", script);
+}
+
+base_status base_gnuplot_draw(const char *path, base_gnuplot_write *write, const void *user,
+                              base_error *reterr)
+{
+    base_status status = BASE_OK;
+    const int fd = memfd_create("gnuplot-script", MFD_CLOEXEC);
+    FILE *script = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (script != NULL) {
+        write(script, user);
+    }
+    if (script == NULL || fflush(script) != 0 || lseek(fd, 0, SEEK_SET) != 0) {
+        status = base_fail_errno(reterr, errno, "cannot write a script for gnuplot");
+    } else {
+        const base_gnuplot run = {
+            .directory_fd = -1, .script_fd = fd, .timeout_ns = BASE_NO_DEADLINE};
+        status = base_gnuplot_run(&run, reterr);
+    }
+    if (script != NULL) {
+        (void)fclose(script);
+    } else if (fd >= 0) {
+        (void)close(fd);
+    }
+    return status == BASE_OK ? status : base_error_prepend(reterr, status, "no plot %s", path);
 }

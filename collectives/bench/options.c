@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/gnuplot.h"
 #include "base/nearest.h"
 #include "base/options.h"
 
@@ -300,15 +301,9 @@ static base_status check_sizes(bench_options *options, base_error *reterr)
     return BASE_OK;
 }
 
-static bool is_plot_path(const char *path)
-{
-    const char *extension = strrchr(path, '.');
-    return extension != NULL && (strcmp(extension, ".svg") == 0 || strcmp(extension, ".png") == 0);
-}
-
 static base_status check_together(bench_options *options, base_error *reterr)
 {
-    const base_status status = check_sizes(options, reterr);
+    base_status status = check_sizes(options, reterr);
     if (status != BASE_OK) {
         return status;
     }
@@ -319,10 +314,11 @@ static base_status check_together(bench_options *options, base_error *reterr)
     if (options->kind == COLL_SEND && options->ranks < 2) {
         return base_fail(reterr, BASE_ERR_INVALID, "sendrecv takes at least 2 ranks");
     }
-    if (options->plot_path[0] != '\0' && !is_plot_path(options->plot_path)) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "--plot: %s: a plot's name must end with .svg or .png",
-                         options->plot_path);
+    if (options->plot_path[0] != '\0') {
+        status = base_gnuplot_name_check(options->plot_path, reterr);
+        if (status != BASE_OK) {
+            return base_error_prepend(reterr, status, "--plot");
+        }
     }
     if (options->tune && (options->kind == COLL_SEND || options->plot_path[0] != '\0')) {
         return base_fail(reterr, BASE_ERR_INVALID, "--tune is not for %s",

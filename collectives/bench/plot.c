@@ -1,12 +1,6 @@
 /* Draws latency and bandwidth against size by gnuplot. Called by run.c for --plot. */
 #include "plot.h"
 
-#include <errno.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include "base/clock.h"
 #include "base/gnuplot.h"
 #include "options.h"
 #include "ringfence/coll_error.h"
@@ -68,13 +62,7 @@ static void put_curves(FILE *out, const bench_shared *shared, int column)
 void bench_plot_script(FILE *out, const char *path, const bench_options *options,
                        const bench_shared *shared)
 {
-    const bool svg = strcmp(strrchr(path, '.'), ".svg") == 0;
-    (void)fprintf(out, "set terminal %s size 900,900 noenhanced\nset output '",
-                  svg ? "svg" : "pngcairo");
-    for (const char *at = path; *at != '\0'; at++) {
-        (void)fputs(*at == '\'' ? "''" : (const char[]){*at, '\0'}, out);
-    }
-    (void)fputs("'\n", out);
+    base_gnuplot_put_head(out, path, 900, 900);
     put_data(out, shared);
     (void)fprintf(out,
                   "set multiplot layout 2,1 title \"%s, %d ranks, %s, %s, %s\"\n"
@@ -101,33 +89,27 @@ static bool has_sizes(const bench_shared *shared)
     return false;
 }
 
+/* What bench_plot_script is called with. */
+typedef struct plot {
+    const char *path;
+    const bench_options *options;
+    const bench_shared *shared;
+} plot;
+
+static void write_script(FILE *out, const void *user)
+{
+    const plot *p = user;
+    bench_plot_script(out, p->path, p->options, p->shared);
+}
+
 coll_status bench_plot_draw(const char *path, const bench_options *options,
                             const bench_shared *shared, coll_error *reterr)
 {
-    coll_status status = COLL_OK;
+    base_error error;
     if (!has_sizes(shared)) {
         return coll_fail(reterr, COLL_ERR_INVALID, "no plot: all sizes are 0");
     }
-    const int script_fd = memfd_create("gnuplot-script", MFD_CLOEXEC);
-    FILE *script = script_fd >= 0 ? fdopen(script_fd, "w+") : NULL;
-    if (script == NULL) {
-        status = coll_fail_errno(reterr, errno, "no plot");
-        if (script_fd >= 0) {
-            (void)close(script_fd);
-        }
-        return status;
-    }
-    bench_plot_script(script, path, options, shared);
-    if (fflush(script) != 0 || lseek(script_fd, 0, SEEK_SET) != 0) {
-        status = coll_fail_errno(reterr, errno, "no plot");
-    } else {
-        base_error error;
-        const base_gnuplot run = {
-            .directory_fd = -1, .script_fd = script_fd, .timeout_ns = BASE_NO_DEADLINE};
-        status = coll_from_base(base_gnuplot_run(&run, &error), &error, reterr);
-        status =
-            status != COLL_OK ? coll_error_prepend(reterr, status, "no plot %s", path) : status;
-    }
-    (void)fclose(script);
-    return status;
+    return coll_from_base(
+        base_gnuplot_draw(path, write_script, &(plot){path, options, shared}, &error), &error,
+        reterr);
 }

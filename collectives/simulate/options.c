@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/gnuplot.h"
 #include "base/options.h"
 #include "ringfence/coll_error.h"
 
@@ -87,16 +88,6 @@ void sweep_options_help(FILE *stream)
     base_options_help(&set, 1, stream);
 }
 
-static base_status check_plot(const char *path, base_error *reterr)
-{
-    const char *ending = strrchr(path, '.');
-    return path[0] == '\0' ||
-                   (ending != NULL && (strcmp(ending, ".svg") == 0 || strcmp(ending, ".png") == 0))
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_INVALID,
-                           "--plot: %s: a plot's name must end with .svg or .png", path);
-}
-
 base_status sweep_options_parse(int argc, char **argv, sweep_options *options, base_error *reterr)
 {
     int rest = 0;
@@ -105,8 +96,9 @@ base_status sweep_options_parse(int argc, char **argv, sweep_options *options, b
     const base_option_set set = {.fields = &fields, .record = options};
     const base_command_line line = {.argc = argc, .argv = argv, .sets = &set, .set_count = 1};
     base_status status = base_options_parse(&line, &rest, reterr);
-    if (status == BASE_OK && !options->help) {
-        status = check_plot(options->plot_path, reterr);
+    if (status == BASE_OK && !options->help && options->plot_path[0] != '\0') {
+        status = base_gnuplot_name_check(options->plot_path, reterr);
+        status = status == BASE_OK ? status : base_error_prepend(reterr, status, "--plot");
     }
     if (status != BASE_OK || options->help || rest == argc) {
         return status;

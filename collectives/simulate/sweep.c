@@ -2,13 +2,8 @@
  * model's. Called by coll-simulate's main.c. */
 #include "sweep.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/gnuplot.h"
 #include "ringfence/coll_error.h"
 
@@ -104,17 +99,19 @@ coll_status sweep_run(const sweep_options *options, FILE *out, sweep *result, co
     return COLL_OK;
 }
 
-static void write_script(const sweep_options *options, const sweep *result, FILE *out)
+/* What write_script is called with. */
+typedef struct plot {
+    const sweep_options *options;
+    const sweep *result;
+} plot;
+
+static void write_script(FILE *out, const void *user)
 {
-    const char *ending = strrchr(options->plot_path, '.');
-    const bool png = ending != NULL && strcmp(ending, ".png") == 0;
-    (void)fprintf(out, "set terminal %s size 900,600 noenhanced\nset output '",
-                  png ? "pngcairo" : "svg");
-    for (const char *at = options->plot_path; *at != '\0'; at++) {
-        (void)fprintf(out, *at == '\'' ? "''" : "%c", *at);
-    }
+    const sweep_options *options = ((const plot *)user)->options;
+    const sweep *result = ((const plot *)user)->result;
+    base_gnuplot_put_head(out, options->plot_path, 900, 600);
     (void)fprintf(out,
-                  "'\nset title \"%s of %zu bytes, %d ranks per host\"\nset logscale xy\n"
+                  "set title \"%s of %zu bytes, %d ranks per host\"\nset logscale xy\n"
                   "set xlabel \"ranks\"\nset ylabel \"us (points simulated, lines by formula)\"\n"
                   "set key left top\nset grid\n$rows << END\n",
                   coll_kind_name(options->kind), options->whole_bytes, options->ranks_per_host);
@@ -139,28 +136,8 @@ static void write_script(const sweep_options *options, const sweep *result, FILE
 
 coll_status sweep_plot(const sweep_options *options, const sweep *result, coll_error *reterr)
 {
-    const int fd = memfd_create("gnuplot-script", MFD_CLOEXEC);
-    FILE *script = fd < 0 ? NULL : fdopen(fd, "w");
-    if (script == NULL) {
-        if (fd >= 0) {
-            (void)close(fd);
-        }
-        return coll_fail(reterr, COLL_ERR_IO, "no plot: %s", strerrordesc_np(errno));
-    }
-    write_script(options, result, script);
-    coll_status status = COLL_OK;
-    if (fflush(script) != 0 || lseek(fd, 0, SEEK_SET) != 0) {
-        status = coll_fail(reterr, COLL_ERR_IO, "no plot: %s", strerrordesc_np(errno));
-    }
-    if (status == COLL_OK) {
-        base_error error;
-        const base_gnuplot run = {
-            .directory_fd = -1, .script_fd = fd, .timeout_ns = BASE_NO_DEADLINE};
-        status = coll_from_base(base_gnuplot_run(&run, &error), &error, reterr);
-        status = status != COLL_OK
-                     ? coll_error_prepend(reterr, status, "no plot %s", options->plot_path)
-                     : status;
-    }
-    (void)fclose(script);
-    return status;
+    base_error error;
+    const plot p = {options, result};
+    return coll_from_base(base_gnuplot_draw(options->plot_path, write_script, &p, &error), &error,
+                          reterr);
 }
