@@ -10,6 +10,7 @@
 #include <strings.h>
 
 #include "base/assert.h"
+#include "base/grow.h"
 #include "bills/bill_core.h"
 #include "budget/money.h"
 #include "budget/time.h"
@@ -150,20 +151,16 @@ static base_status check_currency(const bill_line *line, base_error *reterr)
 
 static base_status grow(bill_charges *charges, base_error *reterr)
 {
-    if (charges->count < charges->capacity) {
-        return BASE_OK;
-    }
     if (charges->count == BUDGET_CHARGES_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT, "the bill has more than %d lines",
                          BUDGET_CHARGES_MAX);
     }
-    const size_t capacity = charges->capacity == 0 ? 64 : charges->capacity * 2;
-    budget_charge *larger = realloc(charges->charges, capacity * sizeof *larger);
+    budget_charge *larger =
+        base_grow(charges->charges, charges->count, &charges->capacity, 64, sizeof *larger);
     if (larger == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the bill");
     }
     charges->charges = larger;
-    charges->capacity = capacity;
     return BASE_OK;
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/grow.h"
 #include "core/failure.h"
 #include "core/op.h"
 #include "cost/layout.h"
@@ -27,15 +28,12 @@ static coll_comm_count *count_of(coll_context *context, uint64_t list_hash)
             return &context->made[i];
         }
     }
-    if (context->made_count == context->made_room) {
-        const size_t room = context->made_room == 0 ? COLL_COMM_LISTS : 2 * context->made_room;
-        coll_comm_count *larger = realloc(context->made, room * sizeof *larger);
-        if (larger == NULL) {
-            return NULL;
-        }
-        context->made = larger;
-        context->made_room = room;
+    coll_comm_count *larger = base_grow(context->made, context->made_count, &context->made_room,
+                                        COLL_COMM_LISTS, sizeof *larger);
+    if (larger == NULL) {
+        return NULL;
     }
+    context->made = larger;
     coll_comm_count *made = &context->made[context->made_count++];
     *made = (coll_comm_count){.list_hash = list_hash};
     return made;

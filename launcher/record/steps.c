@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/grow.h"
 
 enum { STEPS_FIRST = 128 };
 
@@ -55,16 +56,12 @@ base_status launch_steps_add(launch_steps *steps, const launch_step *step, base_
                          step->rank, (unsigned long long)step->step,
                          (unsigned long long)(steps->first + rank->count));
     }
-    if (rank->count == rank->capacity) {
-        const size_t capacity = rank->capacity == 0 ? STEPS_FIRST : rank->capacity * 2;
-        launch_step *larger = realloc(rank->steps, capacity * sizeof *larger);
-        if (larger == NULL) {
-            return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu steps", capacity);
-        }
-        rank->steps = larger;
-        rank->capacity = capacity;
+    launch_step *larger =
+        base_grow(rank->steps, rank->count, &rank->capacity, STEPS_FIRST, sizeof *larger);
+    if (larger == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu steps", rank->count + 1);
     }
-    BASE_ASSERT(rank->count < rank->capacity);
+    rank->steps = larger;
     rank->steps[rank->count++] = *step;
     return BASE_OK;
 }

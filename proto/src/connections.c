@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/grow.h"
 #include "proto/monitor.h"
 #include "proto/pending.h"
 
@@ -19,7 +20,7 @@ struct proto_connections {
     int *fds;              /* (world_size) of the ranks' connections */
     proto_pending pending; /* those that have not shown a key yet */
     kept_event *kept;      /* (capacity) events from `first` to `count` that were taken in early */
-    int capacity;
+    size_t capacity;
     int first;
     int count;
 };
@@ -89,15 +90,12 @@ static bool read_event(proto_connections *connections, kept_event *read)
 
 static base_status keep(proto_connections *connections, const kept_event *event, base_error *reterr)
 {
-    if (connections->count == connections->capacity) {
-        const int more = connections->capacity > 0 ? 2 * connections->capacity : KEPT_AT_FIRST;
-        kept_event *grown = realloc(connections->kept, (size_t)more * sizeof *grown);
-        if (grown == NULL) {
-            return base_fail(reterr, BASE_ERR_MEMORY, "no memory for events of connections");
-        }
-        connections->kept = grown;
-        connections->capacity = more;
+    kept_event *grown = base_grow(connections->kept, (size_t)connections->count,
+                                  &connections->capacity, KEPT_AT_FIRST, sizeof *grown);
+    if (grown == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for events of connections");
     }
+    connections->kept = grown;
     connections->kept[connections->count++] = *event;
     return BASE_OK;
 }

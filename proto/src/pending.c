@@ -2,10 +2,11 @@
  * connections.c for a job's sockets, and by budget-service for its own. */
 #include "proto/pending.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+
+#include "base/grow.h"
 
 enum { CAPACITY_AT_FIRST = 64 };
 
@@ -15,24 +16,15 @@ void proto_pending_fini(proto_pending *pending)
     *pending = (proto_pending){.fds = NULL};
 }
 
-static bool grow(proto_pending *pending)
-{
-    const int more = pending->capacity > 0 ? 2 * pending->capacity : CAPACITY_AT_FIRST;
-    int *grown = realloc(pending->fds, (size_t)more * sizeof *grown);
-    if (grown == NULL) {
-        return false;
-    }
-    pending->fds = grown;
-    pending->capacity = more;
-    return true;
-}
-
 void proto_pending_add(proto_pending *pending, int fd)
 {
-    if (pending->count == pending->capacity && !grow(pending)) {
+    int *grown = base_grow(pending->fds, (size_t)pending->count, &pending->capacity,
+                           CAPACITY_AT_FIRST, sizeof *grown);
+    if (grown == NULL) {
         (void)shutdown(fd, SHUT_RDWR);
         return;
     }
+    pending->fds = grown;
     pending->fds[pending->count++] = fd;
 }
 

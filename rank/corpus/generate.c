@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "dress.h"
 
 enum {
@@ -120,15 +121,12 @@ static base_status make_line(const line_plan *plan, corpus_line *line, bool *mad
 
 static base_status append(corpus_lines *lines, const corpus_line *line, base_error *reterr)
 {
-    if (lines->count == lines->capacity) {
-        const size_t capacity = lines->capacity == 0 ? LINES_FIRST : 2 * lines->capacity;
-        corpus_line *larger = realloc(lines->lines, capacity * sizeof *larger);
-        if (larger == NULL) {
-            return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu lines", capacity);
-        }
-        lines->lines = larger;
-        lines->capacity = capacity;
+    corpus_line *larger =
+        base_grow(lines->lines, lines->count, &lines->capacity, LINES_FIRST, sizeof *larger);
+    if (larger == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu lines", lines->count + 1);
     }
+    lines->lines = larger;
     lines->lines[lines->count++] = *line;
     return BASE_OK;
 }

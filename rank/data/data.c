@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/grow.h"
 #include "context.h"
 #include "limits.h"
 #include "lines.h"
@@ -48,16 +49,12 @@ static bool make_room(rank_data *data, size_t bytes)
         data->texts = larger;
         data->text_capacity = capacity;
     }
-    if (data->sentence_count == data->sentence_capacity) {
-        const size_t capacity =
-            data->sentence_capacity == 0 ? SENTENCES_FIRST : 2 * data->sentence_capacity;
-        sentence *larger = realloc(data->sentences, capacity * sizeof *larger);
-        if (larger == NULL) {
-            return false;
-        }
-        data->sentences = larger;
-        data->sentence_capacity = capacity;
+    sentence *larger = base_grow(data->sentences, data->sentence_count, &data->sentence_capacity,
+                                 SENTENCES_FIRST, sizeof *larger);
+    if (larger == NULL) {
+        return false;
     }
+    data->sentences = larger;
     data->sentences[data->sentence_count++] =
         (sentence){.offset_bytes = data->text_bytes, .bytes = (uint32_t)bytes};
     return true;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/grow.h"
 #include "limits.h"
 #include "lines.h"
 #include "rank/data.h"
@@ -25,15 +26,12 @@ struct rank_pairs {
 
 static bool keep_pair(rank_pairs *pairs, const rank_record *record)
 {
-    if (pairs->count == pairs->capacity) {
-        const size_t capacity = pairs->capacity == 0 ? PAIRS_FIRST : 2 * pairs->capacity;
-        pair *larger = realloc(pairs->pairs, capacity * sizeof *larger);
-        if (larger == NULL) {
-            return false;
-        }
-        pairs->pairs = larger;
-        pairs->capacity = capacity;
+    pair *larger =
+        base_grow(pairs->pairs, pairs->count, &pairs->capacity, PAIRS_FIRST, sizeof *larger);
+    if (larger == NULL) {
+        return false;
     }
+    pairs->pairs = larger;
     char *text = calloc(1, record->wrong.bytes + record->right.bytes + 2);
     if (text == NULL) {
         return false;

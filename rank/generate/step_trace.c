@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/grow.h"
 #include "base/limits.h"
 #include "coll/tune.h"
 #include "ringfence/coll_error.h"
@@ -231,15 +232,12 @@ static void keep(rank_step_trace *trace, const rank_step_cost *cost)
     if (coll_comm_rank(trace->comm) != 0 || trace->kept_count == RANK_STEPS_KEPT_MAX) {
         return;
     }
-    if (trace->kept_count == trace->kept_room) {
-        const size_t room = trace->kept_room > 0 ? 2 * trace->kept_room : KEPT_FIRST;
-        rank_step_cost *more = realloc(trace->kept, room * sizeof *more);
-        if (more == NULL) {
-            return;
-        }
-        trace->kept = more;
-        trace->kept_room = room;
+    rank_step_cost *more =
+        base_grow(trace->kept, trace->kept_count, &trace->kept_room, KEPT_FIRST, sizeof *more);
+    if (more == NULL) {
+        return;
     }
+    trace->kept = more;
     trace->kept[trace->kept_count++] = *cost;
 }
 

@@ -11,10 +11,11 @@
 #define PROTO_PENDING_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 typedef struct proto_pending {
     int *fds; /* (capacity), `count` of them used */
-    int capacity;
+    size_t capacity;
     int count;
 } proto_pending;
 
