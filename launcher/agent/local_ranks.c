@@ -287,17 +287,6 @@ static bool state_known(launch_agent *agent, int index, const siginfo_t *info)
     return known;
 }
 
-static void reap(agent_rank *rank)
-{
-    siginfo_t info;
-    /* as long as the zombie keeps the number, this reaches whatever the rank has started */
-    (void)kill(-rank->process.pid, SIGKILL);
-    (void)waitid(P_PID, (id_t)rank->process.pid, &info, WEXITED);
-    (void)close(rank->process.pidfd);
-    rank->process.pidfd = NO_FD;
-    rank->exited = true;
-}
-
 /* Handles the end of a rank's process. It is called again as long as the head's queue is full, or the
  * rank's state is read. */
 static void handle_exit(launch_agent *agent, int index)
@@ -312,7 +301,8 @@ static void handle_exit(launch_agent *agent, int index)
     if (pass_output(agent, index, STDOUT_FILENO, true) &&
         pass_output(agent, index, STDERR_FILENO, true) && state_known(agent, index, &info) &&
         report_exited(agent, index, &info)) {
-        reap(rank);
+        launch_process_reap(&rank->process);
+        rank->exited = true;
     }
 }
 
@@ -396,7 +386,8 @@ void agent_ranks_close(launch_agent *agent)
         const int pipes[] = {rank->process.out_fd, rank->process.err_fd};
         launch_hashing_close(rank->state.hashing);
         if (rank->started && !rank->exited) {
-            reap(rank);
+            launch_process_reap(&rank->process);
+            rank->exited = true;
         }
         for (size_t fd = 0; fd < sizeof pipes / sizeof pipes[0]; fd++) {
             if (pipes[fd] >= 0) {

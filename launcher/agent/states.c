@@ -49,10 +49,8 @@ base_status agent_state_look(launch_agent *agent, int index, bool *known, base_e
 base_status agent_state_send(launch_agent *agent, const Ringfence__Control__Fetch *fetch,
                              base_error *reterr)
 {
-    static launch_chunk data;
+    static launch_chunk chunk;
     char path[BASE_PATH_BYTES];
-    Ringfence__Control__Chunk chunk = RINGFENCE__CONTROL__CHUNK__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     const int index = (int)fetch->file - agent->part.first_rank;
     if (index < 0 || index >= agent->part.ranks || !agent->ranks[index].state.saved ||
         fetch->offset >= agent->ranks[index].state.size_bytes) {
@@ -61,21 +59,14 @@ base_status agent_state_send(launch_agent *agent, const Ringfence__Control__Fetc
     }
     base_status status = state_path(agent, (int)fetch->file, path, reterr);
     if (status == BASE_OK) {
-        status = launch_chunk_read(path, agent->ranks[index].state.size_bytes, fetch->offset, &data,
-                                   reterr);
+        status =
+            launch_chunk_read(path, agent->ranks[index].state.size_bytes, fetch, &chunk, reterr);
     }
-    if (status == BASE_OK) {
-        chunk.file = fetch->file;
-        chunk.offset = fetch->offset;
-        chunk.data = (ProtobufCBinaryData){data.bytes, data.data};
-        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK;
-        envelope.chunk = &chunk;
-        if (!agent_send(agent, &envelope)) { /* the head does not ask again */
-            status =
-                base_fail(reterr, BASE_ERR_BUSY,
-                          "the state of rank %" PRIu32 " cannot be sent: too many messages wait",
-                          fetch->file);
-        }
+    if (status == BASE_OK &&
+        !agent_send(agent, &chunk.envelope)) { /* the head does not ask again */
+        status = base_fail(reterr, BASE_ERR_BUSY,
+                           "the state of rank %" PRIu32 " cannot be sent: too many messages wait",
+                           fetch->file);
     }
     return status;
 }

@@ -13,27 +13,19 @@ enum { MB = 1000 * 1000 };
 
 bool head_send_chunk(launch_session *session, int node, const Ringfence__Control__Fetch *fetch)
 {
-    static launch_chunk data;
+    static launch_chunk chunk;
     launch_head *head = session->head;
     const launch_job_options *options = session->options;
     base_error error;
-    Ringfence__Control__Chunk chunk = RINGFENCE__CONTROL__CHUNK__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     if (head->nodes[node].state != LAUNCH_NODE_ENROLLED ||
         fetch->file >= (uint32_t)options->file_count ||
         fetch->offset >= options->files[fetch->file].size_bytes) {
         return false;
     }
     const proto_file *file = &options->files[fetch->file];
-    base_status status =
-        launch_chunk_read(file->path, file->size_bytes, fetch->offset, &data, &error);
+    base_status status = launch_chunk_read(file->path, file->size_bytes, fetch, &chunk, &error);
     if (status == BASE_OK) {
-        chunk.file = fetch->file;
-        chunk.offset = fetch->offset;
-        chunk.data = (ProtobufCBinaryData){data.bytes, data.data};
-        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK;
-        envelope.chunk = &chunk;
-        status = proto_bus_send(head->bus, node, &envelope, &error);
+        status = proto_bus_send(head->bus, node, &chunk.envelope, &error);
         session->sent = true;
     }
     if (status != BASE_OK) {

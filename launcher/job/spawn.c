@@ -42,6 +42,16 @@ void launch_process_signal(const launch_process *process, int signal_number)
     }
 }
 
+void launch_process_reap(launch_process *process)
+{
+    siginfo_t info;
+    /* as long as the zombie keeps the number, this reaches whatever the process has started */
+    (void)kill(-process->pid, SIGKILL);
+    (void)waitid(P_PID, (id_t)process->pid, &info, WEXITED);
+    (void)close(process->pidfd);
+    process->pidfd = NO_FD;
+}
+
 int launch_spawn_variables(const launch_spawn_options *options,
                            char variables[LAUNCH_VARIABLES][LAUNCH_VARIABLE_BYTES])
 {

@@ -53,6 +53,9 @@ BASE_MUST_CHECK base_status launch_spawn(const launch_spawn_options *options,
  * its program has started. */
 void launch_process_signal(const launch_process *process, int signal_number);
 
+/* Waits for the process, ends what is left of its group, and closes pidfd. */
+void launch_process_reap(launch_process *process);
+
 enum { LAUNCH_VARIABLES = 16, LAUNCH_VARIABLE_BYTES = BASE_PATH_BYTES + 32 };
 
 /* The variables that a rank gets besides the launcher's own environment, as "NAME=VALUE". Returns

@@ -97,27 +97,34 @@ void launch_hashing_close(launch_hashing *hashing)
 
 /* ---- sending ---- */
 
-base_status launch_chunk_read(const char *path, uint64_t size_bytes, uint64_t offset,
-                              launch_chunk *chunk, base_error *reterr)
+base_status launch_chunk_read(const char *path, uint64_t size_bytes,
+                              const Ringfence__Control__Fetch *fetch, launch_chunk *chunk,
+                              base_error *reterr)
 {
     ssize_t got = -1;
-    const uint64_t left_bytes = size_bytes - offset;
+    const uint64_t left_bytes = size_bytes - fetch->offset;
     const size_t wanted =
         left_bytes < PROTO_CHUNK_BYTES_MAX ? (size_t)left_bytes : PROTO_CHUNK_BYTES_MAX;
-    BASE_ASSERT(offset < size_bytes);
+    BASE_ASSERT(fetch->offset < size_bytes);
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0) {
         return base_fail_errno(reterr, errno, "cannot open %s", path);
     }
     do {
-        got = pread(fd, chunk->data, wanted, (off_t)offset);
+        got = pread(fd, chunk->data, wanted, (off_t)fetch->offset);
     } while (got < 0 && errno == EINTR);
     const int why = errno;
     (void)close(fd);
     if (got < 0) {
         return base_fail_errno(reterr, why, "cannot read %s", path);
     }
-    chunk->bytes = (size_t)got;
+    ringfence__control__envelope__init(&chunk->envelope);
+    ringfence__control__chunk__init(&chunk->body);
+    chunk->body.file = fetch->file;
+    chunk->body.offset = fetch->offset;
+    chunk->body.data = (ProtobufCBinaryData){(size_t)got, chunk->data};
+    chunk->envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK;
+    chunk->envelope.chunk = &chunk->body;
     return (size_t)got == wanted
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_INVALID,

@@ -12,6 +12,7 @@
 #ifndef LAUNCH_TRANSFER_H
 #define LAUNCH_TRANSFER_H
 
+#include <control.pb-c.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -39,15 +40,16 @@ void launch_hashing_close(launch_hashing *hashing);
 /* ---- sending ---- */
 
 typedef struct launch_chunk {
-    size_t bytes;
+    Ringfence__Control__Envelope envelope; /* the message; it refers to the other members */
+    Ringfence__Control__Chunk body;
     uint8_t data[PROTO_CHUNK_BYTES_MAX];
 } launch_chunk;
 
-/* Reads the chunk at the offset, which is before the file's end. BASE_ERR_INVALID: the file is not
- * so long any more. */
+/* Reads the chunk that is asked for, which begins before the file's end, and makes its message.
+ * BASE_ERR_INVALID: the file is not so long any more. */
 BASE_MUST_CHECK base_status launch_chunk_read(const char *path, uint64_t size_bytes,
-                                              uint64_t offset, launch_chunk *chunk,
-                                              base_error *reterr);
+                                              const Ringfence__Control__Fetch *fetch,
+                                              launch_chunk *chunk, base_error *reterr);
 
 /* ---- receiving ---- */
 

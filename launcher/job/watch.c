@@ -222,17 +222,6 @@ static bool process_ended(const launch_rank *rank, siginfo_t *info)
            info->si_pid != 0;
 }
 
-/* Reaps a process of this host. */
-static void reap(launch_rank *rank)
-{
-    siginfo_t info;
-    /* as long as the zombie keeps the number, this reaches whatever the rank has started */
-    (void)kill(-rank->process.pid, SIGKILL);
-    (void)waitid(P_PID, (id_t)rank->process.pid, &info, WEXITED);
-    (void)close(rank->process.pidfd);
-    rank->process.pidfd = NO_FD;
-}
-
 void launch_watch_exit(launch_session *session, int index)
 {
     launch_rank *rank = &session->ranks[index];
@@ -251,7 +240,7 @@ void launch_watch_exit(launch_session *session, int index)
     }
     assess_exit(session, index, &info);
     if (rank->node == 0) {
-        reap(rank);
+        launch_process_reap(&rank->process);
     }
     rank->exited = true;
     session->exited_count++;

@@ -55,6 +55,7 @@ static launch_incoming_state step(launch_incoming *incoming)
 static int send_chunks(launch_incoming *incoming, int chunks)
 {
     static launch_chunk chunk;
+    Ringfence__Control__Fetch fetch = RINGFENCE__CONTROL__FETCH__INIT;
     base_error error;
     uint64_t asked[FILE_BYTES / PROTO_CHUNK_BYTES_MAX + 1];
     int first = 0;
@@ -69,9 +70,13 @@ static int send_chunks(launch_incoming *incoming, int chunks)
         if (first == last || first == chunks) {
             return ahead_max;
         }
-        offset = asked[first++];
-        assert_ok(launch_chunk_read(path("sent"), sizeof whole, offset, &chunk, &error), &error);
-        assert_ok(launch_incoming_take(incoming, offset, chunk.data, chunk.bytes, &error), &error);
+        fetch.offset = asked[first++];
+        assert_ok(launch_chunk_read(path("sent"), sizeof whole, &fetch, &chunk, &error), &error);
+        assert_int_equal(chunk.envelope.body_case, RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK);
+        const Ringfence__Control__Chunk *body = chunk.envelope.chunk;
+        assert_ok(
+            launch_incoming_take(incoming, body->offset, body->data.data, body->data.len, &error),
+            &error);
     }
 }
 
@@ -205,11 +210,12 @@ static void a_file_that_became_shorter_is_named(void **state)
 {
     (void)state;
     static launch_chunk chunk;
+    const Ringfence__Control__Fetch fetch = RINGFENCE__CONTROL__FETCH__INIT;
     base_error error;
     assert_ok(base_file_write(path("short"), whole, 1000, &error), &error);
-    assert_status(launch_chunk_read(path("short"), 2000, 0, &chunk, &error), BASE_ERR_INVALID);
+    assert_status(launch_chunk_read(path("short"), 2000, &fetch, &chunk, &error), BASE_ERR_INVALID);
     assert_non_null(strstr(error.message, "has become shorter than the 2000 bytes"));
-    assert_status(launch_chunk_read(path("nowhere"), 2000, 0, &chunk, &error), BASE_ERR_IO);
+    assert_status(launch_chunk_read(path("nowhere"), 2000, &fetch, &chunk, &error), BASE_ERR_IO);
 }
 
 static void digests_come_in_steps(void **state)
