@@ -98,18 +98,12 @@ base_status rank_data_any_fits(const rank_data_options *options, bool *fits, uin
                                base_error *reterr)
 {
     rank_lines lines;
-    const char *line = NULL;
-    size_t line_bytes = 0;
     bool exceeded = true;
     *count = 0;
     base_status status = rank_lines_open(&lines, options->path, reterr);
-    while (status == BASE_OK && exceeded) {
-        status = rank_lines_next(&lines, &line, &line_bytes, reterr);
-        if (status != BASE_OK || line == NULL) {
-            break;
-        }
+    while (status == BASE_OK && exceeded && rank_lines_next(&lines, &status, reterr)) {
         ++*count;
-        status = check_line(options, line, line_bytes, &exceeded, reterr);
+        status = check_line(options, lines.line, lines.line_bytes, &exceeded, reterr);
         if (status != BASE_OK) {
             status = base_error_prepend(reterr, status, "%s:%" PRIu64, options->path, lines.number);
         }

@@ -72,11 +72,10 @@ static bool keep_text(rank_data *data, const rank_record *record)
     return true;
 }
 
-static base_status keep_line(rank_data *data, const rank_lines *lines, const char *line,
-                             size_t line_bytes, base_error *reterr)
+static base_status keep_line(rank_data *data, const rank_lines *lines, base_error *reterr)
 {
     rank_record record;
-    base_status status = rank_record_read(line, line_bytes, &record, reterr);
+    base_status status = rank_record_read(lines->line, lines->line_bytes, &record, reterr);
     if (status != BASE_OK) {
         status = base_error_prepend(reterr, status, "%s:%" PRIu64, lines->path, lines->number);
     } else if (!keep_text(data, &record)) {
@@ -97,19 +96,13 @@ static bool is_mine(const rank_data_options *options, uint64_t index)
 static base_status read_file(rank_data *data, const char *path, base_error *reterr)
 {
     rank_lines lines;
-    const char *line = NULL;
-    size_t line_bytes = 0;
     base_status status = rank_lines_open(&lines, path, reterr);
-    while (status == BASE_OK) {
-        status = rank_lines_next(&lines, &line, &line_bytes, reterr);
-        if (status != BASE_OK || line == NULL) {
-            break;
-        }
+    while (status == BASE_OK && rank_lines_next(&lines, &status, reterr)) {
         if (data->sentences_total == RANK_DATA_SENTENCES_MAX) {
             status = base_fail(reterr, BASE_ERR_LIMIT, "%s has more than %d lines", path,
                                (int)RANK_DATA_SENTENCES_MAX);
         } else if (is_mine(&data->options, data->sentences_total++)) {
-            status = keep_line(data, &lines, line, line_bytes, reterr);
+            status = keep_line(data, &lines, reterr);
         }
     }
     rank_lines_close(&lines);

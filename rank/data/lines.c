@@ -86,12 +86,11 @@ static base_status read_block(rank_lines *lines, base_error *reterr)
     return BASE_OK;
 }
 
-static base_status take_line(rank_lines *lines, const char **line, size_t *line_bytes,
-                             base_error *reterr)
+static base_status take_line(rank_lines *lines, base_error *reterr)
 {
     size_t searched = 0;
-    *line = NULL;
-    *line_bytes = 0;
+    lines->line = NULL;
+    lines->line_bytes = 0;
     for (;;) {
         const char *from = lines->buffer + lines->start;
         const size_t left = lines->end - lines->start;
@@ -108,10 +107,10 @@ static base_status take_line(rank_lines *lines, const char **line, size_t *line_
             return BASE_OK;
         }
         lines->number++;
-        *line = from;
-        *line_bytes = newline == NULL ? left : (size_t)(newline - from);
-        lines->start += *line_bytes + (newline != NULL);
-        if (*line_bytes > RANK_DATA_LINE_BYTES_MAX) {
+        lines->line = from;
+        lines->line_bytes = newline == NULL ? left : (size_t)(newline - from);
+        lines->start += lines->line_bytes + (newline != NULL);
+        if (lines->line_bytes > RANK_DATA_LINE_BYTES_MAX) {
             return base_fail(reterr, BASE_ERR_INVALID, "%s:%" PRIu64 ": longer than %d bytes",
                              lines->path, lines->number, (int)RANK_DATA_LINE_BYTES_MAX);
         }
@@ -128,12 +127,10 @@ static bool is_blank(const char *line, size_t line_bytes)
     return at == line_bytes;
 }
 
-base_status rank_lines_next(rank_lines *lines, const char **line, size_t *line_bytes,
-                            base_error *reterr)
+bool rank_lines_next(rank_lines *lines, base_status *status, base_error *reterr)
 {
-    base_status status = BASE_OK;
     do {
-        status = take_line(lines, line, line_bytes, reterr);
-    } while (status == BASE_OK && *line != NULL && is_blank(*line, *line_bytes));
-    return status;
+        *status = take_line(lines, reterr);
+    } while (*status == BASE_OK && lines->line != NULL && is_blank(lines->line, lines->line_bytes));
+    return *status == BASE_OK && lines->line != NULL;
 }

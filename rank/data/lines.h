@@ -17,8 +17,10 @@ typedef struct rank_lines {
     size_t capacity;
     size_t start; /* in the buffer, of what no line has had */
     size_t end;
-    bool at_end;     /* of the file */
-    uint64_t number; /* of the last line, from 1 */
+    bool at_end;      /* of the file */
+    uint64_t number;  /* of the last line, from 1 */
+    const char *line; /* that line without its newline, in the buffer; NULL: there is none */
+    size_t line_bytes;
 } rank_lines;
 
 BASE_MUST_CHECK base_status rank_lines_open(rank_lines *lines, const char *path,
@@ -26,10 +28,9 @@ BASE_MUST_CHECK base_status rank_lines_open(rank_lines *lines, const char *path,
 /* Closes. Also takes a zeroed or half-opened one. */
 void rank_lines_close(rank_lines *lines);
 
-/* The next line that is not blank, without its newline, valid until the next call. *line is NULL at the
- * end. The last line may lack its newline. BASE_ERR_INVALID, with file and line, if it is longer than
- * RANK_DATA_LINE_BYTES_MAX. */
-BASE_MUST_CHECK base_status rank_lines_next(rank_lines *lines, const char **line,
-                                            size_t *line_bytes, base_error *reterr);
+/* Reads the next line that is not blank into `line`, until the next call. The last one may lack its
+ * newline. False at the end, or if *status is not BASE_OK: BASE_ERR_INVALID, with file and line, if it
+ * is longer than RANK_DATA_LINE_BYTES_MAX. */
+bool rank_lines_next(rank_lines *lines, base_status *status, base_error *reterr);
 
 #endif

@@ -42,11 +42,10 @@ static bool keep_pair(rank_pairs *pairs, const rank_record *record)
     return true;
 }
 
-static base_status keep_line(rank_pairs *pairs, const rank_lines *lines, const char *line,
-                             size_t line_bytes, base_error *reterr)
+static base_status keep_line(rank_pairs *pairs, const rank_lines *lines, base_error *reterr)
 {
     rank_record record;
-    base_status status = rank_record_read(line, line_bytes, &record, reterr);
+    base_status status = rank_record_read(lines->line, lines->line_bytes, &record, reterr);
     if (status == BASE_OK && record.wrong.data == NULL) {
         status = base_fail(reterr, BASE_ERR_INVALID, "no \"wrong\" and \"right\"");
     }
@@ -66,8 +65,6 @@ base_status rank_pairs_open(const char *path, int rank, int world_size, rank_pai
     BASE_ASSERT(rank >= 0);
     BASE_ASSERT(rank < world_size);
     rank_lines lines;
-    const char *line = NULL;
-    size_t line_bytes = 0;
     uint64_t index = 0;
     *pairs = NULL;
     rank_pairs *made = calloc(1, sizeof *made);
@@ -75,13 +72,9 @@ base_status rank_pairs_open(const char *path, int rank, int world_size, rank_pai
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the pairs of %s", path);
     }
     base_status status = rank_lines_open(&lines, path, reterr);
-    while (status == BASE_OK) {
-        status = rank_lines_next(&lines, &line, &line_bytes, reterr);
-        if (status != BASE_OK || line == NULL) {
-            break;
-        }
+    while (status == BASE_OK && rank_lines_next(&lines, &status, reterr)) {
         if (index++ % (uint64_t)world_size == (uint64_t)rank) {
-            status = keep_line(made, &lines, line, line_bytes, reterr);
+            status = keep_line(made, &lines, reterr);
         }
     }
     rank_lines_close(&lines);
