@@ -1,4 +1,4 @@
-/* coll-simulate: schedules on paper networks; sweep.h and network.h say how. */
+/* coll-simulate: schedules on paper networks; sweep.h, network.h and trace.h say how. */
 #include <stdio.h>
 
 #include "base/exitcode.h"
@@ -26,7 +26,8 @@ int main(int argc, char **argv)
         base_log(BASE_LOG_ERROR, "%s", usage.message);
         return BASE_EXIT_USAGE;
     }
-    coll_status status = sweep_run(&options, stdout, &result, &error);
+    coll_status status = options.trace.asked ? sweep_trace(&options, stdout, &error)
+                                             : sweep_run(&options, stdout, &result, &error);
     if (status == COLL_OK && options.plot_path[0] != '\0') {
         status = sweep_plot(&options, &result, &error);
     }

@@ -8,7 +8,7 @@
 #include "base/options.h"
 #include "ringfence/coll_error.h"
 
-enum { COST_MAX = 1000000 };
+enum { COST_MAX = 1000000, TRACE_RANKS = 4 };
 
 /* Reads "1,0.3,0.1": latency, time of a message, time of a byte. */
 static base_status parse_link(const base_field *field, const char *text, void *member,
@@ -42,6 +42,13 @@ static void format_link(const base_field *field, const void *member, char text[B
 
 static const base_coding link_coding = {.parse = parse_link, .format = format_link};
 
+static const char *algorithm_name(int value)
+{
+    return value <= COLL_ALGORITHM_LAST ? coll_algorithm_name((coll_algorithm)value) : NULL;
+}
+
+_Static_assert(TRACE_RANKS_MAX == 8, "the help of --ranks says so");
+
 #define OWN(kind, member) BASE_##kind(sweep_options, member)
 
 static const base_field rows[] = {
@@ -62,6 +69,15 @@ static const base_field rows[] = {
     {OWN(PATH, plot_path), .filled = true, .option = "plot", .value = "FILE",
      .help = "draws the table; .svg or .png"},
     {OWN(BOOL, help), .option = "help", .letter = 'h', .help = "this"},
+
+    {OWN(BOOL, trace.asked), .option = "trace",
+     .help = "instead: one algorithm round by round: who sends what, and what each rank then holds",
+     .group = "One operation, to read"},
+    {OWN(ENUM, trace.algorithm), .name_of = algorithm_name, .optional = true, .option = "algorithm",
+     .value = "NAME",
+     .help = "ring, tree, direct, recursive_doubling, halving_doubling or two_level"},
+    {OWN(INT, trace.ranks), .least = 2, .most = TRACE_RANKS_MAX, .optional = true,
+     .option = "ranks", .value = "N", .help = "2 to 8; -p says how many share a host (4)"},
 };
 
 static const base_fields fields = {
@@ -77,15 +93,39 @@ static const sweep_options defaults = {
 void sweep_options_help(FILE *stream)
 {
     const base_option_set set = {.fields = &fields, .defaults = &defaults};
-    (void)fputs("Usage: coll-simulate [COLLECTIVE] [OPTION]...\n"
-                "Plays every algorithm's schedule on a network that exists on paper, for rising "
-                "numbers of ranks,\n"
-                "and prints its time beside the cost model's formula. Defaults are in brackets.\n"
-                "\n"
-                "COLLECTIVE: all_reduce (default) all_gather reduce_scatter broadcast reduce "
-                "alltoall gather scatter\n",
-                stream);
+    (void)fputs(
+        "Usage: coll-simulate [COLLECTIVE] [OPTION]...\n"
+        "Plays every algorithm's schedule on a network that exists on paper, for rising "
+        "numbers of ranks,\n"
+        "and prints its time beside the cost model's formula. With --trace, plays one of them "
+        "on symbols\n"
+        "and prints each round. Defaults are in brackets.\n"
+        "\n"
+        "COLLECTIVE: all_reduce (default) all_gather reduce_scatter broadcast reduce "
+        "alltoall gather scatter\n",
+        stream);
     base_options_help(&set, 1, stream);
+}
+
+/* What belongs to a trace comes with one, and what belongs to the table without. */
+static base_status check_trace(trace_request *asked, const char *plot_path, base_error *reterr)
+{
+    if (!asked->asked) {
+        return asked->algorithm == COLL_ALGORITHM_AUTO && asked->ranks == 0
+                   ? BASE_OK
+                   : base_fail(reterr, BASE_ERR_INVALID,
+                               "--algorithm and --ranks are for --trace; the table has all "
+                               "algorithms, up to --ranks-max");
+    }
+    if (asked->algorithm == COLL_ALGORITHM_AUTO) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--trace shows one algorithm: give --algorithm ring, for example");
+    }
+    if (plot_path[0] != '\0') {
+        return base_fail(reterr, BASE_ERR_INVALID, "--plot draws the table, not a --trace");
+    }
+    asked->ranks = asked->ranks == 0 ? TRACE_RANKS : asked->ranks;
+    return BASE_OK;
 }
 
 base_status sweep_options_parse(int argc, char **argv, sweep_options *options, base_error *reterr)
@@ -99,6 +139,9 @@ base_status sweep_options_parse(int argc, char **argv, sweep_options *options, b
     if (status == BASE_OK && !options->help && options->plot_path[0] != '\0') {
         status = base_gnuplot_name_check(options->plot_path, reterr);
         status = status == BASE_OK ? status : base_error_prepend(reterr, status, "--plot");
+    }
+    if (status == BASE_OK && !options->help) {
+        status = check_trace(&options->trace, options->plot_path, reterr);
     }
     if (status != BASE_OK || options->help || rest == argc) {
         return status;

@@ -1,5 +1,5 @@
 /* Simulates every algorithm for rising numbers of ranks, and plots the times beside the cost
- * model's. Called by coll-simulate's main.c. */
+ * model's; or traces one. Called by coll-simulate's main.c. */
 #include "sweep.h"
 
 #include <stdlib.h>
@@ -24,16 +24,27 @@ static coll_layout layout_of(int ranks, int ranks_per_host)
                          .aligned = (ranks_per_host & (ranks_per_host - 1)) == 0};
 }
 
-static coll_status run_row(const sweep_options *options, sweep_row *row, coll_error *reterr)
-{
+/* Room for the tables of coll_hosts. */
+typedef struct host_tables {
     uint16_t host_of[SIMULATE_RANKS_MAX];
     uint16_t words[COLL_HOSTS_WORDS(SIMULATE_RANKS_MAX)];
+} host_tables;
+
+/* *hosts lives as long as *tables. */
+static void share_out(int ranks, int ranks_per_host, host_tables *tables, coll_hosts *hosts)
+{
+    for (int rank = 0; rank < ranks; rank++) {
+        tables->host_of[rank] = (uint16_t)(rank / ranks_per_host);
+    }
+    coll_hosts_make(hosts, tables->host_of, ranks, tables->words);
+}
+
+static coll_status run_row(const sweep_options *options, sweep_row *row, coll_error *reterr)
+{
+    host_tables tables;
     coll_hosts hosts;
     const coll_layout layout = layout_of(row->ranks, options->ranks_per_host);
-    for (int rank = 0; rank < row->ranks; rank++) {
-        host_of[rank] = (uint16_t)(rank / options->ranks_per_host);
-    }
-    coll_hosts_make(&hosts, host_of, row->ranks, words);
+    share_out(row->ranks, options->ranks_per_host, &tables, &hosts);
     for (int i = COLL_ALGORITHM_RING; i <= COLL_ALGORITHM_LAST; i++) {
         const coll_plan plan = {.algorithm = (coll_algorithm)i,
                                 .kind = options->kind,
@@ -97,6 +108,23 @@ coll_status sweep_run(const sweep_options *options, FILE *out, sweep *result, co
         ranks = power ? ranks + ranks / 2 : ranks / 3 * 4; /* 2 3 4 6 8 12 … */
     }
     return COLL_OK;
+}
+
+coll_status sweep_trace(const sweep_options *options, FILE *out, coll_error *reterr)
+{
+    static trace_result played;
+    host_tables tables;
+    coll_hosts hosts;
+    const coll_plan plan = {.algorithm = options->trace.algorithm,
+                            .kind = options->kind,
+                            .ranks = options->trace.ranks,
+                            .hosts = &hosts};
+    share_out(plan.ranks, options->ranks_per_host, &tables, &hosts);
+    const coll_status status = trace_run(&plan, &played, reterr);
+    if (status == COLL_OK) {
+        trace_print(&played, out);
+    }
+    return status;
 }
 
 /* What write_script is called with. */

@@ -7,8 +7,16 @@
 
 #include "base/limits.h"
 #include "network.h"
+#include "trace.h"
 
 enum { SWEEP_ROWS_MAX = 32, SWEEP_ALGORITHMS = COLL_ALGORITHM_LAST + 1 };
+
+/* With --trace: one operation, in place of the sweep. */
+typedef struct trace_request {
+    bool asked;
+    coll_algorithm algorithm;
+    int ranks;
+} trace_request;
 
 typedef struct sweep_options {
     coll_kind kind;
@@ -17,6 +25,7 @@ typedef struct sweep_options {
     int ranks_max;
     int ranks_per_host;              /* the last host may have fewer */
     char plot_path[BASE_PATH_BYTES]; /* .svg or .png; empty: none */
+    trace_request trace;
     bool help;
 } sweep_options;
 
@@ -35,6 +44,10 @@ typedef struct sweep {
  * schedule that does not complete ends it with COLL_ERR_STATE. */
 COLL_MUST_CHECK coll_status sweep_run(const sweep_options *options, FILE *out, sweep *result,
                                       coll_error *reterr);
+
+/* Plays and prints the one operation of options->trace. */
+COLL_MUST_CHECK coll_status sweep_trace(const sweep_options *options, FILE *out,
+                                        coll_error *reterr);
 
 /* Draws the sweep with gnuplot: points are simulated, lines the formulas. COLL_ERR_NOTFOUND where
  * there is no gnuplot. */

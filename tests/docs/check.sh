@@ -3,7 +3,8 @@
 #   check.sh links ROOT            every relative link of every page leads to a file of the project
 #   check.sh fields ROOT BUILD     docs/RECORD.md explains every field that a record has
 #   check.sh errors ROOT           docs/ERRORS.md quotes messages that the sources have
-#   check.sh help ROOT BUILD       docs/CLI.md holds what the programs' --help says, of every command
+#   check.sh help ROOT BUILD       docs/CLI.md holds what the programs' --help says, of every command;
+#                                  docs/COLLECTIVES.md, what the commands of "<!-- prints: -->" print
 #   check.sh flags ROOT BUILD      each flag that a page gives to a program stands in its --help
 #   check.sh help-write ROOT BUILD puts it there
 #   check.sh examples ROOT BUILD   every ```sh block under a line "<!-- runs -->" runs as written,
@@ -79,16 +80,18 @@ check_errors() {
     [ -s "$scratch/messages" ]
 }
 
-# with_help PAGE: the page, each block after "<!-- help: COMMAND -->" filled from COMMAND --help.
-with_help() {
+# with_output PAGE: the page, each block after "<!-- help: COMMAND -->" filled from COMMAND --help, and
+# after "<!-- prints: COMMAND -->" from COMMAND.
+with_output() {
     local line program words
     while IFS= read -r line; do
         printf '%s\n' "$line"
-        [[ $line =~ ^'<!-- help: '(.*)' -->'$ ]] || continue
-        read -ra words <<<"${BASH_REMATCH[1]}"
+        [[ $line =~ ^'<!-- '(help|prints)': '(.*)' -->'$ ]] || continue
+        read -ra words <<<"${BASH_REMATCH[2]}"
+        [ "${BASH_REMATCH[1]}" = prints ] || words+=(--help)
         program=$build/bin/${words[0]}
         [ "${words[0]}" != dev ] || program=$root/dev
-        printf '```text\n%s\n```\n' "$("$program" "${words[@]:1}" --help)"
+        printf '```text\n%s\n```\n' "$("$program" "${words[@]:1}")"
         # The block that stands there now is left out: up to its closing fence.
         IFS= read -r line && [ "$line" = '```text' ] || return
         while IFS= read -r line && [ "$line" != '```' ]; do :; done
@@ -161,15 +164,19 @@ fields) check_fields ;;
 errors) check_errors ;;
 help)
     check_commands || exit 1
-    with_help "$root/docs/CLI.md" >"$scratch/CLI.md"
-    diff -u "$root/docs/CLI.md" "$scratch/CLI.md" || {
-        echo "docs/CLI.md is not what --help says: run ./dev docs"
-        exit 1
-    }
+    for page in CLI COLLECTIVES; do
+        with_output "$root/docs/$page.md" >"$scratch/$page.md"
+        diff -u "$root/docs/$page.md" "$scratch/$page.md" || {
+            echo "docs/$page.md is not what the programs print: run ./dev docs"
+            exit 1
+        }
+    done
     ;;
 help-write)
-    with_help "$root/docs/CLI.md" >"$scratch/CLI.md"
-    cp "$scratch/CLI.md" "$root/docs/CLI.md"
+    for page in CLI COLLECTIVES; do
+        with_output "$root/docs/$page.md" >"$scratch/$page.md"
+        cp "$scratch/$page.md" "$root/docs/$page.md"
+    done
     ;;
 flags) check_flags ;;
 examples) run_examples ;;

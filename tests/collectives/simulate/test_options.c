@@ -29,6 +29,7 @@ static void test_defaults(void **state)
     assert_int_equal(options.ranks_per_host, 8);
     assert_true(options.costs.between.latency_us == 20);
     assert_string_equal(options.plot_path, "");
+    assert_false(options.trace.asked);
     assert_false(options.help);
 }
 
@@ -49,6 +50,12 @@ static void test_flags(void **state)
     assert_true(options.costs.between.byte_ns == 1);
     assert_true(options.costs.reduce_byte_ns == 0.5);
     assert_string_equal(strrchr(options.plot_path, '/'), "/out.svg");
+    assert_ok(parse("coll-simulate reduce --trace --algorithm two_level -p 2"), &error);
+    assert_true(options.trace.asked);
+    assert_int_equal(options.trace.algorithm, COLL_ALGORITHM_TWO_LEVEL);
+    assert_int_equal(options.trace.ranks, 4);
+    assert_ok(parse("coll-simulate --trace --algorithm ring --ranks 8"), &error);
+    assert_int_equal(options.trace.ranks, 8);
     assert_ok(parse("coll-simulate --help"), &error);
     assert_true(options.help);
 }
@@ -72,6 +79,17 @@ static void test_refused(void **state)
         {"coll-simulate --between 1,nan,3", "three numbers"},
         {"coll-simulate --plot out.pdf", "/out.pdf: a plot's name must end with .svg or .png"},
         {"coll-simulate broadcast --plot out", "/out: a plot's name must end with"},
+        {"coll-simulate --trace",
+         "--trace shows one algorithm: give --algorithm ring, for example"},
+        {"coll-simulate --trace --algorithm auto", "--trace shows one algorithm"},
+        {"coll-simulate --trace --algorithm bruck",
+         "--algorithm: 'bruck': must be one of: auto ring"},
+        {"coll-simulate --trace --algorithm ring --ranks 9",
+         "--ranks: 9: must be a whole number from 2 to 8"},
+        {"coll-simulate --trace --algorithm ring --ranks 1", "must be a whole number from 2 to 8"},
+        {"coll-simulate --trace --algorithm ring --plot x.svg", "--plot draws the table"},
+        {"coll-simulate --algorithm ring", "--algorithm and --ranks are for --trace"},
+        {"coll-simulate --ranks 4", "--algorithm and --ranks are for --trace"},
         {"coll-simulate --reduce -1", "--reduce: -1: must be a number from 0"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -1,0 +1,280 @@
+/* Traces: a schedule as a text that a person reads. What is checked of it: the ring's on three ranks
+ * to the letter; and of every algorithm, that each rank ends with the same complete sums, in the
+ * canonical order where the algorithm promises it. */
+#include "trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "support.h"
+
+static trace_result played;
+
+static void run(coll_algorithm algorithm, coll_kind kind, int ranks, int per_host)
+{
+    uint16_t host_of[TRACE_RANKS_MAX];
+    uint16_t words[COLL_HOSTS_WORDS(TRACE_RANKS_MAX)];
+    coll_hosts hosts;
+    coll_error error;
+    for (int rank = 0; rank < ranks; rank++) {
+        host_of[rank] = (uint16_t)(rank / per_host);
+    }
+    coll_hosts_make(&hosts, host_of, ranks, words);
+    const coll_plan plan = {
+        .algorithm = algorithm, .kind = kind, .ranks = ranks, .root = ranks / 3, .hosts = &hosts};
+    const coll_status status = trace_run(&plan, &played, &error);
+    if (status != COLL_OK) {
+        fail_msg("%s, %s, %d ranks: %s", coll_algorithm_name(algorithm), coll_kind_name(kind),
+                 ranks, error.message);
+    }
+    played.plan.hosts = NULL; /* they end here */
+}
+
+/* Whether OUTPUT has the block in the end. */
+static bool receives(int rank, int block)
+{
+    switch (played.plan.kind) {
+    case COLL_REDUCE:
+    case COLL_GATHER:
+        return rank == played.plan.root;
+    case COLL_REDUCE_SCATTER:
+    case COLL_SCATTER:
+        return block == rank;
+    default:
+        return true;
+    }
+}
+
+/* Writes tree(n) = tree(p) + tree(n - p), where p is the largest power of two below n. */
+static void write_canonical(int first, int count, int block, FILE *out)
+{
+    int half = 1;
+    if (count == 1) {
+        (void)fprintf(out, "%c%d", 'A' + block, first);
+        return;
+    }
+    while (2 * half < count) {
+        half *= 2;
+    }
+    (void)fputs(half > 1 ? "(" : "", out);
+    write_canonical(first, half, block, out);
+    (void)fputs(half > 1 ? ")+" : "+", out);
+    (void)fputs(count - half > 1 ? "(" : "", out);
+    write_canonical(first + half, count - half, block, out);
+    (void)fputs(count - half > 1 ? ")" : "", out);
+}
+
+/* What a rank must have of the block, where the order is canonical or nothing is combined; empty
+ * where the order is the algorithm's own. */
+static void expect(bool canonical, int rank, int block, char *text, size_t size_bytes)
+{
+    FILE *out = fmemopen(text, size_bytes, "w");
+    assert_non_null(out);
+    switch (played.plan.kind) {
+    case COLL_BROADCAST:
+    case COLL_SCATTER:
+        (void)fprintf(out, "%c%d", 'A' + block, played.plan.root);
+        break;
+    case COLL_ALL_TO_ALL:
+        (void)fprintf(out, "%c%d", 'A' + rank, block);
+        break;
+    case COLL_ALL_GATHER:
+    case COLL_GATHER:
+        (void)fprintf(out, "%c%d", 'A' + block, block);
+        break;
+    default:
+        if (canonical) {
+            write_canonical(0, played.plan.ranks, block, out);
+        }
+        break;
+    }
+    (void)fputc('\0', out);
+    assert_int_equal(fclose(out), 0);
+}
+
+/* Each rank ends with what it should; the ranks agree on the order of every block. */
+static void check_end(bool canonical)
+{
+    const trace_cell(*cells)[TRACE_BLOCKS_MAX] = played.cells[played.round_count];
+    for (int block = 0; block < played.block_count; block++) {
+        const trace_value *first = NULL;
+        for (int rank = 0; rank < played.plan.ranks; rank++) {
+            const trace_cell *cell = &cells[rank][block];
+            char expected[TRACE_TEXT_BYTES];
+            if (!receives(rank, block)) {
+                continue;
+            }
+            expect(canonical, rank, block, expected, sizeof expected);
+            if (expected[0] != '\0') {
+                assert_string_equal(cell->held.text, expected);
+            }
+            assert_string_equal(cell->aside.text, "");
+            if (trace_combines(&played)) {
+                first = first == NULL ? &cell->held : first;
+                assert_int_equal(cell->held.ranks, (1U << played.plan.ranks) - 1);
+                assert_string_equal(cell->held.text, first->text);
+            }
+        }
+    }
+    for (int i = 0; i < played.message_count; i++) {
+        assert_in_range(played.messages[i].taken_round, played.messages[i].sent_round,
+                        played.round_count - 1);
+    }
+}
+
+static void every_algorithm_ends_complete(void **state)
+{
+    (void)state;
+    for (int kind = COLL_ALL_REDUCE; kind <= COLL_ALL_TO_ALL; kind++) {
+        for (int a = COLL_ALGORITHM_RING; kind != COLL_BARRIER && a <= COLL_ALGORITHM_LAST; a++) {
+            for (int ranks = 2; ranks <= TRACE_RANKS_MAX; ranks++) {
+                for (int per_host = 1; per_host <= ranks; per_host++) {
+                    run((coll_algorithm)a, (coll_kind)kind, ranks, per_host);
+                    const bool aligned = (per_host & (per_host - 1)) == 0 || per_host == ranks;
+                    const bool lends = kind == COLL_REDUCE_SCATTER;
+                    const bool canonical =
+                        a == COLL_ALGORITHM_TWO_LEVEL
+                            ? aligned || lends
+                            : a != COLL_ALGORITHM_RING && a != COLL_ALGORITHM_TREE;
+                    check_end(canonical);
+                }
+            }
+        }
+    }
+}
+
+/* Of the algorithms whose pages say so. */
+static void rounds_are_as_many_as_promised(void **state)
+{
+    (void)state;
+    for (int ranks = 2; ranks <= TRACE_RANKS_MAX; ranks++) {
+        run(COLL_ALGORITHM_RING, COLL_ALL_REDUCE, ranks, ranks);
+        assert_int_equal(played.round_count, 2 * (ranks - 1));
+        run(COLL_ALGORITHM_DIRECT, COLL_ALL_REDUCE, ranks, ranks);
+        assert_int_equal(played.round_count, 2);
+        int log = 0;
+        while (1 << log < ranks) {
+            log++;
+        }
+        if (1 << log == ranks) {
+            run(COLL_ALGORITHM_RECURSIVE_DOUBLING, COLL_ALL_REDUCE, ranks, ranks);
+            assert_int_equal(played.round_count, log);
+            run(COLL_ALGORITHM_HALVING_DOUBLING, COLL_ALL_REDUCE, ranks, ranks);
+            assert_int_equal(played.round_count, 2 * log);
+        }
+    }
+}
+
+static void assert_printed(const char *expected)
+{
+    char *text = NULL;
+    size_t size_bytes = 0;
+    FILE *out = open_memstream(&text, &size_bytes);
+    assert_non_null(out);
+    trace_print(&played, out);
+    assert_int_equal(fclose(out), 0);
+    assert_string_equal(text, expected);
+    free(text);
+}
+
+static void the_ring_on_three_ranks(void **state)
+{
+    (void)state;
+    run(COLL_ALGORITHM_RING, COLL_ALL_REDUCE, 3, 3);
+    assert_printed(
+        "all_reduce by ring: 3 ranks, 3 blocks, 4 rounds\n"
+        "A0 is what rank 0 has of block A in the beginning, A alone the sum of all ranks.\n"
+        "\n"
+        "           sends    receives   A       B       C\n"
+        "start\n"
+        "  rank 0                       A0      B0      C0\n"
+        "  rank 1                       A1      B1      C1\n"
+        "  rank 2                       A2      B2      C2\n"
+        "round 0\n"
+        "  rank 0   C to 1   B from 2   A0      B2+B0   C0\n"
+        "  rank 1   A to 2   C from 0   A1      B1      C0+C1\n"
+        "  rank 2   B to 0   A from 1   A1+A2   B2      C2\n"
+        "round 1\n"
+        "  rank 0   B to 1   A from 2   A       B2+B0   C0\n"
+        "  rank 1   C to 2   B from 0   A1      B       C0+C1\n"
+        "  rank 2   A to 0   C from 1   A1+A2   B2      C\n"
+        "round 2\n"
+        "  rank 0   A to 1   C from 2   A       B2+B0   C\n"
+        "  rank 1   B to 2   A from 0   A       B       C0+C1\n"
+        "  rank 2   C to 0   B from 1   A1+A2   B       C\n"
+        "round 3\n"
+        "  rank 0   C to 1   B from 2   A       B       C\n"
+        "  rank 1   A to 2   C from 0   A       B       C\n"
+        "  rank 2   B to 0   A from 1   A       B       C\n"
+        "\n"
+        "how each block was added up\n"
+        "  A = (A1+A2)+A0   computed on rank 0, copied to ranks 1 2\n"
+        "  B = (B2+B0)+B1   computed on rank 1, copied to ranks 0 2\n"
+        "  C = (C0+C1)+C2   computed on rank 2, copied to ranks 0 1\n"
+        "The canonical order is another one: A = (A0+A1)+A2\n");
+}
+
+/* A value that a rank passes on is shown in brackets, beside its own and where it is sent. */
+static void a_value_aside_is_in_brackets(void **state)
+{
+    (void)state;
+    run(COLL_ALGORITHM_RECURSIVE_DOUBLING, COLL_ALL_REDUCE, 5, 5);
+    assert_printed(
+        "all_reduce by recursive_doubling: 5 ranks, 1 block, 3 rounds\n"
+        "A0 is what rank 0 has of block A in the beginning, A alone the sum of all ranks,\n"
+        "[A0] a value that is added later.\n"
+        "\n"
+        "           sends                 receives                A\n"
+        "start\n"
+        "  rank 0                                                 A0\n"
+        "  rank 1                                                 A1\n"
+        "  rank 2                                                 A2\n"
+        "  rank 3                                                 A3\n"
+        "  rank 4                                                 A4\n"
+        "round 0\n"
+        "  rank 0   A to 1                A from 1 4              A0+A1 [A4]\n"
+        "  rank 1   A to 0                A from 0                A0+A1\n"
+        "  rank 2   A to 3                A from 3                A2+A3\n"
+        "  rank 3   A to 2                A from 2                A2+A3\n"
+        "  rank 4   A to 0                                        A4\n"
+        "round 1\n"
+        "  rank 0   A to 2, [A4] to 1 2   A from 2                (A0+A1)+(A2+A3) [A4]\n"
+        "  rank 1   A to 3                [A4] from 0, A from 3   A\n"
+        "  rank 2   A to 0                A from 0, [A4] from 0   A\n"
+        "  rank 3   A to 1                A from 1                (A0+A1)+(A2+A3)\n"
+        "  rank 4                                                 A4\n"
+        "round 2\n"
+        "  rank 0   A to 4                                        A\n"
+        "  rank 1   [A4] to 3                                     A\n"
+        "  rank 2                                                 A\n"
+        "  rank 3                         [A4] from 1             A\n"
+        "  rank 4                         A from 0                A\n"
+        "\n"
+        "how each block was added up\n"
+        "  A = ((A0+A1)+(A2+A3))+A4   computed on ranks 0 1 2 3 4\n"
+        "This is the canonical order.\n");
+}
+
+static void too_many_ranks_are_refused(void **state)
+{
+    (void)state;
+    coll_error error;
+    coll_plan plan = {
+        .algorithm = COLL_ALGORITHM_RING, .kind = COLL_ALL_REDUCE, .ranks = TRACE_RANKS_MAX + 1};
+    assert_int_equal(trace_run(&plan, &played, &error), COLL_ERR_LIMIT);
+    assert_string_equal(error.message, "a trace is of 2 to 8 ranks, not of 9");
+    plan.ranks = 1;
+    assert_int_equal(trace_run(&plan, &played, &error), COLL_ERR_LIMIT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_algorithm_ends_complete),
+        cmocka_unit_test(rounds_are_as_many_as_promised),
+        cmocka_unit_test(the_ring_on_three_ranks),
+        cmocka_unit_test(a_value_aside_is_in_brackets),
+        cmocka_unit_test(too_many_ranks_are_refused),
+    };
+    return cmocka_run_group_tests_name("coll-simulate-trace", tests, NULL, NULL);
+}
