@@ -1,11 +1,13 @@
 /* The ring: a reduce-scatter and an all-gather, in which every rank sends to the next one only.
- * Called through the table of plan.c.
+ * plan.h explains tracks, spaces and the fields of a step. A field that is not set here has the
+ * default of coll_plan_step in plan.c, which calls this file through its table. Read round_step
+ * first: it is the whole algorithm.
  *
  *      ┌─► rank 0 ──► rank 1 ──► rank 2 ─┐
  *      └─────────────────────────────────┘
  *
- * Each link carries 2 (n-1)/n of the bytes, which no all-reduce can undercut, in 2 (n-1) rounds. So
- * the ring is best where bytes cost more than messages.
+ * Each link carries 2 (n-1)/n of the bytes, in 2 (n-1) rounds. In no all-reduce does the busiest
+ * rank send less. So the ring is best where bytes cost more than messages.
  *
  * All-reduce. The vector is cut into n blocks. Block b starts at rank b+1 and goes round once: each
  * rank adds its own operand on the right, until the block is complete at rank b. Then it goes round
@@ -20,7 +22,8 @@
  *       3      C                    A                    B
  *
  * In round k a rank sends block rank-1-k and receives block rank-2-k (both modulo n). The first n-1
- * rounds combine, the others copy. The order of block b is ((r[b+1] + r[b+2]) + …) + r[b]: fixed,
+ * rounds combine, the others copy. (An all-gather alone begins with the rank's own block: it sends
+ * rank-k and receives rank-1-k.) The order of block b is ((r[b+1] + r[b+2]) + …) + r[b]: fixed,
  * the same on every rank, but another one for each block and not the canonical order.
  *
  * Reduce-scatter is the first half, all-gather the second. Broadcast is a chain from the root on,
@@ -90,6 +93,9 @@ static bool round_step(const coll_plan *plan, int track, int round, coll_step *s
         step->after_step = round - 1;
         return true;
     }
+    /* OUTPUT[block] = what came in + INPUT[block], or what came in where it is only copied: so the
+     * send of the next round takes it from OUTPUT. (coll_plan_home: in a reduce-scatter, OUTPUT has
+     * room for the own block only. The others are in SCRATCH.) */
     const bool combines = round < combining;
     step->action = combines ? COLL_ACTION_COMBINE : COLL_ACTION_COPY;
     step->peer = wrap(plan->rank - 1, n);
