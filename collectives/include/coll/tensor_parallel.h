@@ -5,7 +5,7 @@
  * row of d_model elements for every token of the step. All functions are pure, any thread may call
  * them, and none checks its arguments: each says the range that it is meant for.
  *
- * The all-reduce is a ring, whose traffic per rank is the least possible. A link has two
+ * The all-reduce is a ring: in no other does the busiest rank send less. A link has two
  * parameters, latency and bandwidth. The model has one class of links, and leaves out waiting for a
  * slow rank. coll_cost_us (coll/tune.h) prices each algorithm of this library on measured links.
  *
