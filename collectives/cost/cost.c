@@ -61,8 +61,8 @@ static int crossing_of(const coll_layout *s, int first, int distance)
 }
 
 /* How many ranks of one host, at most, have their partner of a round on another host. A rank's
- * partner is the one whose number differs in bit `round`. Hosts are taken to be as large as the
- * largest, but for the last. */
+ * partner is the one whose number differs in bit `round`; the last ranks may have none. Hosts are
+ * taken to be as large as the largest, but for the last. */
 static int crossing(const coll_layout *s, int round)
 {
     const int locals = s->host_ranks_max;
@@ -74,8 +74,8 @@ static int crossing(const coll_layout *s, int round)
     if (!s->contiguous) {
         return locals;
     }
-    if (is_power(locals)) {
-        return distance < locals ? 0 : locals;
+    if (is_power(locals) && distance < locals) {
+        return 0;
     }
     for (int first = 0; first < s->ranks && most < locals; first += locals) {
         const int out = crossing_of(s, first, distance);
@@ -206,6 +206,23 @@ static price direct(const coll_layout *s, coll_kind kind)
     return p;
 }
 
+/* Recursive doubling, where n is no power of two: how often the value of the last, short group leaves
+ * the first host while it is passed on inside the full one (plan/doubling.c). */
+static int spread_between(const coll_layout *s)
+{
+    int full = 1;
+    int count = 0;
+    while (2 * full < s->ranks) {
+        full *= 2;
+    }
+    for (int offset = 0; offset < s->host_ranks_max; offset++) {
+        for (int reach = s->ranks - full; offset + reach < full; reach *= 2) {
+            count += reach > offset && offset + reach >= s->host_ranks_max ? 1 : 0;
+        }
+    }
+    return count;
+}
+
 /* The whole vector in every round. */
 static price doubling(const coll_layout *s)
 {
@@ -220,8 +237,11 @@ static price doubling(const coll_layout *s)
     }
     p.reduced = rounds;
     if (!is_power(s->ranks)) { /* the short group's value is passed on, and merged from memory */
-        add_one_round(&p, s, 1);
-        add_bytes(&p, s, 1, out);
+        out = s->contiguous && is_power(s->host_ranks_max) ? spread_between(s) : out;
+        p.latencies_inside += out == 0 ? 1 : 0;
+        p.latencies_between += out == 0 ? 0 : 1;
+        p.bytes_inside += out == 0 ? 1 : 0;
+        p.bytes_between += out;
     }
     return p;
 }

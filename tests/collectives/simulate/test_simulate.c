@@ -141,13 +141,38 @@ static void test_hosts_of_any_size(void **state)
     }
 }
 
+/* Hosts of 2^k ranks, and a last one that may have fewer: 12 ranks on hosts of 8. The formulas are
+ * within 1.6 times of the simulation. */
+static void test_last_host_of_any_size(void **state)
+{
+    static const int per_host[] = {2, 4, 8, 16};
+    const size_t bytes = 1 << 20;
+    (void)state;
+    for (size_t i = 0; i < sizeof per_host / sizeof per_host[0]; i++) {
+        for (int ranks = per_host[i] + 1; ranks <= 64; ranks++) {
+            coll_layout layout = odd_layout(ranks, per_host[i]);
+            layout.aligned = true;
+            for (int a = COLL_ALGORITHM_DIRECT; a <= COLL_ALGORITHM_TWO_LEVEL; a++) {
+                const coll_algorithm algorithm = (coll_algorithm)a;
+                const double us =
+                    run(algorithm, COLL_ALL_REDUCE, ranks, per_host[i], bytes).time_us;
+                const double formula =
+                    coll_cost_us(&prices, &layout, COLL_ALL_REDUCE, algorithm, bytes);
+                if (formula < us / 1.6 || formula > us * 1.6) {
+                    fail_msg("%s, %d ranks, %d per host: formula %.1f us, simulated %.1f us",
+                             coll_algorithm_name(algorithm), ranks, per_host[i], formula, us);
+                }
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_complete),
-        cmocka_unit_test(test_traffic),
-        cmocka_unit_test(test_formulas_hold),
-        cmocka_unit_test(test_hosts_of_any_size),
+        cmocka_unit_test(test_all_complete),          cmocka_unit_test(test_traffic),
+        cmocka_unit_test(test_formulas_hold),         cmocka_unit_test(test_hosts_of_any_size),
+        cmocka_unit_test(test_last_host_of_any_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
