@@ -107,8 +107,8 @@ typedef struct bench_shared {
     char hosts[FORKED_RANKS_MAX][BASE_HOSTNAME_BYTES];
     int64_t wrong[FORKED_RANKS_MAX];
     coll_transport transport; /* in use */
-    coll_algorithm algorithm;
-    bool unwritten; /* not all that rank 0 printed could be */
+    coll_algorithm algorithm; /* the same; AUTO: it depends on the operation */
+    bool unwritten;           /* not all that rank 0 printed could be */
     int row_count;
     bench_row rows[BENCH_ROWS_MAX];
     int tune_row_count;

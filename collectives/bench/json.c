@@ -64,7 +64,7 @@ coll_status bench_json_write(const char *path, const bench_options *options,
     json_t *root = json_pack("{s:s, s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "collective",
                              bench_kind_name(options->kind), "ranks", options->ranks, "transport",
                              bench_transport_name((int)shared->transport), "algorithm",
-                             coll_algorithm_name(options->algorithm), "memory",
+                             coll_algorithm_name(shared->algorithm), "memory",
                              (int)options->transport == BENCH_TRANSPORT_NCCL ? "gpu"
                              : options->arena                                ? "arena"
                                                                              : "ordinary",

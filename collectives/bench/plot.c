@@ -70,7 +70,7 @@ void bench_plot_script(FILE *out, const char *path, const bench_options *options
                   "set xtics 1,4\nset format x \"%%.0b%%B\"\nset xlabel \"bytes\"\n"
                   "set ylabel \"microseconds, median\"\n",
                   bench_kind_name(options->kind), options->ranks,
-                  coll_transport_name(shared->transport), coll_algorithm_name(options->algorithm),
+                  coll_transport_name(shared->transport), coll_algorithm_name(shared->algorithm),
                   options->arena ? "arena" : "ordinary memory");
     put_curves(out, shared, 2);
     (void)fputs("unset logscale y\nset yrange [0:*]\nset ylabel \"bus bandwidth, GB/s\"\n", out);

@@ -174,7 +174,8 @@ coll_status bench_rank_work(const bench_job *job, coll_context *context, coll_er
     if (s.rank == 0) {
         shared->transport = job->device != NULL ? (coll_transport)BENCH_TRANSPORT_NCCL
                                                 : coll_context_transport(context);
-        shared->algorithm = coll_context_algorithm(context);
+        shared->algorithm =
+            job->device != NULL ? job->options->algorithm : coll_context_algorithm(context);
     }
     if (status == COLL_OK) {
         status = bench_team_enter(shared, world, reterr);

@@ -2,6 +2,7 @@
  * by run.c at the end. */
 #include "table.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "options.h"
@@ -49,6 +50,16 @@ static void print_ranks(FILE *out, const bench_options *options, const bench_sha
     }
 }
 
+/* Who has chosen the algorithm, if the command line has not. */
+static const char *chooser(const bench_options *options, const bench_shared *shared)
+{
+    const char *named = getenv("RINGFENCE_COLL_ALGORITHM");
+    if (options->algorithm != COLL_ALGORITHM_AUTO || shared->algorithm == COLL_ALGORITHM_AUTO) {
+        return "";
+    }
+    return named != NULL && named[0] != '\0' ? " (RINGFENCE_COLL_ALGORITHM)" : " (auto)";
+}
+
 void bench_table_header(FILE *out, const bench_options *options, const bench_shared *shared,
                         const bench_roofline *roofline)
 {
@@ -69,9 +80,10 @@ void bench_table_header(FILE *out, const bench_options *options, const bench_sha
     }
     (void)fprintf(out, " agg iters: 1 validation: %d graph: 0\n#\n", options->checks);
     print_ranks(out, options, shared);
-    (void)fprintf(out, "# Transport %s, algorithm %s, buffers in %s\n",
+    (void)fprintf(out, "# Transport %s, algorithm %s%s, buffers in %s\n",
                   bench_transport_name((int)shared->transport),
-                  coll_algorithm_name(options->algorithm), bench_memory_name(options));
+                  coll_algorithm_name(shared->algorithm), chooser(options, shared),
+                  bench_memory_name(options));
     if (roofline != NULL) {
         print_roofline(out, roofline);
     }

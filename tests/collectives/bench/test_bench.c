@@ -103,6 +103,31 @@ static void test_every_kind(void **state)
     }
 }
 
+/* The header names the algorithm that runs, and who has chosen it. */
+static void test_algorithm(void **state)
+{
+    static const struct {
+        const char *line;
+        const char *variable;
+        const char *expected;
+    } cases[] = {
+        {"all_reduce -b 1K -e 1K -n 3", "RINGFENCE_COLL_ALGORITHM=ring",
+         "# Transport shm, algorithm ring (RINGFENCE_COLL_ALGORITHM), buffers"},
+        {"all_reduce -b 1K -e 1K -n 3 --algorithm tree", "RINGFENCE_COLL_ALGORITHM=ring",
+         "# Transport shm, algorithm tree, buffers"},
+        {"all_reduce -b 1K -e 1K -n 3", NULL, "# Transport shm, algorithm direct (auto), buffers"},
+        {"all_reduce -b 1K -e 1K -n 3 --transport tcp", NULL,
+         "# Transport tcp, algorithm auto, buffers"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(run(cases[i].line, cases[i].variable), 0);
+        if (strstr(program.text[TEST_STDOUT], cases[i].expected) == NULL) {
+            fail_msg("%s: %s", cases[i].expected, program.text[TEST_STDOUT]);
+        }
+    }
+}
+
 /* One bit of one rank's result, flipped before the check. */
 static void test_wrong_value(void **state)
 {
@@ -290,11 +315,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_json),        cmocka_unit_test(test_every_kind),
-        cmocka_unit_test(test_wrong_value), cmocka_unit_test(test_usage),
-        cmocka_unit_test(test_unwritable),  cmocka_unit_test(test_lost_output),
-        cmocka_unit_test(test_interface),   cmocka_unit_test(test_plot),
-        cmocka_unit_test(test_ends),        cmocka_unit_test(test_tune),
-        cmocka_unit_test(test_launched),
+        cmocka_unit_test(test_algorithm),   cmocka_unit_test(test_wrong_value),
+        cmocka_unit_test(test_usage),       cmocka_unit_test(test_unwritable),
+        cmocka_unit_test(test_lost_output), cmocka_unit_test(test_interface),
+        cmocka_unit_test(test_plot),        cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_tune),        cmocka_unit_test(test_launched),
     };
     return cmocka_run_group_tests_name("coll-bench", tests, NULL, NULL);
 }
