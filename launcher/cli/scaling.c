@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/log.h"
 
@@ -65,26 +66,16 @@ static base_status run_once(const launch_options *options, const char *rank_path
     return launch_job_run(&job_options, result, reterr);
 }
 
-/* Adds a round to a point: the average of its rounds, weighted by their time. */
-static void add_round(launch_scaling_point *point, const launch_job_result *result)
+/* Adds a round to a point. */
+static void add_round(launch_scaling *scaling, int index, const launch_job_result *result)
 {
-    const double speed = result->tokens_per_second;
-    const double before_ms = point->steps > 0 ? point->slowest.step_ms * (double)point->steps : 0;
-    const double now_ms = result->slowest.step_ms * (double)result->steps_measured;
-    const double tokens = point->tokens_per_second * before_ms + speed * now_ms;
-    if (point->rounds == 0) {
-        point->slowest = result->slowest;
-        point->tokens_per_second_low = speed;
-        point->tokens_per_second_high = speed;
-    } else {
-        point->slowest = launch_breakdown_mean(&point->slowest, (double)point->steps,
-                                               &result->slowest, (double)result->steps_measured);
-        point->tokens_per_second_low = fmin(point->tokens_per_second_low, speed);
-        point->tokens_per_second_high = fmax(point->tokens_per_second_high, speed);
-    }
-    point->tokens_per_second = tokens / (before_ms + now_ms);
-    point->steps += result->steps_measured;
-    point->rounds++;
+    launch_scaling_point *point = &scaling->points[index];
+    scaling->rounds[index][point->rounds] = (launch_scaling_round){
+        .tokens_per_second = result->tokens_per_second,
+        .steps = result->steps_measured,
+        .mean_step = result->mean_step,
+    };
+    *point = launch_scaling_point_of(point->ranks, scaling->rounds[index], point->rounds + 1);
 }
 
 /* Notes a measurement that failed. It is logged here, and stands in the record. */
@@ -99,24 +90,25 @@ static void note_failure(launch_scaling *scaling, int ranks, const char *reason)
 
 /* Runs one measurement. Returns whether it gave a round. */
 static bool measure_round(const launch_options *options, const char *rank_path,
-                          launch_scaling *scaling, launch_scaling_point *point)
+                          launch_scaling *scaling, int index)
 {
+    const int ranks = scaling->points[index].ranks;
     base_error error = {0};
     launch_job_result result = {0};
     bool measured = false;
-    const base_status status = run_once(options, rank_path, point->ranks, &result, &error);
+    const base_status status = run_once(options, rank_path, ranks, &result, &error);
     if (result.stop_signal != 0) {
         scaling->stop_signal = result.stop_signal;
-        scaling->stopped_at = point->ranks;
-        note_failure(scaling, point->ranks, "stopped");
+        scaling->stopped_at = ranks;
+        note_failure(scaling, ranks, "stopped");
     } else if (status != BASE_OK) {
-        note_failure(scaling, point->ranks, error.message);
+        note_failure(scaling, ranks, error.message);
     } else if (result.cause.message[0] != '\0') {
-        note_failure(scaling, point->ranks, result.cause.message);
+        note_failure(scaling, ranks, result.cause.message);
     } else if (!isfinite(result.tokens_per_second)) {
-        note_failure(scaling, point->ranks, "no step was finished by every rank");
+        note_failure(scaling, ranks, "no step was finished by every rank");
     } else {
-        add_round(point, &result);
+        add_round(scaling, index, &result);
         measured = true;
     }
     launch_job_result_fini(&result);
@@ -130,7 +122,8 @@ static void keep_measured(launch_scaling *scaling, const bool *measured)
     int kept = 0;
     for (int i = 0; i < count; i++) {
         if (measured[i]) {
-            scaling->points[kept++] = scaling->points[i];
+            scaling->points[kept] = scaling->points[i];
+            memcpy(scaling->rounds[kept++], scaling->rounds[i], sizeof scaling->rounds[i]);
         }
     }
     scaling->point_count = kept;
@@ -166,9 +159,8 @@ void launch_scaling_measure(const launch_options *options, const char *rank_path
         bool measured[LAUNCH_SCALING_POINTS_MAX] = {false};
         const int count = scaling->point_count;
         for (int i = 0; i < count; i++) {
-            measured[i] = scaling->stop_signal == 0
-                              ? measure_round(options, rank_path, scaling, &scaling->points[i])
-                              : scaling->points[i].rounds > 0;
+            measured[i] = scaling->stop_signal == 0 ? measure_round(options, rank_path, scaling, i)
+                                                    : scaling->points[i].rounds > 0;
         }
         keep_measured(scaling, measured);
     }

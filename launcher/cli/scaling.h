@@ -6,11 +6,14 @@
 
 #include "launch/job_run.h"
 #include "launch/options.h"
+#include "record/scaling_point.h"
 
 /* What the measurements gave. */
 typedef struct launch_scaling {
     launch_scaling_point points[LAUNCH_SCALING_POINTS_MAX];
     int point_count;
+    /* of each point, as many as it has */
+    launch_scaling_round rounds[LAUNCH_SCALING_POINTS_MAX][LAUNCH_SCALING_ROUNDS];
     launch_scaling_failure failures[LAUNCH_SCALING_POINTS_MAX];
     int failure_count;
     int stop_signal; /* the signal that ended the measurements; 0: none */

@@ -9,7 +9,7 @@
 
 #include "job/writer.h"
 #include "record/architecture.h"
-#include "record/summary.h"
+#include "record/scaling_point.h"
 
 static void print_accuracy(const launch_job_result *result, int ranks)
 {
@@ -68,17 +68,33 @@ static void print_training(const launch_options *options, const launch_job_resul
     }
 }
 
-static void print_point(const launch_scaling *scaling, const launch_scaling_point *point)
+static void print_point(const launch_scaling *scaling, const launch_scaling_point *point,
+                        bool suspect)
 {
     const double speedup = launch_scaling_speedup(scaling->points, scaling->point_count, point);
     char times[64] = "";
-    if (point->ranks > 1 && isfinite(speedup)) {
+    if (point->ranks > 1 && isfinite(speedup) && suspect) {
+        (void)snprintf(times, sizeof times, "; the speed-up says nothing");
+    } else if (point->ranks > 1 && isfinite(speedup)) {
         (void)snprintf(times, sizeof times, ", %.2f x one rank", speedup);
     }
     launch_writer_result("measured: %.0f tokens/s on %d %s (%.0f to %.0f in %d rounds)%s\n",
                          point->tokens_per_second, point->ranks,
                          point->ranks == 1 ? "rank" : "ranks", point->tokens_per_second_low,
                          point->tokens_per_second_high, point->rounds, times);
+}
+
+/* The points, and why they say nothing if that is so. */
+static void print_scaling(const launch_scaling *scaling)
+{
+    char suspect[LAUNCH_SUSPECT_BYTES];
+    launch_scaling_suspect(scaling->points, scaling->point_count, suspect);
+    for (int i = 0; i < scaling->point_count; i++) {
+        print_point(scaling, &scaling->points[i], suspect[0] != '\0');
+    }
+    if (suspect[0] != '\0') {
+        launch_writer_result("suspect: %s\n", suspect);
+    }
 }
 
 void launch_summary_print(const launch_options *options, const launch_job_result *result,
@@ -90,9 +106,7 @@ void launch_summary_print(const launch_options *options, const launch_job_result
     }
     if (!options->quiet && training) {
         print_training(options, result);
-        for (int i = 0; i < scaling->point_count; i++) {
-            print_point(scaling, &scaling->points[i]);
-        }
+        print_scaling(scaling);
     }
     if (options->job.infer.eval) {
         print_accuracy(result, (int)options->job.job.world_size);

@@ -17,7 +17,7 @@ static const launch_figures nothing_known = {
     .step_ms_p50 = NAN,
     .allreduce_ms_p50 = NAN,
     .allreduce_ms_p95 = NAN,
-    .slowest = {.step_ms = NAN},
+    .mean_step = {.step_ms = NAN},
 };
 
 base_status launch_figures_final(const launch_steps *steps, launch_figures *figures,
@@ -39,7 +39,7 @@ base_status launch_figures_final(const launch_steps *steps, launch_figures *figu
         .allreduce_ms_p50 = summary.allreduce_ms.p50,
         .allreduce_ms_p95 = summary.allreduce_ms.p95,
         .steps_measured = summary.steps_done - summary.measured_first,
-        .slowest = summary.slowest,
+        .mean_step = summary.mean_step,
     };
     launch_summary_fini(&summary);
     return BASE_OK;

@@ -14,8 +14,8 @@ typedef struct launch_figures {
     double step_ms_p50;
     double allreduce_ms_p50;
     double allreduce_ms_p95;
-    size_t steps_measured;    /* of the last half */
-    launch_breakdown slowest; /* where the slowest rank's step went */
+    size_t steps_measured;      /* of the last half */
+    launch_breakdown mean_step; /* of that half */
 } launch_figures;
 
 /* Over the last half of the steps. The first half is warm-up. */
@@ -23,7 +23,7 @@ BASE_MUST_CHECK base_status launch_figures_final(const launch_steps *steps, laun
                                                  base_error *reterr);
 
 /* Over the last few steps, so that it is cheap however long the job is. Without p95, steps_measured
- * and slowest. */
+ * and mean_step. */
 void launch_figures_recent(const launch_steps *steps, launch_figures *figures);
 
 #endif

@@ -386,7 +386,7 @@ static base_status fill_result(launch_session *session, base_error *reterr)
     result->allreduce_ms_p50 = figures.allreduce_ms_p50;
     result->allreduce_ms_p95 = figures.allreduce_ms_p95;
     result->steps_measured = figures.steps_measured;
-    result->slowest = figures.slowest;
+    result->mean_step = figures.mean_step;
     result->stop_signal = session->stop_signal;
     const bool partial = session->stop_signal != 0 || session->cause.blame != 0;
     for (int rank = 0; rank < session->world_size && partial; rank++) {

@@ -9,32 +9,44 @@
 
 static const double MS_PER_NS = 1e-6;
 
-static int slowest_rank(const launch_steps *steps, size_t index)
+/* How long the rank was in the exchange after backward. */
+static int64_t exposed_ns(const launch_steps *steps, int rank, size_t index)
 {
-    int slowest = 0;
+    return steps->ranks[rank].steps[index].allreduce_exposed_ns;
+}
+
+/* The rank that came last to the exchange: it was in it for the shortest time, which is the time of
+ * the exchange itself. Of several the one with the longest step. */
+static int last_to_arrive(const launch_steps *steps, size_t index)
+{
+    int last = 0;
     for (int r = 1; r < steps->world_size; r++) {
-        if (steps->ranks[r].steps[index].step_ns > steps->ranks[slowest].steps[index].step_ns) {
-            slowest = r;
+        const int64_t own_ns = exposed_ns(steps, r, index);
+        const int64_t least_ns = exposed_ns(steps, last, index);
+        if (own_ns < least_ns ||
+            (own_ns == least_ns &&
+             steps->ranks[r].steps[index].step_ns > steps->ranks[last].steps[index].step_ns)) {
+            last = r;
         }
     }
-    return slowest;
+    return last;
 }
 
-/* How long the rank that came last to the all-reduce was in it. That is the time of the exchange
- * itself. */
-static int64_t exchange_ns(const launch_steps *steps, size_t index)
+/* How long each other rank waited for the last one, in the mean. */
+static double others_waiting_ms(const launch_steps *steps, int last, size_t index)
 {
-    int64_t least_ns = steps->ranks[0].steps[index].allreduce_exposed_ns;
-    for (int r = 1; r < steps->world_size; r++) {
-        const int64_t own_ns = steps->ranks[r].steps[index].allreduce_exposed_ns;
-        least_ns = own_ns < least_ns ? own_ns : least_ns;
+    double sum_ms = 0;
+    for (int r = 0; r < steps->world_size; r++) {
+        sum_ms +=
+            (double)(exposed_ns(steps, r, index) - exposed_ns(steps, last, index)) * MS_PER_NS;
     }
-    return least_ns;
+    return steps->world_size > 1 ? sum_ms / (steps->world_size - 1) : 0;
 }
 
-/* Adds a step. A rank's figures are not trusted. If its parts are longer than its step, the step is
- * made as long as the parts, so that the parts add up. */
-static void add_step(launch_breakdown *sum, const launch_step *step, int64_t alone_ns)
+/* Adds a step that took so long. A rank's figures are not trusted. If its parts are longer than the
+ * step, the step is made as long as the parts, so that the parts add up. */
+static void add_step(launch_breakdown *sum, const launch_step *step, int64_t alone_ns,
+                     int64_t whole_ns)
 {
     const int64_t overlapped_ns = step->allreduce_ns > step->allreduce_exposed_ns
                                       ? step->allreduce_ns - step->allreduce_exposed_ns
@@ -52,7 +64,7 @@ static void add_step(launch_breakdown *sum, const launch_step *step, int64_t alo
         sum->part_ms[p] += parts_ms[p];
         known_ms += parts_ms[p];
     }
-    const double other_ms = fmax(0, (double)step->step_ns * MS_PER_NS - known_ms);
+    const double other_ms = fmax(0, (double)whole_ns * MS_PER_NS - known_ms);
     sum->part_ms[LAUNCH_PART_OTHER] += other_ms;
     sum->step_ms += known_ms + other_ms;
     sum->compute_cpu_ms +=
@@ -63,6 +75,7 @@ static void scale(launch_breakdown *breakdown, double factor)
 {
     breakdown->step_ms *= factor;
     breakdown->compute_cpu_ms *= factor;
+    breakdown->others_waiting_ms *= factor;
     for (int p = 0; p < LAUNCH_PARTS; p++) {
         breakdown->part_ms[p] *= factor;
     }
@@ -85,29 +98,16 @@ launch_breakdown launch_breakdown_of(const launch_steps *steps, int rank, size_t
     launch_breakdown made = {0};
     BASE_ASSERT(first + count <= launch_steps_count(steps));
     for (size_t i = first; i < first + count; i++) {
-        const int whose = rank == LAUNCH_SLOWEST_RANK ? slowest_rank(steps, i) : rank;
-        add_step(&made, &steps->ranks[whose].steps[i], exchange_ns(steps, i));
+        const int last = last_to_arrive(steps, i);
+        const bool of_step = rank == LAUNCH_LAST_TO_ARRIVE;
+        const launch_step *step = &steps->ranks[of_step ? last : rank].steps[i];
+        add_step(&made, step, exposed_ns(steps, last, i),
+                 of_step ? launch_steps_slowest_ns(steps, i) : step->step_ns);
+        made.others_waiting_ms += of_step ? others_waiting_ms(steps, last, i) : NAN;
     }
     scale(&made, count > 0 ? 1 / (double)count : NAN);
     check(&made);
     return made;
-}
-
-launch_breakdown launch_breakdown_mean(const launch_breakdown *a, double weight_a,
-                                       const launch_breakdown *b, double weight_b)
-{
-    launch_breakdown left = *a;
-    launch_breakdown right = *b;
-    BASE_ASSERT(weight_a >= 0 && weight_b >= 0 && weight_a + weight_b > 0);
-    scale(&left, weight_a / (weight_a + weight_b));
-    scale(&right, weight_b / (weight_a + weight_b));
-    left.step_ms += right.step_ms;
-    left.compute_cpu_ms += right.compute_cpu_ms;
-    for (int p = 0; p < LAUNCH_PARTS; p++) {
-        left.part_ms[p] += right.part_ms[p];
-    }
-    check(&left);
-    return left;
 }
 
 double launch_breakdown_allreduce_ms(const launch_breakdown *breakdown)

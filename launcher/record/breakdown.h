@@ -1,10 +1,16 @@
 /* Where the time of an average step went, in parts that add up. Everything that shows these parts
- * (cards, charts, text, manifest, terminal) uses this one statistic. Pure.
+ * (cards, charts, text, manifest) uses this one statistic. Pure.
  *
- * All figures are means over some complete steps, of one rank, or of the slowest rank of each step
- * (whose time is the job's). After backward a rank waits for the all-reduce. The rank that comes
- * last waits for nobody, so its time there is the time of the exchange. If another rank spends
- * longer there, the rest is the time in which it waits for the last one. */
+ * All figures are means over some complete steps, of one rank, or of the job. After backward a rank
+ * waits for the all-reduce. The rank that comes last waits for nobody, so its time there is the time
+ * of the exchange. If another rank spends longer there, the rest is the time in which it waits for
+ * the last one.
+ *
+ * The job's step is as long as the longest one of its ranks. Its parts are those of the rank that was
+ * the last to arrive at the all-reduce in that step, because the others wait for that one. All ranks
+ * leave the all-reduce together, so which rank's step is the longest is nearly chance. By what the
+ * longest step exceeds that of the last to arrive, another rank began earlier or ended later: this is
+ * in `other`. */
 #ifndef LAUNCH_BREAKDOWN_H
 #define LAUNCH_BREAKDOWN_H
 
@@ -27,18 +33,17 @@ typedef struct launch_breakdown {
     double step_ms;               /* NaN, as are the others, if nothing was measured */
     double part_ms[LAUNCH_PARTS]; /* none below 0; their sum is step_ms */
     double compute_cpu_ms;        /* CPU time of compute and overlapped; NaN: not known */
+    double others_waiting_ms; /* of the last to arrive: how long each other rank waited for it, in
+                                   * the mean; of one rank: NaN */
 } launch_breakdown;
 
-enum { LAUNCH_SLOWEST_RANK = -1 };
+enum { LAUNCH_LAST_TO_ARRIVE = -1 };
+#define LAUNCH_LAST_NAME "last to arrive" /* in charts and tables */
 
-/* Of the complete steps first … first + count - 1: of that rank, or of the slowest rank of each
- * step. */
+/* Of the complete steps first … first + count - 1: of that rank, or of the job, with the parts of the
+ * last to arrive in each step. */
 launch_breakdown launch_breakdown_of(const struct launch_steps *steps, int rank, size_t first,
                                      size_t count);
-
-/* The mean of two breakdowns with these weights, which are not negative and not both 0. */
-launch_breakdown launch_breakdown_mean(const launch_breakdown *a, double weight_a,
-                                       const launch_breakdown *b, double weight_b);
 
 /* All of the all-reduce: overlapped, exchange and waiting. */
 double launch_breakdown_allreduce_ms(const launch_breakdown *breakdown);

@@ -67,8 +67,8 @@ void launch_plot_end(launch_text *text);
 /* The x axis alone, with ticks and label, for a drawing that opens its own svg element. */
 void launch_plot_x_axis(launch_text *text, const launch_plot *plot);
 
-/* The parts of the slowest rank's step over the whole run, as areas. A sentence if no step was
- * finished. */
+/* The parts of the step over the whole run, as areas: of each step, or of the mean of several in each of
+ * LAUNCH_CHART_COLUMNS_MAX columns. A sentence if no step was finished. */
 void launch_chart_step_times(launch_text *text, const launch_run *run);
 
 #endif

@@ -5,11 +5,13 @@
 #include "base/percentile.h"
 #include "record/chart.h"
 
+static const double MS_PER_NS = 1e-6;
+
 /* The parts of one stretch of steps, stacked: the last top is the whole. */
 static void column_of(const launch_run *run, size_t first, size_t end, double tops[LAUNCH_PARTS])
 {
     const launch_breakdown mean =
-        launch_breakdown_of(run->steps, LAUNCH_SLOWEST_RANK, first, end - first);
+        launch_breakdown_of(run->steps, LAUNCH_LAST_TO_ARRIVE, first, end - first);
     double top_ms = 0;
     for (int p = 0; p < LAUNCH_PARTS; p++) {
         top_ms += mean.part_ms[p];
@@ -23,7 +25,26 @@ typedef struct columns {
     double tops[LAUNCH_CHART_COLUMNS_MAX][LAUNCH_PARTS];
     double high; /* of the axis: higher columns of rare slow steps are cut */
     double highest;
+    size_t slowest; /* step of all, which a column of several steps does not show */
+    double slowest_ms;
 } columns;
+
+/* The first step of a column; of the one behind the last: the number of steps. */
+static size_t first_step(const columns *gathered, size_t column)
+{
+    return column * gathered->steps / gathered->count;
+}
+
+static void find_slowest(const launch_run *run, columns *gathered)
+{
+    for (size_t i = 0; i < gathered->steps; i++) {
+        const double step_ms = (double)launch_steps_slowest_ns(run->steps, i) * MS_PER_NS;
+        if (step_ms > gathered->slowest_ms) {
+            gathered->slowest = i;
+            gathered->slowest_ms = step_ms;
+        }
+    }
+}
 
 static void gather_columns(const launch_run *run, columns *gathered)
 {
@@ -32,12 +53,12 @@ static void gather_columns(const launch_run *run, columns *gathered)
     gathered->steps = steps;
     gathered->count = steps < LAUNCH_CHART_COLUMNS_MAX ? steps : LAUNCH_CHART_COLUMNS_MAX;
     for (size_t c = 0; c < gathered->count; c++) {
-        column_of(run, c * steps / gathered->count, (c + 1) * steps / gathered->count,
-                  gathered->tops[c]);
+        column_of(run, first_step(gathered, c), first_step(gathered, c + 1), gathered->tops[c]);
         wholes[c] = gathered->tops[c][LAUNCH_PARTS - 1];
     }
     base_sort(wholes, gathered->count);
     gathered->highest = gathered->count > 0 ? wholes[gathered->count - 1] : 0;
+    find_slowest(run, gathered);
     gathered->high = fmin(gathered->highest, 1.6 * base_percentile(wholes, gathered->count, 0.5));
 }
 
@@ -61,6 +82,16 @@ static void put_area(launch_text *text, const launch_plot *plot, const columns *
     launch_text_put(text, "Z\"/>");
 }
 
+/* Whose time follows. */
+static void put_steps(launch_text *text, size_t first, size_t end)
+{
+    if (end - first > 1) {
+        launch_text_printf(text, "steps %zu to %zu, mean: ", first, end - 1);
+    } else {
+        launch_text_printf(text, "step %zu: ", first);
+    }
+}
+
 static void put_hints(launch_text *text, const launch_plot *plot, const columns *gathered)
 {
     const double width = (double)gathered->steps / (double)gathered->count;
@@ -69,9 +100,11 @@ static void put_hints(launch_text *text, const launch_plot *plot, const columns 
         const double x = launch_plot_x(plot, (double)c * width);
         launch_text_printf(text,
                            "<rect class=\"hint\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" "
-                           "height=\"%.1f\"><title>step %.0f: %.2f ms",
+                           "height=\"%.1f\"><title>",
                            x, plot->top, launch_plot_x(plot, (double)(c + 1) * width) - x,
-                           plot->height, floor((double)c * width), tops[LAUNCH_PARTS - 1]);
+                           plot->height);
+        put_steps(text, first_step(gathered, c), first_step(gathered, c + 1));
+        launch_text_printf(text, "%.2f ms", tops[LAUNCH_PARTS - 1]);
         for (int p = 0; p < LAUNCH_PARTS; p++) {
             launch_text_printf(text, " %s %.2f %s", p == 0 ? "=" : "+",
                                p == 0 ? tops[0] : tops[p] - tops[p - 1], launch_part_name(p));
@@ -122,12 +155,11 @@ void launch_chart_step_times(launch_text *text, const launch_run *run)
         }
         put_hints(text, &plot, gathered);
         launch_plot_end(text);
-        if (gathered->highest > plot.y.high) {
+        if (gathered->highest > plot.y.high || gathered->slowest_ms > gathered->highest) {
             launch_text_printf(
-                text,
-                "<p class=\"none\">Slower steps are cut at the top; the slowest took "
-                "%.1f ms.</p>\n",
-                gathered->highest);
+                text, "<p class=\"none\">%sThe slowest step, %zu, took %.1f ms.</p>\n",
+                gathered->highest > plot.y.high ? "Higher columns are cut at the top. " : "",
+                gathered->slowest, gathered->slowest_ms);
         }
     } else {
         launch_text_put(text, "<p class=\"none\">No step was finished by every rank.</p>\n");

@@ -31,12 +31,13 @@ static void put_step(const launch_run *run, launch_text *text)
         [LAUNCH_PART_OPTIMIZER] = "AdamW",
         [LAUNCH_PART_OTHER] = "other work",
     };
-    const launch_breakdown *step = &run->summary->slowest;
+    const launch_breakdown *step = &run->summary->mean_step;
     const bool alone = run->job->job.world_size == 1;
     bool first = true;
     const bool stages = proto_mode_get(run->job->job.mode)->pipelined;
-    launch_text_put(text, alone ? "The mean step took " : "The slowest rank's mean step took ");
+    launch_text_put(text, "The mean step took ");
     put_ms(text, step->step_ms);
+    launch_text_put(text, alone ? "" : ", of the rank that arrived last in each");
     for (int p = 0; p < LAUNCH_PARTS; p++) {
         if (!(step->part_ms[p] > 0)) {
             continue;
@@ -49,12 +50,22 @@ static void put_step(const launch_run *run, launch_text *text)
         first = false;
     }
     launch_text_put(text, ". ");
+    if (launch_steps_are_uneven(run->summary)) {
+        launch_uneven_steps_put(run->summary, text);
+        launch_text_put(text, " ");
+    }
+    if (!stages && step->others_waiting_ms > 0) {
+        launch_text_printf(text, "The other rank%s waited for it in the all-reduce, ",
+                           run->job->job.world_size > 2 ? "s" : "");
+        put_ms(text, step->others_waiting_ms);
+        launch_text_put(text, " in the mean. ");
+    }
 }
 
 /* How much of the all-reduce ran behind backward. */
 static void put_overlap(const launch_run *run, launch_text *text)
 {
-    const launch_breakdown *step = &run->summary->slowest;
+    const launch_breakdown *step = &run->summary->mean_step;
     const double total_ms = launch_breakdown_allreduce_ms(step);
     const double overlapped_ms = step->part_ms[LAUNCH_PART_OVERLAPPED];
     if (!(total_ms > 0)) {
@@ -77,8 +88,10 @@ typedef struct comparison {
     double speedup;
     double longer_ms;             /* how much longer a step of all ranks takes than one of one
                                    * rank */
-    double more_ms[LAUNCH_PARTS]; /* the same by part */
+    double more_ms[LAUNCH_PARTS]; /* the same by part, of the last to arrive */
     double more_cpu_ms;           /* CPU time of forward and backward; NaN: not known */
+    double later_ms;              /* how much later than the mean of all ranks the last one arrives,
+                                   * which is a part of its computing */
     bool is_noise;                /* the rounds differ by as much among themselves */
 } comparison;
 
@@ -90,13 +103,14 @@ static comparison compare(const launch_run *run, const launch_scaling_point *one
         .all = launch_summary_point(summary, (int)run->job->job.world_size),
     };
     made.speedup = launch_scaling_speedup(summary->scaling, summary->scaling_count, made.all);
-    made.longer_ms = made.all->slowest.step_ms - one->slowest.step_ms;
-    made.more_cpu_ms = made.all->slowest.compute_cpu_ms - one->slowest.compute_cpu_ms;
+    made.longer_ms = made.all->mean_step.step_ms - one->mean_step.step_ms;
+    made.more_cpu_ms = made.all->mean_step.compute_cpu_ms - one->mean_step.compute_cpu_ms;
     for (int p = 0; p < LAUNCH_PARTS; p++) {
-        made.more_ms[p] = made.all->slowest.part_ms[p] - one->slowest.part_ms[p];
+        made.more_ms[p] = made.all->mean_step.part_ms[p] - one->mean_step.part_ms[p];
     }
+    made.later_ms = made.all->mean_step.others_waiting_ms * (made.all->ranks - 1) / made.all->ranks;
     made.is_noise =
-        made.longer_ms <= NOISE_SHARE * one->slowest.step_ms ||
+        made.longer_ms <= NOISE_SHARE * one->mean_step.step_ms ||
         made.all->tokens_per_second_high >= made.all->ranks * one->tokens_per_second_low;
     return made;
 }
@@ -110,17 +124,22 @@ static void put_speed(launch_text *text, const launch_scaling_point *point)
     }
 }
 
-/* The comparison with one process: speed-up, efficiency, and what each rank's step gained. */
-static void put_scaling(const comparison *found, launch_text *text)
+/* The comparison with one process: speed-up, efficiency, and what each rank's step gained. Only the
+ * speeds if the machine was disturbed. */
+static void put_scaling(const comparison *found, bool is_suspect, launch_text *text)
 {
     const int ranks = found->all->ranks;
-    const launch_breakdown *one = &found->one->slowest;
-    const launch_breakdown *all = &found->all->slowest;
+    const launch_breakdown *one = &found->one->mean_step;
+    const launch_breakdown *all = &found->all->mean_step;
     launch_text_put(text, found->all->rounds > 0 ? "Measured in turns, " : "");
     launch_text_printf(text, "%d processes handled ", ranks);
     put_speed(text, found->all);
     launch_text_put(text, " where one handled ");
     put_speed(text, found->one);
+    if (is_suspect) {
+        launch_text_put(text, ". ");
+        return;
+    }
     launch_text_printf(text, ": %.2f times as many, %.0f %% of the ideal %d. ", found->speedup,
                        100 * found->speedup / ranks, ranks);
     if (!isfinite(found->longer_ms)) {
@@ -136,14 +155,16 @@ static void put_scaling(const comparison *found, launch_text *text)
     }
     launch_text_put(text, "; it took ");
     put_ms(text, found->longer_ms);
-    launch_text_printf(text,
-                       " more. Forward and backward took %.2f ms alone and take %.2f ms now; ",
-                       one->part_ms[LAUNCH_PART_COMPUTE], all->part_ms[LAUNCH_PART_COMPUTE]);
+    launch_text_printf(
+        text,
+        " more. Forward and backward took %.2f ms alone and take %.2f ms now, of the "
+        "rank that arrives last; ",
+        one->part_ms[LAUNCH_PART_COMPUTE], all->part_ms[LAUNCH_PART_COMPUTE]);
     launch_text_put(text, "the all-reduce, which one process never does, costs ");
     put_ms(text, launch_breakdown_allreduce_ms(all));
-    launch_text_put(text, ", of which ");
-    put_ms(text, all->part_ms[LAUNCH_PART_WAITING]);
-    launch_text_put(text, " is waiting for the last rank. ");
+    launch_text_put(text, ", and the other ranks wait for the last one for ");
+    put_ms(text, all->others_waiting_ms);
+    launch_text_put(text, ". ");
 }
 
 static bool is_overloaded(const launch_run *run)
@@ -177,13 +198,20 @@ static void put_contention(const launch_run *run, launch_text *text)
     }
 }
 
-/* Why forward and backward take longer than alone, as far as there is evidence. The time that
- * exceeds the CPU time is time in which the rank had no CPU. */
+/* How much longer than alone the rank computes without a CPU: the time that exceeds its CPU time. NaN:
+ * not known. */
+static double without_core_ms(const comparison *found)
+{
+    return found->more_ms[LAUNCH_PART_COMPUTE] + found->more_ms[LAUNCH_PART_OVERLAPPED] -
+           found->more_cpu_ms;
+}
+
+/* Why forward and backward take longer than alone, as far as there is evidence. */
 static void put_slower_compute(const launch_run *run, const comparison *found, launch_text *text)
 {
     const double wall_ms =
         found->more_ms[LAUNCH_PART_COMPUTE] + found->more_ms[LAUNCH_PART_OVERLAPPED];
-    const double without_ms = wall_ms - found->more_cpu_ms;
+    const double without_ms = without_core_ms(found);
     const double steal = run->info->steal_share;
     launch_text_put(text, "slower forward and backward, ");
     if (!isfinite(found->more_cpu_ms)) {
@@ -204,7 +232,8 @@ static void put_slower_compute(const launch_run *run, const comparison *found, l
         launch_text_printf(text,
                            "and it is the cores that were slower: CPU time rose from %.2f ms to "
                            "%.2f ms a step",
-                           found->one->slowest.compute_cpu_ms, found->all->slowest.compute_cpu_ms);
+                           found->one->mean_step.compute_cpu_ms,
+                           found->all->mean_step.compute_cpu_ms);
         launch_text_put(text, isfinite(steal) ? ", with no steal time to speak of" : "");
         launch_text_put(text, ". Cores that work at once share the memory, the last-level cache "
                               "and the power budget.");
@@ -218,8 +247,8 @@ static bool put_cause(const launch_run *run, const comparison *found, launch_tex
     const int cores = run->info->cpus_allowed;
     const double exchange_ms =
         found->more_ms[LAUNCH_PART_OVERLAPPED] + found->more_ms[LAUNCH_PART_EXCHANGE];
-    const double waiting_ms = found->more_ms[LAUNCH_PART_WAITING];
-    const double compute_ms = found->more_ms[LAUNCH_PART_COMPUTE];
+    const double waiting_ms = found->later_ms;
+    const double compute_ms = found->more_ms[LAUNCH_PART_COMPUTE] - found->later_ms;
     if (ranks > cores && found->speedup <= cores) {
         launch_text_printf(text,
                            "%d ranks share %d core%s, so they take turns and more processes cannot "
@@ -247,7 +276,13 @@ static bool put_cause(const launch_run *run, const comparison *found, launch_tex
                            (double)run->end->model_params * sizeof(float) / 1e6);
     } else {
         launch_text_put(text, "waiting: in each step all ranks wait for the one that ends backward "
-                              "last.");
+                              "last");
+        if (without_core_ms(found) > EVIDENT_SHARE * waiting_ms) {
+            launch_text_put(text, ", which was without a core for ");
+            put_ms(text, without_core_ms(found));
+            launch_text_put(text, " a step longer than alone (elapsed time less its CPU time)");
+        }
+        launch_text_put(text, ".");
     }
     return is_contended(run);
 }
@@ -290,8 +325,9 @@ static bool put_against_one(const launch_run *run, launch_text *text)
         return false;
     }
     const comparison found = compare(run, one);
-    put_scaling(&found, text);
-    return put_cause(run, &found, text);
+    const bool is_suspect = run->summary->suspect[0] != '\0';
+    put_scaling(&found, is_suspect, text);
+    return is_suspect ? false : put_cause(run, &found, text);
 }
 
 /* A warning if other work had the machine, unless the text says so already. */
@@ -322,6 +358,8 @@ void launch_lesson_write(const launch_run *run, launch_text *text)
         launch_text_put(text, "No step was finished by every rank, so nothing was measured.");
         return;
     }
+    launch_text_put(text, summary->suspect);
+    launch_text_put(text, summary->suspect[0] != '\0' ? " " : "");
     put_step(run, text);
     if (proto_mode_get(run->job->job.mode)->pipelined) {
         launch_stages_lesson(run, text);

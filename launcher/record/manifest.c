@@ -89,6 +89,7 @@ static void put_breakdown(sheet *page, const char *key, const launch_breakdown *
         put_real(&parts, name, breakdown->part_ms[p]);
     }
     put_real(&parts, "compute_cpu_ms", breakdown->compute_cpu_ms);
+    put_real(&parts, "others_waiting_ms", breakdown->others_waiting_ms);
     put_sheet(page, key, parts);
 }
 
@@ -116,6 +117,7 @@ static void put_headline(sheet *page, const launch_run *run)
                 !launch_architecture_copies(&run->architecture, run->job)
             ? json_null()
             : json_boolean(summary->byte_equivalent == LAUNCH_YES));
+    put_string(page, "suspect", summary->suspect);
     put_string(page, "lesson_notes", run->lesson_notes);
 }
 
@@ -263,7 +265,7 @@ static void put_results(sheet *page, const launch_run *run)
                proto_mode_get(run->job->job.mode)->on_gpus ? "the GPU's; step_ms: the host's"
                                                            : "the host's");
     put_sheet(page, "measured_over", measured);
-    put_breakdown(page, "mean_step", &summary->slowest);
+    put_breakdown(page, "mean_step", &summary->mean_step);
     put_spread(page, "step_ms", summary->step_ms);
     put_spread(page, "compute_ms", summary->compute_ms);
     put_spread(page, "allreduce_ms", summary->allreduce_ms);
@@ -414,7 +416,7 @@ static json_t *make_point(const launch_run *run, const launch_scaling_point *poi
     put_real(&row, "tokens_per_sec_high", point->tokens_per_second_high);
     put_real(&row, "speedup", speedup);
     put_real(&row, "efficiency", speedup / point->ranks);
-    put_breakdown(&row, "mean_step", &point->slowest);
+    put_breakdown(&row, "mean_step", &point->mean_step);
     if (row.failed) {
         json_decref(row.object);
         return NULL;

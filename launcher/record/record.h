@@ -147,10 +147,10 @@ typedef struct launch_scaling_point {
     int ranks;
     int rounds;                    /* 0: not measured separately, but taken from the run itself */
     size_t steps;                  /* that were measured, in all rounds */
-    double tokens_per_second;      /* of all these steps */
+    double tokens_per_second;      /* of the middle round by speed */
     double tokens_per_second_low;  /* of the slowest round */
     double tokens_per_second_high; /* and of the fastest */
-    launch_breakdown slowest;      /* the slowest rank's step, of all rounds */
+    launch_breakdown mean_step;    /* of the middle round */
 } launch_scaling_point;
 
 /* A number of ranks that could not be measured. */

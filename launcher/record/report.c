@@ -35,6 +35,26 @@ static void put_head(const launch_run *run, launch_text *text)
     launch_report_command(text, run);
 }
 
+static void put_speedup_card(double speedup, int ranks, bool is_suspect, launch_text *text)
+{
+    const bool known = isfinite(speedup);
+    launch_report_card_begin(text, "Speed-up");
+    launch_text_number(text, is_suspect ? (double)NAN : speedup, 2);
+    launch_text_put(text, known && !is_suspect ? "×" : "");
+    launch_text_put(text, "</b><span class=\"more\">");
+    if (known && is_suspect) {
+        launch_text_printf(text,
+                           "<span class=\"bad\">says nothing: this machine was disturbed</span> "
+                           "(%.2f× was measured)",
+                           speedup);
+    } else if (known) {
+        launch_text_printf(text, "over one process; %.0f %% efficient", 100 * speedup / ranks);
+    } else {
+        launch_text_put(text, "one process was not measured");
+    }
+    launch_text_put(text, "</span></div>\n");
+}
+
 static void put_speed_cards(const launch_run *run, launch_text *text)
 {
     const launch_summary *summary = run->summary;
@@ -51,20 +71,13 @@ static void put_speed_cards(const launch_run *run, launch_text *text)
         const double speedup =
             own != NULL ? launch_scaling_speedup(summary->scaling, summary->scaling_count, own)
                         : NAN;
-        launch_report_card_begin(text, "Speed-up");
-        launch_text_number(text, speedup, 2);
-        launch_text_put(text, isfinite(speedup) ? "×" : "");
-        launch_text_put(text, "</b><span class=\"more\">");
-        if (isfinite(speedup)) {
-            launch_text_printf(text, "over one process; %.0f %% efficient", 100 * speedup / ranks);
-        } else {
-            launch_text_put(text, "one process was not measured");
-        }
-        launch_text_put(text, "</span></div>\n");
+        put_speedup_card(speedup, ranks, summary->suspect[0] != '\0', text);
     }
     launch_report_card_begin(text, "Step");
-    launch_report_ms(text, summary->slowest.step_ms, 2);
-    launch_text_put(text, "</b><span class=\"more\">mean of the slowest rank; p95 ");
+    launch_report_ms(text, summary->mean_step.step_ms, 2);
+    launch_text_put(text, "</b><span class=\"more\">mean; median ");
+    launch_report_ms(text, summary->step_ms.p50, 2);
+    launch_text_put(text, "; p95 ");
     launch_report_ms(text, summary->step_ms.p95, 2);
     launch_text_put(text, "</span></div>\n");
 }
@@ -72,15 +85,16 @@ static void put_speed_cards(const launch_run *run, launch_text *text)
 /* In a pipeline most of it is the wait for messages of other stages. */
 static void put_wait_card(const launch_run *run, launch_text *text)
 {
-    const launch_breakdown *slowest = &run->summary->slowest;
-    const double exposed_ms = launch_breakdown_exposed_ms(slowest);
+    const launch_breakdown *step = &run->summary->mean_step;
+    const double exposed_ms = launch_breakdown_exposed_ms(step);
     const bool stages = proto_mode_get(run->job->job.mode)->pipelined;
-    launch_report_card_begin(text, stages ? "Waiting for stages" : "All-reduce wait");
+    launch_report_card_begin(text, stages ? "Waiting for stages" : "All-reduce");
     launch_report_ms(text, exposed_ms, exposed_ms < 1 ? 3 : 2);
     launch_text_put(text, "</b><span class=\"more\">");
     if (isfinite(exposed_ms)) {
-        launch_text_printf(text, "mean%s; %.1f %% of a step", stages ? ", with the exchange" : "",
-                           launch_share_percent(exposed_ms, slowest->step_ms));
+        launch_text_printf(text, "%s; %.1f %% of a step",
+                           stages ? "mean, with the exchange" : "mean, after backward",
+                           launch_share_percent(exposed_ms, step->step_ms));
     }
     launch_text_put(text, "</span></div>\n");
 }
@@ -140,7 +154,9 @@ static void put_part_rows(const launch_run *run, launch_text *text)
         launch_text_printf(text, "<th class=\"n\">%s</th>", launch_part_name(p));
     }
     launch_text_put(text, "<th class=\"n\">step</th></tr></thead><tbody>\n");
-    put_part_row(text, &summary->slowest, "slowest");
+    if (all > 1) {
+        put_part_row(text, &summary->mean_step, LAUNCH_LAST_NAME);
+    }
     for (int r = 0; r < all && r < LAUNCH_CHART_RANKS_MAX; r++) {
         char name[32];
         (void)snprintf(name, sizeof name, "rank %d", r);
@@ -149,13 +165,34 @@ static void put_part_rows(const launch_run *run, launch_text *text)
     launch_text_put(text, "</tbody></table></div>");
 }
 
+/* How many steps a column of the next chart has. */
+static void put_column_steps(size_t steps, launch_text *text)
+{
+    const size_t least = steps / LAUNCH_CHART_COLUMNS_MAX;
+    if (steps <= LAUNCH_CHART_COLUMNS_MAX) {
+        return;
+    }
+    if (steps % LAUNCH_CHART_COLUMNS_MAX == 0) {
+        launch_text_printf(text, " Each column is the mean of %zu steps.", least);
+    } else {
+        launch_text_printf(text, " Each column is the mean of %zu or %zu steps.", least, least + 1);
+    }
+}
+
 static void put_time_sections(const launch_run *run, launch_text *text)
 {
     launch_figure *figure = launch_step_figure(run);
     const int all = (int)run->job->job.world_size;
     launch_text_put(text, "<section><h2>Where every millisecond went</h2><p class=\"hintline\">The "
-                          "mean step over the last half of the run: of the slowest rank in each "
-                          "step, which is the job's time, and of each rank.");
+                          "mean step over the last half of the run");
+    launch_text_put(text, all > 1 ? ": the step&rsquo;s time, with the parts of the rank that was "
+                                    "the last to arrive at the exchange in each step, because the "
+                                    "others wait for that one; and each rank&rsquo;s own."
+                                  : ".");
+    if (launch_steps_are_uneven(run->summary)) {
+        launch_text_put(text, " ");
+        launch_uneven_steps_put(run->summary, text);
+    }
     if (proto_mode_get(run->job->job.mode)->on_gpus) {
         launch_text_put(text, " The step is by the host's clock, its parts are by the GPU's, and "
                               "&ldquo;other&rdquo; is the rest.");
@@ -171,7 +208,9 @@ static void put_time_sections(const launch_run *run, launch_text *text)
     }
     launch_text_put(text,
                     "</section>\n<section><h2>Step by step</h2><p class=\"hintline\">The same "
-                    "parts of the slowest rank's step, over the whole run.</p>\n");
+                    "parts over the whole run.");
+    put_column_steps(run->summary->steps_done, text);
+    launch_text_put(text, "</p>\n");
     launch_figure_key(text, figure);
     free(figure);
     launch_text_put(text, "<div class=\"scroll\">");

@@ -92,11 +92,17 @@ void launch_report_training_terms(launch_text *text)
         {"All-reduce after backward",
          "Backward is done, the sum is not: the time that the last rank to get there needs. The "
          "price of having several processes."},
+        {"Last to arrive",
+         "The rank that reaches the all-reduce after backward last in a step. It waits for nobody "
+         "there and all others wait for it, so its work is what the step takes. Which rank that "
+         "is can change from step to step."},
         {"Waiting for other ranks",
-         "What another rank spends there beyond that: the slowest one holds up all. In a pipeline "
+         "What another rank spends there beyond that: the last one holds up all. In a pipeline "
          "also the wait for messages of the stages beside it."},
         {"Optimizer", "AdamW turns the summed gradient into a change of every parameter."},
-        {"Other", "What is left of a step: bookkeeping, and time without a core."},
+        {"Other",
+         "What is left of a step: bookkeeping, time without a core, and by what another rank began "
+         "the step earlier or ended it later than the last to arrive."},
         {"Loss",
          "How surprised the model is by the right text, per token (natural logarithm). Lower "
          "is better; 0 is certain and right."},

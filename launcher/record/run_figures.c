@@ -32,7 +32,12 @@ static void add_losses(const launch_run *run, launch_series *series)
         const size_t end = (i + 1) * steps / points;
         const double step = (double)(first + end - 1) / 2;
         launch_point *point = launch_series_add(series, step, mean_loss(run, first, end));
-        (void)snprintf(point->hint, sizeof point->hint, "step %.0f: loss %.4f", step, point->y);
+        if (end - first > 1) {
+            (void)snprintf(point->hint, sizeof point->hint, "steps %zu to %zu, mean loss %.4f",
+                           first, end - 1, point->y);
+        } else {
+            (void)snprintf(point->hint, sizeof point->hint, "step %zu: loss %.4f", first, point->y);
+        }
     }
 }
 
@@ -133,10 +138,10 @@ launch_figure *launch_accuracy_figure(const launch_run *run)
 }
 
 /* Up to how many ranks the ideal line goes: as many as were measured, or as there are CPUs. 0 if
- * one rank was not measured. */
+ * one rank was not measured, or on a disturbed machine. */
 static int ideal_ranks(const launch_run *run, int most)
 {
-    if (launch_summary_point(run->summary, 1) == NULL) {
+    if (launch_summary_point(run->summary, 1) == NULL || run->summary->suspect[0] != '\0') {
         return 0;
     }
     return most < run->info->cpus_allowed ? most : run->info->cpus_allowed;
@@ -149,7 +154,7 @@ static void add_speed(const launch_summary *summary, const launch_scaling_point 
     launch_point *point = launch_series_add(series, from->ranks, from->tokens_per_second);
     launch_text label = {0};
     launch_text_count(&label, (unsigned long long)llround(point->y));
-    if (from->ranks > 1 && isfinite(speedup)) {
+    if (from->ranks > 1 && isfinite(speedup) && summary->suspect[0] == '\0') {
         launch_text_printf(&label, " (%.2f×)", speedup);
     }
     (void)snprintf(point->label, sizeof point->label, "%s", label.failed ? "" : label.data);
@@ -208,7 +213,9 @@ launch_figure *launch_step_figure(const launch_run *run)
         (void)launch_figure_add(figure, launch_part_name(p), launch_part_key(p), LAUNCH_STROKE_BAR);
     }
     if (run->summary->steps_done > 0) {
-        launch_figure_add_row(figure, "slowest", run->summary->slowest.part_ms);
+        if (run->job->job.world_size > 1) {
+            launch_figure_add_row(figure, LAUNCH_LAST_NAME, run->summary->mean_step.part_ms);
+        }
         for (int r = 0; r < (int)run->job->job.world_size && r < LAUNCH_CHART_RANKS_MAX; r++) {
             char name[16];
             (void)snprintf(name, sizeof name, "rank %d", r);

@@ -12,7 +12,7 @@ launch_figure *launch_accuracy_figure(const launch_run *run);
 
 launch_figure *launch_scaling_figure(const launch_run *run);
 
-/* The mean step in parts: of the slowest rank, and of each rank, at most
+/* The mean step in parts: of the last to arrive, and of each rank, at most
  * LAUNCH_CHART_RANKS_MAX. */
 launch_figure *launch_step_figure(const launch_run *run);
 

@@ -10,6 +10,8 @@
 static const double MS_PER_NS = 1e-6;
 /* last loss over first loss: from here on the training is lost */
 static const double LOSS_GROWTH = 10;
+/* mean step over median step: above this, the mean says little of most steps */
+static const double UNEVEN_RATIO = 1.5;
 
 typedef int64_t (*step_field)(const launch_step *step);
 
@@ -77,10 +79,11 @@ static void gather_scaling(launch_summary *summary, int world_size, const launch
             .tokens_per_second = summary->tokens_per_second,
             .tokens_per_second_low = NAN,
             .tokens_per_second_high = NAN,
-            .slowest = summary->slowest,
+            .mean_step = summary->mean_step,
         };
     }
     qsort(summary->scaling, (size_t)summary->scaling_count, sizeof *summary->scaling, by_ranks);
+    launch_scaling_suspect(summary->scaling, summary->scaling_count, summary->suspect);
 }
 
 /* The result is known only when every rank has finished and reported it. Equal flags need equal
@@ -109,7 +112,7 @@ static void total_up(launch_summary *summary, const launch_steps *steps)
 {
     const size_t first = summary->measured_first;
     const size_t count = summary->steps_done - first;
-    summary->slowest = launch_breakdown_of(steps, LAUNCH_SLOWEST_RANK, first, count);
+    summary->mean_step = launch_breakdown_of(steps, LAUNCH_LAST_TO_ARRIVE, first, count);
     for (int r = 0; r < steps->world_size; r++) {
         for (size_t i = 0; i < summary->steps_done; i++) {
             summary->tokens += steps->ranks[r].steps[i].tokens;
@@ -176,6 +179,24 @@ void launch_summary_fini(launch_summary *summary)
     memset(summary, 0, sizeof *summary);
 }
 
+bool launch_steps_are_uneven(const launch_summary *summary)
+{
+    return summary->step_ms.mean > UNEVEN_RATIO * summary->step_ms.p50;
+}
+
+void launch_uneven_steps_put(const launch_summary *summary, launch_text *text)
+{
+    const double ratio = summary->step_ms.mean / summary->step_ms.p50;
+    /* of the mean, 95 % of the steps are less than half */
+    const bool few = 2 * summary->step_ms.p95 < summary->step_ms.mean;
+    launch_text_printf(text, "%s: the mean is %.*f times the median, ",
+                       few ? "A few steps took most of the time"
+                           : "Some steps took far longer than others",
+                       ratio < 10 ? 1 : 0, ratio);
+    launch_text_number(text, summary->step_ms.p50, 2);
+    launch_text_put(text, " ms.");
+}
+
 const launch_scaling_point *launch_summary_point(const launch_summary *summary, int ranks)
 {
     for (int i = 0; i < summary->scaling_count; i++) {
@@ -184,15 +205,4 @@ const launch_scaling_point *launch_summary_point(const launch_summary *summary, 
         }
     }
     return NULL;
-}
-
-double launch_scaling_speedup(const launch_scaling_point *points, int point_count,
-                              const launch_scaling_point *point)
-{
-    for (int i = 0; i < point_count; i++) {
-        if (points[i].ranks == 1 && points[i].tokens_per_second > 0) {
-            return point->tokens_per_second / points[i].tokens_per_second;
-        }
-    }
-    return NAN;
 }

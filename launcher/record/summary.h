@@ -3,13 +3,15 @@
  * Speeds and times are taken over the last half of the complete steps, because the first half is
  * warm-up: steps measured_first … steps_done - 1. A spread is over all ranks' values of these
  * steps. step_ms is over the slowest rank of each step, because the job waits for that one.
- * `slowest` says where the mean of step_ms went. Pure. */
+ * `mean_step` says where the mean of step_ms went. Pure. */
 #ifndef LAUNCH_SUMMARY_H
 #define LAUNCH_SUMMARY_H
 
 #include "record/record.h"
+#include "record/scaling_point.h"
 #include "record/stats.h"
 #include "record/steps.h"
+#include "record/text.h"
 
 typedef struct launch_summary {
     size_t steps_done;     /* complete steps */
@@ -23,13 +25,14 @@ typedef struct launch_summary {
     double loss_first;        /* over all ranks; NaN when unknown */
     double loss_last;
     uint64_t tokens;               /* of all complete steps */
-    launch_breakdown slowest;      /* where the slowest rank's step went */
+    launch_breakdown mean_step;    /* the parts are of the last to arrive */
     launch_breakdown *ranks;       /* (world_size): the same for each rank */
     launch_scaling_point *scaling; /* by rising ranks, this run included */
     int scaling_count;
-    launch_answer byte_equivalent; /* all ranks ended with the same parameters */
-    double max_abs_difference;     /* NaN when unknown */
-    uint64_t eval_total;           /* held-out sentences evaluated by all ranks; 0: none */
+    char suspect[LAUNCH_SUSPECT_BYTES]; /* why the speed-ups say nothing; empty: they may stand */
+    launch_answer byte_equivalent;      /* all ranks ended with the same parameters */
+    double max_abs_difference;          /* NaN when unknown */
+    uint64_t eval_total;                /* held-out sentences evaluated by all ranks; 0: none */
     uint64_t eval_correct;
 } launch_summary;
 
@@ -45,11 +48,13 @@ BASE_MUST_CHECK base_status launch_summary_init(launch_summary *summary, const l
                                                 const launch_record_end *end, base_error *reterr);
 void launch_summary_fini(launch_summary *summary);
 
+/* Whether the mean step is much longer than the median. */
+bool launch_steps_are_uneven(const launch_summary *summary);
+
+/* Puts the sentence that says so: "A few steps took most of the time: …". */
+void launch_uneven_steps_put(const launch_summary *summary, launch_text *text);
+
 /* The scaling point of that many ranks, or NULL when it was not measured. */
 const launch_scaling_point *launch_summary_point(const launch_summary *summary, int ranks);
-
-/* A point's speed-up over the point of one rank; NaN if there is no such point. */
-double launch_scaling_speedup(const launch_scaling_point *points, int point_count,
-                              const launch_scaling_point *point);
 
 #endif

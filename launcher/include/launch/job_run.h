@@ -82,7 +82,7 @@ typedef struct launch_job_result {
     double allreduce_ms_p50;
     double allreduce_ms_p95;
     size_t steps_measured; /* of that half */
-    launch_breakdown slowest;
+    launch_breakdown mean_step;
     double wall_seconds;
 } launch_job_result;
 

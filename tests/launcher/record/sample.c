@@ -50,7 +50,7 @@ launch_scaling_point sample_point(int ranks, double tokens_per_second, double co
         .tokens_per_second = tokens_per_second,
         .tokens_per_second_low = 0.99 * tokens_per_second,
         .tokens_per_second_high = 1.01 * tokens_per_second,
-        .slowest =
+        .mean_step =
             {.step_ms = compute_ms + optimizer_ms,
              .part_ms =
                  {[LAUNCH_PART_COMPUTE] = compute_ms, [LAUNCH_PART_OPTIMIZER] = optimizer_ms},

@@ -27,6 +27,7 @@ static const struct {
     {"tokens_per_sec_1proc", JSON_REAL},
     {"tokens_per_sec_2proc", JSON_REAL},
     {"byte_equivalent", JSON_TRUE},
+    {"suspect", JSON_NULL},
     {"lesson_notes", JSON_STRING},
     {"argv", JSON_ARRAY},
     {"git_commit", JSON_STRING},

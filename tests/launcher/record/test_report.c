@@ -221,6 +221,69 @@ static void losses_that_are_no_numbers_are_left_out(void **state)
     test_directory_remove(&scratch);
 }
 
+/* A run of more steps than columns, in which one step took 90 s: neither the note nor a hint takes the
+ * mean of a column for a step. */
+static void columns_are_means_of_steps(void **state)
+{
+    (void)state;
+    enum { STEPS = 600, SLOW = 451 }; /* columns of 2 and 3 steps: 450 and 451, or 450 to 452 */
+    static sample made;
+    test_directory scratch;
+    base_error error;
+    launch_record *record = NULL;
+    char path[BASE_PATH_BYTES];
+    void *page = NULL;
+    size_t size_bytes = 0;
+    test_directory_make(&scratch);
+    sample_make(&made, test_directory_path(&scratch, "out"), 2, STEPS);
+    assert_ok(launch_record_open(&made.options, &record, &error), &error);
+    assert_ok(launch_record_begin(record, 0, &error), &error);
+    for (uint64_t i = 0; i < (uint64_t)STEPS * 2; i++) {
+        launch_step step = sample_step(&made, i / 2, (int)(i % 2));
+        if (step.step == SLOW && step.rank == 1) {
+            step.compute_ns = 90000000000;
+            step.step_ns = 90003000000;
+        }
+        assert_ok(launch_record_step(record, &step, &error), &error);
+    }
+    assert_ok(launch_record_finish(record, &made.end, &error), &error);
+    launch_record_close(record);
+    (void)snprintf(path, sizeof path, "%s/report.html", made.options.out);
+    assert_ok(base_file_read(path, PAGE_BYTES_MAX, &page, &size_bytes, &error), &error);
+    assert_whole(page);
+    assert_non_null(strstr(page, "Each column is the mean of 2 or 3 steps."));
+    assert_non_null(strstr(page, "Higher columns are cut at the top. The slowest step, 451, took "
+                                 "90003."));
+    assert_non_null(strstr(page, "<title>steps 450 to 451, mean: "));
+    assert_non_null(strstr(page, "</b><span class=\"more\">mean; median 1"));
+    assert_non_null(strstr(page, "each rank&rsquo;s own. A few steps took most of the time: the "));
+    free(page);
+    test_directory_remove(&scratch);
+}
+
+/* The card, the chart and the manifest do not take a disturbed machine's speed-up for one. */
+static void a_suspect_speed_up_is_no_figure(void **state)
+{
+    (void)state;
+    static sample made;
+    test_directory scratch;
+    test_directory_make(&scratch);
+    sample_make(&made, test_directory_path(&scratch, "out"), 2, 100);
+    made.scaling[0] = sample_point(1, 200, 9, 1);
+    made.scaling[1] = sample_point(2, 20962, 9, 1);
+    made.end.scaling_count = 2;
+    char *page = page_of(&made, 100);
+    assert_whole(page);
+    assert_non_null(strstr(page, "Speed-up</span><b>–</b><span class=\"more\"><span class=\"bad\">"
+                                 "says nothing: this machine was disturbed</span> (104.81× was"));
+    assert_null(strstr(page, "efficient<"));
+    assert_null(strstr(page, "(104.81×)"));
+    assert_null(strstr(page, "one process times as many"));
+    assert_non_null(strstr(page, "<td>suspect</td><td>2 processes were 104.81 times as fast"));
+    free(page);
+    test_directory_remove(&scratch);
+}
+
 /* Where a point's label begins, in units of the drawing. */
 static double label_y(const char *page, const char *label)
 {
@@ -265,6 +328,8 @@ int main(void)
         cmocka_unit_test(times_fit_their_cards),
         cmocka_unit_test(hostile_texts_are_escaped),
         cmocka_unit_test(losses_that_are_no_numbers_are_left_out),
+        cmocka_unit_test(columns_are_means_of_steps),
+        cmocka_unit_test(a_suspect_speed_up_is_no_figure),
         cmocka_unit_test(labels_do_not_overlap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
