@@ -24,7 +24,10 @@ static const struct {
 
 enum { BAR_HEIGHT = 26, ROW_HEIGHT = 38, LABEL_WIDTH = 140 };
 
-static const double ROW_ROOM = 1.11;       /* the x axis ends at the longest row times this */
+static const double ROW_ROOM = 1.11;      /* the x axis ends at the longest row times this */
+static const double ROW_VALUE_WIDTH = 84; /* of the time behind a row */
+static const double ROWS_LEFT_MIN = 66;
+static const double ROW_LETTER = 7.2;      /* the width of a letter of a row's name */
 static const double INSIDE_WIDTH_MIN = 70; /* a part narrower than this has no label inside */
 
 launch_figure *launch_figure_make(const char *title, const char *x_label, const char *y_label)
@@ -271,20 +274,36 @@ static void put_parts(launch_text *text, const launch_plot *plot, const launch_s
     launch_text_put(text, "</g>");
 }
 
-static void put_rows(launch_text *text, const launch_figure *figure)
+/* Where the bars begin: behind the longest name. */
+static double rows_left(const launch_figure *figure)
+{
+    size_t longest = 0;
+    for (int r = 0; r < figure->row_count; r++) {
+        const size_t length = strlen(figure->rows[r]);
+        longest = length > longest ? length : longest;
+    }
+    return fmax(ROWS_LEFT_MIN, ROW_LETTER * (double)longest + 12);
+}
+
+/* The bars in a drawing of that width. class: the screens that show it. */
+static void put_rows(launch_text *text, const launch_figure *figure, double width,
+                     const char *class)
 {
     double whole_ms[LAUNCH_FIGURE_ROWS_MAX];
     const int decimals = row_decimals(figure);
-    const launch_plot plot = {.left = 66,
+    const double left = rows_left(figure);
+    const double room =
+        (width - left) * (1 - 1 / ROW_ROOM); /* of the axis, behind the longest row */
+    const launch_plot plot = {.left = left,
                               .top = 4,
-                              .width = figure->width - 66,
+                              .width = width - left - fmax(0, ROW_VALUE_WIDTH - room),
                               .height = figure->row_count * (double)ROW_HEIGHT,
                               .x = figure->x};
     row_lengths(figure, whole_ms);
     launch_text_printf(text,
-                       "<svg class=\"chart\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" "
+                       "<svg class=\"chart %s\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" "
                        "aria-label=\"%s\">",
-                       figure->width, plot.top + plot.height + 6, figure->title);
+                       class, width, plot.top + plot.height + 6, figure->title);
     for (int s = 0; s < figure->series_count; s++) {
         put_parts(text, &plot, &figure->series[s], whole_ms, decimals);
     }
@@ -329,15 +348,17 @@ void launch_figure_svg(launch_text *text, const launch_figure *figure)
     if (figure == NULL) {
         text->failed = true;
     } else if (launch_figure_range(figure, &low, &high)) {
-        const bool scrolls = figure->width == LAUNCH_CHART_WIDTH;
         launch_figure_key(text, figure);
-        launch_text_put(text, scrolls ? "<div class=\"scroll\">" : "");
         if (figure->row_count > 0) {
-            put_rows(text, figure);
+            put_rows(text, figure, figure->width, "broad");
+            put_rows(text, figure, LAUNCH_CHART_WIDTH_HALF, "narrow");
+        } else if (figure->width == LAUNCH_CHART_WIDTH) {
+            launch_text_put(text, "<div class=\"scroll wide\">");
+            put_curves(text, figure);
+            launch_text_put(text, "</div>");
         } else {
             put_curves(text, figure);
         }
-        launch_text_put(text, scrolls ? "</div>" : "");
     } else if (figure->nothing != NULL) {
         launch_text_printf(text, "<p class=\"none\">%s</p>\n", figure->nothing);
     }

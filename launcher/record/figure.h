@@ -79,7 +79,8 @@ bool launch_figure_range(const launch_figure *figure, double *low, double *high)
 /* The key alone, for another drawing of the same parts. NULL: as below. */
 void launch_figure_key(launch_text *text, const launch_figure *figure);
 
-/* The key, and an svg element; one across the page can be scrolled. NULL: the text has failed. */
+/* The key, and an svg element. Curves across the page can be scrolled. Rows have a second element,
+ * for narrow screens. NULL: the text has failed. */
 void launch_figure_svg(launch_text *text, const launch_figure *figure);
 
 /* The data: for each series a block of lines x, y, low, high. Two empty lines end a block. */

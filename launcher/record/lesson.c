@@ -37,7 +37,7 @@ static void put_step(const launch_run *run, launch_text *text)
     const bool stages = proto_mode_get(run->job->job.mode)->pipelined;
     launch_text_put(text, "The mean step took ");
     put_ms(text, step->step_ms);
-    launch_text_put(text, alone ? "" : ", of the rank that arrived last in each");
+    launch_text_put(text, alone ? "" : ", in the rank that arrived last");
     for (int p = 0; p < LAUNCH_PARTS; p++) {
         if (!(step->part_ms[p] > 0)) {
             continue;

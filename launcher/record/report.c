@@ -139,17 +139,21 @@ static void put_part_row(launch_text *text, const launch_breakdown *breakdown, c
 {
     launch_text_printf(text, "<tr><td>%s</td>", name);
     for (int p = 0; p < LAUNCH_PARTS; p++) {
-        launch_text_printf(text, "<td class=\"n\">%.3f ms (%.1f %%)</td>", breakdown->part_ms[p],
+        launch_text_printf(text, "<td class=\"n\" data-part=\"%s\">", launch_part_name(p));
+        launch_report_ms(text, breakdown->part_ms[p], 3);
+        launch_text_printf(text, " (%.1f\xc2\xa0%%)</td>",
                            launch_share_percent(breakdown->part_ms[p], breakdown->step_ms));
     }
-    launch_text_printf(text, "<td class=\"n\">%.3f ms</td></tr>\n", breakdown->step_ms);
+    launch_text_put(text, "<td class=\"n\" data-part=\"step\">");
+    launch_report_ms(text, breakdown->step_ms, 3);
+    launch_text_put(text, "</td></tr>\n");
 }
 
 static void put_part_rows(const launch_run *run, launch_text *text)
 {
     const launch_summary *summary = run->summary;
     const int all = (int)run->job->job.world_size;
-    launch_text_put(text, "<div class=\"scroll parts\"><table><thead><tr><th></th>");
+    launch_text_put(text, "<div class=\"scroll parts stacked\"><table><thead><tr><th></th>");
     for (int p = 0; p < LAUNCH_PARTS; p++) {
         launch_text_printf(text, "<th class=\"n\">%s</th>", launch_part_name(p));
     }
@@ -213,7 +217,7 @@ static void put_time_sections(const launch_run *run, launch_text *text)
     launch_text_put(text, "</p>\n");
     launch_figure_key(text, figure);
     free(figure);
-    launch_text_put(text, "<div class=\"scroll\">");
+    launch_text_put(text, "<div class=\"scroll wide\">");
     launch_chart_step_times(text, run);
     launch_text_put(text, "</div></section>\n");
 }

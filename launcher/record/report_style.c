@@ -88,12 +88,27 @@ const char LAUNCH_REPORT_STYLE[] =
     "thead th{border-top:0;color:var(--soft);font-weight:600;white-space:nowrap}"
     "th.n,td.n{text-align:right;white-space:nowrap}"
     ".parts{margin-top:14px}.parts thead th{white-space:normal;vertical-align:bottom}"
+    ".parts th,.parts td{padding:7px 0 7px 10px}"
+    ".parts td:first-child{padding-left:0;white-space:nowrap}"
     ".manifest td:first-child{color:var(--soft);white-space:nowrap}"
     ".manifest td{overflow-wrap:anywhere}"
     "dl{display:grid;grid-template-columns:minmax(120px,max-content) 1fr;gap:8px 22px;margin:10px "
     "0 0;"
     "font-size:15px}dt{font-weight:600}dd{margin:0;max-width:78ch}"
-    "@media(max-width:600px){dl{grid-template-columns:1fr}dd{margin-bottom:8px}}"
+    ".narrow{display:none}"
+    /* narrow screens: what can be wrapped is, and the rest says that it scrolls */
+    "@media(max-width:600px){dl{grid-template-columns:1fr}dd{margin-bottom:8px}"
+    ".broad{display:none}.narrow{display:block}"
+    ".wide::before{content:\"scroll →\";display:block;position:sticky;left:0;width:5em;"
+    "color:var(--soft);font-size:13.5px}"
+    ".stacked thead{display:none}.stacked tr,.stacked td{display:block}"
+    ".stacked td.n{display:flex;justify-content:space-between;gap:12px;border-top:0;"
+    "padding:2px 0}.stacked td.n::before{content:attr(data-part);color:var(--soft);"
+    "white-space:normal;text-align:left}"
+    ".stacked td:first-child{font-weight:600;padding:7px 0 2px}"
+    ".manifest tr,.manifest td{display:block}.manifest td{border-top:0;padding:2px 0}"
+    ".manifest td:first-child{border-top:1px solid var(--grid);white-space:normal;"
+    "padding-top:7px}}"
     "footer{color:var(--soft);font-size:13.5px;margin-top:20px}";
 
 void launch_report_colour(const char *name, char colour[LAUNCH_COLOUR_BYTES])

@@ -56,7 +56,7 @@ void launch_report_ranks(const launch_run *run, launch_text *text)
                     "own part of the data and a full copy of the model. The digests show whether "
                     "all copies ended the same, to the last bit.");
     launch_text_put(text,
-                    "</p><div class=\"scroll\"><table><thead>"
+                    "</p><div class=\"scroll wide\"><table><thead>"
                     "<tr><th class=\"n\">rank</th><th>host</th><th class=\"n\">process</th>"
                     "<th class=\"n\">sentences</th><th class=\"n\">too long</th>"
                     "<th>first sentence</th><th class=\"n\">peak memory</th>"
@@ -122,7 +122,7 @@ static void put_value(launch_text *text, const json_t *value)
     if (json_is_string(value)) {
         launch_text_html(text, json_string_value(value));
     } else if (json_is_null(value)) {
-        launch_text_put(text, "<span class=\"none\">not known</span>");
+        launch_text_put(text, "<span class=\"none\">–</span>");
     } else {
         json = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
         launch_text_html(text, json != NULL ? json : "");

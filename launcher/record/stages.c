@@ -163,22 +163,28 @@ void launch_stages_report(const launch_run *run, launch_text *text)
         text,
         "<section><h2>The stages</h2><p class=\"hintline\">The mean step by schedule %s, of %d "
         "micro-batches. Idle: %.1f %% of all stages' time; the schedule with these times, if "
-        "messages took none, has %.1f %%; with equal stages %.1f %%.</p>"
-        "<div class=\"scroll\"><table><thead><tr><th class=\"n\">stage</th>"
+        "messages took none, has %.1f %%; with equal stages %.1f %%. At the step&rsquo;s end the "
+        "stages exchange the gradient of the tied matrix, the norm and the losses; both waits of a "
+        "stage together are its &ldquo;waiting for other ranks&rdquo; above.</p>"
+        "<div class=\"scroll wide\"><table><thead><tr><th class=\"n\">stage</th>"
         "<th class=\"n\">layers</th><th class=\"n\">forward</th><th class=\"n\">backward</th>"
-        "<th class=\"n\">waiting for a neighbour</th><th class=\"n\">sent</th>"
+        "<th class=\"n\">waiting for a neighbour</th>"
+        "<th class=\"n\">waiting at the step&rsquo;s end</th><th class=\"n\">sent</th>"
         "<th class=\"n\">micro-batches held</th></tr></thead><tbody>\n",
         proto_pipeline_name((int)run->job->parallel.pipeline), (int)run->job->train.micro_batches,
         100 * stages.bubble_measured, 100 * stages.bubble_played, 100 * stages.bubble_formula);
     for (int s = 0; s < stages.count; s++) {
         const launch_stage_figures *stage = &stages.stages[s];
+        const double waiting_ms = run->summary->ranks[s].part_ms[LAUNCH_PART_WAITING];
         launch_text_printf(text,
                            "<tr><td class=\"n\">%d</td><td class=\"n\">%d</td>"
                            "<td class=\"n\">%.3f ms</td><td class=\"n\">%.3f ms</td>"
-                           "<td class=\"n\">%.3f ms</td><td class=\"n\">%.2f MB</td>"
+                           "<td class=\"n\">%.3f ms</td><td class=\"n\">%.3f ms</td>"
+                           "<td class=\"n\">%.2f MB</td>"
                            "<td class=\"n\">%d</td></tr>\n",
                            s, (int)stage->layers, stage->forward_ms, stage->backward_ms,
-                           stage->neighbour_ms, stage->bytes_sent / 1e6, (int)stage->held);
+                           stage->neighbour_ms, fmax(0, waiting_ms - stage->neighbour_ms),
+                           stage->bytes_sent / 1e6, (int)stage->held);
     }
     launch_text_put(text, "</tbody></table></div></section>\n");
 }

@@ -223,6 +223,31 @@ static void rows_are_drawn_twice_from_the_same_data(void **state)
     free(figure);
 }
 
+/* The bars begin behind the longest name, and a narrow screen has a drawing of its own. */
+static void rows_have_room_for_their_names(void **state)
+{
+    (void)state;
+    for (int wide = 0; wide < 2; wide++) {
+        launch_text svg = {0};
+        launch_figure *figure = launch_figure_make("t", "ms per step", "ms");
+        assert_non_null(figure);
+        figure->width = LAUNCH_CHART_WIDTH;
+        (void)launch_figure_add(figure, "work", "compute", LAUNCH_STROKE_BAR);
+        launch_figure_add_row(figure, wide != 0 ? "last to arrive" : "rank 0", (const double[]){9});
+        launch_figure_svg(&svg, figure);
+        assert_non_null(strstr(svg.data, wide != 0 ? "<rect class=\"part\" x=\"112.80\""
+                                                   : "<rect class=\"part\" x=\"66.00\""));
+        assert_non_null(strstr(svg.data, "<svg class=\"chart broad\" viewBox=\"0 0 1000 "));
+        const char *narrow = strstr(svg.data, "<svg class=\"chart narrow\" viewBox=\"0 0 480 ");
+        assert_non_null(narrow);
+        const char *value = strstr(narrow, "<text class=\"value\" x=\"");
+        assert_non_null(value);
+        assert_true(strtod(strchr(value, 'x') + 3, NULL) < 480 - 70); /* room for "9.00 ms" */
+        launch_text_fini(&svg);
+        free(figure);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -235,6 +260,7 @@ int main(void)
         cmocka_unit_test(a_figure_is_drawn_twice_from_the_same_data),
         cmocka_unit_test(a_series_has_room_for_its_points),
         cmocka_unit_test(rows_are_drawn_twice_from_the_same_data),
+        cmocka_unit_test(rows_have_room_for_their_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -129,7 +129,7 @@ static void the_parts_of_a_step_add_up(void **state)
     launch_lesson_write(&run, &text);
     assert_tells(
         text.data,
-        "The mean step took 16.80 ms, of the rank that arrived last in each: 13.00 ms (77.4 %) of "
+        "The mean step took 16.80 ms, in the rank that arrived last: 13.00 ms (77.4 %) of "
         "forward and backward, 0.500 ms (3.0 %) of all-reduce calls while backward ran, 1.00 ms "
         "(6.0 %) of exchanging gradients after it, 2.00 ms (11.9 %) of AdamW and 0.300 ms (1.8 %) "
         "of other work. The other rank waited for it in the all-reduce, 3.00 ms in the mean.");

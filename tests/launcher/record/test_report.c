@@ -126,6 +126,8 @@ static void figures_are_on_the_page(void **state)
                                  "528 parameters"));
     assert_non_null(strstr(page, "Where every millisecond went"));
     assert_non_null(strstr(page, ">identical<"));
+    assert_non_null(strstr(page, "<td class=\"n\" data-part=\"forward and backward\">"));
+    assert_non_null(strstr(page, ".manifest td{display:block}")); /* on narrow screens */
     assert_non_null(strstr(page, "<td>tokens_per_sec_1proc</td><td>96400.0</td>"));
     assert_non_null(strstr(page, "<td>ranks[1].pid</td><td>4243</td>"));
     assert_non_null(strstr(page, "he goed to school"));

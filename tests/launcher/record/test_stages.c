@@ -21,6 +21,8 @@ static launch_step step_of(const sample *from, uint64_t step, int rank)
                                      .neighbour_ns = slow * (13 - 8 * rank) * NS_PER_MS,
                                      .span_ns = slow * 25 * NS_PER_MS,
                                      .held = (uint64_t)(STAGES - rank)};
+    made.allreduce_exposed_ns = (rank == 0 ? 1 : 3) * NS_PER_MS; /* stage 1 is there 2 ms before */
+    made.allreduce_ns = made.allreduce_exposed_ns;
     return made;
 }
 
@@ -117,6 +119,10 @@ static void the_report_has_a_table_of_stages(void **state)
     assert_ok(base_file_read(path, 1 << 24, &page, &size_bytes, &error), &error);
     assert_non_null(memmem(page, size_bytes, "<h2>The stages</h2>", 19));
     assert_non_null(memmem(page, size_bytes, "Idle: 36.0 % of all", 19));
+    static const char waits[] = "<td class=\"n\">5.000 ms</td><td class=\"n\">2.000 ms</td>"
+                                "<td class=\"n\">0.00 MB</td>"; /* of stage 1: 7 ms in all */
+    assert_non_null(memmem(page, size_bytes, waits, sizeof waits - 1));
+    assert_non_null(memmem(page, size_bytes, "waiting for other ranks: 7.000 ms", 33));
     assert_non_null(memmem(page, size_bytes, ">Waiting for stages<", 20));
     assert_non_null(memmem(page, size_bytes, "mean, with the exchange; ", 25));
     assert_null(memmem(page, size_bytes, ">All-reduce</span>", 18));
