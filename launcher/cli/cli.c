@@ -2,9 +2,11 @@
  * files or prints a plan. Called by main.c and by tests. */
 #include "cli/cli.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agent/agent.h"
 #include "base/exitcode.h"
@@ -200,9 +202,18 @@ static int run(launch_options *options, int argc, char **argv, const char *rank_
     return launch_run_job(&whole);
 }
 
+/* Whether nobody reads standard output any more. */
+static bool reader_is_gone(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&out, 1, 0) > 0 && (out.revents & POLLERR) != 0;
+}
+
+/* Lost output is an error. A reader that has gone (launcher --help | head -1) has what it wants. */
 static int finish(int exit_status)
 {
-    if ((fflush(stdout) != 0 || ferror(stdout) != 0) && exit_status == BASE_EXIT_DONE) {
+    const bool lost = fflush(stdout) != 0 || ferror(stdout) != 0;
+    if (lost && exit_status == BASE_EXIT_DONE && !reader_is_gone()) {
         base_log(BASE_LOG_ERROR, "cannot write to standard output");
         return BASE_EXIT_ERROR;
     }

@@ -72,6 +72,32 @@ static void lost_output_is_an_error(void **state)
     test_program_assert_no_children();
 }
 
+/* What a reader does not want to read is not missed, whatever was printed. A full disk is told. */
+static void a_gone_reader_is_no_error(void **state)
+{
+    (void)state;
+    static const char *const printed[] = {"--help", "plan --help", "--version",
+                                          "plan --model gpt2 --ranks 1"};
+    char command[512];
+    for (size_t i = 0; i < sizeof printed / sizeof printed[0]; i++) {
+        /* the launcher begins when the reader has gone */
+        (void)snprintf(
+            command, sizeof command,
+            "mkfifo \"$1\"; true <\"$1\" & exec 4>\"$1\"; rm \"$1\"; wait; exec %s %s >&4",
+            FAKE_LAUNCHER_PATH, printed[i]);
+        assert_int_equal(
+            run((const char *const[]){"/bin/sh", "-c", command, "sh",
+                                      test_directory_path(&test_shared_directory, "p"), NULL}),
+            0);
+        assert_string_equal(program.text[TEST_STDERR], "");
+        (void)snprintf(command, sizeof command, "exec %s %s >/dev/full", FAKE_LAUNCHER_PATH,
+                       printed[i]);
+        assert_int_equal(run((const char *const[]){"/bin/sh", "-c", command, NULL}),
+                         BASE_EXIT_ERROR);
+        assert_non_null(strstr(program.text[TEST_STDERR], "cannot write to standard output"));
+    }
+}
+
 /* A soft limit of open files is raised for the launcher and its ranks; a hard one is named. */
 static void too_few_open_files_are_named(void **state)
 {
@@ -302,6 +328,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(output_and_arguments_come_through),
         cmocka_unit_test(lost_output_is_an_error),
+        cmocka_unit_test(a_gone_reader_is_no_error),
         cmocka_unit_test(too_few_open_files_are_named),
         cmocka_unit_test(the_first_failing_rank_gives_the_exit_code),
         cmocka_unit_test(any_failure_starts_a_program_again),
@@ -315,5 +342,5 @@ int main(void)
         cmocka_unit_test(wrong_command_lines_are_refused),
         cmocka_unit_test(files_that_are_no_programs_are_refused_with_a_reason),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }
