@@ -9,6 +9,7 @@
 enum {
     TEXT_BYTES = 32,
     LAYOUTS_SHOWN = 10,
+    LABELS = 10, /* of micro-batches in a picture */
 };
 
 static const double KILO = 1e3;
@@ -111,8 +112,8 @@ static void print_layouts(const launch_plan *plan, FILE *stream)
     if (plan->count == 1) {
         return;
     }
-    (void)fprintf(stream, "\nLayouts of these ranks, the fastest first\n  data tensor pipeline "
-                          "       step    tokens/s  bubble     memory\n");
+    (void)fprintf(stream, "\nLayouts of these ranks, by tokens/s; those that do not fit come last\n"
+                          "  data tensor pipeline        step    tokens/s  bubble     memory\n");
     for (int i = 0; i < plan->count && i < LAYOUTS_SHOWN; i++) {
         const launch_estimate *each = &plan->estimates[i];
         (void)fprintf(stream,
@@ -193,11 +194,13 @@ static void print_pipeline(const launch_plan *plan, FILE *stream)
     }
     (void)fprintf(stream,
                   "\nThe pipeline, %s: 0 1 2 ... forward of a micro-batch, a b c ... its backward, "
-                  ". idle\n",
-                  proto_pipeline_name((int)pipeline->kind));
+                  ". idle%s\n",
+                  proto_pipeline_name((int)pipeline->kind),
+                  pipeline->micro_batches > LABELS ? " (0 follows 9, and a follows j)" : "");
     launch_pipeline_picture_text(&best->run, stream);
     (void)fprintf(stream,
-                  "  bubble %.1f %% of the step; of equal stages, by (p-1)/(%sm+p-1), %.1f %%\n",
+                  "  bubble %.1f %% of the pipeline's time (the step without the gradients and the "
+                  "optimizer at its end); of equal stages, by (p-1)/(%sm+p-1), %.1f %%\n",
                   100 * best->run.result.bubble, pipeline->chunks > 1 ? "v" : "",
                   100 * proto_pipeline_bubble(pipeline));
     (void)fprintf(stream, "  stage 0 holds the activations of %d %s at most, the last one of %d\n",
@@ -241,9 +244,11 @@ static void print_money(const launch_plan *plan, FILE *stream)
     if (plan->steps == 0) {
         return;
     }
+    const bool priced = launch_plan_cost(plan, &micro);
+    const double whole_s = best->step_s * (double)plan->steps;
     (void)fprintf(stream, "\n%" PRId64 " steps take %s", plan->steps,
-                  seconds(best->step_s * (double)plan->steps, took));
-    if (!launch_plan_cost(plan, &micro)) {
+                  seconds(priced ? ceil(whole_s) : whole_s, took)); /* seconds begun are paid */
+    if (!priced) {
         (void)fprintf(stream, "; what they cost %s\n",
                       plan->price_micro_per_hour > 0 ? "is beyond what the budget can count"
                                                      : "is not known without --price");

@@ -99,6 +99,27 @@ static void json_has_the_same_figures_as_the_estimate(void **state)
     json_decref(json);
 }
 
+/* The text says of what a share is, how the layouts are sorted, and the time that is paid. */
+static void the_text_says_what_its_figures_are(void **state)
+{
+    (void)state;
+    static char text[TEXT_BYTES];
+#define ASK(...)                                                                                   \
+    WORDS("--model", "gpt2-xl", "--ranks", "8", "--device", "h100", "--batch", "1", "--price",     \
+          "2.50", "--steps", "10000", "--global-batch", __VA_ARGS__)
+    assert_int_equal(run(ASK("64"), text), BASE_EXIT_DONE); /* 16 micro-batches */
+    assert_non_null(strstr(text, "Layouts of these ranks, by tokens/s; those that do not fit come "
+                                 "last\n"));
+    assert_non_null(strstr(text, ". idle (0 follows 9, and a follows j)\n"));
+    assert_non_null(strstr(text, " % of the pipeline's time (the step without "));
+    assert_null(strstr(text, "% of the step"));
+    /* 8 ranks at 2.50 dollars: $16.155556 is 2908 s of them */
+    assert_non_null(strstr(text, "10000 steps take 2908 s and cost $16.155556: "));
+    assert_int_equal(run(ASK("40", "--pipeline", "2"), text), BASE_EXIT_DONE); /* 10 */
+    assert_non_null(strstr(text, ". idle\n"));
+#undef ASK
+}
+
 static void unknown_prices_are_unknown(void **state)
 {
     (void)state;
@@ -390,6 +411,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(json_has_the_same_figures_as_the_estimate),
+        cmocka_unit_test(the_text_says_what_its_figures_are),
         cmocka_unit_test(unknown_prices_are_unknown),
         cmocka_unit_test(what_does_not_fit_ends_with_1),
         cmocka_unit_test(own_figures_replace_the_devices),

@@ -64,8 +64,10 @@ static base_status compare(const pipeline_options *options, base_error *reterr)
         (void)printf("\n%s\n", proto_pipeline_name(runs[i].pipeline.kind));
         launch_pipeline_picture_text(&runs[i], stdout);
     }
-    (void)printf("\nheld: micro-batches whose activations stage 0 keeps at once.\n"
-                 "0 1 2 ... forward of a micro-batch, a b c ... backward of 0 1 2 ..., . idle.\n");
+    (void)printf(
+        "\nheld: micro-batches whose activations stage 0 keeps at once.\n"
+        "0 1 2 ... forward of a micro-batch, a b c ... backward of 0 1 2 ..., . idle; 0 follows\n"
+        "9, and a follows j.\n");
     const base_status status =
         options->picture_path[0] == '\0'
             ? BASE_OK
