@@ -305,6 +305,9 @@ static void step(fake_rank *fake)
     message.compute_ns = 900000;
     message.allreduce_ns = 100000;
     message.step_ns = 1000000;
+    if (getenv("FAKE_SLOW_ALONE") != NULL && fake->identity.world_size == 1) {
+        message.step_ns *= 100;
+    }
     proto_client_report(fake->client, &message.base);
     for (int i = 0; lines != NULL && strcmp(lines, "much") == 0 && i < MUCH_LINES; i++) {
         (void)printf("%0*d\n", MUCH_LINE_BYTES, i);

@@ -161,6 +161,25 @@ static void scaling_is_measured_after_the_job(void **state)
     fake_job_teardown(&directory);
 }
 
+/* Two ranks cannot be 200 times as fast as one. */
+static void a_suspect_speed_up_is_printed_as_such(void **state)
+{
+    (void)state;
+    test_directory directory;
+    fake_job_setup(&directory);
+    start_measured(&directory, (const char *const[]){"FAKE_SLOW_ALONE=1", NULL});
+    assert_int_equal(test_program_wait(&program), 0);
+    const char *out = program.text[TEST_STDOUT];
+    assert_non_null(strstr(out, "on 2 ranks (2048000 to 2048000 in 3 rounds); the speed-up says "
+                                "nothing\n"));
+    assert_null(strstr(out, "x one rank"));
+    assert_non_null(strstr(out, "\nsuspect: 2 processes were 200.00 times as fast as one, "));
+    char *manifest = fake_job_read(&directory, "out/manifest.json");
+    assert_non_null(strstr(manifest, "\"suspect\": \"2 processes were 200.00 times as fast "));
+    free(manifest);
+    fake_job_teardown(&directory);
+}
+
 /* The job itself and its record are good. The failure afterwards is reported in both. */
 static void a_failed_measurement_is_reported(void **state)
 {
@@ -396,6 +415,7 @@ int main(void)
         cmocka_unit_test(the_summary_says_what_happened),
         cmocka_unit_test(progress_is_a_few_plain_lines),
         cmocka_unit_test(scaling_is_measured_after_the_job),
+        cmocka_unit_test(a_suspect_speed_up_is_printed_as_such),
         cmocka_unit_test(a_failed_measurement_is_reported),
         cmocka_unit_test(other_bits_of_a_host_are_told),
         cmocka_unit_test(unbound_ranks_are_reported),
