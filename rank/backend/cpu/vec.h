@@ -50,7 +50,15 @@ VEC_INLINE void vec_put(float *to, vec x)
 /* A vector of bfloat16, each of which is the upper half of a float. */
 VEC_INLINE vec vec_get_bfloat16(const uint16_t *from)
 {
+#if defined(__AVX512F__)
+    const __m256i halves = _mm256_loadu_si256((const void *)from);
+    return (vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16);
+#elif defined(__AVX2__) /* which GCC 12 does not find by itself */
+    const __m128i halves = _mm_loadu_si128((const void *)from);
+    return (vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16);
+#else
     return (vec)(__builtin_convertvector(*(const vec_bfloat16 *)from, vec_bits) << 16);
+#endif
 }
 
 /* Rounds to nearest, ties to even. NaN stays NaN. */
