@@ -173,6 +173,13 @@ static base_status read_header(json_t *header, base_safetensors *parsed, base_er
     return check_coverage(parsed, reterr);
 }
 
+/* How a file begins that Git LFS has not fetched. */
+static bool is_pointer(const base_reader *reader, size_t size_bytes)
+{
+    static const char begin[LENGTH_BYTES + 1] = "version ";
+    return size_bytes >= LENGTH_BYTES && memcmp(reader->data, begin, LENGTH_BYTES) == 0;
+}
+
 /* Reads the header's length from the first bytes of a file of size_bytes. */
 static base_status read_length(base_reader *reader, size_t size_bytes, size_t *header_bytes,
                                base_error *reterr)
@@ -181,6 +188,11 @@ static base_status read_length(base_reader *reader, size_t size_bytes, size_t *h
     if (reader->failed) {
         return base_fail(reterr, BASE_ERR_INVALID, "%zu bytes are too few for a safetensors file",
                          size_bytes);
+    }
+    if (is_pointer(reader, size_bytes)) {
+        return base_fail(
+            reterr, BASE_ERR_INVALID,
+            "it is a pointer of Git LFS, and not the weights: git lfs pull fetches them");
     }
     if (length > BASE_SAFETENSORS_HEADER_BYTES_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT,

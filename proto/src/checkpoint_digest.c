@@ -66,6 +66,22 @@ static base_status add_open_file(checkpoint_digest *at, int fd, const char *path
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "%s", path);
 }
 
+/* Of models in another form than the one that is read. */
+static const char *say_what_is_there(const char *directory)
+{
+    static const char *const others[] = {"pytorch_model.bin", "pytorch_model.bin.index.json"};
+    char path[BASE_PATH_BYTES];
+    base_error ignored;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (base_path_join(directory, others[i], path, &ignored) == BASE_OK &&
+            access(path, F_OK) == 0) {
+            return " (pytorch_model.bin is not read: save_pretrained of transformers writes "
+                   "safetensors)";
+        }
+    }
+    return "";
+}
+
 /* Adds one file of the checkpoint. BASE_ERR_NOTFOUND: there is no such file. */
 static base_status add_file(void *user, const char *name, bool tensors, base_error *reterr)
 {
@@ -78,7 +94,8 @@ static base_status add_file(void *user, const char *name, bool tensors, base_err
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0) {
         const int why = errno;
-        status = base_fail_errno(reterr, why, "cannot open %s", path);
+        status = base_fail_errno(reterr, why, "cannot open %s%s", path,
+                                 why == ENOENT ? say_what_is_there(at->directory) : "");
         return why == ENOENT ? BASE_ERR_NOTFOUND : status;
     }
     status = add_open_file(at, fd, path, name, tensors, reterr);

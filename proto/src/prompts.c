@@ -99,7 +99,7 @@ base_status proto_prompts_read(const char *path, proto_prompts *prompts, base_er
     size_t size_bytes = 0;
     *prompts = (proto_prompts){.count = 0};
     base_status status =
-        base_file_read(path, PROTO_PROMPTS_FILE_BYTES_MAX, &data, &size_bytes, reterr);
+        base_file_read_regular(path, PROTO_PROMPTS_FILE_BYTES_MAX, &data, &size_bytes, reterr);
     if (status != BASE_OK) {
         return status;
     }

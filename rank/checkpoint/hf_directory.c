@@ -15,6 +15,7 @@
 enum {
     TOKENIZER_BYTES_MAX = 64 << 20,
     FILE_PATH_BYTES = BASE_PATH_BYTES + 64,
+    FAMILIES_BYTES = 256,
 };
 
 static const char END_TOKEN[] = "<|endoftext|>";
@@ -175,6 +176,13 @@ static base_status write_tokenizer_config(const char *directory, const rank_chec
                       reterr);
 }
 
+/* In which transformers then holds the weights. */
+static bool set_type(json_t *config, rank_type type)
+{
+    return type == RANK_FLOAT32 ||
+           json_object_set_new(config, "dtype", json_string("bfloat16")) == 0;
+}
+
 base_status rank_checkpoint_write(const char *directory, const rank_checkpoint_about *about,
                                   const float *params, base_error *reterr)
 {
@@ -197,7 +205,8 @@ base_status rank_checkpoint_write(const char *directory, const rank_checkpoint_a
     }
     if (status == BASE_OK) {
         json_t *object = config->family->describe(config);
-        if (object != NULL && !add_ends(object, model, NULL, (int)about->end_id)) {
+        if (object != NULL && (!add_ends(object, model, NULL, (int)about->end_id) ||
+                               !set_type(object, about->type))) {
             json_decref(object);
             object = NULL;
         }
@@ -217,12 +226,14 @@ static base_status configure(const json_t *object, rank_model_config *config, ba
     rank_model_config read = {.family = NULL};
     const char *type = json_string_value(json_object_get(object, "model_type"));
     const rank_family *family = type != NULL ? rank_family_find(type) : NULL;
+    char known[FAMILIES_BYTES];
+    rank_family_list(known, sizeof known);
     base_status status =
         family != NULL ? family->configure(object, &read, reterr)
         : type != NULL ? base_fail(reterr, BASE_ERR_UNSUPPORTED,
-                                   "model_type \"%s\" is none that "
-                                   "this program knows",
-                                   type)
+                                   "model_type \"%.64s\" is none that "
+                                   "this program knows, which are: %s",
+                                   type, known)
                        : base_fail(reterr, BASE_ERR_INVALID, "model_type is missing or no string");
     if (status == BASE_OK) {
         *config = read;

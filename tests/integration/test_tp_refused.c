@@ -149,6 +149,12 @@ static void missing_and_cut_weights(void **state)
     uint8_t *data = get("model.safetensors", &size_bytes);
     assert_int_equal(remove(test_directory_path(&directory, "model.safetensors")), 0);
     expect_refused("2", "the boy", "model.safetensors");
+    put("pytorch_model.bin", "", 0);
+    expect_refused("2", "the boy", "pytorch_model.bin is not read: save_pretrained");
+    assert_int_equal(remove(test_directory_path(&directory, "pytorch_model.bin")), 0);
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:0\n";
+    put("model.safetensors", pointer, sizeof pointer - 1);
+    expect_refused("2", "the boy", "model.safetensors: it is a pointer of Git LFS");
     put("model.safetensors", data, size_bytes - 1);
     expect_refused("2", "the boy", "its offsets are outside the file");
     put("model.safetensors", data, 100);
@@ -226,6 +232,7 @@ static void another_type_of_model(void **state)
     write_checkpoint();
     replace("config.json", "\"gpt2\"", "\"gptj\"");
     expect_refused("2", "the boy", "gptj");
+    assert_non_null(strstr(program.text[TEST_STDERR], "which are: gpt2, llama, mistral, qwen2"));
 }
 
 static void a_tokenizer_that_does_not_fit(void **state)
@@ -308,7 +315,8 @@ static void prompts_that_cannot_be(void **state)
     write_checkpoint();
     expect_refused("2", "", "prompt");
     expect_refused("2", words, "a prompt must have 1 to 63 tokens");
-    expect_flag_refused("2", "--prompts", checkpoint, "Is a directory");
+    expect_flag_refused("2", "--prompts", checkpoint, "is not a regular file");
+    expect_flag_refused("2", "--prompts", "/dev/null", "is not a regular file");
     expect_flag_refused("2", "--prompts", "nowhere", "cannot open");
 }
 

@@ -152,6 +152,9 @@ typedef struct rank_model rank_model;
 const rank_family *rank_family_find(const char *model_type);
 const rank_family *rank_family_default(void);
 
+/* Writes the model types of all families, as "gpt2, llama". */
+void rank_family_list(char *list, size_t list_bytes);
+
 BASE_MUST_CHECK base_status rank_model_config_check(const rank_model_config *config,
                                                     base_error *reterr);
 /* Checks that such a model can be trained with products of that type. */
