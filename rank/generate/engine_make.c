@@ -107,7 +107,9 @@ static base_status check_room(rank_engine *engine, const rank_engine_options *op
     use.bytes[RANK_MEMORY_WORK] = (family->work_floats(shape) + logits_floats) * sizeof(float);
     use.bytes[RANK_MEMORY_CACHE] = count_cache_bytes(engine, options);
     rank_step_tables_plan(shape->backend, &tables, &use);
-    const base_status status = rank_memory_check(&engine->run.device, "the model", &use, 0, reterr);
+    const base_status status = rank_memory_check(
+        &engine->run.device, "the model", &use,
+        rank_tp_plan_collectives(family->exchanged_floats(shape), shape->tp->ranks), reterr);
     use.bytes[RANK_MEMORY_EXCHANGED] = family->exchanged_floats(shape) * sizeof(float);
     use.bytes[RANK_MEMORY_QUEUES] = engine->run.device.backend->queue_bytes;
     engine->planned = use;

@@ -72,6 +72,14 @@ static size_t padded(const rank_tp_group *group, const float *at, size_t count)
     return length < room ? length : room;
 }
 
+/* A vector is half of the memory at most, in each half. Lengths that are halved add up to less than twice
+ * the longest. `direct` has a piece from each rank, and their sum. */
+uint64_t rank_tp_plan_collectives(size_t float_count, int ranks)
+{
+    const uint64_t lengths = 2 * (uint64_t)float_count * sizeof(float);
+    return ranks == 1 ? 0 : lengths + lengths / (uint64_t)ranks;
+}
+
 /* The operation of this place and length, made when it is first wanted. Steps are the same on all
  * ranks, so they make it together. */
 static coll_status find_op(rank_tp_group *group, float *at, size_t count, coll_op **op,

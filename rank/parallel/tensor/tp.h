@@ -65,6 +65,9 @@ BASE_MUST_CHECK base_status rank_tp_group_create(coll_comm *comm, const rank_dev
                                                  rank_tp_group **group, base_error *reterr);
 void rank_tp_group_destroy(rank_tp_group *group); /* local; NULL is fine */
 
+/* The bytes that its all-reduces take of a device at most, beside that memory. */
+uint64_t rank_tp_plan_collectives(size_t float_count, int ranks);
+
 const rank_tp *rank_tp_group_tp(const rank_tp_group *group);
 float *rank_tp_group_memory(const rank_tp_group *group);
 
