@@ -1,10 +1,12 @@
-/* --baseline: runs the two phases that a tensor-parallel run is compared with. Called by mode.c.
+/* --baseline: runs the two phases that a tensor-parallel run is compared with, and then all three in
+ * turns. Called by mode.c.
  *
  * While rank 0 works alone, the other ranks sleep in a broadcast of one word. Rank 0 repeats it
  * between its steps, before it could time out. */
 #include "generate/baseline.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +16,11 @@
 #include "generate/free_memory.h"
 #include "ringfence/coll_error.h"
 
+static const double ROUNDS_S = 10; /* no round begins later */
+
 typedef struct phase_run {
     const rank_generate_options *tp; /* those of the tensor-parallel phase, with the communicator */
-    rank_phase *phase;
+    rank_pass *pass;
     size_t first; /* prompt i of this rank is number first + i * stride */
     size_t stride;
     rank_alone alone;
@@ -84,15 +88,15 @@ static bool keep_waiting(void *user)
 static void take_timing(void *user, const rank_answer *answer)
 {
     phase_run *run = user;
-    rank_timing *timing = &run->phase->timings[run->first + answer->index * run->stride];
+    rank_timing *timing = &run->pass->timings[run->first + answer->index * run->stride];
     if (run->status == BASE_OK) {
         run->status = rank_timing_of(answer, timing, &run->error);
     }
 }
 
-/* Answers this rank's prompts with a model of its own. */
-static base_status answer_alone(phase_run *run, const rank_generate_options *options,
-                                const char *const *prompts, size_t count, base_error *reterr)
+/* Answers this rank's prompts. */
+static base_status answer_prompts(phase_run *run, const rank_generate_options *options,
+                                  const char *const *prompts, size_t count, base_error *reterr)
 {
     rank_generate_report report = {.steps = 0};
     const char **mine = calloc(count + 1, sizeof *mine);
@@ -112,8 +116,8 @@ static base_status answer_alone(phase_run *run, const rank_generate_options *opt
         *reterr = run->error;
         status = run->status;
     }
-    run->phase->tokens = (double)report.sampled;
-    run->phase->seconds = (double)report.step_ns / 1e9;
+    run->pass->tokens = (double)report.sampled;
+    run->pass->seconds = (double)report.step_ns / 1e9;
     return status;
 }
 
@@ -128,7 +132,7 @@ static base_status run_single(phase_run *run, const char *const *prompts, size_t
     options.index_stride = 1;
     options.should_stop = keep_waiting;
     options.stop_user = run;
-    const base_status status = answer_alone(run, &options, prompts, count, reterr);
+    const base_status status = answer_prompts(run, &options, prompts, count, reterr);
     *state = status == BASE_OK           ? RANK_ALONE_DONE
              : status == BASE_ERR_MEMORY ? RANK_ALONE_NO_ROOM
                                          : RANK_ALONE_FAILED;
@@ -158,21 +162,21 @@ static base_status meet(void *user, const rank_generate_report *memory, base_err
 
 /* Gives rank 0 the results of all ranks: sums where one rank has the value, and the longest
  * time. */
-static base_status merge(coll_comm *comm, rank_phase *phase, size_t count, base_error *reterr)
+static base_status merge(coll_comm *comm, rank_pass *pass, size_t count, base_error *reterr)
 {
     coll_error error;
     base_status status =
-        coll_to_base(coll_all_reduce(comm, phase->timings, phase->timings,
+        coll_to_base(coll_all_reduce(comm, pass->timings, pass->timings,
                                      count * RANK_TIMING_DOUBLES, COLL_FLOAT64, COLL_SUM, &error),
                      &error, reterr);
     if (status == BASE_OK) {
-        status = coll_to_base(coll_all_reduce(comm, &phase->tokens, &phase->tokens, 1, COLL_FLOAT64,
-                                              COLL_SUM, &error),
-                              &error, reterr);
+        status = coll_to_base(
+            coll_all_reduce(comm, &pass->tokens, &pass->tokens, 1, COLL_FLOAT64, COLL_SUM, &error),
+            &error, reterr);
     }
     if (status == BASE_OK) {
-        status = coll_to_base(coll_all_reduce(comm, &phase->seconds, &phase->seconds, 1,
-                                              COLL_FLOAT64, COLL_MAX, &error),
+        status = coll_to_base(coll_all_reduce(comm, &pass->seconds, &pass->seconds, 1, COLL_FLOAT64,
+                                              COLL_MAX, &error),
                               &error, reterr);
     }
     return status;
@@ -187,62 +191,176 @@ static base_status run_replicas(phase_run *run, const char *const *prompts, size
     options.index_stride = run->stride;
     options.on_warm = meet;
     options.warm_user = run;
-    const base_status status = answer_alone(run, &options, prompts, count, reterr);
-    return status == BASE_OK ? merge(run->tp->comm, run->phase, count, reterr) : status;
+    const base_status status = answer_prompts(run, &options, prompts, count, reterr);
+    return status == BASE_OK ? merge(run->tp->comm, run->pass, count, reterr) : status;
 }
 
-static base_status run_both(const rank_generate_options *options, const char *const *prompts,
-                            size_t count, rank_baseline *baseline, base_error *reterr)
+/* The comparison; the same on every rank but for the results. */
+typedef struct comparison {
+    const rank_generate_options *tp;
+    const char *const *prompts;
+    size_t count;
+    rank_baseline *baseline;
+    rank_pass again; /* the pass of a later round */
+    int64_t began_ns;
+} comparison;
+
+/* *ran: there was room for a whole model. */
+static base_status run_alone(const comparison *c, rank_pass *pass, bool *ran, base_error *reterr)
 {
-    const int rank = coll_comm_rank(options->comm);
-    const int ranks = coll_comm_size(options->comm);
-    phase_run single = {
-        .tp = options, .phase = &baseline->single, .stride = 1, .alone = {.comm = options->comm}};
-    phase_run replicas = {.tp = options,
-                          .phase = &baseline->replicas,
-                          .first = (size_t)rank,
-                          .stride = (size_t)ranks};
+    phase_run single = {.tp = c->tp, .pass = pass, .stride = 1, .alone = {.comm = c->tp->comm}};
     rank_alone_state state = RANK_ALONE_WAIT;
-    bool room = false;
-    base_status status = all_have_room(options, &room, baseline->reason, reterr);
-    if (status != BASE_OK || !room) {
-        return status;
-    }
-    if (rank != 0) {
-        status = rank_alone_sleep(options->comm, &state, reterr);
+    base_status status = BASE_OK;
+    if (coll_comm_rank(c->tp->comm) != 0) {
+        status = rank_alone_sleep(c->tp->comm, &state, reterr);
     } else {
         base_error error = {0};
-        status = run_single(&single, prompts, count, &state, &error);
+        status = run_single(&single, c->prompts, c->count, &state, &error);
         if (state == RANK_ALONE_NO_ROOM) {
-            memcpy(baseline->reason, error.message, sizeof baseline->reason);
+            memcpy(c->baseline->reason, error.message, sizeof c->baseline->reason);
             status = BASE_OK;
         } else if (status != BASE_OK && reterr != NULL) {
             *reterr = error;
         }
     }
-    if (status == BASE_OK && state == RANK_ALONE_FAILED) {
-        return base_fail(reterr, BASE_ERR_PEER, "rank 0 failed in --baseline");
-    }
-    return status == BASE_OK && state == RANK_ALONE_DONE
-               ? run_replicas(&replicas, prompts, count, reterr)
+    *ran = state == RANK_ALONE_DONE;
+    return status == BASE_OK && state == RANK_ALONE_FAILED
+               ? base_fail(reterr, BASE_ERR_PEER, "rank 0 failed in --baseline")
                : status;
 }
 
-base_status rank_baseline_run(const rank_generate_options *options, const char *const *prompts,
-                              size_t count, rank_baseline *baseline, base_error *reterr)
+static base_status run_together(const comparison *c, rank_pass *pass, base_error *reterr)
 {
-    *baseline = (rank_baseline){.reason = ""};
-    baseline->single.timings = calloc(count + 1, sizeof *baseline->single.timings);
-    baseline->replicas.timings = calloc(count + 1, sizeof *baseline->replicas.timings);
-    if (baseline->single.timings == NULL || baseline->replicas.timings == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for --baseline");
+    phase_run replicas = {.tp = c->tp,
+                          .pass = pass,
+                          .first = (size_t)coll_comm_rank(c->tp->comm),
+                          .stride = (size_t)coll_comm_size(c->tp->comm)};
+    return run_replicas(&replicas, c->prompts, c->count, reterr);
+}
+
+/* The tensor-parallel phase of a later round. */
+static base_status run_cut(const comparison *c, rank_pass *pass, base_error *reterr)
+{
+    phase_run cut = {.tp = c->tp, .pass = pass, .stride = 1};
+    return answer_prompts(&cut, c->tp, c->prompts, coll_comm_rank(c->tp->comm) == 0 ? c->count : 0,
+                          reterr);
+}
+
+static void note_round(rank_phase *phase, int round, double per_token_ms, double tokens,
+                       double seconds)
+{
+    phase->per_token_ms[round] = per_token_ms;
+    phase->tokens_per_s[round] = seconds > 0 ? tokens / seconds : (double)NAN;
+    phase->timed_s += seconds;
+}
+
+static void note_pass(const comparison *c, rank_phase *phase, const rank_pass *pass)
+{
+    note_round(phase, c->baseline->rounds, rank_timing_per_token_ms(pass->timings, c->count),
+               pass->tokens, pass->seconds);
+    for (size_t i = 0; phase->first.timings != NULL && i < c->count; i++) {
+        rank_timing *first = &phase->first.timings[i];
+        first->digest = pass->timings[i].digest == first->digest ? first->digest : (double)NAN;
     }
-    return run_both(options, prompts, count, baseline, reterr);
+}
+
+/* The pass that the phase's next round fills. */
+static rank_pass *next_pass(comparison *c, rank_phase *phase)
+{
+    if (c->baseline->rounds == 0) {
+        return &phase->first;
+    }
+    memset(c->again.timings, 0, c->count * sizeof *c->again.timings);
+    return &c->again;
+}
+
+/* One round: the tensor-parallel phase, unless it has run, and the other two. *ran: it was a whole one. */
+static base_status run_round(comparison *c, bool *ran, base_error *reterr)
+{
+    rank_baseline *baseline = c->baseline;
+    base_status status = BASE_OK;
+    *ran = false;
+    if (baseline->rounds > 0) {
+        rank_pass *pass = next_pass(c, &baseline->tp);
+        status = run_cut(c, pass, reterr);
+        note_pass(c, &baseline->tp, pass);
+    }
+    if (status == BASE_OK) {
+        status = all_have_room(c->tp, ran, baseline->reason, reterr);
+    }
+    if (status == BASE_OK && *ran) {
+        rank_pass *pass = next_pass(c, &baseline->single);
+        status = run_alone(c, pass, ran, reterr);
+        note_pass(c, &baseline->single, pass);
+    }
+    if (status == BASE_OK && *ran) {
+        rank_pass *pass = next_pass(c, &baseline->replicas);
+        status = run_together(c, pass, reterr);
+        note_pass(c, &baseline->replicas, pass);
+    }
+    return status;
+}
+
+/* Rank 0 decides. */
+static base_status decide(const comparison *c, bool *more, base_error *reterr)
+{
+    coll_error error;
+    const rank_baseline *b = c->baseline;
+    const double timed_s = fmin(b->tp.timed_s, fmin(b->single.timed_s, b->replicas.timed_s));
+    const double elapsed_s = (double)(base_now_ns() - c->began_ns) / (double)BASE_NS_PER_S;
+    const bool stopped = c->tp->should_stop != NULL && c->tp->should_stop(c->tp->stop_user);
+    int32_t go_on = !stopped && rank_rounds_go_on(b->rounds, timed_s, elapsed_s, ROUNDS_S) ? 1 : 0;
+    const base_status status =
+        coll_to_base(coll_broadcast(c->tp->comm, &go_on, 1, COLL_INT32, 0, &error), &error, reterr);
+    *more = go_on != 0;
+    return status;
+}
+
+static base_status run_rounds(comparison *c, base_error *reterr)
+{
+    bool more = true;
+    base_status status = BASE_OK;
+    while (status == BASE_OK && more) {
+        bool ran = false;
+        status = run_round(c, &ran, reterr);
+        if (status != BASE_OK || !ran) {
+            break;
+        }
+        c->baseline->rounds++;
+        status = decide(c, &more, reterr);
+    }
+    if (c->baseline->rounds > 0) {
+        c->baseline->reason[0] = '\0'; /* a later round had no room; those before it count */
+    }
+    return status;
+}
+
+base_status rank_baseline_run(const rank_generate_options *options, const char *const *prompts,
+                              size_t count, const rank_generate_report *first,
+                              rank_baseline *baseline, base_error *reterr)
+{
+    comparison c = {.tp = options,
+                    .prompts = prompts,
+                    .count = count,
+                    .baseline = baseline,
+                    .began_ns = base_now_ns()};
+    *baseline = (rank_baseline){.reason = ""};
+    note_round(&baseline->tp, 0, first->per_token_ms, (double)first->sampled,
+               (double)first->step_ns / (double)BASE_NS_PER_S);
+    c.again.timings = calloc(count + 1, sizeof *c.again.timings);
+    baseline->single.first.timings = calloc(count + 1, sizeof *c.again.timings);
+    baseline->replicas.first.timings = calloc(count + 1, sizeof *c.again.timings);
+    const base_status status = c.again.timings == NULL || baseline->single.first.timings == NULL ||
+                                       baseline->replicas.first.timings == NULL
+                                   ? base_fail(reterr, BASE_ERR_MEMORY, "no memory for --baseline")
+                                   : run_rounds(&c, reterr);
+    free(c.again.timings);
+    return status;
 }
 
 void rank_baseline_fini(rank_baseline *baseline)
 {
-    free(baseline->single.timings);
-    free(baseline->replicas.timings);
+    free(baseline->single.first.timings);
+    free(baseline->replicas.first.timings);
     *baseline = (rank_baseline){.reason = ""};
 }

@@ -25,8 +25,8 @@ static void add_point(rank_curve *curve, int width, bool asked)
                                            .predicted_single_ms = (double)NAN,
                                            .predicted_tp_ms = (double)NAN,
                                            .predicted_comm_fraction = (double)NAN,
-                                           .single_ms = (double)NAN,
-                                           .tp_ms = (double)NAN};
+                                           .single = rank_spread_of(NULL, 0),
+                                           .tp = rank_spread_of(NULL, 0)};
 }
 
 void rank_curve_plan(const int *widths, int width_count, int ranks, rank_curve *curve)
@@ -84,7 +84,7 @@ void rank_curve_predict(const rank_curve *curve, rank_curve_point *point)
 static double log_ratio(const rank_curve_point *point, bool predicted)
 {
     return predicted ? log(point->predicted_tp_ms / point->predicted_single_ms)
-                     : log(point->tp_ms / point->single_ms);
+                     : log(point->tp.median / point->single.median);
 }
 
 double rank_curve_crossover(const rank_curve *curve, bool predicted)

@@ -15,6 +15,7 @@
 
 #include "base/status.h"
 #include "coll/tensor_parallel.h"
+#include "generate/rounds.h"
 #include "proto/job.h"
 
 enum {
@@ -33,8 +34,9 @@ typedef struct rank_curve_point {
     double predicted_single_ms;
     double predicted_tp_ms;
     double predicted_comm_fraction; /* of predicted_tp_ms */
-    double single_ms;               /* measured: the median; NaN: not measured */
-    double tp_ms;
+    int rounds;                     /* in which it was measured */
+    rank_spread single;             /* ms, of the rounds' medians; NaN: not measured */
+    rank_spread tp;
     char reason[BASE_ERROR_MESSAGE_BYTES]; /* why it was not measured; empty: it was */
 } rank_curve_point;
 

@@ -34,6 +34,8 @@ enum {
     LINK_BYTES = 1 << 20,
 };
 
+static const double ROUNDS_S = 3; /* no round of a width begins later */
+
 /* ---- weights ---- */
 
 typedef struct drawn_weights {
@@ -66,6 +68,7 @@ static base_status draw_weights(void *user, const rank_row_part *part, float *to
 
 typedef struct token_times {
     double each_ms[TOKENS_MAX];
+    double total_s; /* of these */
     size_t count;
     int64_t last_ns;
     uint64_t drawn;
@@ -79,12 +82,13 @@ static void on_event(void *user, const rank_schedule_event *event)
     times->drawn += event->token >= 0 ? 1 : 0;
     if (times->drawn > WARM_TOKENS && times->count < TOKENS_MAX) {
         times->each_ms[times->count++] = (double)(now_ns - times->last_ns) / (double)BASE_NS_PER_MS;
+        times->total_s += (double)(now_ns - times->last_ns) / (double)BASE_NS_PER_S;
     }
     times->last_ns = now_ns;
     times->ended = event->finish != RANK_FINISH_NOT;
 }
 
-/* One width, on all ranks or on one. */
+/* One width, on all ranks or on one, once. */
 typedef struct timing_run {
     const rank_generate_options *options;
     const rank_model_config *config;
@@ -206,25 +210,38 @@ static base_status may_measure(const rank_generate_options *options,
     return status;
 }
 
+/* The rounds of one width. Rank 0 has the times. */
+typedef struct width_rounds {
+    const rank_generate_options *options;
+    const rank_model_config *config;
+    rank_curve_point *point;
+    double single_ms[RANK_ROUNDS_MAX]; /* (count), as the next; one more while a round runs */
+    double tp_ms[RANK_ROUNDS_MAX];
+    double single_s; /* timed in all, as the next */
+    double tp_s;
+    int count;
+    int64_t began_ns;
+} width_rounds;
+
 /* Rank 0 alone; the others sleep. */
-static base_status time_single(const rank_generate_options *options,
-                               const rank_model_config *config, rank_curve_point *point,
-                               base_error *reterr)
+static base_status time_single(width_rounds *rounds, base_error *reterr)
 {
+    const rank_generate_options *options = rounds->options;
     rank_alone alone = {.comm = options->comm};
     rank_alone_state state = RANK_ALONE_WAIT;
     base_error error = {0};
     base_error told = {0};
-    timing_run run = {.options = options, .config = config, .alone = &alone};
+    timing_run run = {.options = options, .config = rounds->config, .alone = &alone};
     if (coll_comm_rank(options->comm) != 0) {
         const base_status status = rank_alone_sleep(options->comm, &state, reterr);
         return status == BASE_OK && state == RANK_ALONE_FAILED
                    ? base_fail(reterr, BASE_ERR_PEER, "rank 0 failed in --curve")
                    : status;
     }
-    base_status status = time_tokens(&run, &point->single_ms, &error);
+    base_status status = time_tokens(&run, &rounds->single_ms[rounds->count], &error);
+    rounds->single_s += run.times.total_s;
     if (status == BASE_ERR_MEMORY) {
-        give_reason(point, error.message);
+        give_reason(rounds->point, error.message);
         status = BASE_OK;
     }
     const base_status said =
@@ -237,23 +254,60 @@ static base_status time_single(const rank_generate_options *options,
     return status != BASE_OK ? status : said;
 }
 
+static base_status time_together(width_rounds *rounds, base_error *reterr)
+{
+    timing_run run = {
+        .options = rounds->options, .config = rounds->config, .comm = rounds->options->comm};
+    const base_status status = time_tokens(&run, &rounds->tp_ms[rounds->count], reterr);
+    rounds->tp_s += run.times.total_s;
+    return status;
+}
+
+/* Counts the round that has ended if it was a whole one. Rank 0 then decides about another. */
+static base_status end_round(width_rounds *rounds, bool *more, base_error *reterr)
+{
+    coll_error error;
+    const double elapsed_s = (double)(base_now_ns() - rounds->began_ns) / (double)BASE_NS_PER_S;
+    const bool whole =
+        isfinite(rounds->single_ms[rounds->count]) && isfinite(rounds->tp_ms[rounds->count]);
+    rounds->count += whole ? 1 : 0;
+    int32_t go_on = whole && !was_stopped(rounds->options) &&
+                            rank_rounds_go_on(rounds->count, fmin(rounds->single_s, rounds->tp_s),
+                                              elapsed_s, ROUNDS_S)
+                        ? 1
+                        : 0;
+    const base_status status = coll_to_base(
+        coll_broadcast(rounds->options->comm, &go_on, 1, COLL_INT32, 0, &error), &error, reterr);
+    *more = go_on != 0;
+    return status;
+}
+
 static base_status measure_point(const rank_generate_options *options, rank_curve_point *point,
                                  base_error *reterr)
 {
     const rank_model_config config = config_of(point->width, coll_comm_size(options->comm));
-    timing_run tp = {.options = options, .config = &config, .comm = options->comm};
-    bool may = false;
-    base_status status = may_measure(options, &config, point, &may, reterr);
-    if (status != BASE_OK || !may) {
+    width_rounds rounds = {
+        .options = options, .config = &config, .point = point, .began_ns = base_now_ns()};
+    bool more = false;
+    base_status status = may_measure(options, &config, point, &more, reterr);
+    if (status != BASE_OK || !more) {
         return status;
     }
-    double ms = (double)NAN; /* rank 0's counts */
-    status = time_tokens(&tp, &ms, reterr);
-    point->tp_ms = ms;
-    if (status == BASE_OK) {
-        status = time_single(options, &config, point, reterr);
+    while (status == BASE_OK && more) {
+        status = time_together(&rounds, reterr);
+        if (status == BASE_OK) {
+            status = time_single(&rounds, reterr);
+        }
+        if (status == BASE_OK) {
+            status = end_round(&rounds, &more, reterr);
+        }
     }
-    if (point->reason[0] == '\0' && !(isfinite(point->tp_ms) && isfinite(point->single_ms))) {
+    point->rounds = rounds.count;
+    point->tp = rank_spread_of(rounds.tp_ms, rounds.count);
+    point->single = rank_spread_of(rounds.single_ms, rounds.count);
+    if (rounds.count > 0) {
+        point->reason[0] = '\0'; /* what ended a later round */
+    } else if (point->reason[0] == '\0') {
         give_reason(point, "the job was stopped");
     }
     return status;

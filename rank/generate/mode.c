@@ -138,15 +138,17 @@ static base_status write_results(const prompts *all, const rank_generate_report 
     return status;
 }
 
-/* --baseline: every rank has read the prompts. */
+/* --baseline: every rank has read the prompts. first: of the phase that has answered them. */
 static base_status compare(const rank_worker *worker, const rank_generate_options *options,
-                           const prompts *all, base_error *reterr)
+                           const prompts *all, const rank_generate_report *first,
+                           base_error *reterr)
 {
     rank_baseline baseline;
     base_status status = rank_baseline_run(options, (const char *const *)all->all.texts,
-                                           all->all.count, &baseline, reterr);
+                                           all->all.count, first, &baseline, reterr);
     if (status == BASE_OK && all->results != NULL) {
         if (rank_worker_should_stop((void *)worker)) {
+            baseline.rounds = 0;
             (void)snprintf(baseline.reason, sizeof baseline.reason, "the job was stopped");
         }
         rank_results_baseline(all->results, &baseline);
@@ -233,7 +235,7 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
         rank_progress_end(&progress);
     }
     if (status == BASE_OK && job->infer.baseline) {
-        status = compare(worker, options, &all, reterr);
+        status = compare(worker, options, &all, &report, reterr);
     }
     if (status == BASE_OK) {
         status = measure_curve(worker, options, &all, reterr);

@@ -154,13 +154,14 @@ static json_t *total_of(const rank_timing *timings, size_t count, double tokens,
                      "per_token_ms", number(rank_timing_per_token_ms(timings, count)));
 }
 
-/* A phase of the baseline, prompt by prompt; same_tokens compares with the tensor-parallel phase's. */
+/* The first round of a phase of the baseline, prompt by prompt; same_tokens compares with the
+ * tensor-parallel phase's. */
 static json_t *describe_phase(const rank_results *results, const rank_phase *phase)
 {
     json_t *prompts = json_array();
     bool failed = prompts == NULL;
     for (size_t i = 0; !failed && i < results->timing_count; i++) {
-        const rank_timing *timing = &phase->timings[i];
+        const rank_timing *timing = &phase->first.timings[i];
         const bool same = timing->digest == results->timings[i].digest;
         failed =
             json_array_append_new(prompts, json_pack("{s:f, s:o, s:b}", "ttft_ms", timing->ttft_ms,
@@ -172,23 +173,44 @@ static json_t *describe_phase(const rank_results *results, const rank_phase *pha
         return NULL;
     }
     return json_pack("{s:o, s:o}", "total",
-                     total_of(phase->timings, results->timing_count, phase->tokens, phase->seconds),
+                     total_of(phase->first.timings, results->timing_count, phase->first.tokens,
+                              phase->first.seconds),
                      "prompts", prompts);
+}
+
+static json_t *describe_rounds(const rank_phase *phase, int rounds)
+{
+    const rank_spread ms = rank_spread_of(phase->per_token_ms, rounds);
+    const rank_spread speed = rank_spread_of(phase->tokens_per_s, rounds);
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "per_token_ms", number(ms.median),
+                     "per_token_ms_low", number(ms.low), "per_token_ms_high", number(ms.high),
+                     "tokens_per_s", number(speed.median), "tokens_per_s_low", number(speed.low),
+                     "tokens_per_s_high", number(speed.high));
+}
+
+/* What all rounds say together; null: there were none. */
+static json_t *describe_comparison(const rank_baseline *baseline)
+{
+    const int rounds = baseline->rounds;
+    return rounds == 0 ? json_null()
+                       : json_pack("{s:i, s:o, s:o, s:o}", "rounds", rounds, "tp",
+                                   describe_rounds(&baseline->tp, rounds), "single",
+                                   describe_rounds(&baseline->single, rounds), "replicas",
+                                   describe_rounds(&baseline->replicas, rounds));
 }
 
 void rank_results_baseline(rank_results *results, const rank_baseline *baseline)
 {
     json_t *object = results->object;
-    const bool ran = baseline->reason[0] == '\0';
-    const double ours = rank_timing_per_token_ms(results->timings, results->timing_count);
-    const double theirs =
-        ran ? rank_timing_per_token_ms(baseline->single.timings, results->timing_count)
-            : (double)NAN;
+    const bool ran = baseline->rounds > 0;
+    const double ours = rank_spread_of(baseline->tp.per_token_ms, baseline->rounds).median;
+    const double theirs = rank_spread_of(baseline->single.per_token_ms, baseline->rounds).median;
     const int failures =
         json_object_set_new(object, "single",
                             ran ? describe_phase(results, &baseline->single) : json_null()) +
         json_object_set_new(object, "replicas",
                             ran ? describe_phase(results, &baseline->replicas) : json_null()) +
+        json_object_set_new(object, "comparison", describe_comparison(baseline)) +
         json_object_set_new(object, "speedup", number(theirs / ours)) +
         json_object_set_new(object, "baseline_null_because",
                             ran ? json_null() : json_string(baseline->reason));
@@ -221,12 +243,15 @@ void rank_results_steps(void *user, const rank_step_cost *steps, size_t count)
 static json_t *describe_point(const rank_curve_point *point)
 {
     return json_pack(
-        "{s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "d_model", point->width, "parameters",
-        (json_int_t)point->parameters, "single_read_gb_per_s", number(point->single_rate / 1e9),
-        "tp_read_gb_per_s", number(point->tp_rate / 1e9), "predicted_single_ms",
-        number(point->predicted_single_ms), "predicted_tp_ms", number(point->predicted_tp_ms),
-        "predicted_comm_fraction", number(point->predicted_comm_fraction), "single_ms",
-        number(point->single_ms), "tp_ms", number(point->tp_ms), "null_because",
+        "{s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "d_model",
+        point->width, "parameters", (json_int_t)point->parameters, "single_read_gb_per_s",
+        number(point->single_rate / 1e9), "tp_read_gb_per_s", number(point->tp_rate / 1e9),
+        "predicted_single_ms", number(point->predicted_single_ms), "predicted_tp_ms",
+        number(point->predicted_tp_ms), "predicted_comm_fraction",
+        number(point->predicted_comm_fraction), "rounds", point->rounds, "single_ms",
+        number(point->single.median), "single_ms_low", number(point->single.low), "single_ms_high",
+        number(point->single.high), "tp_ms", number(point->tp.median), "tp_ms_low",
+        number(point->tp.low), "tp_ms_high", number(point->tp.high), "null_because",
         point->reason[0] != '\0' ? json_string(point->reason) : json_null());
 }
 

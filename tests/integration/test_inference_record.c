@@ -31,30 +31,6 @@ static void assert_phase(const json_t *results, const char *name, size_t prompts
     }
 }
 
-/* Each side draws the same tokens, and as many: three prompts of twelve. */
-static void a_baseline_is_one_rank_and_replicas(void **state)
-{
-    (void)state;
-    free(inference_tokens("2", "baseline", FLAGS(DRAWN, "--baseline", "--ignore-eos")));
-    json_t *results = inference_results(test_directory_path(&test_shared_directory, "baseline"));
-    const json_t *total = json_object_get(results, "total");
-    assert_int_equal(json_integer_value(json_object_get(total, "tokens")), 36);
-    assert_phase(results, "single", 3, 36);
-    assert_phase(results, "replicas", 3, 36);
-    const double ours = json_real_value(json_object_get(total, "per_token_ms"));
-    const double theirs = json_real_value(json_object_get(
-        json_object_get(json_object_get(results, "single"), "total"), "per_token_ms"));
-    const double speedup = json_real_value(json_object_get(results, "speedup"));
-    assert_true(fabs(speedup - theirs / ours) < 1e-3 * speedup);
-    assert_true(json_is_null(json_object_get(results, "baseline_null_because")));
-    json_decref(results);
-    /* four ranks, of which one has no prompt of its own */
-    free(inference_tokens("4", "baseline-4", FLAGS(DRAWN, "--baseline", "--ignore-eos")));
-    results = inference_results(test_directory_path(&test_shared_directory, "baseline-4"));
-    assert_phase(results, "replicas", 3, 36);
-    json_decref(results);
-}
-
 static double real_at(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
@@ -62,6 +38,81 @@ static double real_at(const json_t *object, const char *key)
         fail_msg("%s is no number", key);
     }
     return json_number_value(value);
+}
+
+/* Reads a file of JSON lines. */
+static json_t *read_lines(const char *name, const char *file)
+{
+    char path[BASE_PATH_BYTES + 64];
+    (void)snprintf(path, sizeof path, "%s/%s", test_directory_path(&test_shared_directory, name),
+                   file);
+    json_t *lines = json_array();
+    FILE *stream = fopen(path, "re");
+    assert_non_null(stream);
+    for (json_t *line; (line = json_loadf(stream, JSON_DISABLE_EOF_CHECK, NULL)) != NULL;) {
+        assert_int_equal(json_array_append_new(lines, line), 0);
+    }
+    (void)fclose(stream);
+    return lines;
+}
+
+/* Asserts that the figure lies between the low and the high of its rounds. */
+static void assert_median(const json_t *object, const char *key)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "%s_low", key);
+    assert_true(real_at(object, name) > 0);
+    assert_true(real_at(object, name) <= real_at(object, key));
+    (void)snprintf(name, sizeof name, "%s_high", key);
+    assert_true(real_at(object, name) >= real_at(object, key));
+}
+
+/* However many rounds there was time for, the speed-up is that of the medians. */
+static void assert_comparison(const json_t *results)
+{
+    static const char *const sides[] = {"tp", "single", "replicas"};
+    const json_t *comparison = json_object_get(results, "comparison");
+    const double rounds = real_at(comparison, "rounds");
+    assert_true(rounds >= 1 && rounds <= 50);
+    for (size_t i = 0; i < sizeof sides / sizeof sides[0]; i++) {
+        assert_median(json_object_get(comparison, sides[i]), "per_token_ms");
+        assert_median(json_object_get(comparison, sides[i]), "tokens_per_s");
+    }
+    const double ours = real_at(json_object_get(comparison, "tp"), "per_token_ms");
+    const double theirs = real_at(json_object_get(comparison, "single"), "per_token_ms");
+    const double speedup = real_at(results, "speedup");
+    assert_true(fabs(speedup - theirs / ours) < 1e-3 * speedup);
+    assert_true(json_is_null(json_object_get(results, "baseline_null_because")));
+}
+
+/* Each side draws the same tokens, and as many: three prompts of twelve. Rounds change nothing of what
+ * the first has drawn. */
+static void a_baseline_is_one_rank_and_replicas(void **state)
+{
+    (void)state;
+    char *plain = inference_tokens("2", "plain", FLAGS(DRAWN, "--ignore-eos"));
+    char *compared = inference_tokens("2", "baseline", FLAGS(DRAWN, "--baseline", "--ignore-eos"));
+    assert_string_equal(compared, plain);
+    free(plain);
+    free(compared);
+    json_t *results = inference_results(test_directory_path(&test_shared_directory, "baseline"));
+    const json_t *total = json_object_get(results, "total");
+    assert_int_equal(json_integer_value(json_object_get(total, "tokens")), 36);
+    assert_phase(results, "single", 3, 36);
+    assert_phase(results, "replicas", 3, 36);
+    assert_comparison(results);
+    const json_t *rank = json_array_get(json_object_get(results, "ranks"), 0);
+    assert_int_equal(real_at(rank, "tokens_drawn"), 36); /* of the first round */
+    json_t *lines = read_lines("baseline", "timings.jsonl");
+    assert_int_equal(json_array_size(lines), real_at(rank, "steps"));
+    json_decref(lines);
+    json_decref(results);
+    /* four ranks, of which one has no prompt of its own */
+    free(inference_tokens("4", "baseline-4", FLAGS(DRAWN, "--baseline", "--ignore-eos")));
+    results = inference_results(test_directory_path(&test_shared_directory, "baseline-4"));
+    assert_phase(results, "replicas", 3, 36);
+    assert_comparison(results);
+    json_decref(results);
 }
 
 /* The manifest has every field of the lab, and the figures of the results. */
@@ -121,22 +172,6 @@ static void assert_manifest(const char *name, const json_t *results)
     assert_non_null(
         strstr(json_string_value(json_object_get(manifest, "lesson_notes")), "all-reduces"));
     json_decref(manifest);
-}
-
-/* Reads a file of JSON lines. */
-static json_t *read_lines(const char *name, const char *file)
-{
-    char path[BASE_PATH_BYTES + 64];
-    (void)snprintf(path, sizeof path, "%s/%s", test_directory_path(&test_shared_directory, name),
-                   file);
-    json_t *lines = json_array();
-    FILE *stream = fopen(path, "re");
-    assert_non_null(stream);
-    for (json_t *line; (line = json_loadf(stream, JSON_DISABLE_EOF_CHECK, NULL)) != NULL;) {
-        assert_int_equal(json_array_append_new(lines, line), 0);
-    }
-    (void)fclose(stream);
-    return lines;
 }
 
 /* Parts add up: a step is computing and exchanging, an exchange is transfer and waiting. */
@@ -492,7 +527,11 @@ static void a_curve_has_what_was_measured(void **state)
         assert_int_equal(json_is_null(json_object_get(point, "null_because")), asked);
         assert_int_equal(json_is_real(json_object_get(point, "single_ms")), asked);
         assert_int_equal(json_is_real(json_object_get(point, "tp_ms")), asked);
-        assert_true(!asked || (real_at(point, "single_ms") > 0 && real_at(point, "tp_ms") > 0));
+        assert_int_equal(real_at(point, "rounds") > 0, asked);
+        if (asked) {
+            assert_median(point, "single_ms");
+            assert_median(point, "tp_ms");
+        }
     }
     assert_true(real_at(json_object_get(curve, "link"), "latency_us") > 0);
     assert_true(has_file("curve/report.html") && has_file("curve/plots.gp"));

@@ -24,7 +24,7 @@ static void a_curve_has_the_standard_widths_and_those_asked_for(void **state)
         assert_int_equal(point->width, widths[i]);
         assert_int_equal(point->asked, point->width == 64 || point->width == 512);
         assert_int_equal(point->reason[0] != '\0', !point->asked);
-        assert_true(isnan(point->single_ms) && isnan(point->tp_ms));
+        assert_true(isnan(point->single.median) && isnan(point->tp.median));
     }
 }
 
@@ -71,8 +71,8 @@ static rank_curve curve_of(const double *single_ms, const double *tp_ms)
     rank_curve curve;
     rank_curve_plan(NULL, 0, 2, &curve);
     for (int i = 0; i < curve.count; i++) {
-        curve.points[i].single_ms = single_ms[i];
-        curve.points[i].tp_ms = tp_ms[i];
+        curve.points[i].single.median = single_ms[i];
+        curve.points[i].tp.median = tp_ms[i];
     }
     return curve;
 }
