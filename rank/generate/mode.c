@@ -115,20 +115,19 @@ base_status rank_worker_evaluate(const rank_worker *worker, const rank_generate_
 }
 
 /* Rank 0 gets what the ranks of a tensor-parallel model have to say, and writes all down. */
-static base_status write_results(const prompts *all, const rank_generate_report *report,
+static base_status write_results(const prompts *all, const rank_results_rank *own,
                                  const rank_worker *worker, coll_comm *comm, base_error *reterr)
 {
     coll_error error;
     const proto_job *job = &worker->identity.job;
-    const rank_results_rank own = {.report = *report, .max_rss_bytes = rank_worker_max_rss_bytes()};
     base_status status = BASE_OK;
     rank_results_rank *ranks = calloc((size_t)job->job.world_size, sizeof *ranks);
     if (ranks == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for results");
     }
-    ranks[0] = own;
+    ranks[0] = *own;
     if (comm != NULL) {
-        status = coll_to_base(coll_all_gather(comm, &own, ranks, sizeof own, COLL_UINT8, &error),
+        status = coll_to_base(coll_all_gather(comm, own, ranks, sizeof *own, COLL_UINT8, &error),
                               &error, reterr);
     }
     if (status == BASE_OK && all->results != NULL) {
@@ -199,7 +198,7 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
 {
     Ringfence__Control__Finished finished = RINGFENCE__CONTROL__FINISHED__INIT;
     const proto_job *job = &worker->identity.job;
-    rank_generate_report report;
+    rank_results_rank own = {.max_rss_bytes = 0};
     rank_finished_memory memory;
     prompts all = {.client = worker->client, .comes_later = job->infer.requests};
     const rank_request_source source = rank_requests_link(worker);
@@ -231,17 +230,18 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
         answering.warm_user = worker;
     }
     if (status == BASE_OK) {
-        status = rank_generate(&answering, all.mine, all.count, &report, reterr);
+        status = rank_generate(&answering, all.mine, all.count, &own.report, reterr);
         rank_progress_end(&progress);
+        own.max_rss_bytes = rank_worker_max_rss_bytes();
     }
     if (status == BASE_OK && job->infer.baseline) {
-        status = compare(worker, options, &all, &report, reterr);
+        status = compare(worker, options, &all, &own.report, reterr);
     }
     if (status == BASE_OK) {
         status = measure_curve(worker, options, &all, reterr);
     }
     if (status == BASE_OK) {
-        status = write_results(&all, &report, worker, options->comm, reterr);
+        status = write_results(&all, &own, worker, options->comm, reterr);
     }
     if (status == BASE_OK && job->infer.eval) {
         status = rank_worker_evaluate(worker, options, &finished.eval_total, &finished.eval_correct,
@@ -253,13 +253,15 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
     if (status != BASE_OK) {
         return status;
     }
-    rank_finished_put_memory(options->device, &report.planned,
+    rank_finished_put_memory(options->device, &own.report.planned,
                              worker->gpu != NULL ? worker->gpu->info.memory_bytes : 0, &memory,
                              &finished);
-    finished.graphs = report.graphs;
-    finished.replays = report.replays;
-    finished.capture_failure = report.capture_failure;
-    finished.max_rss_bytes = rank_worker_max_rss_bytes();
+    finished.graphs = own.report.graphs;
+    finished.replays = own.report.replays;
+    finished.capture_failure = own.report.capture_failure;
+    /* --baseline and --curve load other models, whose memory does not count */
+    const bool measured = job->infer.baseline || job->infer.curve[0] != '\0';
+    finished.max_rss_bytes = measured ? own.max_rss_bytes : rank_worker_max_rss_bytes();
     return proto_client_finish(worker->client, &finished, reterr);
 }
 

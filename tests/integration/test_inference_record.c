@@ -539,6 +539,32 @@ static void a_curve_has_what_was_measured(void **state)
     json_decref(results);
 }
 
+static double peak_of(const char *name, const char *const *flags)
+{
+    free(inference_tokens("2", name, flags));
+    json_t *results = inference_results(test_directory_path(&test_shared_directory, name));
+    const double peak =
+        real_at(json_array_get(json_object_get(results, "ranks"), 0), "max_rss_bytes");
+    json_decref(results);
+    return peak;
+}
+
+/* A model of width 512 takes 27 MB; the trained one has less than one. */
+static void memory_of_the_curve_is_not_the_models(void **state)
+{
+    (void)state;
+    const double without = peak_of("peak", FLAGS(PROMPTS));
+    const double with = peak_of("peak", FLAGS(PROMPTS, "--curve", "512", "--no-plots"));
+    assert_true(with < without + 13e6);
+    char path[BASE_PATH_BYTES + 64];
+    (void)snprintf(path, sizeof path, "%s/manifest.json",
+                   test_directory_path(&test_shared_directory, "peak"));
+    json_t *manifest = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    const json_t *peaks = json_object_get(manifest, "max_rss_bytes");
+    assert_true(json_number_value(json_array_get(peaks, 0)) == with);
+    json_decref(manifest);
+}
+
 static void a_curve_needs_widths_and_two_ranks(void **state)
 {
     (void)state;
@@ -587,6 +613,7 @@ int main(void)
         cmocka_unit_test(what_is_no_record_is_not_written_over),
         cmocka_unit_test(a_directory_is_for_one_run_at_a_time),
         cmocka_unit_test(impossible_speed_ups_are_suspect),
+        cmocka_unit_test(memory_of_the_curve_is_not_the_models),
     };
     return cmocka_run_group_tests(tests, inference_make_model, test_shared_directory_remove);
 }
