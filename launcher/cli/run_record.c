@@ -9,17 +9,20 @@
 #include "cli/run_job.h"
 #include "record/inference.h"
 
-/* Logs each of the record's notes on stderr. */
+/* Logs each line on stderr. NULL: there is none. */
+static void print_lines(const char *lines)
+{
+    while (lines != NULL && lines[0] != '\0') {
+        const size_t length = strcspn(lines, "\n");
+        base_log(BASE_LOG_INFO, "%.*s", (int)length, lines);
+        lines += length + (lines[length] == '\n' ? 1 : 0);
+    }
+}
+
 static void print_notes(const launch_cli_run *run)
 {
-    if (run->record == NULL || run->options->quiet) {
-        return;
-    }
-    const char *notes = launch_record_notes(run->record);
-    while (notes[0] != '\0') {
-        const size_t length = strcspn(notes, "\n");
-        base_log(BASE_LOG_INFO, "%.*s", (int)length, notes);
-        notes += length + (notes[length] == '\n' ? 1 : 0);
+    if (run->record != NULL && !run->options->quiet) {
+        print_lines(launch_record_notes(run->record));
     }
 }
 
@@ -173,11 +176,16 @@ base_status launch_cli_finish_inference(const launch_cli_run *run, const launch_
     inference.cost = run->lease != NULL ? &run->cost : NULL;
     inference.nvlink = launch_cli_find_nvlink(result, run->options->job.job.world_size);
     inference.plots = run->options->plots;
+    launch_text lines = {0};
     launch_text notes = {0};
-    const base_status status = launch_inference_write(&inference, &notes, reterr);
+    const base_status status = launch_inference_write(&inference, &lines, &notes, reterr);
+    if (!run->options->quiet) {
+        print_lines(lines.data);
+    }
     if (notes.data != NULL && !run->options->quiet) {
         base_log(BASE_LOG_INFO, "%.*s", (int)strcspn(notes.data, "\n"), notes.data);
     }
+    launch_text_fini(&lines);
     launch_text_fini(&notes);
     if (status == BASE_OK && !run->options->quiet) {
         base_log(BASE_LOG_INFO, "record: %s", run->options->job.output.directory);

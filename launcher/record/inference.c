@@ -27,6 +27,8 @@
 
 enum { RESULTS_BYTES_MAX = 1 << 30, SMALL_PARAMETERS = 1000000, FLOAT_BYTES = 4 };
 
+static const double APART_MAX = 2; /* the slow rounds of a phase over the fast ones */
+
 static base_status read_json(const char *out, const char *name, json_t **json, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
@@ -105,17 +107,20 @@ base_status launch_inference_lock(const char *out, int *lock_fd, base_error *ret
     return status;
 }
 
-const char *launch_inference_suspect(double speedup, double parameters, int ranks, bool network,
-                                     double cache_bytes)
+const char *launch_inference_suspect(const launch_inference_claim *claim)
 {
-    const double whole_bytes = parameters * FLOAT_BYTES;
-    const bool cache_explains = whole_bytes > cache_bytes && whole_bytes / ranks <= cache_bytes;
-    if (speedup > 1 && network && parameters < SMALL_PARAMETERS) {
+    const double whole_bytes = claim->parameters * FLOAT_BYTES;
+    const bool cache_explains =
+        whole_bytes > claim->cache_bytes && whole_bytes / claim->ranks <= claim->cache_bytes;
+    if (claim->speedup > 1 && claim->network && claim->parameters < SMALL_PARAMETERS) {
         return "so small a model is not faster over a network: was the baseline really one rank?";
     }
-    if (speedup > ranks && !cache_explains) {
+    if (claim->speedup > claim->ranks && !cache_explains) {
         return "more than the ranks can give, and no cache explains it: was the baseline really "
                "one rank?";
+    }
+    if (claim->apart > APART_MAX) {
+        return "slow rounds took more than twice as long as fast ones: was the machine busy?";
     }
     return NULL;
 }
@@ -193,17 +198,36 @@ static void put_exchange(json_t *object, bool *failed, const launch_inference_fi
 static const char *suspect_of(const launch_inference *run, const launch_inference_figures *of)
 {
     const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    return launch_inference_suspect(of->speedup, of->parameters, (int)run->job->job.world_size,
-                                    over_network(run->job), cache > 0 ? (double)cache : 0);
+    return launch_inference_suspect(
+        &(launch_inference_claim){.speedup = of->speedup,
+                                  .parameters = of->parameters,
+                                  .ranks = (int)run->job->job.world_size,
+                                  .network = over_network(run->job),
+                                  .cache_bytes = cache > 0 ? (double)cache : 0,
+                                  .apart = launch_inference_apart(of)});
+}
+
+static void put_median(json_t *object, bool *failed, const char *key,
+                       const launch_inference_median *of)
+{
+    char name[64];
+    put(object, failed, key, number(of->median));
+    (void)snprintf(name, sizeof name, "%s_low", key);
+    put(object, failed, name, number(of->low));
+    (void)snprintf(name, sizeof name, "%s_high", key);
+    put(object, failed, name, number(of->high));
 }
 
 static void put_figures(json_t *object, bool *failed, const launch_inference *run,
                         const launch_inference_figures *of, const launch_text *lesson)
 {
     const char *suspect = suspect_of(run, of);
-    put(object, failed, "single_gpu_per_token_ms", number(of->single.per_token_ms));
-    put(object, failed, "tp_per_token_ms", number(of->tp.per_token_ms));
+    put(object, failed, "rounds", of->rounds > 0 ? json_integer(of->rounds) : json_null());
+    put_median(object, failed, "single_gpu_per_token_ms", &of->single.per_token_ms);
+    put_median(object, failed, "tp_per_token_ms", &of->tp.per_token_ms);
     put(object, failed, "speedup", number(of->speedup));
+    put_median(object, failed, "tp_tokens_per_s", &of->tp.tokens_per_s);
+    put_median(object, failed, "replicas_tokens_per_s", &of->replicas.tokens_per_s);
     put(object, failed, "suspect", suspect != NULL ? json_string(suspect) : json_null());
     put(object, failed, "crossover_d_model",
         of->curve.point_count > 0 ? number(of->curve.crossover_d_model) : json_null());
@@ -342,8 +366,8 @@ void launch_inference_begin(launch_inference *run)
     run->cpu_before = launch_cpu_times_now();
 }
 
-base_status launch_inference_write(const launch_inference *run, launch_text *notes,
-                                   base_error *reterr)
+base_status launch_inference_write(const launch_inference *run, launch_text *lines,
+                                   launch_text *notes, base_error *reterr)
 {
     static const launch_file_digest no_data = {.path = ""};
     json_t *results = NULL;
@@ -361,6 +385,7 @@ base_status launch_inference_write(const launch_inference *run, launch_text *not
     launch_inference_view view = {
         .run = run, .figures = &figures, .results = results, .info = &info};
     const base_status written = write_all(&view, notes, reterr);
+    launch_inference_lines(&figures, results, lines);
     json_decref(results);
     return written;
 }

@@ -35,14 +35,23 @@ BASE_MUST_CHECK base_status launch_inference_lock(const char *out, int *lock_fd,
                                                   base_error *reterr);
 
 /* Reads OUT/results.json. Writes OUT/manifest.json and report.html; with a curve scaling-curve.dat
- * and plots.gp, which gnuplot draws as scaling-curve.png. What gnuplot could not draw is no error,
- * but a line in notes. Blocks: gnuplot gets at most LAUNCH_RECORD_PLOT_SECONDS. */
-BASE_MUST_CHECK base_status launch_inference_write(const launch_inference *run, launch_text *notes,
-                                                   base_error *reterr);
+ * and plots.gp, which gnuplot draws as scaling-curve.png. lines: what a comparison and a curve have
+ * shown, a line for each. What gnuplot could not draw is no error, but a line in notes. Blocks:
+ * gnuplot gets at most LAUNCH_RECORD_PLOT_SECONDS. */
+BASE_MUST_CHECK base_status launch_inference_write(const launch_inference *run, launch_text *lines,
+                                                   launch_text *notes, base_error *reterr);
 
-/* Says why a speed-up is not credible; NULL: it is. network: between the ranks. cache_bytes: of the
- * processor's last-level cache, 0: not known. Pure. */
-const char *launch_inference_suspect(double speedup, double parameters, int ranks, bool network,
-                                     double cache_bytes);
+/* What a speed-up is judged by. */
+typedef struct launch_inference_claim {
+    double speedup;
+    double parameters;
+    int ranks;
+    bool network;       /* between the ranks */
+    double cache_bytes; /* of the processor's last-level cache; 0: not known */
+    double apart;       /* launch_inference_apart; NaN: not known */
+} launch_inference_claim;
+
+/* Says why a speed-up is not credible; NULL: it is. Pure. */
+const char *launch_inference_suspect(const launch_inference_claim *claim);
 
 #endif

@@ -2,7 +2,9 @@
 #include "record/inference_figures.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 double launch_inference_number(const json_t *object, const char *key)
@@ -36,6 +38,7 @@ static const struct {
     RANK_FIELD("held_up_others_ms_per_token", held_up_ms),
     RANK_FIELD("slowest_in_steps", slowest_in_steps),
     RANK_FIELD("steps", steps),
+    RANK_FIELD("tokens_drawn", drawn),
 };
 
 enum { RANK_FIELDS = sizeof rank_fields / sizeof rank_fields[0] };
@@ -89,14 +92,30 @@ static double mean_ttft(const json_t *prompts)
     return count > 0 ? sum / count : (double)NAN;
 }
 
+/* rounds: of the side; NULL: `once` is all there is. */
+static launch_inference_median read_median(const json_t *rounds, const char *key, double once)
+{
+    char low[32];
+    char high[32];
+    (void)snprintf(low, sizeof low, "%s_low", key);
+    (void)snprintf(high, sizeof high, "%s_high", key);
+    return (launch_inference_median){.median = rounds != NULL ? launch_inference_number(rounds, key)
+                                                              : once,
+                                     .low = launch_inference_number(rounds, low),
+                                     .high = launch_inference_number(rounds, high)};
+}
+
 /* holder: of "total" and "prompts". */
-static launch_inference_side read_side(const json_t *holder)
+static launch_inference_side read_side(const json_t *holder, const json_t *rounds)
 {
     const json_t *total = json_object_get(holder, "total");
+    const double speed = launch_inference_number(total, "tokens_per_s");
+    const double ms = launch_inference_number(total, "per_token_ms");
     return (launch_inference_side){
         .tokens = launch_inference_number(total, "tokens"),
-        .per_token_ms = launch_inference_number(total, "per_token_ms"),
-        .tokens_per_s = launch_inference_number(total, "tokens_per_s"),
+        .per_token_ms = read_median(rounds, "per_token_ms", ms),
+        .tokens_per_s = read_median(rounds, "tokens_per_s", speed),
+        .first_tokens_per_s = speed,
         .ttft_ms = mean_ttft(json_object_get(holder, "prompts")),
     };
 }
@@ -117,7 +136,11 @@ static void read_curve(const json_t *object, launch_curve *curve)
             .predicted_single_ms = launch_inference_number(at, "predicted_single_ms"),
             .predicted_tp_ms = launch_inference_number(at, "predicted_tp_ms"),
             .single_ms = launch_inference_number(at, "single_ms"),
+            .single_ms_low = launch_inference_number(at, "single_ms_low"),
+            .single_ms_high = launch_inference_number(at, "single_ms_high"),
             .tp_ms = launch_inference_number(at, "tp_ms"),
+            .tp_ms_low = launch_inference_number(at, "tp_ms_low"),
+            .tp_ms_high = launch_inference_number(at, "tp_ms_high"),
             .predicted_comm_fraction = launch_inference_number(at, "predicted_comm_fraction"),
         };
     }
@@ -134,10 +157,14 @@ void launch_inference_read(const json_t *results, launch_inference_figures *figu
 {
     const json_t *ranks = json_object_get(results, "ranks");
     const json_t *first = json_array_get(ranks, 0);
+    const json_t *comparison = json_object_get(results, "comparison");
     memset(figures, 0, sizeof *figures);
-    figures->tp = read_side(results);
-    figures->single = read_side(json_object_get(results, "single"));
-    figures->replicas = read_side(json_object_get(results, "replicas"));
+    figures->rounds = (int)json_integer_value(json_object_get(comparison, "rounds"));
+    figures->tp = read_side(results, json_object_get(comparison, "tp"));
+    figures->single =
+        read_side(json_object_get(results, "single"), json_object_get(comparison, "single"));
+    figures->replicas =
+        read_side(json_object_get(results, "replicas"), json_object_get(comparison, "replicas"));
     figures->speedup = launch_inference_number(results, "speedup");
     figures->parameters = launch_inference_number(json_object_get(results, "model"), "parameters");
     figures->all_reduces = launch_inference_number(first, "all_reduces_per_token");
@@ -146,19 +173,58 @@ void launch_inference_read(const json_t *results, launch_inference_figures *figu
     read_curve(json_object_get(results, "curve"), &figures->curve);
 }
 
+double launch_inference_apart(const launch_inference_figures *figures)
+{
+    const launch_inference_median *tp = &figures->tp.per_token_ms;
+    const launch_inference_median *single = &figures->single.per_token_ms;
+    return fmax(tp->high / tp->low, single->high / single->low);
+}
+
+double launch_inference_reduces_a_step(const launch_inference_figures *figures)
+{
+    const launch_inference_rank *first = &figures->ranks[0];
+    return figures->rank_count > 0 && first->steps > 0
+               ? figures->all_reduces * first->drawn / first->steps
+               : (double)NAN;
+}
+
+double launch_inference_texts_a_step(const launch_inference_figures *figures)
+{
+    const launch_inference_rank *first = &figures->ranks[0];
+    return figures->rank_count > 0 && first->steps > 0 ? first->drawn / first->steps : (double)NAN;
+}
+
+/* Whether the rounds of both sides are among each other. */
+static bool is_close(const launch_curve_point *point)
+{
+    return point->tp_ms_low <= point->single_ms_high && point->single_ms_low <= point->tp_ms_high;
+}
+
 const char *launch_curve_no_crossover(const launch_curve *curve)
 {
     const launch_curve_point *last = NULL;
+    bool any_close = false;
     for (int i = 0; i < curve->point_count; i++) {
         const launch_curve_point *point = &curve->points[i];
-        last = isfinite(point->single_ms) && isfinite(point->tp_ms) ? point : last;
+        if (isfinite(point->single_ms) && isfinite(point->tp_ms)) {
+            last = point;
+            any_close = any_close || is_close(point);
+        }
     }
     if (last == NULL || isfinite(curve->crossover_d_model)) {
         return NULL;
     }
-    return last->tp_ms < last->single_ms
-               ? "At every width that was measured, all ranks together are faster than one: the "
-                 "crossover is below."
+    if (last->tp_ms < last->single_ms) {
+        return any_close
+                   ? "At every width that was measured, all ranks together are faster than one, "
+                     "but not everywhere by more than the rounds differ: whether the crossover "
+                     "is below, these figures do not show."
+                   : "At every width that was measured, all ranks together are faster than one: "
+                     "the crossover is below.";
+    }
+    return is_close(last)
+               ? "At the largest width that was measured, one rank and all together differ less "
+                 "than the rounds do: whether the crossover is above, these figures do not show."
                : "At the largest width that was measured, one rank is still as fast as all "
                  "together: the crossover is above.";
 }

@@ -27,14 +27,24 @@ typedef struct launch_inference_rank {
     double held_up_ms; /* how long others waited for it, summed over them */
     double slowest_in_steps;
     double steps;
+    double drawn; /* tokens */
 } launch_inference_rank;
 
-/* One of the three sides of the comparison: tensor parallel, one rank, replicas. */
+/* A median, and between what nine of ten rounds are: low and high NaN without rounds. */
+typedef struct launch_inference_median {
+    double median;
+    double low;
+    double high;
+} launch_inference_median;
+
+/* One of the three sides of the comparison: tensor parallel, one rank, replicas. Without a comparison
+ * the medians are what was measured once. */
 typedef struct launch_inference_side {
-    double tokens;
-    double per_token_ms;
-    double tokens_per_s;
-    double ttft_ms; /* mean over the prompts */
+    double tokens; /* of one round */
+    launch_inference_median per_token_ms;
+    launch_inference_median tokens_per_s;
+    double first_tokens_per_s; /* of the first round, as the ranks' figures are */
+    double ttft_ms;            /* mean over the prompts, in the first round */
 } launch_inference_side;
 
 /* One width of the scaling curve: ms a token, by the cost model and as measured. */
@@ -43,8 +53,12 @@ typedef struct launch_curve_point {
     double parameters;
     double predicted_single_ms;
     double predicted_tp_ms;
-    double single_ms;
+    double single_ms; /* the median of the rounds */
+    double single_ms_low;
+    double single_ms_high;
     double tp_ms;
+    double tp_ms_low;
+    double tp_ms_high;
     double predicted_comm_fraction; /* of the predicted tp_ms */
 } launch_curve_point;
 
@@ -63,7 +77,8 @@ typedef struct launch_inference_figures {
     launch_inference_side tp;
     launch_inference_side single;
     launch_inference_side replicas;
-    double speedup;
+    int rounds;     /* of the comparison; 0: there is none, or it is an old record's */
+    double speedup; /* by the medians */
     double parameters;
     double all_reduces; /* for each drawn token, as is the next */
     double all_reduce_bytes;
@@ -78,6 +93,16 @@ typedef struct launch_inference_figures {
 double launch_inference_number(const json_t *object, const char *key);
 
 void launch_inference_read(const json_t *results, launch_inference_figures *figures);
+
+/* How far the rounds of a token's time are apart, as the ratio of high to low: of the two sides that
+ * the speed-up is made of the larger one. NaN: not known. Pure. */
+double launch_inference_apart(const launch_inference_figures *figures);
+
+/* All-reduces in each step; NaN: not known. Pure, as is the next. */
+double launch_inference_reduces_a_step(const launch_inference_figures *figures);
+
+/* Texts that get a token in a step, on average. */
+double launch_inference_texts_a_step(const launch_inference_figures *figures);
 
 /* Why the curve has no crossover; NULL: it has one, or nothing was measured. Pure. */
 const char *launch_curve_no_crossover(const launch_curve *curve);

@@ -14,6 +14,18 @@ static void put_ms(launch_text *text, double ms)
     launch_text_put(text, " ms");
 }
 
+void launch_inference_put_reduces(const launch_inference_figures *figures, launch_text *text)
+{
+    const double texts = launch_inference_texts_a_step(figures);
+    const bool whole = fabs(texts - round(texts)) < 0.05;
+    launch_text_number(text, launch_inference_reduces_a_step(figures), 0);
+    launch_text_put(text, " all-reduces a step, for ");
+    launch_text_number(text, texts, whole ? 0 : 1);
+    launch_text_put(text, whole && round(texts) == 1 ? " text"
+                          : whole                    ? " texts"
+                                                     : " texts on average");
+}
+
 /* The parts of a token's time, as the mean of all ranks. */
 static void put_token(const launch_inference_figures *of, launch_text *text)
 {
@@ -39,8 +51,9 @@ static void put_token(const launch_inference_figures *of, launch_text *text)
         put_ms(text, mean->reduce_waiting_ms + mean->gather_waiting_ms);
         launch_text_put(text, " are waiting for another rank");
     }
-    launch_text_printf(text, ". It makes %.1f all-reduces, of %.0f bytes together.",
-                       of->all_reduces, of->all_reduce_bytes);
+    launch_text_put(text, ". There are ");
+    launch_inference_put_reduces(of, text);
+    launch_text_printf(text, ": for each token %.0f bytes.", of->all_reduce_bytes);
     if (of->slowest >= 0) {
         const launch_inference_rank *slowest = &of->ranks[of->slowest];
         launch_text_printf(text,
@@ -55,7 +68,7 @@ static void put_token(const launch_inference_figures *of, launch_text *text)
 /* The speed-up: cutting the model saves computing, and exchanging costs time. */
 static void put_speedup(const launch_inference_figures *of, launch_text *text)
 {
-    const double single_ms = 1000 / of->single.tokens_per_s;
+    const double single_ms = 1000 / of->single.first_tokens_per_s;
     const double saved_ms = single_ms - of->mean.compute_ms;
     const double cost_ms = of->mean.all_reduce_ms + of->mean.gather_ms;
     if (!isfinite(of->speedup)) {
@@ -66,9 +79,12 @@ static void put_speedup(const launch_inference_figures *of, launch_text *text)
     const bool even = fabs(of->speedup - 1) < EVEN;
     const bool faster = of->speedup > 1;
     launch_text_put(text, " The time from one token of a text to the next is ");
-    put_ms(text, of->tp.per_token_ms);
+    put_ms(text, of->tp.per_token_ms.median);
     launch_text_put(text, ", on one rank alone ");
-    put_ms(text, of->single.per_token_ms);
+    put_ms(text, of->single.per_token_ms.median);
+    if (of->rounds > 1) {
+        launch_text_printf(text, " (medians of %d rounds)", of->rounds);
+    }
     if (even) {
         launch_text_put(text, ": no difference that these figures can show.");
     } else {
@@ -78,7 +94,8 @@ static void put_speedup(const launch_inference_figures *of, launch_text *text)
     if (!isfinite(saved_ms) || of->rank_count < 2) {
         return;
     }
-    launch_text_put(text, " Alone, a rank spends ");
+    launch_text_put(text, of->rounds > 1 ? " In the first round a rank alone spends "
+                                         : " Alone, a rank spends ");
     put_ms(text, single_ms);
     launch_text_put(text, " on a token; together, each computes for ");
     put_ms(text, of->mean.compute_ms);
@@ -126,18 +143,20 @@ static void put_curve(const launch_inference_figures *of, launch_text *text)
 
 static void put_replicas(const launch_inference_figures *of, launch_text *text)
 {
-    if (!isfinite(of->replicas.tokens_per_s) || !isfinite(of->tp.tokens_per_s)) {
+    const double replicas = of->replicas.tokens_per_s.median;
+    const double together = of->tp.tokens_per_s.median;
+    if (!isfinite(replicas) || !isfinite(together)) {
         return;
     }
-    const bool replicas_win = of->replicas.tokens_per_s > of->tp.tokens_per_s;
+    const bool replicas_win = replicas > together;
     launch_text_printf(text,
                        " As replicas the ranks draw %.0f tokens/s, as one tensor-parallel model "
                        "%.0f: for many prompts %s",
-                       of->replicas.tokens_per_s, of->tp.tokens_per_s,
+                       replicas, together,
                        replicas_win ? "replicas are the better choice, as long as the model fits "
                                       "on a rank"
                                     : "tensor parallelism is the better choice, too");
-    launch_text_put(text, of->tp.per_token_ms < of->replicas.per_token_ms
+    launch_text_put(text, of->tp.per_token_ms.median < of->replicas.per_token_ms.median
                               ? "; tensor parallel, each text comes sooner."
                               : ", and tensor parallel no text comes sooner.");
 }

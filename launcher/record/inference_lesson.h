@@ -1,4 +1,4 @@
-/* lesson_notes of an inference run. */
+/* What an inference run shows, in words: lesson_notes, and lines for the terminal. */
 #ifndef LAUNCH_INFERENCE_LESSON_H
 #define LAUNCH_INFERENCE_LESSON_H
 
@@ -11,5 +11,13 @@
  * of the machine, which may have been busy. */
 void launch_inference_lesson(const launch_inference_figures *figures, const char *suspect,
                              const launch_run_info *info, launch_text *text);
+
+/* "5 all-reduces a step, for 10 texts". */
+void launch_inference_put_reduces(const launch_inference_figures *figures, launch_text *text);
+
+/* What the comparison and the curve say, for the terminal: a line for each that ran, or why it did not.
+ * results: results.json. */
+void launch_inference_lines(const launch_inference_figures *figures, const json_t *results,
+                            launch_text *lines);
 
 #endif

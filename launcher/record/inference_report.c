@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "record/inference_lesson.h"
 #include "record/report.h"
 
 enum { PROMPTS_SHOWN = 256, PARTS = 5 };
@@ -59,28 +60,34 @@ static void put_head(const launch_inference_view *view, launch_text *text)
 static void put_speed_cards(const launch_inference_figures *of, launch_text *text)
 {
     char more[96];
-    const double shown_ms = of->tp.per_token_ms;
+    const double shown_ms = of->tp.per_token_ms.median;
     launch_report_card_begin(text, "Token");
     launch_report_ms(text, shown_ms, shown_ms < 1 ? 3 : 2);
-    launch_report_card_end(text, "from one token of a text to the next");
+    launch_report_card_end(text, "from one token of a text to the next; mean");
     launch_report_card_begin(text, "First token");
     launch_report_ms(text, of->tp.ttft_ms, 2);
     launch_report_card_end(text, "from the prompt's first step; mean");
     launch_report_card_begin(text, "Speed");
-    launch_text_number(text, of->tp.tokens_per_s, 0);
+    launch_text_number(text, of->tp.tokens_per_s.median, 0);
     launch_report_card_end(text, "tokens per second, of all texts");
     launch_report_card_begin(text, "Speed-up");
     launch_text_number(text, of->speedup, 2);
     launch_text_put(text, isfinite(of->speedup) ? "×" : "");
-    (void)snprintf(more, sizeof more, "%s",
-                   isfinite(of->speedup) ? "of a token's time, over one rank"
-                                         : "one rank was not measured (--baseline)");
+    if (of->rounds > 1) {
+        (void)snprintf(more, sizeof more, "of a token's time, over one rank; median of %d rounds",
+                       of->rounds);
+    } else {
+        (void)snprintf(more, sizeof more, "%s",
+                       isfinite(of->speedup) ? "of a token's time, over one rank"
+                                             : "one rank was not measured (--baseline)");
+    }
     launch_report_card_end(text, more);
 }
 
 static void put_exchange_cards(const launch_inference_figures *of, launch_text *text)
 {
     char more[128];
+    launch_text reduces = {0};
     if (of->rank_count < 2) {
         return;
     }
@@ -88,9 +95,10 @@ static void put_exchange_cards(const launch_inference_figures *of, launch_text *
     launch_report_card_begin(text, "Communication");
     launch_text_number(text, 100 * launch_inference_exchange_share(mean), 1);
     launch_text_put(text, "\xc2\xa0%");
-    (void)snprintf(more, sizeof more, "of the ranks' time; %.1f all-reduces a token",
-                   of->all_reduces);
-    launch_report_card_end(text, more);
+    launch_text_put(&reduces, "of the ranks' time; ");
+    launch_inference_put_reduces(of, &reduces);
+    launch_report_card_end(text, reduces.failed ? "" : reduces.data);
+    launch_text_fini(&reduces);
     launch_report_card_begin(text, "Slowest rank");
     if (of->slowest >= 0) {
         launch_text_printf(text, "%d", of->slowest);
@@ -130,7 +138,7 @@ static void put_rank_rows(const launch_inference_view *view, launch_text *text)
 {
     const launch_inference_figures *of = view->figures;
     launch_text_put(text, "<div class=\"scroll parts\"><table><thead><tr><th class=\"n\">rank</th>"
-                          "<th class=\"n\">first token</th><th class=\"n\">a token</th>"
+                          "<th class=\"n\">first token</th><th class=\"n\">a token, mean</th>"
                           "<th class=\"n\">computing</th><th class=\"n\">moving bytes</th>"
                           "<th class=\"n\">waiting</th><th class=\"n\">candidates</th>"
                           "<th class=\"n\">slowest in</th><th class=\"n\">cost to others</th>"
@@ -164,10 +172,13 @@ static void put_rank_rows(const launch_inference_view *view, launch_text *text)
 
 static void put_ranks(const launch_inference_view *view, launch_text *text)
 {
-    launch_text_put(text,
-                    "<section><h2>Where a token's time went</h2><p class=\"hintline\">On each "
-                    "rank, for each token that was drawn. Several texts are drawn in one step, so "
-                    "that this is less than from one token of a text to the next.</p>");
+    launch_text_printf(
+        text,
+        "<section><h2>Where a token's time went</h2><p class=\"hintline\">On each "
+        "rank, for each token that was drawn%s. Several texts are drawn in one step, so "
+        "that this is less than from one token of a text to the next. The peak of memory "
+        "is from before the comparison and the curve.</p>",
+        view->figures->rounds > 1 ? ", in the first round" : "");
     put_bars(view->figures, text);
     put_rank_rows(view, text);
     launch_text_put(text, "</section>\n");
@@ -177,9 +188,11 @@ static void put_side(launch_text *text, const char *name, const launch_inference
 {
     launch_text_printf(text, "<tr><td>%s</td>", name);
     put_ms_cell(text, side->ttft_ms);
-    put_ms_cell(text, side->per_token_ms);
+    put_ms_cell(text, side->per_token_ms.median);
+    put_ms_cell(text, side->per_token_ms.low);
+    put_ms_cell(text, side->per_token_ms.high);
     launch_text_put(text, "<td class=\"n\">");
-    launch_text_number(text, side->tokens_per_s, 0);
+    launch_text_number(text, side->tokens_per_s.median, 0);
     launch_text_put(text, "</td><td class=\"n\">");
     launch_text_number(text, side->tokens, 0);
     launch_text_put(text, "</td></tr>\n");
@@ -189,14 +202,23 @@ static void put_comparison(const launch_inference_view *view, launch_text *text)
 {
     const launch_inference_figures *of = view->figures;
     const char *reason = json_string_value(json_object_get(view->results, "baseline_null_because"));
-    if (!isfinite(of->single.per_token_ms) && reason == NULL) {
+    if (!isfinite(of->single.per_token_ms.median) && reason == NULL) {
         return;
     }
-    launch_text_put(
-        text, "<section><h2>Beside one rank, and replicas</h2><p class=\"hintline\">The same "
-              "prompts, drawn three times.</p><div class=\"scroll\"><table><thead><tr><th></th>"
-              "<th class=\"n\">first token</th><th class=\"n\">a token</th>"
-              "<th class=\"n\">tokens/s</th><th class=\"n\">tokens</th></tr></thead><tbody>\n");
+    launch_text_put(text,
+                    "<section><h2>Beside one rank, and replicas</h2><p class=\"hintline\">The "
+                    "same prompts, drawn by each of the three");
+    if (of->rounds > 1) {
+        launch_text_printf(text,
+                           " in turns, in %d rounds. Medians over the rounds; a tenth of them is "
+                           "below low, and a tenth above high. First tokens are of the first round",
+                           of->rounds);
+    }
+    launch_text_put(text, ".</p><div class=\"scroll\"><table><thead><tr><th></th>"
+                          "<th class=\"n\">first token</th><th class=\"n\">a token, mean</th>"
+                          "<th class=\"n\">low</th><th class=\"n\">high</th>"
+                          "<th class=\"n\">tokens/s</th><th class=\"n\">tokens</th></tr></thead>"
+                          "<tbody>\n");
     put_side(text, "tensor parallel", &of->tp);
     put_side(text, "one rank alone", &of->single);
     put_side(text, "replicas: a whole model on each rank", &of->replicas);
@@ -308,6 +330,7 @@ static void put_prompt(launch_text *text, const json_t *prompt, const json_t *si
                        json_array_size(json_object_get(prompt, "token_ids")));
     put_ms_cell(text, launch_inference_number(prompt, "ttft_ms"));
     put_ms_cell(text, launch_inference_number(each, "mean"));
+    put_ms_cell(text, launch_inference_number(each, "p50"));
     put_ms_cell(text, launch_inference_number(each, "p95"));
     if (single != NULL) {
         put_ms_cell(text, launch_inference_number(json_object_get(single, "per_token_ms"), "mean"));
@@ -326,10 +349,10 @@ static void put_prompts(const launch_inference_view *view, launch_text *text)
     launch_text_put(text,
                     "<section><h2>Prompts and texts</h2><div class=\"scroll\"><table><thead><tr>"
                     "<th>prompt</th><th>text</th><th class=\"n\">tokens</th>"
-                    "<th class=\"n\">first token</th><th class=\"n\">a token</th>"
-                    "<th class=\"n\">p95</th>");
+                    "<th class=\"n\">first token</th><th class=\"n\">a token, mean</th>"
+                    "<th class=\"n\">p50</th><th class=\"n\">p95</th>");
     if (single != NULL) {
-        launch_text_put(text, "<th class=\"n\">on one rank</th><th>its tokens</th>");
+        launch_text_put(text, "<th class=\"n\">on one rank, mean</th><th>its tokens</th>");
     }
     launch_text_put(text, "</tr></thead><tbody>\n");
     for (size_t i = 0; i < all && i < PROMPTS_SHOWN; i++) {
@@ -360,7 +383,7 @@ base_status launch_inference_report(const launch_inference_view *view, launch_te
                          "others have waited longest."},
         {"First token", "From the first step that computes for a prompt to its first token."},
         {"Crossover", "The width from which on all ranks together draw a token sooner than one."},
-        {"p95", "95 % of the values are below."},
+        {"p50, p95", "50 %, and 95 %, of the values are below."},
     };
     put_head(view, text);
     launch_text_put(text, "<div class=\"cards\">\n");

@@ -115,6 +115,20 @@ static void a_baseline_is_one_rank_and_replicas(void **state)
     json_decref(results);
 }
 
+/* The manifest has the side's median, with low and high. */
+static void assert_same(const json_t *manifest, const char *name, const json_t *comparison,
+                        const char *side, const char *key)
+{
+    static const char *const ends[] = {"", "_low", "_high"};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        char ours[64];
+        char theirs[64];
+        (void)snprintf(ours, sizeof ours, "%s%s", name, ends[i]);
+        (void)snprintf(theirs, sizeof theirs, "%s%s", key, ends[i]);
+        assert_true(real_at(manifest, ours) == real_at(json_object_get(comparison, side), theirs));
+    }
+}
+
 /* The manifest has every field of the lab, and the figures of the results. */
 static void assert_manifest(const char *name, const json_t *results)
 {
@@ -164,8 +178,13 @@ static void assert_manifest(const char *name, const json_t *results)
     assert_true(json_is_null(json_object_get(manifest, "crossover_d_model")));
     assert_true(
         json_equal(json_object_get(manifest, "speedup"), json_object_get(results, "speedup")));
-    assert_true(json_equal(json_object_get(manifest, "tp_per_token_ms"),
-                           json_object_get(json_object_get(results, "total"), "per_token_ms")));
+    const json_t *comparison = json_object_get(results, "comparison");
+    assert_true(
+        json_equal(json_object_get(manifest, "rounds"), json_object_get(comparison, "rounds")));
+    assert_same(manifest, "tp_per_token_ms", comparison, "tp", "per_token_ms");
+    assert_same(manifest, "single_gpu_per_token_ms", comparison, "single", "per_token_ms");
+    assert_same(manifest, "tp_tokens_per_s", comparison, "tp", "tokens_per_s");
+    assert_same(manifest, "replicas_tokens_per_s", comparison, "replicas", "tokens_per_s");
     assert_true(json_real_value(json_object_get(manifest, "actual_cost_usd")) == 0);
     assert_int_equal(json_array_size(json_object_get(manifest, "max_rss_bytes")), 2);
     assert_non_null(strstr(json_string_value(json_object_get(manifest, "rerun")), "--baseline"));
@@ -475,16 +494,36 @@ static void a_directory_is_for_one_run_at_a_time(void **state)
     assert_int_equal(inference_run(&program, "tp-cpu", "2", out, FLAGS(PROMPTS)), 0);
 }
 
+static bool is_suspect(double speedup, double parameters, bool network)
+{
+    return launch_inference_suspect(&(launch_inference_claim){.speedup = speedup,
+                                                              .parameters = parameters,
+                                                              .ranks = 2,
+                                                              .network = network,
+                                                              .cache_bytes = 3e7,
+                                                              .apart = (double)NAN}) != NULL;
+}
+
 static void impossible_speed_ups_are_suspect(void **state)
 {
     (void)state;
-    assert_null(launch_inference_suspect(1.9, 1e8, 2, false, 3e7));
-    assert_non_null(launch_inference_suspect(2.1, 1e8, 2, false, 3e7));
-    assert_null(launch_inference_suspect(2.1, 1e7, 2, false, 3e7));     /* a half fits the cache */
-    assert_non_null(launch_inference_suspect(2.1, 1e6, 2, false, 3e7)); /* the whole did too */
-    assert_non_null(launch_inference_suspect(1.1, 5e5, 2, true, 3e7));
-    assert_null(launch_inference_suspect(0.9, 5e5, 2, true, 3e7));
-    assert_null(launch_inference_suspect((double)NAN, 5e5, 2, true, 3e7));
+    assert_false(is_suspect(1.9, 1e8, false));
+    assert_true(is_suspect(2.1, 1e8, false));
+    assert_false(is_suspect(2.1, 1e7, false)); /* a half fits the cache */
+    assert_true(is_suspect(2.1, 1e6, false));  /* the whole did too */
+    assert_true(is_suspect(1.1, 5e5, true));
+    assert_false(is_suspect(0.9, 5e5, true));
+    assert_false(is_suspect((double)NAN, 5e5, true));
+}
+
+static void rounds_that_are_far_apart_are_suspect(void **state)
+{
+    (void)state;
+    launch_inference_claim claim = {
+        .speedup = 1.5, .parameters = 1e8, .ranks = 2, .cache_bytes = 3e7, .apart = 1.9};
+    assert_null(launch_inference_suspect(&claim));
+    claim.apart = 2.1;
+    assert_non_null(strstr(launch_inference_suspect(&claim), "slow rounds"));
 }
 
 /* The shipped comparison: ten prompts of a hundred tokens on each side. */
@@ -537,6 +576,31 @@ static void a_curve_has_what_was_measured(void **state)
     assert_true(has_file("curve/report.html") && has_file("curve/plots.gp"));
     assert_true(has_file("curve/scaling-curve.dat") && !has_file("curve/scaling-curve.png"));
     json_decref(results);
+}
+
+/* A comparison and a curve have a line each on stderr, unless it is to be quiet. */
+static void what_was_measured_is_printed(void **state)
+{
+    (void)state;
+    static test_program program;
+    static const char compared[] = "launcher: a token of a text: ";
+    const char *out = test_directory_path(&test_shared_directory, "printed");
+    const char *const *flags = FLAGS(PROMPTS, "--baseline", "--curve", "64,128", "--no-plots");
+    assert_int_equal(inference_run(&program, "tp-cpu", "2", out, flags), 0);
+    const char *line = strstr(program.text[TEST_STDERR], compared);
+    assert_non_null(line);
+    assert_non_null(strstr(line, " ms on 2 ranks, "));
+    assert_non_null(strstr(line, " tokens/s, together "));
+    const char *curve = strstr(line, "launcher: d_model 64: ");
+    assert_non_null(curve);
+    assert_non_null(strstr(curve, " x, 128: "));
+    assert_null(strstr(program.text[TEST_STDOUT], "a token of a text"));
+    const char *const *quiet = FLAGS(PROMPTS, "--curve", "64", "--no-plots", "--quiet");
+    assert_int_equal(inference_run(&program, "tp-cpu", "2", out, quiet), 0);
+    assert_null(strstr(program.text[TEST_STDERR], "launcher: "));
+    assert_int_equal(inference_run(&program, "tp-cpu", "2", out, FLAGS(PROMPTS)), 0);
+    assert_null(strstr(program.text[TEST_STDERR], "a token of a text"));
+    assert_null(strstr(program.text[TEST_STDERR], "d_model"));
 }
 
 static double peak_of(const char *name, const char *const *flags)
@@ -613,6 +677,8 @@ int main(void)
         cmocka_unit_test(what_is_no_record_is_not_written_over),
         cmocka_unit_test(a_directory_is_for_one_run_at_a_time),
         cmocka_unit_test(impossible_speed_ups_are_suspect),
+        cmocka_unit_test(rounds_that_are_far_apart_are_suspect),
+        cmocka_unit_test(what_was_measured_is_printed),
         cmocka_unit_test(memory_of_the_curve_is_not_the_models),
     };
     return cmocka_run_group_tests(tests, inference_make_model, test_shared_directory_remove);

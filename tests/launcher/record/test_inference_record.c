@@ -13,11 +13,12 @@
 #include "record/inference_report.h"
 #include "support.h"
 
-/* Two ranks; the second holds up the first. One prompt, which means to be markup. */
+/* Two ranks; the second holds up the first. One prompt, which means to be markup. An old record's, which
+ * has no rounds. */
 static const char made_up[] =
     "{\"world_size\":2,\"model\":{\"parameters\":2000000},"
     "\"prompts\":[{\"prompt\":\"<b>he</b>\",\"text\":\"he & she\",\"token_ids\":[1,2,3],"
-    "\"ttft_ms\":5.0,\"per_token_ms\":{\"mean\":4.0,\"p50\":4.0,\"p95\":4.5}}],"
+    "\"ttft_ms\":5.0,\"per_token_ms\":{\"mean\":4.0,\"p50\":3.75,\"p95\":4.5}}],"
     "\"total\":{\"tokens\":3,\"per_token_ms\":4.0,\"tokens_per_s\":250.0},"
     "\"single\":{\"total\":{\"tokens\":3,\"per_token_ms\":6.0,\"tokens_per_s\":160.0},"
     "\"prompts\":[{\"ttft_ms\":7.0,\"per_token_ms\":{\"mean\":6.0},\"same_tokens\":true}]},"
@@ -27,19 +28,30 @@ static const char made_up[] =
     "\"all_reduce_ms_per_token\":0.9,\"gather_ms_per_token\":0.1,"
     "\"all_reduce_transfer_ms_per_token\":0.3,\"all_reduce_waiting_ms_per_token\":0.6,"
     "\"gather_transfer_ms_per_token\":0.1,\"gather_waiting_ms_per_token\":0.0,"
-    "\"held_up_others_ms_per_token\":0.0,\"slowest_in_steps\":0,\"steps\":3,"
+    "\"held_up_others_ms_per_token\":0.0,\"slowest_in_steps\":0,\"steps\":3,\"tokens_drawn\":3,"
     "\"all_reduces_per_token\":5.0,\"all_reduce_bytes_per_token\":2560.0},"
     "{\"step_ms_per_token\":4.0,\"compute_ms_per_token\":3.6,"
     "\"all_reduce_ms_per_token\":0.3,\"gather_ms_per_token\":0.1,"
     "\"all_reduce_transfer_ms_per_token\":0.3,\"all_reduce_waiting_ms_per_token\":0.0,"
     "\"gather_transfer_ms_per_token\":0.1,\"gather_waiting_ms_per_token\":0.0,"
-    "\"held_up_others_ms_per_token\":0.6,\"slowest_in_steps\":3,\"steps\":3}],"
+    "\"held_up_others_ms_per_token\":0.6,\"slowest_in_steps\":3,\"steps\":3,"
+    "\"tokens_drawn\":3}],"
     "\"curve\":{\"ranks\":2,\"layers\":2,\"link\":{\"latency_us\":3.0,\"gb_per_s\":7.0},"
     "\"crossover_d_model\":512.0,\"predicted_crossover_d_model\":300.0,\"points\":["
     "{\"d_model\":64,\"predicted_single_ms\":1.0,\"predicted_tp_ms\":2.0,\"single_ms\":1.0,"
     "\"tp_ms\":2.0,\"null_because\":null},"
     "{\"d_model\":4096,\"predicted_single_ms\":9.0,\"predicted_tp_ms\":5.0,"
     "\"single_ms\":null,\"tp_ms\":null,\"null_because\":\"too <large>\"}]}}";
+
+/* What a newer record also has: in the rounds one rank was faster than in the first. */
+static const char rounds[] =
+    "{\"rounds\":5,"
+    "\"tp\":{\"per_token_ms\":2.0,\"per_token_ms_low\":1.9,\"per_token_ms_high\":2.5,"
+    "\"tokens_per_s\":500.0,\"tokens_per_s_low\":400.0,\"tokens_per_s_high\":510.0},"
+    "\"single\":{\"per_token_ms\":3.0,\"per_token_ms_low\":2.0,\"per_token_ms_high\":5.0,"
+    "\"tokens_per_s\":320.0,\"tokens_per_s_low\":200.0,\"tokens_per_s_high\":500.0},"
+    "\"replicas\":{\"per_token_ms\":3.1,\"per_token_ms_low\":3.0,\"per_token_ms_high\":3.2,"
+    "\"tokens_per_s\":600.0,\"tokens_per_s_low\":590.0,\"tokens_per_s_high\":610.0}}";
 
 static test_directory place;
 
@@ -65,6 +77,17 @@ static void read_made_up(launch_inference_figures *figures)
     json_decref(results);
 }
 
+/* The made-up results, with rounds. */
+static json_t *results_with_rounds(void)
+{
+    json_t *results = json_loads(made_up, JSON_REJECT_DUPLICATES, NULL);
+    json_t *comparison = json_loads(rounds, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(results);
+    assert_non_null(comparison);
+    assert_int_equal(json_object_set_new(results, "comparison", comparison), 0);
+    return results;
+}
+
 static bool near(double found, double expected)
 {
     return fabs(found - expected) < 1e-9;
@@ -86,6 +109,77 @@ static void figures_are_read_and_averaged(void **state)
     assert_true(isnan(of.curve.points[1].single_ms));
 }
 
+static void medians_are_those_of_the_rounds(void **state)
+{
+    (void)state;
+    launch_inference_figures of;
+    read_made_up(&of);
+    assert_int_equal(of.rounds, 0);
+    assert_true(near(of.tp.per_token_ms.median, 4) && isnan(of.tp.per_token_ms.low));
+    assert_true(near(of.replicas.tokens_per_s.median, 300));
+    assert_true(isnan(launch_inference_apart(&of)));
+    json_t *results = results_with_rounds();
+    launch_inference_read(results, &of);
+    json_decref(results);
+    assert_int_equal(of.rounds, 5);
+    assert_true(near(of.tp.per_token_ms.median, 2) && near(of.tp.per_token_ms.low, 1.9));
+    assert_true(near(of.tp.per_token_ms.high, 2.5) && near(of.single.per_token_ms.median, 3));
+    assert_true(near(of.replicas.tokens_per_s.median, 600));
+    assert_true(near(of.single.first_tokens_per_s, 160)); /* as the ranks' figures */
+    assert_true(near(of.tp.ttft_ms, 5));
+    assert_true(near(launch_inference_apart(&of), 2.5));
+}
+
+/* Of 2 layers 5 in a step, however many texts share it. */
+static void all_reduces_are_counted_by_the_step(void **state)
+{
+    (void)state;
+    static const struct {
+        double drawn;
+        const char *expected;
+    } cases[] = {{3, "5 all-reduces a step, for 1 text"},
+                 {30, "5 all-reduces a step, for 10 texts"},
+                 {8, "5 all-reduces a step, for 2.7 texts on average"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        launch_inference_figures of;
+        launch_text text = {0};
+        read_made_up(&of);
+        of.ranks[0].drawn = cases[i].drawn;
+        of.all_reduces = 15 / cases[i].drawn;
+        launch_inference_put_reduces(&of, &text);
+        assert_string_equal(text.data, cases[i].expected);
+        launch_text_fini(&text);
+    }
+}
+
+static void assert_lines(const char *comparison, const char *expected)
+{
+    launch_inference_figures of;
+    launch_text lines = {0};
+    json_t *results = results_with_rounds();
+    if (comparison == NULL) {
+        assert_int_equal(json_object_del(results, "comparison"), 0);
+    } else if (comparison[0] != '\0') {
+        assert_int_equal(json_object_del(results, "comparison"), 0);
+        assert_int_equal(
+            json_object_set_new(results, "baseline_null_because", json_string(comparison)), 0);
+    }
+    launch_inference_read(results, &of);
+    launch_inference_lines(&of, results, &lines);
+    json_decref(results);
+    assert_string_equal(lines.data, expected);
+    launch_text_fini(&lines);
+}
+
+static void what_was_measured_has_a_line(void **state)
+{
+    (void)state;
+    assert_lines("", "a token of a text: 2.00 ms on 2 ranks, 3.00 ms on one (1.50 x, 5 rounds); "
+                     "replicas 600 tokens/s, together 500\nd_model 64: 0.50 x\n");
+    assert_lines("no room", "nothing was compared: no room\nd_model 64: 0.50 x\n");
+    assert_lines(NULL, "d_model 64: 0.50 x\n");
+}
+
 static void what_is_not_there_is_not_known(void **state)
 {
     (void)state;
@@ -95,7 +189,8 @@ static void what_is_not_there_is_not_known(void **state)
     json_decref(empty);
     assert_int_equal(of.rank_count, 0);
     assert_int_equal(of.slowest, -1);
-    assert_true(isnan(of.mean.step_ms) && isnan(of.speedup) && isnan(of.single.per_token_ms));
+    assert_true(isnan(of.mean.step_ms) && isnan(of.speedup) &&
+                isnan(of.single.per_token_ms.median));
     assert_int_equal(of.curve.point_count, 0);
 }
 
@@ -135,9 +230,10 @@ static void the_lesson_says_why(void **state)
                           "the exchanges cost 0.7000 ms: less than is saved", "(17.5 %)",
                           "Rank 1 is the slowest in 3 of 3 steps", "level at d_model 512",
                           "the cost model says 300", "replicas are the better choice",
-                          "each text comes sooner", "!suspect", "!load", "!host"));
+                          "each text comes sooner", "5 all-reduces a step, for 1 text", "!rounds",
+                          "!first round", "!suspect", "!load", "!host"));
     of.speedup = 0.5;
-    of.tp.per_token_ms = 12;
+    of.tp.per_token_ms.median = 12;
     of.mean.all_reduce_ms = 8;
     assert_lesson(&of, NULL,
                   PHRASES("2.00 times as slow", "more than is saved", "no text comes sooner"));
@@ -150,6 +246,42 @@ static void the_lesson_says_why(void **state)
     const launch_run_info unknown = {.load_before = (double)NAN, .steal_share = (double)NAN};
     assert_lesson_on(&unknown, &of, NULL, PHRASES("!load", "!host"));
     assert_lesson(&of, "was it one rank?", PHRASES("suspect: was it one rank?"));
+}
+
+/* What the ranks' figures are of is said, because the medians may differ from it. */
+static void the_lesson_of_rounds_is_of_their_medians(void **state)
+{
+    (void)state;
+    launch_inference_figures of;
+    json_t *results = results_with_rounds();
+    launch_inference_read(results, &of);
+    json_decref(results);
+    assert_lesson(&of, NULL,
+                  PHRASES("is 2.00 ms, on one rank alone 3.00 ms (medians of 5 rounds)",
+                          "In the first round a rank alone spends 6.25 ms on a token",
+                          "draw 600 tokens/s", "!Alone"));
+}
+
+static void a_curve_whose_rounds_overlap_has_no_side(void **state)
+{
+    (void)state;
+    launch_inference_figures of;
+    read_made_up(&of);
+    of.curve.crossover_d_model = (double)NAN;
+    launch_curve_point *point = &of.curve.points[0];
+    point->single_ms_low = 0.9;
+    point->single_ms_high = 1.2;
+    point->tp_ms_low = 1.1;
+    point->tp_ms_high = 2.2;
+    assert_non_null(strstr(launch_curve_no_crossover(&of.curve), "do not show"));
+    point->tp_ms_low = 1.3;
+    assert_null(strstr(launch_curve_no_crossover(&of.curve), "do not show"));
+    point->tp_ms = 0.8;
+    point->tp_ms_low = 0.7;
+    point->tp_ms_high = 0.85;
+    assert_null(strstr(launch_curve_no_crossover(&of.curve), "do not show"));
+    point->tp_ms_high = 0.95;
+    assert_non_null(strstr(launch_curve_no_crossover(&of.curve), "do not show"));
 }
 
 static void a_curve_without_a_crossover_says_on_which_side_it_is(void **state)
@@ -219,6 +351,7 @@ static void write_record(proto_job *job, int exit_status)
     static char program[] = "launcher";
     static char *argv[] = {program, NULL};
     base_error error;
+    launch_text lines = {0};
     launch_text notes = {0};
     proto_job_defaults(job);
     job->job.mode = PROTO_MODE_TP_CPU;
@@ -232,8 +365,9 @@ static void write_record(proto_job *job, int exit_status)
                                   .job_seconds = 7200,
                                   .exit_status = exit_status,
                                   .message = exit_status == 0 ? "" : "rank 1 <died>"};
-    assert_ok(launch_inference_write(&run, &notes, &error), &error);
+    assert_ok(launch_inference_write(&run, &lines, &notes, &error), &error);
     assert_null(notes.data);
+    launch_text_fini(&lines);
 }
 
 static void the_record_is_whole(void **state)
@@ -262,6 +396,42 @@ static void the_record_is_whole(void **state)
     assert_non_null(strstr(page, "A token of this model (2.00 M parameters) takes 2 ranks"));
     assert_int_equal(access(test_directory_path(&place, "plots.gp"), F_OK), 0);
     assert_int_equal(access(test_directory_path(&place, "scaling-curve.dat"), F_OK), 0);
+    json_decref(manifest);
+    free(manifest_text);
+    free(page);
+}
+
+/* The page shows the medians, with their rounds. */
+static void a_record_with_rounds_has_their_medians(void **state)
+{
+    (void)state;
+    static proto_job job;
+    json_t *results = results_with_rounds();
+    char *text = json_dumps(results, 0);
+    assert_non_null(text);
+    write_results(text);
+    free(text);
+    json_decref(results);
+    write_record(&job, 0);
+    char *page = read_text("report.html");
+    char *manifest_text = read_text("manifest.json");
+    json_t *manifest = json_loads(manifest_text, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(manifest);
+    assert_int_equal(json_integer_value(json_object_get(manifest, "rounds")), 5);
+    assert_true(json_real_value(json_object_get(manifest, "tp_per_token_ms")) == 2);
+    assert_true(json_real_value(json_object_get(manifest, "tp_per_token_ms_high")) == 2.5);
+    assert_true(json_real_value(json_object_get(manifest, "single_gpu_per_token_ms_low")) == 2);
+    assert_true(json_real_value(json_object_get(manifest, "replicas_tokens_per_s")) == 600);
+    assert_true(json_real_value(json_object_get(manifest, "replicas_tokens_per_s_low")) == 590);
+    /* 5 ms in the slow rounds on one rank, 2 in the fast ones */
+    assert_non_null(strstr(json_string_value(json_object_get(manifest, "suspect")), "slow rounds"));
+    assert_non_null(strstr(page, "median of 5 rounds"));
+    assert_non_null(strstr(page, "in 5 rounds"));
+    assert_non_null(strstr(page, "5 all-reduces a step, for 1 text"));
+    assert_non_null(strstr(page, "a token, mean"));
+    assert_non_null(strstr(page, "<th class=\"n\">p50</th>"));
+    assert_non_null(strstr(page, "3.75"));
+    assert_null(strstr(page, "all-reduces a token"));
     json_decref(manifest);
     free(manifest_text);
     free(page);
@@ -296,11 +466,18 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_are_read_and_averaged),
+        cmocka_unit_test(medians_are_those_of_the_rounds),
+        cmocka_unit_test(all_reduces_are_counted_by_the_step),
+        cmocka_unit_test(what_was_measured_has_a_line),
         cmocka_unit_test(what_is_not_there_is_not_known),
         cmocka_unit_test(the_lesson_says_why),
+        cmocka_unit_test(the_lesson_of_rounds_is_of_their_medians),
+        cmocka_unit_test(a_curve_whose_rounds_overlap_has_no_side),
         cmocka_unit_test(a_curve_without_a_crossover_says_on_which_side_it_is),
         cmocka_unit_test(the_curve_is_drawn_twice_from_the_same_figures),
         cmocka_unit_test_setup_teardown(the_record_is_whole, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(a_record_with_rounds_has_their_medians, make_place,
+                                        remove_place),
         cmocka_unit_test_setup_teardown(a_run_without_a_curve_has_none, make_place, remove_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
