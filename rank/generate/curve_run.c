@@ -34,7 +34,7 @@ enum {
     LINK_BYTES = 1 << 20,
 };
 
-static const double ROUNDS_S = 3; /* no round of a width begins later */
+static const double ROUNDS_S = 5; /* no round of a width begins later */
 
 /* ---- weights ---- */
 
