@@ -595,7 +595,7 @@ static void what_was_measured_is_printed(void **state)
     assert_non_null(curve);
     assert_non_null(strstr(curve, " x, 128: "));
     assert_null(strstr(program.text[TEST_STDOUT], "a token of a text"));
-    const char *const *quiet = FLAGS(PROMPTS, "--curve", "64", "--no-plots", "--quiet");
+    const char *const *quiet = FLAGS(PROMPTS, "--baseline", "--quiet");
     assert_int_equal(inference_run(&program, "tp-cpu", "2", out, quiet), 0);
     assert_null(strstr(program.text[TEST_STDERR], "launcher: "));
     assert_int_equal(inference_run(&program, "tp-cpu", "2", out, FLAGS(PROMPTS)), 0);
