@@ -33,6 +33,7 @@ _Noreturn static void run_command(const char *const *command, const char *json)
     }
     (void)close(input[0]);
     (void)close(input[1]);
+    (void)signal(SIGXFSZ, SIG_DFL); /* the service ignores it */
     (void)execvp(command[0], (char *const *)(uintptr_t)command);
     _exit(127);
 }

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -222,6 +223,9 @@ static int finish(int exit_status)
 
 int launch_cli(int argc, char **argv, const char *rank_path)
 {
+    /* a closed pipe, and a file larger than ulimit -f allows, are errors of write() */
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN);
     if (argc > 1 && strcmp(argv[1], "plan") == 0) { /* it has options of its own */
         return finish(launch_plan_command(argc - 1, argv + 1, rank_path));
     }

@@ -1,6 +1,4 @@
 /* launcher: starts a job's ranks, watches them, writes the record of the run. */
-#include <signal.h>
-
 #include "base/file.h"
 #include "base/first_process.h"
 #include "base/log.h"
@@ -10,7 +8,6 @@ int main(int argc, char **argv)
 {
     base_first_process_take_signals();
     base_fd_open_standard();
-    (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error of write() */
     base_log_init("launcher: ", BASE_LOG_INFO);
     return launch_cli(argc, argv, NULL);
 }

@@ -59,6 +59,7 @@ int rank_worker_run(int64_t started_ns)
     rank_worker worker = {.started_ns = started_ns, .exit_code = BASE_EXIT_ERROR};
     base_error error = {.message = ""};
     leave_signals_to_the_launcher();
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file larger than ulimit -f allows is an error of write() */
     base_status status = proto_client_open(&worker.identity, &worker.client, &error);
     if (status != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);

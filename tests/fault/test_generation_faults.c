@@ -225,7 +225,6 @@ static void a_full_disk_leaves_no_part_of_a_record(void **state)
     (void)snprintf(path, sizeof path, "%s/results.json",
                    test_directory_path(&directory, "requests"));
     (void)unlink(path);
-    (void)signal(SIGXFSZ, SIG_IGN); /* as the launcher and its ranks then do, too */
     for (int had_one = 0; had_one < 2; had_one++) {
         void *data = NULL;
         size_t data_bytes = 0;

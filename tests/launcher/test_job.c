@@ -390,10 +390,11 @@ static void a_full_disk_leaves_no_record_to_point_to(void **state)
     fake_job_setup(&directory);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     const struct rlimit small = {.rlim_cur = 16 * 1024, .rlim_max = before.rlim_max};
-    (void)signal(SIGXFSZ, SIG_IGN); /* as the launcher then does, too */
+    void (*handler)(int) = signal(SIGXFSZ, SIG_DFL);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     const int exit_status = fake_job_run(&program, &directory, FAKE_LIST("--steps", "2000"), NULL);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    (void)signal(SIGXFSZ, handler);
     assert_int_equal(exit_status, 1);
     assert_non_null(
         strstr(program.text[TEST_STDERR], "error: cannot write ")); /* the first cause */
@@ -405,6 +406,7 @@ static void a_full_disk_leaves_no_record_to_point_to(void **state)
     char *manifest = fake_job_read(&directory, "out/manifest.json");
     assert_non_null(strstr(manifest, "\"exit_status\": 1"));
     free(manifest);
+    assert_false(fake_job_left(&directory, "out/manifest.json.tmp"));
     fake_job_teardown(&directory);
 }
 

@@ -118,6 +118,19 @@ static void too_few_open_files_are_named(void **state)
     test_program_assert_no_children();
 }
 
+/* The launcher and its own ranks ignore SIGXFSZ; a program gets it as from a shell. */
+static void a_program_is_ended_by_a_file_that_is_too_large(void **state)
+{
+    (void)state;
+    const char *path = test_directory_path(&test_shared_directory, "large");
+    char script[1024];
+    (void)snprintf(script, sizeof script, "ulimit -f 1 && exec head -c 9999 /dev/zero >%s", path);
+    assert_int_equal(RUN("--ranks", "1", "--", "sh", "-c", script), 128 + SIGXFSZ);
+    assert_non_null(strstr(program.text[TEST_STDERR],
+                           "was ended by SIGXFSZ: a file would be larger than ulimit -f allows"));
+    test_program_assert_no_children();
+}
+
 static void the_first_failing_rank_gives_the_exit_code(void **state)
 {
     (void)state;
@@ -330,6 +343,7 @@ int main(void)
         cmocka_unit_test(lost_output_is_an_error),
         cmocka_unit_test(a_gone_reader_is_no_error),
         cmocka_unit_test(too_few_open_files_are_named),
+        cmocka_unit_test(a_program_is_ended_by_a_file_that_is_too_large),
         cmocka_unit_test(the_first_failing_rank_gives_the_exit_code),
         cmocka_unit_test(any_failure_starts_a_program_again),
         cmocka_unit_test(each_attempt_is_in_the_log),
