@@ -66,7 +66,7 @@ static void print_files(const launch_options *options, FILE *stream)
 
 static void print_ranks(const launch_options *options, const char *rank_path, FILE *stream)
 {
-    char variables[LAUNCH_VARIABLES][LAUNCH_VARIABLE_BYTES];
+    static char variables[LAUNCH_VARIABLES][LAUNCH_VARIABLE_BYTES]; /* large for a stack */
     const int world_size = (int)options->job.job.world_size;
     for (int rank = 0; rank < world_size; rank++) {
         const launch_spawn_options spawn = {

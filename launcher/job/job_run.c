@@ -417,67 +417,77 @@ static void warn_of_growth(launch_session *session)
     }
 }
 
+/* All that is not zero at the start. */
+static void session_init(launch_session *session, const launch_job_options *options,
+                         launch_job_result *result)
+{
+    session->options = options;
+    session->result = result;
+    session->job = options->job;
+    session->root = options->root != NULL ? options->root : "";
+    session->world_size = (int)options->job->job.world_size;
+    session->local_count = (int)options->job->job.world_size;
+    session->job_fd = NO_FD;
+    session->lifeline_fd = NO_FD;
+    session->signal_fd = NO_FD;
+    session->oom.kmsg_fd = NO_FD;
+    session->started_ns = base_now_ns();
+    session->join_deadline_ns = BASE_NO_DEADLINE;
+    session->ready_deadline_ns = BASE_NO_DEADLINE;
+    session->abort_due_ns = BASE_NO_DEADLINE;
+    session->progress_step = 1;
+    launch_open_requests_init(&session->feeding.requests, (int)options->job->infer.max_num_seqs);
+}
+
 base_status launch_job_run(const launch_job_options *options, launch_job_result *result,
                            base_error *reterr)
 {
     sigset_t mask_before;
-    launch_session session = {
-        .options = options,
-        .result = result,
-        .job = options->job,
-        .root = options->root != NULL ? options->root : "",
-        .world_size = (int)options->job->job.world_size,
-        .local_count = (int)options->job->job.world_size,
-        .job_fd = NO_FD,
-        .lifeline_fd = NO_FD,
-        .signal_fd = NO_FD,
-        .oom = {.kmsg_fd = NO_FD},
-        .started_ns = base_now_ns(),
-        .join_deadline_ns = BASE_NO_DEADLINE,
-        .ready_deadline_ns = BASE_NO_DEADLINE,
-        .abort_due_ns = BASE_NO_DEADLINE,
-        .progress_step = 1,
-    };
     *result = (launch_job_result){.loss_first = NAN,
                                   .loss_last = NAN,
                                   .tokens_per_second = NAN,
                                   .allreduce_ms_p50 = NAN,
                                   .allreduce_ms_p95 = NAN};
+    launch_session *session = calloc(1, sizeof *session); /* it is large for a stack */
+    if (session == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a job");
+    }
+    session_init(session, options, result);
     (void)pthread_sigmask(SIG_SETMASK, NULL, &mask_before);
-    launch_open_requests_init(&session.feeding.requests, (int)options->job->infer.max_num_seqs);
-    base_status status = session_open(&session, reterr);
-    if (status == BASE_OK && session.head != NULL) {
-        status = launch_head_gather(&session, reterr);
+    base_status status = session_open(session, reterr);
+    if (status == BASE_OK && session->head != NULL) {
+        status = launch_head_gather(session, reterr);
     }
-    if (status == BASE_OK && session.cause.blame == 0) {
-        redeem(&session);
+    if (status == BASE_OK && session->cause.blame == 0) {
+        redeem(session);
     }
-    if (status == BASE_OK && session.cause.blame == 0) {
+    if (status == BASE_OK && session->cause.blame == 0) {
         result->started = true;
-        status = launch_start_ranks(&session, reterr);
-        status = status == BASE_OK ? supervise(&session, reterr) : status;
+        status = launch_start_ranks(session, reterr);
+        status = status == BASE_OK ? supervise(session, reterr) : status;
     }
     if (status == BASE_OK) {
-        launch_progress_update(&session, base_now_ns(), true);
-        launch_flights_deliver(&session, true);
-        deliver_tails(&session);
-        launch_feed_abandon(&session);
-        status = fill_result(&session, reterr);
-        session.over = status == BASE_OK;
+        launch_progress_update(session, base_now_ns(), true);
+        launch_flights_deliver(session, true);
+        deliver_tails(session);
+        launch_feed_abandon(session);
+        status = fill_result(session, reterr);
+        session->over = status == BASE_OK;
     }
     if (status == BASE_OK) {
-        warn_of_growth(&session);
-    } else if (session.cause.blame == 0) {
-        session.cause.error = *reterr; /* for the other hosts */
+        warn_of_growth(session);
+    } else if (session->cause.blame == 0) {
+        session->cause.error = *reterr; /* for the other hosts */
     }
-    session_close(&session);
-    result->stop_signal = session.stop_signal; /* also before there were ranks */
-    if (session.stop_signal != 0 && options->hosts != NULL &&
+    session_close(session);
+    result->stop_signal = session->stop_signal; /* also before there were ranks */
+    if (session->stop_signal != 0 && options->hosts != NULL &&
         options->hosts->place.engine != LAUNCH_ENGINE_NONE) {
         launch_signals_ignore_stops();
     }
     (void)pthread_sigmask(SIG_SETMASK, &mask_before, NULL);
-    result->wall_seconds = (double)(base_now_ns() - session.started_ns) / BASE_NS_PER_S;
+    result->wall_seconds = (double)(base_now_ns() - session->started_ns) / BASE_NS_PER_S;
+    free(session);
     return status;
 }
 

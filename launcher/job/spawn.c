@@ -200,9 +200,9 @@ base_status launch_spawn(const launch_spawn_options *options, launch_process *pr
 {
     enum { OUT_READ, OUT_WRITE, ERR_READ, ERR_WRITE, NULL_FD, FDS };
     int fds[FDS] = {NO_FD, NO_FD, NO_FD, NO_FD, NO_FD};
-    char variables[LAUNCH_VARIABLES][LAUNCH_VARIABLE_BYTES];
     base_status status = BASE_OK;
-    char **environment = make_environment(options, variables);
+    char(*variables)[LAUNCH_VARIABLE_BYTES] = calloc(LAUNCH_VARIABLES, sizeof *variables);
+    char **environment = variables != NULL ? make_environment(options, variables) : NULL;
     fds[NULL_FD] = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (environment == NULL || fds[NULL_FD] < 0 || pipe2(&fds[OUT_READ], O_CLOEXEC) != 0 ||
         pipe2(&fds[ERR_READ], O_CLOEXEC) != 0 || fcntl(fds[OUT_READ], F_SETFL, O_NONBLOCK) != 0 ||
@@ -221,6 +221,7 @@ base_status launch_spawn(const launch_spawn_options *options, launch_process *pr
         status = fork_child(&plan, process, reterr);
     }
     free(environment);
+    free(variables);
     if (status == BASE_OK) {
         process->out_fd = fds[OUT_READ];
         process->err_fd = fds[ERR_READ];

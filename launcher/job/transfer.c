@@ -18,7 +18,7 @@
 enum {
     NO_FD = -1,
     STEP_BYTES = 4 << 20, /* a few milliseconds of hashing */
-    BLOCK_BYTES = 256 * 1024,
+    BLOCK_BYTES = 16 * 1024,
     PART_PATH_BYTES = BASE_PATH_BYTES + 8,
 };
 
@@ -35,7 +35,7 @@ struct launch_hashing {
 static base_status read_step(int fd, const char *path, proto_hasher *hasher, uint64_t *read_bytes,
                              bool *ended, base_error *reterr)
 {
-    static _Thread_local uint8_t block[BLOCK_BYTES];
+    uint8_t block[BLOCK_BYTES];
     *ended = false;
     for (size_t done = 0; done < STEP_BYTES && !*ended;) {
         const ssize_t got = pread(fd, block, sizeof block, (off_t)*read_bytes);

@@ -13,7 +13,7 @@
 #include "base/safetensors_index.h"
 #include "proto/pin.h"
 
-enum { BLOCK_BYTES = 256 * 1024 };
+enum { BLOCK_BYTES = 16 * 1024 };
 
 static const char index_name[] = "model.safetensors.index.json";
 
@@ -32,7 +32,7 @@ typedef struct walk {
 
 static base_status add_bytes(checkpoint_digest *at, int fd, size_t bytes, base_error *reterr)
 {
-    static _Thread_local uint8_t block[BLOCK_BYTES];
+    uint8_t block[BLOCK_BYTES];
     base_status status = BASE_OK;
     for (size_t done = 0; status == BASE_OK && done < bytes;) {
         const size_t piece = bytes - done < sizeof block ? bytes - done : sizeof block;

@@ -12,7 +12,7 @@
 
 #include "base/assert.h"
 
-enum { READ_BLOCK_BYTES = 256 * 1024 };
+enum { READ_BLOCK_BYTES = 16 * 1024 };
 
 _Static_assert(SHA256_DIGEST_SIZE == PROTO_DIGEST_BYTES, "one size for all digests");
 
@@ -75,7 +75,7 @@ bool proto_digest_parse(const char *hex, uint8_t digest[PROTO_DIGEST_BYTES])
 base_status proto_sha256_file(const char *path, uint8_t digest[PROTO_DIGEST_BYTES],
                               base_error *reterr)
 {
-    static _Thread_local uint8_t block[READ_BLOCK_BYTES];
+    uint8_t block[READ_BLOCK_BYTES];
     struct sha256_ctx state;
     base_status status = BASE_OK;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);

@@ -91,19 +91,28 @@ static bool next_device(const char **at, char device[PROTO_DEVICE_BYTES])
     return true;
 }
 
+/* Whether one of the list's first `count` entries is this one. */
+static bool has_device(const char *list, int count, const char *device)
+{
+    char earlier[PROTO_DEVICE_BYTES];
+    const char *at = list;
+    bool found = false;
+    for (int i = 0; i < count && !found; i++) {
+        at += i > 0 ? 1 : 0; /* the comma */
+        found = next_device(&at, earlier) && strcmp(earlier, device) == 0;
+    }
+    return found;
+}
+
 int proto_job_device_count(const proto_job *job)
 {
-    char devices[BASE_RANKS_MAX][PROTO_DEVICE_BYTES];
+    char device[PROTO_DEVICE_BYTES];
     const char *at = job->gpu.devices;
     int count = 0;
     while (*at != '\0' || count > 0) {
-        if (count == BASE_RANKS_MAX || !next_device(&at, devices[count])) {
+        if (count == BASE_RANKS_MAX || !next_device(&at, device) ||
+            has_device(job->gpu.devices, count, device)) {
             return -1;
-        }
-        for (int i = 0; i < count; i++) {
-            if (strcmp(devices[i], devices[count]) == 0) {
-                return -1;
-            }
         }
         count++;
         if (*at == '\0') {

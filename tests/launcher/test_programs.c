@@ -118,6 +118,15 @@ static void too_few_open_files_are_named(void **state)
     test_program_assert_no_children();
 }
 
+static void a_small_stack_is_enough(void **state)
+{
+    (void)state;
+    static const char command[] =
+        "ulimit -s 512 && exec " FAKE_LAUNCHER_PATH " --no-bind --ranks 2 --quiet -- true";
+    assert_int_equal(run((const char *const[]){"/bin/sh", "-c", command, NULL}), 0);
+    test_program_assert_no_children();
+}
+
 /* The launcher and its own ranks ignore SIGXFSZ; a program gets it as from a shell. */
 static void a_program_is_ended_by_a_file_that_is_too_large(void **state)
 {
@@ -343,6 +352,7 @@ int main(void)
         cmocka_unit_test(lost_output_is_an_error),
         cmocka_unit_test(a_gone_reader_is_no_error),
         cmocka_unit_test(too_few_open_files_are_named),
+        cmocka_unit_test(a_small_stack_is_enough),
         cmocka_unit_test(a_program_is_ended_by_a_file_that_is_too_large),
         cmocka_unit_test(the_first_failing_rank_gives_the_exit_code),
         cmocka_unit_test(any_failure_starts_a_program_again),
