@@ -79,6 +79,7 @@ static void print_ranks(const launch_options *options, const char *rank_path, FI
             .bind_to_gpu = options->bind,
             .root = options->root,
             .files = "",
+            .interface = "",
             .address = "127.0.0.1",
             .port = "(chosen by the system)",
             .job_fd = -1,

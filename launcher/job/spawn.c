@@ -73,6 +73,7 @@ int launch_spawn_variables(const launch_spawn_options *options,
     const char *const texts[][2] = {
         {"RINGFENCE_JOB_ROOT", options->root},
         {"RINGFENCE_JOB_FILES", options->files},
+        {"RINGFENCE_INTERFACE", options->interface},
         {"MASTER_ADDR", options->address},
         {"MASTER_PORT", options->port},
         {"OMP_DYNAMIC", "false"},

@@ -28,6 +28,7 @@ typedef struct launch_spawn_options {
     const char *root;      /* of the job's relative paths; "": none */
     const char *files;     /* where this host has the job's files (proto_job_relocate); "": where
                             * the job says */
+    const char *interface; /* this host's --interface, in place of the job's; "": the job's */
     const char *address;   /* the control socket's: "127.0.0.1", "40123" */
     const char *port;
     int job_fd; /* readable, at its start; these four descriptors stay the caller's */

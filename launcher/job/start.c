@@ -57,6 +57,7 @@ static base_status start_rank(launch_session *session, int rank, const proto_key
             .program = session->options->program,
             .root = session->root,
             .files = "",
+            .interface = "",
             .rank = rank,
             .world_size = session->world_size,
             .local_rank = rank,

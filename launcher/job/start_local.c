@@ -68,6 +68,7 @@ base_status launch_start_local(const launch_local_rank *options, launch_process 
             .bind_to_gpu = options->bind_to_gpu,
             .root = options->root,
             .files = options->files,
+            .interface = options->interface,
             .address = address,
             .port = port,
             .job_fd = job_fd,

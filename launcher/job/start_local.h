@@ -15,6 +15,7 @@ typedef struct launch_local_rank {
     char *const *program; /* NULL: the rank program */
     const char *root;
     const char *files; /* as in spawn.h */
+    const char *interface;
     int rank;
     int world_size;
     int local_rank;

@@ -159,7 +159,7 @@ static const base_field rows[] = {
     {JOB(TEXT, parallel.interface), .option = "interface", .value = "WHICH",
      .help = "that tcp and zmq listen on: a name, an address, a network (10.0.0.0/8) or names to "
              "leave out (^docker0,lo) (that of the route to the launcher)",
-     .marks = PROTO_FIELD_PROGRAM},
+     .marks = PROTO_FIELD_PROGRAM | PROTO_FIELD_EACH_HOST},
     {JOB(ENUM, parallel.tcp_auth), .name_of = proto_tcp_auth_name, .option = "tcp-auth",
      .value = "HOW", .help = "protects frames: mac, encrypt, off; with zmq, off is plain",
      .marks = PROTO_FIELD_PROGRAM},

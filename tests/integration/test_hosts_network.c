@@ -164,6 +164,49 @@ static void the_right_one_of_many_interfaces_is_taken(void **state)
     test_program_assert_no_children();
 }
 
+/* Whether an interface of a host has received so many bytes. */
+static bool received_at(int host, const char *interface, int bytes)
+{
+    char command[256];
+    (void)snprintf(command, sizeof command,
+                   "while read -r name value rest; do [ \"$name\" != %s: ] || "
+                   "[ \"$value\" -gt %d ] || exit 1; done </proc/self/net/dev",
+                   interface, bytes);
+    return test_hosts_run(host, command);
+}
+
+/* A second network joins the hosts, and its interface has another name on each. */
+static void each_host_names_an_interface_of_its_own(void **state)
+{
+    (void)state;
+    enum { JOBS = 3, JOB_BYTES = 50000 };
+    static const char *const interfaces[JOBS][2] = {
+        {"b0", "b1"},
+        {"10.92.0.1", "10.92.0.2"},
+        {"10.92.0.0/30", NULL}, /* the agent takes the head's */
+    };
+    several_make_key("own-interface");
+    test_hosts_join_again(0, "b0", 1, "b1");
+    assert_true(test_hosts_run(0, "ip addr add 10.92.0.1/30 dev b0 && ip link set b0 up"));
+    assert_true(test_hosts_run(1, "ip addr add 10.92.0.2/30 dev b1 && ip link set b1 up"));
+    for (int i = 0; i < JOBS; i++) {
+        const several job = {
+            several_address,
+            "2",
+            NULL,
+            {"--ranks", "2", "--interface", interfaces[i][0], "--overwrite", NULL}};
+        several_start_head(&job, "own-interface");
+        several_start(1, &job,
+                      interfaces[i][1] != NULL
+                          ? (const char *const[]){"--interface", interfaces[i][1], NULL}
+                          : several_no_flags);
+        several_expect(0, 0);
+        several_expect(1, 0);
+        assert_true(received_at(1, "b1", (i + 1) * JOB_BYTES));
+    }
+    test_program_assert_no_children();
+}
+
 /* libfaketime's file, for LD_PRELOAD. */
 static bool find_faketime(char *variable, size_t size_bytes)
 {
@@ -230,6 +273,7 @@ int main(void)
         cmocka_unit_test(a_name_may_become_known_later),
         cmocka_unit_test(a_silent_name_server_holds_up_nobody),
         cmocka_unit_test(the_right_one_of_many_interfaces_is_taken),
+        cmocka_unit_test(each_host_names_an_interface_of_its_own),
         cmocka_unit_test(clocks_may_differ_by_five_minutes),
     };
     const int skipped = test_hosts_skip(2);

@@ -60,6 +60,12 @@ static bool join_hosts(int a, int b)
                enter(b), a, b, b + 1, a, a, a + 1, a, b + 1);
 }
 
+void test_hosts_join_again(int a, const char *at_a, int b, const char *at_b)
+{
+    assert_true(run("nsenter %s ip link add %s type veth peer name %s netns /proc/%d/fd/%d",
+                    enter(a), at_a, at_b, (int)getpid(), hosts[b]));
+}
+
 bool test_hosts_make(int count)
 {
     if (geteuid() != 0 || !run("(command -v ip && command -v nsenter && command -v unshare && "

@@ -43,6 +43,9 @@ void test_hosts_fast(int a, int b);
 /* Takes the link between two hosts down or up. */
 void test_hosts_link(int a, int b, bool up);
 
+/* Joins two hosts by another pair of devices, with these names, which are down and have no address. */
+void test_hosts_join_again(int a, const char *at_a, int b, const char *at_b);
+
 /* Fails the test if a socket listens, is connected or has a name in AF_UNIX on one of the hosts. For
  * when nothing runs there any more. */
 void test_hosts_assert_no_sockets(int count);

@@ -67,6 +67,22 @@ static base_status read_job(int fd, proto_inherited *inherited, base_error *rete
     return status;
 }
 
+/* Takes the interface of this host, whose launcher may have another than the job says. */
+static base_status read_interface(proto_job *job, base_error *reterr)
+{
+    const char *own = getenv("RINGFENCE_INTERFACE");
+    if (own == NULL || own[0] == '\0') {
+        return BASE_OK;
+    }
+    if (strlen(own) >= sizeof job->parallel.interface) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "RINGFENCE_INTERFACE has more than %zu characters",
+                         sizeof job->parallel.interface - 1);
+    }
+    (void)snprintf(job->parallel.interface, sizeof job->parallel.interface, "%s", own);
+    return BASE_OK;
+}
+
 /* The address of "tcp://127.0.0.1:40123" or "tcp://[::1]:40123". */
 static void address_of(const char *endpoint, char address[PROTO_ENDPOINT_BYTES])
 {
@@ -129,6 +145,9 @@ base_status proto_inherit(proto_inherited *inherited, base_error *reterr)
     }
     if (status == BASE_OK) {
         status = read_job(job_fd, inherited, reterr);
+    }
+    if (status == BASE_OK) {
+        status = read_interface(&identity->job, reterr);
     }
     if (status == BASE_OK && identity->job.job.world_size != identity->world_size) {
         status = base_fail(reterr, BASE_ERR_INVALID, "WORLD_SIZE is %d, the job has %lld ranks",
