@@ -123,8 +123,9 @@ static void send_enroll(launch_agent *agent)
     enroll.build = build;
     enroll.ranks = (uint32_t)hosts->ranks_per_node;
     if (hosts->has_flags) {
-        enroll.flags_blake2b256 =
-            (ProtobufCBinaryData){PROTO_DIGEST_BYTES, (uint8_t *)(uintptr_t)hosts->flags_digest};
+        enroll.flag_digests =
+            (ProtobufCBinaryData){(size_t)hosts->flag_digests.count * PROTO_FLAG_DIGEST_BYTES,
+                                  (uint8_t *)(uintptr_t)hosts->flag_digests.bytes};
     }
     enroll.hostname = host.hostname;
     enroll.boot_id = host.boot_id;

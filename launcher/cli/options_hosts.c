@@ -1,70 +1,23 @@
 /* Finds this launcher's place among several, checks --nodes and what goes with it, and takes the
- * digest by which a head knows that an agent was given the same job. Called by options.c. */
+ * digests by which a head knows that an agent was given the same job. Called by options.c. */
 #include "cli/options_hosts.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "cli/option_table.h"
 #include "engine/address.h"
 #include "engine/place.h"
 #include "engine/store.h"
+#include "job/flag_digests.h"
 
-enum { FLAGS_BYTES_MAX = 512 * 1024 };
-
-/* Collects what is digested. Each text ends with a NUL. */
-typedef struct flag_text {
-    char *bytes;
-    size_t used_bytes;
-    bool overflow;
-} flag_text;
-
-static void add(flag_text *text, const char *value)
-{
-    const size_t length = strlen(value) + 1;
-    if (text->used_bytes + length > FLAGS_BYTES_MAX) {
-        text->overflow = true;
-        return;
-    }
-    memcpy(text->bytes + text->used_bytes, value, length);
-    text->used_bytes += length;
-}
-
-/* The digest of every field of the job, the prompts and the program. */
 static base_status digest_flags(launch_options *options, base_error *reterr)
 {
-    static char bytes[FLAGS_BYTES_MAX];
-    flag_text text = {.bytes = bytes};
-    char value[BASE_PATH_BYTES];
-    for (int i = 0; i < proto_job_fields.count; i++) {
-        const base_field *field = &proto_job_fields.rows[i];
-        if ((field->marks & PROTO_FIELD_EACH_HOST) == 0) {
-            const char *slash = NULL;
-            base_field_format(field, &options->job, value, sizeof value);
-            if (field->kind == BASE_FIELD_PATH) {
-                slash = strrchr(value, '/'); /* the working directory may be another */
-            }
-            add(&text, slash != NULL ? slash + 1 : value);
-        }
-    }
-    for (int i = 0; i < options->prompt_count; i++) {
-        add(&text, options->prompts[i]);
-    }
-    for (char *const *argument = options->program; argument != NULL && *argument != NULL;
-         argument++) {
-        add(&text, *argument);
-    }
-    if (text.overflow) {
-        return base_fail(reterr, BASE_ERR_LIMIT, "a command line of more than %d bytes",
-                         FLAGS_BYTES_MAX);
-    }
-    proto_blake2b256(text.bytes, text.used_bytes, options->hosts.flags_digest);
     options->hosts.has_flags =
         options->job_flag != NULL || options->program != NULL || options->job_file[0] != '\0';
-    return BASE_OK;
+    return launch_flag_digests_take(options, reterr);
 }
 
 static base_status check_ranks(launch_options *options, base_error *reterr)

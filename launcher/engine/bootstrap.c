@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proto/digest.h"
+
 enum { HEX_BYTES = 2 * PROTO_KEY_BYTES + 1 };
 
 static const char head_name[] = "ringfence-head";

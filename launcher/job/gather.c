@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "job/flag_digests.h"
 #include "job/head_impl.h"
 #include "record/run_info.h"
 
@@ -61,7 +62,6 @@ static base_status check_enrolment(const launch_session *session, int node,
                                    const Ringfence__Control__Enroll *enroll, base_error *reterr)
 {
     const launch_head *head = session->head;
-    const launch_hosts_options *options = head->options;
     const int ranks = head->nodes[node].ranks;
     char build[PROTO_NAME_BYTES_MAX];
     launch_build_name(build, sizeof build);
@@ -81,16 +81,15 @@ static base_status check_enrolment(const launch_session *session, int node,
         return base_fail(reterr, BASE_ERR_INVALID, "it has --ranks-per-node %u, the head %d",
                          enroll->ranks, ranks);
     }
-    if (enroll->flags_blake2b256.len != 0 &&
-        memcmp(enroll->flags_blake2b256.data, options->flags_digest, PROTO_DIGEST_BYTES) != 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "its flags of the job are not the head's: give it the same, or none");
-    }
-    if (session->options->program != NULL && enroll->flags_blake2b256.len == 0) {
+    if (session->options->program != NULL && enroll->flag_digests.len == 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "it was given no program: -- PROGRAM must stand on each host");
     }
-    return BASE_OK;
+    return enroll->flag_digests.len == 0
+               ? BASE_OK
+               : launch_flag_digests_compare(&head->options->flag_digests, session->job,
+                                             enroll->flag_digests.data, enroll->flag_digests.len,
+                                             reterr);
 }
 
 static base_status send_assign(launch_session *session, int node, base_error *reterr)

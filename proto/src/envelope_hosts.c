@@ -24,9 +24,8 @@ static bool signal_fits(uint32_t number)
 static bool enroll_fits(const Ringfence__Control__Enroll *enroll, int nodes)
 {
     return enroll->node > 0 && enroll->node < (uint32_t)nodes && enroll->ranks <= BASE_RANKS_MAX &&
-           enroll->pid > 0 &&
-           (enroll->flags_blake2b256.len == 0 ||
-            enroll->flags_blake2b256.len == PROTO_DIGEST_BYTES) &&
+           enroll->pid > 0 && enroll->flag_digests.len % PROTO_FLAG_DIGEST_BYTES == 0 &&
+           enroll->flag_digests.len <= PROTO_FLAG_DIGESTS_MAX * PROTO_FLAG_DIGEST_BYTES &&
            proto_text_fits(enroll->run_id, PROTO_RUN_ID_BYTES - 1) &&
            proto_text_fits(enroll->build, PROTO_NAME_BYTES_MAX) &&
            proto_text_fits(enroll->hostname, BASE_HOSTNAME_BYTES - 1) &&

@@ -66,6 +66,8 @@ static void check(const Ringfence__Control__Envelope *envelope)
     case RINGFENCE__CONTROL__ENVELOPE__BODY_ENROLL:
         BASE_ASSERT(envelope->enroll->node > 0 && envelope->enroll->node < WORLD);
         BASE_ASSERT(strlen(envelope->enroll->hostname) < BASE_HOSTNAME_BYTES);
+        BASE_ASSERT(envelope->enroll->flag_digests.len <=
+                    PROTO_FLAG_DIGESTS_MAX * PROTO_FLAG_DIGEST_BYTES);
         break;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_ASSIGN:
         BASE_ASSERT(envelope->assign->first_rank + envelope->assign->ranks <=

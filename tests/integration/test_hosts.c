@@ -346,7 +346,18 @@ static void other_flags_are_refused(void **state)
     several_wait_says(0, "waiting at tcp://10.77.0.1:29400");
     several_start(1, &job, (const char *const[]){"--steps", "7", "--join-timeout", PATIENT, NULL});
     several_expect(1, 2);
-    several_assert_says(1, "its flags of the job are not the head's");
+    several_assert_says(1, "the head has refused this host: --steps differs from the head's, which "
+                           "is 6: give it the same flags of the job, or none");
+    several_start(1, &job,
+                  (const char *const[]){"--width", "32", "--layers", "1", "--heads", "2", "--batch",
+                                        "2", "--context", "64", "--steps", "6", "--timeout", "40",
+                                        "--data", "some.jsonl", "--join-timeout", PATIENT, NULL});
+    several_expect(1, 2);
+    several_assert_says(1, "the head has no --data: give it the same flags of the job, or none");
+    several_start(1, &job, (const char *const[]){"--steps", "6", "--join-timeout", PATIENT, NULL});
+    several_expect(1, 2);
+    several_assert_says(1, "the head has --out ");
+    several_assert_says(1, ", and it has not: give it the same flags of the job, or none");
     several_start(1, &job,
                   (const char *const[]){"--ranks-per-node", "2", "--join-timeout", PATIENT, NULL});
     several_expect(1, 2);

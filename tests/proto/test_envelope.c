@@ -54,6 +54,34 @@ static void each_side_may_send_only_its_own_messages(void **state)
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
 }
 
+/* The digests of an agent's flags are whole, and no more than a job may have. */
+static void enrolments_fit(void **state)
+{
+    (void)state;
+    static uint8_t digests[(PROTO_FLAG_DIGESTS_MAX + 1) * PROTO_FLAG_DIGEST_BYTES];
+    char text[] = "x";
+    Ringfence__Control__Enroll enroll = RINGFENCE__CONTROL__ENROLL__INIT;
+    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    envelope.version = PROTO_CONTROL_VERSION;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ENROLL;
+    envelope.enroll = &enroll;
+    enroll.node = 1;
+    enroll.pid = 1;
+    enroll.run_id = text;
+    enroll.build = text;
+    enroll.hostname = text;
+    enroll.boot_id = text;
+    enroll.head_address = text;
+    enroll.flag_digests.data = digests;
+    assert_status(unpack(&envelope, PROTO_SIDE_AGENT), BASE_OK);
+    enroll.flag_digests.len = (size_t)PROTO_FLAG_DIGESTS_MAX * PROTO_FLAG_DIGEST_BYTES;
+    assert_status(unpack(&envelope, PROTO_SIDE_AGENT), BASE_OK);
+    enroll.flag_digests.len--;
+    assert_status(unpack(&envelope, PROTO_SIDE_AGENT), BASE_ERR_INVALID);
+    enroll.flag_digests.len = sizeof digests;
+    assert_status(unpack(&envelope, PROTO_SIDE_AGENT), BASE_ERR_INVALID);
+}
+
 /* Files go between head and agent; their names lead nowhere else. */
 static void files_fit(void **state)
 {
@@ -321,6 +349,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_side_may_send_only_its_own_messages),
+        cmocka_unit_test(enrolments_fit),
         cmocka_unit_test(files_fit),
         cmocka_unit_test(chunks_fit),
         cmocka_unit_test(leases_fit),

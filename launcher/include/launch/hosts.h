@@ -10,7 +10,6 @@
 #include "base/limits.h"
 #include "base/status.h"
 #include "launch/place.h"
-#include "proto/digest.h"
 #include "proto/limits.h"
 
 enum {
@@ -28,6 +27,12 @@ enum {
     LAUNCH_MESSAGES_AT_ONCE = 64, /* of other launchers, until signals and pipes are looked at */
 };
 
+/* Of each flag of a job (job/flag_digests.h). */
+typedef struct launch_flag_digests {
+    uint8_t bytes[PROTO_FLAG_DIGESTS_MAX][PROTO_FLAG_DIGEST_BYTES];
+    int count;
+} launch_flag_digests;
+
 typedef struct launch_hosts_options {
     launch_place place; /* nodes and node_rank are its own, too */
     void *store; /* of the engine, open until the launchers have met: an engine ends the others
@@ -42,7 +47,7 @@ typedef struct launch_hosts_options {
     int64_t host_timeout_ms;
     char cache[BASE_PATH_BYTES]; /* of files fetched from the head; empty: the default */
     bool has_flags;              /* the command line has flags of the job, or a program */
-    uint8_t flags_digest[PROTO_DIGEST_BYTES]; /* of them */
+    launch_flag_digests flag_digests;
 } launch_hosts_options;
 
 #endif

@@ -62,6 +62,8 @@ enum {
     PROTO_CHUNK_BYTES_MAX = 64 * 1024, /* of a file in one message */
     PROTO_CHUNKS_AHEAD_MAX = 8, /* asked for and not there yet; other messages wait behind them */
     PROTO_SIGNAL_MAX = 64,
+    PROTO_FLAG_DIGEST_BYTES = 8, /* of one flag of a job */
+    PROTO_FLAG_DIGESTS_MAX = 128,
 
     PROTO_HANDSHAKE_MS = 10 * 1000, /* from the TCP connection to the end of the CURVE handshake */
     PROTO_LINGER_MS = 200,          /* a closing socket waits so long for its last messages */
