@@ -10,6 +10,8 @@
 #include "cli/options_commands.h"
 #include "cli/options_hosts.h"
 #include "cli/options_modes.h"
+#include "ringfence/coll_error.h"
+#include "ringfence/interface.h"
 #include "serve/server.h"
 
 static bool is_option(const base_field *row, const char *name)
@@ -207,6 +209,15 @@ static base_status check_requests(const launch_options *options, base_error *ret
                : base_fail(reterr, BASE_ERR_INVALID, "--%s goes with --serve HOST:PORT", flag);
 }
 
+/* Checks what can be checked of --interface without a look at this host's. */
+static base_status check_interface(const launch_options *options, base_error *reterr)
+{
+    coll_error error;
+    const base_status status =
+        coll_to_base(coll_interface_check(options->job.parallel.interface, &error), &error, reterr);
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--interface");
+}
+
 /* Checks what several flags must have in common. */
 static base_status check_together(launch_options *options, base_error *reterr)
 {
@@ -285,6 +296,9 @@ base_status launch_options_parse(int argc, char **argv, launch_options *options,
                                     .seen = note_option,
                                     .user = options};
     base_status status = base_options_parse(&line, &rest, reterr);
+    if (status == BASE_OK && options->action == LAUNCH_ACTION_RUN) {
+        status = check_interface(options, reterr);
+    }
     if (status != BASE_OK || options->action != LAUNCH_ACTION_RUN) {
         return status;
     }
@@ -306,6 +320,7 @@ base_status launch_options_parse(int argc, char **argv, launch_options *options,
     }
     if (options->job_file[0] != '\0') {
         status = read_job(options, reterr);
+        status = status == BASE_OK ? check_interface(options, reterr) : status;
     }
     return status == BASE_OK ? check_together(options, reterr) : status;
 }

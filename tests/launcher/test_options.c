@@ -105,6 +105,12 @@ static void a_job_starts_again_only_where_it_can_go_on(void **state)
         {WORDS("--keep", "3"), "--keep goes with --save-every"},
         {WORDS("--save-every", "5", "--keep", "0"),
          "--keep: 0: must be a whole number from 1 to 1000000000"},
+        {WORDS("--interface", "^docker0,lo"), NULL},
+        {WORDS("--interface", "10.92.0.0/16"), NULL},
+        {WORDS("--interface", "10.92.0.0/99"),
+         "--interface: '10.92.0.0/99' is no network (as 10.0.0.0/8)"},
+        {WORDS("--interface", "::"),
+         "--interface: :: is every interface, and nobody can connect to that: name one"},
         {WORDS("--resume", "--overwrite"), "--resume goes on with the record in --out, and "
                                            "--overwrite removes it: leave one of them out"},
     };

@@ -14,6 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "ringfence/interface.h"
+
 enum { LIST_BYTES = 360, BYTES_V4 = 4, BYTES_V6 = 16 };
 
 /* The bytes of a numeric address, and how many (4 or 16); 0 if it is none. IPv4 written as IPv6
@@ -157,18 +159,26 @@ static coll_status refuse_loopback(const char *address, const coll_interface *li
                      address, there);
 }
 
+coll_status coll_interface_check(const char *choice, coll_error *reterr)
+{
+    if (coll_address_is_any(choice)) {
+        return coll_fail(reterr, COLL_ERR_INVALID,
+                         "%s is every interface, and nobody can connect to that: name one", choice);
+    }
+    return strchr(choice, '/') == NULL || lies_in("0.0.0.0", choice) >= 0
+               ? COLL_OK
+               : coll_fail(reterr, COLL_ERR_INVALID, "'%s' is no network (as 10.0.0.0/8)", choice);
+}
+
 coll_status coll_interface_pick(const coll_interface *list, size_t count, const char *choice,
                                 bool beyond, char address[COLL_ADDRESS_BYTES], coll_error *reterr)
 {
     char there[LIST_BYTES];
     uint8_t bytes[BYTES_V6];
     const coll_interface *best = NULL;
-    if (coll_address_is_any(choice)) {
-        return coll_fail(reterr, COLL_ERR_INVALID,
-                         "%s is every interface, and nobody can connect to that: name one", choice);
-    }
-    if (strchr(choice, '/') != NULL && lies_in("0.0.0.0", choice) < 0) {
-        return coll_fail(reterr, COLL_ERR_INVALID, "'%s' is no network (as 10.0.0.0/8)", choice);
+    const coll_status status = coll_interface_check(choice, reterr);
+    if (status != COLL_OK) {
+        return status;
     }
     for (size_t i = 0; i < count; i++) {
         if (!matches(&list[i], choice) || is_link_local(list[i].address)) {
