@@ -1,5 +1,5 @@
-/* Looks in the kernel's log and in the control group for out-of-memory kills. Called by watch.c,
- * and by agents for the ranks of their hosts. */
+/* Looks in the kernel's log and in the control group for out-of-memory kills, and at the processor time
+ * of who was killed. Called by watch.c, and by agents for the ranks of their hosts. */
 #include "job/oom.h"
 
 #include <errno.h>
@@ -8,11 +8,18 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cgroup.h"
+#include "base/clock.h"
 #include "base/kernel_file.h"
 #include "base/limits.h"
+
+/* The limit's clock counts ticks, and may be ahead of the time that is reported. */
+enum { TIME_USED_PERCENT = 90 };
 
 /* Takes the first group that is there: in version 2 a count includes those of all groups below. */
 static bool take_kills(const char *directory, void *user)
@@ -73,6 +80,28 @@ static bool kmsg_says_oom(const launch_oom *oom, pid_t pid)
     }
 }
 
+static int64_t to_ns(struct timeval time)
+{
+    return time.tv_sec * BASE_NS_PER_S + time.tv_usec * (int64_t)1000;
+}
+
+/* Whether a process that has ended, and is not reaped yet, used as much processor time as a hard limit
+ * allows; it has the launcher's. What it has reaped counts, too: a program below its subreaper. */
+static bool has_used_its_time(pid_t pid)
+{
+    struct rlimit limit;
+    struct rusage usage;
+    siginfo_t info = {0};
+    if (getrlimit(RLIMIT_CPU, &limit) != 0 || limit.rlim_max == RLIM_INFINITY ||
+        limit.rlim_max > INT32_MAX ||
+        syscall(SYS_waitid, P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT, &usage) != 0 ||
+        info.si_pid == 0) {
+        return false;
+    }
+    return to_ns(usage.ru_utime) + to_ns(usage.ru_stime) >=
+           (int64_t)limit.rlim_max * (BASE_NS_PER_S / 100 * TIME_USED_PERCENT);
+}
+
 const char *launch_oom_reason(launch_oom *oom, int signal_number, pid_t pid)
 {
     if (signal_number != SIGKILL) {
@@ -86,5 +115,5 @@ const char *launch_oom_reason(launch_oom *oom, int signal_number, pid_t pid)
         oom->kills = kills;
         return ": out of memory in this control group (its oom_kill count rose)";
     }
-    return "";
+    return has_used_its_time(pid) ? LAUNCH_TIME_USED_UP : "";
 }

@@ -1,4 +1,5 @@
-/* Whether a process was killed because memory ran out, as far as this host knows. One thread. */
+/* Whether the kernel killed a process because memory or its processor time ran out, as far as this host
+ * knows. One thread. */
 #ifndef LAUNCH_OOM_H
 #define LAUNCH_OOM_H
 
@@ -14,7 +15,10 @@ typedef struct launch_oom {
 void launch_oom_open(launch_oom *oom);
 void launch_oom_close(launch_oom *oom);
 
-/* ": out of memory …" if memory ran out and the process was killed for it, or "". */
+#define LAUNCH_TIME_USED_UP ": it has used up the processor time that ulimit -t allows"
+
+/* ": out of memory …" if memory ran out and the process was killed for it, LAUNCH_TIME_USED_UP, or "". The
+ * process is not reaped yet. */
 const char *launch_oom_reason(launch_oom *oom, int signal_number, pid_t pid);
 
 /* How many processes of this process's group the kernel has killed so far because memory ran out;

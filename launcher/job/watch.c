@@ -153,7 +153,7 @@ static const char *signal_reason(int signal_number, bool program)
     case SIGXFSZ:
         return ": a file would be larger than ulimit -f allows";
     case SIGXCPU:
-        return ": it has used up the processor time that ulimit -t allows";
+        return LAUNCH_TIME_USED_UP;
     case SIGBUS:
         return ": a bug, or no memory is left for what it shares";
     default:

@@ -140,6 +140,19 @@ static void a_program_is_ended_by_a_file_that_is_too_large(void **state)
     test_program_assert_no_children();
 }
 
+/* At a hard limit the kernel sends SIGKILL. */
+static void a_limit_of_processor_time_is_named(void **state)
+{
+    (void)state;
+    static const char command[] = "ulimit -t 1 && exec " FAKE_LAUNCHER_PATH
+                                  " --no-bind --ranks 1 -- sh -c 'while :; do :; done'";
+    assert_int_equal(run((const char *const[]){"/bin/sh", "-c", command, NULL}), 128 + SIGKILL);
+    assert_non_null(
+        strstr(program.text[TEST_STDERR],
+               "was ended by SIGKILL: it has used up the processor time that ulimit -t allows\n"));
+    test_program_assert_no_children();
+}
+
 static void the_first_failing_rank_gives_the_exit_code(void **state)
 {
     (void)state;
@@ -354,6 +367,7 @@ int main(void)
         cmocka_unit_test(too_few_open_files_are_named),
         cmocka_unit_test(a_small_stack_is_enough),
         cmocka_unit_test(a_program_is_ended_by_a_file_that_is_too_large),
+        cmocka_unit_test(a_limit_of_processor_time_is_named),
         cmocka_unit_test(the_first_failing_rank_gives_the_exit_code),
         cmocka_unit_test(any_failure_starts_a_program_again),
         cmocka_unit_test(each_attempt_is_in_the_log),
