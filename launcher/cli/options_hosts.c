@@ -115,9 +115,12 @@ static base_status open_store(launch_options *options, base_error *reterr)
         hosts->store = NULL;
     }
     hosts->place.nodes = nodes;
-    return status == BASE_OK ? status
-                             : base_error_prepend(reterr, status, "%s has started this launcher",
-                                                  launch_engine_name(hosts->place.engine));
+    if (status != BASE_OK && reterr != NULL) {
+        status = base_error_prepend(reterr, status, "%s has started this launcher",
+                                    launch_engine_name(hosts->place.engine));
+        launch_engine_explain(hosts->place.engine, reterr);
+    }
+    return status;
 }
 
 static base_status find_place(launch_options *options, base_error *reterr)
@@ -150,11 +153,16 @@ static base_status check_rendezvous(launch_hosts_options *hosts, base_error *ret
         (void)snprintf(hosts->rendezvous, sizeof hosts->rendezvous, "%s", hosts->place.rendezvous);
     }
     if (hosts->rendezvous[0] == '\0' || !key) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "%s says that this is launcher %" PRId64 " of %" PRId64
-                         ": that needs --rendezvous tcp://HOST:PORT, where node 0 listens, and "
-                         "--job-key FILE (launcher make-job-key FILE makes one)",
-                         launch_engine_name(hosts->place.engine), hosts->node_rank, hosts->nodes);
+        base_error error;
+        (void)base_fail(&error, BASE_ERR_INVALID,
+                        "%s %s that this is launcher %" PRId64 " of %" PRId64
+                        ": that needs --rendezvous tcp://HOST:PORT, where node 0 listens, and "
+                        "--job-key FILE (launcher make-job-key FILE makes one)",
+                        launch_engine_name(hosts->place.engine),
+                        hosts->place.engine == LAUNCH_ENGINE_VARIABLES ? "say" : "says",
+                        hosts->node_rank, hosts->nodes);
+        launch_engine_explain(hosts->place.engine, &error);
+        return base_fail(reterr, error.status, "%s", error.message);
     }
     return launch_address_parse(hosts->rendezvous, &address, reterr);
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "proto/limits.h"
 
@@ -20,6 +21,7 @@ typedef struct search {
 typedef struct engine_row {
     const char *name;
     const char *marker; /* the variable that shows the engine */
+    const char *shown;  /* the same, for people */
     const char *node;
     const char *nodes; /* NULL: the engine does not say in a variable */
     /* What else its place has. NULL: nothing. */
@@ -40,12 +42,15 @@ static base_status read_number(const search *from, const char *name, int64_t mos
 {
     const char *text = look_up(from, name);
     char *end = NULL;
-    const bool digits = text != NULL && text[0] >= '0' && text[0] <= '9' && strlen(text) < 10;
+    if (text == NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s is not in the environment", name);
+    }
+    const bool digits = text[0] >= '0' && text[0] <= '9' && strlen(text) < 10;
     *number = digits ? strtol(text, &end, 10) : -1;
     if (!digits || *end != '\0' || *number > most) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "%s=%.64s in the environment: must be a number up to %" PRId64, name,
-                         text != NULL ? text : "", most);
+                         "%s=%.64s in the environment: must be a number up to %" PRId64, name, text,
+                         most);
     }
     return BASE_OK;
 }
@@ -55,7 +60,11 @@ static base_status complete_pmi(const search *from, launch_place *place, base_er
     int64_t fd = -1;
     const base_status status = read_number(from, "PMI_FD", FD_MAX, &fd, reterr);
     place->pmi_fd = (int)fd;
-    return status;
+    return status != BASE_OK || fd > STDERR_FILENO
+               ? status
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "PMI_FD=%" PRId64 " in the environment: must be no standard descriptor",
+                           fd);
 }
 
 /* Names the step: "cluster-12.0", and ".1" behind it once it was requeued. The name becomes that of a
@@ -114,25 +123,37 @@ static base_status complete_variables(const search *from, launch_place *place, b
 
 static const engine_row rows[] = {
     [LAUNCH_ENGINE_NONE] = {.name = "the command line", .again = "start all launchers again"},
-    [LAUNCH_ENGINE_PMIX] = {"PMIx", "PMIX_RANK", "PMIX_RANK", NULL, NULL, "run mpirun again", true,
-                            true},
-    [LAUNCH_ENGINE_PMI] = {"PMI-1", "PMI_FD", "PMI_RANK", "PMI_SIZE", complete_pmi,
+    [LAUNCH_ENGINE_PMIX] = {"PMIx", "PMIX_RANK", "PMIX_RANK is set", "PMIX_RANK", NULL, NULL,
+                            "run mpirun again", true, true},
+    [LAUNCH_ENGINE_PMI] = {"PMI-1", "PMI_FD", "PMI_FD is set", "PMI_RANK", "PMI_SIZE", complete_pmi,
                            "run mpirun again", true, true},
-    [LAUNCH_ENGINE_SLURM] = {"srun", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS",
-                             complete_slurm, NULL, false, true},
-    [LAUNCH_ENGINE_TORCHRUN] = {"torchrun", "GROUP_RANK", "RANK", "WORLD_SIZE", complete_torchrun,
-                                "torchrun --max-restarts does that", false, false},
-    [LAUNCH_ENGINE_KUBERNETES] = {"Kubernetes", "JOB_COMPLETION_INDEX", "JOB_COMPLETION_INDEX",
-                                  NULL, NULL, "delete the Job, and apply it again with a new key",
-                                  false, false},
-    [LAUNCH_ENGINE_VARIABLES] = {"RANK and WORLD_SIZE", "WORLD_SIZE", "RANK", "WORLD_SIZE",
-                                 complete_variables, "start all launchers again", false, false},
+    [LAUNCH_ENGINE_SLURM] = {"srun", "SLURM_STEP_ID", "SLURM_STEP_ID is set", "SLURM_PROCID",
+                             "SLURM_STEP_NUM_TASKS", complete_slurm, NULL, false, true},
+    [LAUNCH_ENGINE_TORCHRUN] = {"torchrun", "GROUP_RANK", "GROUP_RANK is set", "RANK", "WORLD_SIZE",
+                                complete_torchrun, "torchrun --max-restarts does that", false,
+                                false},
+    [LAUNCH_ENGINE_KUBERNETES] = {"Kubernetes", "JOB_COMPLETION_INDEX",
+                                  "JOB_COMPLETION_INDEX is set", "JOB_COMPLETION_INDEX", NULL, NULL,
+                                  "delete the Job, and apply it again with a new key", false,
+                                  false},
+    [LAUNCH_ENGINE_VARIABLES] = {"RANK and WORLD_SIZE", "WORLD_SIZE", "RANK and WORLD_SIZE are set",
+                                 "RANK", "WORLD_SIZE", complete_variables,
+                                 "start all launchers again", false, false},
 };
 _Static_assert(sizeof rows / sizeof rows[0] == LAUNCH_ENGINE_LAST + 1, "a row for each engine");
 
 const char *launch_engine_name(launch_engine engine)
 {
     return rows[engine].name;
+}
+
+void launch_engine_explain(launch_engine engine, base_error *error)
+{
+    const size_t used = strlen(error->message);
+    if (engine != LAUNCH_ENGINE_NONE) {
+        (void)snprintf(error->message + used, sizeof error->message - used,
+                       " (%s; to run alone: --nodes 1)", rows[engine].shown);
+    }
 }
 
 bool launch_engine_has_store(launch_engine engine)
@@ -222,7 +243,13 @@ base_status launch_place_find(const launch_place_flags *flags, launch_variable *
     }
     for (int engine = LAUNCH_ENGINE_PMIX; engine <= LAUNCH_ENGINE_LAST; engine++) {
         if (is_there(&from, (launch_engine)engine)) {
-            return take_row(&from, (launch_engine)engine, place, reterr);
+            base_error error = {.message = ""};
+            const base_status status = take_row(&from, (launch_engine)engine, place, &error);
+            if (status != BASE_OK) {
+                launch_engine_explain((launch_engine)engine, &error);
+                (void)base_fail(reterr, status, "%s", error.message);
+            }
+            return status;
         }
     }
     return BASE_OK;

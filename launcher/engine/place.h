@@ -27,6 +27,10 @@ BASE_MUST_CHECK base_status launch_place_find(const launch_place_flags *flags,
 /* "PMIx", "srun", "torchrun", as the record and messages name the engine; "the command line". */
 const char *launch_engine_name(launch_engine engine);
 
+/* Appends to an error why the engine is taken to have started the launcher, and how to run without it:
+ * its variables may be left over. Nothing for the command line. */
+void launch_engine_explain(launch_engine engine, base_error *error);
+
 /* Whether it has a key-value store, by which launchers find each other. */
 bool launch_engine_has_store(launch_engine engine);
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -111,6 +112,10 @@ static base_status ask(pmi_client *pmi, const char *request, const char *answer,
 static base_status pmi_open(const launch_place *place, const launch_wait *wait, void **state,
                             base_error *reterr)
 {
+    struct stat info;
+    if (fstat(place->pmi_fd, &info) != 0 || !S_ISSOCK(info.st_mode)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "PMI_FD=%d is no socket", place->pmi_fd);
+    }
     pmi_client *pmi = calloc(1, sizeof *pmi);
     if (pmi == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the engine's store");

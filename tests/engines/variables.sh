@@ -53,7 +53,7 @@ trains as-kubernetes Kubernetes pods
 
 if env RANK=1 WORLD_SIZE=2 launcher >"$dir/said" 2>&1; then
     fail "without a key: not refused"
-elif says "RANK and WORLD_SIZE says that this is launcher 1 of 2: that needs --rendezvous"; then
+elif says "RANK and WORLD_SIZE say that this is launcher 1 of 2: that needs --rendezvous"; then
     ok "without a key it is refused"
 else
     fail "without a key: not the words"

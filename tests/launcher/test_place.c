@@ -137,7 +137,8 @@ static void what_is_no_number_is_refused(void **state)
     (void)state;
     static const environment rows[] = {
         {{"PMIX_RANK=-1"}},
-        {{"PMIX_RANK=256"}}, /* PROTO_NODES_MAX */
+        {{"PMIX_RANK=256"}},                        /* PROTO_NODES_MAX */
+        {{"PMI_FD=2", "PMI_RANK=1", "PMI_SIZE=4"}}, /* standard error */
         {{"PMI_FD=x", "PMI_RANK=1", "PMI_SIZE=4"}},
         {{"PMI_FD=7", "PMI_RANK=4", "PMI_SIZE=4"}},
         {{"PMI_FD=7", "PMI_RANK=0"}},
@@ -152,6 +153,35 @@ static void what_is_no_number_is_refused(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         assert_string_equal(find(&no_flags, rows[i]), "refused");
+    }
+}
+
+/* Variables may be left over in a shell. */
+static void a_refusal_names_the_variable_and_the_way_out(void **state)
+{
+    (void)state;
+    static const struct {
+        environment from;
+        const char *message;
+    } rows[] = {
+        {{{"GROUP_RANK=0"}},
+         "WORLD_SIZE is not in the environment (GROUP_RANK is set; to run alone: --nodes 1)"},
+        {{{"SLURM_STEP_ID=0"}},
+         "SLURM_STEP_NUM_TASKS is not in the environment (SLURM_STEP_ID is set; to run alone: "
+         "--nodes 1)"},
+        {{{"PMI_FD=1", "PMI_RANK=0", "PMI_SIZE=2"}},
+         "PMI_FD=1 in the environment: must be no standard descriptor (PMI_FD is set; to run "
+         "alone: --nodes 1)"},
+        {{{"RANK=2", "WORLD_SIZE=2"}},
+         "RANK=2 with WORLD_SIZE=2 (RANK and WORLD_SIZE are set; to run alone: --nodes 1)"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        launch_place place;
+        base_error error;
+        environment from = rows[i].from;
+        assert_status(launch_place_find(&no_flags, look_up, &from, &place, &error),
+                      BASE_ERR_INVALID);
+        assert_string_equal(error.message, rows[i].message);
     }
 }
 
@@ -174,6 +204,7 @@ int main(void)
         cmocka_unit_test(of_several_the_first_is_taken),
         cmocka_unit_test(flags_come_first),
         cmocka_unit_test(what_is_no_number_is_refused),
+        cmocka_unit_test(a_refusal_names_the_variable_and_the_way_out),
         cmocka_unit_test(each_says_how_a_job_is_started_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

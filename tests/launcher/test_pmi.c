@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -168,9 +169,25 @@ static void a_signal_ends_waiting_and_is_named(void **state)
     pmi->close(store);
 }
 
+/* A variable that is left over may name any file of the process. */
+static void another_file_is_not_written_to(void **state)
+{
+    (void)state;
+    void *store = NULL;
+    base_error error;
+    const int fd = memfd_create("other", MFD_CLOEXEC);
+    assert_true(fd >= 0);
+    const launch_place other = {.engine = LAUNCH_ENGINE_PMI, .nodes = 2, .node = 0, .pmi_fd = fd};
+    assert_status(pmi->open(&other, &soon, &store, &error), BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, " is no socket"));
+    assert_int_equal(lseek(fd, 0, SEEK_END), 0);
+    assert_int_equal(close(fd), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(another_file_is_not_written_to),
         cmocka_unit_test_setup_teardown(what_is_put_and_got, connect_engine, close_engine),
         cmocka_unit_test_setup_teardown(wrong_answers_are_refused, connect_engine, close_engine),
         cmocka_unit_test_setup_teardown(an_engine_that_goes_is_noticed, connect_engine,
