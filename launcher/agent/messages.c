@@ -11,6 +11,7 @@
 #include "budget/lease.h"
 #include "engine/place.h"
 #include "job/descriptors.h"
+#include "job/processes.h"
 #include "job/start_local.h"
 
 enum { NO_FD = -1 };
@@ -59,6 +60,9 @@ static base_status take_part(launch_agent *agent, const Ringfence__Control__Assi
     part->host_timeout_ns = assign->host_timeout_ms * BASE_NS_PER_MS;
     if (status == BASE_OK) {
         status = launch_descriptors_ensure(part->world_size, agent->options->hosts.nodes, reterr);
+    }
+    if (status == BASE_OK) {
+        status = launch_processes_check(part->ranks, agent->options->program != NULL, reterr);
     }
     return status == BASE_OK ? agent_make_ranks(agent, reterr) : status;
 }

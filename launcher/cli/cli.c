@@ -20,6 +20,7 @@
 #include "cli/run_job.h"
 #include "gpus/gpus.h"
 #include "job/descriptors.h"
+#include "job/processes.h"
 #include "proto/job_key.h"
 #include "record/compare.h"
 
@@ -136,20 +137,25 @@ static bool is_refusal(base_status status)
     return status != BASE_ERR_MEMORY && status != BASE_ERR_IO;
 }
 
-static base_status ensure_descriptors(const launch_options *options, base_error *reterr)
+/* Whether there is room for the job's processes, threads and open files. */
+static base_status ensure_room(const launch_options *options, base_error *reterr)
 {
     int64_t ranks = options->job.job.world_size;
     for (int i = 0; i < options->scaling_count; i++) {
         ranks = options->scaling_ranks[i] > ranks ? options->scaling_ranks[i] : ranks;
     }
-    return launch_descriptors_ensure(ranks, options->hosts.nodes, reterr);
+    const base_status status = launch_descriptors_ensure(ranks, options->hosts.nodes, reterr);
+    return status != BASE_OK || options->dry_run || options->hosts.node_rank > 0
+               ? status /* an agent does not know yet how many ranks it gets */
+               : launch_processes_check(ranks / options->hosts.nodes, options->program != NULL,
+                                        reterr);
 }
 
 static int run(launch_options *options, int argc, char **argv, const char *rank_path)
 {
     base_error error;
     char beside[BASE_PATH_BYTES];
-    if (ensure_descriptors(options, &error) != BASE_OK) {
+    if (ensure_room(options, &error) != BASE_OK) {
         return launch_report_error(&error);
     }
     if (options->program != NULL) {

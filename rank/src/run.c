@@ -31,6 +31,7 @@ static base_status run_mode(rank_worker *worker, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
+    worker->joined = true;
     if (worker->gpu != NULL) {
         device.backend = worker->gpu->plugin.table->collectives;
         device.user = &worker->gpu->collectives;
@@ -66,9 +67,10 @@ int rank_worker_run(int64_t started_ns)
         return BASE_EXIT_USAGE;
     }
     status = run_mode(&worker, &error);
-    if (status != BASE_OK && !worker.reports) {
-        base_log(BASE_LOG_ERROR, "%s", error.message); /* the launcher does not get this one */
-    } else if (status != BASE_OK) {
+    if (status != BASE_OK && !worker.joined && status != BASE_ERR_ABORTED) {
+        base_log(BASE_LOG_ERROR, "%s", error.message); /* the launcher may not get this one */
+    }
+    if (status != BASE_OK && worker.reports) {
         rank_worker_report_failure(&worker, status, &error);
     }
     coll_launched_leave(worker.client);

@@ -31,9 +31,10 @@ typedef struct rank_worker {
     int64_t started_ns;    /* when the process started, monotonic */
     uint64_t step;         /* for failure reports */
     bool reports;          /* joining has begun, so failures are reported to the launcher */
-    rank_pass *pass;       /* of a mode that may cost money; else NULL */
-    rank_gpu *gpu;         /* NULL: the rank computes on CPUs */
-    int exit_code;         /* the process's, after a failure */
+    bool joined;
+    rank_pass *pass; /* of a mode that may cost money; else NULL */
+    rank_gpu *gpu;   /* NULL: the rank computes on CPUs */
+    int exit_code;   /* the process's, after a failure */
 } rank_worker;
 
 /* A should_stop for generating and evaluating: whether the launcher has asked for a stop. user: the
