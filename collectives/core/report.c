@@ -89,22 +89,54 @@ static void last_text(const coll_comm *comm, int rank, uint64_t sequence, char *
     }
 }
 
-/* "; not arrived: rank 1 (host h, pid 42), whose last is #16 barrier"; empty where all are here. */
-static void absent_text(const coll_op *op, char *text, size_t size_bytes)
+static bool is_far(const coll_comm *comm, int rank)
 {
-    size_t used = 0;
-    text[0] = '\0';
+    return comm->hosts.host[rank] != comm->hosts.host[comm->rank];
+}
+
+static const char *host_name(const coll_comm *comm, int rank)
+{
+    return comm->context->identities[comm->ranks[rank]].host;
+}
+
+/* Appends to text those ranks that have not arrived, of this host or of others. Returns the first; -1:
+ * there is none. */
+static int list_absent(const coll_op *op, bool far, char *text, size_t size_bytes)
+{
+    size_t used = strlen(text);
+    int first = -1;
     for (int rank = 0; rank < op->comm->size && used + 1 < size_bytes; rank++) {
-        if (has_arrived(op, rank)) {
+        if (has_arrived(op, rank) || is_far(op->comm, rank) != far) {
             continue;
         }
         char name[TEXT_BYTES];
         char last[TEXT_BYTES + 32];
         coll_rank_text(op->comm, rank, name, sizeof name);
         last_text(op->comm, rank, op->sequence, last, sizeof last);
-        const int added = snprintf(text + used, size_bytes - used, "%s%s, whose last is %s",
-                                   used == 0 ? "; not arrived: " : ", ", name, last);
+        const int added = snprintf(text + used, size_bytes - used, "%s%s, whose last %sis %s",
+                                   first >= 0 ? ", "
+                                   : far      ? "; not heard of: "
+                                              : "; not arrived: ",
+                                   name, far ? "known " : "", last);
         used += added > 0 ? (size_t)added : 0;
+        first = first < 0 ? rank : first;
+    }
+    return first;
+}
+
+/* "; not arrived: rank 1 (host h, pid 42), whose last is #16 barrier"; empty where all are here. A rank of
+ * another host may have arrived, and the network between the hosts may be cut: "; not heard of: …". */
+static void absent_text(const coll_op *op, char *text, size_t size_bytes)
+{
+    const coll_comm *comm = op->comm;
+    text[0] = '\0';
+    (void)list_absent(op, false, text, size_bytes);
+    const int far = list_absent(op, true, text, size_bytes);
+    const size_t used = strlen(text);
+    if (far >= 0) {
+        (void)snprintf(text + used, size_bytes - used,
+                       ", or its host cannot be reached: look at the network between %s and %s",
+                       host_name(comm, comm->rank), host_name(comm, far));
     }
 }
 

@@ -207,6 +207,30 @@ static void each_host_names_an_interface_of_its_own(void **state)
     test_program_assert_no_children();
 }
 
+/* The launchers hear of each other, and the ranks do not: none may be said to be late. */
+static void a_cut_between_ranks_is_no_ranks_fault(void **state)
+{
+    (void)state;
+    several_make_key("cut");
+    test_hosts_join_again(0, "c0", 1, "c1");
+    assert_true(test_hosts_run(0, "ip addr add 10.93.0.1/30 dev c0 && ip link set c0 up"));
+    assert_true(test_hosts_run(1, "ip addr add 10.93.0.2/30 dev c1 && ip link set c1 up"));
+    const several job = {several_address,
+                         "2",
+                         NULL,
+                         {"--ranks", "2", "--interface", "10.93.0.0/30", "--steps", "1000000",
+                          "--timeout", "3", NULL}};
+    several_start_head(&job, "cut");
+    several_start(1, &job, several_no_flags);
+    several_wait_says(0, "\nstep 1/");
+    assert_true(test_hosts_run(1, "ip link set c1 down"));
+    several_expect(0, 1);
+    several_expect(1, 1);
+    several_assert_says(0, "; not heard of: rank ");
+    several_assert_says(0, ", or its host cannot be reached: look at the network between host-");
+    test_program_assert_no_children();
+}
+
 /* libfaketime's file, for LD_PRELOAD. */
 static bool find_faketime(char *variable, size_t size_bytes)
 {
@@ -274,6 +298,7 @@ int main(void)
         cmocka_unit_test(a_silent_name_server_holds_up_nobody),
         cmocka_unit_test(the_right_one_of_many_interfaces_is_taken),
         cmocka_unit_test(each_host_names_an_interface_of_its_own),
+        cmocka_unit_test(a_cut_between_ranks_is_no_ranks_fault),
         cmocka_unit_test(clocks_may_differ_by_five_minutes),
     };
     const int skipped = test_hosts_skip(2);
