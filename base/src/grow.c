@@ -4,6 +4,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/bytes.h"
+
 void *base_grow(void *array, size_t count, size_t *capacity, size_t first, size_t item_bytes)
 {
     if (count < *capacity) {
@@ -13,7 +15,11 @@ void *base_grow(void *array, size_t count, size_t *capacity, size_t first, size_
         return NULL;
     }
     const size_t larger = *capacity == 0 ? first : 2 * *capacity;
-    void *grown = reallocarray(array, larger, item_bytes);
+    size_t size_bytes = 0;
+    if (!base_mul_size(larger, item_bytes, &size_bytes)) {
+        return NULL;
+    }
+    void *grown = realloc(array, size_bytes);
     *capacity = grown != NULL ? larger : *capacity;
     return grown;
 }
