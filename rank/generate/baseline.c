@@ -16,7 +16,7 @@
 #include "generate/free_memory.h"
 #include "ringfence/coll_error.h"
 
-static const double ROUNDS_S = 10; /* no round begins later */
+static const double ROUNDS_S = 5; /* no round begins later */
 
 typedef struct phase_run {
     const rank_generate_options *tp; /* those of the tensor-parallel phase, with the communicator */
