@@ -91,7 +91,7 @@ static void last_text(const coll_comm *comm, int rank, uint64_t sequence, char *
 
 static bool is_far(const coll_comm *comm, int rank)
 {
-    return comm->hosts.host[rank] != comm->hosts.host[comm->rank];
+    return comm->hosts.count > 1 && comm->hosts.host[rank] != comm->hosts.host[comm->rank];
 }
 
 static const char *host_name(const coll_comm *comm, int rank)
