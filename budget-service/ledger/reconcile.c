@@ -211,29 +211,22 @@ static size_t last_news(const matched_line *lines, size_t count)
     return count > 0 ? count - 1 : 0;
 }
 
-/* Of two amounts the one nearer to nothing, and nothing if their signs differ. */
-static int64_t common_part(int64_t a, int64_t b)
-{
-    if ((a < 0) != (b < 0)) {
-        return 0;
-    }
-    return (a < b) == (a >= 0) ? a : b;
-}
-
 /* Records the new lines, and those that have changed. by_hand is what a person recorded before them:
- * it is taken off them, so that in the end just the bill is posted. Each line takes what it can, so that
- * what is posted does not fall only to rise again, which could pass a cap anew. */
+ * it is taken off them, so that in the end just the bill is posted. Then the last one alone posts
+ * anything: what is posted must not rise and fall on the way, which could pass a cap. */
 static base_status record_lines(reconciler *self, const char *label, const matched_line *lines,
                                 size_t count, int64_t by_hand)
 {
     base_status status = BASE_OK;
     const size_t last = last_news(lines, count);
+    const bool said = by_hand != 0;
+    int64_t left = by_hand;
     for (size_t i = 0; i < count && status == BASE_OK; i++) {
         budget_answer answer;
         if (!is_news(&lines[i])) {
             continue;
         }
-        const int64_t taken = i == last ? by_hand : common_part(added(&lines[i]), by_hand);
+        const int64_t taken = i == last || !said ? left : added(&lines[i]);
         const budget_caller caller = {.client = self->caller != NULL ? self->caller->client : 0};
         const budget_ledger_actual actual = {
             .label = label,
@@ -243,7 +236,7 @@ static base_status record_lines(reconciler *self, const char *label, const match
             .billed_usd_micro = lines[i].charge->usd_micro,
             .corrects = true,
         };
-        by_hand -= taken;
+        left -= taken;
         status = budget_ledger_record_actual(self->ledger, &caller, &actual, &answer, self->reterr);
         if (status == BASE_OK && answer.reason != BUDGET_REASON_NONE) {
             status = base_fail(self->reterr, BASE_ERR_STATE, "%s: %s", label, answer.message);

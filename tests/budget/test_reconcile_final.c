@@ -39,7 +39,7 @@ static void a_credit_never_raises_the_cap(void **state)
     assert_granted(fixture_authorize(fixture, "phase", "e", 48 * USD));
 }
 
-/* What a person said is taken off the lines one by one: what is posted never falls to rise again. */
+/* What a person said is taken off the lines: what is posted does not rise and fall on the way. */
 static void lines_of_what_was_said_by_hand_freeze_nothing(void **state)
 {
     ledger_fixture *fixture = *state;
@@ -61,6 +61,27 @@ static void lines_of_what_was_said_by_hand_freeze_nothing(void **state)
     const budget_reservation run = fixture_find(fixture, "a");
     assert_int_equal(run.rule.total, 2 * USD);
     assert_int_equal(run.billed_usd_micro, 2 * USD);
+}
+
+/* Of a charge and its credit, too. */
+static void a_credit_in_what_was_said_by_hand_freezes_nothing(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    budget_answer answer;
+    make_run(fixture, "a", 2 * USD);
+    make_run(fixture, "z", 60 * USD);
+    fixture_begin(fixture);
+    assert_ok(budget_ledger_acknowledge(fixture->ledger, NULL, "phase", &answer, &fixture->error),
+              &fixture->error);
+    fixture_commit(fixture);
+    const budget_reconciled result =
+        reconcile(fixture, "label,usd,line_id\na,3.00,1\na,-1.00,2\n", &found);
+    assert_int_equal(result.counts[BUDGET_FINDING_MATCHED], 1);
+    assert_int_equal(result.recorded, 2);
+    assert_false(result.frozen);
+    check_phase(fixture, 62 * USD, 0);
+    assert_int_equal(fixture_find(fixture, "a").billed_usd_micro, 2 * USD);
 }
 
 static void a_credit_is_kept_by_record_actual_too(void **state)
@@ -363,6 +384,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         LEDGER_TEST(a_credit_never_raises_the_cap),
         LEDGER_TEST(lines_of_what_was_said_by_hand_freeze_nothing),
+        LEDGER_TEST(a_credit_in_what_was_said_by_hand_freezes_nothing),
         LEDGER_TEST(a_credit_is_kept_by_record_actual_too),
         LEDGER_TEST(a_credit_may_stand_before_its_charge),
         LEDGER_TEST(a_partial_bill_releases_nothing),
