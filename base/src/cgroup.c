@@ -87,9 +87,12 @@ static bool take_quota(const char *directory, void *user)
     int *smallest = user;
     int64_t quota_us = 0;
     int64_t period_us = 0;
-    if (read_quota(directory, &quota_us, &period_us) && quota_us / period_us < CPU_SETSIZE) {
-        const int cpus = (int)(quota_us / period_us) + (quota_us % period_us != 0 ? 1 : 0);
-        *smallest = *smallest == 0 || cpus < *smallest ? cpus : *smallest;
+    if (!read_quota(directory, &quota_us, &period_us)) {
+        return true;
+    }
+    const int64_t cpus = quota_us / period_us + (quota_us % period_us != 0 ? 1 : 0);
+    if (cpus < CPU_SETSIZE && (*smallest == 0 || cpus < *smallest)) {
+        *smallest = (int)cpus;
     }
     return true;
 }

@@ -145,7 +145,7 @@ static void say_sum(launch_session *session)
                           elements, first->model_elements, more);
         return;
     }
-    if ((double)bytes < (double)elements * 4) {
+    if (first->bfloat16) {
         launch_screen_say(
             &session->screen,
             "together: weights %.2f MB, matrices in bfloat16: the model's %.2f million "
@@ -167,6 +167,7 @@ static void handle_loaded(launch_session *session, int rank,
         launch_feed_ready(session);
     }
     session->ranks[rank].loaded = (launch_loaded){.reported = true,
+                                                  .bfloat16 = loaded->bfloat16 != 0,
                                                   .weight_bytes = loaded->weight_bytes,
                                                   .elements = loaded->weight_elements,
                                                   .uncut_elements = loaded->uncut_elements,

@@ -184,7 +184,8 @@ static base_status prepare(bench *b, base_error *reterr)
         for (size_t i = 0; i < b->words_bytes / sizeof *b->words; i++) {
             b->words[i] = 0x3c003c00 + (uint32_t)(i % 97) * 0x10001; /* about 0.01, in both types */
         }
-        const size_t scratch = 4 * (size_t)b->config.width * RANK_PANEL;
+        const size_t wide_depth = 4 * (size_t)b->config.width;
+        const size_t scratch = (wide_depth > PEAK_DEPTH ? wide_depth : PEAK_DEPTH) * RANK_PANEL;
         status = backend->alloc(b->device.queue, RANK_MEMORY_WORK,
                                 (2 * wide + scratch) * sizeof(float), &memory, reterr);
     }

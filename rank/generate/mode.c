@@ -181,6 +181,7 @@ static base_status report_loaded(void *user, const rank_generate_report *memory,
     const rank_worker *worker = user;
     Ringfence__Control__Loaded loaded = RINGFENCE__CONTROL__LOADED__INIT;
     (void)reterr;
+    loaded.bfloat16 = memory->weight_type == RANK_BFLOAT16;
     loaded.weight_bytes = memory->weight_bytes;
     loaded.weight_elements = memory->weight_elements;
     loaded.uncut_elements = memory->uncut_elements;
