@@ -18,8 +18,9 @@
 #include "base/kernel_file.h"
 #include "base/limits.h"
 
-/* The limit's clock counts ticks, and may be ahead of the time that is reported. */
-enum { TIME_USED_PERCENT = 90 };
+/* The limit's clock counts whole ticks. On a busy machine it is far ahead of the time that is
+ * reported: 1 s was 0.68. */
+enum { TIME_USED_PERCENT = 50 };
 
 /* Takes the first group that is there: in version 2 a count includes those of all groups below. */
 static bool take_kills(const char *directory, void *user)
@@ -115,5 +116,5 @@ const char *launch_oom_reason(launch_oom *oom, int signal_number, pid_t pid)
         oom->kills = kills;
         return ": out of memory in this control group (its oom_kill count rose)";
     }
-    return has_used_its_time(pid) ? LAUNCH_TIME_USED_UP : "";
+    return has_used_its_time(pid) ? LAUNCH_TIME_MOSTLY_USED_UP : "";
 }

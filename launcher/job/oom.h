@@ -16,8 +16,10 @@ void launch_oom_open(launch_oom *oom);
 void launch_oom_close(launch_oom *oom);
 
 #define LAUNCH_TIME_USED_UP ": it has used up the processor time that ulimit -t allows"
+#define LAUNCH_TIME_MOSTLY_USED_UP                                                                 \
+    ": probably by ulimit -t, since it has used most of that processor time"
 
-/* ": out of memory …" if memory ran out and the process was killed for it, LAUNCH_TIME_USED_UP, or "". The
+/* ": out of memory …" if memory ran out and the process was killed for it, LAUNCH_TIME_MOSTLY_USED_UP, or "". The
  * process is not reaped yet. */
 const char *launch_oom_reason(launch_oom *oom, int signal_number, pid_t pid);
 
