@@ -9,7 +9,6 @@
 #include "rank/tokenizer.h"
 #include "support.h"
 
-static test_directory directory;
 static test_program program; /* its buffers are big */
 static double model_bytes;
 
@@ -34,7 +33,7 @@ static void write_model(rank_type type)
     assert_non_null(params);
     model_bytes = (double)(count * rank_type_bytes(type));
     assert_ok(
-        rank_checkpoint_write(test_directory_path(&directory, "."),
+        rank_checkpoint_write(test_directory_path(&test_shared_directory, "."),
                               &(rank_checkpoint_about){&config, tokenizer_path,
                                                        config.vocab_size - 1, "", NULL, NULL, type},
                               params, &error),
@@ -42,23 +41,9 @@ static void write_model(rank_type type)
     free(params);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    test_directory_make(&directory);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    test_directory_remove(&directory);
-    return 0;
-}
-
 static json_t *read_json(const char *name)
 {
-    json_t *json = json_load_file(test_directory_path(&directory, name), 0, NULL);
+    json_t *json = json_load_file(test_directory_path(&test_shared_directory, name), 0, NULL);
     assert_non_null(json);
     return json;
 }
@@ -68,8 +53,9 @@ static void check_ranks(rank_type type)
     static const char *const worlds[] = {"1", "2", "4"};
     char checkpoint[BASE_PATH_BYTES];
     char out[BASE_PATH_BYTES];
-    (void)snprintf(checkpoint, sizeof checkpoint, "%s", test_directory_path(&directory, "."));
-    (void)snprintf(out, sizeof out, "%s", test_directory_path(&directory, "out"));
+    (void)snprintf(checkpoint, sizeof checkpoint, "%s",
+                   test_directory_path(&test_shared_directory, "."));
+    (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, "out"));
     write_model(type);
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
         const int ranks = (int)strtol(worlds[i], NULL, 10);
@@ -125,5 +111,5 @@ int main(void)
         cmocka_unit_test(a_rank_holds_little_beside_its_part),
         cmocka_unit_test(matrices_in_bfloat16_take_half),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }

@@ -7,43 +7,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "support.h"
 
 enum { NOBODY = 65534 };
 
-static test_directory directory;
-
-static int setup(void **state)
-{
-    (void)state;
-    test_directory_make(&directory);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    test_directory_remove(&directory);
-    return 0;
-}
-
 static void put(const char *name, const char *text)
 {
-    base_error error;
-    char parent[BASE_PATH_BYTES];
-    (void)snprintf(parent, sizeof parent, "%s", test_directory_path(&directory, name));
-    *strrchr(parent, '/') = '\0';
-    assert_ok(base_mkdirs(parent, &error), &error);
-    assert_ok(base_file_write(test_directory_path(&directory, name), text, strlen(text), &error),
-              &error);
+    test_directory_put(&test_shared_directory, name, text);
 }
 
 static int64_t left(void)
 {
     char root[BASE_PATH_BYTES];
     const char *limit = NULL;
-    (void)snprintf(root, sizeof root, "%s", test_directory_path(&directory, "."));
+    (void)snprintf(root, sizeof root, "%s", test_directory_path(&test_shared_directory, "."));
     const int64_t found = launch_processes_left(root, &limit);
     if (found < 100) { /* else it may be this user's */
         assert_string_equal(limit, "pids.max of the control group");
@@ -106,8 +83,10 @@ static void a_users_limit_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_group_above_limits_too, setup, teardown),
-        cmocka_unit_test_setup_teardown(version_1_has_a_line_of_its_own, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_group_above_limits_too, test_shared_directory_make,
+                                        test_shared_directory_remove),
+        cmocka_unit_test_setup_teardown(version_1_has_a_line_of_its_own, test_shared_directory_make,
+                                        test_shared_directory_remove),
         cmocka_unit_test(a_users_limit_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
