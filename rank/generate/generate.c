@@ -255,8 +255,11 @@ static base_status run(generation *g, base_error *reterr)
             hand_out(g);
         }
         if (status == BASE_OK) {
-            status = rank_step_trace_gather(g->trace, ended, reterr);
+            status = rank_step_trace_gather(g->trace, false, reterr);
         }
+    }
+    if (status == BASE_OK) {
+        status = rank_step_trace_gather(g->trace, true, reterr);
     }
     if (status == BASE_OK) {
         hand_out_rest(g);
@@ -339,7 +342,7 @@ static base_status prepare(generation *g, const char *const *prompts, base_error
     base_status status = g->works != NULL
                              ? encode_all(g, prompts, reterr)
                              : base_fail(reterr, BASE_ERR_MEMORY, "no memory for prompts");
-    if (status == BASE_OK) {
+    if (status == BASE_OK && (options->comm != NULL || options->on_steps != NULL)) {
         status = rank_step_trace_create(options->comm, &g->trace, reterr);
     }
     if (status == BASE_OK) {

@@ -80,8 +80,8 @@ typedef struct rank_generate_options {
     base_status (*on_warm)(void *user, const struct rank_generate_report *memory,
                            base_error *reterr);
     void *warm_user;
-    /* Called on rank 0 at the end, where the ranks that share a model have a clock in common: what
-     * the steps have cost one by one. NULL: nobody wants to know. */
+    /* Called on rank 0 at the end, where the ranks that share a model have a clock in common, as one
+     * rank alone has: what the steps have cost one by one. NULL: nobody wants to know. */
     void (*on_steps)(void *user, const rank_step_cost *steps, size_t count);
     void *steps_user;
     /* Called with the error before what is on the device is released; NULL: nothing is to be done. */

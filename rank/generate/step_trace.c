@@ -13,7 +13,7 @@
 
 enum {
     SPANS_MAX = 1 << 14, /* half of it holds a step of 4000 layers */
-    STEPS_MAX = SPANS_MAX / 2,
+    STEPS_MAX = SPANS_MAX,
     KEPT_FIRST = 1024,
 };
 
@@ -140,7 +140,7 @@ base_status rank_step_trace_create(coll_comm *comm, rank_step_trace **trace, bas
     if (comm != NULL) {
         coll_tune_layout(comm, &layout);
     }
-    if (comm == NULL || coll_comm_size(comm) < 2 || layout.hosts != 1) {
+    if (layout.hosts != 1) {
         return BASE_OK;
     }
     rank_step_trace *made = calloc(1, sizeof *made);
@@ -148,7 +148,7 @@ base_status rank_step_trace_create(coll_comm *comm, rank_step_trace **trace, bas
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the times of steps");
     }
     made->comm = comm;
-    made->ranks = coll_comm_size(comm);
+    made->ranks = comm != NULL ? coll_comm_size(comm) : 1;
     const base_status status = make(made, reterr);
     if (status != BASE_OK) {
         rank_step_trace_destroy(made);
@@ -200,7 +200,7 @@ void rank_step_trace_end(rank_step_trace *trace, int64_t now_ns, int32_t tokens,
         trace->log.count = trace->step_at;
         return;
     }
-    BASE_ASSERT(trace->shape_count < STEPS_MAX); /* each has two spans at least */
+    BASE_ASSERT(trace->shape_count < STEPS_MAX); /* each has a span at least */
     trace->log.spans[trace->step_at].end_ns = now_ns;
     trace->shapes[trace->shape_count++] =
         (rank_step_shape){.reduces = (int32_t)trace->step_reduces,
@@ -229,7 +229,8 @@ void rank_step_trace_reset(rank_step_trace *trace)
 /* Without memory the step is not kept, but it is in the sums. */
 static void keep(rank_step_trace *trace, const rank_step_cost *cost)
 {
-    if (coll_comm_rank(trace->comm) != 0 || trace->kept_count == RANK_STEPS_KEPT_MAX) {
+    if ((trace->comm != NULL && coll_comm_rank(trace->comm) != 0) ||
+        trace->kept_count == RANK_STEPS_KEPT_MAX) {
         return;
     }
     rank_step_cost *more =
@@ -269,12 +270,16 @@ base_status rank_step_trace_gather(rank_step_trace *trace, bool all, base_error 
     if (trace->shape_count == 0 || !(all || trace->log.count > SPANS_MAX / 2)) {
         return BASE_OK;
     }
-    const base_status status =
-        coll_to_base(coll_all_gather(trace->comm, trace->log.spans, trace->all,
-                                     trace->log.count * sizeof *trace->all, COLL_UINT8, &error),
-                     &error, reterr);
-    if (status != BASE_OK) {
-        return base_error_prepend(reterr, status, "gathering the times of steps");
+    const size_t bytes = trace->log.count * sizeof *trace->all;
+    if (trace->comm == NULL) {
+        memcpy(trace->all, trace->log.spans, bytes);
+    } else {
+        const base_status status = coll_to_base(
+            coll_all_gather(trace->comm, trace->log.spans, trace->all, bytes, COLL_UINT8, &error),
+            &error, reterr);
+        if (status != BASE_OK) {
+            return base_error_prepend(reterr, status, "gathering the times of steps");
+        }
     }
     compare_all(trace);
     empty_log(trace);
@@ -283,7 +288,7 @@ base_status rank_step_trace_gather(rank_step_trace *trace, bool all, base_error 
 
 const rank_step_share *rank_step_trace_shares(const rank_step_trace *trace)
 {
-    return trace != NULL && !trace->incomplete ? trace->shares : NULL;
+    return trace != NULL && trace->ranks > 1 && !trace->incomplete ? trace->shares : NULL;
 }
 
 const rank_step_cost *rank_step_trace_steps(const rank_step_trace *trace, size_t *count)

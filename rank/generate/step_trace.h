@@ -60,8 +60,7 @@ void rank_step_compare(const rank_span *spans, size_t stride, int ranks,
 
 typedef struct rank_step_trace rank_step_trace;
 
-/* *trace becomes NULL if there is nothing to compare: no communicator, one rank, or ranks on
- * several hosts. */
+/* comm may be NULL: one rank alone. *trace becomes NULL if the ranks are on several hosts. */
 BASE_MUST_CHECK base_status rank_step_trace_create(coll_comm *comm, rank_step_trace **trace,
                                                    base_error *reterr);
 void rank_step_trace_destroy(rank_step_trace *trace); /* NULL is fine, here and below */
@@ -80,7 +79,8 @@ void rank_step_trace_reset(rank_step_trace *trace);
 BASE_MUST_CHECK base_status rank_step_trace_gather(rank_step_trace *trace, bool all,
                                                    base_error *reterr);
 
-/* Of the steps that were gathered: all ranks' shares, on every rank. NULL: not known. */
+/* Of the steps that were gathered: all ranks' shares, on every rank. NULL: not known, or there is
+ * no other rank to share with. */
 const rank_step_share *rank_step_trace_shares(const rank_step_trace *trace);
 
 /* On rank 0: the costs of the first RANK_STEPS_KEPT_MAX of these steps; NULL elsewhere. */

@@ -176,22 +176,45 @@ static void what_does_not_fit_is_not_known(void **state)
                           overflow_body);
 }
 
-static void alone_there_is_no_trace(void **state)
+/* More steps than one log holds. */
+static void alone_steps_have_their_times(void **state)
+{
+    (void)state;
+    enum { ALONE = 40000 };
+    base_error error;
+    rank_step_trace *trace = NULL;
+    size_t count = 0;
+    assert_ok(rank_step_trace_create(NULL, &trace, &error), &error);
+    for (int i = 0; i < ALONE; i++) {
+        rank_step_trace_begin(trace, 10 * i);
+        rank_step_trace_reduced(trace);
+        rank_step_trace_end(trace, 10 * i + 4, 3, 1);
+        assert_ok(rank_step_trace_gather(trace, false, &error), &error);
+    }
+    assert_ok(rank_step_trace_gather(trace, true, &error), &error);
+    const rank_step_cost *steps = rank_step_trace_steps(trace, &count);
+    assert_int_equal(count, ALONE);
+    for (size_t i = 0; i < count; i++) {
+        assert_true(steps[i].step_ns == 4 && steps[i].tokens == 3 && steps[i].drawn == 1);
+        assert_true(steps[i].slowest == -1 && steps[i].waiting_ns == 0);
+    }
+    assert_null(rank_step_trace_shares(trace)); /* there is nobody to share with */
+    rank_step_trace_destroy(trace);
+}
+
+static void without_a_trace_nothing_is_logged(void **state)
 {
     (void)state;
     base_error error;
-    rank_step_trace *trace = (rank_step_trace *)&error;
     size_t count = 1;
-    assert_ok(rank_step_trace_create(NULL, &trace, &error), &error);
-    assert_null(trace);
-    rank_step_trace_begin(trace, 1);
-    rank_step_trace_reduced(trace);
-    rank_step_trace_end(trace, 2, 1, 1);
-    rank_step_trace_reset(trace);
-    assert_ok(rank_step_trace_gather(trace, true, &error), &error);
-    assert_null(rank_step_trace_log(trace));
-    assert_null(rank_step_trace_shares(trace));
-    assert_null(rank_step_trace_steps(trace, &count));
+    rank_step_trace_begin(NULL, 1);
+    rank_step_trace_reduced(NULL);
+    rank_step_trace_end(NULL, 2, 1, 1);
+    rank_step_trace_reset(NULL);
+    assert_ok(rank_step_trace_gather(NULL, true, &error), &error);
+    assert_null(rank_step_trace_log(NULL));
+    assert_null(rank_step_trace_shares(NULL));
+    assert_null(rank_step_trace_steps(NULL, &count));
     assert_int_equal(count, 0);
 }
 
@@ -203,7 +226,8 @@ int main(void)
         cmocka_unit_test(nobody_needs_to_be_the_slowest),
         cmocka_unit_test(ranks_gather_what_they_have_logged),
         cmocka_unit_test(what_does_not_fit_is_not_known),
-        cmocka_unit_test(alone_there_is_no_trace),
+        cmocka_unit_test(alone_steps_have_their_times),
+        cmocka_unit_test(without_a_trace_nothing_is_logged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
