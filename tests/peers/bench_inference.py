@@ -1,0 +1,219 @@
+"""Decodes the same Llama in llama.cpp and here, in turns, and prints the ratios.
+
+The model has the shape of GPT-2 with 124 M parameters as a Llama: width 768, 12 layers, 32 000 tokens,
+random weights, float32 or bfloat16. A prompt of PROMPT tokens is prefilled and DECODED tokens are decoded
+greedily, in llama.cpp on N threads and here on N ranks of one thread each. Both read the same weights (a
+GGUF file written from our checkpoint) and the same tokens, and their tokens are compared: what is timed
+is then the same work. Each side does it twice in one process, and the second time counts. A token's time is
+the median of that run. The ratio of a round is llama.cpp's time over ours, and what counts is the median
+of the rounds. llama.cpp has its defaults but for the threads; its cache has 16-bit floats,
+ours float32.
+
+  python bench_inference.py --programs build/release/bin --tokenizer tokenizer.json [--rounds 5]
+
+Run by `./dev bench --peers inference`.
+"""
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import gguf
+import numpy
+
+PROMPT, DECODED = 512, 64
+SHAPE = {"model_type": "llama", "vocab_size": 32000, "hidden_size": 768, "intermediate_size": 2048,
+         "num_hidden_layers": 12, "num_attention_heads": 12, "num_key_value_heads": 12,
+         "max_position_embeddings": 1024, "rms_norm_eps": 1e-5, "hidden_act": "silu",
+         "tie_word_embeddings": False}
+LAYER = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+         "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+         "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+         "mlp.down_proj": "ffn_down"}
+OUTER = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+
+
+def read_tensors(path):
+    """Name and float32 array of each tensor; bfloat16 is widened, which loses nothing."""
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        begin = 8 + size
+        for name, entry in header.items():
+            if name == "__metadata__":
+                continue
+            first, end = entry["data_offsets"]
+            file.seek(begin + first)
+            data = file.read(end - first)
+            if entry["dtype"] == "BF16":
+                values = (numpy.frombuffer(data, numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)
+            else:
+                values = numpy.frombuffer(data, numpy.float32)
+            yield name, values.reshape(entry["shape"])
+
+
+def name_in_gguf(name):
+    stem = name.removesuffix(".weight")
+    if stem in OUTER:
+        return OUTER[stem] + ".weight"
+    layer, _, part = stem.removeprefix("model.layers.").partition(".")
+    return f"blk.{layer}.{LAYER[part]}.weight"
+
+
+def write_gguf(checkpoint, kind, path):
+    """llama.cpp turns neighbours where Hugging Face turns halves, so rows of query and key change places."""
+    heads = SHAPE["num_attention_heads"]
+    file = gguf.GGUFWriter(path, "llama")
+    file.add_context_length(SHAPE["max_position_embeddings"])
+    file.add_embedding_length(SHAPE["hidden_size"])
+    file.add_block_count(SHAPE["num_hidden_layers"])
+    file.add_feed_forward_length(SHAPE["intermediate_size"])
+    file.add_head_count(heads)
+    file.add_head_count_kv(SHAPE["num_key_value_heads"])
+    file.add_layer_norm_rms_eps(SHAPE["rms_norm_eps"])
+    file.add_rope_dimension_count(SHAPE["hidden_size"] // heads)
+    file.add_rope_freq_base(10000.0)
+    file.add_vocab_size(SHAPE["vocab_size"])
+    file.add_tokenizer_model("no_vocab")
+    for name, values in read_tensors(os.path.join(checkpoint, "model.safetensors")):
+        if ".q_proj." in name or ".k_proj." in name:
+            rows, columns = values.shape
+            values = values.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
+        if kind == "bfloat16" and values.ndim == 2:
+            packed = gguf.quants.quantize(values, gguf.GGMLQuantizationType.BF16)
+            file.add_tensor(name_in_gguf(name), packed, raw_dtype=gguf.GGMLQuantizationType.BF16)
+        else:
+            file.add_tensor(name_in_gguf(name), numpy.ascontiguousarray(values))
+    file.write_header_to_file()
+    file.write_kv_data_to_file()
+    file.write_tensors_to_file()
+    file.close()
+
+
+def write_model(args, kind, directory):
+    """The checkpoint's directory, and the GGUF file of the same weights."""
+    shape, model = os.path.join(directory, "shape"), os.path.join(directory, kind)
+    os.makedirs(shape, exist_ok=True)
+    os.mkdir(model)
+    with open(os.path.join(shape, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(SHAPE, file)
+    command = [os.path.join(args.programs, "random-checkpoint"), model, args.tokenizer, "--like", shape]
+    subprocess.run(command + (["--bfloat16"] if kind == "bfloat16" else []), check=True,
+                   stdout=subprocess.DEVNULL)
+    path = os.path.join(directory, kind + ".gguf")
+    write_gguf(model, kind, path)
+    return model, path
+
+
+def run_ours(args, model, directory, ranks):
+    """The prompt's tokens and those that were drawn, and ms of the prefill and of a token."""
+    out = os.path.join(directory, "out")
+    prompts = os.path.join(directory, "prompts.txt")
+    command = [os.path.join(args.programs, "launcher"), "--ranks", str(ranks), "--mode", "tp-cpu"]
+    command += ["--checkpoint", model, "--prompts", prompts, "--max-num-seqs", "1", "--ignore-eos"]
+    command += ["--max-new-tokens", str(DECODED), "--out", out, "--overwrite", "--quiet"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    with open(os.path.join(out, "results.json"), encoding="utf-8") as file:
+        prompt = json.load(file)["prompts"][1]
+    with open(os.path.join(out, "timings.jsonl"), encoding="utf-8") as file:
+        steps = [json.loads(line) for line in file]
+    steps = steps[len(steps) // 2:]
+    prefill = [step for step in steps if step["tokens_computed"] > 1]
+    decode = [step for step in steps if step["tokens_computed"] == 1]
+    if sum(step["tokens_computed"] for step in prefill) != len(prompt["prompt_token_ids"]):
+        sys.exit("ours did other work than was asked for")
+    return (prompt["prompt_token_ids"], prompt["token_ids"], sum(step["step_us"] for step in prefill) / 1e3,
+            statistics.median(step["step_us"] for step in decode) / 1e3)
+
+
+def decode_in_llama_cpp(path, threads, prompt):
+    """As run_ours. Runs in a process of its own, which prints it."""
+    import llama_cpp as lib
+    keep = lib.llama_log_callback(lambda *_: None)
+    lib.llama_log_set(keep, None)
+    lib.llama_backend_init()
+    model = lib.llama_model_load_from_file(path.encode(), lib.llama_model_default_params())
+    params = lib.llama_context_default_params()
+    params.n_ctx = SHAPE["max_position_embeddings"]
+    params.n_batch = params.n_ubatch = PROMPT
+    params.n_threads = params.n_threads_batch = threads
+    context = lib.llama_init_from_model(model, params)
+
+    def feed(tokens):
+        array = (lib.llama_token * len(tokens))(*tokens)
+        begin = time.perf_counter()
+        if lib.llama_decode(context, lib.llama_batch_get_one(array, len(tokens))) != 0:
+            sys.exit("llama_decode failed")
+        logits = lib.llama_get_logits_ith(context, -1)
+        best = int(numpy.ctypeslib.as_array(logits, (SHAPE["vocab_size"],)).argmax())
+        return best, (time.perf_counter() - begin) * 1e3
+
+    for _ in range(2):
+        lib.llama_memory_clear(lib.llama_get_memory(context), True)
+        token, prefill_ms = feed(prompt)
+        drawn, times = [token], []
+        while len(drawn) < DECODED:
+            token, ms = feed([token])
+            drawn.append(token)
+            times.append(ms)
+    print(json.dumps({"tokens": drawn, "prefill_ms": prefill_ms, "token_ms": statistics.median(times)}))
+
+
+def run_llama_cpp(path, threads, prompt):
+    done = subprocess.run([sys.executable, __file__, "--one", path, str(threads)], input=json.dumps(prompt),
+                          stdout=subprocess.PIPE, text=True, check=True)
+    told = json.loads(done.stdout.strip().splitlines()[-1])
+    return told["tokens"], told["prefill_ms"], told["token_ms"]
+
+
+def spread(values):
+    return f"{statistics.median(values):8.2f} ({min(values):.2f} to {max(values):.2f})"
+
+
+def compare(args, kind, ranks, directory, model, path):
+    ours, theirs = {"prefill": [], "token": []}, {"prefill": [], "token": []}
+    for _ in range(args.rounds):
+        prompt, tokens, prefill, token = run_ours(args, model, directory, ranks)
+        ours["prefill"].append(prefill)
+        ours["token"].append(token)
+        drawn, prefill, token = run_llama_cpp(path, ranks, prompt)
+        theirs["prefill"].append(prefill)
+        theirs["token"].append(token)
+    same = next((at for at, pair in enumerate(zip(tokens, drawn)) if pair[0] != pair[1]), len(tokens))
+    if same == 0:
+        sys.exit(f"{kind}: not one token is the same, so this is not the same work")
+    print(f"{kind}, {ranks} rank(s) or thread(s); the first {same} of {DECODED} tokens are the same, "
+          f"{len(set(tokens))} different ones")
+    for what, title in (("token", "a token, ms"), ("prefill", f"prefill of {len(prompt)}, ms")):
+        ratios = [b / a for a, b in zip(ours[what], theirs[what])]
+        print(f"  {title:20} Ringfence {spread(ours[what])}   llama.cpp {spread(theirs[what])}   "
+              f"times as fast: {spread(ratios)}", flush=True)
+
+
+def main():
+    if sys.argv[1:2] == ["--one"]:
+        decode_in_llama_cpp(sys.argv[2], int(sys.argv[3]), json.load(sys.stdin))
+        return
+    parser = argparse.ArgumentParser(description="our decoding against llama.cpp's, in turns")
+    parser.add_argument("--programs", required=True)
+    parser.add_argument("--tokenizer", required=True)
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        with open(os.path.join(directory, "prompts.txt"), "w", encoding="utf-8") as file:
+            draw = random.Random(35000)  # of characters that our tokenizer never merges
+            file.write(("".join(draw.choice("#@%&*+=<>~^|") for _ in range(PROMPT)) + "\n") * 2)
+        for kind in ("float32", "bfloat16"):
+            model, path = write_model(args, kind, directory)
+            for ranks in (1, 2):
+                compare(args, kind, ranks, directory, model, path)
+
+
+if __name__ == "__main__":
+    main()
