@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/exitcode.h"
+#include "base/file.h"
 #include "base/number.h"
 #include "rank/checkpoint.h"
 #include "rank/tokenizer.h"
@@ -12,7 +13,7 @@
 static const char usage[] = "Usage: random-checkpoint DIRECTORY TOKENIZER.json [OPTION]...\n"
                             "Writes a model whose weights are drawn at random; by default a GPT-2 "
                             "of the 124 M parameters'\n"
-                            "shape.\n"
+                            "shape. DIRECTORY and its parents are made where they are missing.\n"
                             "\n"
                             "  --like DIR       of the family and shape that DIR/config.json says\n"
                             "  --vocab-size N   (default 50257)\n"
@@ -60,8 +61,11 @@ static base_status write_random(const rank_model_config *config, int seed, rank_
                                              .prompt_suffix = "",
                                              .end_token = rank_tokenizer_end_token(loaded),
                                              .type = type};
-        rank_model_init(config, (uint64_t)seed, params);
-        status = rank_checkpoint_write(directory, &about, params, reterr);
+        status = base_mkdirs(directory, reterr); /* before the work of drawing */
+        if (status == BASE_OK) {
+            rank_model_init(config, (uint64_t)seed, params);
+            status = rank_checkpoint_write(directory, &about, params, reterr);
+        }
     } else {
         status = base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu parameters",
                            rank_model_param_count(config));
