@@ -107,8 +107,8 @@ void launch_report_training_terms(launch_text *text)
          "How surprised the model is by the right text, per token (natural logarithm). Lower "
          "is better; 0 is certain and right."},
         {"Tokens/s",
-         "Pieces of text per second, all ranks together, by the time of the slowest rank "
-         "in each step."},
+         "Pieces of text per second, all ranks together, by the time of the rank that took longest "
+         "for all of these steps."},
         {"Efficiency", "Speed-up over one process, divided by the number of processes."},
         {"Warm-up", "The first half of the steps. Speeds and times are taken over the last half."},
         {"Median, p95", "Half of the values, or 95 % of them, are below."},

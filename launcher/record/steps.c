@@ -91,12 +91,14 @@ int64_t launch_steps_slowest_ns(const launch_steps *steps, size_t index)
 double launch_steps_tokens_per_second(const launch_steps *steps, size_t first, size_t count)
 {
     double tokens = 0;
-    double seconds = 0;
-    for (size_t i = first; i < first + count; i++) {
-        for (int r = 0; r < steps->world_size; r++) {
+    double longest_ns = 0;
+    for (int r = 0; r < steps->world_size; r++) {
+        double rank_ns = 0;
+        for (size_t i = first; i < first + count; i++) {
             tokens += (double)steps->ranks[r].steps[i].tokens;
+            rank_ns += (double)steps->ranks[r].steps[i].step_ns;
         }
-        seconds += (double)launch_steps_slowest_ns(steps, i) * 1e-9;
+        longest_ns = rank_ns > longest_ns ? rank_ns : longest_ns;
     }
-    return seconds > 0 ? tokens / seconds : NAN;
+    return longest_ns > 0 ? tokens / (longest_ns * 1e-9) : NAN;
 }

@@ -37,8 +37,10 @@ BASE_MUST_CHECK base_status launch_steps_add(launch_steps *steps, const launch_s
 /* The number of complete steps. */
 size_t launch_steps_count(const launch_steps *steps);
 
-/* Of complete steps first … first + count - 1: tokens of all ranks by the time of the slowest rank
- * in each step, per second. NaN when that time is 0. */
+/* Of complete steps first … first + count - 1: tokens of all ranks per second of the rank that took
+ * longest for all of these steps. The slowest rank of each step is not asked: a rank that is held up
+ * behind the exchange makes its own step longer and the next one of the others, so their sum would
+ * count that time twice. NaN when the time is 0. */
 double launch_steps_tokens_per_second(const launch_steps *steps, size_t first, size_t count);
 
 /* The slowest rank's time in a complete step. */

@@ -165,7 +165,7 @@ static void the_last_half_is_measured(void **state)
     launch_record_close(record);
 
     json_t *manifest = sample_load(made.options.out, "manifest.json");
-    sample_assert_near(sample_number(manifest, "tokens_per_sec_2proc"), 4 * 600 / 0.06);
+    sample_assert_near(sample_number(manifest, "tokens_per_sec_2proc"), 4 * 600 / 0.05);
     sample_assert_near(sample_number(manifest, "tokens_per_sec_1proc"), 96400);
     sample_assert_near(sample_number(manifest, "allreduce_p50_ms"), 2.5);
     sample_assert_near(sample_number(manifest, "allreduce_p95_ms"), 3.85);

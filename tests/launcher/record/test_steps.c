@@ -1,0 +1,47 @@
+/* record/steps.h: the speed of a run whose ranks are held up. */
+#include "record/steps.h"
+
+#include <math.h>
+
+#include "support.h"
+
+enum { RANKS = 2, STEPS = 4, TOKENS = 100, MS = 1000000 };
+
+/* Step times in ms, (STEPS, RANKS). */
+static double speed_of(const int64_t times_ms[STEPS][RANKS])
+{
+    launch_steps steps = {.first = 0};
+    base_error error;
+    assert_ok(launch_steps_init(&steps, RANKS, &error), &error);
+    for (int i = 0; i < STEPS; i++) {
+        for (int r = 0; r < RANKS; r++) {
+            const launch_step step = {
+                .step = (uint64_t)i, .rank = r, .tokens = TOKENS, .step_ns = times_ms[i][r] * MS};
+            assert_ok(launch_steps_add(&steps, &step, &error), &error);
+        }
+    }
+    const double speed = launch_steps_tokens_per_second(&steps, 0, STEPS);
+    launch_steps_fini(&steps);
+    return speed;
+}
+
+/* 800 tokens in 1040 ms: rank 1 stood still for a second behind the exchange of step 1, and rank 0
+ * waited for it in step 2. */
+static void a_delay_counts_once(void **state)
+{
+    (void)state;
+    static const int64_t held_up[STEPS][RANKS] = {{10, 10}, {10, 1010}, {1010, 10}, {10, 10}};
+    static const int64_t even[STEPS][RANKS] = {{10, 10}, {10, 10}, {10, 10}, {10, 10}};
+    static const int64_t none[STEPS][RANKS] = {{0}};
+    assert_true(fabs(speed_of(held_up) - 800 / 1.04) < 1e-6);
+    assert_true(fabs(speed_of(even) - 800 / 0.04) < 1e-6);
+    assert_true(isnan(speed_of(none)));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_delay_counts_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
