@@ -306,6 +306,29 @@ static bool has_key(const launch_server *server, struct MHD_Connection *connecti
     return sodium_memcmp(hash, server->key_hash, sizeof hash) == 0;
 }
 
+static enum MHD_Result count_framing(void *user, enum MHD_ValueKind kind, const char *key,
+                                     const char *value)
+{
+    int *count = user;
+    (void)kind;
+    (void)value;
+    *count += strcasecmp(key, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0 ||
+                      strcasecmp(key, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0
+                  ? 1
+                  : 0;
+    return MHD_YES;
+}
+
+/* Whether several headers say where the body ends (RFC 9112, section 6.3). A proxy may believe another
+ * one than libmicrohttpd, which takes the first, and then one client's body is the next one's
+ * request. */
+static bool has_two_ends(struct MHD_Connection *connection)
+{
+    int count = 0;
+    (void)MHD_get_connection_values(connection, MHD_HEADER_KIND, count_framing, &count);
+    return count > 1;
+}
+
 /* Makes the state of a request whose headers have come. What its body cannot change is answered at
  * once. */
 static bool open_call(launch_server *server, struct MHD_Connection *connection, const char *path,
@@ -319,6 +342,10 @@ static bool open_call(launch_server *server, struct MHD_Connection *connection, 
         return false;
     }
     *state = own;
+    if (has_two_ends(connection)) { /* an answer before the body closes the connection */
+        return send_error(connection, MHD_HTTP_BAD_REQUEST, NULL,
+                          "the headers say the body's length twice", NULL, NULL);
+    }
     if (server->has_key && strcmp(path, "/health") != 0 && !has_key(server, connection)) {
         return send_error(connection, MHD_HTTP_UNAUTHORIZED, NULL,
                           "the header Authorization: Bearer KEY is missing, or has a wrong key",
