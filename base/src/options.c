@@ -55,12 +55,10 @@ static void list_options(const base_option_set *sets, int set_count, option_list
     }
 }
 
-/* Whether the user has written the row's key for its option: --learning-rate for --lr. */
-static bool is_key(const base_field *row, const char *name, size_t bytes)
+/* Whether the user has written this, with "-" for "_" or not. */
+static bool is_written(const char *key, const char *name, size_t bytes)
 {
-    const char *dot = row->key != NULL ? strrchr(row->key, '.') : NULL;
-    const char *key = dot != NULL ? dot + 1 : row->key;
-    if (key == NULL || strlen(key) != bytes) {
+    if (strlen(key) != bytes) {
         return false;
     }
     for (size_t i = 0; i < bytes; i++) {
@@ -71,9 +69,16 @@ static bool is_key(const base_field *row, const char *name, size_t bytes)
     return true;
 }
 
+/* Whether the user has written the row's key for its option: --learning-rate for --lr. */
+static bool is_key(const base_field *row, const char *name, size_t bytes)
+{
+    const char *dot = row->key != NULL ? strrchr(row->key, '.') : NULL;
+    return row->key != NULL && is_written(dot != NULL ? dot + 1 : row->key, name, bytes);
+}
+
 /* `shown` is unknown, or the beginning of several flags. `name` is what the user may have meant as one. */
-static base_status wrong_flag(const option_list *list, const char *shown, const char *name,
-                              base_error *reterr)
+static base_status wrong_flag(const base_command_line *line, const option_list *list,
+                              const char *shown, const char *name, base_error *reterr)
 {
     const size_t bytes = strcspn(name, "=");
     base_nearest nearest = base_nearest_begin(name, bytes);
@@ -91,15 +96,20 @@ static base_status wrong_flag(const option_list *list, const char *shown, const 
             used += (size_t)snprintf(several + used, sizeof several - used, " --%s", option);
         }
     }
+    for (int i = 0; i < line->other_count; i++) {
+        nearest.name =
+            is_written(line->others[i].name, name, bytes) ? line->others[i].option : nearest.name;
+    }
     return used > 0 ? base_fail(reterr, BASE_ERR_INVALID, "%s may be one of:%s", shown, several)
                     : base_fail(reterr, BASE_ERR_INVALID, "unknown flag %s%s", shown,
                                 base_nearest_ask(&nearest, "--", question));
 }
 
 /* The error that getopt_long found in argv. */
-static base_status wrong_option(const option_list *list, int answer, char **argv,
+static base_status wrong_option(const base_command_line *line, const option_list *list, int answer,
                                 base_error *reterr)
 {
+    char **argv = line->argv;
     const char *word = argv[optind - 1];
     if (answer == ':') {
         return base_fail(reterr, BASE_ERR_INVALID, "%s needs a value", word);
@@ -108,14 +118,14 @@ static base_status wrong_option(const option_list *list, int answer, char **argv
         return base_fail(reterr, BASE_ERR_INVALID, "%s takes no value", word);
     }
     if (optopt == 0) {
-        return wrong_flag(list, word, word + 2, reterr);
+        return wrong_flag(line, list, word, word + 2, reterr);
     }
     /* a letter: getopt_long may be in the middle of "-ranks" */
     const char letter[] = {'-', (char)optopt, '\0'};
     const char *next = argv[optind];
     word = next != NULL && next[0] == '-' && next[1] != '-' && strchr(next, optopt) != NULL ? next
                                                                                             : word;
-    return wrong_flag(list, letter, word + 1, reterr);
+    return wrong_flag(line, list, letter, word + 1, reterr);
 }
 
 /* The index of the option that getopt_long's answer means. */
@@ -142,7 +152,7 @@ base_status base_options_parse(const base_command_line *line, int *rest, base_er
             return BASE_OK;
         }
         if (answer == '?' || answer == ':') {
-            return wrong_option(&list, answer, line->argv, reterr);
+            return wrong_option(line, &list, answer, reterr);
         }
         const int index = find_answer(&list, answer);
         const base_field *row = list.rows[index];

@@ -10,6 +10,7 @@
 #include "cli/options_commands.h"
 #include "cli/options_hosts.h"
 #include "cli/options_modes.h"
+#include "cli/other_names.h"
 #include "ringfence/coll_error.h"
 #include "ringfence/interface.h"
 #include "serve/server.h"
@@ -294,7 +295,9 @@ base_status launch_options_parse(int argc, char **argv, launch_options *options,
                                     .sets = sets,
                                     .set_count = sizeof sets / sizeof sets[0],
                                     .seen = note_option,
-                                    .user = options};
+                                    .user = options,
+                                    .others = launch_other_names,
+                                    .other_count = LAUNCH_OTHER_NAMES};
     base_status status = base_options_parse(&line, &rest, reterr);
     if (status == BASE_OK && options->action == LAUNCH_ACTION_RUN) {
         status = check_interface(options, reterr);

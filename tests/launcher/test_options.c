@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "cli/other_names.h"
 #include "cli/scaling.h"
 #include "job_set.h"
 #include "support.h"
@@ -61,6 +62,11 @@ static void mistyped_words_get_a_suggestion(void **state)
         {{"--ranks", "2", "./a.out"}, "'./a.out'; a program stands behind --"},
         {{"--learning-rate", "1"}, "unknown flag --learning-rate; did you mean --lr?"},
         {{"--world-size", "4"}, "unknown flag --world-size; did you mean --ranks?"},
+        {{"-np", "4"}, "unknown flag -n; did you mean --ranks?"},
+        {{"--nproc_per_node=4"}, "unknown flag --nproc_per_node=4; did you mean --ranks-per-node?"},
+        {{"--model", "gpt2"}, "unknown flag --model; did you mean --checkpoint?"},
+        {{"--output-dir", "x"}, "; did you mean --out?"},
+        {{"--batch-size", "8"}, "; did you mean --batch?"},
         {{"--json", "plan"}, "plan comes first: launcher plan [FLAGS]"},
         {{"gpus", "x"}, "gpus takes no arguments: launcher gpus [--json]"},
         {{"plann"}, "unexpected argument 'plann'; did you mean plan?"},
@@ -71,6 +77,31 @@ static void mistyped_words_get_a_suggestion(void **state)
         base_error error = {.message = ""};
         assert_status(parse(&options, cases[i].words, &error), BASE_ERR_INVALID);
         if (strstr(error.message, cases[i].expected) == NULL) {
+            fail_msg("'%s'", error.message);
+        }
+    }
+}
+
+/* Each is no option of ours, and stands for one. */
+static void other_names_are_of_our_options(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LAUNCH_OTHER_NAMES; i++) {
+        const base_other_name *other = &launch_other_names[i];
+        static launch_options options;
+        base_error error = {.message = ""};
+        char theirs[64];
+        char ours[64];
+        char question[96];
+        (void)snprintf(theirs, sizeof theirs, "%s%s", strlen(other->name) == 1 ? "-" : "--",
+                       other->name);
+        (void)snprintf(ours, sizeof ours, "--%s=", other->option);
+        (void)snprintf(question, sizeof question, "unknown flag %s; did you mean --%s?", theirs,
+                       other->option);
+        assert_status(parse(&options, WORDS(theirs), &error), BASE_ERR_INVALID);
+        assert_string_equal(error.message, question);
+        if (parse(&options, WORDS(ours), &error) != BASE_OK &&
+            strstr(error.message, "unknown") != NULL) {
             fail_msg("'%s'", error.message);
         }
     }
@@ -420,6 +451,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_flags_give_the_default_job),
         cmocka_unit_test(mistyped_words_get_a_suggestion),
+        cmocka_unit_test(other_names_are_of_our_options),
         cmocka_unit_test(a_job_starts_again_only_where_it_can_go_on),
         cmocka_unit_test(a_flag_goes_with_the_modes_that_use_it),
         cmocka_unit_test(a_file_does_not_ask_a_mode_for_what_it_does_not_do),

@@ -21,6 +21,13 @@ typedef struct base_option_set {
 /* Called before an option is applied. */
 typedef void (*base_option_seen)(void *user, const base_field *field);
 
+/* What other programs call an option, with "_" where a user may write "-" as well. It is only asked
+ * about: "did you mean --out?". */
+typedef struct base_other_name {
+    const char *name;
+    const char *option;
+} base_other_name;
+
 /* A command line, and the records that its options set. */
 typedef struct base_command_line {
     int argc;
@@ -29,6 +36,8 @@ typedef struct base_command_line {
     int set_count;
     base_option_seen seen; /* may be NULL */
     void *user;
+    const base_other_name *others; /* (other_count) */
+    int other_count;
 } base_command_line;
 
 /* Applies every option of argv, and moves the operands behind the options. *rest is the index of

@@ -1,0 +1,11 @@
+/* What mpirun, torchrun, accelerate, transformers and vLLM call our options. */
+#ifndef LAUNCH_OTHER_NAMES_H
+#define LAUNCH_OTHER_NAMES_H
+
+#include "base/options.h"
+
+enum { LAUNCH_OTHER_NAMES = 37 };
+
+extern const base_other_name launch_other_names[LAUNCH_OTHER_NAMES];
+
+#endif
