@@ -18,6 +18,8 @@
 #include "cli/plan_command.h"
 #include "cli/preflight.h"
 #include "cli/run_job.h"
+#include "engine/parent.h"
+#include "engine/place.h"
 #include "gpus/gpus.h"
 #include "job/descriptors.h"
 #include "job/processes.h"
@@ -157,6 +159,9 @@ static int run(launch_options *options, int argc, char **argv, const char *rank_
     char beside[BASE_PATH_BYTES];
     if (ensure_room(options, &error) != BASE_OK) {
         return launch_report_error(&error);
+    }
+    if (launch_engine_has_store(options->hosts.place.engine)) {
+        launch_parent_watch(); /* mpirun's process on this host */
     }
     if (options->program != NULL) {
         return run_program(options);

@@ -46,6 +46,7 @@ if [ $by = PMI-1 ]; then
 fi
 leaves_a_fence "$kind: a signal in a fence" here -n 2
 killed_at_random "$kind" "$engine" mpirun -n 2
+killed_at_random "$kind on one host" "$engine" here -n 2
 ends "$kind: a rank dies" rank 137 "rank 1 .*was ended by SIGKILL .*host host-1, node 1" mpirun -n 2
 ends "$kind: a launcher dies" launcher "$lost_code" "$lost" mpirun -n 2
 finish
