@@ -27,6 +27,11 @@ static bool is_tensor_parallel(const proto_mode_row *mode)
     return mode->tensor_parallel;
 }
 
+static bool is_on_gpus(const proto_mode_row *mode)
+{
+    return mode->on_gpus;
+}
+
 static bool leaves_record(const proto_mode_row *mode)
 {
     return mode->record != PROTO_RECORD_NONE;
@@ -42,6 +47,7 @@ static const struct {
     {PROTO_FIELD_DATA_PARALLEL, "data parallel modes", is_data_parallel},
     {PROTO_FIELD_ANSWERS, "modes that answer", answers},
     {PROTO_FIELD_TENSOR_PARALLEL, "tensor parallel modes", is_tensor_parallel},
+    {PROTO_FIELD_GPUS, "modes on GPUs", is_on_gpus},
     {PROTO_FIELD_RECORDS, "modes that leave a record", leaves_record},
 };
 

@@ -191,23 +191,25 @@ static const base_field rows[] = {
     {JOB(TEXT, gpu.devices), .optional = true, .option = "devices", .value = "LIST",
      .group = "Modes on GPUs (ddp-nccl, tp-nccl)",
      .help = "a GPU for each rank, by its number of launcher gpus or its UUID, as in 0,2 (rank i "
-             "has GPU i)"},
+             "has GPU i)",
+     .marks = PROTO_FIELD_GPUS},
     {JOB(PATH, gpu.libraries), .optional = true, .option = "cuda-libs", .value = "DIR",
-     .help = "where CUDA's libraries are looked for first"},
+     .help = "where CUDA's libraries are looked for first", .marks = PROTO_FIELD_GPUS},
     {JOB(ENUM, gpu.precision), .optional = true, .name_of = proto_precision_name,
      .option = "precision", .value = "NAME",
      .help = "of products: float32, tf32, bfloat16 (with float32 parameters)"},
     {JOB(BOOL, gpu.exact), .optional = true, .option = "exact",
-     .help = "our own kernels in place of cublasLt: the CPU's bits"},
+     .help = "our own kernels in place of cublasLt: the CPU's bits", .marks = PROTO_FIELD_GPUS},
     {JOB(BOOL, gpu.nccl_native), .optional = true, .option = "nccl-native",
-     .help = "let NCCL use all its algorithms: sums may differ from run to run"},
+     .help = "let NCCL use all its algorithms: sums may differ from run to run",
+     .marks = PROTO_FIELD_GPUS},
     {JOB(TEXT, bench.words), .optional = true, .option = "bench", .value = "FLAGS",
      .help = "bench-nccl: what coll-bench --transport nccl is called with, as in 'all_reduce -b 4 "
              "-e 1M'"},
     {JOB(BOOL, gpu.mixed), .optional = true, .option = "mixed-gpus",
-     .help = "ranks may have GPUs of different kinds"},
+     .help = "ranks may have GPUs of different kinds", .marks = PROTO_FIELD_GPUS},
     {JOB(BOOL, gpu.shared), .optional = true, .option = "share-gpu",
-     .help = "for tests only: all ranks on one GPU, 20 steps at most"},
+     .help = "for tests only: all ranks on one GPU, 20 steps at most", .marks = PROTO_FIELD_GPUS},
 };
 
 const base_fields proto_job_fields = {

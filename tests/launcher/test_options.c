@@ -82,6 +82,23 @@ static void mistyped_words_get_a_suggestion(void **state)
     }
 }
 
+static void flags_of_gpus_are_named_elsewhere(void **state)
+{
+    (void)state;
+    static const char *const flags[] = {"--devices=0",   "--cuda-libs=/lib", "--exact",
+                                        "--nccl-native", "--mixed-gpus",     "--share-gpu"};
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+        static launch_options options;
+        base_error error = {.message = ""};
+        char expected[96];
+        (void)snprintf(expected, sizeof expected, "%.*s goes with modes on GPUs (",
+                       (int)strcspn(flags[i], "="), flags[i]);
+        assert_status(parse(&options, WORDS(flags[i]), &error), BASE_ERR_INVALID);
+        assert_true(strncmp(error.message, expected, strlen(expected)) == 0);
+        assert_status(parse(&options, WORDS("--mode=ddp-nccl", flags[i]), &error), BASE_OK);
+    }
+}
+
 /* Each is no option of ours, and stands for one. */
 static void other_names_are_of_our_options(void **state)
 {
@@ -452,6 +469,7 @@ int main(void)
         cmocka_unit_test(no_flags_give_the_default_job),
         cmocka_unit_test(mistyped_words_get_a_suggestion),
         cmocka_unit_test(other_names_are_of_our_options),
+        cmocka_unit_test(flags_of_gpus_are_named_elsewhere),
         cmocka_unit_test(a_job_starts_again_only_where_it_can_go_on),
         cmocka_unit_test(a_flag_goes_with_the_modes_that_use_it),
         cmocka_unit_test(a_file_does_not_ask_a_mode_for_what_it_does_not_do),

@@ -218,7 +218,8 @@ enum {
     PROTO_FIELD_TENSOR_PARALLEL = 1 << 11, /* those of them whose ranks share a model */
     PROTO_FIELD_RECORDS = 1 << 12,         /* modes that leave a record */
     PROTO_FIELD_EVALUATES = 1 << 13,       /* jobs with --eval */
-    PROTO_FIELDS_FREE = 1 << 14,           /* the first free bit */
+    PROTO_FIELD_GPUS = 1 << 14,            /* modes on GPUs */
+    PROTO_FIELDS_FREE = 1 << 15,           /* the first free bit */
 };
 
 /* The fields of a proto_job: keys, ranges, options. */
