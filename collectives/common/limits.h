@@ -50,6 +50,19 @@ enum {
     COLL_YIELDS_MAX = 128,
 };
 
+/* Of hosts that stop answering. */
+enum {
+    COLL_HOST_TIMEOUT_S = 15, /* silence of a host until its connections are lost, by default, */
+    COLL_SILENCE_MAX_S = 24 * 3600, /* and the longest that idle connections are probed for */
+    COLL_SILENCE_TRIES = 3,         /* to get an answer, in vain, at least */
+    COLL_PROBES_IN_TIMEOUT = 5,     /* of an idle connection, after a third of the host timeout, */
+    COLL_PROBES = 8,                /* and until the kernel ends it, should this rank not look */
+    COLL_SILENCE_LOOK_MS = 500,     /* between two looks of a rank that waits */
+};
+
+_Static_assert(COLL_SILENCE_TRIES < COLL_PROBES_IN_TIMEOUT && COLL_PROBES_IN_TIMEOUT < COLL_PROBES,
+               "a rank that waits finds a silent host before the kernel does, and says more");
+
 /* At most half of the flags are under way. A rank that reuses the flag of operation s has finished
  * operation s + half. So every peer has started s + half, and has therefore finished s. */
 _Static_assert(COLL_UNDERWAY_MAX * 2 <= COLL_FLAG_COUNT, "a flag would be reused too early");

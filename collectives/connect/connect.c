@@ -29,7 +29,7 @@ static coll_status check_options(const coll_context_options *options, coll_error
         return coll_fail(reterr, COLL_ERR_INVALID, "rank %d of %d", options->rank,
                          options->world_size);
     }
-    if (options->exchange == NULL || options->timeout_ns < 0) {
+    if (options->exchange == NULL || options->timeout_ns < 0 || options->host_timeout_ns < 0) {
         return coll_fail(reterr, COLL_ERR_INVALID, "no exchange, or a negative timeout");
     }
     if (options->transport < COLL_TRANSPORT_AUTO || options->transport > COLL_TRANSPORT_LAST ||

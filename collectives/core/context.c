@@ -27,6 +27,8 @@ coll_context *coll_context_alloc(const coll_context_options *options)
     context->size = options->world_size;
     context->yield_budget = COLL_YIELDS_MAX;
     context->timeout_ns = options->timeout_ns == 0 ? DEFAULT_TIMEOUT_NS : options->timeout_ns;
+    context->host_timeout_ns = options->host_timeout_ns == 0 ? COLL_HOST_TIMEOUT_S * BASE_NS_PER_S
+                                                             : options->host_timeout_ns;
     context->backend = options->backend;
     context->backend_user = options->backend_user;
     context->device_algorithm = COLL_ALGORITHM_AUTO;

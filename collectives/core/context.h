@@ -31,6 +31,7 @@ struct coll_context {
     bool has_costs;
     coll_costs costs;
     int64_t timeout_ns;
+    int64_t host_timeout_ns;
     const coll_transport_table *table;
     coll_identity *identities;
     coll_comm *world;

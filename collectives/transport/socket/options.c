@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "transport/socket/silence.h"
+
 enum { NAME_BYTES = 16 }; /* the kernel's TCP_CA_NAME_MAX */
 
 #define OTHER "reno"
@@ -51,15 +53,15 @@ static bool find_pacing(char name[NAME_BYTES + 1])
     return back;
 }
 
-void coll_tcp_options_fresh(int fd)
+void coll_tcp_options_fresh(int fd, int64_t host_timeout_ns)
 {
     const int one = 1;
     const int buffer = COLL_TCP_BUFFER_BYTES;
     char congestion[NAME_BYTES + 1];
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer);
+    coll_silence_probe(fd, host_timeout_ns);
     get_congestion(fd, congestion);
     if (coll_tcp_paces(congestion) && find_pacing(congestion)) {
         (void)set_congestion(fd, OTHER);

@@ -15,14 +15,16 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum {
     COLL_TCP_BUFFER_BYTES = 4 * 1024 * 1024, /* asked for each direction; the system cuts it */
     COLL_TCP_SHORT_PATH_US = 1000,           /* round trips up to here make a short path */
 };
 
-/* Before a socket connects or listens; accepted sockets have their listener's. */
-void coll_tcp_options_fresh(int fd);
+/* Before a socket connects or listens; accepted sockets have their listener's. host_timeout_ns is for
+ * silence.h. */
+void coll_tcp_options_fresh(int fd, int64_t host_timeout_ns);
 
 /* After the handshake, on both sides. Returns whether the path is a short one. */
 bool coll_tcp_options_met(int fd);

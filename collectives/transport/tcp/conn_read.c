@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "transport/socket/silence.h"
+
 enum { READS_PER_CALL = 16 };
 
 /* A frame that is not the next one the peer has sealed. */
@@ -128,6 +130,18 @@ static bool parse(coll_context *context, coll_conn *conn)
     return true;
 }
 
+/* The connection has ended; by its other side if `error` is 0. */
+static void lose(coll_context *context, coll_conn *conn, int error)
+{
+    if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH) {
+        coll_silence_lose(context, conn->peer, conn->fd); /* the kernel has given up */
+    } else {
+        coll_net_lost(context, conn->peer,
+                      error == 0 ? "closed by the other side" : strerror(error));
+    }
+    coll_conn_hang_up(conn);
+}
+
 /* Reads once; 0 when there is nothing (or no more), else how many bytes of what was asked came. */
 static size_t read_once(coll_context *context, coll_conn *conn, size_t *asked)
 {
@@ -157,9 +171,7 @@ static size_t read_once(coll_context *context, coll_conn *conn, size_t *asked)
     } while (got < 0 && errno == EINTR);
     if (got <= 0) {
         if (got == 0 || (errno != EAGAIN && errno != ENOMEM)) {
-            coll_net_lost(context, conn->peer,
-                          got == 0 ? "closed by the other side" : strerror(errno));
-            coll_conn_hang_up(conn);
+            lose(context, conn, got == 0 ? 0 : errno);
         }
         return 0;
     }

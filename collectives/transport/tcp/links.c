@@ -77,7 +77,8 @@ static coll_status resolve(const char *address, uint16_t port, struct addrinfo *
     return COLL_OK;
 }
 
-static coll_status listen_on(const char *address, int *listener, uint16_t *port, coll_error *reterr)
+static coll_status listen_on(const char *address, int64_t host_timeout_ns, int *listener,
+                             uint16_t *port, coll_error *reterr)
 {
     struct addrinfo *at = NULL;
     union {
@@ -93,7 +94,7 @@ static coll_status listen_on(const char *address, int *listener, uint16_t *port,
     const int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     *listener = fd;
     if (fd >= 0) {
-        coll_tcp_options_fresh(fd);
+        coll_tcp_options_fresh(fd, host_timeout_ns);
     }
     const bool listening = fd >= 0 && bind(fd, at->ai_addr, at->ai_addrlen) == 0 &&
                            listen(fd, BACKLOG) == 0 &&
@@ -169,7 +170,7 @@ static coll_status start_connecting(connecting *m, handshake *g, int peer, coll_
         return coll_fail_errno(reterr, errno, "cannot make a socket");
     }
     g->stage = HANDSHAKE_CONNECTING;
-    coll_tcp_options_fresh(g->fd);
+    coll_tcp_options_fresh(g->fd, m->context->host_timeout_ns);
     if (connect(g->fd, to->ai_addr, to->ai_addrlen) != 0 && errno != EINPROGRESS &&
         errno != EINTR) {
         status = connect_fail(m, peer, strerror(errno), reterr);
@@ -457,7 +458,8 @@ coll_status coll_tcp_links_open(coll_context *context, const coll_context_option
         coll_identity_reaches_beyond(context->identities, context->size, context->rank, wanted),
         mine.address, reterr);
     if (status == COLL_OK) {
-        status = listen_on(mine.address, &m->listener, &mine.port, reterr);
+        status =
+            listen_on(mine.address, context->host_timeout_ns, &m->listener, &mine.port, reterr);
     }
     if (status == COLL_OK) {
         status =

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "transport/socket/silence.h"
 #include "transport/tcp/links.h"
 
 enum {
@@ -165,6 +166,27 @@ bool coll_tcp_poll(coll_context *context)
     return moved;
 }
 
+/* Ends connections whose other host has stopped answering; true if there was one. */
+static bool lose_silent(coll_context *context)
+{
+    coll_tcp *tcp = tcp_of(context);
+    bool lost = false;
+    const int64_t now_ns = base_now_ns();
+    if (now_ns < tcp->look_ns) {
+        return false;
+    }
+    tcp->look_ns = now_ns + COLL_SILENCE_LOOK_MS * BASE_NS_PER_MS;
+    for (int i = 0; i < tcp->peer_count; i++) {
+        coll_conn *conn = tcp->connections[tcp->peers[i]];
+        if (coll_conn_reads(conn) && coll_silence_is_over(conn->fd, context->host_timeout_ns)) {
+            coll_silence_lose(context, conn->peer, conn->fd);
+            coll_conn_hang_up(conn);
+            lost = true;
+        }
+    }
+    return lost;
+}
+
 void coll_tcp_sleep(coll_context *context, bool (*changed)(coll_context *context), int64_t until_ns)
 {
     coll_tcp *tcp = tcp_of(context);
@@ -174,6 +196,9 @@ void coll_tcp_sleep(coll_context *context, bool (*changed)(coll_context *context
         return;
     }
     flush_held(tcp);
+    if (lose_silent(context)) {
+        return;
+    }
     for (int i = 0; i < tcp->peer_count; i++) {
         const coll_conn *conn = tcp->connections[tcp->peers[i]];
         if (coll_conn_reads(conn)) {
@@ -224,10 +249,12 @@ coll_status coll_tcp_open(coll_context *context, const coll_context_options *opt
 /* Whether bytes wait here or in the kernel that the peer may still take. What a closed socket has
  * sent is not sent again once the peer answers:
  * where data may be on its way, it must have arrived. */
-static bool has_unsent(const coll_tcp *tcp, const coll_conn *conn)
+static bool has_unsent(const coll_context *context, const coll_conn *conn)
 {
+    const coll_tcp *tcp = tcp_of(context);
     int unsent = 0;
-    if (!coll_conn_writes(conn) || tcp->net.left[conn->peer]) {
+    if (!coll_conn_writes(conn) || tcp->net.left[conn->peer] ||
+        coll_silence_is_over(conn->fd, context->host_timeout_ns)) {
         return false;
     }
     return coll_conn_backlog(conn) > 0 ||
@@ -236,15 +263,16 @@ static bool has_unsent(const coll_tcp *tcp, const coll_conn *conn)
 }
 
 /* Sends on, and waits a moment for those who have not taken all. False: there is nobody. */
-static bool flush_step(coll_tcp *tcp)
+static bool flush_step(const coll_context *context)
 {
+    const coll_tcp *tcp = tcp_of(context);
     struct pollfd items[COLL_RANKS_MAX];
     coll_conn *waiting[COLL_RANKS_MAX];
     nfds_t count = 0;
     for (int i = 0; i < tcp->peer_count; i++) {
         coll_conn *conn = tcp->connections[tcp->peers[i]];
         (void)coll_conn_flush(conn);
-        if (has_unsent(tcp, conn)) {
+        if (has_unsent(context, conn)) {
             waiting[count] = conn;
             items[count++] = (struct pollfd){.fd = conn->fd,
                                              .events = coll_conn_backlog(conn) > 0 ? POLLOUT : 0};
@@ -261,12 +289,12 @@ static bool flush_step(coll_tcp *tcp)
 }
 
 /* Gives what was sent last the time to leave: peers may need it. After a failure that is short. */
-static void flush(const coll_context *context, coll_tcp *tcp)
+static void flush(const coll_context *context)
 {
     const bool failed = context->broken || context->world == NULL;
     const int64_t deadline_ns =
         base_deadline_after_ns(failed ? FLUSH_FAILED_NS : context->timeout_ns);
-    while (flush_step(tcp) && base_now_ns() < deadline_ns &&
+    while (flush_step(context) && base_now_ns() < deadline_ns &&
            atomic_load(&context->abort_state) == 0) {
     }
 }
@@ -278,7 +306,7 @@ void coll_tcp_close(coll_context *context)
         return;
     }
     coll_net_farewell(context);
-    flush(context, tcp);
+    flush(context);
     for (int i = 0; i < tcp->peer_count; i++) {
         coll_conn *conn = tcp->connections[tcp->peers[i]];
         uint8_t rest[4096];

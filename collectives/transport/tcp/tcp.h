@@ -14,6 +14,7 @@ typedef struct coll_tcp {
     bool keeps_for_turn; /* some connection keeps frames until the end of this turn, */
     bool keeps_for_idle; /* or until there is nothing else to do */
     int polls;           /* since then */
+    int64_t look_ns;     /* when to look for silent hosts again */
 } coll_tcp;
 
 extern const coll_transport_table coll_tcp_transport;

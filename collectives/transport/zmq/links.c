@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "core/failure.h"
 #include "transport/socket/interface.h"
+#include "transport/socket/silence.h"
 #include "transport/zmq/frames.h"
 #include "transport/zmq/monitor.h"
 
@@ -142,7 +143,8 @@ static coll_status listen_for(coll_zmq_links *links, int peer, const key_pair *k
         return zmq_fail(reterr, "cannot learn a socket's port");
     }
     const char *colon = strrchr(endpoint, ':');
-    (void)coll_zmq_monitor_read(links->monitors[peer], 0);
+    (void)coll_zmq_monitor_read(links->monitors[peer], 0, links->host_timeout_ns,
+                                &links->fds[peer]);
     mine->ports[peer] = colon != NULL ? (uint16_t)strtoul(colon + 1, NULL, 10) : 0;
     return COLL_OK;
 }
@@ -345,7 +347,8 @@ static void tune_connections(const coll_context *context, coll_zmq_links *links,
         const int other = peer < context->rank ? context->rank : peer;
         if (peer != context->rank) {
             links->suspect[peer] =
-                coll_zmq_monitor_read(links->monitors[peer], all[listener].ports[other]) ||
+                coll_zmq_monitor_read(links->monitors[peer], all[listener].ports[other],
+                                      links->host_timeout_ns, &links->fds[peer]) ||
                 links->suspect[peer];
         }
     }
@@ -361,6 +364,10 @@ coll_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
     link_record mine = {.plain = plain ? 1 : 0};
     link_record *all = calloc((size_t)context->size, sizeof *all);
     links->own_rank = context->rank;
+    links->host_timeout_ns = context->host_timeout_ns;
+    for (int rank = 0; rank < COLL_RANKS_MAX; rank++) {
+        links->fds[rank] = -1;
+    }
     links->encrypted = !plain;
     coll_status status = COLL_OK;
     if (all == NULL) {
@@ -404,11 +411,19 @@ coll_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
     return status;
 }
 
+bool coll_zmq_links_is_silent(const coll_zmq_links *links, int rank)
+{
+    return rank < links->own_rank && !links->suspect[rank] &&
+           coll_silence_is_over(links->fds[rank], links->host_timeout_ns);
+}
+
 bool coll_zmq_links_is_lost(coll_zmq_links *links, int rank)
 {
     int events = 0;
     size_t events_bytes = sizeof events;
-    links->suspect[rank] = coll_zmq_monitor_read(links->monitors[rank], 0) || links->suspect[rank];
+    links->suspect[rank] = coll_zmq_monitor_read(links->monitors[rank], 0, links->host_timeout_ns,
+                                                 &links->fds[rank]) ||
+                           links->suspect[rank];
     /* A listener's may have been a stranger's, whom the handshake kept out. Only a socket without
      * its peer takes nothing: credits keep far below what it would hold back. A socket that has
      * connected goes on to take, but it had one connection only. */

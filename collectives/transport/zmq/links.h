@@ -25,6 +25,9 @@ typedef struct coll_zmq_links {
     void *sockets[COLL_RANKS_MAX];  /* by context rank; NULL for this one */
     void *monitors[COLL_RANKS_MAX]; /* report what becomes of each connection */
     bool suspect[COLL_RANKS_MAX];   /* some connection of the socket has ended */
+    int fds[COLL_RANKS_MAX]; /* of connections to lower ranks; to higher ones a stranger's may
+                                     * have come */
+    int64_t host_timeout_ns;
     void *zap;
     int wake_fd; /* an eventfd: ends a sleep */
 } coll_zmq_links;
@@ -33,6 +36,9 @@ typedef struct coll_zmq_links {
 COLL_MUST_CHECK coll_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
                                                 const coll_context_options *options,
                                                 int64_t deadline_ns, coll_error *reterr);
+
+/* Whether the host of a rank that this one has connected to is silent (silence.h). */
+bool coll_zmq_links_is_silent(const coll_zmq_links *links, int rank);
 
 /* Whether the connection to a rank has ended.
  * What came before its end may still wait to be read. */

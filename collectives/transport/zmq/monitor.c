@@ -61,10 +61,10 @@ static bool has_port(int fd, uint16_t port)
 /* On a short path a socket holds little back: what waits in it is sent by whichever processor the
  * next acknowledgement comes to, and overtakes what ZeroMQ's thread sends from its own. Congestion
  * control takes that for loss (16 MiB took twice as long). */
-static void set_connection(int fd)
+static void set_connection(int fd, int64_t host_timeout_ns)
 {
     const int bytes = SEND_BUFFER_BYTES;
-    coll_tcp_options_fresh(fd);
+    coll_tcp_options_fresh(fd, host_timeout_ns);
     if (coll_tcp_options_met(fd)) {
         (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
     }
@@ -93,18 +93,20 @@ static bool take(void *monitor, event *taken)
     return true;
 }
 
-bool coll_zmq_monitor_read(void *monitor, uint16_t port)
+bool coll_zmq_monitor_read(void *monitor, uint16_t port, int64_t host_timeout_ns, int *fd)
 {
     bool ended = false;
     event taken;
     while (take(monitor, &taken)) {
-        const int fd = (int)taken.value;
+        const int reported = (int)taken.value;
         if (taken.kind == ZMQ_EVENT_LISTENING) {
-            coll_tcp_options_fresh(fd); /* accepted ones have theirs from it */
+            coll_tcp_options_fresh(reported,
+                                   host_timeout_ns); /* accepted ones have theirs from it */
         } else if (taken.kind == ZMQ_EVENT_DISCONNECTED) {
             ended = true;
-        } else if (has_port(fd, port)) {
-            set_connection(fd);
+        } else if (has_port(reported, port)) {
+            set_connection(reported, host_timeout_ns);
+            *fd = reported;
         }
     }
     return ended;

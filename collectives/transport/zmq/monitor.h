@@ -17,7 +17,8 @@ COLL_MUST_CHECK coll_status coll_zmq_monitor_open(void *zmq, void *socket, int n
                                                   void **monitor, coll_error *reterr);
 
 /* Takes the news; sets what is connected by `port` (of this end or the other) to tcp's options, and
- * what listens. Port 0: none. Returns whether some connection has ended. */
-bool coll_zmq_monitor_read(void *monitor, uint16_t port);
+ * what listens. Port 0: none. *fd becomes the descriptor of what was connected last. Returns whether
+ * some connection has ended. */
+bool coll_zmq_monitor_read(void *monitor, uint16_t port, int64_t host_timeout_ns, int *fd);
 
 #endif

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "core/failure.h"
+#include "transport/socket/silence.h"
 #include "transport/zmq/frames.h"
 #include "transport/zmq/links.h"
 #include "transport/zmq/zmq.h"
@@ -52,7 +53,8 @@ typedef struct zmq_state {
     bool keeps_for_turn;            /* for some peer, until the end of this turn, */
     bool keeps_for_idle;            /* or until there is nothing else to do, */
     int polls;                      /* so many since */
-    int64_t monitor_ns;             /* when the monitors are to be asked again */
+    int64_t monitor_ns;             /* when the monitors are to be asked again, */
+    int64_t look_ns;                /* and connections whether their hosts are silent */
     zmq_loan *loans;                /* that are not in use */
     uint8_t *scratch;               /* COLL_FRAME_BODY_BYTES_MAX */
 } zmq_state;
@@ -304,6 +306,25 @@ static bool receive_disconnects(coll_context *context)
     return moved;
 }
 
+/* Gives up peers whose hosts have stopped answering; true if there was one. */
+static bool lose_silent(coll_context *context)
+{
+    zmq_state *state = state_of(context);
+    const int64_t now_ns = base_now_ns();
+    bool lost = false;
+    if (now_ns < state->look_ns) {
+        return false;
+    }
+    state->look_ns = now_ns + COLL_SILENCE_LOOK_MS * BASE_NS_PER_MS;
+    for (int rank = 0; rank < context->size; rank++) {
+        if (!state->net.left[rank] && coll_zmq_links_is_silent(&state->links, rank)) {
+            coll_silence_lose(context, rank, state->links.fds[rank]);
+            lost = true;
+        }
+    }
+    return lost;
+}
+
 /* For a rank that never has to wait, and so never sleeps; before it reads anything else, so that
  * all it has read so far has had its effect. */
 static bool poll_monitors(coll_context *context)
@@ -354,6 +375,9 @@ static void net_sleep(coll_context *context, bool (*changed)(coll_context *conte
         return;
     }
     send_kept(context);
+    if (lose_silent(context)) {
+        return;
+    }
     for (int rank = 0; rank < context->size; rank++) {
         if (state->links.sockets[rank] != NULL && !state->net.left[rank]) {
             if (!state->peers[rank].read_closed) {

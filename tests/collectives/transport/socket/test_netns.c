@@ -1,27 +1,36 @@
 /* Ranks in network namespaces of their own, joined by a bridge: hosts as far as libcoll can tell.
- * A link with a limited rate, one that loses packets, one that is cut, and a rank that is killed,
- * over tcp and zmq. Needs root, ip, tc and nft: exits with 77 where it has not got them.
+ * A link with a limited rate, one that loses packets, one that is cut, and a rank that is killed, or
+ * stopped for a while, over tcp and zmq. Needs root, ip, tc and nft: exits with 77 where it has not got them.
  *
  * This process lives in a namespace of its own, with the bridge; rank r's end is 10.99.0.(r + 1),
  * the bridge's port to it v(job)-(r). All goes with the processes. */
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "forked.h"
 #include "netns.h"
+#include "small_sockets.h"
 #include "support.h"
 
-enum { RANKS = 3, RANKS_SUM = RANKS * (RANKS + 1) / 2, COUNT = 300000 };
+enum { RANKS = 3, RANKS_SUM = RANKS * (RANKS + 1) / 2, COUNT = 300000, MESSAGE = 1 << 20 };
+
+/* Of hosts, and longer than that. */
+#define HOST_TIMEOUT_NS BASE_NS_PER_S
+enum { STOPPED_MS = 3000 };
 
 typedef enum trouble {
     TROUBLE_NONE,
     TROUBLE_RATE,
     TROUBLE_LOSS,
+    TROUBLE_STOP,
+    TROUBLE_SILENCE, /* a cut, and ranks would wait for long */
     TROUBLE_CUT,
     TROUBLE_KILL,
     TROUBLE_LOOPBACK, /* no interface is named */
@@ -70,6 +79,18 @@ static coll_status work(coll_comm *comm, coll_error *error)
     return status;
 }
 
+/* Rank 0's message to rank 1 fills what the sockets have room for. */
+static coll_status pass_message(coll_comm *comm, coll_error *error)
+{
+    static float data[MESSAGE];
+    const int rank = coll_comm_rank(comm);
+    const coll_status status = rank == 0 ? coll_send(comm, data, MESSAGE, COLL_FLOAT32, 1, error)
+                               : rank == 1
+                                   ? coll_receive(comm, data, MESSAGE, COLL_FLOAT32, 0, error)
+                                   : COLL_OK;
+    return status == COLL_OK ? work(comm, error) : status;
+}
+
 static int rank_body(forked_rank *rank, void *user)
 {
     const job *j = user;
@@ -79,9 +100,12 @@ static int rank_body(forked_rank *rank, void *user)
         FORKED_OPTIONS(rank),
         .transport = j->transport,
         .timeout_ns = (j->what >= TROUBLE_CUT ? 2 : 60) * BASE_NS_PER_S,
+        .host_timeout_ns =
+            j->what == TROUBLE_STOP || j->what == TROUBLE_SILENCE ? HOST_TIMEOUT_NS : 0,
         .algorithm = COLL_ALGORITHM_DIRECT,
         .interface = j->what == TROUBLE_LOOPBACK ? NULL : "10.99.0.0/24",
     };
+    test_small_sockets = j->what == TROUBLE_STOP; /* a stopped rank's buffers get full */
     CHILD_CHECK(unshare(CLONE_NEWNET) == 0 && step(j), &error);
     const coll_status joined = coll_context_create(&options, &context, &error);
     if (j->what == TROUBLE_LOOPBACK) {
@@ -100,8 +124,13 @@ static int rank_body(forked_rank *rank, void *user)
         (void)pause();
     }
     const int64_t begin_ns = base_now_ns();
-    const coll_status status = work(comm, &error);
-    if (j->what < TROUBLE_CUT) {
+    const coll_status status =
+        j->what == TROUBLE_STOP ? pass_message(comm, &error) : work(comm, &error);
+    if (j->what == TROUBLE_SILENCE) {
+        CHILD_CHECK(status == COLL_ERR_PEER, &error);
+        CHILD_CHECK(strstr(error.message, ": its host has not answered for ") != NULL, &error);
+        CHILD_CHECK(rank->rank == 1 || strstr(error.message, "rank 1 (host") != NULL, &error);
+    } else if (j->what < TROUBLE_CUT) {
         CHILD_CHECK(status == COLL_OK, &error);
         CHILD_CHECK(coll_barrier(comm, &error) == COLL_OK, &error);
     } else {
@@ -156,6 +185,10 @@ static void make_trouble(trouble what, const pid_t *pids)
             "nft 'add chain bridge loss every { type filter hook forward priority 0; }'"));
         assert_true(netns_run("nft add rule bridge loss every numgen random mod 1000 lt 5 drop"));
         return;
+    case TROUBLE_STOP:
+        assert_int_equal(kill(pids[1], SIGSTOP), 0);
+        return;
+    case TROUBLE_SILENCE:
     case TROUBLE_CUT:
         assert_true(netns_run("ip link set v%d-1 down", jobs));
         return;
@@ -164,6 +197,21 @@ static void make_trouble(trouble what, const pid_t *pids)
         return;
     default:
         return;
+    }
+}
+
+/* A stopped rank is waited for, for longer than a silent host would be. Then it goes on. */
+static void assert_patience(const pid_t *pids)
+{
+    struct pollfd ends[RANKS];
+    for (int r = 0; r < RANKS; r++) {
+        ends[r] = (struct pollfd){.fd = pidfd_open(pids[r], 0), .events = POLLIN};
+        assert_true(ends[r].fd >= 0);
+    }
+    assert_int_equal(poll(ends, RANKS, STOPPED_MS), 0);
+    assert_int_equal(kill(pids[1], SIGCONT), 0);
+    for (int r = 0; r < RANKS; r++) {
+        (void)close(ends[r].fd);
     }
 }
 
@@ -184,6 +232,9 @@ static void run_job(coll_transport transport, trouble what)
         wait_for_all(&j);
         make_trouble(what, pids);
         let_all_go(&j);
+    }
+    if (what == TROUBLE_STOP) {
+        assert_patience(pids);
     }
     for (int r = 0; r < RANKS; r++) {
         assert_int_equal(waitpid(pids[r], &status, 0), pids[r]);

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "support.h"
 #include "transport/socket/options.h"
 
@@ -63,7 +64,7 @@ static void check(bool no_way_back, bool is_short, const char *before, const cha
     restricted = no_way_back;
     rtt_us = is_short ? COLL_TCP_SHORT_PATH_US : COLL_TCP_SHORT_PATH_US + 1;
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    coll_tcp_options_fresh(fd);
+    coll_tcp_options_fresh(fd, BASE_NS_PER_S);
     assert_string_equal(names[fd], before);
     assert_int_equal(coll_tcp_options_met(fd), is_short);
     assert_string_equal(names[fd], after);

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "support.h"
 #include "transport/socket/interface.h"
 #include "transport/socket/options.h"
@@ -349,7 +350,7 @@ static void sockets_do_not_pace(void **state)
         assert_true(fd >= 0);
         if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, names[i], (socklen_t)strlen(names[i])) ==
             0) {
-            coll_tcp_options_fresh(fd);
+            coll_tcp_options_fresh(fd, BASE_NS_PER_S);
             assert_true(coll_tcp_options_met(fd)); /* no round trip was seen: a short path */
             assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, after, &length), 0);
             assert_string_equal(after, i == 0 ? "reno" : names[i]);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <zmq.h>
 
+#include "base/clock.h"
 #include "support.h"
 #include "transport/zmq/monitor.h"
 
@@ -28,6 +29,12 @@ typedef struct pair {
     uint16_t port;
 } pair;
 
+static bool read_news(void *monitor, uint16_t port)
+{
+    int fd = -1;
+    return coll_zmq_monitor_read(monitor, port, BASE_NS_PER_S, &fd);
+}
+
 static void connect_pair(pair *p)
 {
     char endpoint[ENDPOINT_BYTES];
@@ -43,7 +50,7 @@ static void connect_pair(pair *p)
     assert_int_equal(zmq_bind(p->listener, "tcp://127.0.0.1:*"), 0);
     assert_int_equal(zmq_getsockopt(p->listener, ZMQ_LAST_ENDPOINT, endpoint, &endpoint_bytes), 0);
     p->port = (uint16_t)strtoul(strrchr(endpoint, ':') + 1, NULL, 10);
-    assert_false(coll_zmq_monitor_read(p->monitors[0], 0)); /* it listens */
+    assert_false(read_news(p->monitors[0], 0)); /* it listens */
     assert_int_equal(zmq_connect(p->connector, endpoint), 0);
     for (int i = 0; i < 2; i++) {
         zmq_pollitem_t item = {.socket = p->monitors[i], .events = ZMQ_POLLIN};
@@ -73,9 +80,9 @@ static void both_ends_are_set(void **state)
     pair p;
     (void)state;
     connect_pair(&p);
-    assert_false(coll_zmq_monitor_read(p.monitors[0], p.port));
+    assert_false(read_news(p.monitors[0], p.port));
     assert_int_equal(configured, 1);
-    assert_false(coll_zmq_monitor_read(p.monitors[1], p.port));
+    assert_false(read_news(p.monitors[1], p.port));
     assert_int_equal(configured, 2);
     close_connector(&p);
     close_listener(&p);
@@ -86,8 +93,8 @@ static void others_are_left_alone(void **state)
     pair p;
     (void)state;
     connect_pair(&p);
-    assert_false(coll_zmq_monitor_read(p.monitors[0], (uint16_t)(p.port - 1)));
-    assert_false(coll_zmq_monitor_read(p.monitors[1], 0));
+    assert_false(read_news(p.monitors[0], (uint16_t)(p.port - 1)));
+    assert_false(read_news(p.monitors[1], 0));
     assert_int_equal(configured, 0);
     close_connector(&p);
     close_listener(&p);
@@ -98,12 +105,12 @@ static void an_end_is_noticed(void **state)
     pair p;
     (void)state;
     connect_pair(&p);
-    assert_false(coll_zmq_monitor_read(p.monitors[0], p.port));
+    assert_false(read_news(p.monitors[0], p.port));
     close_connector(&p);
     zmq_pollitem_t item = {.socket = p.monitors[0], .events = ZMQ_POLLIN};
     assert_int_equal(zmq_poll(&item, 1, EVENT_MS), 1);
-    assert_true(coll_zmq_monitor_read(p.monitors[0], p.port));
-    assert_false(coll_zmq_monitor_read(p.monitors[0], p.port)); /* once */
+    assert_true(read_news(p.monitors[0], p.port));
+    assert_false(read_news(p.monitors[0], p.port)); /* once */
     close_listener(&p);
 }
 
