@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "agent/agent_impl.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "budget/lease.h"
 #include "job/start_local.h"
@@ -111,6 +112,7 @@ static base_status start_rank(launch_agent *agent, int index,
         .local_rank = (int)begin->local_first + index,
         .local_world_size = (int)begin->local_ranks,
         .threads = (int)part->job.parallel.threads_per_rank,
+        .host_timeout_ms = (int)(part->host_timeout_ns / BASE_NS_PER_MS),
         .cpus = agent->affinity.bound ? &cpus : NULL,
         .bind_to_gpu = agent->options->bind,
         .job_fd = agent->job_fd,

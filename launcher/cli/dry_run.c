@@ -76,6 +76,7 @@ static void print_ranks(const launch_options *options, const char *rank_path, FI
             .local_rank = rank % (world_size / (int)options->hosts.nodes),
             .local_world_size = world_size / (int)options->hosts.nodes,
             .threads = (int)options->job.parallel.threads_per_rank,
+            .host_timeout_ms = (int)options->hosts.host_timeout_ms,
             .bind_to_gpu = options->bind,
             .root = options->root,
             .files = "",

@@ -23,6 +23,7 @@ typedef struct launch_spawn_options {
     int local_rank;
     int local_world_size; /* ranks on this host */
     int threads;
+    int host_timeout_ms;   /* silence of another host until the rank takes it for lost */
     const cpu_set_t *cpus; /* NULL: not bound */
     bool bind_to_gpu;      /* the rank binds itself to the CPUs near its GPU, if it has one */
     const char *root;      /* of the job's relative paths; "": none */
@@ -57,7 +58,7 @@ void launch_process_signal(const launch_process *process, int signal_number);
 /* Waits for the process, ends what is left of its group, and closes pidfd. */
 void launch_process_reap(launch_process *process);
 
-enum { LAUNCH_VARIABLES = 16, LAUNCH_VARIABLE_BYTES = BASE_PATH_BYTES + 32 };
+enum { LAUNCH_VARIABLES = 17, LAUNCH_VARIABLE_BYTES = BASE_PATH_BYTES + 32 };
 
 /* The variables that a rank gets besides the launcher's own environment, as "NAME=VALUE". Returns
  * how many. */

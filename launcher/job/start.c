@@ -64,6 +64,8 @@ static base_status start_rank(launch_session *session, int rank, const proto_key
             .local_world_size = session->head != NULL ? launch_head_local_ranks(session->head, 0)
                                                       : session->world_size,
             .threads = (int)session->job->parallel.threads_per_rank,
+            .host_timeout_ms = session->head != NULL ? (int)session->options->hosts->host_timeout_ms
+                                                     : LAUNCH_HOST_TIMEOUT_MS,
             .cpus = session->affinity.bound ? &cpus : NULL,
             .bind_to_gpu = session->options->bind,
             .job_fd = session->job_fd,

@@ -64,6 +64,7 @@ base_status launch_start_local(const launch_local_rank *options, launch_process 
             .local_rank = options->local_rank,
             .local_world_size = options->local_world_size,
             .threads = options->threads,
+            .host_timeout_ms = options->host_timeout_ms,
             .cpus = options->cpus,
             .bind_to_gpu = options->bind_to_gpu,
             .root = options->root,

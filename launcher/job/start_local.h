@@ -21,6 +21,7 @@ typedef struct launch_local_rank {
     int local_rank;
     int local_world_size;
     int threads;
+    int host_timeout_ms;   /* as in spawn.h */
     const cpu_set_t *cpus; /* NULL: not bound */
     bool bind_to_gpu;      /* as in spawn.h */
     int job_fd;            /* of launch_start_job_bytes; these descriptors stay the caller's */

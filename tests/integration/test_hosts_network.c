@@ -231,6 +231,30 @@ static void a_cut_between_ranks_is_no_ranks_fault(void **state)
     test_program_assert_no_children();
 }
 
+/* The same, and long before the ranks' timeout: each side has sent what nobody acknowledges. */
+static void a_silent_host_is_named_soon(void **state)
+{
+    (void)state;
+    several_make_key("silence");
+    test_hosts_join_again(0, "s0", 1, "s1");
+    assert_true(test_hosts_run(0, "ip addr add 10.94.0.1/30 dev s0 && ip link set s0 up"));
+    assert_true(test_hosts_run(1, "ip addr add 10.94.0.2/30 dev s1 && ip link set s1 up"));
+    const several job = {several_address,
+                         "2",
+                         NULL,
+                         {"--ranks", "2", "--interface", "10.94.0.0/30", "--steps", "1000000",
+                          "--timeout", "600", "--host-timeout", "3", NULL}};
+    several_start_head(&job, "silence");
+    several_start(1, &job, several_no_flags);
+    several_wait_says(0, "\nstep 1/");
+    assert_true(test_hosts_run(1, "ip link set s1 down"));
+    several_expect(0, 1);
+    several_expect(1, 1);
+    several_assert_says(0, " is lost: its host has not answered for ");
+    several_assert_says(0, " s: look at the network between host-");
+    test_program_assert_no_children();
+}
+
 /* libfaketime's file, for LD_PRELOAD. */
 static bool find_faketime(char *variable, size_t size_bytes)
 {
@@ -299,6 +323,7 @@ int main(void)
         cmocka_unit_test(the_right_one_of_many_interfaces_is_taken),
         cmocka_unit_test(each_host_names_an_interface_of_its_own),
         cmocka_unit_test(a_cut_between_ranks_is_no_ranks_fault),
+        cmocka_unit_test(a_silent_host_is_named_soon),
         cmocka_unit_test(clocks_may_differ_by_five_minutes),
     };
     const int skipped = test_hosts_skip(2);

@@ -83,6 +83,14 @@ static base_status read_interface(proto_job *job, base_error *reterr)
     return BASE_OK;
 }
 
+static base_status read_host_timeout(proto_identity *identity, base_error *reterr)
+{
+    const char *name = "RINGFENCE_HOST_TIMEOUT_MS";
+    return getenv(name) == NULL
+               ? BASE_OK
+               : env_number(name, 1, PROTO_HOST_TIMEOUT_MAX_MS, &identity->host_timeout_ms, reterr);
+}
+
 /* The address of "tcp://127.0.0.1:40123" or "tcp://[::1]:40123". */
 static void address_of(const char *endpoint, char address[PROTO_ENDPOINT_BYTES])
 {
@@ -142,6 +150,9 @@ base_status proto_inherit(proto_inherited *inherited, base_error *reterr)
     }
     if (status == BASE_OK) {
         status = read_ranks(identity, reterr);
+    }
+    if (status == BASE_OK) {
+        status = read_host_timeout(identity, reterr);
     }
     if (status == BASE_OK) {
         status = read_job(job_fd, inherited, reterr);

@@ -29,6 +29,7 @@ typedef struct proto_identity {
     int world_size;
     int local_rank;
     int local_world_size;
+    int host_timeout_ms; /* silence of another host until it is lost; 0: the launcher does not say */
     proto_job job;
     uint8_t
         launcher_public_key[PROTO_KEY_BYTES]; /* the job's: after join, the listener has proved that
