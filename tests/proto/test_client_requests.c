@@ -1,12 +1,16 @@
 /* proto/client.h: requests on their way through the control thread of rank 0, and events back, over
- * a real bus. The rank is a thread of its own, the test is its launcher. */
+ * a real bus, and how a rank connects in spite of strangers. The rank is a thread of its own, the
+ * test is its launcher. */
+#include <arpa/inet.h>
 #include <control.pb-c.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -39,6 +43,28 @@ typedef struct job_side {
 } job_side;
 
 static proto_work work; /* the rank's; big */
+
+/* As where strangers flood the launcher: the rank's first connections go to a socket whose owner
+ * closes them. */
+static char full_endpoint[PROTO_ENDPOINT_BYTES];
+static int full_times; /* set before the rank starts */
+static int64_t join_timeout_ms;
+
+base_status __real_proto_bus_connect(const proto_key_file *key, int world_size, proto_bus **bus,
+                                     base_error *reterr);
+base_status __wrap_proto_bus_connect(const proto_key_file *key, int world_size, proto_bus **bus,
+                                     base_error *reterr);
+
+base_status __wrap_proto_bus_connect(const proto_key_file *key, int world_size, proto_bus **bus,
+                                     base_error *reterr)
+{
+    proto_key_file used = *key;
+    if (full_times > 0) {
+        full_times--;
+        (void)snprintf(used.endpoint, sizeof used.endpoint, "%s", full_endpoint);
+    }
+    return __real_proto_bus_connect(&used, world_size, bus, reterr);
+}
 
 static bool send_verdict(proto_client *client, uint64_t id)
 {
@@ -128,6 +154,8 @@ static void hand_over(job_side *job, bool requests)
     written.job.mode = PROTO_MODE_TP_CPU;
     written.job.world_size = 1;
     written.infer.requests = requests;
+    written.parallel.join_timeout_ms =
+        join_timeout_ms > 0 ? join_timeout_ms : written.parallel.join_timeout_ms;
     assert_ok(proto_job_write(&written, "", &text, &text_bytes, &error), &error);
     const int job_fd = memfd_create("job", MFD_CLOEXEC);
     assert_true(job_fd >= 0);
@@ -186,7 +214,7 @@ static void take_until(job_side *job, int verdicts, int tokens)
     }
 }
 
-static void job_begin(job_side *job, rank_side *rank, bool requests)
+static void job_start(job_side *job, rank_side *rank, bool requests)
 {
     base_error error;
     uint8_t public_keys[1][PROTO_KEY_BYTES];
@@ -205,6 +233,11 @@ static void job_begin(job_side *job, rank_side *rank, bool requests)
     (void)snprintf(job->key.endpoint, sizeof job->key.endpoint, "%s", proto_bus_endpoint(job->bus));
     hand_over(job, requests);
     assert_int_equal(pthread_create(&rank->thread, NULL, run_rank, rank), 0);
+}
+
+static void job_begin(job_side *job, rank_side *rank, bool requests)
+{
+    job_start(job, rank, requests);
     take_until(job, 0, 0);
 }
 
@@ -285,11 +318,71 @@ static void a_wrong_launcher_is_named(void **state)
     assert_non_null(strstr(rank.error.message, "takes none"));
 }
 
+static int listen_full(int times)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t at_bytes = sizeof at;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(fd, times), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &at_bytes), 0);
+    (void)snprintf(full_endpoint, sizeof full_endpoint, "tcp://127.0.0.1:%u",
+                   (unsigned)ntohs(at.sin_port));
+    full_times = times;
+    return fd;
+}
+
+static void close_next(int listener)
+{
+    struct pollfd item = {.fd = listener, .events = POLLIN};
+    assert_int_equal(poll(&item, 1, WAIT_S * 1000), 1);
+    const int fd = accept(listener, NULL, NULL);
+    assert_true(fd >= 0);
+    (void)close(fd);
+}
+
+/* The rank connects again, and says then what it has to say first. */
+static void a_full_launcher_is_tried_again(void **state)
+{
+    (void)state;
+    job_side job;
+    rank_side rank;
+    const int listener = listen_full(2);
+    job_start(&job, &rank, false);
+    close_next(listener);
+    close_next(listener);
+    take_until(&job, 0, 0);
+    assert_true(job.joined);
+    (void)close(listener);
+    send_request(&job, 1, 1); /* to a rank that takes none */
+    job_end(&job, &rank);
+    assert_non_null(strstr(rank.error.message, "takes none"));
+}
+
+static void not_for_ever(void **state)
+{
+    (void)state;
+    job_side job;
+    rank_side rank;
+    const int listener = listen_full(1);
+    join_timeout_ms = 1;
+    job_start(&job, &rank, false);
+    close_next(listener);
+    job_end(&job, &rank);
+    (void)close(listener);
+    join_timeout_ms = 0;
+    assert_int_equal(rank.status, BASE_ERR_AUTH);
+    assert_non_null(strstr(rank.error.message, "closed the connection before the handshake's end"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_follow_the_credit),
         cmocka_unit_test(a_wrong_launcher_is_named),
+        cmocka_unit_test(a_full_launcher_is_tried_again),
+        cmocka_unit_test(not_for_ever),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -141,7 +141,7 @@ base_status proto_client_join(proto_client *client, base_error *reterr)
     const int64_t deadline_ns = base_deadline_after_ns(timeout_ms * BASE_NS_PER_MS);
     base_status status =
         proto_bus_connect(&client->key, client->identity.world_size, &client->bus, reterr);
-    proto_wipe(&client->key.rank, sizeof client->key.rank);
+    client->again_until_ns = deadline_ns - JOIN_MARGIN_MS * BASE_NS_PER_MS;
     if (status == BASE_OK) {
         const int failed = pthread_create(&client->thread, NULL, proto_client_thread, client);
         client->thread_started = failed == 0;

@@ -31,9 +31,13 @@ struct proto_client {
     proto_bus *bus;
     pthread_t thread;
     bool thread_started;
-    uint8_t *outgoing;   /* (PROTO_RANK_MESSAGE_BYTES_MAX) the control thread's */
-    size_t unsent_bytes; /* bytes of a message in it that the socket had no room for */
-    uint8_t *packing;    /* (PROTO_RANK_MESSAGE_BYTES_MAX) the rank's thread's */
+    uint8_t *outgoing;      /* (PROTO_RANK_MESSAGE_BYTES_MAX) the control thread's */
+    size_t unsent_bytes;    /* bytes of a message in it that the socket had no room for */
+    bool connected;         /* the control thread's: the handshake is done, */
+    bool said;              /* and something was sent; before that, */
+    int64_t again_ns;       /* when to connect again; 0: a connection is there, */
+    int64_t again_until_ns; /* and until when that is tried */
+    uint8_t *packing;       /* (PROTO_RANK_MESSAGE_BYTES_MAX) the rank's thread's */
     uint64_t exchange_sequence;
     _Atomic bool stop_requested;
     _Atomic bool dumped; /* the flight record was sent, after a failure */
@@ -41,7 +45,6 @@ struct proto_client {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     client_queue queue;
-    bool connected; /* the handshake is done */
     bool joined;
     bool goodbye;
     bool closing; /* the rank's thread wants the control thread to end */

@@ -19,7 +19,7 @@
 /* The bus's descriptor reports changes, not states. So the thread also looks at an idle bus from
  * time to time, as the launcher does. If a change were ever missed, that would cost a moment and
  * not the job. */
-enum { POLL_BUSY_MS = 5, POLL_IDLE_MS = 1000, LINKS = PROTO_BUS_FDS + 2 };
+enum { POLL_BUSY_MS = 5, POLL_IDLE_MS = 1000, PAUSE_MS = 20, LINKS = PROTO_BUS_FDS + 2 };
 
 typedef Ringfence__Control__Envelope envelope_type;
 
@@ -81,10 +81,14 @@ static void send_now(proto_client *client, ProtobufCMessage *body)
     (void)!proto_bus_send(client->bus, PROTO_NO_RANK, &envelope, &ignored);
 }
 
-/* Sends what is queued. Returns whether all of it was sent. */
+/* Sends what is queued. Returns whether all of it was sent. Before the end of the handshake all stays
+ * in the queue: what a connection has taken is lost with it. */
 static bool send_queued(proto_client *client)
 {
     base_error error;
+    if (!client->connected) {
+        return true;
+    }
     for (;;) {
         if (client->unsent_bytes == 0) {
             (void)pthread_mutex_lock(&client->lock);
@@ -107,6 +111,9 @@ static bool send_queued(proto_client *client)
         }
         if (status != BASE_OK) {
             end_link(client, BASE_ERR_PEER, error.message);
+        } else if (!client->said) {
+            client->said = true;
+            proto_wipe(&client->key.rank, sizeof client->key.rank);
         }
         client->unsent_bytes = 0;
     }
@@ -240,26 +247,40 @@ static const char not_admitted[] =
     "the launcher closed the connection before the handshake's end: this rank's key is not of its "
     "job, or it has too many connections";
 
+/* The connection has ended before the launcher knew whose it was: perhaps strangers have taken up the
+ * room that it has for these. So the rank tries again after a pause, while it may still join. */
+static void try_again(proto_client *client)
+{
+    const int64_t again_ns = base_deadline_after_ns(PAUSE_MS * BASE_NS_PER_MS);
+    client->connected = false;
+    if (again_ns >= client->again_until_ns) {
+        end_link(client, BASE_ERR_AUTH, not_admitted);
+    } else {
+        client->again_ns = again_ns;
+    }
+}
+
 static void handle_event(proto_client *client, const proto_bus_event *event)
 {
+    if (client->again_ns != 0) {
+        return; /* one more of that connection */
+    }
     switch (event->kind) {
     case PROTO_BUS_CONNECTED:
-        (void)pthread_mutex_lock(&client->lock);
         client->connected = true;
-        (void)pthread_mutex_unlock(&client->lock);
         break;
     case PROTO_BUS_REFUSED:
-        end_link(client, BASE_ERR_AUTH, not_admitted);
+        try_again(client);
         break;
     case PROTO_BUS_UNREACHABLE:
         end_link(client, BASE_ERR_PEER, "no launcher listens there");
         break;
     case PROTO_BUS_DISCONNECTED:
-        (void)pthread_mutex_lock(&client->lock);
-        const bool connected = client->connected;
-        (void)pthread_mutex_unlock(&client->lock);
-        end_link(client, connected ? BASE_ERR_PEER : BASE_ERR_AUTH,
-                 connected ? "the launcher has closed the connection" : not_admitted);
+        if (client->said) {
+            end_link(client, BASE_ERR_PEER, "the launcher has closed the connection");
+        } else {
+            try_again(client);
+        }
         break;
     case PROTO_BUS_ACCEPTED: /* of a side that listens */
         break;
@@ -288,13 +309,42 @@ static void drain(proto_client *client)
     }
 }
 
+/* Connects anew. False: there is no bus any more, and the link has ended. */
+static bool connect_again(proto_client *client)
+{
+    base_error error;
+    proto_bus_close(client->bus);
+    client->bus = NULL;
+    client->again_ns = 0;
+    const base_status status =
+        proto_bus_connect(&client->key, client->identity.world_size, &client->bus, &error);
+    if (status != BASE_OK) {
+        end_link(client, status, error.message);
+    }
+    return status == BASE_OK;
+}
+
+static int poll_ms(const proto_client *client, bool was_connected, bool sent)
+{
+    if (client->connected != was_connected) {
+        return 0; /* what is queued may leave now */
+    }
+    return client->again_ns != 0 ? base_deadline_poll_ms(client->again_ns, POLL_IDLE_MS)
+           : sent                ? POLL_IDLE_MS
+                                 : POLL_BUSY_MS;
+}
+
 void *proto_client_thread(void *user)
 {
     proto_client *client = user;
-    int bus_fds[PROTO_BUS_FDS];
-    proto_bus_fds(client->bus, bus_fds);
     for (;;) {
+        int bus_fds[PROTO_BUS_FDS];
         const bool end = closing(client);
+        const bool was_connected = client->connected;
+        if (client->again_ns != 0 && base_now_ns() >= client->again_ns && !connect_again(client)) {
+            break;
+        }
+        proto_bus_fds(client->bus, bus_fds);
         const bool sent = send_queued(client);
         drain(client);
         if (end) {
@@ -306,7 +356,7 @@ void *proto_client_thread(void *user)
             {.fd = client->wake_fd, .events = POLLIN},
             {.fd = client->lifeline_fd, .events = POLLIN},
         };
-        if (poll(links, LINKS, sent ? POLL_IDLE_MS : POLL_BUSY_MS) < 0 && errno != EINTR) {
+        if (poll(links, LINKS, poll_ms(client, was_connected, sent)) < 0 && errno != EINTR) {
             end_link(client, BASE_ERR_IO, "cannot wait for the launcher");
             break;
         }
