@@ -72,7 +72,7 @@ const uint8_t *rank_hub_token(const rank_hub *hub, int32_t id, size_t *size_byte
 /* What is encoded, and where to. */
 typedef struct encoding {
     rank_hub *hub;
-    bool special; /* added tokens in the text become their ids */
+    bool special; /* special tokens in the text become their ids, as other added ones always do */
     rank_ids *ids;
     base_error *reterr;
 } encoding;
@@ -287,12 +287,14 @@ static base_status split(const encoding *of, int step, const uint8_t *text, size
 }
 
 /* The longest added token at the text's begin, of those looked for now; HUB_NONE: there is none. */
-static int32_t added_token(const rank_hub *hub, bool late, const uint8_t *text, size_t text_bytes)
+static int32_t added_token(const encoding *of, bool late, const uint8_t *text, size_t text_bytes)
 {
+    const rank_hub *hub = of->hub;
     int32_t found = HUB_NONE;
     for (size_t i = 0; hub->added_begins[text[0]] && i < hub->added_count; i++) {
         const hub_token *token = &hub->tokens[hub->added[i]];
-        if (token->late == late && token->size_bytes <= text_bytes &&
+        if (token->late == late && (of->special || !token->special) &&
+            token->size_bytes <= text_bytes &&
             (found == HUB_NONE || token->size_bytes > hub->tokens[found].size_bytes) &&
             memcmp(hub->bytes + token->offset, text, token->size_bytes) == 0) {
             found = hub->added[i];
@@ -310,8 +312,8 @@ static base_status cut(const encoding *of, bool late, const uint8_t *text, size_
     const rank_hub *hub = of->hub;
     base_status status = BASE_OK;
     size_t done = 0;
-    for (size_t at = 0; of->special && status == BASE_OK && at < text_bytes;) {
-        const int32_t id = added_token(hub, late, text + at, text_bytes - at);
+    for (size_t at = 0; status == BASE_OK && at < text_bytes;) {
+        const int32_t id = added_token(of, late, text + at, text_bytes - at);
         if (id == HUB_NONE) {
             at++;
             continue;

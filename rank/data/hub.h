@@ -38,7 +38,8 @@ const char *rank_hub_end_token(const rank_hub *hub);
 /* A token's bytes and their number. Special tokens, and ids of no token, have none. */
 const uint8_t *rank_hub_token(const rank_hub *hub, int32_t id, size_t *size_bytes);
 
-/* As rank_tokenizer_encode. `special`: added tokens in the text become their ids. */
+/* As rank_tokenizer_encode. `special`: special tokens in the text become their ids; other added
+ * tokens always do. */
 BASE_MUST_CHECK base_status rank_hub_encode(rank_hub *hub, const char *text, size_t text_bytes,
                                             bool special, rank_ids *ids, base_error *reterr);
 

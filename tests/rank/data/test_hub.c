@@ -333,6 +333,30 @@ static void a_sequence_of_normalizers_is_what_is_in_it(void **state)
                      on);
 }
 
+/* As in the library with encode_special_tokens. */
+static void added_tokens_that_are_not_special_are_always_tokens(void **state)
+{
+    (void)state;
+    static const char text[] = "a<|im_start|>b<|im_end|>c";
+    test_directory scratch;
+    json_t *root = json_load_file(ORACLE_DIRECTORY "/hub_qwen2.json", 0, NULL);
+    json_t *added = json_array_get(json_object_get(root, "added_tokens"), 1); /* <|im_start|> */
+    json_t *ids = json_pack("[iiiiiiiiii]", 67, 1, 68, 313, 461, 65, 303, 70, 365, 69);
+    json_t *value = json_string(text);
+    assert_int_equal(json_object_set_new(added, "special", json_false()), 0);
+    test_directory_make(&scratch);
+    const char *path = test_directory_path(&scratch, "tokenizer.json");
+    assert_int_equal(json_dump_file(root, path, 0), 0);
+    rank_tokenizer *tokenizer = load(path);
+    check_ids(tokenizer, value, ids);
+    check_text(tokenizer, value, ids);
+    rank_tokenizer_destroy(tokenizer);
+    test_directory_remove(&scratch);
+    json_decref(value);
+    json_decref(ids);
+    json_decref(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -341,6 +365,7 @@ int main(void)
         cmocka_unit_test(all_bytes_come_back),
         cmocka_unit_test(what_is_not_known_is_named),
         cmocka_unit_test(a_sequence_of_normalizers_is_what_is_in_it),
+        cmocka_unit_test(added_tokens_that_are_not_special_are_always_tokens),
         cmocka_unit_test(what_has_another_meaning_is_refused),
         cmocka_unit_test(an_empty_match_cuts),
         cmocka_unit_test(expressions_do_no_harm),
