@@ -15,7 +15,6 @@
 #include "model/pieces.h"
 
 typedef struct decoder_step {
-    const rank_decoder_table *table;
     const rank_run *run;
     const rank_decode_args *args;
     const rank_backend *backend;
@@ -58,7 +57,7 @@ static size_t cut_work(decoder_step *step, const rank_shape *shape, float *memor
     rank_pieces from = {.begin = memory};
     const size_t tokens = shape->token_count_max;
     const rank_decoder *of = &step->of;
-    step->table->describe(shape->config, shape->tp->ranks, &step->of);
+    step->of = rank_decoder_describe(shape->config, shape->tp->ranks);
     step->width = (size_t)shape->config->width;
     step->across = of->heads * of->head_width;
     step->kv_across = of->kv_heads * of->head_width;
@@ -84,10 +83,15 @@ static size_t cut_work(decoder_step *step, const rank_shape *shape, float *memor
     return from.used;
 }
 
-size_t rank_decoder_work_floats(const rank_decoder_table *table, const rank_shape *shape)
+size_t rank_decoder_work_floats(const rank_shape *shape)
 {
-    decoder_step step = {.table = table};
+    decoder_step step = {.run = NULL};
     return cut_work(&step, shape, NULL);
+}
+
+size_t rank_decoder_head_width(const rank_model_config *config)
+{
+    return rank_decoder_describe(config, 1).head_width;
 }
 
 size_t rank_decoder_exchanged_floats(const rank_shape *shape)
@@ -95,19 +99,17 @@ size_t rank_decoder_exchanged_floats(const rank_shape *shape)
     return 2 * shape->token_count_max * (size_t)shape->config->width;
 }
 
-size_t rank_decoder_cache_floats(const rank_decoder_table *table, const rank_shape *shape)
+size_t rank_decoder_cache_floats(const rank_shape *shape)
 {
-    rank_decoder of;
-    table->describe(shape->config, shape->tp->ranks, &of);
+    const rank_decoder of = rank_decoder_describe(shape->config, shape->tp->ranks);
     return 2 * of.kv_heads * of.head_width;
 }
 
-static void begin(decoder_step *step, const rank_decoder_table *table, const rank_run *run,
-                  const rank_decode_args *args)
+static void begin(decoder_step *step, const rank_run *run, const rank_decode_args *args)
 {
     const rank_shape *shape = &run->shape;
+    const rank_decoder_table *table = shape->config->family->decoder;
     *step = (decoder_step){
-        .table = table,
         .run = run,
         .args = args,
         .backend = run->device.backend,
@@ -385,7 +387,7 @@ static void end_layer(decoder_step *step, int next, size_t rows)
     if (next == shape->config->layers) {
         norm = &step->ends.norm;
     } else if (next < shape->end_layer) {
-        step->table->layer(step->run, next, &step->weights);
+        shape->config->family->decoder->layer(step->run, next, &step->weights);
         norm = &step->weights.norm1;
     }
     add_to_stream(step, rows, bias, norm);
@@ -413,8 +415,7 @@ static void begin_stream(const decoder_step *step)
     norm_rows(step, rows, step->stream, NULL, NULL, &step->weights.norm1);
 }
 
-void rank_decoder_decode(const rank_decoder_table *table, const rank_run *run,
-                         const rank_decode_args *args)
+void rank_decoder_decode(const rank_run *run, const rank_decode_args *args)
 {
     const rank_shape *shape = &run->shape;
     const bool last_stage = shape->end_layer == shape->config->layers;
@@ -423,7 +424,7 @@ void rank_decoder_decode(const rank_decoder_table *table, const rank_run *run,
     if (rows == 0) {
         return;
     }
-    begin(&step, table, run, args);
+    begin(&step, run, args);
     begin_stream(&step);
     for (step.layer = shape->first_layer; step.layer < shape->end_layer && rows > 0; step.layer++) {
         rows = run_layer(&step);

@@ -1,6 +1,6 @@
 /* Decoding of models whose blocks are norm, attention, norm, MLP, each half added to a residual
  * stream. A family describes itself, and says where its weights are; the step over its layers is
- * here once. Families call these functions from their tables (model/family.h). */
+ * here once. Families name these functions in their tables (model/family.h). */
 #ifndef RANK_MODEL_DECODER_H
 #define RANK_MODEL_DECODER_H
 
@@ -54,19 +54,35 @@ typedef struct rank_decoder_ends {
     const float *output; /* this rank's rows of the output's matrix */
 } rank_decoder_ends;
 
+struct transformer_layout; /* transformer/transformer.h */
+
 /* A family's answers. Weights come from the run's hooks. */
 typedef struct rank_decoder_table {
     void (*describe)(const rank_model_config *config, int ranks, rank_decoder *decoder);
     void (*layer)(const rank_run *run, int layer, rank_decoder_layer *weights);
     void (*ends)(const rank_run *run, rank_decoder_ends *weights);
+    void (*layout)(const rank_model_config *config, struct transformer_layout *layout);
 } rank_decoder_table;
 
-/* What the family's functions of these names give, of shapes with a tp. */
-size_t rank_decoder_work_floats(const rank_decoder_table *table, const rank_shape *shape);
-size_t rank_decoder_cache_floats(const rank_decoder_table *table, const rank_shape *shape);
+/* The family's functions of these names; work_floats of shapes with a tp. */
+size_t rank_decoder_work_floats(const rank_shape *shape);
+size_t rank_decoder_head_width(const rank_model_config *config);
+size_t rank_decoder_cache_floats(const rank_shape *shape);
 size_t rank_decoder_exchanged_floats(const rank_shape *shape);
-void rank_decoder_decode(const rank_decoder_table *table, const rank_run *run,
-                         const rank_decode_args *args);
+void rank_decoder_decode(const rank_run *run, const rank_decode_args *args);
+
+static inline rank_decoder rank_decoder_describe(const rank_model_config *config, int ranks)
+{
+    rank_decoder decoder;
+    config->family->decoder->describe(config, ranks, &decoder);
+    return decoder;
+}
+
+/* This rank's part of the tensor at `offset` of the whole model's parameters. */
+static inline const float *rank_decoder_shard(const rank_run *run, size_t offset, size_t count)
+{
+    return run->hooks->need(run->hooks->weights, offset, count);
+}
 
 /* How many leaves a rank's part of the MLP's sum has (parallel/tensor/tp.h). */
 static inline int rank_decoder_hidden_leaves(size_t hidden, int ranks)

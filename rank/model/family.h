@@ -16,6 +16,7 @@
 #include "rank/model.h"
 
 struct json_t;
+struct rank_decoder_table;
 
 /* What some layers are run for. */
 typedef struct rank_shape {
@@ -148,6 +149,10 @@ struct rank_family {
     size_t (*head_width)(const rank_model_config *config);
     size_t (*cache_floats)(const rank_shape *shape);
     size_t (*exchanged_floats)(const rank_shape *shape);
+
+    /* What the functions of decoder.h and transformer/transformer.h read, where those around it are
+     * theirs; else NULL. */
+    const struct rank_decoder_table *decoder;
 
     bool bfloat16; /* forward and backward can have products in bfloat16 (rank_shape.type) */
     void (*forward)(const rank_run *run, const rank_forward_args *args); /* NULL: decodes only */

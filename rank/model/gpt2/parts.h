@@ -22,14 +22,6 @@ base_status gpt2_configure(const struct json_t *object, rank_model_config *confi
 struct json_t *gpt2_describe(const rank_model_config *config);
 
 /* passes.c */
-void gpt2_held(const rank_shape *shape, rank_held *held);
-size_t gpt2_saved_floats(const rank_shape *shape);
-size_t gpt2_work_floats(const rank_shape *shape);
-size_t gpt2_exchanged_floats(const rank_shape *shape);
-size_t gpt2_head_width(const rank_model_config *config);
-size_t gpt2_cache_floats(const rank_shape *shape);
-void gpt2_forward(const rank_run *run, const rank_forward_args *args);
-void gpt2_backward(const rank_run *run, const rank_backward_args *args);
-void gpt2_decode(const rank_run *run, const rank_decode_args *args);
+extern const rank_decoder_table gpt2_decoder;
 
 #endif

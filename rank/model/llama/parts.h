@@ -80,14 +80,6 @@ struct json_t *llama_describe(const rank_model_config *config);
 void llama_frequencies(const rank_model_config *config, float *frequency);
 
 /* passes.c */
-void llama_held(const rank_shape *shape, rank_held *held);
-size_t llama_saved_floats(const rank_shape *shape);
-size_t llama_work_floats(const rank_shape *shape);
-size_t llama_head_width(const rank_model_config *config);
-size_t llama_cache_floats(const rank_shape *shape);
-size_t llama_exchanged_floats(const rank_shape *shape);
-void llama_forward(const rank_run *run, const rank_forward_args *args);
-void llama_backward(const rank_run *run, const rank_backward_args *args);
-void llama_decode(const rank_run *run, const rank_decode_args *args);
+extern const rank_decoder_table llama_decoder;
 
 #endif

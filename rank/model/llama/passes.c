@@ -21,18 +21,12 @@ static void describe(const rank_model_config *config, int ranks, rank_decoder *d
     llama_frequencies(config, decoder->frequency);
 }
 
-/* This rank's part of the tensor at `offset` of the whole model's parameters. */
-static const float *shard(const rank_run *run, size_t offset, size_t count)
-{
-    return run->hooks->need(run->hooks->weights, offset, count);
-}
-
 /* This rank's part of a tensor of the block that begins at `block`; NULL: the model has none. */
 static const float *block_shard(const rank_run *run, const llama_layout *layout, size_t block,
                                 int which)
 {
     const size_t count = layout->in_block[which + 1] - layout->in_block[which];
-    return count > 0 ? shard(run, block + layout->in_block[which], count) : NULL;
+    return count > 0 ? rank_decoder_shard(run, block + layout->in_block[which], count) : NULL;
 }
 
 static void layer_weights(const rank_run *run, int layer, rank_decoder_layer *weights)
@@ -61,13 +55,12 @@ static void end_weights(const rank_run *run, rank_decoder_ends *weights)
     llama_layout layout;
     llama_layout_make(run->shape.config, &layout);
     *weights = (rank_decoder_ends){
-        .tokens = shard(run, 0, layout.block),
-        .norm = {shard(run, layout.final_norm, (size_t)run->shape.config->width), NULL},
-        .output = shard(run, layout.output, layout.block),
+        .tokens = rank_decoder_shard(run, 0, layout.block),
+        .norm = {rank_decoder_shard(run, layout.final_norm, (size_t)run->shape.config->width),
+                 NULL},
+        .output = rank_decoder_shard(run, layout.output, layout.block),
     };
 }
-
-static const rank_decoder_table decoder = {describe, layer_weights, end_weights};
 
 /* Neighbouring matrices with as many columns are one: q, k and v; gate and up. So are the biases of
  * q, k and v; without them their range is empty. */
@@ -107,51 +100,4 @@ static void training_layout(const rank_model_config *config, transformer_layout 
     }
 }
 
-static const transformer_table transformer = {describe, training_layout};
-
-void llama_held(const rank_shape *shape, rank_held *held)
-{
-    transformer_held(&transformer, shape, held);
-}
-
-/* Decoding keeps nothing. */
-size_t llama_saved_floats(const rank_shape *shape)
-{
-    return shape->tp != NULL ? 0 : transformer_saved_floats(&transformer, shape);
-}
-
-size_t llama_work_floats(const rank_shape *shape)
-{
-    return shape->tp != NULL ? rank_decoder_work_floats(&decoder, shape)
-                             : transformer_work_floats(&transformer, shape);
-}
-
-size_t llama_head_width(const rank_model_config *config)
-{
-    return llama_setting(config, LLAMA_HEAD_WIDTH);
-}
-
-size_t llama_cache_floats(const rank_shape *shape)
-{
-    return rank_decoder_cache_floats(&decoder, shape);
-}
-
-size_t llama_exchanged_floats(const rank_shape *shape)
-{
-    return rank_decoder_exchanged_floats(shape);
-}
-
-void llama_forward(const rank_run *run, const rank_forward_args *args)
-{
-    transformer_forward(&transformer, run, args);
-}
-
-void llama_backward(const rank_run *run, const rank_backward_args *args)
-{
-    transformer_backward(&transformer, run, args);
-}
-
-void llama_decode(const rank_run *run, const rank_decode_args *args)
-{
-    rank_decoder_decode(&decoder, run, args);
-}
+const rank_decoder_table llama_decoder = {describe, layer_weights, end_weights, training_layout};

@@ -446,11 +446,10 @@ static void end_stream(const backward *b, float *din)
     tell_embeddings(b);
 }
 
-void transformer_backward(const transformer_table *table, const rank_run *run,
-                          const rank_backward_args *args)
+void transformer_backward(const rank_run *run, const rank_backward_args *args)
 {
     backward b = {.tied_begun = args->tied_begun};
-    transformer_pass_begin(table, run, args->saved, &b.pass);
+    transformer_pass_begin(run, args->saved, &b.pass);
     b.pass.grads = args->grads;
     b.pass.held = args->held;
     if (b.pass.rows->target_count == 0) {

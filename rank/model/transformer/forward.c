@@ -281,11 +281,10 @@ void transformer_layers(transformer_pass *pass, const float *in, float *out)
     }
 }
 
-void transformer_forward(const transformer_table *table, const rank_run *run,
-                         const rank_forward_args *args)
+void transformer_forward(const rank_run *run, const rank_forward_args *args)
 {
     transformer_pass pass;
-    transformer_pass_begin(table, run, args->saved, &pass);
+    transformer_pass_begin(run, args->saved, &pass);
     pass.backend->zero(pass.queue, args->saved->loss, sizeof *args->saved->loss);
     if (transformer_is_last_stage(&pass) && pass.rows->active_count == 0) {
         return; /* no output is needed */

@@ -84,10 +84,12 @@ static void cut_ends(rank_pieces *from, const transformer_sizes *sizes, norm_sta
     *turns = sizes->rotated ? rank_pieces_cut(from, sizes->tokens * sizes->head_width) : NULL;
 }
 
-size_t transformer_saved_floats(const transformer_table *table, const rank_shape *shape)
+size_t transformer_saved_floats(const rank_shape *shape)
 {
-    rank_decoder of;
-    table->describe(shape->config, 1, &of);
+    if (shape->tp != NULL) {
+        return 0; /* decoding keeps nothing */
+    }
+    const rank_decoder of = rank_decoder_describe(shape->config, 1);
     const transformer_sizes sizes = make_sizes(&of, shape);
     rank_pieces count = {.begin = NULL};
     norm_state final;
@@ -221,19 +223,21 @@ static size_t cut_work(transformer_pass *pass, const rank_shape *shape, float *m
     return from.used;
 }
 
-size_t transformer_work_floats(const transformer_table *table, const rank_shape *shape)
+size_t transformer_work_floats(const rank_shape *shape)
 {
-    transformer_pass pass = {.run = NULL};
-    table->describe(shape->config, 1, &pass.of);
+    if (shape->tp != NULL) {
+        return rank_decoder_work_floats(shape);
+    }
+    transformer_pass pass = {.of = rank_decoder_describe(shape->config, 1)};
     pass.sizes = make_sizes(&pass.of, shape);
     return cut_work(&pass, shape, NULL);
 }
 
 /* The first stage holds the embeddings, the last one the final norm and the output's matrix. */
-void transformer_held(const transformer_table *table, const rank_shape *shape, rank_held *held)
+void transformer_held(const rank_shape *shape, rank_held *held)
 {
     transformer_layout layout;
-    table->layout(shape->config, &layout);
+    shape->config->family->decoder->layout(shape->config, &layout);
     const bool first = shape->first_layer == 0;
     const bool last = shape->end_layer == shape->config->layers;
     const size_t tied = transformer_is_tied(&layout) ? layout.wpe : 0;
@@ -256,8 +260,7 @@ static size_t logit_columns(const transformer_pass *pass)
     return end <= pass->layout.total ? pass->logit_row : pass->sizes.vocab_size;
 }
 
-void transformer_pass_begin(const transformer_table *table, const rank_run *run,
-                            const rank_saved *saved, transformer_pass *pass)
+void transformer_pass_begin(const rank_run *run, const rank_saved *saved, transformer_pass *pass)
 {
     const rank_shape *shape = &run->shape;
     *pass = (transformer_pass){
@@ -265,13 +268,13 @@ void transformer_pass_begin(const transformer_table *table, const rank_run *run,
         .backend = run->device.backend,
         .queue = run->device.queue,
         .rows = &saved->rows,
+        .of = rank_decoder_describe(shape->config, 1),
         .width = (size_t)shape->config->width,
         .layers = (size_t)shape->config->layers,
         .type = shape->type,
         .blocks = saved->activations,
     };
-    table->describe(shape->config, 1, &pass->of);
-    table->layout(shape->config, &pass->layout);
+    shape->config->family->decoder->layout(shape->config, &pass->layout);
     pass->sizes = make_sizes(&pass->of, shape);
     rank_pieces from = {.begin = saved->activations,
                         .used = blocks_kept(shape) * block_floats(&pass->sizes)};

@@ -100,8 +100,7 @@ typedef struct transformer_pass {
 } transformer_pass;
 
 /* memory.c */
-void transformer_pass_begin(const transformer_table *table, const rank_run *run,
-                            const rank_saved *saved, transformer_pass *pass);
+void transformer_pass_begin(const rank_run *run, const rank_saved *saved, transformer_pass *pass);
 block_state transformer_block(const transformer_pass *pass, int layer);
 
 /* Element `index` of an array of the pass's type. */
@@ -150,7 +149,7 @@ static inline float *transformer_block_grad(const transformer_pass *pass, int la
 static inline const float *transformer_need(const transformer_pass *pass, size_t offset,
                                             size_t count)
 {
-    return pass->run->hooks->need(pass->run->hooks->weights, offset, count);
+    return rank_decoder_shard(pass->run, offset, count);
 }
 
 /* The same for products, in the pass's type. */

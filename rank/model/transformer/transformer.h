@@ -1,6 +1,6 @@
 /* Training and evaluation of models whose blocks are norm, attention, norm, MLP, each half added to
  * a residual stream: what decoder.h is for decoding. A family says what its blocks are and where
- * its parameters stand. Families call these functions from their tables (model/family.h). */
+ * its parameters stand. Families name these functions in their tables (model/family.h). */
 #ifndef RANK_MODEL_TRANSFORMER_H
 #define RANK_MODEL_TRANSFORMER_H
 
@@ -38,18 +38,11 @@ typedef struct transformer_layout {
     size_t total;
 } transformer_layout;
 
-typedef struct transformer_table {
-    void (*describe)(const rank_model_config *config, int ranks, rank_decoder *decoder);
-    void (*layout)(const rank_model_config *config, transformer_layout *layout);
-} transformer_table;
-
-/* What the family's functions of these names give, of shapes without a tp. */
-size_t transformer_saved_floats(const transformer_table *table, const rank_shape *shape);
-size_t transformer_work_floats(const transformer_table *table, const rank_shape *shape);
-void transformer_held(const transformer_table *table, const rank_shape *shape, rank_held *held);
-void transformer_forward(const transformer_table *table, const rank_run *run,
-                         const rank_forward_args *args);
-void transformer_backward(const transformer_table *table, const rank_run *run,
-                          const rank_backward_args *args);
+/* The family's functions of these names. */
+size_t transformer_saved_floats(const rank_shape *shape);
+size_t transformer_work_floats(const rank_shape *shape);
+void transformer_held(const rank_shape *shape, rank_held *held);
+void transformer_forward(const rank_run *run, const rank_forward_args *args);
+void transformer_backward(const rank_run *run, const rank_backward_args *args);
 
 #endif
