@@ -81,7 +81,7 @@ static bool keep_waiting(void *user)
     if (run->status == BASE_OK) {
         run->status = rank_alone_tick(&run->alone, &run->error);
     }
-    const bool asked = run->tp->should_stop != NULL && run->tp->should_stop(run->tp->stop_user);
+    const bool asked = rank_generate_should_stop(run->tp);
     return run->status != BASE_OK || asked;
 }
 
@@ -308,7 +308,7 @@ static base_status decide(const comparison *c, bool *more, base_error *reterr)
     const rank_baseline *b = c->baseline;
     const double timed_s = fmin(b->tp.timed_s, fmin(b->single.timed_s, b->replicas.timed_s));
     const double elapsed_s = (double)(base_now_ns() - c->began_ns) / (double)BASE_NS_PER_S;
-    const bool stopped = c->tp->should_stop != NULL && c->tp->should_stop(c->tp->stop_user);
+    const bool stopped = rank_generate_should_stop(c->tp);
     int32_t go_on = !stopped && rank_rounds_go_on(b->rounds, timed_s, elapsed_s, ROUNDS_S) ? 1 : 0;
     const base_status status =
         coll_to_base(coll_broadcast(c->tp->comm, &go_on, 1, COLL_INT32, 0, &error), &error, reterr);

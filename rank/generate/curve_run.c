@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/percentile.h"
+#include "base/splitmix.h"
 #include "generate/alone.h"
 #include "generate/baseline.h"
 #include "generate/engine.h"
@@ -38,27 +39,16 @@ static const double ROUNDS_S = 5; /* no round of a width begins later */
 
 /* ---- weights ---- */
 
-typedef struct drawn_weights {
-    uint64_t seed;
-} drawn_weights;
-
-/* The finaliser of splitmix64 (Steele, Lea and Flood, OOPSLA 2014). */
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
-
 /* An element depends on the seed and its place alone: every rank draws what it holds. */
 static base_status draw_weights(void *user, const rank_row_part *part, float *to,
                                 base_error *reterr)
 {
-    const drawn_weights *drawn = user;
-    const uint64_t row = mix(drawn->seed ^ mix(((uint64_t)part->tensor << 32) + part->row));
+    const uint64_t *seed = user;
+    const uint64_t of_row = base_splitmix_mix(((uint64_t)part->tensor << 32) + part->row);
+    const uint64_t row = base_splitmix_mix(*seed ^ of_row);
     (void)reterr;
     for (size_t i = 0; i < part->count; i++) {
-        const uint64_t bits = mix(row + part->column + i) >> 40;
+        const uint64_t bits = base_splitmix_mix(row + part->column + i) >> 40;
         to[i] = (float)((double)bits / (1 << 24) - 0.5) * 0.07F; /* as wide as deviation 0.02 */
     }
     return BASE_OK;
@@ -110,11 +100,6 @@ static base_status submit(timing_run *run, base_error *reterr)
     return rank_engine_submit(run->engine, &request, prompt, reterr);
 }
 
-static bool was_stopped(const rank_generate_options *options)
-{
-    return options->should_stop != NULL && options->should_stop(options->stop_user);
-}
-
 /* Steps until enough tokens were timed, or the job is to stop. Rank 0 decides. */
 static base_status drive(timing_run *run, bool decides, base_error *reterr)
 {
@@ -124,7 +109,7 @@ static base_status drive(timing_run *run, bool decides, base_error *reterr)
     while (status == BASE_OK && !ended) {
         const bool enough =
             run->times.ended || (run->times.count >= TOKENS_MIN && base_now_ns() > until_ns);
-        const bool last = decides && (enough || was_stopped(run->options));
+        const bool last = decides && (enough || rank_generate_should_stop(run->options));
         if (run->alone != NULL) {
             status = rank_alone_tick(run->alone, reterr);
         }
@@ -141,8 +126,8 @@ static base_status drive(timing_run *run, bool decides, base_error *reterr)
 /* *ms is the median; NaN where the job was stopped before there were enough. */
 static base_status time_tokens(timing_run *run, double *ms, base_error *reterr)
 {
-    drawn_weights drawn = {.seed = run->options->seed};
-    const rank_tensor_source source = {.read = draw_weights, .user = &drawn};
+    uint64_t seed = run->options->seed;
+    const rank_tensor_source source = {.read = draw_weights, .user = &seed};
     const bool decides = run->comm == NULL || coll_comm_rank(run->comm) == 0;
     base_status status = rank_engine_create(&(rank_engine_options){.config = run->config,
                                                                    .device = run->options->device,
@@ -199,7 +184,7 @@ static base_status may_measure(const rank_generate_options *options,
     if (coll_comm_rank(options->comm) == 0) {
         const uint64_t bytes = (uint64_t)(point->parameters * sizeof(float));
         fits = rank_baseline_fits(bytes, 1, rank_free_memory_bytes(""), point->reason) ? 1 : 0;
-        if (fits != 0 && was_stopped(options)) {
+        if (fits != 0 && rank_generate_should_stop(options)) {
             fits = 0;
             give_reason(point, "the job was stopped");
         }
@@ -271,7 +256,7 @@ static base_status end_round(width_rounds *rounds, bool *more, base_error *reter
     const bool whole =
         isfinite(rounds->single_ms[rounds->count]) && isfinite(rounds->tp_ms[rounds->count]);
     rounds->count += whole ? 1 : 0;
-    int32_t go_on = whole && !was_stopped(rounds->options) &&
+    int32_t go_on = whole && !rank_generate_should_stop(rounds->options) &&
                             rank_rounds_go_on(rounds->count, fmin(rounds->single_s, rounds->tp_s),
                                               elapsed_s, ROUNDS_S)
                         ? 1

@@ -70,11 +70,13 @@ static base_status make_schedule(rank_engine *engine, const rank_engine_options 
     return BASE_OK;
 }
 
-static size_t count_cache_bytes(const rank_engine *engine, const rank_engine_options *options)
+static rank_shards_options shards_options(const rank_engine *engine,
+                                          const rank_engine_options *options)
 {
-    return options->config->family->cache_floats(&engine->run.shape) * engine->cache.block_tokens *
-           engine->cache.block_count * (size_t)options->config->layers *
-           rank_type_bytes(engine->run.shape.cache_type);
+    return (rank_shards_options){.config = options->config,
+                                 .device = &engine->run.device,
+                                 .tp = engine->run.shape.tp,
+                                 .type = options->type};
 }
 
 static rank_step_tables_size tables_size(const rank_engine *engine,
@@ -93,10 +95,7 @@ static base_status check_room(rank_engine *engine, const rank_engine_options *op
     const rank_family *family = options->config->family;
     const rank_shape *shape = &engine->run.shape;
     const rank_schedule_options *schedule = rank_schedule_get_options(engine->schedule);
-    const rank_shards_options shards = {.config = options->config,
-                                        .device = &engine->run.device,
-                                        .tp = shape->tp,
-                                        .type = options->type};
+    const rank_shards_options shards = shards_options(engine, options);
     engine->cache = (rank_cache){.block_tokens = (size_t)schedule->block_tokens,
                                  .block_count = (size_t)schedule->block_count};
     const size_t logits_floats = (size_t)options->sequences * (size_t)shape->tp->vocab_count;
@@ -105,7 +104,9 @@ static base_status check_room(rank_engine *engine, const rank_engine_options *op
     use.bytes[RANK_MEMORY_WEIGHTS] = rank_shards_plan(&shards);
     use.bytes[RANK_MEMORY_ACTIVATIONS] = family->saved_floats(shape) * sizeof(float);
     use.bytes[RANK_MEMORY_WORK] = (family->work_floats(shape) + logits_floats) * sizeof(float);
-    use.bytes[RANK_MEMORY_CACHE] = count_cache_bytes(engine, options);
+    use.bytes[RANK_MEMORY_CACHE] = family->cache_floats(shape) * engine->cache.block_tokens *
+                                   engine->cache.block_count * (size_t)options->config->layers *
+                                   rank_type_bytes(shape->cache_type);
     rank_step_tables_plan(shape->backend, &tables, &use);
     const base_status status = rank_memory_check(
         &engine->run.device, "the model", &use,
@@ -123,7 +124,7 @@ static base_status make_run(rank_engine *engine, const rank_engine_options *opti
     rank_shape *shape = &engine->run.shape;
     engine->hooks = rank_shards_hooks(engine->shards);
     engine->run.hooks = &engine->hooks;
-    const size_t cache_bytes = count_cache_bytes(engine, options);
+    const size_t cache_bytes = engine->planned.bytes[RANK_MEMORY_CACHE];
     const size_t work_floats = family->work_floats(shape);
     const size_t logits_floats = (size_t)options->sequences * (size_t)shape->tp->vocab_count;
     base_status status = rank_saved_create(shape, &engine->run.device, &engine->saved, reterr);
@@ -140,7 +141,6 @@ static base_status make_run(rank_engine *engine, const rank_engine_options *opti
     if (status == BASE_OK) {
         status = device_floats(engine, RANK_MEMORY_WORK, logits_floats, &engine->logits, reterr);
     }
-    engine->cache_bytes = cache_bytes;
     engine->work_bytes = (work_floats + logits_floats) * sizeof(float);
     return status;
 }
@@ -207,10 +207,7 @@ static base_status make_tables(rank_engine *engine, const rank_engine_options *o
 
 static base_status load(rank_engine *engine, const rank_engine_options *options, base_error *reterr)
 {
-    const rank_shards_options shards = {.config = options->config,
-                                        .device = &engine->run.device,
-                                        .tp = rank_tp_group_tp(engine->group),
-                                        .type = options->type};
+    const rank_shards_options shards = shards_options(engine, options);
     return options->weights != NULL
                ? rank_shards_load(&shards, options->weights, &engine->shards, reterr)
                : rank_shards_create(&shards, options->source, &engine->shards, reterr);
@@ -337,7 +334,7 @@ rank_engine_memory rank_engine_get_memory(const rank_engine *engine)
         .weight_bytes = rank_shards_bytes(engine->shards),
         .weight_elements = rank_shards_elements(engine->shards),
         .uncut_elements = rank_shards_uncut_elements(engine->shards),
-        .cache_bytes = engine->cache_bytes,
+        .cache_bytes = engine->planned.bytes[RANK_MEMORY_CACHE],
         .cache_blocks = schedule->block_count,
         .cache_tokens = schedule->block_count * schedule->block_tokens,
         .work_bytes = engine->work_bytes,

@@ -32,7 +32,6 @@ struct rank_engine {
     rank_requests *requests; /* on rank 0; else NULL */
     size_t table_width;
     size_t record_bytes_max;
-    size_t cache_bytes;
     size_t work_bytes;
     rank_memory_use planned;
     /* of a step */

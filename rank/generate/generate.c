@@ -217,11 +217,8 @@ static void hand_out_rest(generation *g)
 
 static bool is_last_step(const generation *g)
 {
-    const rank_generate_options *options = g->options;
-    if (options->should_stop != NULL && options->should_stop(options->stop_user)) {
-        return true;
-    }
-    return g->submitted == g->count && rank_engine_is_idle(g->engine);
+    return rank_generate_should_stop(g->options) ||
+           (g->submitted == g->count && rank_engine_is_idle(g->engine));
 }
 
 /* Decides on rank 0 what the next step begins with, and whether it is the last. */

@@ -105,6 +105,11 @@ static inline int rank_generate_context(const rank_generate_options *options)
     return options->context > 0 ? options->context : options->config->context;
 }
 
+static inline bool rank_generate_should_stop(const rank_generate_options *options)
+{
+    return options->should_stop != NULL && options->should_stop(options->stop_user);
+}
+
 /* What it took; see generate/engine.h. */
 typedef struct rank_generate_report {
     rank_type weight_type; /* of matrices */

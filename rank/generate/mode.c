@@ -138,15 +138,14 @@ static base_status write_results(const prompts *all, const rank_results_rank *ow
 }
 
 /* --baseline: every rank has read the prompts. first: of the phase that has answered them. */
-static base_status compare(const rank_worker *worker, const rank_generate_options *options,
-                           const prompts *all, const rank_generate_report *first,
-                           base_error *reterr)
+static base_status compare(const rank_generate_options *options, const prompts *all,
+                           const rank_generate_report *first, base_error *reterr)
 {
     rank_baseline baseline;
     base_status status = rank_baseline_run(options, (const char *const *)all->all.texts,
                                            all->all.count, first, &baseline, reterr);
     if (status == BASE_OK && all->results != NULL) {
-        if (rank_worker_should_stop((void *)worker)) {
+        if (rank_generate_should_stop(options)) {
             baseline.rounds = 0;
             (void)snprintf(baseline.reason, sizeof baseline.reason, "the job was stopped");
         }
@@ -237,7 +236,7 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
         own.max_rss_bytes = rank_worker_max_rss_bytes();
     }
     if (status == BASE_OK && job->infer.baseline) {
-        status = compare(worker, options, &all, &own.report, reterr);
+        status = compare(options, &all, &own.report, reterr);
     }
     if (status == BASE_OK) {
         status = measure_curve(worker, options, &all, reterr);
@@ -277,11 +276,6 @@ const char *rank_mode_prompt_suffix(const rank_generation_config *generation, co
 int rank_mode_context(const proto_job *job, const rank_model_config *config)
 {
     return job->model.context < config->context ? (int)job->model.context : config->context;
-}
-
-static void leave_device(void *user, base_status status, const base_error *error)
-{
-    rank_worker_leave_device(user, status, error);
 }
 
 /* The ranks that share one model; NULL: this one has it for itself. */
@@ -348,7 +342,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
                                                              : job->job.seed),
             .index_first = shares ? 0 : (size_t)worker->identity.rank,
             .index_stride = shares ? 1 : (size_t)worker->identity.world_size,
-            .on_failure = leave_device,
+            .on_failure = rank_worker_leave_device,
             .failure_user = worker,
             .should_stop = rank_worker_should_stop,
             .stop_user = worker,

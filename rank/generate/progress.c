@@ -5,21 +5,14 @@
 #include "base/clock.h"
 #include "control.pb-c.h"
 
-enum { TOKEN_BYTES_MAX = 1024, COUNT_EVERY_MS = 200 };
+enum { COUNT_EVERY_MS = 200 };
 
 /* Writes the token's part of the text, with a NUL. */
 static void add_token(rank_progress *progress, const rank_drawn_token *token, char *text)
 {
-    char bytes[TOKEN_BYTES_MAX];
-    size_t used = 0;
-    if (!token->is_stop) {
-        size_t count =
-            rank_tokenizer_decode(progress->tokenizer, &token->token, 1, bytes, sizeof bytes);
-        count = count < sizeof bytes ? count : sizeof bytes - 1;
-        const size_t skipped = !progress->has_begun && count > 0 && bytes[0] == ' ' ? 1 : 0;
-        progress->has_begun = progress->has_begun || count > 0;
-        used = rank_stream_text_add(&progress->text, bytes + skipped, count - skipped, text);
-    }
+    size_t used = token->is_stop ? 0
+                                 : rank_stream_text_add_token(&progress->text, progress->tokenizer,
+                                                              token->token, text);
     if (token->is_last) {
         used += rank_stream_text_end(&progress->text, text + used);
     }
@@ -40,7 +33,7 @@ static void send_piece(rank_progress *progress, char *text)
 void rank_progress_token(void *user, const rank_drawn_token *token)
 {
     rank_progress *progress = user;
-    char text[TOKEN_BYTES_MAX * RANK_STREAM_TEXT_GROWTH + 2 * RANK_STREAM_TEXT_HELD_BYTES + 1] = "";
+    char text[RANK_STREAM_TOKEN_TEXT_BYTES + RANK_STREAM_TEXT_HELD_BYTES + 1] = "";
     const int64_t now_ns = base_now_ns();
     progress->tokens++;
     progress->answered += token->is_last ? 1 : 0;

@@ -12,7 +12,6 @@ typedef struct rank_progress {
     rank_tokenizer *tokenizer;
     uint64_t prompts;  /* of this rank */
     bool streams;      /* the job has only one prompt */
-    bool has_begun;    /* the first byte has come, which is left out if it is a space */
     uint64_t tokens;   /* so far */
     uint64_t answered; /* of prompts */
     int64_t due_ns;    /* when the next count is due */

@@ -11,12 +11,10 @@
 #include "generate/generation.h"
 #include "generate/stream_text.h"
 
-enum {
-    TOKEN_BYTES_MAX = 1024,
-    TOKEN_TEXT_BYTES = TOKEN_BYTES_MAX * RANK_STREAM_TEXT_GROWTH + RANK_STREAM_TEXT_HELD_BYTES,
-};
+/* The text of a token, and of what may be held back at the end. */
+enum { TOKEN_TEXT_BYTES = RANK_STREAM_TOKEN_TEXT_BYTES + RANK_STREAM_TEXT_HELD_BYTES };
 
-_Static_assert(TOKEN_TEXT_BYTES + RANK_STREAM_TEXT_HELD_BYTES < PROTO_EVENT_TEXT_BYTES_MAX,
+_Static_assert((int)TOKEN_TEXT_BYTES < (int)PROTO_EVENT_TEXT_BYTES_MAX,
                "an event has room for a token");
 
 /* A request that was accepted, until its last event has gone. */
@@ -27,7 +25,6 @@ typedef struct open_request {
     int64_t accepted_ns;
     int64_t ended_ns; /* 0: not seen yet */
     size_t sent;      /* tokens in events */
-    bool has_begun;   /* the first byte has come, which may be left out if it is a space */
     bool text_ended;
     rank_stream_text text;
 } open_request;
@@ -185,6 +182,14 @@ static base_status submit(generation *g, const proto_request *from, const rank_w
     return status;
 }
 
+static rank_stream_text new_text(const rank_generate_options *options)
+{
+    const char *suffix = options->prompt_suffix;
+    const bool continues = suffix == NULL || suffix[0] == '\0';
+    return (rank_stream_text){.exact = options->exact_texts,
+                              .keeps_space = options->exact_texts && continues};
+}
+
 static base_status accept_request(rank_serving *serving, const proto_request *request,
                                   base_error *reterr)
 {
@@ -217,12 +222,11 @@ static base_status accept_request(rank_serving *serving, const proto_request *re
         return status;
     }
     work->holders = g->options->forgets ? 1 : 2;
-    serving->open[serving->open_count++] =
-        (open_request){.id = request->id,
-                       .request_id = request_id,
-                       .work = at,
-                       .accepted_ns = base_now_ns(),
-                       .text = {.exact = g->options->exact_texts}};
+    serving->open[serving->open_count++] = (open_request){.id = request->id,
+                                                          .request_id = request_id,
+                                                          .work = at,
+                                                          .accepted_ns = base_now_ns(),
+                                                          .text = new_text(g->options)};
     g->count++;
     return BASE_OK;
 }
@@ -275,9 +279,7 @@ static void take_all(rank_serving *serving)
 /* The user has asked for the end: cancels what is open. */
 static void stop(rank_serving *serving)
 {
-    const rank_generate_options *options = serving->g->options;
-    if (serving->stopped || options->should_stop == NULL ||
-        !options->should_stop(options->stop_user)) {
+    if (serving->stopped || !rank_generate_should_stop(serving->g->options)) {
         return;
     }
     serving->stopped = true;
@@ -289,21 +291,6 @@ static void stop(rank_serving *serving)
 
 /* ---- what goes ---- */
 
-/* Writes the text of one more token. */
-static size_t put_token(const rank_generate_options *options, open_request *request, int32_t token,
-                        char *text)
-{
-    char bytes[TOKEN_BYTES_MAX];
-    size_t count = rank_tokenizer_decode(options->tokenizer, &token, 1, bytes, sizeof bytes);
-    count = count < sizeof bytes ? count : sizeof bytes - 1;
-    const bool continues = options->exact_texts &&
-                           (options->prompt_suffix == NULL || options->prompt_suffix[0] == '\0');
-    const size_t skipped =
-        !continues && !request->has_begun && count > 0 && bytes[0] == ' ' ? 1 : 0;
-    request->has_begun = request->has_begun || count > 0;
-    return rank_stream_text_add(&request->text, bytes + skipped, count - skipped, text);
-}
-
 /* Sends what follows of the text. False: not now, and nothing has changed. */
 static bool send_tokens(rank_serving *serving, open_request *request)
 {
@@ -314,8 +301,9 @@ static bool send_tokens(rank_serving *serving, open_request *request)
     char *text = serving->events_text;
     size_t used = 0;
     while (after.sent < count && after.sent - request->sent < PROTO_EVENT_TOKENS_MAX &&
-           used + TOKEN_TEXT_BYTES + RANK_STREAM_TEXT_HELD_BYTES <= PROTO_EVENT_TEXT_BYTES_MAX) {
-        used += put_token(g->options, &after, work->tokens[after.sent], text + used);
+           used + TOKEN_TEXT_BYTES <= PROTO_EVENT_TEXT_BYTES_MAX) {
+        used += rank_stream_text_add_token(&after.text, g->options->tokenizer,
+                                           work->tokens[after.sent], text + used);
         after.sent++;
     }
     if (after.sent == count && work->finish != RANK_FINISH_NOT) {

@@ -1,4 +1,4 @@
-/* Turns tokens' bytes into text for a terminal. Called by progress.c and results.c. */
+/* Turns tokens' bytes into text for a terminal. Called by progress.c, serve.c and results.c. */
 #include "generate/stream_text.h"
 
 #include <stdbool.h>
@@ -119,6 +119,17 @@ size_t rank_stream_text_add(rank_stream_text *stream, const void *bytes, size_t 
         used += add_byte(stream, from[i], text + used);
     }
     return used;
+}
+
+size_t rank_stream_text_add_token(rank_stream_text *stream, const rank_tokenizer *tokenizer,
+                                  int32_t token, char *text)
+{
+    char bytes[RANK_STREAM_TOKEN_BYTES];
+    size_t count = rank_tokenizer_decode(tokenizer, &token, 1, bytes, sizeof bytes);
+    count = count < sizeof bytes ? count : sizeof bytes - 1;
+    const bool skips = !stream->keeps_space && !stream->has_begun && count > 0 && bytes[0] == ' ';
+    stream->has_begun = stream->has_begun || count > 0;
+    return rank_stream_text_add(stream, bytes + skips, count - skips, text);
 }
 
 size_t rank_stream_text_end(rank_stream_text *stream, char *text)

@@ -7,13 +7,6 @@
 #include "base/clock.h"
 #include "base/percentile.h"
 
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a;
-    const double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double to_ms(int64_t ns)
 {
     return (double)ns / (double)BASE_NS_PER_MS;
@@ -47,7 +40,7 @@ base_status rank_timing_of(const rank_answer *answer, rank_timing *timing, base_
     for (size_t i = 0; i + 1 < drawn; i++) {
         each[i] = to_ms(answer->drawn_ns[i + 1] - answer->drawn_ns[i]);
     }
-    qsort(each, drawn - 1, sizeof *each, by_size);
+    base_sort(each, drawn - 1);
     timing->mean_ms =
         to_ms(answer->drawn_ns[drawn - 1] - answer->drawn_ns[0]) / (double)(drawn - 1);
     timing->p50_ms = base_percentile(each, drawn - 1, 0.50);

@@ -91,9 +91,9 @@ static coll_status await_stream(const rank_gpu *gpu, coll_error *reterr)
     return status;
 }
 
-void rank_worker_leave_device(const rank_worker *worker, base_status status,
-                              const base_error *error)
+void rank_worker_leave_device(void *user, base_status status, const base_error *error)
 {
+    const rank_worker *worker = user;
     coll_error stuck;
     base_error both = *error;
     if (worker->gpu == NULL || worker->context == NULL) {

@@ -53,9 +53,8 @@ void rank_worker_report_failure(const rank_worker *worker, base_status status,
 /* After a failure, once the caller has destroyed its graphs, and before it releases what is on the
  * device: waits until no collective is on the device any more, and the queue's operations have
  * ended. If that does not end, reports, and ends the process, because releasing memory would wait
- * for ever. */
-void rank_worker_leave_device(const rank_worker *worker, base_status status,
-                              const base_error *error);
+ * for ever. user: the worker. */
+void rank_worker_leave_device(void *user, base_status status, const base_error *error);
 
 /* Peak resident memory of this process in bytes. */
 uint64_t rank_worker_max_rss_bytes(void);
