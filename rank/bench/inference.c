@@ -61,7 +61,6 @@ typedef struct bench {
     float *rows;    /* (PREFILL_TOKENS, 4 widths), */
     float *out;     /* and as many again; */
     float *scratch; /* of products */
-    float *reduced;
     coll_arena *arena;
     double *figures[FIGURES]; /* (rounds) */
 } bench;

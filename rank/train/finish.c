@@ -22,7 +22,7 @@ static void warn_of_infinity(const trainer *self, const float *params)
     while (finite < self->param_count && isfinite(params[finite])) {
         finite++;
     }
-    if (finite < self->param_count && self->worker->identity.rank == 0) {
+    if (finite < self->param_count) {
         base_log(BASE_LOG_WARNING, "parameters are not finite any more; a smaller --lr may help");
     }
 }
@@ -50,10 +50,14 @@ base_status trainer_write_model(const trainer *self, const char *directory, cons
     return rank_checkpoint_write(directory, &about, params, reterr);
 }
 
-static base_status write_files(const trainer *self, const float *params, base_error *reterr)
+base_status trainer_write(const trainer *self, const float *params, base_error *reterr)
 {
     const proto_job *job = self->job;
+    const bool main = self->worker->identity.rank == 0;
     char path[BASE_PATH_BYTES + 64];
+    if (main) {
+        warn_of_infinity(self, params);
+    }
     if (job->output.directory[0] == '\0') {
         return BASE_OK;
     }
@@ -61,16 +65,10 @@ static base_status write_files(const trainer *self, const float *params, base_er
                    self->worker->identity.rank);
     base_status status =
         rank_safetensors_write(path, &self->config, params, "", RANK_FLOAT32, reterr);
-    if (status == BASE_OK && self->worker->identity.rank == 0) {
+    if (status == BASE_OK && main) {
         status = trainer_write_model(self, job->output.directory, params, reterr);
     }
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "saving the model");
-}
-
-base_status trainer_write(const trainer *self, const float *params, base_error *reterr)
-{
-    warn_of_infinity(self, params);
-    return write_files(self, params, reterr);
 }
 
 /* Saves the parameters, and gives their digest. */

@@ -101,25 +101,28 @@ static base_status tell(const char *path, int slots, double *sums, base_error *r
     return BASE_OK;
 }
 
-/* Collective: gives each rank its shard of the values in rank 0's file. */
+/* Collective: gives each stage or shard its part of the values in rank 0's file. */
 static base_status spread(const trainer *self, const char *file, float *values, const char *what,
                           base_error *reterr)
 {
     float *whole = NULL;
+    uint8_t digest[RANK_DIGEST_BYTES];
     base_status status = trainer_make_whole(self, &whole, reterr);
     if (status == BASE_OK && whole != NULL) {
         status = rank_safetensors_read(file, &self->config, whole, reterr);
     }
     if (status == BASE_OK) {
-        status = rank_ddp_spread(self->ddp, whole, values, what, reterr);
+        status = self->pipeline != NULL
+                     ? rank_pipeline_scatter(self->pipeline, whole, values, digest, reterr)
+                     : rank_ddp_spread(self->ddp, whole, values, what, reterr);
     }
     free(whole);
     return status;
 }
 
 /* Collective: gives each rank what it has of the moments. path is rank 0's. */
-static base_status share_moments(trainer *self, const char *path, const char *name, float *values,
-                                 const char *what, base_error *reterr)
+static base_status share_moments(const trainer *self, const char *path, const char *name,
+                                 float *values, const char *what, base_error *reterr)
 {
     const rank_device *device = &self->device;
     const size_t size_bytes = self->param_count * sizeof *values;
@@ -129,10 +132,7 @@ static base_status share_moments(trainer *self, const char *path, const char *na
     if (self->worker->identity.rank == 0) {
         status = base_path_join(path, name, file, reterr);
     }
-    if (status == BASE_OK && self->pipeline != NULL) {
-        return trainer_stage_spread(self, file, values, reterr);
-    }
-    if (status == BASE_OK && trainer_is_sharded(self)) {
+    if (status == BASE_OK && (self->pipeline != NULL || trainer_is_sharded(self))) {
         return spread(self, file, values, what, reterr);
     }
     if (status == BASE_OK && file[0] != '\0') {

@@ -43,17 +43,24 @@ static base_status gather_positions(const trainer *self, uint32_t **positions, b
     return status;
 }
 
-/* Whether each rank has a shard of these values. The parameters all have whole. */
-static bool are_sharded(const trainer *self, const float *values)
+/* Whether each rank has a part of these values: a stage, or a shard of what is not the parameters. */
+static bool are_cut(const trainer *self, const float *values)
 {
-    return trainer_is_sharded(self) && values != self->params;
+    return self->pipeline != NULL || (trainer_is_sharded(self) && values != self->params);
 }
 
-static base_status collect_shards(const trainer *self, const float *values, float **whole,
-                                  base_error *reterr)
+static base_status collect_parts(const trainer *self, const float *values, float **whole,
+                                 base_error *reterr)
 {
+    bool byte_equal = false; /* the two copies of the tied matrix: compared at the end */
+    double difference = 0.0;
     const base_status status = trainer_make_whole(self, whole, reterr);
-    return status == BASE_OK ? rank_ddp_collect(self->ddp, values, *whole, reterr) : status;
+    if (status != BASE_OK) {
+        return status;
+    }
+    return self->pipeline != NULL ? rank_pipeline_gather(self->pipeline, values, *whole,
+                                                         &byte_equal, &difference, reterr)
+                                  : rank_ddp_collect(self->ddp, values, *whole, reterr);
 }
 
 /* Collective: all values of the model on rank 0, one for each parameter, in the host's memory; the others
@@ -63,11 +70,8 @@ static base_status collect(const trainer *self, float *values, float **whole, ba
     const rank_device *device = &self->device;
     void *host = NULL;
     *whole = NULL;
-    if (self->pipeline != NULL) {
-        return trainer_stage_collect(self, values, whole, reterr);
-    }
-    if (are_sharded(self, values)) {
-        return collect_shards(self, values, whole, reterr);
+    if (are_cut(self, values)) {
+        return collect_parts(self, values, whole, reterr);
     }
     if (self->worker->identity.rank != 0) {
         return BASE_OK;
@@ -80,7 +84,7 @@ static base_status collect(const trainer *self, float *values, float **whole, ba
 
 static void give_back(const trainer *self, const float *values, float *whole)
 {
-    if (self->pipeline != NULL || are_sharded(self, values)) {
+    if (are_cut(self, values)) {
         free(whole);
     } else if (whole != NULL) {
         self->device.backend->unmap(self->device.queue, whole);

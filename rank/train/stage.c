@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rank/checkpoint.h"
 #include "ringfence/coll_error.h"
 #include "train/trainer.h"
 
@@ -43,44 +42,19 @@ base_status trainer_make_whole(const trainer *self, float **whole, base_error *r
                            self->param_count);
 }
 
-/* Gives the stages what they hold of rank 0's values, from a file or, without one, from the first
- * parameters that the directory `from` says. */
-static base_status scatter(trainer *self, const char *file, const char *from, float *values,
-                           uint8_t digest[RANK_DIGEST_BYTES], base_error *reterr)
+base_status trainer_stage_share(trainer *self, const char *from, base_error *reterr)
 {
     float *whole = NULL;
     base_status status = trainer_make_whole(self, &whole, reterr);
     if (status == BASE_OK && whole != NULL) {
-        status = file != NULL ? rank_safetensors_read(file, &self->config, whole, reterr)
-                              : trainer_first_params(self, from, whole, reterr);
+        status = trainer_first_params(self, from, whole, reterr);
     }
     if (status == BASE_OK) {
-        status = rank_pipeline_scatter(self->pipeline, whole, values, digest, reterr);
+        status = rank_pipeline_scatter(self->pipeline, whole, self->params, self->initial_digest,
+                                       reterr);
     }
     free(whole);
     return status;
-}
-
-base_status trainer_stage_share(trainer *self, const char *from, base_error *reterr)
-{
-    return scatter(self, NULL, from, self->params, self->initial_digest, reterr);
-}
-
-base_status trainer_stage_spread(trainer *self, const char *file, float *values, base_error *reterr)
-{
-    uint8_t digest[RANK_DIGEST_BYTES];
-    return scatter(self, file, "", values, digest, reterr);
-}
-
-base_status trainer_stage_collect(const trainer *self, const float *values, float **whole,
-                                  base_error *reterr)
-{
-    bool byte_equal = false; /* the two copies of the tied matrix: compared at the end */
-    double difference = 0.0;
-    const base_status status = trainer_make_whole(self, whole, reterr);
-    return status == BASE_OK ? rank_pipeline_gather(self->pipeline, values, *whole, &byte_equal,
-                                                    &difference, reterr)
-                             : status;
 }
 
 typedef struct stage_batches {

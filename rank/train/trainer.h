@@ -62,14 +62,6 @@ typedef struct trainer {
 BASE_MUST_CHECK base_status trainer_stage_make(trainer *self, base_error *reterr);
 BASE_MUST_CHECK base_status trainer_stage_share(trainer *self, const char *from,
                                                 base_error *reterr);
-
-/* Collective: values of the whole model, one for each parameter: from the file on rank 0 (others: "") to the
- * stages that have them, and back to memory on rank 0, which frees it (others: NULL). */
-BASE_MUST_CHECK base_status trainer_stage_spread(trainer *self, const char *file, float *values,
-                                                 base_error *reterr);
-BASE_MUST_CHECK base_status trainer_stage_collect(const trainer *self, const float *values,
-                                                  float **whole, base_error *reterr);
-
 BASE_MUST_CHECK base_status trainer_stage_compute(trainer *self, uint64_t *tokens,
                                                   rank_result *results, base_error *reterr);
 BASE_MUST_CHECK base_status trainer_stage_save(const trainer *self,

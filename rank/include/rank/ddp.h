@@ -93,8 +93,6 @@ BASE_MUST_CHECK base_status rank_ddp_wrap(coll_comm *comm, const rank_ddp_option
 /* Frees, also after a failure, and before the communicator is destroyed. Local. NULL is fine. */
 void rank_ddp_destroy(rank_ddp *ddp);
 
-bool rank_ddp_is_main(const rank_ddp *ddp);
-
 /* BLAKE2b-256 of the parameters after wrap, the same on every rank; 32 bytes, owned by ddp. */
 const uint8_t *rank_ddp_initial_digest(const rank_ddp *ddp);
 
@@ -158,10 +156,6 @@ BASE_MUST_CHECK base_status rank_ddp_spread(rank_ddp *ddp, const float *whole, f
 /* The other way: all ranks' shards to rank 0's whole. */
 BASE_MUST_CHECK base_status rank_ddp_collect(rank_ddp *ddp, const float *shard, float *whole,
                                              base_error *reterr);
-
-/* Sums count doubles over the ranks, in place, for losses and counts. Collective. */
-BASE_MUST_CHECK base_status rank_ddp_sum(rank_ddp *ddp, double *values, size_t count,
-                                         base_error *reterr);
 
 /* Collective: copies rank 0's values (param_count floats in the device's memory) to every rank, and checks
  * by digest that all have the same bytes. `what` stands in messages: "parameters". */

@@ -9,7 +9,6 @@ static void empty_buckets(rank_ddp *ddp)
 {
     for (size_t i = 0; i < ddp->bucket_count; i++) {
         ddp->buckets[i].missing = ddp->buckets[i].count;
-        ddp->buckets[i].started = false;
     }
     ddp->started_count = 0;
 }
@@ -80,11 +79,8 @@ static void start_full_buckets(rank_ddp *ddp)
     const int64_t before_ns = base_now_ns();
     while (ddp->failed == BASE_OK && ddp->started_count < ddp->bucket_count &&
            ddp->buckets[ddp->started_count].missing == 0) {
-        rank_ddp_bucket *full = &ddp->buckets[ddp->started_count];
-        BASE_ASSERT(!full->started);
-        rank_ddp_keep(ddp, coll_to_base(coll_op_start(full->op, &error), &error, &ddp->error));
-        full->started = true;
-        ddp->started_count++;
+        coll_op *full = ddp->buckets[ddp->started_count++].op;
+        rank_ddp_keep(ddp, coll_to_base(coll_op_start(full, &error), &error, &ddp->error));
     }
     if (ddp->failed == BASE_OK && ddp->started_count > 0) {
         bool done = false;
@@ -177,12 +173,4 @@ base_status rank_ddp_finish(rank_ddp *ddp, rank_ddp_times *times, base_error *re
 const float *rank_ddp_sums(const rank_ddp *ddp)
 {
     return ddp->levels[0];
-}
-
-base_status rank_ddp_sum(rank_ddp *ddp, double *values, size_t count, base_error *reterr)
-{
-    coll_error error;
-    return coll_to_base(
-        coll_all_reduce(ddp->comm, values, values, count, COLL_FLOAT64, COLL_SUM, &error), &error,
-        reterr);
 }

@@ -96,9 +96,12 @@ static void enqueue_reduces(void *user)
 static bool all_capture(void *user, bool mine)
 {
     rank_ddp *ddp = user;
+    coll_error error;
     double missing = mine ? 0.0 : 1.0;
     if (ddp->failed == BASE_OK) {
-        rank_ddp_keep(ddp, rank_ddp_sum(ddp, &missing, 1, &ddp->error));
+        const coll_status status =
+            coll_all_reduce(ddp->comm, &missing, &missing, 1, COLL_FLOAT64, COLL_SUM, &error);
+        rank_ddp_keep(ddp, coll_to_base(status, &error, &ddp->error));
     }
     return ddp->failed == BASE_OK && missing == 0.0;
 }

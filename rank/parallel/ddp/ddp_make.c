@@ -270,11 +270,6 @@ void rank_ddp_destroy(rank_ddp *ddp)
     free(ddp);
 }
 
-bool rank_ddp_is_main(const rank_ddp *ddp)
-{
-    return coll_comm_rank(ddp->comm) == 0;
-}
-
 const char *rank_ddp_algorithm(const rank_ddp *ddp)
 {
     return ddp->algorithm;

@@ -99,7 +99,7 @@ base_status rank_ddp_compare(rank_ddp *ddp, const float *params, bool *byte_equa
     /* The sums are not needed any more, so their memory can take rank 0's parameters. */
     const rank_device *device = &ddp->device;
     float *reference = ddp->levels[0];
-    if (rank_ddp_is_main(ddp)) {
+    if (coll_comm_rank(ddp->comm) == 0) {
         device->backend->copy(device->queue, reference, params, ddp->param_count * sizeof *params);
     }
     base_status status = rank_ddp_broadcast(ddp, reference, ddp->param_count, reterr);

@@ -16,7 +16,6 @@ typedef struct rank_ddp_bucket {
     size_t offset;
     size_t count;
     size_t missing; /* elements that are not ready yet in this step */
-    bool started;
     coll_op *op;
     rank_signal *full; /* on a device */
 } rank_ddp_bucket;
