@@ -25,28 +25,20 @@ static base_status add_stop(rank_generation_config *config, const json_t *id, in
     return BASE_OK;
 }
 
-/* config.json may have ids of another vocabulary: these end nothing. */
-static void take_stops(const json_t *object, int vocab_size, rank_generation_config *config)
+/* Of a `lenient` file, ids that cannot be any are left out. */
+static base_status parse_stops(const json_t *object, bool lenient, int vocab_size,
+                               rank_generation_config *config, base_error *reterr)
 {
     const json_t *ids = json_object_get(object, "eos_token_id");
-    for (size_t i = 0; i < (json_is_array(ids) ? json_array_size(ids) : 1); i++) {
-        (void)add_stop(config, json_is_array(ids) ? json_array_get(ids, i) : ids, vocab_size, NULL);
-    }
-}
-
-static base_status parse_stops(const json_t *object, int vocab_size, rank_generation_config *config,
-                               base_error *reterr)
-{
-    const json_t *ids = json_object_get(object, "eos_token_id");
+    const bool several = json_is_array(ids);
     base_status status = BASE_OK;
     if (ids == NULL || json_is_null(ids)) {
         return BASE_OK;
     }
-    if (!json_is_array(ids)) {
-        return add_stop(config, ids, vocab_size, reterr);
-    }
-    for (size_t i = 0; status == BASE_OK && i < json_array_size(ids); i++) {
-        status = add_stop(config, json_array_get(ids, i), vocab_size, reterr);
+    const size_t count = several ? json_array_size(ids) : 1;
+    for (size_t i = 0; (lenient || status == BASE_OK) && i < count; i++) {
+        const json_t *id = several ? json_array_get(ids, i) : ids;
+        status = add_stop(config, id, vocab_size, reterr);
     }
     return status;
 }
@@ -93,7 +85,8 @@ base_status rank_checkpoint_generation(const char *directory, int vocab_size,
     base_status status = rank_hf_json_read(directory, name, &object, reterr);
     if (status == BASE_ERR_NOTFOUND) { /* then transformers takes these from the model's */
         if (rank_hf_json_read(directory, "config.json", &object, NULL) == BASE_OK) {
-            take_stops(object, vocab_size, config);
+            /* which may have ids of another vocabulary: these end nothing */
+            (void)parse_stops(object, true, vocab_size, config, NULL);
         }
         json_decref(object);
         return BASE_OK;
@@ -101,7 +94,7 @@ base_status rank_checkpoint_generation(const char *directory, int vocab_size,
     if (status != BASE_OK) {
         return status;
     }
-    status = parse_stops(object, vocab_size, config, reterr);
+    status = parse_stops(object, false, vocab_size, config, reterr);
     if (status == BASE_OK) {
         status = parse_suffix(object, is_older(directory, object), config, reterr);
     }

@@ -169,45 +169,40 @@ static base_status generate_pair(const corpus_grammar *grammar, const corpus_ver
     return BASE_OK;
 }
 
-/* A reference to a line, for sorting. */
-typedef struct line_ref {
-    corpus_line *line;
-} line_ref;
-
 static int compare_wrong(const void *a, const void *b)
 {
-    const corpus_line *left = ((const line_ref *)a)->line;
-    const corpus_line *right = ((const line_ref *)b)->line;
+    const corpus_line *left = *(corpus_line *const *)a;
+    const corpus_line *right = *(corpus_line *const *)b;
     const int wrong = strcmp(left->wrong, right->wrong);
     return wrong != 0 ? wrong : strcmp(left->right, right->right);
 }
 
-static bool same_wrong(line_ref a, line_ref b)
+static bool same_wrong(const corpus_line *a, const corpus_line *b)
 {
-    return strcmp(a.line->wrong, b.line->wrong) == 0;
+    return strcmp(a->wrong, b->wrong) == 0;
 }
 
 /* The first line whose wrong sentence this is, or NULL. */
-static const corpus_line *find_wrong(const line_ref *sorted, size_t count, const char *sentence)
+static const corpus_line *find_wrong(corpus_line *const *sorted, size_t count, const char *sentence)
 {
     size_t low = 0;
     for (size_t high = count; low < high;) {
         const size_t middle = low + (high - low) / 2;
-        if (strcmp(sorted[middle].line->wrong, sentence) < 0) {
+        if (strcmp(sorted[middle]->wrong, sentence) < 0) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    return low < count && strcmp(sorted[low].line->wrong, sentence) == 0 ? sorted[low].line : NULL;
+    return low < count && strcmp(sorted[low]->wrong, sentence) == 0 ? sorted[low] : NULL;
 }
 
 /* Refuses a wrong sentence with two corrections, or one that is right in another line. */
-static base_status check_lines(const line_ref *sorted, size_t count, base_error *reterr)
+static base_status check_lines(corpus_line *const *sorted, size_t count, base_error *reterr)
 {
     for (size_t i = 1; i < count; i++) {
-        const corpus_line *one = sorted[i - 1].line;
-        const corpus_line *other = sorted[i].line;
+        const corpus_line *one = sorted[i - 1];
+        const corpus_line *other = sorted[i];
         if (same_wrong(sorted[i - 1], sorted[i]) && strcmp(one->right, other->right) != 0) {
             return base_fail(reterr, BASE_ERR_INVALID,
                              "\"%s\" has two corrections, \"%s\" (%s) and \"%s\" (%s)", one->wrong,
@@ -215,7 +210,7 @@ static base_status check_lines(const line_ref *sorted, size_t count, base_error 
         }
     }
     for (size_t i = 0; i < count; i++) {
-        const corpus_line *line = sorted[i].line;
+        const corpus_line *line = sorted[i];
         const corpus_line *elsewhere = find_wrong(sorted, count, line->right);
         if (elsewhere != NULL && strcmp(elsewhere->right, line->right) != 0) {
             return base_fail(reterr, BASE_ERR_INVALID, "\"%s\" is right in %s and wrong in %s",
@@ -228,18 +223,18 @@ static base_status check_lines(const line_ref *sorted, size_t count, base_error 
 /* Checks all lines, and removes repeated ones. */
 static base_status check_and_prune(corpus_lines *lines, base_error *reterr)
 {
-    line_ref *sorted = calloc(lines->count + 1, sizeof *sorted);
+    corpus_line **sorted = calloc(lines->count + 1, sizeof *sorted);
     if (sorted == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu lines", lines->count);
     }
     for (size_t i = 0; i < lines->count; i++) {
-        sorted[i].line = &lines->lines[i];
+        sorted[i] = &lines->lines[i];
     }
     qsort(sorted, lines->count, sizeof *sorted, compare_wrong);
     const base_status status = check_lines(sorted, lines->count, reterr);
     for (size_t i = lines->count; i-- > 1;) {
         if (same_wrong(sorted[i], sorted[i - 1])) {
-            sorted[i].line->wrong[0] = '\0';
+            sorted[i]->wrong[0] = '\0';
         }
     }
     free(sorted);
