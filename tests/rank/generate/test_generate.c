@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "generate/baseline.h"
 #include "support.h"
+#include "untrained.h"
 
 enum { PROMPTS = 5, CONTEXT = 24 };
 
@@ -17,10 +18,8 @@ static const char pairs_text[] = "{\"text\":\"a b → c\",\"wrong\":\"a b\",\"ri
                                  "{\"text\":\"f → g\",\"wrong\":\"f\",\"right\":\"g\"}\n";
 
 typedef struct fixture {
-    rank_model_config config;
-    rank_device device;
+    untrained model;
     rank_generate_options options;
-    float *params;
     int answers;
     int answers_wanted; /* should_stop returns true when there are so many */
 } fixture;
@@ -36,37 +35,13 @@ static void count_answer(void *user, const rank_answer *answer)
 
 static void fixture_open(fixture *f)
 {
-    base_error error;
     *f = (fixture){.answers_wanted = PROMPTS + 1};
-    rank_tokenizer *tokenizer = NULL;
-    assert_ok(rank_tokenizer_load(ORACLE_DIRECTORY "/tokenizer.json", &tokenizer, &error), &error);
-    f->config = (rank_model_config){.family = rank_family_default(),
-                                    .vocab_size = rank_tokenizer_vocab_size(tokenizer),
-                                    .width = 16,
-                                    .layers = 1,
-                                    .heads = 2,
-                                    .context = CONTEXT};
-    f->params = calloc(rank_model_param_count(&f->config), sizeof *f->params);
-    assert_non_null(f->params);
-    rank_model_init(&f->config, 7, f->params);
-    assert_ok(rank_device_open("cpu", &f->device, &error), &error);
-    f->options = (rank_generate_options){
-        .device = &f->device,
-        .config = &f->config,
-        .params = f->params,
-        .tokenizer = tokenizer,
-        .sequences = 1, /* one prompt at a time */
-        .new_tokens_max = 4,
-        .on_answer = count_answer,
-        .answer_user = f,
-    };
-}
-
-static void fixture_close(fixture *f)
-{
-    rank_device_close(&f->device);
-    rank_tokenizer_destroy(f->options.tokenizer);
-    free(f->params);
+    untrained_open(&f->model, CONTEXT);
+    f->options = f->model.options;
+    f->options.sequences = 1; /* one prompt at a time */
+    f->options.new_tokens_max = 4;
+    f->options.on_answer = count_answer;
+    f->options.answer_user = f;
 }
 
 static bool enough(void *user)
@@ -88,7 +63,7 @@ static void every_prompt_is_answered(void **state)
     f.options.stop_user = &f;
     assert_ok(rank_generate(&f.options, prompts, PROMPTS, NULL, &error), &error);
     assert_int_equal(f.answers, PROMPTS);
-    fixture_close(&f);
+    untrained_close(&f.model);
 }
 
 static void generating_stops_when_asked(void **state)
@@ -103,7 +78,7 @@ static void generating_stops_when_asked(void **state)
         f.options.stop_user = &f;
         assert_ok(rank_generate(&f.options, prompts, PROMPTS, NULL, &error), &error);
         assert_int_equal(f.answers, wanted);
-        fixture_close(&f);
+        untrained_close(&f.model);
     }
 }
 
@@ -137,7 +112,7 @@ static void a_part_of_the_answers_gives_no_accuracy(void **state)
     assert_int_equal(result.total, 0);
     assert_int_equal(result.correct, 0);
     rank_pairs_close(pairs);
-    fixture_close(&f);
+    untrained_close(&f.model);
     test_directory_remove(&directory);
 }
 
@@ -164,7 +139,7 @@ static void sentences_that_do_not_fit_are_left_out(void **state)
     assert_int_equal(result.total, 1);
     assert_int_equal(result.left_out, 1);
     rank_pairs_close(pairs);
-    fixture_close(&f);
+    untrained_close(&f.model);
     test_directory_remove(&directory);
 }
 
@@ -207,7 +182,7 @@ static void warm_up_is_in_no_figure(void **state)
     assert_int_equal(cold.sampled, 4 * PROMPTS);
     assert_int_equal(warm.sampled, cold.sampled);
     assert_int_equal(warm.tokens, cold.tokens);
-    fixture_close(&f);
+    untrained_close(&f.model);
 }
 
 int main(void)

@@ -3,13 +3,12 @@
 #include "generate/serve.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/utf8.h"
-#include "generate/generate.h"
 #include "generate/stream_text.h"
 #include "support.h"
+#include "untrained.h"
 
 enum { CONTEXT = 64, TOKENS_MAX = CONTEXT, IDS_MAX = 256, SCRIPT_MAX = 256 };
 
@@ -39,11 +38,9 @@ typedef struct scripted {
 } scripted;
 
 typedef struct fixture {
-    rank_model_config config;
-    rank_device device;
+    untrained model;
     rank_generate_options options;
     rank_request_source source;
-    float *params;
     scripted script[SCRIPT_MAX];
     int script_count;
     int script_at;
@@ -155,59 +152,51 @@ static void check_answer(void *user, const rank_answer *answer)
     }
 }
 
-static void fixture_open_context(fixture *f, int context)
-{
-    base_error error;
-    rank_tokenizer *tokenizer = NULL;
-    memset(f, 0, sizeof *f);
-    assert_ok(rank_tokenizer_load(ORACLE_DIRECTORY "/tokenizer.json", &tokenizer, &error), &error);
-    f->config = (rank_model_config){.family = rank_family_default(),
-                                    .vocab_size = rank_tokenizer_vocab_size(tokenizer),
-                                    .width = 16,
-                                    .layers = 1,
-                                    .heads = 2,
-                                    .context = context};
-    f->params = calloc(rank_model_param_count(&f->config), sizeof *f->params);
-    assert_non_null(f->params);
-    rank_model_init(&f->config, 7, f->params);
-    assert_ok(rank_device_open("cpu", &f->device, &error), &error);
-    f->source =
-        (rank_request_source){.user = f, .take = take, .wait = wait_for_work, .send = take_event};
-    f->options = (rank_generate_options){
-        .device = &f->device,
-        .config = &f->config,
-        .params = f->params,
-        .tokenizer = tokenizer,
-        .sequences = 2,
-        .new_tokens_max = 12,
-        .ignore_end = true,
-        .temperature = 0.8,
-        .top_p = 1,
-        .seed = 5,
-        .on_answer = check_answer,
-        .answer_user = f,
-        .should_stop = should_stop,
-        .stop_user = f,
-        .source = &f->source,
-    };
-}
-
 static void fixture_open(fixture *f)
 {
-    fixture_open_context(f, CONTEXT);
-}
-
-static void fixture_close(fixture *f)
-{
-    rank_device_close(&f->device);
-    rank_tokenizer_destroy(f->options.tokenizer);
-    free(f->params);
+    memset(f, 0, sizeof *f);
+    untrained_open(&f->model, CONTEXT);
+    f->source =
+        (rank_request_source){.user = f, .take = take, .wait = wait_for_work, .send = take_event};
+    f->options = f->model.options;
+    f->options.sequences = 2;
+    f->options.new_tokens_max = 12;
+    f->options.ignore_end = true;
+    f->options.temperature = 0.8;
+    f->options.top_p = 1;
+    f->options.seed = 5;
+    f->options.on_answer = check_answer;
+    f->options.answer_user = f;
+    f->options.should_stop = should_stop;
+    f->options.stop_user = f;
+    f->options.source = &f->source;
 }
 
 static void put(fixture *f, scripted work)
 {
     assert_true(f->script_count < SCRIPT_MAX);
     f->script[f->script_count++] = work;
+}
+
+static void ask(fixture *f, uint64_t id, const char *prompt, int new_tokens)
+{
+    put(f,
+        (scripted){
+            .kind = PROTO_WORK_REQUEST, .id = id, .prompt = prompt, .max_new_tokens = new_tokens});
+}
+
+/* Asks with all prompts, each `apart` events after the one before. */
+static void ask_all(fixture *f, int apart)
+{
+    for (int i = 0; i < PROMPTS; i++) {
+        ask(f, (uint64_t)i + 1, prompts[i], 12);
+        f->script[i].events = i * apart;
+    }
+}
+
+static void drain(fixture *f)
+{
+    put(f, (scripted){.kind = PROTO_WORK_DRAIN});
 }
 
 static void run(fixture *f)
@@ -225,13 +214,20 @@ static void run_known(fixture *f)
     f->options.source = NULL;
     assert_ok(rank_generate(&f->options, prompts, PROMPTS, NULL, &error), &error);
     assert_int_equal(f->answers, PROMPTS);
-    fixture_close(f);
+    untrained_close(&f->model);
 }
 
 static void assert_same(const told *a, const told *b)
 {
     assert_int_equal(a->count, b->count);
     assert_memory_equal(a->tokens, b->tokens, a->count * sizeof a->tokens[0]);
+}
+
+/* The request was cancelled, or is whole: what it has is the same. */
+static void assert_begins(const told *request, const told *whole)
+{
+    assert_true(request->finish == RANK_FINISH_CANCELLED || request->count == whole->count);
+    assert_memory_equal(request->tokens, whole->tokens, request->count * sizeof request->tokens[0]);
 }
 
 static fixture known; /* big */
@@ -244,14 +240,8 @@ static void requests_join_and_leave(void **state)
     run_known(&known);
     for (int apart = 0; apart < 9; apart++) {
         fixture_open(&came);
-        for (int i = 0; i < PROMPTS; i++) {
-            put(&came, (scripted){.events = i * apart,
-                                  .kind = PROTO_WORK_REQUEST,
-                                  .id = (uint64_t)i + 1,
-                                  .prompt = prompts[i],
-                                  .max_new_tokens = 12});
-        }
-        put(&came, (scripted){.kind = PROTO_WORK_DRAIN});
+        ask_all(&came, apart);
+        drain(&came);
         run(&came);
         assert_int_equal(came.answers, PROMPTS);
         for (int id = 1; id <= PROMPTS; id++) {
@@ -259,7 +249,7 @@ static void requests_join_and_leave(void **state)
             assert_int_equal(came.requests[id].finish, RANK_FINISH_LENGTH);
             assert_same(&came.requests[id], &known.requests[id]);
         }
-        fixture_close(&came);
+        untrained_close(&came.model);
     }
 }
 
@@ -271,16 +261,11 @@ static void a_cancel_concerns_one_request(void **state)
     run_known(&known);
     for (int after = 0; after < 40; after++) {
         fixture_open(&came);
-        for (int i = 0; i < PROMPTS; i++) {
-            put(&came, (scripted){.kind = PROTO_WORK_REQUEST,
-                                  .id = (uint64_t)i + 1,
-                                  .prompt = prompts[i],
-                                  .max_new_tokens = 12});
-        }
+        ask_all(&came, 0);
         put(&came, (scripted){.events = after, .kind = PROTO_WORK_CANCEL, .id = 2});
         put(&came, (scripted){.kind = PROTO_WORK_CANCEL, .id = 2});  /* again, and */
         put(&came, (scripted){.kind = PROTO_WORK_CANCEL, .id = 99}); /* one that never was */
-        put(&came, (scripted){.kind = PROTO_WORK_DRAIN});
+        drain(&came);
         run(&came);
         for (int id = 1; id <= PROMPTS; id++) {
             const told *request = &came.requests[id];
@@ -289,11 +274,9 @@ static void a_cancel_concerns_one_request(void **state)
                 assert_same(request, &known.requests[id]);
                 continue;
             }
-            assert_true(request->finish == RANK_FINISH_CANCELLED || request->count == 12);
-            assert_memory_equal(request->tokens, known.requests[id].tokens,
-                                request->count * sizeof request->tokens[0]);
+            assert_begins(request, &known.requests[id]);
         }
-        fixture_close(&came);
+        untrained_close(&came.model);
     }
 }
 
@@ -303,13 +286,8 @@ static void events_wait_and_steps_do_not(void **state)
     (void)state;
     run_known(&known);
     fixture_open(&came);
-    for (int i = 0; i < PROMPTS; i++) {
-        put(&came, (scripted){.kind = PROTO_WORK_REQUEST,
-                              .id = (uint64_t)i + 1,
-                              .prompt = prompts[i],
-                              .max_new_tokens = 12});
-    }
-    put(&came, (scripted){.kind = PROTO_WORK_DRAIN});
+    ask_all(&came, 0);
+    drain(&came);
     came.refuse_each = 15;
     run(&came);
     for (int id = 1; id <= PROMPTS; id++) {
@@ -317,7 +295,7 @@ static void events_wait_and_steps_do_not(void **state)
         assert_true(came.requests[id].events < 12);
         assert_same(&came.requests[id], &known.requests[id]);
     }
-    fixture_close(&came);
+    untrained_close(&came.model);
 }
 
 /* Its request is decoded meanwhile; whenever there is room, the verdict takes it (take_event). */
@@ -327,15 +305,13 @@ static void a_verdict_waits_before_its_tokens(void **state)
     for (int refusing = 0; refusing < 24; refusing++) {
         fixture_open(&came);
         for (uint64_t id = 1; id <= 2; id++) {
-            put(&came,
-                (scripted){
-                    .kind = PROTO_WORK_REQUEST, .id = id, .prompt = "he", .max_new_tokens = 12});
+            ask(&came, id, "he", 12);
         }
-        put(&came, (scripted){.kind = PROTO_WORK_DRAIN});
+        drain(&came);
         came.refusing = refusing;
         run(&came);
         assert_true(came.requests[1].answered && came.requests[2].answered);
-        fixture_close(&came);
+        untrained_close(&came.model);
     }
 }
 
@@ -347,18 +323,13 @@ static void what_does_not_fit_is_refused(void **state)
     run_known(&known);
     fixture_open(&came);
     memset(longest, 'z', sizeof longest - 1);
-    const scripted script[] = {
-        {.kind = PROTO_WORK_REQUEST, .id = 1, .prompt = prompts[0], .max_new_tokens = 12},
-        {.kind = PROTO_WORK_REQUEST, .id = 10, .prompt = "", .max_new_tokens = 1},
-        {.kind = PROTO_WORK_REQUEST, .id = 11, .prompt = longest, .max_new_tokens = 1},
-        {.kind = PROTO_WORK_REQUEST, .id = 5, .prompt = "late", .max_new_tokens = 1},
-        {.kind = PROTO_WORK_REQUEST, .id = 12, .prompt = "the", .max_new_tokens = 2},
-        {.kind = PROTO_WORK_DRAIN},
-        {.kind = PROTO_WORK_REQUEST, .id = 13, .prompt = "the", .max_new_tokens = 2},
-    };
-    for (size_t i = 0; i < sizeof script / sizeof script[0]; i++) {
-        put(&came, script[i]);
-    }
+    ask(&came, 1, prompts[0], 12);
+    ask(&came, 10, "", 1);
+    ask(&came, 11, longest, 1);
+    ask(&came, 5, "late", 1);
+    ask(&came, 12, "the", 2);
+    drain(&came);
+    ask(&came, 13, "the", 2);
     run(&came);
     assert_same(&came.requests[1], &known.requests[1]);
     assert_int_equal(came.requests[12].count, 2);
@@ -368,7 +339,7 @@ static void what_does_not_fit_is_refused(void **state)
         assert_int_equal(came.requests[id].answered, id == 1 || id == 12);
     }
     assert_int_equal(came.answers, 2);
-    fixture_close(&came);
+    untrained_close(&came.model);
 }
 
 /* More than may be open are refused, and not kept. */
@@ -378,18 +349,15 @@ static void a_flood_is_refused(void **state)
     const int open_max = 2 + PROTO_REQUESTS_WAITING_MAX;
     fixture_open(&came);
     for (int i = 0; i < open_max + 5; i++) {
-        put(&came, (scripted){.kind = PROTO_WORK_REQUEST,
-                              .id = (uint64_t)i + 1,
-                              .prompt = "the",
-                              .max_new_tokens = 2});
+        ask(&came, (uint64_t)i + 1, "the", 2);
     }
-    put(&came, (scripted){.kind = PROTO_WORK_DRAIN});
+    drain(&came);
     run(&came);
     for (int id = 1; id <= open_max + 5; id++) {
         assert_int_equal(came.requests[id].answered, id <= open_max);
         assert_int_equal(came.requests[id].refused, id > open_max);
     }
-    fixture_close(&came);
+    untrained_close(&came.model);
 }
 
 /* A stop cancels what is open, and all of it is said. */
@@ -399,106 +367,16 @@ static void a_stop_cancels_what_is_open(void **state)
     run_known(&known);
     for (int after = 1; after < 40; after++) {
         fixture_open(&came);
-        for (int i = 0; i < PROMPTS; i++) {
-            put(&came, (scripted){.kind = PROTO_WORK_REQUEST,
-                                  .id = (uint64_t)i + 1,
-                                  .prompt = prompts[i],
-                                  .max_new_tokens = 12});
-        }
+        ask_all(&came, 0);
         came.stop_after = after;
         run(&came);
         for (int id = 1; id <= PROMPTS; id++) {
             const told *request = &came.requests[id];
             assert_true(request->answered);
-            assert_true(request->finish == RANK_FINISH_CANCELLED || request->count == 12);
-            assert_memory_equal(request->tokens, known.requests[id].tokens,
-                                request->count * sizeof request->tokens[0]);
+            assert_begins(request, &known.requests[id]);
         }
-        fixture_close(&came);
+        untrained_close(&came.model);
     }
-}
-
-/* More requests than a job that keeps its answers may have, a few at a time. */
-typedef struct many {
-    proto_request request;
-    uint64_t sent;
-    uint64_t answered;
-    int32_t first; /* token of the first one, which the others draw too */
-    bool drained;
-} many;
-
-/* The second request has tokens until nearly all others have come. */
-enum {
-    MANY = PROTO_PROMPTS_MAX + 500,
-    MANY_AT_A_TIME = 8,
-    LONG_ID = 2,
-    LONG_TOKENS = MANY / (MANY_AT_A_TIME - 1),
-    EMPTY_EACH = 1000, /* a request that is refused comes now and then */
-};
-
-static bool take_many(void *user, proto_work *work)
-{
-    many *m = user;
-    if (m->sent - m->answered >= MANY_AT_A_TIME || m->drained) {
-        return false;
-    }
-    m->drained = m->sent == MANY;
-    work->kind = m->drained ? PROTO_WORK_DRAIN : PROTO_WORK_REQUEST;
-    if (!m->drained) {
-        m->request.id = ++m->sent;
-        memcpy(&work->request, &m->request, proto_request_bytes(&m->request));
-        work->request.max_new_tokens = m->sent == LONG_ID ? LONG_TOKENS : 1;
-        if (m->sent % EMPTY_EACH == 0) {
-            work->request.prompt.text[0] = '\0';
-            work->request.text_bytes = 0;
-        }
-    }
-    return true;
-}
-
-static base_status wait_for_many(void *user, base_error *reterr)
-{
-    const many *m = user;
-    return m->answered < m->sent || !m->drained
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_TIMEOUT, "waits for nothing");
-}
-
-static bool count_event(void *user, const rank_request_event *event)
-{
-    many *m = user;
-    if (event->kind == RANK_EVENT_VERDICT) {
-        assert_int_equal(event->refused[0] != '\0', event->id % EMPTY_EACH == 0);
-        m->answered += event->id % EMPTY_EACH == 0 ? 1 : 0;
-    } else if (event->kind == RANK_EVENT_ANSWERED) {
-        assert_int_equal(event->completion_tokens, event->id == LONG_ID ? LONG_TOKENS : 1);
-        assert_true(event->queued_ns >= 0 && event->ttft_ns >= 0);
-        m->answered++;
-    } else if (event->id != LONG_ID) {
-        m->first = event->id == 1 ? event->tokens[0] : m->first;
-        assert_int_equal(event->tokens[0], m->first);
-    }
-    return true;
-}
-
-static void any_number_comes_where_answers_are_forgotten(void **state)
-{
-    (void)state;
-    static many m = {.request = {.top_p = 1,
-                                 .ignore_eos = true,
-                                 .max_new_tokens = 1,
-                                 .prompt_index = 0,
-                                 .text_bytes = 3,
-                                 .prompt = {.text = "the"}}};
-    fixture_open_context(&came, LONG_TOKENS + CONTEXT);
-    came.options.sequences = MANY_AT_A_TIME;
-    came.source = (rank_request_source){
-        .user = &m, .take = take_many, .wait = wait_for_many, .send = count_event};
-    came.options.forgets = true;
-    run(&came);
-    assert_int_equal(m.answered, MANY);
-    assert_int_equal(came.answers, 0);
-    fixture_close(&came);
 }
 
 /* With exact texts a text is that of its tokens, as a client that puts it behind its prompt needs it;
@@ -515,13 +393,10 @@ static void exact_texts_are_those_of_their_tokens(void **state)
         came.options.exact_texts = true;
         came.options.prompt_suffix = suffixes[i];
         for (uint64_t id = 1; id <= REQUESTS; id++) {
-            put(&came, (scripted){.kind = PROTO_WORK_REQUEST,
-                                  .id = id,
-                                  .events = (int)id - 1,
-                                  .prompt = "he",
-                                  .max_new_tokens = 12});
+            ask(&came, id, "he", 12);
+            came.script[id - 1].events = (int)id - 1;
         }
-        put(&came, (scripted){.kind = PROTO_WORK_DRAIN});
+        drain(&came);
         run(&came);
         for (int id = 1; id <= REQUESTS; id++) {
             const told *request = &came.requests[id];
@@ -539,7 +414,7 @@ static void exact_texts_are_those_of_their_tokens(void **state)
             controls += strpbrk(text, "\r\x1b\x0b\x0c\x7f") != NULL;
         }
         assert_true(spaces > 0 && controls > 0);
-        fixture_close(&came);
+        untrained_close(&came.model);
     }
 }
 
@@ -553,7 +428,6 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(a_flood_is_refused),
         cmocka_unit_test(a_stop_cancels_what_is_open),
-        cmocka_unit_test(any_number_comes_where_answers_are_forgotten),
         cmocka_unit_test(exact_texts_are_those_of_their_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
