@@ -4,14 +4,15 @@
 #include "backend/cuda/queue.h"
 
 /* `any`: whether there is something to do. A launch of no blocks would be an error. */
-#define OPERATION(name, any, ...)                                                                  \
-    void cuda_##name(rank_queue *queue, const rank_##name *args)                                   \
+#define OPERATION_ON(name, args_type, any, ...)                                                    \
+    void cuda_##name(rank_queue *queue, const args_type *args)                                     \
     {                                                                                              \
         if (queue->failed == BASE_OK && (any)) {                                                   \
             cuda_launch_##name(args, __VA_ARGS__);                                                 \
             (void)cuda_check(queue, cudaGetLastError(), #name);                                    \
         }                                                                                          \
     }
+#define OPERATION(name, any, ...) OPERATION_ON(name, rank_##name, any, __VA_ARGS__)
 
 OPERATION(pack, args->depth > 0 && args->columns > 0, queue->stream)
 OPERATION(embed, args->tokens > 0, queue->stream)
@@ -37,6 +38,10 @@ OPERATION(add, args->count > 0, queue->stream)
 OPERATION(zero_parts, args->count > 0, queue->stream)
 OPERATION(cast, args->count > 0, queue->stream)
 OPERATION(difference, true, queue->partials, queue->stream)
+OPERATION_ON(copy_heads, rank_shared_heads, args->rows > 0, queue->stream)
+OPERATION_ON(sum_heads, rank_shared_heads, args->rows > 0, queue->stream)
+OPERATION_ON(gather_rows, rank_move_rows, args->count > 0, queue->stream)
+OPERATION_ON(spread_rows, rank_move_rows, args->total > 0, queue->stream)
 
 void cuda_sum_squares(rank_queue *queue, const rank_sum_squares *args)
 {
@@ -45,38 +50,6 @@ void cuda_sum_squares(rank_queue *queue, const rank_sum_squares *args)
     } else if (queue->failed == BASE_OK) {
         cuda_launch_sum_squares(args, queue->partials, queue->stream);
         (void)cuda_check(queue, cudaGetLastError(), "sum_squares");
-    }
-}
-
-void cuda_copy_heads(rank_queue *queue, const rank_shared_heads *args)
-{
-    if (queue->failed == BASE_OK && args->rows > 0) {
-        cuda_launch_copy_heads(args, queue->stream);
-        (void)cuda_check(queue, cudaGetLastError(), "copy_heads");
-    }
-}
-
-void cuda_sum_heads(rank_queue *queue, const rank_shared_heads *args)
-{
-    if (queue->failed == BASE_OK && args->rows > 0) {
-        cuda_launch_sum_heads(args, queue->stream);
-        (void)cuda_check(queue, cudaGetLastError(), "sum_heads");
-    }
-}
-
-void cuda_gather_rows(rank_queue *queue, const rank_move_rows *args)
-{
-    if (queue->failed == BASE_OK && args->count > 0) {
-        cuda_launch_gather_rows(args, queue->stream);
-        (void)cuda_check(queue, cudaGetLastError(), "gather_rows");
-    }
-}
-
-void cuda_spread_rows(rank_queue *queue, const rank_move_rows *args)
-{
-    if (queue->failed == BASE_OK && args->total > 0) {
-        cuda_launch_spread_rows(args, queue->stream);
-        (void)cuda_check(queue, cudaGetLastError(), "spread_rows");
     }
 }
 
