@@ -20,6 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/draw.h"
+
 enum {
     RANK_NORM_BLOCK = 1024,    /* elements in one partial sum of sum_squares */
     RANK_DIGEST_BYTES = 32,    /* BLAKE2b-256 */
@@ -58,9 +60,8 @@ typedef struct rank_pack {
     bool transposed; /* from is (columns, depth) */
     void *to;        /* the first of these rows, in the first of these panels */
     size_t to_panel; /* elements from one panel to the next: the matrix's depth × RANK_PANEL */
-    size_t
-        to_row; /* 0: panels. Else there are none: `to` is (columns, depth), with so many elements
-                      from one column to the next */
+    /* 0: panels. Else `to` is (columns, depth), with so many elements from one column to the next. */
+    size_t to_row;
     rank_type to_type; /* bfloat16: elements are rounded as cast rounds them. With to_row, or in a
                           backend with packs_bfloat16 */
 } rank_pack;
@@ -121,8 +122,7 @@ typedef struct rank_embed_packed {
     const void *wte;
     const float *wpe; /* (context, C); NULL: none is added */
     float *out;       /* (T, C) */
-    size_t wte_row;   /* 0: wte is packed. Else it is (columns, C), with so many floats from one row
-                         to the next */
+    size_t wte_row;   /* 0: packed. Else wte is (columns, C), with so many floats from row to row */
     rank_type wte_type; /* bfloat16 with wte_row, or in a backend with packs_bfloat16 */
 } rank_embed_packed;
 
@@ -312,8 +312,7 @@ typedef struct rank_attention {
     size_t heads;
     size_t segment_count;
     const int32_t *segment_start; /* (segment_count + 1) */
-    size_t rows;                  /* of all segments: what the last of segment_start is after the
-                                   * first */
+    size_t rows;                  /* of all segments together */
     size_t segment_max;           /* no segment is longer; the scratch is made for it */
     rank_type type;               /* of qkv, out and dqkv */
     const void *qkv;              /* (T, 3C): q, k and v, without bias */
@@ -381,57 +380,6 @@ static inline size_t rank_logit_row(const rank_cross_entropy *args)
 {
     return args->row_floats > 0 ? args->row_floats : args->vocab_size;
 }
-
-/* How a token is drawn of one row of logits. */
-typedef struct rank_draw_row {
-    double inverse;  /* 1 / temperature; 0: the largest logit wins, without noise */
-    uint64_t stream; /* of the noise (generate/noise.h) */
-    int32_t kept;    /* 0: one token is drawn; else so many of the best are found, without noise */
-    int32_t weighed; /* whether the leaves' masses are wanted: 0, 1 */
-} rank_draw_row;
-
-/* What was drawn. */
-typedef struct rank_drawn {
-    float logit;
-    int32_t index;   /* -1: none, every logit is -infinity */
-    int32_t refused; /* the lowest index of a logit that is no number or +infinity; -1: none */
-} rank_drawn;
-
-/* One of the best. */
-typedef struct rank_kept {
-    float logit;
-    int32_t index; /* -1: there are no more */
-} rank_kept;
-
-/* Σ exp((logit − largest) / temperature) over a leaf. Lane i of RANK_MASS_LANES adds columns i,
- * i + RANK_MASS_LANES, …; lanes add up by halves. */
-typedef struct rank_mass {
-    double largest; /* -infinity where no logit is finite; then the sum is 0 */
-    double sum;
-} rank_mass;
-
-enum {
-    RANK_KEPT_MAX = 1024, /* of one row */
-    RANK_MASS_LANES = 32,
-};
-
-/* Of each row of logits the one with the largest logit · inverse + noise, the lowest index of
- * equals. Or its `kept` best in falling order, the lowest index first of equals, and the masses of its leaves.
- * The bits are those of generate/sample.c. */
-typedef struct rank_draw {
-    size_t rows;
-    size_t columns;    /* >= 1: of a row, without padding */
-    size_t row_floats; /* floats from one row to the next */
-    const float *values;
-    int32_t first_token;     /* the id of column 0, for the noise */
-    const rank_draw_row *of; /* (rows) */
-    rank_drawn *
-        drawn; /* (rows), in RANK_MEMORY_HOST as the next two; of those that keep, `refused` alone */
-    rank_kept *kept;   /* (rows, RANK_KEPT_MAX); NULL: no row keeps */
-    rank_mass *masses; /* (rows, leaves); NULL: none is weighed */
-    size_t leaves;
-    size_t leaf_columns; /* the last leaves may have fewer, or none */
-} rank_draw;
 
 /* Moves rows of an array together, or apart with zeros between them; in place. `rows` ascends. */
 typedef struct rank_move_rows {
@@ -539,8 +487,7 @@ typedef struct rank_digest {
     uint8_t *digest;
 } rank_digest;
 
-/* Whether two arrays are equal byte for byte, and if not the largest |a - b|. NaN counts as
- * largest. */
+/* Whether two arrays are equal byte for byte; if not, the largest |a - b|. NaN counts as largest. */
 typedef struct rank_difference {
     const float *a;
     const float *b;

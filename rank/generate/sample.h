@@ -26,6 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/draw.h"
 #include "base/status.h"
 #include "parallel/tensor/tp.h"
 
