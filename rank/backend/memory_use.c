@@ -16,7 +16,8 @@ uint64_t rank_memory_total(const rank_memory_use *use)
     return total;
 }
 
-void rank_memory_text(const rank_memory_use *use, char text[RANK_MEMORY_TEXT_BYTES])
+/* "weights 1882112, optimizer 3764224, …": all but the host's, also those of 0 bytes. */
+static void write_text(const rank_memory_use *use, char text[RANK_MEMORY_TEXT_BYTES])
 {
     size_t length = 0;
     for (int kind = 0; kind < RANK_MEMORY_HOST && length < RANK_MEMORY_TEXT_BYTES; kind++) {
@@ -40,7 +41,7 @@ base_status rank_memory_check(const rank_device *device, const char *what,
     if (total <= free_bytes) {
         return BASE_OK;
     }
-    rank_memory_text(needed, text);
+    write_text(needed, text);
     if (collectives_bytes > 0) {
         (void)snprintf(more, sizeof more, ", collectives %" PRIu64, collectives_bytes);
     }

@@ -25,9 +25,6 @@ static inline const char *rank_memory_name(rank_memory kind)
     return names[kind];
 }
 
-/* "weights 1882112, optimizer 3764224, …": all but the host's, also those of 0 bytes. */
-void rank_memory_text(const rank_memory_use *use, char text[RANK_MEMORY_TEXT_BYTES]);
-
 uint64_t rank_memory_total(const rank_memory_use *use);
 
 /* Whether the device has room for what is about to be allocated, and for what collectives take. BASE_ERR_MEMORY: it has not; the

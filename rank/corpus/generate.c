@@ -44,8 +44,9 @@ static const corpus_frame *first_frame(const corpus_grammar *grammar, const corp
     return first;
 }
 
-bool corpus_held_out(const corpus_grammar *grammar, const corpus_verb *verb,
-                     const corpus_frame *frame)
+/* Whether the verb is kept out of training in the frame. */
+static bool is_held_out(const corpus_grammar *grammar, const corpus_verb *verb,
+                        const corpus_frame *frame)
 {
     const corpus_frame *first = first_frame(grammar, verb, NULL);
     if (first == NULL || frame == first) {
@@ -137,7 +138,7 @@ static base_status generate_pair(const corpus_grammar *grammar, const corpus_ver
                                  const corpus_frame *frame, corpus_lines *lines, base_error *reterr)
 {
     const uint64_t seed = pair_hash(SEED_LINES, verb, frame);
-    const bool held_out = corpus_held_out(grammar, verb, frame);
+    const bool held_out = is_held_out(grammar, verb, frame);
     const int wanted = held_out ? HELD_OUT_LINES : corpus_frame_lines(frame, verb);
     int count = 0;
     for (int i = 0; i < frame->error_count * ATTEMPTS && count < wanted; i++) {

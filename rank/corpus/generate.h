@@ -30,10 +30,6 @@ typedef struct corpus_lines {
     size_t capacity;
 } corpus_lines;
 
-/* Whether the verb is kept out of training in the frame. */
-bool corpus_held_out(const corpus_grammar *grammar, const corpus_verb *verb,
-                     const corpus_frame *frame);
-
 /* All lines in a shuffled order; the caller frees with fini. */
 BASE_MUST_CHECK base_status corpus_generate(const corpus_grammar *grammar, corpus_lines *lines,
                                             base_error *reterr);

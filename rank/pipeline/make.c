@@ -5,24 +5,21 @@
 #include "pipeline/parts.h"
 #include "ringfence/coll_error.h"
 
-void pipeline_layers(const rank_model_config *config, int stages, int stage, int *first, int *end)
+/* The layers of a stage: as launcher plan shares them out. */
+static rank_shape shape_of(const rank_pipeline *pipeline, int stage)
 {
+    const rank_model_config *config = &pipeline->config;
+    const int stages = pipeline->schedule.stages;
     const proto_pipeline_model model = {.layers = config->layers,
                                         .width = config->width,
                                         .vocab_size = config->vocab_size,
                                         .context = config->context};
-    *first = 0;
-    for (int before = 0; before < stage; before++) {
-        *first += (int)proto_pipeline_layers(&model, stages, before);
-    }
-    *end = *first + (int)proto_pipeline_layers(&model, stages, stage);
-}
-
-static rank_shape shape_of(const rank_pipeline *pipeline, int stage)
-{
     rank_shape shape = pipeline->shape;
-    pipeline_layers(&pipeline->config, pipeline->schedule.stages, stage, &shape.first_layer,
-                    &shape.end_layer);
+    shape.first_layer = 0;
+    for (int before = 0; before < stage; before++) {
+        shape.first_layer += (int)proto_pipeline_layers(&model, stages, before);
+    }
+    shape.end_layer = shape.first_layer + (int)proto_pipeline_layers(&model, stages, stage);
     return shape;
 }
 

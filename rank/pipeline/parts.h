@@ -61,9 +61,6 @@ static inline bool pipeline_is_last(const rank_pipeline *pipeline)
 size_t pipeline_own_place(const rank_pipeline *pipeline);
 size_t pipeline_own_offset(const rank_pipeline *pipeline);
 
-/* The layers of a stage: as launcher plan shares them out. */
-void pipeline_layers(const rank_model_config *config, int stages, int stage, int *first, int *end);
-
 /* What another stage holds. */
 void pipeline_held_of(const rank_pipeline *pipeline, int stage, rank_held *held);
 

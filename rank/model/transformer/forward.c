@@ -254,7 +254,8 @@ static void norm_final(const transformer_pass *pass)
                                      : NULL});
 }
 
-void transformer_layers(transformer_pass *pass, const float *in, float *out)
+/* Embeddings or `in`, the layers, and the final norm of the active rows, or `out`. */
+static void run_layers(transformer_pass *pass, const float *in, float *out)
 {
     const rank_shape *shape = &pass->run->shape;
     if (pass->sizes.rotated) {
@@ -289,7 +290,7 @@ void transformer_forward(const rank_run *run, const rank_forward_args *args)
     if (transformer_is_last_stage(&pass) && pass.rows->active_count == 0) {
         return; /* no output is needed */
     }
-    transformer_layers(&pass, args->in, args->out);
+    run_layers(&pass, args->in, args->out);
     if (args->logits != NULL) {
         transformer_logits(&pass, args->logits->rows, (size_t)args->logits->count,
                            args->logits->at);

@@ -250,9 +250,6 @@ void transformer_prepare_heads_grad(const transformer_pass *pass, row_chunk chun
 /* Rope's table of all rows. */
 void transformer_make_turns(const transformer_pass *pass);
 
-/* forward.c: embeddings or `in`, the layers, and the final norm of the active rows, or `out`. */
-void transformer_layers(transformer_pass *pass, const float *in, float *out);
-
 /* loss.c: logits of some active rows, from the final norm. */
 void transformer_logits(const transformer_pass *pass, const int32_t *rows, size_t count,
                         float *logits);
