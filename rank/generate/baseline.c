@@ -182,19 +182,6 @@ static base_status merge(coll_comm *comm, rank_pass *pass, size_t count, base_er
     return status;
 }
 
-static base_status run_replicas(phase_run *run, const char *const *prompts, size_t count,
-                                base_error *reterr)
-{
-    rank_generate_options options = *run->tp;
-    options.comm = NULL;
-    options.index_first = run->first;
-    options.index_stride = run->stride;
-    options.on_warm = meet;
-    options.warm_user = run;
-    const base_status status = answer_prompts(run, &options, prompts, count, reterr);
-    return status == BASE_OK ? merge(run->tp->comm, run->pass, count, reterr) : status;
-}
-
 /* The comparison; the same on every rank but for the results. */
 typedef struct comparison {
     const rank_generate_options *tp;
@@ -231,11 +218,18 @@ static base_status run_alone(const comparison *c, rank_pass *pass, bool *ran, ba
 
 static base_status run_together(const comparison *c, rank_pass *pass, base_error *reterr)
 {
-    phase_run replicas = {.tp = c->tp,
-                          .pass = pass,
-                          .first = (size_t)coll_comm_rank(c->tp->comm),
-                          .stride = (size_t)coll_comm_size(c->tp->comm)};
-    return run_replicas(&replicas, c->prompts, c->count, reterr);
+    phase_run run = {.tp = c->tp,
+                     .pass = pass,
+                     .first = (size_t)coll_comm_rank(c->tp->comm),
+                     .stride = (size_t)coll_comm_size(c->tp->comm)};
+    rank_generate_options options = *c->tp;
+    options.comm = NULL;
+    options.index_first = run.first;
+    options.index_stride = run.stride;
+    options.on_warm = meet;
+    options.warm_user = &run;
+    const base_status status = answer_prompts(&run, &options, c->prompts, c->count, reterr);
+    return status == BASE_OK ? merge(c->tp->comm, pass, c->count, reterr) : status;
 }
 
 /* The tensor-parallel phase of a later round. */

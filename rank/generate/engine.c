@@ -149,6 +149,16 @@ static base_status decode(rank_engine *engine, base_error *reterr)
                              : status;
 }
 
+/* The logits of the rows that are sampled, for the host. */
+static base_status map_logits(const rank_engine *engine, void **host, base_error *reterr)
+{
+    const rank_device *device = &engine->run.device;
+    const size_t row_floats = (size_t)engine->run.shape.tp->vocab_count;
+    return device->backend->map(device->queue, engine->logits,
+                                (size_t)engine->sampled_count * row_floats * sizeof(float), false,
+                                host, reterr);
+}
+
 /* Makes this rank's message: a head (rank 0's has the length of its next record), and a sample
  * record for each sequence that samples. *size is the same on every rank. */
 static base_status make_message(rank_engine *engine, const engine_head *head, size_t *size_bytes,
@@ -162,9 +172,7 @@ static base_status make_message(rank_engine *engine, const engine_head *head, si
     size_t used = sizeof *head;
     memcpy(engine->message, head, sizeof *head);
     if (!engine->drawn_on_device) {
-        status = device->backend->map(device->queue, engine->logits,
-                                      (size_t)engine->sampled_count * row_floats * sizeof(float),
-                                      false, &host, reterr);
+        status = map_logits(engine, &host, reterr);
     }
     int row = 0;
     for (int i = 0; status == BASE_OK && i < engine->entry_count; i++) {
@@ -254,9 +262,7 @@ static base_status draw_of_all(rank_engine *engine, const rank_schedule_entry *e
     const rank_device *device = &engine->run.device;
     const size_t row_floats = (size_t)engine->run.shape.tp->vocab_count;
     void *host = NULL;
-    base_status status = device->backend->map(
-        device->queue, engine->logits, (size_t)engine->sampled_count * row_floats * sizeof(float),
-        false, &host, reterr);
+    base_status status = map_logits(engine, &host, reterr);
     if (status != BASE_OK) {
         return status;
     }

@@ -142,15 +142,21 @@ base_status rank_schedule_check(const rank_schedule_options *options, const rank
     return rank_sample_check(&request->sample, reterr);
 }
 
-int32_t rank_schedule_find(const rank_schedule *schedule, uint64_t request_id)
+/* Where the request's sequence stands in the order; -1: it does not run. */
+static int32_t position_of(const rank_schedule *schedule, uint64_t request_id)
 {
     for (int32_t i = 0; i < schedule->running; i++) {
-        const int32_t index = order_of(schedule)[i];
-        if (sequence_at(schedule, index)->request.id == request_id) {
-            return index;
+        if (sequence_at(schedule, order_of(schedule)[i])->request.id == request_id) {
+            return i;
         }
     }
     return -1;
+}
+
+int32_t rank_schedule_find(const rank_schedule *schedule, uint64_t request_id)
+{
+    const int32_t position = position_of(schedule, request_id);
+    return position >= 0 ? order_of(schedule)[position] : -1;
 }
 
 /* Removes the sequence at `position` of the order. */
@@ -169,13 +175,10 @@ static void leave(rank_schedule *schedule, int32_t position)
 
 static void cancel(rank_schedule *schedule, uint64_t id, rank_schedule_event *events, int *count)
 {
-    const int32_t index = rank_schedule_find(schedule, id);
-    for (int32_t position = 0; index >= 0 && position < schedule->running; position++) {
-        if (order_of(schedule)[position] == index) {
-            leave(schedule, position);
-            events[(*count)++] = (rank_schedule_event){id, -1, RANK_FINISH_CANCELLED};
-            return;
-        }
+    const int32_t position = position_of(schedule, id);
+    if (position >= 0) {
+        leave(schedule, position);
+        events[(*count)++] = (rank_schedule_event){id, -1, RANK_FINISH_CANCELLED};
     }
 }
 

@@ -7,7 +7,6 @@
 
 #include "backend/cuda/plugin.h"
 #include "base/assert.h"
-#include "base/exitcode.h"
 #include "plugin/find.h"
 #include "plugin/plugin.h"
 
@@ -146,13 +145,12 @@ static base_status load(const char *cuda_libs, rank_plugin *plugin, base_error *
 }
 
 base_status rank_plugin_load(const rank_pass *pass, const char *cuda_libs, rank_plugin *plugin,
-                             int *exit_code, base_error *reterr)
+                             base_error *reterr)
 {
     BASE_ASSERT(pass != NULL);
     memset(plugin, 0, sizeof *plugin);
     const base_status status = load(cuda_libs, plugin, reterr);
     if (status != BASE_OK) {
-        *exit_code = status == BASE_ERR_UNSUPPORTED ? BASE_EXIT_NO_GPU : BASE_EXIT_ERROR;
         plugin->table = NULL;
     }
     return status;

@@ -35,11 +35,9 @@ typedef struct rank_plugin {
 /* `pass` shows that the gate let this rank in. cuda_libs: a directory, or "" for none.
  *
  * BASE_ERR_UNSUPPORTED if there is no driver, no GPU or no plugin, BASE_ERR_MISMATCH if the plugin
- * is of another version, BASE_ERR_IO if a library cannot be loaded. *exit_code is then the
- * process's: BASE_EXIT_NO_GPU for the first, else BASE_EXIT_ERROR. */
+ * is of another version, BASE_ERR_IO if a library cannot be loaded. */
 BASE_MUST_CHECK base_status rank_plugin_load(const rank_pass *pass, const char *cuda_libs,
-                                             rank_plugin *plugin, int *exit_code,
-                                             base_error *reterr);
+                                             rank_plugin *plugin, base_error *reterr);
 
 /* Whether this host has the files of a plugin and a driver. Loads nothing, and so needs no pass.
  * BASE_ERR_UNSUPPORTED: one of them is missing, and rank_plugin_load would fail. */

@@ -147,8 +147,7 @@ base_status rank_cloud_open_gpu(rank_worker *worker, const rank_pass *pass, base
                                            .mixes_cards = wanted->mixed};
     base_status status = set_environment(worker, device, reterr);
     if (status == BASE_OK) {
-        status =
-            rank_plugin_load(pass, wanted->libraries, &gpu->plugin, &worker->exit_code, reterr);
+        status = rank_plugin_load(pass, wanted->libraries, &gpu->plugin, reterr);
     }
     if (status == BASE_OK) {
         status = use_gpu(gpu, reterr);

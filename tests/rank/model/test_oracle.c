@@ -30,10 +30,26 @@ typedef struct oracle_case {
     size_t param_count;
 } oracle_case;
 
+static void make_model(oracle_case *c)
+{
+    base_error error;
+    c->grads = malloc(c->param_count * sizeof *c->grads);
+    assert_non_null(c->grads);
+    for (size_t i = 0; i < c->param_count; i++) {
+        c->grads[i] = NAN; /* every gradient is written */
+    }
+    assert_ok(rank_device_open("cpu", &c->device, &error), &error);
+    assert_ok(rank_model_create(&(rank_model_options){.config = &c->config,
+                                                      .device = &c->device,
+                                                      .token_count_max = c->batch.token_count,
+                                                      .training = true},
+                                &c->model, &error),
+              &error);
+}
+
 static void case_open(oracle_case *c, const char *name)
 {
     size_t count;
-    base_error error;
     *c = (oracle_case){.name = name};
     fixture_open(&c->file, "model.fixture");
     int32_t *config = fixture_get_ints(&c->file, &count, "%s.config", name);
@@ -53,25 +69,13 @@ static void case_open(oracle_case *c, const char *name)
     c->batch.targets = c->targets;
     c->batch.segment_start = c->segments;
     c->param_count = rank_model_param_count(&c->config);
-    c->grads = malloc(c->param_count * sizeof *c->grads);
-    assert_non_null(c->grads);
-    for (size_t i = 0; i < c->param_count; i++) {
-        c->grads[i] = NAN; /* every gradient is written */
-    }
-    assert_ok(rank_device_open("cpu", &c->device, &error), &error);
-    assert_ok(rank_model_create(&(rank_model_options){.config = &c->config,
-                                                      .device = &c->device,
-                                                      .token_count_max = c->batch.token_count,
-                                                      .training = true},
-                                &c->model, &error),
-              &error);
+    make_model(c);
 }
 
 /* A model of llama.fixture, and the sequence that it is trained on. */
 static void llama_open(oracle_case *c, const char *name, const char *config)
 {
     size_t count;
-    base_error error;
     *c = (oracle_case){.name = name};
     fixture_open(&c->file, "llama.fixture");
     tiny_config(&c->config, config);
@@ -80,18 +84,10 @@ static void llama_open(oracle_case *c, const char *name, const char *config)
     c->segments = calloc(2, sizeof *c->segments);
     c->params = fixture_get(&c->file, &c->param_count, "%s.params", name);
     assert_int_equal(c->param_count, rank_model_param_count(&c->config));
-    c->grads = malloc(c->param_count * sizeof *c->grads);
     assert_non_null(c->segments);
-    assert_non_null(c->grads);
     c->segments[1] = (int32_t)count;
     c->batch = (rank_batch){(int)count, c->ids, c->targets, 1, c->segments};
-    assert_ok(rank_device_open("cpu", &c->device, &error), &error);
-    assert_ok(rank_model_create(&(rank_model_options){.config = &c->config,
-                                                      .device = &c->device,
-                                                      .token_count_max = c->batch.token_count,
-                                                      .training = true},
-                                &c->model, &error),
-              &error);
+    make_model(c);
 }
 
 static void case_close(oracle_case *c)

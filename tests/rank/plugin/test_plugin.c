@@ -1,10 +1,9 @@
-/* Loading the plugin: where libraries are looked for, what is refused, and with which exit code.
- * The plugin and CUDA's libraries are fakes beside this program. */
+/* Loading the plugin: where libraries are looked for, and what is refused. The plugin and CUDA's
+ * libraries are fakes beside this program. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/cuda/plugin.h"
-#include "base/exitcode.h"
 #include "base/file.h"
 #include "plugin/find.h"
 #include "plugin/plugin.h"
@@ -18,15 +17,13 @@ static void it_is_loaded_with_what_it_needs(void **state)
 {
     base_error error;
     rank_plugin plugin;
-    int exit_code = -1;
     (void)state;
-    assert_ok(rank_plugin_load(pass, FAKE_LIBRARIES, &plugin, &exit_code, &error), &error);
+    assert_ok(rank_plugin_load(pass, FAKE_LIBRARIES, &plugin, &error), &error);
     assert_int_equal(plugin.gpu_count, 3);
     assert_string_equal(plugin.paths[RANK_LIBRARY_DRIVER], FAKE_LIBRARIES "/libcuda.so.1");
     assert_string_equal(plugin.paths[RANK_LIBRARY_CUBLASLT], FAKE_LIBRARIES "/libcublasLt.so.13");
     assert_int_equal(plugin.paths[RANK_LIBRARY_PLUGIN][0], '/');
     assert_int_equal(plugin.table->abi, RANK_CUDA_PLUGIN_ABI);
-    assert_int_equal(exit_code, -1);
     assert_ok(rank_plugin_look(FAKE_LIBRARIES, &error), &error);
 }
 
@@ -34,7 +31,6 @@ static void without_a_driver_there_is_one_line(void **state)
 {
     base_error error;
     rank_plugin plugin;
-    int exit_code = -1;
     char path[BASE_PATH_BYTES];
     (void)state;
     if (rank_find_library("", "libcuda.so.1", path)) {
@@ -43,9 +39,7 @@ static void without_a_driver_there_is_one_line(void **state)
     }
     static const char *const empty[] = {"", "/", "relative/directory", "."};
     for (size_t i = 0; i < sizeof empty / sizeof *empty; i++) {
-        assert_status(rank_plugin_load(pass, empty[i], &plugin, &exit_code, &error),
-                      BASE_ERR_UNSUPPORTED);
-        assert_int_equal(exit_code, BASE_EXIT_NO_GPU);
+        assert_status(rank_plugin_load(pass, empty[i], &plugin, &error), BASE_ERR_UNSUPPORTED);
         assert_non_null(strstr(error.message, "no NVIDIA driver"));
         assert_null(strchr(error.message, '\n'));
         assert_null(plugin.table);
@@ -54,15 +48,13 @@ static void without_a_driver_there_is_one_line(void **state)
     }
 }
 
-static void refused(const char *flaw, base_status expected, int expected_code, const char *text)
+static void refused(const char *flaw, base_status expected, const char *text)
 {
     base_error error;
     rank_plugin plugin;
-    int exit_code = -1;
     assert_int_equal(setenv("FAKE_PLUGIN", flaw, 1), 0);
-    assert_status(rank_plugin_load(pass, FAKE_LIBRARIES, &plugin, &exit_code, &error), expected);
+    assert_status(rank_plugin_load(pass, FAKE_LIBRARIES, &plugin, &error), expected);
     assert_int_equal(unsetenv("FAKE_PLUGIN"), 0);
-    assert_int_equal(exit_code, expected_code);
     assert_null(plugin.table);
     if (strstr(error.message, text) == NULL) {
         fail_msg("%s", error.message);
@@ -72,14 +64,14 @@ static void refused(const char *flaw, base_status expected, int expected_code, c
 static void another_version_is_refused(void **state)
 {
     (void)state;
-    refused("old", BASE_ERR_MISMATCH, BASE_EXIT_ERROR, "another version");
-    refused("other-backend", BASE_ERR_MISMATCH, BASE_EXIT_ERROR, "another version");
+    refused("old", BASE_ERR_MISMATCH, "another version");
+    refused("other-backend", BASE_ERR_MISMATCH, "another version");
 }
 
 static void a_driver_without_a_gpu_is_no_gpu(void **state)
 {
     (void)state;
-    refused("no-gpu", BASE_ERR_UNSUPPORTED, BASE_EXIT_NO_GPU, "no CUDA-capable device");
+    refused("no-gpu", BASE_ERR_UNSUPPORTED, "no CUDA-capable device");
 }
 
 /* The host's own cache has the C library. */
