@@ -76,10 +76,6 @@ base_status rank_shards_type(const rank_model_config *config, const char *path, 
 
 base_status rank_shards_check(const rank_model_config *config, const char *path, base_error *reterr)
 {
-    rank_weights weights;
-    const base_status status = rank_weights_open(&weights, path, config, RANK_TIED_LENGTHS, reterr);
-    if (status == BASE_OK) {
-        rank_weights_close(&weights);
-    }
-    return status;
+    rank_type type;
+    return rank_shards_type(config, path, &type, reterr);
 }

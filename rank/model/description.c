@@ -31,6 +31,16 @@ void rank_model_init(const rank_model_config *config, uint64_t seed, float *para
     config->family->init(config, seed, params);
 }
 
+void rank_tensor_set_shape(rank_tensor *tensor, size_t rows, size_t columns, size_t offset)
+{
+    tensor->dims = rows > 0 ? 2 : 1;
+    tensor->shape[0] = rows > 0 ? rows : columns;
+    tensor->shape[1] = rows > 0 ? columns : 1;
+    tensor->count = tensor->shape[0] * tensor->shape[1];
+    tensor->offset = offset;
+    tensor->decay = rows > 0;
+}
+
 static size_t common_divisor(size_t a, size_t b)
 {
     while (b > 0) {

@@ -193,6 +193,9 @@ typedef struct rank_segments {
  * False after the last. Begins with zeros. */
 bool rank_next_segments(const rank_rows *rows, size_t rows_at_once, rank_segments *segments);
 
+/* For a family's `tensor`: what follows from the shape. rows 0: a vector. */
+void rank_tensor_set_shape(rank_tensor *tensor, size_t rows, size_t columns, size_t offset);
+
 /* Checks that the model can be cut between that many ranks, every cut tensor into whole units.
  * BASE_ERR_INVALID names what cannot be cut, and the numbers of ranks that are possible. */
 BASE_MUST_CHECK base_status rank_model_check_world(const rank_model_config *config, int ranks,

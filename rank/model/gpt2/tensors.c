@@ -81,16 +81,6 @@ int gpt2_tensor_count(const rank_model_config *config)
     return 4 + config->layers * BLOCK_TENSORS;
 }
 
-static void set_tensor(rank_tensor *tensor, size_t rows, size_t columns, size_t offset)
-{
-    tensor->dims = rows > 0 ? 2 : 1;
-    tensor->shape[0] = rows > 0 ? rows : columns;
-    tensor->shape[1] = rows > 0 ? columns : 1;
-    tensor->count = (rows > 0 ? rows : 1) * columns;
-    tensor->offset = offset;
-    tensor->decay = rows > 0;
-}
-
 static void set_block_tensor(const rank_model_config *config, const transformer_layout *layout,
                              int index, rank_tensor *tensor)
 {
@@ -98,10 +88,10 @@ static void set_block_tensor(const rank_model_config *config, const transformer_
     const int which = index % BLOCK_TENSORS;
     const size_t width = (size_t)config->width;
     (void)snprintf(tensor->name, sizeof tensor->name, "h.%d.%s", layer, block_tensors[which].name);
-    set_tensor(tensor, (size_t)block_tensors[which].rows * width,
-               (size_t)block_tensors[which].columns * width,
-               layout->block + (size_t)layer * layout->in_block[BLOCK_TENSORS] +
-                   layout->in_block[which]);
+    rank_tensor_set_shape(tensor, (size_t)block_tensors[which].rows * width,
+                          (size_t)block_tensors[which].columns * width,
+                          layout->block + (size_t)layer * layout->in_block[BLOCK_TENSORS] +
+                              layout->in_block[which]);
     const rank_cut_kind kind = block_tensors[which].cut;
     tensor->pack = tensor->dims == 2 ? RANK_TENSOR_PACKED : RANK_TENSOR_PLAIN;
     tensor->cut = (rank_cut){.kind = kind,
@@ -119,19 +109,19 @@ void gpt2_tensor(const rank_model_config *config, int index, rank_tensor *tensor
     *tensor = (rank_tensor){.cut = {.parts = 1, .unit = 1}};
     if (index == 0) {
         (void)snprintf(tensor->name, sizeof tensor->name, "wte.weight");
-        set_tensor(tensor, (size_t)config->vocab_size, width, layout.wte);
+        rank_tensor_set_shape(tensor, (size_t)config->vocab_size, width, layout.wte);
         tensor->cut.kind = RANK_CUT_VOCAB;
         tensor->pack = RANK_TENSOR_PACKED_TRANSPOSED;
         tensor->tied = "lm_head.weight";
     } else if (index == 1) {
         (void)snprintf(tensor->name, sizeof tensor->name, "wpe.weight");
-        set_tensor(tensor, (size_t)config->context, width, layout.wpe);
+        rank_tensor_set_shape(tensor, (size_t)config->context, width, layout.wpe);
     } else if (from_end == 2) {
         (void)snprintf(tensor->name, sizeof tensor->name, "ln_f.weight");
-        set_tensor(tensor, 0, width, layout.final_weight);
+        rank_tensor_set_shape(tensor, 0, width, layout.final_weight);
     } else if (from_end == 1) {
         (void)snprintf(tensor->name, sizeof tensor->name, "ln_f.bias");
-        set_tensor(tensor, 0, width, layout.final_bias);
+        rank_tensor_set_shape(tensor, 0, width, layout.final_bias);
     } else {
         set_block_tensor(config, &layout, index - 2, tensor);
     }

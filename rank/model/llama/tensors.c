@@ -158,26 +158,6 @@ int llama_tensor_count(const rank_model_config *config)
     return 2 + config->layers * block_count(config) + (is_tied(config) ? 0 : 1);
 }
 
-static void set_matrix(rank_tensor *tensor, size_t rows, size_t columns, size_t offset)
-{
-    tensor->dims = 2;
-    tensor->shape[0] = rows;
-    tensor->shape[1] = columns;
-    tensor->count = rows * columns;
-    tensor->offset = offset;
-    tensor->decay = true;
-    tensor->pack = RANK_TENSOR_PACKED_TRANSPOSED;
-}
-
-static void set_vector(rank_tensor *tensor, size_t count, size_t offset)
-{
-    tensor->dims = 1;
-    tensor->shape[0] = count;
-    tensor->shape[1] = 1;
-    tensor->count = count;
-    tensor->offset = offset;
-}
-
 static void set_block_tensor(const rank_model_config *config, const llama_layout *layout, int index,
                              rank_tensor *tensor)
 {
@@ -190,11 +170,9 @@ static void set_block_tensor(const rank_model_config *config, const llama_layout
     const rank_cut_kind kind = block_tensors[which].cut;
     (void)snprintf(tensor->name, sizeof tensor->name, "model.layers.%d.%s.%s", layer,
                    block_tensors[which].name, is_bias(which) ? "bias" : "weight");
-    if (block_tensors[which].rows == NOTHING) {
-        set_vector(tensor, columns, offset);
-    } else {
-        set_matrix(tensor, elements(config, block_tensors[which].rows), columns, offset);
-    }
+    const side rows = block_tensors[which].rows;
+    rank_tensor_set_shape(tensor, rows == NOTHING ? 0 : elements(config, rows), columns, offset);
+    tensor->pack = rows == NOTHING ? RANK_TENSOR_PLAIN : RANK_TENSOR_PACKED_TRANSPOSED;
     /* A rank's query heads are those that share its heads of keys: they are cut together. */
     const size_t head_width = llama_setting(config, LLAMA_HEAD_WIDTH);
     const size_t shared = (size_t)config->heads / llama_setting(config, LLAMA_KV_HEADS);
@@ -219,10 +197,12 @@ void llama_tensor(const rank_model_config *config, int index, rank_tensor *tenso
     }
     if (index == norm) {
         (void)snprintf(tensor->name, sizeof tensor->name, "model.norm.weight");
-        set_vector(tensor, width, layout.final_norm);
+        rank_tensor_set_shape(tensor, 0, width, layout.final_norm);
         return;
     }
-    set_matrix(tensor, (size_t)config->vocab_size, width, index == 0 ? 0 : layout.output);
+    rank_tensor_set_shape(tensor, (size_t)config->vocab_size, width,
+                          index == 0 ? 0 : layout.output);
+    tensor->pack = RANK_TENSOR_PACKED_TRANSPOSED;
     tensor->cut.kind = RANK_CUT_VOCAB;
     (void)snprintf(tensor->name, sizeof tensor->name, "%s",
                    index == 0 ? "model.embed_tokens.weight" : "lm_head.weight");

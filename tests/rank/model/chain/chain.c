@@ -16,15 +16,6 @@ static int tensor_count(const rank_model_config *config)
     return 5 + 2 * config->layers;
 }
 
-static void set(rank_tensor *tensor, size_t rows, size_t columns)
-{
-    tensor->dims = rows > 0 ? 2 : 1;
-    tensor->shape[0] = rows > 0 ? rows : columns;
-    tensor->shape[1] = rows > 0 ? columns : 1;
-    tensor->count = (rows > 0 ? rows : 1) * columns;
-    tensor->decay = rows > 0;
-}
-
 static void describe_tensor(const rank_model_config *config, int index, rank_tensor *tensor)
 {
     const size_t width = (size_t)config->width;
@@ -32,20 +23,20 @@ static void describe_tensor(const rank_model_config *config, int index, rank_ten
     *tensor = (rank_tensor){.cut = {.parts = 1, .unit = 1}};
     if (index == 0 || from_end == 1) {
         (void)snprintf(tensor->name, sizeof tensor->name, "%s", index == 0 ? "emb" : "out");
-        set(tensor, (size_t)config->vocab_size, width);
+        rank_tensor_set_shape(tensor, (size_t)config->vocab_size, width, 0);
         tensor->cut.kind = RANK_CUT_VOCAB;
     } else if (index == 1) {
         (void)snprintf(tensor->name, sizeof tensor->name, "pos");
-        set(tensor, (size_t)config->context, width);
+        rank_tensor_set_shape(tensor, (size_t)config->context, width, 0);
     } else if (from_end <= 3) {
         (void)snprintf(tensor->name, sizeof tensor->name, "norm.%s",
                        from_end == 3 ? "weight" : "bias");
-        set(tensor, 0, width);
+        rank_tensor_set_shape(tensor, 0, width, 0);
     } else {
         const bool is_bias = index % 2 == 1;
         (void)snprintf(tensor->name, sizeof tensor->name, "layers.%d.%s", (index - 2) / 2,
                        is_bias ? "bias" : "weight");
-        set(tensor, is_bias ? 0 : width, width);
+        rank_tensor_set_shape(tensor, is_bias ? 0 : width, width, 0);
         tensor->transposed = !is_bias;
         tensor->optional = is_bias;
         tensor->cut =
