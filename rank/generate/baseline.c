@@ -98,7 +98,7 @@ static void take_timing(void *user, const rank_answer *answer)
 static base_status answer_prompts(phase_run *run, const rank_generate_options *options,
                                   const char *const *prompts, size_t count, base_error *reterr)
 {
-    rank_generate_report report = {.steps = 0};
+    rank_generate_report report = {.graphs = 0};
     const char **mine = calloc(count + 1, sizeof *mine);
     size_t mine_count = 0;
     if (mine == NULL) {
@@ -116,8 +116,8 @@ static base_status answer_prompts(phase_run *run, const rank_generate_options *o
         *reterr = run->error;
         status = run->status;
     }
-    run->pass->tokens = (double)report.sampled;
-    run->pass->seconds = (double)report.step_ns / 1e9;
+    run->pass->tokens = (double)report.costs.sampled;
+    run->pass->seconds = (double)report.costs.step_ns / 1e9;
     return status;
 }
 
@@ -339,8 +339,8 @@ base_status rank_baseline_run(const rank_generate_options *options, const char *
                     .baseline = baseline,
                     .began_ns = base_now_ns()};
     *baseline = (rank_baseline){.reason = ""};
-    note_round(&baseline->tp, 0, first->per_token_ms, (double)first->sampled,
-               (double)first->step_ns / (double)BASE_NS_PER_S);
+    note_round(&baseline->tp, 0, first->per_token_ms, (double)first->costs.sampled,
+               (double)first->costs.step_ns / (double)BASE_NS_PER_S);
     c.again.timings = calloc(count + 1, sizeof *c.again.timings);
     baseline->single.first.timings = calloc(count + 1, sizeof *c.again.timings);
     baseline->replicas.first.timings = calloc(count + 1, sizeof *c.again.timings);

@@ -13,8 +13,7 @@
 #include <stdint.h>
 
 #include "coll/coll.h"
-#include "generate/finish.h"
-#include "generate/step_trace.h"
+#include "generate/engine.h"
 #include "rank/data.h"
 #include "rank/model.h"
 #include "rank/tokenizer.h"
@@ -110,29 +109,15 @@ static inline bool rank_generate_should_stop(const rank_generate_options *option
     return options->should_stop != NULL && options->should_stop(options->stop_user);
 }
 
-/* What it took; see generate/engine.h. */
+/* What it took. */
 typedef struct rank_generate_report {
     rank_type weight_type; /* of matrices */
-    size_t weight_bytes;
-    size_t weight_elements;
-    size_t uncut_elements; /* of them in tensors that every rank has whole */
     size_t model_elements; /* of the whole model */
-    size_t cache_bytes;
-    int cache_blocks;
-    int cache_tokens;
-    size_t work_bytes;
-    rank_memory_use planned;                        /* of the device's memory */
+    rank_engine_memory memory;
+    rank_engine_costs costs;                        /* without warm-up */
     uint64_t graphs;                                /* that steps were captured in, */
     uint64_t replays;                               /* how often one was replayed, */
     char capture_failure[BASE_ERROR_MESSAGE_BYTES]; /* and why the first failed that did; "" */
-    uint64_t steps;
-    uint64_t tokens;  /* computed, of prompts too */
-    uint64_t sampled; /* drawn */
-    int64_t step_ns;
-    int64_t gather_ns;
-    uint64_t all_reduces;
-    uint64_t all_reduce_bytes;
-    int64_t all_reduce_ns;
     double ttft_ms;        /* by this rank's own clock: the mean over the prompts; NaN: none */
     double per_token_ms;   /* and over the tokens after the first */
     bool traced;           /* the next is known */

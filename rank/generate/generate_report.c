@@ -58,30 +58,14 @@ static void write_trace(const generation *g, rank_generate_report *report)
 
 void generation_write_memory(const generation *g, rank_generate_report *report)
 {
-    const rank_engine_memory memory = rank_engine_get_memory(g->engine);
-    const rank_engine_costs costs = get_costs(g);
     const rank_graphs_info graphs = rank_engine_get_graphs(g->engine);
     *report = (rank_generate_report){
         .weight_type = g->options->type,
-        .weight_bytes = memory.weight_bytes,
-        .weight_elements = memory.weight_elements,
-        .uncut_elements = memory.uncut_elements,
         .model_elements = rank_model_param_count(g->options->config),
-        .cache_bytes = memory.cache_bytes,
-        .cache_blocks = memory.cache_blocks,
-        .cache_tokens = memory.cache_tokens,
-        .work_bytes = memory.work_bytes,
-        .planned = memory.planned,
+        .memory = rank_engine_get_memory(g->engine),
+        .costs = get_costs(g),
         .graphs = graphs.captures,
         .replays = graphs.replays,
-        .steps = costs.steps,
-        .tokens = costs.tokens,
-        .sampled = costs.sampled,
-        .step_ns = costs.step_ns,
-        .gather_ns = costs.gather_ns,
-        .all_reduces = costs.all_reduce.count,
-        .all_reduce_bytes = costs.all_reduce.bytes,
-        .all_reduce_ns = costs.all_reduce.ns,
     };
     (void)snprintf(report->capture_failure, sizeof report->capture_failure, "%s", graphs.failure);
 }

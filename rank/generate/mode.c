@@ -175,16 +175,17 @@ static base_status measure_curve(const rank_worker *worker, const rank_generate_
 }
 
 /* Sends the figures of one line of the start-up report. */
-static base_status report_loaded(void *user, const rank_generate_report *memory, base_error *reterr)
+static base_status report_loaded(void *user, const rank_generate_report *report, base_error *reterr)
 {
     const rank_worker *worker = user;
+    const rank_engine_memory *memory = &report->memory;
     Ringfence__Control__Loaded loaded = RINGFENCE__CONTROL__LOADED__INIT;
     (void)reterr;
-    loaded.bfloat16 = memory->weight_type == RANK_BFLOAT16;
+    loaded.bfloat16 = report->weight_type == RANK_BFLOAT16;
     loaded.weight_bytes = memory->weight_bytes;
     loaded.weight_elements = memory->weight_elements;
     loaded.uncut_elements = memory->uncut_elements;
-    loaded.model_elements = memory->model_elements;
+    loaded.model_elements = report->model_elements;
     loaded.cache_bytes = memory->cache_bytes;
     loaded.cache_blocks = (uint64_t)memory->cache_blocks;
     loaded.cache_tokens = (uint64_t)memory->cache_tokens;
@@ -254,7 +255,7 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
     if (status != BASE_OK) {
         return status;
     }
-    rank_finished_put_memory(options->device, &own.report.planned,
+    rank_finished_put_memory(options->device, &own.report.memory.planned,
                              worker->gpu != NULL ? worker->gpu->info.memory_bytes : 0, &memory,
                              &finished);
     finished.graphs = own.report.graphs;

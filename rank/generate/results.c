@@ -276,8 +276,9 @@ void rank_results_curve(rank_results *results, const rank_curve *curve)
 /* A time of all steps in ms for each token that was drawn. */
 static json_t *per_drawn(const rank_generate_report *report, double ns)
 {
-    return report->sampled > 0 ? json_real(ns / (double)report->sampled / (double)BASE_NS_PER_MS)
-                               : json_null();
+    return report->costs.sampled > 0
+               ? json_real(ns / (double)report->costs.sampled / (double)BASE_NS_PER_MS)
+               : json_null();
 }
 
 static void put(json_t *object, bool *failed, const char *key, json_t *value)
@@ -289,8 +290,8 @@ static void put(json_t *object, bool *failed, const char *key, json_t *value)
 static void put_times(json_t *object, bool *failed, const rank_generate_report *report)
 {
     const rank_step_share *share = &report->share;
-    const double exchange_ns = (double)(report->all_reduce_ns + report->gather_ns);
-    const double step_ns = (double)report->step_ns;
+    const double exchange_ns = (double)(report->costs.all_reduce.ns + report->costs.gather_ns);
+    const double step_ns = (double)report->costs.step_ns;
     const struct {
         const char *key;
         double ns;
@@ -306,8 +307,8 @@ static void put_times(json_t *object, bool *failed, const rank_generate_report *
     put(object, failed, "step_ms_per_token", per_drawn(report, step_ns));
     put(object, failed, "compute_ms_per_token", per_drawn(report, step_ns - exchange_ns));
     put(object, failed, "all_reduce_ms_per_token",
-        per_drawn(report, (double)report->all_reduce_ns));
-    put(object, failed, "gather_ms_per_token", per_drawn(report, (double)report->gather_ns));
+        per_drawn(report, (double)report->costs.all_reduce.ns));
+    put(object, failed, "gather_ms_per_token", per_drawn(report, (double)report->costs.gather_ns));
     for (size_t i = 0; i < sizeof waits / sizeof waits[0]; i++) {
         put(object, failed, waits[i].key,
             report->traced ? per_drawn(report, waits[i].ns) : json_null());
@@ -323,21 +324,22 @@ static void put_times(json_t *object, bool *failed, const rank_generate_report *
 static json_t *describe(const rank_results_rank *rank)
 {
     const rank_generate_report *report = &rank->report;
-    const double drawn = report->sampled > 0 ? (double)report->sampled : 1.0;
-    const double seconds = (double)report->step_ns / (double)BASE_NS_PER_S;
+    const double drawn = report->costs.sampled > 0 ? (double)report->costs.sampled : 1.0;
+    const double seconds = (double)report->costs.step_ns / (double)BASE_NS_PER_S;
     bool failed = false;
     json_t *object = json_pack(
         "{s:s, s:I, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}",
         "weight_type", report->weight_type == RANK_BFLOAT16 ? "bfloat16" : "float32",
-        "weight_bytes", (json_int_t)report->weight_bytes, "weight_elements",
-        (json_int_t)report->weight_elements, "cache_bytes", (json_int_t)report->cache_bytes,
-        "cache_blocks", report->cache_blocks, "cache_tokens", report->cache_tokens, "work_bytes",
-        (json_int_t)report->work_bytes, "max_rss_bytes", (json_int_t)rank->max_rss_bytes, "steps",
-        (json_int_t)report->steps, "tokens_computed", (json_int_t)report->tokens, "tokens_drawn",
-        (json_int_t)report->sampled, "seconds", seconds, "tokens_per_s",
-        seconds > 0 ? drawn / seconds : 0.0, "all_reduces_per_token",
-        (double)report->all_reduces / drawn, "all_reduce_bytes_per_token",
-        (double)report->all_reduce_bytes / drawn);
+        "weight_bytes", (json_int_t)report->memory.weight_bytes, "weight_elements",
+        (json_int_t)report->memory.weight_elements, "cache_bytes",
+        (json_int_t)report->memory.cache_bytes, "cache_blocks", report->memory.cache_blocks,
+        "cache_tokens", report->memory.cache_tokens, "work_bytes",
+        (json_int_t)report->memory.work_bytes, "max_rss_bytes", (json_int_t)rank->max_rss_bytes,
+        "steps", (json_int_t)report->costs.steps, "tokens_computed",
+        (json_int_t)report->costs.tokens, "tokens_drawn", (json_int_t)report->costs.sampled,
+        "seconds", seconds, "tokens_per_s", seconds > 0 ? drawn / seconds : 0.0,
+        "all_reduces_per_token", (double)report->costs.all_reduce.count / drawn,
+        "all_reduce_bytes_per_token", (double)report->costs.all_reduce.bytes / drawn);
     put_times(object, &failed, report);
     if (failed) {
         json_decref(object);
@@ -389,8 +391,8 @@ base_status rank_results_write(rank_results *results, const rank_results_rank *r
 {
     const rank_generate_report *first = &ranks[0].report;
     char *text = NULL;
-    json_t *total = total_of(results->timings, results->timing_count, (double)first->sampled,
-                             (double)first->step_ns / (double)BASE_NS_PER_S);
+    json_t *total = total_of(results->timings, results->timing_count, (double)first->costs.sampled,
+                             (double)first->costs.step_ns / (double)BASE_NS_PER_S);
     if (json_object_set_new(results->object, "total", total) == 0 && !results->failed &&
         json_object_set_new(results->object, "ranks", describe_all(ranks, results->ranks)) == 0) {
         text = json_dumps(results->object,

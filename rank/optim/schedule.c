@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-double rank_learning_rate(rank_schedule schedule, double peak, double minimum, int64_t warmup_steps,
-                          int64_t steps_total, int64_t step)
+double rank_learning_rate(rank_learning_schedule schedule, double peak, double minimum,
+                          int64_t warmup_steps, int64_t steps_total, int64_t step)
 {
     if (step < warmup_steps) {
         return peak * (double)(step + 1) / (double)warmup_steps;

@@ -71,11 +71,14 @@ double rank_optimizer_norm(const rank_optimizer *optimizer);
 /* How long the last step took by the device's clock; negative: it does not say. Call it as the norm. */
 int64_t rank_optimizer_device_ns(const rank_optimizer *optimizer);
 
-typedef enum rank_schedule { RANK_SCHEDULE_CONSTANT, RANK_SCHEDULE_COSINE } rank_schedule;
+typedef enum rank_learning_schedule {
+    RANK_SCHEDULE_CONSTANT,
+    RANK_SCHEDULE_COSINE
+} rank_learning_schedule;
 
 /* Linear warm-up over warmup_steps, then constant or cosine from peak to minimum at steps_total.
  * step from 0. */
-double rank_learning_rate(rank_schedule schedule, double peak, double minimum, int64_t warmup_steps,
-                          int64_t steps_total, int64_t step);
+double rank_learning_rate(rank_learning_schedule schedule, double peak, double minimum,
+                          int64_t warmup_steps, int64_t steps_total, int64_t step);
 
 #endif

@@ -179,9 +179,9 @@ static void warm_up_is_in_no_figure(void **state)
     f.options.warm_up = true;
     assert_ok(rank_generate(&f.options, prompts, PROMPTS, &warm, &error), &error);
     assert_int_equal(f.answers, PROMPTS);
-    assert_int_equal(cold.sampled, 4 * PROMPTS);
-    assert_int_equal(warm.sampled, cold.sampled);
-    assert_int_equal(warm.tokens, cold.tokens);
+    assert_int_equal(cold.costs.sampled, 4 * PROMPTS);
+    assert_int_equal(warm.costs.sampled, cold.costs.sampled);
+    assert_int_equal(warm.costs.tokens, cold.costs.tokens);
     untrained_close(&f.model);
 }
 
