@@ -119,15 +119,7 @@ static void put(const char *name, const void *data, size_t size_bytes)
 /* Replaces `what` in the file by `with`, which has the same length. */
 static void replace(const char *name, const char *what, const char *with)
 {
-    size_t size_bytes = 0;
-    uint8_t *data = get(name, &size_bytes);
-    const size_t length = strlen(what);
-    uint8_t *at = memmem(data, size_bytes, what, length);
-    assert_non_null(at);
-    assert_int_equal(strlen(with), length);
-    memcpy(at, with, length);
-    put(name, data, size_bytes);
-    free(data);
+    test_file_change(test_directory_path(&directory, name), what, with);
 }
 
 static void a_good_checkpoint_is_read(void **state)

@@ -148,6 +148,21 @@ void test_changes_are_refused(const char *text, const test_change *changes, size
     }
 }
 
+void test_file_change(const char *path, const char *from, const char *to)
+{
+    enum { BYTES_MAX = 1 << 26 };
+    base_error error;
+    void *bytes = NULL;
+    size_t size_bytes = 0;
+    assert_ok(base_file_read(path, BYTES_MAX, &bytes, &size_bytes, &error), &error);
+    void *found = memmem(bytes, size_bytes, from, strlen(from));
+    assert_non_null(found);
+    assert_int_equal(strlen(from), strlen(to));
+    memcpy(found, to, strlen(to));
+    assert_ok(base_file_write(path, bytes, size_bytes, &error), &error);
+    free(bytes);
+}
+
 int test_words_split(test_words *words, const char *line)
 {
     int argc = 0;

@@ -71,6 +71,9 @@ const char *test_directory_path(const test_directory *directory, const char *nam
 /* Makes the file directory/name with this text, and the directories that it needs. */
 void test_directory_put(const test_directory *directory, const char *name, const char *text);
 
+/* Replaces the first `from` in the file by `to`, which is as long. */
+void test_file_change(const char *path, const char *from, const char *to);
+
 /* A directory for all tests of a program, and its group setup and teardown. */
 extern test_directory test_shared_directory;
 int test_shared_directory_make(void **state);

@@ -129,56 +129,24 @@ static void another_models_state_is_refused(void **state)
     const char *path = test_directory_path(&scratch, "a.safetensors");
     assert_non_null(back);
     assert_ok(rank_safetensors_write(path, &SMALL, params, "", RANK_FLOAT32, &error), &error);
-    static const struct {
+    struct {
         rank_model_config config;
         const char *reason;
-    } CASES[] = {
-        {{.family = &rank_gpt2,
-          .vocab_size = 12,
-          .width = 8,
-          .layers = 2,
-          .heads = 2,
-          .context = 5},
-         "wte.weight"},
-        {{.family = &rank_gpt2,
-          .vocab_size = 11,
-          .width = 8,
-          .layers = 2,
-          .heads = 2,
-          .context = 6},
-         "wpe.weight"},
-        {{.family = &rank_gpt2,
-          .vocab_size = 11,
-          .width = 8,
-          .layers = 3,
-          .heads = 2,
-          .context = 5},
-         "no tensor h.2.ln_1.weight in it: it has 28, the model 40"},
-    };
-    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+    } cases[] = {{SMALL, "wte.weight"},
+                 {SMALL, "wpe.weight"},
+                 {SMALL, "no tensor h.2.ln_1.weight in it: it has 28, the model 40"}};
+    cases[0].config.vocab_size++;
+    cases[1].config.context++;
+    cases[2].config.layers++;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         back[0] = 42;
-        assert_status(rank_safetensors_read(path, &CASES[i].config, back, &error),
+        assert_status(rank_safetensors_read(path, &cases[i].config, back, &error),
                       BASE_ERR_INVALID);
         assert_non_null(strstr(error.message, path));
-        assert_non_null(strstr(error.message, CASES[i].reason));
+        assert_non_null(strstr(error.message, cases[i].reason));
         assert_true(back[0] == 42); /* untouched */
     }
     free(back);
-}
-
-/* Replaces the first `from` in the file by `to`, of the same length. */
-static void change_file(const char *path, const char *from, const char *to)
-{
-    base_error error;
-    uint8_t *bytes = NULL;
-    size_t size_bytes = 0;
-    load(path, &bytes, &size_bytes);
-    uint8_t *found = memmem(bytes, size_bytes, from, strlen(from));
-    assert_non_null(found);
-    assert_int_equal(strlen(from), strlen(to));
-    memcpy(found, to, strlen(to));
-    assert_ok(base_file_write(path, bytes, size_bytes, &error), &error);
-    free(bytes);
 }
 
 static void damaged_files_are_refused(void **state)
@@ -196,7 +164,7 @@ static void damaged_files_are_refused(void **state)
     assert_non_null(back);
     for (size_t i = 0; i < sizeof CHANGES / sizeof CHANGES[0]; i++) {
         assert_ok(rank_safetensors_write(path, &SMALL, params, "", RANK_FLOAT32, &error), &error);
-        change_file(path, CHANGES[i][0], CHANGES[i][1]);
+        test_file_change(path, CHANGES[i][0], CHANGES[i][1]);
         assert_status(rank_safetensors_read(path, &SMALL, back, &error), BASE_ERR_INVALID);
         if (strstr(error.message, CHANGES[i][2]) == NULL) {
             fail_msg("\"%s\" lacks \"%s\"", error.message, CHANGES[i][2]);

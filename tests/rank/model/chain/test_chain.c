@@ -122,21 +122,6 @@ static void it_learns(void **state)
     bed_close(&b);
 }
 
-/* Replaces the first `from` in the file by `to`, of the same length. */
-static void change_file(const char *path, const char *from, const char *to)
-{
-    base_error error;
-    void *bytes = NULL;
-    size_t size_bytes = 0;
-    assert_int_equal(strlen(from), strlen(to));
-    assert_ok(base_file_read(path, 1 << 20, &bytes, &size_bytes, &error), &error);
-    void *found = memmem(bytes, size_bytes, from, strlen(from));
-    assert_non_null(found);
-    memcpy(found, to, strlen(to));
-    assert_ok(base_file_write(path, bytes, size_bytes, &error), &error);
-    free(bytes);
-}
-
 static void checkpoints_follow_its_description(void **state)
 {
     (void)state;
@@ -173,12 +158,12 @@ static void checkpoints_follow_its_description(void **state)
     free(bytes);
 
     /* without the bias there are zeros, and what is called a mask is passed over */
-    change_file(path, "chain.layers.0.bias", "chain.layers.0.mask");
+    test_file_change(path, "chain.layers.0.bias", "chain.layers.0.mask");
     assert_ok(rank_safetensors_read(path, &b.config, back, &error), &error);
     for (size_t i = 0; i < bias.count; i++) {
         assert_true(back[bias.offset + i] == 0.0f);
     }
-    change_file(path, "chain.layers.0.mask", "chain.layers.0.what");
+    test_file_change(path, "chain.layers.0.mask", "chain.layers.0.what");
     assert_status(rank_safetensors_read(path, &b.config, back, &error), BASE_ERR_INVALID);
     free(back);
     test_directory_remove(&scratch);
