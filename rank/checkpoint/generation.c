@@ -1,9 +1,6 @@
 /* Reads generation_config.json of a checkpoint: stop tokens, and the suffix of prompts. Called by
  * generate/mode.c. */
-#include <inttypes.h>
 #include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "checkpoint/hf_json.h"

@@ -1,6 +1,5 @@
 /* Makes a hub tokenizer of a tokenizer.json. Called by tokenizer.c. */
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 /* The checks of modes generate and tp-cpu that need no loaded model. `rank --check` calls them for
  * the launcher, before any rank is started. */
-#include <stdlib.h>
 
 #include "base/path.h"
 #include "checkpoint/shards.h"

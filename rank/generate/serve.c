@@ -2,7 +2,6 @@
  * each step; requests_link.c is the way to the launcher. */
 #include "generate/serve.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

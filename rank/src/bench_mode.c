@@ -1,6 +1,5 @@
 /* Mode bench-nccl: coll-bench's rows between GPUs. Called by modes.c. */
 #include <control.pb-c.h>
-#include <stdio.h>
 
 #include "bench/on_device.h"
 #include "modes.h"

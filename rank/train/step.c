@@ -1,6 +1,5 @@
 /* One training step: compute, reduce, update, report. Called by train.c in its loop. */
 #include <math.h>
-#include <string.h>
 
 #include "base/assert.h"
 #include "base/clock.h"

@@ -2,7 +2,6 @@
  * refused. */
 #include <jansson.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>

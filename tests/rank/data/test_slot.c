@@ -2,9 +2,6 @@
  * ranks, micro-batches and small files. */
 #include "slot.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "support.h"
 
 enum { TOTAL_MAX = 70, RANKS_MAX = 8, MICRO_BATCHES_MAX = 4, EPOCHS = 3 };

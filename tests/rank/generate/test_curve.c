@@ -2,7 +2,6 @@
 #include "generate/curve.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "support.h"
 

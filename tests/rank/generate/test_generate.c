@@ -1,7 +1,6 @@
 /* Generating and evaluating, to the end and stopped early. The model is not trained. */
 #include "generate/generate.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"

@@ -1,7 +1,5 @@
 /* Models of several threads do not touch each other: each gives the bits that it gives alone. */
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "support.h"
 #include "tiny.h"

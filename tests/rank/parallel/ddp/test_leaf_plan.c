@@ -1,8 +1,6 @@
 /* The order in which leaf_plan merges, against a recursive tree. */
 #include "rank/ddp.h"
 
-#include <string.h>
-
 #include "support.h"
 
 enum { COUNT_MAX = RANK_DDP_MICRO_BATCHES_MAX };
