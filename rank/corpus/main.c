@@ -1,5 +1,8 @@
 /* corpus-gen TABLES OUT: makes OUT/train.jsonl, OUT/heldout.jsonl and OUT/tokenizer.json from the
  * tables. The build runs it; the same tables give the same bytes. */
+#include <stdio.h>
+#include <string.h>
+
 #include "base/exitcode.h"
 #include "base/log.h"
 #include "generate.h"
@@ -27,6 +30,13 @@ int main(int argc, char **argv)
 {
     base_error error = {.status = BASE_OK};
     base_log_init("corpus-gen: ", BASE_LOG_INFO);
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        (void)puts("Usage: corpus-gen TABLES OUT\n"
+                   "Makes train.jsonl, heldout.jsonl and tokenizer.json in the directory OUT from "
+                   "the tables in\n"
+                   "the directory TABLES (rank/corpus). The same tables give the same bytes.");
+        return BASE_EXIT_DONE;
+    }
     if (argc != 3) {
         base_log(BASE_LOG_ERROR, "usage: corpus-gen TABLES OUT");
         return BASE_EXIT_USAGE;
