@@ -99,8 +99,7 @@ static size_t seconds_length(const char *text)
     return digits + (digits > 0 && fraction > 0 ? 1 + fraction : 0);
 }
 
-static base_status put_time(const bill_line *line, const char *time, int64_t *time_s,
-                            base_error *reterr)
+static base_status put_time(const char *time, int64_t *time_s, base_error *reterr)
 {
     char text[32];
     char *end = NULL;
@@ -114,39 +113,30 @@ static base_status put_time(const bill_line *line, const char *time, int64_t *ti
         *time_s = digits < 12 ? strtoll(time, &end, 10) : BUDGET_TIME_S_MAX + 1;
         return *time_s == 0 || (*time_s >= TIME_S_MIN && *time_s <= BUDGET_TIME_S_MAX)
                    ? BASE_OK
-                   : base_fail(reterr, BASE_ERR_INVALID, "bill, line %zu: the time %.32s is none",
-                               line->number, time);
+                   : base_fail(reterr, BASE_ERR_INVALID, "the time %.32s is none", time);
     }
     (void)snprintf(text, sizeof text, length == 10 ? "%.10sT00:00:00Z" : "%.31s", time);
     if (length >= sizeof text || budget_time_parse(text, strlen(text), time_s, NULL) != BASE_OK) {
-        return base_fail(reterr, BASE_ERR_INVALID, "bill, line %zu: the time %.32s is none",
-                         line->number, time);
+        return base_fail(reterr, BASE_ERR_INVALID, "the time %.32s is none", time);
     }
     return BASE_OK;
 }
 
-static base_status put_cost(const bill_line *line, int64_t *usd_micro, base_error *reterr)
+static base_status put_cost(const char *cost, int64_t *usd_micro, base_error *reterr)
 {
-    base_error why = {0};
-    if (line->cost == NULL || line->cost[0] == '\0') {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "bill, line %zu: it has no cost, and unknown is not nothing",
-                         line->number);
+    if (cost == NULL || cost[0] == '\0') {
+        return base_fail(reterr, BASE_ERR_INVALID, "it has no cost, and unknown is not nothing");
     }
-    const base_status status = budget_money_parse_bill(line->cost, strlen(line->cost),
-                                                       BUDGET_ROUND_NEAREST, usd_micro, &why);
-    return status == BASE_OK ? BASE_OK
-                             : base_fail(reterr, BASE_ERR_INVALID, "bill, line %zu: cost: %s",
-                                         line->number, why.message);
+    const base_status status =
+        budget_money_parse_bill(cost, strlen(cost), BUDGET_ROUND_NEAREST, usd_micro, reterr);
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, BASE_ERR_INVALID, "cost");
 }
 
-static base_status check_currency(const bill_line *line, base_error *reterr)
+static base_status check_currency(const char *currency, base_error *reterr)
 {
-    return line->currency == NULL || strcasecmp(line->currency, "USD") == 0
+    return currency == NULL || strcasecmp(currency, "USD") == 0
                ? BASE_OK
-               : base_fail(reterr, BASE_ERR_INVALID,
-                           "bill, line %zu: the currency %.16s is not USD", line->number,
-                           line->currency);
+               : base_fail(reterr, BASE_ERR_INVALID, "the currency %.16s is not USD", currency);
 }
 
 static base_status grow(bill_charges *charges, base_error *reterr)
@@ -172,10 +162,10 @@ base_status bill_add(bill_charges *charges, const bill_line *line, base_error *r
     }
     budget_charge *charge = &charges->charges[charges->count];
     memset(charge, 0, sizeof *charge);
-    status = check_currency(line, reterr);
-    status = status == BASE_OK ? put_cost(line, &charge->usd_micro, reterr) : status;
-    status = status == BASE_OK ? put_time(line, line->time, &charge->at_s, reterr) : status;
-    status = status == BASE_OK ? put_time(line, line->until, &charge->until_s, reterr) : status;
+    status = check_currency(line->currency, reterr);
+    status = status == BASE_OK ? put_cost(line->cost, &charge->usd_micro, reterr) : status;
+    status = status == BASE_OK ? put_time(line->time, &charge->at_s, reterr) : status;
+    status = status == BASE_OK ? put_time(line->until, &charge->until_s, reterr) : status;
     if (status != BASE_OK) {
         return status;
     }

@@ -14,7 +14,6 @@ typedef struct bill_charges {
 
 /* What a line says, each NULL where it says nothing; all are borrowed. */
 typedef struct bill_line {
-    size_t number; /* in the file, from 1: lines of CSV, elements of JSON */
     const char *vendor;
     const char *line_id;
     const char *label;
@@ -28,7 +27,7 @@ typedef struct bill_line {
 } bill_line;
 
 /* Adds it. BASE_ERR_INVALID: no cost, or one that is no number; another currency; a time that is
- * none. */
+ * none. The reader says before it where in the file that is. */
 BASE_MUST_CHECK base_status bill_add(bill_charges *charges, const bill_line *line,
                                      base_error *reterr);
 

@@ -8,21 +8,23 @@
 enum { COLUMNS_MAX = 256 };
 
 typedef struct csv_reader {
-    char *next; /* unread text; NULL: all is read */
-    size_t number;
+    char *next;       /* unread text; NULL: all is read */
+    size_t line_next; /* of the file, from 1: where the unread text begins */
+    size_t line;      /* where the record begins */
     size_t count;
     char *fields[COLUMNS_MAX];
     bill_column columns[COLUMNS_MAX];
     size_t column_count;
 } csv_reader;
 
-static base_status bad(const csv_reader *reader, base_error *reterr, const char *what)
+/* Passes one byte: LF, CR LF and a CR alone end a line. */
+static void count_line(csv_reader *reader, const char *at)
 {
-    return base_fail(reterr, BASE_ERR_INVALID, "bill, line %zu: %s", reader->number, what);
+    reader->line_next += at[0] == '\n' || (at[0] == '\r' && at[1] != '\n') ? 1 : 0;
 }
 
 /* A field in quotes, unfolded in place. What follows it is at *rest; NULL: it does not end. */
-static char *quoted_field(char *field, char **rest)
+static char *quoted_field(csv_reader *reader, char *field, char **rest)
 {
     char *to = field;
     char *from = field + 1;
@@ -33,6 +35,7 @@ static char *quoted_field(char *field, char **rest)
             return field;
         }
         from += *from == '"' ? 1 : 0;
+        count_line(reader, from);
         *to++ = *from++;
     }
     *rest = NULL;
@@ -43,26 +46,27 @@ static char *quoted_field(char *field, char **rest)
 static base_status next_record(csv_reader *reader, bool *row, base_error *reterr)
 {
     while (reader->next != NULL && (*reader->next == '\n' || *reader->next == '\r')) {
-        reader->next++;
+        count_line(reader, reader->next++);
     }
     reader->count = 0;
-    reader->number++;
+    reader->line = reader->line_next;
     *row = reader->next != NULL && *reader->next != '\0';
     for (bool more = *row; more && reader->next != NULL;) {
         char *field = reader->next;
         char *rest = field;
         if (reader->count == COLUMNS_MAX) {
-            return bad(reader, reterr, "it has too many columns");
+            return base_fail(reterr, BASE_ERR_INVALID, "it has too many columns");
         }
         if (*field == '"') {
-            field = quoted_field(field, &rest);
+            field = quoted_field(reader, field, &rest);
         } else {
             rest = field + strcspn(field, ",\r\n");
         }
         if (rest == NULL || strchr(",\r\n", *rest) == NULL) {
-            return bad(reader, reterr, "a quoted field does not end as one");
+            return base_fail(reterr, BASE_ERR_INVALID, "a quoted field does not end as one");
         }
         more = *rest == ',';
+        count_line(reader, rest);
         reader->next = *rest == '\0' ? NULL : rest + 1;
         *rest = '\0';
         reader->fields[reader->count++] = field;
@@ -91,18 +95,17 @@ static base_status read_header(csv_reader *reader, const bill_csv *kind, base_er
     for (size_t i = 0; i < reader->count; i++) {
         reader->columns[i] = column_named(kind, reader->fields[i]);
         if (kind->known_only && reader->columns[i] == COLUMN_NONE) {
-            return base_fail(reterr, BASE_ERR_INVALID,
-                             "bill, line %zu: this format has no column \"%.32s\"", reader->number,
+            return base_fail(reterr, BASE_ERR_INVALID, "this format has no column \"%.32s\"",
                              reader->fields[i]);
         }
         if (reader->columns[i] != COLUMN_NONE && seen[reader->columns[i]]) {
-            return bad(reader, reterr, "a column stands there twice");
+            return base_fail(reterr, BASE_ERR_INVALID, "a column stands there twice");
         }
         seen[reader->columns[i]] = true;
     }
     reader->column_count = reader->count;
     if (!seen[COLUMN_COST] || (kind->needs_currency && !seen[COLUMN_CURRENCY])) {
-        return bad(reader, reterr, kind->lacking);
+        return base_fail(reterr, BASE_ERR_INVALID, "%s", kind->lacking);
     }
     return BASE_OK;
 }
@@ -113,8 +116,7 @@ static base_status read_record(const csv_reader *reader, const bill_csv *kind,
     const char *values[COLUMN_COUNT_] = {NULL};
     char label[BUDGET_LABEL_BYTES];
     if (reader->count != reader->column_count) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "bill, line %zu: it has %zu columns, and the header %zu", reader->number,
+        return base_fail(reterr, BASE_ERR_INVALID, "it has %zu columns, and the header %zu",
                          reader->count, reader->column_count);
     }
     for (size_t i = 0; i < reader->count; i++) {
@@ -125,7 +127,6 @@ static base_status read_record(const csv_reader *reader, const bill_csv *kind,
         kind->label_of_tags(values[COLUMN_TAGS], label, sizeof label);
     }
     const bill_line line = {
-        .number = reader->number,
         .vendor = values[COLUMN_VENDOR],
         .line_id = values[COLUMN_LINE_ID],
         .label = label[0] != '\0' ? label : values[COLUMN_LABEL],
@@ -144,7 +145,7 @@ base_status bill_read_csv(char *text, size_t text_bytes, const bill_csv *kind,
                           bill_charges *charges, base_error *reterr)
 {
     const bool marked = text_bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0;
-    csv_reader reader = {.next = text + (marked ? 3 : 0)};
+    csv_reader reader = {.next = text + (marked ? 3 : 0), .line_next = 1};
     bool row = true;
     base_status status = read_header(&reader, kind, reterr);
     while (status == BASE_OK && row) {
@@ -153,5 +154,7 @@ base_status bill_read_csv(char *text, size_t text_bytes, const bill_csv *kind,
             status = read_record(&reader, kind, charges, reterr);
         }
     }
-    return status;
+    return status == BASE_ERR_INVALID
+               ? base_error_prepend(reterr, status, "bill, line %zu", reader.line)
+               : status;
 }

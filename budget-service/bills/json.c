@@ -155,13 +155,15 @@ base_status bill_read_json(const char *text, size_t text_bytes, bill_line_reader
     }
     for (size_t i = 0; status == BASE_OK && i < json_array_size(lines); i++) {
         const json_t *object = json_array_get(lines, i);
-        bill_line line = {.number = i + 1, .currency = currency_of(root, object)};
+        bill_line line = {.currency = currency_of(root, object)};
         bool wanted = true;
-        status = json_is_object(object)
-                     ? read(object, &line, &wanted, reterr)
-                     : base_fail(reterr, BASE_ERR_INVALID, "bill, line %zu: not an object", i + 1);
+        status = json_is_object(object) ? read(object, &line, &wanted, reterr)
+                                        : base_fail(reterr, BASE_ERR_INVALID, "not an object");
         if (status == BASE_OK && wanted) {
             status = bill_add(charges, &line, reterr);
+        }
+        if (status == BASE_ERR_INVALID) { /* often all of them stand in one line */
+            status = base_error_prepend(reterr, status, "bill, entry %zu", i + 1);
         }
     }
     json_decref(root);

@@ -22,9 +22,7 @@ static base_status vast_line(const json_t *object, bill_line *line, bool *wanted
     const char *type = BILL_FIRST(object, "type");
     *wanted = type == NULL || is_one_of(type, charges);
     if (!*wanted && !is_one_of(type, payments)) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "bill, line %zu: a line of the type %.32s is not known", line->number,
-                         type);
+        return base_fail(reterr, BASE_ERR_INVALID, "a line of the type %.32s is not known", type);
     }
     const char *source = BILL_FIRST(object, "source");
     line->line_id = BILL_FIRST(object, "id", "charge_id");

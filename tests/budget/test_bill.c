@@ -235,13 +235,55 @@ static void what_is_no_bill_is_refused(void **state)
         BASE_ERR_INVALID);
 }
 
+/* A record may have several lines of the file, and empty lines are none. */
+static void an_error_names_the_line_of_the_file(void **state)
+{
+    static const struct {
+        const char *format;
+        const char *text;
+        const char *message;
+    } cases[] = {
+        {"csv", "\xef\xbb\xbfusd,surprise\n",
+         "bill, line 1: this format has no column \"surprise\""},
+        {"csv", "\n\nlabel\n", "bill, line 3: the header lacks the column usd"},
+        {"csv", "usd\nno\n", "bill, line 2: cost: "},
+        {"csv", "usd\n1\n\n\nno\n", "bill, line 5: cost: "},
+        {"csv", "usd\r\n1\r\n\r\nno\r\n", "bill, line 4: cost: "},
+        {"csv", "usd\r1\rno\r", "bill, line 3: cost: "},
+        {"csv", "usd,\"label\"\n1,\"a\n\r\nb\"\n1\n", "bill, line 5: it has 1 columns"},
+        {"csv", "\"usd\",\"la\nbel\"\n1,a\n", "bill, line 1: this format has no column"},
+        {"csv", "usd,label\n1,a\n1,\"b\n\n", "bill, line 3: a quoted field does not end as one"},
+        {"focus-csv", "BilledCost,BillingCurrency,\"a\nb\"\n1,USD,\"\"\"\n\"\n1,EUR,c\n",
+         "bill, line 5: the currency EUR is not USD"},
+        {"runpod-json", "[{\"podId\": \"a\", \"amount\": 1}, 2]", "bill, entry 2: not an object"},
+        {"vast-json", "[{\"type\": \"surprise\", \"amount\": 1}]",
+         "bill, entry 1: a line of the type surprise is not known"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        base_error error = {0};
+        budget_charge *charges = NULL;
+        size_t count = 0;
+        assert_status(budget_bill_parse(cases[i].text, strlen(cases[i].text),
+                                        format_of(cases[i].format), &charges, &count, &error),
+                      BASE_ERR_INVALID);
+        if (strncmp(error.message, cases[i].message, strlen(cases[i].message)) != 0) {
+            fail_msg("\"%s\" is refused with: %s", cases[i].text, error.message);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_bill_says_whose_it_is),    cmocka_unit_test(runpod_bills_are_read),
-        cmocka_unit_test(vast_bills_are_read),        cmocka_unit_test(focus_bills_are_read),
-        cmocka_unit_test(plain_csv_is_read),          cmocka_unit_test(lines_without_an_id_get_one),
+        cmocka_unit_test(a_bill_says_whose_it_is),
+        cmocka_unit_test(runpod_bills_are_read),
+        cmocka_unit_test(vast_bills_are_read),
+        cmocka_unit_test(focus_bills_are_read),
+        cmocka_unit_test(plain_csv_is_read),
+        cmocka_unit_test(lines_without_an_id_get_one),
         cmocka_unit_test(what_is_no_bill_is_refused),
+        cmocka_unit_test(an_error_names_the_line_of_the_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
