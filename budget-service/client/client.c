@@ -322,7 +322,7 @@ static budget_verdict ask_once(budget_client *client, ProtobufCMessage *body, in
     const budget_link_result result = budget_link_ask(&client->link, &question, response, why);
     free(packed != small ? packed : NULL);
     if (result != BUDGET_LINK_ANSWERED) {
-        return result == BUDGET_LINK_NOT_SENT ? BUDGET_FAILED : BUDGET_UNKNOWN;
+        return result == BUDGET_LINK_NOT_DONE ? BUDGET_FAILED : BUDGET_UNKNOWN;
     }
     if ((*response)->sequence == 0) { /* refused before it was looked at */
         const budget_verdict verdict = budget_response_verdict(*response, why);

@@ -86,8 +86,8 @@ static base_status reconnect(budget_link *link, base_error *reterr)
 /* Where a question stands. */
 typedef struct asking {
     const budget_question *question;
-    bool sent_ever;
-    bool sent_here; /* over the connection there is now */
+    bool sent_before; /* over a connection that is gone */
+    bool sent_here;   /* over the connection there is now */
 } asking;
 
 /* An answer to this question, if one is there.
@@ -158,7 +158,6 @@ static base_status advance(budget_link *link, asking *asked, Ringfence__Budget__
     if (!asked->sent_here && proto_zmq_send(link->socket, asked->question->request,
                                             asked->question->request_bytes, ZMQ_DONTWAIT) >= 0) {
         asked->sent_here = true;
-        asked->sent_ever = true;
     }
     base_status status = take_answer(link, asked, response, why);
     if (status == BASE_ERR_BUSY) {
@@ -177,6 +176,7 @@ budget_link_result budget_link_ask(budget_link *link, const budget_question *que
     while (base_now_ns() < question->deadline_ns) {
         if (link->socket == NULL) {
             status = reconnect(link, why);
+            asked.sent_before = asked.sent_before || asked.sent_here;
             asked.sent_here = false;
             reused = false;
         }
@@ -186,8 +186,11 @@ budget_link_result budget_link_ask(budget_link *link, const budget_question *que
         }
         if (status != BASE_ERR_BUSY) {
             disconnect(link);
-            if (!asked.sent_ever && !reused) {
-                return BUDGET_LINK_NOT_SENT;
+            if (status == BASE_ERR_UNSUPPORTED) { /* such a service does nothing that we ask */
+                return asked.sent_before ? BUDGET_LINK_NO_ANSWER : BUDGET_LINK_NOT_DONE;
+            }
+            if (!asked.sent_before && !asked.sent_here && !reused) {
+                return BUDGET_LINK_NOT_DONE;
             }
             if (reused) {
                 continue;
@@ -200,5 +203,5 @@ budget_link_result budget_link_ask(budget_link *link, const budget_question *que
                         link->endpoint);
     }
     disconnect(link); /* a late answer is of no use to anybody */
-    return asked.sent_ever ? BUDGET_LINK_NO_ANSWER : BUDGET_LINK_NOT_SENT;
+    return asked.sent_before || asked.sent_here ? BUDGET_LINK_NO_ANSWER : BUDGET_LINK_NOT_DONE;
 }

@@ -25,7 +25,7 @@ typedef struct budget_link {
 
 typedef enum budget_link_result {
     BUDGET_LINK_ANSWERED,
-    BUDGET_LINK_NOT_SENT, /* the request has never left: nothing was done */
+    BUDGET_LINK_NOT_DONE, /* the request has never left, or only for a service of another version */
     BUDGET_LINK_NO_ANSWER /* it was sent, and what became of it is not known */
 } budget_link_result;
 

@@ -56,7 +56,7 @@ static budget_verdict ask_redeem(const budget_redeem_options *options,
                                       .deadline_ns =
                                           base_deadline_after_ns(timeout_ms * BASE_NS_PER_MS)};
     switch (budget_link_ask(link, &question, response, why)) {
-    case BUDGET_LINK_NOT_SENT:
+    case BUDGET_LINK_NOT_DONE:
         return BUDGET_FAILED;
     case BUDGET_LINK_NO_ANSWER:
         return BUDGET_UNKNOWN;

@@ -172,7 +172,6 @@ base_status service_access_check(budget_service *service, const char *user_id,
     budget_ledger_client client = {0};
     service_handler handler = NULL;
     service_question question = {.request = request, .key = key};
-    (void)snprintf(item->request_id, sizeof item->request_id, "%s", request->request_id);
     if (!service_admission_key(user_id, key)) {
         return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_FORBIDDEN,
                                    "a message without an owner", reterr);

@@ -72,8 +72,12 @@ static base_status handle_message(budget_service *service, int endpoint, receive
     memcpy(item->routing_id, zmq_msg_data(&message->routing), id_bytes);
     item->routing_id_bytes = id_bytes;
     *taken = true;
-    if (budget_request_unpack(zmq_msg_data(body), zmq_msg_size(body), &service->arena, &request,
-                              &error) != BASE_OK) {
+    const base_status status = budget_request_unpack(zmq_msg_data(body), zmq_msg_size(body),
+                                                     &service->arena, &request, &error);
+    if (request != NULL) { /* a refusal, too, says which question it answers */
+        (void)snprintf(item->request_id, sizeof item->request_id, "%s", request->request_id);
+    }
+    if (status != BASE_OK) {
         return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_REFUSED, error.message,
                                    reterr);
     }

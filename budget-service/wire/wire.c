@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "budget/claims.h"
+#include "proto/body.h"
 
 typedef Ringfence__Budget__Request request_type;
 typedef Ringfence__Budget__Response response_type;
@@ -129,28 +130,23 @@ static base_status unpack(const ProtobufCMessageDescriptor *descriptor, const vo
                          "a message of %zu bytes that is not a %s of budget.proto", size_bytes,
                          descriptor->short_name);
     }
-    if (!message_fits(*message)) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "a %s with a field that is too long, of a wrong size, unknown, or holds "
-                         "control characters",
-                         descriptor->short_name);
-    }
     return BASE_OK;
 }
 
-static base_status check_version(unsigned version, base_error *reterr)
+static base_status check_fields(const ProtobufCMessage *message, base_error *reterr)
 {
-    return version == BUDGET_WIRE_VERSION
+    return message_fits(message)
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_INVALID,
-                           "a message of budget version %u, where %d is spoken: client and service "
-                           "are not of the same build",
-                           version, BUDGET_WIRE_VERSION);
+                           "a %s with a field that is too long, of a wrong size, unknown, or holds "
+                           "control characters",
+                           message->descriptor->short_name);
 }
 
 base_status budget_request_unpack(const void *data, size_t size_bytes, proto_arena *arena,
                                   request_type **request, base_error *reterr)
 {
+    *request = NULL;
     ProtobufCMessage *message = NULL;
     base_status status =
         unpack(&ringfence__budget__request__descriptor, data, size_bytes, arena, &message, reterr);
@@ -158,10 +154,16 @@ base_status budget_request_unpack(const void *data, size_t size_bytes, proto_are
         return status;
     }
     request_type *got = (request_type *)message;
-    status = check_version(got->version, reterr);
+    status =
+        proto_version_check("the client", got->version, "the service", BUDGET_WIRE_VERSION, reterr);
     if (status == BASE_OK && !budget_request_id_ok(got->request_id)) {
         status = base_fail(reterr, BASE_ERR_INVALID, "a request without a proper id");
     }
+    if (status != BASE_OK) {
+        return status;
+    }
+    *request = got;
+    status = check_fields(message, reterr);
     /* A NUL ends a text for C and not for protobuf: what is left of it packs to fewer bytes. */
     if (status == BASE_OK && protobuf_c_message_get_packed_size(message) != size_bytes) {
         status = base_fail(reterr, BASE_ERR_INVALID,
@@ -172,9 +174,6 @@ base_status budget_request_unpack(const void *data, size_t size_bytes, proto_are
     }
     if (status == BASE_OK && (got->known_sequence == 0) != (got->known_head.len == 0)) {
         status = base_fail(reterr, BASE_ERR_INVALID, "a sequence without its head");
-    }
-    if (status == BASE_OK) {
-        *request = got;
     }
     return status;
 }
@@ -189,7 +188,11 @@ base_status budget_response_unpack(const void *data, size_t size_bytes, proto_ar
         return status;
     }
     response_type *got = (response_type *)message;
-    status = check_version(got->version, reterr);
+    status =
+        proto_version_check("the service", got->version, "the client", BUDGET_WIRE_VERSION, reterr);
+    if (status == BASE_OK) {
+        status = check_fields(message, reterr);
+    }
     if (status == BASE_OK && (got->verdict <= RINGFENCE__BUDGET__VERDICT__VERDICT_NONE ||
                               got->verdict > RINGFENCE__BUDGET__VERDICT__VERDICT_TRANSIENT)) {
         status = base_fail(reterr, BASE_ERR_INVALID, "an answer without a verdict");

@@ -1,5 +1,5 @@
-/* Finds a body's place in a message by its type, so that no sender names its case. Called by
- * proto/client, by budget-service/client and by budget-service/server. */
+/* Compares versions, and finds a body's place in a message by its type, so that no sender names its
+ * case. Called by envelope.c and proto/client, and by the budget service and its clients. */
 #include "proto/body.h"
 
 #include <protobuf-c/protobuf-c.h>
@@ -7,6 +7,16 @@
 #include <string.h>
 
 #include "base/assert.h"
+
+base_status proto_version_check(const char *sender, unsigned sent, const char *receiver,
+                                unsigned spoken, base_error *reterr)
+{
+    return sent == spoken
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                           "%s speaks version %u of the protocol, and %s version %u: update %s",
+                           sender, sent, receiver, spoken, sent < spoken ? sender : receiver);
+}
 
 void proto_set_body(ProtobufCMessage *message, ProtobufCMessage *body)
 {

@@ -8,6 +8,7 @@
 
 #include "base/utf8.h"
 #include "envelope_hosts.h"
+#include "proto/body.h"
 #include "proto/digest.h"
 #include "proto/limits.h"
 
@@ -256,6 +257,17 @@ static bool body_fits(const envelope_type *envelope, const proto_envelope_source
     return false;
 }
 
+/* Who sends, and who receives it. */
+static const struct {
+    const char *name;
+    const char *other;
+} sides[] = {
+    [PROTO_SIDE_LAUNCHER] = {"the launcher", "the rank"},
+    [PROTO_SIDE_RANK] = {"the rank", "the launcher"},
+    [PROTO_SIDE_HEAD] = {"the head", "the agent"},
+    [PROTO_SIDE_AGENT] = {"the agent", "the head"},
+};
+
 base_status proto_envelope_unpack(const void *data, size_t size_bytes,
                                   const proto_envelope_source *source, envelope_type **envelope,
                                   base_error *reterr)
@@ -268,11 +280,11 @@ base_status proto_envelope_unpack(const void *data, size_t size_bytes,
                          "a message of %zu bytes that is not an Envelope of control.proto",
                          size_bytes);
     }
-    if (message->version != PROTO_CONTROL_VERSION) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "a message of control version %u, where %d is spoken: the programs "
-                         "are not of the same build",
-                         message->version, PROTO_CONTROL_VERSION);
+    const base_status status =
+        proto_version_check(sides[source->from].name, message->version, sides[source->from].other,
+                            PROTO_CONTROL_VERSION, reterr);
+    if (status != BASE_OK) {
+        return status;
     }
     if (!body_fits(message, source)) {
         return base_fail(reterr, BASE_ERR_INVALID,

@@ -165,6 +165,19 @@ static void test_malformed(void **state)
     assert_int_equal(raw_verdict(socket, &hostile->arena),
                      RINGFENCE__BUDGET__VERDICT__VERDICT_DONE);
     (void)zmq_close(socket);
+
+    /* a refusal says which question it answers, so the client need not wait for its deadline */
+    budget_link link = {.socket = NULL};
+    Ringfence__Budget__Response *response = NULL;
+    raw_open(&hostile->service, "request", &link);
+    spent.account = (char *)(uintptr_t) "a\tb";
+    request.request_id = (char *)(uintptr_t) "control";
+    request.body_case = RINGFENCE__BUDGET__REQUEST__BODY_TOTAL_SPENT;
+    request.total_spent = &spent;
+    raw_ask(&link, &request, &response);
+    assert_int_equal(response->verdict, RINGFENCE__BUDGET__VERDICT__VERDICT_REFUSED);
+    assert_non_null(strstr(response->reason, "control characters"));
+    budget_link_close(&link);
 }
 
 static void test_two_frames(void **state)

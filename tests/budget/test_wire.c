@@ -68,6 +68,46 @@ static base_status audit_finding(char *finding)
     return take_response(&response, &error);
 }
 
+/* A newer program may have fields that an older one does not know: the versions come first, and both
+ * are named. */
+static void another_version_is_named_before_an_unknown_field(void **state)
+{
+    static const uint8_t newer[] = {0x08, BUDGET_WIRE_VERSION + 1, 0x98, 0x06, 0x01};
+    static const uint8_t older[] = {0x08, BUDGET_WIRE_VERSION - 1, 0x98, 0x06, 0x01};
+    static const uint8_t same[] = {0x08, BUDGET_WIRE_VERSION, 0x12, 3, 'r', '-', '1', 0x98, 0x06,
+                                   1};
+    base_error error = {0};
+    proto_arena arena = {0};
+    Ringfence__Budget__Request *request = NULL;
+    Ringfence__Budget__Response *response = NULL;
+    (void)state;
+    assert_ok(proto_arena_init(&arena, ARENA_BYTES, &error), &error);
+    assert_status(budget_request_unpack(newer, sizeof newer, &arena, &request, &error),
+                  BASE_ERR_UNSUPPORTED);
+    assert_string_equal(error.message, "the client speaks version 3 of the protocol, and the "
+                                       "service version 2: update the service");
+    assert_status(budget_request_unpack(older, sizeof older, &arena, &request, &error),
+                  BASE_ERR_UNSUPPORTED);
+    assert_string_equal(error.message, "the client speaks version 1 of the protocol, and the "
+                                       "service version 2: update the client");
+    assert_status(budget_response_unpack(newer, sizeof newer, &arena, &response, &error),
+                  BASE_ERR_UNSUPPORTED);
+    assert_string_equal(error.message, "the service speaks version 3 of the protocol, and the "
+                                       "client version 2: update the client");
+    assert_status(budget_response_unpack(older, sizeof older, &arena, &response, &error),
+                  BASE_ERR_UNSUPPORTED);
+    assert_string_equal(error.message, "the service speaks version 1 of the protocol, and the "
+                                       "client version 2: update the service");
+    /* of the same version it is refused, under the request's own id */
+    assert_status(budget_request_unpack(same, sizeof same, &arena, &request, &error),
+                  BASE_ERR_INVALID);
+    assert_non_null(request);
+    assert_string_equal(request->request_id, "r-1");
+    assert_status(budget_response_unpack(same, sizeof same, &arena, &response, &error),
+                  BASE_ERR_INVALID);
+    proto_arena_fini(&arena);
+}
+
 static void control_characters_are_refused(void **state)
 {
     (void)state;
@@ -244,6 +284,7 @@ static void texts_have_a_limit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(another_version_is_named_before_an_unknown_field),
         cmocka_unit_test(control_characters_are_refused),
         cmocka_unit_test(texts_have_a_limit),
         cmocka_unit_test(an_audit_comes_back_as_it_went),

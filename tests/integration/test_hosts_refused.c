@@ -205,7 +205,9 @@ static void launchers_of_other_jobs_are_refused(void **state)
     (void)refused(&enroll, PROTO_CONTROL_VERSION,
                   "it presents itself as node 1 of run 0123456789abcdef");
     fill_enroll(&enroll);
-    (void)refused(&enroll, PROTO_CONTROL_VERSION + 1, "the programs are not of the same build");
+    (void)refused(
+        &enroll, PROTO_CONTROL_VERSION + 1,
+        "the agent speaks version 3 of the protocol, and the head version 2: update the head");
     launch_head(1, PORT, "FAKE_SAY=1");
     expect_head(1, 1, "another program has that port: cannot listen on tcp://10.77");
 

@@ -14,7 +14,8 @@
 
 enum { ARENA_BYTES = 256 * 1024 };
 
-static base_status unpack(const Ringfence__Control__Envelope *sent, proto_side from)
+static base_status unpack_why(const Ringfence__Control__Envelope *sent, proto_side from,
+                              base_error *why)
 {
     static uint8_t packed[128 * 1024];
     Ringfence__Control__Envelope *got = NULL;
@@ -24,9 +25,14 @@ static base_status unpack(const Ringfence__Control__Envelope *sent, proto_side f
     const size_t size_bytes = ringfence__control__envelope__pack(sent, packed);
     assert_ok(proto_arena_init(&arena, ARENA_BYTES, &error), &error);
     const proto_envelope_source source = {.from = from, .world_size = 2, .arena = &arena};
-    const base_status status = proto_envelope_unpack(packed, size_bytes, &source, &got, &error);
+    const base_status status = proto_envelope_unpack(packed, size_bytes, &source, &got, why);
     proto_arena_fini(&arena);
     return status;
+}
+
+static base_status unpack(const Ringfence__Control__Envelope *sent, proto_side from)
+{
+    return unpack_why(sent, from, NULL);
 }
 
 static void each_side_may_send_only_its_own_messages(void **state)
@@ -47,11 +53,43 @@ static void each_side_may_send_only_its_own_messages(void **state)
     envelope.step = &step;
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_OK);
     assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_ERR_INVALID);
-    envelope.version = PROTO_CONTROL_VERSION + 1;
-    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
     envelope.version = PROTO_CONTROL_VERSION;
     step.step_ns = -1;
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+}
+
+/* Before anything else is looked at: this body breaks the protocol, too. */
+static void another_version_is_named(void **state)
+{
+    static const struct {
+        unsigned version;
+        proto_side from;
+        const char *message;
+    } cases[] = {
+        {3, PROTO_SIDE_RANK,
+         "the rank speaks version 3 of the protocol, and the launcher version "
+         "2: update the launcher"},
+        {1, PROTO_SIDE_RANK,
+         "the rank speaks version 1 of the protocol, and the launcher version "
+         "2: update the rank"},
+        {3, PROTO_SIDE_LAUNCHER,
+         "the launcher speaks version 3 of the protocol, and the rank "
+         "version 2: update the rank"},
+        {3, PROTO_SIDE_AGENT,
+         "the agent speaks version 3 of the protocol, and the head version 2: "
+         "update the head"},
+        {1, PROTO_SIDE_HEAD,
+         "the head speaks version 1 of the protocol, and the agent version 2: "
+         "update the head"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        base_error error = {0};
+        Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+        envelope.version = cases[i].version;
+        assert_status(unpack_why(&envelope, cases[i].from, &error), BASE_ERR_UNSUPPORTED);
+        assert_string_equal(error.message, cases[i].message);
+    }
 }
 
 /* The digests of an agent's flags are whole, and no more than a job may have. */
@@ -348,6 +386,7 @@ static void a_body_is_found_by_its_type(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(another_version_is_named),
         cmocka_unit_test(each_side_may_send_only_its_own_messages),
         cmocka_unit_test(enrolments_fit),
         cmocka_unit_test(files_fit),

@@ -31,7 +31,9 @@ enum {
 #define BUDGET_ZAP_DOMAIN        "ringfence-budget"
 #define BUDGET_ZAP_DOMAIN_REDEEM "ringfence-redeem"
 
-/* *request lives in the arena until its next use. BASE_ERR_INVALID says what is wrong. */
+/* *request lives in the arena until its next use. BASE_ERR_INVALID says what is wrong,
+ * BASE_ERR_UNSUPPORTED that the sender speaks another version, BASE_ERR_LIMIT that it is too large.
+ * *request: NULL where it has no proper id; a refused one is for its id only, to answer with. */
 BASE_MUST_CHECK base_status budget_request_unpack(const void *data, size_t size_bytes,
                                                   proto_arena *arena,
                                                   struct Ringfence__Budget__Request **request,
