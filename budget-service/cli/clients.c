@@ -7,34 +7,20 @@
 #include "proto/digest.h"
 #include "proto/key.h"
 
-/* The service's CURVE key as every client's key file has it. */
-static base_status service_key(const char *dir, uint8_t key[BUDGET_CURVE_KEY_BYTES],
-                               base_error *reterr)
-{
-    budget_service_address address;
-    const base_status status = budget_service_address_read(dir, &address, reterr);
-    if (status == BASE_OK) {
-        memcpy(key, address.public_key, BUDGET_CURVE_KEY_BYTES);
-    }
-    return status;
-}
-
 /* Makes the pair and its file first: a client that is added without a file could never be used. */
 static base_status make_client_key(const cli_args *args, const char *dir, const char *path,
                                    budget_client_key *key, base_error *reterr)
 {
-    proto_keypair pair;
-    base_status status = service_key(dir, key->service_public_key, reterr);
+    budget_service_address address;
+    base_status status = budget_service_address_read(dir, &address, reterr);
     if (status != BASE_OK) {
         return status;
     }
-    proto_keypair_make(&pair);
-    memcpy(key->public_key, pair.public_key, sizeof key->public_key);
-    memcpy(key->secret_key, pair.secret_key, sizeof key->secret_key);
-    proto_wipe(&pair, sizeof pair);
+    memcpy(key->service_public_key, address.public_key, sizeof key->service_public_key);
+    proto_keypair_make(&key->keys);
     (void)snprintf(key->name, sizeof key->name, "%s", args->operands[0]);
     status = budget_client_key_write(path, key, reterr);
-    proto_wipe(key->secret_key, sizeof key->secret_key);
+    proto_wipe(key->keys.secret_key, sizeof key->keys.secret_key);
     return status;
 }
 
@@ -48,8 +34,8 @@ static int add_client(const cli_args *args, const char *dir, budget_client *clie
     if (make_client_key(args, dir, out, &key, &why) != BASE_OK) {
         return cli_status(args, &why);
     }
-    const budget_verdict verdict =
-        budget_client_add(client, args->operands[0], args->options[CLI_ROLE], key.public_key, &why);
+    const budget_verdict verdict = budget_client_add(
+        client, args->operands[0], args->options[CLI_ROLE], key.keys.public_key, &why);
     if (verdict != BUDGET_GRANTED) {
         if (verdict != BUDGET_UNKNOWN) {
             (void)unlink(out);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/path.h"
 #include "budget/receipt.h"
@@ -12,7 +13,6 @@
 #include "budget/token.h"
 #include "cli.h"
 #include "job_file.h"
-#include "job_key.h"
 
 enum { ANSWER_RANKS = BUDGET_REDEEM_RANKS_MAX };
 
@@ -138,6 +138,16 @@ static int redeem_create(const cli_args *args, const budget_redeem_options *opti
     return BASE_EXIT_DONE;
 }
 
+/* Makes the file anew, 0600, in the place of what is there. */
+static base_status replace(const char *path, const void *data, size_t size_bytes,
+                           base_error *reterr)
+{
+    if (unlink(path) != 0 && errno != ENOENT) {
+        return base_fail_errno(reterr, errno, "cannot replace %s", path);
+    }
+    return budget_secret_file_create(path, data, size_bytes, reterr);
+}
+
 static base_status put_receipts(const char *directory, int first_rank,
                                 const budget_redemption *redemption, base_error *reterr)
 {
@@ -150,7 +160,7 @@ static base_status put_receipts(const char *directory, int first_rank,
         if (path_bytes >= (int)sizeof path) {
             return base_fail(reterr, BASE_ERR_LIMIT, "the directory's name is too long");
         }
-        const base_status status = job_key_replace(path, line, (size_t)length, reterr);
+        const base_status status = replace(path, line, (size_t)length, reterr);
         if (status != BASE_OK) {
             return status;
         }
@@ -218,9 +228,28 @@ static bool check_redeem(const cli_args *args)
     return true;
 }
 
+/* DIRECTORY/job.key, made (with the directory, 0700) where it is missing. directory NULL: a fresh key
+ * that is kept nowhere. */
+static base_status open_job_key(const char *directory, proto_keypair *key, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    proto_keypair_make(key);
+    if (directory == NULL) {
+        return BASE_OK;
+    }
+    if (snprintf(path, sizeof path, "%s/job.key", directory) >= (int)sizeof path) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "the directory's name is too long");
+    }
+    if (mkdir(directory, 0700) != 0 && errno != EEXIST) {
+        return base_fail_errno(reterr, errno, "cannot make %s", directory);
+    }
+    const base_status status = budget_keypair_read(path, " is no job's key", key, reterr);
+    return status == BASE_ERR_NOTFOUND ? budget_keypair_create(path, key, reterr) : status;
+}
+
 static int run_redeem(const cli_args *args)
 {
-    static budget_job_key key;
+    proto_keypair key;
     char token[BUDGET_TOKEN_BYTES];
     char dir[BASE_PATH_BYTES];
     size_t token_bytes = 0;
@@ -232,14 +261,14 @@ static int run_redeem(const cli_args *args)
     if (!read_token(args, token, &token_bytes)) {
         return BASE_EXIT_BAD_TOKEN;
     }
-    if (job_key_open(args->options[CLI_OUT], &key, &error) != BASE_OK) {
+    if (open_job_key(args->options[CLI_OUT], &key, &error) != BASE_OK) {
         return cli_status(args, &error);
     }
     const budget_redeem_options options = {
         .dir = dir, .job_key = &key, .timeout_ms = args->values.timeout_ms};
     exit_code = args->options[CLI_CREATE] != NULL ? redeem_create(args, &options, token)
                                                   : redeem_ranks(args, &options, token);
-    job_key_wipe(&key);
+    proto_wipe(&key, sizeof key);
     return exit_code;
 }
 

@@ -29,13 +29,13 @@ budget_verdict budget_account_acknowledge(budget_client *client, const char *nam
 }
 
 budget_verdict budget_client_add(budget_client *client, const char *name, const char *role,
-                                 const uint8_t public_key[BUDGET_CURVE_KEY_BYTES], base_error *why)
+                                 const uint8_t public_key[PROTO_KEY_BYTES], base_error *why)
 {
     Ringfence__Budget__ClientAdd body = RINGFENCE__BUDGET__CLIENT_ADD__INIT;
     body.name = budget_wire_text(name);
     body.role = budget_wire_text(role);
     body.public_key.data = (uint8_t *)(uintptr_t)public_key;
-    body.public_key.len = BUDGET_CURVE_KEY_BYTES;
+    body.public_key.len = PROTO_KEY_BYTES;
     return budget_tell_service(client, &body.base, why);
 }
 
@@ -49,10 +49,10 @@ budget_verdict budget_client_revoke(budget_client *client, const char *name, bas
 static bool info_from(const Ringfence__Budget__Client *from, budget_client_info *info)
 {
     info->revoked = from->revoked;
-    if (from->public_key.len != BUDGET_CURVE_KEY_BYTES) {
+    if (from->public_key.len != PROTO_KEY_BYTES) {
         return false;
     }
-    memcpy(info->public_key, from->public_key.data, BUDGET_CURVE_KEY_BYTES);
+    memcpy(info->public_key, from->public_key.data, PROTO_KEY_BYTES);
     return budget_copy_text(info->name, sizeof info->name, from->name) &&
            budget_copy_text(info->role, sizeof info->role, from->role);
 }

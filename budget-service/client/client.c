@@ -155,7 +155,6 @@ base_status budget_client_open(const budget_client_options *options, budget_clie
                                base_error *reterr)
 {
     budget_client_key key = {0};
-    proto_keypair keys = {0};
     places *found = calloc(1, sizeof *found);
     budget_client *made = calloc(1, sizeof *made);
     base_status status = BASE_OK;
@@ -177,13 +176,10 @@ base_status budget_client_open(const budget_client_options *options, budget_clie
         status = budget_seen_open(found->seen_file, &made->seen, reterr);
     }
     if (status == BASE_OK) {
-        memcpy(keys.public_key, key.public_key, sizeof keys.public_key);
-        memcpy(keys.secret_key, key.secret_key, sizeof keys.secret_key);
-        status =
-            budget_link_open(&made->link, found->endpoint, &keys, key.service_public_key, reterr);
+        status = budget_link_open(&made->link, found->endpoint, &key.keys, key.service_public_key,
+                                  reterr);
     }
     proto_wipe(&key, sizeof key);
-    proto_wipe(&keys, sizeof keys);
     free(found);
     if (status != BASE_OK) {
         budget_client_close(made);

@@ -20,15 +20,9 @@ static base_status open_link(const budget_redeem_options *options, budget_link *
         status = budget_service_address_read(options->dir != NULL ? options->dir : dir, &address,
                                              reterr);
     }
-    if (status != BASE_OK) {
-        return status;
-    }
-    proto_keypair keys;
-    memcpy(keys.public_key, options->job_key->public_key, sizeof keys.public_key);
-    memcpy(keys.secret_key, options->job_key->secret_key, sizeof keys.secret_key);
-    status = budget_link_open(link, address.redeem_endpoint, &keys, address.public_key, reterr);
-    proto_wipe(&keys, sizeof keys);
-    return status;
+    return status == BASE_OK ? budget_link_open(link, address.redeem_endpoint, options->job_key,
+                                                address.public_key, reterr)
+                             : status;
 }
 
 static budget_verdict ask_redeem(const budget_redeem_options *options,

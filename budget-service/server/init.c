@@ -15,66 +15,24 @@
 #include "budget/token.h"
 #include "service.h"
 
-enum { CURVE_FILE_BYTES = 2 * BUDGET_CURVE_KEY_BYTES * 2 + 2 };
-
-/* Two lines of hex: the public key, the secret one. */
-static base_status curve_write(const char *dir, const proto_keypair *pair, base_error *reterr)
-{
-    char path[BASE_PATH_BYTES];
-    char file[CURVE_FILE_BYTES + 1];
-    char *at = file;
-    base_status status = base_path_join(dir, BUDGET_FILE_CURVE, path, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    (void)sodium_bin2hex(at, 2 * BUDGET_CURVE_KEY_BYTES + 1, pair->public_key,
-                         BUDGET_CURVE_KEY_BYTES);
-    at += 2 * BUDGET_CURVE_KEY_BYTES;
-    *at++ = '\n';
-    (void)sodium_bin2hex(at, 2 * BUDGET_CURVE_KEY_BYTES + 1, pair->secret_key,
-                         BUDGET_CURVE_KEY_BYTES);
-    at += 2 * BUDGET_CURVE_KEY_BYTES;
-    *at++ = '\n';
-    status = budget_secret_file_create(path, file, CURVE_FILE_BYTES, reterr);
-    sodium_memzero(file, sizeof file);
-    return status;
-}
-
-static bool from_hex(const char *hex, uint8_t key[BUDGET_CURVE_KEY_BYTES])
-{
-    size_t got = 0;
-    return sodium_hex2bin(key, BUDGET_CURVE_KEY_BYTES, hex, 2 * BUDGET_CURVE_KEY_BYTES, NULL, &got,
-                          NULL) == 0 &&
-           got == BUDGET_CURVE_KEY_BYTES;
-}
-
 base_status service_curve_read(const char *dir, proto_keypair **pair, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
-    char file[CURVE_FILE_BYTES];
-    size_t file_bytes = 0;
-    uint8_t derived[BUDGET_CURVE_KEY_BYTES];
     base_status status = base_path_join(dir, BUDGET_FILE_CURVE, path, reterr);
-    if (status == BASE_OK) {
-        status = budget_secret_file_read(path, file, sizeof file, &file_bytes, reterr);
-    }
     if (status != BASE_OK) {
         return status;
     }
     proto_keypair *made = sodium_malloc(sizeof *made);
     if (made == NULL) {
-        status = base_fail(reterr, BASE_ERR_MEMORY, "no locked memory for the service's key");
-    } else if (file_bytes != sizeof file || !from_hex(file, made->public_key) ||
-               !from_hex(file + 2 * BUDGET_CURVE_KEY_BYTES + 1, made->secret_key) ||
-               crypto_scalarmult_base(derived, made->secret_key) != 0 ||
-               memcmp(derived, made->public_key, sizeof derived) != 0) {
-        status = base_fail(reterr, BASE_ERR_AUTH, "%s: not the service's key", path);
-        sodium_free(made);
-    } else {
-        *pair = made;
+        return base_fail(reterr, BASE_ERR_MEMORY, "no locked memory for the service's key");
     }
-    sodium_memzero(file, sizeof file);
-    return status;
+    status = budget_keypair_read(path, ": not the service's key", made, reterr);
+    if (status != BASE_OK) {
+        sodium_free(made);
+        return status;
+    }
+    *pair = made;
+    return BASE_OK;
 }
 
 static base_status make_directory(const char *path, base_error *reterr)
@@ -122,16 +80,13 @@ static base_status add_client(const char *dir, const uint8_t *service_public_key
     char name[BUDGET_NAME_BYTES + 16];
     char path[BASE_PATH_BYTES];
     budget_answer answer;
-    proto_keypair pair;
     budget_client_key key = {0};
     const budget_caller nobody = {0};
-    proto_keypair_make(&pair);
+    proto_keypair_make(&key.keys);
     (void)snprintf(name, sizeof name, "clients/%s.key", client->name);
     memcpy(key.name, client->name, sizeof key.name);
-    memcpy(key.public_key, pair.public_key, sizeof key.public_key);
-    memcpy(key.secret_key, pair.secret_key, sizeof key.secret_key);
     memcpy(key.service_public_key, service_public_key, sizeof key.service_public_key);
-    memcpy(client->public_key, pair.public_key, sizeof client->public_key);
+    memcpy(client->public_key, key.keys.public_key, sizeof client->public_key);
     base_status status = base_path_join(dir, name, path, reterr);
     if (status == BASE_OK) {
         status = budget_client_key_write(path, &key, reterr);
@@ -142,7 +97,6 @@ static base_status add_client(const char *dir, const uint8_t *service_public_key
     if (status == BASE_OK && answer.reason != BUDGET_REASON_NONE) {
         status = base_fail(reterr, BASE_ERR_STATE, "%s", answer.message);
     }
-    proto_wipe(&pair, sizeof pair);
     proto_wipe(&key, sizeof key);
     return status;
 }
@@ -224,7 +178,7 @@ base_status budget_service_init(const char *dir, const unsigned char *secret, ba
         status = make_ledger(dir, pair.public_key, secret, reterr);
     }
     if (status == BASE_OK) { /* last: its being there says that the rest is */
-        status = curve_write(dir, &pair, reterr);
+        status = budget_keypair_create(path, &pair, reterr);
     }
     proto_wipe(&pair, sizeof pair);
     return status;

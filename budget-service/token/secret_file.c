@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sodium.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -155,5 +157,45 @@ base_status budget_secret_file_read(const char *path, void *data, size_t data_si
         status = read_all(fd, path, data, data_size_bytes, size_bytes, reterr);
     }
     (void)close(fd);
+    return status;
+}
+
+enum { KEY_HEX_BYTES = 2 * PROTO_KEY_BYTES, PAIR_BYTES = 2 * (KEY_HEX_BYTES + 1) };
+
+base_status budget_keypair_create(const char *path, const proto_keypair *pair, base_error *reterr)
+{
+    char text[PAIR_BYTES];
+    char *secret = text + KEY_HEX_BYTES + 1;
+    (void)sodium_bin2hex(text, KEY_HEX_BYTES + 1, pair->public_key, PROTO_KEY_BYTES);
+    (void)sodium_bin2hex(secret, KEY_HEX_BYTES + 1, pair->secret_key, PROTO_KEY_BYTES);
+    text[KEY_HEX_BYTES] = '\n';
+    secret[KEY_HEX_BYTES] = '\n';
+    const base_status status = budget_secret_file_create(path, text, PAIR_BYTES, reterr);
+    proto_wipe(text, sizeof text);
+    return status;
+}
+
+static bool take_hex(const char *text, uint8_t key[PROTO_KEY_BYTES])
+{
+    size_t got = 0;
+    return sodium_hex2bin(key, PROTO_KEY_BYTES, text, KEY_HEX_BYTES, NULL, &got, NULL) == 0 &&
+           got == PROTO_KEY_BYTES && text[KEY_HEX_BYTES] == '\n';
+}
+
+base_status budget_keypair_read(const char *path, const char *says, proto_keypair *pair,
+                                base_error *reterr)
+{
+    char text[PAIR_BYTES];
+    size_t size_bytes = 0;
+    uint8_t derived[PROTO_KEY_BYTES];
+    base_status status = budget_secret_file_read(path, text, sizeof text, &size_bytes, reterr);
+    if (status == BASE_OK && (size_bytes != sizeof text || !take_hex(text, pair->public_key) ||
+                              !take_hex(text + KEY_HEX_BYTES + 1, pair->secret_key) ||
+                              crypto_scalarmult_base(derived, pair->secret_key) != 0 ||
+                              memcmp(derived, pair->public_key, sizeof derived) != 0)) {
+        proto_wipe(pair, sizeof *pair);
+        status = base_fail(reterr, BASE_ERR_AUTH, "%s%s", path, says);
+    }
+    proto_wipe(text, sizeof text);
     return status;
 }

@@ -12,27 +12,25 @@
 #include "base/file.h"
 #include "base/path.h"
 #include "budget/secret_file.h"
-#include "proto/key.h"
 
-enum { FILE_BYTES_MAX = 16 * 1024, HEX_BYTES = 2 * BUDGET_CURVE_KEY_BYTES + 1 };
+enum { FILE_BYTES_MAX = 16 * 1024, HEX_BYTES = 2 * PROTO_KEY_BYTES + 1 };
 
-static json_t *hex_json(const uint8_t key[BUDGET_CURVE_KEY_BYTES])
+static json_t *hex_json(const uint8_t key[PROTO_KEY_BYTES])
 {
     char hex[HEX_BYTES];
-    (void)sodium_bin2hex(hex, sizeof hex, key, BUDGET_CURVE_KEY_BYTES);
+    (void)sodium_bin2hex(hex, sizeof hex, key, PROTO_KEY_BYTES);
     json_t *made = json_string(hex);
     proto_wipe(hex, sizeof hex);
     return made;
 }
 
-static bool get_hex(const json_t *object, const char *name, uint8_t key[BUDGET_CURVE_KEY_BYTES])
+static bool get_hex(const json_t *object, const char *name, uint8_t key[PROTO_KEY_BYTES])
 {
     const char *text = json_string_value(json_object_get(object, name));
     size_t key_bytes = 0;
     return text != NULL && strlen(text) == HEX_BYTES - 1 &&
-           sodium_hex2bin(key, BUDGET_CURVE_KEY_BYTES, text, HEX_BYTES - 1, NULL, &key_bytes,
-                          NULL) == 0 &&
-           key_bytes == BUDGET_CURVE_KEY_BYTES;
+           sodium_hex2bin(key, PROTO_KEY_BYTES, text, HEX_BYTES - 1, NULL, &key_bytes, NULL) == 0 &&
+           key_bytes == PROTO_KEY_BYTES;
 }
 
 static bool get_text(const json_t *object, const char *name, char *into, size_t into_bytes)
@@ -68,8 +66,8 @@ base_status budget_client_key_write(const char *path, const budget_client_key *k
                                     base_error *reterr)
 {
     char *text = dump(json_pack("{s:s, s:s, s:o, s:o, s:o}", "format", "ringfence-client-key-1",
-                                "name", key->name, "public_key", hex_json(key->public_key),
-                                "secret_key", hex_json(key->secret_key), "service_public_key",
+                                "name", key->name, "public_key", hex_json(key->keys.public_key),
+                                "secret_key", hex_json(key->keys.secret_key), "service_public_key",
                                 hex_json(key->service_public_key)));
     if (text == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a key file");
@@ -94,8 +92,8 @@ base_status budget_client_key_read(const char *path, budget_client_key *key, bas
     if (json_object_size(object) != 5 || !get_text(object, "format", format, sizeof format) ||
         strcmp(format, "ringfence-client-key-1") != 0 ||
         !get_text(object, "name", got.name, sizeof got.name) ||
-        !get_hex(object, "public_key", got.public_key) ||
-        !get_hex(object, "secret_key", got.secret_key) ||
+        !get_hex(object, "public_key", got.keys.public_key) ||
+        !get_hex(object, "secret_key", got.keys.secret_key) ||
         !get_hex(object, "service_public_key", got.service_public_key)) {
         status = base_fail(reterr, BASE_ERR_AUTH, "%s: not a client's key file", path);
     } else {

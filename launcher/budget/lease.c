@@ -15,6 +15,7 @@
 #include "base/path.h"
 #include "budget/lease_ask.h"
 #include "budget/money.h"
+#include "budget/secret_file.h"
 #include "proto/digest.h"
 #include "proto/lease.h"
 
@@ -202,21 +203,15 @@ static base_status take_token(launch_lease *lease, const void *job_bytes, size_t
 static base_status take_job_key(launch_lease *lease, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
-    budget_job_key key;
     if (lease->options->budget.receipts[0] == '\0') {
         proto_keypair_make(&lease->job_key);
         return BASE_OK;
     }
-    base_status status = base_path_join(lease->options->budget.receipts, "job.key", path, reterr);
-    if (status == BASE_OK) {
-        status = budget_job_key_read(path, &key, reterr);
-    }
-    if (status == BASE_OK) {
-        memcpy(lease->job_key.public_key, key.public_key, PROTO_KEY_BYTES);
-        memcpy(lease->job_key.secret_key, key.secret_key, PROTO_KEY_BYTES);
-        proto_wipe(&key, sizeof key);
-    }
-    return status;
+    const base_status status =
+        base_path_join(lease->options->budget.receipts, "job.key", path, reterr);
+    return status == BASE_OK
+               ? budget_keypair_read(path, " is no job's key", &lease->job_key, reterr)
+               : status;
 }
 
 base_status launch_lease_take(const launch_options *options, const void *job_bytes, size_t job_size,
@@ -292,17 +287,12 @@ static budget_verdict redeem_some(launch_lease *lease, const budget_redeem_ranks
 {
     const launch_budget_options *budget = &lease->options->budget;
     const int64_t left_ms = (deadline_ns - base_now_ns()) / BASE_NS_PER_MS;
-    budget_job_key key;
-    memcpy(key.public_key, lease->job_key.public_key, sizeof key.public_key);
-    memcpy(key.secret_key, lease->job_key.secret_key, sizeof key.secret_key);
     const budget_redeem_options options = {
         .dir = budget->dir[0] != '\0' ? budget->dir : NULL,
-        .job_key = &key,
+        .job_key = &lease->job_key,
         .timeout_ms = left_ms > 0 ? left_ms : 1,
     };
-    const budget_verdict verdict = budget_redeem(&options, lease->token, ranks, redemption, why);
-    proto_wipe(&key, sizeof key);
-    return verdict;
+    return budget_redeem(&options, lease->token, ranks, redemption, why);
 }
 
 static base_status fetch_receipts(launch_lease *lease, int *exit_code, base_error *reterr)

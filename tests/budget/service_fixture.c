@@ -144,20 +144,17 @@ budget_client *fixture_client(const service_fixture *fixture, const char *name, 
 void fixture_add_client(const service_fixture *fixture, const char *name, const char *role)
 {
     base_error why;
-    proto_keypair pair;
     budget_client_key key = {0};
     char path[BASE_PATH_BYTES + 64];
     budget_service_address address;
     assert_ok(budget_service_address_read(fixture->dir, &address, &why), &why);
-    proto_keypair_make(&pair);
+    proto_keypair_make(&key.keys);
     (void)snprintf(key.name, sizeof key.name, "%s", name);
-    memcpy(key.public_key, pair.public_key, sizeof key.public_key);
-    memcpy(key.secret_key, pair.secret_key, sizeof key.secret_key);
     memcpy(key.service_public_key, address.public_key, sizeof key.service_public_key);
     (void)snprintf(path, sizeof path, "%s/clients/%s.key", fixture->dir, name);
     assert_ok(budget_client_key_write(path, &key, &why), &why);
     budget_client *admin = fixture_client(fixture, "admin", 0);
-    assert_verdict(budget_client_add(admin, name, role, key.public_key, &why), BUDGET_GRANTED,
+    assert_verdict(budget_client_add(admin, name, role, key.keys.public_key, &why), BUDGET_GRANTED,
                    &why);
     budget_client_close(admin);
 }
@@ -217,12 +214,9 @@ void fixture_write_policy(const service_fixture *fixture, const char *members)
               &error);
 }
 
-static budget_redeem_options redeemer(const service_fixture *fixture, budget_job_key *key)
+static budget_redeem_options redeemer(const service_fixture *fixture, proto_keypair *key)
 {
-    proto_keypair pair;
-    proto_keypair_make(&pair);
-    memcpy(key->public_key, pair.public_key, sizeof key->public_key);
-    memcpy(key->secret_key, pair.secret_key, sizeof key->secret_key);
+    proto_keypair_make(key);
     return (budget_redeem_options){.dir = fixture->dir, .job_key = key};
 }
 
@@ -230,7 +224,7 @@ void fixture_begin_run(const service_fixture *fixture, const char *label, int64_
 {
     base_error why;
     budget_grant grant;
-    budget_job_key job;
+    proto_keypair job;
     static budget_redemption redemption;
     const budget_redeem_options mine = redeemer(fixture, &job);
     budget_client *client = fixture_client(fixture, "request", 0);

@@ -28,8 +28,7 @@ static void find_keys(const service_fixture *fixture, const char *name, proto_ke
     }
     (void)snprintf(path, sizeof path, "%s/clients/%s.key", fixture->dir, name);
     assert_ok(budget_client_key_read(path, &key, &error), &error);
-    memcpy(keys->public_key, key.public_key, sizeof keys->public_key);
-    memcpy(keys->secret_key, key.secret_key, sizeof keys->secret_key);
+    *keys = key.keys;
 }
 
 void raw_open(const service_fixture *fixture, const char *name, budget_link *link)

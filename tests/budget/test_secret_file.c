@@ -155,6 +155,30 @@ static void a_stranger_s_file_is_refused(void **state)
     assert_status(read_as_nobody(path), BASE_OK);
 }
 
+/* What is written is read; a pair whose halves do not belong together, or that is cut, is none. */
+static void a_pair_is_read_whole_or_not_at_all(void **state)
+{
+    const char *path = test_directory_path(*state, "job.key");
+    base_error error = {0};
+    proto_keypair pair;
+    proto_keypair other;
+    proto_keypair got;
+    proto_keypair_make(&pair);
+    proto_keypair_make(&other);
+    assert_status(budget_keypair_read(path, " is none", &got, &error), BASE_ERR_NOTFOUND);
+    assert_ok(budget_keypair_create(path, &pair, &error), &error);
+    assert_status(budget_keypair_create(path, &other, &error), BASE_ERR_STATE);
+    assert_ok(budget_keypair_read(path, " is none", &got, &error), &error);
+    assert_memory_equal(&got, &pair, sizeof pair);
+    assert_int_equal(truncate(path, 129), 0);
+    assert_status(budget_keypair_read(path, " is none", &got, &error), BASE_ERR_AUTH);
+    assert_int_equal(unlink(path), 0);
+    memcpy(pair.public_key, other.public_key, sizeof pair.public_key);
+    assert_ok(budget_keypair_create(path, &pair, &error), &error);
+    assert_status(budget_keypair_read(path, " is none", &got, &error), BASE_ERR_AUTH);
+    assert_non_null(strstr(error.message, "job.key is none"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -167,6 +191,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(only_regular_files_are_read, make_directory,
                                         remove_directory),
         cmocka_unit_test_setup_teardown(mounted_secrets_are_accepted, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(a_pair_is_read_whole_or_not_at_all, make_directory,
                                         remove_directory),
         cmocka_unit_test_setup_teardown(a_stranger_s_file_is_refused, make_directory,
                                         remove_directory),

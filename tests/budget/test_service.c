@@ -95,18 +95,15 @@ static void test_retry_is_identical(void **state)
     budget_client_close(client);
 }
 
-static budget_redeem_options redeemer(const service_fixture *fixture, budget_job_key *key)
+static budget_redeem_options redeemer(const service_fixture *fixture, proto_keypair *key)
 {
-    proto_keypair pair;
-    proto_keypair_make(&pair);
-    memcpy(key->public_key, pair.public_key, sizeof key->public_key);
-    memcpy(key->secret_key, pair.secret_key, sizeof key->secret_key);
+    proto_keypair_make(key);
     return (budget_redeem_options){.dir = fixture->dir, .job_key = key};
 }
 
 /* One for each of four ranks, of the first attempt. */
 static void check_receipts(const service_fixture *fixture, const budget_redemption *redemption,
-                           const budget_job_key *job)
+                           const proto_keypair *job)
 {
     base_error why;
     for (int rank = 0; rank < 4; rank++) {
@@ -127,8 +124,8 @@ static void test_redeem(void **state)
     const service_fixture *fixture = *state;
     base_error why;
     budget_grant grant;
-    budget_job_key job;
-    budget_job_key thief;
+    proto_keypair job;
+    proto_keypair thief;
     const budget_redeem_options mine = redeemer(fixture, &job);
     const budget_redeem_options his = redeemer(fixture, &thief);
     static budget_redemption redemption;
@@ -197,7 +194,7 @@ static void test_refused_redeem_changes_nothing(void **state)
     const service_fixture *fixture = *state;
     base_error why;
     budget_grant grant;
-    budget_job_key job;
+    proto_keypair job;
     char found[BUDGET_STATE_BYTES] = "";
     static budget_redemption redemption;
     const budget_redeem_ranks beyond[] = {
@@ -222,7 +219,7 @@ static void test_life_of_an_authorization(void **state)
     const service_fixture *fixture = *state;
     base_error why;
     budget_grant grant;
-    budget_job_key job;
+    proto_keypair job;
     static budget_redemption redemption;
     const budget_redeem_options mine = redeemer(fixture, &job);
     budget_client *client = fixture_client(fixture, "request", 0);

@@ -77,7 +77,7 @@ static void test_no_room_for_a_checkpoint(void **state)
     service_fixture *fixture = *state;
     base_error why;
     budget_grant grant;
-    budget_job_key job;
+    proto_keypair job;
     char setting[BASE_PATH_BYTES + 64];
     char full[BASE_PATH_BYTES];
     int64_t not_after = 0;
@@ -91,10 +91,7 @@ static void test_no_room_for_a_checkpoint(void **state)
     const budget_claims ask = fixture_ask("phase35", "run-1", USD(1));
     const budget_claims other = fixture_ask("phase35", "run-2", USD(1));
     assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
-    proto_keypair pair;
-    proto_keypair_make(&pair);
-    memcpy(job.public_key, pair.public_key, sizeof job.public_key);
-    memcpy(job.secret_key, pair.secret_key, sizeof job.secret_key);
+    proto_keypair_make(&job);
     const budget_redeem_options redeemer = {
         .dir = fixture->dir, .job_key = &job, .timeout_ms = 500};
 

@@ -105,8 +105,7 @@ static void test_a_bad_audit_ends_all_grants(void **state)
     budget_audit_report audit = {0};
     static budget_redemption redemption;
     static budget_grant grant;
-    budget_job_key job;
-    proto_keypair pair;
+    proto_keypair job;
     edit(fixture, "UPDATE account SET cap = cap * 50");
     assert_false(fixture_start_with(fixture, NULL, NULL));
     assert_true(fixture_start_with(fixture, acceptance(fixture), NULL));
@@ -122,9 +121,7 @@ static void test_a_bad_audit_ends_all_grants(void **state)
     assert_non_null(strstr(status_of(fixture).audit_finding, "account, id 2"));
     assert_verdict(ask(fixture, "phase", "second", USD(1), &why), BUDGET_REFUSED, &why);
     assert_non_null(strstr(why.message, "does not audit"));
-    proto_keypair_make(&pair);
-    memcpy(job.public_key, pair.public_key, sizeof job.public_key);
-    memcpy(job.secret_key, pair.secret_key, sizeof job.secret_key);
+    proto_keypair_make(&job);
     const budget_redeem_options options = {.dir = fixture->dir, .job_key = &job};
     assert_verdict(
         budget_redeem(&options, grant.token, &(budget_redeem_ranks){0, 1, 1}, &redemption, &why),

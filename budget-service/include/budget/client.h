@@ -245,7 +245,7 @@ BASE_MUST_CHECK budget_verdict budget_account_acknowledge(budget_client *client,
 /* role: "request", "reconcile" or "admin". */
 BASE_MUST_CHECK budget_verdict budget_client_add(budget_client *client, const char *name,
                                                  const char *role,
-                                                 const uint8_t public_key[BUDGET_CURVE_KEY_BYTES],
+                                                 const uint8_t public_key[PROTO_KEY_BYTES],
                                                  base_error *why);
 
 /* Takes effect at once, on open connections too. */
@@ -255,7 +255,7 @@ BASE_MUST_CHECK budget_verdict budget_client_revoke(budget_client *client, const
 typedef struct budget_client_info {
     char name[BUDGET_NAME_BYTES];
     char role[BUDGET_NAME_BYTES];
-    uint8_t public_key[BUDGET_CURVE_KEY_BYTES];
+    uint8_t public_key[PROTO_KEY_BYTES];
     bool revoked;
 } budget_client_info;
 typedef void (*budget_client_fn)(void *user, const budget_client_info *info);
@@ -268,21 +268,10 @@ BASE_MUST_CHECK budget_verdict budget_repair_clock(budget_client *client, base_e
 /* ------------------------------------------------------------------------------------------------
  * Redeeming: anybody who holds a token, at an endpoint of its own */
 
-/* The job's CURVE key pair. The first redemption binds the token to it. */
-typedef struct budget_job_key {
-    uint8_t public_key[BUDGET_CURVE_KEY_BYTES];
-    uint8_t secret_key[BUDGET_CURVE_KEY_BYTES];
-} budget_job_key;
-
-/* Reads a pair that `budget-service redeem --out DIR` has put into DIR/job.key: two lines of hex,
- * in a file that nobody else may read. BASE_ERR_NOTFOUND, BASE_ERR_AUTH. Wipe it after use. */
-BASE_MUST_CHECK base_status budget_job_key_read(const char *path, budget_job_key *key,
-                                                base_error *reterr);
-
 typedef struct budget_redeem_options {
-    const char *dir; /* where service.json is; NULL: budget_default_dir */
-    const budget_job_key *job_key;
-    int64_t timeout_ms; /* 0: BUDGET_CLIENT_TIMEOUT_MS */
+    const char *dir;              /* where service.json is; NULL: budget_default_dir */
+    const proto_keypair *job_key; /* CURVE. The first redemption binds the token to it */
+    int64_t timeout_ms;           /* 0: BUDGET_CLIENT_TIMEOUT_MS */
 } budget_redeem_options;
 
 typedef struct budget_redemption {

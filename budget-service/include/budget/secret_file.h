@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "proto/key.h"
 
 /* Makes the file, mode 0600, with O_EXCL, and waits until it is on disk, with its directory's
  * entry.
@@ -24,6 +25,14 @@ BASE_MUST_CHECK base_status budget_secret_file_create(const char *path, const vo
 BASE_MUST_CHECK base_status budget_secret_file_read(const char *path, void *data,
                                                     size_t data_size_bytes, size_t *size_bytes,
                                                     base_error *reterr);
+
+/* A CURVE pair in such a file: two lines of hex, the public half first. The two halves must belong
+ * together, else BASE_ERR_AUTH, whose message is the path and then `says` (" is no job's key"). Wipe
+ * the pair after use. */
+BASE_MUST_CHECK base_status budget_keypair_create(const char *path, const proto_keypair *pair,
+                                                  base_error *reterr);
+BASE_MUST_CHECK base_status budget_keypair_read(const char *path, const char *says,
+                                                proto_keypair *pair, base_error *reterr);
 
 /* What is no secret, but is believed: a keyring, the service's directory. BASE_ERR_AUTH when it
  * belongs to somebody else than us or root, or may be written by others. */

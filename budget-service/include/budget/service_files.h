@@ -8,8 +8,7 @@
 #include "base/limits.h"
 #include "base/status.h"
 #include "budget/claims.h"
-
-enum { BUDGET_CURVE_KEY_BYTES = 32 };
+#include "proto/key.h"
 
 /* In the directory, for base_path_join. */
 #define BUDGET_FILE_KEYRING "keyring.json"
@@ -22,9 +21,8 @@ enum { BUDGET_CURVE_KEY_BYTES = 32 };
 /* A client's key file: JSON, 0600, made with O_EXCL. Holds a secret: wipe it (proto_wipe). */
 typedef struct budget_client_key {
     char name[BUDGET_NAME_BYTES];
-    uint8_t public_key[BUDGET_CURVE_KEY_BYTES];
-    uint8_t secret_key[BUDGET_CURVE_KEY_BYTES];
-    uint8_t service_public_key[BUDGET_CURVE_KEY_BYTES]; /* whom it talks to, and nobody else */
+    proto_keypair keys;
+    uint8_t service_public_key[PROTO_KEY_BYTES]; /* whom it talks to, and nobody else */
 } budget_client_key;
 
 BASE_MUST_CHECK base_status budget_client_key_write(const char *path, const budget_client_key *key,
@@ -39,7 +37,7 @@ BASE_MUST_CHECK base_status budget_client_key_read(const char *path, budget_clie
 typedef struct budget_service_address {
     char endpoint[BASE_PATH_BYTES];
     char redeem_endpoint[BASE_PATH_BYTES];
-    uint8_t public_key[BUDGET_CURVE_KEY_BYTES];
+    uint8_t public_key[PROTO_KEY_BYTES];
 } budget_service_address;
 
 BASE_MUST_CHECK base_status budget_service_address_write(const char *dir,
