@@ -84,7 +84,7 @@ static int list(const cli_args *args, budget_client *client)
     return cli_list(args, client, verdict, &why, "accounts", accounts);
 }
 
-const cli_command cli_account_commands[] = {
+static const cli_command commands[] = {
     {.name = "account create",
      .operands = "ACCOUNT",
      .operand_count = 1,
@@ -118,4 +118,4 @@ const cli_command cli_account_commands[] = {
      .check = account_operand,
      .ask = acknowledge},
 };
-const int cli_account_command_count = sizeof cli_account_commands / sizeof cli_account_commands[0];
+const cli_group cli_account_group = {"Accounts", commands, sizeof commands / sizeof commands[0]};

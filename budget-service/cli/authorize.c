@@ -160,7 +160,7 @@ static int run_authorize(const cli_args *args)
     return ask_for(args, &ask);
 }
 
-const cli_command cli_authorize_commands[] = {
+static const cli_command commands[] = {
     {.name = "authorize",
      .operands = "LABEL USD",
      .operand_count = 2,
@@ -176,5 +176,4 @@ const cli_command cli_authorize_commands[] = {
                 "after.",
      .run = run_authorize},
 };
-const int cli_authorize_command_count =
-    sizeof cli_authorize_commands / sizeof cli_authorize_commands[0];
+const cli_group cli_authorize_group = {"Money", commands, sizeof commands / sizeof commands[0]};

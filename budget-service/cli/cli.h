@@ -122,25 +122,22 @@ typedef struct cli_command {
     int (*ask)(const cli_args *args, budget_client *client); /* gives the exit code */
 } cli_command;
 
-/* The commands, by group, each group in a file of its own. */
-extern const cli_command cli_service_commands[];
-extern const int cli_service_command_count;
-extern const cli_command cli_account_commands[];
-extern const int cli_account_command_count;
-extern const cli_command cli_authorize_commands[];
-extern const int cli_authorize_command_count;
-extern const cli_command cli_read_commands[];
-extern const int cli_read_command_count;
-extern const cli_command cli_token_commands[];
-extern const int cli_token_command_count;
-extern const cli_command cli_fact_commands[];
-extern const int cli_fact_command_count;
-extern const cli_command cli_report_commands[];
-extern const int cli_report_command_count;
-extern const cli_command cli_key_commands[];
-extern const int cli_key_command_count;
-extern const cli_command cli_client_commands[];
-extern const int cli_client_command_count;
+/* The commands of one file, under one title in the help. */
+typedef struct cli_group {
+    const char *title;
+    const cli_command *commands;
+    int count;
+} cli_group;
+
+extern const cli_group cli_service_group;
+extern const cli_group cli_account_group;
+extern const cli_group cli_authorize_group;
+extern const cli_group cli_read_group;
+extern const cli_group cli_token_group;
+extern const cli_group cli_fact_group;
+extern const cli_group cli_report_group;
+extern const cli_group cli_key_group;
+extern const cli_group cli_client_group;
 
 /* Options of every command that asks the service. */
 #define CLI_CLIENT_OPTIONS (CLI_BIT(CLI_DIR) | CLI_BIT(CLI_KEY) | CLI_BIT(CLI_TIMEOUT))

@@ -121,7 +121,7 @@ static int repair_clock(const cli_args *args, budget_client *client)
     return args->json ? cli_object(json_pack("{s:b}", "repaired", 1)) : BASE_EXIT_DONE;
 }
 
-const cli_command cli_client_commands[] = {
+static const cli_command commands[] = {
     {.name = "client add",
      .operands = "NAME",
      .operand_count = 1,
@@ -149,4 +149,4 @@ const cli_command cli_client_commands[] = {
      .key = "admin",
      .ask = repair_clock},
 };
-const int cli_client_command_count = sizeof cli_client_commands / sizeof cli_client_commands[0];
+const cli_group cli_client_group = {"Clients", commands, sizeof commands / sizeof commands[0]};

@@ -116,7 +116,7 @@ static int void_it(const cli_args *args, budget_client *client)
     return finish(args, client, verdict, &why, "voided");
 }
 
-const cli_command cli_fact_commands[] = {
+static const cli_command commands[] = {
     {.name = "attach",
      .operands = "LABEL",
      .operand_count = 1,
@@ -156,4 +156,4 @@ const cli_command cli_fact_commands[] = {
      .check = label_operand,
      .ask = void_it},
 };
-const int cli_fact_command_count = sizeof cli_fact_commands / sizeof cli_fact_commands[0];
+const cli_group cli_fact_group = {"Facts", commands, sizeof commands / sizeof commands[0]};

@@ -312,7 +312,7 @@ static int run_install_keyring(const cli_args *args)
     return BASE_EXIT_DONE;
 }
 
-const cli_command cli_key_commands[] = {
+static const cli_command commands[] = {
     {.name = "key list",
      .operands = "",
      .optional = CLI_BIT(CLI_DIR),
@@ -345,4 +345,4 @@ const cli_command cli_key_commands[] = {
                 "before what its launcher\nnames. Again after each key rotate and key revoke.",
      .run = run_install_keyring},
 };
-const int cli_key_command_count = sizeof cli_key_commands / sizeof cli_key_commands[0];
+const cli_group cli_key_group = {"Keys", commands, sizeof commands / sizeof commands[0]};

@@ -106,22 +106,10 @@ typedef struct option_rows {
     base_fields fields;
 } option_rows;
 
-typedef struct command_group {
-    const char *title;
-    const cli_command *commands;
-    const int *count;
-} command_group;
-
-static const command_group groups[] = {
-    {"The service", cli_service_commands, &cli_service_command_count},
-    {"Accounts", cli_account_commands, &cli_account_command_count},
-    {"Money", cli_authorize_commands, &cli_authorize_command_count},
-    {"Looking", cli_read_commands, &cli_read_command_count},
-    {"Tokens", cli_token_commands, &cli_token_command_count},
-    {"Facts", cli_fact_commands, &cli_fact_command_count},
-    {"Reports", cli_report_commands, &cli_report_command_count},
-    {"Keys", cli_key_commands, &cli_key_command_count},
-    {"Clients", cli_client_commands, &cli_client_command_count},
+static const cli_group *const groups[] = {
+    &cli_service_group, &cli_account_group, &cli_authorize_group,
+    &cli_read_group,    &cli_token_group,   &cli_fact_group,
+    &cli_report_group,  &cli_key_group,     &cli_client_group,
 };
 enum { GROUP_COUNT = sizeof groups / sizeof groups[0], FLAG_BYTES = 40, HIDDEN_SIGN = '\x01' };
 
@@ -172,9 +160,9 @@ void cli_help_all(FILE *stream)
                 "Guards the money: no token, no cloud.\n",
                 stream);
     for (int g = 0; g < GROUP_COUNT; g++) {
-        (void)fprintf(stream, "\n%s:\n", groups[g].title);
-        for (int i = 0; i < *groups[g].count; i++) {
-            const cli_command *command = &groups[g].commands[i];
+        (void)fprintf(stream, "\n%s:\n", groups[g]->title);
+        for (int i = 0; i < groups[g]->count; i++) {
+            const cli_command *command = &groups[g]->commands[i];
             char left[2 * FLAG_BYTES];
             (void)snprintf(left, sizeof left, "%s %s", command->name, command->operands);
             (void)fprintf(stream, "  %-28s %s\n", left, command->summary);
@@ -198,10 +186,10 @@ static const cli_command *find_command(int count, char **arguments, int *used)
         (void)snprintf(name, sizeof name, "%s%s%s", arguments[0], length == 2 ? " " : "",
                        length == 2 ? arguments[1] : "");
         for (int g = 0; g < GROUP_COUNT; g++) {
-            for (int i = 0; i < *groups[g].count; i++) {
-                if (strcmp(groups[g].commands[i].name, name) == 0) {
+            for (int i = 0; i < groups[g]->count; i++) {
+                if (strcmp(groups[g]->commands[i].name, name) == 0) {
                     *used = length;
-                    return &groups[g].commands[i];
+                    return &groups[g]->commands[i];
                 }
             }
         }
@@ -220,8 +208,8 @@ static int wrong_command(const cli_args *args, int count, char **words)
          words_taken--) {
         nearest = base_nearest_begin(two, words_taken == 2 ? strlen(two) : strcspn(two, " "));
         for (int g = 0; g < GROUP_COUNT; g++) {
-            for (int i = 0; i < *groups[g].count; i++) {
-                base_nearest_offer(&nearest, groups[g].commands[i].name);
+            for (int i = 0; i < groups[g]->count; i++) {
+                base_nearest_offer(&nearest, groups[g]->commands[i].name);
             }
         }
     }
@@ -234,8 +222,8 @@ static bool is_family(const char *word)
 {
     const size_t length = strlen(word);
     for (int g = 0; g < GROUP_COUNT; g++) {
-        for (int i = 0; i < *groups[g].count; i++) {
-            const char *name = groups[g].commands[i].name;
+        for (int i = 0; i < groups[g]->count; i++) {
+            const char *name = groups[g]->commands[i].name;
             if (strncmp(name, word, length) == 0 && name[length] == ' ') {
                 return true;
             }

@@ -214,7 +214,7 @@ static int list(const cli_args *args, budget_client *client)
     return cli_list(args, client, verdict, &why, "entries", entries);
 }
 
-const cli_command cli_read_commands[] = {
+static const cli_command commands[] = {
     {.name = "remaining",
      .operands = "ACCOUNT",
      .operand_count = 1,
@@ -243,4 +243,4 @@ const cli_command cli_read_commands[] = {
      .key = "request",
      .ask = list},
 };
-const int cli_read_command_count = sizeof cli_read_commands / sizeof cli_read_commands[0];
+const cli_group cli_read_group = {"Looking", commands, sizeof commands / sizeof commands[0]};

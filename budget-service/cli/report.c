@@ -274,7 +274,7 @@ static int run_audit(const cli_args *args)
     return exit_code;
 }
 
-const cli_command cli_report_commands[] = {
+static const cli_command commands[] = {
     {.name = "reconcile",
      .operands = "",
      .required = CLI_BIT(CLI_BILL) | CLI_BIT(CLI_AS_OF),
@@ -305,4 +305,4 @@ const cli_command cli_report_commands[] = {
          "kept elsewhere.",
      .run = run_audit},
 };
-const int cli_report_command_count = sizeof cli_report_commands / sizeof cli_report_commands[0];
+const cli_group cli_report_group = {"Reports", commands, sizeof commands / sizeof commands[0]};

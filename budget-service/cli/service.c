@@ -230,7 +230,7 @@ static int run_serve(const cli_args *args)
     return cli_error(args, exit_code, "%s", error.message);
 }
 
-const cli_command cli_service_commands[] = {
+static const cli_command commands[] = {
     {.name = "init",
      .operands = "",
      .optional = CLI_BIT(CLI_DIR) | PASSPHRASE_OPTIONS,
@@ -246,4 +246,4 @@ const cli_command cli_service_commands[] = {
      .details = PASSPHRASE_HELP,
      .run = run_serve},
 };
-const int cli_service_command_count = sizeof cli_service_commands / sizeof cli_service_commands[0];
+const cli_group cli_service_group = {"The service", commands, sizeof commands / sizeof commands[0]};

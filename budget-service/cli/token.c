@@ -272,7 +272,7 @@ static int run_redeem(const cli_args *args)
     return exit_code;
 }
 
-const cli_command cli_token_commands[] = {
+static const cli_command commands[] = {
     {.name = "verify",
      .operands = "TOKEN",
      .operand_count = 1,
@@ -291,4 +291,4 @@ const cli_command cli_token_commands[] = {
                 "key is kept.",
      .run = run_redeem},
 };
-const int cli_token_command_count = sizeof cli_token_commands / sizeof cli_token_commands[0];
+const cli_group cli_token_group = {"Tokens", commands, sizeof commands / sizeof commands[0]};

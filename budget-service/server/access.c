@@ -17,7 +17,7 @@ enum {
 typedef struct rule {
     Ringfence__Budget__Request__BodyCase body;
     unsigned roles;
-    service_handler handler;
+    service_handler *handler;
 } rule;
 
 #define BODY(name) RINGFENCE__BUDGET__REQUEST__BODY_##name
@@ -73,7 +73,7 @@ static void digest_body(budget_service *service, const Ringfence__Budget__Reques
 /* BASE_OK with *handler NULL: the item holds the refusal. */
 static base_status check_client(budget_service *service, const service_question *question,
                                 budget_ledger_client *client, service_item *item,
-                                service_handler *handler, base_error *reterr)
+                                service_handler **handler, base_error *reterr)
 {
     char message[BUDGET_ANSWER_MESSAGE_BYTES];
     const Ringfence__Budget__Request *request = question->request;
@@ -153,7 +153,7 @@ static base_status check_granting(budget_service *service, service_item *item, b
 }
 
 static base_status check_redeemer(const service_question *question, service_item *item,
-                                  service_handler *handler, base_error *reterr)
+                                  service_handler **handler, base_error *reterr)
 {
     *handler = NULL;
     if (question->request->body_case != BODY(REDEEM)) {
@@ -170,7 +170,7 @@ base_status service_access_check(budget_service *service, const char *user_id,
 {
     uint8_t key[PROTO_KEY_BYTES];
     budget_ledger_client client = {0};
-    service_handler handler = NULL;
+    service_handler *handler = NULL;
     service_question question = {.request = request, .key = key};
     if (!service_admission_key(user_id, key)) {
         return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_FORBIDDEN,

@@ -88,8 +88,8 @@ typedef struct service_question {
 
 /* Puts the answer into the item. BASE_ERR_INVALID: the question is malformed; anything else ends
  * the whole batch. */
-typedef base_status (*service_handler)(budget_service *service, const service_question *question,
-                                       service_item *item, base_error *reterr);
+typedef base_status service_handler(budget_service *service, const service_question *question,
+                                    service_item *item, base_error *reterr);
 
 /* ---- batch.c: the loop's work */
 
@@ -111,50 +111,27 @@ BASE_MUST_CHECK base_status service_access_check(budget_service *service, const 
 
 /* ---- handlers, by file */
 
-base_status service_authorize(budget_service *service, const service_question *question,
-                              service_item *item, base_error *reterr);
-base_status service_attach(budget_service *service, const service_question *question,
-                           service_item *item, base_error *reterr);
-base_status service_terminated(budget_service *service, const service_question *question,
-                               service_item *item, base_error *reterr);
-base_status service_void(budget_service *service, const service_question *question,
-                         service_item *item, base_error *reterr);
-base_status service_record_actual(budget_service *service, const service_question *question,
-                                  service_item *item, base_error *reterr);
-base_status service_redeem(budget_service *service, const service_question *question,
-                           service_item *item, base_error *reterr);
-
-base_status service_remaining(budget_service *service, const service_question *question,
-                              service_item *item, base_error *reterr);
-base_status service_total_spent(budget_service *service, const service_question *question,
-                                service_item *item, base_error *reterr);
-base_status service_status(budget_service *service, const service_question *question,
-                           service_item *item, base_error *reterr);
-base_status service_list(budget_service *service, const service_question *question,
-                         service_item *item, base_error *reterr);
-base_status service_account_list(budget_service *service, const service_question *question,
-                                 service_item *item, base_error *reterr);
-base_status service_export(budget_service *service, const service_question *question,
-                           service_item *item, base_error *reterr);
-base_status service_reconcile(budget_service *service, const service_question *question,
-                              service_item *item, base_error *reterr);
-base_status service_audit_begin(budget_service *service, const service_question *question,
-                                service_item *item, base_error *reterr);
-
-base_status service_account_create(budget_service *service, const service_question *question,
-                                   service_item *item, base_error *reterr);
-base_status service_account_set_cap(budget_service *service, const service_question *question,
-                                    service_item *item, base_error *reterr);
-base_status service_account_acknowledge(budget_service *service, const service_question *question,
-                                        service_item *item, base_error *reterr);
-base_status service_client_add(budget_service *service, const service_question *question,
-                               service_item *item, base_error *reterr);
-base_status service_client_revoke(budget_service *service, const service_question *question,
-                                  service_item *item, base_error *reterr);
-base_status service_client_list(budget_service *service, const service_question *question,
-                                service_item *item, base_error *reterr);
-base_status service_clock_repair(budget_service *service, const service_question *question,
-                                 service_item *item, base_error *reterr);
+service_handler service_authorize; /* handle_authorize.c */
+service_handler service_attach;    /* handle_facts.c */
+service_handler service_terminated;
+service_handler service_void;
+service_handler service_record_actual;
+service_handler service_redeem;
+service_handler service_remaining; /* handle_read.c */
+service_handler service_total_spent;
+service_handler service_status;
+service_handler service_list;
+service_handler service_account_list;
+service_handler service_export; /* spend.c, reconcile.c, audit_run.c */
+service_handler service_reconcile;
+service_handler service_audit_begin;
+service_handler service_account_create; /* handle_admin.c */
+service_handler service_account_set_cap;
+service_handler service_account_acknowledge;
+service_handler service_client_add;
+service_handler service_client_revoke;
+service_handler service_client_list;
+service_handler service_clock_repair;
 
 /* ---- keyring.c */
 
