@@ -1,6 +1,5 @@
 /* Runs a batch: applies every request that waits, commits them at once, and only then answers.
  * Called by service.c's loop. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,50 +11,26 @@
 #include "proto/socket.h"
 #include "service.h"
 
+/* A message's routing id and its body; further frames have been dropped. */
 typedef struct received_message {
-    zmq_msg_t routing;
-    zmq_msg_t body;
-    int frames; /* with further ones, which have been dropped; 0: no message */
+    zmq_msg_t frames[2];
+    int count; /* with those; 0: no message */
 } received_message;
-
-/* Takes all frames of one message, if one waits. */
-static base_status take(void *socket, received_message *message, base_error *reterr)
-{
-    bool more = true;
-    message->frames = 0;
-    while (more) {
-        zmq_msg_t frame;
-        (void)zmq_msg_init(&frame);
-        if (proto_zmq_recv(socket, &frame, ZMQ_DONTWAIT) < 0) {
-            const int code = zmq_errno();
-            (void)zmq_msg_close(&frame);
-            return message->frames == 0 && code == EAGAIN
-                       ? BASE_OK
-                       : proto_zmq_fail(reterr, "cannot receive questions");
-        }
-        more = zmq_msg_more(&frame) != 0;
-        if (message->frames < 2) {
-            (void)zmq_msg_move(message->frames == 0 ? &message->routing : &message->body, &frame);
-        }
-        (void)zmq_msg_close(&frame);
-        message->frames += 1;
-    }
-    return BASE_OK;
-}
 
 /* One message, checked and handled; *taken: the item has an answer (or will have). A message of the
  * wrong form is not answered: its connection is ended. */
 static base_status handle_message(budget_service *service, int endpoint, received_message *message,
                                   bool *taken, base_error *reterr)
 {
-    zmq_msg_t *body = &message->body;
+    zmq_msg_t *routing = &message->frames[0];
+    zmq_msg_t *body = &message->frames[1];
     service_item *item = &service->items[service->item_count];
     Ringfence__Budget__Request *request = NULL;
     base_error error = {0};
     *taken = false;
     service_item_reset(item);
-    const size_t id_bytes = zmq_msg_size(&message->routing);
-    if (message->frames != 1 + SERVICE_FRAMES_MAX || id_bytes == 0 ||
+    const size_t id_bytes = zmq_msg_size(routing);
+    if (message->count != 1 + SERVICE_FRAMES_MAX || id_bytes == 0 ||
         id_bytes > SERVICE_ROUTING_ID_BYTES) {
         service_connections_end(&service->connections[endpoint], zmq_msg_get(body, ZMQ_SRCFD));
         return BASE_OK;
@@ -69,7 +44,7 @@ static base_status handle_message(budget_service *service, int endpoint, receive
         return BASE_OK;
     }
     item->endpoint = endpoint;
-    memcpy(item->routing_id, zmq_msg_data(&message->routing), id_bytes);
+    memcpy(item->routing_id, zmq_msg_data(routing), id_bytes);
     item->routing_id_bytes = id_bytes;
     *taken = true;
     const base_status status = budget_request_unpack(zmq_msg_data(body), zmq_msg_size(body),
@@ -94,18 +69,19 @@ static base_status fill(budget_service *service, bool *received, base_error *ret
         const int endpoint = i % SERVICE_ENDPOINTS;
         received_message message;
         bool taken = false;
-        (void)zmq_msg_init(&message.routing);
-        (void)zmq_msg_init(&message.body);
-        if (take(service->sockets[endpoint], &message, reterr) != BASE_OK) {
+        (void)zmq_msg_init(&message.frames[0]);
+        (void)zmq_msg_init(&message.frames[1]);
+        if (proto_zmq_take(service->sockets[endpoint], message.frames, 2, &message.count,
+                           "cannot receive questions", reterr) != BASE_OK) {
             *received = false;
             status = BASE_ERR_IO;
-        } else if (message.frames > 0) {
+        } else if (message.count > 0) {
             status = handle_message(service, endpoint, &message, &taken, reterr);
             service->item_count += taken ? 1 : 0;
         }
-        waiting[endpoint] = message.frames > 0;
-        (void)zmq_msg_close(&message.routing);
-        (void)zmq_msg_close(&message.body);
+        waiting[endpoint] = message.count > 0;
+        (void)zmq_msg_close(&message.frames[0]);
+        (void)zmq_msg_close(&message.frames[1]);
         if (status != BASE_OK) {
             return status;
         }

@@ -402,50 +402,22 @@ static base_status identify(proto_bus *bus, const zmq_msg_t *routing, const zmq_
     return BASE_OK;
 }
 
-/* Takes all parts of one message. The last of the `wanted` parts goes to *body. If two are wanted,
- * the first goes to *routing. *count is how many there were; 0: no message. */
-static base_status take_parts(void *socket, zmq_msg_t *routing, zmq_msg_t *body, int wanted,
-                              int *count, base_error *reterr)
-{
-    bool more = true;
-    *count = 0;
-    while (more) {
-        zmq_msg_t part;
-        (void)zmq_msg_init(&part);
-        if (proto_zmq_recv(socket, &part, ZMQ_DONTWAIT) < 0) {
-            const int code = zmq_errno();
-            (void)zmq_msg_close(&part);
-            if (*count == 0 && code == EAGAIN) {
-                return BASE_OK;
-            }
-            return proto_zmq_fail(reterr, "cannot receive on the control socket");
-        }
-        more = zmq_msg_more(&part) != 0;
-        if (*count < wanted) {
-            (void)zmq_msg_move(*count == wanted - 1 ? body : routing, &part);
-        }
-        (void)zmq_msg_close(&part);
-        *count += 1;
-    }
-    return BASE_OK;
-}
-
 base_status proto_bus_recv(proto_bus *bus, int *rank, Ringfence__Control__Envelope **envelope,
                            base_error *reterr)
 {
-    const bool launcher = bus->listens;
-    const int wanted = launcher ? 2 : 1;
+    const int wanted = bus->listens ? 2 : 1; /* with the connection's routing id */
     int count = 0;
-    zmq_msg_t routing;
-    zmq_msg_t body;
-    (void)zmq_msg_init(&routing);
-    (void)zmq_msg_init(&body);
+    zmq_msg_t frames[2];
+    zmq_msg_t *body = &frames[wanted - 1];
+    (void)zmq_msg_init(&frames[0]);
+    (void)zmq_msg_init(&frames[1]);
     *envelope = NULL;
     *rank = PROTO_NO_RANK;
-    base_status status = take_parts(bus->socket, &routing, &body, wanted, &count, reterr);
+    base_status status = proto_zmq_take(bus->socket, frames, wanted, &count,
+                                        "cannot receive on the control socket", reterr);
     if (status == BASE_OK && count > 0) {
-        if (launcher && count >= wanted) {
-            status = identify(bus, &routing, &body, rank, reterr);
+        if (bus->listens && count >= wanted) {
+            status = identify(bus, &frames[0], body, rank, reterr);
         }
         if (status == BASE_OK && count != wanted) {
             status = base_fail(reterr, BASE_ERR_INVALID, "a message of %d frames", count);
@@ -453,12 +425,12 @@ base_status proto_bus_recv(proto_bus *bus, int *rank, Ringfence__Control__Envelo
         if (status == BASE_OK) {
             const proto_envelope_source source = {
                 .from = bus->peer, .world_size = bus->world_size, .arena = &bus->arena};
-            status = proto_envelope_unpack(zmq_msg_data(&body), zmq_msg_size(&body), &source,
+            status = proto_envelope_unpack(zmq_msg_data(body), zmq_msg_size(body), &source,
                                            envelope, reterr);
         }
     }
-    (void)zmq_msg_close(&routing);
-    (void)zmq_msg_close(&body);
+    (void)zmq_msg_close(&frames[0]);
+    (void)zmq_msg_close(&frames[1]);
     return status;
 }
 

@@ -96,6 +96,29 @@ int proto_zmq_recv(void *socket, struct zmq_msg_t *message, int flags)
     return got;
 }
 
+base_status proto_zmq_take(void *socket, struct zmq_msg_t *frames, int kept, int *count,
+                           const char *what, base_error *reterr)
+{
+    bool more = true;
+    *count = 0;
+    while (more) {
+        zmq_msg_t frame;
+        (void)zmq_msg_init(&frame);
+        if (proto_zmq_recv(socket, &frame, ZMQ_DONTWAIT) < 0) {
+            const int code = zmq_errno();
+            (void)zmq_msg_close(&frame);
+            return *count == 0 && code == EAGAIN ? BASE_OK : proto_zmq_fail(reterr, what);
+        }
+        more = zmq_msg_more(&frame) != 0;
+        if (*count < kept) {
+            (void)zmq_msg_move(&frames[*count], &frame);
+        }
+        (void)zmq_msg_close(&frame);
+        *count += 1;
+    }
+    return BASE_OK;
+}
+
 base_status proto_socket_context(void **context, base_error *reterr)
 {
     void *made = zmq_ctx_new();

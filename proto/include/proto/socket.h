@@ -42,6 +42,12 @@ BASE_MUST_CHECK base_status proto_socket_context(void **context, base_error *ret
 int proto_zmq_send(void *socket, const void *data, size_t size_bytes, int flags);
 int proto_zmq_recv(void *socket, struct zmq_msg_t *message, int flags);
 
+/* Takes one whole message, if one waits. Its first frames go into `frames`, which are initialised and
+ * stay the caller's to close; those beyond `kept` are dropped. *count: how many frames there were;
+ * 0: no message waits. BASE_ERR_IO: "what: …". */
+BASE_MUST_CHECK base_status proto_zmq_take(void *socket, struct zmq_msg_t *frames, int kept,
+                                           int *count, const char *what, base_error *reterr);
+
 /* base_fail with ZeroMQ's error text. */
 base_status proto_zmq_fail(base_error *reterr, const char *what);
 
