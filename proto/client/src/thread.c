@@ -43,10 +43,11 @@ static bool closing(proto_client *client)
     return result;
 }
 
-static void handle_roster(proto_client *client)
+/* Sets what the rank's thread waits for. */
+static void raise_flag(proto_client *client, bool *flag)
 {
     (void)pthread_mutex_lock(&client->lock);
-    client->joined = true;
+    *flag = true;
     (void)pthread_cond_broadcast(&client->changed);
     (void)pthread_mutex_unlock(&client->lock);
 }
@@ -212,7 +213,7 @@ static void handle(proto_client *client, const envelope_type *envelope)
 {
     switch (envelope->body_case) {
     case RINGFENCE__CONTROL__ENVELOPE__BODY_ROSTER:
-        handle_roster(client);
+        raise_flag(client, &client->joined);
         break;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGED:
         handle_exchanged(client, envelope->exchanged);
@@ -230,10 +231,7 @@ static void handle(proto_client *client, const envelope_type *envelope)
         handle_work(client, envelope);
         break;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_GOODBYE:
-        (void)pthread_mutex_lock(&client->lock);
-        client->goodbye = true;
-        (void)pthread_cond_broadcast(&client->changed);
-        (void)pthread_mutex_unlock(&client->lock);
+        raise_flag(client, &client->goodbye);
         break;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_DUMP:
         proto_client_send_flight(client, "asked for", send_now);
