@@ -19,9 +19,6 @@
 #include "client_impl.h"
 #include "proto/body.h"
 
-typedef Ringfence__Budget__Request request_type;
-typedef Ringfence__Budget__Response response_type;
-
 enum {
     REQUEST_ID_RANDOM_BYTES = 16,
     TRANSIENT_TRIES_MAX = 5,
@@ -236,7 +233,7 @@ budget_verdict budget_broken_answer(base_error *why)
     return BUDGET_UNKNOWN;
 }
 
-budget_verdict budget_response_verdict(const response_type *response, base_error *why)
+budget_verdict budget_response_verdict(const budget_wire_response *response, base_error *why)
 {
     const char *reason = response->reason[0] != '\0' ? response->reason : "refused";
     switch (response->verdict) {
@@ -261,8 +258,9 @@ budget_verdict budget_response_verdict(const response_type *response, base_error
 }
 
 /* Is the service's ledger the one that was known, gone on? */
-static budget_verdict compare_rows(const budget_seen_row *known, const response_type *response,
-                                   budget_seen_row *newest, base_error *why)
+static budget_verdict compare_rows(const budget_seen_row *known,
+                                   const budget_wire_response *response, budget_seen_row *newest,
+                                   base_error *why)
 {
     const ProtobufCBinaryData *at_known =
         response->sequence == known->sequence ? &response->head : &response->known_head;
@@ -287,9 +285,9 @@ static budget_verdict compare_rows(const budget_seen_row *known, const response_
 
 /* One round: packs, asks, checks whose ledger it is, remembers the newest row. */
 static budget_verdict ask_once(budget_client *client, ProtobufCMessage *body, int64_t deadline_ns,
-                               response_type **response, base_error *why)
+                               budget_wire_response **response, base_error *why)
 {
-    request_type request = RINGFENCE__BUDGET__REQUEST__INIT;
+    budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;
     uint8_t small[SMALL_REQUEST_BYTES];
     budget_seen_row known;
     budget_seen_row newest = {0};
@@ -336,7 +334,7 @@ static budget_verdict ask_once(budget_client *client, ProtobufCMessage *body, in
 
 budget_verdict budget_ask_service(budget_client *client, ProtobufCMessage *body,
                                   Ringfence__Budget__Response__BodyCase answer_case,
-                                  response_type **response, base_error *why)
+                                  budget_wire_response **response, base_error *why)
 {
     const int64_t deadline_ns = base_deadline_after_ns(client->timeout_ms * BASE_NS_PER_MS);
     budget_verdict verdict = BUDGET_FAILED;
@@ -372,7 +370,7 @@ budget_verdict budget_ask_service(budget_client *client, ProtobufCMessage *body,
 
 budget_verdict budget_tell_service(budget_client *client, ProtobufCMessage *body, base_error *why)
 {
-    response_type *response = NULL;
+    budget_wire_response *response = NULL;
     return budget_ask_service(client, body, BUDGET_RESPONSE(_NOT_SET), &response, why);
 }
 

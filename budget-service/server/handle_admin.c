@@ -9,30 +9,27 @@ base_status service_account_create(budget_service *service, const service_questi
                                    service_item *item, base_error *reterr)
 {
     const Ringfence__Budget__AccountCreate *body = question->request->account_create;
-    budget_answer answer;
     const base_status status = budget_ledger_account_create(
-        service->ledger, &question->caller, body->name, body->cap_usd_micro, &answer, reterr);
-    return service_item_answer(item, status, &answer, reterr);
+        service->ledger, &question->caller, body->name, body->cap_usd_micro, &item->answer, reterr);
+    return service_item_answer(item, status, reterr);
 }
 
 base_status service_account_set_cap(budget_service *service, const service_question *question,
                                     service_item *item, base_error *reterr)
 {
     const Ringfence__Budget__AccountSetCap *body = question->request->account_set_cap;
-    budget_answer answer;
     const base_status status = budget_ledger_set_cap(service->ledger, &question->caller, body->name,
-                                                     body->cap_usd_micro, &answer, reterr);
-    return service_item_answer(item, status, &answer, reterr);
+                                                     body->cap_usd_micro, &item->answer, reterr);
+    return service_item_answer(item, status, reterr);
 }
 
 base_status service_account_acknowledge(budget_service *service, const service_question *question,
                                         service_item *item, base_error *reterr)
 {
-    budget_answer answer;
-    const base_status status =
-        budget_ledger_acknowledge(service->ledger, &question->caller,
-                                  question->request->account_acknowledge->name, &answer, reterr);
-    return service_item_answer(item, status, &answer, reterr);
+    const base_status status = budget_ledger_acknowledge(
+        service->ledger, &question->caller, question->request->account_acknowledge->name,
+        &item->answer, reterr);
+    return service_item_answer(item, status, reterr);
 }
 
 static bool role_of(const char *name, budget_role *role)
@@ -50,7 +47,6 @@ base_status service_client_add(budget_service *service, const service_question *
                                service_item *item, base_error *reterr)
 {
     const Ringfence__Budget__ClientAdd *body = question->request->client_add;
-    budget_answer answer;
     budget_ledger_client client = {0};
     if (!role_of(body->role, &client.role)) {
         return base_fail(reterr, BASE_ERR_INVALID, "role '%s': must be request, reconcile or admin",
@@ -62,30 +58,28 @@ base_status service_client_add(budget_service *service, const service_question *
     }
     memcpy(client.name, body->name, strlen(body->name) + 1);
     memcpy(client.public_key, body->public_key.data, sizeof client.public_key);
-    const base_status status =
-        budget_ledger_client_add(service->ledger, &question->caller, &client, &answer, reterr);
+    const base_status status = budget_ledger_client_add(service->ledger, &question->caller, &client,
+                                                        &item->answer, reterr);
     service->clients_changed = true;
-    return service_item_answer(item, status, &answer, reterr);
+    return service_item_answer(item, status, reterr);
 }
 
 base_status service_client_revoke(budget_service *service, const service_question *question,
                                   service_item *item, base_error *reterr)
 {
-    budget_answer answer;
     const base_status status =
         budget_ledger_client_revoke(service->ledger, &question->caller,
-                                    question->request->client_revoke->name, &answer, reterr);
+                                    question->request->client_revoke->name, &item->answer, reterr);
     service->clients_changed = true;
-    return service_item_answer(item, status, &answer, reterr);
+    return service_item_answer(item, status, reterr);
 }
 
 base_status service_clock_repair(budget_service *service, const service_question *question,
                                  service_item *item, base_error *reterr)
 {
-    budget_answer answer;
     const base_status status =
-        budget_ledger_clock_repair(service->ledger, &question->caller, &answer, reterr);
-    return service_item_answer(item, status, &answer, reterr);
+        budget_ledger_clock_repair(service->ledger, &question->caller, &item->answer, reterr);
+    return service_item_answer(item, status, reterr);
 }
 
 /* A page of clients by name. */

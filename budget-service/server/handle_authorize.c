@@ -115,7 +115,7 @@ base_status service_authorize(budget_service *service, const service_question *q
                                          item->payload, &item->answer, reterr);
     }
     if (status != BASE_OK || item->answer.reason != BUDGET_REASON_NONE) {
-        return service_item_answer(item, status, &item->answer, reterr);
+        return service_item_answer(item, status, reterr);
     }
     item->stage = SERVICE_SIGN_TOKEN;
     return BASE_OK;

@@ -39,36 +39,33 @@ base_status service_attach(budget_service *service, const service_question *ques
                            service_item *item, base_error *reterr)
 {
     const Ringfence__Budget__Attach *body = question->request->attach;
-    budget_answer answer;
     bool refused = false;
     base_status status = refuse_others(service, question, body->label, item, &refused, reterr);
     if (status != BASE_OK || refused) {
         return status;
     }
     status = budget_ledger_attach(service->ledger, &question->caller, body->label,
-                                  body->instance_id, &answer, reterr);
-    return service_item_answer(item, status, &answer, reterr);
+                                  body->instance_id, &item->answer, reterr);
+    return service_item_answer(item, status, reterr);
 }
 
 base_status service_void(budget_service *service, const service_question *question,
                          service_item *item, base_error *reterr)
 {
     const char *label = question->request->void_->label;
-    budget_answer answer;
     bool refused = false;
     base_status status = refuse_others(service, question, label, item, &refused, reterr);
     if (status != BASE_OK || refused) {
         return status;
     }
-    status = budget_ledger_void(service->ledger, &question->caller, label, &answer, reterr);
-    return service_item_answer(item, status, &answer, reterr);
+    status = budget_ledger_void(service->ledger, &question->caller, label, &item->answer, reterr);
+    return service_item_answer(item, status, reterr);
 }
 
 base_status service_terminated(budget_service *service, const service_question *question,
                                service_item *item, base_error *reterr)
 {
     const Ringfence__Budget__Terminated *body = question->request->terminated;
-    budget_answer answer;
     budget_termination termination = {
         .label = body->label,
         .evidence = body->evidence.data,
@@ -83,16 +80,15 @@ base_status service_terminated(budget_service *service, const service_question *
     if (status != BASE_OK || refused) {
         return status;
     }
-    status =
-        budget_ledger_terminated(service->ledger, &question->caller, &termination, &answer, reterr);
-    return service_item_answer(item, status, &answer, reterr);
+    status = budget_ledger_terminated(service->ledger, &question->caller, &termination,
+                                      &item->answer, reterr);
+    return service_item_answer(item, status, reterr);
 }
 
 base_status service_record_actual(budget_service *service, const service_question *question,
                                   service_item *item, base_error *reterr)
 {
     const Ringfence__Budget__RecordActual *body = question->request->record_actual;
-    budget_answer answer;
     const budget_ledger_actual actual = {
         .label = body->label,
         .usd_micro = body->usd_micro,
@@ -102,9 +98,9 @@ base_status service_record_actual(budget_service *service, const service_questio
         .evidence = body->evidence.len > 0 ? body->evidence.data : NULL,
         .evidence_bytes = body->evidence.len,
     };
-    const base_status status =
-        budget_ledger_record_actual(service->ledger, &question->caller, &actual, &answer, reterr);
-    return service_item_answer(item, status, &answer, reterr);
+    const base_status status = budget_ledger_record_actual(service->ledger, &question->caller,
+                                                           &actual, &item->answer, reterr);
+    return service_item_answer(item, status, reterr);
 }
 
 static base_status redeem_create(budget_service *service, const service_question *question,
@@ -112,15 +108,14 @@ static base_status redeem_create(budget_service *service, const service_question
                                  base_error *reterr)
 {
     budget_ledger_redemption redemption = {0};
-    budget_answer answer;
     budget_caller caller = question->caller;
     caller.request_id = NULL;
     memcpy(redemption.jti, claims->jti, sizeof redemption.jti);
     memcpy(redemption.job_public_key, question->key, sizeof redemption.job_public_key);
     const base_status status =
-        budget_ledger_redeem_create(service->ledger, &caller, &redemption, &answer, reterr);
-    if (status != BASE_OK || answer.reason != BUDGET_REASON_NONE) {
-        return service_item_answer(item, status, &answer, reterr);
+        budget_ledger_redeem_create(service->ledger, &caller, &redemption, &item->answer, reterr);
+    if (status != BASE_OK || item->answer.reason != BUDGET_REASON_NONE) {
+        return service_item_answer(item, status, reterr);
     }
     memcpy(item->receipt.jti, claims->jti, sizeof item->receipt.jti);
     item->receipt.not_after = redemption.deadline_ms / 1000;
@@ -138,7 +133,6 @@ static base_status redeem_ranks(budget_service *service, const service_question 
 {
     const Ringfence__Budget__Redeem *body = question->request->redeem;
     budget_ledger_redemption redemption = {0};
-    budget_answer answer = {0};
     base_status status = BASE_OK;
     if (body->ranks == 0 || body->ranks > BUDGET_REDEEM_RANKS_MAX ||
         body->first_rank > BASE_RANKS_MAX || body->attempt == 0 || body->attempt > INT32_MAX) {
@@ -148,18 +142,19 @@ static base_status redeem_ranks(budget_service *service, const service_question 
     memcpy(redemption.jti, claims->jti, sizeof redemption.jti);
     memcpy(redemption.job_public_key, question->key, sizeof redemption.job_public_key);
     redemption.attempt = body->attempt;
-    for (uint32_t i = body->ranks; i > 0 && status == BASE_OK && answer.reason == 0; i--) {
+    for (uint32_t i = body->ranks;
+         i > 0 && status == BASE_OK && item->answer.reason == BUDGET_REASON_NONE; i--) {
         redemption.rank = (int64_t)body->first_rank + i - 1;
-        status = budget_ledger_redeem(service->ledger, &redemption, &answer, reterr);
+        status = budget_ledger_redeem(service->ledger, &redemption, &item->answer, reterr);
     }
-    if (status != BASE_OK || answer.reason != BUDGET_REASON_NONE) {
-        return service_item_answer(item, status, &answer, reterr);
+    if (status != BASE_OK || item->answer.reason != BUDGET_REASON_NONE) {
+        return service_item_answer(item, status, reterr);
     }
     memcpy(item->receipt.jti, claims->jti, sizeof item->receipt.jti);
     memcpy(item->receipt.job_public_key, question->key, sizeof item->receipt.job_public_key);
     item->receipt.rank = body->first_rank;
     item->receipt.attempt = body->attempt;
-    item->receipt.issued_at = answer.at_ms / 1000; /* of the first rank */
+    item->receipt.issued_at = item->answer.at_ms / 1000; /* of the first rank */
     item->receipt.not_after = redemption.deadline_ms / 1000;
     item->seconds_left = redemption.remaining_ms / 1000;
     item->receipts = (int)body->ranks;

@@ -121,34 +121,31 @@ base_status service_hook_start(service_hook *hook, const char *const *command, b
     return BASE_OK;
 }
 
-base_status service_hook_tell(service_hook *hook, const char *json, base_error *reterr)
+static const char *tell(const service_hook *hook, const char *json)
 {
-    const size_t json_bytes = strlen(json);
-    if (hook->fd < 0) {
-        return BASE_OK;
+    if (json == NULL) {
+        return "no memory for an alarm";
     }
-    if (json_bytes > MESSAGE_BYTES) {
-        return base_fail(reterr, BASE_ERR_LIMIT, "an alarm too long for the hook");
+    if (strlen(json) > MESSAGE_BYTES) {
+        return "an alarm too long for the hook";
     }
-    if (send(hook->fd, json, json_bytes, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
-        return BASE_OK;
+    if (send(hook->fd, json, strlen(json), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
+        return NULL;
     }
-    if (errno == EAGAIN || errno == ENOBUFS) {
-        return base_fail(reterr, BASE_ERR_BUSY,
-                         "the policy's hook is busy: it was not notified of an alarm");
-    }
-    return base_fail(reterr, BASE_ERR_PEER, "the process of the policy's hook is gone");
+    return errno == EAGAIN || errno == ENOBUFS
+               ? "the policy's hook is busy: it was not notified of an alarm"
+               : "the process of the policy's hook is gone";
 }
 
-base_status service_hook_tell_object(service_hook *hook, json_t *object, base_error *reterr)
+void service_hook_tell(const service_hook *hook, json_t *alarm)
 {
-    char *json = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-    const base_status status = json != NULL
-                                   ? service_hook_tell(hook, json, reterr)
-                                   : base_fail(reterr, BASE_ERR_MEMORY, "no memory for an alarm");
-    json_decref(object);
+    char *json = alarm != NULL ? json_dumps(alarm, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    const char *failure = hook->fd >= 0 ? tell(hook, json) : NULL;
+    if (failure != NULL) {
+        base_log(BASE_LOG_ERROR, "%s", failure);
+    }
+    json_decref(alarm);
     free(json);
-    return status;
 }
 
 /* A hook that takes long does not hold up the end: its alarm is raised again at the next start. */

@@ -19,14 +19,10 @@ typedef struct service_hook {
 BASE_MUST_CHECK base_status service_hook_start(service_hook *hook, const char *const *command,
                                                base_error *reterr);
 
-/* Hands an alarm over. BASE_ERR_BUSY: dropped. BASE_ERR_PEER: the process is gone. */
-BASE_MUST_CHECK base_status service_hook_tell(service_hook *hook, const char *json,
-                                              base_error *reterr);
-
-/* The same from a JSON object, which it takes over; NULL: BASE_ERR_MEMORY. */
+/* Hands an alarm over, and releases it; NULL: there was no memory for it. If it is dropped, the log
+ * says so. */
 struct json_t;
-BASE_MUST_CHECK base_status service_hook_tell_object(service_hook *hook, struct json_t *object,
-                                                     base_error *reterr);
+void service_hook_tell(const service_hook *hook, struct json_t *alarm);
 
 /* Lets it end what it is doing, and waits. */
 void service_hook_stop(service_hook *hook);

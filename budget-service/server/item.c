@@ -22,6 +22,7 @@ void service_item_reset(service_item *item)
     item->remembered = false;
     item->request_id[0] = '\0';
     item->receipts = 0;
+    item->answer = (budget_answer){0};
 }
 
 void service_item_fini(service_item *item)
@@ -105,9 +106,9 @@ static Ringfence__Budget__Verdict verdict_of(budget_reason reason)
     }
 }
 
-base_status service_item_answer(service_item *item, base_status status, const budget_answer *answer,
-                                base_error *reterr)
+base_status service_item_answer(service_item *item, base_status status, base_error *reterr)
 {
+    const budget_answer *answer = &item->answer;
     Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
     if (status == BASE_OK) {
         status = service_item_refuse(item, verdict_of(answer->reason), answer->message, reterr);

@@ -32,7 +32,7 @@ typedef struct service_item {
     uint8_t *packed; /* (packed_bytes_max) parts of a Response, one behind the other */
     size_t packed_bytes;
     size_t packed_bytes_max;
-    budget_answer answer;               /* SIGN_TOKEN */
+    budget_answer answer;               /* the ledger's; SIGN_TOKEN */
     budget_authorization authorization; /* SIGN_TOKEN */
     char payload[BUDGET_CLAIMS_JSON_BYTES];
     budget_receipt receipt; /* SIGN_RECEIPTS: of the first rank */
@@ -58,9 +58,9 @@ BASE_MUST_CHECK base_status service_item_refuse(service_item *item,
                                                 Ringfence__Budget__Verdict verdict,
                                                 const char *message, base_error *reterr);
 
-/* The verdict and the message of the ledger, without a body. status is that of its operation; a
- * failure is passed on. */
+/* The verdict and the message of the ledger's answer, without a body. status is that of its operation;
+ * a failure is passed on. */
 BASE_MUST_CHECK base_status service_item_answer(service_item *item, base_status status,
-                                                const budget_answer *answer, base_error *reterr);
+                                                base_error *reterr);
 
 #endif

@@ -15,7 +15,6 @@ static void raise_alarm(budget_service *service, const budget_reservation *passe
 {
     char money[BUDGET_MONEY_BYTES];
     char when[BUDGET_TIME_BYTES];
-    base_error why = {0};
     budget_money_show(passed->rule.held, money);
     budget_time_format(passed->entry.deadline, when);
     base_log(BASE_LOG_WARNING,
@@ -28,9 +27,7 @@ static void raise_alarm(budget_service *service, const budget_reservation *passe
                                "label", passed->entry.label, "account", passed->entry.account,
                                "vendor", passed->entry.vendor, "jti", passed->entry.jti, "deadline",
                                when, "reserved_usd_micro", (json_int_t)passed->rule.held);
-    if (service_hook_tell_object(&service->hook, object, &why) != BASE_OK) {
-        base_log(BASE_LOG_ERROR, "%s", why.message);
-    }
+    service_hook_tell(&service->hook, object);
 }
 
 /* A due time on the monotonic clock; the loop looks again no later than that. */

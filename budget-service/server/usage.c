@@ -58,7 +58,6 @@ static void notify(budget_service *service, const budget_account *account)
 {
     char used[BUDGET_MONEY_BYTES];
     char cap[BUDGET_MONEY_BYTES];
-    base_error why = {0};
     budget_money_show(account->posted_usd_micro + account->reserved_usd_micro, used);
     budget_money_show(account->cap_usd_micro, cap);
     base_log(BASE_LOG_WARNING, "account %s has used %s of its %s", account->name, used, cap);
@@ -67,9 +66,7 @@ static void notify(budget_service *service, const budget_account *account)
                                "cap_usd_micro", (json_int_t)account->cap_usd_micro,
                                "posted_usd_micro", (json_int_t)account->posted_usd_micro,
                                "reserved_usd_micro", (json_int_t)account->reserved_usd_micro);
-    if (service_hook_tell_object(&service->hook, object, &why) != BASE_OK) {
-        base_log(BASE_LOG_ERROR, "%s", why.message);
-    }
+    service_hook_tell(&service->hook, object);
 }
 
 static struct service_usage *make(base_error *reterr)
