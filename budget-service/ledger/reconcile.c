@@ -227,7 +227,6 @@ static base_status record_lines(reconciler *self, const char *label, const match
             continue;
         }
         const int64_t taken = i == last || !said ? left : added(&lines[i]);
-        const budget_caller caller = {.client = self->caller != NULL ? self->caller->client : 0};
         const budget_ledger_actual actual = {
             .label = label,
             .usd_micro = added(&lines[i]) - taken,
@@ -237,7 +236,8 @@ static base_status record_lines(reconciler *self, const char *label, const match
             .corrects = true,
         };
         left -= taken;
-        status = budget_ledger_record_actual(self->ledger, &caller, &actual, &answer, self->reterr);
+        status = budget_ledger_record_actual(self->ledger, &self->caller, &actual, &answer,
+                                             self->reterr);
         if (status == BASE_OK && answer.reason != BUDGET_REASON_NONE) {
             status = base_fail(self->reterr, BASE_ERR_STATE, "%s: %s", label, answer.message);
         }
@@ -331,9 +331,8 @@ static base_status finalize(reconciler *self, const budget_reservation *found,
     if (bill.billed_until_ms != 0) {
         bill.billed_until_ms -= ledger->anchor.offset_ms;
     }
-    const budget_caller caller = {.client = self->caller != NULL ? self->caller->client : 0};
     return status == BASE_OK
-               ? reservation_finalize(self->ledger, &caller, found->id, &bill, self->reterr)
+               ? reservation_finalize(self->ledger, &self->caller, found->id, &bill, self->reterr)
                : status;
 }
 
@@ -390,9 +389,8 @@ static base_status reconcile_label(reconciler *self, const matched_line *lines, 
     if (matched) {
         status = record_lines(self, found.entry.label, lines, count, by_hand);
     }
-    const budget_caller caller = {.client = self->caller != NULL ? self->caller->client : 0};
     if (status == BASE_OK && goes_on) {
-        status = reservation_refute(self->ledger, &caller, found.id, self->reterr);
+        status = reservation_refute(self->ledger, &self->caller, found.id, self->reterr);
     }
     if (status == BASE_OK && finding.kind == BUDGET_FINDING_MATCHED && !goes_on &&
         self->result->counts[BUDGET_FINDING_AMBIGUOUS] == 0) {
@@ -462,7 +460,7 @@ base_status budget_reconcile_run(budget_ledger *ledger, const budget_caller *cal
 {
     reconciler self = {
         .ledger = ledger,
-        .caller = caller,
+        .caller = {.client = caller != NULL ? caller->client : 0},
         .options = options,
         .result = result,
         .reterr = reterr,

@@ -17,7 +17,7 @@ typedef struct matched_line {
 
 typedef struct reconciler {
     budget_ledger *ledger;
-    const budget_caller *caller;
+    budget_caller caller; /* without a request: no line is remembered as one */
     const budget_reconcile_options *options;
     budget_reconciled *result;
     base_error *reterr;

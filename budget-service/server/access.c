@@ -88,7 +88,7 @@ static base_status check_client(budget_service *service, const service_question 
     if (status != BASE_OK) {
         return status;
     }
-    item->identified = true;
+    item->asker.identified = true;
     /* before the role: a refusal, too, says which ledger it is about */
     if (request->known_sequence != 0) {
         if (budget_ledger_remembers(service->ledger, request->known_sequence,
@@ -99,8 +99,8 @@ static base_status check_client(budget_service *service, const service_question 
                                        "another ledger",
                                        reterr);
         }
-        memcpy(item->known_head, request->known_head.data, sizeof item->known_head);
-        item->remembered = true;
+        memcpy(item->asker.known_head, request->known_head.data, sizeof item->asker.known_head);
+        item->asker.remembered = true;
     }
     if (found == NULL) {
         (void)snprintf(message, sizeof message, "%s is not asked at this endpoint",
@@ -177,7 +177,7 @@ base_status service_access_check(budget_service *service, const char *user_id,
                                    "a message without an owner", reterr);
     }
     base_status status;
-    if (item->endpoint == SERVICE_ENDPOINT_REDEEM) {
+    if (item->asker.endpoint == SERVICE_ENDPOINT_REDEEM) {
         status = check_redeemer(&question, item, &handler, reterr);
     } else {
         status = check_client(service, &question, &client, item, &handler, reterr);

@@ -11,20 +11,11 @@
 #include "budget/wire.h"
 #include "service.h"
 
-/* A client that waits for the answer: what is needed of an item to reply later. */
-typedef struct audit_waiter {
-    uint8_t routing_id[SERVICE_ROUTING_ID_BYTES];
-    size_t routing_id_bytes;
-    char request_id[BUDGET_REQUEST_ID_BYTES];
-    bool remembered;
-    uint8_t known_head[BUDGET_DIGEST_BYTES];
-} audit_waiter;
-
 struct service_audit {
     budget_audit *audit;
     size_t memory_bytes; /* that it has taken; not to be mistaken for a flood of messages */
     int count;
-    audit_waiter waiters[SERVICE_AUDITS_WAITING_MAX];
+    service_asker waiters[SERVICE_AUDITS_WAITING_MAX];
 };
 
 bool service_audit_runs(const budget_service *service)
@@ -58,7 +49,7 @@ static base_status begin(budget_service *service, base_error *reterr)
 }
 
 /* The one that asks again, over a new connection; else a free place; else NULL. */
-static audit_waiter *find_waiter(struct service_audit *running, const char *request_id)
+static service_asker *find_waiter(struct service_audit *running, const char *request_id)
 {
     for (int i = 0; i < running->count; i++) {
         if (strcmp(running->waiters[i].request_id, request_id) == 0) {
@@ -95,34 +86,24 @@ base_status service_audit_begin(budget_service *service, const service_question 
         }
     }
     struct service_audit *running = service->audit;
-    audit_waiter *waiter = find_waiter(running, item->request_id);
+    service_asker *waiter = find_waiter(running, item->asker.request_id);
     if (waiter == NULL) {
         return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_TRANSIENT,
                                    "an audit is running, and others wait for it already", reterr);
     }
-    memcpy(waiter->routing_id, item->routing_id, sizeof waiter->routing_id);
-    waiter->routing_id_bytes = item->routing_id_bytes;
-    memcpy(waiter->request_id, item->request_id, sizeof waiter->request_id);
-    waiter->remembered = item->remembered;
-    memcpy(waiter->known_head, item->known_head, sizeof waiter->known_head);
+    *waiter = item->asker;
     item->stage = SERVICE_LATER;
     return BASE_OK;
 }
 
-static base_status answer(budget_service *service, const audit_waiter *waiter,
+static base_status answer(budget_service *service, const service_asker *waiter,
                           const budget_audit_report *report, base_error *reterr)
 {
     Ringfence__Budget__Audited audited;
     char *findings[BUDGET_AUDIT_FINDINGS_KEPT];
     service_item *item = &service->items[0]; /* no batch is under way */
     service_item_reset(item);
-    item->endpoint = SERVICE_ENDPOINT_ASK;
-    memcpy(item->routing_id, waiter->routing_id, sizeof item->routing_id);
-    item->routing_id_bytes = waiter->routing_id_bytes;
-    memcpy(item->request_id, waiter->request_id, sizeof item->request_id);
-    item->identified = true;
-    item->remembered = waiter->remembered;
-    memcpy(item->known_head, waiter->known_head, sizeof item->known_head);
+    item->asker = *waiter;
     budget_audit_report_write(report, &audited, findings);
     const base_status status = service_item_done(item, &audited.base, reterr);
     return status == BASE_OK ? service_reply(service, item, reterr) : status;

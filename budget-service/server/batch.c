@@ -43,14 +43,15 @@ static base_status handle_message(budget_service *service, int endpoint, receive
                                    zmq_msg_gets(body, "User-Id"), key_max)) {
         return BASE_OK;
     }
-    item->endpoint = endpoint;
-    memcpy(item->routing_id, zmq_msg_data(routing), id_bytes);
-    item->routing_id_bytes = id_bytes;
+    item->asker.endpoint = endpoint;
+    memcpy(item->asker.routing_id, zmq_msg_data(routing), id_bytes);
+    item->asker.routing_id_bytes = id_bytes;
     *taken = true;
     const base_status status = budget_request_unpack(zmq_msg_data(body), zmq_msg_size(body),
                                                      &service->arena, &request, &error);
     if (request != NULL) { /* a refusal, too, says which question it answers */
-        (void)snprintf(item->request_id, sizeof item->request_id, "%s", request->request_id);
+        (void)snprintf(item->asker.request_id, sizeof item->asker.request_id, "%s",
+                       request->request_id);
     }
     if (status != BASE_OK) {
         return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_REFUSED, error.message,
@@ -95,26 +96,26 @@ static base_status put_end(budget_service *service, service_item *item, base_err
     Ringfence__Budget__Response end = RINGFENCE__BUDGET__RESPONSE__INIT;
     uint8_t head[BUDGET_DIGEST_BYTES];
     end.version = BUDGET_WIRE_VERSION;
-    end.request_id = item->request_id;
-    if (item->identified) {
+    end.request_id = item->asker.request_id;
+    if (item->asker.identified) {
         budget_ledger_head(service->ledger, &end.sequence, head);
         end.head.data = head;
         end.head.len = sizeof head;
-        end.known_head.data = item->known_head;
-        end.known_head.len = item->remembered ? sizeof item->known_head : 0;
+        end.known_head.data = item->asker.known_head;
+        end.known_head.len = item->asker.remembered ? sizeof item->asker.known_head : 0;
     }
     return service_item_put(item, &end, reterr);
 }
 
 base_status service_reply(budget_service *service, service_item *item, base_error *reterr)
 {
-    void *socket = service->sockets[item->endpoint];
+    void *socket = service->sockets[item->asker.endpoint];
     const base_status status = put_end(service, item, reterr);
     if (status != BASE_OK) {
         return status;
     }
     /* A client that has left, or does not read, loses its answer and asks again. */
-    if (proto_zmq_send(socket, item->routing_id, item->routing_id_bytes,
+    if (proto_zmq_send(socket, item->asker.routing_id, item->asker.routing_id_bytes,
                        ZMQ_DONTWAIT | ZMQ_SNDMORE) >= 0) {
         (void)proto_zmq_send(socket, item->packed, item->packed_bytes, ZMQ_DONTWAIT);
     }

@@ -18,9 +18,7 @@ void service_item_reset(service_item *item)
     }
     item->packed_bytes = 0;
     item->stage = SERVICE_PACKED;
-    item->identified = false;
-    item->remembered = false;
-    item->request_id[0] = '\0';
+    item->asker = (service_asker){0};
     item->receipts = 0;
     item->answer = (budget_answer){0};
 }

@@ -20,7 +20,8 @@ typedef enum service_stage {
     SERVICE_LATER,         /* an audit answers when it is done */
 } service_stage;
 
-typedef struct service_item {
+/* Whom an answer goes to, and what its end says. */
+typedef struct service_asker {
     int endpoint; /* index of the socket it came from */
     uint8_t routing_id[SERVICE_ROUTING_ID_BYTES];
     size_t routing_id_bytes;
@@ -28,6 +29,10 @@ typedef struct service_item {
     bool identified; /* the sender may know where the ledger stands */
     bool remembered; /* the row that the client remembers is ours: */
     uint8_t known_head[BUDGET_DIGEST_BYTES];
+} service_asker;
+
+typedef struct service_item {
+    service_asker asker;
     service_stage stage;
     uint8_t *packed; /* (packed_bytes_max) parts of a Response, one behind the other */
     size_t packed_bytes;
