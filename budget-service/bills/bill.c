@@ -32,11 +32,6 @@ static const budget_bill_format *const formats[] = {
 
 enum { FORMATS = sizeof formats / sizeof formats[0] };
 
-const budget_bill_format *budget_bill_format_at(size_t index)
-{
-    return index < FORMATS ? formats[index] : NULL;
-}
-
 base_status budget_bill_format_parse(const char *name, const budget_bill_format **format,
                                      base_error *reterr)
 {
@@ -127,8 +122,7 @@ static base_status put_cost(const char *cost, int64_t *usd_micro, base_error *re
     if (cost == NULL || cost[0] == '\0') {
         return base_fail(reterr, BASE_ERR_INVALID, "it has no cost, and unknown is not nothing");
     }
-    const base_status status =
-        budget_money_parse_bill(cost, strlen(cost), BUDGET_ROUND_NEAREST, usd_micro, reterr);
+    const base_status status = budget_money_parse_bill(cost, strlen(cost), usd_micro, reterr);
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, BASE_ERR_INVALID, "cost");
 }
 

@@ -125,11 +125,10 @@ static bool read_decimal(const char *text, size_t text_bytes, decimal *number)
 }
 
 /* number × 10^6, rounded; false when it is too large. */
-static bool decimal_to_micro(const decimal *number, budget_rounding rounding, int64_t *micro)
+static bool decimal_to_micro(const decimal *number, int64_t *micro)
 {
     const int whole = number->digit_count + number->exponent + MICRO_DIGITS; /* digits kept */
     int64_t value = 0;
-    bool rest = false;
     for (int i = 0; i < whole; i++) {
         if (number->digit_count == 0) {
             break;
@@ -139,19 +138,14 @@ static bool decimal_to_micro(const decimal *number, budget_rounding rounding, in
             return false;
         }
     }
-    for (int i = whole < 0 ? 0 : whole; i < number->digit_count; i++) {
-        rest = rest || number->digits[i] != '0';
-    }
     const bool half = whole >= 0 && whole < number->digit_count && number->digits[whole] - '0' >= 5;
-    if (rounding == BUDGET_ROUND_UP ? rest && !number->negative : half) {
-        value++;
-    }
+    value += half ? 1 : 0;
     *micro = number->negative ? -value : value;
     return value <= BUDGET_MONEY_MICRO_MAX;
 }
 
-base_status budget_money_parse_bill(const char *text, size_t text_bytes, budget_rounding rounding,
-                                    int64_t *micro, base_error *reterr)
+base_status budget_money_parse_bill(const char *text, size_t text_bytes, int64_t *micro,
+                                    base_error *reterr)
 {
     decimal number;
     int64_t value = 0;
@@ -162,7 +156,7 @@ base_status budget_money_parse_bill(const char *text, size_t text_bytes, budget_
             (int)(text_bytes < BUDGET_MONEY_TEXT_BYTES ? text_bytes : BUDGET_MONEY_TEXT_BYTES),
             text);
     }
-    if (!decimal_to_micro(&number, rounding, &value)) {
+    if (!decimal_to_micro(&number, &value)) {
         return base_fail(reterr, BASE_ERR_LIMIT, "more than %" PRId64 " dollars",
                          BUDGET_MONEY_MICRO_MAX / BUDGET_MICRO_PER_USD);
     }

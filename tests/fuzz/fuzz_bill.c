@@ -41,9 +41,13 @@ static void parse(const uint8_t *data, size_t size_bytes, const budget_bill_form
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
+    static const char *const names[] = {"runpod-json", "vast-json", "focus-csv", "csv"};
     parse(data, size_bytes, NULL);
-    for (size_t i = 0; budget_bill_format_at(i) != NULL; i++) {
-        parse(data, size_bytes, budget_bill_format_at(i));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const budget_bill_format *format = NULL;
+        const base_status status = budget_bill_format_parse(names[i], &format, NULL);
+        BASE_ASSERT(status == BASE_OK);
+        parse(data, size_bytes, format);
     }
     return 0;
 }

@@ -33,9 +33,6 @@ enum {
 
 typedef struct budget_bill_format budget_bill_format;
 
-/* Those there are, from 0; NULL past the last. */
-const budget_bill_format *budget_bill_format_at(size_t index);
-
 /* "runpod-json", …; BASE_ERR_INVALID for another name. */
 BASE_MUST_CHECK base_status budget_bill_format_parse(const char *name,
                                                      const budget_bill_format **format,

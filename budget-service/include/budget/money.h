@@ -22,11 +22,6 @@ enum {
     BUDGET_MONEY_TEXT_BYTES = 64, /* longest text that is read as an amount */
 };
 
-typedef enum budget_rounding {
-    BUDGET_ROUND_NEAREST, /* half away from zero */
-    BUDGET_ROUND_UP,      /* towards more money: a cost is never made smaller */
-} budget_rounding;
-
 /* "3", "3.00", "0.000001". Refused, BASE_ERR_INVALID: an empty text, a sign, an exponent, more than
  * six digits behind the point, no digit on either side of it, anything that is not a digit.
  * BASE_ERR_LIMIT: above BUDGET_MONEY_MICRO_MAX. *micro is untouched on failure. */
@@ -34,10 +29,10 @@ BASE_MUST_CHECK base_status budget_money_parse(const char *text, size_t text_byt
                                                base_error *reterr);
 
 /* A number of a bill: a sign (a credit), an exponent and any number of digits are fine as well, up
- * to BUDGET_MONEY_TEXT_BYTES in all. Exact but for the one rounding at the end. */
+ * to BUDGET_MONEY_TEXT_BYTES in all. Exact but for the one rounding at the end, to the
+ * nearest, half away from zero. */
 BASE_MUST_CHECK base_status budget_money_parse_bill(const char *text, size_t text_bytes,
-                                                    budget_rounding rounding, int64_t *micro,
-                                                    base_error *reterr);
+                                                    int64_t *micro, base_error *reterr);
 
 /* "3.00", "0.000001", "-0.50": at least two digits behind the point, no more than needed. */
 void budget_money_format(int64_t micro, char text[BUDGET_MONEY_BYTES]);
