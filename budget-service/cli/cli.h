@@ -145,10 +145,6 @@ extern const cli_group cli_client_group;
 /* Finds the command, reads its options, runs it, returns its exit code. */
 int cli_main(int argument_count, char **arguments);
 
-/* The help of one command, and of all. */
-void cli_help(const cli_command *command, FILE *stream);
-void cli_help_all(FILE *stream);
-
 /* ------------------------------------------------------------------------------------------------
  * Reading values. On failure it has said so; the exit code is then USAGE. */
 
@@ -187,9 +183,6 @@ const char *cli_time(int64_t time_s);
 
 /* cap_usd_micro, posted_usd_micro, reserved_usd_micro, remaining_usd_micro, … of an account. */
 json_t *cli_account_json(const budget_account *account);
-
-/* An authorization as an object; an unknown actual is null. */
-json_t *cli_entry_json(const budget_entry *entry);
 
 /* Percent of the cap that is posted or reserved; 100 where the cap is 0. */
 int cli_percent(const budget_account *account);

@@ -131,7 +131,7 @@ static void take_rows(const cli_command *command, option_rows *taken_rows)
     taken_rows->fields = (base_fields){.rows = taken_rows->rows, .count = count};
 }
 
-void cli_help(const cli_command *command, FILE *stream)
+static void print_help(const cli_command *command, FILE *stream)
 {
     option_rows taken_rows;
     (void)fprintf(stream, "Usage: budget-service %s%s%s", command->name,
@@ -153,7 +153,7 @@ void cli_help(const cli_command *command, FILE *stream)
     base_options_help(&set, 1, stream);
 }
 
-void cli_help_all(FILE *stream)
+static void print_help_all(FILE *stream)
 {
     (void)fputs("Usage: budget-service COMMAND [ARGUMENTS]\n"
                 "       budget-service COMMAND --help\n\n"
@@ -355,13 +355,13 @@ int cli_main(int argument_count, char **arguments)
     args = (cli_args){.json = wants_json(argument_count - 1, arguments + 1)};
     if (argument_count < 2 || strcmp(arguments[1], "--help") == 0 ||
         strcmp(arguments[1], "help") == 0 || strcmp(arguments[1], "-h") == 0) {
-        cli_help_all(argument_count < 2 ? stderr : stdout);
+        print_help_all(argument_count < 2 ? stderr : stdout);
         return argument_count < 2 ? BASE_EXIT_USAGE : BASE_EXIT_DONE;
     }
     args.command = find_command(argument_count - 1, arguments + 1, &used);
     if (args.command == NULL && argument_count > 2 && strcmp(arguments[2], "--help") == 0 &&
         is_family(arguments[1])) {
-        cli_help_all(stdout);
+        print_help_all(stdout);
         return BASE_EXIT_DONE;
     }
     if (args.command == NULL) {
@@ -369,7 +369,7 @@ int cli_main(int argument_count, char **arguments)
     }
     const int exit_code = read_args(&args, argument_count - used, arguments + used);
     if (args.options[CLI_HELP] != NULL) {
-        cli_help(args.command, stdout);
+        print_help(args.command, stdout);
         return BASE_EXIT_DONE;
     }
     if (exit_code != BASE_EXIT_DONE) {

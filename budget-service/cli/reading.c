@@ -66,7 +66,8 @@ static void make_bar(const budget_account *account, char bar[BAR_CELLS + 1])
     bar[BAR_CELLS] = '\0';
 }
 
-json_t *cli_entry_json(const budget_entry *entry)
+/* An authorization as an object; an unknown actual is null. */
+static json_t *entry_json(const budget_entry *entry)
 {
     json_t *object =
         json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:s}", "label",
@@ -127,7 +128,7 @@ static void report_alarm(void *user, const budget_entry *entry)
 {
     const report_sink *sink = user;
     if (sink->json) {
-        (void)json_array_append_new(sink->alarms, cli_entry_json(entry));
+        (void)json_array_append_new(sink->alarms, entry_json(entry));
         return;
     }
     (void)printf("ALARM %s: past its deadline (%s) without proof of termination; %s stays "
@@ -188,7 +189,7 @@ static void list_entry(void *user, const budget_entry *entry)
 {
     json_t *entries = user;
     if (entries != NULL) {
-        (void)json_array_append_new(entries, cli_entry_json(entry));
+        (void)json_array_append_new(entries, entry_json(entry));
         return;
     }
     (void)printf("%-28s %-20s %-20s %10s %10s  %s", entry->label, entry->account, entry->state,

@@ -192,7 +192,8 @@ static budget_state state_of(const budget_rule_reservation *reservation)
     return started ? BUDGET_STATE_CREATED : reservation->state;
 }
 
-void budget_rule_derive(budget_rule_reservation *reservation)
+/* posted, held and state from the other fields; a state of voided stays. */
+static void derive(budget_rule_reservation *reservation)
 {
     reservation->posted = budget_rule_posted(reservation->total);
     const int64_t posted = reservation->posted > 0 ? reservation->posted : 0;
@@ -222,7 +223,7 @@ bool budget_rule_may_become(budget_state from, budget_state to)
 static bool is_derived(const budget_rule_reservation *reservation)
 {
     budget_rule_reservation again = *reservation;
-    budget_rule_derive(&again);
+    derive(&again);
     return again.state == reservation->state && again.held == reservation->held &&
            again.posted == reservation->posted;
 }
@@ -249,7 +250,7 @@ static void start(budget_rule_reservation *reservation, const budget_rule_now *n
     if (reservation->deadline_ms == 0) {
         reservation->deadline_ms = now->ledger_ms + reservation->max_seconds * 1000;
     }
-    budget_rule_derive(reservation);
+    derive(reservation);
 }
 
 bool budget_rule_start(budget_rule_reservation *reservation, const budget_rule_now *now)
@@ -326,7 +327,7 @@ budget_reason budget_rule_void(budget_rule_reservation *reservation)
         return is_redeemed(reservation) ? BUDGET_REASON_REDEEMED : BUDGET_REASON_STATE;
     }
     reservation->state = BUDGET_STATE_VOIDED;
-    budget_rule_derive(reservation);
+    derive(reservation);
     return BUDGET_REASON_NONE;
 }
 
@@ -348,7 +349,7 @@ budget_reason budget_rule_actual(budget_rule_reservation *reservation, const bud
         reservation->final = true;
         reservation->refuted = false; /* a person knows better */
     }
-    budget_rule_derive(reservation);
+    derive(reservation);
     return BUDGET_REASON_NONE;
 }
 
@@ -363,7 +364,7 @@ budget_reason budget_rule_terminated(budget_rule_reservation *reservation,
         reservation->refuted = false;
         reservation->ended_ms = now->ledger_ms;
     }
-    budget_rule_derive(reservation);
+    derive(reservation);
     return BUDGET_REASON_NONE;
 }
 
@@ -391,7 +392,7 @@ budget_reason budget_rule_finalize(budget_rule_reservation *reservation,
         return BUDGET_REASON_STATE;
     }
     reservation->final = true;
-    budget_rule_derive(reservation);
+    derive(reservation);
     return BUDGET_REASON_NONE;
 }
 
@@ -407,7 +408,7 @@ bool budget_rule_expire(budget_rule_reservation *reservation, const budget_rule_
         reservation->ended_ms = now->ledger_ms;
         reservation->final = true;
     }
-    budget_rule_derive(reservation);
+    derive(reservation);
     return true;
 }
 

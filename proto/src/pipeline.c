@@ -45,7 +45,9 @@ base_status proto_pipeline_check(const proto_pipeline *pipeline, base_error *ret
     return BASE_OK;
 }
 
-double proto_pipeline_output_layers(const proto_pipeline_model *model)
+/* How many layers the output over the vocabulary is worth, in operations: of a layer whose MLP is
+ * 4 × width wide, where a token attends to half a context. */
+static double output_layers(const proto_pipeline_model *model)
 {
     const double width = (double)model->width;
     const double output = 2 * (double)model->vocab_size * width;
@@ -58,7 +60,7 @@ double proto_pipeline_output_layers(const proto_pipeline_model *model)
  * stage is fastest. */
 static int64_t layers_of_last(const proto_pipeline_model *model, int64_t before)
 {
-    const double output = proto_pipeline_output_layers(model);
+    const double output = output_layers(model);
     int64_t best = 1;
     double least = (double)model->layers + output; /* no stage is slower */
     for (int64_t last = 1; last <= model->layers - before; last++) {
@@ -95,7 +97,8 @@ int proto_pipeline_tasks(const proto_pipeline *pipeline)
     return 2 * half(pipeline);
 }
 
-int proto_pipeline_warm_up(const proto_pipeline *pipeline, int stage)
+/* The forwards that a stage runs before its first backward. */
+static int warm_up_of(const proto_pipeline *pipeline, int stage)
 {
     const int behind = pipeline->stages - 1 - stage;
     int forwards = half(pipeline);
@@ -127,7 +130,7 @@ static proto_pipeline_task nth(const proto_pipeline *pipeline, bool backward, in
 proto_pipeline_task proto_pipeline_task_at(const proto_pipeline *pipeline, int stage, int index)
 {
     const int all = half(pipeline);
-    const int warm_up = proto_pipeline_warm_up(pipeline, stage);
+    const int warm_up = warm_up_of(pipeline, stage);
     const int steady = index - warm_up;
     BASE_ASSERT(index >= 0);
     BASE_ASSERT(index < 2 * all);
@@ -146,7 +149,7 @@ int proto_pipeline_index_of(const proto_pipeline *pipeline, int stage,
 {
     const int stages = pipeline->stages;
     const int all = half(pipeline);
-    const int warm_up = proto_pipeline_warm_up(pipeline, stage);
+    const int warm_up = warm_up_of(pipeline, stage);
     const int chunk = task->backward ? pipeline->chunks - 1 - task->chunk : task->chunk;
     const int n = (task->micro_batch / stages * pipeline->chunks + chunk) * stages +
                   task->micro_batch % stages;
@@ -178,7 +181,7 @@ bool proto_pipeline_needs(const proto_pipeline *pipeline, int stage,
 
 int proto_pipeline_held(const proto_pipeline *pipeline, int stage)
 {
-    const int warm_up = proto_pipeline_warm_up(pipeline, stage);
+    const int warm_up = warm_up_of(pipeline, stage);
     return warm_up < half(pipeline) ? warm_up + 1 : warm_up;
 }
 

@@ -223,9 +223,6 @@ int64_t budget_rule_posted(int64_t total);
 /* Is its cost known: said by somebody, and be it that it cost nothing? */
 bool budget_rule_cost_known(const budget_rule_reservation *reservation);
 
-/* posted, held and state from the other fields; a state of voided stays. */
-void budget_rule_derive(budget_rule_reservation *reservation);
-
 /* Is there an edge between the two in the diagram above, or are they the same? */
 bool budget_rule_may_become(budget_state from, budget_state to);
 

@@ -9,8 +9,8 @@
  *
  *     warm-up    F F F    steady    F B F B F B    cool-down    B B B
  *
- * Only warm_up differs (proto_pipeline_warm_up). A stage's gradients are added up in the order of the
- * micro-batches in every schedule, so the schedule does not change their bits.
+ * Only warm_up differs. A stage's gradients are added up in the order of the micro-batches in every
+ * schedule, so the schedule does not change their bits.
  *
  * Sources: GPipe: Huang et al., arXiv:1811.06965. 1F1B: Narayanan et al., "PipeDream", SOSP 2019,
  * with a flush at the end of each step. Interleaved: Narayanan et al., "Efficient Large-Scale
@@ -70,10 +70,6 @@ typedef struct proto_pipeline_model {
     int64_t context;
 } proto_pipeline_model;
 
-/* How many layers the output over the vocabulary is worth, in operations: of a layer whose MLP is
- * 4 × width wide, where a token attends to half a context. */
-double proto_pipeline_output_layers(const proto_pipeline_model *model);
-
 /* The layers of one of at most `layers` stages, 1 or more. The last one also has the output, so it
  * gets fewer: as many as make the slowest stage fastest. The first ones have a layer more if it
  * does not come out even. */
@@ -81,9 +77,6 @@ int64_t proto_pipeline_layers(const proto_pipeline_model *model, int stages, int
 
 /* A stage's tasks in one step: a forward and a backward for each chunk and micro-batch. */
 int proto_pipeline_tasks(const proto_pipeline *pipeline);
-
-/* The forwards that a stage runs before its first backward. */
-int proto_pipeline_warm_up(const proto_pipeline *pipeline, int stage);
 
 /* The task at `index`, 0 … tasks - 1, of a stage; and where a task stands. */
 proto_pipeline_task proto_pipeline_task_at(const proto_pipeline *pipeline, int stage, int index);
