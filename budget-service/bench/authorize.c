@@ -1,18 +1,11 @@
 /* Authorizations, durable and end to end, and beside them, in the same run, what no guard could be
  * faster than: a CURVE echo and one durable append. The service runs as a process of its own, in a
  * directory of its own in the current one (/tmp may be memory). */
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/exitcode.h"

@@ -4,7 +4,6 @@
 
 #include <sodium.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "budget/ledger.h"
 #include "budget/token.h"

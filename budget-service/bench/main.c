@@ -1,7 +1,6 @@
 /* budget-bench: runs the benchmarks named on the command line (verify, authorize, million).
  * docs/BENCHMARKS.md has its figures. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/exitcode.h"

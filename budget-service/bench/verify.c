@@ -2,7 +2,6 @@
  * job. Called by main.c. */
 #include <sodium.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"

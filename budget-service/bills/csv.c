@@ -1,5 +1,4 @@
 /* Bills in CSV (RFC 4180). Called by the readers of FOCUS's columns, and of our own. */
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 

@@ -1,9 +1,7 @@
 /* Prints results, errors and refusals as text or as one JSON object, and formats money, times and
  * accounts. Called by every command of cli/. */
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/text.h"
 #include "budget/time.h"

@@ -1,10 +1,8 @@
 /* The command authorize: makes a request from options and JOB.json, and stores the token. Run by
  * the table of commands in options.c. */
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "budget/machine.h"
 #include "budget/secret_file.h"
 #include "cli.h"

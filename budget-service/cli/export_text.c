@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "budget/money.h"
-#include "budget/time.h"
 #include "cli.h"
 
 bool export_format_parse(const char *name, export_format *format)

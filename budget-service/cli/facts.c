@@ -1,7 +1,6 @@
 /* The commands attach, record-actual, terminated and void. Run by the table of commands in
  * options.c. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "cli.h"

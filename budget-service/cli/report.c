@@ -5,7 +5,6 @@
 
 #include "base/file.h"
 #include "budget/bill.h"
-#include "budget/time.h"
 #include "cli.h"
 #include "export_text.h"
 #include "offline_audit.h"

@@ -1,8 +1,6 @@
 /* Calls of role reconcile: record a cost, reconcile a bill, audit. Called by the commands of
  * cli/. */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "client_impl.h"
 

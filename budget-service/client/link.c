@@ -3,11 +3,9 @@
 #include "link.h"
 
 #include <budget.pb-c.h>
-#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/un.h>
 #include <zmq.h>
 
 #include "base/clock.h"

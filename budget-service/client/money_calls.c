@@ -1,7 +1,5 @@
 /* Calls of role request: authorize a job, attach its instances, report their end, void. Called
  * by the commands of cli/ and by the launcher. */
-#include <stdio.h>
-#include <string.h>
 
 #include "client_impl.h"
 

@@ -1,8 +1,6 @@
 /* Calls that change nothing: accounts, reservations, status, exports. Called by the commands of
  * cli/. */
-#include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "client_impl.h"
 

@@ -1,6 +1,5 @@
 /* Redeems: asks one question over a connection of the job's key. Called by the launcher's lease and
  * the command `redeem`. */
-#include <string.h>
 
 #include "base/clock.h"
 #include "budget/wire.h"

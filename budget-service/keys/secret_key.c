@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 
 #include "base/assert.h"
-#include "base/bytes.h"
 #include "budget/secret_file.h"
 #include "paserk.h"
 

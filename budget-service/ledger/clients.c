@@ -1,6 +1,5 @@
 /* Ledger operations on clients: add, revoke, find by key, list. Called by the server's admin
  * requests, by its access checks, and by audit/replay.c. */
-#include <stdio.h>
 #include <string.h>
 
 #include "ledger_core.h"

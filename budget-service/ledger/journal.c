@@ -3,7 +3,6 @@
 #include "journal.h"
 
 #include <sodium.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "budget/token.h"
 #include "failpoint.h"
 #include "ledger_core.h"
 #include "rules/mutation.h"

@@ -1,7 +1,6 @@
 /* Ledger operations on what came of an authorization, but for its cost: instances, termination,
  * voids, deadlines. Called by server/handle_facts.c, server/reaper.c and audit/replay.c. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"

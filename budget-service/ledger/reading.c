@@ -1,6 +1,5 @@
 /* Queries without effects: reservations by label or instance, overdue ones, journal rows. Called by
  * server/ and by reconcile.c. */
-#include <string.h>
 
 #include "ledger_core.h"
 #include "rules/mutation.h"

@@ -3,7 +3,6 @@
  * server/reconcile.c. */
 #include "budget/reconcile.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,8 +1,6 @@
 /* Ledger operations that redeem a token: a rank's place in an attempt, and the permit to create an
  * instance. Called by server/handle_facts.c and audit/replay.c. */
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/bytes.h"
 #include "ledger_core.h"

@@ -6,7 +6,6 @@
 
 #include "base/assert.h"
 #include "ledger_core.h"
-#include "rules/mutation.h"
 
 static int64_t get_flags(const budget_reservation *reservation)
 {

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "base/assert.h"
-#include "failpoint.h"
 #include "store_sql.h"
 
 enum {

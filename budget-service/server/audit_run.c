@@ -8,7 +8,6 @@
 
 #include "base/log.h"
 #include "budget/audit.h"
-#include "budget/wire.h"
 #include "service.h"
 
 struct service_audit {

@@ -2,7 +2,6 @@
  * Called by service.c's loop. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 #include <zmq.h>
 
 #include "base/log.h"

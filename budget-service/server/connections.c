@@ -2,7 +2,6 @@
  * Called by sockets.c and batch.c. */
 #include "connections.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <stdint.h>

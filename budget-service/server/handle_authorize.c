@@ -6,7 +6,6 @@
 
 #include "budget/policy.h"
 #include "budget/token.h"
-#include "budget/wire.h"
 #include "service.h"
 
 static base_status fill_claims(const service_question *question, budget_claims *claims,

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "budget/money.h"
 #include "budget/wire.h"
 #include "proto/body.h"
 

@@ -1,9 +1,7 @@
 /* Looks for deadlines that have passed without proof of the end, and raises an alarm for each: at
  * once, and again and again until the end is proven. The money stays reserved: the instance may
  * still be billed, because a vendor's own timer may fail. Called by service.c's loop. */
-#include <inttypes.h>
 #include <jansson.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"

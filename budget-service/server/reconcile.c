@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "budget/reconcile.h"
-#include "budget/wire.h"
 #include "service.h"
 
 /* The first findings, copied: they live only while they are visited. */

@@ -14,7 +14,6 @@
 #include <zmq.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/path.h"

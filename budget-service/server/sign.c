@@ -1,5 +1,4 @@
 /* Signs tokens and receipts. Called by batch.c once the ledger has them on disk. */
-#include <stdio.h>
 #include <string.h>
 
 #include "budget/token.h"

@@ -1,6 +1,5 @@
 /* Opens the two endpoints and admits clients. Called by service.c. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 #include "budget/time.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 

@@ -5,7 +5,6 @@
 #include <jansson.h>
 #include <sodium.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

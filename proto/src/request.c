@@ -3,7 +3,6 @@
 #include "proto/request.h"
 
 #include <control.pb-c.h>
-#include <math.h>
 #include <string.h>
 
 #include "base/utf8.h"

@@ -1,8 +1,6 @@
 /* budget/claims.h and keyring.h: canonical writing, strict reading, limits. */
 #include "budget/claims.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "budget/keyring.h"

@@ -1,8 +1,6 @@
 /* budget/money.h: amounts read and written, exact roundings, no overflow. */
 #include "budget/money.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "support.h"

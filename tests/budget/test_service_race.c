@@ -7,7 +7,6 @@
 #include <zmq.h>
 
 #include "budget/wire.h"
-#include "proto/socket.h"
 #include "service_raw.h"
 
 enum { CLIENTS = 64, ROUNDS_DEFAULT = 24, SOCKETS_MAX = 4 * CLIENTS };

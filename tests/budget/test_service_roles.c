@@ -1,5 +1,4 @@
 /* Every message × every role, the redeem endpoint, and a client that is revoked while connected. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "service_raw.h"

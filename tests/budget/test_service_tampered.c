@@ -3,7 +3,6 @@
  * afterwards is not accepted. */
 #include <sqlite3.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "proto/key.h"

@@ -1,5 +1,4 @@
 /* Any bytes are evidence or not; whatever passes names the jti and the vendor. */
-#include <string.h>
 
 #include "base/assert.h"
 #include "evidence.h"

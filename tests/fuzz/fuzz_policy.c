@@ -1,5 +1,4 @@
 /* Any bytes are a policy or refused; one that is read can be asked. */
-#include <string.h>
 
 #include "base/assert.h"
 #include "budget/policy.h"

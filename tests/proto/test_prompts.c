@@ -1,7 +1,6 @@
 /* proto/prompts.h: lines of a file as prompts, and their limits. */
 #include "proto/prompts.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,9 +3,7 @@
 #include "proto/client.h"
 
 #include <control.pb-c.h>
-#include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -13,7 +11,6 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/host.h"
 #include "base/thread.h"
 #include "client_impl.h"

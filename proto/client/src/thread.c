@@ -4,14 +4,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/exitcode.h"
-#include "base/log.h"
 #include "base/thread.h"
 #include "client_impl.h"
 #include "proto/body.h"
