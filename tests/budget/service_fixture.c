@@ -214,7 +214,7 @@ void fixture_write_policy(const service_fixture *fixture, const char *members)
               &error);
 }
 
-static budget_redeem_options redeemer(const service_fixture *fixture, proto_keypair *key)
+budget_redeem_options fixture_redeemer(const service_fixture *fixture, proto_keypair *key)
 {
     proto_keypair_make(key);
     return (budget_redeem_options){.dir = fixture->dir, .job_key = key};
@@ -226,7 +226,7 @@ void fixture_begin_run(const service_fixture *fixture, const char *label, int64_
     budget_grant grant;
     proto_keypair job;
     static budget_redemption redemption;
-    const budget_redeem_options mine = redeemer(fixture, &job);
+    const budget_redeem_options mine = fixture_redeemer(fixture, &job);
     budget_client *client = fixture_client(fixture, "request", 0);
     budget_claims ask = fixture_ask("phase35", label, USD(1));
     ask.max_seconds = seconds;

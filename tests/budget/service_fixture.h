@@ -56,6 +56,9 @@ budget_claims fixture_ask(const char *account, const char *label, int64_t amount
 /* policy.json of these members; the service reads it when it starts. */
 void fixture_write_policy(const service_fixture *fixture, const char *members);
 
+/* Makes a job's key, to redeem with. */
+budget_redeem_options fixture_redeemer(const service_fixture *fixture, proto_keypair *key);
+
 /* Authorizes label of phase35 for so many seconds, and redeems its rank 0. */
 void fixture_begin_run(const service_fixture *fixture, const char *label, int64_t seconds);
 

@@ -94,12 +94,6 @@ static void test_retry_is_identical(void **state)
     budget_client_close(client);
 }
 
-static budget_redeem_options redeemer(const service_fixture *fixture, proto_keypair *key)
-{
-    proto_keypair_make(key);
-    return (budget_redeem_options){.dir = fixture->dir, .job_key = key};
-}
-
 /* One for each of four ranks, of the first attempt. */
 static void check_receipts(const service_fixture *fixture, const budget_redemption *redemption,
                            const proto_keypair *job)
@@ -125,8 +119,8 @@ static void test_redeem(void **state)
     budget_grant grant;
     proto_keypair job;
     proto_keypair thief;
-    const budget_redeem_options mine = redeemer(fixture, &job);
-    const budget_redeem_options his = redeemer(fixture, &thief);
+    const budget_redeem_options mine = fixture_redeemer(fixture, &job);
+    const budget_redeem_options his = fixture_redeemer(fixture, &thief);
     static budget_redemption redemption;
     static budget_redemption again;
     budget_client *client = fixture_client(fixture, "request", 0);
@@ -202,7 +196,7 @@ static void test_refused_redeem_changes_nothing(void **state)
     const budget_claims ask = fixture_ask("phase35", "run-1", USD(1)); /* 4 ranks */
     assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
     for (size_t i = 0; i < sizeof beyond / sizeof beyond[0]; i++) {
-        const budget_redeem_options another = redeemer(fixture, &job);
+        const budget_redeem_options another = fixture_redeemer(fixture, &job);
         assert_verdict(budget_redeem(&another, grant.token, &beyond[i], &redemption, &why),
                        BUDGET_BAD_TOKEN, &why);
         assert_non_null(strstr(why.message, "run-1 is for ranks 0 to 3, not "));
@@ -220,7 +214,7 @@ static void test_life_of_an_authorization(void **state)
     budget_grant grant;
     proto_keypair job;
     static budget_redemption redemption;
-    const budget_redeem_options mine = redeemer(fixture, &job);
+    const budget_redeem_options mine = fixture_redeemer(fixture, &job);
     budget_client *client = fixture_client(fixture, "request", 0);
     budget_client *admin = fixture_client(fixture, "admin", 0);
     const budget_claims ask = fixture_ask("phase35/lab02", "run-1", USD(2));

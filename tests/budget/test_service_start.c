@@ -91,9 +91,8 @@ static void test_no_room_for_a_checkpoint(void **state)
     const budget_claims ask = fixture_ask("phase35", "run-1", USD(1));
     const budget_claims other = fixture_ask("phase35", "run-2", USD(1));
     assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
-    proto_keypair_make(&job);
-    const budget_redeem_options redeemer = {
-        .dir = fixture->dir, .job_key = &job, .timeout_ms = 500};
+    budget_redeem_options redeemer = fixture_redeemer(fixture, &job);
+    redeemer.timeout_ms = 500;
 
     assert_ok(base_file_write(full, "", 0, &why), &why);
     assert_verdict(budget_redeem_create(&redeemer, grant.token, &not_after, &why), BUDGET_UNKNOWN,

@@ -120,8 +120,7 @@ static void test_a_bad_audit_ends_all_grants(void **state)
     assert_non_null(strstr(status_of(fixture).audit_finding, "account, id 2"));
     assert_verdict(ask(fixture, "phase", "second", USD(1), &why), BUDGET_REFUSED, &why);
     assert_non_null(strstr(why.message, "does not audit"));
-    proto_keypair_make(&job);
-    const budget_redeem_options options = {.dir = fixture->dir, .job_key = &job};
+    const budget_redeem_options options = fixture_redeemer(fixture, &job);
     assert_verdict(
         budget_redeem(&options, grant.token, &(budget_redeem_ranks){0, 1, 1}, &redemption, &why),
         BUDGET_REFUSED, &why);
