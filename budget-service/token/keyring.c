@@ -102,13 +102,16 @@ static base_status parse_keyring(const json_t *json, budget_keyring *keyring, ba
 {
     const json_t *keys = json_object_get(json, "keys");
     const json_t *version = json_object_get(json, "version");
+    /* before the rest, which another version may have otherwise */
+    if (json_is_integer(version) && json_integer_value(version) != KEYRING_VERSION) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                         "it has version %" JSON_INTEGER_FORMAT
+                         ", and this program reads version %d",
+                         json_integer_value(version), KEYRING_VERSION);
+    }
     if (!json_is_array(keys) || !json_is_integer(version) || json_object_size(json) != 2) {
         return base_fail(reterr, BASE_ERR_INVALID, "must be {\"keys\":[…],\"version\":%d}",
                          KEYRING_VERSION);
-    }
-    if (json_integer_value(version) != KEYRING_VERSION) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "version %" JSON_INTEGER_FORMAT,
-                         json_integer_value(version));
     }
     for (size_t i = 0; i < json_array_size(keys); i++) {
         const base_status status = parse_key(json_array_get(keys, i), keyring, reterr);

@@ -200,6 +200,12 @@ static void bad_keyrings_are_refused(void **state)
         }
         assert_int_equal(keyring.count, 7);
     }
+    /* the versions come first: another one may have members that are not known here */
+    static const char newer[] = "{\"keys\":{},\"more\":1,\"version\":2}";
+    assert_status(budget_keyring_parse(newer, strlen(newer), &keyring, &error),
+                  BASE_ERR_UNSUPPORTED);
+    assert_string_equal(error.message,
+                        "keyring: it has version 2, and this program reads version 1");
 }
 
 static int start(void **state)
