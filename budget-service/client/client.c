@@ -26,24 +26,36 @@ enum {
     PAGES_MAX = 1000000,
 };
 
+/* ringfence/NAME in the user's state; BASE_ERR_NOTFOUND, with `missing`: nothing says where that
+ * is. */
+static base_status state_path(const char *name, const char *missing, char path[BASE_PATH_BYTES],
+                              base_error *reterr)
+{
+    const char *state = getenv("XDG_STATE_HOME");
+    const char *home = getenv("HOME");
+    const bool has_state = state != NULL && state[0] == '/';
+    if (!has_state && (home == NULL || home[0] != '/')) {
+        return base_fail(reterr, BASE_ERR_NOTFOUND, "%s", missing);
+    }
+    const char *below = has_state ? state : home;
+    const int length = snprintf(path, BASE_PATH_BYTES, "%s%s/ringfence/%s", below,
+                                has_state ? "" : "/.local/state", name);
+    return length < BASE_PATH_BYTES
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_LIMIT, "%s: too long a path", below);
+}
+
 base_status budget_default_dir(char dir[BASE_PATH_BYTES], base_error *reterr)
 {
     const char *chosen = getenv("BUDGET_SERVICE_DIR");
-    const char *state = getenv("XDG_STATE_HOME");
-    const char *home = getenv("HOME");
     if (chosen != NULL && chosen[0] != '\0') {
         return snprintf(dir, BASE_PATH_BYTES, "%s", chosen) < BASE_PATH_BYTES
                    ? BASE_OK
                    : base_fail(reterr, BASE_ERR_LIMIT, "BUDGET_SERVICE_DIR is too long a path");
     }
-    if (state != NULL && state[0] == '/') {
-        return base_path_join(state, "ringfence/budget", dir, reterr);
-    }
-    if (home != NULL && home[0] == '/') {
-        return base_path_join(home, ".local/state/ringfence/budget", dir, reterr);
-    }
-    return base_fail(reterr, BASE_ERR_NOTFOUND,
-                     "no --dir, and none of BUDGET_SERVICE_DIR, XDG_STATE_HOME and HOME is set");
+    return state_path("budget",
+                      "no --dir, and none of BUDGET_SERVICE_DIR, XDG_STATE_HOME and HOME is set",
+                      dir, reterr);
 }
 
 void budget_fresh_request_id(char request_id[BUDGET_REQUEST_ID_BYTES])
@@ -67,16 +79,11 @@ static base_status seen_path(const char *key_file, char path[BASE_PATH_BYTES], b
                    ? BASE_OK
                    : base_fail(reterr, BASE_ERR_LIMIT, "%s: too long a path", key_file);
     }
-    const char *state_home = getenv("XDG_STATE_HOME");
-    const char *home = getenv("HOME");
-    const bool has_state = state_home != NULL && state_home[0] == '/';
-    if (!has_state && (home == NULL || home[0] != '/')) {
-        return base_fail(reterr, BASE_ERR_NOTFOUND,
-                         "nowhere to remember the ledger's newest row: set XDG_STATE_HOME");
+    base_status status = state_path(
+        "seen", "nowhere to remember the ledger's newest row: set XDG_STATE_HOME", state, reterr);
+    if (status == BASE_OK) {
+        status = base_mkdirs(state, reterr);
     }
-    (void)snprintf(state, sizeof state, "%s/%s", has_state ? state_home : home,
-                   has_state ? "ringfence/seen" : ".local/state/ringfence/seen");
-    base_status status = base_mkdirs(state, reterr);
     if (status == BASE_OK) {
         (void)crypto_generichash(digest, sizeof digest, (const uint8_t *)key_file, strlen(key_file),
                                  NULL, 0);
