@@ -2,11 +2,11 @@
  * replaces the list when clients change. */
 #include "admission.h"
 
-#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "budget/wire.h"
+#include "proto/digest.h"
 
 base_status service_admission_init(service_admission *admission, base_error *reterr)
 {
@@ -26,23 +26,16 @@ static int compare(const void *a, const void *b)
     return memcmp(a, b, PROTO_KEY_BYTES);
 }
 
-base_status service_admission_set(service_admission *admission,
-                                  const uint8_t (*keys)[PROTO_KEY_BYTES], size_t count,
-                                  base_error *reterr)
+void service_admission_set(service_admission *admission, uint8_t (*keys)[PROTO_KEY_BYTES],
+                           size_t count)
 {
-    uint8_t(*copy)[PROTO_KEY_BYTES] = calloc(count + 1, sizeof copy[0]);
-    if (copy == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the list of clients");
-    }
-    memcpy(copy, keys, count * sizeof copy[0]);
-    qsort(copy, count, sizeof copy[0], compare);
+    qsort(keys, count, sizeof keys[0], compare);
     (void)pthread_mutex_lock(&admission->lock);
     uint8_t(*old)[PROTO_KEY_BYTES] = admission->keys;
-    admission->keys = copy;
+    admission->keys = keys;
     admission->count = count;
     (void)pthread_mutex_unlock(&admission->lock);
     free(old);
-    return BASE_OK;
 }
 
 bool service_admission_admit(void *user, const char *domain, const uint8_t key[PROTO_KEY_BYTES],
@@ -56,15 +49,11 @@ bool service_admission_admit(void *user, const char *domain, const uint8_t key[P
                                                    PROTO_KEY_BYTES, compare) != NULL;
         (void)pthread_mutex_unlock(&admission->lock);
     }
-    (void)sodium_bin2hex(user_id, PROTO_ZAP_USER_BYTES, key, PROTO_KEY_BYTES);
+    proto_digest_hex(key, user_id);
     return admitted;
 }
 
 bool service_admission_key(const char *user_id, uint8_t key[PROTO_KEY_BYTES])
 {
-    size_t key_bytes = 0;
-    return user_id != NULL && strlen(user_id) == PROTO_ZAP_USER_BYTES - 1 &&
-           sodium_hex2bin(key, PROTO_KEY_BYTES, user_id, PROTO_ZAP_USER_BYTES - 1, NULL, &key_bytes,
-                          NULL) == 0 &&
-           key_bytes == PROTO_KEY_BYTES;
+    return user_id != NULL && proto_digest_parse(user_id, key);
 }

@@ -22,10 +22,10 @@ BASE_MUST_CHECK base_status service_admission_init(service_admission *admission,
                                                    base_error *reterr);
 void service_admission_fini(service_admission *admission);
 
-/* Replaces the list by a copy of keys (count), at once and for all later connections. */
-BASE_MUST_CHECK base_status service_admission_set(service_admission *admission,
-                                                  const uint8_t (*keys)[PROTO_KEY_BYTES],
-                                                  size_t count, base_error *reterr);
+/* Replaces the list by keys (count), at once and for all later connections. It takes them over
+ * (malloc'ed), and sorts them. */
+void service_admission_set(service_admission *admission, uint8_t (*keys)[PROTO_KEY_BYTES],
+                           size_t count);
 
 /* A proto_zap_admit_fn; user is the service_admission. */
 bool service_admission_admit(void *user, const char *domain, const uint8_t key[PROTO_KEY_BYTES],

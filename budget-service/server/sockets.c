@@ -36,13 +36,13 @@ base_status service_admission_load(budget_service *service, base_error *reterr)
     if (list.keys == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the list of clients");
     }
-    base_status status = budget_ledger_clients(service->ledger, collect_key, &list, reterr);
-    if (status == BASE_OK) {
-        status = service_admission_set(
-            &service->admission, (const uint8_t(*)[PROTO_KEY_BYTES])list.keys, list.count, reterr);
+    const base_status status = budget_ledger_clients(service->ledger, collect_key, &list, reterr);
+    if (status != BASE_OK) {
+        free(list.keys);
+        return status;
     }
-    free(list.keys);
-    return status;
+    service_admission_set(&service->admission, list.keys, list.count);
+    return BASE_OK;
 }
 
 /* What to bind: the option, or in DIR/run; the redeem endpoint of a TCP service has a port of its

@@ -3,7 +3,6 @@
 #include "budget/service_files.h"
 
 #include <jansson.h>
-#include <sodium.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,13 +10,14 @@
 #include "base/file.h"
 #include "base/path.h"
 #include "budget/secret_file.h"
+#include "proto/digest.h"
 
-enum { FILE_BYTES_MAX = 16 * 1024, HEX_BYTES = 2 * PROTO_KEY_BYTES + 1 };
+enum { FILE_BYTES_MAX = 16 * 1024 };
 
 static json_t *hex_json(const uint8_t key[PROTO_KEY_BYTES])
 {
-    char hex[HEX_BYTES];
-    (void)sodium_bin2hex(hex, sizeof hex, key, PROTO_KEY_BYTES);
+    char hex[PROTO_DIGEST_HEX_BYTES];
+    proto_digest_hex(key, hex);
     json_t *made = json_string(hex);
     proto_wipe(hex, sizeof hex);
     return made;
@@ -26,10 +26,7 @@ static json_t *hex_json(const uint8_t key[PROTO_KEY_BYTES])
 static bool get_hex(const json_t *object, const char *name, uint8_t key[PROTO_KEY_BYTES])
 {
     const char *text = json_string_value(json_object_get(object, name));
-    size_t key_bytes = 0;
-    return text != NULL && strlen(text) == HEX_BYTES - 1 &&
-           sodium_hex2bin(key, PROTO_KEY_BYTES, text, HEX_BYTES - 1, NULL, &key_bytes, NULL) == 0 &&
-           key_bytes == PROTO_KEY_BYTES;
+    return text != NULL && proto_digest_parse(text, key);
 }
 
 static bool get_text(const json_t *object, const char *name, char *into, size_t into_bytes)
