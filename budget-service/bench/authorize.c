@@ -49,23 +49,25 @@ budget_client *bench_client(const bench_service *bench, const char *name)
     return client;
 }
 
+const budget_claims bench_claims = {
+    .account = "bench/lab",
+    .max_usd_micro = 1000,
+    .mode = "ddp-nccl",
+    .world_size = 4,
+    .vendor = "runpod",
+    .instance_type = "H100",
+    .instances = 1,
+    .gpus = 4,
+    .tier = "spot",
+    .max_price_usd_micro_per_hour = 1,
+    .max_seconds = 3600,
+    .max_attempts = 3,
+};
+
 void bench_authorize(budget_client *client, const char *label, budget_grant *grant)
 {
     base_error why = {0};
-    budget_claims ask = {
-        .account = "bench/lab",
-        .max_usd_micro = 1000,
-        .mode = "ddp-nccl",
-        .world_size = 4,
-        .vendor = "runpod",
-        .instance_type = "H100",
-        .instances = 1,
-        .gpus = 4,
-        .tier = "spot",
-        .max_price_usd_micro_per_hour = 1,
-        .max_seconds = 3600,
-        .max_attempts = 3,
-    };
+    budget_claims ask = bench_claims;
     (void)snprintf(ask.label, sizeof ask.label, "%s", label);
     if (budget_authorize(client, &ask, grant, &why) != BUDGET_GRANTED) {
         bench_die("authorize", &why);

@@ -7,6 +7,7 @@
 
 #include "budget/ledger.h"
 #include "budget/token.h"
+#include "service_bench.h"
 
 enum { BATCH_ROWS = 5000, KEPT_EVERY = 8 };
 
@@ -39,34 +40,19 @@ static base_status one_authorization(budget_ledger *ledger, long number, base_er
     const budget_caller caller = {.client = 2};
     budget_answer answer;
     char payload[BUDGET_CLAIMS_JSON_BYTES];
-    budget_authorization authorization = {
-        .kid = "k4.pid.bench",
-        .claims = {.issuer = BUDGET_ISSUER,
-                   .audience = BUDGET_AUDIENCE,
-                   .subject = "request",
-                   .issued_at = 1700000000,
-                   .not_before = 1700000000,
-                   .expires_at = 1700000900,
-                   .account = "bench/lab",
-                   .mode = "ddp-nccl",
-                   .world_size = 4,
-                   .vendor = "runpod",
-                   .instance_type = "H100",
-                   .instances = 1,
-                   .gpus = 4,
-                   .tier = "spot",
-                   .max_usd_micro = 1000,
-                   .max_price_usd_micro_per_hour = 1,
-                   .max_seconds = 3600,
-                   .max_attempts = 1},
-    };
-    budget_jti_make(authorization.claims.jti);
-    (void)snprintf(authorization.claims.label, sizeof authorization.claims.label, "fill-%ld",
-                   number);
+    budget_authorization authorization = {.kid = "k4.pid.bench", .claims = bench_claims};
+    budget_claims *claims = &authorization.claims;
+    (void)snprintf(claims->issuer, sizeof claims->issuer, "%s", BUDGET_ISSUER);
+    (void)snprintf(claims->audience, sizeof claims->audience, "%s", BUDGET_AUDIENCE);
+    (void)snprintf(claims->subject, sizeof claims->subject, "request");
+    claims->issued_at = claims->not_before = 1700000000;
+    claims->expires_at = 1700000900;
+    budget_jti_make(claims->jti);
+    (void)snprintf(claims->label, sizeof claims->label, "fill-%ld", number);
     base_status status =
         budget_ledger_authorize(ledger, &caller, &authorization, payload, &answer, reterr);
     if (status == BASE_OK && number % KEPT_EVERY != 0) {
-        status = budget_ledger_void(ledger, &caller, authorization.claims.label, &answer, reterr);
+        status = budget_ledger_void(ledger, &caller, claims->label, &answer, reterr);
     }
     return status == BASE_OK && answer.reason != BUDGET_REASON_NONE
                ? base_fail(reterr, BASE_ERR_STATE, "%s", answer.message)
