@@ -21,6 +21,7 @@ enum {
     CLIENTS = 24, /* below what the service lets one key have */
     CLIENT_SAMPLES = 60,
     MILLION = 1000 * 1000,
+    TIMEOUT_MS = 300 * 1000, /* an audit of a million rows takes a minute */
 };
 
 double bench_percentile_us(int64_t *samples_ns, int count, int percent)
@@ -42,7 +43,8 @@ budget_client *bench_client(const bench_service *bench, const char *name)
     char seen[BASE_PATH_BYTES + 64];
     static _Atomic int count;
     (void)snprintf(seen, sizeof seen, "%s/clients/bench-%d.seen", bench->dir, count++);
-    const budget_client_options options = {.dir = bench->dir, .key_name = name, .seen_file = seen};
+    const budget_client_options options = {
+        .dir = bench->dir, .key_name = name, .seen_file = seen, .timeout_ms = TIMEOUT_MS};
     if (budget_client_open(&options, &client, &error) != BASE_OK) {
         bench_die("cannot open a client", &error);
     }
