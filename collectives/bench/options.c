@@ -9,6 +9,7 @@
 #include "base/gnuplot.h"
 #include "base/nearest.h"
 #include "base/options.h"
+#include "common/kinds.h"
 
 static const coll_kind kinds[] = {COLL_ALL_REDUCE, COLL_ALL_GATHER, COLL_REDUCE_SCATTER,
                                   COLL_BROADCAST,  COLL_REDUCE,     COLL_ALL_TO_ALL,
@@ -276,8 +277,8 @@ static size_t count_rows(const bench_options *options)
     if (options->tune) {
         return sizes * BENCH_ALGORITHMS;
     }
-    const bool all_roots = bench_kind_has_root(options->kind) && options->root == BENCH_ROOT_ALL;
-    const bool all_reduces = bench_kind_reduces(options->kind) && options->reduce == 0;
+    const bool all_roots = coll_kind_has_root(options->kind) && options->root == BENCH_ROOT_ALL;
+    const bool all_reduces = coll_kind_reduces(options->kind) && options->reduce == 0;
     return sizes * (options->type == 0 ? BENCH_TYPES : 1) * (all_reduces ? BENCH_REDUCES : 1) *
            (all_roots ? (size_t)options->ranks : 1);
 }
@@ -307,7 +308,7 @@ static base_status check_together(bench_options *options, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
-    if (bench_kind_has_root(options->kind) && options->root >= options->ranks) {
+    if (coll_kind_has_root(options->kind) && options->root >= options->ranks) {
         return base_fail(reterr, BASE_ERR_INVALID, "there is no rank %d among %d", options->root,
                          options->ranks);
     }
@@ -410,17 +411,6 @@ size_t bench_next_size(const bench_options *options, size_t size_bytes)
     return size_bytes == 0 || size_bytes > options->end_bytes / options->factor
                ? 0
                : size_bytes * options->factor;
-}
-
-bool bench_kind_reduces(coll_kind kind)
-{
-    return kind == COLL_ALL_REDUCE || kind == COLL_REDUCE || kind == COLL_REDUCE_SCATTER;
-}
-
-bool bench_kind_has_root(coll_kind kind)
-{
-    return kind == COLL_BROADCAST || kind == COLL_REDUCE || kind == COLL_GATHER ||
-           kind == COLL_SCATTER;
 }
 
 const char *bench_kind_name(coll_kind kind)

@@ -22,9 +22,6 @@ BASE_MUST_CHECK base_status bench_options_parse(int argc, char **argv, int launc
 /* The size after `size_bytes`; 0 if there is none. */
 size_t bench_next_size(const bench_options *options, size_t size_bytes);
 
-bool bench_kind_reduces(coll_kind kind);
-bool bench_kind_has_root(coll_kind kind);
-
 /* With --transport nccl: what goes on GPUs. BASE_ERR_INVALID: not this. */
 BASE_MUST_CHECK base_status bench_options_check_nccl(const bench_options *options,
                                                      base_error *reterr);

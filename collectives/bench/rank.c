@@ -9,6 +9,7 @@
 #include "base/exitcode.h"
 #include "base/log.h"
 #include "coll/backend.h"
+#include "common/kinds.h"
 #include "data.h"
 #include "measure.h"
 #include "options.h"
@@ -143,8 +144,8 @@ static coll_status measure_series(state *s, bench_row base)
 static coll_status measure_all(state *s)
 {
     const bench_options *options = s->job->options;
-    const bool rooted = bench_kind_has_root(options->kind);
-    const bool reduces = bench_kind_reduces(options->kind);
+    const bool rooted = coll_kind_has_root(options->kind);
+    const bool reduces = coll_kind_reduces(options->kind);
     const bool all_roots = rooted && options->root == BENCH_ROOT_ALL;
     const int root_first = !rooted ? -1 : all_roots ? 0 : options->root;
     const int root_last = all_roots ? options->ranks - 1 : root_first;

@@ -11,10 +11,10 @@
 #include "base/clock.h"
 #include "calibrate/calibrate.h"
 #include "calibrate/tune_file.h"
+#include "common/kinds.h"
 #include "core/comm.h"
 #include "core/text.h"
 #include "kernels/kernels.h"
-#include "plan/plan.h"
 
 #define TUNE_VARIABLE "RINGFENCE_COLL_TUNE_FILE"
 

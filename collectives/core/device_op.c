@@ -111,11 +111,6 @@ coll_status coll_device_open(coll_comm *comm, coll_error *reterr)
 
 /* ---- making ---- */
 
-static bool reduces(coll_kind kind)
-{
-    return kind == COLL_ALL_REDUCE || kind == COLL_REDUCE || kind == COLL_REDUCE_SCATTER;
-}
-
 static bool has(uint32_t set, int value)
 {
     return value >= 0 && value < 32 && (set & COLL_BIT(value)) != 0;
@@ -131,13 +126,13 @@ static coll_status check_support(const coll_comm *comm, const coll_op_desc *desc
     }
     const bool knows = has(backend->kinds, (int)desc->kind) &&
                        (desc->kind == COLL_BARRIER || has(backend->types, (int)desc->type)) &&
-                       (!reduces(desc->kind) || has(backend->reduces, (int)desc->reduce));
-    if (!knows || desc->counts != NULL || desc->kind == COLL_SEND || desc->kind == COLL_RECEIVE) {
+                       (!coll_kind_reduces(desc->kind) || has(backend->reduces, (int)desc->reduce));
+    if (!knows || desc->counts != NULL || coll_kind_is_p2p(desc->kind)) {
         return coll_fail(reterr, COLL_ERR_UNSUPPORTED, "%s does not have %s%s of %s%s%s on streams",
                          backend->name, coll_kind_name(desc->kind),
                          desc->counts != NULL ? " with counts" : "", coll_type_name(desc->type),
-                         reduces(desc->kind) ? ", " : "",
-                         reduces(desc->kind) ? coll_reduce_name(desc->reduce) : "");
+                         coll_kind_reduces(desc->kind) ? ", " : "",
+                         coll_kind_reduces(desc->kind) ? coll_reduce_name(desc->reduce) : "");
     }
     if (desc->algorithm != COLL_ALGORITHM_AUTO && desc->algorithm != COLL_ALGORITHM_DIRECT &&
         desc->algorithm != COLL_ALGORITHM_NATIVE) {
@@ -152,7 +147,7 @@ static coll_status check_support(const coll_comm *comm, const coll_op_desc *desc
 static coll_algorithm choose(const coll_context *context, const coll_op_desc *desc)
 {
     const bool combines =
-        reduces(desc->kind) && desc->reduce != COLL_MIN && desc->reduce != COLL_MAX;
+        coll_kind_reduces(desc->kind) && desc->reduce != COLL_MIN && desc->reduce != COLL_MAX;
     const coll_algorithm said =
         desc->algorithm != COLL_ALGORITHM_AUTO ? desc->algorithm : context->device_algorithm;
     if (!combines) {

@@ -1,4 +1,4 @@
-/* Operations on streams: coll_op.h's calls end up here where the operation has one. */
+/* Operations on streams: coll_op_create and its like end up here where the operation has one. */
 #ifndef COLL_SRC_DEVICE_OP_H
 #define COLL_SRC_DEVICE_OP_H
 

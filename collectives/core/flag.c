@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "common/kinds.h"
+
 static uint64_t mix(uint64_t hash, uint64_t value)
 {
     hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
@@ -83,8 +85,7 @@ static void write_text(const coll_descriptor *given, bool as_called, char *text,
     if (d->reduce != 0) {
         (void)snprintf(reduce, sizeof reduce, " %s", coll_reduce_name((coll_reduce)d->reduce));
     }
-    if (d->kind == COLL_BROADCAST || d->kind == COLL_REDUCE || d->kind == COLL_GATHER ||
-        d->kind == COLL_SCATTER) {
+    if (coll_kind_has_root((coll_kind)d->kind)) {
         (void)snprintf(root, sizeof root, " root %d", d->root);
     }
     (void)snprintf(text, size_bytes, "%s %s × %" PRIu64 "%s%s%s %s%s%s",

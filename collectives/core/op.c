@@ -18,11 +18,6 @@ enum {
     TESTS_PER_LOOK = 8, /* at the clock, which takes half as long as a test */
 };
 
-static bool is_p2p(const coll_op *op)
-{
-    return op->desc.kind == COLL_SEND || op->desc.kind == COLL_RECEIVE;
-}
-
 /* The canonical order, rounded once, is the flags' own, so algorithms of another order send
  * tiny operands round, and so do all that round 16-bit sums per hop. */
 static bool has_own_bits(const coll_op *op)
@@ -85,7 +80,7 @@ coll_status coll_op_create(coll_comm *comm, const coll_op_desc *desc, coll_op **
     } else if (status == COLL_OK) {
         status = coll_op_init(made, comm, desc, reterr);
     }
-    if (status == COLL_OK && is_p2p(made)) {
+    if (status == COLL_OK && coll_kind_is_p2p(made->desc.kind)) {
         status = coll_p2p_open(comm, reterr);
     }
     if (status != COLL_OK) {
@@ -154,7 +149,7 @@ coll_status coll_op_start(coll_op *op, coll_error *reterr)
         }
         coll_op_leave_queue(op);
     }
-    if (is_p2p(op)) {
+    if (coll_kind_is_p2p(op->desc.kind)) {
         op->arrived = 0;
         op->next = NULL;
         op->queued = true;
@@ -260,7 +255,7 @@ static coll_status begin_blocking(coll_comm *comm, const coll_op_desc *desc, col
     if (op->queued) {
         coll_op_leave_queue(op);
     }
-    if (desc->kind != COLL_SEND && desc->kind != COLL_RECEIVE) {
+    if (!coll_kind_is_p2p(desc->kind)) {
         return coll_op_recall(comm, desc, &op, reterr);
     }
     coll_status ready = coll_op_init(op, comm, desc, reterr);

@@ -8,6 +8,7 @@
 #define COLL_SRC_OP_H
 
 #include "coll/coll.h"
+#include "common/kinds.h"
 #include "common/limits.h"
 #include "core/comm.h"
 #include "core/flag.h"

@@ -11,17 +11,6 @@
 
 enum { DESC_BYTES_FIRST = COLL_SIZED_BYTES(coll_op_desc, stream) }; /* of 0.1 */
 
-static bool reduces(coll_kind kind)
-{
-    return kind == COLL_ALL_REDUCE || kind == COLL_REDUCE || kind == COLL_REDUCE_SCATTER;
-}
-
-static bool is_rooted(coll_kind kind)
-{
-    return kind == COLL_BROADCAST || kind == COLL_REDUCE || kind == COLL_GATHER ||
-           kind == COLL_SCATTER;
-}
-
 static coll_status check_numbers(const coll_comm *comm, const coll_op_desc *desc,
                                  coll_error *reterr)
 {
@@ -39,11 +28,11 @@ static coll_status check_numbers(const coll_comm *comm, const coll_op_desc *desc
     if (coll_type_size_bytes(desc->type) == 0) {
         return coll_fail(reterr, COLL_ERR_INVALID, "unknown element type %d", (int)desc->type);
     }
-    if (reduces(desc->kind) && (desc->reduce < COLL_SUM || desc->reduce > COLL_AVERAGE)) {
+    if (coll_kind_reduces(desc->kind) && (desc->reduce < COLL_SUM || desc->reduce > COLL_AVERAGE)) {
         return coll_fail(reterr, COLL_ERR_INVALID, "unknown reduction %d", (int)desc->reduce);
     }
-    const bool peer = desc->kind == COLL_SEND || desc->kind == COLL_RECEIVE;
-    if ((peer || is_rooted(desc->kind)) && (desc->root < 0 || desc->root >= comm->size)) {
+    const bool peer = coll_kind_is_p2p(desc->kind);
+    if ((peer || coll_kind_has_root(desc->kind)) && (desc->root < 0 || desc->root >= comm->size)) {
         return coll_fail(reterr, COLL_ERR_INVALID, "%s %d of %d ranks", peer ? "peer" : "root",
                          desc->root, comm->size);
     }
@@ -234,8 +223,8 @@ static void describe(coll_op *op, coll_algorithm said)
         (coll_descriptor){.kind = (int32_t)desc->kind,
                           .count = op->varies ? op->whole_bytes / op->element_bytes : desc->count,
                           .type = bare ? 0 : (int32_t)desc->type,
-                          .reduce = reduces(desc->kind) ? (int32_t)desc->reduce : 0,
-                          .root = is_rooted(desc->kind) ? desc->root : 0,
+                          .reduce = coll_kind_reduces(desc->kind) ? (int32_t)desc->reduce : 0,
+                          .root = coll_kind_has_root(desc->kind) ? desc->root : 0,
                           .algorithm = bare ? 0 : (int32_t)desc->algorithm,
                           .chosen = !bare && is_auto,
                           .counts = op->varies ? coll_parts_hash(op) : 0};
@@ -269,7 +258,7 @@ coll_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *given
     } else {
         op->element_bytes = coll_type_size_bytes(desc->type);
     }
-    if (reduces(desc->kind)) {
+    if (coll_kind_reduces(desc->kind)) {
         op->kernel = coll_kernel_find(desc->type, desc->reduce);
     }
     status = measure_whole(op, reterr);

@@ -46,7 +46,7 @@ void coll_op_leave_queue(coll_op *op)
     coll_comm *comm = op->comm;
     coll_op *before = NULL;
     op->queued = false;
-    if (op->desc.kind == COLL_SEND || op->desc.kind == COLL_RECEIVE) {
+    if (coll_kind_is_p2p(op->desc.kind)) {
         coll_p2p_leave(op);
         return;
     }

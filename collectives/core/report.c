@@ -14,11 +14,6 @@ enum { LIST_BYTES = 400, TEXT_BYTES = 160 };
 
 #define NOBODY "none"
 
-static bool is_p2p(const coll_op *op)
-{
-    return op->desc.kind == COLL_SEND || op->desc.kind == COLL_RECEIVE;
-}
-
 static bool has_arrived(const coll_op *op, int rank)
 {
     const coll_flag *flag = &op->comm->peers[rank].flags[op->sequence % COLL_FLAG_COUNT];
@@ -153,7 +148,7 @@ void coll_operation_text(const coll_op *op, char *text, size_t size_bytes)
 /* Whom op waits for, as text. */
 static void awaited_text(const coll_op *op, char *text, size_t size_bytes)
 {
-    if (is_p2p(op)) {
+    if (coll_kind_is_p2p(op->desc.kind)) {
         coll_rank_text(op->comm, op->desc.root, text, size_bytes);
         return;
     }
@@ -199,8 +194,8 @@ static const coll_op *first_of(const coll_comm *comm, const coll_op *op)
 
 uint64_t coll_comm_waits(const coll_comm *comm, const coll_op *op)
 {
-    return is_p2p(op) ? bit_of(op->desc.root) & ~bit_of(comm->rank)
-                      : ranks_where(first_of(comm, op), is_awaited);
+    return coll_kind_is_p2p(op->desc.kind) ? bit_of(op->desc.root) & ~bit_of(comm->rank)
+                                           : ranks_where(first_of(comm, op), is_awaited);
 }
 
 /* The ranks that hold up op, which cannot go on without the ranks `awaited`: those of them, and of
@@ -232,7 +227,7 @@ coll_status coll_report_timeout(coll_op *op, coll_error *reterr)
 {
     coll_comm *comm = op->comm;
     const double waited_s = (double)comm->context->timeout_ns / (double)BASE_NS_PER_S;
-    if (is_p2p(op)) {
+    if (coll_kind_is_p2p(op->desc.kind)) {
         char text[COLL_DESCRIBE_BYTES];
         coll_op_text(op, text, sizeof text);
         (void)coll_comm_fail(comm, COLL_ERR_TIMEOUT, "%s: no end after %.3g s", text, waited_s);

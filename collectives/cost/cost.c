@@ -5,6 +5,7 @@
  * Bytes are those that one rank sends or receives, whichever is more. Between hosts they are those
  * of one host, because its ranks share the link out. */
 #include "coll/tune.h"
+#include "common/kinds.h"
 #include "plan/plan.h"
 
 enum { CHUNK_BYTES = 32 * 1024 }; /* of the pipelines */
@@ -157,9 +158,7 @@ static price ring(const coll_layout *s, coll_kind kind)
         p.latencies_inside = times * (s->ranks - 1 - between);
     }
     add_bytes(&p, s, chain ? 1 : times * part, chain_links(s));
-    p.reduced = kind == COLL_REDUCE                                      ? 1
-                : kind == COLL_ALL_REDUCE || kind == COLL_REDUCE_SCATTER ? part
-                                                                         : 0;
+    p.reduced = kind == COLL_REDUCE ? 1 : coll_kind_reduces(kind) ? part : 0;
     return p;
 }
 
@@ -200,9 +199,7 @@ static price direct(const coll_layout *s, coll_kind kind)
         add_star(&p, s, 1, part, false);
         break;
     }
-    if (kind == COLL_ALL_REDUCE || kind == COLL_REDUCE || kind == COLL_REDUCE_SCATTER) {
-        p.reduced = part;
-    }
+    p.reduced = coll_kind_reduces(kind) ? part : 0;
     return p;
 }
 
@@ -396,11 +393,9 @@ double coll_cost_us(const coll_costs *costs, const coll_layout *shape, coll_kind
 
 bool coll_cost_is_eligible(const coll_layout *shape, coll_kind kind, coll_algorithm algorithm)
 {
-    const bool combines =
-        kind == COLL_ALL_REDUCE || kind == COLL_REDUCE || kind == COLL_REDUCE_SCATTER;
     const coll_plan plan = {.algorithm = algorithm, .kind = kind, .ranks = shape->ranks};
     if (algorithm < COLL_ALGORITHM_RING || algorithm > COLL_ALGORITHM_LAST ||
-        (algorithm == COLL_ALGORITHM_TWO_LEVEL && combines && !shape->aligned)) {
+        (algorithm == COLL_ALGORITHM_TWO_LEVEL && coll_kind_reduces(kind) && !shape->aligned)) {
         return false;
     }
     return coll_plan_is_canonical(&plan);

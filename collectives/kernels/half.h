@@ -1,4 +1,4 @@
-/* 16-bit floats: to float32 and back, and the kernels over them. Part of kernels_body.h. The plain
+/* 16-bit floats: to float32 and back, and the kernels over them. Part of body.h. The plain
  * C forms give the very bits of the processor's own conversions (F16C), NaN included. */
 #include <string.h>
 

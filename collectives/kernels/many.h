@@ -1,6 +1,6 @@
 /* Kernels that combine any number of operands in one pass, and store the result to any number of
  * places: what the owner of a slice does: it reads every rank's buffer and writes every rank's.
- * Part of kernels_body.h. A few vectors at a time go through the whole canonical tree
+ * Part of body.h. A few vectors at a time go through the whole canonical tree
  * (tree_order.h) before the next ones are read, so every byte crosses between the caches once each
  * way. */
 #include <string.h>

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "common/kinds.h"
+
 /* The generators. */
 typedef enum form {
     FORM_RING = 0,
@@ -111,12 +113,6 @@ bool coll_plan_step(const coll_plan *plan, int track, int index, coll_step *step
     return generator_of(plan)->step(plan, track, index, step);
 }
 
-bool coll_kind_is_by_rank(coll_kind kind)
-{
-    return kind == COLL_ALL_GATHER || kind == COLL_REDUCE_SCATTER || kind == COLL_GATHER ||
-           kind == COLL_SCATTER || kind == COLL_ALL_TO_ALL;
-}
-
 int coll_plan_block_count(const coll_plan *plan)
 {
     if (coll_kind_is_by_rank(plan->kind)) {
@@ -202,8 +198,7 @@ int coll_plan_members(const coll_plan *plan, coll_group group, int *members)
 
 bool coll_plan_is_canonical(const coll_plan *plan)
 {
-    if (plan->kind != COLL_ALL_REDUCE && plan->kind != COLL_REDUCE &&
-        plan->kind != COLL_REDUCE_SCATTER) {
+    if (!coll_kind_reduces(plan->kind)) {
         return true;
     }
     switch (form_of(plan)) {

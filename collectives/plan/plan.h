@@ -110,7 +110,4 @@ int coll_plan_members(const coll_plan *plan, coll_group group, int *members);
  * on every rank. */
 bool coll_plan_is_canonical(const coll_plan *plan);
 
-/* Whether block b of the kind is rank b's part. */
-bool coll_kind_is_by_rank(coll_kind kind);
-
 #endif

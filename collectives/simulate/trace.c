@@ -73,12 +73,6 @@ void trace_canonical(trace_value *values, int count, trace_value *out)
     *out = values[0];
 }
 
-bool trace_combines(const trace_result *played)
-{
-    const coll_kind kind = played->plan.kind;
-    return kind == COLL_ALL_REDUCE || kind == COLL_REDUCE || kind == COLL_REDUCE_SCATTER;
-}
-
 /* Whether the caller of this rank gives data of the block. */
 static bool has_input(const coll_plan *plan, int block)
 {

@@ -70,9 +70,6 @@ void trace_operand(int rank, int block, trace_value *out);
 /* out = the values combined in the canonical order; `values` is written over. */
 void trace_canonical(trace_value *values, int count, trace_value *out);
 
-/* Whether the operation combines anything. */
-bool trace_combines(const trace_result *played);
-
 /* Prints the rounds as a table, and how each block's sum was added up. */
 void trace_print(const trace_result *played, FILE *out);
 

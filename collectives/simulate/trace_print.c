@@ -2,6 +2,7 @@
  * main.c. */
 #include <string.h>
 
+#include "common/kinds.h"
 #include "trace.h"
 
 enum {
@@ -74,7 +75,7 @@ static void put_messages(const trace_result *played, int round, int rank, bool s
 
 static bool is_complete(const trace_result *played, const trace_value *value)
 {
-    return trace_combines(played) && value->ranks == (1U << played->plan.ranks) - 1;
+    return coll_kind_reduces(played->plan.kind) && value->ranks == (1U << played->plan.ranks) - 1;
 }
 
 /* How many ranks a value has, if each follows the one before, ((A1+A2)+A3)+A4, and there are enough
@@ -195,15 +196,14 @@ static void print_title(const trace_result *played, FILE *out)
     if (plan->hosts != NULL && plan->hosts->count > 1) {
         (void)fprintf(out, " on %d hosts", plan->hosts->count);
     }
-    if (plan->kind == COLL_BROADCAST || plan->kind == COLL_REDUCE || plan->kind == COLL_GATHER ||
-        plan->kind == COLL_SCATTER) {
+    if (coll_kind_has_root(plan->kind)) {
         (void)fprintf(out, ", root %d", plan->root);
     }
     (void)fprintf(out, ", %d block%s, %d round%s\n", played->block_count,
                   played->block_count == 1 ? "" : "s", played->round_count,
                   played->round_count == 1 ? "" : "s");
     (void)fprintf(out, "A0 is what rank 0 has of block A in the beginning%s",
-                  trace_combines(played) ? ", A alone the sum of all ranks" : "");
+                  coll_kind_reduces(played->plan.kind) ? ", A alone the sum of all ranks" : "");
     (void)fprintf(out, "%s%s.\n\n", aside ? ",\n[A0] a value that is added later" : "",
                   chains ? ",\nA1+..+A4 is ((A1+A2)+A3)+A4" : "");
 }
@@ -305,7 +305,7 @@ void trace_print(const trace_result *played, FILE *out)
             put_line(played, &made, widths, out);
         }
     }
-    if (trace_combines(played)) {
+    if (coll_kind_reduces(played->plan.kind)) {
         print_end(played, out);
     }
 }

@@ -117,7 +117,7 @@ bool coll_shm_awaits(const coll_op *op, int peer)
 {
     const shm_comm *shm = op->comm->shm;
     const shm_segment *segment = shm->segments[peer];
-    if (op->desc.kind == COLL_SEND || op->desc.kind == COLL_RECEIVE) {
+    if (coll_kind_is_p2p(op->desc.kind)) {
         return peer == op->desc.root;
     }
     switch (op->stage) {

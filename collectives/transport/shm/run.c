@@ -109,9 +109,8 @@ static bool is_under_way(const coll_context *context)
 bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, coll_status *status,
                   coll_error *reterr)
 {
-    if (is_under_way(comm->context) || comm->blocking->queued || desc->kind == COLL_SEND ||
-        desc->kind == COLL_RECEIVE || comm->failed_peer != 0 ||
-        coll_comm_check(comm, NULL) != COLL_OK) {
+    if (is_under_way(comm->context) || comm->blocking->queued || coll_kind_is_p2p(desc->kind) ||
+        comm->failed_peer != 0 || coll_comm_check(comm, NULL) != COLL_OK) {
         return false;
     }
     coll_op *op = NULL;

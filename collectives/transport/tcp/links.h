@@ -1,6 +1,6 @@
 /* Connects every two ranks: the lower one listens, on one port that the system picks; addresses and
  * ports go through the caller's exchange, and both sides of each connection prove that they know
- * the job's key (tcp_handshake.h). A stranger who connects is closed without an answer, and holds
+ * the job's key (handshake.h). A stranger who connects is closed without an answer, and holds
  * nothing up. A lost connection is not made again: what was under way is lost, and the communicator
  * with it. */
 #ifndef COLL_SRC_TCP_LINKS_H

@@ -1,5 +1,5 @@
 /* What becomes of the connections of a zmq socket, as ZeroMQ reports it: that one has ended, and
- * which descriptor one has, so that it can be set to what tcp's are (tcp_options.h).
+ * which descriptor one has, so that it can be set to what tcp's are (socket/options.h).
  *
  * A descriptor is reported after the fact and may belong to something else by then: it is touched
  * only if it is a connection with the port that the socket listens on, or connected to. */

@@ -4,21 +4,11 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "common/kinds.h"
 #include "plan_world.h"
 #include "support.h"
 
 enum { BOTH_RANKS_MAX = 24 };
-
-static bool combines(coll_kind kind)
-{
-    return kind == COLL_ALL_REDUCE || kind == COLL_REDUCE || kind == COLL_REDUCE_SCATTER;
-}
-
-static bool is_rooted(coll_kind kind)
-{
-    return kind == COLL_BROADCAST || kind == COLL_REDUCE || kind == COLL_GATHER ||
-           kind == COLL_SCATTER;
-}
 
 /* Whether OUTPUT has the block in the end. */
 static bool receives(const coll_plan *plan, int rank, int block)
@@ -67,7 +57,7 @@ static const char *check_outputs(const coll_plan *plan)
 {
     const int blocks = coll_plan_block_count(plan);
     for (int block = 0; block < blocks; block++) {
-        uint32_t order = combines(plan->kind) ? promised(plan, block) : WORLD_EXPR_NONE;
+        uint32_t order = coll_kind_reduces(plan->kind) ? promised(plan, block) : WORLD_EXPR_NONE;
         for (int i = 0; i < plan->ranks * WORLD_CELLS; i++) {
             const int rank = i / WORLD_CELLS;
             const int cell = i % WORLD_CELLS;
@@ -76,17 +66,18 @@ static const char *check_outputs(const coll_plan *plan)
             }
             const world_value got = world_output(rank, block, cell);
             world_value want = moved(plan, rank, block);
-            if (combines(plan->kind)) {
+            if (coll_kind_reduces(plan->kind)) {
                 order = order == WORLD_EXPR_NONE ? got.expr : order;
                 want = (world_value){.expr = order, .block = (uint16_t)block};
             }
             if (got.expr != want.expr) {
-                return combines(plan->kind) ? "combines in another order" : "moves a wrong part";
+                return coll_kind_reduces(plan->kind) ? "combines in another order"
+                                                     : "moves a wrong part";
             }
             if (got.block != want.block || got.cell != cell) {
                 return "puts a block in a wrong place";
             }
-            if (combines(plan->kind) && plan->ranks > 1 && !got.final) {
+            if (coll_kind_reduces(plan->kind) && plan->ranks > 1 && !got.final) {
                 return "ends with a value that is not final";
             }
         }
@@ -115,15 +106,15 @@ static void check_kind(coll_kind kind)
                 world_case c = {.plan = {.algorithm = (coll_algorithm)a,
                                          .kind = kind,
                                          .ranks = ranks,
-                                         .root = is_rooted(kind) ? turn : 0}};
+                                         .root = coll_kind_has_root(kind) ? turn : 0}};
                 /* With many ranks, roots take turns at being in place. */
                 c.in_place = (turn + ranks) % 2 == 0;
-                if (turn == 0 || is_rooted(kind)) {
+                if (turn == 0 || coll_kind_has_root(kind)) {
                     check(&c);
                 }
                 c.in_place = !c.in_place;
                 c.slow = 1 + (2 * turn + 1) % ranks;
-                if (ranks <= BOTH_RANKS_MAX || (turn == 0 && !is_rooted(kind))) {
+                if (ranks <= BOTH_RANKS_MAX || (turn == 0 && !coll_kind_has_root(kind))) {
                     check(&c);
                 }
             }
@@ -170,14 +161,14 @@ static void check_hosts(coll_kind kind, host_map map, int ranks)
         host_of[rank] = (uint16_t)map(rank, ranks);
     }
     coll_hosts_make(&hosts, host_of, ranks, words);
-    for (int root = 0; root < (is_rooted(kind) ? ranks : 1); root++) {
+    for (int root = 0; root < (coll_kind_has_root(kind) ? ranks : 1); root++) {
         world_case c = {.plan = {.algorithm = COLL_ALGORITHM_TWO_LEVEL,
                                  .kind = kind,
                                  .ranks = ranks,
                                  .root = root,
                                  .hosts = &hosts}};
         const bool aligned = map == in_fours || map == one_each || hosts.count == 1;
-        assert_true(coll_plan_is_canonical(&c.plan) || !aligned || !combines(kind));
+        assert_true(coll_plan_is_canonical(&c.plan) || !aligned || !coll_kind_reduces(kind));
         check(&c);
         c.in_place = true;
         check(&c);

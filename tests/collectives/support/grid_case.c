@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "common/kinds.h"
 #include "plan/plan.h"
 #include "proto/digest.h"
 #include "reference.h"
@@ -25,11 +26,6 @@ typedef struct view {
     uint8_t *recv;
     unsigned salt;
 } view;
-
-static bool reduces(coll_kind kind)
-{
-    return kind == COLL_ALL_REDUCE || kind == COLL_REDUCE || kind == COLL_REDUCE_SCATTER;
-}
 
 static void measure(view *v)
 {
@@ -156,7 +152,7 @@ static bool is_ordered(const view *v)
                             .ranks = v->ranks,
                             .rank = v->rank,
                             .root = c->root};
-    if (!reduces(c->kind) || c->algorithm == COLL_ALGORITHM_AUTO) {
+    if (!coll_kind_reduces(c->kind) || c->algorithm == COLL_ALGORITHM_AUTO) {
         return true;
     }
     if (has_own_order(c)) {
