@@ -104,11 +104,10 @@ bool coll_identity_same_host(const coll_identity *a, const coll_identity *b)
            a->net_namespace == b->net_namespace;
 }
 
-bool coll_identity_reaches_beyond(const coll_identity *all, int count, int rank, const bool *wanted)
+bool coll_identity_reaches_beyond(const coll_identity *all, int count, int rank)
 {
     for (int peer = 0; peer < count; peer++) {
-        if (peer != rank && (wanted == NULL || wanted[peer]) &&
-            !coll_identity_same_host(&all[peer], &all[rank])) {
+        if (peer != rank && !coll_identity_same_host(&all[peer], &all[rank])) {
             return true;
         }
     }

@@ -40,9 +40,8 @@ COLL_MUST_CHECK coll_status coll_identity_decode(const uint8_t record[COLL_IDENT
 /* Same boot id, pid and network namespaces: memory and abstract sockets can be shared. */
 bool coll_identity_same_host(const coll_identity *a, const coll_identity *b);
 
-/* Whether a rank that `rank` connects with (wanted[r]; NULL: every other) is on another host. */
-bool coll_identity_reaches_beyond(const coll_identity *all, int count, int rank,
-                                  const bool *wanted);
+/* Whether some rank is on another host than `rank`. */
+bool coll_identity_reaches_beyond(const coll_identity *all, int count, int rank);
 
 /* Processors that the ranks on this rank's host may use together, at least 1: the union of their
  * affinity masks, within the smallest quota. */

@@ -189,13 +189,9 @@ static coll_status swap_doorbells(coll_context *context, int64_t deadline_ns, co
 static coll_status hybrid_open(coll_context *context, const coll_context_options *options,
                                int64_t deadline_ns, coll_error *reterr)
 {
-    bool wanted[COLL_RANKS_MAX] = {false};
-    for (int rank = 0; rank < context->size; rank++) {
-        wanted[rank] = rank != context->rank;
-    }
     coll_status status = coll_shm_transport.open(context, options, deadline_ns, reterr);
     if (status == COLL_OK) {
-        status = coll_tcp_open(context, options, wanted, deadline_ns, reterr);
+        status = coll_tcp_open(context, options, deadline_ns, reterr);
     }
     return status == COLL_OK ? swap_doorbells(context, deadline_ns, reterr) : status;
 }

@@ -216,7 +216,7 @@ static void send_failure(coll_comm *comm)
     memcpy(body + sizeof reason, message, length);
     for (int i = 1; i < comm->size; i++) {
         const int peer = (comm->rank + i) % comm->size;
-        if (net->remote[comm->ranks[peer]] && !net->left[comm->ranks[peer]]) {
+        if (!net->left[comm->ranks[peer]]) {
             coll_frame_head head = {.kind = COLL_FRAME_FAILED,
                                     .body_bytes = (uint32_t)(sizeof reason + length)};
             coll_net_send_frame(comm, peer, &head, body, COLL_NET_NOW);
@@ -229,7 +229,7 @@ static void show_waits(coll_comm *comm, uint64_t waits)
     const coll_net *net = coll_net_of(comm->context);
     for (int i = 1; i < comm->size; i++) {
         const int peer = (comm->rank + i) % comm->size;
-        if (net->remote[comm->ranks[peer]] && !net->left[comm->ranks[peer]]) {
+        if (!net->left[comm->ranks[peer]]) {
             coll_frame_head head = {.kind = COLL_FRAME_WAITS, .body_bytes = sizeof waits};
             coll_net_send_frame(comm, peer, &head, &waits, COLL_NET_NOW);
         }

@@ -81,7 +81,6 @@ static coll_net_when when_to_send_flag(const coll_op *op, int peer, bool is_take
 void coll_net_post(coll_op *op, const void *payload, size_t payload_bytes)
 {
     coll_comm *comm = op->comm;
-    const coll_net *net = coll_net_of(comm->context);
     const coll_net_comm *link = comm->net;
     const bool is_inline = op->protocol == COLL_PROTOCOL_INLINE; /* others have no operand in it */
     uint8_t *body = link->sending;
@@ -95,14 +94,12 @@ void coll_net_post(coll_op *op, const void *payload, size_t payload_bytes)
     memcpy(body + sizeof op->word, &op->descriptor, sizeof op->descriptor);
     for (int i = 1; i < comm->size; i++) {
         const int peer = (comm->rank + i) % comm->size;
-        if (net->remote[comm->ranks[peer]]) {
-            const bool taken = coll_shape_takes(op, peer, comm->rank);
-            coll_frame_head head = {
-                .kind = COLL_FRAME_FLAG,
-                .body_bytes = (uint32_t)(COLL_FRAME_FLAG_BYTES + (taken ? payload_bytes : 0))};
-            comm->context->bytes_sent += taken && is_inline ? payload_bytes : 0;
-            coll_net_send_frame(comm, peer, &head, body, when_to_send_flag(op, peer, taken));
-        }
+        const bool taken = coll_shape_takes(op, peer, comm->rank);
+        coll_frame_head head = {
+            .kind = COLL_FRAME_FLAG,
+            .body_bytes = (uint32_t)(COLL_FRAME_FLAG_BYTES + (taken ? payload_bytes : 0))};
+        comm->context->bytes_sent += taken && is_inline ? payload_bytes : 0;
+        coll_net_send_frame(comm, peer, &head, body, when_to_send_flag(op, peer, taken));
     }
 }
 
@@ -128,7 +125,7 @@ static bool has_sent(const coll_op *op)
     const coll_net *net = coll_net_of(comm->context);
     const coll_net_comm *link = comm->net;
     const int target = comm->ranks[op->desc.root];
-    return !net->remote[target] || net->links->has_gone == NULL ||
+    return net->links->has_gone == NULL ||
            net->links->has_gone(comm->context, target, link->messages[op->desc.root]);
 }
 
@@ -408,16 +405,11 @@ coll_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, coll_error 
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a communicator");
     }
     memset(link->flags, 0, size * sizeof *link->flags);
-    const coll_net *net = coll_net_of(comm->context);
     for (int rank = 0; rank < comm->size; rank++) {
-        if (comm->peers[rank].flags == NULL || net->remote[comm->ranks[rank]]) {
-            comm->peers[rank] =
-                (coll_peer_view){.flags = link->flags[rank], .payloads = payload_at(comm, rank, 0)};
-        }
+        comm->peers[rank] =
+            (coll_peer_view){.flags = link->flags[rank], .payloads = payload_at(comm, rank, 0)};
     }
-    if (comm->flags == NULL) {
-        comm->flags = link->flags[comm->rank];
-    }
+    comm->flags = link->flags[comm->rank];
     take_unexpected(comm);
     return COLL_OK;
 }

@@ -53,7 +53,6 @@ typedef struct handshake {
 typedef struct connecting {
     coll_context *context;
     coll_conn **connections;
-    const bool *wanted;
     const coll_tcp_record *all;
     coll_tcp_auth auth;
     uint8_t job_key[COLL_JOB_KEY_BYTES];
@@ -286,7 +285,7 @@ static void listener_hello(connecting *m, handshake *g)
     memcpy(&g->theirs, g->received, sizeof g->theirs);
     if (got < 0 || !coll_hello_fits(&g->theirs, m->context->rank, -1, m->context->size, m->auth) ||
         !coll_hello_tag_fits(m->job_key, &g->theirs, g->received + sizeof g->theirs) ||
-        !m->wanted[g->theirs.rank] || m->connections[g->theirs.rank] != NULL) {
+        m->connections[g->theirs.rank] != NULL) {
         drop(g);
         return;
     }
@@ -356,7 +355,7 @@ static coll_status name_missing(const connecting *m, coll_error *reterr)
     char text[LIST_BYTES] = "";
     size_t used = 0;
     for (int rank = 0; rank < m->context->size && used + 1 < sizeof text; rank++) {
-        if (m->wanted[rank] && m->connections[rank] == NULL) {
+        if (rank != m->context->rank && m->connections[rank] == NULL) {
             char name[128];
             coll_tcp_rank_text(m->context, rank, name, sizeof name);
             const int added = snprintf(text + used, sizeof text - used, "%s%s at %s",
@@ -408,11 +407,9 @@ static coll_status look(connecting *m, int64_t deadline_ns, coll_error *reterr)
 static coll_status connect_all(connecting *m, int64_t deadline_ns, coll_error *reterr)
 {
     coll_status status = COLL_OK;
-    for (int rank = 0; status == COLL_OK && rank < m->context->size; rank++) {
-        m->missing += m->wanted[rank];
-        if (m->wanted[rank] && rank < m->context->rank) {
-            status = start_connecting(m, &m->handshakes[rank], rank, reterr);
-        }
+    m->missing = m->context->size - 1;
+    for (int rank = 0; status == COLL_OK && rank < m->context->rank; rank++) {
+        status = start_connecting(m, &m->handshakes[rank], rank, reterr);
     }
     while (status == COLL_OK && m->missing > 0) {
         status = coll_abort_check(m->context, reterr);
@@ -427,8 +424,7 @@ static coll_status connect_all(connecting *m, int64_t deadline_ns, coll_error *r
 }
 
 coll_status coll_tcp_links_open(coll_context *context, const coll_context_options *options,
-                                const bool *wanted, int64_t deadline_ns, coll_conn **connections,
-                                coll_error *reterr)
+                                int64_t deadline_ns, coll_conn **connections, coll_error *reterr)
 {
     coll_tcp_record mine = {.auth = (uint8_t)options->tcp_auth,
                             .has_key = options->job_key != NULL};
@@ -438,7 +434,6 @@ coll_status coll_tcp_links_open(coll_context *context, const coll_context_option
     if (m != NULL) {
         *m = (connecting){.context = context,
                           .connections = connections,
-                          .wanted = wanted,
                           .all = all,
                           .auth = options->tcp_auth,
                           .listener = -1,
@@ -455,7 +450,7 @@ coll_status coll_tcp_links_open(coll_context *context, const coll_context_option
     randombytes_buf(mine.share, sizeof mine.share);
     status = coll_interface_choose(
         options->interface, options->rendezvous_address,
-        coll_identity_reaches_beyond(context->identities, context->size, context->rank, wanted),
+        coll_identity_reaches_beyond(context->identities, context->size, context->rank),
         mine.address, reterr);
     if (status == COLL_OK) {
         status =

@@ -8,12 +8,11 @@
 
 #include "transport/tcp/conn.h"
 
-/* Collective: one exchange, then connects this rank with every rank that `wanted` names (alike on
- * both sides), and waits for all. Fills connections, by context rank.
- * `wanted[own rank]` is false. */
+/* Collective: one exchange, then connects this rank with every other, and waits for all. Fills
+ * connections, by context rank. */
 COLL_MUST_CHECK coll_status coll_tcp_links_open(coll_context *context,
                                                 const coll_context_options *options,
-                                                const bool *wanted, int64_t deadline_ns,
-                                                coll_conn **connections, coll_error *reterr);
+                                                int64_t deadline_ns, coll_conn **connections,
+                                                coll_error *reterr);
 
 #endif

@@ -222,7 +222,7 @@ void coll_tcp_wake(coll_context *context)
 }
 
 coll_status coll_tcp_open(coll_context *context, const coll_context_options *options,
-                          const bool *wanted, int64_t deadline_ns, coll_error *reterr)
+                          int64_t deadline_ns, coll_error *reterr)
 {
     coll_tcp *tcp = calloc(1, sizeof *tcp);
     if (tcp == NULL) {
@@ -235,7 +235,7 @@ coll_status coll_tcp_open(coll_context *context, const coll_context_options *opt
         return coll_fail_errno(reterr, errno, "cannot make an eventfd");
     }
     const coll_status status =
-        coll_tcp_links_open(context, options, wanted, deadline_ns, tcp->connections, reterr);
+        coll_tcp_links_open(context, options, deadline_ns, tcp->connections, reterr);
     for (int rank = 0; rank < context->size; rank++) {
         if (tcp->connections[rank] != NULL) {
             tcp->net.remote[rank] = true;
@@ -326,16 +326,6 @@ void coll_tcp_close(coll_context *context)
     context->net = NULL;
 }
 
-static coll_status open_all(coll_context *context, const coll_context_options *options,
-                            int64_t deadline_ns, coll_error *reterr)
-{
-    bool wanted[COLL_RANKS_MAX] = {false};
-    for (int rank = 0; rank < context->size; rank++) {
-        wanted[rank] = rank != context->rank;
-    }
-    return coll_tcp_open(context, options, wanted, deadline_ns, reterr);
-}
-
 static const coll_socket_table tcp_sockets = {.poll = coll_tcp_poll, .push = coll_tcp_push};
 
 static const coll_sleep_table tcp_sleep_table = {.sleep = coll_tcp_sleep, .wake = coll_tcp_wake};
@@ -344,7 +334,7 @@ const coll_transport_table coll_tcp_transport = {
     .transport = COLL_TRANSPORT_TCP,
     .sockets = &tcp_sockets,
     .sleep = &tcp_sleep_table,
-    .open = open_all,
+    .open = coll_tcp_open,
     .close = coll_tcp_close,
     .has_given = coll_net_has_given,
     COLL_NET_COMMON,

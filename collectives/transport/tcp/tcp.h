@@ -19,10 +19,10 @@ typedef struct coll_tcp {
 
 extern const coll_transport_table coll_tcp_transport;
 
-/* Collective over the context: connects with the ranks in `wanted`. */
+/* Collective over the context: connects with all other ranks. */
 COLL_MUST_CHECK coll_status coll_tcp_open(coll_context *context,
-                                          const coll_context_options *options, const bool *wanted,
-                                          int64_t deadline_ns, coll_error *reterr);
+                                          const coll_context_options *options, int64_t deadline_ns,
+                                          coll_error *reterr);
 void coll_tcp_close(coll_context *context);
 bool coll_tcp_poll(coll_context *context);
 void coll_tcp_push(coll_context *context);

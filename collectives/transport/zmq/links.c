@@ -369,13 +369,12 @@ coll_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
         links->fds[rank] = -1;
     }
     links->encrypted = !plain;
-    coll_status status = COLL_OK;
     if (all == NULL) {
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for %d ranks", context->size);
     }
-    status = coll_interface_choose(
+    coll_status status = coll_interface_choose(
         options->interface, options->rendezvous_address,
-        coll_identity_reaches_beyond(context->identities, context->size, context->rank, NULL),
+        coll_identity_reaches_beyond(context->identities, context->size, context->rank),
         mine.address, reterr);
     if (status == COLL_OK) {
         status = open_zmq(links, plain, reterr);

@@ -123,19 +123,17 @@ static void a_host_is_a_boot_and_its_namespaces(void **state)
     }
 }
 
-static void only_ranks_that_are_connected_with_count_as_beyond(void **state)
+static void ranks_on_other_hosts_are_beyond(void **state)
 {
     const coll_identity here = someone("boot", 1, 2, 1, 0);
     const coll_identity there = someone("Boot", 1, 2, 1, 0);
     const coll_identity unknown = someone("", 1, 2, 1, 0);
     const coll_identity all[] = {here, here, there};
-    const bool wanted[] = {false, true, false};
     (void)state;
-    assert_true(coll_identity_reaches_beyond(all, 3, 0, NULL));
-    assert_true(coll_identity_reaches_beyond(all, 3, 2, NULL));
-    assert_false(coll_identity_reaches_beyond(all, 2, 0, NULL));
-    assert_false(coll_identity_reaches_beyond(all, 3, 0, wanted));
-    assert_false(coll_identity_reaches_beyond(&unknown, 1, 0, NULL)); /* nobody else is there */
+    assert_true(coll_identity_reaches_beyond(all, 3, 0));
+    assert_true(coll_identity_reaches_beyond(all, 3, 2));
+    assert_false(coll_identity_reaches_beyond(all, 2, 0));
+    assert_false(coll_identity_reaches_beyond(&unknown, 1, 0)); /* nobody else is there */
 }
 
 static void processors_are_shared_within_a_quota(void **state)
@@ -194,7 +192,7 @@ int main(void)
         cmocka_unit_test(quotas_that_cannot_be_are_none),
         cmocka_unit_test(a_host_of_both_versions_has_quotas_too),
         cmocka_unit_test(a_host_is_a_boot_and_its_namespaces),
-        cmocka_unit_test(only_ranks_that_are_connected_with_count_as_beyond),
+        cmocka_unit_test(ranks_on_other_hosts_are_beyond),
         cmocka_unit_test(processors_are_shared_within_a_quota),
         cmocka_unit_test(records_come_back_as_they_were),
         cmocka_unit_test(other_versions_are_refused),
