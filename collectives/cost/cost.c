@@ -337,36 +337,27 @@ static price two_level(const coll_layout *s, coll_kind kind)
     return p;
 }
 
-/* The same table as in plan.c, which says whose form an algorithm lends. */
 static price price_of(const coll_layout *s, coll_kind kind, coll_algorithm algorithm)
 {
-    const bool rooted_parts = kind == COLL_GATHER || kind == COLL_SCATTER;
-    if (kind == COLL_ALL_TO_ALL || algorithm == COLL_ALGORITHM_DIRECT) {
+    switch (coll_plan_form(algorithm, kind)) {
+    case COLL_FORM_RING:
+        return ring(s, kind);
+    case COLL_FORM_TREE:
+        return tree(s, kind);
+    case COLL_FORM_DIRECT:
         return direct(s, kind);
-    }
-    if (algorithm == COLL_ALGORITHM_RING) {
-        return rooted_parts ? direct(s, kind) : ring(s, kind);
-    }
-    if (rooted_parts) {
-        return binomial(s, kind);
-    }
-    if (algorithm == COLL_ALGORITHM_TREE) {
-        return kind == COLL_REDUCE_SCATTER || kind == COLL_ALL_GATHER ? ring(s, kind)
-                                                                      : tree(s, kind);
-    }
-    if (kind == COLL_REDUCE_SCATTER) {
+    case COLL_FORM_DOUBLING:
+        return doubling(s);
+    case COLL_FORM_HALVING:
         return halving(s, kind);
-    }
-    if (kind == COLL_ALL_GATHER) {
-        return dissemination(s, kind);
-    }
-    if (algorithm == COLL_ALGORITHM_RECURSIVE_DOUBLING) {
-        return kind == COLL_ALL_REDUCE ? doubling(s) : binomial(s, kind);
-    }
-    if (algorithm == COLL_ALGORITHM_TWO_LEVEL) {
+    case COLL_FORM_TWO_LEVEL:
         return two_level(s, kind);
+    case COLL_FORM_BINOMIAL:
+        return binomial(s, kind);
+    case COLL_FORM_DISSEMINATION:
+        break;
     }
-    return kind == COLL_BROADCAST ? dissemination(s, kind) : halving(s, kind);
+    return dissemination(s, kind);
 }
 
 double coll_cost_us(const coll_costs *costs, const coll_layout *shape, coll_kind kind,
@@ -375,7 +366,7 @@ double coll_cost_us(const coll_costs *costs, const coll_layout *shape, coll_kind
     if (shape->ranks == 1 || kind == COLL_BARRIER || kind >= COLL_SEND) {
         return 0;
     }
-    if (algorithm == COLL_ALGORITHM_AUTO) {
+    if (algorithm < COLL_ALGORITHM_RING || algorithm > COLL_ALGORITHM_LAST) {
         algorithm = coll_cost_choose(costs, shape, kind, whole_bytes);
     }
     const price p = price_of(shape, kind, algorithm);

@@ -6,89 +6,82 @@
 
 #include "common/kinds.h"
 
-/* The generators. */
-typedef enum form {
-    FORM_RING = 0,
-    FORM_TREE,
-    FORM_DIRECT,
-    FORM_DOUBLING,
-    FORM_HALVING,
-    FORM_TWO_LEVEL,
-    FORM_BINOMIAL,
-    FORM_DISSEMINATION,
-} form;
-
 typedef struct generator {
     int (*track_count)(const coll_plan *plan);
     bool (*step)(const coll_plan *plan, int track, int index, coll_step *step);
 } generator;
 
 static const generator generators[] = {
-    [FORM_RING] = {coll_ring_track_count, coll_ring_step},
-    [FORM_TREE] = {coll_tree_track_count, coll_tree_step},
-    [FORM_DIRECT] = {coll_direct_track_count, coll_direct_step},
-    [FORM_DOUBLING] = {coll_doubling_track_count, coll_doubling_step},
-    [FORM_HALVING] = {coll_halving_track_count, coll_halving_step},
-    [FORM_TWO_LEVEL] = {coll_two_level_track_count, coll_two_level_step},
-    [FORM_BINOMIAL] = {coll_binomial_track_count, coll_binomial_step},
-    [FORM_DISSEMINATION] = {coll_dissemination_track_count, coll_dissemination_step},
+    [COLL_FORM_RING] = {coll_ring_track_count, coll_ring_step},
+    [COLL_FORM_TREE] = {coll_tree_track_count, coll_tree_step},
+    [COLL_FORM_DIRECT] = {coll_direct_track_count, coll_direct_step},
+    [COLL_FORM_DOUBLING] = {coll_doubling_track_count, coll_doubling_step},
+    [COLL_FORM_HALVING] = {coll_halving_track_count, coll_halving_step},
+    [COLL_FORM_TWO_LEVEL] = {coll_two_level_track_count, coll_two_level_step},
+    [COLL_FORM_BINOMIAL] = {coll_binomial_track_count, coll_binomial_step},
+    [COLL_FORM_DISSEMINATION] = {coll_dissemination_track_count, coll_dissemination_step},
 };
 
 /* An algorithm that has no form of its own for a kind lends it from another. */
 static const uint8_t forms[][COLL_ALL_TO_ALL + 1] = {
-    [COLL_ALGORITHM_RING] = {[COLL_ALL_REDUCE] = FORM_RING,
-                             [COLL_REDUCE] = FORM_RING,
-                             [COLL_REDUCE_SCATTER] = FORM_RING,
-                             [COLL_ALL_GATHER] = FORM_RING,
-                             [COLL_BROADCAST] = FORM_RING,
-                             [COLL_GATHER] = FORM_DIRECT,
-                             [COLL_SCATTER] = FORM_DIRECT,
-                             [COLL_ALL_TO_ALL] = FORM_DIRECT},
-    [COLL_ALGORITHM_TREE] = {[COLL_ALL_REDUCE] = FORM_TREE,
-                             [COLL_REDUCE] = FORM_TREE,
-                             [COLL_REDUCE_SCATTER] = FORM_RING,
-                             [COLL_ALL_GATHER] = FORM_RING,
-                             [COLL_BROADCAST] = FORM_TREE,
-                             [COLL_GATHER] = FORM_BINOMIAL,
-                             [COLL_SCATTER] = FORM_BINOMIAL,
-                             [COLL_ALL_TO_ALL] = FORM_DIRECT},
-    [COLL_ALGORITHM_DIRECT] = {[COLL_ALL_REDUCE] = FORM_DIRECT,
-                               [COLL_REDUCE] = FORM_DIRECT,
-                               [COLL_REDUCE_SCATTER] = FORM_DIRECT,
-                               [COLL_ALL_GATHER] = FORM_DIRECT,
-                               [COLL_BROADCAST] = FORM_DIRECT,
-                               [COLL_GATHER] = FORM_DIRECT,
-                               [COLL_SCATTER] = FORM_DIRECT,
-                               [COLL_ALL_TO_ALL] = FORM_DIRECT},
-    [COLL_ALGORITHM_RECURSIVE_DOUBLING] = {[COLL_ALL_REDUCE] = FORM_DOUBLING,
-                                           [COLL_REDUCE] = FORM_BINOMIAL,
-                                           [COLL_REDUCE_SCATTER] = FORM_HALVING,
-                                           [COLL_ALL_GATHER] = FORM_DISSEMINATION,
-                                           [COLL_BROADCAST] = FORM_BINOMIAL,
-                                           [COLL_GATHER] = FORM_BINOMIAL,
-                                           [COLL_SCATTER] = FORM_BINOMIAL,
-                                           [COLL_ALL_TO_ALL] = FORM_DIRECT},
-    [COLL_ALGORITHM_HALVING_DOUBLING] = {[COLL_ALL_REDUCE] = FORM_HALVING,
-                                         [COLL_REDUCE] = FORM_HALVING,
-                                         [COLL_REDUCE_SCATTER] = FORM_HALVING,
-                                         [COLL_ALL_GATHER] = FORM_DISSEMINATION,
-                                         [COLL_BROADCAST] = FORM_DISSEMINATION,
-                                         [COLL_GATHER] = FORM_BINOMIAL,
-                                         [COLL_SCATTER] = FORM_BINOMIAL,
-                                         [COLL_ALL_TO_ALL] = FORM_DIRECT},
-    [COLL_ALGORITHM_TWO_LEVEL] = {[COLL_ALL_REDUCE] = FORM_TWO_LEVEL,
-                                  [COLL_REDUCE] = FORM_TWO_LEVEL,
-                                  [COLL_REDUCE_SCATTER] = FORM_HALVING,
-                                  [COLL_ALL_GATHER] = FORM_DISSEMINATION,
-                                  [COLL_BROADCAST] = FORM_TWO_LEVEL,
-                                  [COLL_GATHER] = FORM_BINOMIAL,
-                                  [COLL_SCATTER] = FORM_BINOMIAL,
-                                  [COLL_ALL_TO_ALL] = FORM_DIRECT},
+    [COLL_ALGORITHM_RING] = {[COLL_ALL_REDUCE] = COLL_FORM_RING,
+                             [COLL_REDUCE] = COLL_FORM_RING,
+                             [COLL_REDUCE_SCATTER] = COLL_FORM_RING,
+                             [COLL_ALL_GATHER] = COLL_FORM_RING,
+                             [COLL_BROADCAST] = COLL_FORM_RING,
+                             [COLL_GATHER] = COLL_FORM_DIRECT,
+                             [COLL_SCATTER] = COLL_FORM_DIRECT,
+                             [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT},
+    [COLL_ALGORITHM_TREE] = {[COLL_ALL_REDUCE] = COLL_FORM_TREE,
+                             [COLL_REDUCE] = COLL_FORM_TREE,
+                             [COLL_REDUCE_SCATTER] = COLL_FORM_RING,
+                             [COLL_ALL_GATHER] = COLL_FORM_RING,
+                             [COLL_BROADCAST] = COLL_FORM_TREE,
+                             [COLL_GATHER] = COLL_FORM_BINOMIAL,
+                             [COLL_SCATTER] = COLL_FORM_BINOMIAL,
+                             [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT},
+    [COLL_ALGORITHM_DIRECT] = {[COLL_ALL_REDUCE] = COLL_FORM_DIRECT,
+                               [COLL_REDUCE] = COLL_FORM_DIRECT,
+                               [COLL_REDUCE_SCATTER] = COLL_FORM_DIRECT,
+                               [COLL_ALL_GATHER] = COLL_FORM_DIRECT,
+                               [COLL_BROADCAST] = COLL_FORM_DIRECT,
+                               [COLL_GATHER] = COLL_FORM_DIRECT,
+                               [COLL_SCATTER] = COLL_FORM_DIRECT,
+                               [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT},
+    [COLL_ALGORITHM_RECURSIVE_DOUBLING] = {[COLL_ALL_REDUCE] = COLL_FORM_DOUBLING,
+                                           [COLL_REDUCE] = COLL_FORM_BINOMIAL,
+                                           [COLL_REDUCE_SCATTER] = COLL_FORM_HALVING,
+                                           [COLL_ALL_GATHER] = COLL_FORM_DISSEMINATION,
+                                           [COLL_BROADCAST] = COLL_FORM_BINOMIAL,
+                                           [COLL_GATHER] = COLL_FORM_BINOMIAL,
+                                           [COLL_SCATTER] = COLL_FORM_BINOMIAL,
+                                           [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT},
+    [COLL_ALGORITHM_HALVING_DOUBLING] = {[COLL_ALL_REDUCE] = COLL_FORM_HALVING,
+                                         [COLL_REDUCE] = COLL_FORM_HALVING,
+                                         [COLL_REDUCE_SCATTER] = COLL_FORM_HALVING,
+                                         [COLL_ALL_GATHER] = COLL_FORM_DISSEMINATION,
+                                         [COLL_BROADCAST] = COLL_FORM_DISSEMINATION,
+                                         [COLL_GATHER] = COLL_FORM_BINOMIAL,
+                                         [COLL_SCATTER] = COLL_FORM_BINOMIAL,
+                                         [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT},
+    [COLL_ALGORITHM_TWO_LEVEL] = {[COLL_ALL_REDUCE] = COLL_FORM_TWO_LEVEL,
+                                  [COLL_REDUCE] = COLL_FORM_TWO_LEVEL,
+                                  [COLL_REDUCE_SCATTER] = COLL_FORM_HALVING,
+                                  [COLL_ALL_GATHER] = COLL_FORM_DISSEMINATION,
+                                  [COLL_BROADCAST] = COLL_FORM_TWO_LEVEL,
+                                  [COLL_GATHER] = COLL_FORM_BINOMIAL,
+                                  [COLL_SCATTER] = COLL_FORM_BINOMIAL,
+                                  [COLL_ALL_TO_ALL] = COLL_FORM_DIRECT},
 };
 
-static form form_of(const coll_plan *plan)
+coll_form coll_plan_form(coll_algorithm algorithm, coll_kind kind)
 {
-    return (form)forms[plan->algorithm][plan->kind];
+    return (coll_form)forms[algorithm][kind];
+}
+
+static coll_form form_of(const coll_plan *plan)
+{
+    return coll_plan_form(plan->algorithm, plan->kind);
 }
 
 static const generator *generator_of(const coll_plan *plan)
@@ -119,20 +112,20 @@ int coll_plan_block_count(const coll_plan *plan)
         return plan->ranks;
     }
     switch (form_of(plan)) {
-    case FORM_RING:
+    case COLL_FORM_RING:
         return plan->kind == COLL_ALL_REDUCE ? plan->ranks : 1;
-    case FORM_DIRECT:
+    case COLL_FORM_DIRECT:
         return plan->kind == COLL_BROADCAST ? 1 : plan->ranks;
-    case FORM_DISSEMINATION:
+    case COLL_FORM_DISSEMINATION:
         return plan->ranks;
-    case FORM_HALVING:
+    case COLL_FORM_HALVING:
         return coll_plan_top_power(plan->ranks);
-    case FORM_TWO_LEVEL:
+    case COLL_FORM_TWO_LEVEL:
         return coll_two_level_block_count(plan);
-    case FORM_TREE:
+    case COLL_FORM_TREE:
         return 2;
-    case FORM_DOUBLING:
-    case FORM_BINOMIAL:
+    case COLL_FORM_DOUBLING:
+    case COLL_FORM_BINOMIAL:
         break;
     }
     return 1;
@@ -143,7 +136,7 @@ static bool may_use_scratch(const coll_plan *plan)
 {
     switch (plan->kind) {
     case COLL_ALL_REDUCE:
-        return form_of(plan) == FORM_DOUBLING;
+        return form_of(plan) == COLL_FORM_DOUBLING;
     case COLL_BROADCAST:
     case COLL_ALL_GATHER:
     case COLL_ALL_TO_ALL:
@@ -202,10 +195,10 @@ bool coll_plan_is_canonical(const coll_plan *plan)
         return true;
     }
     switch (form_of(plan)) {
-    case FORM_RING:
-    case FORM_TREE:
+    case COLL_FORM_RING:
+    case COLL_FORM_TREE:
         return plan->ranks == 1;
-    case FORM_TWO_LEVEL:
+    case COLL_FORM_TWO_LEVEL:
         return plan->hosts == NULL || coll_hosts_are_aligned(plan->hosts);
     default:
         return true;

@@ -59,6 +59,19 @@ typedef enum coll_group {
     COLL_GROUP_LEADERS = 3,    /* the root, and of each other host the rank that talks to it */
 } coll_group;
 
+/* The generators, which each have a file. An algorithm that has no form of its own for a kind lends
+ * it from another. */
+typedef enum coll_form {
+    COLL_FORM_RING = 0,
+    COLL_FORM_TREE,
+    COLL_FORM_DIRECT,
+    COLL_FORM_DOUBLING,
+    COLL_FORM_HALVING,
+    COLL_FORM_TWO_LEVEL,
+    COLL_FORM_BINOMIAL,
+    COLL_FORM_DISSEMINATION,
+} coll_form;
+
 typedef struct coll_plan {
     coll_algorithm algorithm; /* not AUTO */
     coll_kind kind;           /* not BARRIER, SEND or RECEIVE */
@@ -85,6 +98,9 @@ typedef struct coll_step {
 
 /* The most tracks that a plan has. */
 #define COLL_PLAN_TRACKS_MAX(ranks) (3 * (ranks) + 6)
+
+/* The form of an algorithm (not AUTO) for a kind that has plans. */
+coll_form coll_plan_form(coll_algorithm algorithm, coll_kind kind);
 
 /* How many tracks this rank's plan has; some may have no step. */
 int coll_plan_track_count(const coll_plan *plan);
