@@ -5,24 +5,8 @@
 #include <stdlib.h>
 
 #include "base/gnuplot.h"
+#include "cost/layout.h"
 #include "ringfence/coll_error.h"
-
-static int ranks_of_host(int ranks, int ranks_per_host, int host)
-{
-    const int left = ranks - host * ranks_per_host;
-    return left < ranks_per_host ? left : ranks_per_host;
-}
-
-static coll_layout layout_of(int ranks, int ranks_per_host)
-{
-    const int hosts = (ranks + ranks_per_host - 1) / ranks_per_host;
-    return (coll_layout){.ranks = ranks,
-                         .hosts = hosts,
-                         .host_ranks_max = ranks_of_host(ranks, ranks_per_host, 0),
-                         .host_ranks_min = ranks_of_host(ranks, ranks_per_host, hosts - 1),
-                         .contiguous = true,
-                         .aligned = (ranks_per_host & (ranks_per_host - 1)) == 0};
-}
 
 /* Room for the tables of coll_hosts. */
 typedef struct host_tables {
@@ -43,8 +27,9 @@ static coll_status run_row(const sweep_options *options, sweep_row *row, coll_er
 {
     host_tables tables;
     coll_hosts hosts;
-    const coll_layout layout = layout_of(row->ranks, options->ranks_per_host);
+    coll_layout layout;
     share_out(row->ranks, options->ranks_per_host, &tables, &hosts);
+    coll_cost_layout(&hosts, &layout);
     for (int i = COLL_ALGORITHM_RING; i <= COLL_ALGORITHM_LAST; i++) {
         const coll_plan plan = {.algorithm = (coll_algorithm)i,
                                 .kind = options->kind,
