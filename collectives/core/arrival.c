@@ -8,7 +8,7 @@ bool coll_op_sees(coll_op *op, int peer)
     const coll_flag *flag = &op->comm->peers[peer].flags[op->sequence % COLL_FLAG_COUNT];
     const uint64_t word = atomic_load(&flag->word);
     if (word != op->word && coll_flag_ahead(word, op->sequence) >= 0) {
-        (void)coll_report_mismatch(op, peer, flag);
+        (void)coll_report_flag(op->comm, &op->descriptor, op->sequence, peer, flag, word);
     }
     return word == op->word;
 }

@@ -31,9 +31,6 @@ coll_context *coll_context_alloc(const coll_context_options *options)
                                                              : options->host_timeout_ns;
     context->backend = options->backend;
     context->backend_user = options->backend_user;
-    context->device_algorithm = COLL_ALGORITHM_AUTO;
-    context->backend = options->backend;
-    context->backend_user = options->backend_user;
     coll_context_say(context, options->algorithm);
     for (int rank = 0; rank < COLL_RANKS_MAX; rank++) {
         context->socks[rank] = -1;

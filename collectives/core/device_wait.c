@@ -17,7 +17,6 @@
 #define YIELD_NS        (2 * BASE_NS_PER_MS)
 #define SLEEP_NS        (200 * BASE_NS_PER_US)
 #define STREAM_SLEEP_NS (20 * BASE_NS_PER_US) /* a step's end waits for it */
-#define SHOW_NS         (1 * BASE_NS_PER_S)
 
 enum { LIST_BYTES = 400 };
 
@@ -124,22 +123,12 @@ static void watch(const waiter *w, bool peers)
     comm->table->notices->watch(probe);
 }
 
-static bool has_changed(coll_context *context)
-{
-    return coll_progress(context) || atomic_load(&context->abort_state) == 2;
-}
-
-static int64_t earlier(int64_t a_ns, int64_t b_ns)
-{
-    return a_ns < b_ns ? a_ns : b_ns;
-}
-
 static coll_status idle_turn(waiter *w, coll_error *reterr)
 {
     coll_comm *comm = w->comm;
     coll_context *context = comm->context;
     const int64_t now_ns = base_now_ns();
-    const int64_t soon_ns = earlier(context->timeout_ns / 8, SHOW_NS);
+    const int64_t soon_ns = coll_show_after_ns(context);
     if (now_ns >= w->deadline_ns) {
         return report_timeout(w, reterr);
     }
@@ -165,7 +154,9 @@ static coll_status idle_turn(waiter *w, coll_error *reterr)
         w->shown = true;
     }
     const int64_t sleep_ns = w->await->what == COLL_AWAIT_STREAM ? STREAM_SLEEP_NS : SLEEP_NS;
-    context->table->sleep->sleep(context, has_changed, earlier(now_ns + sleep_ns, w->deadline_ns));
+    const int64_t until_ns = now_ns + sleep_ns;
+    context->table->sleep->sleep(context, coll_has_changed,
+                                 until_ns < w->deadline_ns ? until_ns : w->deadline_ns);
     return COLL_OK;
 }
 

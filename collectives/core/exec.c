@@ -171,7 +171,7 @@ static bool gather_chunk(coll_op *op, const coll_step *step, size_t at, size_t s
 }
 
 /* MOVE and MERGE: nothing comes or goes. */
-static bool local_chunk(coll_op *op, const coll_step *step, size_t at, size_t size_bytes)
+static void local_chunk(const coll_op *op, const coll_step *step, size_t at, size_t size_bytes)
 {
     const void *source = address_in(op, step->source, at);
     uint8_t *target = address_in(op, step->target, at);
@@ -181,7 +181,6 @@ static bool local_chunk(coll_op *op, const coll_step *step, size_t at, size_t si
     } else if (target != NULL && target != source) {
         memcpy(target, source, size_bytes);
     }
-    return true;
 }
 
 /* What every plan promises of its steps: blocks that there are, a rank to deal with, a track to
@@ -254,7 +253,8 @@ static bool advance_track(coll_op *op, int number)
         break;
     case COLL_ACTION_MOVE:
     case COLL_ACTION_MERGE:
-        moved = local_chunk(op, &track->step, at, chunk) ? chunk : 0;
+        local_chunk(op, &track->step, at, chunk);
+        moved = chunk;
         break;
     }
     BASE_ASSERT(moved <= left);

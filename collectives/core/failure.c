@@ -81,19 +81,16 @@ void coll_comm_fail_as(coll_comm *comm, int peer, uint32_t origin, int32_t statu
 
 coll_status coll_comm_check(coll_comm *comm, coll_error *reterr)
 {
-    if (comm->failed) {
-        if (reterr != NULL) {
-            *reterr = comm->failure;
-        }
-        return comm->failure.status;
-    }
     coll_error error;
-    const coll_status status = coll_abort_check(comm->context, &error);
-    if (status != COLL_OK) {
-        (void)coll_comm_fail(comm, status, "%s", error.message);
-        if (reterr != NULL) {
-            *reterr = comm->failure;
+    if (!comm->failed) {
+        const coll_status status = coll_abort_check(comm->context, &error);
+        if (status == COLL_OK) {
+            return COLL_OK;
         }
+        (void)coll_comm_fail(comm, status, "%s", error.message);
     }
-    return status;
+    if (reterr != NULL) {
+        *reterr = comm->failure;
+    }
+    return comm->failure.status;
 }

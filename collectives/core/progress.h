@@ -8,7 +8,10 @@
  * Failures are stored in the communicators. */
 bool coll_progress(coll_context *context);
 
-/* The same without reading the sockets. */
+/* Whether anything moved, or the context was aborted: for a rank that is about to sleep. */
+bool coll_has_changed(coll_context *context);
+
+/* coll_progress without reading the sockets. */
 bool coll_advance(coll_context *context);
 
 #endif

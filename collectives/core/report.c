@@ -12,8 +12,6 @@
 
 enum { LIST_BYTES = 400, TEXT_BYTES = 160 };
 
-#define NOBODY "none"
-
 static bool has_arrived(const coll_op *op, int rank)
 {
     const coll_flag *flag = &op->comm->peers[rank].flags[op->sequence % COLL_FLAG_COUNT];
@@ -48,7 +46,7 @@ static uint64_t ranks_where(const coll_op *op, bool (*predicate)(const coll_op *
 void coll_list_ranks(const coll_comm *comm, uint64_t ranks, char *text, size_t size_bytes)
 {
     size_t used = 0;
-    (void)snprintf(text, size_bytes, NOBODY);
+    (void)snprintf(text, size_bytes, "none");
     for (int rank = 0; rank < comm->size && used + 1 < size_bytes; rank++) {
         if ((ranks & bit_of(rank)) == 0) {
             continue;
@@ -172,15 +170,6 @@ void coll_op_text(const coll_op *op, char *text, size_t size_bytes)
     (void)snprintf(text, size_bytes, "%s, waiting for %s", what, awaited);
 }
 
-/* Into reterr as well. */
-static coll_status keep_failure(const coll_comm *comm, coll_error *reterr)
-{
-    if (reterr != NULL) {
-        *reterr = comm->failure;
-    }
-    return comm->failure.status;
-}
-
 /* The first operation that is not done; op if there is none. An operation that stands behind
  * another one is not the one to name. */
 static const coll_op *first_of(const coll_comm *comm, const coll_op *op)
@@ -231,7 +220,7 @@ coll_status coll_report_timeout(coll_op *op, coll_error *reterr)
         char text[COLL_DESCRIBE_BYTES];
         coll_op_text(op, text, sizeof text);
         (void)coll_comm_fail(comm, COLL_ERR_TIMEOUT, "%s: no end after %.3g s", text, waited_s);
-        return keep_failure(comm, reterr);
+        return coll_comm_check(comm, reterr);
     }
     char what[TEXT_BYTES + 64];
     char awaited[LIST_BYTES];
@@ -256,7 +245,7 @@ coll_status coll_report_timeout(coll_op *op, coll_error *reterr)
         comm, COLL_ERR_TIMEOUT, "%s: no end after %.3g s; waiting for %s %s%s; arrived: %s", what,
         waited_s, is_busy ? "nobody: this rank has yet" : awaited,
         (blocking & missing) != 0 ? "to arrive" : "to do its part", absent, present);
-    return keep_failure(comm, reterr);
+    return coll_comm_check(comm, reterr);
 }
 
 coll_status coll_report_flag(coll_comm *comm, const coll_descriptor *mine, uint64_t sequence,
@@ -280,10 +269,4 @@ coll_status coll_report_flag(coll_comm *comm, const coll_descriptor *mine, uint6
     return coll_comm_fail(comm, COLL_ERR_MISMATCH,
                           "ranks disagree on operation #%" PRIu64 ": %s calls %s, %s calls %s",
                           sequence, me, my_call, them, their_call);
-}
-
-coll_status coll_report_mismatch(coll_op *op, int peer, const coll_flag *flag)
-{
-    return coll_report_flag(op->comm, &op->descriptor, op->sequence, peer, flag,
-                            atomic_load(&flag->word));
 }

@@ -16,8 +16,7 @@ uint64_t coll_comm_waits(const coll_comm *comm, const coll_op *op);
 /* What a timeout has to say: the operation, which ranks were waited for, which have arrived and
  * which have not. */
 coll_status coll_report_timeout(coll_op *op, coll_error *reterr);
-coll_status coll_report_mismatch(coll_op *op, int peer, const coll_flag *flag);
-/* The same for operation `sequence`, which was `mine` here; `word` was read from the flag. */
+/* A mismatch: operation `sequence` was `mine` here, and `word` was read from the peer's flag. */
 coll_status coll_report_flag(coll_comm *comm, const coll_descriptor *mine, uint64_t sequence,
                              int peer, const coll_flag *flag, uint64_t word);
 

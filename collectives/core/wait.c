@@ -62,11 +62,6 @@ void coll_yield_budget_grow(coll_context *context)
     context->yield_budget += context->yield_budget < COLL_YIELDS_MAX ? 1 : 0;
 }
 
-static bool has_changed(coll_context *context)
-{
-    return coll_progress(context) || atomic_load(&context->abort_state) == 2;
-}
-
 void coll_describe(coll_context *context, const coll_op *op)
 {
     char text[COLL_DESCRIBE_BYTES] = "";
@@ -84,6 +79,12 @@ static bool may_pause(const coll_context *context)
     return context->spins > 0 && !context->table->has_threads;
 }
 
+int64_t coll_show_after_ns(const coll_context *context)
+{
+    const int64_t part_ns = context->timeout_ns / 8;
+    return part_ns < SHOW_NS ? part_ns : SHOW_NS;
+}
+
 /* Peers are shown whom this rank waits for when that takes long: so that they can distinguish a
  * rank that holds up all from one that is held up itself. This operation's own wait counts, not the
  * time of a call that waits for many: thousands of short waits would send thousands of frames, some
@@ -91,9 +92,7 @@ static bool may_pause(const coll_context *context)
 static void show_waits(waiter *w, int64_t now_ns)
 {
     coll_comm *comm = w->op->comm;
-    const int64_t timeout_ns = w->context->timeout_ns;
-    const int64_t soon_ns = timeout_ns / 8 < SHOW_NS ? timeout_ns / 8 : SHOW_NS;
-    if (now_ns < w->began_ns + soon_ns) {
+    if (now_ns < w->began_ns + coll_show_after_ns(w->context)) {
         return;
     }
     const uint64_t waits = coll_comm_waits(comm, w->op);
@@ -146,7 +145,7 @@ static coll_status idle_turn(waiter *w, coll_error *reterr)
     w->yields = 0;
     coll_yield_budget_halve(w->context);
     const int64_t until_ns = now_ns + SLEEP_NS;
-    w->context->table->sleep->sleep(w->context, has_changed,
+    w->context->table->sleep->sleep(w->context, coll_has_changed,
                                     until_ns < w->deadline_ns ? until_ns : w->deadline_ns);
     w->idle |= SPINS_PER_LOOK - 1;
     return COLL_OK;

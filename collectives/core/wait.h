@@ -14,6 +14,8 @@ void coll_describe(coll_context *context, const coll_op *op);
 void coll_pause(void);
 /* Whether the deadline, which is counted from the first look where it is 0, has passed. */
 bool coll_is_late(const coll_context *context, int64_t *deadline_ns);
+/* How long a rank waits before it shows its peers for whom. */
+int64_t coll_show_after_ns(const coll_context *context);
 /* Until op is done, the communicator has failed, or the timeout, counted from here if op has no
  * deadline, has passed. */
 COLL_MUST_CHECK coll_status coll_wait(coll_op *op, coll_error *reterr);

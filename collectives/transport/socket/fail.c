@@ -269,11 +269,6 @@ static void watch(coll_op *op)
     }
 }
 
-static bool has_news(coll_context *context)
-{
-    return coll_progress(context) || atomic_load(&context->abort_state) == 2;
-}
-
 static void finalize(coll_comm *comm)
 {
     coll_context *context = comm->context;
@@ -289,7 +284,7 @@ static void finalize(coll_comm *comm)
                                  name);
             return;
         }
-        context->table->sleep->sleep(context, has_news, now_ns + FINALIZE_STEP_NS);
+        context->table->sleep->sleep(context, coll_has_changed, now_ns + FINALIZE_STEP_NS);
         late = find_undelivered(comm);
     }
     while (!comm->failed && coll_progress(context) && base_now_ns() < deadline_ns) {
