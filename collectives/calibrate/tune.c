@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "calibrate/calibrate.h"
@@ -28,12 +27,9 @@ enum {
     BURST_MESSAGES = 8,
     SAMPLES_MAX = 40,
     BARRIERS = 9,
-    FIGURES = 8, /* doubles in coll_costs */
 };
 
 #define ROUNDS_BUDGET_NS (20 * BASE_NS_PER_MS) /* for each figure, as far as ROUNDS_MIN allows */
-
-_Static_assert(sizeof(coll_costs) == FIGURES * sizeof(double), "costs are shared as doubles");
 
 static double median(double *samples, int count)
 {
@@ -203,26 +199,22 @@ static coll_status measure_start(coll_comm *comm, double *start_us, coll_error *
 /* Everybody's figures, of which the first rank's that has measured count. */
 static coll_status share(coll_comm *comm, coll_costs *costs, coll_error *reterr)
 {
-    double mine[FIGURES];
-    double all[COLL_RANKS_MAX * FIGURES];
-    memcpy(mine, costs, sizeof mine);
+    coll_costs all[COLL_RANKS_MAX];
     const coll_op_desc desc = {.size = sizeof(coll_op_desc),
                                .kind = COLL_ALL_GATHER,
-                               .send = mine,
+                               .send = costs,
                                .recv = all,
-                               .count = FIGURES,
+                               .count = COLL_TUNE_FIGURES,
                                .type = COLL_FLOAT64,
                                .algorithm = COLL_ALGORITHM_DIRECT};
     const coll_status status = coll_run(comm, &desc, reterr);
     if (status != COLL_OK) {
         return status;
     }
-    memcpy(costs, all, sizeof *costs);
+    *costs = all[0];
     for (int rank = comm->size - 1; rank >= 0; rank--) {
-        coll_costs theirs;
-        memcpy(&theirs, all + (size_t)rank * FIGURES, sizeof theirs);
-        costs->inside = theirs.inside.latency_us > 0 ? theirs.inside : costs->inside;
-        costs->between = theirs.between.latency_us > 0 ? theirs.between : costs->between;
+        costs->inside = all[rank].inside.latency_us > 0 ? all[rank].inside : costs->inside;
+        costs->between = all[rank].between.latency_us > 0 ? all[rank].between : costs->between;
     }
     costs->inside = costs->inside.latency_us > 0 ? costs->inside : costs->between;
     costs->between = costs->between.latency_us > 0 ? costs->between : costs->inside;
@@ -253,7 +245,7 @@ coll_status coll_tune_measure(coll_comm *comm, coll_costs *costs, coll_error *re
 
 /* What rank 0 sends to the others: 0, or a status and why. */
 typedef struct verdict {
-    double costs[FIGURES];
+    coll_costs costs;
     int32_t status;
     int32_t found;
     char message[240];
@@ -309,12 +301,12 @@ static coll_status find_costs(coll_comm *comm, const coll_context_options *optio
         const coll_status read = coll_tune_file_read(path, key, &context->costs, &found, &error);
         note(&news, is_asked ? read : COLL_OK, &error);
         news.found = found ? 1 : 0;
-        memcpy(news.costs, &context->costs, sizeof news.costs);
+        news.costs = context->costs;
         path = read == COLL_OK ? path : NULL;
     }
     coll_status status = share_verdict(comm, &news, reterr);
     if (status != COLL_OK || news.found != 0) {
-        memcpy(&context->costs, news.costs, sizeof news.costs);
+        context->costs = news.costs;
         return status;
     }
     status = coll_tune_measure(comm, &context->costs, reterr);
@@ -391,7 +383,6 @@ coll_status coll_tune_compare(coll_comm *comm, const coll_costs *costs, const co
     const size_t bytes = count * parts * sizeof(float);
     double samples[WARM_UP + TIMED];
     coll_op *op = NULL;
-    coll_layout shape;
     if (kind < COLL_ALL_REDUCE || kind >= COLL_SEND) {
         return coll_fail(reterr, COLL_ERR_INVALID, "%s is no collective", coll_kind_name(kind));
     }
@@ -419,12 +410,12 @@ coll_status coll_tune_compare(coll_comm *comm, const coll_costs *costs, const co
     if (status != COLL_OK) {
         return status;
     }
-    coll_tune_layout(comm, &shape);
+    const coll_layout *layout = &comm->layout;
     const coll_algorithm chosen =
-        comm->shares_memory ? COLL_ALGORITHM_DIRECT : coll_cost_choose(costs, &shape, kind, bytes);
+        comm->shares_memory ? COLL_ALGORITHM_DIRECT : coll_cost_choose(costs, layout, kind, bytes);
     *row = (coll_tune_row){.measured_us = median(samples + WARM_UP, TIMED),
-                           .predicted_us = coll_cost_us(costs, &shape, kind, algorithm, bytes),
-                           .eligible = coll_cost_is_eligible(&shape, kind, algorithm),
+                           .predicted_us = coll_cost_us(costs, layout, kind, algorithm, bytes),
+                           .eligible = coll_cost_is_eligible(layout, kind, algorithm),
                            .chosen = chosen == algorithm};
     return COLL_OK;
 }

@@ -13,11 +13,12 @@
 #include "kernels/kernels.h"
 #include "ringfence/coll_error.h"
 
-enum { FILE_BYTES_MAX = 4096, FIGURES = 8 };
+enum { FILE_BYTES_MAX = 4096 };
 
 static const char first_line[] = "# libcoll costs 1\n";
 
-static const char *const names[FIGURES] = {
+/* In the order of coll_costs. */
+static const char *const names[COLL_TUNE_FIGURES] = {
     "inside_latency_us",  "inside_message_us", "inside_byte_ns", "between_latency_us",
     "between_message_us", "between_byte_ns",   "reduce_byte_ns", "start_us",
 };
@@ -76,7 +77,7 @@ coll_status coll_tune_file_parse(const char *text, const char *key, coll_costs *
                                  coll_error *reterr)
 {
     const char *at = text + strlen(first_line);
-    double values[FIGURES];
+    double values[COLL_TUNE_FIGURES];
     *found = false;
     if (strncmp(text, first_line, strlen(first_line)) != 0) {
         return coll_fail(reterr, COLL_ERR_INVALID,
@@ -91,18 +92,15 @@ coll_status coll_tune_file_parse(const char *text, const char *key, coll_costs *
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory to read costs");
     }
     int read = 0;
-    while (read < FIGURES && read_figure(&at, names[read], plain, &values[read])) {
+    while (read < COLL_TUNE_FIGURES && read_figure(&at, names[read], plain, &values[read])) {
         read++;
     }
     freelocale(plain);
-    if (read < FIGURES) {
+    if (read < COLL_TUNE_FIGURES) {
         return coll_fail(reterr, COLL_ERR_INVALID, "no line '%s NUMBER' where it should be",
                          names[read]);
     }
-    *costs = (coll_costs){.inside = {values[0], values[1], values[2]},
-                          .between = {values[3], values[4], values[5]},
-                          .reduce_byte_ns = values[6],
-                          .start_us = values[7]};
+    memcpy(costs, values, sizeof *costs);
     *found = true;
     return COLL_OK;
 }
@@ -130,18 +128,16 @@ coll_status coll_tune_file_read(const char *path, const char *key, coll_costs *c
 coll_status coll_tune_file_write(const char *path, const char *key, const coll_costs *costs,
                                  coll_error *reterr)
 {
-    const double values[FIGURES] = {costs->inside.latency_us,  costs->inside.message_us,
-                                    costs->inside.byte_ns,     costs->between.latency_us,
-                                    costs->between.message_us, costs->between.byte_ns,
-                                    costs->reduce_byte_ns,     costs->start_us};
+    double values[COLL_TUNE_FIGURES];
     char text[FILE_BYTES_MAX];
     const locale_t plain = plain_locale();
     if (plain == (locale_t)0) {
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory to write %s", path);
     }
+    memcpy(values, costs, sizeof values);
     const locale_t before = uselocale(plain);
     int used = snprintf(text, sizeof text, "%skey %s\n", first_line, key);
-    for (int i = 0; i < FIGURES; i++) {
+    for (int i = 0; i < COLL_TUNE_FIGURES; i++) {
         used += snprintf(text + used, sizeof text - (size_t)used, "%s %.6g\n", names[i], values[i]);
     }
     (void)uselocale(before);

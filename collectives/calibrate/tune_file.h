@@ -5,7 +5,9 @@
 
 #include "coll/tune.h"
 
-enum { COLL_TUNE_KEY_BYTES = 256 };
+enum { COLL_TUNE_KEY_BYTES = 256, COLL_TUNE_FIGURES = sizeof(coll_costs) / sizeof(double) };
+
+_Static_assert(sizeof(coll_costs) == 8 * sizeof(double), "costs are shared, and kept, as doubles");
 
 /* "transport=tcp ranks=4 hosts=2 kernels=avx2 auth=mac interface=eth1 host=a": what figures depend
  * on. The interface is "-" if the options leave it open. */
