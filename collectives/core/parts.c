@@ -41,3 +41,15 @@ void coll_op_block(const coll_op *op, int rank, size_t *offset_bytes, size_t *si
     *offset_bytes = op->total_bytes * (size_t)rank;
     *size_bytes = op->total_bytes;
 }
+
+size_t coll_op_longest_block(const coll_op *op)
+{
+    size_t longest = 0;
+    for (int rank = 0; rank < op->comm->size; rank++) {
+        size_t offset_bytes = 0;
+        size_t size_bytes = 0;
+        coll_op_block(op, rank, &offset_bytes, &size_bytes);
+        longest = size_bytes > longest ? size_bytes : longest;
+    }
+    return longest;
+}

@@ -10,5 +10,7 @@ bool coll_parts_sum(coll_op *op);
 uint32_t coll_parts_hash(const coll_op *op);
 /* Where rank's part lies in the whole vector of a kind that has a part per rank. */
 void coll_op_block(const coll_op *op, int rank, size_t *offset_bytes, size_t *size_bytes);
+/* The longest of them. */
+size_t coll_op_longest_block(const coll_op *op);
 
 #endif

@@ -5,18 +5,6 @@
 #include "core/op.h"
 #include "core/parts.h"
 
-static size_t largest_block_bytes(const coll_op *op)
-{
-    size_t largest = 0;
-    for (int rank = 0; rank < op->comm->size; rank++) {
-        size_t offset_bytes = 0;
-        size_t size_bytes = 0;
-        coll_op_block(op, rank, &offset_bytes, &size_bytes);
-        largest = size_bytes > largest ? size_bytes : largest;
-    }
-    return largest;
-}
-
 /* Kinds whose contribution is one vector. */
 static void make_vector(const coll_op *op, coll_shape *shape)
 {
@@ -29,7 +17,7 @@ static void make_block(const coll_op *op, coll_shape *shape)
 {
     size_t offset_bytes = 0;
     coll_op_block(op, op->comm->rank, &offset_bytes, &shape->give_bytes);
-    shape->largest_bytes = largest_block_bytes(op);
+    shape->largest_bytes = coll_op_longest_block(op);
     shape->target_step_bytes = op->total_bytes;
 }
 
@@ -113,23 +101,11 @@ void coll_shape_make(const coll_op *op, coll_shape *shape)
 size_t coll_shape_part_bytes(const coll_op *op, int source)
 {
     size_t offset_bytes = 0;
-    size_t size_bytes = 0;
-    if (!op->varies) {
-        return op->total_bytes; /* the vector's, or any block's */
-    }
-    switch (op->desc.kind) {
-    case COLL_ALL_GATHER:
-    case COLL_GATHER:
+    size_t size_bytes = op->total_bytes; /* the vector's, any block's, or of this rank's own */
+    if (op->varies && op->desc.kind == COLL_ALL_GATHER) {
         coll_op_block(op, source, &offset_bytes, &size_bytes);
-        return size_bytes;
-    case COLL_REDUCE_SCATTER:
-    case COLL_SCATTER:
-    case COLL_ALL_TO_ALL:
-        coll_op_block(op, op->comm->rank, &offset_bytes, &size_bytes);
-        return size_bytes;
-    default:
-        return 0;
     }
+    return size_bytes;
 }
 
 size_t coll_shape_target_bytes(const coll_op *op, int source)

@@ -210,14 +210,12 @@ static coll_stage run(coll_op *op, bool *moved)
 {
     switch (op->protocol) {
     case COLL_PROTOCOL_INLINE:
+    case COLL_PROTOCOL_EAGER:
         if (op->comm->size == 1) {
             coll_alone_finish(op);
-            return part_done(op, false, COLL_STAGE_DONE);
+        } else {
+            coll_shm_take_copies(op);
         }
-        coll_shm_take_copies(op);
-        return part_done(op, false, COLL_STAGE_DONE);
-    case COLL_PROTOCOL_EAGER:
-        coll_shm_take_copies(op);
         return part_done(op, false, COLL_STAGE_DONE);
     case COLL_PROTOCOL_PLAN:
         return coll_exec_advance(op, moved) ? part_done(op, false, COLL_STAGE_DONE)

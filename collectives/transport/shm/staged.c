@@ -41,17 +41,7 @@ static bool has_slices(const coll_op *op)
 /* The longest part of any contribution: the same on every rank. */
 static size_t longest_part_bytes(const coll_op *op)
 {
-    size_t longest = 0;
-    if (!gives_parts(op)) {
-        return op->shape.largest_bytes;
-    }
-    for (int rank = 0; rank < op->comm->size; rank++) {
-        size_t at = 0;
-        size_t size_bytes = 0;
-        coll_op_block(op, rank, &at, &size_bytes);
-        longest = size_bytes > longest ? size_bytes : longest;
-    }
-    return longest;
+    return gives_parts(op) ? coll_op_longest_block(op) : op->shape.largest_bytes;
 }
 
 /* Whether ranks share processors: then every wait costs a turn of all the others. */
