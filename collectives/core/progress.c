@@ -114,11 +114,6 @@ bool coll_progress(coll_context *context)
     return coll_advance(context) || came;
 }
 
-bool coll_has_changed(coll_context *context)
-{
-    return coll_progress(context) || atomic_load(&context->abort_state) == 2;
-}
-
 coll_status coll_context_progress(coll_context *context, coll_error *reterr)
 {
     const coll_status status = coll_abort_check(context, reterr);

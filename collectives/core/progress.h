@@ -8,10 +8,7 @@
  * Failures are stored in the communicators. */
 bool coll_progress(coll_context *context);
 
-/* Whether anything moved, or the context was aborted: for a rank that is about to sleep. */
-bool coll_has_changed(coll_context *context);
-
-/* coll_progress without reading the sockets. */
+/* The same without reading the sockets. */
 bool coll_advance(coll_context *context);
 
 #endif

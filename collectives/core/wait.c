@@ -62,6 +62,11 @@ void coll_yield_budget_grow(coll_context *context)
     context->yield_budget += context->yield_budget < COLL_YIELDS_MAX ? 1 : 0;
 }
 
+bool coll_has_changed(coll_context *context)
+{
+    return coll_progress(context) || atomic_load(&context->abort_state) == 2;
+}
+
 void coll_describe(coll_context *context, const coll_op *op)
 {
     char text[COLL_DESCRIBE_BYTES] = "";

@@ -8,6 +8,9 @@
  * after all, more when not. */
 void coll_yield_budget_halve(coll_context *context);
 void coll_yield_budget_grow(coll_context *context);
+/* For a rank that goes to sleep: moves on what can be moved. True if anything moved, or the context
+ * was aborted. */
+bool coll_has_changed(coll_context *context);
 /* What coll_context_describe says from now on: op; NULL: nothing. */
 void coll_describe(coll_context *context, const coll_op *op);
 /* A few cycles for the other side of the cache. */

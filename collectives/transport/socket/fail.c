@@ -10,6 +10,7 @@
 #include "core/p2p.h"
 #include "core/progress.h"
 #include "core/text.h"
+#include "core/wait.h"
 #include "transport/socket/comm.h"
 
 #define FINALIZE_STEP_NS (2 * BASE_NS_PER_MS) /* an answer of the system's is no event */
