@@ -56,6 +56,15 @@ int coll_plan_top_power(int ranks)
     return power;
 }
 
+static int log_of(int power)
+{
+    int log = 0;
+    while (1 << log < power) {
+        log++;
+    }
+    return log;
+}
+
 static segment segment_of(const coll_plan *plan)
 {
     segment at = {.size = coll_plan_top_power(plan->ranks)};
@@ -68,9 +77,7 @@ static segment segment_of(const coll_plan *plan)
     }
     at.offset = plan->rank - at.begin;
     at.right = rest > 0 ? coll_plan_top_power(rest) : 0;
-    while (1 << at.log < at.size) {
-        at.log++;
-    }
+    at.log = log_of(at.size);
     return at;
 }
 
@@ -83,15 +90,6 @@ static pieces pieces_of(const coll_plan *plan, int offset, int rounds)
         found.begin += (offset >> t & 1) * found.count;
     }
     return found;
-}
-
-static int log_of(int power)
-{
-    int log = 0;
-    while (1 << log < power) {
-        log++;
-    }
-    return log;
 }
 
 /* The first block of a piece: pieces are blocks, but in reduce-scatter, whose blocks are ranks'. */

@@ -89,11 +89,7 @@ static int left_position(int position)
 
 static int right_position(int position, int span)
 {
-    int step = position == 0 ? span : (position & -position) / 2;
-    if (position == 0) {
-        for (step = 1; 2 * step < span; step *= 2) {
-        }
-    }
+    int step = position == 0 ? coll_plan_top_power(span) : (position & -position) / 2;
     while (step > 0 && position + step >= span) {
         step /= 2;
     }

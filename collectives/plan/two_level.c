@@ -22,7 +22,6 @@
  * Reduce: each host combines at its leader (the root, or local rank 0), the root combines the
  * leaders' values. Broadcast: root, leaders, their hosts. */
 #include "plan/generators.h"
-#include "plan/hosts.h"
 
 /* Where this rank is. */
 typedef struct position {
