@@ -60,6 +60,12 @@ struct coll_context {
     char description[COLL_DESCRIBE_BYTES];
 };
 
+/* Whether a rank is on this rank's host. */
+static inline bool coll_context_is_here(const coll_context *context, int rank)
+{
+    return coll_identity_same_host(&context->identities[rank], &context->identities[context->rank]);
+}
+
 /* Made by coll_context_create, with nothing in it but what the options say; coll_context_destroy
  * takes it in every state from here on. NULL: no memory. */
 coll_context *coll_context_alloc(const coll_context_options *options);

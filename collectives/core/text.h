@@ -6,7 +6,9 @@
 
 /* Makes what a peer has said fit for a message: control characters become question marks. */
 void coll_text_clean(char *text);
-/* "rank 1 (host h, pid 42)" for a rank of the communicator. */
+/* "rank 1 (host h, pid 42)" for a rank of the context. */
+void coll_context_rank_text(const coll_context *context, int rank, char *text, size_t size_bytes);
+/* The same for a rank of the communicator. */
 void coll_rank_text(const coll_comm *comm, int rank, char *text, size_t size_bytes);
 
 #endif

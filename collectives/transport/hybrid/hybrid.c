@@ -29,11 +29,6 @@ typedef struct hybrid_comm {
     int local_ranks[COLL_RANKS_MAX]; /* ranks of the communicator inside; -1: on another host */
 } hybrid_comm;
 
-static bool is_here(const coll_context *context, int rank)
-{
-    return coll_identity_same_host(&context->identities[rank], &context->identities[context->rank]);
-}
-
 /* The communicator inside, where the peer is in it. */
 static coll_comm *inside(const coll_comm *comm, int peer, int *local_rank)
 {
@@ -115,7 +110,7 @@ static coll_status open_inside(coll_comm *comm, hybrid_comm *link, int64_t deadl
     local->id = comm->id ^ UINT64_MAX << 32; /* the upper half names the list (comm_make.c) */
     for (int rank = 0; rank < comm->size; rank++) {
         link->local_ranks[rank] = -1;
-        if (is_here(comm->context, comm->ranks[rank])) {
+        if (coll_context_is_here(comm->context, comm->ranks[rank])) {
             local->rank = rank == comm->rank ? local->size : local->rank;
             local->ranks[local->size] = comm->ranks[rank];
             link->local_ranks[rank] = local->size++;
@@ -132,7 +127,7 @@ static coll_status hybrid_comm_open(coll_comm *comm, int64_t deadline_ns, coll_e
 {
     bool one_host = true;
     for (int rank = 0; rank < comm->size; rank++) {
-        one_host = one_host && is_here(comm->context, comm->ranks[rank]);
+        one_host = one_host && coll_context_is_here(comm->context, comm->ranks[rank]);
     }
     if (one_host) {
         comm->table = &coll_shm_transport;
@@ -169,7 +164,7 @@ static coll_status swap_doorbells(coll_context *context, int64_t deadline_ns, co
     int count = 0;
     int own = 0;
     for (int rank = 0; rank < context->size; rank++) {
-        if (is_here(context, rank)) {
+        if (coll_context_is_here(context, rank)) {
             own = rank == context->rank ? count : own;
             here[count++] = rank;
         }

@@ -209,11 +209,6 @@ static bool receive_hello(coll_context *context, acceptor *l, int index)
     return true;
 }
 
-static bool is_here(const coll_context *context, int rank)
-{
-    return coll_identity_same_host(&context->identities[rank], &context->identities[context->rank]);
-}
-
 /* One look at all connections; the ranks that have come are taken off *missing. */
 static coll_status look(coll_context *context, acceptor *l, int64_t deadline_ns, int *missing,
                         coll_error *reterr)
@@ -243,7 +238,7 @@ static coll_status accept_all(coll_context *context, int listener, const uint8_t
     coll_status status = COLL_OK;
     int missing = 0;
     for (int rank = context->rank + 1; rank < context->size; rank++) {
-        missing += is_here(context, rank);
+        missing += coll_context_is_here(context, rank);
     }
     while (status == COLL_OK && missing > 0) {
         status = look(context, &l, deadline_ns, &missing, reterr);
@@ -271,7 +266,7 @@ coll_status coll_fdpass_open(coll_context *context, const coll_context_options *
             options->exchange(options->exchange_user, &mine, all, sizeof mine, deadline_ns, reterr);
     }
     for (int rank = 0; status == COLL_OK && rank < context->rank; rank++) {
-        if (is_here(context, rank)) {
+        if (coll_context_is_here(context, rank)) {
             status = connect_to(context, rank, &all[rank], deadline_ns, reterr);
         }
     }

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "core/failure.h"
+#include "core/text.h"
 #include "transport/socket/interface.h"
 #include "transport/socket/options.h"
 #include "transport/tcp/handshake.h"
@@ -137,7 +138,7 @@ static handshake *new_handshake(connecting *m)
 static coll_status connect_fail(const connecting *m, int peer, const char *why, coll_error *reterr)
 {
     char name[128];
-    coll_tcp_rank_text(m->context, peer, name, sizeof name);
+    coll_context_rank_text(m->context, peer, name, sizeof name);
     return coll_fail(reterr, COLL_ERR_PEER, "cannot connect to %s at %s port %u: %s (%s)", name,
                      m->all[peer].address, (unsigned)m->all[peer].port, why,
                      m->hung_up == peer ? "it has hung up before its answer: other job key?"
@@ -149,12 +150,10 @@ static coll_status start_connecting(connecting *m, handshake *g, int peer, coll_
     struct addrinfo *to = NULL;
     char address[COLL_ADDRESS_BYTES];
     const coll_tcp_record *theirs = &m->all[peer];
-    const coll_identity *identity = &m->context->identities[peer];
     if (coll_address_is_any(theirs->address)) {
         return connect_fail(m, peer, "that is no address to connect to", reterr);
     }
-    if (coll_address_is_loopback(theirs->address) &&
-        !coll_identity_same_host(identity, &m->context->identities[m->context->rank])) {
+    if (coll_address_is_loopback(theirs->address) && !coll_context_is_here(m->context, peer)) {
         return connect_fail(m, peer, "no other host can reach that", reterr);
     }
     coll_address_reach(m->all[m->context->rank].address, theirs->address, address);
@@ -357,7 +356,7 @@ static coll_status name_missing(const connecting *m, coll_error *reterr)
     for (int rank = 0; rank < m->context->size && used + 1 < sizeof text; rank++) {
         if (rank != m->context->rank && m->connections[rank] == NULL) {
             char name[128];
-            coll_tcp_rank_text(m->context, rank, name, sizeof name);
+            coll_context_rank_text(m->context, rank, name, sizeof name);
             const int added = snprintf(text + used, sizeof text - used, "%s%s at %s",
                                        used == 0 ? "" : ", ", name, m->all[rank].address);
             used += added > 0 ? (size_t)added : 0;

@@ -3,14 +3,8 @@
 #include "transport/tcp/record.h"
 
 #include <sodium.h>
-#include <stdio.h>
 
-void coll_tcp_rank_text(const coll_context *context, int rank, char *text, size_t size_bytes)
-{
-    const coll_identity *identity = &context->identities[rank];
-    (void)snprintf(text, size_bytes, "rank %d (host %s, pid %u)", rank, identity->host,
-                   (unsigned)identity->pid);
-}
+#include "core/text.h"
 
 coll_status coll_tcp_records_check(const coll_context *context, coll_tcp_record *all,
                                    coll_error *reterr)
@@ -19,13 +13,13 @@ coll_status coll_tcp_records_check(const coll_context *context, coll_tcp_record 
     char other[128];
     for (int rank = 0; rank < context->size; rank++) {
         coll_tcp_record *record = &all[rank];
-        coll_tcp_rank_text(context, rank, one, sizeof one);
+        coll_context_rank_text(context, rank, one, sizeof one);
         record->address[sizeof record->address - 1] = '\0';
         if (record->auth > COLL_TCP_AUTH_OFF || record->has_key > 1) {
             return coll_fail(reterr, COLL_ERR_PEER, "%s sent a broken record", one);
         }
         if (record->auth != all[0].auth || record->has_key != all[0].has_key) {
-            coll_tcp_rank_text(context, 0, other, sizeof other);
+            coll_context_rank_text(context, 0, other, sizeof other);
             return coll_fail(reterr, COLL_ERR_MISMATCH,
                              "%s wants frames authenticated by '%s'%s, %s by '%s'%s", other,
                              coll_tcp_auth_name((coll_tcp_auth)all[0].auth),

@@ -17,9 +17,6 @@ typedef struct coll_tcp_record {
     uint8_t zero[4];
 } coll_tcp_record;
 
-/* "rank 1 (host b, pid 42)". */
-void coll_tcp_rank_text(const coll_context *context, int rank, char *text, size_t size_bytes);
-
 /* Whether all records can be what ranks say; all ranks must agree on how frames are protected. */
 COLL_MUST_CHECK coll_status coll_tcp_records_check(const coll_context *context,
                                                    coll_tcp_record *all, coll_error *reterr);

@@ -168,9 +168,8 @@ static coll_status connect_to(coll_context *context, coll_zmq_links *links, int 
     const bool ipv6 = strchr(address, ':') != NULL;
     (void)snprintf(endpoint, sizeof endpoint, ipv6 ? "tcp://[%s]:%u" : "tcp://%s:%u", address,
                    (unsigned)theirs->ports[context->rank]);
-    const bool elsewhere = !coll_identity_same_host(identity, &context->identities[context->rank]);
     if (coll_address_is_any(theirs->address) ||
-        (elsewhere && coll_address_is_loopback(theirs->address))) {
+        (!coll_context_is_here(context, peer) && coll_address_is_loopback(theirs->address))) {
         return coll_fail(reterr, COLL_ERR_PEER,
                          "rank %d (host %s, pid %u) listens on %s, which no other host can reach",
                          peer, identity->host, (unsigned)identity->pid, theirs->address);
