@@ -17,8 +17,8 @@ enum { RANKS = 5, LONG_COUNT = 3000000, AT_ONCE = -1 };
 
 /* The timeouts of the ranks. Ranks show each other that they wait after an eighth of it. On a
  * machine with other work, a rank may not have come so far by then, or may not run. So a case that
- * goes wrong is tried once more, with time enough. */
-static const int64_t timeouts_ns[] = {3 * BASE_NS_PER_S / 2, 9 * BASE_NS_PER_S};
+ * goes wrong is tried again, at last with time enough. */
+static const int64_t timeouts_ns[] = {BASE_NS_PER_S / 2, 2 * BASE_NS_PER_S, 9 * BASE_NS_PER_S};
 
 enum { TRIES = sizeof timeouts_ns / sizeof timeouts_ns[0] };
 
