@@ -173,6 +173,7 @@ static base_status run_once(launch_cli_run *run, int attempt)
         .place = &options->hosts.place,
         .files = run->files,
         .file_count = run->file_count,
+        .steps = run->record != NULL ? launch_record_steps(run->record) : NULL,
         .lease = run->lease,
         .attempt = attempt,
         .log_dir = options->log_dir[0] != '\0' ? options->log_dir : NULL,

@@ -105,7 +105,7 @@ bool head_take_chunk(launch_session *session, int node, const Ringfence__Control
 /* Fetches no more states: the job is ended at once. */
 void head_drop_states(launch_session *session, int node);
 
-/* ---- head_lease.c: for jobs that may cost money ---- */
+/* ---- lease.c: for jobs that may cost money ---- */
 
 /* Sends an agent the leases of its own ranks. */
 BASE_MUST_CHECK base_status head_send_leases(launch_session *session, int node, base_error *reterr);

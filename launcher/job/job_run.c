@@ -18,8 +18,6 @@
 #include "base/clock.h"
 #include "base/exitcode.h"
 #include "base/file.h"
-#include "budget/lease.h"
-#include "job/figures.h"
 #include "job/head.h"
 #include "job/session.h"
 #include "job/signals.h"
@@ -122,8 +120,10 @@ static base_status session_open(launch_session *session, base_error *reterr)
     if (status == BASE_OK) {
         status = launch_lines_create(world_size, print_line, session, &session->lines, reterr);
     }
-    if (status == BASE_OK) {
-        status = launch_steps_init(&session->steps, world_size, reterr);
+    session->steps = session->options->steps;
+    if (status == BASE_OK && session->steps == NULL) {
+        session->steps = &session->own_steps;
+        status = launch_steps_init(session->steps, world_size, reterr);
     }
     if (status == BASE_OK && session->options->hosts != NULL) {
         status = launch_head_open(session, reterr);
@@ -139,18 +139,6 @@ static base_status session_open(launch_session *session, base_error *reterr)
     }
     launch_oom_open(&session->oom);
     return status;
-}
-
-/* The paid time begins here, so all hosts must be there. */
-static void redeem(launch_session *session)
-{
-    launch_lease *lease = session->options->lease;
-    int exit_code = BASE_EXIT_ERROR;
-    base_error error;
-    if (lease != NULL &&
-        launch_lease_redeem(lease, session->options->attempt, &exit_code, &error) != BASE_OK) {
-        launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, exit_code, "%s", error.message);
-    }
 }
 
 /* ---- the loop ---- */
@@ -179,30 +167,6 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Ends the job when its lease is over. Returns when that is. The ranks' own timers come a moment
- * later. */
-static int64_t check_lease(launch_session *session, int64_t now_ns)
-{
-    const launch_lease *lease = session->options->lease;
-    if (lease == NULL || session->abort_due_ns != BASE_NO_DEADLINE) {
-        return BASE_NO_DEADLINE;
-    }
-    const int64_t left_ns = launch_lease_left_ns(lease) - LAUNCH_LEASE_MARGIN_MS * BASE_NS_PER_MS;
-    if (left_ns <= 0) {
-        launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_REFUSED,
-                     "the time that was authorized for %s is over: all ranks are ended",
-                     launch_lease_label(lease));
-        session->abort_sent_ns = now_ns;
-        session->killed = true;
-        for (int rank = 0; rank < session->world_size; rank++) {
-            launch_rank_signal(session, rank, SIGKILL);
-            session->ranks[rank].ended_with = SIGKILL;
-        }
-        return BASE_NO_DEADLINE;
-    }
-    return now_ns + left_ns;
-}
-
 /* Does whatever is due. Returns when it must be called again. */
 static int64_t handle_due(launch_session *session)
 {
@@ -210,7 +174,7 @@ static int64_t handle_due(launch_session *session)
     int64_t next_ns = launch_rendezvous_deadlines(session, now_ns);
     next_ns = earlier(next_ns, launch_head_due(session, now_ns));
     next_ns = earlier(next_ns, launch_watch_stop_deadlines(session, now_ns));
-    next_ns = earlier(next_ns, check_lease(session, now_ns));
+    next_ns = earlier(next_ns, launch_job_lease_due(session, now_ns));
     next_ns = earlier(next_ns, launch_watch_exits_due(session, now_ns));
     next_ns = earlier(next_ns, launch_end_ranks(session, now_ns));
     next_ns = earlier(next_ns, launch_stop_drain_due(session, now_ns));
@@ -346,7 +310,7 @@ static void session_close(launch_session *session)
     launch_lines_destroy(session->lines);
     proto_bus_close(session->bus);
     launch_affinity_fini(&session->affinity);
-    launch_steps_fini(&session->steps);
+    launch_steps_fini(&session->own_steps);
     launch_outputs_fini(&session->outputs);
     for (int i = 0; session->ranks != NULL && i < session->world_size; i++) {
         close_fd(session->ranks[i].process.pidfd);
@@ -374,19 +338,33 @@ static void deliver_tails(const launch_session *session)
     }
 }
 
+/* The figures of a job whose ranks were ready. They follow the same rules as the record's. */
+static base_status fill_figures(const launch_session *session, launch_job_result *result,
+                                base_error *reterr)
+{
+    const launch_record_end end = {0};
+    launch_summary summary;
+    const base_status status = launch_summary_init(
+        &summary, session->steps, launch_session_first_index(session), &end, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    result->steps_done = (int64_t)(session->steps->first + summary.steps_done);
+    result->loss_first = summary.loss_first;
+    result->loss_last = summary.loss_last;
+    result->tokens_per_second = summary.tokens_per_second;
+    result->allreduce_ms_p50 = summary.allreduce_ms.p50;
+    result->allreduce_ms_p95 = summary.allreduce_ms.p95;
+    result->steps_measured = summary.steps_done - summary.measured_first;
+    result->mean_step = summary.mean_step;
+    launch_summary_fini(&summary);
+    return BASE_OK;
+}
+
 static base_status fill_result(launch_session *session, base_error *reterr)
 {
     launch_job_result *result = session->result;
-    launch_figures figures;
-    const base_status status = launch_figures_final(&session->steps, &figures, reterr);
-    result->steps_done = figures.steps;
-    result->loss_first = figures.loss_first;
-    result->loss_last = figures.loss_last;
-    result->tokens_per_second = figures.tokens_per_second;
-    result->allreduce_ms_p50 = figures.allreduce_ms_p50;
-    result->allreduce_ms_p95 = figures.allreduce_ms_p95;
-    result->steps_measured = figures.steps_measured;
-    result->mean_step = figures.mean_step;
+    const base_status status = result->ready ? fill_figures(session, result, reterr) : BASE_OK;
     result->stop_signal = session->stop_signal;
     const bool partial = session->stop_signal != 0 || session->cause.blame != 0;
     for (int rank = 0; rank < session->world_size && partial; rank++) {
@@ -459,7 +437,7 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
         status = launch_head_gather(session, reterr);
     }
     if (status == BASE_OK && session->cause.blame == 0) {
-        redeem(session);
+        launch_job_redeem(session);
     }
     if (status == BASE_OK && session->cause.blame == 0) {
         result->started = true;

@@ -42,7 +42,7 @@ static void handle_step(launch_session *session, int rank, const Ringfence__Cont
         }
         return;
     }
-    base_status status = launch_steps_add(&session->steps, &reported, &error);
+    base_status status = launch_steps_add(session->steps, &reported, &error);
     if (status != BASE_OK) {
         BLAME_PROTOCOL(session, rank, "%s", error.message);
         return;

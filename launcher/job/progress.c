@@ -6,10 +6,55 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "job/figures.h"
 #include "job/session.h"
+#include "record/stats.h"
 
-enum { PLAIN_LINES = 10, TEXT_BYTES = 256 };
+enum { PLAIN_LINES = 10, TEXT_BYTES = 256, RECENT_STEPS = 32 };
+
+static const double MS_PER_NS = 1e-6;
+
+/* Of the last few steps, so that it is cheap however long the job is. NaN where nothing is known yet. */
+typedef struct recent_figures {
+    int64_t steps; /* that all ranks have reported, with those before the checkpoint */
+    double loss;
+    double tokens_per_second;
+    double step_ms_p50;
+    double allreduce_ms_p50;
+} recent_figures;
+
+static recent_figures look_back(const launch_session *session)
+{
+    double step_ms[RECENT_STEPS];
+    double allreduce_ms[RECENT_STEPS];
+    recent_figures figures = {
+        .loss = NAN, .tokens_per_second = NAN, .step_ms_p50 = NAN, .allreduce_ms_p50 = NAN};
+    if (!session->result->ready) {
+        return figures;
+    }
+    const launch_steps *steps = session->steps;
+    const size_t done = launch_steps_count(steps);
+    const size_t own = done - launch_session_first_index(session);
+    const size_t wanted = own - own / 2;
+    const size_t count = wanted < RECENT_STEPS ? wanted : RECENT_STEPS;
+    figures.steps = (int64_t)(steps->first + done);
+    if (own == 0) {
+        return figures;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const size_t step = done - count + i;
+        step_ms[i] = (double)launch_steps_slowest_ns(steps, step) * MS_PER_NS;
+        allreduce_ms[i] = 0;
+        for (int rank = 0; rank < steps->world_size; rank++) {
+            allreduce_ms[i] += (double)steps->ranks[rank].steps[step].allreduce_ns * MS_PER_NS;
+        }
+        allreduce_ms[i] /= steps->world_size;
+    }
+    figures.loss = steps->ranks[0].steps[done - 1].loss_global;
+    figures.tokens_per_second = launch_steps_tokens_per_second(steps, done - count, count);
+    figures.step_ms_p50 = launch_spread_of(step_ms, count).p50;
+    figures.allreduce_ms_p50 = launch_spread_of(allreduce_ms, count).p50;
+    return figures;
+}
 
 /* "12.3k", "940"; "-" when not known. */
 static void format_count(double value, char *text, size_t size_bytes)
@@ -43,7 +88,7 @@ static void format_left(double seconds, char *text, size_t size_bytes)
     }
 }
 
-static void format_line(const launch_session *session, const launch_figures *figures, char *text)
+static void format_line(const launch_session *session, const recent_figures *figures, char *text)
 {
     char tokens[32];
     char left[32];
@@ -60,10 +105,10 @@ static void format_line(const launch_session *session, const launch_figures *fig
     const char *label = session->options->label != NULL ? session->options->label : "";
     const int length = snprintf(
         text, TEXT_BYTES, "%sstep %" PRId64 "/%" PRId64 "  loss %.4f  %s tokens/s  %s%s left",
-        label, figures->steps, session->job->train.steps, figures->loss_last, tokens, reduce, left);
+        label, figures->steps, session->job->train.steps, figures->loss, tokens, reduce, left);
     if (session->screen.terminal && (size_t)length >= launch_screen_width()) {
         (void)snprintf(text, TEXT_BYTES, "%" PRId64 "/%" PRId64 " loss %.3f %s tok/s %s left",
-                       figures->steps, session->job->train.steps, figures->loss_last, tokens, left);
+                       figures->steps, session->job->train.steps, figures->loss, tokens, left);
     }
 }
 
@@ -86,32 +131,30 @@ static void format_answering(const launch_session *session, int64_t now_ns, char
 
 void launch_progress_step(launch_session *session)
 {
-    launch_figures figures;
     char text[TEXT_BYTES];
     const int64_t steps = session->job->train.steps;
     const int64_t every = (steps + PLAIN_LINES - 1) / PLAIN_LINES;
-    const int64_t done = (int64_t)(session->steps.first + launch_steps_count(&session->steps));
+    const int64_t done = (int64_t)(session->steps->first + launch_steps_count(session->steps));
     if (session->screen.terminal || session->screen.quiet || session->options->label != NULL ||
         done < session->progress_step) {
         return;
     }
     const int64_t next = (done / every + 1) * every;
     session->progress_step = next < steps || done >= steps ? next : steps;
-    launch_figures_recent(&session->steps, &figures);
+    const recent_figures figures = look_back(session);
     format_line(session, &figures, text);
     launch_screen_progress(&session->screen, text);
 }
 
 void launch_progress_update(launch_session *session, int64_t now_ns, bool last)
 {
-    launch_figures figures;
     char text[TEXT_BYTES];
     if (!session->screen.terminal || session->screen.quiet ||
         (now_ns < session->progress_due_ns && !last)) {
         return;
     }
     session->progress_due_ns = now_ns + LAUNCH_PROGRESS_MS * BASE_NS_PER_MS;
-    launch_figures_recent(&session->steps, &figures);
+    const recent_figures figures = look_back(session);
     if (last || session->streaming) {
         launch_screen_clear(&session->screen);
     } else if (session->answering_since_ns != 0) {

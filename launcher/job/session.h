@@ -145,7 +145,8 @@ typedef struct launch_session {
     struct launch_head *head; /* the other hosts; NULL: there are none */
     launch_screen screen;
     launch_lines *lines;
-    launch_steps steps;
+    launch_steps *steps;    /* the options', or else own_steps */
+    launch_steps own_steps; /* of a job without a record */
     launch_affinity affinity;
     proto_bus *bus;
     int job_fd;      /* memfd of JOB.json */
@@ -183,6 +184,12 @@ typedef struct launch_session {
     int64_t progress_step; /* for plain lines: the next step to print */
 } launch_session;
 
+/* Where this attempt's steps begin in session->steps; once all ranks are ready. */
+static inline size_t launch_session_first_index(const launch_session *session)
+{
+    return (size_t)(session->result->first_step - session->steps->first);
+}
+
 /* ---- start.c ---- */
 
 /* JOB.json in a sealed memory file: session->job_fd. */
@@ -190,6 +197,15 @@ BASE_MUST_CHECK base_status launch_start_job_file(launch_session *session, base_
 
 /* Makes all keys, listens, and starts all ranks. If it fails, some ranks may be running. */
 BASE_MUST_CHECK base_status launch_start_ranks(launch_session *session, base_error *reterr);
+
+/* ---- lease.c ---- */
+
+/* Redeems the job's lease, if it has one. The paid time begins here, so all hosts must be there. */
+void launch_job_redeem(launch_session *session);
+
+/* Ends the job when its lease is over. Returns when that is. The ranks' own timers come a moment
+ * later. */
+int64_t launch_job_lease_due(launch_session *session, int64_t now_ns);
 
 /* ---- ending.c ---- */
 

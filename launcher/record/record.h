@@ -1,8 +1,8 @@
 /* The record of a run: the directory --out with timings.jsonl, manifest.json, plots and
  * report.html.
  *
- * The caller passes on what ranks report (launch_record_step, …). The record keeps it, and writes
- * timings.jsonl as steps come. It writes everything else at the end, also after Ctrl-C or a
+ * The caller adds what ranks report to launch_record_steps, and passes it on to launch_record_step, which
+ * writes timings.jsonl as steps come. The record writes everything else at the end, also after Ctrl-C or a
  * failure; the exit status says which. A job that fails before all its ranks are ready has no
  * record, and leaves an older one as it is. One thread. A full disk or a failed write is an error
  * that names the file. */
@@ -210,9 +210,12 @@ BASE_MUST_CHECK base_status launch_record_check_room(const launch_record *record
 BASE_MUST_CHECK base_status launch_record_begin(launch_record *record, uint64_t first_step,
                                                 base_error *reterr);
 
-/* Keeps the step and appends it to timings.jsonl; after begin. If that fails, the file ends with
- * its last whole line, and nothing more is written to it. Each rank's steps come in order, from
- * begin's first_step on; BASE_ERR_INVALID otherwise. */
+/* The steps of all attempts, from which the record is made. The caller adds to them what ranks report,
+ * from begin's first_step on. Owned by the record. */
+struct launch_steps *launch_record_steps(launch_record *record);
+
+/* Appends a step, which the caller has added, to timings.jsonl; after begin. If that fails, the file ends
+ * with its last whole line, and nothing more is written to it. */
 BASE_MUST_CHECK base_status launch_record_step(launch_record *record, const launch_step *step,
                                                base_error *reterr);
 

@@ -1,5 +1,5 @@
 /* Computes the figures of a run from its steps: speed, times, spread, scaling, growth of the loss.
- * Called by record.c and job/figures.c. */
+ * Called by record.c and job/job_run.c. */
 #include "record/summary.h"
 
 #include <math.h>
@@ -108,21 +108,21 @@ static void find_equivalence(launch_summary *summary, int world_size, const laun
     summary->max_abs_difference = difference;
 }
 
-static void total_up(launch_summary *summary, const launch_steps *steps)
+static void total_up(launch_summary *summary, const launch_steps *steps, size_t first)
 {
-    const size_t first = summary->measured_first;
-    const size_t count = summary->steps_done - first;
-    summary->mean_step = launch_breakdown_of(steps, LAUNCH_LAST_TO_ARRIVE, first, count);
+    const size_t measured = summary->measured_first;
+    const size_t count = summary->steps_done - measured;
+    summary->mean_step = launch_breakdown_of(steps, LAUNCH_LAST_TO_ARRIVE, measured, count);
     for (int r = 0; r < steps->world_size; r++) {
-        for (size_t i = 0; i < summary->steps_done; i++) {
+        for (size_t i = first; i < summary->steps_done; i++) {
             summary->tokens += steps->ranks[r].steps[i].tokens;
         }
-        summary->ranks[r] = launch_breakdown_of(steps, r, first, count);
+        summary->ranks[r] = launch_breakdown_of(steps, r, measured, count);
     }
     summary->loss_first = NAN;
     summary->loss_last = NAN;
-    if (summary->steps_done > 0) {
-        summary->loss_first = steps->ranks[0].steps[0].loss_global;
+    if (summary->steps_done > first) {
+        summary->loss_first = steps->ranks[0].steps[first].loss_global;
         summary->loss_last = steps->ranks[0].steps[summary->steps_done - 1].loss_global;
     }
 }
@@ -138,12 +138,12 @@ void launch_loss_message(double first, double last, char message[LAUNCH_LOSS_MES
                    "the loss grew from %.3g to %.6g: a smaller --lr may help", first, last);
 }
 
-base_status launch_summary_init(launch_summary *summary, const launch_steps *steps,
+base_status launch_summary_init(launch_summary *summary, const launch_steps *steps, size_t first,
                                 const launch_record_end *end, base_error *reterr)
 {
     memset(summary, 0, sizeof *summary);
     summary->steps_done = launch_steps_count(steps);
-    summary->measured_first = summary->steps_done / 2;
+    summary->measured_first = first + (summary->steps_done - first) / 2;
     const size_t measured = summary->steps_done - summary->measured_first;
     double *scratch = calloc(measured * (size_t)steps->world_size + 1, sizeof *scratch);
     summary->ranks = calloc((size_t)steps->world_size, sizeof *summary->ranks);
@@ -162,7 +162,7 @@ base_status launch_summary_init(launch_summary *summary, const launch_steps *ste
     free(scratch);
     summary->tokens_per_second =
         launch_steps_tokens_per_second(steps, summary->measured_first, measured);
-    total_up(summary, steps);
+    total_up(summary, steps, first);
     gather_scaling(summary, steps->world_size, end);
     find_equivalence(summary, steps->world_size, end->ranks);
     for (int r = 0; end->ranks != NULL && r < steps->world_size; r++) {

@@ -14,7 +14,7 @@
 #include "record/text.h"
 
 typedef struct launch_summary {
-    size_t steps_done;     /* complete steps */
+    size_t steps_done;     /* complete steps, also those before `first` */
     size_t measured_first; /* first step of the last half */
     launch_spread step_ms;
     launch_spread compute_ms;
@@ -44,8 +44,10 @@ bool launch_loss_grew(double first, double last);
 /* "the loss grew from 6.25 to 100: a smaller --lr may help". */
 void launch_loss_message(double first, double last, char message[LAUNCH_LOSS_MESSAGE_BYTES]);
 
+/* Of the complete steps from index `first` on. */
 BASE_MUST_CHECK base_status launch_summary_init(launch_summary *summary, const launch_steps *steps,
-                                                const launch_record_end *end, base_error *reterr);
+                                                size_t first, const launch_record_end *end,
+                                                base_error *reterr);
 void launch_summary_fini(launch_summary *summary);
 
 /* Whether the mean step is much longer than the median. */

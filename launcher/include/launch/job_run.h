@@ -29,6 +29,9 @@ typedef struct launch_job_options {
     const launch_place *place;         /* of this launcher; NULL: nothing has started it */
     const proto_file *files;           /* (file_count) that other hosts may fetch */
     int file_count;
+    struct launch_steps
+        *steps; /* the ranks' steps are added to these, which may have earlier ones up to
+                                 * that of Ready; NULL: they are forgotten when the job is over */
     struct launch_lease *lease; /* of a mode that may cost money; NULL: the ranks get none */
     int attempt;                /* for which the lease is redeemed, once all hosts are there */
     const char *log_dir; /* each rank's output goes to log_dir/rank-N.log as well; NULL: no */

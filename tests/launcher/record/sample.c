@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "record/steps.h"
 #include "support.h"
 
 static char words[][32] = {
@@ -119,6 +120,12 @@ launch_step sample_step(const sample *from, uint64_t step, int rank)
     return made;
 }
 
+base_status sample_report(launch_record *record, const launch_step *step, base_error *reterr)
+{
+    const base_status status = launch_steps_add(launch_record_steps(record), step, reterr);
+    return status == BASE_OK ? launch_record_step(record, step, reterr) : status;
+}
+
 void sample_write(const sample *from, uint64_t steps)
 {
     base_error error;
@@ -128,7 +135,7 @@ void sample_write(const sample *from, uint64_t steps)
     for (uint64_t i = 0; i < steps; i++) {
         for (int r = 0; r < from->job.job.world_size; r++) {
             const launch_step step = sample_step(from, i, r);
-            assert_ok(launch_record_step(record, &step, &error), &error);
+            assert_ok(sample_report(record, &step, &error), &error);
         }
     }
     assert_ok(launch_record_finish(record, &from->end, &error), &error);

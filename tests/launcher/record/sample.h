@@ -27,6 +27,9 @@ launch_scaling_point sample_point(int ranks, double tokens_per_second, double co
 /* The report of a rank for a step: about 11 ms, of which 9 are compute; the loss falls. */
 launch_step sample_step(const sample *from, uint64_t step, int rank);
 
+/* Adds the step to the record's, and writes it. BASE_ERR_INVALID if it is not the rank's next. */
+base_status sample_report(launch_record *record, const launch_step *step, base_error *reterr);
+
 /* Opens the record, puts in `steps` steps of every rank, finishes and closes it. Fails the test on
  * any error. */
 void sample_write(const sample *from, uint64_t steps);

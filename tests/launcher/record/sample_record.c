@@ -23,7 +23,7 @@ int main(int argc, char **argv)
     }
     for (int i = 0; status == BASE_OK && i < steps * ranks; i++) {
         const launch_step step = sample_step(&made, (uint64_t)(i / ranks), i % ranks);
-        status = launch_record_step(record, &step, &error);
+        status = sample_report(record, &step, &error);
     }
     if (status == BASE_OK) {
         status = launch_record_finish(record, &made.end, &error);

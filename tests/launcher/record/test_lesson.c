@@ -28,7 +28,7 @@ static void lesson_of(const sample *made, const launch_step *like, int steps, in
         step.rank = i % (int)made->job.job.world_size;
         assert_ok(launch_steps_add(&kept, &step, &error), &error);
     }
-    assert_ok(launch_summary_init(&summary, &kept, &made->end, &error), &error);
+    assert_ok(launch_summary_init(&summary, &kept, 0, &made->end, &error), &error);
     const launch_run run = {
         .job = &made->job, .steps = &kept, .summary = &summary, .info = &info, .end = &made->end};
     launch_lesson_write(&run, &text);
@@ -111,7 +111,7 @@ static void the_parts_of_a_step_add_up(void **state)
                        (i % 2 == 0 ? 300000 : 200000); /* rank 0's step is the longest */
         assert_ok(launch_steps_add(&kept, &step, &error), &error);
     }
-    assert_ok(launch_summary_init(&summary, &kept, &made.end, &error), &error);
+    assert_ok(launch_summary_init(&summary, &kept, 0, &made.end, &error), &error);
     static const double expected_ms[LAUNCH_PARTS] = {13, 0.5, 1, 0, 2, 0.3}; /* of steps 2 and 3 */
     double sum_ms = 0;
     for (int p = 0; p < LAUNCH_PARTS; p++) {
@@ -197,7 +197,7 @@ static void a_few_long_steps_are_named(void **state)
             step.step = (uint64_t)i;
             assert_ok(launch_steps_add(&kept, &step, &error), &error);
         }
-        assert_ok(launch_summary_init(&summary, &kept, &made.end, &error), &error);
+        assert_ok(launch_summary_init(&summary, &kept, 0, &made.end, &error), &error);
         const launch_run run = {
             .job = &made.job, .steps = &kept, .summary = &summary, .info = &info, .end = &made.end};
         launch_lesson_write(&run, &text);

@@ -158,7 +158,7 @@ static void the_last_half_is_measured(void **state)
         step.compute_ns = step.step_ns / 2;
         step.optimizer_ns = 0;
         step.tokens = 600;
-        assert_ok(launch_record_step(record, &step, &error), &error);
+        assert_ok(sample_report(record, &step, &error), &error);
     }
     assert_ok(launch_record_finish(record, &made.end, &error), &error);
     assert_status(launch_record_finish(record, &made.end, &error), BASE_ERR_STATE);

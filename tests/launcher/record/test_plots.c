@@ -66,7 +66,7 @@ static void write_record(char notes[1024])
     assert_ok(launch_record_begin(record, 0, &error), &error);
     for (int i = 0; i < 20; i++) {
         const launch_step step = sample_step(&made, (uint64_t)(i / 2), i % 2);
-        assert_ok(launch_record_step(record, &step, &error), &error);
+        assert_ok(sample_report(record, &step, &error), &error);
     }
     assert_ok(launch_record_finish(record, &made.end, &error), &error);
     (void)snprintf(notes, 1024, "%s", launch_record_notes(record));

@@ -73,7 +73,7 @@ static void report_steps(launch_record *record, const sample *made, uint64_t fir
                                                          .span_ns = 4567890 - (int64_t)step,
                                                          .held = 1 + (uint64_t)rank};
             }
-            assert_ok(launch_record_step(record, &step_of_rank, &error), &error);
+            assert_ok(sample_report(record, &step_of_rank, &error), &error);
         }
     }
 }
@@ -94,11 +94,11 @@ static void a_record_continues_after_a_restart(void **state)
     assert_ok(launch_record_open(&made.options, &record, &error), &error);
     assert_ok(launch_record_begin(record, 3, &error), &error); /* of an earlier run */
     launch_step step = sample_step(&made, 0, 0);
-    assert_status(launch_record_step(record, &step, &error), BASE_ERR_INVALID);
+    assert_status(sample_report(record, &step, &error), BASE_ERR_INVALID);
     assert_non_null(strstr(error.message, "reported step 0, expected 3"));
     report_steps(record, &made, 3, 7);
     step = sample_step(&made, 7, 0); /* one rank came further */
-    assert_ok(launch_record_step(record, &step, &error), &error);
+    assert_ok(sample_report(record, &step, &error), &error);
     assert_ok(launch_record_begin(record, 5, &error), &error);
     report_steps(record, &made, 5, 9);
     assert_ok(launch_record_finish(record, &made.end, &error), &error);
@@ -241,16 +241,16 @@ static void nonsense_from_a_rank_is_refused(void **state)
     assert_ok(launch_record_open(&made.options, &record, &error), &error);
     assert_ok(launch_record_begin(record, 0, &error), &error);
     launch_step step = sample_step(&made, 0, 2);
-    assert_status(launch_record_step(record, &step, &error), BASE_ERR_INVALID);
+    assert_status(sample_report(record, &step, &error), BASE_ERR_INVALID);
     step = sample_step(&made, 0, -1);
-    assert_status(launch_record_step(record, &step, &error), BASE_ERR_INVALID);
+    assert_status(sample_report(record, &step, &error), BASE_ERR_INVALID);
     step = sample_step(&made, 1, 0);
-    assert_status(launch_record_step(record, &step, &error), BASE_ERR_INVALID);
+    assert_status(sample_report(record, &step, &error), BASE_ERR_INVALID);
     step = sample_step(&made, 0, 0);
     step.loss = NAN;
     step.grad_norm = INFINITY;
-    assert_ok(launch_record_step(record, &step, &error), &error);
-    assert_status(launch_record_step(record, &step, &error), BASE_ERR_INVALID);
+    assert_ok(sample_report(record, &step, &error), &error);
+    assert_status(sample_report(record, &step, &error), BASE_ERR_INVALID);
     launch_record_close(record);
 
     json_t *row = sample_load(made.options.out, "timings.jsonl");
@@ -281,7 +281,7 @@ static void a_full_disk_is_an_error_that_names_the_file(void **state)
     base_status status = BASE_OK;
     for (int i = 0; status == BASE_OK && i < 4000; i++) {
         const launch_step step = sample_step(&made, (uint64_t)(i / 2), i % 2);
-        status = launch_record_step(record, &step, &error);
+        status = sample_report(record, &step, &error);
     }
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(status, BASE_ERR_IO);
@@ -319,7 +319,7 @@ static void a_late_full_disk_is_an_error_too(void **state)
     assert_ok(launch_record_open(&made.options, &record, &error), &error);
     assert_ok(launch_record_begin(record, 0, &error), &error);
     const launch_step step = sample_step(&made, 0, 0);
-    assert_ok(launch_record_step(record, &step, &error), &error);
+    assert_ok(sample_report(record, &step, &error), &error);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     const struct rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
     (void)signal(SIGXFSZ, SIG_IGN);

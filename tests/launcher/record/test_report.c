@@ -211,7 +211,7 @@ static void losses_that_are_no_numbers_are_left_out(void **state)
         step.loss_global = i % 2 == 0 ? NAN : INFINITY;
         step.step_ns = 0; /* and a clock that stood still */
         step.compute_ns = step.allreduce_ns = step.allreduce_exposed_ns = step.optimizer_ns = 0;
-        assert_ok(launch_record_step(record, &step, &error), &error);
+        assert_ok(sample_report(record, &step, &error), &error);
     }
     assert_ok(launch_record_finish(record, &made.end, &error), &error);
     launch_record_close(record);
@@ -246,7 +246,7 @@ static void columns_are_means_of_steps(void **state)
             step.compute_ns = 90000000000;
             step.step_ns = 90003000000;
         }
-        assert_ok(launch_record_step(record, &step, &error), &error);
+        assert_ok(sample_report(record, &step, &error), &error);
     }
     assert_ok(launch_record_finish(record, &made.end, &error), &error);
     launch_record_close(record);

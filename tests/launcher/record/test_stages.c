@@ -42,7 +42,7 @@ static json_t *write_record(const char *name, const char **directory)
     for (uint64_t i = 0; i < STEPS; i++) {
         for (int r = 0; r < STAGES; r++) {
             const launch_step step = step_of(&of, i, r);
-            assert_ok(launch_record_step(record, &step, &error), &error);
+            assert_ok(sample_report(record, &step, &error), &error);
         }
     }
     assert_ok(launch_record_finish(record, &of.end, &error), &error);

@@ -1,8 +1,45 @@
-/* Hands the ranks of other hosts what they need at their gates. Called by head.c before it tells an
- * agent to start its ranks. */
-#include "base/clock.h"
+/* The lease of a job: redeems it, hands the ranks of other hosts what they need at their gates, and ends
+ * the job when it is over. Called by job_run.c, and by head.c before it tells an agent to start its ranks. */
 #include "budget/lease.h"
+
+#include <signal.h>
+
+#include "base/clock.h"
+#include "base/exitcode.h"
 #include "job/head_impl.h"
+
+void launch_job_redeem(launch_session *session)
+{
+    launch_lease *lease = session->options->lease;
+    int exit_code = BASE_EXIT_ERROR;
+    base_error error;
+    if (lease != NULL &&
+        launch_lease_redeem(lease, session->options->attempt, &exit_code, &error) != BASE_OK) {
+        launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, exit_code, "%s", error.message);
+    }
+}
+
+int64_t launch_job_lease_due(launch_session *session, int64_t now_ns)
+{
+    const launch_lease *lease = session->options->lease;
+    if (lease == NULL || session->abort_due_ns != BASE_NO_DEADLINE) {
+        return BASE_NO_DEADLINE;
+    }
+    const int64_t left_ns = launch_lease_left_ns(lease) - LAUNCH_LEASE_MARGIN_MS * BASE_NS_PER_MS;
+    if (left_ns <= 0) {
+        launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_REFUSED,
+                     "the time that was authorized for %s is over: all ranks are ended",
+                     launch_lease_label(lease));
+        session->abort_sent_ns = now_ns;
+        session->killed = true;
+        for (int rank = 0; rank < session->world_size; rank++) {
+            launch_rank_signal(session, rank, SIGKILL);
+            session->ranks[rank].ended_with = SIGKILL;
+        }
+        return BASE_NO_DEADLINE;
+    }
+    return now_ns + left_ns;
+}
 
 base_status head_send_leases(launch_session *session, int node, base_error *reterr)
 {
