@@ -1,4 +1,4 @@
-/* Charts as plain data: curves, or times in parts as a bar for each rank. figure.c draws each of
+/* Charts as plain data: curves, or times in parts as a bar for each rank. figure_draw.c draws each of
  * them twice from it: as SVG for the page, and as data and script of gnuplot for a PNG. Pure. */
 #ifndef LAUNCH_FIGURE_H
 #define LAUNCH_FIGURE_H
@@ -10,6 +10,8 @@ enum {
     LAUNCH_FIGURE_POINTS_MAX = 600,
     LAUNCH_FIGURE_ROWS_MAX = LAUNCH_CHART_RANKS_MAX + 1,
 };
+
+#define LAUNCH_FIGURE_ROW_ROOM 1.11 /* the x axis ends at the longest row times this */
 
 typedef enum launch_stroke {
     LAUNCH_STROKE_POINTS, /* a line, and a circle at each point */

@@ -22,6 +22,7 @@
 #include "record/out_directory.h"
 #include "record/plots.h"
 #include "record/run.h"
+#include "record/sheet.h"
 
 #define INFERENCE_LAB "02-tp-inference-cloud"
 
@@ -125,74 +126,57 @@ const char *launch_inference_suspect(const launch_inference_claim *claim)
     return NULL;
 }
 
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static bool over_network(const proto_job *job)
 {
     return job->parallel.transport == PROTO_TRANSPORT_TCP ||
            job->parallel.transport == PROTO_TRANSPORT_ZMQ;
 }
 
-/* Takes over the reference to value. */
-static void put(json_t *object, bool *failed, const char *key, json_t *value)
-{
-    *failed = json_object_set_new(object, key, value) != 0 || *failed;
-}
-
 /* The fields of the lab's manifests. A mode that is free rents nothing, so it costs nothing. */
-static void put_lab(json_t *object, bool *failed, const launch_inference *run)
+static void put_lab(launch_sheet *sheet, const launch_inference *run)
 {
     const launch_cost free = {.vendor = "local"};
     const launch_cost *cost = run->cost != NULL ? run->cost : &free;
     const char *gpu = run->ranks != NULL ? run->ranks[0].gpu.name : "";
     char ended_at[BASE_TIMESTAMP_BYTES];
     (void)base_timestamp(ended_at);
-    put(object, failed, "seed", json_integer((json_int_t)run->job->job.seed));
-    put(object, failed, "lab", json_string(INFERENCE_LAB));
-    put(object, failed, "vendor", json_string(cost->vendor));
-    put(object, failed, "device", json_string(gpu[0] != '\0' ? gpu : "cpu"));
-    put(object, failed, "instance_type",
-        cost->instance_type[0] != '\0' ? json_string(cost->instance_type) : json_null());
-    put(object, failed, "nvlink_present",
-        launch_answer_json(gpu[0] != '\0' ? run->nvlink : LAUNCH_UNKNOWN));
-    put(object, failed, "instance_id", json_null());
-    put(object, failed, "terminated_screenshot", json_null());
-    put(object, failed, "start_ts", json_string(run->started_at));
-    put(object, failed, "end_ts", json_string(ended_at));
-    put(object, failed, "duration_hours", number(run->job_seconds / 3600));
-    put(object, failed, "estimated_cost_usd", launch_usd_json(cost->estimated_usd_micro));
-    put(object, failed, "actual_cost_usd", launch_usd_json(cost->actual_usd_micro));
-    put(object, failed, "token", launch_cost_json(run->cost));
-    put(object, failed, "gpu", launch_gpus_json(run->ranks, run->job, run->nvlink));
-    put(object, failed, "world_size", json_integer((json_int_t)run->job->job.world_size));
-}
-
-static json_t *rank_number(int rank)
-{
-    return rank >= 0 ? json_integer(rank) : json_null();
+    sheet_int(sheet, "seed", (uint64_t)run->job->job.seed);
+    sheet_string(sheet, "lab", INFERENCE_LAB);
+    sheet_string(sheet, "vendor", cost->vendor);
+    sheet_string(sheet, "device", gpu[0] != '\0' ? gpu : "cpu");
+    sheet_string(sheet, "instance_type", cost->instance_type);
+    sheet_put(sheet, "nvlink_present",
+              launch_answer_json(gpu[0] != '\0' ? run->nvlink : LAUNCH_UNKNOWN));
+    sheet_put(sheet, "instance_id", json_null());
+    sheet_put(sheet, "terminated_screenshot", json_null());
+    sheet_string(sheet, "start_ts", run->started_at);
+    sheet_string(sheet, "end_ts", ended_at);
+    sheet_real(sheet, "duration_hours", run->job_seconds / 3600);
+    sheet_put(sheet, "estimated_cost_usd", launch_usd_json(cost->estimated_usd_micro));
+    sheet_put(sheet, "actual_cost_usd", launch_usd_json(cost->actual_usd_micro));
+    sheet_put(sheet, "token", launch_cost_json(run->cost));
+    sheet_put(sheet, "gpu", launch_gpus_json(run->ranks, run->job, run->nvlink));
+    sheet_int(sheet, "world_size", (uint64_t)run->job->job.world_size);
 }
 
 /* The cost of the exchange for each drawn token: the mean over the ranks. */
-static void put_exchange(json_t *object, bool *failed, const launch_inference_figures *of)
+static void put_exchange(launch_sheet *sheet, const launch_inference_figures *of)
 {
     const launch_inference_rank *mean = &of->mean;
     const launch_inference_rank *slowest = of->slowest >= 0 ? &of->ranks[of->slowest] : NULL;
-    put(object, failed, "all_reduces_per_token", number(of->all_reduces));
-    put(object, failed, "all_reduce_bytes_per_token", number(of->all_reduce_bytes));
-    put(object, failed, "all_reduce_ms_per_token", number(mean->all_reduce_ms));
-    put(object, failed, "all_reduce_transfer_ms_per_token", number(mean->reduce_transfer_ms));
-    put(object, failed, "all_reduce_waiting_ms_per_token", number(mean->reduce_waiting_ms));
-    put(object, failed, "gather_ms_per_token", number(mean->gather_ms));
-    put(object, failed, "compute_ms_per_token", number(mean->compute_ms));
-    put(object, failed, "comm_compute_ratio", number(launch_inference_comm_compute(mean)));
-    put(object, failed, "slowest_rank", rank_number(of->slowest));
-    put(object, failed, "slowest_rank_steps",
-        slowest != NULL ? json_integer((json_int_t)slowest->slowest_in_steps) : json_null());
-    put(object, failed, "slowest_rank_held_up_others_ms_per_token",
-        slowest != NULL ? number(slowest->held_up_ms) : json_null());
+    sheet_real(sheet, "all_reduces_per_token", of->all_reduces);
+    sheet_real(sheet, "all_reduce_bytes_per_token", of->all_reduce_bytes);
+    sheet_real(sheet, "all_reduce_ms_per_token", mean->all_reduce_ms);
+    sheet_real(sheet, "all_reduce_transfer_ms_per_token", mean->reduce_transfer_ms);
+    sheet_real(sheet, "all_reduce_waiting_ms_per_token", mean->reduce_waiting_ms);
+    sheet_real(sheet, "gather_ms_per_token", mean->gather_ms);
+    sheet_real(sheet, "compute_ms_per_token", mean->compute_ms);
+    sheet_real(sheet, "comm_compute_ratio", launch_inference_comm_compute(mean));
+    sheet_known(sheet, "slowest_rank", of->slowest >= 0, (uint64_t)of->slowest);
+    sheet_known(sheet, "slowest_rank_steps", slowest != NULL,
+                slowest != NULL ? (uint64_t)slowest->slowest_in_steps : 0);
+    sheet_real(sheet, "slowest_rank_held_up_others_ms_per_token",
+               slowest != NULL ? slowest->held_up_ms : (double)NAN);
 }
 
 static const char *suspect_of(const launch_inference *run, const launch_inference_figures *of)
@@ -207,86 +191,72 @@ static const char *suspect_of(const launch_inference *run, const launch_inferenc
                                   .apart = launch_inference_apart(of)});
 }
 
-static void put_median(json_t *object, bool *failed, const char *key,
-                       const launch_inference_median *of)
+static void put_median(launch_sheet *sheet, const char *key, const launch_inference_median *of)
 {
     char name[64];
-    put(object, failed, key, number(of->median));
+    sheet_real(sheet, key, of->median);
     (void)snprintf(name, sizeof name, "%s_low", key);
-    put(object, failed, name, number(of->low));
+    sheet_real(sheet, name, of->low);
     (void)snprintf(name, sizeof name, "%s_high", key);
-    put(object, failed, name, number(of->high));
+    sheet_real(sheet, name, of->high);
 }
 
-static void put_figures(json_t *object, bool *failed, const launch_inference *run,
+static void put_figures(launch_sheet *sheet, const launch_inference *run,
                         const launch_inference_figures *of, const launch_text *lesson)
 {
-    const char *suspect = suspect_of(run, of);
-    put(object, failed, "rounds", of->rounds > 0 ? json_integer(of->rounds) : json_null());
-    put_median(object, failed, "single_gpu_per_token_ms", &of->single.per_token_ms);
-    put_median(object, failed, "tp_per_token_ms", &of->tp.per_token_ms);
-    put(object, failed, "speedup", number(of->speedup));
-    put_median(object, failed, "tp_tokens_per_s", &of->tp.tokens_per_s);
-    put_median(object, failed, "replicas_tokens_per_s", &of->replicas.tokens_per_s);
-    put(object, failed, "suspect", suspect != NULL ? json_string(suspect) : json_null());
-    put(object, failed, "crossover_d_model",
-        of->curve.point_count > 0 ? number(of->curve.crossover_d_model) : json_null());
-    put(object, failed, "predicted_crossover_d_model",
-        of->curve.point_count > 0 ? number(of->curve.predicted_crossover_d_model) : json_null());
-    put_exchange(object, failed, of);
-    put(object, failed, "lesson_notes",
-        lesson->data != NULL && !lesson->failed ? json_string(lesson->data) : NULL);
+    sheet_known(sheet, "rounds", of->rounds > 0, (uint64_t)of->rounds);
+    put_median(sheet, "single_gpu_per_token_ms", &of->single.per_token_ms);
+    put_median(sheet, "tp_per_token_ms", &of->tp.per_token_ms);
+    sheet_real(sheet, "speedup", of->speedup);
+    put_median(sheet, "tp_tokens_per_s", &of->tp.tokens_per_s);
+    put_median(sheet, "replicas_tokens_per_s", &of->replicas.tokens_per_s);
+    sheet_string(sheet, "suspect", suspect_of(run, of));
+    sheet_real(sheet, "crossover_d_model", of->curve.crossover_d_model);
+    sheet_real(sheet, "predicted_crossover_d_model", of->curve.predicted_crossover_d_model);
+    put_exchange(sheet, of);
+    sheet->failed = sheet->failed || lesson->failed;
+    sheet_string(sheet, "lesson_notes", lesson->data);
 }
 
-static void put_origin(json_t *object, bool *failed, const launch_inference *run)
+static void put_origin(launch_sheet *sheet, const launch_inference *run)
 {
     const launch_run line = {.argc = run->argc, .argv = run->argv};
     launch_text command = {0};
     json_t *peaks = json_array();
     launch_run_command(&line, &command);
-    put(object, failed, "rerun", command.failed ? NULL : json_string(command.data));
+    sheet->failed = sheet->failed || command.failed;
+    sheet_string(sheet, "rerun", command.data);
     launch_text_fini(&command);
-    put(object, failed, "exit_status", json_integer(run->exit_status));
-    put(object, failed, "message",
-        run->message[0] != '\0' ? json_string(run->message) : json_null());
+    sheet_put(sheet, "exit_status", json_integer(run->exit_status));
+    sheet_string(sheet, "message", run->message);
     for (int rank = 0; run->ranks != NULL && rank < (int)run->job->job.world_size; rank++) {
         const launch_rank_info *info = &run->ranks[rank];
-        *failed = json_array_append_new(peaks, info->finished
-                                                   ? json_integer((json_int_t)info->max_rss_bytes)
-                                                   : json_null()) != 0 ||
-                  *failed;
+        json_t *peak = info->finished ? json_integer((json_int_t)info->max_rss_bytes) : json_null();
+        sheet->failed = json_array_append_new(peaks, peak) != 0 || sheet->failed;
     }
-    put(object, failed, "max_rss_bytes", peaks);
+    sheet_put(sheet, "max_rss_bytes", peaks);
 }
 
-static json_t *known_string(const char *text)
+static void put_machine(launch_sheet *sheet, const launch_run_info *info)
 {
-    return text[0] != '\0' ? json_string(text) : json_null();
-}
-
-static void put_machine(json_t *object, bool *failed, const launch_run_info *info)
-{
-    put(object, failed, "host", known_string(info->host));
-    put(object, failed, "cpu", known_string(info->cpu));
-    put(object, failed, "cpus_allowed", json_integer(info->cpus_allowed));
-    put(object, failed, "load_average_before", number(info->load_before));
-    put(object, failed, "cpu_steal_share", number(info->steal_share));
-    put(object, failed, "git_commit", known_string(info->git_commit));
+    sheet_string(sheet, "host", info->host);
+    sheet_string(sheet, "cpu", info->cpu);
+    sheet_int(sheet, "cpus_allowed", (uint64_t)info->cpus_allowed);
+    sheet_real(sheet, "load_average_before", info->load_before);
+    sheet_real(sheet, "cpu_steal_share", info->steal_share);
+    sheet_string(sheet, "git_commit", info->git_commit);
 }
 
 /* manifest.json's text, which the caller frees; NULL: no memory. */
 static char *describe(const launch_inference_view *view, const launch_text *lesson)
 {
-    const launch_inference *run = view->run;
-    bool failed = false;
-    json_t *object = json_object();
-    put_lab(object, &failed, run);
-    put_figures(object, &failed, run, view->figures, lesson);
-    put_origin(object, &failed, run);
-    put_machine(object, &failed, view->info);
-    char *text =
-        failed ? NULL
-               : json_dumps(object, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
+    launch_sheet sheet = sheet_make();
+    put_lab(&sheet, view->run);
+    put_figures(&sheet, view->run, view->figures, lesson);
+    put_origin(&sheet, view->run);
+    put_machine(&sheet, view->info);
+    json_t *object = sheet_take(sheet);
+    char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
     json_decref(object);
     return text;
 }

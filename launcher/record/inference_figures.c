@@ -141,7 +141,6 @@ static void read_curve(const json_t *object, launch_curve *curve)
             .tp_ms = launch_inference_number(at, "tp_ms"),
             .tp_ms_low = launch_inference_number(at, "tp_ms_low"),
             .tp_ms_high = launch_inference_number(at, "tp_ms_high"),
-            .predicted_comm_fraction = launch_inference_number(at, "predicted_comm_fraction"),
         };
     }
     curve->ranks = (int)json_integer_value(json_object_get(object, "ranks"));

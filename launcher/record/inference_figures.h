@@ -59,7 +59,6 @@ typedef struct launch_curve_point {
     double tp_ms;
     double tp_ms_low;
     double tp_ms_high;
-    double predicted_comm_fraction; /* of the predicted tp_ms */
 } launch_curve_point;
 
 typedef struct launch_curve {

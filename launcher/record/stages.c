@@ -5,10 +5,31 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/assert.h"
 #include "pipeline/timeline.h"
+#include "proto/pipeline.h"
+#include "record/sheet.h"
 
 static const double MS_PER_NS = 1e-6;
+
+/* One stage in a mean step. */
+typedef struct launch_stage_figures {
+    int64_t first_layer;
+    int64_t layers;
+    double forward_ms;   /* of all micro-batches */
+    double backward_ms;  /* the same */
+    double neighbour_ms; /* waiting for messages of other stages */
+    double bytes_sent;
+    uint64_t held; /* micro-batches whose activations it kept at once, at most, in any step */
+} launch_stage_figures;
+
+typedef struct launch_stages {
+    int count;
+    launch_stage_figures stages[PROTO_PIPELINE_STAGES_MAX];
+    /* Shares of stages × time in which a stage does not compute, from 0 to 1. */
+    double bubble_measured; /* from stage 0's first forward to its last backward; NaN: no step */
+    double bubble_played;   /* the schedule with the measured times, and messages that take none */
+    double bubble_formula;  /* of stages that take equally long */
+} launch_stages;
 
 static proto_pipeline pipeline_of(const proto_job *job)
 {
@@ -61,7 +82,7 @@ static double span_ms(const launch_run *run)
 }
 
 /* The bubble of the schedule if every micro-batch takes its stage's mean times. */
-static base_status play(const launch_run *run, launch_stages *stages, base_error *reterr)
+static bool play(const launch_run *run, launch_stages *stages)
 {
     const proto_pipeline pipeline = pipeline_of(run->job);
     int64_t forward_ns[PROTO_PIPELINE_STAGES_MAX];
@@ -72,26 +93,27 @@ static base_status play(const launch_run *run, launch_stages *stages, base_error
         forward_ns[s] = llround(stage->forward_ms / MS_PER_NS / pipeline.micro_batches);
         backward_ns[s] = llround(stage->backward_ms / MS_PER_NS / pipeline.micro_batches);
     }
-    const base_status status = launch_pipeline_run_make(
-        &pipeline, &(launch_pipeline_costs){.forward_ns = forward_ns, .backward_ns = backward_ns},
-        &played, reterr);
-    stages->bubble_played = status == BASE_OK ? played.result.bubble : NAN;
+    const bool made = launch_pipeline_run_make(&pipeline,
+                                               &(launch_pipeline_costs){.forward_ns = forward_ns,
+                                                                        .backward_ns = backward_ns},
+                                               &played, NULL) == BASE_OK;
+    stages->bubble_played = made ? played.result.bubble : NAN;
     launch_pipeline_run_fini(&played);
-    return status;
+    return made;
 }
 
-base_status launch_stages_measure(const launch_run *run, launch_stages *stages, base_error *reterr)
+/* False: no memory. */
+static bool measure(const launch_run *run, launch_stages *stages)
 {
     const proto_pipeline pipeline = pipeline_of(run->job);
     double busy_ms = 0;
-    BASE_ASSERT(proto_mode_get(run->job->job.mode)->pipelined);
     *stages = (launch_stages){.count = pipeline.stages,
                               .bubble_measured = NAN,
                               .bubble_played = NAN,
                               .bubble_formula = proto_pipeline_bubble(&pipeline)};
     share_layers(run->job, stages);
     if (run->summary->steps_done == 0) {
-        return BASE_OK;
+        return true;
     }
     for (int s = 0; s < stages->count; s++) {
         sum_up(run, s, &stages->stages[s], &busy_ms);
@@ -99,22 +121,22 @@ base_status launch_stages_measure(const launch_run *run, launch_stages *stages, 
     const double whole_ms = span_ms(run) * stages->count;
     /* figures come from other processes: one that lies does not make a share below 0 */
     stages->bubble_measured = whole_ms > 0 ? fmax(0, 1 - busy_ms / whole_ms) : NAN;
-    return play(run, stages, reterr);
+    return play(run, stages);
 }
 
-static json_t *make_real(double value)
+static launch_sheet make_stage(const launch_stage_figures *stage, int rank)
 {
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
-static json_t *make_stage(const launch_stage_figures *stage, int rank)
-{
-    return json_pack("{s:i, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:I}", "rank", rank, "first_layer",
-                     (json_int_t)stage->first_layer, "layers", (json_int_t)stage->layers,
-                     "compute_ms", make_real(stage->forward_ms + stage->backward_ms), "forward_ms",
-                     make_real(stage->forward_ms), "backward_ms", make_real(stage->backward_ms),
-                     "neighbour_ms", make_real(stage->neighbour_ms), "bytes_sent",
-                     make_real(stage->bytes_sent), "held", (json_int_t)stage->held);
+    launch_sheet row = sheet_make();
+    sheet_int(&row, "rank", (uint64_t)rank);
+    sheet_int(&row, "first_layer", (uint64_t)stage->first_layer);
+    sheet_int(&row, "layers", (uint64_t)stage->layers);
+    sheet_real(&row, "compute_ms", stage->forward_ms + stage->backward_ms);
+    sheet_real(&row, "forward_ms", stage->forward_ms);
+    sheet_real(&row, "backward_ms", stage->backward_ms);
+    sheet_real(&row, "neighbour_ms", stage->neighbour_ms);
+    sheet_real(&row, "bytes_sent", stage->bytes_sent);
+    sheet_int(&row, "held", stage->held);
+    return row;
 }
 
 json_t *launch_stages_json(const launch_run *run)
@@ -123,23 +145,19 @@ json_t *launch_stages_json(const launch_run *run)
     if (!proto_mode_get(run->job->job.mode)->pipelined) {
         return json_null();
     }
+    launch_sheet sheet = sheet_make();
     json_t *rows = json_array();
-    if (launch_stages_measure(run, &stages, NULL) != BASE_OK) {
-        json_decref(rows);
-        return NULL;
-    }
+    sheet.failed = !measure(run, &stages) || sheet.failed;
     for (int s = 0; s < stages.count; s++) {
-        if (json_array_append_new(rows, make_stage(&stages.stages[s], s)) != 0) {
-            json_decref(rows);
-            return NULL;
-        }
+        sheet_row(&sheet, rows, make_stage(&stages.stages[s], s));
     }
-    return json_pack("{s:s, s:i, s:o, s:o, s:o, s:o}", "schedule",
-                     proto_pipeline_name((int)run->job->parallel.pipeline), "micro_batches",
-                     (int)run->job->train.micro_batches, "bubble_measured",
-                     make_real(stages.bubble_measured), "bubble_played",
-                     make_real(stages.bubble_played), "bubble_formula",
-                     make_real(stages.bubble_formula), "stages", rows);
+    sheet_string(&sheet, "schedule", proto_pipeline_name((int)run->job->parallel.pipeline));
+    sheet_int(&sheet, "micro_batches", (uint64_t)run->job->train.micro_batches);
+    sheet_real(&sheet, "bubble_measured", stages.bubble_measured);
+    sheet_real(&sheet, "bubble_played", stages.bubble_played);
+    sheet_real(&sheet, "bubble_formula", stages.bubble_formula);
+    sheet_put(&sheet, "stages", rows);
+    return sheet_take(sheet);
 }
 
 /* Whether there is anything to say of stages, and then their figures. */
@@ -148,7 +166,7 @@ static bool has_stages(const launch_run *run, launch_stages *stages, launch_text
     if (!proto_mode_get(run->job->job.mode)->pipelined || run->summary->steps_done == 0) {
         return false;
     }
-    const bool measured = launch_stages_measure(run, stages, NULL) == BASE_OK;
+    const bool measured = measure(run, stages);
     text->failed = text->failed || !measured;
     return measured;
 }
