@@ -244,7 +244,7 @@ static void take_signals(launch_session *session)
     }
 }
 
-base_status launch_head_gather(launch_session *session, base_error *reterr)
+void launch_head_gather(launch_session *session)
 {
     launch_head *head = session->head;
     set_join_deadline(session);
@@ -277,6 +277,4 @@ base_status launch_head_gather(launch_session *session, base_error *reterr)
     head->gathering = false;
     launch_bootstrap_withdraw(&head->bootstrap);
     launch_screen_clear(&session->screen);
-    (void)reterr;
-    return BASE_OK;
 }

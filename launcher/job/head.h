@@ -19,9 +19,9 @@ typedef struct launch_head launch_head;
  * are. */
 BASE_MUST_CHECK base_status launch_head_open(launch_session *session, base_error *reterr);
 
-/* Waits until all agents have enrolled and taken the job. BASE_OK also if the user ended it,
- * or not all have come in time: then something is blamed. */
-BASE_MUST_CHECK base_status launch_head_gather(launch_session *session, base_error *reterr);
+/* Waits until all agents have enrolled and taken the job. If the user has ended it,
+ * or not all have come in time, something is blamed. */
+void launch_head_gather(launch_session *session);
 
 /* Tells all agents to start their ranks. session->bus listens. */
 BASE_MUST_CHECK base_status launch_head_begin(launch_session *session,

@@ -434,7 +434,7 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
     (void)pthread_sigmask(SIG_SETMASK, NULL, &mask_before);
     base_status status = session_open(session, reterr);
     if (status == BASE_OK && session->head != NULL) {
-        status = launch_head_gather(session, reterr);
+        launch_head_gather(session);
     }
     if (status == BASE_OK && session->cause.blame == 0) {
         launch_job_redeem(session);
