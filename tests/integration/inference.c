@@ -1,4 +1,4 @@
-/* Runs inference jobs on a small model. Used by test_inference.c and test_inference_record.c. */
+/* Runs inference jobs on a small model. Used by the tests of inference, requests and serving. */
 #include "inference.h"
 
 #include <stdio.h>
@@ -15,9 +15,10 @@ int inference_make_model(void **state)
     return 0;
 }
 
-int inference_run(test_program *program, const char *mode, const char *ranks, const char *out,
+int inference_run(test_program *program, const char *mode, const char *ranks, const char *name,
                   const char *const *flags)
 {
+    const char *out = test_directory_path(&test_shared_directory, name);
     const char *arguments[TEST_PROGRAM_ARGS_MAX] = {LAUNCHER_PATH,
                                                     "--mode",
                                                     mode,
@@ -41,25 +42,57 @@ int inference_run(test_program *program, const char *mode, const char *ranks, co
     return code;
 }
 
-json_t *inference_results(const char *out)
+json_t *inference_file(const char *name, const char *file)
 {
-    char path[BASE_PATH_BYTES + 16];
-    (void)snprintf(path, sizeof path, "%s/results.json", out);
-    json_t *results = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
-    assert_non_null(results);
-    return results;
+    char path[BASE_PATH_BYTES];
+    (void)snprintf(path, sizeof path, "%s/%s", name, file);
+    json_t *json = json_load_file(test_directory_path(&test_shared_directory, path),
+                                  JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(json);
+    return json;
+}
+
+json_t *inference_results(const char *name)
+{
+    return inference_file(name, "results.json");
+}
+
+json_t *inference_timings(const char *name)
+{
+    char path[64];
+    (void)snprintf(path, sizeof path, "%s/timings.jsonl", name);
+    json_t *lines = json_array();
+    FILE *stream = fopen(test_directory_path(&test_shared_directory, path), "re");
+    assert_non_null(stream);
+    for (json_t *line; (line = json_loadf(stream, JSON_DISABLE_EOF_CHECK, NULL)) != NULL;) {
+        assert_int_equal(json_array_append_new(lines, line), 0);
+    }
+    (void)fclose(stream);
+    return lines;
+}
+
+json_t *inference_measure(const char *ranks, const char *name, const char *const *flags)
+{
+    static test_program program;
+    const int code = inference_run(&program, "tp-cpu", ranks, name, flags);
+    if (code != 0) {
+        fail_msg("%s: %d: %s", name, code, program.text[TEST_STDERR]);
+    }
+    return inference_results(name);
+}
+
+double inference_real(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value)) {
+        fail_msg("%s is no number", key);
+    }
+    return json_number_value(value);
 }
 
 char *inference_tokens(const char *ranks, const char *name, const char *const *flags)
 {
-    static test_program program;
-    char out[BASE_PATH_BYTES];
-    (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, name));
-    const int code = inference_run(&program, "tp-cpu", ranks, out, flags);
-    if (code != 0) {
-        fail_msg("%s: %d: %s", name, code, program.text[TEST_STDERR]);
-    }
-    json_t *results = inference_results(out);
+    json_t *results = inference_measure(ranks, name, flags);
     json_t *all = json_array();
     size_t index = 0;
     json_t *prompt = NULL;

@@ -17,15 +17,23 @@ extern training_run inference_model;
 /* Group setup: trains the model in test_shared_directory. */
 int inference_make_model(void **state);
 
-/* Runs the launcher on the model, and returns its exit code. program has its output. */
-int inference_run(test_program *program, const char *mode, const char *ranks, const char *out,
+/* Runs the launcher on the model, with its record in test_shared_directory/NAME, and returns its exit
+ * code. program has its output. */
+int inference_run(test_program *program, const char *mode, const char *ranks, const char *name,
                   const char *const *flags);
 
-/* OUT/results.json; the caller releases it. */
-json_t *inference_results(const char *out);
+/* A file of JSON in NAME, results.json there, and the lines of timings.jsonl. The caller releases it. */
+json_t *inference_file(const char *name, const char *file);
+json_t *inference_results(const char *name);
+json_t *inference_timings(const char *name);
 
-/* The tokens of all prompts of a tp-cpu run into test_shared_directory/NAME, as one text, which the
- * caller frees. */
+/* The results of a tp-cpu run into NAME, which must end well; the caller releases them. */
+json_t *inference_measure(const char *ranks, const char *name, const char *const *flags);
+
+/* The number under the key. Fails the test if there is none. */
+double inference_real(const json_t *object, const char *key);
+
+/* The tokens of all prompts of a tp-cpu run into NAME, as one text, which the caller frees. */
 char *inference_tokens(const char *ranks, const char *name, const char *const *flags);
 
 #endif

@@ -98,9 +98,7 @@ pid_t several_only_child(pid_t launcher)
 
 void several_assert_says(int node, const char *text)
 {
-    if (strstr(several_runs[node].program.text[TEST_STDERR], text) == NULL) {
-        fail_msg("'%s' is not in: %s", text, several_runs[node].program.text[TEST_STDERR]);
-    }
+    assert_has(several_runs[node].program.text[TEST_STDERR], text);
 }
 
 void several_wait_says(int node, const char *text)

@@ -190,10 +190,10 @@ static void programs_know_their_host(void **state)
     several_expect(0, 0);
     several_expect(1, 0);
     const char *out = several_runs[0].program.text[TEST_STDOUT];
-    assert_non_null(strstr(out, "[rank 0] 0/4 0/2 host-0\n"));
-    assert_non_null(strstr(out, "[rank 1] 1/4 1/2 host-0\n"));
-    assert_non_null(strstr(out, "[rank 2] 2/4 0/2 host-1\n"));
-    assert_non_null(strstr(out, "[rank 3] 3/4 1/2 host-1\n"));
+    assert_has(out, "[rank 0] 0/4 0/2 host-0\n");
+    assert_has(out, "[rank 1] 1/4 1/2 host-0\n");
+    assert_has(out, "[rank 2] 2/4 0/2 host-1\n");
+    assert_has(out, "[rank 3] 3/4 1/2 host-1\n");
     several_assert_says(0, "[rank 3] 3\n");
     assert_string_equal(several_runs[1].program.text[TEST_STDOUT], "");
 }
@@ -215,9 +215,9 @@ static void coll_bench_measures_between_hosts(void **state)
     const char *table = strstr(out, "Collective test starting");
     assert_non_null(table);
     assert_null(strstr(table + 1, "Collective test starting"));
-    assert_non_null(strstr(out, "on     host-0 processor"));
-    assert_non_null(strstr(out, "on     host-1 processor"));
-    assert_non_null(strstr(out, "# Out of bounds values : 0 OK"));
+    assert_has(out, "on     host-0 processor");
+    assert_has(out, "on     host-1 processor");
+    assert_has(out, "# Out of bounds values : 0 OK");
     assert_string_equal(several_runs[1].program.text[TEST_STDOUT], "");
 }
 
@@ -249,9 +249,9 @@ static void launchers_of_one_host_share_its_local_ranks(void **state)
     several_expect(0, 0);
     several_expect(1, 0);
     const char *out = several_runs[0].program.text[TEST_STDOUT];
-    assert_non_null(strstr(out, "[rank 1] 1 1/4\n"));
-    assert_non_null(strstr(out, "[rank 2] 2 2/4\n"));
-    assert_non_null(strstr(out, "[rank 3] 3 3/4\n"));
+    assert_has(out, "[rank 1] 1 1/4\n");
+    assert_has(out, "[rank 2] 2 2/4\n");
+    assert_has(out, "[rank 3] 3 3/4\n");
 }
 
 /* Starts a launcher that may bind its rank, on the first host whatever its node. In a network
@@ -305,9 +305,9 @@ static void launchers_of_one_host_share_its_cpus(void **state)
     assert_int_not_equal(first, second);
     char line[64];
     (void)snprintf(line, sizeof line, "0 of CPU %ld.\n", first); /* this one alone */
-    assert_non_null(strstr(head->text[TEST_STDOUT], line));
+    assert_has(head->text[TEST_STDOUT], line);
     (void)snprintf(line, sizeof line, "1 of CPU %ld.\n", second);
-    assert_non_null(strstr(head->text[TEST_STDOUT], line));
+    assert_has(head->text[TEST_STDOUT], line);
 }
 
 static void a_program_must_stand_on_each_host(void **state)

@@ -217,7 +217,7 @@ static void a_token_lets_in_the_ranks_of_all_hosts(void **state)
     start_all(&job);
     expect_all(&job, 0);
     const char *out = several_runs[0].program.text[TEST_STDOUT];
-    assert_non_null(strstr(out, "the gate let all 6 ranks in: label three"));
+    assert_has(out, "the gate let all 6 ranks in: label three");
     several_assert_says(1, "the keyring is the launcher's own");
     /* used: no rank starts, and all say why */
     start_all(&job);
@@ -285,8 +285,8 @@ static void the_head_may_ask_for_the_token(void **state)
     start_all(&job);
     expect_all(&job, 0);
     several_assert_says(0, "estimate: $0.20 at most (2 × X of runpod");
-    assert_non_null(strstr(several_runs[0].program.text[TEST_STDOUT],
-                           "the gate let all 2 ranks in: label asked"));
+    assert_has(several_runs[0].program.text[TEST_STDOUT],
+               "the gate let all 2 ranks in: label asked");
     BUDGET(4, "void", "asked"); /* redeemed */
     BUDGET(0, "audit");
 }
@@ -307,8 +307,8 @@ static void receipts_may_be_fetched_beforehand(void **state)
                           receipts, "--keyring", keyring, NULL}};
     start_all(&job);
     expect_all(&job, 0);
-    assert_non_null(strstr(several_runs[0].program.text[TEST_STDOUT],
-                           "the gate let all 2 ranks in: label receipts.token"));
+    assert_has(several_runs[0].program.text[TEST_STDOUT],
+               "the gate let all 2 ranks in: label receipts.token");
 }
 
 /* The agents do not take a head that waits for the service for lost, and hear why nothing starts. */

@@ -64,13 +64,10 @@ static void sampling_out_of_range_is_refused_by_name(void **state)
     };
     static test_program program;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        const int code = inference_run(&program, "tp-cpu", "2",
-                                       test_directory_path(&test_shared_directory, "never"),
+        const int code = inference_run(&program, "tp-cpu", "2", "never",
                                        FLAGS(PROMPTS, wrong[i][0], wrong[i][1]));
         assert_int_equal(code, 2);
-        if (strstr(program.text[TEST_STDERR], wrong[i][2]) == NULL) {
-            fail_msg("%s %s: %s", wrong[i][0], wrong[i][1], program.text[TEST_STDERR]);
-        }
+        assert_has(program.text[TEST_STDERR], wrong[i][2]);
     }
 }
 
@@ -79,11 +76,9 @@ static void one_text_streams(void **state)
 {
     (void)state;
     static test_program program;
-    char out[BASE_PATH_BYTES];
-    (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, "streamed"));
-    assert_int_equal(
-        inference_run(&program, "tp-cpu", "2", out, FLAGS("--prompt", "he goed to school")), 0);
-    json_t *results = inference_results(out);
+    const char *const *flags = FLAGS("--prompt", "he goed to school");
+    assert_int_equal(inference_run(&program, "tp-cpu", "2", "streamed", flags), 0);
+    json_t *results = inference_results("streamed");
     const char *text = json_string_value(
         json_object_get(json_array_get(json_object_get(results, "prompts"), 0), "text"));
     const size_t length = strlen(text);
@@ -130,7 +125,7 @@ static void an_interrupted_text_ends_with_its_line(void **state)
     test_program_assert_no_children();
     const char *text = program.text[TEST_STDOUT];
     assert_int_equal(text[program.text_bytes[TEST_STDOUT] - 1], '\n');
-    json_t *results = inference_results(out);
+    json_t *results = inference_results("interrupted");
     const json_t *prompt = json_array_get(json_object_get(results, "prompts"), 0);
     assert_string_equal(json_string_value(json_object_get(prompt, "finish_reason")), "cancelled");
     const char *kept = json_string_value(json_object_get(prompt, "text"));
@@ -149,8 +144,7 @@ static void write_generation_config(const char *text)
 
 static size_t first_count(const char *name, const char *key, const char *const *flags)
 {
-    free(inference_tokens("2", name, flags));
-    json_t *results = inference_results(test_directory_path(&test_shared_directory, name));
+    json_t *results = inference_measure("2", name, flags);
     const size_t count = json_array_size(
         json_object_get(json_array_get(json_object_get(results, "prompts"), 0), key));
     json_decref(results);
@@ -163,7 +157,7 @@ static void the_checkpoint_has_the_stop_tokens(void **state)
     (void)state;
     char text[128];
     assert_int_equal(first_count("whole", "token_ids", FLAGS(PROMPTS)), 12);
-    json_t *results = inference_results(test_directory_path(&test_shared_directory, "whole"));
+    json_t *results = inference_results("whole");
     const json_t *ids =
         json_object_get(json_array_get(json_object_get(results, "prompts"), 0), "token_ids");
     size_t before = 0; /* where that token comes first */
@@ -193,11 +187,8 @@ static void the_checkpoint_has_the_suffix_of_prompts(void **state)
         first_count("older-all", "prompt_token_ids", FLAGS(PROMPTS, "--loss-on", "all")), bare);
     write_generation_config("{\"eos_token_id\":512}");
     static test_program program;
-    assert_int_not_equal(inference_run(&program, "tp-cpu", "2",
-                                       test_directory_path(&test_shared_directory, "never"),
-                                       FLAGS(PROMPTS)),
-                         0);
-    assert_non_null(strstr(program.text[TEST_STDERR], "eos_token_id"));
+    assert_int_not_equal(inference_run(&program, "tp-cpu", "2", "never", FLAGS(PROMPTS)), 0);
+    assert_has(program.text[TEST_STDERR], "eos_token_id");
 }
 
 int main(void)

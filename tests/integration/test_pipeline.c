@@ -160,7 +160,7 @@ static void dry_run_names_what_is_written(void **state)
     (void)state;
     training_expect(&one, &test_shared_directory, "dry", 0,
                     FLAGS("--mode", "pp-cpu", "--ranks", "2", "--layers", "2", "--dry-run"));
-    assert_non_null(strstr(one.program.text[TEST_STDOUT], "state-rank-0.safetensors"));
+    assert_has(one.program.text[TEST_STDOUT], "state-rank-0.safetensors");
     assert_null(strstr(one.program.text[TEST_STDOUT], "state-rank-1.safetensors"));
 }
 
@@ -185,9 +185,7 @@ static void what_makes_no_sense_is_refused(void **state)
                         FLAGS("--mode", "pp-cpu", "--ranks", "2", more[0], more[1], more[2],
                               more[2] != NULL ? more[3] : NULL));
         const char *err = one.program.text[TEST_STDERR];
-        if (strstr(err, cases[i].says) == NULL) {
-            fail_msg("'%s' is not in: %s", cases[i].says, err);
-        }
+        assert_has(err, cases[i].says);
         assert_ptr_equal(strchr(err, '\n'), err + strlen(err) - 1); /* one line */
         assert_int_not_equal(access(one.out, F_OK), 0);
     }

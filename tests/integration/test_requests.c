@@ -140,7 +140,7 @@ static void requests_give_the_tokens_of_a_file(void **state)
         test_program_wait_text(&program, TEST_STDOUT, "\"finished\"");
         say(input, "i has eat"); /* the last line has no newline */
         assert_int_equal(end(input), 0);
-        json_t *results = inference_results(test_directory_path(&test_shared_directory, "came"));
+        json_t *results = inference_results("came");
         const json_t *prompts = json_object_get(results, "prompts");
         json_t *all = json_array();
         assert_int_equal(json_array_size(prompts), 3);
@@ -193,7 +193,7 @@ static void what_cannot_be_answered_is_refused(void **state)
             fail_msg("request %d: %s", (int)id, program.text[TEST_STDOUT]);
         }
     }
-    json_t *results = inference_results(test_directory_path(&test_shared_directory, "refused"));
+    json_t *results = inference_results("refused");
     assert_int_equal(json_array_size(json_object_get(results, "prompts")), 1);
     json_decref(results);
 }
@@ -210,7 +210,7 @@ static json_t *first_tokens(const char *name, bool beside)
         say(input, "{\"cancel\":2}\n{\"cancel\":2}\n");
     }
     assert_int_equal(end(input), 0);
-    json_t *results = inference_results(test_directory_path(&test_shared_directory, name));
+    json_t *results = inference_results(name);
     const json_t *prompts = json_object_get(results, "prompts");
     assert_int_equal(json_array_size(prompts), beside ? 2 : 1);
     compare(1, json_array_get(prompts, 0), "length");
@@ -245,7 +245,7 @@ static void a_cancelled_request_makes_room(void **state)
     test_program_wait_text(&program, TEST_STDOUT, "\"tokens\",\"id\":1");
     say(input, "{\"cancel\":2}\n{\"cancel\":1}\n");
     assert_int_equal(end(input), 0);
-    json_t *results = inference_results(test_directory_path(&test_shared_directory, "room"));
+    json_t *results = inference_results("room");
     const json_t *prompts = json_object_get(results, "prompts");
     assert_int_equal(json_array_size(prompts), 2); /* the second never began */
     compare(1, json_array_get(prompts, 0), "cancelled");
@@ -271,7 +271,7 @@ static void a_cancel_needs_no_room(void **state)
         say(input, line);
     }
     assert_int_equal(end(input), 0);
-    json_t *results = inference_results(test_directory_path(&test_shared_directory, "full"));
+    json_t *results = inference_results("full");
     const json_t *prompts = json_object_get(results, "prompts");
     assert_int_equal(json_array_size(prompts), 1); /* the others never began */
     compare(1, json_array_get(prompts, 0), "cancelled");
@@ -285,7 +285,7 @@ static void a_prompt_of_any_bytes_is_kept(void **state)
     const int input = start(&inference_model, "2", "bytes", FLAGS("--max-new-tokens", "3"));
     say(input, "{\"prompt_token_ids\":[130,200,250]}\n");
     assert_int_equal(end(input), 0);
-    json_t *results = inference_results(test_directory_path(&test_shared_directory, "bytes"));
+    json_t *results = inference_results("bytes");
     const json_t *prompts = json_object_get(results, "prompts");
     assert_int_equal(json_array_size(prompts), 1);
     assert_true(json_is_string(json_object_get(json_array_get(prompts, 0), "prompt")));
@@ -306,7 +306,7 @@ static void an_interrupt_cancels_what_runs(void **state)
     assert_int_equal(test_program_wait(&program), 128 + SIGINT);
     (void)close(input);
     test_program_assert_no_children();
-    json_t *results = inference_results(test_directory_path(&test_shared_directory, "cut"));
+    json_t *results = inference_results("cut");
     const json_t *prompts = json_object_get(results, "prompts");
     assert_int_equal(json_array_size(prompts), 1);
     compare(1, json_array_get(prompts, 0), "cancelled");
@@ -338,7 +338,7 @@ static void whole_texts_are_printed(void **state)
     say(input, "{\"prompt\":\"\"}\nhe goed to school\n");
     assert_int_equal(end(input), 0);
     assert_int_equal(strncmp(program.text[TEST_STDOUT], "2: ", 3), 0);
-    assert_non_null(strstr(program.text[TEST_STDERR], "request 1 was refused: no \"prompt\""));
+    assert_has(program.text[TEST_STDERR], "request 1 was refused: no \"prompt\"");
 }
 
 static void what_does_not_go_together_is_refused_by_name(void **state)
@@ -351,13 +351,10 @@ static void what_does_not_go_together_is_refused_by_name(void **state)
         {"tp-cpu", "--prompts", "-", "--prompt=a", "--prompt or --prompts"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        const int code = inference_run(&program, wrong[i][0], "2",
-                                       test_directory_path(&test_shared_directory, "never"),
+        const int code = inference_run(&program, wrong[i][0], "2", "never",
                                        FLAGS(wrong[i][1], wrong[i][2], wrong[i][3]));
         assert_int_equal(code, 2);
-        if (strstr(program.text[TEST_STDERR], wrong[i][4]) == NULL) {
-            fail_msg("%zu: %s", i, program.text[TEST_STDERR]);
-        }
+        assert_has(program.text[TEST_STDERR], wrong[i][4]);
     }
 }
 

@@ -40,14 +40,13 @@ static void completions_are_those_of_a_file(void **state)
     for (int i = 0; i < 4; i++) {
         char escaped[4096];
         const bool draws = i % 2 == 1;
-        const char *out = test_directory_path(&test_shared_directory, "file");
-        assert_int_equal(inference_run(&alone, "tp-cpu", "1", out,
+        assert_int_equal(inference_run(&alone, "tp-cpu", "1", "file",
                                        draws
                                            ? FLAGS("--prompt", "he goed to school", drawn[0],
                                                    drawn[1], drawn[2], drawn[3], drawn[4], drawn[5])
                                            : FLAGS("--prompt", "he goed to school")),
                          0);
-        json_t *results = inference_results(test_directory_path(&test_shared_directory, "file"));
+        json_t *results = inference_results("file");
         const json_t *entry = json_array_get(json_object_get(results, "prompts"), 0);
         serving_start(&inference_model, i < 2 ? "1" : "2", FLAGS(NULL));
         free(serving_complete(
@@ -100,7 +99,7 @@ static void a_stream_has_the_same_text(void **state)
     assert_int_equal(usages, 1);
     free(whole);
     assert_int_equal(serving_end(SIGINT), 0);
-    json_t *results = inference_results(test_directory_path(&test_shared_directory, "served"));
+    json_t *results = inference_results("served");
     assert_int_equal(json_array_size(json_object_get(results, "prompts")), 0); /* nothing is kept */
     json_decref(results);
 }
@@ -365,8 +364,7 @@ static void a_job_file_can_be_served(void **state)
     assert_int_equal(test_program_wait(&serving_program), 0);
     test_program_start(&serving_program, again, FLAGS(NULL));
     assert_int_equal(test_program_wait(&serving_program), 2);
-    assert_non_null(
-        strstr(serving_program.text[TEST_STDERR], "it is a job of --serve: say HOST:PORT"));
+    assert_has(serving_program.text[TEST_STDERR], "it is a job of --serve: say HOST:PORT");
     again[4] = "--serve";
     again[5] = "127.0.0.1:0";
     test_program_start(&serving_program, again, FLAGS(NULL));

@@ -102,7 +102,7 @@ static void more_than_can_wait_is_refused(void **state)
     assert_int_equal(serving_end(SIGTERM), 128 + SIGTERM);
     for (int i = 0; i < ALL; i++) {
         serving_read_all(fds[i]);
-        assert_non_null(strstr(serving_reply, "HTTP/1.1 50"));
+        assert_has(serving_reply, "HTTP/1.1 50");
     }
 }
 
@@ -115,8 +115,8 @@ static void a_drain_ends_what_runs(void **state)
     serving_wait_metric("requests_running 1\n");
     assert_int_equal(serving_end(SIGTERM), 0);
     serving_read_all(fd);
-    assert_non_null(strstr(serving_reply, "\"finish_reason\":\"length\""));
-    assert_non_null(strstr(serving_reply, "data: [DONE]"));
+    assert_has(serving_reply, "\"finish_reason\":\"length\"");
+    assert_has(serving_reply, "data: [DONE]");
 }
 
 /* What is answered no longer runs, although nobody reads it: it counts as such, and a drain that has
@@ -133,8 +133,7 @@ static void a_reader_that_does_not_read_is_no_failure(void **state)
     serving_wait_metric("requests_running 0\n");
     serving_wait_metric("requests_waiting 0\n");
     assert_int_equal(serving_end(SIGTERM), 0);
-    assert_non_null(
-        strstr(serving_program.text[TEST_STDERR], "clients that have not read their answers"));
+    assert_has(serving_program.text[TEST_STDERR], "clients that have not read their answers");
     (void)close(fd);
 }
 
@@ -146,8 +145,8 @@ static void a_drain_has_a_deadline(void **state)
     serving_wait_metric("requests_running 1\n");
     assert_int_equal(serving_end(SIGTERM), 128 + SIGTERM);
     serving_read_all(fd);
-    assert_non_null(strstr(serving_reply, "HTTP/1.1 503"));
-    assert_non_null(strstr(serving_reply, "the server ends"));
+    assert_has(serving_reply, "HTTP/1.1 503");
+    assert_has(serving_reply, "the server ends");
 }
 
 static void a_killed_rank_is_an_error_of_all_that_is_open(void **state)
@@ -169,8 +168,8 @@ static void a_killed_rank_is_an_error_of_all_that_is_open(void **state)
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_int_equal(serving_end(0), 128 + SIGKILL);
     serving_read_all(fd);
-    assert_non_null(strstr(serving_reply, "HTTP/1.1 500"));
-    assert_non_null(strstr(serving_reply, "rank "));
+    assert_has(serving_reply, "HTTP/1.1 500");
+    assert_has(serving_reply, "rank ");
 }
 
 static void a_key_is_asked_for(void **state)
@@ -196,18 +195,15 @@ static void a_key_is_asked_for(void **state)
     assert_int_equal(serving_end(SIGTERM), 0);
     static const char spaced[] = "a-key-of-sixteen-or-more \n"; /* no header can carry it */
     assert_int_equal(base_file_write(path, spaced, sizeof spaced - 1, &error), BASE_OK);
-    assert_int_equal(inference_run(&serving_program, "tp-cpu", "1",
-                                   test_directory_path(&test_shared_directory, "spaced"),
+    assert_int_equal(inference_run(&serving_program, "tp-cpu", "1", "spaced",
                                    FLAGS("--serve", "127.0.0.1:0", "--serve-key-file", path)),
                      1);
-    assert_non_null(strstr(serving_program.text[TEST_STDERR], "without spaces"));
+    assert_has(serving_program.text[TEST_STDERR], "without spaces");
     assert_int_equal(chmod(path, 0622), 0);
-    assert_int_equal(inference_run(&serving_program, "tp-cpu", "1",
-                                   test_directory_path(&test_shared_directory, "written"),
+    assert_int_equal(inference_run(&serving_program, "tp-cpu", "1", "written",
                                    FLAGS("--serve", "127.0.0.1:0", "--serve-key-file", path)),
                      1);
-    assert_non_null(
-        strstr(serving_program.text[TEST_STDERR], "may be written by others (mode 0622)"));
+    assert_has(serving_program.text[TEST_STDERR], "may be written by others (mode 0622)");
 }
 
 /* A server that ends while it loads says so to those who wait. */
@@ -233,8 +229,7 @@ static void what_does_not_go_together_is_refused_by_name(void **state)
         {"--prompt", "a", "--serve-open", "--serve-open goes with --serve"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        const int code = inference_run(&serving_program, "tp-cpu", "2",
-                                       test_directory_path(&test_shared_directory, "never"),
+        const int code = inference_run(&serving_program, "tp-cpu", "2", "never",
                                        FLAGS(wrong[i][0], wrong[i][1], wrong[i][2]));
         if (code != 2 || strstr(serving_program.text[TEST_STDERR], wrong[i][3]) == NULL) {
             fail_msg("%zu: %d: %s", i, code, serving_program.text[TEST_STDERR]);

@@ -224,7 +224,7 @@ static void another_type_of_model(void **state)
     write_checkpoint();
     replace("config.json", "\"gpt2\"", "\"gptj\"");
     expect_refused("2", "the boy", "gptj");
-    assert_non_null(strstr(program.text[TEST_STDERR], "which are: gpt2, llama, mistral, qwen2"));
+    assert_has(program.text[TEST_STDERR], "which are: gpt2, llama, mistral, qwen2");
 }
 
 static void a_tokenizer_that_does_not_fit(void **state)
@@ -293,7 +293,7 @@ static void weights_that_are_no_numbers_are_blamed_on_the_checkpoint(void **stat
     params[0] = before;
     assert_int_equal(train(), BASE_EXIT_ERROR);
     const char *said = program.text[TEST_STDERR];
-    assert_non_null(strstr(said, "the loss of the first step is not finite: weights in "));
+    assert_has(said, "the loss of the first step is not finite: weights in ");
     assert_null(strstr(said, "--lr"));
 }
 
@@ -330,7 +330,7 @@ static void a_checkpoint_without_a_tokenizer_is_refused(void **state)
                                              checkpoint, "--prompt", "he", NULL},
                        (const char *const[]){NULL});
     assert_int_equal(test_program_wait(&program), BASE_EXIT_USAGE);
-    assert_non_null(strstr(program.text[TEST_STDERR], "tokenizer.json (tokenizer.model"));
+    assert_has(program.text[TEST_STDERR], "tokenizer.json (tokenizer.model");
 }
 
 int main(void)

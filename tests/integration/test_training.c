@@ -166,7 +166,7 @@ static void a_heldout_file_is_looked_at_before(void **state)
     const char *file = write_heldout("{\"text\":\"he go → he goes\"}");
     training_expect(&one, &test_shared_directory, "heldout", 2,
                     FLAGS("--heldout", file, "--eval-every", "2"));
-    assert_non_null(strstr(one.program.text[TEST_STDERR], "heldout.jsonl:1: no \"wrong\" and"));
+    assert_has(one.program.text[TEST_STDERR], "heldout.jsonl:1: no \"wrong\" and");
     assert_int_not_equal(access(one.out, F_OK), 0);
 }
 
@@ -184,11 +184,10 @@ static void a_long_heldout_sentence_is_left_out(void **state)
     for (size_t i = 0; i < sizeof when / sizeof when[0]; i++) {
         training_expect(&one, &test_shared_directory, "heldout", 0,
                         FLAGS("--heldout", file, "--context", "24", "--steps", "2", when[i]));
-        assert_non_null(strstr(one.program.text[TEST_STDOUT], "held-out exact match: 0/1 "));
-        assert_non_null(
-            strstr(one.program.text[TEST_STDERR],
+        assert_has(one.program.text[TEST_STDOUT], "held-out exact match: 0/1 ");
+        assert_has(one.program.text[TEST_STDERR],
                    "1 held-out sentence is longer than the context of 24 tokens and left "
-                   "out of the accuracy"));
+                   "out of the accuracy");
         assert_int_equal(
             access(test_directory_path(&test_shared_directory, "heldout/model.safetensors"), F_OK),
             0);
@@ -337,8 +336,8 @@ static void malformed_data_is_refused_by_line(void **state)
     const char *data = write_data("bad.jsonl", "{\"text\":\"fine\"}\n{\"text\":\"fine too\"}\n"
                                                "{\"txt\":\"not\"}\n");
     training_expect(&one, &test_shared_directory, "bad", 1, FLAGS("--ranks", "2", "--data", data));
-    assert_non_null(strstr(one.program.text[TEST_STDERR], "bad.jsonl"));
-    assert_non_null(strstr(one.program.text[TEST_STDERR], "3"));
+    assert_has(one.program.text[TEST_STDERR], "bad.jsonl");
+    assert_has(one.program.text[TEST_STDERR], "3");
     assert_int_not_equal(access(one.out, F_OK), 0);
 }
 
@@ -376,10 +375,10 @@ static void a_job_moves_with_its_root(void **state)
     json_decref(training_manifest(&one));
 
     assert_int_equal(launch(&one, rootless), 2);
-    assert_non_null(strstr(one.program.text[TEST_STDERR], "below the job's root"));
+    assert_has(one.program.text[TEST_STDERR], "below the job's root");
     assert_ok(base_file_write(at[6], lines, sizeof lines - 2, &error), &error);
     assert_int_equal(launch(&one, rooted), 1);
-    assert_non_null(strstr(one.program.text[TEST_STDERR], "is not the file that the job names"));
+    assert_has(one.program.text[TEST_STDERR], "is not the file that the job names");
 }
 
 /* Sets the embedding of the last position, which short sentences do not use. */
@@ -416,7 +415,7 @@ static void parameters_out_of_range_are_warned_of(void **state)
     training_expect(&two, &test_shared_directory, "large", 0,
                     FLAGS("--data", data, "--checkpoint", one.out, "--steps", "1", "--lr", "100",
                           "--weight-decay", "100"));
-    assert_non_null(strstr(two.program.text[TEST_STDERR], "parameters are not finite any more"));
+    assert_has(two.program.text[TEST_STDERR], "parameters are not finite any more");
 }
 
 static void a_stop_saves_the_record_so_far(void **state)

@@ -73,7 +73,7 @@ static void a_diverging_learning_rate_ends_the_job(void **state)
     (void)state;
     training_expect(&one, &test_shared_directory, "diverge", 1,
                     FLAGS("--lr", "100", "--weight-decay", "100", "--steps", "30"));
-    assert_non_null(strstr(one.program.text[TEST_STDERR], "the loss is not finite any more"));
+    assert_has(one.program.text[TEST_STDERR], "the loss is not finite any more");
     json_t *manifest = training_manifest(&one);
     assert_int_equal(json_integer_value(json_object_get(manifest, "exit_status")), 1);
     assert_true(number(manifest, "steps") < 20.0);

@@ -34,7 +34,7 @@ static void jobs_of_any_size_finish(void **state)
             fail_msg("%s ranks: exit status %d: %s", sizes[i], exit_status,
                      program.text[TEST_STDERR]);
         }
-        assert_non_null(strstr(program.text[TEST_STDOUT], "loss: 6.2500 -> 1.5625 in 4 steps"));
+        assert_has(program.text[TEST_STDOUT], "loss: 6.2500 -> 1.5625 in 4 steps");
         assert_true(fake_job_left(&directory, "out/manifest.json"));
         fake_job_teardown(&directory);
     }
@@ -47,11 +47,11 @@ static void the_summary_says_what_happened(void **state)
     fake_job_setup(&directory);
     assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--steps", "3"), NULL), 0);
     const char *out = program.text[TEST_STDOUT];
-    assert_non_null(strstr(out, "tokens/s on 2 ranks"));
-    assert_non_null(strstr(out, "all-reduce p50 0.100 ms"));
-    assert_non_null(strstr(out, "byte-equal on all ranks: yes"));
-    assert_non_null(strstr(out, test_directory_path(&directory, "out")));
-    assert_non_null(strstr(program.text[TEST_STDERR], "step 3/3"));
+    assert_has(out, "tokens/s on 2 ranks");
+    assert_has(out, "all-reduce p50 0.100 ms");
+    assert_has(out, "byte-equal on all ranks: yes");
+    assert_has(out, test_directory_path(&directory, "out"));
+    assert_has(program.text[TEST_STDERR], "step 3/3");
 
     assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--steps", "3", "--quiet"), NULL),
                      0);
@@ -81,7 +81,7 @@ static void other_bits_of_a_host_are_told(void **state)
             strstr(program.text[TEST_STDERR], ") computes with baseline, rank 0 (host ");
         assert_int_equal(warning != NULL, cases[i].warned);
         char *manifest = fake_job_read(&directory, "out/manifest.json");
-        assert_non_null(strstr(manifest, cases[i].in_manifest));
+        assert_has(manifest, cases[i].in_manifest);
         free(manifest);
     }
     fake_job_teardown(&directory);
@@ -107,15 +107,15 @@ static void progress_is_a_few_plain_lines(void **state)
         assert_int_equal(count_lines(err, "tokens/s"), jobs[i].lines);
         (void)snprintf(first, sizeof first, "step 1/%s ", jobs[i].steps);
         (void)snprintf(last, sizeof last, "step %s/%s ", jobs[i].steps, jobs[i].steps);
-        assert_non_null(strstr(err, first));
-        assert_non_null(strstr(err, last));
+        assert_has(err, first);
+        assert_has(err, last);
         assert_null(strchr(err, '\r'));
     }
     const char *err = program.text[TEST_STDERR];
-    assert_non_null(strstr(err, "step 100/200  loss 0.0625  2.05M tokens/s  "
-                                "all-reduce p50 0.10 ms  1 s left\n"));
-    assert_non_null(strstr(err, "step 200/200  loss 0.0312  2.05M tokens/s  "
-                                "all-reduce p50 0.10 ms  0 s left\n"));
+    assert_has(err, "step 100/200  loss 0.0625  2.05M tokens/s  "
+                    "all-reduce p50 0.10 ms  1 s left\n");
+    assert_has(err, "step 200/200  loss 0.0312  2.05M tokens/s  "
+                    "all-reduce p50 0.10 ms  0 s left\n");
     fake_job_teardown(&directory);
 }
 
@@ -147,16 +147,15 @@ static void scaling_is_measured_after_the_job(void **state)
     assert_int_equal(test_program_wait(&program), 0);
     test_program_assert_no_children();
     const char *out = program.text[TEST_STDOUT];
-    assert_non_null(strstr(out, "measured: 2048000 tokens/s on 2 ranks (2048000 to 2048000 in 3 "
-                                "rounds), 2.00 x one rank\n"));
-    assert_non_null(
-        strstr(out, "measured: 1024000 tokens/s on 1 rank (1024000 to 1024000 in 3 rounds)\n"));
+    assert_has(out, "measured: 2048000 tokens/s on 2 ranks (2048000 to 2048000 in 3 "
+                    "rounds), 2.00 x one rank\n");
+    assert_has(out, "measured: 1024000 tokens/s on 1 rank (1024000 to 1024000 in 3 rounds)\n");
     char *manifest = fake_job_read(&directory, "out/manifest.json");
-    assert_non_null(strstr(manifest, "\"tokens_per_sec_1proc\": 1024000"));
-    assert_non_null(strstr(manifest, "\"tokens_per_sec_2proc\": 2048000"));
-    assert_non_null(strstr(manifest, "\"speedup\": 2.0,"));
-    assert_non_null(strstr(manifest, "\"rounds\": 3"));
-    assert_non_null(strstr(manifest, "\"scaling_failed\": []"));
+    assert_has(manifest, "\"tokens_per_sec_1proc\": 1024000");
+    assert_has(manifest, "\"tokens_per_sec_2proc\": 2048000");
+    assert_has(manifest, "\"speedup\": 2.0,");
+    assert_has(manifest, "\"rounds\": 3");
+    assert_has(manifest, "\"scaling_failed\": []");
     free(manifest);
     fake_job_teardown(&directory);
 }
@@ -170,12 +169,12 @@ static void a_suspect_speed_up_is_printed_as_such(void **state)
     start_measured(&directory, (const char *const[]){"FAKE_SLOW_ALONE=1", NULL});
     assert_int_equal(test_program_wait(&program), 0);
     const char *out = program.text[TEST_STDOUT];
-    assert_non_null(strstr(out, "on 2 ranks (2048000 to 2048000 in 3 rounds); the speed-up says "
-                                "nothing\n"));
+    assert_has(out, "on 2 ranks (2048000 to 2048000 in 3 rounds); the speed-up says "
+                    "nothing\n");
     assert_null(strstr(out, "x one rank"));
-    assert_non_null(strstr(out, "\nsuspect: 2 processes were 200.00 times as fast as one, "));
+    assert_has(out, "\nsuspect: 2 processes were 200.00 times as fast as one, ");
     char *manifest = fake_job_read(&directory, "out/manifest.json");
-    assert_non_null(strstr(manifest, "\"suspect\": \"2 processes were 200.00 times as fast "));
+    assert_has(manifest, "\"suspect\": \"2 processes were 200.00 times as fast ");
     free(manifest);
     fake_job_teardown(&directory);
 }
@@ -190,14 +189,14 @@ static void a_failed_measurement_is_reported(void **state)
                    FAKE_LIST("FAKE_WHAT=fail", "FAKE_RANK=0", "FAKE_WORLD=1", "FAKE_AT=7"));
     assert_int_equal(test_program_wait(&program), 0);
     test_program_assert_no_children();
-    assert_non_null(strstr(program.text[TEST_STDERR], "warning: measuring 1 rank failed: rank 0"));
-    assert_non_null(strstr(program.text[TEST_STDERR], "the disk is full"));
+    assert_has(program.text[TEST_STDERR], "warning: measuring 1 rank failed: rank 0");
+    assert_has(program.text[TEST_STDERR], "the disk is full");
     char *manifest = fake_job_read(&directory, "out/manifest.json");
-    assert_non_null(strstr(manifest, "\"tokens_per_sec_1proc\": null"));
-    assert_non_null(strstr(manifest, "\"reason\": \"rank 0 (pid "));
-    assert_non_null(strstr(manifest, "Measuring one process alone failed (rank 0 (pid "));
-    assert_non_null(strstr(manifest, "\"exit_status\": 0"));
-    assert_non_null(strstr(manifest, "\"message\": null"));
+    assert_has(manifest, "\"tokens_per_sec_1proc\": null");
+    assert_has(manifest, "\"reason\": \"rank 0 (pid ");
+    assert_has(manifest, "Measuring one process alone failed (rank 0 (pid ");
+    assert_has(manifest, "\"exit_status\": 0");
+    assert_has(manifest, "\"message\": null");
     free(manifest);
     fake_job_teardown(&directory);
 }
@@ -211,18 +210,18 @@ static void unbound_ranks_are_reported(void **state)
     assert_int_equal(fake_job_run(&program, &directory,
                                   FAKE_LIST("--steps", "2", "--threads-per-rank", "1024"), NULL),
                      0);
-    assert_non_null(strstr(program.text[TEST_STDERR],
-                           "warning: ranks are not bound to CPUs of their own: 2048 CPUs wanted"));
+    assert_has(program.text[TEST_STDERR],
+               "warning: ranks are not bound to CPUs of their own: 2048 CPUs wanted");
     char *manifest = fake_job_read(&directory, "out/manifest.json");
-    assert_non_null(strstr(manifest, "\"unbound_because\": \"2048 CPUs wanted, "));
-    assert_non_null(strstr(manifest, "\"cpus\": null"));
+    assert_has(manifest, "\"unbound_because\": \"2048 CPUs wanted, ");
+    assert_has(manifest, "\"cpus\": null");
     free(manifest);
 
     assert_int_equal(
         fake_job_run(&program, &directory, FAKE_LIST("--steps", "2", "--no-bind"), NULL), 0);
     assert_null(strstr(program.text[TEST_STDERR], "not bound"));
     manifest = fake_job_read(&directory, "out/manifest.json");
-    assert_non_null(strstr(manifest, "\"unbound_because\": \"--no-bind\""));
+    assert_has(manifest, "\"unbound_because\": \"--no-bind\"");
     free(manifest);
     fake_job_teardown(&directory);
 }
@@ -240,7 +239,7 @@ static void output_is_prefixed_and_collapsed(void **state)
                                   FAKE_LIST("--ranks", "3", "--steps", "5", "--log-dir", logs),
                                   FAKE_LIST("FAKE_LINES=own")),
                      0);
-    assert_non_null(strstr(program.text[TEST_STDOUT], "[rank 2] step 4 of 2\n"));
+    assert_has(program.text[TEST_STDOUT], "[rank 2] step 4 of 2\n");
     assert_ok(base_file_read(test_directory_path(&directory, "logs/rank-1.log"), 4096, &log,
                              &log_bytes, &error),
               &error);
@@ -310,9 +309,9 @@ static void a_run_from_a_checkpoint_says_what_it_reads(void **state)
         fake_job_run(&program, &directory, FAKE_LIST("--steps", "3", "--checkpoint", model), NULL),
         0);
     assert_memory_equal(program.text[TEST_STDERR], first, sizeof first - 1);
-    assert_non_null(strstr(program.text[TEST_STDERR],
-                           "model; the optimizer is fresh, and the data starts from the "
-                           "beginning\n"));
+    assert_has(program.text[TEST_STDERR],
+               "model; the optimizer is fresh, and the data starts from the "
+               "beginning\n");
     fake_job_teardown(&directory);
 }
 
@@ -343,7 +342,7 @@ static void out_is_one_directory_by_any_name(void **state)
         assert_int_equal(fake_job_left(&directory, "out.1/manifest.json"), i > 0);
         assert_false(fake_job_left(&directory, "out.2"));
         if (in_out) {
-            assert_non_null(strstr(program.text[TEST_STDERR], "you are in "));
+            assert_has(program.text[TEST_STDERR], "you are in ");
             assert_int_equal(
                 fake_job_run(&program, &directory, FAKE_LIST("--out", ".", "--overwrite"), NULL),
                 0);
@@ -363,19 +362,19 @@ static void a_loss_that_grows_is_warned_of(void **state)
     assert_int_equal(
         fake_job_run(&program, &directory, FAKE_LIST("--ranks", "1", "--steps", "4"), variables),
         0);
-    assert_non_null(strstr(program.text[TEST_STDERR],
-                           "warning: the loss grew from 6.25 to 100: a smaller --lr may help\n"));
+    assert_has(program.text[TEST_STDERR],
+               "warning: the loss grew from 6.25 to 100: a smaller --lr may help\n");
     char *manifest = fake_job_read(&directory, "out/manifest.json");
-    assert_non_null(strstr(manifest, "\"loss_grew\": true"));
-    assert_non_null(strstr(manifest, "\"message\": \"the loss grew from 6.25 to 100: a smaller"));
+    assert_has(manifest, "\"loss_grew\": true");
+    assert_has(manifest, "\"message\": \"the loss grew from 6.25 to 100: a smaller");
     free(manifest);
     assert_int_equal(
         fake_job_run(&program, &directory, FAKE_LIST("--ranks", "1", "--steps", "3"), variables),
         0);
     assert_null(strstr(program.text[TEST_STDERR], "the loss grew"));
     manifest = fake_job_read(&directory, "out/manifest.json");
-    assert_non_null(strstr(manifest, "\"loss_grew\": false"));
-    assert_non_null(strstr(manifest, "\"message\": null"));
+    assert_has(manifest, "\"loss_grew\": false");
+    assert_has(manifest, "\"message\": null");
     free(manifest);
     fake_job_teardown(&directory);
 }
@@ -396,15 +395,14 @@ static void a_full_disk_leaves_no_record_to_point_to(void **state)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     (void)signal(SIGXFSZ, handler);
     assert_int_equal(exit_status, 1);
-    assert_non_null(
-        strstr(program.text[TEST_STDERR], "error: cannot write ")); /* the first cause */
-    assert_non_null(strstr(program.text[TEST_STDERR], "out/timings.jsonl: File too large"));
+    assert_has(program.text[TEST_STDERR], "error: cannot write "); /* the first cause */
+    assert_has(program.text[TEST_STDERR], "out/timings.jsonl: File too large");
     assert_null(strstr(program.text[TEST_STDOUT], "record: "));
     char *lines = fake_job_read(&directory, "out/timings.jsonl");
     assert_int_equal(lines[strlen(lines) - 1], '\n');
     free(lines);
     char *manifest = fake_job_read(&directory, "out/manifest.json");
-    assert_non_null(strstr(manifest, "\"exit_status\": 1"));
+    assert_has(manifest, "\"exit_status\": 1");
     free(manifest);
     assert_false(fake_job_left(&directory, "out/manifest.json.tmp"));
     fake_job_teardown(&directory);

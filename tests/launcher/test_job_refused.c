@@ -18,10 +18,10 @@ static void a_dry_run_starts_nothing(void **state)
     assert_int_equal(
         fake_job_run(&program, &directory, FAKE_LIST("--dry-run", "--ranks", "2"), NULL), 0);
     const char *out = program.text[TEST_STDOUT];
-    assert_non_null(strstr(out, "\"vocab_size\":301"));
-    assert_non_null(strstr(out, "RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2"));
-    assert_non_null(strstr(out, "RINGFENCE_KEY_FD=(inherited)"));
-    assert_non_null(strstr(out, "state-rank-1.safetensors"));
+    assert_has(out, "\"vocab_size\":301");
+    assert_has(out, "RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2");
+    assert_has(out, "RINGFENCE_KEY_FD=(inherited)");
+    assert_has(out, "state-rank-1.safetensors");
     assert_false(fake_job_left(&directory, "out"));
 
     const char *file = test_directory_path(&directory, "job.json");
@@ -91,13 +91,13 @@ static void missing_files_are_one_line(void **state)
             fake_job_run(&program, &directory, FAKE_LIST(flags[i], "/no/such/place"), NULL);
         const char *err = program.text[TEST_STDERR];
         assert_int_equal(exit_status, 2);
-        assert_non_null(strstr(err, "/no/such/place"));
+        assert_has(err, "/no/such/place");
         assert_ptr_equal(strchr(err, '\n'), err + strlen(err) - 1);
     }
     /* a directory that cannot be written */
     assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--out", "/proc/nothing"), NULL),
                      1);
-    assert_non_null(strstr(program.text[TEST_STDERR], "/proc/nothing"));
+    assert_has(program.text[TEST_STDERR], "/proc/nothing");
     fake_job_teardown(&directory);
 }
 
@@ -156,8 +156,8 @@ static void other_than_regular_files_are_refused_at_once(void **state)
             FAKE_LIST("--eval", "--heldout", heldout, flags[i / 3], places[i % 3]), NULL);
         const char *err = program.text[TEST_STDERR];
         assert_int_equal(exit_status, 2);
-        assert_non_null(strstr(err, flags[i / 3]));
-        assert_non_null(strstr(err, "not a regular file"));
+        assert_has(err, flags[i / 3]);
+        assert_has(err, "not a regular file");
         assert_ptr_equal(strchr(err, '\n'), err + strlen(err) - 1);
     }
     fake_job_teardown(&directory);
@@ -202,10 +202,10 @@ static void help_and_version_are_on_stdout(void **state)
     test_directory directory;
     fake_job_setup(&directory);
     assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--help"), NULL), 0);
-    assert_non_null(strstr(program.text[TEST_STDOUT], "--micro-batches N"));
+    assert_has(program.text[TEST_STDOUT], "--micro-batches N");
     assert_string_equal(program.text[TEST_STDERR], "");
     assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--version"), NULL), 0);
-    assert_non_null(strstr(program.text[TEST_STDOUT], "launcher (Ringfence) "));
+    assert_has(program.text[TEST_STDOUT], "launcher (Ringfence) ");
     fake_job_teardown(&directory);
 }
 
@@ -215,7 +215,7 @@ static void a_rank_by_hand_says_what_to_run(void **state)
     test_program_start(&program, FAKE_LIST(FAKE_RANK_PATH), NULL);
     assert_int_equal(test_program_wait(&program), 2);
     const char *err = program.text[TEST_STDERR];
-    assert_non_null(strstr(err, "launcher --ranks"));
+    assert_has(err, "launcher --ranks");
     assert_ptr_equal(strchr(err, '\n'), err + strlen(err) - 1);
 }
 

@@ -100,7 +100,7 @@ static void memory_is_bounded(void **state)
     launch_lines_add(lines, 0, OUT, long_line, sizeof long_line, 0);
     launch_lines_end(lines, 0, OUT, 0);
     launch_lines_flush(lines, window_ns);
-    assert_non_null(strstr(printed, "x\n1:[rank 0] xxxxxxxxxx\n")); /* cut in two */
+    assert_has(printed, "x\n1:[rank 0] xxxxxxxxxx\n"); /* cut in two */
 
     printed[0] = '\0';
     for (int i = 0; i < LAUNCH_LINES_WAITING_MAX + 1; i++) {

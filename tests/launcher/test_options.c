@@ -76,9 +76,7 @@ static void mistyped_words_get_a_suggestion(void **state)
         static launch_options options;
         base_error error = {.message = ""};
         assert_status(parse(&options, cases[i].words, &error), BASE_ERR_INVALID);
-        if (strstr(error.message, cases[i].expected) == NULL) {
-            fail_msg("'%s'", error.message);
-        }
+        assert_has(error.message, cases[i].expected);
     }
 }
 
@@ -288,7 +286,7 @@ static void a_file_does_not_ask_a_mode_for_what_it_does_not_do(void **state)
         assert_ok(base_file_write(path, text, text_bytes, &error), &error);
         free(text);
         assert_status(parse(&options, WORDS("--job", path), &error), BASE_ERR_INVALID);
-        assert_non_null(strstr(error.message, cases[i].says));
+        assert_has(error.message, cases[i].says);
     }
     test_directory_remove(&directory);
 }
@@ -363,7 +361,7 @@ static void relative_paths_become_absolute(void **state)
     base_error error;
     assert_ok(parse(&options, WORDS("--out", "here", "--log-dir", "logs"), &error), &error);
     assert_int_equal(options.job.output.directory[0], '/');
-    assert_non_null(strstr(options.job.output.directory, "/here"));
+    assert_has(options.job.output.directory, "/here");
     assert_int_equal(options.log_dir[0], '/');
 }
 
@@ -420,7 +418,7 @@ static void several_hosts_have_their_own_libraries(void **state)
     assert_ok(parse(&options, WORDS(SEVERAL), &error), &error);
     assert_status(parse(&options, WORDS(SEVERAL, "--cuda-libs", "/cuda"), &error),
                   BASE_ERR_INVALID);
-    assert_non_null(strstr(error.message, "--cuda-libs is for one host: "));
+    assert_has(error.message, "--cuda-libs is for one host: ");
 #undef SEVERAL
 }
 
@@ -435,7 +433,7 @@ static void a_link_local_rendezvous_is_refused(void **state)
                               "tcp://[fe80::1%eth0]:4000", "--job-key", "/key"),
                         &error),
                   BASE_ERR_INVALID);
-    assert_non_null(strstr(error.message, "a link-local address is another one on each host"));
+    assert_has(error.message, "a link-local address is another one on each host");
 }
 
 static void measurements_after_a_job(void **state)

@@ -189,11 +189,11 @@ static void each_says_how_a_job_is_started_again(void **state)
 {
     (void)state;
     launch_place place = {.engine = LAUNCH_ENGINE_SLURM, .in_slurm = true};
-    assert_non_null(strstr(launch_place_again(&place), "requeue"));
+    assert_has(launch_place_again(&place), "requeue");
     place.engine = LAUNCH_ENGINE_PMIX;
-    assert_non_null(strstr(launch_place_again(&place), "requeue"));
+    assert_has(launch_place_again(&place), "requeue");
     place.in_slurm = false;
-    assert_non_null(strstr(launch_place_again(&place), "mpirun"));
+    assert_has(launch_place_again(&place), "mpirun");
 }
 
 int main(void)

@@ -108,15 +108,15 @@ static void the_text_says_what_its_figures_are(void **state)
     WORDS("--model", "gpt2-xl", "--ranks", "8", "--device", "h100", "--batch", "1", "--price",     \
           "2.50", "--steps", "10000", "--global-batch", __VA_ARGS__)
     assert_int_equal(run(ASK("64"), text), BASE_EXIT_DONE); /* 16 micro-batches */
-    assert_non_null(strstr(text, "Layouts of these ranks, by tokens/s; those that do not fit come "
-                                 "last\n"));
-    assert_non_null(strstr(text, ". idle (0 follows 9, and a follows j)\n"));
-    assert_non_null(strstr(text, " % of the pipeline's time (the step without "));
+    assert_has(text, "Layouts of these ranks, by tokens/s; those that do not fit come "
+                     "last\n");
+    assert_has(text, ". idle (0 follows 9, and a follows j)\n");
+    assert_has(text, " % of the pipeline's time (the step without ");
     assert_null(strstr(text, "% of the step"));
     /* 8 ranks at 2.50 dollars: $16.155556 is 2908 s of them */
-    assert_non_null(strstr(text, "10000 steps take 2908 s and cost $16.155556: "));
+    assert_has(text, "10000 steps take 2908 s and cost $16.155556: ");
     assert_int_equal(run(ASK("40", "--pipeline", "2"), text), BASE_EXIT_DONE); /* 10 */
-    assert_non_null(strstr(text, ". idle\n"));
+    assert_has(text, ". idle\n");
 #undef ASK
 }
 
@@ -125,11 +125,11 @@ static void unknown_prices_are_unknown(void **state)
     (void)state;
     static char text[TEXT_BYTES];
     assert_int_equal(run(WORDS("--steps", "10", "--json"), text), BASE_EXIT_DONE);
-    assert_non_null(strstr(text, "\"cost_usd\": null"));
+    assert_has(text, "\"cost_usd\": null");
     assert_int_equal(run(WORDS("--steps", "10"), text), BASE_EXIT_DONE);
-    assert_non_null(strstr(text, "not known without --price"));
+    assert_has(text, "not known without --price");
     assert_int_equal(run(WORDS("--steps", "1000000", "--price", "900000"), text), BASE_EXIT_DONE);
-    assert_non_null(strstr(text, "beyond what the budget can count"));
+    assert_has(text, "beyond what the budget can count");
 }
 
 static void what_does_not_fit_ends_with_1(void **state)
@@ -137,7 +137,7 @@ static void what_does_not_fit_ends_with_1(void **state)
     (void)state;
     static char text[TEXT_BYTES];
     assert_int_equal(run(WORDS("--ranks", "1", "--memory", "10"), text), BASE_EXIT_ERROR);
-    assert_non_null(strstr(text, "does not fit"));
+    assert_has(text, "does not fit");
     assert_int_equal(run(WORDS("--ranks", "1", "--memory", "1000"), text), BASE_EXIT_DONE);
     assert_null(strstr(text, "does not fit"));
 }
@@ -178,7 +178,7 @@ static void a_checkpoint_gives_its_shape(void **state)
     write_config("{\"vocab_size\": 100, \"n_embd\": 64, \"n_layer\": 3, \"n_head\": 2, "
                  "\"n_positions\": 32, \"model_type\": \"gpt2\"}");
     assert_int_equal(run(WORDS("--checkpoint", directory), text), BASE_EXIT_DONE);
-    assert_non_null(strstr(text, "3 layers, width 64, 2 heads, vocabulary 100, context 32"));
+    assert_has(text, "3 layers, width 64, 2 heads, vocabulary 100, context 32");
     write_config("{\"vocab_size\": 100, \"n_embd\": 64, \"n_layer\": 40000000000, \"n_head\": 2, "
                  "\"n_positions\": 32, \"model_type\": \"gpt2\"}");
     assert_int_equal(run(WORDS("--checkpoint", directory), text), BASE_EXIT_USAGE);
@@ -186,7 +186,7 @@ static void a_checkpoint_gives_its_shape(void **state)
     assert_int_equal(run(WORDS("--checkpoint", directory), text), BASE_EXIT_USAGE);
     assert_int_equal(mkfifo(path_of("config.json"), 0600), 0); /* nobody writes to it */
     assert_int_equal(run(WORDS("--checkpoint", directory), text), BASE_EXIT_USAGE);
-    assert_non_null(strstr(warnings, "config.json is not a regular file"));
+    assert_has(warnings, "config.json is not a regular file");
     (void)unlink(path_of("config.json"));
 }
 
@@ -247,10 +247,10 @@ static void a_llamas_config_gives_its_shape(void **state)
     write_llama(LLAMA);
     assert_int_equal(run(WORDS("--checkpoint", directory, "--context", "65536"), text),
                      BASE_EXIT_DONE);
-    assert_non_null(strstr(text, "context 65536 of 131072"));
+    assert_has(text, "context 65536 of 131072");
     write_llama(LLAMA ", \"sliding_window\": 4096");
     assert_int_equal(run(WORDS("--checkpoint", directory), text), BASE_EXIT_DONE);
-    assert_non_null(strstr(text, "context 4096"));
+    assert_has(text, "context 4096");
     (void)unlink(path_of("config.json"));
 }
 
@@ -300,23 +300,23 @@ static void flags_change_a_llamas_shape(void **state)
     static char text[TEXT_BYTES];
     assert_int_equal(run(WORDS("--memory", "1000", "--model", "llama-3.1-8b", "--json"), text),
                      BASE_EXIT_DONE);
-    assert_non_null(strstr(text, "\"parameters\": 8030261248"));
-    assert_non_null(strstr(text, "\"name\": \"llama-3.1-8b\""));
-    assert_non_null(strstr(text, "\"kv_heads\": 8"));
-    assert_non_null(strstr(text, "\"head_width\": 128"));
-    assert_non_null(strstr(text, "\"mlp_width\": 14336"));
-    assert_non_null(strstr(text, "\"tied\": false"));
+    assert_has(text, "\"parameters\": 8030261248");
+    assert_has(text, "\"name\": \"llama-3.1-8b\"");
+    assert_has(text, "\"kv_heads\": 8");
+    assert_has(text, "\"head_width\": 128");
+    assert_has(text, "\"mlp_width\": 14336");
+    assert_has(text, "\"tied\": false");
     assert_int_equal(run(WORDS("--memory", "1000", "--model", "llama-3.1-8b", "--width", "2048",
                                "--kv-heads", "4", "--mlp-width", "5632"),
                          text),
                      BASE_EXIT_DONE);
-    assert_non_null(strstr(text, "own: 32 layers, width 2048, 32 heads of 64, 4 of keys and "
-                                 "values, MLP 5632, "));
+    assert_has(text, "own: 32 layers, width 2048, 32 heads of 64, 4 of keys and "
+                     "values, MLP 5632, ");
     assert_int_equal(run(WORDS("--memory", "1000", "--model", "llama-3.1-8b", "--heads", "24",
                                "--head-width", "64"),
                          text),
                      BASE_EXIT_DONE);
-    assert_non_null(strstr(text, "width 4096, 24 heads of 64, 8 of keys"));
+    assert_has(text, "width 4096, 24 heads of 64, 8 of keys");
     assert_int_equal(
         run(WORDS("--memory", "1000", "--model", "llama-3.1-8b", "--heads", "24"), text),
         BASE_EXIT_USAGE);
@@ -343,14 +343,14 @@ static void the_drawing_has_every_task(void **state)
                                "--picture", path_of("plan.svg")),
                          text),
                      BASE_EXIT_DONE);
-    assert_non_null(strstr(text, "stage 3"));
+    assert_has(text, "stage 3");
     FILE *file = fopen(path_of("plan.svg"), "r");
     assert_non_null(file);
     text[fread(text, 1, TEXT_BYTES - 1, file)] = '\0';
     (void)fclose(file);
     assert_int_equal(count_of(text, ", forward of micro-batch"), 4 * 8);
     assert_int_equal(count_of(text, ", backward of micro-batch"), 4 * 8);
-    assert_non_null(strstr(text, "</svg>"));
+    assert_has(text, "</svg>");
     (void)unlink(path_of("plan.svg"));
     assert_int_equal(
         run(WORDS("--ranks", "1", "--pipeline", "1", "--picture", path_of("plan.svg")), text),
@@ -392,7 +392,7 @@ static void wrong_words_are_refused(void **state)
     assert_int_equal(run(WORDS("--checkpoint", directory, "--model", "gpt2"), text),
                      BASE_EXIT_USAGE);
     assert_int_equal(run(WORDS("--help"), text), BASE_EXIT_DONE);
-    assert_non_null(strstr(text, "--global-batch N"));
+    assert_has(text, "--global-batch N");
 }
 
 static int setup(void **state)

@@ -48,9 +48,9 @@ static void output_and_arguments_come_through(void **state)
     assert_int_equal(RUN("--ranks", "3", "--", "sh", "-c", "echo \"$1 of $WORLD_SIZE\" $2", "sh",
                          "one", "--ranks"),
                      0);
-    assert_non_null(strstr(program.text[TEST_STDOUT], "] one of 3 --ranks\n"));
+    assert_has(program.text[TEST_STDOUT], "] one of 3 --ranks\n");
     assert_int_equal(RUN("--ranks", "1", "--quiet", "--", "echo", "heard"), 0);
-    assert_non_null(strstr(program.text[TEST_STDOUT], "heard\n"));
+    assert_has(program.text[TEST_STDOUT], "heard\n");
     test_program_assert_no_children();
 }
 
@@ -64,7 +64,7 @@ static void lost_output_is_an_error(void **state)
     char command[1024];
     (void)snprintf(command, sizeof command, "%s >/dev/full", full);
     assert_int_equal(run((const char *const[]){"/bin/sh", "-c", command, NULL}), BASE_EXIT_ERROR);
-    assert_non_null(strstr(program.text[TEST_STDERR], "standard output: No space left"));
+    assert_has(program.text[TEST_STDERR], "standard output: No space left");
     assert_null(strstr(program.text[TEST_STDERR], "starting again"));
     (void)snprintf(command, sizeof command, "{ { %s; echo $? >&3; } | true; } 3>&1", full + 5);
     assert_int_equal(run((const char *const[]){"/bin/sh", "-c", command, NULL}), 0);
@@ -94,7 +94,7 @@ static void a_gone_reader_is_no_error(void **state)
                        printed[i]);
         assert_int_equal(run((const char *const[]){"/bin/sh", "-c", command, NULL}),
                          BASE_EXIT_ERROR);
-        assert_non_null(strstr(program.text[TEST_STDERR], "cannot write to standard output"));
+        assert_has(program.text[TEST_STDERR], "cannot write to standard output");
     }
 }
 
@@ -107,7 +107,7 @@ static void too_few_open_files_are_named(void **state)
     char text[1024];
     (void)snprintf(text, sizeof text, "ulimit -Sn 12%s", command);
     assert_int_equal(run((const char *const[]){"/bin/sh", "-c", text, NULL}), 0);
-    assert_non_null(strstr(program.text[TEST_STDOUT], "1\n"));
+    assert_has(program.text[TEST_STDOUT], "1\n");
     assert_null(strstr(program.text[TEST_STDOUT], "0\n"));
     (void)snprintf(text, sizeof text, "ulimit -n 12%s", command);
     assert_int_equal(run((const char *const[]){"/bin/sh", "-c", text, NULL}), BASE_EXIT_ERROR);
@@ -135,8 +135,8 @@ static void a_program_is_ended_by_a_file_that_is_too_large(void **state)
     char script[1024];
     (void)snprintf(script, sizeof script, "ulimit -f 1 && exec head -c 9999 /dev/zero >%s", path);
     assert_int_equal(RUN("--ranks", "1", "--", "sh", "-c", script), 128 + SIGXFSZ);
-    assert_non_null(strstr(program.text[TEST_STDERR],
-                           "was ended by SIGXFSZ: a file would be larger than ulimit -f allows"));
+    assert_has(program.text[TEST_STDERR],
+               "was ended by SIGXFSZ: a file would be larger than ulimit -f allows");
     test_program_assert_no_children();
 }
 
@@ -147,10 +147,10 @@ static void a_limit_of_processor_time_is_named(void **state)
     static const char command[] = "ulimit -t 1 && exec " FAKE_LAUNCHER_PATH
                                   " --no-bind --ranks 1 -- sh -c 'while :; do :; done'";
     assert_int_equal(run((const char *const[]){"/bin/sh", "-c", command, NULL}), 128 + SIGKILL);
-    assert_non_null(strstr(
+    assert_has(
         program.text[TEST_STDERR],
         "was ended by SIGKILL: probably by ulimit -t, since it has used most of that processor "
-        "time\n"));
+        "time\n");
     test_program_assert_no_children();
 }
 
@@ -158,10 +158,10 @@ static void the_first_failing_rank_gives_the_exit_code(void **state)
 {
     (void)state;
     assert_int_equal(RUN("--ranks", "2", "--", "sh", "-c", fail_as_rank_1), 7);
-    assert_non_null(strstr(program.text[TEST_STDERR], "rank 1 (pid "));
-    assert_non_null(strstr(program.text[TEST_STDERR], "exited with code 7"));
+    assert_has(program.text[TEST_STDERR], "rank 1 (pid ");
+    assert_has(program.text[TEST_STDERR], "exited with code 7");
     assert_int_equal(RUN("--ranks", "1", "--", "sh", "-c", "kill -ABRT $$"), 128 + SIGABRT);
-    assert_non_null(strstr(program.text[TEST_STDERR], "was ended by SIGABRT"));
+    assert_has(program.text[TEST_STDERR], "was ended by SIGABRT");
     test_program_assert_no_children();
 }
 
@@ -176,7 +176,7 @@ static void any_failure_starts_a_program_again(void **state)
                          strtol(codes[i], NULL, 10));
         const char *first = strstr(program.text[TEST_STDOUT], "tried\n");
         assert_non_null(first);
-        assert_non_null(strstr(first + 1, "tried\n"));
+        assert_has(first + 1, "tried\n");
     }
 }
 
@@ -243,7 +243,7 @@ static void a_signal_is_passed_on_and_the_second_is_final(void **state)
     wait_both("up");
     assert_int_equal(kill(program.pid, SIGTERM), 0);
     assert_int_equal(test_program_wait(&program), 128 + SIGTERM);
-    assert_non_null(strstr(program.text[TEST_STDOUT], "bye"));
+    assert_has(program.text[TEST_STDOUT], "bye");
     test_program_assert_no_children();
 
     const char *const ignoring[] = {FAKE_LAUNCHER_PATH,
@@ -308,15 +308,15 @@ static void a_rank_is_named_by_its_own_pid(void **state)
     (void)snprintf(expected, sizeof expected, "rank 1 (pid %d) failed in all_reduce #7: the disk",
                    pid);
     assert_int_equal(exit_code, 5);
-    assert_non_null(strstr(program.text[TEST_STDERR], expected));
+    assert_has(program.text[TEST_STDERR], expected);
     pid = run_joined("kill", "30", &exit_code);
     (void)snprintf(expected, sizeof expected, "rank 1 (pid %d) was ended by SIGKILL", pid);
     assert_int_equal(exit_code, 128 + SIGKILL);
-    assert_non_null(strstr(program.text[TEST_STDERR], expected));
+    assert_has(program.text[TEST_STDERR], expected);
     pid = run_joined("stop", "0.5", &exit_code);
     (void)snprintf(expected, sizeof expected, "(rank 1, pid %d, is stopped: SIGSTOP", pid);
     assert_int_equal(exit_code, 1);
-    assert_non_null(strstr(program.text[TEST_STDERR], expected));
+    assert_has(program.text[TEST_STDERR], expected);
     test_program_assert_no_children();
 }
 
@@ -340,7 +340,7 @@ static void wrong_command_lines_are_refused(void **state)
         const char *arguments[8] = {FAKE_LAUNCHER_PATH};
         memcpy(&arguments[1], wrong[i].arguments, sizeof wrong[i].arguments);
         assert_int_equal(run(arguments), 2);
-        assert_non_null(strstr(program.text[TEST_STDERR], wrong[i].expected));
+        assert_has(program.text[TEST_STDERR], wrong[i].expected);
     }
 }
 
@@ -355,7 +355,7 @@ static void files_that_are_no_programs_are_refused_with_a_reason(void **state)
     assert_int_equal(write(fd, "echo 1\n", 7), 7);
     assert_int_equal(close(fd), 0);
     assert_int_equal(RUN("--ranks", "1", "--", path), 127);
-    assert_non_null(strstr(program.text[TEST_STDERR], "/script: Exec format error\n"));
+    assert_has(program.text[TEST_STDERR], "/script: Exec format error\n");
     test_directory_remove(&directory);
 }
 

@@ -101,7 +101,7 @@ static void what_is_no_stop_is_refused(void **state)
         json_t *value = json_loads(wrong[i], JSON_DECODE_ANY, NULL);
         assert_non_null(value);
         assert_status(launch_stop_texts_read(value, &stops, &error), BASE_ERR_INVALID);
-        assert_non_null(strstr(error.message, "stop: "));
+        assert_has(error.message, "stop: ");
         json_decref(value);
     }
 }

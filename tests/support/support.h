@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 /* cmocka after the four headers it relies on */
 #include <cmocka.h>
 
@@ -36,6 +37,16 @@ void _fail(const char *file, int line) __attribute__((noreturn));
         if (assert_status_got != (base_status)(expected)) {                                        \
             fail_msg("%s: %s, expected %s", #call, base_status_name(assert_status_got),            \
                      base_status_name((base_status)(expected)));                                   \
+        }                                                                                          \
+    } while (0)
+
+/* Fails the test, and shows the text, unless `part` is in it. */
+#define assert_has(text, part)                                                                     \
+    do {                                                                                           \
+        const char *assert_has_text = (text);                                                      \
+        const char *assert_has_part = (part);                                                      \
+        if (strstr(assert_has_text, assert_has_part) == NULL) {                                    \
+            fail_msg("'%s' is not in: %s", assert_has_part, assert_has_text);                      \
         }                                                                                          \
     } while (0)
 

@@ -50,8 +50,7 @@ static void all_that_the_driver_says_is_printed(void **state)
         "  power - of -, -, slowed by -\n"
         "  uncorrected memory errors -\n"
         "  used by pid 41, pid 42\n");
-    assert_non_null(
-        strstr(program.text[TEST_STDOUT], "\n   0   same nvlink\n   1    p2p   same\n"));
+    assert_has(program.text[TEST_STDOUT], "\n   0   same nvlink\n   1    p2p   same\n");
 }
 
 static void the_same_is_there_as_json(void **state)
@@ -128,7 +127,7 @@ static void a_lost_gpu_does_not_hide_the_others(void **state)
     (void)state;
     json_error_t error;
     run(NULL, "first lost", BASE_EXIT_DONE, "GPU 0: NVIDIA H200, GPU-bbbb\n");
-    assert_non_null(strstr(program.text[TEST_STDOUT], "\n1 more cannot be used: GPU is lost\n"));
+    assert_has(program.text[TEST_STDOUT], "\n1 more cannot be used: GPU is lost\n");
     run("--json", "first lost", BASE_EXIT_DONE, "");
     json_t *root = json_loads(program.text[TEST_STDOUT], JSON_REJECT_DUPLICATES, &error);
     assert_int_equal(json_array_size(json_object_get(root, "gpus")), 1);
@@ -156,7 +155,7 @@ static void no_driver_is_one_line(void **state)
         skip();
     }
     assert_int_equal(exit_status, BASE_EXIT_NO_GPU);
-    assert_non_null(strstr(program.text[TEST_STDERR], "NVIDIA driver"));
+    assert_has(program.text[TEST_STDERR], "NVIDIA driver");
     assert_ptr_equal(strchr(program.text[TEST_STDERR], '\n'),
                      strrchr(program.text[TEST_STDERR], '\n'));
 }

@@ -132,7 +132,7 @@ static void the_ideal_line_is_measured(void **state)
     launch_figure_script(&text, figure, "", "a.dat", "a.png");
     assert_null(text.data); /* gnuplot would end at an empty drawing */
     launch_figure_svg(&text, figure);
-    assert_non_null(strstr(text.data, "No speed was measured."));
+    assert_has(text.data, "No speed was measured.");
     launch_text_fini(&text);
     free(figure);
 }
@@ -151,19 +151,19 @@ static void a_figure_is_drawn_twice_from_the_same_data(void **state)
     launch_figure_script(&script, figure, "a \"cpu\" `x`", "c.dat", "c.png");
     char x[32];
     (void)snprintf(x, sizeof x, "points=\"%.1f,", 58 + 1 / 2.5 * (LAUNCH_CHART_WIDTH_HALF - 72));
-    assert_non_null(strstr(svg.data, x)); /* one rank lies at 1 of 2.5 */
-    assert_non_null(strstr(svg.data, "<title>188 to 192 tokens/s in 3 rounds</title>"));
-    assert_non_null(strstr(svg.data, ">190 (1.90×)</text>"));
-    assert_non_null(strstr(svg.data, "--of:var(--accent)"));
-    assert_non_null(strstr(svg.data, ">150</text>"));
-    assert_non_null(strstr(data.data, "\n2 190 188.1 191.9\n\n\n# "));
-    assert_non_null(strstr(data.data, "\n0 0 0 0\n2 200 200 200\n"));
-    assert_non_null(strstr(script.data, "set output 'c.png'"));
-    assert_non_null(strstr(script.data, "\\na cpu x\" noenhanced"));
-    assert_non_null(strstr(script.data, "set label '190 (1.90×)' at 2, 190 right"));
-    assert_non_null(strstr(script.data, "'c.dat' index 0 using 1:2:3:4 with yerrorbars"));
-    assert_non_null(strstr(script.data, "linecolor rgb '#2f6fd0' title 'measured'"));
-    assert_non_null(strstr(script.data, "'150' 150"));
+    assert_has(svg.data, x); /* one rank lies at 1 of 2.5 */
+    assert_has(svg.data, "<title>188 to 192 tokens/s in 3 rounds</title>");
+    assert_has(svg.data, ">190 (1.90×)</text>");
+    assert_has(svg.data, "--of:var(--accent)");
+    assert_has(svg.data, ">150</text>");
+    assert_has(data.data, "\n2 190 188.1 191.9\n\n\n# ");
+    assert_has(data.data, "\n0 0 0 0\n2 200 200 200\n");
+    assert_has(script.data, "set output 'c.png'");
+    assert_has(script.data, "\\na cpu x\" noenhanced");
+    assert_has(script.data, "set label '190 (1.90×)' at 2, 190 right");
+    assert_has(script.data, "'c.dat' index 0 using 1:2:3:4 with yerrorbars");
+    assert_has(script.data, "linecolor rgb '#2f6fd0' title 'measured'");
+    assert_has(script.data, "'150' 150");
     launch_text_fini(&svg);
     launch_text_fini(&data);
     launch_text_fini(&script);
@@ -207,16 +207,16 @@ static void rows_are_drawn_twice_from_the_same_data(void **state)
     launch_figure_svg(&svg, figure);
     launch_figure_data(&data, figure);
     launch_figure_script(&script, figure, "m", "b.dat", "b.png");
-    assert_non_null(strstr(svg.data, "<title>work: 3.000 ms, 75.0 %</title>"));
-    assert_non_null(strstr(svg.data, ">4.00 ms</text>"));
-    assert_non_null(strstr(svg.data, "<i class=\"part\"></i>rest</li>"));
+    assert_has(svg.data, "<title>work: 3.000 ms, 75.0 %</title>");
+    assert_has(svg.data, ">4.00 ms</text>");
+    assert_has(svg.data, "<i class=\"part\"></i>rest</li>");
     assert_null(strstr(svg.data, "</i>none</li>"));
     assert_string_equal(data.data, "# work: row, ms, low, high\n0 3 0 3\n1 2 0 2\n\n\n"
                                    "# rest: row, ms, low, high\n0 1 3 4\n\n\n");
-    assert_non_null(strstr(script.data, "set ytics add ('rank 1' 1)"));
-    assert_non_null(strstr(script.data, "set label '4.00 ms' at 4, 0 "));
-    assert_non_null(strstr(script.data, "index 1 using 3:1:3:4:($1-0.34):($1+0.34) with boxxyerror "
-                                        "linecolor rgb '#f0938a' title 'rest'"));
+    assert_has(script.data, "set ytics add ('rank 1' 1)");
+    assert_has(script.data, "set label '4.00 ms' at 4, 0 ");
+    assert_has(script.data, "index 1 using 3:1:3:4:($1-0.34):($1+0.34) with boxxyerror "
+                            "linecolor rgb '#f0938a' title 'rest'");
     launch_text_fini(&svg);
     launch_text_fini(&data);
     launch_text_fini(&script);
@@ -235,9 +235,9 @@ static void rows_have_room_for_their_names(void **state)
         (void)launch_figure_add(figure, "work", "compute", LAUNCH_STROKE_BAR);
         launch_figure_add_row(figure, wide != 0 ? "last to arrive" : "rank 0", (const double[]){9});
         launch_figure_svg(&svg, figure);
-        assert_non_null(strstr(svg.data, wide != 0 ? "<rect class=\"part\" x=\"112.80\""
-                                                   : "<rect class=\"part\" x=\"66.00\""));
-        assert_non_null(strstr(svg.data, "<svg class=\"chart broad\" viewBox=\"0 0 1000 "));
+        assert_has(svg.data, wide != 0 ? "<rect class=\"part\" x=\"112.80\""
+                                       : "<rect class=\"part\" x=\"66.00\"");
+        assert_has(svg.data, "<svg class=\"chart broad\" viewBox=\"0 0 1000 ");
         const char *narrow = strstr(svg.data, "<svg class=\"chart narrow\" viewBox=\"0 0 480 ");
         assert_non_null(narrow);
         const char *value = strstr(narrow, "<text class=\"value\" x=\"");

@@ -1,6 +1,5 @@
 /* What an inference run's results become: figures, lesson, curve, report and manifest, from
  * made-up results whose answers are known. */
-#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "record/inference.h"
 #include "record/inference_lesson.h"
 #include "record/inference_report.h"
+#include "sample.h"
 #include "support.h"
 
 /* Two ranks; the second holds up the first. One prompt, which means to be markup. An old record's, which
@@ -53,22 +53,6 @@ static const char rounds[] =
     "\"replicas\":{\"per_token_ms\":3.1,\"per_token_ms_low\":3.0,\"per_token_ms_high\":3.2,"
     "\"tokens_per_s\":600.0,\"tokens_per_s_low\":590.0,\"tokens_per_s_high\":610.0}}";
 
-static test_directory place;
-
-static int make_place(void **state)
-{
-    (void)state;
-    test_directory_make(&place);
-    return 0;
-}
-
-static int remove_place(void **state)
-{
-    (void)state;
-    test_directory_remove(&place);
-    return 0;
-}
-
 static void read_made_up(launch_inference_figures *figures)
 {
     json_t *results = json_loads(made_up, JSON_REJECT_DUPLICATES, NULL);
@@ -86,6 +70,13 @@ static json_t *results_with_rounds(void)
     assert_non_null(comparison);
     assert_int_equal(json_object_set_new(results, "comparison", comparison), 0);
     return results;
+}
+
+static void read_with_rounds(launch_inference_figures *figures)
+{
+    json_t *results = results_with_rounds();
+    launch_inference_read(results, figures);
+    json_decref(results);
 }
 
 static bool near(double found, double expected)
@@ -118,9 +109,7 @@ static void medians_are_those_of_the_rounds(void **state)
     assert_true(near(of.tp.per_token_ms.median, 4) && isnan(of.tp.per_token_ms.low));
     assert_true(near(of.replicas.tokens_per_s.median, 300));
     assert_true(isnan(launch_inference_apart(&of)));
-    json_t *results = results_with_rounds();
-    launch_inference_read(results, &of);
-    json_decref(results);
+    read_with_rounds(&of);
     assert_int_equal(of.rounds, 5);
     assert_true(near(of.tp.per_token_ms.median, 2) && near(of.tp.per_token_ms.low, 1.9));
     assert_true(near(of.tp.per_token_ms.high, 2.5) && near(of.single.per_token_ms.median, 3));
@@ -253,9 +242,7 @@ static void the_lesson_of_rounds_is_of_their_medians(void **state)
 {
     (void)state;
     launch_inference_figures of;
-    json_t *results = results_with_rounds();
-    launch_inference_read(results, &of);
-    json_decref(results);
+    read_with_rounds(&of);
     assert_lesson(&of, NULL,
                   PHRASES("is 2.00 ms, on one rank alone 3.00 ms (medians of 5 rounds)",
                           "In the first round a rank alone spends 6.25 ms on a token",
@@ -273,7 +260,7 @@ static void a_curve_whose_rounds_overlap_has_no_side(void **state)
     point->single_ms_high = 1.2;
     point->tp_ms_low = 1.1;
     point->tp_ms_high = 2.2;
-    assert_non_null(strstr(launch_curve_no_crossover(&of.curve), "do not show"));
+    assert_has(launch_curve_no_crossover(&of.curve), "do not show");
     point->tp_ms_low = 1.3;
     assert_null(strstr(launch_curve_no_crossover(&of.curve), "do not show"));
     point->tp_ms = 0.8;
@@ -281,7 +268,7 @@ static void a_curve_whose_rounds_overlap_has_no_side(void **state)
     point->tp_ms_high = 0.85;
     assert_null(strstr(launch_curve_no_crossover(&of.curve), "do not show"));
     point->tp_ms_high = 0.95;
-    assert_non_null(strstr(launch_curve_no_crossover(&of.curve), "do not show"));
+    assert_has(launch_curve_no_crossover(&of.curve), "do not show");
 }
 
 static void a_curve_without_a_crossover_says_on_which_side_it_is(void **state)
@@ -291,9 +278,9 @@ static void a_curve_without_a_crossover_says_on_which_side_it_is(void **state)
     read_made_up(&of);
     assert_null(launch_curve_no_crossover(&of.curve));
     of.curve.crossover_d_model = (double)NAN;
-    assert_non_null(strstr(launch_curve_no_crossover(&of.curve), "above"));
+    assert_has(launch_curve_no_crossover(&of.curve), "above");
     of.curve.points[0].tp_ms = 0.5;
-    assert_non_null(strstr(launch_curve_no_crossover(&of.curve), "below"));
+    assert_has(launch_curve_no_crossover(&of.curve), "below");
     of.curve.points[0].tp_ms = (double)NAN;
     assert_null(launch_curve_no_crossover(&of.curve));
 }
@@ -311,53 +298,43 @@ static void the_curve_is_drawn_twice_from_the_same_figures(void **state)
     launch_figure_svg(&svg, figure);
     launch_figure_data(&data, figure);
     launch_figure_script(&script, figure, "cpu", "c.dat", "c.png");
-    assert_non_null(strstr(svg.data, "crossover: d_model 512"));
-    assert_non_null(strstr(svg.data, "one rank, measured: 1 at 64"));
+    assert_has(svg.data, "crossover: d_model 512");
+    assert_has(svg.data, "one rank, measured: 1 at 64");
     assert_null(strstr(svg.data, "nan"));
-    assert_non_null(strstr(
-        data.data,
-        "# one rank, predicted: d_model, ms for a token, low, high\n64 1 1 1\n4096 9 9 9\n"));
-    assert_non_null(strstr(data.data, "low, high\n64 1 1 1\n\n\n# all"));
-    assert_non_null(strstr(script.data, "set arrow from 512"));
-    assert_non_null(strstr(script.data, "set xtics ('64' 64, '4096' 4096)\nset logscale x"));
-    assert_non_null(strstr(script.data, "'c.dat' index 3 using 1:2 with linespoints"));
+    assert_has(data.data,
+               "# one rank, predicted: d_model, ms for a token, low, high\n64 1 1 1\n4096 9 9 9\n");
+    assert_has(data.data, "low, high\n64 1 1 1\n\n\n# all");
+    assert_has(script.data, "set arrow from 512");
+    assert_has(script.data, "set xtics ('64' 64, '4096' 4096)\nset logscale x");
+    assert_has(script.data, "'c.dat' index 3 using 1:2 with linespoints");
     launch_text_fini(&svg);
     launch_text_fini(&data);
     launch_text_fini(&script);
     free(figure);
 }
 
-static char *read_text(const char *name)
-{
-    void *text = NULL;
-    size_t size_bytes = 0;
-    base_error error;
-    assert_ok(
-        base_file_read(test_directory_path(&place, name), 1 << 20, &text, &size_bytes, &error),
-        &error);
-    return text;
-}
+typedef struct written {
+    char *page;
+    json_t *manifest;
+} written;
 
-static void write_results(const char *text)
+/* Writes the record of such results, and reads it. */
+static written write_record(const char *results, int exit_status)
 {
-    base_error error;
-    assert_ok(
-        base_file_write(test_directory_path(&place, "results.json"), text, strlen(text), &error),
-        &error);
-}
-
-static void write_record(proto_job *job, int exit_status)
-{
+    static proto_job job;
     static char program[] = "launcher";
     static char *argv[] = {program, NULL};
     base_error error;
     launch_text lines = {0};
     launch_text notes = {0};
-    proto_job_defaults(job);
-    job->job.mode = PROTO_MODE_TP_CPU;
-    (void)snprintf(job->output.directory, sizeof job->output.directory, "%s",
-                   test_directory_path(&place, ""));
-    const launch_inference run = {.job = job,
+    void *page = NULL;
+    size_t page_bytes = 0;
+    test_directory_put(&test_shared_directory, "results.json", results);
+    proto_job_defaults(&job);
+    job.job.mode = PROTO_MODE_TP_CPU;
+    (void)snprintf(job.output.directory, sizeof job.output.directory, "%s",
+                   test_shared_directory.path);
+    const launch_inference run = {.job = &job,
                                   .argc = 1,
                                   .argv = argv,
                                   .started_at = "2026-01-02T03:04:05.678Z",
@@ -368,98 +345,123 @@ static void write_record(proto_job *job, int exit_status)
     assert_ok(launch_inference_write(&run, &lines, &notes, &error), &error);
     assert_null(notes.data);
     launch_text_fini(&lines);
+    assert_ok(base_file_read(test_directory_path(&test_shared_directory, "report.html"), 1 << 20,
+                             &page, &page_bytes, &error),
+              &error);
+    return (written){page, sample_load(test_shared_directory.path, "manifest.json")};
+}
+
+static void written_free(written record)
+{
+    json_decref(record.manifest);
+    free(record.page);
+}
+
+static bool is_there(const char *name)
+{
+    return access(test_directory_path(&test_shared_directory, name), F_OK) == 0;
 }
 
 static void the_record_is_whole(void **state)
 {
     (void)state;
-    static proto_job job;
-    write_results(made_up);
-    write_record(&job, 0);
-    char *page = read_text("report.html");
-    char *manifest_text = read_text("manifest.json");
-    json_t *manifest = json_loads(manifest_text, JSON_REJECT_DUPLICATES, NULL);
-    assert_non_null(manifest);
-    assert_true(json_real_value(json_object_get(manifest, "crossover_d_model")) == 512);
-    assert_int_equal(json_integer_value(json_object_get(manifest, "slowest_rank")), 1);
-    assert_true(json_real_value(json_object_get(manifest, "duration_hours")) == 2);
-    assert_true(json_real_value(json_object_get(manifest, "load_average_before")) == 7);
+    const written record = write_record(made_up, 0);
+    const char *page = record.page;
+    const json_t *manifest = record.manifest;
+    assert_true(sample_number(manifest, "crossover_d_model") == 512);
+    assert_true(sample_number(manifest, "slowest_rank") == 1);
+    assert_true(sample_number(manifest, "duration_hours") == 2);
+    assert_true(sample_number(manifest, "load_average_before") == 7);
     assert_true(json_is_null(json_object_get(manifest, "cpu_steal_share"))); /* no begin */
-    assert_non_null(strstr(page, "&lt;b&gt;he&lt;/b&gt;"));
+    assert_has(page, "&lt;b&gt;he&lt;/b&gt;");
     assert_null(strstr(page, "<b>he</b>"));
-    assert_non_null(strstr(page, "he &amp; she"));
-    assert_non_null(strstr(page, "too &lt;large&gt;"));
-    assert_non_null(strstr(page, "3 of 3 steps"));
-    assert_non_null(strstr(page, "class=\"pill good\""));
+    assert_has(page, "he &amp; she");
+    assert_has(page, "too &lt;large&gt;");
+    assert_has(page, "3 of 3 steps");
+    assert_has(page, "class=\"pill good\"");
     const char *lesson = json_string_value(json_object_get(manifest, "lesson_notes"));
-    assert_non_null(strstr(lesson, "A token of this model (2.00 M parameters) takes 2 ranks"));
-    assert_non_null(strstr(page, "A token of this model (2.00 M parameters) takes 2 ranks"));
-    assert_int_equal(access(test_directory_path(&place, "plots.gp"), F_OK), 0);
-    assert_int_equal(access(test_directory_path(&place, "scaling-curve.dat"), F_OK), 0);
-    json_decref(manifest);
-    free(manifest_text);
-    free(page);
+    assert_has(lesson, "A token of this model (2.00 M parameters) takes 2 ranks");
+    assert_has(page, "A token of this model (2.00 M parameters) takes 2 ranks");
+    assert_true(is_there("plots.gp") && is_there("scaling-curve.dat"));
+    written_free(record);
 }
 
 /* The page shows the medians, with their rounds. */
 static void a_record_with_rounds_has_their_medians(void **state)
 {
     (void)state;
-    static proto_job job;
     json_t *results = results_with_rounds();
     char *text = json_dumps(results, 0);
     assert_non_null(text);
-    write_results(text);
+    const written record = write_record(text, 0);
+    const char *page = record.page;
+    const json_t *manifest = record.manifest;
     free(text);
     json_decref(results);
-    write_record(&job, 0);
-    char *page = read_text("report.html");
-    char *manifest_text = read_text("manifest.json");
-    json_t *manifest = json_loads(manifest_text, JSON_REJECT_DUPLICATES, NULL);
-    assert_non_null(manifest);
-    assert_int_equal(json_integer_value(json_object_get(manifest, "rounds")), 5);
-    assert_true(json_real_value(json_object_get(manifest, "tp_per_token_ms")) == 2);
-    assert_true(json_real_value(json_object_get(manifest, "tp_per_token_ms_high")) == 2.5);
-    assert_true(json_real_value(json_object_get(manifest, "single_gpu_per_token_ms_low")) == 2);
-    assert_true(json_real_value(json_object_get(manifest, "replicas_tokens_per_s")) == 600);
-    assert_true(json_real_value(json_object_get(manifest, "replicas_tokens_per_s_low")) == 590);
+    assert_true(sample_number(manifest, "rounds") == 5);
+    assert_true(sample_number(manifest, "tp_per_token_ms") == 2);
+    assert_true(sample_number(manifest, "tp_per_token_ms_high") == 2.5);
+    assert_true(sample_number(manifest, "single_gpu_per_token_ms_low") == 2);
+    assert_true(sample_number(manifest, "replicas_tokens_per_s") == 600);
+    assert_true(sample_number(manifest, "replicas_tokens_per_s_low") == 590);
     /* 5 ms in the slow rounds on one rank, 2 in the fast ones */
-    assert_non_null(strstr(json_string_value(json_object_get(manifest, "suspect")), "slow rounds"));
-    assert_non_null(strstr(page, "median of 5 rounds"));
-    assert_non_null(strstr(page, "in 5 rounds"));
-    assert_non_null(strstr(page, "5 all-reduces a step, for 1 text"));
-    assert_non_null(strstr(page, "a token, mean"));
-    assert_non_null(strstr(page, "<th class=\"n\">p50</th>"));
-    assert_non_null(strstr(page, "3.75"));
+    assert_has(json_string_value(json_object_get(manifest, "suspect")), "slow rounds");
+    assert_has(page, "median of 5 rounds");
+    assert_has(page, "in 5 rounds");
+    assert_has(page, "5 all-reduces a step, for 1 text");
+    assert_has(page, "a token, mean");
+    assert_has(page, "<th class=\"n\">p50</th>");
+    assert_has(page, "3.75");
     assert_null(strstr(page, "all-reduces a token"));
-    json_decref(manifest);
-    free(manifest_text);
-    free(page);
+    written_free(record);
 }
 
 /* Nothing of the curve of an older run stays, and what is not known is null. */
 static void a_run_without_a_curve_has_none(void **state)
 {
     (void)state;
-    static proto_job job;
-    base_error error;
-    const char *picture = test_directory_path(&place, "scaling-curve.png");
-    write_results(made_up);
-    write_record(&job, 0);
-    assert_ok(base_file_write(picture, "old", 3, &error), &error);
-    write_results("{\"prompts\":[],\"total\":{}}");
-    write_record(&job, 139);
-    char *page = read_text("report.html");
-    char *manifest = read_text("manifest.json");
-    assert_int_not_equal(access(test_directory_path(&place, "scaling-curve.png"), F_OK), 0);
-    assert_int_not_equal(access(test_directory_path(&place, "plots.gp"), F_OK), 0);
-    assert_non_null(strstr(manifest, "\"crossover_d_model\": null"));
-    assert_non_null(strstr(manifest, "\"slowest_rank\": null"));
-    assert_non_null(strstr(page, "rank 1 &lt;died&gt;"));
-    assert_non_null(strstr(page, "ended with status 139"));
-    assert_null(strstr(page, "scales with the width"));
-    free(manifest);
-    free(page);
+    written_free(write_record(made_up, 0));
+    test_directory_put(&test_shared_directory, "scaling-curve.png", "old");
+    const written record = write_record("{\"prompts\":[],\"total\":{}}", 139);
+    assert_false(is_there("scaling-curve.png") || is_there("plots.gp"));
+    assert_true(json_is_null(json_object_get(record.manifest, "crossover_d_model")));
+    assert_true(json_is_null(json_object_get(record.manifest, "slowest_rank")));
+    assert_has(record.page, "rank 1 &lt;died&gt;");
+    assert_has(record.page, "ended with status 139");
+    assert_null(strstr(record.page, "scales with the width"));
+    written_free(record);
+}
+
+static bool is_suspect(double speedup, double parameters, bool network)
+{
+    return launch_inference_suspect(&(launch_inference_claim){.speedup = speedup,
+                                                              .parameters = parameters,
+                                                              .ranks = 2,
+                                                              .network = network,
+                                                              .cache_bytes = 3e7,
+                                                              .apart = (double)NAN}) != NULL;
+}
+
+static void impossible_speed_ups_are_suspect(void **state)
+{
+    (void)state;
+    assert_false(is_suspect(1.9, 1e8, false));
+    assert_true(is_suspect(2.1, 1e8, false));
+    assert_false(is_suspect(2.1, 1e7, false)); /* a half fits the cache */
+    assert_true(is_suspect(2.1, 1e6, false));  /* the whole did too */
+    assert_true(is_suspect(1.1, 5e5, true));
+    assert_false(is_suspect(0.9, 5e5, true));
+    assert_false(is_suspect((double)NAN, 5e5, true));
+}
+
+static void rounds_that_are_far_apart_are_suspect(void **state)
+{
+    (void)state;
+    launch_inference_claim claim = {
+        .speedup = 1.5, .parameters = 1e8, .ranks = 2, .cache_bytes = 3e7, .apart = 1.9};
+    assert_null(launch_inference_suspect(&claim));
+    claim.apart = 2.1;
+    assert_has(launch_inference_suspect(&claim), "slow rounds");
 }
 
 int main(void)
@@ -475,10 +477,11 @@ int main(void)
         cmocka_unit_test(a_curve_whose_rounds_overlap_has_no_side),
         cmocka_unit_test(a_curve_without_a_crossover_says_on_which_side_it_is),
         cmocka_unit_test(the_curve_is_drawn_twice_from_the_same_figures),
-        cmocka_unit_test_setup_teardown(the_record_is_whole, make_place, remove_place),
-        cmocka_unit_test_setup_teardown(a_record_with_rounds_has_their_medians, make_place,
-                                        remove_place),
-        cmocka_unit_test_setup_teardown(a_run_without_a_curve_has_none, make_place, remove_place),
+        cmocka_unit_test(the_record_is_whole),
+        cmocka_unit_test(a_record_with_rounds_has_their_medians),
+        cmocka_unit_test(a_run_without_a_curve_has_none),
+        cmocka_unit_test(impossible_speed_ups_are_suspect),
+        cmocka_unit_test(rounds_that_are_far_apart_are_suspect),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }

@@ -101,13 +101,13 @@ static void other_peoples_directories_are_left_alone(void **state)
     test_directory_make(&scratch);
     put_file(scratch.path, "thesis.tex");
     assert_status(take(scratch.path, true, &directory, &error), BASE_ERR_INVALID);
-    assert_non_null(strstr(error.message, scratch.path));
+    assert_has(error.message, scratch.path);
     assert_true(has_file(scratch.path, "thesis.tex"));
     assert_status(take(test_directory_path(&scratch, "thesis.tex"), false, &directory, &error),
                   BASE_ERR_IO);
     assert_status(take("", false, &directory, &error), BASE_ERR_INVALID);
     assert_status(take("/proc/nothing/here", false, &directory, &error), BASE_ERR_IO);
-    assert_non_null(strstr(error.message, "/proc/nothing"));
+    assert_has(error.message, "/proc/nothing");
     test_directory_remove(&scratch);
 }
 
@@ -137,7 +137,7 @@ static void a_directory_in_use_names_its_user(void **state)
     assert_status(take(scratch.path, false, &directory, &error), BASE_ERR_BUSY);
     char pid[32];
     (void)snprintf(pid, sizeof pid, "process %ld", (long)child);
-    assert_non_null(strstr(error.message, pid));
+    assert_has(error.message, pid);
 
     int status = 1;
     (void)close(leave[1]);
@@ -298,10 +298,10 @@ static void overwriting_an_input_is_refused(void **state)
     put_file(out, "timings.jsonl");
     launch_out_options options = {.path = out, .inputs = &timings, .input_count = 1};
     assert_status(launch_out_directory_open(&options, &directory, &error), BASE_ERR_INVALID);
-    assert_non_null(strstr(error.message, timings));
+    assert_has(error.message, timings);
     options = (launch_out_options){.path = out, .log_dir = logs};
     assert_status(launch_out_directory_open(&options, &directory, &error), BASE_ERR_INVALID);
-    assert_non_null(strstr(error.message, "--log-dir"));
+    assert_has(error.message, "--log-dir");
     options.overwrite = true;
     assert_ok(launch_out_directory_open(&options, &directory, &error), &error);
     launch_out_directory_close(&directory);

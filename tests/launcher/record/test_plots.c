@@ -96,9 +96,9 @@ static void scaling_names_machine_and_commit(void **state)
               &error);
     const char *title = strstr(script, "set title \"Tokens per second");
     assert_non_null(title);
-    assert_non_null(strstr(title, info.cpu[0] != '\0' ? info.cpu : info.host));
+    assert_has(title, info.cpu[0] != '\0' ? info.cpu : info.host);
     (void)snprintf(wanted, sizeof wanted, "commit %s\" noenhanced\n", info.git_commit);
-    assert_non_null(strstr(title, wanted));
+    assert_has(title, wanted);
     free(script);
 }
 
@@ -107,7 +107,7 @@ static void without_gnuplot_one_line_says_so(void **state)
     (void)state;
     char notes[1024];
     write_record(notes);
-    assert_non_null(strstr(notes, "gnuplot is not installed"));
+    assert_has(notes, "gnuplot is not installed");
     assert_ptr_equal(strchr(notes, '\n'), notes + strlen(notes) - 1);
     assert_false(has_file("out/scaling.png"));
 }
@@ -131,8 +131,8 @@ static void gnuplots_complaint_is_reported(void **state)
     put_gnuplot("#!/bin/sh\necho half > scaling.png\necho '  line 3: undefined function' >&2\n"
                 "echo '^' >&2\necho '<svg>'\nexit 1\n");
     write_record(notes);
-    assert_non_null(strstr(notes, "gnuplot failed"));
-    assert_non_null(strstr(notes, "line 3: undefined function\n"));
+    assert_has(notes, "gnuplot failed");
+    assert_has(notes, "line 3: undefined function\n");
     assert_false(has_file("out/scaling.png"));
 }
 
@@ -160,7 +160,7 @@ static void a_gnuplot_that_hangs_is_ended(void **state)
               &error);
     launch_plots_draw(directory.fd, directory.path, 100 * BASE_NS_PER_MS, &notes);
     launch_out_directory_close(&directory);
-    assert_non_null(strstr(notes.data, "was ended"));
+    assert_has(notes.data, "was ended");
     assert_false(has_file("out/scaling.png"));
     launch_text_fini(&notes);
 }

@@ -95,7 +95,7 @@ static void a_record_continues_after_a_restart(void **state)
     assert_ok(launch_record_begin(record, 3, &error), &error); /* of an earlier run */
     launch_step step = sample_step(&made, 0, 0);
     assert_status(sample_report(record, &step, &error), BASE_ERR_INVALID);
-    assert_non_null(strstr(error.message, "reported step 0, expected 3"));
+    assert_has(error.message, "reported step 0, expected 3");
     report_steps(record, &made, 3, 7);
     step = sample_step(&made, 7, 0); /* one rank came further */
     assert_ok(sample_report(record, &step, &error), &error);
@@ -285,7 +285,7 @@ static void a_full_disk_is_an_error_that_names_the_file(void **state)
     }
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(status, BASE_ERR_IO);
-    assert_non_null(strstr(error.message, "out/timings.jsonl: File too large"));
+    assert_has(error.message, "out/timings.jsonl: File too large");
     /* reported once is enough */
     assert_ok(launch_record_finish(record, &made.end, &error), &error);
     assert_false(launch_record_is_whole(record));
@@ -327,9 +327,9 @@ static void a_late_full_disk_is_an_error_too(void **state)
     const base_status status = launch_record_finish(record, &made.end, &error);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(status, BASE_ERR_IO);
-    assert_non_null(strstr(error.message, ": File too large"));
-    assert_non_null(strstr(error.message, made.options.out));
-    assert_non_null(strstr(error.message, "this run has no manifest.json: "));
+    assert_has(error.message, ": File too large");
+    assert_has(error.message, made.options.out);
+    assert_has(error.message, "this run has no manifest.json: ");
     assert_false(launch_record_is_whole(record));
     assert_int_not_equal(stat(test_directory_path(&scratch, "out/manifest.json"), &info), 0);
     assert_int_not_equal(stat(test_directory_path(&scratch, "out/manifest.json.tmp"), &info), 0);

@@ -95,7 +95,7 @@ static void the_page_is_whole_in_every_case(void **state)
         made.options.overwrite = true;
         char *page = page_of(&made, CASES[i].steps);
         assert_whole(page);
-        assert_non_null(strstr(page, CASES[i].exit_status == 0 ? ">finished<" : ">ended with"));
+        assert_has(page, CASES[i].exit_status == 0 ? ">finished<" : ">ended with");
         free(page);
     }
     test_directory_remove(&scratch);
@@ -112,26 +112,26 @@ static void figures_are_on_the_page(void **state)
     made.ranks[0].eval_correct = 500;
     made.ranks[1].eval_correct = 451;
     char *page = page_of(&made, 100);
-    assert_non_null(strstr(page, "Held-out accuracy</span><b>76.2\xc2\xa0%</b><span "
-                                 "class=\"more\">951 of 1\xe2\x80\xaf"
-                                 "248 sentences exact<"));
-    assert_non_null(strstr(page, "logarithmic</label>"));
-    assert_non_null(strstr(page, "Held-out accuracy against step"));
+    assert_has(page, "Held-out accuracy</span><b>76.2\xc2\xa0%</b><span "
+                     "class=\"more\">951 of 1\xe2\x80\xaf"
+                     "248 sentences exact<");
+    assert_has(page, "logarithmic</label>");
+    assert_has(page, "Held-out accuracy against step");
     int points = 0; /* of 100 steps, every 25th; in two loss charts and one of accuracy */
     for (const char *at = page; (at = strstr(at, ": held-out loss ")) != NULL; at++) {
         points++;
     }
     assert_int_equal(points, 3 * 4);
-    assert_non_null(strstr(page, "470\xe2\x80\xaf"
-                                 "528 parameters"));
-    assert_non_null(strstr(page, "Where every millisecond went"));
-    assert_non_null(strstr(page, ">identical<"));
-    assert_non_null(strstr(page, "<td class=\"n\" data-part=\"forward and backward\">"));
-    assert_non_null(strstr(page, ".manifest td{display:block}")); /* on narrow screens */
-    assert_non_null(strstr(page, "<td>tokens_per_sec_1proc</td><td>96400.0</td>"));
-    assert_non_null(strstr(page, "<td>ranks[1].pid</td><td>4243</td>"));
-    assert_non_null(strstr(page, "he goed to school"));
-    assert_non_null(strstr(page, "my experiment&#39;\\&#39;&#39;s &lt;out&gt;"));
+    assert_has(page, "470\xe2\x80\xaf"
+                     "528 parameters");
+    assert_has(page, "Where every millisecond went");
+    assert_has(page, ">identical<");
+    assert_has(page, "<td class=\"n\" data-part=\"forward and backward\">");
+    assert_has(page, ".manifest td{display:block}"); /* on narrow screens */
+    assert_has(page, "<td>tokens_per_sec_1proc</td><td>96400.0</td>");
+    assert_has(page, "<td>ranks[1].pid</td><td>4243</td>");
+    assert_has(page, "he goed to school");
+    assert_has(page, "my experiment&#39;\\&#39;&#39;s &lt;out&gt;");
     free(page);
     test_directory_remove(&scratch);
 }
@@ -184,7 +184,7 @@ static void hostile_texts_are_escaped(void **state)
     assert_null(strstr(page, "<script"));
     assert_null(strstr(page, "onload=\""));
     assert_null(strstr(page, "\xff"));
-    assert_non_null(strstr(page, "&lt;script&gt;alert(&#39;1&#39;)"));
+    assert_has(page, "&lt;script&gt;alert(&#39;1&#39;)");
     free(page);
     test_directory_remove(&scratch);
 }
@@ -218,7 +218,7 @@ static void losses_that_are_no_numbers_are_left_out(void **state)
     (void)snprintf(path, sizeof path, "%s/report.html", made.options.out);
     assert_ok(base_file_read(path, PAGE_BYTES_MAX, &page, &size_bytes, &error), &error);
     assert_whole(page);
-    assert_non_null(strstr(page, "No loss was reported."));
+    assert_has(page, "No loss was reported.");
     free(page);
     test_directory_remove(&scratch);
 }
@@ -253,12 +253,12 @@ static void columns_are_means_of_steps(void **state)
     (void)snprintf(path, sizeof path, "%s/report.html", made.options.out);
     assert_ok(base_file_read(path, PAGE_BYTES_MAX, &page, &size_bytes, &error), &error);
     assert_whole(page);
-    assert_non_null(strstr(page, "Each column is the mean of 2 or 3 steps."));
-    assert_non_null(strstr(page, "Higher columns are cut at the top. The slowest step, 451, took "
-                                 "90003."));
-    assert_non_null(strstr(page, "<title>steps 450 to 451, mean: "));
-    assert_non_null(strstr(page, "</b><span class=\"more\">mean; median 1"));
-    assert_non_null(strstr(page, "each rank&rsquo;s own. A few steps took most of the time: the "));
+    assert_has(page, "Each column is the mean of 2 or 3 steps.");
+    assert_has(page, "Higher columns are cut at the top. The slowest step, 451, took "
+                     "90003.");
+    assert_has(page, "<title>steps 450 to 451, mean: ");
+    assert_has(page, "</b><span class=\"more\">mean; median 1");
+    assert_has(page, "each rank&rsquo;s own. A few steps took most of the time: the ");
     free(page);
     test_directory_remove(&scratch);
 }
@@ -276,12 +276,12 @@ static void a_suspect_speed_up_is_no_figure(void **state)
     made.end.scaling_count = 2;
     char *page = page_of(&made, 100);
     assert_whole(page);
-    assert_non_null(strstr(page, "Speed-up</span><b>–</b><span class=\"more\"><span class=\"bad\">"
-                                 "says nothing: this machine was disturbed</span> (104.81× was"));
+    assert_has(page, "Speed-up</span><b>–</b><span class=\"more\"><span class=\"bad\">"
+                     "says nothing: this machine was disturbed</span> (104.81× was");
     assert_null(strstr(page, "efficient<"));
     assert_null(strstr(page, "(104.81×)"));
     assert_null(strstr(page, "one process times as many"));
-    assert_non_null(strstr(page, "<td>suspect</td><td>2 processes were 104.81 times as fast"));
+    assert_has(page, "<td>suspect</td><td>2 processes were 104.81 times as fast");
     free(page);
     test_directory_remove(&scratch);
 }

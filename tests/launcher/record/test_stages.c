@@ -77,9 +77,8 @@ static void the_manifest_has_the_stages_and_the_bubble(void **state)
         assert_true(sample_number(stage, "held") == (double)(STAGES - s));
     }
     const char *lesson = json_string_value(json_object_get(manifest, "lesson_notes"));
-    assert_non_null(strstr(lesson,
-                           "2 stages trained in a pipeline by schedule 1f1b, with 4 "
-                           "micro-batches. In a mean step the stages were idle for 36.0 %"));
+    assert_has(lesson, "2 stages trained in a pipeline by schedule 1f1b, with 4 "
+                       "micro-batches. In a mean step the stages were idle for 36.0 %");
     /* the wait for a neighbour is a part of the step */
     const json_t *rank = json_array_get(json_object_get(manifest, "ranks"), 0);
     const json_t *parts = json_object_get(rank, "mean_step");
