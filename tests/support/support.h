@@ -90,6 +90,10 @@ extern test_directory test_shared_directory;
 int test_shared_directory_make(void **state);
 int test_shared_directory_remove(void **state);
 
+/* A test with a test_shared_directory of its own. */
+#define TEST_IN_DIRECTORY(test)                                                                    \
+    cmocka_unit_test_setup_teardown(test, test_shared_directory_make, test_shared_directory_remove)
+
 /* Makes a locale in the directory whose numbers have a comma, and lets this process use it. Skips
  * the test if it cannot be made. setlocale(LC_ALL, "C") goes back. */
 void test_use_comma_locale(const test_directory *directory);

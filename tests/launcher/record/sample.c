@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "record/steps.h"
-#include "support.h"
 
 static char words[][32] = {
     "build/release/bin/launcher", "--ranks", "2", "--mode", "ddp-cpu", "--out",
@@ -59,14 +59,16 @@ launch_scaling_point sample_point(int ranks, double tokens_per_second, double co
     };
 }
 
-void sample_make(sample *made, const char *out, int ranks, int steps)
+void sample_make(sample *made, const char *name, int ranks, int steps)
 {
     memset(made, 0, sizeof *made);
+    (void)snprintf(made->out, sizeof made->out, "%s",
+                   test_directory_path(&test_shared_directory, name));
     fill_job(&made->job, ranks, steps);
     fill_ranks(made, ranks);
     made->scaling[0] = sample_point(1, 96400, 9.1, 1.5);
     made->options = (launch_record_options){
-        .out = out,
+        .out = made->out,
         .argc = (int)(sizeof arguments / sizeof arguments[0]) - 1,
         .argv = arguments,
         .job = &made->job,
@@ -126,20 +128,50 @@ base_status sample_report(launch_record *record, const launch_step *step, base_e
     return status == BASE_OK ? launch_record_step(record, step, reterr) : status;
 }
 
-void sample_write(const sample *from, uint64_t steps)
+void sample_add(launch_record *record, const launch_step *step)
+{
+    base_error error;
+    assert_ok(sample_report(record, step, &error), &error);
+}
+
+launch_record *sample_begin(const sample *from, uint64_t first_step)
 {
     base_error error;
     launch_record *record = NULL;
     assert_ok(launch_record_open(&from->options, &record, &error), &error);
-    assert_ok(launch_record_begin(record, 0, &error), &error);
+    assert_ok(launch_record_begin(record, first_step, &error), &error);
+    return record;
+}
+
+void sample_end(const sample *from, launch_record *record)
+{
+    base_error error;
+    assert_ok(launch_record_finish(record, &from->end, &error), &error);
+    launch_record_close(record);
+}
+
+void sample_write(const sample *from, uint64_t steps)
+{
+    launch_record *record = sample_begin(from, 0);
     for (uint64_t i = 0; i < steps; i++) {
         for (int r = 0; r < from->job.job.world_size; r++) {
             const launch_step step = sample_step(from, i, r);
-            assert_ok(sample_report(record, &step, &error), &error);
+            sample_add(record, &step);
         }
     }
-    assert_ok(launch_record_finish(record, &from->end, &error), &error);
-    launch_record_close(record);
+    sample_end(from, record);
+}
+
+char *sample_text(const sample *from, const char *name)
+{
+    char path[BASE_PATH_BYTES + 64];
+    void *text = NULL;
+    size_t text_bytes = 0;
+    base_error error;
+    (void)snprintf(path, sizeof path, "%s/%s", from->out, name);
+    assert_ok(base_file_read(path, 4 << 20, &text, &text_bytes, &error), &error);
+    assert_int_equal(strlen(text), text_bytes);
+    return text;
 }
 
 json_t *sample_load(const char *directory, const char *name)

@@ -15,7 +15,8 @@ int main(int argc, char **argv)
         (void)fputs("usage: sample-record OUT [RANKS [STEPS]]\n", stderr);
         return 2;
     }
-    sample_make(&made, argv[1], ranks, steps);
+    sample_make(&made, "", ranks, steps);
+    made.options.out = argv[1];
     made.options.plots = true;
     base_status status = launch_record_open(&made.options, &record, &error);
     if (status == BASE_OK) {

@@ -17,22 +17,6 @@
 
 enum { VALUES = 8, REPORT_BYTES = 4096 };
 
-static test_directory scratch;
-
-static int make_scratch(void **state)
-{
-    (void)state;
-    test_directory_make(&scratch);
-    return 0;
-}
-
-static int remove_scratch(void **state)
-{
-    (void)state;
-    test_directory_remove(&scratch);
-    return 0;
-}
-
 static void write_state(const char *name, const char *header, const float *values, size_t count)
 {
     uint8_t file[1024];
@@ -42,9 +26,9 @@ static void write_state(const char *name, const char *header, const float *value
     base_write_bytes(&writer, header, strlen(header));
     base_write_bytes(&writer, values, count * sizeof *values);
     assert_false(writer.failed);
-    assert_ok(
-        base_file_write(test_directory_path(&scratch, name), file, writer.offset_bytes, &error),
-        &error);
+    assert_ok(base_file_write(test_directory_path(&test_shared_directory, name), file,
+                              writer.offset_bytes, &error),
+              &error);
 }
 
 /* Compares two files of the directory. report has the output. */
@@ -55,8 +39,9 @@ static launch_likeness compare(const char *a, const char *b, char report[REPORT_
     memset(report, 0, REPORT_BYTES);
     FILE *stream = fmemopen(report, REPORT_BYTES, "w");
     assert_non_null(stream);
-    assert_ok(launch_compare(test_directory_path(&scratch, a), test_directory_path(&scratch, b),
-                             stream, &likeness, &error),
+    assert_ok(launch_compare(test_directory_path(&test_shared_directory, a),
+                             test_directory_path(&test_shared_directory, b), stream, &likeness,
+                             &error),
               &error);
     assert_int_equal(fclose(stream), 0);
     return likeness;
@@ -131,9 +116,9 @@ static void directories_stand_for_their_model(void **state)
     char report[REPORT_BYTES];
     launch_likeness likeness;
     base_error error;
-    assert_int_equal(mkdir(test_directory_path(&scratch, "out"), 0777), 0);
-    assert_status(launch_compare(test_directory_path(&scratch, "out"), "/dev/null", stdout,
-                                 &likeness, &error),
+    assert_int_equal(mkdir(test_directory_path(&test_shared_directory, "out"), 0777), 0);
+    assert_status(launch_compare(test_directory_path(&test_shared_directory, "out"), "/dev/null",
+                                 stdout, &likeness, &error),
                   BASE_ERR_NOTFOUND);
     assert_has(error.message, "holds none of");
     write_state("a", HEADER(""), ONE, VALUES);
@@ -151,7 +136,7 @@ static void write_in_two(const char *name, const char *index, const float *value
 {
     char path[256];
     base_error error;
-    (void)mkdir(test_directory_path(&scratch, name), 0777);
+    (void)mkdir(test_directory_path(&test_shared_directory, name), 0777);
     (void)snprintf(path, sizeof path, "%s/1.safetensors", name);
     write_state(path, "{\"wte\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}}",
                 values, 6);
@@ -159,7 +144,8 @@ static void write_in_two(const char *name, const char *index, const float *value
     write_state(path, "{\"ln\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
                 values + 6, 2);
     (void)snprintf(path, sizeof path, "%s/model.safetensors.index.json", name);
-    assert_ok(base_file_write(test_directory_path(&scratch, path), index, strlen(index), &error),
+    assert_ok(base_file_write(test_directory_path(&test_shared_directory, path), index,
+                              strlen(index), &error),
               &error);
 }
 
@@ -208,7 +194,7 @@ static void bad_indices_are_named(void **state)
     base_error error;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         write_in_two("bad", bad[i].index, ONE);
-        const char *path = test_directory_path(&scratch, "bad");
+        const char *path = test_directory_path(&test_shared_directory, "bad");
         assert_int_not_equal(launch_compare(path, path, stdout, &likeness, &error), BASE_OK);
         assert_has(error.message, bad[i].complaint);
     }
@@ -241,7 +227,7 @@ static void a_state_takes_no_memory_of_its_size(void **state)
     launch_saved_state opened;
     base_error error;
     write_state("large", header, &none, 0);
-    const char *path = test_directory_path(&scratch, "large");
+    const char *path = test_directory_path(&test_shared_directory, "large");
     assert_int_equal(truncate(path, (off_t)(8 + sizeof header - 1 + DATA_BYTES)), 0);
     const long before = anonymous_kib();
     assert_ok(launch_saved_state_open(path, &opened, &error), &error);
@@ -258,14 +244,14 @@ static void only_regular_files_are_read(void **state)
     launch_likeness likeness;
     base_error error;
     write_in_two("a", INDEX(BOTH), ONE);
-    const char *path = test_directory_path(&scratch, "a/2.safetensors");
+    const char *path = test_directory_path(&test_shared_directory, "a/2.safetensors");
     assert_int_equal(remove(path), 0);
     assert_int_equal(mkfifo(path, 0600), 0);
-    path = test_directory_path(&scratch, "a");
+    path = test_directory_path(&test_shared_directory, "a");
     assert_status(launch_compare(path, path, stdout, &likeness, &error), BASE_ERR_INVALID);
     assert_has(error.message, "/a/2.safetensors: not a regular file");
     write_state("empty", "", ONE, 0);
-    path = test_directory_path(&scratch, "empty");
+    path = test_directory_path(&test_shared_directory, "empty");
     assert_int_equal(truncate(path, 0), 0);
     assert_status(launch_compare(path, path, stdout, &likeness, &error), BASE_ERR_INVALID);
     assert_has(error.message, "/empty: the file is empty");
@@ -277,8 +263,8 @@ static void checkpoints_have_moments(void **state)
     static const float ONE[VALUES] = {1, 2, 3, 4, 5, 6, 7, 8};
     static const float OTHER[VALUES] = {1, 2, 3, 4, 5, 6, 7, 9};
     char report[REPORT_BYTES];
-    assert_int_equal(mkdir(test_directory_path(&scratch, "c"), 0777), 0);
-    assert_int_equal(mkdir(test_directory_path(&scratch, "d"), 0777), 0);
+    assert_int_equal(mkdir(test_directory_path(&test_shared_directory, "c"), 0777), 0);
+    assert_int_equal(mkdir(test_directory_path(&test_shared_directory, "d"), 0777), 0);
     write_state("c/model.safetensors", HEADER(""), ONE, VALUES);
     write_state("d/model.safetensors", HEADER(""), ONE, VALUES);
     write_state("c/exp_avg.safetensors", HEADER(""), ONE, VALUES);
@@ -303,18 +289,21 @@ static void bad_files_are_named(void **state)
     base_error error;
     write_state("a", HEADER(""), ONE, VALUES);
     write_state("short", HEADER(""), ONE, VALUES - 1);
-    assert_status(launch_compare(test_directory_path(&scratch, "a"),
-                                 test_directory_path(&scratch, "short"), stdout, &likeness, &error),
+    assert_status(launch_compare(test_directory_path(&test_shared_directory, "a"),
+                                 test_directory_path(&test_shared_directory, "short"), stdout,
+                                 &likeness, &error),
                   BASE_ERR_INVALID);
     assert_has(error.message, "/short: ");
-    assert_status(launch_compare(test_directory_path(&scratch, "none"),
-                                 test_directory_path(&scratch, "a"), stdout, &likeness, &error),
+    assert_status(launch_compare(test_directory_path(&test_shared_directory, "none"),
+                                 test_directory_path(&test_shared_directory, "a"), stdout,
+                                 &likeness, &error),
                   BASE_ERR_NOTFOUND);
     assert_has(error.message, "/none");
     FILE *full = fopen("/dev/full", "w");
     assert_non_null(full);
-    assert_status(launch_compare(test_directory_path(&scratch, "a"),
-                                 test_directory_path(&scratch, "a"), full, &likeness, &error),
+    assert_status(launch_compare(test_directory_path(&test_shared_directory, "a"),
+                                 test_directory_path(&test_shared_directory, "a"), full, &likeness,
+                                 &error),
                   BASE_ERR_IO);
     (void)fclose(full);
 }
@@ -322,21 +311,17 @@ static void bad_files_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_same_bytes_are_equal, make_scratch, remove_scratch),
-        cmocka_unit_test_setup_teardown(the_first_difference_is_shown, make_scratch,
-                                        remove_scratch),
-        cmocka_unit_test_setup_teardown(signs_of_zero_are_seen, make_scratch, remove_scratch),
-        cmocka_unit_test_setup_teardown(other_tensors_are_named, make_scratch, remove_scratch),
-        cmocka_unit_test_setup_teardown(directories_stand_for_their_model, make_scratch,
-                                        remove_scratch),
-        cmocka_unit_test_setup_teardown(models_in_several_files_are_compared, make_scratch,
-                                        remove_scratch),
-        cmocka_unit_test_setup_teardown(bad_indices_are_named, make_scratch, remove_scratch),
-        cmocka_unit_test_setup_teardown(a_state_takes_no_memory_of_its_size, make_scratch,
-                                        remove_scratch),
-        cmocka_unit_test_setup_teardown(only_regular_files_are_read, make_scratch, remove_scratch),
-        cmocka_unit_test_setup_teardown(checkpoints_have_moments, make_scratch, remove_scratch),
-        cmocka_unit_test_setup_teardown(bad_files_are_named, make_scratch, remove_scratch),
+        TEST_IN_DIRECTORY(the_same_bytes_are_equal),
+        TEST_IN_DIRECTORY(the_first_difference_is_shown),
+        TEST_IN_DIRECTORY(signs_of_zero_are_seen),
+        TEST_IN_DIRECTORY(other_tensors_are_named),
+        TEST_IN_DIRECTORY(directories_stand_for_their_model),
+        TEST_IN_DIRECTORY(models_in_several_files_are_compared),
+        TEST_IN_DIRECTORY(bad_indices_are_named),
+        TEST_IN_DIRECTORY(a_state_takes_no_memory_of_its_size),
+        TEST_IN_DIRECTORY(only_regular_files_are_read),
+        TEST_IN_DIRECTORY(checkpoints_have_moments),
+        TEST_IN_DIRECTORY(bad_files_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "record/record.h"
 #include "sample.h"
 #include "support.h"
@@ -68,9 +67,7 @@ static void the_manifest_has_its_fields(void **state)
 {
     (void)state;
     static sample made;
-    test_directory scratch;
-    test_directory_make(&scratch);
-    sample_make(&made, test_directory_path(&scratch, "out"), 2, 20);
+    sample_make(&made, "out", 2, 20);
     made.ranks[1].bound = true;
     CPU_SET(3, &made.ranks[1].cpus);
     CPU_SET(7, &made.ranks[1].cpus);
@@ -98,7 +95,6 @@ static void the_manifest_has_its_fields(void **state)
     rank = json_array_get(json_object_get(manifest, "ranks"), 0);
     assert_true(json_is_null(json_object_get(rank, "cpus")));
     json_decref(manifest);
-    test_directory_remove(&scratch);
 }
 
 /* Milliseconds of a day, from "2026-01-02T03:04:05.678Z". */
@@ -115,18 +111,12 @@ static void the_wall_time_is_that_between_start_and_end(void **state)
 {
     (void)state;
     static sample made;
-    test_directory scratch;
-    base_error error;
-    launch_record *record = NULL;
-    test_directory_make(&scratch);
-    sample_make(&made, test_directory_path(&scratch, "out"), 2, 1);
-    assert_ok(launch_record_open(&made.options, &record, &error), &error);
-    assert_ok(launch_record_begin(record, 0, &error), &error);
+    sample_make(&made, "out", 2, 1);
+    launch_record *record = sample_begin(&made, 0);
     const int64_t until_ns = base_now_ns() + 20 * BASE_NS_PER_MS;
     while (base_now_ns() < until_ns) { /* so that it is not 0 */
     }
-    assert_ok(launch_record_finish(record, &made.end, &error), &error);
-    launch_record_close(record);
+    sample_end(&made, record);
     json_t *manifest = sample_load(made.options.out, "manifest.json");
     const int64_t day = INT64_C(24) * 3600 * 1000;
     const int64_t between_ms =
@@ -134,7 +124,6 @@ static void the_wall_time_is_that_between_start_and_end(void **state)
     assert_true(between_ms > 0);
     sample_assert_near(sample_number(manifest, "wall_seconds"), (double)between_ms / 1000);
     json_decref(manifest);
-    test_directory_remove(&scratch);
 }
 
 /* The figures are those of steps 2 and 3 of 4, computed by hand. */
@@ -143,13 +132,9 @@ static void the_last_half_is_measured(void **state)
     (void)state;
     static const int64_t STEP_MS[4][2] = {{900, 900}, {900, 900}, {10, 20}, {40, 30}};
     static sample made;
-    test_directory scratch;
     base_error error;
-    launch_record *record = NULL;
-    test_directory_make(&scratch);
-    sample_make(&made, test_directory_path(&scratch, "out"), 2, 4);
-    assert_ok(launch_record_open(&made.options, &record, &error), &error);
-    assert_ok(launch_record_begin(record, 0, &error), &error);
+    sample_make(&made, "out", 2, 4);
+    launch_record *record = sample_begin(&made, 0);
     for (int i = 0; i < 8; i++) {
         launch_step step = sample_step(&made, (uint64_t)(i / 2), i % 2);
         step.step_ns = STEP_MS[i / 2][i % 2] * 1000000;
@@ -158,7 +143,7 @@ static void the_last_half_is_measured(void **state)
         step.compute_ns = step.step_ns / 2;
         step.optimizer_ns = 0;
         step.tokens = 600;
-        assert_ok(sample_report(record, &step, &error), &error);
+        sample_add(record, &step);
     }
     assert_ok(launch_record_finish(record, &made.end, &error), &error);
     assert_status(launch_record_finish(record, &made.end, &error), BASE_ERR_STATE);
@@ -182,7 +167,6 @@ static void the_last_half_is_measured(void **state)
         sample_assert_near(sample_number(mean, "step_ms"), 25);
     }
     json_decref(manifest);
-    test_directory_remove(&scratch);
 }
 
 /* Stopped before the first step: no rank has reported, and nothing is measured. */
@@ -200,9 +184,7 @@ static void unmeasured_figures_are_null(void **state)
                                         "transport",
                                         "eval"};
     static sample made;
-    test_directory scratch;
-    test_directory_make(&scratch);
-    sample_make(&made, test_directory_path(&scratch, "out"), 2, 20);
+    sample_make(&made, "out", 2, 20);
     made.end =
         (launch_record_end){.exit_status = 137, .message = "rank 1 was killed by \xff SIGKILL"};
     json_t *manifest = sample_manifest(&made, 0);
@@ -216,16 +198,13 @@ static void unmeasured_figures_are_null(void **state)
                         "rank 1 was killed by � SIGKILL");
     assert_string_equal(json_string_value(json_object_get(manifest, "backend")), "ringfence");
     json_decref(manifest);
-    test_directory_remove(&scratch);
 }
 
 static void one_differing_rank_is_seen(void **state)
 {
     (void)state;
     static sample made;
-    test_directory scratch;
-    test_directory_make(&scratch);
-    sample_make(&made, test_directory_path(&scratch, "out"), 3, 4);
+    sample_make(&made, "out", 3, 4);
     made.ranks[2].params_sha256[31] ^= 1;
     made.ranks[2].max_abs_difference = 0.25;
     json_t *manifest = sample_manifest(&made, 4);
@@ -237,22 +216,17 @@ static void one_differing_rank_is_seen(void **state)
     manifest = sample_manifest(&made, 4);
     assert_true(json_is_null(json_object_get(manifest, "byte_equivalent")));
     json_decref(manifest);
-    test_directory_remove(&scratch);
 }
 
 static void the_data_file_is_identified(void **state)
 {
     (void)state;
     static sample made;
-    test_directory scratch;
-    base_error error;
-    test_directory_make(&scratch);
-    const char *data = test_directory_path(&scratch, "data.jsonl");
-    assert_ok(base_file_write(data, "abc", 3, &error), &error);
-    sample_make(&made, test_directory_path(&scratch, "out"), 1, 4);
+    test_directory_put(&test_shared_directory, "data.jsonl", "abc");
+    sample_make(&made, "out", 1, 4);
     (void)snprintf(made.job.data.train, sizeof made.job.data.train, "%s/./data.jsonl",
-                   scratch.path);
-    assert_int_equal(chdir(scratch.path), 0);
+                   test_shared_directory.path);
+    assert_int_equal(chdir(test_shared_directory.path), 0);
     json_t *manifest = sample_manifest(&made, 4);
     assert_int_equal(chdir("/"), 0);
     const json_t *entry = json_object_get(manifest, "data");
@@ -260,18 +234,17 @@ static void the_data_file_is_identified(void **state)
     assert_string_equal(json_string_value(json_object_get(entry, "sha256")),
                         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     json_decref(manifest);
-    test_directory_remove(&scratch);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_manifest_has_its_fields),
-        cmocka_unit_test(the_wall_time_is_that_between_start_and_end),
-        cmocka_unit_test(the_last_half_is_measured),
-        cmocka_unit_test(unmeasured_figures_are_null),
-        cmocka_unit_test(one_differing_rank_is_seen),
-        cmocka_unit_test(the_data_file_is_identified),
+        TEST_IN_DIRECTORY(the_manifest_has_its_fields),
+        TEST_IN_DIRECTORY(the_wall_time_is_that_between_start_and_end),
+        TEST_IN_DIRECTORY(the_last_half_is_measured),
+        TEST_IN_DIRECTORY(unmeasured_figures_are_null),
+        TEST_IN_DIRECTORY(one_differing_rank_is_seen),
+        TEST_IN_DIRECTORY(the_data_file_is_identified),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,16 +39,14 @@ static base_status take(const char *path, bool overwrite, launch_out_directory *
 static void records_are_kept_by_number(void **state)
 {
     (void)state;
-    test_directory scratch;
     base_error error;
     launch_out_directory directory;
-    test_directory_make(&scratch);
-    const char *out = test_directory_path(&scratch, "deep/out");
+    const char *out = test_directory_path(&test_shared_directory, "deep/out");
     for (int run = 0; run < 3; run++) {
         char mark[16];
         /* a slash at the end changes nothing */
-        assert_ok(take(run == 1 ? test_directory_path(&scratch, "deep/out/") : out, false,
-                       &directory, &error),
+        assert_ok(take(run == 1 ? test_directory_path(&test_shared_directory, "deep/out/") : out,
+                       false, &directory, &error),
                   &error);
         assert_string_equal(directory.path, out);
         assert_int_equal(directory.moved_to[0] != '\0', run > 0);
@@ -58,10 +56,9 @@ static void records_are_kept_by_number(void **state)
         put_file(out, mark);
         launch_out_directory_close(&directory);
     }
-    assert_true(has_file(test_directory_path(&scratch, "deep/out.1"), "mark0"));
-    assert_true(has_file(test_directory_path(&scratch, "deep/out.2"), "mark1"));
+    assert_true(has_file(test_directory_path(&test_shared_directory, "deep/out.1"), "mark0"));
+    assert_true(has_file(test_directory_path(&test_shared_directory, "deep/out.2"), "mark1"));
     assert_true(has_file(out, "mark2"));
-    test_directory_remove(&scratch);
 }
 
 static void overwriting_removes_our_files_alone(void **state)
@@ -70,45 +67,40 @@ static void overwriting_removes_our_files_alone(void **state)
     static const char *const OURS[] = {"manifest.json", "state-rank-12.safetensors",
                                        "model.safetensors.tmp", "report.html"};
     static const char *const THEIRS[] = {"notes.txt", "state-rank-x.safetensors", "my.tmp"};
-    test_directory scratch;
     base_error error;
     launch_out_directory directory;
-    test_directory_make(&scratch);
     for (size_t i = 0; i < sizeof OURS / sizeof OURS[0]; i++) {
-        put_file(scratch.path, OURS[i]);
+        put_file(test_shared_directory.path, OURS[i]);
     }
     for (size_t i = 0; i < sizeof THEIRS / sizeof THEIRS[0]; i++) {
-        put_file(scratch.path, THEIRS[i]);
+        put_file(test_shared_directory.path, THEIRS[i]);
     }
-    assert_ok(take(scratch.path, true, &directory, &error), &error);
+    assert_ok(take(test_shared_directory.path, true, &directory, &error), &error);
     assert_string_equal(directory.moved_to, "");
     launch_out_directory_close(&directory);
     for (size_t i = 0; i < sizeof OURS / sizeof OURS[0]; i++) {
-        assert_false(has_file(scratch.path, OURS[i]));
+        assert_false(has_file(test_shared_directory.path, OURS[i]));
     }
     for (size_t i = 0; i < sizeof THEIRS / sizeof THEIRS[0]; i++) {
-        assert_true(has_file(scratch.path, THEIRS[i]));
+        assert_true(has_file(test_shared_directory.path, THEIRS[i]));
     }
-    test_directory_remove(&scratch);
 }
 
 static void other_peoples_directories_are_left_alone(void **state)
 {
     (void)state;
-    test_directory scratch;
     base_error error;
     launch_out_directory directory;
-    test_directory_make(&scratch);
-    put_file(scratch.path, "thesis.tex");
-    assert_status(take(scratch.path, true, &directory, &error), BASE_ERR_INVALID);
-    assert_has(error.message, scratch.path);
-    assert_true(has_file(scratch.path, "thesis.tex"));
-    assert_status(take(test_directory_path(&scratch, "thesis.tex"), false, &directory, &error),
-                  BASE_ERR_IO);
+    put_file(test_shared_directory.path, "thesis.tex");
+    assert_status(take(test_shared_directory.path, true, &directory, &error), BASE_ERR_INVALID);
+    assert_has(error.message, test_shared_directory.path);
+    assert_true(has_file(test_shared_directory.path, "thesis.tex"));
+    assert_status(
+        take(test_directory_path(&test_shared_directory, "thesis.tex"), false, &directory, &error),
+        BASE_ERR_IO);
     assert_status(take("", false, &directory, &error), BASE_ERR_INVALID);
     assert_status(take("/proc/nothing/here", false, &directory, &error), BASE_ERR_IO);
     assert_has(error.message, "/proc/nothing");
-    test_directory_remove(&scratch);
 }
 
 /* Another process takes the directory. The refusal names it, and the directory is free when that
@@ -116,25 +108,23 @@ static void other_peoples_directories_are_left_alone(void **state)
 static void a_directory_in_use_names_its_user(void **state)
 {
     (void)state;
-    test_directory scratch;
     base_error error;
     launch_out_directory directory;
     int ready[2];
     int leave[2];
     char byte = 0;
-    test_directory_make(&scratch);
     assert_int_equal(pipe(ready), 0);
     assert_int_equal(pipe(leave), 0);
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         (void)close(leave[1]);
-        const int taken = take(scratch.path, false, &directory, NULL) == BASE_OK;
+        const int taken = take(test_shared_directory.path, false, &directory, NULL) == BASE_OK;
         _exit(write(ready[1], taken ? "y" : "n", 1) == 1 && read(leave[0], &byte, 1) == 0 ? 0 : 1);
     }
     assert_int_equal(read(ready[0], &byte, 1), 1);
     assert_int_equal(byte, 'y');
-    assert_status(take(scratch.path, false, &directory, &error), BASE_ERR_BUSY);
+    assert_status(take(test_shared_directory.path, false, &directory, &error), BASE_ERR_BUSY);
     char pid[32];
     (void)snprintf(pid, sizeof pid, "process %ld", (long)child);
     assert_has(error.message, pid);
@@ -143,12 +133,11 @@ static void a_directory_in_use_names_its_user(void **state)
     (void)close(leave[1]);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    assert_ok(take(scratch.path, false, &directory, &error), &error);
+    assert_ok(take(test_shared_directory.path, false, &directory, &error), &error);
     launch_out_directory_close(&directory);
     (void)close(leave[0]);
     (void)close(ready[0]);
     (void)close(ready[1]);
-    test_directory_remove(&scratch);
 }
 
 static size_t count_entries(const char *path)
@@ -166,17 +155,15 @@ static size_t count_entries(const char *path)
 static void a_job_that_never_begins_leaves_no_trace(void **state)
 {
     (void)state;
-    test_directory scratch;
     base_error error;
     launch_out_directory directory;
-    test_directory_make(&scratch);
-    const char *out = test_directory_path(&scratch, "a/b/out");
+    const char *out = test_directory_path(&test_shared_directory, "a/b/out");
     const launch_out_options options = {.path = out, .overwrite = true};
     assert_ok(launch_out_directory_open(&options, &directory, &error), &error);
     assert_int_equal(count_entries(out), 0);
     launch_out_directory_discard(&directory);
     launch_out_directory_close(&directory);
-    assert_int_equal(count_entries(scratch.path), 0);
+    assert_int_equal(count_entries(test_shared_directory.path), 0);
 
     assert_ok(base_mkdirs(out, &error), &error); /* an older record */
     put_file(out, "manifest.json");
@@ -184,8 +171,7 @@ static void a_job_that_never_begins_leaves_no_trace(void **state)
     launch_out_directory_discard(&directory);
     launch_out_directory_close(&directory);
     assert_true(has_file(out, "manifest.json"));
-    assert_int_equal(count_entries(test_directory_path(&scratch, "a/b")), 1);
-    test_directory_remove(&scratch);
+    assert_int_equal(count_entries(test_directory_path(&test_shared_directory, "a/b")), 1);
 }
 
 /* Nothing of an older run stays beside a new one's files: its failure's page would be taken for theirs. */
@@ -201,11 +187,9 @@ static void all_files_of_a_run_are_replaced(void **state)
         "state-rank-3.safetensors.part",
         "state-rank-1.safetensors.tmp",
     };
-    test_directory scratch;
     base_error error;
     launch_out_directory directory;
-    test_directory_make(&scratch);
-    const char *out = test_directory_path(&scratch, "out");
+    const char *out = test_directory_path(&test_shared_directory, "out");
     assert_ok(base_mkdirs(out, &error), &error);
     put_file(out, "flight-rank-.json"); /* not ours */
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -214,18 +198,15 @@ static void all_files_of_a_run_are_replaced(void **state)
     assert_ok(take(out, true, &directory, &error), &error);
     assert_int_equal(count_entries(out), 1);
     launch_out_directory_close(&directory);
-    test_directory_remove(&scratch);
 }
 
 /* A training that goes on with fewer ranks: the states of the others are of an older step. */
 static void states_of_ranks_that_are_gone_are_dropped(void **state)
 {
     (void)state;
-    test_directory scratch;
     base_error error;
     launch_out_directory directory;
-    test_directory_make(&scratch);
-    const char *out = test_directory_path(&scratch, "out");
+    const char *out = test_directory_path(&test_shared_directory, "out");
     const launch_out_options options = {.path = out, .goes_on = true};
     assert_ok(base_mkdirs(out, &error), &error);
     put_file(out, "manifest.json");
@@ -237,7 +218,6 @@ static void states_of_ranks_that_are_gone_are_dropped(void **state)
     launch_out_directory_close(&directory);
     assert_true(has_file(out, "state-rank-1.safetensors"));
     assert_int_equal(count_entries(out), 2);
-    test_directory_remove(&scratch);
 }
 
 /* A checkpoint and a tokenizer in the directory can be read all the time, and are not lost. */
@@ -245,14 +225,15 @@ static void inputs_stay_readable(void **state)
 {
     (void)state;
     for (int overwrite = 0; overwrite < 2; overwrite++) {
-        test_directory scratch;
         base_error error;
         launch_out_directory directory;
         struct stat info;
         char old[BASE_PATH_BYTES];
-        test_directory_make(&scratch);
-        const char *out = test_directory_path(&scratch, "out");
-        assert_ok(base_mkdirs(test_directory_path(&scratch, "out/deep"), &error), &error);
+        const char *out =
+            test_directory_path(&test_shared_directory, overwrite != 0 ? "replaced" : "moved");
+        char deep[BASE_PATH_BYTES + 8];
+        (void)snprintf(deep, sizeof deep, "%s/deep", out);
+        assert_ok(base_mkdirs(deep, &error), &error);
         (void)snprintf(old, sizeof old, "%s%s", out, overwrite != 0 ? "" : ".1");
         put_file(out, "manifest.json");
         put_file(out, "model.safetensors");
@@ -262,7 +243,8 @@ static void inputs_stay_readable(void **state)
         (void)snprintf(inputs[0], sizeof inputs[0], "%s/model.safetensors", out);
         (void)snprintf(inputs[1], sizeof inputs[1], "%s/./tokenizer.json", out);
         (void)snprintf(inputs[2], sizeof inputs[2], "%s/deep/data.jsonl", out);
-        (void)snprintf(inputs[3], sizeof inputs[3], "%s/elsewhere.jsonl", scratch.path);
+        (void)snprintf(inputs[3], sizeof inputs[3], "%s/elsewhere.jsonl",
+                       test_shared_directory.path);
         const char *const list[] = {inputs[0], inputs[1], inputs[2], inputs[3]};
         const launch_out_options options = {
             .path = out, .overwrite = overwrite != 0, .inputs = list, .input_count = 4};
@@ -280,20 +262,17 @@ static void inputs_stay_readable(void **state)
         assert_true(has_file(old, "tokenizer.json"));
         assert_true(has_file(old, "deep/data.jsonl"));
         assert_int_equal(count_entries(out), overwrite != 0 ? 3 : 1);
-        test_directory_remove(&scratch);
     }
 }
 
 static void overwriting_an_input_is_refused(void **state)
 {
     (void)state;
-    test_directory scratch;
     base_error error;
     launch_out_directory directory;
-    test_directory_make(&scratch);
-    const char *out = test_directory_path(&scratch, "out");
-    const char *timings = test_directory_path(&scratch, "out/timings.jsonl");
-    const char *logs = test_directory_path(&scratch, "out/logs");
+    const char *out = test_directory_path(&test_shared_directory, "out");
+    const char *timings = test_directory_path(&test_shared_directory, "out/timings.jsonl");
+    const char *logs = test_directory_path(&test_shared_directory, "out/logs");
     assert_ok(base_mkdirs(out, &error), &error);
     put_file(out, "timings.jsonl");
     launch_out_options options = {.path = out, .inputs = &timings, .input_count = 1};
@@ -306,21 +285,20 @@ static void overwriting_an_input_is_refused(void **state)
     assert_ok(launch_out_directory_open(&options, &directory, &error), &error);
     launch_out_directory_close(&directory);
     assert_true(has_file(out, "timings.jsonl"));
-    test_directory_remove(&scratch);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(records_are_kept_by_number),
-        cmocka_unit_test(overwriting_removes_our_files_alone),
-        cmocka_unit_test(other_peoples_directories_are_left_alone),
-        cmocka_unit_test(a_directory_in_use_names_its_user),
-        cmocka_unit_test(a_job_that_never_begins_leaves_no_trace),
-        cmocka_unit_test(all_files_of_a_run_are_replaced),
-        cmocka_unit_test(states_of_ranks_that_are_gone_are_dropped),
-        cmocka_unit_test(inputs_stay_readable),
-        cmocka_unit_test(overwriting_an_input_is_refused),
+        TEST_IN_DIRECTORY(records_are_kept_by_number),
+        TEST_IN_DIRECTORY(overwriting_removes_our_files_alone),
+        TEST_IN_DIRECTORY(other_peoples_directories_are_left_alone),
+        TEST_IN_DIRECTORY(a_directory_in_use_names_its_user),
+        TEST_IN_DIRECTORY(a_job_that_never_begins_leaves_no_trace),
+        TEST_IN_DIRECTORY(all_files_of_a_run_are_replaced),
+        TEST_IN_DIRECTORY(states_of_ranks_that_are_gone_are_dropped),
+        TEST_IN_DIRECTORY(inputs_stay_readable),
+        TEST_IN_DIRECTORY(overwriting_an_input_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

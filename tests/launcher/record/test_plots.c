@@ -14,36 +14,32 @@
 #include "sample.h"
 #include "support.h"
 
-static test_directory scratch;
 static char *path_before;
 
 /* A directory whose "bin" is all of PATH, so that the test decides what gnuplot is. */
-static int make_scratch(void **state)
+static int make_bin(void **state)
 {
-    (void)state;
     base_error error;
-    test_directory_make(&scratch);
+    (void)test_shared_directory_make(state);
     const char *path = getenv("PATH");
     path_before = strdup(path != NULL ? path : "");
     assert_non_null(path_before);
-    assert_ok(base_mkdirs(test_directory_path(&scratch, "bin"), &error), &error);
-    assert_int_equal(setenv("PATH", test_directory_path(&scratch, "bin"), 1), 0);
+    assert_ok(base_mkdirs(test_directory_path(&test_shared_directory, "bin"), &error), &error);
+    assert_int_equal(setenv("PATH", test_directory_path(&test_shared_directory, "bin"), 1), 0);
     return 0;
 }
 
-static int remove_scratch(void **state)
+static int remove_bin(void **state)
 {
-    (void)state;
     assert_int_equal(setenv("PATH", path_before, 1), 0);
     free(path_before);
-    test_directory_remove(&scratch);
-    return 0;
+    return test_shared_directory_remove(state);
 }
 
 static void put_gnuplot(const char *script)
 {
     base_error error;
-    const char *path = test_directory_path(&scratch, "bin/gnuplot");
+    const char *path = test_directory_path(&test_shared_directory, "bin/gnuplot");
     assert_ok(base_file_write(path, script, strlen(script), &error), &error);
     assert_int_equal(chmod(path, 0755), 0);
 }
@@ -51,7 +47,7 @@ static void put_gnuplot(const char *script)
 static int has_file(const char *name)
 {
     struct stat info;
-    return stat(test_directory_path(&scratch, name), &info) == 0 && info.st_size > 0;
+    return stat(test_directory_path(&test_shared_directory, name), &info) == 0 && info.st_size > 0;
 }
 
 /* Finishes a record with plots, and copies its notes. */
@@ -59,14 +55,12 @@ static void write_record(char notes[1024])
 {
     static sample made;
     base_error error;
-    launch_record *record = NULL;
-    sample_make(&made, test_directory_path(&scratch, "out"), 2, 10);
+    sample_make(&made, "out", 2, 10);
     made.options.plots = true;
-    assert_ok(launch_record_open(&made.options, &record, &error), &error);
-    assert_ok(launch_record_begin(record, 0, &error), &error);
+    launch_record *record = sample_begin(&made, 0);
     for (int i = 0; i < 20; i++) {
         const launch_step step = sample_step(&made, (uint64_t)(i / 2), i % 2);
-        assert_ok(sample_report(record, &step, &error), &error);
+        sample_add(record, &step);
     }
     assert_ok(launch_record_finish(record, &made.end, &error), &error);
     (void)snprintf(notes, 1024, "%s", launch_record_notes(record));
@@ -91,8 +85,8 @@ static void scaling_names_machine_and_commit(void **state)
     base_error error;
     launch_run_info_gather(&info, &data);
     write_record(notes);
-    assert_ok(base_file_read(test_directory_path(&scratch, "out/plots.gp"), 1 << 16, &script,
-                             &size_bytes, &error),
+    assert_ok(base_file_read(test_directory_path(&test_shared_directory, "out/plots.gp"), 1 << 16,
+                             &script, &size_bytes, &error),
               &error);
     const char *title = strstr(script, "set title \"Tokens per second");
     assert_non_null(title);
@@ -155,8 +149,8 @@ static void a_gnuplot_that_hangs_is_ended(void **state)
     launch_text notes = {0};
     put_gnuplot("#!/bin/sh\necho half > scaling.png\nexec /bin/sleep 1000\n");
     assert_ok(launch_out_directory_open(
-                  &(launch_out_options){.path = test_directory_path(&scratch, "out")}, &directory,
-                  &error),
+                  &(launch_out_options){.path = test_directory_path(&test_shared_directory, "out")},
+                  &directory, &error),
               &error);
     launch_plots_draw(directory.fd, directory.path, 100 * BASE_NS_PER_MS, &notes);
     launch_out_directory_close(&directory);
@@ -173,34 +167,28 @@ static void the_real_one_draws_the_pictures(void **state)
     if (access("/usr/bin/gnuplot", X_OK) != 0) {
         skip();
     }
-    assert_int_equal(symlink("/usr/bin/gnuplot", test_directory_path(&scratch, "bin/gnuplot")), 0);
+    assert_int_equal(
+        symlink("/usr/bin/gnuplot", test_directory_path(&test_shared_directory, "bin/gnuplot")), 0);
     write_record(notes);
     assert_string_equal(notes, "");
     assert_true(has_file("out/loss.png"));
     assert_true(has_file("out/steptime.png"));
-    FILE *picture = fopen(test_directory_path(&scratch, "out/scaling.png"), "rb");
+    FILE *picture = fopen(test_directory_path(&test_shared_directory, "out/scaling.png"), "rb");
     assert_non_null(picture);
     assert_int_equal(fread(head, 1, sizeof head, picture), sizeof head);
     assert_memory_equal(head, "\x89PNG\r\n\x1a\n", sizeof head);
     (void)fclose(picture);
 }
 
+#define PLOTS_TEST(test) cmocka_unit_test_setup_teardown(test, make_bin, remove_bin)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(without_gnuplot_one_line_says_so, make_scratch,
-                                        remove_scratch),
-        cmocka_unit_test_setup_teardown(scaling_names_machine_and_commit, make_scratch,
-                                        remove_scratch),
-        cmocka_unit_test_setup_teardown(notes_are_printed_once, make_scratch, remove_scratch),
-        cmocka_unit_test_setup_teardown(gnuplots_complaint_is_reported, make_scratch,
-                                        remove_scratch),
-        cmocka_unit_test_setup_teardown(gnuplot_runs_in_the_directory, make_scratch,
-                                        remove_scratch),
-        cmocka_unit_test_setup_teardown(a_gnuplot_that_hangs_is_ended, make_scratch,
-                                        remove_scratch),
-        cmocka_unit_test_setup_teardown(the_real_one_draws_the_pictures, make_scratch,
-                                        remove_scratch),
+        PLOTS_TEST(without_gnuplot_one_line_says_so), PLOTS_TEST(scaling_names_machine_and_commit),
+        PLOTS_TEST(notes_are_printed_once),           PLOTS_TEST(gnuplots_complaint_is_reported),
+        PLOTS_TEST(gnuplot_runs_in_the_directory),    PLOTS_TEST(a_gnuplot_that_hangs_is_ended),
+        PLOTS_TEST(the_real_one_draws_the_pictures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,17 +21,10 @@ static void every_step_is_a_line(void **state)
 {
     (void)state;
     static sample made;
-    test_directory scratch;
-    base_error error;
-    void *text = NULL;
-    size_t text_bytes = 0;
     size_t lines = 0;
-    test_directory_make(&scratch);
-    sample_make(&made, test_directory_path(&scratch, "out"), 2, 20);
+    sample_make(&made, "out", 2, 20);
     sample_write(&made, 20);
-    assert_ok(base_file_read(test_directory_path(&scratch, "out/timings.jsonl"), 1 << 20, &text,
-                             &text_bytes, &error),
-              &error);
+    char *text = sample_text(&made, "timings.jsonl");
     for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
         json_t *row = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
         assert_non_null(row);
@@ -57,12 +50,10 @@ static void every_step_is_a_line(void **state)
     }
     assert_int_equal(lines, 40);
     free(text);
-    test_directory_remove(&scratch);
 }
 
 static void report_steps(launch_record *record, const sample *made, uint64_t first, uint64_t end)
 {
-    base_error error;
     for (uint64_t step = first; step < end; step++) {
         for (int rank = 0; rank < 2; rank++) {
             launch_step step_of_rank = sample_step(made, step, rank);
@@ -73,7 +64,7 @@ static void report_steps(launch_record *record, const sample *made, uint64_t fir
                                                          .span_ns = 4567890 - (int64_t)step,
                                                          .held = 1 + (uint64_t)rank};
             }
-            assert_ok(sample_report(record, &step_of_rank, &error), &error);
+            sample_add(record, &step_of_rank);
         }
     }
 }
@@ -83,30 +74,22 @@ static void a_record_continues_after_a_restart(void **state)
 {
     (void)state;
     static sample made;
-    test_directory scratch;
     base_error error;
-    launch_record *record = NULL;
-    void *text = NULL;
-    size_t text_bytes = 0;
-    char path[BASE_PATH_BYTES];
-    test_directory_make(&scratch);
-    sample_make(&made, test_directory_path(&scratch, "out"), 2, 9);
-    assert_ok(launch_record_open(&made.options, &record, &error), &error);
-    assert_ok(launch_record_begin(record, 3, &error), &error); /* of an earlier run */
+    sample_make(&made, "out", 2, 9);
+    launch_record *record = sample_begin(&made, 3); /* of an earlier run */
     launch_step step = sample_step(&made, 0, 0);
     assert_status(sample_report(record, &step, &error), BASE_ERR_INVALID);
     assert_has(error.message, "reported step 0, expected 3");
     report_steps(record, &made, 3, 7);
     step = sample_step(&made, 7, 0); /* one rank came further */
-    assert_ok(sample_report(record, &step, &error), &error);
+    sample_add(record, &step);
     assert_ok(launch_record_begin(record, 5, &error), &error);
     report_steps(record, &made, 5, 9);
     assert_ok(launch_record_finish(record, &made.end, &error), &error);
     assert_status(launch_record_begin(record, 9, &error), BASE_ERR_STATE);
     launch_record_close(record);
 
-    (void)snprintf(path, sizeof path, "%s/timings.jsonl", made.options.out);
-    assert_ok(base_file_read(path, 1 << 20, &text, &text_bytes, &error), &error);
+    char *text = sample_text(&made, "timings.jsonl");
     int line = 0;
     for (char *at = text; *at != '\0'; at = strchr(at, '\n') + 1, line++) {
         char expected[64];
@@ -120,7 +103,6 @@ static void a_record_continues_after_a_restart(void **state)
     sample_assert_near(sample_number(manifest, "steps"), 6);
     sample_assert_near(sample_number(json_object_get(manifest, "measured_over"), "last_step"), 8);
     json_decref(manifest);
-    test_directory_remove(&scratch);
 }
 
 /* Opens the record of a job with --resume, whose checkpoint is of `first`, and writes the steps from there
@@ -128,49 +110,33 @@ static void a_record_continues_after_a_restart(void **state)
 static char *go_on(sample *made, uint64_t first, uint64_t end)
 {
     base_error error;
-    launch_record *record = NULL;
-    void *text = NULL;
-    size_t text_bytes = 0;
     char path[BASE_PATH_BYTES];
     made->job.train.resume = true;
     made->job.train.save_every = 1;
     assert_ok(proto_checkpoint_path(made->options.out, first, path, &error), &error);
     assert_ok(base_mkdirs(path, &error), &error);
-    assert_ok(launch_record_open(&made->options, &record, &error), &error);
-    assert_ok(launch_record_begin(record, first, &error), &error);
+    launch_record *record = sample_begin(made, first);
     assert_null(strstr(launch_record_notes(record), "an earlier run")); /* nothing was moved */
     report_steps(record, made, first, end);
-    assert_ok(launch_record_finish(record, &made->end, &error), &error);
-    launch_record_close(record);
-    (void)snprintf(path, sizeof path, "%s/timings.jsonl", made->options.out);
-    assert_ok(base_file_read(path, 1 << 20, &text, &text_bytes, &error), &error);
+    sample_end(made, record);
+    char *text = sample_text(made, "timings.jsonl");
     return text;
 }
 
 static void write_steps(const sample *made, uint64_t steps)
 {
-    base_error error;
-    launch_record *record = NULL;
-    assert_ok(launch_record_open(&made->options, &record, &error), &error);
-    assert_ok(launch_record_begin(record, 0, &error), &error);
+    launch_record *record = sample_begin(made, 0);
     report_steps(record, made, 0, steps);
-    assert_ok(launch_record_finish(record, &made->end, &error), &error);
-    launch_record_close(record);
+    sample_end(made, record);
 }
 
-static char *uninterrupted(test_directory *scratch, uint64_t steps)
+static char *uninterrupted(uint64_t steps)
 {
     static sample made;
-    base_error error;
-    void *text = NULL;
-    size_t text_bytes = 0;
-    sample_make(&made, test_directory_path(scratch, "whole"), 2, (int)steps);
+    sample_make(&made, "whole", 2, (int)steps);
     made.job.job.mode = PROTO_MODE_PP_CPU;
     write_steps(&made, steps);
-    assert_ok(base_file_read(test_directory_path(scratch, "whole/timings.jsonl"), 1 << 20, &text,
-                             &text_bytes, &error),
-              &error);
-    return text;
+    return sample_text(&made, "timings.jsonl");
 }
 
 /* timings.jsonl of a training that went on is that of one that did not stop, byte for byte. What is cut, of
@@ -179,12 +145,10 @@ static void a_training_that_goes_on_keeps_its_record(void **state)
 {
     (void)state;
     static sample made;
-    test_directory scratch;
     base_error error;
     char path[BASE_PATH_BYTES];
-    test_directory_make(&scratch);
-    char *whole = uninterrupted(&scratch, 9);
-    sample_make(&made, test_directory_path(&scratch, "out"), 2, 9);
+    char *whole = uninterrupted(9);
+    sample_make(&made, "out", 2, 9);
     made.job.job.mode = PROTO_MODE_PP_CPU;
     write_steps(&made, 7);
     char *text = go_on(&made, 5, 9); /* two more steps were done after the checkpoint */
@@ -226,20 +190,15 @@ static void a_training_that_goes_on_keeps_its_record(void **state)
     assert_memory_equal(aside, others[1], text_bytes);
     free(aside);
     free(whole);
-    test_directory_remove(&scratch);
 }
 
 static void nonsense_from_a_rank_is_refused(void **state)
 {
     (void)state;
     static sample made;
-    test_directory scratch;
     base_error error;
-    launch_record *record = NULL;
-    test_directory_make(&scratch);
-    sample_make(&made, test_directory_path(&scratch, "out"), 2, 20);
-    assert_ok(launch_record_open(&made.options, &record, &error), &error);
-    assert_ok(launch_record_begin(record, 0, &error), &error);
+    sample_make(&made, "out", 2, 20);
+    launch_record *record = sample_begin(&made, 0);
     launch_step step = sample_step(&made, 0, 2);
     assert_status(sample_report(record, &step, &error), BASE_ERR_INVALID);
     step = sample_step(&made, 0, -1);
@@ -249,7 +208,7 @@ static void nonsense_from_a_rank_is_refused(void **state)
     step = sample_step(&made, 0, 0);
     step.loss = NAN;
     step.grad_norm = INFINITY;
-    assert_ok(sample_report(record, &step, &error), &error);
+    sample_add(record, &step);
     assert_status(sample_report(record, &step, &error), BASE_ERR_INVALID);
     launch_record_close(record);
 
@@ -257,7 +216,6 @@ static void nonsense_from_a_rank_is_refused(void **state)
     assert_true(json_is_null(json_object_get(row, "loss")));
     assert_true(json_is_null(json_object_get(row, "grad_norm")));
     json_decref(row);
-    test_directory_remove(&scratch);
 }
 
 /* The file system takes no more than 16 KiB a file. Sooner or later an error names the file, and
@@ -266,14 +224,10 @@ static void a_full_disk_is_an_error_that_names_the_file(void **state)
 {
     (void)state;
     static sample made;
-    test_directory scratch;
     base_error error = {0};
-    launch_record *record = NULL;
     struct rlimit before;
-    test_directory_make(&scratch);
-    sample_make(&made, test_directory_path(&scratch, "out"), 2, 2000);
-    assert_ok(launch_record_open(&made.options, &record, &error), &error);
-    assert_ok(launch_record_begin(record, 0, &error), &error);
+    sample_make(&made, "out", 2, 2000);
+    launch_record *record = sample_begin(&made, 0);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     const struct rlimit small = {.rlim_cur = 16 * 1024, .rlim_max = before.rlim_max};
     (void)signal(SIGXFSZ, SIG_IGN);
@@ -290,18 +244,14 @@ static void a_full_disk_is_an_error_that_names_the_file(void **state)
     assert_ok(launch_record_finish(record, &made.end, &error), &error);
     assert_false(launch_record_is_whole(record));
     launch_record_close(record);
-    void *lines = NULL; /* all of them whole */
-    size_t lines_bytes = 0;
-    assert_ok(base_file_read(test_directory_path(&scratch, "out/timings.jsonl"), 1 << 20, &lines,
-                             &lines_bytes, &error),
-              &error);
+    char *lines = sample_text(&made, "timings.jsonl"); /* all of them whole */
+    const size_t lines_bytes = strlen(lines);
     assert_in_range(lines_bytes, 12 * 1024, 16 * 1024);
-    assert_int_equal(((char *)lines)[lines_bytes - 1], '\n');
+    assert_int_equal(lines[lines_bytes - 1], '\n');
     free(lines);
     json_t *manifest =
         sample_load(made.options.out, "manifest.json"); /* what could be written, was */
     json_decref(manifest);
-    test_directory_remove(&scratch);
 }
 
 /* Small enough to stay in the stream's buffer. The error comes at the end. */
@@ -309,17 +259,13 @@ static void a_late_full_disk_is_an_error_too(void **state)
 {
     (void)state;
     static sample made;
-    test_directory scratch;
     base_error error = {0};
-    launch_record *record = NULL;
     struct rlimit before;
     struct stat info;
-    test_directory_make(&scratch);
-    sample_make(&made, test_directory_path(&scratch, "out"), 2, 20);
-    assert_ok(launch_record_open(&made.options, &record, &error), &error);
-    assert_ok(launch_record_begin(record, 0, &error), &error);
+    sample_make(&made, "out", 2, 20);
+    launch_record *record = sample_begin(&made, 0);
     const launch_step step = sample_step(&made, 0, 0);
-    assert_ok(sample_report(record, &step, &error), &error);
+    sample_add(record, &step);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     const struct rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
     (void)signal(SIGXFSZ, SIG_IGN);
@@ -331,21 +277,22 @@ static void a_late_full_disk_is_an_error_too(void **state)
     assert_has(error.message, made.options.out);
     assert_has(error.message, "this run has no manifest.json: ");
     assert_false(launch_record_is_whole(record));
-    assert_int_not_equal(stat(test_directory_path(&scratch, "out/manifest.json"), &info), 0);
-    assert_int_not_equal(stat(test_directory_path(&scratch, "out/manifest.json.tmp"), &info), 0);
+    assert_int_not_equal(
+        stat(test_directory_path(&test_shared_directory, "out/manifest.json"), &info), 0);
+    assert_int_not_equal(
+        stat(test_directory_path(&test_shared_directory, "out/manifest.json.tmp"), &info), 0);
     launch_record_close(record);
-    test_directory_remove(&scratch);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_step_is_a_line),
-        cmocka_unit_test(a_record_continues_after_a_restart),
-        cmocka_unit_test(a_training_that_goes_on_keeps_its_record),
-        cmocka_unit_test(nonsense_from_a_rank_is_refused),
-        cmocka_unit_test(a_full_disk_is_an_error_that_names_the_file),
-        cmocka_unit_test(a_late_full_disk_is_an_error_too),
+        TEST_IN_DIRECTORY(every_step_is_a_line),
+        TEST_IN_DIRECTORY(a_record_continues_after_a_restart),
+        TEST_IN_DIRECTORY(a_training_that_goes_on_keeps_its_record),
+        TEST_IN_DIRECTORY(nonsense_from_a_rank_is_refused),
+        TEST_IN_DIRECTORY(a_full_disk_is_an_error_that_names_the_file),
+        TEST_IN_DIRECTORY(a_late_full_disk_is_an_error_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

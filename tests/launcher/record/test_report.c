@@ -4,28 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "record/record.h"
 #include "record/report.h"
 #include "sample.h"
 #include "support.h"
 
-enum { DEPTH_MAX = 32, NAME_BYTES = 16, PAGE_BYTES_MAX = 4 << 20 };
+enum { DEPTH_MAX = 32, NAME_BYTES = 16 };
 
 static const char HOSTILE[] = "</title><script>alert('1')</script>\" onload=\"x & \xff\x01";
 
 /* The page of a made-up run; freed by the caller. */
 static char *page_of(const sample *made, uint64_t steps)
 {
-    char path[BASE_PATH_BYTES];
-    void *page = NULL;
-    size_t size_bytes = 0;
-    base_error error;
     sample_write(made, steps);
-    (void)snprintf(path, sizeof path, "%s/report.html", made->options.out);
-    assert_ok(base_file_read(path, PAGE_BYTES_MAX, &page, &size_bytes, &error), &error);
-    assert_int_equal(strlen(page), size_bytes);
-    return page;
+    return sample_text(made, "report.html");
 }
 
 /* Every element is closed in order, every attribute quoted, no text holds a bare < or >. */
@@ -86,10 +78,8 @@ static void the_page_is_whole_in_every_case(void **state)
         int exit_status;
     } CASES[] = {{2, 100, 1, 0}, {1, 1, 0, 0}, {2, 0, 0, 137}, {2, 2, 1, 1}, {16, 1000, 1, 0}};
     static sample made;
-    test_directory scratch;
-    test_directory_make(&scratch);
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
-        sample_make(&made, test_directory_path(&scratch, "out"), CASES[i].ranks, 1000);
+        sample_make(&made, "out", CASES[i].ranks, 1000);
         made.end.scaling_count = CASES[i].scaling_count;
         made.end.exit_status = CASES[i].exit_status;
         made.options.overwrite = true;
@@ -98,16 +88,13 @@ static void the_page_is_whole_in_every_case(void **state)
         assert_has(page, CASES[i].exit_status == 0 ? ">finished<" : ">ended with");
         free(page);
     }
-    test_directory_remove(&scratch);
 }
 
 static void figures_are_on_the_page(void **state)
 {
     (void)state;
     static sample made;
-    test_directory scratch;
-    test_directory_make(&scratch);
-    sample_make(&made, test_directory_path(&scratch, "out"), 2, 100);
+    sample_make(&made, "out", 2, 100);
     made.ranks[0].eval_total = made.ranks[1].eval_total = 624;
     made.ranks[0].eval_correct = 500;
     made.ranks[1].eval_correct = 451;
@@ -133,7 +120,6 @@ static void figures_are_on_the_page(void **state)
     assert_has(page, "he goed to school");
     assert_has(page, "my experiment&#39;\\&#39;&#39;s &lt;out&gt;");
     free(page);
-    test_directory_remove(&scratch);
 }
 
 /* A card holds some nine characters in a line. */
@@ -166,10 +152,8 @@ static void hostile_texts_are_escaped(void **state)
     static sample made;
     static char argument[sizeof HOSTILE];
     char *arguments[] = {argument, NULL};
-    test_directory scratch;
     memcpy(argument, HOSTILE, sizeof HOSTILE);
-    test_directory_make(&scratch);
-    sample_make(&made, test_directory_path(&scratch, "<b>&out"), 2, 4);
+    sample_make(&made, "<b>&out", 2, 4);
     made.options.argv = arguments;
     made.options.argc = 1;
     made.end.message = HOSTILE;
@@ -186,41 +170,29 @@ static void hostile_texts_are_escaped(void **state)
     assert_null(strstr(page, "\xff"));
     assert_has(page, "&lt;script&gt;alert(&#39;1&#39;)");
     free(page);
-    test_directory_remove(&scratch);
 }
 
 static void losses_that_are_no_numbers_are_left_out(void **state)
 {
     (void)state;
     static sample made;
-    test_directory scratch;
-    base_error error;
-    launch_record *record = NULL;
-    char path[BASE_PATH_BYTES];
-    void *page = NULL;
-    size_t size_bytes = 0;
-    test_directory_make(&scratch);
-    sample_make(&made, test_directory_path(&scratch, "out"), 1, 10);
+    sample_make(&made, "out", 1, 10);
     made.end.scaling_count = 0;
     made.end.job_seconds = 0;
-    assert_ok(launch_record_open(&made.options, &record, &error), &error);
-    assert_ok(launch_record_begin(record, 0, &error), &error);
+    launch_record *record = sample_begin(&made, 0);
     for (uint64_t i = 0; i < 10; i++) {
         launch_step step = sample_step(&made, i, 0);
         step.loss = NAN;
         step.loss_global = i % 2 == 0 ? NAN : INFINITY;
         step.step_ns = 0; /* and a clock that stood still */
         step.compute_ns = step.allreduce_ns = step.allreduce_exposed_ns = step.optimizer_ns = 0;
-        assert_ok(sample_report(record, &step, &error), &error);
+        sample_add(record, &step);
     }
-    assert_ok(launch_record_finish(record, &made.end, &error), &error);
-    launch_record_close(record);
-    (void)snprintf(path, sizeof path, "%s/report.html", made.options.out);
-    assert_ok(base_file_read(path, PAGE_BYTES_MAX, &page, &size_bytes, &error), &error);
+    sample_end(&made, record);
+    char *page = sample_text(&made, "report.html");
     assert_whole(page);
     assert_has(page, "No loss was reported.");
     free(page);
-    test_directory_remove(&scratch);
 }
 
 /* A run of more steps than columns, in which one step took 90 s: neither the note nor a hint takes the
@@ -230,28 +202,18 @@ static void columns_are_means_of_steps(void **state)
     (void)state;
     enum { STEPS = 600, SLOW = 451 }; /* columns of 2 and 3 steps: 450 and 451, or 450 to 452 */
     static sample made;
-    test_directory scratch;
-    base_error error;
-    launch_record *record = NULL;
-    char path[BASE_PATH_BYTES];
-    void *page = NULL;
-    size_t size_bytes = 0;
-    test_directory_make(&scratch);
-    sample_make(&made, test_directory_path(&scratch, "out"), 2, STEPS);
-    assert_ok(launch_record_open(&made.options, &record, &error), &error);
-    assert_ok(launch_record_begin(record, 0, &error), &error);
+    sample_make(&made, "out", 2, STEPS);
+    launch_record *record = sample_begin(&made, 0);
     for (uint64_t i = 0; i < (uint64_t)STEPS * 2; i++) {
         launch_step step = sample_step(&made, i / 2, (int)(i % 2));
         if (step.step == SLOW && step.rank == 1) {
             step.compute_ns = 90000000000;
             step.step_ns = 90003000000;
         }
-        assert_ok(sample_report(record, &step, &error), &error);
+        sample_add(record, &step);
     }
-    assert_ok(launch_record_finish(record, &made.end, &error), &error);
-    launch_record_close(record);
-    (void)snprintf(path, sizeof path, "%s/report.html", made.options.out);
-    assert_ok(base_file_read(path, PAGE_BYTES_MAX, &page, &size_bytes, &error), &error);
+    sample_end(&made, record);
+    char *page = sample_text(&made, "report.html");
     assert_whole(page);
     assert_has(page, "Each column is the mean of 2 or 3 steps.");
     assert_has(page, "Higher columns are cut at the top. The slowest step, 451, took "
@@ -260,7 +222,6 @@ static void columns_are_means_of_steps(void **state)
     assert_has(page, "</b><span class=\"more\">mean; median 1");
     assert_has(page, "each rank&rsquo;s own. A few steps took most of the time: the ");
     free(page);
-    test_directory_remove(&scratch);
 }
 
 /* The card, the chart and the manifest do not take a disturbed machine's speed-up for one. */
@@ -268,9 +229,7 @@ static void a_suspect_speed_up_is_no_figure(void **state)
 {
     (void)state;
     static sample made;
-    test_directory scratch;
-    test_directory_make(&scratch);
-    sample_make(&made, test_directory_path(&scratch, "out"), 2, 100);
+    sample_make(&made, "out", 2, 100);
     made.scaling[0] = sample_point(1, 200, 9, 1);
     made.scaling[1] = sample_point(2, 20962, 9, 1);
     made.end.scaling_count = 2;
@@ -283,7 +242,6 @@ static void a_suspect_speed_up_is_no_figure(void **state)
     assert_null(strstr(page, "one process times as many"));
     assert_has(page, "<td>suspect</td><td>2 processes were 104.81 times as fast");
     free(page);
-    test_directory_remove(&scratch);
 }
 
 /* Where a point's label begins, in units of the drawing. */
@@ -307,9 +265,7 @@ static void labels_do_not_overlap(void **state)
     (void)state;
     enum { LINE = 16 };
     static sample made;
-    test_directory scratch;
-    test_directory_make(&scratch);
-    sample_make(&made, test_directory_path(&scratch, "out"), 2, 100);
+    sample_make(&made, "out", 2, 100);
     made.scaling[0] = sample_point(1, 10671, 93, 1);
     made.scaling[1] = sample_point(2, 10062, 166, 2);
     made.end.scaling_count = 2;
@@ -319,20 +275,19 @@ static void labels_do_not_overlap(void **state)
                                                            "671<") +
                                                  LINE);
     free(page);
-    test_directory_remove(&scratch);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_page_is_whole_in_every_case),
-        cmocka_unit_test(figures_are_on_the_page),
-        cmocka_unit_test(times_fit_their_cards),
-        cmocka_unit_test(hostile_texts_are_escaped),
-        cmocka_unit_test(losses_that_are_no_numbers_are_left_out),
-        cmocka_unit_test(columns_are_means_of_steps),
-        cmocka_unit_test(a_suspect_speed_up_is_no_figure),
-        cmocka_unit_test(labels_do_not_overlap),
+        TEST_IN_DIRECTORY(the_page_is_whole_in_every_case),
+        TEST_IN_DIRECTORY(figures_are_on_the_page),
+        TEST_IN_DIRECTORY(times_fit_their_cards),
+        TEST_IN_DIRECTORY(hostile_texts_are_escaped),
+        TEST_IN_DIRECTORY(losses_that_are_no_numbers_are_left_out),
+        TEST_IN_DIRECTORY(columns_are_means_of_steps),
+        TEST_IN_DIRECTORY(a_suspect_speed_up_is_no_figure),
+        TEST_IN_DIRECTORY(labels_do_not_overlap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "sample.h"
 #include "support.h"
 
@@ -26,35 +25,30 @@ static launch_step step_of(const sample *from, uint64_t step, int rank)
     return made;
 }
 
-static json_t *write_record(const char *name, const char **directory)
+static sample of;
+
+static void write_record(const char *name)
 {
-    static sample of;
-    base_error error;
-    launch_record *record = NULL;
-    *directory = test_directory_path(&test_shared_directory, name);
-    sample_make(&of, *directory, STAGES, STEPS);
+    sample_make(&of, name, STAGES, STEPS);
     of.job.job.mode = PROTO_MODE_PP_CPU;
     of.job.model.layers = 3;
     of.job.train.micro_batches = MICRO_BATCHES;
     of.job.parallel.pipeline = PROTO_PIPELINE_1F1B;
-    assert_ok(launch_record_open(&of.options, &record, &error), &error);
-    assert_ok(launch_record_begin(record, 0, &error), &error);
+    launch_record *record = sample_begin(&of, 0);
     for (uint64_t i = 0; i < STEPS; i++) {
         for (int r = 0; r < STAGES; r++) {
             const launch_step step = step_of(&of, i, r);
-            assert_ok(sample_report(record, &step, &error), &error);
+            sample_add(record, &step);
         }
     }
-    assert_ok(launch_record_finish(record, &of.end, &error), &error);
-    launch_record_close(record);
-    return sample_load(*directory, "manifest.json");
+    sample_end(&of, record);
 }
 
 static void the_manifest_has_the_stages_and_the_bubble(void **state)
 {
     (void)state;
-    const char *directory = NULL;
-    json_t *manifest = write_record("stages", &directory);
+    write_record("stages");
+    json_t *manifest = sample_load(of.out, "manifest.json");
     const json_t *pipeline = json_object_get(manifest, "pipeline");
     const json_t *stages = json_object_get(pipeline, "stages");
     assert_string_equal(json_string_value(json_object_get(pipeline, "schedule")), "1f1b");
@@ -89,42 +83,32 @@ static void the_manifest_has_the_stages_and_the_bubble(void **state)
 static void each_line_has_the_stage(void **state)
 {
     (void)state;
-    const char *directory = NULL;
-    json_decref(write_record("lines", &directory));
-    char path[BASE_PATH_BYTES];
-    (void)snprintf(path, sizeof path, "%s/timings.jsonl", directory);
-    FILE *timings = fopen(path, "re");
-    assert_non_null(timings);
-    json_t *line = json_loadf(timings, JSON_DISABLE_EOF_CHECK, NULL);
+    write_record("lines");
+    char *lines = sample_text(&of, "timings.jsonl");
+    json_t *line = json_loads(lines, JSON_DISABLE_EOF_CHECK, NULL);
     assert_non_null(line);
     sample_assert_near(sample_number(line, "forward_ms"), 40);
     sample_assert_near(sample_number(line, "backward_ms"), 80);
     sample_assert_near(sample_number(line, "neighbour_ms"), 130);
     assert_true(sample_number(line, "held") == 2);
     json_decref(line);
-    (void)fclose(timings);
+    free(lines);
 }
 
 static void the_report_has_a_table_of_stages(void **state)
 {
     (void)state;
-    const char *directory = NULL;
-    json_decref(write_record("page", &directory));
-    size_t size_bytes = 0;
-    void *page = NULL;
-    base_error error;
-    char path[BASE_PATH_BYTES];
-    (void)snprintf(path, sizeof path, "%s/report.html", directory);
-    assert_ok(base_file_read(path, 1 << 24, &page, &size_bytes, &error), &error);
-    assert_non_null(memmem(page, size_bytes, "<h2>The stages</h2>", 19));
-    assert_non_null(memmem(page, size_bytes, "Idle: 36.0 % of all", 19));
+    write_record("page");
+    char *page = sample_text(&of, "report.html");
+    assert_has(page, "<h2>The stages</h2>");
+    assert_has(page, "Idle: 36.0 % of all");
     static const char waits[] = "<td class=\"n\">5.000 ms</td><td class=\"n\">2.000 ms</td>"
                                 "<td class=\"n\">0.00 MB</td>"; /* of stage 1: 7 ms in all */
-    assert_non_null(memmem(page, size_bytes, waits, sizeof waits - 1));
-    assert_non_null(memmem(page, size_bytes, "waiting for other ranks: 7.000 ms", 33));
-    assert_non_null(memmem(page, size_bytes, ">Waiting for stages<", 20));
-    assert_non_null(memmem(page, size_bytes, "mean, with the exchange; ", 25));
-    assert_null(memmem(page, size_bytes, ">All-reduce</span>", 18));
+    assert_has(page, waits);
+    assert_has(page, "waiting for other ranks: 7.000 ms");
+    assert_has(page, ">Waiting for stages<");
+    assert_has(page, "mean, with the exchange; ");
+    assert_null(strstr(page, ">All-reduce</span>"));
     free(page);
 }
 
