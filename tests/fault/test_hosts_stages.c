@@ -302,9 +302,9 @@ static int setup(void **state)
 {
     (void)state;
     fake_job_setup(&test_shared_directory);
-    several_run_quietly(FAKE_LIST(LAUNCHER_PATH, "make-job-key",
-                                  test_directory_path(&test_shared_directory, "key")),
-                        0);
+    several_run_quietly(
+        FLAGS(LAUNCHER_PATH, "make-job-key", test_directory_path(&test_shared_directory, "key")),
+        0);
     return 0;
 }
 

@@ -40,7 +40,7 @@ static int run_fault(const test_directory *directory, const char *const *flags,
     (void)snprintf(what, sizeof what, "FAKE_WHAT=%s", fault->what);
     (void)snprintf(rank, sizeof rank, "FAKE_RANK=%s", fault->rank);
     (void)snprintf(at, sizeof at, "FAKE_AT=%s", fault->at);
-    return fake_job_run(&program, directory, flags, FAKE_LIST(what, rank, at));
+    return fake_job_run(&program, directory, flags, FLAGS(what, rank, at));
 }
 
 static void check_fault(const test_directory *directory, const char *const *flags,
@@ -94,7 +94,7 @@ static void a_rank_killed_at_any_moment_is_named(void **state)
         const test_fault fault = {"kill", rank, text, 137,
                                   ": not by the launcher, and no lack of memory shows; "
                                   "start the job again"};
-        check_fault(&directory, FAKE_LIST("--steps", "5", "--ranks", "3"), &fault);
+        check_fault(&directory, FLAGS("--steps", "5", "--ranks", "3"), &fault);
         char named[32];
         (void)snprintf(named, sizeof named, "error: rank %s (pid", rank);
         assert_non_null(strstr(program.text[TEST_STDERR], named));
@@ -112,8 +112,8 @@ static void messages_after_the_abort_arrive(void **state)
     struct stat record;
     fake_job_setup(&directory);
     assert_int_equal(
-        fake_job_run(&program, &directory, FAKE_LIST("--steps", "5"),
-                     FAKE_LIST("FAKE_WHAT=kill", "FAKE_RANK=1", "FAKE_AT=7", "FAKE_DUMP=900000")),
+        fake_job_run(&program, &directory, FLAGS("--steps", "5"),
+                     FLAGS("FAKE_WHAT=kill", "FAKE_RANK=1", "FAKE_AT=7", "FAKE_DUMP=900000")),
         137);
     assert_int_equal(stat(test_directory_path(&directory, "out/flight-rank-0.json"), &record), 0);
     assert_in_range(record.st_size, 900000, 1000000);
@@ -133,7 +133,7 @@ static void the_first_cause_gives_the_exit_status(void **state)
         {"silent", "1", "6", 1, "exited with code 0 after 2 steps: it had not finished"},
         {"fail", "1", "6", 5, "failed in all_reduce #7: the disk is full"},
     };
-    check_faults(FAKE_LIST("--steps", "5"), faults, sizeof faults / sizeof faults[0]);
+    check_faults(FLAGS("--steps", "5"), faults, sizeof faults / sizeof faults[0]);
 }
 
 /* The rank that has exited is the cause, even if its connection outlives it and others complain
@@ -143,8 +143,8 @@ static void the_rank_that_exited_is_the_cause(void **state)
     (void)state;
     test_directory directory;
     fake_job_setup(&directory);
-    fake_job_start(&program, &directory, FAKE_LIST("--steps", "5"),
-                   FAKE_LIST("FAKE_WHAT=exit", "FAKE_RANK=1", "FAKE_AT=7", "FAKE_HEIR=1"));
+    fake_job_start(&program, &directory, FLAGS("--steps", "5"),
+                   FLAGS("FAKE_WHAT=exit", "FAKE_RANK=1", "FAKE_AT=7", "FAKE_HEIR=1"));
     const int exit_status = test_program_wait(&program);
     test_program_wait_no_children(); /* the heir is killed, and this process reaps it */
     if (exit_status != 3 ||
@@ -164,8 +164,8 @@ static void a_programs_exit_code_is_the_cause(void **state)
     test_directory directory;
     fake_job_setup(&directory);
     test_program_start(&program,
-                       FAKE_LIST(FAKE_LAUNCHER_PATH, "--no-bind", "--ranks", "2", "--", "sh", "-c",
-                                 script, test_directory_path(&directory, "peer")),
+                       FLAGS(FAKE_LAUNCHER_PATH, "--no-bind", "--ranks", "2", "--", "sh", "-c",
+                             script, test_directory_path(&directory, "peer")),
                        NULL);
     assert_int_equal(test_program_wait(&program), 7);
     assert_non_null(strstr(program.text[TEST_STDERR], "exited with code 7"));
@@ -181,8 +181,8 @@ static void a_rank_that_gives_up_is_named(void **state)
     test_directory directory;
     fake_job_setup(&directory);
     const int exit_status =
-        fake_job_run(&program, &directory, FAKE_LIST("--steps", "5"),
-                     FAKE_LIST("FAKE_WHAT=hang", "FAKE_RANK=1", "FAKE_AT=7", "FAKE_ABORT=1"));
+        fake_job_run(&program, &directory, FLAGS("--steps", "5"),
+                     FLAGS("FAKE_WHAT=hang", "FAKE_RANK=1", "FAKE_AT=7", "FAKE_ABORT=1"));
     if (exit_status != 1 || strstr(program.text[TEST_STDERR], "enough of this") == NULL) {
         fail_msg("exit status %d:\n%s", exit_status, program.text[TEST_STDERR]);
     }
@@ -202,7 +202,7 @@ static void a_rank_that_breaks_the_protocol_is_named(void **state)
         {"wrong-key", "1", "1", 1, "this rank's key is not of its job, or it"},
         {"other-rank", "1", "1", 1, "says that it is rank 0"},
     };
-    check_faults(FAKE_LIST("--steps", "5"), faults, sizeof faults / sizeof faults[0]);
+    check_faults(FLAGS("--steps", "5"), faults, sizeof faults / sizeof faults[0]);
 }
 
 /* Two wrong numbers of sentences whose sum is right. */
@@ -212,7 +212,7 @@ static void shards_are_checked_one_by_one(void **state)
     test_directory directory;
     fake_job_setup(&directory);
     const int exit_status =
-        fake_job_run(&program, &directory, FAKE_LIST("--steps", "5"), FAKE_LIST("FAKE_UNEVEN=1"));
+        fake_job_run(&program, &directory, FLAGS("--steps", "5"), FLAGS("FAKE_UNEVEN=1"));
     if (exit_status != 1 ||
         strstr(program.text[TEST_STDERR], "has 11 of 20 sentences, its shard is of 10") == NULL) {
         fail_msg("exit status %d:\n%s", exit_status, program.text[TEST_STDERR]);
@@ -228,7 +228,7 @@ static void a_rank_that_does_not_join_is_named(void **state)
         {"ignore-term", "0", "0", 1, "rank 0 (pid"},
         {"stop", "1", "0", 1, "is stopped"},
     };
-    check_faults(FAKE_LIST("--join-timeout", "0.5"), faults, sizeof faults / sizeof faults[0]);
+    check_faults(FLAGS("--join-timeout", "0.5"), faults, sizeof faults / sizeof faults[0]);
 }
 
 static void a_rank_that_is_not_ready_is_named(void **state)
@@ -243,14 +243,13 @@ static void a_rank_that_is_not_ready_is_named(void **state)
     (void)gethostname(hostname, sizeof hostname - 1);
     fake_job_setup(&directory);
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
-        check_fault(&directory,
-                    FAKE_LIST("--ranks", "1", "--timeout", "0.2", "--join-timeout", "1.8"),
+        check_fault(&directory, FLAGS("--ranks", "1", "--timeout", "0.2", "--join-timeout", "1.8"),
                     &faults[i]);
         assert_non_null(strstr(program.text[TEST_STDERR], hostname));
     }
     /* the rank that waits for the one that hangs reports first */
     const test_fault waited = {"hang", "1", "2", 1, "(exchange #1 waits for rank 1)"};
-    check_fault(&directory, FAKE_LIST("--timeout", "0.2"), &waited);
+    check_fault(&directory, FLAGS("--timeout", "0.2"), &waited);
     assert_null(strstr(program.text[TEST_STDERR], "are not ready"));
     fake_job_teardown(&directory);
 }
@@ -266,7 +265,7 @@ static void a_stopped_rank_is_named_after_the_timeout(void **state)
     fake_job_setup(&directory);
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
         /* the others' collectives time out first, or the launcher's own deadline; both name it */
-        const int exit_status = run_fault(&directory, FAKE_LIST("--timeout", "0.3"), &faults[i]);
+        const int exit_status = run_fault(&directory, FLAGS("--timeout", "0.3"), &faults[i]);
         char by_watch[64];
         (void)snprintf(by_watch, sizeof by_watch, "error: rank %s (pid", faults[i].rank);
         const char *err = program.text[TEST_STDERR];
@@ -276,7 +275,7 @@ static void a_stopped_rank_is_named_after_the_timeout(void **state)
     }
     /* in a job of one rank no other rank can time out */
     const test_fault alone = {"stop", "0", "6", 1, "has been stopped for more than 0.3 s"};
-    check_fault(&directory, FAKE_LIST("--timeout", "0.3", "--ranks", "1"), &alone);
+    check_fault(&directory, FLAGS("--timeout", "0.3", "--ranks", "1"), &alone);
     fake_job_teardown(&directory);
 }
 
@@ -285,8 +284,8 @@ static void a_stopped_rank_may_go_on(void **state)
     (void)state;
     test_directory directory;
     fake_job_setup(&directory);
-    fake_job_start(&program, &directory, FAKE_LIST("--steps", "5"),
-                   FAKE_LIST("FAKE_WHAT=stop", "FAKE_RANK=1", "FAKE_AT=6"));
+    fake_job_start(&program, &directory, FLAGS("--steps", "5"),
+                   FLAGS("FAKE_WHAT=stop", "FAKE_RANK=1", "FAKE_AT=6"));
     test_program_wait_text(&program, TEST_STDERR, "is stopped by SIGSTOP");
     const long pid = test_program_number_after(&program, TEST_STDERR, "kill -CONT ");
     assert_int_equal(kill((pid_t)pid, SIGCONT), 0);
@@ -302,7 +301,7 @@ static void two_jobs_cannot_have_one_directory(void **state)
     test_directory directory;
     fake_job_setup(&directory);
     fake_job_start_endless(&program, &directory);
-    fake_job_start(&second, &directory, FAKE_LIST("--steps", "2"), NULL);
+    fake_job_start(&second, &directory, FLAGS("--steps", "2"), NULL);
     assert_int_equal(test_program_wait(&second), 1);
     assert_non_null(strstr(second.text[TEST_STDERR], test_directory_path(&directory, "out")));
     assert_int_equal(kill(program.pid, SIGINT), 0);
@@ -375,7 +374,7 @@ static void a_full_disk_ends_the_job(void **state)
     fake_job_setup(&directory);
     /* a limit on the size of files acts like a full disk, except for the errno */
     fake_job_start_in_shell(&program, &directory, "trap '' XFSZ; ulimit -f 16; exec \"$0\" \"$@\"",
-                            FAKE_LIST("--quiet", "--steps", FAKE_ENDLESS), NULL);
+                            FLAGS("--quiet", "--steps", FAKE_ENDLESS), NULL);
     assert_int_equal(test_program_wait(&program), 1);
     test_program_assert_no_children();
     assert_non_null(strstr(program.text[TEST_STDERR], "timings.jsonl"));

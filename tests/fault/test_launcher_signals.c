@@ -42,8 +42,8 @@ static void ctrl_c_before_the_first_step_ends_at_once(void **state)
     fake_job_setup(&directory);
     for (size_t i = 0; i < sizeof points / sizeof points[0]; i++) {
         const int signal_number = i % 2 == 0 ? SIGTERM : SIGINT;
-        fake_job_start(&program, &directory, FAKE_LIST("--steps", "10"),
-                       FAKE_LIST("FAKE_WHAT=ignore-term", "FAKE_RANK=1", points[i], "FAKE_SAY=1"));
+        fake_job_start(&program, &directory, FLAGS("--steps", "10"),
+                       FLAGS("FAKE_WHAT=ignore-term", "FAKE_RANK=1", points[i], "FAKE_SAY=1"));
         test_program_wait_text(&program, TEST_STDOUT, "here I stay");
         assert_int_equal(kill(program.pid, signal_number), 0);
         assert_int_equal(test_program_wait(&program), 128 + signal_number);
@@ -59,9 +59,8 @@ static void a_second_ctrl_c_ends_at_once(void **state)
     test_directory directory;
     fake_job_setup(&directory);
     /* rank 1 hangs, so that an orderly end never comes */
-    fake_job_start(
-        &program, &directory, FAKE_LIST("--steps", "10"),
-        FAKE_LIST("FAKE_WHAT=ignore-term", "FAKE_RANK=1", "FAKE_AT=6", "FAKE_LINES=own"));
+    fake_job_start(&program, &directory, FLAGS("--steps", "10"),
+                   FLAGS("FAKE_WHAT=ignore-term", "FAKE_RANK=1", "FAKE_AT=6", "FAKE_LINES=own"));
     test_program_wait_text(&program, TEST_STDOUT, "step 0 of 1");
     assert_int_equal(kill(program.pid, SIGINT), 0);
     test_program_wait_text(&program, TEST_STDERR, "ending after the current step");
@@ -81,7 +80,7 @@ static void ranks_die_with_their_launcher(void **state)
     assert_int_equal(test_program_wait(&program), 137); /* it returns, so both pipes are closed */
     test_program_wait_no_children();
     /* its locks are gone too: the next job takes the same directory */
-    assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--steps", "2"), NULL), 0);
+    assert_int_equal(fake_job_run(&program, &directory, FLAGS("--steps", "2"), NULL), 0);
     fake_job_teardown(&directory);
 }
 
@@ -90,8 +89,8 @@ static void a_launcher_killed_early_leaves_no_rank(void **state)
     (void)state;
     test_directory directory;
     fake_job_setup(&directory);
-    fake_job_start(&program, &directory, FAKE_LIST("--ranks", "4"),
-                   FAKE_LIST("FAKE_WHAT=ignore-term", "FAKE_RANK=0", "FAKE_AT=0"));
+    fake_job_start(&program, &directory, FLAGS("--ranks", "4"),
+                   FLAGS("FAKE_WHAT=ignore-term", "FAKE_RANK=0", "FAKE_AT=0"));
     assert_int_equal(kill(program.pid, SIGKILL), 0);
     assert_int_equal(test_program_wait(&program), 137);
     test_program_wait_no_children();
@@ -104,7 +103,7 @@ static void ignored_signals_stay_ignored(void **state)
     test_directory directory;
     fake_job_setup(&directory);
     fake_job_start_in_shell(&program, &directory, "trap '' HUP INT CHLD; exec \"$0\" \"$@\"",
-                            FAKE_LIST("--steps", FAKE_ENDLESS), FAKE_LIST("FAKE_LINES=same"));
+                            FLAGS("--steps", FAKE_ENDLESS), FLAGS("FAKE_LINES=same"));
     test_program_wait_text(&program, TEST_STDOUT, "step 3\n");
     assert_int_equal(kill(program.pid, SIGHUP), 0);
     assert_int_equal(kill(program.pid, SIGINT), 0);

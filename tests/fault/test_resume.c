@@ -10,8 +10,6 @@
 #include "proto/checkpoints.h"
 #include "training.h"
 
-#define FLAGS(...) ((const char *const[]){__VA_ARGS__, NULL})
-
 static training_run one, two; /* large: they hold a program's output */
 
 static const char STATE[] = "state-rank-0.safetensors";

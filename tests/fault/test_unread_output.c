@@ -59,8 +59,7 @@ static void hosts_stay_while_nobody_reads(void **state)
     several_wait_says(0, "[rank 0] slept");
     assert_null(strstr(head->text[TEST_STDERR], "] done")); /* each still had something to print */
     head->unread = false;
-    several_expect(0, 0);
-    several_expect(1, 0);
+    several_expect_all(2);
     assert_whole(head->text[TEST_STDOUT]);
     several_assert_says(0, "done");
     assert_null(strstr(head->text[TEST_STDERR], "heartbeat"));
@@ -112,8 +111,7 @@ static void a_second_ctrl_c_saves_the_record(void **state)
     (void)state;
     test_directory directory;
     fake_job_setup(&directory);
-    fake_job_start(&program, &directory, FAKE_LIST("--steps", FAKE_ENDLESS),
-                   FAKE_LIST("FAKE_LINES=much"));
+    fake_job_start(&program, &directory, FLAGS("--steps", FAKE_ENDLESS), FLAGS("FAKE_LINES=much"));
     program.unread = true;
     test_program_wait_text(&program, TEST_STDERR, "step 1/");
     assert_int_equal(kill(program.pid, SIGINT), 0);
@@ -163,8 +161,7 @@ static void an_agent_ends_while_nobody_reads(void **state)
     several_start_head(&job, "mute-out");
     several_start(1, &job, several_no_flags);
     several_launchers[1] = NULL;
-    several_expect(0, 0);
-    several_expect(1, 0);
+    several_expect_all(2);
     test_program_assert_no_children();
     (void)close(reader);
 }

@@ -7,8 +7,6 @@
 
 #include "training.h"
 
-#define FLAGS(...) ((const char *const[]){__VA_ARGS__, NULL})
-
 #define PROMPTS "--prompt", "he goed to school", "--prompt", "i has eat", "--prompt", "i has eat"
 #define DRAWN   PROMPTS, "--temperature", "0.9", "--top-p", "0.8"
 

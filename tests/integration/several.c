@@ -25,7 +25,7 @@ void several_make_key(const char *name)
     (void)snprintf(file, sizeof file, "%s.key", name);
     (void)snprintf(several_key, sizeof several_key, "%s",
                    test_directory_path(&test_shared_directory, file));
-    several_run_quietly((const char *const[]){LAUNCHER_PATH, "make-job-key", several_key, NULL}, 0);
+    several_run_quietly(FLAGS(LAUNCHER_PATH, "make-job-key", several_key), 0);
 }
 
 void several_start(int node, const several *job, const char *const *flags)
@@ -78,6 +78,13 @@ void several_expect(int node, int exit_code)
     if (got != exit_code) {
         fail_msg("node %d ended with %d, not %d:\n%s%s", node, got, exit_code,
                  program->text[TEST_STDOUT], program->text[TEST_STDERR]);
+    }
+}
+
+void several_expect_all(int nodes)
+{
+    for (int node = 0; node < nodes; node++) {
+        several_expect(node, 0);
     }
 }
 

@@ -40,6 +40,9 @@ void several_start_head(const several *job, const char *name);
 /* Waits for a launcher's end; its output is shown if it does not end with `exit_code`. */
 void several_expect(int node, int exit_code);
 
+/* The launchers of so many nodes end well. */
+void several_expect_all(int nodes);
+
 /* The pid of a launcher's only rank. */
 pid_t several_only_child(pid_t launcher);
 

@@ -36,8 +36,7 @@ static void compare(const char *name, several job, const char *ranks)
     training_expect(&one, &test_shared_directory, alone, 0, flags);
     several_start_head(&job, name);
     several_start(1, &job, several_no_flags);
-    several_expect(0, 0);
-    several_expect(1, 0);
+    several_expect_all(2);
     assert_same_states(atoi(ranks)); /* NOLINT(cert-err34-c): the test's own text */
     test_program_assert_no_children();
 }
@@ -65,13 +64,11 @@ static void two_hosts_are_stages_of_one_model(void **state)
         "2",
         NULL,
         {"--mode", "pp-cpu", "--ranks", "2", "--layers", "2", "--micro-batches", "2", NULL}};
-    training_expect(
-        &one, &test_shared_directory, "stages-alone", 0,
-        (const char *const[]){"--ranks", "1", "--layers", "2", "--micro-batches", "2", NULL});
+    training_expect(&one, &test_shared_directory, "stages-alone", 0,
+                    FLAGS("--ranks", "1", "--layers", "2", "--micro-batches", "2"));
     several_start_head(&job, "stages");
     several_start(1, &job, several_no_flags);
-    several_expect(0, 0);
-    several_expect(1, 0);
+    several_expect_all(2);
     training_assert_same_file(&one, "model.safetensors", &several_runs[0], "model.safetensors");
     test_program_assert_no_children();
 }
@@ -84,14 +81,11 @@ static void two_hosts_go_on_after_one(void **state)
     const several job = {
         several_address, "2", NULL, {"--ranks", "2", "--save-every", "4", "--resume", NULL}};
     training_expect(&one, &test_shared_directory, "go-on", 0,
-                    (const char *const[]){"--ranks", "2", "--steps", "3", "--save-every", "4",
-                                          "--resume", NULL});
-    training_expect(&one, &test_shared_directory, "go-on-alone", 0,
-                    (const char *const[]){"--ranks", "2", NULL});
+                    FLAGS("--ranks", "2", "--steps", "3", "--save-every", "4", "--resume"));
+    training_expect(&one, &test_shared_directory, "go-on-alone", 0, FLAGS("--ranks", "2"));
     several_start_head(&job, "go-on");
     several_start(1, &job, several_no_flags);
-    several_expect(0, 0);
-    several_expect(1, 0);
+    several_expect_all(2);
     several_assert_says(0, "--resume: goes on after step 3 of 6");
     training_assert_same_file(&one, "model.safetensors", &several_runs[0], "model.safetensors");
     test_program_assert_no_children();
@@ -112,8 +106,7 @@ static void answer(const char *mode, const char *prompts, const char *checkpoint
     const several job = {several_address, "2", NULL, {NULL}};
     several_start(0, &job, flags);
     several_start(1, &job, several_no_flags);
-    several_expect(0, 0);
-    several_expect(1, 0);
+    several_expect_all(2);
     assert_true(alone.text_bytes[TEST_STDOUT] > 0);
     assert_string_equal(several_runs[0].program.text[TEST_STDOUT], alone.text[TEST_STDOUT]);
 }
@@ -125,8 +118,7 @@ static void two_hosts_answer_as_one_does(void **state)
     char file[SEVERAL_PATH_BYTES];
     base_error error;
     several_make_key("answers");
-    training_expect(&one, &test_shared_directory, "checkpoint", 0,
-                    (const char *const[]){"--ranks", "2", NULL});
+    training_expect(&one, &test_shared_directory, "checkpoint", 0, FLAGS("--ranks", "2"));
     (void)snprintf(file, sizeof file, "%s",
                    test_directory_path(&test_shared_directory, "prompts.txt"));
     assert_ok(base_file_write(file, prompts, sizeof prompts - 1, &error), &error);
@@ -150,8 +142,7 @@ static void ipv6_and_names_lead_to_the_head(void **state)
     several_start_head(&job, "named");
     const several same = {several_address, "2", NULL, {NULL}};
     several_start(1, &same, several_no_flags);
-    several_expect(0, 0);
-    several_expect(1, 0);
+    several_expect_all(2);
     assert_same_states(2);
 }
 
@@ -160,14 +151,11 @@ static void an_agent_may_come_first(void **state)
     (void)state;
     several_make_key("first");
     const several job = {several_address, "3", NULL, {"--ranks", "3", NULL}};
-    training_expect(&one, &test_shared_directory, "first-alone", 0,
-                    (const char *const[]){"--ranks", "3", NULL});
+    training_expect(&one, &test_shared_directory, "first-alone", 0, FLAGS("--ranks", "3"));
     several_start(1, &job, several_no_flags);
     several_start(2, &job, several_no_flags);
     several_start_head(&job, "first");
-    for (int node = 0; node < 3; node++) {
-        several_expect(node, 0);
-    }
+    several_expect_all(3);
     assert_same_states(3);
     test_program_assert_no_children();
 }
@@ -187,8 +175,7 @@ static void programs_know_their_host(void **state)
         NULL};
     several_start(0, &job, flags);
     several_start(1, &job, flags);
-    several_expect(0, 0);
-    several_expect(1, 0);
+    several_expect_all(2);
     const char *out = several_runs[0].program.text[TEST_STDOUT];
     assert_has(out, "[rank 0] 0/4 0/2 host-0\n");
     assert_has(out, "[rank 1] 1/4 1/2 host-0\n");
@@ -209,8 +196,7 @@ static void coll_bench_measures_between_hosts(void **state)
         "-n",      "20", NULL};
     several_start(0, &job, flags);
     several_start(1, &job, flags);
-    several_expect(0, 0);
-    several_expect(1, 0);
+    several_expect_all(2);
     const char *out = several_runs[0].program.text[TEST_STDOUT];
     const char *table = strstr(out, "Collective test starting");
     assert_non_null(table);
@@ -246,8 +232,7 @@ static void launchers_of_one_host_share_its_local_ranks(void **state)
         flags[2],        flags[3],    flags[4],    flags[5],      NULL};
     several_start(0, &job, flags);
     test_hosts_start(&several_runs[1].program, 0, NULL, second);
-    several_expect(0, 0);
-    several_expect(1, 0);
+    several_expect_all(2);
     const char *out = several_runs[0].program.text[TEST_STDOUT];
     assert_has(out, "[rank 1] 1 1/4\n");
     assert_has(out, "[rank 2] 2 2/4\n");
@@ -297,8 +282,7 @@ static void launchers_of_one_host_share_its_cpus(void **state)
     several_make_key("cpus");
     start_on_one_host(0, script);
     start_on_one_host(1, script);
-    several_expect(0, 0);
-    several_expect(1, 0);
+    several_expect_all(2);
     const test_program *head = &several_runs[0].program;
     const long first = test_program_number_after(head, TEST_STDOUT, "0 of CPU ");
     const long second = test_program_number_after(head, TEST_STDOUT, "1 of CPU ");
@@ -315,7 +299,7 @@ static void a_program_must_stand_on_each_host(void **state)
     (void)state;
     several_make_key("unsaid");
     const several job = {several_address, "2", NULL, {NULL}};
-    several_start(0, &job, (const char *const[]){"--", "true", NULL});
+    several_start(0, &job, FLAGS("--", "true"));
     several_start(1, &job, several_no_flags);
     several_expect(1, 2);
     several_assert_says(1, "it was given no program");
@@ -330,7 +314,7 @@ static void a_host_that_does_not_come_is_named(void **state)
     several_start_head(&job, "alone");
     several_expect(0, 1);
     several_assert_says(0, "1 of 2 hosts have not joined within 1 s: node 1");
-    several_start(1, &job, (const char *const[]){"--join-timeout", "1", NULL});
+    several_start(1, &job, FLAGS("--join-timeout", "1"));
     several_expect(1, 1);
     several_assert_says(
         1, "no head at tcp://10.77.0.1:29400 within 1 s: no connection: nobody listens there");
@@ -344,22 +328,21 @@ static void other_flags_are_refused(void **state)
         several_address, "2", NULL, {"--ranks", "2", "--join-timeout", PATIENT, NULL}};
     several_start_head(&job, "flags");
     several_wait_says(0, "waiting at tcp://10.77.0.1:29400");
-    several_start(1, &job, (const char *const[]){"--steps", "7", "--join-timeout", PATIENT, NULL});
+    several_start(1, &job, FLAGS("--steps", "7", "--join-timeout", PATIENT));
     several_expect(1, 2);
     several_assert_says(1, "the head has refused this host: --steps differs from the head's, which "
                            "is 6: give it the same flags of the job, or none");
     several_start(1, &job,
-                  (const char *const[]){"--width", "32", "--layers", "1", "--heads", "2", "--batch",
-                                        "2", "--context", "64", "--steps", "6", "--timeout", "40",
-                                        "--data", "some.jsonl", "--join-timeout", PATIENT, NULL});
+                  FLAGS("--width", "32", "--layers", "1", "--heads", "2", "--batch", "2",
+                        "--context", "64", "--steps", "6", "--timeout", "40", "--data",
+                        "some.jsonl", "--join-timeout", PATIENT));
     several_expect(1, 2);
     several_assert_says(1, "the head has no --data: give it the same flags of the job, or none");
-    several_start(1, &job, (const char *const[]){"--steps", "6", "--join-timeout", PATIENT, NULL});
+    several_start(1, &job, FLAGS("--steps", "6", "--join-timeout", PATIENT));
     several_expect(1, 2);
     several_assert_says(1, "the head has --out ");
     several_assert_says(1, ", and it has not: give it the same flags of the job, or none");
-    several_start(1, &job,
-                  (const char *const[]){"--ranks-per-node", "2", "--join-timeout", PATIENT, NULL});
+    several_start(1, &job, FLAGS("--ranks-per-node", "2", "--join-timeout", PATIENT));
     several_expect(1, 2);
     several_assert_says(1, "--ranks-per-node 2, the head 1");
     several_wait_says(0, "warning: refused host host-1 (node 1)");
@@ -377,7 +360,7 @@ static void another_key_is_kept_out(void **state)
     several_start_head(&job, "keys");
     several_wait_says(0, "waiting at tcp://10.77.0.1:29400");
     (void)snprintf(several_key, sizeof several_key, "%s", old);
-    several_start(1, &job, (const char *const[]){"--join-timeout", "4", NULL});
+    several_start(1, &job, FLAGS("--join-timeout", "4"));
     several_expect(1, 1);
     several_assert_says(1, "before the handshake's end: it has another key, fewer --nodes, or too "
                            "many connections (key of run ");
@@ -408,9 +391,7 @@ static void a_node_is_there_once(void **state)
     (void)kill(several_runs[2].program.pid, SIGINT);
     several_expect(2, 128 + SIGINT);
     several_start(2, &job, several_no_flags);
-    for (int node = 0; node < 3; node++) {
-        several_expect(node, 0);
-    }
+    several_expect_all(3);
 }
 
 /* A host that stands still before the job begins loses its place to the launcher that waits for it. */
@@ -433,16 +414,14 @@ static void a_silent_launcher_is_replaced(void **state)
     (void)kill(several_runs[1].program.pid, SIGKILL);
     several_expect(1, 128 + SIGKILL);
     start_elsewhere(&several_runs[1], 1, "2");
-    for (int node = 0; node < 3; node++) {
-        several_expect(node, 0);
-    }
+    several_expect_all(3);
 }
 
 static void a_key_file_is_its_owners(void **state)
 {
     (void)state;
     several_make_key("mine");
-    several_run_quietly((const char *const[]){LAUNCHER_PATH, "make-job-key", several_key, NULL}, 1);
+    several_run_quietly(FLAGS(LAUNCHER_PATH, "make-job-key", several_key), 1);
     assert_int_equal(chmod(several_key, 0644), 0);
     const several job = {several_address, "2", NULL, {NULL}};
     several_start(1, &job, several_no_flags);

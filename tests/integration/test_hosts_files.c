@@ -54,8 +54,7 @@ static int setup(void **state)
     copy("train.jsonl", "part.jsonl", SMALL_BYTES, part_of_data);
     copy("tokenizer.json", "tokenizer.json", COPY_BYTES_MAX, tokenizer);
     copy("heldout.jsonl", "heldout.jsonl", COPY_BYTES_MAX, heldout);
-    training_expect(&model, &test_shared_directory, "inputs/model", 0,
-                    (const char *const[]){"--ranks", "2", NULL});
+    training_expect(&model, &test_shared_directory, "inputs/model", 0, FLAGS("--ranks", "2"));
     test_hosts_mount("64m", inputs);
     return 0;
 }
@@ -82,7 +81,7 @@ static int count_cached(const char *directory, const char *suffix)
 
 static void empty_cache(void)
 {
-    several_run_quietly((const char *const[]){"/bin/rm", "-rf", test_hosts_cache(1), NULL}, 0);
+    several_run_quietly(FLAGS("/bin/rm", "-rf", test_hosts_cache(1)), 0);
 }
 
 static void assert_silent(int node, const char *text)
@@ -97,8 +96,7 @@ static void train(const char *name, const several *job)
 {
     several_start_head(job, name);
     several_start(1, job, several_no_flags);
-    several_expect(0, 0);
-    several_expect(1, 0);
+    several_expect_all(2);
     for (int rank = 0; rank < 2; rank++) {
         char file[64];
         (void)snprintf(file, sizeof file, "state-rank-%d.safetensors", rank);
@@ -116,8 +114,7 @@ static void an_agent_without_files_trains(void **state)
 {
     (void)state;
     several_make_key("train");
-    training_expect(&one, &test_shared_directory, "train-alone", 0,
-                    (const char *const[]){TRAINING_INPUTS, NULL});
+    training_expect(&one, &test_shared_directory, "train-alone", 0, FLAGS(TRAINING_INPUTS));
     const several job = {several_address, "2", NULL, {TRAINING_INPUTS, NULL}};
     train("train", &job);
     several_assert_says(0, "host host-1 (node 1) has fetched 3 files (5.9 MB)");
@@ -134,8 +131,7 @@ static void damage(void)
     static const char script[] =
         "for f in \"$0\"/ringfence/files/*; do "
         "printf x | dd of=\"$f\" bs=1 seek=100 conv=notrunc status=none; done";
-    several_run_quietly((const char *const[]){"/bin/sh", "-c", script, test_hosts_cache(1), NULL},
-                        0);
+    several_run_quietly(FLAGS("/bin/sh", "-c", script, test_hosts_cache(1)), 0);
 }
 
 static void a_damaged_cache_is_fetched_again(void **state)
@@ -198,8 +194,7 @@ static void answer(const char *name, const char *const *prompts, const char *fed
     (void)close(input);
     const several job = {several_address, "2", NULL, {NULL}};
     several_start(1, &job, several_no_flags);
-    several_expect(0, 0);
-    several_expect(1, 0);
+    several_expect_all(2);
     assert_string_equal(several_runs[0].program.text[TEST_STDOUT], alone.text[TEST_STDOUT]);
 }
 
@@ -212,11 +207,10 @@ static void an_agent_without_files_answers(void **state)
     (void)snprintf(file, sizeof file, "%s/prompts.jsonl", inputs);
     assert_ok(base_file_write(file, lines, sizeof lines - 1, &error), &error);
     empty_cache();
-    answer("file", (const char *const[]){"--prompts", file, NULL}, "");
+    answer("file", FLAGS("--prompts", file), "");
     several_assert_says(1, "fetched 5 of the job's 5 files");
-    answer("prompt", (const char *const[]){"--prompt", "he go home", "--prompt", "i has eat", NULL},
-           "");
-    answer("stream", (const char *const[]){"--prompts", "-", NULL}, "he go home\ni has eat\n");
+    answer("prompt", FLAGS("--prompt", "he go home", "--prompt", "i has eat"), "");
+    answer("stream", FLAGS("--prompts", "-"), "he go home\ni has eat\n");
 }
 
 /* ---- what goes wrong ---- */
@@ -229,8 +223,7 @@ static void wait_for_part(void)
     static const char script[] =
         "until [ -n \"$(find \"$0\" -name '*.part' -size +200k)\" ]; do sleep 0.01; done";
     several_wait_says(1, "fetching what this host lacks");
-    several_run_quietly((const char *const[]){"/bin/sh", "-c", script, test_hosts_cache(1), NULL},
-                        0);
+    several_run_quietly(FLAGS("/bin/sh", "-c", script, test_hosts_cache(1)), 0);
 }
 
 /* On a slow link: Ctrl-C, then SIGKILL; the rest on a fast one. Nobody is taken for silent. */
@@ -243,7 +236,7 @@ static void an_interrupted_fetch_is_continued(void **state)
     several_make_key("interrupted");
     const several job = {several_address, "2", NULL, {SMALL_INPUTS, "--transport", "tcp", NULL}};
     training_expect(&one, &test_shared_directory, "interrupted-alone", 0,
-                    (const char *const[]){SMALL_INPUTS, "--transport", "tcp", NULL});
+                    FLAGS(SMALL_INPUTS, "--transport", "tcp"));
     empty_cache();
     several_start_head(&job, "interrupted");
     several_wait_says(0, "waiting at");
@@ -260,8 +253,7 @@ static void an_interrupted_fetch_is_continued(void **state)
     }
     test_hosts_fast(0, 1);
     several_start(1, &job, several_no_flags);
-    several_expect(0, 0);
-    several_expect(1, 0);
+    several_expect_all(2);
     training_assert_same_file(&one, "state-rank-1.safetensors", &several_runs[0],
                               "state-rank-1.safetensors");
     assert_int_equal(count_cached("files", ".part"), 0);

@@ -60,7 +60,7 @@ static void budget(int exit_code, const char *const *arguments)
                  asked.text[TEST_STDOUT], asked.text[TEST_STDERR]);
     }
 }
-#define BUDGET(exit_code, ...) budget(exit_code, (const char *const[]){__VA_ARGS__, NULL})
+#define BUDGET(exit_code, ...) budget(exit_code, FLAGS(__VA_ARGS__))
 
 static void assert_asked_says(const char *text)
 {
@@ -77,10 +77,10 @@ static void start_service(void)
     make_path(passphrase, "passphrase");
     put(passphrase, "a passphrase of this test", 0600);
     BUDGET(0, "init", "--passphrase-file", passphrase);
-    test_program_start(&service,
-                       (const char *const[]){BUDGET_SERVICE_PATH, "serve", "--dir", service_dir,
-                                             "--passphrase-file", passphrase, NULL},
-                       NULL);
+    test_program_start(
+        &service,
+        FLAGS(BUDGET_SERVICE_PATH, "serve", "--dir", service_dir, "--passphrase-file", passphrase),
+        NULL);
     test_program_wait_text(&service, TEST_STDOUT, "ready at");
     BUDGET(0, "account", "create", "phase", "--cap", "10");
 }
@@ -99,7 +99,7 @@ static void prepare_hosts(void)
     free(keys);
     assert_int_equal(mkdir(path_of("held"), 0755), 0);
     make_path(held_launcher, "held/launcher");
-    several_run_quietly((const char *const[]){"/bin/cp", LAUNCHER_PATH, held_launcher, NULL}, 0);
+    several_run_quietly(FLAGS("/bin/cp", LAUNCHER_PATH, held_launcher), 0);
     make_path(path, "held/rank");
     put(path, "#!/bin/sh\necho held >&2\nexec sleep 1000\n", 0755);
 }
@@ -140,7 +140,7 @@ static void start_head(const several *job)
 
 static void start_agent(int node, const several *job)
 {
-    several_start(node, job, (const char *const[]){"--keyring", keyring, NULL});
+    several_start(node, job, FLAGS("--keyring", keyring));
 }
 
 static void start_all(const several *job)
@@ -165,10 +165,9 @@ static const char *authorize(const char *label, const char *nodes, const char *r
     static char token[SEVERAL_PATH_BYTES];
     char job[SEVERAL_PATH_BYTES];
     make_path(job, "JOB.json");
-    several_run_quietly((const char *const[]){LAUNCHER_PATH, "--nodes", nodes, "--rendezvous",
-                                              several_address, "--job-key", several_key, "--mode",
-                                              "gate-check", "--ranks", ranks, "--write-job", job,
-                                              NULL},
+    several_run_quietly(FLAGS(LAUNCHER_PATH, "--nodes", nodes, "--rendezvous", several_address,
+                              "--job-key", several_key, "--mode", "gate-check", "--ranks", ranks,
+                              "--write-job", job),
                         0);
     make_path(token, label);
     BUDGET(0, "authorize", label, "1", "--account", "phase", "--job", job, "--vendor", "runpod",
@@ -250,8 +249,7 @@ static void what_was_not_granted_does_not_start(void **state)
     several_expect(0, 3);
     several_assert_says(0, "estimate: $2.00 and"); /* an instance for each host */
     several_assert_says(0, "over the cap of phase");
-    several_start(0, &job,
-                  (const char *const[]){"--mode", "gate-check", "--authorize", "local", NULL});
+    several_start(0, &job, FLAGS("--mode", "gate-check", "--authorize", "local"));
     several_expect(0, 2);
     several_assert_says(0, "--authorize local is for this machine alone");
 }
@@ -436,13 +434,13 @@ static void a_lost_host_stays_reserved(void **state)
     wait_for_the_service_alone();
 
     make_path(evidence, "evidence.json");
-    write_evidence(evidence, (const char *const[]){"pod-0", NULL});
+    write_evidence(evidence, FLAGS("pod-0"));
     BUDGET(4, "terminated", "lost", "--evidence", evidence, "--key", "request");
     assert_asked_says("describe lacks instance pod-1");
     BUDGET(4, "void", "lost");
     BUDGET(0, "remaining", "phase");
     assert_string_equal(asked.text[TEST_STDOUT], before);
-    write_evidence(evidence, (const char *const[]){"pod-0", "pod-1", NULL});
+    write_evidence(evidence, FLAGS("pod-0", "pod-1"));
     BUDGET(0, "terminated", "lost", "--evidence", evidence, "--key", "request");
 }
 

@@ -29,7 +29,7 @@ static void a_name_that_nobody_knows_is_named(void **state)
     several_make_key("unknown");
     const several job = {"tcp://nowhere.invalid:29400", "2", NULL, {"--ranks", "2", NULL}};
     several_start_head(&job, "unknown");
-    several_start(1, &job, (const char *const[]){"--join-timeout", "1", NULL});
+    several_start(1, &job, FLAGS("--join-timeout", "1"));
     several_expect(0, 1);
     several_assert_says(0, "error: --rendezvous: cannot resolve nowhere.invalid: ");
     several_expect(1, 1);
@@ -55,8 +55,7 @@ static void a_name_may_become_known_later(void **state)
     assert_non_null(hosts);
     assert_true(fputs("10.77.0.1 node0.invalid\n", hosts) >= 0);
     assert_int_equal(fclose(hosts), 0);
-    several_expect(0, 0);
-    several_expect(1, 0);
+    several_expect_all(2);
     test_program_assert_no_children();
 }
 
@@ -141,16 +140,14 @@ static void the_right_one_of_many_interfaces_is_taken(void **state)
     const several job = {several_address, "2", NULL, {"--ranks", "2", NULL}};
     several_start_head(&job, "routed");
     several_start(1, &job, several_no_flags);
-    several_expect(0, 0);
-    several_expect(1, 0);
+    several_expect_all(2);
     assert_false(received_over_ipv6(1, 50000));
 
     const several other = {
         several_address, "2", NULL, {"--ranks", "2", "--interface", "fd77:1::/64", NULL}};
     several_start_head(&other, "chosen");
     several_start(1, &other, several_no_flags);
-    several_expect(0, 0);
-    several_expect(1, 0);
+    several_expect_all(2);
     assert_true(received_over_ipv6(1, 50000));
 
     const several wrong = {
@@ -197,9 +194,8 @@ static void each_host_names_an_interface_of_its_own(void **state)
             {"--ranks", "2", "--interface", interfaces[i][0], "--overwrite", NULL}};
         several_start_head(&job, "own-interface");
         several_start(1, &job,
-                      interfaces[i][1] != NULL
-                          ? (const char *const[]){"--interface", interfaces[i][1], NULL}
-                          : several_no_flags);
+                      interfaces[i][1] != NULL ? FLAGS("--interface", interfaces[i][1])
+                                               : several_no_flags);
         several_expect(0, 0);
         several_expect(1, 0);
         assert_true(received_at(1, "b1", (i + 1) * JOB_BYTES));
@@ -304,11 +300,9 @@ static void clocks_may_differ_by_five_minutes(void **state)
     const several job = {several_address, "2", NULL, {"--ranks", "2", NULL}};
     several_start_head(&job, "clocks");
     test_hosts_start(&several_runs[1].program, 1, NULL, agent);
-    several_expect(0, 0);
-    several_expect(1, 0);
+    several_expect_all(2);
     assert_null(strstr(several_runs[0].program.text[TEST_STDERR], "no heartbeat"));
-    training_expect(&alone, &test_shared_directory, "clocks-alone", 0,
-                    (const char *const[]){"--ranks", "2", NULL});
+    training_expect(&alone, &test_shared_directory, "clocks-alone", 0, FLAGS("--ranks", "2"));
     training_assert_same_file(&alone, "state-rank-1.safetensors", &several_runs[0],
                               "state-rank-1.safetensors");
     test_program_assert_no_children();

@@ -114,9 +114,8 @@ static void the_plan_counts_the_same_exchanges(void **state)
         inference_measure("2", "planned", FLAGS("--prompt", "he goed to school", "--ignore-eos"));
     const json_t *rank = json_array_get(json_object_get(results, "ranks"), 0);
     test_program_start(&program,
-                       (const char *const[]){LAUNCHER_PATH, "plan", "--decode", "--checkpoint",
-                                             inference_model.out, "--tensor", "2", "--ranks", "2",
-                                             "--batch", "1", "--json", NULL},
+                       FLAGS(LAUNCHER_PATH, "plan", "--decode", "--checkpoint", inference_model.out,
+                             "--tensor", "2", "--ranks", "2", "--batch", "1", "--json"),
                        NULL);
     assert_int_equal(test_program_wait(&program), 0);
     json_t *plan = json_loads(program.text[TEST_STDOUT], JSON_REJECT_DUPLICATES, NULL);

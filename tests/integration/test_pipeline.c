@@ -7,8 +7,6 @@
 #include "base/file.h"
 #include "training.h"
 
-#define FLAGS(...) ((const char *const[]){__VA_ARGS__, NULL})
-
 static training_run one, two; /* large: they hold a program's output */
 
 /* Runs pp-cpu, and compares the model with that of `one`. */
@@ -142,7 +140,7 @@ static void the_model_is_an_ordinary_one(void **state)
         LAUNCHER_PATH, "--mode",   "generate",          "--checkpoint",
         one.out,       "--prompt", "he goed to school", "--max-new-tokens",
         "8",           NULL};
-    test_program_start(&two.program, generate, (const char *const[]){NULL});
+    test_program_start(&two.program, generate, FLAGS());
     assert_int_equal(test_program_wait(&two.program), 0);
     assert_non_null(strchr(two.program.text[TEST_STDOUT], '\n'));
     char model[BASE_PATH_BYTES];

@@ -60,12 +60,11 @@ static void check_ranks(rank_type type)
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
         const int ranks = (int)strtol(worlds[i], NULL, 10);
         test_program_start(&program,
-                           (const char *const[]){LAUNCHER_PATH, "--ranks", worlds[i], "--mode",
-                                                 "tp-cpu", "--checkpoint", checkpoint,
-                                                 "--tokenizer", tokenizer_path, "--prompt",
-                                                 "the boy", "--max-new-tokens", "2", "--no-bind",
-                                                 "--out", out, "--timeout", "60", NULL},
-                           (const char *const[]){NULL});
+                           FLAGS(LAUNCHER_PATH, "--ranks", worlds[i], "--mode", "tp-cpu",
+                                 "--checkpoint", checkpoint, "--tokenizer", tokenizer_path,
+                                 "--prompt", "the boy", "--max-new-tokens", "2", "--no-bind",
+                                 "--out", out, "--timeout", "60"),
+                           FLAGS());
         const int code = test_program_wait(&program);
         if (code != 0) {
             fail_msg("%d ranks: exit code %d: %s", ranks, code, program.text[TEST_STDERR]);

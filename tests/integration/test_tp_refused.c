@@ -68,11 +68,10 @@ static int teardown(void **state)
 static int run(const char *ranks, const char *flag, const char *prompt)
 {
     test_program_start(&program,
-                       (const char *const[]){LAUNCHER_PATH, "--ranks", ranks, "--mode", "tp-cpu",
-                                             "--checkpoint", checkpoint, "--tokenizer",
-                                             tokenizer_path, flag, prompt, "--max-new-tokens", "4",
-                                             "--no-bind", "--timeout", "40", NULL},
-                       (const char *const[]){NULL});
+                       FLAGS(LAUNCHER_PATH, "--ranks", ranks, "--mode", "tp-cpu", "--checkpoint",
+                             checkpoint, "--tokenizer", tokenizer_path, flag, prompt,
+                             "--max-new-tokens", "4", "--no-bind", "--timeout", "40"),
+                       FLAGS());
     const int code = test_program_wait(&program);
     test_program_assert_no_children();
     return code;
@@ -242,11 +241,10 @@ static int train(void)
 {
     const char *out = test_directory_path(&directory, "out");
     test_program_start(&program,
-                       (const char *const[]){LAUNCHER_PATH, "--checkpoint", checkpoint,
-                                             "--tokenizer", tokenizer_path, "--steps", "2",
-                                             "--ranks", "2", "--out", out, "--no-scaling",
-                                             "--no-plots", "--no-bind", "--timeout", "40", NULL},
-                       (const char *const[]){NULL});
+                       FLAGS(LAUNCHER_PATH, "--checkpoint", checkpoint, "--tokenizer",
+                             tokenizer_path, "--steps", "2", "--ranks", "2", "--out", out,
+                             "--no-scaling", "--no-plots", "--no-bind", "--timeout", "40"),
+                       FLAGS());
     const int code = test_program_wait(&program);
     test_program_assert_no_children();
     return code;
@@ -325,10 +323,10 @@ static void a_checkpoint_without_a_tokenizer_is_refused(void **state)
     (void)state;
     write_checkpoint();
     assert_int_equal(unlink(test_directory_path(&directory, "tokenizer.json")), 0);
-    test_program_start(&program,
-                       (const char *const[]){LAUNCHER_PATH, "--mode", "generate", "--checkpoint",
-                                             checkpoint, "--prompt", "he", NULL},
-                       (const char *const[]){NULL});
+    test_program_start(
+        &program,
+        FLAGS(LAUNCHER_PATH, "--mode", "generate", "--checkpoint", checkpoint, "--prompt", "he"),
+        FLAGS());
     assert_int_equal(test_program_wait(&program), BASE_EXIT_USAGE);
     assert_has(program.text[TEST_STDERR], "tokenizer.json (tokenizer.model");
 }

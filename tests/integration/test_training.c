@@ -10,8 +10,6 @@
 #include "coll/coll.h"
 #include "training.h"
 
-#define FLAGS(...) ((const char *const[]){__VA_ARGS__, NULL})
-
 static training_run one, two; /* large: they hold a program's output */
 
 static void the_same_command_gives_the_same_bits(void **state)
@@ -246,7 +244,7 @@ static void a_checkpoint_generates(void **state)
         "he goed to school", "--prompt", "i has eat", "--max-new-tokens", "8",     NULL};
     char first[2][4096];
     for (int run = 0; run < 2; run++) {
-        test_program_start(&two.program, generate, (const char *const[]){NULL});
+        test_program_start(&two.program, generate, FLAGS());
         assert_int_equal(test_program_wait(&two.program), 0);
         assert_non_null(strchr(two.program.text[TEST_STDOUT], '\n'));
         (void)snprintf(first[run], sizeof first[run], "%s", two.program.text[TEST_STDOUT]);
@@ -343,7 +341,7 @@ static void malformed_data_is_refused_by_line(void **state)
 
 static int launch(training_run *run, const char *const *arguments)
 {
-    test_program_start(&run->program, arguments, (const char *const[]){NULL});
+    test_program_start(&run->program, arguments, FLAGS());
     return test_program_wait(&run->program);
 }
 

@@ -7,8 +7,6 @@
 #include "base/file.h"
 #include "training.h"
 
-#define FLAGS(...) ((const char *const[]){__VA_ARGS__, NULL})
-
 static training_run one, two; /* large: they hold a program's output */
 
 static const char *write_data(const char *name, const char *text)

@@ -17,7 +17,7 @@
 #include "rank/checkpoint.h"
 #include "training.h"
 
-#define ARGUMENTS(...) ((const char *const[]){LAUNCHER_PATH, __VA_ARGS__, NULL})
+#define ARGUMENTS(...) (FLAGS(LAUNCHER_PATH, __VA_ARGS__))
 
 enum { RANKS = 2, WARMUP = 2, STEPS = 5, STRIDE = 7 };
 
@@ -40,7 +40,7 @@ static int begin(void **state)
 
 static void launch(const char *const *arguments)
 {
-    test_program_start(&run.program, arguments, (const char *const[]){NULL});
+    test_program_start(&run.program, arguments, FLAGS());
     if (test_program_wait(&run.program) != 0) {
         fail_msg("%s%s", run.program.text[TEST_STDOUT], run.program.text[TEST_STDERR]);
     }

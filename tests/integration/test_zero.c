@@ -5,8 +5,6 @@
 
 #include "training.h"
 
-#define FLAGS(...) ((const char *const[]){__VA_ARGS__, NULL})
-
 static training_run one, two; /* large: they hold a program's output */
 
 static const char STATE[] = "state-rank-0.safetensors";

@@ -33,7 +33,7 @@ void training_start(training_run *run, const test_directory *directory, const ch
         arguments[count++] = flags[i];
     }
     arguments[count] = NULL;
-    test_program_start(&run->program, arguments, (const char *const[]){NULL});
+    test_program_start(&run->program, arguments, FLAGS());
 }
 
 void training_expect(training_run *run, const test_directory *directory, const char *name,

@@ -79,9 +79,8 @@ int fake_job_run(test_program *program, const test_directory *directory, const c
 
 void fake_job_start_endless(test_program *program, const test_directory *directory)
 {
-    fake_job_start(program, directory,
-                   FAKE_LIST("--steps", FAKE_ENDLESS, "--log-dir", directory->path),
-                   FAKE_LIST("FAKE_LINES=same"));
+    fake_job_start(program, directory, FLAGS("--steps", FAKE_ENDLESS, "--log-dir", directory->path),
+                   FLAGS("FAKE_LINES=same"));
     test_program_wait_text(program, TEST_STDOUT, "step 3\n");
 }
 

@@ -35,6 +35,4 @@ char *fake_job_read(const test_directory *directory, const char *name);
 /* Starts an endless job, whose ranks print their steps. Returns when it trains. */
 void fake_job_start_endless(test_program *program, const test_directory *directory);
 
-#define FAKE_LIST(...) ((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
-
 #endif

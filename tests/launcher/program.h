@@ -10,6 +10,9 @@
 
 enum { TEST_PROGRAM_OUTPUT_BYTES = 4096 * 1024, TEST_PROGRAM_ARGS_MAX = 64 };
 
+/* A list that NULL ends: of arguments, of flags or of variables. */
+#define FLAGS(...) ((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
+
 typedef struct test_program {
     pid_t pid;
     int fds[2];                              /* its stdout and stderr */

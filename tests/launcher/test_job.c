@@ -28,8 +28,8 @@ static void jobs_of_any_size_finish(void **state)
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         test_directory directory;
         fake_job_setup(&directory);
-        const int exit_status = fake_job_run(&program, &directory,
-                                             FAKE_LIST("--ranks", sizes[i], "--steps", "4"), NULL);
+        const int exit_status =
+            fake_job_run(&program, &directory, FLAGS("--ranks", sizes[i], "--steps", "4"), NULL);
         if (exit_status != 0) {
             fail_msg("%s ranks: exit status %d: %s", sizes[i], exit_status,
                      program.text[TEST_STDERR]);
@@ -45,7 +45,7 @@ static void the_summary_says_what_happened(void **state)
     (void)state;
     test_directory directory;
     fake_job_setup(&directory);
-    assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--steps", "3"), NULL), 0);
+    assert_int_equal(fake_job_run(&program, &directory, FLAGS("--steps", "3"), NULL), 0);
     const char *out = program.text[TEST_STDOUT];
     assert_has(out, "tokens/s on 2 ranks");
     assert_has(out, "all-reduce p50 0.100 ms");
@@ -53,8 +53,7 @@ static void the_summary_says_what_happened(void **state)
     assert_has(out, test_directory_path(&directory, "out"));
     assert_has(program.text[TEST_STDERR], "step 3/3");
 
-    assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--steps", "3", "--quiet"), NULL),
-                     0);
+    assert_int_equal(fake_job_run(&program, &directory, FLAGS("--steps", "3", "--quiet"), NULL), 0);
     assert_string_equal(program.text[TEST_STDOUT], "");
     assert_string_equal(program.text[TEST_STDERR], "");
     fake_job_teardown(&directory);
@@ -73,9 +72,8 @@ static void other_bits_of_a_host_are_told(void **state)
                  {"FAKE_ISA=avx512", "\"instruction_set\": \"avx2+avx512\"", false},
                  {"FAKE_ISA=baseline", "\"instruction_set\": \"avx2+baseline\"", true}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_int_equal(fake_job_run(&program, &directory,
-                                      FAKE_LIST("--steps", "2", "--overwrite"),
-                                      FAKE_LIST(cases[i].variable)),
+        assert_int_equal(fake_job_run(&program, &directory, FLAGS("--steps", "2", "--overwrite"),
+                                      FLAGS(cases[i].variable)),
                          0);
         const char *warning =
             strstr(program.text[TEST_STDERR], ") computes with baseline, rank 0 (host ");
@@ -101,7 +99,7 @@ static void progress_is_a_few_plain_lines(void **state)
         char first[32];
         char last[32];
         assert_int_equal(fake_job_run(&program, &directory,
-                                      FAKE_LIST("--steps", jobs[i].steps, "--overwrite"), NULL),
+                                      FLAGS("--steps", jobs[i].steps, "--overwrite"), NULL),
                          0);
         const char *err = program.text[TEST_STDERR];
         assert_int_equal(count_lines(err, "tokens/s"), jobs[i].lines);
@@ -166,7 +164,7 @@ static void a_suspect_speed_up_is_printed_as_such(void **state)
     (void)state;
     test_directory directory;
     fake_job_setup(&directory);
-    start_measured(&directory, (const char *const[]){"FAKE_SLOW_ALONE=1", NULL});
+    start_measured(&directory, FLAGS("FAKE_SLOW_ALONE=1"));
     assert_int_equal(test_program_wait(&program), 0);
     const char *out = program.text[TEST_STDOUT];
     assert_has(out, "on 2 ranks (2048000 to 2048000 in 3 rounds); the speed-up says "
@@ -185,8 +183,7 @@ static void a_failed_measurement_is_reported(void **state)
     (void)state;
     test_directory directory;
     fake_job_setup(&directory);
-    start_measured(&directory,
-                   FAKE_LIST("FAKE_WHAT=fail", "FAKE_RANK=0", "FAKE_WORLD=1", "FAKE_AT=7"));
+    start_measured(&directory, FLAGS("FAKE_WHAT=fail", "FAKE_RANK=0", "FAKE_WORLD=1", "FAKE_AT=7"));
     assert_int_equal(test_program_wait(&program), 0);
     test_program_assert_no_children();
     assert_has(program.text[TEST_STDERR], "warning: measuring 1 rank failed: rank 0");
@@ -208,7 +205,7 @@ static void unbound_ranks_are_reported(void **state)
     test_directory directory;
     fake_job_setup(&directory);
     assert_int_equal(fake_job_run(&program, &directory,
-                                  FAKE_LIST("--steps", "2", "--threads-per-rank", "1024"), NULL),
+                                  FLAGS("--steps", "2", "--threads-per-rank", "1024"), NULL),
                      0);
     assert_has(program.text[TEST_STDERR],
                "warning: ranks are not bound to CPUs of their own: 2048 CPUs wanted");
@@ -217,8 +214,8 @@ static void unbound_ranks_are_reported(void **state)
     assert_has(manifest, "\"cpus\": null");
     free(manifest);
 
-    assert_int_equal(
-        fake_job_run(&program, &directory, FAKE_LIST("--steps", "2", "--no-bind"), NULL), 0);
+    assert_int_equal(fake_job_run(&program, &directory, FLAGS("--steps", "2", "--no-bind"), NULL),
+                     0);
     assert_null(strstr(program.text[TEST_STDERR], "not bound"));
     manifest = fake_job_read(&directory, "out/manifest.json");
     assert_has(manifest, "\"unbound_because\": \"--no-bind\"");
@@ -236,8 +233,8 @@ static void output_is_prefixed_and_collapsed(void **state)
     fake_job_setup(&directory);
     const char *logs = test_directory_path(&directory, "logs");
     assert_int_equal(fake_job_run(&program, &directory,
-                                  FAKE_LIST("--ranks", "3", "--steps", "5", "--log-dir", logs),
-                                  FAKE_LIST("FAKE_LINES=own")),
+                                  FLAGS("--ranks", "3", "--steps", "5", "--log-dir", logs),
+                                  FLAGS("FAKE_LINES=own")),
                      0);
     assert_has(program.text[TEST_STDOUT], "[rank 2] step 4 of 2\n");
     assert_ok(base_file_read(test_directory_path(&directory, "logs/rank-1.log"), 4096, &log,
@@ -247,8 +244,8 @@ static void output_is_prefixed_and_collapsed(void **state)
     free(log);
 
     /* whatever the timing, each rank prints every step, and each step once at most */
-    assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--ranks", "3", "--steps", "1"),
-                                  FAKE_LIST("FAKE_LINES=same")),
+    assert_int_equal(fake_job_run(&program, &directory, FLAGS("--ranks", "3", "--steps", "1"),
+                                  FLAGS("FAKE_LINES=same")),
                      0);
     const int lines = count_lines(program.text[TEST_STDOUT], "] step 0\n");
     assert_in_range(lines, 1, 3);
@@ -281,12 +278,12 @@ static void generated_texts_come_in_order(void **state)
     char heldout[BASE_PATH_BYTES + 32];
     make_model(&directory, model, sizeof model);
     (void)snprintf(heldout, sizeof heldout, "%s/data.jsonl", directory.path);
-    assert_int_equal(fake_job_run(&program, &directory,
-                                  FAKE_LIST("--mode", "generate", "--checkpoint", model, "--prompt",
-                                            "he goed to school", "--prompt", "two", "--eval",
-                                            "--heldout", heldout),
-                                  NULL),
-                     0);
+    assert_int_equal(
+        fake_job_run(&program, &directory,
+                     FLAGS("--mode", "generate", "--checkpoint", model, "--prompt",
+                           "he goed to school", "--prompt", "two", "--eval", "--heldout", heldout),
+                     NULL),
+        0);
     assert_string_equal(program.text[TEST_STDOUT], "he went to school\nhe went to school\n"
                                                    "held-out exact match: 456/500 (91.2 %)\n");
     assert_false(fake_job_left(&directory, "out"));
@@ -306,8 +303,7 @@ static void a_run_from_a_checkpoint_says_what_it_reads(void **state)
     assert_int_equal(fake_job_run(&program, &directory, flags, NULL), 0);
     assert_string_equal(program.text[TEST_STDERR], "");
     assert_int_equal(
-        fake_job_run(&program, &directory, FAKE_LIST("--steps", "3", "--checkpoint", model), NULL),
-        0);
+        fake_job_run(&program, &directory, FLAGS("--steps", "3", "--checkpoint", model), NULL), 0);
     assert_memory_equal(program.text[TEST_STDERR], first, sizeof first - 1);
     assert_has(program.text[TEST_STDERR],
                "model; the optimizer is fresh, and the data starts from the "
@@ -333,7 +329,7 @@ static void out_is_one_directory_by_any_name(void **state)
         assert_int_equal(chdir(in_out ? test_directory_path(&directory, "out") : directory.path),
                          0);
         const int exit_status =
-            fake_job_run(&program, &directory, FAKE_LIST("--steps", "2", "--out", names[i]), NULL);
+            fake_job_run(&program, &directory, FLAGS("--steps", "2", "--out", names[i]), NULL);
         if (exit_status != exits[i]) {
             fail_msg("%s: exit status %d, stderr: %s", names[i], exit_status,
                      program.text[TEST_STDERR]);
@@ -344,8 +340,7 @@ static void out_is_one_directory_by_any_name(void **state)
         if (in_out) {
             assert_has(program.text[TEST_STDERR], "you are in ");
             assert_int_equal(
-                fake_job_run(&program, &directory, FAKE_LIST("--out", ".", "--overwrite"), NULL),
-                0);
+                fake_job_run(&program, &directory, FLAGS("--out", ".", "--overwrite"), NULL), 0);
         }
     }
     assert_int_equal(chdir(here), 0);
@@ -360,8 +355,7 @@ static void a_loss_that_grows_is_warned_of(void **state)
     test_directory directory;
     fake_job_setup(&directory);
     assert_int_equal(
-        fake_job_run(&program, &directory, FAKE_LIST("--ranks", "1", "--steps", "4"), variables),
-        0);
+        fake_job_run(&program, &directory, FLAGS("--ranks", "1", "--steps", "4"), variables), 0);
     assert_has(program.text[TEST_STDERR],
                "warning: the loss grew from 6.25 to 100: a smaller --lr may help\n");
     char *manifest = fake_job_read(&directory, "out/manifest.json");
@@ -369,8 +363,7 @@ static void a_loss_that_grows_is_warned_of(void **state)
     assert_has(manifest, "\"message\": \"the loss grew from 6.25 to 100: a smaller");
     free(manifest);
     assert_int_equal(
-        fake_job_run(&program, &directory, FAKE_LIST("--ranks", "1", "--steps", "3"), variables),
-        0);
+        fake_job_run(&program, &directory, FLAGS("--ranks", "1", "--steps", "3"), variables), 0);
     assert_null(strstr(program.text[TEST_STDERR], "the loss grew"));
     manifest = fake_job_read(&directory, "out/manifest.json");
     assert_has(manifest, "\"loss_grew\": false");
@@ -391,7 +384,7 @@ static void a_full_disk_leaves_no_record_to_point_to(void **state)
     const struct rlimit small = {.rlim_cur = 16 * 1024, .rlim_max = before.rlim_max};
     void (*handler)(int) = signal(SIGXFSZ, SIG_DFL);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    const int exit_status = fake_job_run(&program, &directory, FAKE_LIST("--steps", "2000"), NULL);
+    const int exit_status = fake_job_run(&program, &directory, FLAGS("--steps", "2000"), NULL);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     (void)signal(SIGXFSZ, handler);
     assert_int_equal(exit_status, 1);

@@ -15,8 +15,8 @@ static void a_dry_run_starts_nothing(void **state)
     (void)state;
     test_directory directory;
     fake_job_setup(&directory);
-    assert_int_equal(
-        fake_job_run(&program, &directory, FAKE_LIST("--dry-run", "--ranks", "2"), NULL), 0);
+    assert_int_equal(fake_job_run(&program, &directory, FLAGS("--dry-run", "--ranks", "2"), NULL),
+                     0);
     const char *out = program.text[TEST_STDOUT];
     assert_has(out, "\"vocab_size\":301");
     assert_has(out, "RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2");
@@ -25,7 +25,7 @@ static void a_dry_run_starts_nothing(void **state)
     assert_false(fake_job_left(&directory, "out"));
 
     const char *file = test_directory_path(&directory, "job.json");
-    assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--write-job", file), NULL), 0);
+    assert_int_equal(fake_job_run(&program, &directory, FLAGS("--write-job", file), NULL), 0);
     assert_true(fake_job_left(&directory, "job.json"));
     assert_false(fake_job_left(&directory, "out"));
     fake_job_teardown(&directory);
@@ -88,15 +88,14 @@ static void missing_files_are_one_line(void **state)
     fake_job_setup(&directory);
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
         const int exit_status =
-            fake_job_run(&program, &directory, FAKE_LIST(flags[i], "/no/such/place"), NULL);
+            fake_job_run(&program, &directory, FLAGS(flags[i], "/no/such/place"), NULL);
         const char *err = program.text[TEST_STDERR];
         assert_int_equal(exit_status, 2);
         assert_has(err, "/no/such/place");
         assert_ptr_equal(strchr(err, '\n'), err + strlen(err) - 1);
     }
     /* a directory that cannot be written */
-    assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--out", "/proc/nothing"), NULL),
-                     1);
+    assert_int_equal(fake_job_run(&program, &directory, FLAGS("--out", "/proc/nothing"), NULL), 1);
     assert_has(program.text[TEST_STDERR], "/proc/nothing");
     fake_job_teardown(&directory);
 }
@@ -115,14 +114,14 @@ static void a_failed_start_does_not_change_the_directory(void **state)
             (void)snprintf(at, sizeof at, "FAKE_AT=%s", points[i / 2]);
             const char *const flags[] = {i % 2 == 0 ? "--overwrite" : NULL, NULL};
             assert_int_equal(fake_job_run(&program, &directory, flags,
-                                          FAKE_LIST("FAKE_WHAT=kill", "FAKE_RANK=1", at)),
+                                          FLAGS("FAKE_WHAT=kill", "FAKE_RANK=1", at)),
                              137);
             assert_null(strstr(program.text[TEST_STDOUT], "record: "));
             assert_int_equal(fake_job_left(&directory, "out"), record);
         }
-        assert_int_equal(fake_job_run(&program, &directory,
-                                      FAKE_LIST("--overwrite", "--log-dir", "/proc/no"), NULL),
-                         1);
+        assert_int_equal(
+            fake_job_run(&program, &directory, FLAGS("--overwrite", "--log-dir", "/proc/no"), NULL),
+            1);
         assert_int_equal(fake_job_left(&directory, "out"), record);
         assert_false(fake_job_left(&directory, "out.1"));
         if (record != 0) {
@@ -131,8 +130,7 @@ static void a_failed_start_does_not_change_the_directory(void **state)
             free(after);
             free(before);
         } else {
-            assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--steps", "2"), NULL),
-                             0);
+            assert_int_equal(fake_job_run(&program, &directory, FLAGS("--steps", "2"), NULL), 0);
         }
     }
     fake_job_teardown(&directory);
@@ -151,9 +149,9 @@ static void other_than_regular_files_are_refused_at_once(void **state)
     assert_int_equal(mkfifo(fifo, 0600), 0);
     const char *const places[] = {fifo, "/dev/zero", directory.path};
     for (size_t i = 0; i < 9; i++) {
-        const int exit_status = fake_job_run(
-            &program, &directory,
-            FAKE_LIST("--eval", "--heldout", heldout, flags[i / 3], places[i % 3]), NULL);
+        const int exit_status =
+            fake_job_run(&program, &directory,
+                         FLAGS("--eval", "--heldout", heldout, flags[i / 3], places[i % 3]), NULL);
         const char *err = program.text[TEST_STDERR];
         assert_int_equal(exit_status, 2);
         assert_has(err, flags[i / 3]);
@@ -182,8 +180,8 @@ static void a_bad_file_is_one_line_and_exit_code_2(void **state)
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         assert_ok(base_file_write(config, texts[i], strlen(texts[i]), &error), &error);
         for (size_t j = 0; j < 2; j++) {
-            const int exit_status = fake_job_run(
-                &program, &directory, FAKE_LIST(flags[j], j == 0 ? config : model), NULL);
+            const int exit_status =
+                fake_job_run(&program, &directory, FLAGS(flags[j], j == 0 ? config : model), NULL);
             const char *err = program.text[TEST_STDERR];
             if (exit_status != 2 || strstr(err, config) == NULL ||
                 strchr(err, '\n') != err + strlen(err) - 1) {
@@ -201,10 +199,10 @@ static void help_and_version_are_on_stdout(void **state)
     (void)state;
     test_directory directory;
     fake_job_setup(&directory);
-    assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--help"), NULL), 0);
+    assert_int_equal(fake_job_run(&program, &directory, FLAGS("--help"), NULL), 0);
     assert_has(program.text[TEST_STDOUT], "--micro-batches N");
     assert_string_equal(program.text[TEST_STDERR], "");
-    assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--version"), NULL), 0);
+    assert_int_equal(fake_job_run(&program, &directory, FLAGS("--version"), NULL), 0);
     assert_has(program.text[TEST_STDOUT], "launcher (Ringfence) ");
     fake_job_teardown(&directory);
 }
@@ -212,7 +210,7 @@ static void help_and_version_are_on_stdout(void **state)
 static void a_rank_by_hand_says_what_to_run(void **state)
 {
     (void)state;
-    test_program_start(&program, FAKE_LIST(FAKE_RANK_PATH), NULL);
+    test_program_start(&program, FLAGS(FAKE_RANK_PATH), NULL);
     assert_int_equal(test_program_wait(&program), 2);
     const char *err = program.text[TEST_STDERR];
     assert_has(err, "launcher --ranks");

@@ -40,7 +40,7 @@ static void wait_both(const char *word)
     }
 }
 
-#define RUN(...) run((const char *const[]){FAKE_LAUNCHER_PATH, "--no-bind", __VA_ARGS__, NULL})
+#define RUN(...) run(FLAGS(FAKE_LAUNCHER_PATH, "--no-bind", __VA_ARGS__))
 
 static void output_and_arguments_come_through(void **state)
 {
@@ -63,11 +63,11 @@ static void lost_output_is_an_error(void **state)
                                "-- echo word";
     char command[1024];
     (void)snprintf(command, sizeof command, "%s >/dev/full", full);
-    assert_int_equal(run((const char *const[]){"/bin/sh", "-c", command, NULL}), BASE_EXIT_ERROR);
+    assert_int_equal(run(FLAGS("/bin/sh", "-c", command)), BASE_EXIT_ERROR);
     assert_has(program.text[TEST_STDERR], "standard output: No space left");
     assert_null(strstr(program.text[TEST_STDERR], "starting again"));
     (void)snprintf(command, sizeof command, "{ { %s; echo $? >&3; } | true; } 3>&1", full + 5);
-    assert_int_equal(run((const char *const[]){"/bin/sh", "-c", command, NULL}), 0);
+    assert_int_equal(run(FLAGS("/bin/sh", "-c", command)), 0);
     assert_string_equal(program.text[TEST_STDOUT], "0\n");
     test_program_assert_no_children();
 }
@@ -85,15 +85,13 @@ static void a_gone_reader_is_no_error(void **state)
             command, sizeof command,
             "mkfifo \"$1\"; true <\"$1\" & exec 4>\"$1\"; rm \"$1\"; wait; exec %s %s >&4",
             FAKE_LAUNCHER_PATH, printed[i]);
-        assert_int_equal(
-            run((const char *const[]){"/bin/sh", "-c", command, "sh",
-                                      test_directory_path(&test_shared_directory, "p"), NULL}),
-            0);
+        assert_int_equal(run(FLAGS("/bin/sh", "-c", command, "sh",
+                                   test_directory_path(&test_shared_directory, "p"))),
+                         0);
         assert_string_equal(program.text[TEST_STDERR], "");
         (void)snprintf(command, sizeof command, "exec %s %s >/dev/full", FAKE_LAUNCHER_PATH,
                        printed[i]);
-        assert_int_equal(run((const char *const[]){"/bin/sh", "-c", command, NULL}),
-                         BASE_EXIT_ERROR);
+        assert_int_equal(run(FLAGS("/bin/sh", "-c", command)), BASE_EXIT_ERROR);
         assert_has(program.text[TEST_STDERR], "cannot write to standard output");
     }
 }
@@ -106,11 +104,11 @@ static void too_few_open_files_are_named(void **state)
                                   "sh -c 'echo $(($(ulimit -n) > 190))'";
     char text[1024];
     (void)snprintf(text, sizeof text, "ulimit -Sn 12%s", command);
-    assert_int_equal(run((const char *const[]){"/bin/sh", "-c", text, NULL}), 0);
+    assert_int_equal(run(FLAGS("/bin/sh", "-c", text)), 0);
     assert_has(program.text[TEST_STDOUT], "1\n");
     assert_null(strstr(program.text[TEST_STDOUT], "0\n"));
     (void)snprintf(text, sizeof text, "ulimit -n 12%s", command);
-    assert_int_equal(run((const char *const[]){"/bin/sh", "-c", text, NULL}), BASE_EXIT_ERROR);
+    assert_int_equal(run(FLAGS("/bin/sh", "-c", text)), BASE_EXIT_ERROR);
     assert_string_equal(
         program.text[TEST_STDERR],
         "launcher: error: 2 ranks need up to 195 open files in a process, and ulimit "
@@ -123,7 +121,7 @@ static void a_small_stack_is_enough(void **state)
     (void)state;
     static const char command[] =
         "ulimit -s 512 && exec " FAKE_LAUNCHER_PATH " --no-bind --ranks 2 --quiet -- true";
-    assert_int_equal(run((const char *const[]){"/bin/sh", "-c", command, NULL}), 0);
+    assert_int_equal(run(FLAGS("/bin/sh", "-c", command)), 0);
     test_program_assert_no_children();
 }
 
@@ -146,7 +144,7 @@ static void a_limit_of_processor_time_is_named(void **state)
     (void)state;
     static const char command[] = "ulimit -t 1 && exec " FAKE_LAUNCHER_PATH
                                   " --no-bind --ranks 1 -- sh -c 'while :; do :; done'";
-    assert_int_equal(run((const char *const[]){"/bin/sh", "-c", command, NULL}), 128 + SIGKILL);
+    assert_int_equal(run(FLAGS("/bin/sh", "-c", command)), 128 + SIGKILL);
     assert_has(
         program.text[TEST_STDERR],
         "was ended by SIGKILL: probably by ulimit -t, since it has used most of that processor "
@@ -224,10 +222,10 @@ static void no_zombies_pile_up(void **state)
 static void nothing_survives_a_killed_launcher(void **state)
 {
     (void)state;
-    test_program_start(&program,
-                       (const char *const[]){FAKE_LAUNCHER_PATH, "--no-bind", "--ranks", "2", "--",
-                                             "sh", "-c", escape_and_stay, NULL},
-                       NULL);
+    test_program_start(
+        &program,
+        FLAGS(FAKE_LAUNCHER_PATH, "--no-bind", "--ranks", "2", "--", "sh", "-c", escape_and_stay),
+        NULL);
     wait_both("escaped");
     assert_int_equal(kill(program.pid, SIGKILL), 0);
     assert_int_equal(test_program_wait(&program), 128 + SIGKILL);
@@ -288,10 +286,9 @@ static int run_joined(const char *what, const char *timeout, int *exit_code)
     char deed[32];
     (void)snprintf(deed, sizeof deed, "FAKE_WHAT=%s", what);
     test_program_start(&program,
-                       (const char *const[]){FAKE_LAUNCHER_PATH, "--no-bind", "--ranks", "2",
-                                             "--timeout", timeout, "--", "sh", "-c", script,
-                                             FAKE_RANK_PATH, NULL},
-                       (const char *const[]){deed, "FAKE_RANK=1", "FAKE_AT=2", NULL});
+                       FLAGS(FAKE_LAUNCHER_PATH, "--no-bind", "--ranks", "2", "--timeout", timeout,
+                             "--", "sh", "-c", script, FAKE_RANK_PATH),
+                       FLAGS(deed, "FAKE_RANK=1", "FAKE_AT=2"));
     *exit_code = test_program_wait(&program);
     const char *line = strstr(program.text[TEST_STDOUT], "I am ");
     assert_non_null(line);

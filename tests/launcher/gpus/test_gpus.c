@@ -17,8 +17,7 @@ static void run(const char *flag, const char *fault, int expected, const char *e
     char fake[64];
     (void)snprintf(path, sizeof path, "LD_LIBRARY_PATH=%s", FAKE_NVML_DIRECTORY);
     (void)snprintf(fake, sizeof fake, "FAKE_NVML=%s", fault);
-    test_program_start(&program, (const char *const[]){LAUNCHER_PATH, "gpus", flag, NULL},
-                       (const char *const[]){path, fake, NULL});
+    test_program_start(&program, FLAGS(LAUNCHER_PATH, "gpus", flag), FLAGS(path, fake));
     const int exit_status = test_program_wait(&program);
     const char *said = program.text[expected == BASE_EXIT_DONE ? TEST_STDOUT : TEST_STDERR];
     if (exit_status != expected || strstr(said, expected_text) == NULL) {
@@ -148,8 +147,7 @@ static void what_is_not_there_is_one_line(void **state)
 static void no_driver_is_one_line(void **state)
 {
     (void)state;
-    test_program_start(&program, (const char *const[]){LAUNCHER_PATH, "gpus", NULL},
-                       (const char *const[]){"LD_LIBRARY_PATH=", NULL});
+    test_program_start(&program, FLAGS(LAUNCHER_PATH, "gpus"), FLAGS("LD_LIBRARY_PATH="));
     const int exit_status = test_program_wait(&program);
     if (exit_status == BASE_EXIT_DONE) {
         skip();
