@@ -45,11 +45,11 @@ static recent_figures look_back(const launch_session *session)
         step_ms[i] = (double)launch_steps_slowest_ns(steps, step) * MS_PER_NS;
         allreduce_ms[i] = 0;
         for (int rank = 0; rank < steps->world_size; rank++) {
-            allreduce_ms[i] += (double)steps->ranks[rank].steps[step].allreduce_ns * MS_PER_NS;
+            allreduce_ms[i] += (double)steps->ranks[rank].times[step].allreduce_ns * MS_PER_NS;
         }
         allreduce_ms[i] /= steps->world_size;
     }
-    figures.loss = steps->ranks[0].steps[done - 1].loss_global;
+    figures.loss = steps->losses[done - 1];
     figures.tokens_per_second = launch_steps_tokens_per_second(steps, done - count, count);
     figures.step_ms_p50 = launch_spread_of(step_ms, count).p50;
     figures.allreduce_ms_p50 = launch_spread_of(allreduce_ms, count).p50;

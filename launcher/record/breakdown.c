@@ -12,7 +12,7 @@ static const double MS_PER_NS = 1e-6;
 /* How long the rank was in the exchange after backward. */
 static int64_t exposed_ns(const launch_steps *steps, int rank, size_t index)
 {
-    return steps->ranks[rank].steps[index].allreduce_exposed_ns;
+    return steps->ranks[rank].times[index].allreduce_exposed_ns;
 }
 
 /* The rank that came last to the exchange: it was in it for the shortest time, which is the time of
@@ -25,7 +25,7 @@ static int last_to_arrive(const launch_steps *steps, size_t index)
         const int64_t least_ns = exposed_ns(steps, last, index);
         if (own_ns < least_ns ||
             (own_ns == least_ns &&
-             steps->ranks[r].steps[index].step_ns > steps->ranks[last].steps[index].step_ns)) {
+             steps->ranks[r].times[index].step_ns > steps->ranks[last].times[index].step_ns)) {
             last = r;
         }
     }
@@ -45,8 +45,8 @@ static double others_waiting_ms(const launch_steps *steps, int last, size_t inde
 
 /* Adds a step that took so long. A rank's figures are not trusted. If its parts are longer than the
  * step, the step is made as long as the parts, so that the parts add up. */
-static void add_step(launch_breakdown *sum, const launch_step *step, int64_t alone_ns,
-                     int64_t whole_ns)
+static void add_step(launch_breakdown *sum, const launch_step_times *step, int64_t neighbour_ns,
+                     int64_t alone_ns, int64_t whole_ns)
 {
     const int64_t overlapped_ns = step->allreduce_ns > step->allreduce_exposed_ns
                                       ? step->allreduce_ns - step->allreduce_exposed_ns
@@ -56,7 +56,7 @@ static void add_step(launch_breakdown *sum, const launch_step *step, int64_t alo
         [LAUNCH_PART_OVERLAPPED] = (double)overlapped_ns * MS_PER_NS,
         [LAUNCH_PART_EXCHANGE] = (double)alone_ns * MS_PER_NS,
         [LAUNCH_PART_WAITING] =
-            (double)(step->allreduce_exposed_ns - alone_ns + step->stage.neighbour_ns) * MS_PER_NS,
+            (double)(step->allreduce_exposed_ns - alone_ns + neighbour_ns) * MS_PER_NS,
         [LAUNCH_PART_OPTIMIZER] = (double)step->optimizer_ns * MS_PER_NS,
     };
     double known_ms = 0;
@@ -100,8 +100,10 @@ launch_breakdown launch_breakdown_of(const launch_steps *steps, int rank, size_t
     for (size_t i = first; i < first + count; i++) {
         const int last = last_to_arrive(steps, i);
         const bool of_step = rank == LAUNCH_LAST_TO_ARRIVE;
-        const launch_step *step = &steps->ranks[of_step ? last : rank].steps[i];
-        add_step(&made, step, exposed_ns(steps, last, i),
+        const launch_rank_steps *shown = &steps->ranks[of_step ? last : rank];
+        const launch_step_times *step = &shown->times[i];
+        add_step(&made, step, steps->pipelined ? shown->stages[i].neighbour_ns : 0,
+                 exposed_ns(steps, last, i),
                  of_step ? launch_steps_slowest_ns(steps, i) : step->step_ns);
         made.others_waiting_ms += of_step ? others_waiting_ms(steps, last, i) : NAN;
     }

@@ -234,19 +234,19 @@ static void put_eval(launch_sheet *page, const launch_run *run)
 static void put_eval_curve(launch_sheet *page, const launch_run *run)
 {
     json_t *curve = json_array();
-    for (size_t i = 0; i < run->summary->steps_done; i++) {
-        const launch_step *step = &run->steps->ranks[0].steps[i];
-        if (!step->evaluated) {
-            continue;
+    const launch_steps *steps = run->steps;
+    for (size_t i = 0; i < steps->evaluation_count; i++) {
+        const launch_evaluation *found = &steps->evaluations[i];
+        if (found->index >= run->summary->steps_done) {
+            break;
         }
         launch_sheet point = sheet_make();
-        sheet_int(&point, "step", step->step);
-        sheet_real(&point, "loss", step->loss_global);
-        sheet_real(&point, "heldout_loss", step->heldout_loss);
-        sheet_int(&point, "sentences", step->heldout_sentences);
-        sheet_int(&point, "correct", step->heldout_correct);
-        sheet_real(&point, "exact_match",
-                   (double)step->heldout_correct / (double)step->heldout_sentences);
+        sheet_int(&point, "step", steps->first + found->index);
+        sheet_real(&point, "loss", steps->losses[found->index]);
+        sheet_real(&point, "heldout_loss", found->heldout_loss);
+        sheet_int(&point, "sentences", found->sentences);
+        sheet_int(&point, "correct", found->correct);
+        sheet_real(&point, "exact_match", (double)found->correct / (double)found->sentences);
         sheet_row(page, curve, point);
     }
     sheet_put(page, "eval_curve", curve);

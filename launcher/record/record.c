@@ -122,7 +122,8 @@ base_status launch_record_open(const launch_record_options *options, launch_reco
     made->started_unix_ms = base_timestamp(made->started_at);
     made->load_before = launch_load_average();
     made->flushed_ns = base_now_ns();
-    base_status status = launch_steps_init(&made->steps, (int)made->job.job.world_size, reterr);
+    base_status status = launch_steps_init(&made->steps, (int)made->job.job.world_size,
+                                           proto_mode_get(made->job.job.mode)->pipelined, reterr);
     if (status == BASE_OK) {
         status = open_directory(made, reterr);
     }
@@ -172,21 +173,22 @@ static base_status flush_timings(launch_record *record, base_error *reterr)
     return check_timings(record, fflush(record->timings) != 0, reterr);
 }
 
-/* Writes timings.jsonl again, from the steps in memory. The old one stays until the new one is whole. */
+/* Writes timings.jsonl again, without the steps that are not kept. The old one stays until the new one is
+ * whole. */
 static base_status write_kept(launch_record *record, base_error *reterr)
 {
     char temporary[PATH_BYTES + 8];
+    const base_status flushed = record->timings != NULL ? flush_timings(record, reterr) : BASE_OK;
+    if (flushed != BASE_OK) {
+        return flushed;
+    }
     (void)snprintf(temporary, sizeof temporary, "%s.tmp", record->timings_path);
     FILE *kept = fopen(temporary, "w+e");
     bool written = kept != NULL;
     if (written) {
         (void)setvbuf(kept, NULL, _IOFBF, STREAM_BUFFER_BYTES);
-        for (size_t i = 0; i < launch_steps_count(&record->steps); i++) {
-            for (int r = 0; r < record->steps.world_size; r++) {
-                launch_timings_put(kept, &record->steps.ranks[r].steps[i]);
-            }
-        }
-        written = fflush(kept) == 0 && rename(temporary, record->timings_path) == 0;
+        written = launch_timings_copy(record->timings_path, &record->steps, kept) &&
+                  fflush(kept) == 0 && rename(temporary, record->timings_path) == 0;
     }
     if (!written) {
         const base_status status =
@@ -199,7 +201,6 @@ static base_status write_kept(launch_record *record, base_error *reterr)
         return status;
     }
     if (record->timings != NULL) {
-        __fpurge(record->timings);
         (void)fclose(record->timings);
     }
     record->timings = kept;
@@ -231,15 +232,14 @@ static base_status go_on(launch_record *record, uint64_t first_step, base_error 
 {
     launch_steps *steps = &record->steps;
     name_timings(record);
-    const bool pipelined = proto_mode_get(record->job.job.mode)->pipelined;
-    base_status status = launch_timings_read(record->timings_path, pipelined, steps, reterr);
+    base_status status = launch_timings_read(record->timings_path, steps, reterr);
     launch_steps_go_on_from(steps, first_step);
     if (status == BASE_OK && steps->first == first_step) {
         set_aside(record, first_step);
     }
     if (status == BASE_OK) {
         status = launch_out_directory_drop_states(&record->directory,
-                                                  pipelined ? 1 : steps->world_size, reterr);
+                                                  steps->pipelined ? 1 : steps->world_size, reterr);
     }
     return status == BASE_OK ? write_kept(record, reterr) : status;
 }

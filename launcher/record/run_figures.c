@@ -13,7 +13,7 @@ static double mean_loss(const launch_run *run, size_t first, size_t end)
     double sum = 0;
     size_t known = 0;
     for (size_t i = first; i < end; i++) {
-        const double loss = run->steps->ranks[0].steps[i].loss_global;
+        const double loss = run->steps->losses[i];
         if (isfinite(loss)) {
             sum += loss;
             known++;
@@ -58,32 +58,34 @@ static void add_smoothed(const launch_series *raw, launch_series *smooth)
     }
 }
 
-static bool was_evaluated(const launch_step *step)
+/* Whether the result of --eval-every can be shown: it is one, of a step that all ranks have finished. */
+static bool can_show(const launch_run *run, const launch_evaluation *found)
 {
-    return step->evaluated && step->heldout_sentences > 0 && isfinite(step->heldout_loss);
+    return found->index < run->summary->steps_done && found->sentences > 0 &&
+           isfinite(found->heldout_loss);
 }
 
 /* The results of --eval-every, losses or accuracies: all, or the last one and every nth before. */
 static void add_heldout(const launch_run *run, launch_series *series, bool is_loss)
 {
-    const launch_step *steps = run->steps->ranks[0].steps;
+    const launch_steps *steps = run->steps;
     size_t all = 0;
     size_t index = 0;
-    for (size_t i = 0; i < run->summary->steps_done; i++) {
-        all += was_evaluated(&steps[i]);
+    for (size_t i = 0; i < steps->evaluation_count; i++) {
+        all += can_show(run, &steps->evaluations[i]);
     }
     const size_t stride = all / LAUNCH_FIGURE_POINTS_MAX + 1;
-    for (size_t i = 0; i < run->summary->steps_done; i++) {
-        if (!was_evaluated(&steps[i]) || (all - ++index) % stride != 0) {
+    for (size_t i = 0; i < steps->evaluation_count; i++) {
+        const launch_evaluation *found = &steps->evaluations[i];
+        if (!can_show(run, found) || (all - ++index) % stride != 0) {
             continue;
         }
-        const double percent =
-            100 * (double)steps[i].heldout_correct / (double)steps[i].heldout_sentences;
-        launch_point *point =
-            launch_series_add(series, (double)i, is_loss ? steps[i].heldout_loss : percent);
+        const double percent = 100 * (double)found->correct / (double)found->sentences;
+        launch_point *point = launch_series_add(series, (double)found->index,
+                                                is_loss ? found->heldout_loss : percent);
         (void)snprintf(point->hint, sizeof point->hint,
-                       "step %zu: held-out loss %.4f, %.1f %% exact", i, steps[i].heldout_loss,
-                       percent);
+                       "step %zu: held-out loss %.4f, %.1f %% exact", found->index,
+                       found->heldout_loss, percent);
     }
 }
 

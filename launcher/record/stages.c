@@ -59,13 +59,13 @@ static void sum_up(const launch_run *run, int rank, launch_stage_figures *figure
     const launch_summary *summary = run->summary;
     const double steps = (double)(summary->steps_done - summary->measured_first);
     for (size_t i = 0; i < summary->steps_done; i++) {
-        const launch_stage_step *step = &run->steps->ranks[rank].steps[i].stage;
+        const launch_stage_step *step = &run->steps->ranks[rank].stages[i];
         figures->held = step->held > figures->held ? step->held : figures->held;
         if (i >= summary->measured_first) {
             figures->forward_ms += (double)step->forward_ns * MS_PER_NS / steps;
             figures->backward_ms += (double)step->backward_ns * MS_PER_NS / steps;
             figures->neighbour_ms += (double)step->neighbour_ns * MS_PER_NS / steps;
-            figures->bytes_sent += (double)run->steps->ranks[rank].steps[i].bytes_sent / steps;
+            figures->bytes_sent += (double)run->steps->ranks[rank].times[i].bytes_sent / steps;
         }
     }
     *busy_ms += figures->forward_ms + figures->backward_ms;
@@ -76,7 +76,7 @@ static double span_ms(const launch_run *run)
     const launch_summary *summary = run->summary;
     double sum_ms = 0;
     for (size_t i = summary->measured_first; i < summary->steps_done; i++) {
-        sum_ms += (double)run->steps->ranks[0].steps[i].stage.span_ns * MS_PER_NS;
+        sum_ms += (double)run->steps->ranks[0].stages[i].span_ns * MS_PER_NS;
     }
     return sum_ms / (double)(summary->steps_done - summary->measured_first);
 }

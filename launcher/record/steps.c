@@ -9,11 +9,12 @@
 #include "base/assert.h"
 #include "base/grow.h"
 
-enum { STEPS_FIRST = 128 };
+enum { STEPS_FIRST = 128, EVALUATIONS_FIRST = 8 };
 
-base_status launch_steps_init(launch_steps *steps, int world_size, base_error *reterr)
+base_status launch_steps_init(launch_steps *steps, int world_size, bool pipelined,
+                              base_error *reterr)
 {
-    steps->world_size = world_size;
+    *steps = (launch_steps){.world_size = world_size, .pipelined = pipelined};
     steps->ranks = calloc((size_t)world_size, sizeof *steps->ranks);
     if (steps->ranks == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the steps of %d ranks",
@@ -25,9 +26,12 @@ base_status launch_steps_init(launch_steps *steps, int world_size, base_error *r
 void launch_steps_fini(launch_steps *steps)
 {
     for (int r = 0; steps->ranks != NULL && r < steps->world_size; r++) {
-        free(steps->ranks[r].steps);
+        free(steps->ranks[r].times);
+        free(steps->ranks[r].stages);
     }
     free(steps->ranks);
+    free(steps->losses);
+    free(steps->evaluations);
     memset(steps, 0, sizeof *steps);
 }
 
@@ -42,6 +46,36 @@ void launch_steps_go_on_from(launch_steps *steps, uint64_t next)
         steps->ranks[r].count = whole ? kept : 0;
     }
     steps->first = whole ? steps->first : next;
+    while (steps->evaluation_count > 0 &&
+           steps->evaluations[steps->evaluation_count - 1].index >= steps->ranks[0].count) {
+        steps->evaluation_count--;
+    }
+}
+
+/* Makes room for one more of a rank's steps, and what rank 0 reports with it. */
+static bool make_room(launch_steps *steps, launch_rank_steps *rank)
+{
+    launch_step_times *times =
+        base_grow(rank->times, rank->count, &rank->capacity, STEPS_FIRST, sizeof *times);
+    rank->times = times != NULL ? times : rank->times;
+    bool done = times != NULL;
+    if (done && steps->pipelined) {
+        launch_stage_step *stages = base_grow(rank->stages, rank->count, &rank->stage_capacity,
+                                              STEPS_FIRST, sizeof *stages);
+        rank->stages = stages != NULL ? stages : rank->stages;
+        done = stages != NULL;
+    }
+    if (done && rank == steps->ranks) {
+        double *losses = base_grow(steps->losses, rank->count, &steps->loss_capacity, STEPS_FIRST,
+                                   sizeof *losses);
+        launch_evaluation *evaluations =
+            base_grow(steps->evaluations, steps->evaluation_count, &steps->evaluation_capacity,
+                      EVALUATIONS_FIRST, sizeof *evaluations);
+        steps->losses = losses != NULL ? losses : steps->losses;
+        steps->evaluations = evaluations != NULL ? evaluations : steps->evaluations;
+        done = losses != NULL && evaluations != NULL;
+    }
+    return done;
 }
 
 base_status launch_steps_add(launch_steps *steps, const launch_step *step, base_error *reterr)
@@ -56,13 +90,33 @@ base_status launch_steps_add(launch_steps *steps, const launch_step *step, base_
                          step->rank, (unsigned long long)step->step,
                          (unsigned long long)(steps->first + rank->count));
     }
-    launch_step *larger =
-        base_grow(rank->steps, rank->count, &rank->capacity, STEPS_FIRST, sizeof *larger);
-    if (larger == NULL) {
+    if (!make_room(steps, rank)) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu steps", rank->count + 1);
     }
-    rank->steps = larger;
-    rank->steps[rank->count++] = *step;
+    rank->times[rank->count] = (launch_step_times){
+        .tokens = step->tokens,
+        .bytes_sent = step->bytes_sent,
+        .compute_ns = step->compute_ns,
+        .compute_cpu_ns = step->compute_cpu_ns,
+        .allreduce_ns = step->allreduce_ns,
+        .allreduce_exposed_ns = step->allreduce_exposed_ns,
+        .optimizer_ns = step->optimizer_ns,
+        .step_ns = step->step_ns,
+    };
+    if (steps->pipelined) {
+        rank->stages[rank->count] = step->stage;
+    }
+    if (step->rank == 0) {
+        steps->losses[rank->count] = step->loss_global;
+    }
+    if (step->rank == 0 && step->evaluated) {
+        steps->evaluations[steps->evaluation_count++] =
+            (launch_evaluation){.index = rank->count,
+                                .heldout_loss = step->heldout_loss,
+                                .sentences = step->heldout_sentences,
+                                .correct = step->heldout_correct};
+    }
+    rank->count++;
     return BASE_OK;
 }
 
@@ -82,7 +136,7 @@ int64_t launch_steps_slowest_ns(const launch_steps *steps, size_t index)
     int64_t slowest_ns = 0;
     for (int r = 0; r < steps->world_size; r++) {
         BASE_ASSERT(index < steps->ranks[r].count);
-        const int64_t step_ns = steps->ranks[r].steps[index].step_ns;
+        const int64_t step_ns = steps->ranks[r].times[index].step_ns;
         slowest_ns = step_ns > slowest_ns ? step_ns : slowest_ns;
     }
     return slowest_ns;
@@ -95,8 +149,8 @@ double launch_steps_tokens_per_second(const launch_steps *steps, size_t first, s
     for (int r = 0; r < steps->world_size; r++) {
         double rank_ns = 0;
         for (size_t i = first; i < first + count; i++) {
-            tokens += (double)steps->ranks[r].steps[i].tokens;
-            rank_ns += (double)steps->ranks[r].steps[i].step_ns;
+            tokens += (double)steps->ranks[r].times[i].tokens;
+            rank_ns += (double)steps->ranks[r].times[i].step_ns;
         }
         longest_ns = rank_ns > longest_ns ? rank_ns : longest_ns;
     }

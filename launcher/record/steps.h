@@ -1,4 +1,5 @@
-/* The steps of a run as the ranks reported them, kept in memory until the record is finished.
+/* What the figures of a run need of the steps that the ranks reported: kept in memory until the record is
+ * finished, so only that.
  *
  * Each rank reports its steps in order, beginning with `first`. That is 0, or the step at which the
  * checkpoint was written that the run continues from. Ranks may be ahead of each other. A step is
@@ -10,19 +11,49 @@
 
 #include "record/record.h"
 
+/* One rank's step. */
+typedef struct launch_step_times {
+    uint64_t tokens;
+    uint64_t bytes_sent;
+    int64_t compute_ns;
+    int64_t compute_cpu_ns; /* 0: not known */
+    int64_t allreduce_ns;
+    int64_t allreduce_exposed_ns;
+    int64_t optimizer_ns;
+    int64_t step_ns;
+} launch_step_times;
+
 typedef struct launch_rank_steps {
-    launch_step *steps;
     size_t count;
+    launch_step_times *times;
     size_t capacity;
+    launch_stage_step *stages; /* of a pipeline; else NULL */
+    size_t stage_capacity;
 } launch_rank_steps;
+
+/* What --eval-every found after a step. */
+typedef struct launch_evaluation {
+    size_t index; /* of the step */
+    double heldout_loss;
+    uint64_t sentences;
+    uint64_t correct;
+} launch_evaluation;
 
 typedef struct launch_steps {
     int world_size;
+    bool pipelined;
     uint64_t first;           /* the number of the step with index 0 */
     launch_rank_steps *ranks; /* (world_size) */
+    /* What is the same on all ranks, as rank 0 has reported it. */
+    double *losses; /* loss_global: (ranks[0].count) */
+    size_t loss_capacity;
+    launch_evaluation *evaluations;
+    size_t evaluation_count;
+    size_t evaluation_capacity;
 } launch_steps;
 
-BASE_MUST_CHECK base_status launch_steps_init(launch_steps *steps, int world_size,
+/* pipelined: the ranks are stages. */
+BASE_MUST_CHECK base_status launch_steps_init(launch_steps *steps, int world_size, bool pipelined,
                                               base_error *reterr);
 void launch_steps_fini(launch_steps *steps);
 

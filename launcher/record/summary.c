@@ -13,24 +13,24 @@ static const double LOSS_GROWTH = 10;
 /* mean step over median step: above this, the mean says little of most steps */
 static const double UNEVEN_RATIO = 1.5;
 
-typedef int64_t (*step_field)(const launch_step *step);
+typedef int64_t (*step_field)(const launch_step_times *step);
 
-static int64_t compute_of(const launch_step *step)
+static int64_t compute_of(const launch_step_times *step)
 {
     return step->compute_ns;
 }
 
-static int64_t allreduce_of(const launch_step *step)
+static int64_t allreduce_of(const launch_step_times *step)
 {
     return step->allreduce_ns;
 }
 
-static int64_t exposed_of(const launch_step *step)
+static int64_t exposed_of(const launch_step_times *step)
 {
     return step->allreduce_exposed_ns;
 }
 
-static int64_t optimizer_of(const launch_step *step)
+static int64_t optimizer_of(const launch_step_times *step)
 {
     return step->optimizer_ns;
 }
@@ -42,7 +42,7 @@ static launch_spread spread_of(const launch_steps *steps, const launch_summary *
     size_t count = 0;
     for (int r = 0; r < steps->world_size; r++) {
         for (size_t i = summary->measured_first; i < summary->steps_done; i++) {
-            scratch[count++] = (double)field(&steps->ranks[r].steps[i]) * MS_PER_NS;
+            scratch[count++] = (double)field(&steps->ranks[r].times[i]) * MS_PER_NS;
         }
     }
     return launch_spread_of(scratch, count);
@@ -115,15 +115,15 @@ static void total_up(launch_summary *summary, const launch_steps *steps, size_t 
     summary->mean_step = launch_breakdown_of(steps, LAUNCH_LAST_TO_ARRIVE, measured, count);
     for (int r = 0; r < steps->world_size; r++) {
         for (size_t i = first; i < summary->steps_done; i++) {
-            summary->tokens += steps->ranks[r].steps[i].tokens;
+            summary->tokens += steps->ranks[r].times[i].tokens;
         }
         summary->ranks[r] = launch_breakdown_of(steps, r, measured, count);
     }
     summary->loss_first = NAN;
     summary->loss_last = NAN;
     if (summary->steps_done > first) {
-        summary->loss_first = steps->ranks[0].steps[first].loss_global;
-        summary->loss_last = steps->ranks[0].steps[summary->steps_done - 1].loss_global;
+        summary->loss_first = steps->losses[first];
+        summary->loss_last = steps->losses[summary->steps_done - 1];
     }
 }
 

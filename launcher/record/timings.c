@@ -23,9 +23,11 @@ static void print_ms(FILE *stream, const char *key, int64_t ns)
     (void)fprintf(stream, ", \"%s\": %.6f", key, (double)ns * 1e-6);
 }
 
+static const char line_begin[] = "{\"step\": ";
+
 void launch_timings_put(FILE *stream, const launch_step *step)
 {
-    (void)fprintf(stream, "{\"step\": %llu, \"rank\": %d", (unsigned long long)step->step,
+    (void)fprintf(stream, "%s%llu, \"rank\": %d", line_begin, (unsigned long long)step->step,
                   step->rank);
     print_real(stream, "loss", step->loss);
     print_real(stream, "loss_global", step->loss_global);
@@ -108,7 +110,6 @@ static launch_step take_step(const json_t *line)
 /* What a file's lines are read into. */
 typedef struct timings_reader {
     launch_steps *steps;
-    bool pipelined; /* lines have the times of a stage */
     bool begun;
 } timings_reader;
 
@@ -127,7 +128,7 @@ static bool add_line(timings_reader *reader, const char *text, size_t text_bytes
             launch_steps_go_on_from(reader->steps, step.step);
         }
         reader->begun = true;
-        *status = (step.stage.held > 0) == reader->pipelined
+        *status = (step.stage.held > 0) == reader->steps->pipelined
                       ? launch_steps_add(reader->steps, &step, reterr)
                       : BASE_ERR_INVALID;
     }
@@ -135,10 +136,9 @@ static bool add_line(timings_reader *reader, const char *text, size_t text_bytes
     return whole && *status == BASE_OK;
 }
 
-base_status launch_timings_read(const char *path, bool pipelined, launch_steps *steps,
-                                base_error *reterr)
+base_status launch_timings_read(const char *path, launch_steps *steps, base_error *reterr)
 {
-    timings_reader reader = {.steps = steps, .pipelined = pipelined};
+    timings_reader reader = {.steps = steps};
     char *line = NULL;
     size_t capacity = 0;
     ssize_t got = 0;
@@ -157,4 +157,29 @@ base_status launch_timings_read(const char *path, bool pipelined, launch_steps *
         status = BASE_OK;
     }
     return status;
+}
+
+bool launch_timings_copy(const char *path, const launch_steps *steps, FILE *to)
+{
+    const size_t steps_kept = launch_steps_count(steps);
+    size_t left = steps_kept * (size_t)steps->world_size; /* lines: what follows them is not ours */
+    char *line = NULL;
+    size_t capacity = 0;
+    bool written = true;
+    FILE *from = left > 0 ? fopen(path, "re") : NULL;
+    if (from == NULL) {
+        return left == 0 || errno == ENOENT;
+    }
+    while (written && left > 0 && getline(&line, &capacity, from) > 0) {
+        const bool begins = strncmp(line, line_begin, sizeof line_begin - 1) == 0;
+        const uint64_t step =
+            begins ? strtoull(line + sizeof line_begin - 1, NULL, 10) : UINT64_MAX;
+        if (step >= steps->first && step - steps->first < steps_kept) {
+            written = fputs(line, to) >= 0;
+            left--;
+        }
+    }
+    free(line);
+    (void)fclose(from);
+    return written;
 }

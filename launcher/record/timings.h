@@ -12,10 +12,13 @@ enum { LAUNCH_TIMINGS_LINE_BYTES_MAX = 1024 }; /* a line has fewer */
 void launch_timings_put(FILE *stream, const launch_step *step);
 
 /* Reads the whole lines of a file back into `steps`, which are empty: their first step becomes that of the
- * file. pipelined: steps have the times of stages. A file that is missing, or of other ranks or of a mode
- * that is pipelined where this one is not, or not in order, adds nothing, and a line that is cut ends it:
- * whoever goes on has then only its own steps. BASE_ERR_MEMORY; BASE_ERR_IO: the file cannot be opened. */
-BASE_MUST_CHECK base_status launch_timings_read(const char *path, bool pipelined,
-                                                launch_steps *steps, base_error *reterr);
+ * file. A file that is missing, or of other ranks or of a mode that is pipelined where this one is not, or
+ * not in order, adds nothing, and a line that is cut ends it: whoever goes on has then only its own steps. BASE_ERR_MEMORY; BASE_ERR_IO: the file cannot be opened. */
+BASE_MUST_CHECK base_status launch_timings_read(const char *path, launch_steps *steps,
+                                                base_error *reterr);
+
+/* Copies the lines of the steps that all ranks have, out of a file that they were read from or written to.
+ * Without a file there are none. False: errno says why not. */
+bool launch_timings_copy(const char *path, const launch_steps *steps, FILE *to);
 
 #endif

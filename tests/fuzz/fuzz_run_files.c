@@ -20,16 +20,14 @@ static void read_timings(const fuzz_directory *directory, const void *text, size
 {
     char path[FUZZ_PATH_BYTES];
     launch_steps steps;
-    const base_status made = launch_steps_init(&steps, RANKS, NULL);
+    const base_status made = launch_steps_init(&steps, RANKS, pipelined, NULL);
     BASE_ASSERT(made == BASE_OK);
     fuzz_directory_put(directory, "timings.jsonl", text, text_bytes, path);
-    const base_status status = launch_timings_read(path, pipelined, &steps, NULL);
+    const base_status status = launch_timings_read(path, &steps, NULL);
     BASE_ASSERT(status == BASE_OK);
     for (int rank = 0; rank < RANKS; rank++) {
-        for (size_t i = 0; i < steps.ranks[rank].count; i++) {
-            const launch_step *step = &steps.ranks[rank].steps[i];
-            BASE_ASSERT(step->rank == rank && step->step == steps.first + i);
-            BASE_ASSERT((step->stage.held > 0) == pipelined);
+        for (size_t i = 0; pipelined && i < steps.ranks[rank].count; i++) {
+            BASE_ASSERT(steps.ranks[rank].stages[i].held > 0);
         }
     }
     launch_steps_fini(&steps);
