@@ -300,18 +300,10 @@ static void hosts_that_slept_together_go_on(void **state)
 
 static int setup(void **state)
 {
-    (void)state;
-    fake_job_setup(&test_shared_directory);
+    (void)fake_job_setup(state);
     several_run_quietly(
         FLAGS(LAUNCHER_PATH, "make-job-key", test_directory_path(&test_shared_directory, "key")),
         0);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    fake_job_teardown(&test_shared_directory);
     return 0;
 }
 
@@ -324,5 +316,5 @@ int main(void)
         cmocka_unit_test(hosts_that_slept_together_go_on),
     };
     const int skipped = test_hosts_skip(HOSTS);
-    return skipped != 0 ? skipped : cmocka_run_group_tests(tests, setup, teardown);
+    return skipped != 0 ? skipped : cmocka_run_group_tests(tests, setup, fake_job_teardown);
 }

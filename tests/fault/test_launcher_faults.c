@@ -31,8 +31,7 @@ typedef struct test_fault {
 } test_fault;
 
 /* Runs a job with one fault; the exit status. */
-static int run_fault(const test_directory *directory, const char *const *flags,
-                     const test_fault *fault)
+static int run_fault(const char *const *flags, const test_fault *fault)
 {
     char what[64];
     char rank[64];
@@ -40,13 +39,12 @@ static int run_fault(const test_directory *directory, const char *const *flags,
     (void)snprintf(what, sizeof what, "FAKE_WHAT=%s", fault->what);
     (void)snprintf(rank, sizeof rank, "FAKE_RANK=%s", fault->rank);
     (void)snprintf(at, sizeof at, "FAKE_AT=%s", fault->at);
-    return fake_job_run(&program, directory, flags, FLAGS(what, rank, at));
+    return fake_job_run(&program, flags, FLAGS(what, rank, at));
 }
 
-static void check_fault(const test_directory *directory, const char *const *flags,
-                        const test_fault *fault)
+static void check_fault(const char *const *flags, const test_fault *fault)
 {
-    const int exit_status = run_fault(directory, flags, fault);
+    const int exit_status = run_fault(flags, fault);
     if (exit_status != fault->exit_status ||
         strstr(program.text[TEST_STDERR], fault->named) == NULL) {
         fail_msg("%s in rank %s at %s: exit status %d (%d wanted), '%s' wanted in:\n%s",
@@ -57,12 +55,9 @@ static void check_fault(const test_directory *directory, const char *const *flag
 
 static void check_faults(const char *const *flags, const test_fault *faults, size_t count)
 {
-    test_directory directory;
-    fake_job_setup(&directory);
     for (size_t i = 0; i < count; i++) {
-        check_fault(&directory, flags, &faults[i]);
+        check_fault(flags, &faults[i]);
     }
-    fake_job_teardown(&directory);
 }
 
 /* Shared memory objects on this host whose names are ours. */
@@ -84,9 +79,7 @@ static int count_shm(void)
 static void a_rank_killed_at_any_moment_is_named(void **state)
 {
     (void)state;
-    test_directory directory;
     const int shm_before = count_shm();
-    fake_job_setup(&directory);
     for (int at = POINT_STARTED; at < POINT_STEPS + 3; at++) {
         char text[16];
         (void)snprintf(text, sizeof text, "%d", at);
@@ -94,30 +87,27 @@ static void a_rank_killed_at_any_moment_is_named(void **state)
         const test_fault fault = {"kill", rank, text, 137,
                                   ": not by the launcher, and no lack of memory shows; "
                                   "start the job again"};
-        check_fault(&directory, FLAGS("--steps", "5", "--ranks", "3"), &fault);
+        check_fault(FLAGS("--steps", "5", "--ranks", "3"), &fault);
         char named[32];
         (void)snprintf(named, sizeof named, "error: rank %s (pid", rank);
         assert_non_null(strstr(program.text[TEST_STDERR], named));
         assert_non_null(strstr(program.text[TEST_STDERR], "was ended by SIGKILL"));
     }
     assert_int_equal(count_shm(), shm_before);
-    fake_job_teardown(&directory);
 }
 
 /* A rank that has received the abort sends more than the queue between its two threads holds. */
 static void messages_after_the_abort_arrive(void **state)
 {
     (void)state;
-    test_directory directory;
     struct stat record;
-    fake_job_setup(&directory);
     assert_int_equal(
-        fake_job_run(&program, &directory, FLAGS("--steps", "5"),
+        fake_job_run(&program, FLAGS("--steps", "5"),
                      FLAGS("FAKE_WHAT=kill", "FAKE_RANK=1", "FAKE_AT=7", "FAKE_DUMP=900000")),
         137);
-    assert_int_equal(stat(test_directory_path(&directory, "out/flight-rank-0.json"), &record), 0);
+    assert_int_equal(
+        stat(test_directory_path(&test_shared_directory, "out/flight-rank-0.json"), &record), 0);
     assert_in_range(record.st_size, 900000, 1000000);
-    fake_job_teardown(&directory);
 }
 
 static void the_first_cause_gives_the_exit_status(void **state)
@@ -141,9 +131,7 @@ static void the_first_cause_gives_the_exit_status(void **state)
 static void the_rank_that_exited_is_the_cause(void **state)
 {
     (void)state;
-    test_directory directory;
-    fake_job_setup(&directory);
-    fake_job_start(&program, &directory, FLAGS("--steps", "5"),
+    fake_job_start(&program, FLAGS("--steps", "5"),
                    FLAGS("FAKE_WHAT=exit", "FAKE_RANK=1", "FAKE_AT=7", "FAKE_HEIR=1"));
     const int exit_status = test_program_wait(&program);
     test_program_wait_no_children(); /* the heir is killed, and this process reaps it */
@@ -151,7 +139,6 @@ static void the_rank_that_exited_is_the_cause(void **state)
         strstr(program.text[TEST_STDERR], "exited with code 3 after ") == NULL) {
         fail_msg("exit status %d:\n%s", exit_status, program.text[TEST_STDERR]);
     }
-    fake_job_teardown(&directory);
 }
 
 /* The exit code of a user's program is a cause by itself: what a peer dies of in answer is none. */
@@ -161,16 +148,13 @@ static void a_programs_exit_code_is_the_cause(void **state)
     static const char script[] = "[ $RANK = 0 ] || { echo $PPID >\"$0\"; exit 7; }; trap '' TERM; "
                                  "until read -r peer <\"$0\"; do :; done 2>/dev/null; "
                                  "while kill -0 $peer; do :; done 2>/dev/null; kill -ABRT $$";
-    test_directory directory;
-    fake_job_setup(&directory);
     test_program_start(&program,
                        FLAGS(FAKE_LAUNCHER_PATH, "--no-bind", "--ranks", "2", "--", "sh", "-c",
-                             script, test_directory_path(&directory, "peer")),
+                             script, test_directory_path(&test_shared_directory, "peer")),
                        NULL);
     assert_int_equal(test_program_wait(&program), 7);
     assert_non_null(strstr(program.text[TEST_STDERR], "exited with code 7"));
     test_program_assert_no_children();
-    fake_job_teardown(&directory);
 }
 
 /* The other ranks are ended because of it. They give no reason, because the end of their
@@ -178,15 +162,12 @@ static void a_programs_exit_code_is_the_cause(void **state)
 static void a_rank_that_gives_up_is_named(void **state)
 {
     (void)state;
-    test_directory directory;
-    fake_job_setup(&directory);
     const int exit_status =
-        fake_job_run(&program, &directory, FLAGS("--steps", "5"),
+        fake_job_run(&program, FLAGS("--steps", "5"),
                      FLAGS("FAKE_WHAT=hang", "FAKE_RANK=1", "FAKE_AT=7", "FAKE_ABORT=1"));
     if (exit_status != 1 || strstr(program.text[TEST_STDERR], "enough of this") == NULL) {
         fail_msg("exit status %d:\n%s", exit_status, program.text[TEST_STDERR]);
     }
-    fake_job_teardown(&directory);
 }
 
 static void a_rank_that_breaks_the_protocol_is_named(void **state)
@@ -209,15 +190,11 @@ static void a_rank_that_breaks_the_protocol_is_named(void **state)
 static void shards_are_checked_one_by_one(void **state)
 {
     (void)state;
-    test_directory directory;
-    fake_job_setup(&directory);
-    const int exit_status =
-        fake_job_run(&program, &directory, FLAGS("--steps", "5"), FLAGS("FAKE_UNEVEN=1"));
+    const int exit_status = fake_job_run(&program, FLAGS("--steps", "5"), FLAGS("FAKE_UNEVEN=1"));
     if (exit_status != 1 ||
         strstr(program.text[TEST_STDERR], "has 11 of 20 sentences, its shard is of 10") == NULL) {
         fail_msg("exit status %d:\n%s", exit_status, program.text[TEST_STDERR]);
     }
-    fake_job_teardown(&directory);
 }
 
 static void a_rank_that_does_not_join_is_named(void **state)
@@ -238,20 +215,16 @@ static void a_rank_that_is_not_ready_is_named(void **state)
         {"hang", "0", "2", 1, "1 of 1 ranks are not ready within 2 s of joining: rank 0 (host "},
         {"ignore-term", "0", "3", 1, "error: 1 of 1 ranks are not ready"},
     };
-    test_directory directory;
     char hostname[256] = "";
     (void)gethostname(hostname, sizeof hostname - 1);
-    fake_job_setup(&directory);
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
-        check_fault(&directory, FLAGS("--ranks", "1", "--timeout", "0.2", "--join-timeout", "1.8"),
-                    &faults[i]);
+        check_fault(FLAGS("--ranks", "1", "--timeout", "0.2", "--join-timeout", "1.8"), &faults[i]);
         assert_non_null(strstr(program.text[TEST_STDERR], hostname));
     }
     /* the rank that waits for the one that hangs reports first */
     const test_fault waited = {"hang", "1", "2", 1, "(exchange #1 waits for rank 1)"};
-    check_fault(&directory, FLAGS("--timeout", "0.2"), &waited);
+    check_fault(FLAGS("--timeout", "0.2"), &waited);
     assert_null(strstr(program.text[TEST_STDERR], "are not ready"));
-    fake_job_teardown(&directory);
 }
 
 static void a_stopped_rank_is_named_after_the_timeout(void **state)
@@ -261,11 +234,9 @@ static void a_stopped_rank_is_named_after_the_timeout(void **state)
         {"stop", "1", "6", 1, "rank 1, pid"},
         {"stop", "0", "3", 1, "rank 0, pid"},
     };
-    test_directory directory;
-    fake_job_setup(&directory);
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
         /* the others' collectives time out first, or the launcher's own deadline; both name it */
-        const int exit_status = run_fault(&directory, FLAGS("--timeout", "0.3"), &faults[i]);
+        const int exit_status = run_fault(FLAGS("--timeout", "0.3"), &faults[i]);
         char by_watch[64];
         (void)snprintf(by_watch, sizeof by_watch, "error: rank %s (pid", faults[i].rank);
         const char *err = program.text[TEST_STDERR];
@@ -275,39 +246,33 @@ static void a_stopped_rank_is_named_after_the_timeout(void **state)
     }
     /* in a job of one rank no other rank can time out */
     const test_fault alone = {"stop", "0", "6", 1, "has been stopped for more than 0.3 s"};
-    check_fault(&directory, FLAGS("--timeout", "0.3", "--ranks", "1"), &alone);
-    fake_job_teardown(&directory);
+    check_fault(FLAGS("--timeout", "0.3", "--ranks", "1"), &alone);
 }
 
 static void a_stopped_rank_may_go_on(void **state)
 {
     (void)state;
-    test_directory directory;
-    fake_job_setup(&directory);
-    fake_job_start(&program, &directory, FLAGS("--steps", "5"),
+    fake_job_start(&program, FLAGS("--steps", "5"),
                    FLAGS("FAKE_WHAT=stop", "FAKE_RANK=1", "FAKE_AT=6"));
     test_program_wait_text(&program, TEST_STDERR, "is stopped by SIGSTOP");
     const long pid = test_program_number_after(&program, TEST_STDERR, "kill -CONT ");
     assert_int_equal(kill((pid_t)pid, SIGCONT), 0);
     assert_int_equal(test_program_wait(&program), 0);
     test_program_assert_no_children();
-    fake_job_teardown(&directory);
 }
 
 static void two_jobs_cannot_have_one_directory(void **state)
 {
     (void)state;
     static test_program second;
-    test_directory directory;
-    fake_job_setup(&directory);
-    fake_job_start_endless(&program, &directory);
-    fake_job_start(&second, &directory, FLAGS("--steps", "2"), NULL);
+    fake_job_start_endless(&program);
+    fake_job_start(&second, FLAGS("--steps", "2"), NULL);
     assert_int_equal(test_program_wait(&second), 1);
-    assert_non_null(strstr(second.text[TEST_STDERR], test_directory_path(&directory, "out")));
+    assert_non_null(
+        strstr(second.text[TEST_STDERR], test_directory_path(&test_shared_directory, "out")));
     assert_int_equal(kill(program.pid, SIGINT), 0);
     assert_int_equal(test_program_wait(&program), 130);
     test_program_assert_no_children();
-    fake_job_teardown(&directory);
 }
 
 /* MASTER_PORT of the launcher's first rank. */
@@ -341,9 +306,7 @@ static void strangers_do_not_disturb_a_job(void **state)
     (void)state;
     static const char greeting[] = "GET / HTTP/1.0\r\n\r\n";
     static char garbage[256 * 1024];
-    test_directory directory;
-    fake_job_setup(&directory);
-    fake_job_start_endless(&program, &directory);
+    fake_job_start_endless(&program);
     memset(garbage, 0xa5, sizeof garbage);
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
@@ -364,41 +327,37 @@ static void strangers_do_not_disturb_a_job(void **state)
     assert_int_equal(test_program_wait(&program), 130);
     test_program_assert_no_children();
     assert_non_null(strstr(program.text[TEST_STDOUT], "byte-equal on all ranks: yes"));
-    fake_job_teardown(&directory);
 }
 
 static void a_full_disk_ends_the_job(void **state)
 {
     (void)state;
-    test_directory directory;
-    fake_job_setup(&directory);
     /* a limit on the size of files acts like a full disk, except for the errno */
-    fake_job_start_in_shell(&program, &directory, "trap '' XFSZ; ulimit -f 16; exec \"$0\" \"$@\"",
+    fake_job_start_in_shell(&program, "trap '' XFSZ; ulimit -f 16; exec \"$0\" \"$@\"",
                             FLAGS("--quiet", "--steps", FAKE_ENDLESS), NULL);
     assert_int_equal(test_program_wait(&program), 1);
     test_program_assert_no_children();
     assert_non_null(strstr(program.text[TEST_STDERR], "timings.jsonl"));
-    fake_job_teardown(&directory);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rank_killed_at_any_moment_is_named),
-        cmocka_unit_test(messages_after_the_abort_arrive),
-        cmocka_unit_test(the_first_cause_gives_the_exit_status),
-        cmocka_unit_test(the_rank_that_exited_is_the_cause),
-        cmocka_unit_test(a_programs_exit_code_is_the_cause),
-        cmocka_unit_test(a_rank_that_gives_up_is_named),
-        cmocka_unit_test(a_rank_that_breaks_the_protocol_is_named),
-        cmocka_unit_test(shards_are_checked_one_by_one),
-        cmocka_unit_test(a_rank_that_does_not_join_is_named),
-        cmocka_unit_test(a_rank_that_is_not_ready_is_named),
-        cmocka_unit_test(a_stopped_rank_is_named_after_the_timeout),
-        cmocka_unit_test(a_stopped_rank_may_go_on),
-        cmocka_unit_test(two_jobs_cannot_have_one_directory),
-        cmocka_unit_test(strangers_do_not_disturb_a_job),
-        cmocka_unit_test(a_full_disk_ends_the_job),
+        FAKE_JOB_TEST(a_rank_killed_at_any_moment_is_named),
+        FAKE_JOB_TEST(messages_after_the_abort_arrive),
+        FAKE_JOB_TEST(the_first_cause_gives_the_exit_status),
+        FAKE_JOB_TEST(the_rank_that_exited_is_the_cause),
+        FAKE_JOB_TEST(a_programs_exit_code_is_the_cause),
+        FAKE_JOB_TEST(a_rank_that_gives_up_is_named),
+        FAKE_JOB_TEST(a_rank_that_breaks_the_protocol_is_named),
+        FAKE_JOB_TEST(shards_are_checked_one_by_one),
+        FAKE_JOB_TEST(a_rank_that_does_not_join_is_named),
+        FAKE_JOB_TEST(a_rank_that_is_not_ready_is_named),
+        FAKE_JOB_TEST(a_stopped_rank_is_named_after_the_timeout),
+        FAKE_JOB_TEST(a_stopped_rank_may_go_on),
+        FAKE_JOB_TEST(two_jobs_cannot_have_one_directory),
+        FAKE_JOB_TEST(strangers_do_not_disturb_a_job),
+        FAKE_JOB_TEST(a_full_disk_ends_the_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

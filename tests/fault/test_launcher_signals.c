@@ -18,19 +18,17 @@ static void ctrl_c_ends_after_the_step(void **state)
 {
     (void)state;
     static const int signals[] = {SIGINT, SIGTERM};
-    test_directory directory;
-    fake_job_setup(&directory);
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
-        fake_job_start_endless(&program, &directory);
+        fake_job_start_endless(&program);
         assert_int_equal(kill(program.pid, signals[i]), 0);
         assert_int_equal(test_program_wait(&program), 128 + signals[i]);
         test_program_assert_no_children();
         assert_non_null(strstr(program.text[TEST_STDERR], "ending after the current step"));
         assert_non_null(strstr(program.text[TEST_STDOUT], "parameters byte-equal")); /* finished */
         struct stat info;
-        assert_int_equal(stat(test_directory_path(&directory, "out/manifest.json"), &info), 0);
+        assert_int_equal(
+            stat(test_directory_path(&test_shared_directory, "out/manifest.json"), &info), 0);
     }
-    fake_job_teardown(&directory);
 }
 
 /* Before the first step no rank would receive a Stop, and there is nothing to save. */
@@ -38,11 +36,9 @@ static void ctrl_c_before_the_first_step_ends_at_once(void **state)
 {
     (void)state;
     static const char *const points[] = {"FAKE_AT=1", "FAKE_AT=2", "FAKE_AT=3"};
-    test_directory directory;
-    fake_job_setup(&directory);
     for (size_t i = 0; i < sizeof points / sizeof points[0]; i++) {
         const int signal_number = i % 2 == 0 ? SIGTERM : SIGINT;
-        fake_job_start(&program, &directory, FLAGS("--steps", "10"),
+        fake_job_start(&program, FLAGS("--steps", "10"),
                        FLAGS("FAKE_WHAT=ignore-term", "FAKE_RANK=1", points[i], "FAKE_SAY=1"));
         test_program_wait_text(&program, TEST_STDOUT, "here I stay");
         assert_int_equal(kill(program.pid, signal_number), 0);
@@ -50,16 +46,13 @@ static void ctrl_c_before_the_first_step_ends_at_once(void **state)
         test_program_assert_no_children();
         assert_non_null(strstr(program.text[TEST_STDERR], "before the first step"));
     }
-    fake_job_teardown(&directory);
 }
 
 static void a_second_ctrl_c_ends_at_once(void **state)
 {
     (void)state;
-    test_directory directory;
-    fake_job_setup(&directory);
     /* rank 1 hangs, so that an orderly end never comes */
-    fake_job_start(&program, &directory, FLAGS("--steps", "10"),
+    fake_job_start(&program, FLAGS("--steps", "10"),
                    FLAGS("FAKE_WHAT=ignore-term", "FAKE_RANK=1", "FAKE_AT=6", "FAKE_LINES=own"));
     test_program_wait_text(&program, TEST_STDOUT, "step 0 of 1");
     assert_int_equal(kill(program.pid, SIGINT), 0);
@@ -67,42 +60,33 @@ static void a_second_ctrl_c_ends_at_once(void **state)
     assert_int_equal(kill(program.pid, SIGINT), 0);
     assert_int_equal(test_program_wait(&program), 130);
     test_program_assert_no_children();
-    fake_job_teardown(&directory);
 }
 
 static void ranks_die_with_their_launcher(void **state)
 {
     (void)state;
-    test_directory directory;
-    fake_job_setup(&directory);
-    fake_job_start_endless(&program, &directory);
+    fake_job_start_endless(&program);
     assert_int_equal(kill(program.pid, SIGKILL), 0);
     assert_int_equal(test_program_wait(&program), 137); /* it returns, so both pipes are closed */
     test_program_wait_no_children();
     /* its locks are gone too: the next job takes the same directory */
-    assert_int_equal(fake_job_run(&program, &directory, FLAGS("--steps", "2"), NULL), 0);
-    fake_job_teardown(&directory);
+    assert_int_equal(fake_job_run(&program, FLAGS("--steps", "2"), NULL), 0);
 }
 
 static void a_launcher_killed_early_leaves_no_rank(void **state)
 {
     (void)state;
-    test_directory directory;
-    fake_job_setup(&directory);
-    fake_job_start(&program, &directory, FLAGS("--ranks", "4"),
+    fake_job_start(&program, FLAGS("--ranks", "4"),
                    FLAGS("FAKE_WHAT=ignore-term", "FAKE_RANK=0", "FAKE_AT=0"));
     assert_int_equal(kill(program.pid, SIGKILL), 0);
     assert_int_equal(test_program_wait(&program), 137);
     test_program_wait_no_children();
-    fake_job_teardown(&directory);
 }
 
 static void ignored_signals_stay_ignored(void **state)
 {
     (void)state;
-    test_directory directory;
-    fake_job_setup(&directory);
-    fake_job_start_in_shell(&program, &directory, "trap '' HUP INT CHLD; exec \"$0\" \"$@\"",
+    fake_job_start_in_shell(&program, "trap '' HUP INT CHLD; exec \"$0\" \"$@\"",
                             FLAGS("--steps", FAKE_ENDLESS), FLAGS("FAKE_LINES=same"));
     test_program_wait_text(&program, TEST_STDOUT, "step 3\n");
     assert_int_equal(kill(program.pid, SIGHUP), 0);
@@ -113,7 +97,6 @@ static void ignored_signals_stay_ignored(void **state)
     test_program_assert_no_children();
     assert_null(strstr(program.text[TEST_STDERR], "SIGHUP"));
     assert_null(strstr(program.text[TEST_STDERR], "Ctrl-C"));
-    fake_job_teardown(&directory);
 }
 
 /* Waits until a process is stopped, or is not. */
@@ -152,11 +135,9 @@ static void find_ranks(int ranks[2])
 static void ctrl_c_names_a_stopped_rank(void **state)
 {
     (void)state;
-    test_directory directory;
     int ranks[2] = {0};
     char stopped[64];
-    fake_job_setup(&directory);
-    fake_job_start_endless(&program, &directory);
+    fake_job_start_endless(&program);
     find_ranks(ranks);
     assert_int_equal(kill(ranks[1], SIGSTOP), 0);
     wait_stopped(ranks[1], true);
@@ -167,17 +148,14 @@ static void ctrl_c_names_a_stopped_rank(void **state)
     assert_int_equal(kill(ranks[1], SIGCONT), 0);
     assert_int_equal(test_program_wait(&program), 130);
     test_program_assert_no_children();
-    fake_job_teardown(&directory);
 }
 
 static void ctrl_z_stops_the_ranks_too(void **state)
 {
     (void)state;
-    test_directory directory;
     int ranks[2] = {0};
     int status = 0;
-    fake_job_setup(&directory);
-    fake_job_start_endless(&program, &directory);
+    fake_job_start_endless(&program);
     find_ranks(ranks);
     assert_int_equal(kill(program.pid, SIGTSTP), 0);
     assert_int_equal(waitpid(program.pid, &status, WUNTRACED), program.pid);
@@ -192,20 +170,19 @@ static void ctrl_z_stops_the_ranks_too(void **state)
     test_program_assert_no_children();
     assert_null(strstr(program.text[TEST_STDERR], "is stopped by"));
     assert_non_null(strstr(program.text[TEST_STDOUT], "byte-equal on all ranks: yes"));
-    fake_job_teardown(&directory);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ctrl_c_ends_after_the_step),
-        cmocka_unit_test(ctrl_c_before_the_first_step_ends_at_once),
-        cmocka_unit_test(a_second_ctrl_c_ends_at_once),
-        cmocka_unit_test(ranks_die_with_their_launcher),
-        cmocka_unit_test(a_launcher_killed_early_leaves_no_rank),
-        cmocka_unit_test(ignored_signals_stay_ignored),
-        cmocka_unit_test(ctrl_c_names_a_stopped_rank),
-        cmocka_unit_test(ctrl_z_stops_the_ranks_too),
+        FAKE_JOB_TEST(ctrl_c_ends_after_the_step),
+        FAKE_JOB_TEST(ctrl_c_before_the_first_step_ends_at_once),
+        FAKE_JOB_TEST(a_second_ctrl_c_ends_at_once),
+        FAKE_JOB_TEST(ranks_die_with_their_launcher),
+        FAKE_JOB_TEST(a_launcher_killed_early_leaves_no_rank),
+        FAKE_JOB_TEST(ignored_signals_stay_ignored),
+        FAKE_JOB_TEST(ctrl_c_names_a_stopped_rank),
+        FAKE_JOB_TEST(ctrl_z_stops_the_ranks_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

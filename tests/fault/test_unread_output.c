@@ -109,20 +109,17 @@ static void ctrl_c_drops_what_nobody_reads(void **state)
 static void a_second_ctrl_c_saves_the_record(void **state)
 {
     (void)state;
-    test_directory directory;
-    fake_job_setup(&directory);
-    fake_job_start(&program, &directory, FLAGS("--steps", FAKE_ENDLESS), FLAGS("FAKE_LINES=much"));
+    fake_job_start(&program, FLAGS("--steps", FAKE_ENDLESS), FLAGS("FAKE_LINES=much"));
     program.unread = true;
     test_program_wait_text(&program, TEST_STDERR, "step 1/");
     assert_int_equal(kill(program.pid, SIGINT), 0);
     test_program_wait_text(&program, TEST_STDERR, "nobody has read standard output for ");
     assert_int_equal(kill(program.pid, SIGINT), 0);
     test_program_wait_text(&program, TEST_STDERR, "its output is not read: Ctrl-C drops the rest");
-    assert_true(fake_job_left(&directory, "out/manifest.json"));
+    assert_true(fake_job_left("out/manifest.json"));
     program.unread = false;
     assert_int_equal(test_program_wait(&program), 128 + SIGINT);
     test_program_assert_no_children();
-    fake_job_teardown(&directory);
 }
 
 /* A pipe that takes no more, for a program to write to. Returns its end to read from. */
@@ -169,7 +166,7 @@ static void an_agent_ends_while_nobody_reads(void **state)
 static int make_hosts(void **state)
 {
     have_hosts = test_hosts_skip(2) == 0;
-    return test_shared_directory_make(state);
+    return fake_job_setup(state);
 }
 
 int main(void)
@@ -181,5 +178,5 @@ int main(void)
         cmocka_unit_test(an_agent_ends_while_nobody_reads),
         cmocka_unit_test(hosts_stay_while_nobody_reads),
     };
-    return cmocka_run_group_tests(tests, make_hosts, test_shared_directory_remove);
+    return cmocka_run_group_tests(tests, make_hosts, fake_job_teardown);
 }

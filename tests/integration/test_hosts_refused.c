@@ -28,7 +28,6 @@ enum {
 
 typedef Ringfence__Control__Envelope envelope_type;
 
-static test_directory directory;
 static proto_job_key key;
 static char build[TEXT_BYTES]; /* the head's */
 static test_program heads[HEADS];
@@ -44,14 +43,14 @@ static void launch_head(int index, int port, const char *variable)
     char rendezvous[64];
     char out[TEXT_BYTES];
     (void)snprintf(rendezvous, sizeof rendezvous, "tcp://10.77.0.1:%d", port);
-    (void)snprintf(out, sizeof out, "%s/%d", directory.path, index);
+    (void)snprintf(out, sizeof out, "%s/%d", test_shared_directory.path, index);
     test_hosts_start(&heads[index], 0, NULL,
                      FLAGS("/usr/bin/prlimit", open_files, "/usr/bin/env", variable, "FAKE_RANK=0",
                            "FAKE_AT=0", FAKE_LAUNCHER_PATH, "--nodes", "2", "--rendezvous",
                            rendezvous, "--job-key", several_key, "--no-bind", "--no-plots",
                            "--overwrite", "--steps", "2", "--out", out, "--data",
-                           test_directory_path(&directory, "data.jsonl"), "--tokenizer",
-                           test_directory_path(&directory, "tokenizer.json")));
+                           test_directory_path(&test_shared_directory, "data.jsonl"), "--tokenizer",
+                           test_directory_path(&test_shared_directory, "tokenizer.json")));
 }
 
 static void start_head(int index, const char *variable)
@@ -466,17 +465,10 @@ static void silent_strangers_keep_nobody_out(void **state)
 static int setup(void **state)
 {
     base_error error;
-    fake_job_setup(&directory);
-    const int status = test_shared_directory_make(state);
+    (void)fake_job_setup(state);
     several_make_key("refused");
     assert_ok(proto_job_key_read(several_key, &key, &error), &error);
-    return status;
-}
-
-static int teardown(void **state)
-{
-    fake_job_teardown(&directory);
-    return test_shared_directory_remove(state);
+    return 0;
 }
 
 int main(void)
@@ -489,5 +481,5 @@ int main(void)
         cmocka_unit_test(silent_strangers_keep_nobody_out),
     };
     const int skipped = test_hosts_skip(2);
-    return skipped != 0 ? skipped : cmocka_run_group_tests(tests, setup, teardown);
+    return skipped != 0 ? skipped : cmocka_run_group_tests(tests, setup, fake_job_teardown);
 }

@@ -7,24 +7,20 @@
 
 #include "base/file.h"
 
-void fake_job_setup(test_directory *directory)
+int fake_job_setup(void **state)
 {
-    static const char data[] = "{\"text\": \"he goed -> he went\"}\n";
-    static const char tokenizer[] = "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": "
-                                    "300}, \"merges\": []}, \"added_tokens\": []}";
-    base_error error;
-    test_directory_make(directory);
-    assert_ok(base_file_write(test_directory_path(directory, "data.jsonl"), data, sizeof data - 1,
-                              &error),
-              &error);
-    assert_ok(base_file_write(test_directory_path(directory, "tokenizer.json"), tokenizer,
-                              sizeof tokenizer - 1, &error),
-              &error);
+    (void)test_shared_directory_make(state);
+    test_directory_put(&test_shared_directory, "data.jsonl",
+                       "{\"text\": \"he goed -> he went\"}\n");
+    test_directory_put(&test_shared_directory, "tokenizer.json",
+                       "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 300}, "
+                       "\"merges\": []}, \"added_tokens\": []}");
+    return 0;
 }
 
-void fake_job_teardown(test_directory *directory)
+int fake_job_teardown(void **state)
 {
-    test_directory_remove(directory);
+    return test_shared_directory_remove(state);
 }
 
 /* Only a training reads data. */
@@ -38,8 +34,7 @@ static bool trains(const char *const *flags)
     return true;
 }
 
-void fake_job_start_in_shell(test_program *program, const test_directory *directory,
-                             const char *script, const char *const *flags,
+void fake_job_start_in_shell(test_program *program, const char *script, const char *const *flags,
                              const char *const *variables)
 {
     const char *arguments[TEST_PROGRAM_ARGS_MAX] = {"/bin/sh", "-c", script};
@@ -49,12 +44,12 @@ void fake_job_start_in_shell(test_program *program, const test_directory *direct
     arguments[count++] = "--no-scaling";
     if (trains(flags)) {
         arguments[count++] = "--data";
-        arguments[count++] = test_directory_path(directory, "data.jsonl");
+        arguments[count++] = test_directory_path(&test_shared_directory, "data.jsonl");
     }
     arguments[count++] = "--tokenizer";
-    arguments[count++] = test_directory_path(directory, "tokenizer.json");
+    arguments[count++] = test_directory_path(&test_shared_directory, "tokenizer.json");
     arguments[count++] = "--out";
-    arguments[count++] = test_directory_path(directory, "out");
+    arguments[count++] = test_directory_path(&test_shared_directory, "out");
     for (int i = 0; flags[i] != NULL && count < TEST_PROGRAM_ARGS_MAX - 1; i++) {
         arguments[count++] = flags[i];
     }
@@ -62,41 +57,39 @@ void fake_job_start_in_shell(test_program *program, const test_directory *direct
     test_program_start(program, arguments, variables);
 }
 
-void fake_job_start(test_program *program, const test_directory *directory,
-                    const char *const *flags, const char *const *variables)
+void fake_job_start(test_program *program, const char *const *flags, const char *const *variables)
 {
-    fake_job_start_in_shell(program, directory, NULL, flags, variables);
+    fake_job_start_in_shell(program, NULL, flags, variables);
 }
 
-int fake_job_run(test_program *program, const test_directory *directory, const char *const *flags,
-                 const char *const *variables)
+int fake_job_run(test_program *program, const char *const *flags, const char *const *variables)
 {
-    fake_job_start(program, directory, flags, variables);
+    fake_job_start(program, flags, variables);
     const int exit_status = test_program_wait(program);
     test_program_assert_no_children();
     return exit_status;
 }
 
-void fake_job_start_endless(test_program *program, const test_directory *directory)
+void fake_job_start_endless(test_program *program)
 {
-    fake_job_start(program, directory, FLAGS("--steps", FAKE_ENDLESS, "--log-dir", directory->path),
+    fake_job_start(program, FLAGS("--steps", FAKE_ENDLESS, "--log-dir", test_shared_directory.path),
                    FLAGS("FAKE_LINES=same"));
     test_program_wait_text(program, TEST_STDOUT, "step 3\n");
 }
 
-bool fake_job_left(const test_directory *directory, const char *name)
+bool fake_job_left(const char *name)
 {
     struct stat info;
-    return stat(test_directory_path(directory, name), &info) == 0;
+    return stat(test_directory_path(&test_shared_directory, name), &info) == 0;
 }
 
-char *fake_job_read(const test_directory *directory, const char *name)
+char *fake_job_read(const char *name)
 {
     void *text = NULL;
     size_t text_bytes = 0;
     base_error error;
-    assert_ok(
-        base_file_read(test_directory_path(directory, name), 1 << 20, &text, &text_bytes, &error),
-        &error);
+    assert_ok(base_file_read(test_directory_path(&test_shared_directory, name), 1 << 20, &text,
+                             &text_bytes, &error),
+              &error);
     return text;
 }
