@@ -21,6 +21,15 @@ static bool is_local(const launch_budget_options *budget)
     return strcmp(budget->authorize, "local") == 0;
 }
 
+/* The amount of --authorize. */
+static base_status parse_amount(const launch_budget_options *budget, int64_t *usd_micro,
+                                base_error *reterr)
+{
+    const base_status status =
+        budget_money_parse(budget->authorize, strlen(budget->authorize), usd_micro, reterr);
+    return status == BASE_OK ? status : base_error_prepend(reterr, status, "--authorize");
+}
+
 /* Makes a unique label: "gate-check-20261121T101500Z-3f9a2c". */
 static void make_label(const launch_options *options, char label[BUDGET_LABEL_BYTES])
 {
@@ -54,7 +63,6 @@ static base_status fill_ask(const launch_options *options, const void *job_bytes
                             budget_claims *ask, base_error *reterr)
 {
     const launch_budget_options *budget = &options->budget;
-    base_status status = BASE_OK;
     *ask = (budget_claims){
         .world_size = options->job.job.world_size,
         .instances = budget->instances,
@@ -77,9 +85,7 @@ static base_status fill_ask(const launch_options *options, const void *job_bytes
     if (is_local(budget)) {
         return fill_local(ask, reterr);
     }
-    status = budget_money_parse(budget->authorize, strlen(budget->authorize), &ask->max_usd_micro,
-                                reterr);
-    return status == BASE_OK ? status : base_error_prepend(reterr, status, "--authorize");
+    return parse_amount(budget, &ask->max_usd_micro, reterr);
 }
 
 static base_status report(budget_client *client, budget_verdict verdict, const char *label,
@@ -167,10 +173,9 @@ static base_status print_bound(const launch_budget_options *budget, FILE *stream
                               "with --authorize\n");
         return BASE_OK;
     }
-    const base_status status =
-        budget_money_parse(budget->authorize, strlen(budget->authorize), &asked, reterr);
+    const base_status status = parse_amount(budget, &asked, reterr);
     if (status != BASE_OK) {
-        return base_error_prepend(reterr, status, "--authorize");
+        return status;
     }
     budget_money_show(asked, text);
     (void)fprintf(stream, "estimate: %s at most; price and hours are the policy's\n", text);
@@ -199,10 +204,9 @@ base_status launch_lease_print_estimate(const launch_options *options, FILE *str
     if (budget->authorize[0] == '\0') {
         return BASE_OK;
     }
-    const base_status status =
-        budget_money_parse(budget->authorize, strlen(budget->authorize), &asked, reterr);
+    const base_status status = parse_amount(budget, &asked, reterr);
     if (status != BASE_OK) {
-        return base_error_prepend(reterr, status, "--authorize");
+        return status;
     }
     return asked >= micro ? BASE_OK
                           : base_fail(reterr, BASE_ERR_INVALID,

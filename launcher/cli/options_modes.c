@@ -7,51 +7,30 @@
 
 enum { USERS_BYTES = 256 };
 
-static bool trains(const proto_mode_row *mode)
-{
-    return mode->trains;
-}
-
-static bool is_data_parallel(const proto_mode_row *mode)
-{
-    return mode->trains && !mode->pipelined;
-}
-
-static bool answers(const proto_mode_row *mode)
-{
-    return mode->answers;
-}
-
-static bool is_tensor_parallel(const proto_mode_row *mode)
-{
-    return mode->tensor_parallel;
-}
-
-static bool is_on_gpus(const proto_mode_row *mode)
-{
-    return mode->on_gpus;
-}
-
-static bool leaves_record(const proto_mode_row *mode)
-{
-    return mode->record != PROTO_RECORD_NONE;
-}
-
 /* The modes that a mark stands for. */
 static const struct {
     unsigned mark;
     const char *modes;
-    bool (*has)(const proto_mode_row *mode);
 } kinds[] = {
-    {PROTO_FIELD_TRAINS, "modes that train", trains},
-    {PROTO_FIELD_DATA_PARALLEL, "data parallel modes", is_data_parallel},
-    {PROTO_FIELD_ANSWERS, "modes that answer", answers},
-    {PROTO_FIELD_TENSOR_PARALLEL, "tensor parallel modes", is_tensor_parallel},
-    {PROTO_FIELD_GPUS, "modes on GPUs", is_on_gpus},
-    {PROTO_FIELD_RECORDS, "modes that leave a record", leaves_record},
+    {PROTO_FIELD_TRAINS, "modes that train"},
+    {PROTO_FIELD_DATA_PARALLEL, "data parallel modes"},
+    {PROTO_FIELD_ANSWERS, "modes that answer"},
+    {PROTO_FIELD_TENSOR_PARALLEL, "tensor parallel modes"},
+    {PROTO_FIELD_GPUS, "modes on GPUs"},
+    {PROTO_FIELD_RECORDS, "modes that leave a record"},
 };
 
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+static bool stands_for(unsigned mark, const proto_mode_row *mode)
+{
+    return mark == PROTO_FIELD_TRAINS            ? mode->trains
+           : mark == PROTO_FIELD_DATA_PARALLEL   ? mode->trains && !mode->pipelined
+           : mark == PROTO_FIELD_ANSWERS         ? mode->answers
+           : mark == PROTO_FIELD_TENSOR_PARALLEL ? mode->tensor_parallel
+           : mark == PROTO_FIELD_GPUS            ? mode->on_gpus
+                                                 : mode->record != PROTO_RECORD_NONE;
+}
 
 static bool is_used(const base_field *row, const proto_job *job)
 {
@@ -59,7 +38,7 @@ static bool is_used(const base_field *row, const proto_job *job)
     bool for_all = (row->marks & PROTO_FIELD_EVALUATES) == 0;
     for (size_t i = 0; i < KINDS; i++) {
         const bool marked = (row->marks & kinds[i].mark) != 0;
-        if (marked && kinds[i].has(mode)) {
+        if (marked && stands_for(kinds[i].mark, mode)) {
             return true;
         }
         for_all = for_all && !marked;
@@ -84,7 +63,7 @@ static void describe_users(const base_field *row, char users[USERS_BYTES])
         }
         add(users, users[0] != '\0' ? ", or with " : "", kinds[i].modes);
         for (int mode = 0; mode < PROTO_MODE_COUNT; mode++) {
-            if (kinds[i].has(proto_mode_get((proto_mode)mode))) {
+            if (stands_for(kinds[i].mark, proto_mode_get((proto_mode)mode))) {
                 add(users, between, proto_mode_name(mode));
                 between = ", ";
             }

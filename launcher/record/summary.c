@@ -13,36 +13,17 @@ static const double LOSS_GROWTH = 10;
 /* mean step over median step: above this, the mean says little of most steps */
 static const double UNEVEN_RATIO = 1.5;
 
-typedef int64_t (*step_field)(const launch_step_times *step);
-
-static int64_t compute_of(const launch_step_times *step)
-{
-    return step->compute_ns;
-}
-
-static int64_t allreduce_of(const launch_step_times *step)
-{
-    return step->allreduce_ns;
-}
-
-static int64_t exposed_of(const launch_step_times *step)
-{
-    return step->allreduce_exposed_ns;
-}
-
-static int64_t optimizer_of(const launch_step_times *step)
-{
-    return step->optimizer_ns;
-}
-
-/* The spread over all ranks' values of the measured steps. scratch has room for (steps × ranks). */
+/* The spread over all ranks' values of the measured steps: of the time at `offset` in
+ * launch_step_times. scratch has room for (steps × ranks). */
 static launch_spread spread_of(const launch_steps *steps, const launch_summary *summary,
-                               step_field field, double *scratch)
+                               size_t offset, double *scratch)
 {
     size_t count = 0;
     for (int r = 0; r < steps->world_size; r++) {
         for (size_t i = summary->measured_first; i < summary->steps_done; i++) {
-            scratch[count++] = (double)field(&steps->ranks[r].times[i]) * MS_PER_NS;
+            int64_t ns = 0;
+            memcpy(&ns, (const char *)&steps->ranks[r].times[i] + offset, sizeof ns);
+            scratch[count++] = (double)ns * MS_PER_NS;
         }
     }
     return launch_spread_of(scratch, count);
@@ -155,10 +136,14 @@ base_status launch_summary_init(launch_summary *summary, const launch_steps *ste
                          summary->steps_done);
     }
     summary->step_ms = slowest_spread(steps, summary, scratch);
-    summary->compute_ms = spread_of(steps, summary, compute_of, scratch);
-    summary->allreduce_ms = spread_of(steps, summary, allreduce_of, scratch);
-    summary->exposed_ms = spread_of(steps, summary, exposed_of, scratch);
-    summary->optimizer_ms = spread_of(steps, summary, optimizer_of, scratch);
+    summary->compute_ms =
+        spread_of(steps, summary, offsetof(launch_step_times, compute_ns), scratch);
+    summary->allreduce_ms =
+        spread_of(steps, summary, offsetof(launch_step_times, allreduce_ns), scratch);
+    summary->exposed_ms =
+        spread_of(steps, summary, offsetof(launch_step_times, allreduce_exposed_ns), scratch);
+    summary->optimizer_ms =
+        spread_of(steps, summary, offsetof(launch_step_times, optimizer_ns), scratch);
     free(scratch);
     summary->tokens_per_second =
         launch_steps_tokens_per_second(steps, summary->measured_first, measured);
