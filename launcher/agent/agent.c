@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "job/signals.h"
 #include "job/writer.h"
+#include "proto/body.h"
 
 enum {
     NO_FD = -1,
@@ -55,8 +56,7 @@ void agent_give_up(launch_agent *agent, const base_error *why)
     (void)snprintf(reason, sizeof reason, "%s", why->message);
     refuse.reason = reason;
     refuse.for_now = !agent->files.changed; /* another launcher of this node may do better */
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_REFUSE;
-    envelope.refuse = &refuse;
+    proto_set_body(&envelope.base, &refuse.base);
     base_log(BASE_LOG_ERROR, "%s", why->message);
     (void)agent_send(agent, &envelope);
     agent_end_ranks(agent, BASE_EXIT_ERROR);
@@ -82,8 +82,7 @@ static int64_t prepare(launch_agent *agent, int64_t now_ns)
         envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
         prepared.files = (uint32_t)agent->files.fetched_files;
         prepared.bytes = agent->files.fetched_bytes;
-        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_PREPARED;
-        envelope.prepared = &prepared;
+        proto_set_body(&envelope.base, &prepared.base);
         (void)agent_send(agent, &envelope);
         agent->state = AGENT_PREPARED;
     }
@@ -184,8 +183,7 @@ static int64_t heartbeat(launch_agent *agent, int64_t now_ns)
     if (now_ns >= agent->heartbeat_due_ns) {
         Ringfence__Control__Heartbeat message = RINGFENCE__CONTROL__HEARTBEAT__INIT;
         envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT;
-        envelope.heartbeat = &message;
+        proto_set_body(&envelope.base, &message.base);
         if (agent->state == AGENT_FETCHING) {
             message.files_bytes = agent->files.total_bytes;
             message.have_bytes = agent_files_have(&agent->files);
@@ -206,8 +204,7 @@ static void stop(launch_agent *agent, int signal_number)
         Ringfence__Control__Asked asked = RINGFENCE__CONTROL__ASKED__INIT;
         envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
         asked.signal = (uint32_t)signal_number;
-        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ASKED;
-        envelope.asked = &asked;
+        proto_set_body(&envelope.base, &asked.base);
         (void)agent_send(agent, &envelope);
         agent->asked = true;
         base_log(BASE_LOG_INFO, "the head is asked to end the job; once more ends it at once");

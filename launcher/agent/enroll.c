@@ -10,6 +10,7 @@
 #include "base/exitcode.h"
 #include "base/host.h"
 #include "base/log.h"
+#include "proto/body.h"
 #include "record/run_info.h"
 
 const char *agent_head_name(const launch_agent *agent)
@@ -134,8 +135,7 @@ static void send_enroll(launch_agent *agent)
     enroll.cpus = host.cpus;
     enroll.pid = getpid();
     enroll.head_address = agent->head_address;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ENROLL;
-    envelope.enroll = &enroll;
+    proto_set_body(&envelope.base, &enroll.base);
     (void)agent_send(agent, &envelope);
     if (!agent->put_off) {
         agent->trouble.message[0] = '\0'; /* from now on: no answer */

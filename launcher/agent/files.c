@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "proto/body.h"
 
 enum { BUSY_MS = 200, MB = 1000 * 1000 };
 
@@ -185,8 +186,7 @@ static void ask(launch_agent *agent)
     Ringfence__Control__Fetch fetch = RINGFENCE__CONTROL__FETCH__INIT;
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     fetch.file = (uint32_t)files->index;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_FETCH;
-    envelope.fetch = &fetch;
+    proto_set_body(&envelope.base, &fetch.base);
     while (launch_incoming_ask(files->incoming, &fetch.offset)) {
         (void)agent_send(agent, &envelope);
     }

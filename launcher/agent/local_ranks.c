@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "budget/lease.h"
 #include "job/start_local.h"
+#include "proto/body.h"
 
 enum {
     NO_FD = -1,
@@ -80,8 +81,7 @@ static void report_started(launch_agent *agent, int index, const cpu_set_t *cpus
         }
         started.cpus = (ProtobufCBinaryData){sizeof bits, bits};
     }
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_STARTED;
-    envelope.started = &started;
+    proto_set_body(&envelope.base, &started.base);
     (void)agent_send(agent, &envelope);
 }
 
@@ -177,8 +177,7 @@ static bool send_printed(launch_agent *agent, const agent_pending *printed)
     message.is_stderr = printed->fd_number == STDERR_FILENO;
     message.data = (ProtobufCBinaryData){printed->bytes, (uint8_t *)(uintptr_t)printed->data};
     message.last = printed->last;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_PRINTED;
-    envelope.printed = &message;
+    proto_set_body(&envelope.base, &message.base);
     return agent_send(agent, &envelope);
 }
 
@@ -273,8 +272,7 @@ static bool report_exited(launch_agent *agent, int index, const siginfo_t *info)
         exited.state = &saved;
     }
     exited.reason = reason;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_EXITED;
-    envelope.exited = &exited;
+    proto_set_body(&envelope.base, &exited.base);
     return agent_send(agent, &envelope);
 }
 
@@ -323,8 +321,7 @@ void agent_rank_stops(launch_agent *agent)
         envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
         halted.rank = (uint32_t)(agent->part.first_rank + i);
         halted.signal = info.si_code == CLD_STOPPED ? (uint32_t)info.si_status : 0;
-        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_HALTED;
-        envelope.halted = &halted;
+        proto_set_body(&envelope.base, &halted.base);
         (void)agent_send(agent, &envelope);
     }
 }

@@ -13,6 +13,7 @@
 #include "job/head.h"
 #include "job/session.h"
 #include "job/writer.h"
+#include "proto/body.h"
 
 enum { STOPS_BYTES = 512 };
 
@@ -83,8 +84,7 @@ static void send_abort(launch_session *session)
     Ringfence__Control__Abort message = RINGFENCE__CONTROL__ABORT__INIT;
     message.reason = session->cause.error.message;
     message.first_rank = session->cause.rank;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ABORT;
-    envelope.abort = &message;
+    proto_set_body(&envelope.base, &message.base);
     session->sent = true;
     for (int i = 0; i < session->world_size; i++) {
         base_error ignored;
@@ -167,8 +167,7 @@ static void send_stop(launch_session *session, const char *reason)
     Ringfence__Control__Stop message = RINGFENCE__CONTROL__STOP__INIT;
     (void)snprintf(text, sizeof text, "%s", reason);
     message.reason = text;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_STOP;
-    envelope.stop = &message;
+    proto_set_body(&envelope.base, &message.base);
     for (int rank = 0; rank < session->world_size; rank++) {
         base_error error;
         if (!session->ranks[rank].exited &&

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "job/rendezvous.h"
+#include "proto/body.h"
 
 static void send_exchanged(launch_session *session)
 {
@@ -25,8 +26,7 @@ static void send_exchanged(launch_session *session)
     exchanged.sequence = session->exchange_sequence;
     exchanged.parts = parts;
     exchanged.n_parts = (size_t)session->world_size;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGED;
-    envelope.exchanged = &exchanged;
+    proto_set_body(&envelope.base, &exchanged.base);
     session->part_count = 0;
     for (int rank = 0; rank < session->world_size; rank++) {
         rendezvous_send(session, rank, &envelope);

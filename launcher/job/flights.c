@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "job/session.h"
+#include "proto/body.h"
 
 bool launch_flights_add(launch_session *session, int index,
                         const Ringfence__Control__Flight *flight)
@@ -38,8 +39,7 @@ void launch_flights_request(launch_session *session)
 {
     Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     Ringfence__Control__Dump dump = RINGFENCE__CONTROL__DUMP__INIT;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_DUMP;
-    envelope.dump = &dump;
+    proto_set_body(&envelope.base, &dump.base);
     session->flights_due_ns = base_deadline_after_ns(LAUNCH_FLIGHTS_WAIT_MS * BASE_NS_PER_MS);
     session->sent = true;
     for (int index = 0; index < session->world_size; index++) {

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "job/flag_digests.h"
 #include "job/head_impl.h"
+#include "proto/body.h"
 #include "record/run_info.h"
 
 enum { POLL_MS_MAX = 1000 };
@@ -19,8 +20,7 @@ enum { POLL_MS_MAX = 1000 };
 static void fill_refusal(envelope_type *envelope, Ringfence__Control__Refuse *refuse, char *reason)
 {
     refuse->reason = reason;
-    envelope->body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_REFUSE;
-    envelope->refuse = refuse;
+    proto_set_body(&envelope->base, &refuse->base);
 }
 
 void head_refuse(launch_session *session, int node, const char *hostname, const base_error *why)
@@ -121,8 +121,7 @@ static base_status send_assign(launch_session *session, int node, base_error *re
         assign.world_size = (uint32_t)session->world_size;
         assign.job = (ProtobufCBinaryData){text_bytes, (uint8_t *)text};
         assign.host_timeout_ms = session->head->options->host_timeout_ms;
-        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ASSIGN;
-        envelope.assign = &assign;
+        proto_set_body(&envelope.base, &assign.base);
         status = proto_bus_send(session->head->bus, node, &envelope, reterr);
         session->sent = true;
     }

@@ -13,6 +13,7 @@
 #include "base/host.h"
 #include "job/head_impl.h"
 #include "job/writer.h"
+#include "proto/body.h"
 
 /* ---- opening ---- */
 
@@ -206,8 +207,7 @@ base_status launch_head_begin(launch_session *session,
             (ProtobufCBinaryData){PROTO_KEY_BYTES, (uint8_t *)(uintptr_t)collectives_key};
         begin.local_first = (uint32_t)ranks_before(head, node, node);
         begin.local_ranks = (uint32_t)launch_head_local_ranks(head, node);
-        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_BEGIN;
-        envelope.begin = &begin;
+        proto_set_body(&envelope.base, &begin.base);
         base_status status =
             session->options->lease != NULL ? head_send_leases(session, node, reterr) : BASE_OK;
         if (status == BASE_OK) {
@@ -240,8 +240,7 @@ void launch_head_signal(launch_head *head, int node, int rank, int signal_number
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     message.rank = (uint32_t)rank;
     message.signal = (uint32_t)signal_number;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_SIGNAL;
-    envelope.signal = &message;
+    proto_set_body(&envelope.base, &message.base);
     head_send(head, node, &envelope);
 }
 
@@ -365,8 +364,7 @@ static void send_heartbeat(launch_head *head, int node, bool room)
     launch_node *to = &head->nodes[node];
     to->taken_bytes = room ? to->printed_bytes : to->taken_bytes;
     heartbeat.printed_bytes = to->taken_bytes;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT;
-    envelope.heartbeat = &heartbeat;
+    proto_set_body(&envelope.base, &heartbeat.base);
     head_send(head, node, &envelope);
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "job/head_impl.h"
+#include "proto/body.h"
 
 static bool all_have_left(const launch_head *head)
 {
@@ -46,8 +47,7 @@ static void say_end(launch_head *head, int exit_code, const char *reason)
     (void)snprintf(text, sizeof text, "%s", reason);
     end.exit_code = (uint32_t)exit_code;
     end.reason = text;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_END;
-    envelope.end = &end;
+    proto_set_body(&envelope.base, &end.base);
     for (int node = 1; node < head->node_count; node++) {
         if (head->nodes[node].state != LAUNCH_NODE_ABSENT) {
             head_send(head, node, &envelope);

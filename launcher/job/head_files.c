@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/path.h"
 #include "job/head_impl.h"
+#include "proto/body.h"
 
 enum { MB = 1000 * 1000 };
 
@@ -120,8 +121,7 @@ static void ask(launch_session *session, int node)
     Ringfence__Control__Fetch fetch = RINGFENCE__CONTROL__FETCH__INIT;
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     fetch.file = (uint32_t)from->state_rank;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_FETCH;
-    envelope.fetch = &fetch;
+    proto_set_body(&envelope.base, &fetch.base);
     while (launch_incoming_ask(from->incoming, &fetch.offset)) {
         head_send(session->head, node, &envelope);
         session->sent = true;

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/exitcode.h"
 #include "job/head_impl.h"
+#include "proto/body.h"
 
 void launch_job_redeem(launch_session *session)
 {
@@ -54,8 +55,7 @@ base_status head_send_leases(launch_session *session, int node, base_error *rete
         lease.attempt = (uint32_t)part.attempt;
         lease.token = (char *)(uintptr_t)part.token;
         lease.receipt = (char *)(uintptr_t)part.receipt;
-        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_LEASE;
-        envelope.lease = &lease;
+        proto_set_body(&envelope.base, &lease.base);
         status = proto_bus_send(session->head->bus, node, &envelope, reterr);
     }
     return status;

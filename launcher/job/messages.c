@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "job/rendezvous.h"
+#include "proto/body.h"
 
 static void handle_step(launch_session *session, int rank, const Ringfence__Control__Step *step)
 {
@@ -283,8 +284,7 @@ static void handle_finished(launch_session *session, int rank,
 
     Ringfence__Control__Goodbye goodbye = RINGFENCE__CONTROL__GOODBYE__INIT;
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_GOODBYE;
-    envelope.goodbye = &goodbye;
+    proto_set_body(&envelope.base, &goodbye.base);
     rendezvous_send(session, rank, &envelope);
 }
 

@@ -9,6 +9,7 @@
 #include "base/exitcode.h"
 #include "base/text.h"
 #include "job/rendezvous.h"
+#include "proto/body.h"
 
 void rendezvous_send(launch_session *session, int rank, envelope_type *envelope)
 {
@@ -26,8 +27,7 @@ static void send_roster(launch_session *session)
 {
     Ringfence__Control__Roster roster = RINGFENCE__CONTROL__ROSTER__INIT;
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ROSTER;
-    envelope.roster = &roster;
+    proto_set_body(&envelope.base, &roster.base);
     for (int rank = 0; rank < session->world_size; rank++) {
         rendezvous_send(session, rank, &envelope);
     }

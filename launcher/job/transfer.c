@@ -14,6 +14,7 @@
 #include "base/assert.h"
 #include "base/file.h"
 #include "base/lock.h"
+#include "proto/body.h"
 
 enum {
     NO_FD = -1,
@@ -123,8 +124,7 @@ base_status launch_chunk_read(const char *path, uint64_t size_bytes,
     chunk->body.file = fetch->file;
     chunk->body.offset = fetch->offset;
     chunk->body.data = (ProtobufCBinaryData){(size_t)got, chunk->data};
-    chunk->envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK;
-    chunk->envelope.chunk = &chunk->body;
+    proto_set_body(&chunk->envelope.base, &chunk->body.base);
     return (size_t)got == wanted
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_INVALID,

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/splitmix.h"
 #include "fake_job.h"
+#include "proto/body.h"
 #include "proto/bus.h"
 #include "proto/job_key.h"
 #include "several.h"
@@ -146,8 +147,7 @@ static void send_enroll(proto_bus *bus, Ringfence__Control__Enroll *enroll, uint
 {
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     envelope.version = version;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ENROLL;
-    envelope.enroll = enroll;
+    proto_set_body(&envelope.base, &enroll->base);
     send_packed(bus, &envelope);
 }
 
@@ -180,8 +180,7 @@ static proto_bus *begin(int index)
     send_enroll(bus, &enroll, PROTO_CONTROL_VERSION);
     assert_int_equal(next_message(bus)->body_case, RINGFENCE__CONTROL__ENVELOPE__BODY_ASSIGN);
     envelope.version = PROTO_CONTROL_VERSION;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_PREPARED;
-    envelope.prepared = &prepared;
+    proto_set_body(&envelope.base, &prepared.base);
     send_packed(bus, &envelope);
     assert_int_equal(next_message(bus)->body_case, RINGFENCE__CONTROL__ENVELOPE__BODY_BEGIN);
     return bus;
@@ -245,40 +244,32 @@ static void fill_random(envelope_type *envelope, uint64_t *random)
     if (kind == 0) {
         started.rank = rank;
         started.pid = 1 + number;
-        envelope->body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_STARTED;
-        envelope->started = &started;
+        proto_set_body(&envelope->base, &started.base);
     } else if (kind < 8) {
         printed.rank = rank;
         printed.is_stderr = number % 2 == 0;
         printed.data = (ProtobufCBinaryData){number % sizeof data, data};
         printed.last = number == 0;
-        envelope->body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_PRINTED;
-        envelope->printed = &printed;
+        proto_set_body(&envelope->base, &printed.base);
     } else if (kind < 11) {
         halted.rank = rank;
         halted.signal = number;
-        envelope->body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_HALTED;
-        envelope->halted = &halted;
+        proto_set_body(&envelope->base, &halted.base);
     } else if (kind == 11) {
         exited.rank = rank;
         exited.by_signal = number % 2 == 0;
         exited.status = number;
-        envelope->body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_EXITED;
-        envelope->exited = &exited;
+        proto_set_body(&envelope->base, &exited.base);
     } else if (kind == 12 && number == 0) {
         asked.signal = SIGINT;
-        envelope->body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ASKED;
-        envelope->asked = &asked;
+        proto_set_body(&envelope->base, &asked.base);
     } else if (kind == 13 && number < 4) {
         fill_enroll(&enroll);
-        envelope->body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ENROLL;
-        envelope->enroll = &enroll;
+        proto_set_body(&envelope->base, &enroll.base);
     } else if (kind == 14 && number < 4) {
-        envelope->body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_PREPARED;
-        envelope->prepared = &prepared;
+        proto_set_body(&envelope->base, &prepared.base);
     } else {
-        envelope->body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT;
-        envelope->heartbeat = &heartbeat;
+        proto_set_body(&envelope->base, &heartbeat.base);
     }
 }
 
@@ -352,8 +343,7 @@ static void an_agent_may_not_flood_the_head(void **state)
     printed.rank = 1;
     printed.data = (ProtobufCBinaryData){sizeof data, data};
     envelope.version = PROTO_CONTROL_VERSION;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_PRINTED;
-    envelope.printed = &printed;
+    proto_set_body(&envelope.base, &printed.base);
     for (int i = 0; i < 2 * most; i++) {
         send_packed(bus, &envelope);
     }

@@ -44,13 +44,11 @@ static void each_side_may_send_only_its_own_messages(void **state)
     envelope.version = PROTO_CONTROL_VERSION;
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID); /* no body */
 
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_GOODBYE;
-    envelope.goodbye = &goodbye;
+    proto_set_body(&envelope.base, &goodbye.base);
     assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_OK);
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
 
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_STEP;
-    envelope.step = &step;
+    proto_set_body(&envelope.base, &step.base);
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_OK);
     assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_ERR_INVALID);
     envelope.version = PROTO_CONTROL_VERSION;
@@ -101,8 +99,7 @@ static void enrolments_fit(void **state)
     Ringfence__Control__Enroll enroll = RINGFENCE__CONTROL__ENROLL__INIT;
     Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     envelope.version = PROTO_CONTROL_VERSION;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ENROLL;
-    envelope.enroll = &enroll;
+    proto_set_body(&envelope.base, &enroll.base);
     enroll.node = 1;
     enroll.pid = 1;
     enroll.run_id = text;
@@ -134,8 +131,7 @@ static void files_fit(void **state)
     Ringfence__Control__Assign assign = RINGFENCE__CONTROL__ASSIGN__INIT;
     Ringfence__Control__File file = RINGFENCE__CONTROL__FILE__INIT;
     envelope.version = PROTO_CONTROL_VERSION;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ASSIGN;
-    envelope.assign = &assign;
+    proto_set_body(&envelope.base, &assign.base);
     assign.world_size = assign.ranks = 1;
     assign.host_timeout_ms = 1;
     assign.job = (ProtobufCBinaryData){sizeof job - 1, (uint8_t *)job};
@@ -174,14 +170,12 @@ static void chunks_fit(void **state)
     Ringfence__Control__Chunk chunk = RINGFENCE__CONTROL__CHUNK__INIT;
     envelope.version = PROTO_CONTROL_VERSION;
     for (size_t i = 0; i < sizeof sides / sizeof sides[0]; i++) {
-        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_FETCH;
-        envelope.fetch = &fetch;
+        proto_set_body(&envelope.base, &fetch.base);
         fetch.offset = INT64_MAX;
         assert_status(unpack(&envelope, sides[i]), BASE_OK);
         fetch.offset++;
         assert_status(unpack(&envelope, sides[i]), BASE_ERR_INVALID);
-        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK;
-        envelope.chunk = &chunk;
+        proto_set_body(&envelope.base, &chunk.base);
         chunk.offset = 0;
         chunk.data = (ProtobufCBinaryData){0, bytes};
         assert_status(unpack(&envelope, sides[i]), BASE_ERR_INVALID);
@@ -207,8 +201,7 @@ static void leases_fit(void **state)
     Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     Ringfence__Control__Lease lease = RINGFENCE__CONTROL__LEASE__INIT;
     envelope.version = PROTO_CONTROL_VERSION;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_LEASE;
-    envelope.lease = &lease;
+    proto_set_body(&envelope.base, &lease.base);
     lease.attempt = 1;
     lease.token = token;
     assert_status(unpack(&envelope, PROTO_SIDE_HEAD), BASE_ERR_INVALID); /* no receipt */
@@ -237,8 +230,7 @@ static void sizes_are_bounded(void **state)
     Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     Ringfence__Control__Exchange exchange = RINGFENCE__CONTROL__EXCHANGE__INIT;
     envelope.version = PROTO_CONTROL_VERSION;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGE;
-    envelope.exchange = &exchange;
+    proto_set_body(&envelope.base, &exchange.base);
     exchange.part.data = bytes;
     exchange.part.len = sizeof bytes - 1;
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_OK);
@@ -251,8 +243,7 @@ static void sizes_are_bounded(void **state)
     /* parts of different sizes, empty ones, and too few of them */
     Ringfence__Control__Exchanged exchanged = RINGFENCE__CONTROL__EXCHANGED__INIT;
     ProtobufCBinaryData parts[2] = {{4, bytes}, {5, bytes}};
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGED;
-    envelope.exchanged = &exchanged;
+    proto_set_body(&envelope.base, &exchanged.base);
     exchanged.parts = parts;
     exchanged.n_parts = 2;
     assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_ERR_INVALID);
