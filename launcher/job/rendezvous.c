@@ -162,7 +162,6 @@ static void check_ready(launch_session *session)
         }
     }
     note_instruction_sets(session);
-    launch_steps_go_on_from(session->steps, session->result->first_step);
     session->progress_step = (int64_t)session->result->first_step + 1;
     if (session->options->on_ready != NULL) {
         base_error error;
@@ -174,6 +173,7 @@ static void check_ready(launch_session *session)
             return;
         }
     }
+    launch_steps_go_on_from(session->steps, session->result->first_step); /* as the record does */
     session->result->ready = true;
     session->ready_deadline_ns = BASE_NO_DEADLINE;
 }
