@@ -3,8 +3,8 @@
 The model has the shape of GPT-2 with 124 M parameters as a Llama: width 768, 12 layers, 32 000 tokens,
 random weights, float32 or bfloat16. A prompt of PROMPT tokens is prefilled and DECODED tokens are decoded
 greedily, in llama.cpp on N threads and here on N ranks of one thread each. Both read the same weights (a
-GGUF file written from our checkpoint) and the same tokens, and their tokens are compared: what is timed
-is then the same work. Each side does it twice in one process, and the second time counts. A token's time is
+GGUF file written from our checkpoint). First both say what follows each of CHECKED other prompts, and must
+agree: what is timed is then the same work. Each side does it twice in one process, and the second time counts. A token's time is
 the median of that run. The ratio of a round is llama.cpp's time over ours, and what counts is the median
 of the rounds. llama.cpp has its defaults but for the threads; its cache has 16-bit floats,
 ours float32.
@@ -27,7 +27,8 @@ import time
 import gguf
 import numpy
 
-PROMPT, DECODED = 512, 64
+PROMPT, DECODED, CHECKED = 512, 64, 16
+LETTERS = "#@%&*+=<>~^|"  # our tokenizer never merges these
 SHAPE = {"model_type": "llama", "vocab_size": 32000, "hidden_size": 768, "intermediate_size": 2048,
          "num_hidden_layers": 12, "num_attention_heads": 12, "num_key_value_heads": 12,
          "max_position_embeddings": 1024, "rms_norm_eps": 1e-5, "hidden_act": "silu",
@@ -111,94 +112,130 @@ def write_model(args, kind, directory):
     return model, path
 
 
-def run_ours(args, model, directory, ranks):
-    """The prompt's tokens and those that were drawn, and ms of the prefill and of a token."""
+def launch(args, model, directory, ranks, prompts, new_tokens):
+    """Runs our job over the file of prompts; the directory of its record."""
     out = os.path.join(directory, "out")
-    prompts = os.path.join(directory, "prompts.txt")
     command = [os.path.join(args.programs, "launcher"), "--ranks", str(ranks), "--mode", "tp-cpu"]
-    command += ["--checkpoint", model, "--prompts", prompts, "--max-num-seqs", "1", "--ignore-eos"]
-    command += ["--max-new-tokens", str(DECODED), "--out", out, "--overwrite", "--quiet"]
+    command += ["--checkpoint", model, "--prompts", os.path.join(directory, prompts), "--max-num-seqs", "1"]
+    command += ["--max-new-tokens", str(new_tokens), "--ignore-eos", "--out", out, "--overwrite", "--quiet"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return out
+
+
+def read_prompts(out):
     with open(os.path.join(out, "results.json"), encoding="utf-8") as file:
-        prompt = json.load(file)["prompts"][1]
+        return json.load(file)["prompts"]
+
+
+def run_ours(args, model, directory, ranks):
+    """ms of the prefill and of a token."""
+    out = launch(args, model, directory, ranks, "timed.txt", DECODED)
     with open(os.path.join(out, "timings.jsonl"), encoding="utf-8") as file:
         steps = [json.loads(line) for line in file]
     steps = steps[len(steps) // 2:]
     prefill = [step for step in steps if step["tokens_computed"] > 1]
     decode = [step for step in steps if step["tokens_computed"] == 1]
-    if sum(step["tokens_computed"] for step in prefill) != len(prompt["prompt_token_ids"]):
+    if sum(step["tokens_computed"] for step in prefill) != PROMPT or len(decode) != DECODED - 1:
         sys.exit("ours did other work than was asked for")
-    return (prompt["prompt_token_ids"], prompt["token_ids"], sum(step["step_us"] for step in prefill) / 1e3,
-            statistics.median(step["step_us"] for step in decode) / 1e3)
+    return sum(step["step_us"] for step in prefill) / 1e3, statistics.median(step["step_us"] for step in decode) / 1e3
 
 
-def decode_in_llama_cpp(path, threads, prompt):
-    """As run_ours. Runs in a process of its own, which prints it."""
-    import llama_cpp as lib
-    keep = lib.llama_log_callback(lambda *_: None)
-    lib.llama_log_set(keep, None)
-    lib.llama_backend_init()
-    model = lib.llama_model_load_from_file(path.encode(), lib.llama_model_default_params())
-    params = lib.llama_context_default_params()
-    params.n_ctx = SHAPE["max_position_embeddings"]
-    params.n_batch = params.n_ubatch = PROMPT
-    params.n_threads = params.n_threads_batch = threads
-    context = lib.llama_init_from_model(model, params)
+class LlamaCpp:
+    """A model and its cache."""
 
-    def feed(tokens):
-        array = (lib.llama_token * len(tokens))(*tokens)
+    def __init__(self, path, threads):
+        import llama_cpp
+        self.lib = llama_cpp
+        self.quiet = llama_cpp.llama_log_callback(lambda *_: None)
+        llama_cpp.llama_log_set(self.quiet, None)
+        llama_cpp.llama_backend_init()
+        self.model = llama_cpp.llama_model_load_from_file(path.encode(), llama_cpp.llama_model_default_params())
+        params = llama_cpp.llama_context_default_params()
+        params.n_ctx = SHAPE["max_position_embeddings"]
+        params.n_batch = params.n_ubatch = PROMPT
+        params.n_threads = params.n_threads_batch = threads
+        self.context = llama_cpp.llama_init_from_model(self.model, params)
+
+    def forget(self):
+        self.lib.llama_memory_clear(self.lib.llama_get_memory(self.context), True)
+
+    def feed(self, tokens):
+        """The likeliest next token, and the ms that it took."""
+        array = (self.lib.llama_token * len(tokens))(*tokens)
         begin = time.perf_counter()
-        if lib.llama_decode(context, lib.llama_batch_get_one(array, len(tokens))) != 0:
+        if self.lib.llama_decode(self.context, self.lib.llama_batch_get_one(array, len(tokens))) != 0:
             sys.exit("llama_decode failed")
-        logits = lib.llama_get_logits_ith(context, -1)
+        logits = self.lib.llama_get_logits_ith(self.context, -1)
         best = int(numpy.ctypeslib.as_array(logits, (SHAPE["vocab_size"],)).argmax())
         return best, (time.perf_counter() - begin) * 1e3
 
-    for _ in range(2):
-        lib.llama_memory_clear(lib.llama_get_memory(context), True)
-        token, prefill_ms = feed(prompt)
-        drawn, times = [token], []
-        while len(drawn) < DECODED:
-            token, ms = feed([token])
-            drawn.append(token)
+
+def be_llama_cpp(path, threads, prompts):
+    """In a process of its own. Prints what follows each prompt, and the ms of the last one."""
+    theirs = LlamaCpp(path, threads)
+    follows = []
+    for prompt in prompts:
+        theirs.forget()
+        token, prefill_ms = theirs.feed(prompt)
+        follows.append(token)
+        times = []
+        while len(prompt) == PROMPT and len(times) < DECODED - 1:
+            token, ms = theirs.feed([token])
             times.append(ms)
-    print(json.dumps({"tokens": drawn, "prefill_ms": prefill_ms, "token_ms": statistics.median(times)}))
+    print(json.dumps({"follows": follows, "prefill_ms": prefill_ms,
+                      "token_ms": statistics.median(times) if times else None}))
 
 
-def run_llama_cpp(path, threads, prompt):
-    done = subprocess.run([sys.executable, __file__, "--one", path, str(threads)], input=json.dumps(prompt),
+def run_llama_cpp(path, threads, prompts):
+    done = subprocess.run([sys.executable, __file__, "--one", path, str(threads)], input=json.dumps(prompts),
                           stdout=subprocess.PIPE, text=True, check=True)
-    told = json.loads(done.stdout.strip().splitlines()[-1])
-    return told["tokens"], told["prefill_ms"], told["token_ms"]
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def check(args, kind, directory, model, path):
+    """The tokens of the prompt that is timed; ends where both do not compute the same."""
+    ours = read_prompts(launch(args, model, directory, 1, "checked.txt", 1))
+    told = run_llama_cpp(path, 1, [prompt["prompt_token_ids"] for prompt in ours])
+    drawn = [prompt["token_ids"][0] for prompt in ours]
+    if drawn != told["follows"]:
+        sys.exit(f"{kind}: not the same model: {drawn} here, {told['follows']} in llama.cpp")
+    print(f"{kind}: both continue {len(drawn)} prompts with the same token, {len(set(drawn))} different ones")
+    return max((prompt["prompt_token_ids"] for prompt in ours), key=len)
 
 
 def spread(values):
     return f"{statistics.median(values):8.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
-def compare(args, kind, ranks, directory, model, path):
+def compare(args, kind, ranks, directory, model, path, prompt):
     ours, theirs = {"prefill": [], "token": []}, {"prefill": [], "token": []}
     for _ in range(args.rounds):
-        prompt, tokens, prefill, token = run_ours(args, model, directory, ranks)
-        ours["prefill"].append(prefill)
-        ours["token"].append(token)
-        drawn, prefill, token = run_llama_cpp(path, ranks, prompt)
-        theirs["prefill"].append(prefill)
-        theirs["token"].append(token)
-    same = next((at for at, pair in enumerate(zip(tokens, drawn)) if pair[0] != pair[1]), len(tokens))
-    if same == 0:
-        sys.exit(f"{kind}: not one token is the same, so this is not the same work")
-    print(f"{kind}, {ranks} rank(s) or thread(s); the first {same} of {DECODED} tokens are the same, "
-          f"{len(set(tokens))} different ones")
-    for what, title in (("token", "a token, ms"), ("prefill", f"prefill of {len(prompt)}, ms")):
+        prefill_ms, token_ms = run_ours(args, model, directory, ranks)
+        ours["prefill"].append(prefill_ms)
+        ours["token"].append(token_ms)
+        told = run_llama_cpp(path, ranks, [prompt, prompt])
+        theirs["prefill"].append(told["prefill_ms"])
+        theirs["token"].append(told["token_ms"])
+    print(f"{kind}, {ranks} rank(s) or thread(s)")
+    for what, title in (("token", "a token, ms"), ("prefill", f"prefill of {PROMPT}, ms")):
         ratios = [b / a for a, b in zip(ours[what], theirs[what])]
         print(f"  {title:20} Ringfence {spread(ours[what])}   llama.cpp {spread(theirs[what])}   "
               f"times as fast: {spread(ratios)}", flush=True)
 
 
+def write_prompts(directory):
+    """One prompt twice for the clock, and many of other lengths, the longest of which is that one."""
+    draw = random.Random(35000)
+    timed = "".join(draw.choice(LETTERS) for _ in range(PROMPT))
+    checked = ["".join(draw.choice(LETTERS) for _ in range(draw.randrange(1, 64))) for _ in range(CHECKED - 1)]
+    for name, lines in (("timed.txt", [timed, timed]), ("checked.txt", checked + [timed])):
+        with open(os.path.join(directory, name), "w", encoding="utf-8") as file:
+            file.writelines(line + "\n" for line in lines)
+
+
 def main():
     if sys.argv[1:2] == ["--one"]:
-        decode_in_llama_cpp(sys.argv[2], int(sys.argv[3]), json.load(sys.stdin))
+        be_llama_cpp(sys.argv[2], int(sys.argv[3]), json.load(sys.stdin))
         return
     parser = argparse.ArgumentParser(description="our decoding against llama.cpp's, in turns")
     parser.add_argument("--programs", required=True)
@@ -206,13 +243,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        with open(os.path.join(directory, "prompts.txt"), "w", encoding="utf-8") as file:
-            draw = random.Random(35000)  # of characters that our tokenizer never merges
-            file.write(("".join(draw.choice("#@%&*+=<>~^|") for _ in range(PROMPT)) + "\n") * 2)
+        write_prompts(directory)
         for kind in ("float32", "bfloat16"):
             model, path = write_model(args, kind, directory)
+            prompt = check(args, kind, directory, model, path)
             for ranks in (1, 2):
-                compare(args, kind, ranks, directory, model, path)
+                compare(args, kind, ranks, directory, model, path, prompt)
 
 
 if __name__ == "__main__":
