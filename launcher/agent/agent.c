@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/exitcode.h"
 #include "base/log.h"
+#include "engine/parent.h"
 #include "job/signals.h"
 #include "job/writer.h"
 #include "proto/body.h"
@@ -224,7 +225,7 @@ static void take_signals(launch_agent *agent)
             base_log(BASE_LOG_INFO, "Ctrl-Z: a job on several hosts is not paused");
         } else if (info.ssi_signo == SIGUSR1 && !agent->options->hosts.place.in_slurm) {
             base_log(BASE_LOG_INFO, "SIGUSR1: flight records are asked for at the head");
-        } else {
+        } else if (!agent->asked || !launch_parent_has_sent(&info)) {
             stop(agent, (int)info.ssi_signo);
         }
     }

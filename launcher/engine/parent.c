@@ -42,3 +42,8 @@ void launch_parent_watch(void)
         (void)close(fd);
     }
 }
+
+bool launch_parent_has_sent(const struct signalfd_siginfo *signal)
+{
+    return signal->ssi_pid == (uint32_t)getpid();
+}

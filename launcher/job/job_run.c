@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/exitcode.h"
 #include "base/file.h"
+#include "engine/parent.h"
 #include "job/head.h"
 #include "job/session.h"
 #include "job/signals.h"
@@ -157,7 +158,8 @@ static void take_signals(launch_session *session)
         } else if (info.ssi_signo == SIGTSTP) {
             launch_watch_pause(session);
         } else {
-            launch_stop(session, (int)info.ssi_signo, session->asked);
+            launch_stop(session, (int)info.ssi_signo,
+                        session->asked && !launch_parent_has_sent(&info));
             session->asked = true;
         }
     }

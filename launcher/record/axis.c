@@ -1,4 +1,4 @@
-/* Axes, and the frame that all charts share. Called by figure_draw.c, bars.c, chart_times.c and
+/* Axes, and the frame that all charts share. Called by figure_draw.c, chart_times.c and
  * flight_timeline.c. */
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Mean and percentiles of an array, and shares in percent. Called by summary.c, job/figures.c and
- * the pages. */
+/* Mean and percentiles of an array, and shares in percent. Called by summary.c, job/progress.c
+ * and the pages. */
 #include "record/stats.h"
 
 #include <math.h>

@@ -107,6 +107,12 @@ static launch_step take_step(const json_t *line)
     };
 }
 
+/* Whether a line begins as those written here. */
+static bool is_step(const char *line)
+{
+    return strncmp(line, line_begin, sizeof line_begin - 1) == 0;
+}
+
 /* What a file's lines are read into. */
 typedef struct timings_reader {
     launch_steps *steps;
@@ -118,7 +124,7 @@ static bool add_line(timings_reader *reader, const char *text, size_t text_bytes
                      base_status *status, base_error *reterr)
 {
     json_t *line = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, NULL);
-    const bool whole = json_is_object(line) && text[text_bytes - 1] == '\n' &&
+    const bool whole = is_step(text) && json_is_object(line) && text[text_bytes - 1] == '\n' &&
                        json_is_integer(json_object_get(line, "step")) &&
                        json_is_integer(json_object_get(line, "rank"));
     *status = BASE_OK;
@@ -168,12 +174,11 @@ bool launch_timings_copy(const char *path, const launch_steps *steps, FILE *to)
     bool written = true;
     FILE *from = left > 0 ? fopen(path, "re") : NULL;
     if (from == NULL) {
-        return left == 0 || errno == ENOENT;
+        return left == 0;
     }
     while (written && left > 0 && getline(&line, &capacity, from) > 0) {
-        const bool begins = strncmp(line, line_begin, sizeof line_begin - 1) == 0;
         const uint64_t step =
-            begins ? strtoull(line + sizeof line_begin - 1, NULL, 10) : UINT64_MAX;
+            is_step(line) ? strtoull(line + sizeof line_begin - 1, NULL, 10) : UINT64_MAX;
         if (step >= steps->first && step - steps->first < steps_kept) {
             written = fputs(line, to) >= 0;
             left--;
@@ -181,5 +186,8 @@ bool launch_timings_copy(const char *path, const launch_steps *steps, FILE *to)
     }
     free(line);
     (void)fclose(from);
-    return written;
+    if (written && left > 0) { /* it was cut, or cannot be read */
+        errno = EIO;
+    }
+    return written && left == 0;
 }

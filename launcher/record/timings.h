@@ -18,7 +18,7 @@ BASE_MUST_CHECK base_status launch_timings_read(const char *path, launch_steps *
                                                 base_error *reterr);
 
 /* Copies the lines of the steps that all ranks have, out of a file that they were read from or written to.
- * Without a file there are none. False: errno says why not. */
+ * False: errno says why not (EIO: some are not there). */
 bool launch_timings_copy(const char *path, const launch_steps *steps, FILE *to);
 
 #endif

@@ -66,7 +66,7 @@ struct rank_hub {
     size_t prefix_count;
     int32_t end_id;
     const char *end_token; /* its name; NULL: there is none */
-    int32_t *added;        /* (added_count): what text becomes only where that is asked for */
+    int32_t *added;        /* (added_count): tokens that stand for their own letters */
     size_t added_count;
     bool added_begins[HUB_BYTES]; /* one of them begins with that byte */
     bool normalises;              /* texts, into normal form C */

@@ -2,7 +2,7 @@
  *
  * What a person types is read strictly (budget_money_parse): digits, at most six of them behind a
  * point, no sign, no exponent, no spaces. What a vendor's bill says may be finer or negative
- * (budget_money_parse_bill) and is rounded where the caller says. Pure; thread safe. */
+ * (budget_money_parse_bill) and is rounded to the nearest. Pure; thread safe. */
 #ifndef BUDGET_MONEY_H
 #define BUDGET_MONEY_H
 

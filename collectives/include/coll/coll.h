@@ -187,8 +187,9 @@ typedef struct coll_context_options {
      * must stay as long as the context. backend_user is handed to it. */
     const coll_backend *backend;
     void *backend_user;
-    /* tcp, zmq: a peer whose host has answered nothing for so long is lost, if a call waits then. A
-     * process that is stopped or busy is not: its kernel answers. 0: 15 s. */
+    /* tcp, zmq: a peer whose host has answered nothing for so long is lost, if a call waits then (over
+     * zmq, one of the higher rank). A process that is stopped or busy is not: its kernel answers. 0:
+     * 15 s. */
     int64_t host_timeout_ns;
 } coll_context_options;
 

@@ -192,6 +192,33 @@ static void a_training_that_goes_on_keeps_its_record(void **state)
     free(whole);
 }
 
+/* Another program's form of the lines is not lost, and nor are steps that the file lacks when a job starts
+ * again. */
+static void lines_that_cannot_be_kept_are_not_dropped(void **state)
+{
+    (void)state;
+    static const char changed[] = "{\"step\":0,\"rank\":0}\n{\"step\":0,\"rank\":1}\n";
+    static sample made;
+    base_error error;
+    char path[BASE_PATH_BYTES];
+    sample_make(&made, "out", 2, 9);
+    write_steps(&made, 1);
+    (void)snprintf(path, sizeof path, "%s/timings.jsonl", made.options.out);
+    assert_ok(base_file_write(path, changed, sizeof changed - 1, &error), &error);
+    free(go_on(&made, 1, 2));
+    char *aside = sample_text(&made, "timings-before-1.jsonl");
+    assert_string_equal(aside, changed);
+    free(aside);
+
+    sample_make(&made, "out", 2, 9);
+    launch_record *record = sample_begin(&made, 0);
+    report_steps(record, &made, 0, 7);
+    assert_int_equal(truncate(path, 0), 0);
+    assert_status(launch_record_begin(record, 5, &error), BASE_ERR_IO);
+    assert_has(error.message, "cannot write");
+    launch_record_close(record);
+}
+
 static void nonsense_from_a_rank_is_refused(void **state)
 {
     (void)state;
@@ -290,6 +317,7 @@ int main(void)
         TEST_IN_DIRECTORY(every_step_is_a_line),
         TEST_IN_DIRECTORY(a_record_continues_after_a_restart),
         TEST_IN_DIRECTORY(a_training_that_goes_on_keeps_its_record),
+        TEST_IN_DIRECTORY(lines_that_cannot_be_kept_are_not_dropped),
         TEST_IN_DIRECTORY(nonsense_from_a_rank_is_refused),
         TEST_IN_DIRECTORY(a_full_disk_is_an_error_that_names_the_file),
         TEST_IN_DIRECTORY(a_late_full_disk_is_an_error_too),
