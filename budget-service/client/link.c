@@ -118,6 +118,7 @@ static base_status look_at_events(budget_link *link, base_error *why)
     while (proto_monitor_next(link->monitor, &kind, &fd)) {
         switch (kind) {
         case PROTO_BUS_REFUSED:
+        case PROTO_BUS_CUT:
             return base_fail(why, BASE_ERR_AUTH,
                              "the service at %s does not admit this key: it has been revoked, or "
                              "belongs to another service, or the service stands still, or has "

@@ -320,7 +320,8 @@ static void drain_messages(launch_session *session)
 static void handle_event(launch_session *session, const proto_bus_event *event)
 {
     launch_head *head = session->head;
-    if (event->kind == PROTO_BUS_REFUSED && !head->refused_warned) {
+    if ((event->kind == PROTO_BUS_REFUSED || event->kind == PROTO_BUS_CUT) &&
+        !head->refused_warned) {
         head->refused_warned = true;
         launch_screen_say(&session->screen,
                           "warning: refused a launcher that does not have this job's key (run %s)",

@@ -45,6 +45,8 @@ static bool event_kind(unsigned event, proto_bus_event_kind *kind)
         *kind = PROTO_BUS_CONNECTED;
         return true;
     case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+        *kind = PROTO_BUS_CUT;
+        return true;
     case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
     case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
         *kind = PROTO_BUS_REFUSED;
@@ -84,7 +86,7 @@ bool proto_monitor_next(void *monitor, proto_bus_event_kind *kind, int *fd)
         memcpy(&event, event_frame, sizeof event);
         memcpy(&value, event_frame + sizeof event, sizeof value);
         if (event_kind(event, kind)) {
-            *fd = *kind == PROTO_BUS_REFUSED ? -1 : value;
+            *fd = *kind == PROTO_BUS_REFUSED || *kind == PROTO_BUS_CUT ? -1 : value;
             return true;
         }
     }

@@ -266,6 +266,9 @@ static void handle_event(proto_client *client, const proto_bus_event *event)
         client->connected = true;
         break;
     case PROTO_BUS_REFUSED:
+        end_link(client, BASE_ERR_AUTH, not_admitted);
+        break;
+    case PROTO_BUS_CUT:
         try_again(client);
         break;
     case PROTO_BUS_UNREACHABLE:

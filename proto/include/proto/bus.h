@@ -98,6 +98,7 @@ typedef enum proto_bus_event_kind {
     PROTO_BUS_UNREACHABLE = 3,  /* nobody listens there (rank side) */
     PROTO_BUS_DISCONNECTED = 4, /* an established connection has ended */
     PROTO_BUS_ACCEPTED = 5,     /* from proto_monitor_next alone: a connection has begun */
+    PROTO_BUS_CUT = 6, /* the other side has ended it during the handshake, without a word */
 } proto_bus_event_kind;
 
 typedef struct proto_bus_event {
