@@ -1,5 +1,7 @@
 /* Which path is answered how. Called by libmicrohttpd's thread, through server.c. */
+#include <arpa/inet.h>
 #include <microhttpd.h>
+#include <netinet/in.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -329,6 +331,25 @@ static bool has_two_ends(struct MHD_Connection *connection)
     return count > 1;
 }
 
+/* Whether the Host that the client has asked for is an address, or localhost. A page of another site can ask
+ * under that site's name, when its DNS says that this is the site's address (DNS rebinding). */
+static bool is_asked_by_address(struct MHD_Connection *connection)
+{
+    char name[INET6_ADDRSTRLEN];
+    uint8_t address[sizeof(struct in6_addr)];
+    const char *host =
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+    const bool brackets = host != NULL && host[0] == '[';
+    const char *begin = brackets ? host + 1 : host;
+    const size_t bytes = host != NULL ? strcspn(begin, brackets ? "]" : ":") : 0;
+    if (host == NULL || bytes >= sizeof name) {
+        return host == NULL; /* no browser leaves it out */
+    }
+    (void)snprintf(name, sizeof name, "%.*s", (int)bytes, begin);
+    return strcasecmp(name, "localhost") == 0 ||
+           inet_pton(brackets ? AF_INET6 : AF_INET, name, address) == 1;
+}
+
 /* Makes the state of a request whose headers have come. What its body cannot change is answered at
  * once. */
 static bool open_call(launch_server *server, struct MHD_Connection *connection, const char *path,
@@ -350,6 +371,12 @@ static bool open_call(launch_server *server, struct MHD_Connection *connection, 
         return send_error(connection, MHD_HTTP_UNAUTHORIZED, NULL,
                           "the header Authorization: Bearer KEY is missing, or has a wrong key",
                           MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    }
+    if (!server->has_key && !server->is_open && !is_asked_by_address(connection)) {
+        return send_error(connection, MHD_HTTP_FORBIDDEN, NULL,
+                          "the header Host must be an address or localhost, unless the server has "
+                          "--serve-key-file or --serve-open",
+                          NULL, NULL);
     }
     own->too_long = length != NULL && strtoull(length, NULL, 10) > LAUNCH_SERVE_BODY_BYTES_MAX;
     return !own->too_long || send_error(connection, MHD_HTTP_CONTENT_TOO_LARGE, NULL,

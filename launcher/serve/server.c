@@ -306,6 +306,7 @@ base_status launch_server_create(const launch_server_options *options, launch_se
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the HTTP server");
     }
     made->job = options->job;
+    made->is_open = options->open;
     made->listen_fd = made->events_fd = made->wake_fd = -1;
     made->open_max = (int)options->job->infer.max_num_seqs + PROTO_REQUESTS_WAITING_MAX;
     made->started_s = base_timestamp(timestamp) / 1000;

@@ -81,6 +81,7 @@ struct launch_server {
     char model[LAUNCH_SERVE_MODEL_BYTES];
     int64_t started_s;
     uint64_t seed; /* of requests without one */
+    bool is_open;  /* to anybody: --serve-open */
     bool has_key;
     uint8_t key_hash[32];
     /* both threads: below the lock */

@@ -109,7 +109,7 @@ int serving_send_with(const char *body, bool small)
     const int fd = serving_connect(small);
     const int bytes =
         snprintf(text, sizeof text,
-                 "POST /v1/completions HTTP/1.1\r\nHost: here\r\nConnection: close\r\n"
+                 "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                  "Content-Length: %zu\r\n\r\n%s",
                  strlen(body), body);
     assert_int_equal(write(fd, text, (size_t)bytes), bytes);

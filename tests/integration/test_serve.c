@@ -303,8 +303,8 @@ static void a_body_has_one_length(void **state)
         char text[SERVING_COMMAND_BYTES];
         const int fd = serving_connect(false);
         const int bytes = snprintf(text, sizeof text,
-                                   "POST /v1/completions HTTP/1.1\r\nHost: here\r\n%s\r\n"
-                                   "0\r\n\r\nGET /health HTTP/1.1\r\nHost: here\r\n\r\n",
+                                   "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
+                                   "0\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
                                    framings[i]);
         assert_int_equal(write(fd, text, (size_t)bytes), bytes);
         serving_read_all(fd);
@@ -314,6 +314,36 @@ static void a_body_has_one_length(void **state)
             fail_msg("case %zu: %s", i, serving_reply);
         }
     }
+    assert_int_equal(serving_end(SIGTERM), 0);
+}
+
+/* A page of another site, whose DNS says that this is the site's address, reaches nothing. */
+static void a_name_is_no_way_in(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *flags;
+        int status;
+    } asks[] = {
+        {"-H 'Host: evil.example'", 403},   {"-H 'Host: evil.example:8000'", 403},
+        {"-H 'Host: localhost.evil'", 403}, {"-H 'Host: 127.0.0.1.evil'", 403},
+        {"-H 'Host: [evil]'", 403},         {"-H 'Host: '", 403},
+        {"-H 'Host: LocalHost:8000'", 200}, {"-H 'Host: 127.0.0.1:8000'", 200},
+        {"-H 'Host: [::1]:8000'", 200},     {"-H 'Host: 192.0.2.1'", 200},
+        {"--http1.0 -H 'Host:'", 200},
+    };
+    serving_start(&inference_model, "1", FLAGS("--quiet"));
+    free(serving_complete("{\"prompt\":\"a\",\"max_tokens\":1}")); /* the model is loaded */
+    for (size_t i = 0; i < sizeof asks / sizeof asks[0]; i++) {
+        const int status = serving_ask("/v1/models", asks[i].flags);
+        if (status != asks[i].status) {
+            fail_msg("%s: %d", asks[i].flags, status);
+        }
+    }
+    assert_int_equal(serving_end(SIGTERM), 0);
+    serving_start(&inference_model, "1", FLAGS("--quiet", "--serve-open"));
+    free(serving_complete("{\"prompt\":\"a\",\"max_tokens\":1}"));
+    assert_int_equal(serving_ask("/v1/models", "-H 'Host: evil.example'"), 200);
     assert_int_equal(serving_end(SIGTERM), 0);
 }
 
@@ -384,6 +414,7 @@ int main(void)
         cmocka_unit_test(many_clients_get_their_own_texts),
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(a_body_has_one_length),
+        cmocka_unit_test(a_name_is_no_way_in),
         cmocka_unit_test(servers_draw_as_they_are_told),
         cmocka_unit_test(a_job_file_can_be_served),
     };

@@ -13,9 +13,9 @@
 #include "proto/limits.h"
 #include "serving.h"
 
-#define HEALTH "GET /health HTTP/1.1\r\nHost: here\r\n\r\n"
+#define HEALTH "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 #define HALF                                                                                       \
-    "POST /v1/completions HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n{\"prompt\":"
+    "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{\"prompt\":"
 
 static int open_files(void)
 {
