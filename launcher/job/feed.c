@@ -21,7 +21,8 @@ static void send(launch_session *session, ProtobufCMessage *body)
 static void send_request(launch_session *session, const proto_request *request)
 {
     Ringfence__Control__Request message;
-    proto_request_to_message(request, &message);
+    char *texts[PROTO_CHAT_TEXTS_MAX];
+    proto_request_to_message(request, &message, texts);
     launch_open_requests_add(&session->feeding.requests, request->id);
     send(session, &message.base);
 }

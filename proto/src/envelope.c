@@ -142,6 +142,7 @@ static bool request_fits(const Ringfence__Control__Request *request)
     return request->id > 0 && strlen(request->prompt) <= PROTO_PROMPT_BYTES_MAX &&
            ids_fit(request->prompt_token_ids, request->n_prompt_token_ids,
                    PROTO_PROMPT_TOKENS_MAX) &&
+           request->n_chat <= PROTO_CHAT_TEXTS_MAX &&
            ids_fit(request->stop_token_ids, request->n_stop_token_ids, PROTO_STOP_TOKENS_MAX);
 }
 

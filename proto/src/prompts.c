@@ -34,9 +34,16 @@ static base_status read_plain(const char *line, size_t line_bytes, char **text, 
 /* What a request of `--prompts -` may also have would be ignored here. Other fields are the file's own. */
 static base_status check_fields(json_t *object, base_error *reterr)
 {
-    static const char *const of_requests[] = {
-        "prompt_token_ids", "max_new_tokens", "temperature", "top_k", "top_p", "seed",
-        "ignore_eos",       "stop_token_ids", "cancel"};
+    static const char *const of_requests[] = {"prompt_token_ids",
+                                              "messages",
+                                              "max_new_tokens",
+                                              "temperature",
+                                              "top_k",
+                                              "top_p",
+                                              "seed",
+                                              "ignore_eos",
+                                              "stop_token_ids",
+                                              "cancel"};
     for (size_t i = 0; i < sizeof of_requests / sizeof *of_requests; i++) {
         if (json_object_get(object, of_requests[i]) != NULL) {
             return base_fail(

@@ -32,6 +32,28 @@ base_status proto_request_check_sampling(const proto_request *request, base_erro
                            PROTO_TOP_K_MAX);
 }
 
+static bool is_role(const char *text)
+{
+    return strcmp(text, "system") == 0 || strcmp(text, "user") == 0 ||
+           strcmp(text, "assistant") == 0;
+}
+
+/* Whether the text is as many roles and contents as there should be, or one text. */
+static bool is_whole(const proto_request *request)
+{
+    const char *at = request->prompt.text;
+    const char *end = at + request->text_bytes + 1;
+    const uint32_t texts = request->message_count > 0 ? 2 * request->message_count : 1;
+    for (uint32_t i = 0; i < texts; i++) {
+        const char *nul = memchr(at, '\0', (size_t)(end - at));
+        if (nul == NULL || (request->message_count > 0 && i % 2 == 0 && !is_role(at))) {
+            return false;
+        }
+        at = nul + 1;
+    }
+    return at == end && base_utf8_valid(request->prompt.text, request->text_bytes);
+}
+
 static base_status check_prompt(const proto_request *request, base_error *reterr)
 {
     if (request->text_bytes > PROTO_PROMPT_BYTES_MAX ||
@@ -42,17 +64,45 @@ static base_status check_prompt(const proto_request *request, base_error *reterr
     if (request->text_bytes > 0 && request->token_count > 0) {
         return base_fail(reterr, BASE_ERR_INVALID, "a prompt as text and as tokens");
     }
+    if (request->message_count > PROTO_CHAT_MESSAGES_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "a chat of more than %d messages",
+                         PROTO_CHAT_MESSAGES_MAX);
+    }
     for (uint32_t i = 0; i < request->token_count; i++) {
         if (request->prompt.tokens[i] < 0 || request->prompt.tokens[i] >= PROTO_VOCAB_MAX) {
             return base_fail(reterr, BASE_ERR_INVALID, "token %u of the prompt is %d", i,
                              request->prompt.tokens[i]);
         }
     }
-    return request->token_count > 0 ||
-                   (strnlen(request->prompt.text, request->text_bytes + 1) == request->text_bytes &&
-                    base_utf8_valid(request->prompt.text, request->text_bytes))
+    return request->token_count > 0 || is_whole(request)
                ? BASE_OK
-               : base_fail(reterr, BASE_ERR_INVALID, "a prompt that is not UTF-8, or has a NUL");
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "a prompt that is not UTF-8, or has a NUL or no such role");
+}
+
+base_status proto_request_add_message(proto_request *request, const char *role, const char *content,
+                                      size_t content_bytes, base_error *reterr)
+{
+    const size_t used = request->message_count > 0 ? request->text_bytes + 1U : 0;
+    if (!is_role(role) || memchr(content, '\0', content_bytes) != NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s",
+                         is_role(role) ? "a NUL in it"
+                                       : "its role must be system, user or assistant");
+    }
+    const size_t bytes = strlen(role) + 1 + content_bytes;
+    if (request->message_count == PROTO_CHAT_MESSAGES_MAX || bytes > PROTO_PROMPT_BYTES_MAX ||
+        used + bytes > PROTO_PROMPT_BYTES_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "a chat of more than %d bytes or %d messages",
+                         PROTO_PROMPT_BYTES_MAX, PROTO_CHAT_MESSAGES_MAX);
+    }
+    char *at = request->prompt.text + used;
+    memcpy(at, role, strlen(role) + 1);
+    memcpy(at + strlen(role) + 1, content, content_bytes);
+    at[bytes] = '\0';
+    request->text_bytes = (uint32_t)(used + bytes);
+    request->token_count = 0;
+    request->message_count++;
+    return BASE_OK;
 }
 
 base_status proto_request_check(const proto_request *request, base_error *reterr)
@@ -72,7 +122,8 @@ base_status proto_request_check(const proto_request *request, base_error *reterr
     return status == BASE_OK ? check_prompt(request, reterr) : status;
 }
 
-void proto_request_to_message(const proto_request *request, Ringfence__Control__Request *message)
+void proto_request_to_message(const proto_request *request, Ringfence__Control__Request *message,
+                              char *texts[PROTO_CHAT_TEXTS_MAX])
 {
     ringfence__control__request__init(message);
     message->id = request->id;
@@ -88,9 +139,31 @@ void proto_request_to_message(const proto_request *request, Ringfence__Control__
     if (request->token_count > 0) {
         message->n_prompt_token_ids = request->token_count;
         message->prompt_token_ids = (int32_t *)(uintptr_t)request->prompt.tokens;
+    } else if (request->message_count > 0) {
+        char *at = (char *)(uintptr_t)request->prompt.text;
+        message->n_chat = (size_t)request->message_count * 2;
+        message->chat = texts;
+        for (size_t i = 0; i < message->n_chat; i++) {
+            texts[i] = at;
+            at += strlen(at) + 1;
+        }
     } else {
         message->prompt = (char *)(uintptr_t)request->prompt.text;
     }
+}
+
+static base_status copy_chat(const Ringfence__Control__Request *message, proto_request *request,
+                             base_error *reterr)
+{
+    base_status status = message->n_chat % 2 == 0
+                             ? BASE_OK
+                             : base_fail(reterr, BASE_ERR_INVALID, "a role without its content");
+    for (size_t i = 0; status == BASE_OK && i < message->n_chat; i += 2) {
+        const char *content = message->chat[i + 1];
+        status =
+            proto_request_add_message(request, message->chat[i], content, strlen(content), reterr);
+    }
+    return status;
 }
 
 static base_status copy_prompt(const Ringfence__Control__Request *message, proto_request *request,
@@ -102,12 +175,17 @@ static base_status copy_prompt(const Ringfence__Control__Request *message, proto
         message->n_stop_token_ids > PROTO_STOP_TOKENS_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT, "a request with too long a list or text");
     }
-    if (text_bytes > 0 && message->n_prompt_token_ids > 0) {
-        return base_fail(reterr, BASE_ERR_INVALID, "a prompt as text and as tokens");
+    if ((text_bytes > 0) + (message->n_prompt_token_ids > 0) + (message->n_chat > 0) > 1) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a prompt as two of text, tokens and a chat");
     }
     request->text_bytes = (uint32_t)text_bytes;
     request->token_count = (uint32_t)message->n_prompt_token_ids;
-    if (request->token_count > 0) {
+    if (message->n_chat > 0) {
+        const base_status status = copy_chat(message, request, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+    } else if (request->token_count > 0) {
         memcpy(request->prompt.tokens, message->prompt_token_ids,
                request->token_count * sizeof(int32_t));
     } else {

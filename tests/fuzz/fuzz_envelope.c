@@ -23,6 +23,7 @@ static void read_request(const Ringfence__Control__Request *message)
     static proto_request again;
     base_error error = {.message = ""};
     Ringfence__Control__Request sent;
+    char *texts[PROTO_CHAT_TEXTS_MAX];
     if (proto_request_from_message(message, &request, &error) != BASE_OK) {
         BASE_ASSERT(error.message[0] != '\0');
         return;
@@ -30,9 +31,10 @@ static void read_request(const Ringfence__Control__Request *message)
     BASE_ASSERT(request.id > 0);
     BASE_ASSERT(request.text_bytes <= PROTO_PROMPT_BYTES_MAX);
     BASE_ASSERT(request.token_count <= PROTO_PROMPT_TOKENS_MAX);
+    BASE_ASSERT(request.message_count <= PROTO_CHAT_MESSAGES_MAX);
     BASE_ASSERT(request.token_count > 0 ||
                 base_utf8_valid(request.prompt.text, request.text_bytes));
-    proto_request_to_message(&request, &sent);
+    proto_request_to_message(&request, &sent, texts);
     const base_status status = proto_request_from_message(&sent, &again, &error);
     BASE_ASSERT(status == BASE_OK);
     const size_t bytes = proto_request_bytes(&request);

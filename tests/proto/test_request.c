@@ -9,6 +9,7 @@
 
 static proto_request request; /* big */
 static proto_request again;
+static char *texts[PROTO_CHAT_TEXTS_MAX];
 
 static void make(const char *text)
 {
@@ -43,7 +44,7 @@ static void check_round_trip(void)
     static uint8_t packed[PROTO_RANK_MESSAGE_BYTES_MAX];
     base_error error;
     Ringfence__Control__Request message;
-    proto_request_to_message(&request, &message);
+    proto_request_to_message(&request, &message, texts);
     const size_t size_bytes = ringfence__control__request__get_packed_size(&message);
     assert_true(size_bytes <= sizeof packed - 64); /* and the envelope */
     assert_int_equal(ringfence__control__request__pack(&message, packed), size_bytes);
@@ -71,6 +72,48 @@ static void a_request_survives_its_message(void **state)
     check_round_trip();
     make_tokens(PROTO_PROMPT_TOKENS_MAX);
     check_round_trip();
+}
+
+static base_status add(const char *role, const char *content, base_error *error)
+{
+    return proto_request_add_message(&request, role, content, strlen(content), error);
+}
+
+static void a_chat_survives_its_message(void **state)
+{
+    (void)state;
+    base_error error;
+    make("");
+    assert_ok(add("system", "", &error), &error);
+    assert_ok(add("user", "he goed → school\n", &error), &error);
+    assert_ok(add("assistant", "<|im_end|>", &error), &error);
+    assert_int_equal(request.message_count, 3);
+    assert_memory_equal(request.prompt.text,
+                        "system\0\0user\0he goed → school\n\0assistant\0<|im_end|>",
+                        request.text_bytes + 1);
+    check_round_trip();
+    make("");
+    for (int i = 0; i < PROTO_CHAT_MESSAGES_MAX; i++) {
+        assert_ok(add("user", "", &error), &error);
+    }
+    check_round_trip();
+    assert_int_equal(add("user", "", &error), BASE_ERR_LIMIT);
+}
+
+static void a_chat_of_the_longest_text_is_taken_and_none_longer(void **state)
+{
+    (void)state;
+    base_error error;
+    static char content[PROTO_PROMPT_BYTES_MAX];
+    memset(content, 'a', sizeof content);
+    const size_t most = PROTO_PROMPT_BYTES_MAX - strlen("user") - 1;
+    make("");
+    assert_int_equal(proto_request_add_message(&request, "user", content, most + 1, &error),
+                     BASE_ERR_LIMIT);
+    assert_int_equal(request.message_count, 0);
+    assert_ok(proto_request_add_message(&request, "user", content, most, &error), &error);
+    check_round_trip();
+    assert_int_equal(add("user", "", &error), BASE_ERR_LIMIT);
 }
 
 static void assert_refused(const char *why)
@@ -115,6 +158,21 @@ static void what_is_out_of_range_is_refused_by_name(void **state)
     make("ab");
     request.prompt.text[0] = '\0';
     assert_refused("NUL");
+    make("");
+    assert_int_equal(add("tool", "a", &error), BASE_ERR_INVALID);
+    assert_int_equal(proto_request_add_message(&request, "user", "a\0b", 3, &error),
+                     BASE_ERR_INVALID);
+    assert_ok(add("user", "\xff", &error), &error);
+    assert_refused("UTF-8");
+    make("tool");
+    request.message_count = 1;
+    assert_refused("no such role");
+    make("");
+    assert_ok(add("user", "a", &error), &error);
+    request.message_count = 2;
+    assert_refused("NUL");
+    request.message_count = PROTO_CHAT_MESSAGES_MAX + 1;
+    assert_refused("messages");
     make_tokens(2);
     request.prompt.tokens[1] = PROTO_VOCAB_MAX;
     assert_refused("token 1 of the prompt");
@@ -133,23 +191,35 @@ static void a_message_is_not_believed(void **state)
 {
     (void)state;
     static int32_t ids[PROTO_PROMPT_TOKENS_MAX + 1];
+    char role[] = "user";
+    char content[] = "a";
     Ringfence__Control__Request message;
     make("a");
-    proto_request_to_message(&request, &message);
+    proto_request_to_message(&request, &message, texts);
     message.max_new_tokens = UINT32_MAX;
     assert_int_not_equal(proto_request_from_message(&message, &again, NULL), BASE_OK);
-    proto_request_to_message(&request, &message);
+    proto_request_to_message(&request, &message, texts);
     message.top_k = UINT32_MAX;
     assert_int_not_equal(proto_request_from_message(&message, &again, NULL), BASE_OK);
-    proto_request_to_message(&request, &message);
+    proto_request_to_message(&request, &message, texts);
     message.n_stop_token_ids = PROTO_STOP_TOKENS_MAX + 1;
     assert_int_not_equal(proto_request_from_message(&message, &again, NULL), BASE_OK);
-    proto_request_to_message(&request, &message);
+    proto_request_to_message(&request, &message, texts);
     message.n_prompt_token_ids = 1; /* and the text */
     message.prompt_token_ids = ids;
     assert_int_not_equal(proto_request_from_message(&message, &again, NULL), BASE_OK);
+    message.n_chat = 2; /* and the tokens */
+    message.chat = texts;
+    texts[0] = role;
+    texts[1] = content;
+    message.prompt = content + 1;
+    assert_int_not_equal(proto_request_from_message(&message, &again, NULL), BASE_OK);
+    message.n_prompt_token_ids = 0;
+    assert_int_equal(proto_request_from_message(&message, &again, NULL), BASE_OK);
+    message.n_chat = 1;
+    assert_int_not_equal(proto_request_from_message(&message, &again, NULL), BASE_OK);
     make_tokens(1);
-    proto_request_to_message(&request, &message);
+    proto_request_to_message(&request, &message, texts);
     message.n_prompt_token_ids = PROTO_PROMPT_TOKENS_MAX + 1;
     message.prompt_token_ids = ids;
     assert_int_not_equal(proto_request_from_message(&message, &again, NULL), BASE_OK);
@@ -159,6 +229,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_survives_its_message),
+        cmocka_unit_test(a_chat_survives_its_message),
+        cmocka_unit_test(a_chat_of_the_longest_text_is_taken_and_none_longer),
         cmocka_unit_test(what_is_out_of_range_is_refused_by_name),
         cmocka_unit_test(a_message_is_not_believed),
     };

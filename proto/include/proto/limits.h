@@ -32,8 +32,11 @@ enum {
                                          * sentence */
 
     /* requests that come while a job runs */
-    PROTO_PROMPT_TOKENS_MAX = 16 * 1024, /* of a prompt that is given as tokens */
-    PROTO_STOP_TOKENS_MAX = 15,          /* of one request */
+    PROTO_PROMPT_TOKENS_MAX = 16 * 1024,                /* of a prompt that is given as tokens */
+    PROTO_STOP_TOKENS_MAX = 15,                         /* of one request */
+    PROTO_CHAT_MESSAGES_MAX = 256,                      /* of one chat */
+    PROTO_CHAT_TEXTS_MAX = 2 * PROTO_CHAT_MESSAGES_MAX, /* roles and contents; together at most
+                                                         * PROTO_PROMPT_BYTES_MAX */
     PROTO_NEW_TOKENS_MAX = 65536,
     PROTO_VOCAB_MAX = 1 << 20,
     PROTO_CONTEXT_MAX = 65536,

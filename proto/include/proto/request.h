@@ -14,7 +14,10 @@
 
 struct Ringfence__Control__Request;
 
-/* Either text_bytes or token_count is above 0, or both are 0: an empty prompt. */
+/* Either text_bytes or token_count is above 0, or both are 0: an empty prompt.
+ *
+ * A chat's text is the role and the content of each message in turn, each with a NUL behind it. A role
+ * is "system", "user" or "assistant"; a content may be empty. */
 typedef struct proto_request {
     uint64_t id; /* from 1 on, and rising */
     uint64_t seed;
@@ -26,8 +29,9 @@ typedef struct proto_request {
     bool ignore_eos;
     int32_t stop_count; /* 0 … PROTO_STOP_TOKENS_MAX */
     int32_t stops[PROTO_STOP_TOKENS_MAX];
-    uint32_t text_bytes;  /* of the prompt, without its NUL: 0 … PROTO_PROMPT_BYTES_MAX */
-    uint32_t token_count; /* 0 … PROTO_PROMPT_TOKENS_MAX */
+    uint32_t text_bytes;    /* of the prompt, without its last NUL: 0 … PROTO_PROMPT_BYTES_MAX */
+    uint32_t token_count;   /* 0 … PROTO_PROMPT_TOKENS_MAX */
+    uint32_t message_count; /* of a chat: 1 … PROTO_CHAT_MESSAGES_MAX; 0: it is none */
     union {
         char text[PROTO_PROMPT_BYTES_MAX + 1]; /* UTF-8 */
         int32_t tokens[PROTO_PROMPT_TOKENS_MAX];
@@ -44,9 +48,16 @@ BASE_MUST_CHECK base_status proto_request_check(const proto_request *request, ba
 BASE_MUST_CHECK base_status proto_request_check_sampling(const proto_request *request,
                                                          base_error *reterr);
 
-/* Fills in a message that points into the request, which must outlive it. */
+/* Adds a message to the chat. BASE_ERR_INVALID: there is no such role, or a NUL in the content;
+ * BASE_ERR_LIMIT: too many messages, or too much text. */
+BASE_MUST_CHECK base_status proto_request_add_message(proto_request *request, const char *role,
+                                                      const char *content, size_t content_bytes,
+                                                      base_error *reterr);
+
+/* Fills in a message that points into the request and into texts, which must outlive it. */
 void proto_request_to_message(const proto_request *request,
-                              struct Ringfence__Control__Request *message);
+                              struct Ringfence__Control__Request *message,
+                              char *texts[PROTO_CHAT_TEXTS_MAX]);
 
 /* Copies a message that has come, and checks it. */
 BASE_MUST_CHECK base_status proto_request_from_message(
