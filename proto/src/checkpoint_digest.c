@@ -125,10 +125,12 @@ static base_status visit_indexed(const walk *at, base_error *reterr)
 base_status proto_checkpoint_walk(const char *directory, proto_checkpoint_visit visit, void *user,
                                   base_error *reterr)
 {
+    static const char *const optional[] = {"generation_config.json", "tokenizer_config.json",
+                                           "chat_template.jinja"};
     const walk at = {.directory = directory, .visit = visit, .user = user};
     base_status status = visit(user, "config.json", false, reterr);
-    if (status == BASE_OK) {
-        status = visit(user, "generation_config.json", false, reterr);
+    for (size_t i = 0; status == BASE_OK && i < sizeof optional / sizeof *optional; i++) {
+        status = visit(user, optional[i], false, reterr);
         status = status == BASE_ERR_NOTFOUND ? BASE_OK : status;
     }
     if (status != BASE_OK) {

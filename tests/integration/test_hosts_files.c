@@ -155,7 +155,7 @@ static void an_agent_without_a_checkpoint_trains(void **state)
     several job = {several_address, "2", NULL, {NULL}};
     memcpy(job.flags, flags, sizeof flags);
     train("resume", &job);
-    several_assert_says(1, "fetched 3 of the job's 5 files"); /* data and tokenizer are there */
+    several_assert_says(1, "fetched 4 of the job's 6 files"); /* data and tokenizer are there */
 }
 
 /* Answers on one host, then on two. `fed`: what to write to standard input. */
@@ -208,7 +208,7 @@ static void an_agent_without_files_answers(void **state)
     assert_ok(base_file_write(file, lines, sizeof lines - 1, &error), &error);
     empty_cache();
     answer("file", FLAGS("--prompts", file), "");
-    several_assert_says(1, "fetched 5 of the job's 5 files");
+    several_assert_says(1, "fetched 6 of the job's 6 files");
     answer("prompt", FLAGS("--prompt", "he go home", "--prompt", "i has eat"), "");
     answer("stream", FLAGS("--prompts", "-"), "he go home\ni has eat\n");
 }

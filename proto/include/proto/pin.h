@@ -2,7 +2,8 @@
  * files.
  *
  * Data, held-out file, tokenizer and prompts are pinned completely. Of a checkpoint, config.json
- * is, and if they exist generation_config.json and model.safetensors.index.json. Of each
+ * is, and if they exist generation_config.json, tokenizer_config.json, chat_template.jinja and
+ * model.safetensors.index.json. Of each
  * safetensors file, its length and its header are pinned: names, types, shapes and offsets. With
  * model.verify full, every byte of it is.
  *
