@@ -73,6 +73,10 @@ static const base_field rows[] = {
      .help = "generate, tp-*: prompts may contain the tokenizer's special tokens, as "
              "<|im_start|>",
      .marks = PROTO_FIELD_ANSWERS},
+    {JOB(BOOL, infer.chat), .optional = true, .option = "chat",
+     .help = "generate, tp-*: a prompt is a message of a user, and is answered in the form of the "
+             "checkpoint's chat template",
+     .marks = PROTO_FIELD_ANSWERS},
     {JOB(BOOL, infer.baseline), .option = "baseline",
      .help = "tp-*: the same prompts also on one rank, and on a whole model per rank, to compare"},
     {JOB(TEXT, infer.curve), .optional = true, .option = "curve", .value = "LIST",

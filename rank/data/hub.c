@@ -53,6 +53,18 @@ const char *rank_hub_end_token(const rank_hub *hub)
     return hub->end_token;
 }
 
+int32_t rank_hub_added_id(const rank_hub *hub, const char *name)
+{
+    for (size_t i = 0; i < hub->added_count; i++) {
+        const hub_token *token = &hub->tokens[hub->added[i]];
+        if (token->size_bytes == strlen(name) &&
+            memcmp(hub->bytes + token->offset, name, token->size_bytes) == 0) {
+            return hub->added[i];
+        }
+    }
+    return HUB_NONE;
+}
+
 const int32_t *rank_hub_prefix(const rank_hub *hub, size_t *count)
 {
     *count = hub->prefix_count;

@@ -35,6 +35,8 @@ int rank_hub_vocab_size(const rank_hub *hub);
 /* What ends a text: `<|endoftext|>`, or without it `<|end_of_text|>`. -1 and NULL: there is none. */
 int32_t rank_hub_end_id(const rank_hub *hub);
 const char *rank_hub_end_token(const rank_hub *hub);
+/* The id of an added token by its name. -1: there is none. */
+int32_t rank_hub_added_id(const rank_hub *hub, const char *name);
 /* A token's bytes and their number. Special tokens, and ids of no token, have none. */
 const uint8_t *rank_hub_token(const rank_hub *hub, int32_t id, size_t *size_bytes);
 

@@ -120,6 +120,11 @@ const int32_t *rank_tokenizer_prefix(const rank_tokenizer *tokenizer, size_t *co
     return tokenizer->hub != NULL ? rank_hub_prefix(tokenizer->hub, count) : NULL;
 }
 
+int32_t rank_tokenizer_added_id(const rank_tokenizer *tokenizer, const char *name)
+{
+    return tokenizer->hub != NULL ? rank_hub_added_id(tokenizer->hub, name) : -1;
+}
+
 void rank_tokenizer_allow_special(rank_tokenizer *tokenizer)
 {
     tokenizer->special = true;

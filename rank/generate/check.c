@@ -61,13 +61,11 @@ base_status rank_mode_generate_check(const proto_job *job, base_error *reterr)
 {
     rank_model_config config = {.family = NULL};
     rank_generation_config generation = {.stop_count = 0};
+    rank_chat chat;
     rank_tokenizer *tokenizer = NULL;
     base_status status = check_model(job, &config, &generation, reterr);
     if (status == BASE_OK) {
-        status = rank_tokenizer_load(job->data.tokenizer, &tokenizer, reterr);
-    }
-    if (status == BASE_OK && job->infer.special_tokens) {
-        rank_tokenizer_allow_special(tokenizer);
+        status = rank_mode_load_tokenizer(job, &tokenizer, &chat, reterr);
     }
     if (status == BASE_OK) {
         const rank_generate_options options = {
@@ -76,6 +74,8 @@ base_status rank_mode_generate_check(const proto_job *job, base_error *reterr)
             .context = rank_mode_context(job, &config),
             .new_tokens_max = (int)job->infer.max_new_tokens,
             .prompt_suffix = rank_mode_prompt_suffix(&generation, job),
+            .chat = &chat,
+            .prompts_are_messages = job->infer.chat,
         };
         status = check_prompts(job, &options, reterr);
     }

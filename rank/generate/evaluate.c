@@ -48,15 +48,16 @@ base_status rank_evaluate(const rank_generate_options *options, const rank_pairs
                           rank_evaluation *result, base_error *reterr)
 {
     const size_t pair_count = rank_pairs_count(pairs);
+    rank_generate_options scoring = *options;
     size_t count = 0;
+    scoring.prompts_are_messages = false; /* they are what the model was trained on */
     const char **prompts = calloc(pair_count + 1, sizeof *prompts);
     evaluation scored = {.pairs = pairs, .asked = calloc(pair_count + 1, sizeof *scored.asked)};
     base_status status =
         prompts != NULL && scored.asked != NULL
-            ? choose(options, &scored, prompts, &count, reterr)
+            ? choose(&scoring, &scored, prompts, &count, reterr)
             : base_fail(reterr, BASE_ERR_MEMORY, "no memory to evaluate %zu sentences", pair_count);
     if (status == BASE_OK) {
-        rank_generate_options scoring = *options;
         scoring.on_answer = score_answer;
         scoring.answer_user = &scored;
         status = rank_generate(&scoring, prompts, count, NULL, reterr);

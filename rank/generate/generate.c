@@ -18,8 +18,8 @@ enum {
     PACES_FIRST = 64,
 };
 
-_Static_assert((int)RANK_GENERATION_STOPS_MAX < (int)RANK_STOP_TOKENS_MAX,
-               "one more: the end token");
+_Static_assert((int)RANK_GENERATION_STOPS_MAX + 2 <= (int)RANK_STOP_TOKENS_MAX,
+               "two more: the end token, and what ends an answer in a chat");
 
 /* Encodes all prompts, and refuses the job if one does not fit. The tokens are kept and used
  * later. */
@@ -58,16 +58,25 @@ static rank_sample_params sampling(const rank_generate_options *options, size_t 
     return params;
 }
 
-void generation_add_stops(const rank_generate_options *options, rank_request *request)
+static void add_stop(rank_request *request, int32_t id)
 {
-    const int32_t end = rank_tokenizer_end_id(options->tokenizer);
-    if (end >= 0) {
-        request->stops[request->stop_count++] = end;
+    bool known = id < 0;
+    for (int32_t i = 0; i < request->stop_count; i++) {
+        known = known || request->stops[i] == id;
     }
+    if (!known) {
+        BASE_ASSERT(request->stop_count < RANK_STOP_TOKENS_MAX);
+        request->stops[request->stop_count++] = id;
+    }
+}
+
+void generation_add_stops(const rank_generate_options *options, const rank_work *work,
+                          rank_request *request)
+{
+    add_stop(request, rank_tokenizer_end_id(options->tokenizer));
+    add_stop(request, work->end_id);
     for (int i = 0; i < options->stop_count; i++) {
-        if (options->stops[i] != end) {
-            request->stops[request->stop_count++] = options->stops[i];
-        }
+        add_stop(request, options->stops[i]);
     }
 }
 
@@ -93,7 +102,7 @@ static base_status submit_some(generation *g, base_error *reterr)
         rank_request request = {.max_new_tokens = options->new_tokens_max,
                                 .sample = sampling(options, g->submitted)};
         if (!options->ignore_end) {
-            generation_add_stops(options, &request);
+            generation_add_stops(options, &g->works[g->submitted], &request);
         }
         status = generation_submit(g, &g->works[g->submitted], &request, reterr);
     }

@@ -57,11 +57,13 @@ typedef struct rank_generate_options {
     rank_type cache_type;      /* of keys and values */
     int sequences;             /* at a time */
     int new_tokens_max;
-    bool ignore_end;           /* no token ends a text */
-    const int32_t *stops;      /* (stop_count): that end it, beside the tokenizer's end token */
-    int stop_count;            /* at most RANK_GENERATION_STOPS_MAX */
-    const char *prompt_suffix; /* put behind each prompt that does not have it; NULL: nothing */
-    double temperature;        /* 0: greedy, and the next three are not looked at */
+    bool ignore_end;              /* no token ends a text */
+    const int32_t *stops;         /* (stop_count): that end it, beside the tokenizer's end token */
+    int stop_count;               /* at most RANK_GENERATION_STOPS_MAX */
+    const char *prompt_suffix;    /* put behind each prompt that does not have it; NULL: nothing */
+    const struct rank_chat *chat; /* generate/chat.h; NULL: no chats come, nor: */
+    bool prompts_are_messages;    /* of a user, who is answered */
+    double temperature;           /* 0: greedy, and the next three are not looked at */
     double top_p;
     int top_k;
     uint64_t seed;

@@ -46,8 +46,9 @@ typedef struct generation {
 BASE_MUST_CHECK base_status generation_submit(generation *g, const rank_work *work,
                                               rank_request *request, base_error *reterr);
 
-/* The stop tokens of the checkpoint, unless the options ignore them. */
-void generation_add_stops(const rank_generate_options *options, rank_request *request);
+/* The stop tokens of the checkpoint, and the work's own. */
+void generation_add_stops(const rank_generate_options *options, const rank_work *work,
+                          rank_request *request);
 
 /* ---- generate_report.c ---- */
 

@@ -274,6 +274,27 @@ const char *rank_mode_prompt_suffix(const rank_generation_config *generation, co
     return says_so ? generation->prompt_suffix : of_older;
 }
 
+base_status rank_mode_load_tokenizer(const proto_job *job, rank_tokenizer **tokenizer,
+                                     rank_chat *chat, base_error *reterr)
+{
+    rank_chat_template template;
+    base_error why;
+    base_status status = rank_tokenizer_load(job->data.tokenizer, tokenizer, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (job->infer.special_tokens) {
+        rank_tokenizer_allow_special(*tokenizer);
+    }
+    status = rank_checkpoint_chat_template(job->model.checkpoint, &template, &why);
+    rank_chat_init(&template, *tokenizer, chat);
+    free(template.text);
+    chat->why = status == BASE_OK ? chat->why : why;
+    return !job->infer.chat || chat->form != NULL
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_UNSUPPORTED, "--chat: %s", chat->why.message);
+}
+
 int rank_mode_context(const proto_job *job, const rank_model_config *config)
 {
     return job->model.context < config->context ? (int)job->model.context : config->context;
@@ -294,6 +315,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
     rank_model_config config = {.family = NULL};
     rank_tokenizer *tokenizer = NULL;
     rank_generation_config generation = {.stop_count = 0};
+    rank_chat chat;
     rank_device device = {.backend = NULL};
     const rank_type asked =
         job->gpu.precision == PROTO_PRECISION_BFLOAT16 ? RANK_BFLOAT16 : RANK_FLOAT32;
@@ -308,10 +330,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
                                             reterr);
     }
     if (status == BASE_OK) {
-        status = rank_tokenizer_load(job->data.tokenizer, &tokenizer, reterr);
-    }
-    if (status == BASE_OK && job->infer.special_tokens) {
-        rank_tokenizer_allow_special(tokenizer);
+        status = rank_mode_load_tokenizer(job, &tokenizer, &chat, reterr);
     }
     if (status == BASE_OK) {
         status = rank_worker_open_device(worker, &device, reterr);
@@ -336,6 +355,8 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
             .stops = generation.stops,
             .stop_count = generation.stop_count,
             .prompt_suffix = rank_mode_prompt_suffix(&generation, job),
+            .chat = &chat,
+            .prompts_are_messages = job->infer.chat,
             .temperature = job->infer.temperature,
             .top_p = job->infer.top_p,
             .top_k = (int)job->infer.top_k,

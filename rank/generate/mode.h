@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "generate/chat.h"
 #include "generate/generate.h"
 #include "proto/job.h"
 #include "rank/checkpoint.h"
@@ -22,6 +23,12 @@ const char *rank_mode_prompt_suffix(const rank_generation_config *generation, co
 
 /* Tokens of a text: what the job says, if the model can take so many. */
 int rank_mode_context(const proto_job *job, const rank_model_config *config);
+
+/* Loads the job's tokenizer, and finds out how the checkpoint writes chats. One that does not say it is an error
+ * only where the job's prompts are messages. The tokenizer is the caller's, also after a failure. */
+BASE_MUST_CHECK base_status rank_mode_load_tokenizer(const proto_job *job,
+                                                     rank_tokenizer **tokenizer, rank_chat *chat,
+                                                     base_error *reterr);
 
 /* Answers this rank's share of the prompts; sends Finished itself. */
 BASE_MUST_CHECK base_status rank_mode_generate(rank_worker *worker, base_error *reterr);

@@ -27,7 +27,7 @@
 #include "generate/finish.h"
 #include "generate/sample.h"
 
-enum { RANK_STOP_TOKENS_MAX = 16 };
+enum { RANK_STOP_TOKENS_MAX = 18 };
 
 typedef struct rank_schedule_options {
     int32_t sequence_count; /* >= 1: sequences at a time */

@@ -134,13 +134,17 @@ static base_status encode(const generation *g, const proto_request *request, ran
         return rank_work_copy(g->options, request->prompt.tokens, request->token_count,
                               request->max_new_tokens, work, reterr);
     }
-    char *text = strdup(request->prompt.text);
+    char *text = malloc(request->text_bytes + 1);
     if (text == NULL) {
         *work = (rank_work){.text = NULL};
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a prompt");
     }
+    memcpy(text, request->prompt.text, request->text_bytes + 1);
     const base_status status =
-        rank_work_encode(g->options, text, request->max_new_tokens, work, reterr);
+        request->message_count > 0
+            ? rank_work_encode_chat(g->options, text, request->message_count,
+                                    request->max_new_tokens, work, reterr)
+            : rank_work_encode(g->options, text, request->max_new_tokens, work, reterr);
     work->own_text = text;
     return status;
 }
@@ -171,7 +175,7 @@ static base_status submit(generation *g, const proto_request *from, const rank_w
         request.sample.seed = from->seed;
     }
     if (!from->ignore_eos) {
-        generation_add_stops(g->options, &request);
+        generation_add_stops(g->options, work, &request);
     }
     base_status status = add_own_stops(from, &request, reterr);
     if (status == BASE_OK) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "generate/chat.h"
 #include "proto/limits.h"
 #include "rank/checkpoint.h"
 
@@ -30,33 +31,47 @@ static base_status make_room(const rank_generate_options *options, int new_token
                : base_fail(reterr, BASE_ERR_MEMORY, "no memory for an answer");
 }
 
-base_status rank_work_encode(const rank_generate_options *options, const char *text,
-                             int new_tokens_max, rank_work *work, base_error *reterr)
+/* Encodes the text with the options' suffix behind it, and what the tokenizer puts before it. */
+static base_status encode_text(const rank_generate_options *options, const char *text,
+                               rank_ids *ids, base_error *reterr)
 {
-    const size_t context = (size_t)rank_generate_context(options);
     char whole[WHOLE_BYTES];
     const char *suffix = options->prompt_suffix != NULL ? options->prompt_suffix : "";
     const int length =
         snprintf(whole, sizeof whole, "%s%s", text, strstr(text, suffix) == NULL ? suffix : "");
-    *work = (rank_work){.text = text, .holders = 1};
     if (length < 0 || (size_t)length >= sizeof whole) {
         return base_fail(reterr, BASE_ERR_INVALID, "a prompt is longer than %d bytes: %.40s…",
                          PROTO_PROMPT_BYTES_MAX, text);
     }
-    work->prompt = malloc(context * sizeof *work->prompt);
+    size_t before = 0;
+    const int32_t *prefix = rank_tokenizer_prefix(options->tokenizer, &before);
+    before = before < ids->capacity ? before : ids->capacity;
+    for (size_t i = 0; i < before; i++) {
+        ids->at[i] = prefix[i];
+    }
+    rank_ids rest = {.at = ids->at + before, .capacity = ids->capacity - before};
+    const base_status status =
+        rank_tokenizer_encode(options->tokenizer, whole, (size_t)length, &rest, reterr);
+    ids->count = before + rest.count;
+    return status;
+}
+
+/* Encodes `texts`: a chat's, or with message_count 0 a text. */
+static base_status encode(const rank_generate_options *options, const char *texts,
+                          uint32_t message_count, int new_tokens_max, rank_work *work,
+                          base_error *reterr)
+{
+    const size_t context = (size_t)rank_generate_context(options);
+    rank_ids ids = {.at = malloc(context * sizeof *ids.at), .capacity = context};
+    work->prompt = ids.at;
     if (work->prompt == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a prompt");
     }
-    size_t before = 0;
-    const int32_t *prefix = rank_tokenizer_prefix(options->tokenizer, &before);
-    before = before < context ? before : context;
-    for (size_t i = 0; i < before; i++) {
-        work->prompt[i] = prefix[i];
-    }
-    rank_ids ids = {.at = work->prompt + before, .capacity = context - before};
-    const base_status status =
-        rank_tokenizer_encode(options->tokenizer, whole, (size_t)length, &ids, reterr);
-    work->prompt_count = before + ids.count;
+    const base_status status = message_count > 0
+                                   ? rank_chat_encode(options->chat, options->tokenizer, texts,
+                                                      message_count, &ids, reterr)
+                                   : encode_text(options, texts, &ids, reterr);
+    work->prompt_count = ids.count;
     if (status != BASE_OK) {
         return status;
     }
@@ -67,12 +82,43 @@ base_status rank_work_encode(const rank_generate_options *options, const char *t
     return make_room(options, new_tokens_max, work, reterr);
 }
 
+base_status rank_work_encode(const rank_generate_options *options, const char *text,
+                             int new_tokens_max, rank_work *work, base_error *reterr)
+{
+    static const char role[] = "user";
+    char chat[sizeof role + PROTO_PROMPT_BYTES_MAX + 1];
+    *work = (rank_work){.text = text, .end_id = -1, .holders = 1};
+    if (!options->prompts_are_messages) {
+        return encode(options, text, 0, new_tokens_max, work, reterr);
+    }
+    if (strlen(text) > PROTO_PROMPT_BYTES_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a prompt is longer than %d bytes: %.40s…",
+                         PROTO_PROMPT_BYTES_MAX, text);
+    }
+    memcpy(chat, role, sizeof role);
+    memcpy(chat + sizeof role, text, strlen(text) + 1);
+    work->end_id = options->chat->close_id;
+    return encode(options, chat, 1, new_tokens_max, work, reterr);
+}
+
+base_status rank_work_encode_chat(const rank_generate_options *options, const char *texts,
+                                  uint32_t message_count, int new_tokens_max, rank_work *work,
+                                  base_error *reterr)
+{
+    const char *last = texts; /* a content */
+    for (uint32_t i = 1; i < 2 * message_count; i++) {
+        last += strlen(last) + 1;
+    }
+    *work = (rank_work){.text = last, .end_id = options->chat->close_id, .holders = 1};
+    return encode(options, texts, message_count, new_tokens_max, work, reterr);
+}
+
 base_status rank_work_copy(const rank_generate_options *options, const int32_t *tokens,
                            size_t token_count, int new_tokens_max, rank_work *work,
                            base_error *reterr)
 {
     const size_t vocab_size = (size_t)rank_tokenizer_vocab_size(options->tokenizer);
-    *work = (rank_work){.text = "", .prompt_count = token_count, .holders = 1};
+    *work = (rank_work){.text = "", .prompt_count = token_count, .end_id = -1, .holders = 1};
     for (size_t i = 0; i < token_count; i++) {
         if (tokens[i] < 0 || (size_t)tokens[i] >= vocab_size) {
             return base_fail(reterr, BASE_ERR_INVALID,

@@ -15,15 +15,22 @@ typedef struct rank_work {
     size_t drawn;
     int64_t began_ns; /* the first step began that computes for it; 0: none has */
     rank_finish finish;
+    int32_t end_id; /* ends the answer to a chat, beside the checkpoint's stop tokens; -1: none */
     int holders; /* the order of answers, and serve.c: the last that lets go frees it; 0: unused */
 } rank_work;
 
-/* Encodes the text, with the suffix that the options have, and makes room for an answer of at most
- * new_tokens_max tokens. BASE_ERR_INVALID: no model of this context takes it. rank_work_fini also
- * after a failure. */
+/* Encodes the text, with the suffix that the options have or as a message of a user, and makes room for an
+ * answer of at most new_tokens_max tokens. BASE_ERR_INVALID: no model of this context takes it.
+ * rank_work_fini also after a failure. */
 BASE_MUST_CHECK base_status rank_work_encode(const rank_generate_options *options, const char *text,
                                              int new_tokens_max, rank_work *work,
                                              base_error *reterr);
+
+/* The same of a chat, as rank_chat_encode takes it: the text is that of the last message. */
+BASE_MUST_CHECK base_status rank_work_encode_chat(const rank_generate_options *options,
+                                                  const char *texts, uint32_t message_count,
+                                                  int new_tokens_max, rank_work *work,
+                                                  base_error *reterr);
 
 /* The same of a prompt that is given as tokens: the text is theirs. */
 BASE_MUST_CHECK base_status rank_work_copy(const rank_generate_options *options,

@@ -159,6 +159,7 @@ typedef struct proto_job_infer {
     int64_t max_num_seqs;          /* sequences that are decoded together */
     bool ignore_eos;               /* the end token does not end a text */
     bool special_tokens;           /* a prompt's text may name them */
+    bool chat;                     /* a prompt is a message of a user */
     char curve[PROTO_CURVE_BYTES]; /* widths to measure, as "64,256"; empty: none */
     bool baseline;         /* runs the prompts also on one rank, and on replicas of one rank each */
     double temperature;    /* 0: the most probable token; else 0.001 … 1000 */

@@ -70,4 +70,16 @@ BASE_MUST_CHECK base_status rank_checkpoint_generation(const char *directory, in
                                                        rank_generation_config *config,
                                                        base_error *reterr);
 
+/* How the checkpoint writes chats, in a language that is not read here (generate/chat.h). */
+typedef struct rank_chat_template {
+    char *text;           /* NULL: it does not say */
+    char begin_token[64]; /* the name of bos_token; "": there is none */
+} rank_chat_template;
+
+/* Reads directory/chat_template.jinja, or without it tokenizer_config.json. BASE_ERR_INVALID names a
+ * flaw. template->text is the caller's to free, also NULL after a failure. */
+BASE_MUST_CHECK base_status rank_checkpoint_chat_template(const char *directory,
+                                                          rank_chat_template *template,
+                                                          base_error *reterr);
+
 #endif

@@ -30,6 +30,9 @@ int rank_tokenizer_vocab_size(const rank_tokenizer *tokenizer);
 int32_t rank_tokenizer_end_id(const rank_tokenizer *tokenizer);
 const char *rank_tokenizer_end_token(const rank_tokenizer *tokenizer);
 
+/* The id of an added token, special or not, by its name. -1: there is none. */
+int32_t rank_tokenizer_added_id(const rank_tokenizer *tokenizer, const char *name);
+
 /* From now on special tokens may stand in texts, by their names. */
 void rank_tokenizer_allow_special(rank_tokenizer *tokenizer);
 

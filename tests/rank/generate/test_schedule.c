@@ -99,7 +99,10 @@ static void impossible_requests_are_refused(void **state)
         {.sample = greedy, .prompt_count = 12, .max_new_tokens = 1},
         {.sample = greedy, .prompt_count = 2, .max_new_tokens = 0},
         {.sample = greedy, .prompt_count = 5, .max_new_tokens = 4},
-        {.sample = greedy, .prompt_count = 1, .max_new_tokens = 1, .stop_count = 17},
+        {.sample = greedy,
+         .prompt_count = 1,
+         .max_new_tokens = 1,
+         .stop_count = RANK_STOP_TOKENS_MAX + 1},
         {.sample = greedy, .prompt_count = 1, .max_new_tokens = 1, .stop_count = -1},
         {.sample = {.top_p = 2}, .prompt_count = 1, .max_new_tokens = 1},
     };

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Makes chats.json: chats as Jinja writes them by templates of ChatML's and Llama 3's forms, and their ids by
+the tokenizers library, for tests/rank/generate/test_chat.c. Needs jinja2 and tokenizers.
+
+    python make_chat_fixtures.py
+"""
+import json
+import pathlib
+
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from tokenizers import Tokenizer
+
+HERE = pathlib.Path(__file__).parent
+HEADERS = ["<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]  # the test adds them in this order
+CHATML = (r"{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+          r"{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+SYSTEM = r"{% if messages[0].role != 'system' %}{{ 'MARKSYSTEM' }}{% endif %}"
+LLAMA3 = (r"{{ bos_token }}{% for m in messages %}{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\n\n' "
+          r"+ m.content | trim + '<|eot_id|>' }}{% endfor %}{% if add_generation_prompt %}"
+          r"{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}")
+DATES = r"""{{- bos_token }}
+{%- if not date_string is defined %}
+    {%- set date_string = "1 Feb 2003" %}
+{%- endif %}
+{%- set first = '' %}
+{%- if messages[0].role == 'system' %}
+    {%- set first = messages[0].content | trim %}
+    {%- set messages = messages[1:] %}
+{%- endif %}
+{{- "<|start_header_id|>system<|end_header_id|>\n\n" }}
+{{- "Cutting Knowledge Date: December 2023\n" }}
+{{- "Today Date: " + date_string + "\n\n" }}
+{{- first + "<|eot_id|>" }}
+{%- for m in messages %}
+    {{- '<|start_header_id|>' + m.role + '<|end_header_id|>\n\n' + m.content | trim + '<|eot_id|>' }}
+{%- endfor %}
+{{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}
+"""
+TEMPLATES = {
+    "chatml": ("qwen2", "", CHATML),
+    "chatml with a system": ("qwen2", "", SYSTEM.replace(
+        "MARKSYSTEM", r"<|im_start|>system\nIt\'s a \\box{} for \"you\".<|im_end|>\n") + CHATML),
+    "chatml with line ends": ("smollm2", "", (SYSTEM.replace(
+        "MARKSYSTEM", r"<|im_start|>system\nYou help.<|im_end|>\n") + CHATML).replace(r"\n", "\n")),
+    "chatml behind a token": ("gpt2", "<|endoftext|>", "{{ bos_token }}" + CHATML),
+    "llama 3": ("llama3", "<|endoftext|>", LLAMA3),
+    "llama 3.1": ("llama3", "<|endoftext|>", DATES),
+}
+CHATS = [
+    [("user", "What is a ring all-reduce?")],
+    [("user", "\n  It begins with line ends, and ends so. \n\n")],
+    [("system", "Be brief."), ("user", "1234 naïve e\u0301"), ("assistant", "中文\n"), ("user", "")],
+    [("user", "a"), ("system", "later"), ("user", "b\nc")],
+]
+
+
+def main():
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    made = []
+    for name, (kind, begin, template) in TEMPLATES.items():
+        tokenizer = Tokenizer.from_file(str(HERE / f"hub_{kind}.json"))
+        tokenizer.add_special_tokens(HEADERS)
+        for chat in CHATS:
+            messages = [{"role": role, "content": content} for role, content in chat]
+            text = environment.from_string(template).render(messages=messages, bos_token=begin,
+                                                            add_generation_prompt=True)
+            made.append({"name": name, "tokenizer": kind, "bos_token": begin, "template": template,
+                         "messages": chat, "text": text,
+                         "ids": tokenizer.encode(text, add_special_tokens=False).ids})
+    with open(HERE / "chats.json", "w") as file:
+        json.dump(made, file, indent=0)
+        file.write("\n")
+
+
+if __name__ == "__main__":
+    main()
