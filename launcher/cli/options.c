@@ -195,6 +195,12 @@ static base_status check_requests(const launch_options *options, base_error *ret
     if (serves && (options->standard_input || options->job.infer.prompts[0] != '\0')) {
         return base_fail(reterr, BASE_ERR_INVALID, "--serve or --prompts, not both");
     }
+    if (serves && options->job.infer.chat) {
+        return base_fail(
+            reterr, BASE_ERR_INVALID,
+            "--chat goes with --prompt and --prompts: a server answers chats in any case, "
+            "at /v1/chat/completions");
+    }
     if (serves) {
         return launch_server_check(&(launch_server_options){.address = options->serve,
                                                             .key_file = options->serve_key_file,

@@ -28,10 +28,15 @@ static base_status read_object(json_t *object, proto_request *request, launch_li
         *kind = LAUNCH_LINE_CANCEL;
         return read_cancel(object, request, reterr);
     }
-    const bool text = json_object_get(object, "prompt") != NULL;
-    if (text == (json_object_get(object, "prompt_token_ids") != NULL)) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "a request has a \"prompt\", or else \"prompt_token_ids\"");
+    static const char *const prompts[] = {"prompt", "prompt_token_ids", "messages"};
+    int given = 0;
+    for (size_t i = 0; i < sizeof prompts / sizeof prompts[0]; i++) {
+        given += json_object_get(object, prompts[i]) != NULL ? 1 : 0;
+    }
+    if (given != 1) {
+        return base_fail(
+            reterr, BASE_ERR_INVALID,
+            "a request has a \"prompt\", or else \"prompt_token_ids\" or \"messages\"");
     }
     json_object_foreach(object, key, value)
     {

@@ -1,4 +1,4 @@
-/* Reads the body of POST /v1/completions. Called by routes.c. */
+/* Reads the bodies of POST /v1/completions and /v1/chat/completions. Called by routes.c. */
 #include "serve/completion_body.h"
 
 #include <jansson.h>
@@ -13,6 +13,8 @@ typedef enum neutral {
     NEUTRAL_ONE,
     NEUTRAL_FALSE,
     NEUTRAL_EMPTY,
+    NEUTRAL_NONE_TEXT, /* "none" */
+    NEUTRAL_TEXT_TYPE, /* {"type": "text"} */
     NEUTRAL_ANY
 } neutral;
 
@@ -30,6 +32,10 @@ static const struct {
     {"suffix", NEUTRAL_EMPTY},
     {"echo", NEUTRAL_FALSE},
     {"logprobs", NEUTRAL_FALSE},
+    {"top_logprobs", NEUTRAL_ZERO},
+    {"tools", NEUTRAL_EMPTY},
+    {"tool_choice", NEUTRAL_NONE_TEXT},
+    {"response_format", NEUTRAL_TEXT_TYPE},
     {"user", NEUTRAL_ANY},
     {"metadata", NEUTRAL_ANY},
 };
@@ -47,6 +53,11 @@ static bool is_neutral(neutral kind, const json_t *value)
         return (json_is_string(value) && json_string_length(value) == 0) ||
                (json_is_array(value) && json_array_size(value) == 0) ||
                (json_is_object(value) && json_object_size(value) == 0);
+    case NEUTRAL_NONE_TEXT:
+        return json_is_string(value) && strcmp(json_string_value(value), "none") == 0;
+    case NEUTRAL_TEXT_TYPE:
+        return json_is_string(json_object_get(value, "type")) &&
+               strcmp(json_string_value(json_object_get(value, "type")), "text") == 0;
     case NEUTRAL_ANY:
         break;
     }
@@ -103,6 +114,19 @@ static base_status read_stream_options(const json_t *value, bool *include_usage,
                : BASE_OK;
 }
 
+/* The prompt, or the messages, of the path that was asked for. */
+static base_status read_input(const char *key, const json_t *value, launch_completion_body *body,
+                              base_error *reterr)
+{
+    if (body->chat != (strcmp(key, "messages") == 0)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         body->chat ? "prompt: a chat has messages; /v1/completions takes a prompt"
+                                    : "messages: /v1/chat/completions takes them");
+    }
+    return body->chat ? launch_request_key(key, value, &body->request, reterr)
+                      : read_prompt(value, &body->request, reterr);
+}
+
 static base_status read_field(const char *key, const json_t *value, const char *model,
                               launch_completion_body *body, base_error *reterr)
 {
@@ -116,10 +140,11 @@ static base_status read_field(const char *key, const json_t *value, const char *
                    : base_fail(reterr, BASE_ERR_NOTFOUND, "model: there is only \"%s\" here",
                                model);
     }
-    if (strcmp(key, "prompt") == 0) {
-        return read_prompt(value, request, reterr);
+    if (strcmp(key, "prompt") == 0 || strcmp(key, "messages") == 0) {
+        return read_input(key, value, body, reterr);
     }
-    if (strcmp(key, "max_tokens") == 0) {
+    if (strcmp(key, "max_tokens") == 0 ||
+        (body->chat && strcmp(key, "max_completion_tokens") == 0)) {
         int64_t tokens = 0;
         const base_status status =
             launch_request_integer(key, value, 1, PROTO_NEW_TOKENS_MAX, &tokens, reterr);
@@ -155,7 +180,11 @@ base_status launch_completion_body_read(const char *text, size_t text_bytes, con
     const char *key = NULL;
     json_t *value = NULL;
     base_status status = BASE_OK;
+    const char *input = body->chat ? "messages" : "prompt";
     field[0] = '\0';
+    if (body->chat) { /* clients expect the whole answer where they do not say how long */
+        body->request.max_new_tokens = PROTO_NEW_TOKENS_MAX;
+    }
     json_t *object = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, &json_error);
     if (!json_is_object(object)) {
         json_decref(object);
@@ -172,8 +201,8 @@ base_status launch_completion_body_read(const char *text, size_t text_bytes, con
     }
     const proto_request *request = &body->request;
     if (status == BASE_OK && request->text_bytes == 0 && request->token_count == 0) {
-        (void)snprintf(field, LAUNCH_FIELD_BYTES, "prompt");
-        status = base_fail(reterr, BASE_ERR_INVALID, "prompt: there is none");
+        (void)snprintf(field, LAUNCH_FIELD_BYTES, "%s", input);
+        status = base_fail(reterr, BASE_ERR_INVALID, "%s: there is none", input);
     }
     if (status == BASE_OK && body->include_usage && !body->stream) {
         (void)snprintf(field, LAUNCH_FIELD_BYTES, "stream_options");
@@ -182,7 +211,7 @@ base_status launch_completion_body_read(const char *text, size_t text_bytes, con
     if (status == BASE_OK) {
         body->request.id = 1; /* the server has yet to number it */
         status = proto_request_check(request, reterr);
-        (void)snprintf(field, LAUNCH_FIELD_BYTES, "%s", status != BASE_OK ? "prompt" : "");
+        (void)snprintf(field, LAUNCH_FIELD_BYTES, "%s", status != BASE_OK ? input : "");
     }
     json_decref(object);
     return status;

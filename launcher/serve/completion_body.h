@@ -1,4 +1,4 @@
-/* The body of POST /v1/completions, in OpenAI's format. Pure.
+/* The bodies of POST /v1/completions and /v1/chat/completions, in OpenAI's format. Pure.
  *
  * A field that would change the result and is not supported is refused, unless it has the value
  * that changes nothing. docs/SERVE.md lists all fields. */
@@ -17,6 +17,7 @@ enum { LAUNCH_FIELD_BYTES = 64 };
 typedef struct launch_completion_body {
     proto_request request; /* before: the options that hold where the body says nothing */
     launch_stop_texts stops;
+    bool chat; /* before: it has messages, and no prompt */
     bool stream;
     bool include_usage; /* of a stream */
     bool seeded;        /* it has a seed */

@@ -45,17 +45,21 @@ char *launch_reply_error(int status, const char *field, const char *message)
                           param[0] != '\0' ? json_string(param) : json_null(), "code"));
 }
 
-static json_t *begin(const launch_reply_head *head)
+static json_t *begin(const launch_reply_head *head, bool piece)
 {
     char id[ID_BYTES];
-    (void)snprintf(id, sizeof id, "cmpl-%" PRIu64, head->id);
-    return json_pack("{s:s, s:s, s:I, s:s}", "id", id, "object", "text_completion", "created",
+    const char *object = !head->chat ? "text_completion"
+                         : piece     ? "chat.completion.chunk"
+                                     : "chat.completion";
+    (void)snprintf(id, sizeof id, "%s-%" PRIu64, head->chat ? "chatcmpl" : "cmpl", head->id);
+    return json_pack("{s:s, s:s, s:I, s:s}", "id", id, "object", object, "created",
                      (json_int_t)head->created_s, "model", head->model);
 }
 
-static json_t *choices(const char *text, const char *finish_reason)
+/* name: of the member that has what follows, "text" or a message. */
+static json_t *choices(const char *name, json_t *value, const char *finish_reason)
 {
-    return json_pack("[{s:i, s:s, s:n, s:s?}]", "index", 0, "text", text, "logprobs",
+    return json_pack("[{s:i, s:o, s:n, s:s?}]", "index", 0, name, value, "logprobs",
                      "finish_reason", finish_reason);
 }
 
@@ -69,22 +73,39 @@ static json_t *describe_usage(const launch_usage *usage)
 char *launch_reply_completion(const launch_reply_head *head, const char *text,
                               const char *finish_reason, const launch_usage *usage)
 {
-    json_t *object = begin(head);
-    (void)json_object_set_new(object, "choices", choices(text, finish_reason));
+    json_t *object = begin(head, false);
+    json_t *value = head->chat ? json_pack("{s:s, s:s}", "role", "assistant", "content", text)
+                               : json_string(text);
+    (void)json_object_set_new(object, "choices",
+                              choices(head->chat ? "message" : "text", value, finish_reason));
     (void)json_object_set_new(object, "usage", describe_usage(usage));
     return dump(object);
 }
 
+static char *dump_piece(const launch_reply_head *head, json_t *value, const char *finish_reason)
+{
+    json_t *object = begin(head, true);
+    (void)json_object_set_new(object, "choices",
+                              choices(head->chat ? "delta" : "text", value, finish_reason));
+    return dump(object);
+}
+
+char *launch_reply_role(const launch_reply_head *head)
+{
+    return dump_piece(head, json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL);
+}
+
 char *launch_reply_chunk(const launch_reply_head *head, const char *text, const char *finish_reason)
 {
-    json_t *object = begin(head);
-    (void)json_object_set_new(object, "choices", choices(text, finish_reason));
-    return dump(object);
+    json_t *value = !head->chat       ? json_string(text)
+                    : text[0] != '\0' ? json_pack("{s:s}", "content", text)
+                                      : json_object();
+    return dump_piece(head, value, finish_reason);
 }
 
 char *launch_reply_usage(const launch_reply_head *head, const launch_usage *usage)
 {
-    json_t *object = begin(head);
+    json_t *object = begin(head, true);
     (void)json_object_set_new(object, "choices", json_array());
     (void)json_object_set_new(object, "usage", describe_usage(usage));
     return dump(object);

@@ -11,6 +11,7 @@ typedef struct launch_reply_head {
     uint64_t id;
     int64_t created_s; /* since 1970 */
     const char *model;
+    bool chat; /* the answer is a message of the assistant */
 } launch_reply_head;
 
 typedef struct launch_usage {
@@ -24,6 +25,9 @@ char *launch_reply_error(int status, const char *field, const char *message);
 /* A whole completion. */
 char *launch_reply_completion(const launch_reply_head *head, const char *text,
                               const char *finish_reason, const launch_usage *usage);
+
+/* Of a chat, what comes before the first piece: whose message it is. */
+char *launch_reply_role(const launch_reply_head *head);
 
 /* A piece of one. finish_reason: NULL until the last. */
 char *launch_reply_chunk(const launch_reply_head *head, const char *text,

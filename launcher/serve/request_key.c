@@ -4,7 +4,10 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdbool.h>
 #include <string.h>
+
+#include "record/text.h"
 
 void launch_request_defaults(const proto_job *job, proto_request *request)
 {
@@ -82,6 +85,87 @@ base_status launch_request_tokens(const char *key, const json_t *value, proto_re
     return status;
 }
 
+/* A content is a text, or a list of parts of one. */
+static base_status join_content(const json_t *content, launch_text *text)
+{
+    size_t index = 0;
+    const json_t *part = NULL;
+    if (json_is_string(content)) {
+        launch_text_put(text, json_string_value(content));
+        return BASE_OK;
+    }
+    json_array_foreach(content, index, part)
+    {
+        const char *type = json_string_value(json_object_get(part, "type"));
+        const char *words = json_string_value(json_object_get(part, "text"));
+        if (type == NULL || strcmp(type, "text") != 0 || words == NULL) {
+            return BASE_ERR_INVALID;
+        }
+        launch_text_put(text, words);
+    }
+    return json_array_size(content) > 0 ? BASE_OK : BASE_ERR_INVALID;
+}
+
+/* Other keys than these two must say nothing: clients send back what they got, with keys that are null. */
+static const char *other_key(const json_t *message)
+{
+    const char *key = NULL;
+    json_t *value = NULL;
+    json_object_foreach((json_t *)(uintptr_t)message, key, value)
+    {
+        const bool empty =
+            json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0);
+        if (strcmp(key, "role") != 0 && strcmp(key, "content") != 0 && !empty) {
+            return key;
+        }
+    }
+    return NULL;
+}
+
+static base_status add_message(const json_t *message, proto_request *request, base_error *reterr)
+{
+    const char *role = json_string_value(json_object_get(message, "role"));
+    const char *other = other_key(message);
+    launch_text text = {.data = NULL};
+    base_status status = BASE_OK;
+    if (role == NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID, "it has no role");
+    }
+    if (other != NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%.48s: this is not supported: leave it out",
+                         other);
+    }
+    if (join_content(json_object_get(message, "content"), &text) != BASE_OK) {
+        status =
+            base_fail(reterr, BASE_ERR_INVALID, "its content must be a text, or a list of texts");
+    } else if (text.failed) {
+        status = base_fail(reterr, BASE_ERR_MEMORY, "no memory for it");
+    } else {
+        status = proto_request_add_message(request, role, text.data != NULL ? text.data : "",
+                                           text.length_bytes, reterr);
+    }
+    launch_text_fini(&text);
+    return status;
+}
+
+static base_status add_messages(const char *key, const json_t *value, proto_request *request,
+                                base_error *reterr)
+{
+    size_t index = 0;
+    const json_t *message = NULL;
+    if (json_array_size(value) == 0) { /* 0 also if it is not an array */
+        return base_fail(reterr, BASE_ERR_INVALID, "%s: must be a list of messages", key);
+    }
+    json_array_foreach(value, index, message)
+    {
+        const base_status status = add_message(message, request, reterr);
+        if (status != BASE_OK) {
+            return base_error_prepend(reterr, status, "%s: message %zu", key, index);
+        }
+    }
+    return BASE_OK;
+}
+
 base_status launch_request_key(const char *key, const json_t *value, proto_request *request,
                                base_error *reterr)
 {
@@ -95,6 +179,9 @@ base_status launch_request_key(const char *key, const json_t *value, proto_reque
     }
     if (strcmp(key, "prompt_token_ids") == 0) {
         return launch_request_tokens(key, value, request, reterr);
+    }
+    if (strcmp(key, "messages") == 0) {
+        return add_messages(key, value, request, reterr);
     }
     if (strcmp(key, "temperature") == 0) {
         return set_number(key, value, &request->temperature, reterr);

@@ -80,7 +80,8 @@ static launch_completion *add(launch_server *server, const launch_completion_bod
         .server = server,
         .head = {.id = request->id,
                  .created_s = base_timestamp(timestamp) / 1000,
-                 .model = server->model},
+                 .model = server->model,
+                 .chat = body->chat},
         .request = request,
         .connection = connection,
         .fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
@@ -129,7 +130,7 @@ static int begin(launch_server *server, struct MHD_Connection *connection, call 
     return status;
 }
 
-static bool post_completion(launch_server *server, struct MHD_Connection *connection, call *own)
+static bool post(launch_server *server, struct MHD_Connection *connection, call *own, bool chat)
 {
     char field[LAUNCH_FIELD_BYTES];
     base_error error = {.message = ""};
@@ -138,6 +139,7 @@ static bool post_completion(launch_server *server, struct MHD_Connection *connec
         return send_error(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, NULL, "no memory", NULL,
                           NULL);
     }
+    body->chat = chat;
     launch_request_defaults(server->job, &body->request);
     const base_status read =
         launch_completion_body_read(own->body, own->body_bytes, server->model, body, field, &error);
@@ -163,6 +165,16 @@ static bool post_completion(launch_server *server, struct MHD_Connection *connec
     default:
         return send_error(connection, status, NULL, "no memory", NULL, NULL);
     }
+}
+
+static bool post_completion(launch_server *server, struct MHD_Connection *connection, call *own)
+{
+    return post(server, connection, own, false);
+}
+
+static bool post_chat(launch_server *server, struct MHD_Connection *connection, call *own)
+{
+    return post(server, connection, own, true);
 }
 
 static ssize_t read_stream(void *user, uint64_t position, char *bytes, size_t bytes_max)
@@ -200,7 +212,9 @@ static bool go_on(launch_server *server, struct MHD_Connection *connection, laun
         text =
             one->trouble != LAUNCH_TROUBLE_NONE
                 ? launch_reply_error(status,
-                                     one->trouble == LAUNCH_TROUBLE_REQUEST ? "prompt" : NULL,
+                                     one->trouble != LAUNCH_TROUBLE_REQUEST ? NULL
+                                     : one->head.chat                       ? "messages"
+                                                                            : "prompt",
                                      one->reason.message)
                 : launch_reply_completion(&one->head, one->text.data != NULL ? one->text.data : "",
                                           one->finish_reason, &one->usage);
@@ -263,17 +277,6 @@ static bool get_metrics(launch_server *server, struct MHD_Connection *connection
     launch_metrics_write(&server->metrics, running, waiting, &text);
     (void)pthread_mutex_unlock(&server->lock);
     return send_text(connection, MHD_HTTP_OK, "text/plain; version=0.0.4", text.data, NULL, NULL);
-}
-
-static bool post_chat(launch_server *server, struct MHD_Connection *connection, call *own)
-{
-    (void)server;
-    (void)own;
-    return send_error(
-        connection, MHD_HTTP_NOT_IMPLEMENTED, NULL,
-        "chat templates are not implemented: write the whole prompt yourself, and send "
-        "it to /v1/completions",
-        NULL, NULL);
 }
 
 static const struct {

@@ -52,6 +52,7 @@ typedef struct launch_completion {
     bool gone; /* the client */
     bool stream;
     bool include_usage;
+    bool began; /* the stream: it has said whose message it is */
     bool ended; /* the stream's last text stands in `out` */
     /* its answer */
     bool cancel_due;

@@ -48,6 +48,10 @@ static void refill(launch_completion *one)
 {
     one->out.length_bytes = 0;
     one->out_sent = 0;
+    if (one->head.chat && !one->began) {
+        put_event(one, launch_reply_role(&one->head));
+        one->began = true;
+    }
     if (one->text.length_bytes > one->held_bytes) {
         put_event(one, take_text(one));
     }

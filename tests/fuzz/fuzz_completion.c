@@ -11,13 +11,14 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
+static void read_body(const uint8_t *data, size_t size_bytes, bool chat)
 {
     static proto_job job;
     static launch_completion_body body;
     char field[LAUNCH_FIELD_BYTES];
     base_error error = {.message = ""};
     memset(&body, 0, sizeof body);
+    body.chat = chat;
     proto_job_defaults(&job);
     launch_request_defaults(&job, &body.request);
     const base_status status =
@@ -25,7 +26,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
     if (status == BASE_OK) {
         BASE_ASSERT(proto_request_check(&body.request, NULL) == BASE_OK);
         BASE_ASSERT(body.request.text_bytes > 0 || body.request.token_count > 0);
-        return 0;
+        BASE_ASSERT((body.request.message_count > 0) == chat);
+        return;
     }
     BASE_ASSERT(error.message[0] != '\0');
     char *reply = launch_reply_error(400, field, error.message);
@@ -34,5 +36,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
     BASE_ASSERT(object != NULL);
     json_decref(object);
     free(reply);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
+{
+    read_body(data, size_bytes, false);
+    read_body(data, size_bytes, true);
     return 0;
 }

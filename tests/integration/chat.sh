@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# Chats with a model of Qwen2's kind: --chat, lines with messages and HTTP requests draw the tokens of the
+# same text with its marks written by hand. A checkpoint without a template is refused.
+#   chat.sh BIN TOKENIZER SCRATCH
+set -euo pipefail
+
+PATH=$1:$PATH
+tokenizer=$2
+rm -rf "$3"
+mkdir -p "$3/shape" "$3/model"
+cd "$3"
+server=
+trap '[ -z "$server" ] || kill "$server"' EXIT
+
+fail() {
+    echo "chat: $*"
+    exit 1
+}
+
+cat >shape/config.json <<'END_CONFIG'
+{"model_type": "qwen2", "vocab_size": 544, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+ "num_attention_heads": 4, "num_key_value_heads": 2, "rms_norm_eps": 1e-6, "max_position_embeddings": 128,
+ "hidden_act": "silu", "tie_word_embeddings": false}
+END_CONFIG
+random-checkpoint model "$tokenizer" --like shape
+cat >model/tokenizer_config.json <<'END_TEMPLATE'
+{"chat_template": [{"name": "other", "template": ""}, {"name": "default", "template":
+ "{% if messages[0].role != 'system' %}{{ '<|im_start|>system\\nBe kind.<|im_end|>\\n' }}{% endif %}{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}{{ '<|im_start|>assistant\\n' }}"}]}
+END_TEMPLATE
+
+tokens() { tr -d ' \n' <"$1/results.json" | grep -oE '"(prompt_)?token_ids":\[[0-9,]*\]'; }
+run() { # DIRECTORY ARGUMENTS...
+    launcher --mode tp-cpu --checkpoint model --max-new-tokens 12 --quiet --no-bind --out "$@" >out 2>err || fail "$*: $(cat err)"
+}
+cat >whole.jsonl <<'END_PROMPTS'
+{"prompt": "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nWhat is a ring?<|im_end|>\n<|im_start|>assistant\n"}
+{"prompt": "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n\u00e9<|im_end|>\n<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n"}
+END_PROMPTS
+run by-hand --ranks 2 --special-tokens --prompts whole.jsonl
+run flag --ranks 2 --chat --prompt "What is a ring?"
+[ "$(tokens flag)" = "$(tokens by-hand | head -n 2)" ] || fail "--chat draws $(tokens flag), and not $(tokens by-hand)"
+grep -q '"prompt": "What is a ring?"' flag/results.json || fail "the record does not have what was asked"
+run alone --mode generate --ranks 1 --chat --prompt "What is a ring?"
+[ -s out ] || fail "--mode generate prints no answer"
+cat >lines.jsonl <<'END_LINES'
+{"messages": [{"role": "user", "content": "What is a ring?"}]}
+{"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": [{"type": "text", "text": "a"}]}, {"role": "assistant", "content": "\u00e9", "refusal": null}, {"role": "user", "content": "b"}]}
+END_LINES
+run lines --ranks 2 --prompts - <lines.jsonl
+[ "$(tokens lines)" = "$(tokens by-hand)" ] || fail "lines with messages draw $(tokens lines), and not $(tokens by-hand)"
+
+# ---- over HTTP
+serve() { # ARGUMENTS...
+    launcher --ranks 2 --mode tp-cpu --checkpoint model --serve 127.0.0.1:0 --quiet --no-bind --overwrite --out served "$@" >serve.log 2>&1 &
+    server=$!
+    for _ in $(seq 600); do
+        [ ! -s served/serve.url ] || break
+        kill -0 "$server" || fail "the server ended: $(cat serve.log)"
+        sleep 0.1
+    done
+}
+end() {
+    kill "$server"
+    wait "$server" || fail "the server ended with $?: $(cat serve.log)"
+    server=
+}
+ask() { curl -sS --max-time 60 "$(cat served/serve.url)/v1/$1" -d "$2"; }
+of() { grep -oE "\"$1\":(\"([^\"\\\\]|\\\\.)*\"|[0-9]+|null)" | head -n 1 | cut -d: -f2-; }
+messages='"messages": [{"role": "user", "content": "What is a ring?"}]'
+
+serve --special-tokens
+ask completions "{\"max_tokens\": 12, $(head -n 1 whole.jsonl | cut -c 2-)" >completion
+ask chat/completions "{\"max_completion_tokens\": 12, $messages}" >chat
+[ "$(of content <chat)" = "$(of text <completion)" ] || fail "a chat is answered by $(cat chat), and its text by $(cat completion)"
+[ "$(of prompt_tokens <chat)" = "$(of prompt_tokens <completion)" ] || fail "the prompt's tokens: $(cat chat), $(cat completion)"
+grep -q '"object":"chat.completion"' chat || fail "a chat's answer: $(cat chat)"
+ask chat/completions "{\"max_tokens\": 12, \"stream\": true, $messages}" >stream
+grep -q '"delta":{"role":"assistant","content":""}' stream || fail "a stream does not say whose message it is: $(cat stream)"
+grep -q '"object":"chat.completion.chunk"' stream || fail "a stream's pieces: $(cat stream)"
+tail -n 2 stream | grep -q 'data: \[DONE\]' || fail "a stream has no end: $(cat stream)"
+pieces=$(grep -oE '"delta":\{"content":"([^"\\]|\\.)*"' stream | sed -E 's/^"delta":\{"content":"(.*)"$/\1/' | tr -d '\n')
+[ "\"$pieces\"" = "$(of content <chat)" ] || fail "a stream has $pieces, the answer is $(of content <chat)"
+end
+
+# ---- what a user types is no mark, and the answer may be as long as there is room for
+serve
+ask chat/completions '{"messages": [{"role": "user", "content": "<|im_end|>"}], "ignore_eos": true}' >typed
+[ "$(of prompt_tokens <typed)" -gt 25 ] || fail "a mark that was typed is one: $(cat typed)"
+[ "$(of total_tokens <typed)" = 128 ] || fail "the answer ends too early: $(cat typed)"
+refused() { # SAYS BODY [PATH]
+    ask "${3:-chat/completions}" "$2" >reply
+    grep -q "$1" reply || fail "not refused with \"$1\", but: $(cat reply)"
+}
+refused '"param":"messages"' '{}'
+refused 'must be a list of messages' '{"messages": "a"}'
+refused 'a chat has messages' '{"prompt": "a"}'
+refused 'v1/chat/completions takes them' "{$messages}" completions
+refused 'message 0: it has no role' '{"messages": [{"content": "a"}]}'
+refused 'message 1: its role must be' '{"messages": [{"role": "user", "content": "a"}, {"role": "tool", "content": "a"}]}'
+refused 'message 0: its content' '{"messages": [{"role": "user"}]}'
+refused 'message 0: its content' '{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}'
+refused 'message 0: name: this is not supported' '{"messages": [{"role": "user", "content": "a", "name": "b"}]}'
+refused '"param":"tools"' "{\"tools\": [{}], $messages}"
+refused '"param":"response_format"' "{\"response_format\": {\"type\": \"json_object\"}, $messages}"
+ask chat/completions "{\"tools\": [], \"tool_choice\": \"none\", \"response_format\": {\"type\": \"text\"}, \"top_logprobs\": 0, \"max_tokens\": 1, $messages}" |
+    grep -q '"choices"' || fail "what changes nothing is refused"
+refused '"param":"messages"' "{\"messages\": [{\"role\": \"user\", \"content\": \"$(printf 'a %.0s' {1..200})\"}]}"
+end
+
+# ---- a checkpoint that does not say how, or in a form that is not known
+rm model/tokenizer_config.json
+launcher --mode tp-cpu --checkpoint model --chat --prompt a --quiet --no-bind --out none >out 2>err && fail "--chat without a template is not refused"
+grep -q 'no chat template' err || fail "--chat without a template: $(cat err)"
+echo '[INST] {{ messages[0].content }} [/INST]' >model/chat_template.jinja
+serve
+refused 'not of a form that is known' "{$messages}"
+grep -q '"param":"messages"' reply || fail "the error does not name the field: $(cat reply)"
+end
+echo "chat: passed"
