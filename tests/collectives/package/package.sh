@@ -129,6 +129,12 @@ for language in $languages; do
         check_launched "$scratch/$language-$kind"
     done
 done
+compile ring-shared c ring.c $(pkg-config --cflags --libs libcoll-launched)
+rings=$("$prefix/bin/launcher" --ranks 3 --quiet -- "$scratch/ring-shared" 3000 2>&1)
+grep -q 'the two rings have the same bits' <<<"$rings" || {
+    echo "a ring by hand is another one than the library's: $rings"
+    exit 1
+}
 compile fork-shared c sum_fork.c $(pkg-config --cflags --libs libcoll) -pthread
 compile fork-static c sum_fork.c $(pkg-config --cflags --libs libcoll-static) -pthread
 compile fork-archives c sum_fork.c $(only_archives --cflags --libs libcoll) -pthread
