@@ -17,6 +17,7 @@
 #include "base/path.h"
 #include "cli/paths.h"
 #include "cli/prompts.h"
+#include "cli/scaling.h"
 #include "launch/options.h"
 #include "proto/limits.h"
 #include "proto/pin.h"
@@ -316,14 +317,14 @@ base_status launch_options_check(const launch_options *options, base_error *rete
         base_options_name(&proto_job_fields, reterr);
     }
     const proto_mode_row *mode = proto_mode_get(job->job.mode);
-    const int ranks_max = mode->pipelined && job->model.layers < mode->ranks_max
-                              ? (int)job->model.layers
-                              : mode->ranks_max;
     for (int i = 0; i < options->scaling_count && status == BASE_OK; i++) {
-        if (options->scaling_ranks[i] > ranks_max) {
+        const proto_job point = launch_scaling_job(job, options->scaling_ranks[i]);
+        const bool fits = !mode->pipelined || proto_job_stages(&point) <= job->model.layers;
+        if (options->scaling_ranks[i] > mode->ranks_max || !fits) {
             return base_fail(reterr, BASE_ERR_INVALID,
                              "--scaling %d: mode %s runs on at most %d ranks%s",
-                             options->scaling_ranks[i], mode->name, ranks_max,
+                             options->scaling_ranks[i], mode->name,
+                             fits ? mode->ranks_max : (int)job->model.layers,
                              mode->pipelined ? ", and each has a layer" : "");
         }
     }

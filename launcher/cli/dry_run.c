@@ -58,7 +58,8 @@ static void print_files(const launch_options *options, FILE *stream)
                   "config.json tokenizer.json",
                   job->output.directory, fate);
     /* rank 0 of a pipeline saves the parameters of all stages */
-    for (int64_t rank = 0; rank < proto_job_replicas(job); rank++) {
+    const bool stages = proto_mode_get(job->job.mode)->pipelined;
+    for (int64_t rank = 0; rank < (stages ? 1 : job->job.world_size); rank++) {
         (void)fprintf(stream, " state-rank-%" PRId64 ".safetensors", rank);
     }
     (void)fprintf(stream, "\n");

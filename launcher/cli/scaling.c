@@ -41,12 +41,21 @@ int launch_scaling_plan(const launch_options *options, int ranks[LAUNCH_SCALING_
     return count > 1 ? count : 0;
 }
 
+proto_job launch_scaling_job(const proto_job *job, int ranks)
+{
+    proto_job point = *job;
+    point.job.world_size = ranks;
+    if (point.parallel.stages > 0 && ranks % point.parallel.stages != 0) {
+        point.parallel.stages = 0; /* one pipeline */
+    }
+    return point;
+}
+
 static base_status run_once(const launch_options *options, const char *rank_path, int ranks,
                             launch_job_result *result, base_error *reterr)
 {
     char label[64];
-    proto_job job = options->job;
-    job.job.world_size = ranks;
+    proto_job job = launch_scaling_job(&options->job, ranks);
     job.train.steps = LAUNCH_SCALING_STEPS;
     job.train.warmup_steps = 0;
     job.train.save_every = 0;

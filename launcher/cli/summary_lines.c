@@ -50,8 +50,13 @@ static void print_training(const launch_options *options, const launch_job_resul
     }
     const bool stages = proto_mode_get(options->job.job.mode)->pipelined;
     if (isfinite(result->tokens_per_second) && stages) {
-        launch_writer_result("speed: %.0f tokens/s on %d %s\n", result->tokens_per_second, ranks,
-                             ranks == 1 ? "stage" : "stages");
+        const int each = (int)proto_job_stages(&options->job);
+        char pipelines[32] = "";
+        if (each < ranks) {
+            (void)snprintf(pipelines, sizeof pipelines, "%d pipelines of ", ranks / each);
+        }
+        launch_writer_result("speed: %.0f tokens/s on %s%d %s\n", result->tokens_per_second,
+                             pipelines, each, each == 1 ? "stage" : "stages");
     } else if (isfinite(result->tokens_per_second)) {
         launch_writer_result("speed: %.0f tokens/s on %d %s; all-reduce p50 %.3f ms, p95 %.3f ms\n",
                              result->tokens_per_second, ranks, ranks == 1 ? "rank" : "ranks",
@@ -62,8 +67,10 @@ static void print_training(const launch_options *options, const launch_job_resul
     launch_architecture_find(&options->job.model, &architecture);
     if (equal != NULL && ranks > 1 && launch_architecture_copies(&architecture, &options->job)) {
         launch_writer_result("%s: %s\n",
-                             stages ? "both copies of the tied matrix byte-equal"
-                                    : "parameters byte-equal on all ranks",
+                             !stages ? "parameters byte-equal on all ranks"
+                             : proto_job_replicas(&options->job) > 1
+                                 ? "parameters byte-equal in all pipelines"
+                                 : "both copies of the tied matrix byte-equal",
                              equal);
     }
 }

@@ -126,7 +126,8 @@ static void put_outcome_cards(const launch_run *run, launch_text *text)
             {"<span class=\"good\">identical</span>", "to the last bit, on all ranks"},
         };
         const int answer = summary->byte_equivalent - LAUNCH_UNKNOWN;
-        const bool stages = proto_mode_get(run->job->job.mode)->pipelined;
+        const bool stages =
+            proto_mode_get(run->job->job.mode)->pipelined && proto_job_replicas(run->job) == 1;
         launch_report_card_begin(text, stages ? "Tied matrix" : "Parameters");
         launch_text_put(text, ANSWERS[answer][0]);
         launch_report_card_end(text, stages && answer == LAUNCH_YES - LAUNCH_UNKNOWN

@@ -11,13 +11,14 @@
 
 static const double MS_PER_NS = 1e-6;
 
-/* One stage in a mean step. */
+/* One stage in a mean step; of several pipelines the mean of that stage. */
 typedef struct launch_stage_figures {
     int64_t first_layer;
     int64_t layers;
     double forward_ms;   /* of all micro-batches */
     double backward_ms;  /* the same */
     double neighbour_ms; /* waiting for messages of other stages */
+    double waiting_ms;   /* that, and waiting at the step's end */
     double bytes_sent;
     uint64_t held; /* micro-batches whose activations it kept at once, at most, in any step */
 } launch_stage_figures;
@@ -34,7 +35,7 @@ typedef struct launch_stages {
 static proto_pipeline pipeline_of(const proto_job *job)
 {
     return (proto_pipeline){.kind = job->parallel.pipeline,
-                            .stages = (int)job->job.world_size,
+                            .stages = (int)proto_job_stages(job),
                             .chunks = 1,
                             .micro_batches = (int)job->train.micro_batches};
 }
@@ -53,11 +54,13 @@ static void share_layers(const proto_job *job, launch_stages *stages)
     }
 }
 
-/* A stage's means over the measured steps. Adds what it computed to *busy_ms. */
-static void sum_up(const launch_run *run, int rank, launch_stage_figures *figures, double *busy_ms)
+/* Adds a rank's share of its stage's means over the measured steps. */
+static void sum_up(const launch_run *run, int rank, launch_stage_figures *figures)
 {
     const launch_summary *summary = run->summary;
-    const double steps = (double)(summary->steps_done - summary->measured_first);
+    const int64_t replicas = proto_job_replicas(run->job);
+    const double steps = (double)(summary->steps_done - summary->measured_first) * (double)replicas;
+    figures->waiting_ms += summary->ranks[rank].part_ms[LAUNCH_PART_WAITING] / (double)replicas;
     for (size_t i = 0; i < summary->steps_done; i++) {
         const launch_stage_step *step = &run->steps->ranks[rank].stages[i];
         figures->held = step->held > figures->held ? step->held : figures->held;
@@ -68,17 +71,22 @@ static void sum_up(const launch_run *run, int rank, launch_stage_figures *figure
             figures->bytes_sent += (double)run->steps->ranks[rank].times[i].bytes_sent / steps;
         }
     }
-    *busy_ms += figures->forward_ms + figures->backward_ms;
 }
 
+/* Of the first stage: the mean of all pipelines. */
 static double span_ms(const launch_run *run)
 {
     const launch_summary *summary = run->summary;
+    const int64_t stages = proto_job_stages(run->job);
     double sum_ms = 0;
-    for (size_t i = summary->measured_first; i < summary->steps_done; i++) {
-        sum_ms += (double)run->steps->ranks[0].stages[i].span_ns * MS_PER_NS;
+    double count = 0;
+    for (int64_t rank = 0; rank < run->job->job.world_size; rank += stages) {
+        for (size_t i = summary->measured_first; i < summary->steps_done; i++) {
+            sum_ms += (double)run->steps->ranks[rank].stages[i].span_ns * MS_PER_NS;
+            count++;
+        }
     }
-    return sum_ms / (double)(summary->steps_done - summary->measured_first);
+    return sum_ms / count;
 }
 
 /* The bubble of the schedule if every micro-batch takes its stage's mean times. */
@@ -115,8 +123,11 @@ static bool measure(const launch_run *run, launch_stages *stages)
     if (run->summary->steps_done == 0) {
         return true;
     }
+    for (int rank = 0; rank < (int)run->job->job.world_size; rank++) {
+        sum_up(run, rank, &stages->stages[rank % stages->count]);
+    }
     for (int s = 0; s < stages->count; s++) {
-        sum_up(run, s, &stages->stages[s], &busy_ms);
+        busy_ms += stages->stages[s].forward_ms + stages->stages[s].backward_ms;
     }
     const double whole_ms = span_ms(run) * stages->count;
     /* figures come from other processes: one that lies does not make a share below 0 */
@@ -152,6 +163,7 @@ json_t *launch_stages_json(const launch_run *run)
         sheet_row(&sheet, rows, make_stage(&stages.stages[s], s));
     }
     sheet_string(&sheet, "schedule", proto_pipeline_name((int)run->job->parallel.pipeline));
+    sheet_int(&sheet, "replicas", (uint64_t)proto_job_replicas(run->job));
     sheet_int(&sheet, "micro_batches", (uint64_t)run->job->train.micro_batches);
     sheet_real(&sheet, "bubble_measured", stages.bubble_measured);
     sheet_real(&sheet, "bubble_played", stages.bubble_played);
@@ -177,12 +189,14 @@ void launch_stages_report(const launch_run *run, launch_text *text)
     if (!has_stages(run, &stages, text)) {
         return;
     }
+    const bool several = proto_job_replicas(run->job) > 1;
     launch_text_printf(
         text,
         "<section><h2>The stages</h2><p class=\"hintline\">The mean step by schedule %s, of %d "
-        "micro-batches. Idle: %.1f %% of all stages' time; the schedule with these times, if "
+        "micro-batches%s. Idle: %.1f %% of all stages' time; the schedule with these times, if "
         "messages took none, has %.1f %%; with equal stages %.1f %%. At the step&rsquo;s end the "
-        "stages exchange the gradient of the tied matrix, the norm and the losses; both waits of a "
+        "stages exchange the gradient of the tied matrix%s, the norm and the losses; both waits of "
+        "a "
         "stage together are its &ldquo;waiting for other ranks&rdquo; above.</p>"
         "<div class=\"scroll wide\"><table><thead><tr><th class=\"n\">stage</th>"
         "<th class=\"n\">layers</th><th class=\"n\">forward</th><th class=\"n\">backward</th>"
@@ -190,10 +204,11 @@ void launch_stages_report(const launch_run *run, launch_text *text)
         "<th class=\"n\">waiting at the step&rsquo;s end</th><th class=\"n\">sent</th>"
         "<th class=\"n\">micro-batches held</th></tr></thead><tbody>\n",
         proto_pipeline_name((int)run->job->parallel.pipeline), (int)run->job->train.micro_batches,
-        100 * stages.bubble_measured, 100 * stages.bubble_played, 100 * stages.bubble_formula);
+        several ? " in each pipeline; a row is the mean of that stage in all of them" : "",
+        100 * stages.bubble_measured, 100 * stages.bubble_played, 100 * stages.bubble_formula,
+        several ? ", the gradients of all pipelines" : "");
     for (int s = 0; s < stages.count; s++) {
         const launch_stage_figures *stage = &stages.stages[s];
-        const double waiting_ms = run->summary->ranks[s].part_ms[LAUNCH_PART_WAITING];
         launch_text_printf(text,
                            "<tr><td class=\"n\">%d</td><td class=\"n\">%d</td>"
                            "<td class=\"n\">%.3f ms</td><td class=\"n\">%.3f ms</td>"
@@ -201,7 +216,7 @@ void launch_stages_report(const launch_run *run, launch_text *text)
                            "<td class=\"n\">%.2f MB</td>"
                            "<td class=\"n\">%d</td></tr>\n",
                            s, (int)stage->layers, stage->forward_ms, stage->backward_ms,
-                           stage->neighbour_ms, fmax(0, waiting_ms - stage->neighbour_ms),
+                           stage->neighbour_ms, fmax(0, stage->waiting_ms - stage->neighbour_ms),
                            stage->bytes_sent / 1e6, (int)stage->held);
     }
     launch_text_put(text, "</tbody></table></div></section>\n");
@@ -212,6 +227,10 @@ void launch_stages_lesson(const launch_run *run, launch_text *text)
     launch_stages stages;
     if (!has_stages(run, &stages, text)) {
         return;
+    }
+    if (proto_job_replicas(run->job) > 1) {
+        launch_text_printf(text, "There are %d pipelines. In each of them ",
+                           (int)proto_job_replicas(run->job));
     }
     launch_text_printf(
         text,

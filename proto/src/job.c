@@ -36,9 +36,16 @@ void proto_job_defaults(proto_job *job)
     };
 }
 
+int64_t proto_job_stages(const proto_job *job)
+{
+    return !proto_mode_get(job->job.mode)->pipelined ? 1
+           : job->parallel.stages > 0                ? job->parallel.stages
+                                                     : job->job.world_size;
+}
+
 int64_t proto_job_replicas(const proto_job *job)
 {
-    return proto_mode_get(job->job.mode)->pipelined ? 1 : job->job.world_size;
+    return job->job.world_size / proto_job_stages(job);
 }
 
 static base_status check_sampling(const proto_job_infer *infer, base_error *reterr)
@@ -218,12 +225,18 @@ static base_status check_stages(const proto_job *job, base_error *reterr)
             "parallel.pipeline interleaved is for pipeline-simulate and launcher plan: "
             "mode pp-cpu has gpipe and 1f1b");
     }
-    if (job->job.world_size > job->model.layers) {
+    if (job->job.world_size % proto_job_stages(job) != 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "job.world_size %" PRId64
+                         "parallel.stages %" PRId64 " does not divide job.world_size %" PRId64,
+                         job->parallel.stages, job->job.world_size);
+    }
+    if (proto_job_stages(job) > job->model.layers) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%s %" PRId64
                          ": each stage has a layer at least, and the model has %" PRId64
-                         ": take fewer ranks, or a larger model.layers",
-                         job->job.world_size, job->model.layers);
+                         ": take fewer, or a larger model.layers",
+                         job->parallel.stages > 0 ? "parallel.stages" : "job.world_size",
+                         proto_job_stages(job), job->model.layers);
     }
     if (job->infer.eval) {
         return base_fail(
@@ -231,20 +244,27 @@ static base_status check_stages(const proto_job *job, base_error *reterr)
             "infer.eval needs a whole model, and each stage has a part: leave it out, "
             "and evaluate the result: launcher --mode generate --eval --checkpoint DIR");
     }
-    if (job->parallel.timing != PROTO_TIMING_OVERLAPPED ||
-        job->parallel.algorithm != PROTO_ALGORITHM_AUTO) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "%s: stages do not add up gradients by an all-reduce: leave it out",
-                         job->parallel.algorithm != PROTO_ALGORITHM_AUTO ? "parallel.algorithm"
-                                                                         : "parallel.timing");
+    if (job->parallel.timing != PROTO_TIMING_OVERLAPPED) {
+        return base_fail(
+            reterr, BASE_ERR_INVALID,
+            "parallel.timing: no all-reduce overlaps a stage's backward: leave it out");
     }
-    return BASE_OK;
+    return job->parallel.algorithm == PROTO_ALGORITHM_AUTO || proto_job_replicas(job) > 1
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "parallel.algorithm: the stages of one pipeline do not add up gradients "
+                           "by an all-reduce: leave it out");
 }
 
 static base_status check_pipeline(const proto_job *job, base_error *reterr)
 {
     if (proto_mode_get(job->job.mode)->pipelined) {
         return check_stages(job, reterr);
+    }
+    if (job->parallel.stages != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "parallel.stages %" PRId64 " goes with mode pp-cpu, not with %s",
+                         job->parallel.stages, proto_mode_name((int)job->job.mode));
     }
     return job->parallel.pipeline == PROTO_PIPELINE_GPIPE
                ? BASE_OK

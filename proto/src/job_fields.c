@@ -183,6 +183,10 @@ static const base_field rows[] = {
     {JOB(ENUM, parallel.pipeline), .optional = true, .name_of = proto_pipeline_name,
      .option = "pipeline", .value = "NAME",
      .help = "pp-cpu: the order of a stage's forwards and backwards: gpipe, 1f1b"},
+    {JOB(INT, parallel.stages), .optional = true, .least = 0, .most = PROTO_PIPELINE_STAGES_MAX,
+     .option = "stages", .value = "N",
+     .help = "pp-cpu: ranks of one pipeline; if there are more ranks, there are several pipelines, "
+             "each with its own part of the data (0: all ranks)"},
     {JOB(INT, parallel.zero), .optional = true, .least = 0, .most = 1, .option = "zero",
      .value = "STAGE",
      .help = "ddp-cpu: what is sharded between the ranks: 0: nothing; 1: AdamW's moments"},

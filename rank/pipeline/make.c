@@ -160,6 +160,25 @@ static base_status fill(rank_pipeline *made, const rank_pipeline_options *option
     return status == BASE_OK ? make_gradients(made, reterr) : status;
 }
 
+/* Ranks in a row are a pipeline. */
+static base_status make_comms(rank_pipeline *made, int stages, base_error *reterr)
+{
+    coll_error error;
+    coll_comm *world = coll_context_world(made->context);
+    const int rank = coll_comm_rank(world);
+    made->stage = rank % stages;
+    made->replica = rank / stages;
+    if (coll_comm_size(world) == stages) {
+        made->comm = world;
+        return BASE_OK;
+    }
+    coll_status status = coll_comm_split(world, made->replica, rank, &made->comm, &error);
+    if (status == COLL_OK) {
+        status = coll_comm_split(world, made->stage, rank, &made->replicas, &error);
+    }
+    return coll_to_base(status, &error, reterr);
+}
+
 base_status rank_pipeline_create(const rank_pipeline_options *options, rank_pipeline **pipeline,
                                  base_error *reterr)
 {
@@ -169,15 +188,17 @@ base_status rank_pipeline_create(const rank_pipeline_options *options, rank_pipe
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a pipeline");
     }
     made->context = options->context;
-    made->comm = coll_context_world(options->context);
     made->device = *options->device;
     made->config = *options->config;
-    made->stage = coll_comm_rank(made->comm);
+    made->algorithm = options->algorithm;
     made->schedule = (proto_pipeline){.kind = options->kind,
-                                      .stages = coll_comm_size(made->comm),
+                                      .stages = options->stages,
                                       .chunks = 1,
                                       .micro_batches = options->micro_batches};
     base_status status = check(made, reterr);
+    if (status == BASE_OK) {
+        status = make_comms(made, options->stages, reterr);
+    }
     if (status == BASE_OK) {
         status = fill(made, options, reterr);
     }
@@ -217,6 +238,10 @@ void rank_pipeline_destroy(rank_pipeline *pipeline)
         release(pipeline, pipeline->tied[i].at);
     }
     release(pipeline, pipeline->run.work);
+    if (pipeline->comm != coll_context_world(pipeline->context)) {
+        coll_comm_destroy(pipeline->replicas);
+        coll_comm_destroy(pipeline->comm);
+    }
     free(pipeline->places);
     free(pipeline->block_sums);
     free(pipeline);

@@ -60,8 +60,9 @@ static base_status receive_part(rank_pipeline *pipeline, float *part, base_error
     return status;
 }
 
-base_status rank_pipeline_scatter(rank_pipeline *pipeline, const float *whole, float *params,
-                                  uint8_t digest[RANK_DIGEST_BYTES], base_error *reterr)
+/* Among the stages of the first pipeline. */
+static base_status scatter(rank_pipeline *pipeline, const float *whole, float *params,
+                           uint8_t digest[RANK_DIGEST_BYTES], base_error *reterr)
 {
     coll_error error;
     base_status status = BASE_OK;
@@ -88,10 +89,20 @@ base_status rank_pipeline_scatter(rank_pipeline *pipeline, const float *whole, f
             break;
         }
     }
+    return status == BASE_OK
+               ? coll_to_base(coll_broadcast(pipeline->comm, digest, RANK_DIGEST_BYTES, COLL_UINT8,
+                                             0, &error),
+                              &error, reterr)
+               : status;
+}
+
+base_status rank_pipeline_scatter(rank_pipeline *pipeline, const float *whole, float *params,
+                                  uint8_t digest[RANK_DIGEST_BYTES], base_error *reterr)
+{
+    base_status status =
+        pipeline->replica == 0 ? scatter(pipeline, whole, params, digest, reterr) : BASE_OK;
     if (status == BASE_OK) {
-        status = coll_to_base(
-            coll_broadcast(pipeline->comm, digest, RANK_DIGEST_BYTES, COLL_UINT8, 0, &error),
-            &error, reterr);
+        status = pipeline_give_replicas(pipeline, params, digest, reterr);
     }
     return status == BASE_OK ? BASE_OK
                              : base_error_prepend(reterr, status, "sharing the parameters");
@@ -132,6 +143,9 @@ base_status rank_pipeline_gather(rank_pipeline *pipeline, const float *params, f
     base_status status = BASE_OK;
     *byte_equal = true;
     *max_abs_difference = 0.0;
+    if (pipeline->replica > 0) {
+        return BASE_OK;
+    }
     if (!pipeline_is_first(pipeline)) {
         status = pipeline_send(pipeline, 0, params, pipeline->held.count, reterr);
     } else {

@@ -1,6 +1,6 @@
 /* The inside of pipeline.h: what the files of this directory share. make.c makes and frees a stage,
  * run.c computes a step, norm.c adds up the norm, params.c moves parameters, messages.c sends and
- * receives. */
+ * receives, replicas.c is what several pipelines exchange. */
 #ifndef RANK_PIPELINE_PARTS_H
 #define RANK_PIPELINE_PARTS_H
 
@@ -27,11 +27,14 @@ typedef struct pipeline_tied {
 
 struct rank_pipeline {
     coll_context *context;
-    coll_comm *comm;
+    coll_comm *comm;     /* the stages of this pipeline */
+    coll_comm *replicas; /* this stage of all pipelines; NULL: there is one pipeline */
+    coll_algorithm algorithm;
     rank_device device;
     rank_model_config config;
     proto_pipeline schedule;
-    int stage; /* this rank */
+    int stage;   /* this rank's */
+    int replica; /* the number of its pipeline */
     rank_shape shape;
     rank_run run;
     rank_hooks hooks;
@@ -76,6 +79,16 @@ BASE_MUST_CHECK base_status pipeline_send(rank_pipeline *pipeline, int peer, con
                                           size_t count, base_error *reterr);
 BASE_MUST_CHECK base_status pipeline_receive(rank_pipeline *pipeline, int peer, float *values,
                                              size_t count, base_error *reterr);
+
+/* ---- replicas.c: nothing where there is one pipeline ---- */
+
+/* Adds up the gradients of this stage's own range. Collective over the pipelines. */
+BASE_MUST_CHECK base_status pipeline_add_replicas(rank_pipeline *pipeline, base_error *reterr);
+
+/* Gives the first pipeline's parameters of this stage to the others, with the model's digest. */
+BASE_MUST_CHECK base_status pipeline_give_replicas(const rank_pipeline *pipeline, float *params,
+                                                   uint8_t digest[RANK_DIGEST_BYTES],
+                                                   base_error *reterr);
 
 /* ---- norm.c ---- */
 

@@ -1,5 +1,7 @@
 /* One stage of a pipeline: its layers, its micro-batches in progress, and the messages to the
- * stages beside it. Every rank of the world is one stage; rank s has the s-th range of layers.
+ * stages beside it. Rank r is stage r % stages, and has that range of layers. Where there are more ranks than
+ * stages, rank r belongs to pipeline r / stages. Each pipeline has slots of its own, as the ranks of
+ * data-parallel training have; at a step's end the equal stages of all add their gradients up.
  *
  *     each step:
  *       rank_pipeline_run      forward and backward of all micro-batches, in the schedule's order
@@ -35,7 +37,9 @@
 typedef struct rank_pipeline rank_pipeline;
 
 typedef struct rank_pipeline_options {
-    coll_context *context; /* borrowed; its world has a rank for each stage */
+    coll_context *context; /* borrowed; its world has a multiple of `stages` ranks */
+    int stages;
+    coll_algorithm algorithm; /* of the sums over several pipelines */
     const rank_device *device;
     const rank_model_config *config;
     proto_pipeline_kind kind; /* not interleaved */
@@ -43,7 +47,7 @@ typedef struct rank_pipeline_options {
     int token_count_max;      /* of a micro-batch */
 } rank_pipeline_options;
 
-/* Makes memory for what this stage holds. Local. BASE_ERR_INVALID: fewer layers than stages, or too
+/* Makes memory for what this stage holds. Collective if there are several pipelines. BASE_ERR_INVALID: fewer layers than stages, or too
  * many micro-batches. BASE_ERR_UNSUPPORTED: the family cannot be cut into stages. */
 BASE_MUST_CHECK base_status rank_pipeline_create(const rank_pipeline_options *options,
                                                  rank_pipeline **pipeline, base_error *reterr);
@@ -75,27 +79,38 @@ BASE_MUST_CHECK base_status rank_pipeline_run(rank_pipeline *pipeline, const flo
                                               rank_pipeline_batch batch, void *user,
                                               rank_result *results, base_error *reterr);
 
-/* Exchanges what a step's end needs. *sum_squares: of all gradients, the same on every stage.
- * Collective. */
+/* Exchanges what a step's end needs. *sum_squares: of all gradients, the same on every rank. Collective. */
 BASE_MUST_CHECK base_status rank_pipeline_reduce(rank_pipeline *pipeline, double *sum_squares,
                                                  base_error *reterr);
 
-/* After reduce, until the next run: the sums over all micro-batches of what this stage holds. */
+/* Adds up the pipelines' losses in the order of their gradients. *loss: this pipeline's on its last stage, 0 on
+ * the others; afterwards that of all on one rank, and 0 elsewhere. Collective. */
+BASE_MUST_CHECK base_status rank_pipeline_sum_loss(const rank_pipeline *pipeline, double *loss,
+                                                   base_error *reterr);
+
+/* After reduce, until the next run: the sums over all micro-batches of all pipelines, of what this stage
+ * holds. */
 const float *rank_pipeline_sums(const rank_pipeline *pipeline);
 
 void rank_pipeline_get_times(const rank_pipeline *pipeline, rank_pipeline_times *times);
 
-/* Gives each stage its part of rank 0's `whole` (all parameters; others: NULL), into params.
+/* Gives each stage of every pipeline its part of rank 0's `whole` (all parameters; others: NULL), into params.
  * Collective. *digest: BLAKE2b-256 of all of them, on every rank. BASE_ERR_MISMATCH: a stage has received
  * other bytes. */
 BASE_MUST_CHECK base_status rank_pipeline_scatter(rank_pipeline *pipeline, const float *whole,
                                                   float *params, uint8_t digest[RANK_DIGEST_BYTES],
                                                   base_error *reterr);
 
-/* Collects all parameters on rank 0 in `whole` (others: NULL). On rank 0 also compares the two
- * copies of the tied matrix. Collective. */
+/* Collects all parameters of the first pipeline on rank 0 in `whole` (others: NULL). On rank 0 also compares the
+ * two copies of the tied matrix. Collective. */
 BASE_MUST_CHECK base_status rank_pipeline_gather(rank_pipeline *pipeline, const float *params,
                                                  float *whole, bool *byte_equal,
                                                  double *max_abs_difference, base_error *reterr);
+
+/* Compares this stage's parameters with those of the same stage in the first pipeline. The gradients' sums
+ * are lost. Collective. */
+BASE_MUST_CHECK base_status rank_pipeline_compare(rank_pipeline *pipeline, const float *params,
+                                                  bool *byte_equal, double *max_abs_difference,
+                                                  base_error *reterr);
 
 #endif

@@ -213,6 +213,10 @@ base_status rank_pipeline_run(rank_pipeline *pipeline, const float *params,
                     proto_pipeline_held(&pipeline->schedule, pipeline->stage));
         status = wait_for_sends(pipeline, reterr);
     }
+    if (status != BASE_OK && pipeline->replicas != NULL) {
+        return base_error_prepend(reterr, status, "pipeline %d, stage %d of %d", pipeline->replica,
+                                  pipeline->stage, pipeline->schedule.stages);
+    }
     return status == BASE_OK ? BASE_OK
                              : base_error_prepend(reterr, status, "stage %d of %d", pipeline->stage,
                                                   pipeline->schedule.stages);
@@ -222,8 +226,8 @@ base_status rank_pipeline_reduce(rank_pipeline *pipeline, double *sum_squares, b
 {
     const int64_t begun_ns = base_now_ns();
     const size_t tied = pipeline->held.tied_count;
-    base_status status = BASE_OK;
-    if (tied > 0) {
+    base_status status = pipeline_add_replicas(pipeline, reterr);
+    if (status == BASE_OK && tied > 0) {
         status = pipeline_is_first(pipeline)
                      ? pipeline_send(pipeline, pipeline->schedule.stages - 1, pipeline->levels[0],
                                      tied, reterr)

@@ -221,7 +221,6 @@ base_status trainer_first_params(const trainer *self, const char *from, float *p
 static base_status open_data(trainer *self, base_error *reterr)
 {
     const proto_job *job = self->job;
-    const proto_identity *identity = &self->worker->identity;
     base_status status = rank_tokenizer_load(job->data.tokenizer, &self->tokenizer, reterr);
     if (status != BASE_OK) {
         return status;
@@ -237,7 +236,7 @@ static base_status open_data(trainer *self, base_error *reterr)
                          job->data.tokenizer);
     }
     const int64_t replicas = proto_job_replicas(job);
-    const int64_t replica = identity->rank % replicas; /* all stages of a pipeline have all slots */
+    const int64_t replica = trainer_replica(self);
     const rank_data_options options = {
         .path = job->data.train,
         .tokenizer = self->tokenizer,

@@ -1,5 +1,6 @@
 /* The training of one stage of a pipeline: what differs from a rank that has all layers. Called by
  * prepare.c, step.c and finish.c. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,8 +11,10 @@ base_status trainer_stage_make(trainer *self, base_error *reterr)
 {
     const proto_job *job = self->job;
     const rank_device *device = &self->device;
-    const rank_pipeline_options options = {
+    coll_error error;
+    rank_pipeline_options options = {
         .context = self->worker->context,
+        .stages = (int)proto_job_stages(job),
         .device = device,
         .config = &self->config,
         .kind = job->parallel.pipeline,
@@ -19,7 +22,13 @@ base_status trainer_stage_make(trainer *self, base_error *reterr)
         .token_count_max = (int)(job->train.batch * job->model.context),
     };
     void *params = NULL;
-    base_status status = rank_pipeline_create(&options, &self->pipeline, reterr);
+    base_status status =
+        coll_to_base(coll_algorithm_parse(proto_algorithm_name(job->parallel.algorithm),
+                                          &options.algorithm, &error),
+                     &error, reterr);
+    if (status == BASE_OK) {
+        status = rank_pipeline_create(&options, &self->pipeline, reterr);
+    }
     if (status == BASE_OK) {
         status = device->backend->alloc(device->queue, RANK_MEMORY_WEIGHTS,
                                         rank_pipeline_held(self->pipeline)->count * sizeof(float),
@@ -78,9 +87,9 @@ base_status trainer_stage_compute(trainer *self, uint64_t *tokens, rank_result *
     stage_batches batches = {.trainer = self};
     const base_status status =
         rank_pipeline_run(self->pipeline, self->params, next_batch, &batches, results, reterr);
-    /* all stages see the same tokens: the last one, which has the loss, counts them */
-    const proto_identity *identity = &self->worker->identity;
-    *tokens = identity->rank == identity->world_size - 1 ? batches.tokens : 0;
+    /* all stages of a pipeline see the same tokens: the last one, which has the loss, counts them */
+    const int stages = (int)proto_job_stages(self->job);
+    *tokens = self->worker->identity.rank % stages == stages - 1 ? batches.tokens : 0;
     return status;
 }
 
@@ -97,7 +106,11 @@ base_status trainer_stage_save(const trainer *self, uint8_t digest[PROTO_DIGEST_
     float *whole = NULL;
     coll_error error;
     stage_end end = {.byte_equal = false};
-    base_status status = trainer_make_whole(self, &whole, reterr);
+    base_status status =
+        rank_pipeline_compare(self->pipeline, self->params, byte_equal, max_abs_difference, reterr);
+    if (status == BASE_OK) {
+        status = trainer_make_whole(self, &whole, reterr);
+    }
     if (status == BASE_OK) {
         status = rank_pipeline_gather(self->pipeline, self->params, whole, &end.byte_equal,
                                       &end.max_abs_difference, reterr);
@@ -115,7 +128,9 @@ base_status trainer_stage_save(const trainer *self, uint8_t digest[PROTO_DIGEST_
     }
     free(whole);
     memcpy(digest, end.digest, PROTO_DIGEST_BYTES);
-    *byte_equal = end.byte_equal;
-    *max_abs_difference = end.max_abs_difference;
+    *byte_equal = *byte_equal && end.byte_equal;
+    if (!isnan(*max_abs_difference) && !(end.max_abs_difference <= *max_abs_difference)) {
+        *max_abs_difference = end.max_abs_difference;
+    }
     return status;
 }

@@ -241,6 +241,13 @@ static base_status sum_counts(const trainer *self, training_step *step, base_err
 {
     if (!step->counted) {
         step->global = step->mine;
+        const base_status status =
+            self->pipeline != NULL
+                ? rank_pipeline_sum_loss(self->pipeline, &step->global.loss, reterr)
+                : BASE_OK;
+        if (status != BASE_OK) {
+            return status;
+        }
         return trainer_sum(self, (double *)&step->global, STEP_SUMS, reterr);
     }
     step->global.loss = step->mine.loss;

@@ -57,6 +57,12 @@ typedef struct trainer {
     bool stopping;               /* of all ranks: the launcher has asked for a stop */
 } trainer;
 
+/* Which copy of the model this rank belongs to: its slots are its own, or its pipeline's. */
+static inline int trainer_replica(const trainer *self)
+{
+    return self->worker->identity.rank / (int)proto_job_stages(self->job);
+}
+
 /* In a pipeline. stage.c: makes this stage, and the parameters that it holds; gives the parameters of
  * rank 0 to the stages; computes a step; and saves the whole model on rank 0. */
 BASE_MUST_CHECK base_status trainer_stage_make(trainer *self, base_error *reterr);

@@ -116,11 +116,10 @@ static void stages_go_on_too(void **state)
         const char *ranks;
         const char *micro_batches;
         const char *steps;
-    } pieces[] = {{"ddp-cpu", "1", "4", "3"},
-                  {"pp-cpu", "3", "4", "7"},
-                  {"pp-cpu", "2", "4", "9"},
-                  {"ddp-cpu", "2", "2", "11"},
-                  {"pp-cpu", "2", "4", "14"}};
+        const char *stages;
+    } pieces[] = {{"ddp-cpu", "1", "4", "3", "0"}, {"pp-cpu", "3", "4", "7", "0"},
+                  {"pp-cpu", "4", "2", "9", "2"},  {"ddp-cpu", "2", "2", "11", "0"},
+                  {"pp-cpu", "2", "4", "12", "0"}, {"pp-cpu", "4", "2", "14", "2"}};
     training_expect(&one, &test_shared_directory, "layers", 0,
                     FLAGS("--ranks", "2", "--micro-batches", "2", "--steps", "14", "--data", data,
                           "--layers", "3", "--lr", "1e-2"));
@@ -129,12 +128,13 @@ static void stages_go_on_too(void **state)
                         FLAGS("--mode", pieces[i].mode, "--ranks", pieces[i].ranks,
                               "--micro-batches", pieces[i].micro_batches, "--steps",
                               pieces[i].steps, "--data", data, "--layers", "3", "--lr", "1e-2",
-                              "--save-every", "4", "--resume"));
+                              "--save-every", "4", "--resume", "--stages", pieces[i].stages));
     }
-    assert_says(&two, "--resume: goes on after step 11 of 14");
-    assert_int_equal(number(&two, "steps"), 3); /* the ddp steps before have no stages' times */
+    assert_says(&two, "--resume: goes on after step 12 of 14");
+    assert_int_equal(number(&two, "steps"), 2); /* the steps before are of two ranks */
     assert_set_aside(&two, 9);
     assert_set_aside(&two, 11);
+    assert_set_aside(&two, 12);
     training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
 }
 

@@ -101,8 +101,9 @@ static void a_killed_stage_ends_the_job(void **state)
 static void a_stage_that_hangs_is_named(void **state)
 {
     (void)state;
-#ifndef __SANITIZE_ADDRESS__ /* it must be loaded before all others */
-    for (int hung = 0; hung < 4; hung++) {
+#ifndef __SANITIZE_ADDRESS__      /* it must be loaded before all others */
+    for (int i = 0; i < 6; i++) { /* in one pipeline, and in two of two stages */
+        const int hung = i < 4 ? i : i - 3;
         test_directory directory;
         char named[64];
         test_directory_make(&directory);
@@ -110,7 +111,7 @@ static void a_stage_that_hangs_is_named(void **state)
         training_start(&run, &directory, "out",
                        (const char *const[]){"--mode", "pp-cpu", "--ranks", "4", "--layers", "4",
                                              "--micro-batches", "4", "--timeout", "1", "--steps",
-                                             endless, NULL});
+                                             endless, "--stages", i < 4 ? "0" : "2", NULL});
         assert_int_equal(unsetenv("LD_PRELOAD"), 0);
         test_program_wait_text(&run.program, TEST_STDERR, "step ");
         const pid_t pid = training_rank_pid(&run, hung);

@@ -54,23 +54,27 @@ static void two_hosts_train_the_bytes_of_one(void **state)
             "2");
 }
 
-/* Rank 0, which is on the head's host, writes the model of all stages. */
+/* Rank 0, which is on the head's host, writes the model of all stages: of one pipeline across the hosts, and of a
+ * pipeline on each. */
 static void two_hosts_are_stages_of_one_model(void **state)
 {
     (void)state;
-    several_make_key("stages");
-    const several job = {
-        several_address,
-        "2",
-        NULL,
-        {"--mode", "pp-cpu", "--ranks", "2", "--layers", "2", "--micro-batches", "2", NULL}};
+    static const char *const layouts[][3] = {{"stages", "2", "2"}, {"pipelines", "4", "1"}};
     training_expect(&one, &test_shared_directory, "stages-alone", 0,
                     FLAGS("--ranks", "1", "--layers", "2", "--micro-batches", "2"));
-    several_start_head(&job, "stages");
-    several_start(1, &job, several_no_flags);
-    several_expect_all(2);
-    training_assert_same_file(&one, "model.safetensors", &several_runs[0], "model.safetensors");
-    test_program_assert_no_children();
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+        several_make_key(layouts[i][0]);
+        const several job = {several_address,
+                             "2",
+                             NULL,
+                             {"--mode", "pp-cpu", "--ranks", layouts[i][1], "--layers", "2",
+                              "--stages", "2", "--micro-batches", layouts[i][2], NULL}};
+        several_start_head(&job, layouts[i][0]);
+        several_start(1, &job, several_no_flags);
+        several_expect_all(2);
+        training_assert_same_file(&one, "model.safetensors", &several_runs[0], "model.safetensors");
+        test_program_assert_no_children();
+    }
 }
 
 /* A training of two hosts goes on from the checkpoint that one host has written, in the head's --out. */

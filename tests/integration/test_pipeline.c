@@ -66,6 +66,40 @@ static void odd_numbers_too(void **state)
     }
 }
 
+/* Pipelines beside each other share the slots as ranks do, and their equal stages add up what they have. */
+static void several_pipelines_train_the_bits_of_one_rank(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *ranks;
+        const char *stages;
+        const char *micro_batches;
+        const char *more[2];
+    } cases[] = {
+        {"4", "2", "2", {"--transport", "shm"}},
+        {"4", "2", "2", {"--transport", "tcp"}},
+        {"4", "1", "1", {"--transport", "shm"}},
+        {"6", "3", "2", {"--transport", "zmq"}},
+        {"8", "2", "1", {"--algorithm", "recursive_doubling"}},
+    };
+    training_expect(&one, &test_shared_directory, "slots", 0,
+                    FLAGS("--ranks", "1", "--layers", "3", "--width", "8", "--micro-batches", "4",
+                          "--clip", "0.05"));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        expect_same(cases[i].ranks, i % 2 == 0 ? "1f1b" : "gpipe",
+                    FLAGS("--stages", cases[i].stages, "--layers", "3", "--width", "8",
+                          "--micro-batches", cases[i].micro_batches, "--clip", "0.05",
+                          cases[i].more[0], cases[i].more[1]));
+        json_t *manifest = training_manifest(&two);
+        const json_t *pipeline = json_object_get(manifest, "pipeline");
+        const double replicas = json_number_value(json_object_get(pipeline, "replicas"));
+        assert_true(replicas == strtod(cases[i].ranks, NULL) / strtod(cases[i].stages, NULL));
+        assert_true((double)json_array_size(json_object_get(pipeline, "stages")) ==
+                    strtod(cases[i].stages, NULL));
+        json_decref(manifest);
+    }
+}
+
 /* Slots without sentences have empty batches: nothing is sent, and gradients are zero. */
 static void empty_batches_pass_through(void **state)
 {
@@ -173,7 +207,11 @@ static void what_makes_no_sense_is_refused(void **state)
         {{"--layers", "2", "--eval"}, "--eval needs a whole model"},
         {{"--layers", "2", "--bucket-bytes", "5000"}, "--bucket-bytes goes with data parallel"},
         {{"--layers", "2", "--timing", "bracketed"}, "--timing goes with data parallel"},
-        {{"--layers", "2", "--algorithm", "ring"}, "--algorithm: stages do not add up gradients"},
+        {{"--layers", "2", "--algorithm", "ring"},
+         "--algorithm: the stages of one pipeline do not"},
+        {{"--layers", "4", "--stages", "3"}, "--stages 3 does not divide --ranks 2"},
+        {{"--layers", "1", "--stages", "2"}, "--stages 2: each stage has a layer at least"},
+        {{"--mode", "ddp-cpu", "--stages", "2"}, "--stages 2 goes with mode pp-cpu"},
         {{"--layers", "2", "--pipeline", "interleaved"}, "has gpipe and 1f1b"},
         {{"--mode", "ddp-cpu", "--pipeline", "1f1b"}, "--pipeline 1f1b goes with"},
     };
@@ -194,6 +232,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stages_train_the_bits_of_one_rank),
         cmocka_unit_test(odd_numbers_too),
+        cmocka_unit_test(several_pipelines_train_the_bits_of_one_rank),
         cmocka_unit_test(empty_batches_pass_through),
         cmocka_unit_test(the_record_has_the_stages),
         cmocka_unit_test(the_model_is_an_ordinary_one),

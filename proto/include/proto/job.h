@@ -145,7 +145,9 @@ typedef struct proto_job_parallel {
     int64_t join_timeout_ms;
     int64_t threads_per_rank;
     proto_pipeline_kind pipeline; /* of a mode that trains in a pipeline */
-    int64_t zero;                 /* ZeRO's stage; 0: every rank has all */
+    int64_t
+        stages; /* ranks of one pipeline, of which there are world_size / stages; 0: one, of all */
+    int64_t zero; /* ZeRO's stage; 0: every rank has all */
 } proto_job_parallel;
 
 typedef struct proto_job_infer {
@@ -243,8 +245,11 @@ void proto_job_defaults(proto_job *job);
  * say). */
 BASE_MUST_CHECK base_status proto_job_check(const proto_job *job, base_error *reterr);
 
-/* How many copies of the model train, each on slots of its own: every rank is one, but the stages of
- * a pipeline are one together. */
+/* How many ranks hold one copy of the model that trains together: the stages of a pipeline, else 1. These are
+ * ranks in a row: rank r is stage r % stages. */
+int64_t proto_job_stages(const proto_job *job);
+
+/* How many copies of the model train, each on slots of its own: rank r belongs to copy r / stages. */
 int64_t proto_job_replicas(const proto_job *job);
 
 /* The number of widths in infer.curve. 0: it is empty. -1: it is not a list of widths, which
