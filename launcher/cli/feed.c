@@ -229,6 +229,8 @@ static json_t *describe_finished(const launch_request_event *event)
     }
     (void)json_object_set_new(object, "completion_tokens",
                               json_integer((json_int_t)event->completion_tokens));
+    (void)json_object_set_new(object, "cached_tokens",
+                              json_integer((json_int_t)event->cached_tokens));
     (void)json_object_set_new(object, "queued_ms", to_ms(event->queued_ns));
     (void)json_object_set_new(object, "ttft_ms",
                               event->ttft_ns > 0 ? to_ms(event->ttft_ns) : json_null());

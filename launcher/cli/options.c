@@ -195,6 +195,10 @@ static base_status check_requests(const launch_options *options, base_error *ret
     if (serves && (options->standard_input || options->job.infer.prompts[0] != '\0')) {
         return base_fail(reterr, BASE_ERR_INVALID, "--serve or --prompts, not both");
     }
+    if (options->job.infer.no_prefix_cache && !options->job.infer.requests) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--no-prefix-cache goes with --serve and --prompts -");
+    }
     if (serves && options->job.infer.chat) {
         return base_fail(
             reterr, BASE_ERR_INVALID,

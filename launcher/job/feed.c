@@ -157,6 +157,7 @@ static bool handle_answered(launch_session *session, const Ringfence__Control__A
         .finish_reason = proto_finish_name((int)answered->finish_reason),
         .completion_tokens = answered->completion_tokens,
         .drawn = answered->drawn,
+        .cached_tokens = answered->cached_tokens,
         .queued_ns = answered->queued_ns,
         .ttft_ns = answered->ttft_ns,
         .decode_ns = answered->decode_ns,

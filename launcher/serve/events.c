@@ -134,6 +134,7 @@ static void count_finished(launch_metrics *metrics, const launch_completion *one
 {
     metrics->requests[outcome]++;
     metrics->drawn += event->drawn;
+    metrics->cached_tokens += event->cached_tokens;
     if (one->first_ns != 0) {
         launch_metrics_observe(&metrics->first, one->first_ns - one->came_ns);
     }
@@ -159,6 +160,7 @@ static void take_finished(launch_completion *one, const launch_request_event *ev
         end++;
     }
     one->stage = LAUNCH_STAGE_FINISHED;
+    one->usage.cached_tokens = event->cached_tokens;
     one->held_bytes = 0;
     if (one->stopped) { /* rank 0 calls it cancelled, or its own end came meanwhile */
         count_finished(&one->server->metrics, one, event, LAUNCH_OUTCOME_STOP);

@@ -65,6 +65,8 @@ void launch_metrics_write(const launch_metrics *metrics, int running, int waitin
     }
     put_one(text, "prompt_tokens_total", "counter", metrics->prompt_tokens,
             "Tokens of accepted prompts.");
+    put_one(text, "cached_prompt_tokens_total", "counter", metrics->cached_tokens,
+            "Tokens of prompts that were cached, and not computed again.");
     put_one(text, "completion_tokens_total", "counter", metrics->drawn,
             "Tokens that were drawn, stop tokens too.");
     put_one(text, "requests_running", "gauge", (uint64_t)running,

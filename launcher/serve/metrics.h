@@ -27,6 +27,7 @@ typedef struct launch_histogram {
 typedef struct launch_metrics {
     uint64_t requests[LAUNCH_OUTCOMES];
     uint64_t prompt_tokens;
+    uint64_t cached_tokens; /* of them */
     uint64_t drawn;
     launch_histogram first;     /* from the request to its first token */
     launch_histogram per_token; /* of the tokens after the first, the mean of a request */

@@ -65,9 +65,10 @@ static json_t *choices(const char *name, json_t *value, const char *finish_reaso
 
 static json_t *describe_usage(const launch_usage *usage)
 {
-    return json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)usage->prompt_tokens,
+    return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)usage->prompt_tokens,
                      "completion_tokens", (json_int_t)usage->completion_tokens, "total_tokens",
-                     (json_int_t)usage->prompt_tokens + (json_int_t)usage->completion_tokens);
+                     (json_int_t)usage->prompt_tokens + (json_int_t)usage->completion_tokens,
+                     "prompt_tokens_details", "cached_tokens", (json_int_t)usage->cached_tokens);
 }
 
 char *launch_reply_completion(const launch_reply_head *head, const char *text,

@@ -17,6 +17,7 @@ typedef struct launch_reply_head {
 typedef struct launch_usage {
     uint32_t prompt_tokens;
     uint32_t completion_tokens;
+    uint32_t cached_tokens; /* of the prompt's */
 } launch_usage;
 
 /* {"error": …}. status: the HTTP status, which gives the type. field: NULL or "": none. */

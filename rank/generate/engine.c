@@ -342,8 +342,10 @@ static base_status compute(rank_engine *engine, base_error *reterr)
 {
     engine->entry_count = rank_schedule_plan(engine->schedule, engine->entries);
     for (int i = 0; engine->on_begin != NULL && i < engine->entry_count; i++) {
-        if (engine->entries[i].first == 0) {
-            engine->on_begin(engine->user, request_of(engine, &engine->entries[i])->id);
+        const rank_schedule_entry *entry = &engine->entries[i];
+        const int32_t shared = rank_schedule_shared(engine->schedule, entry->sequence);
+        if (entry->first == shared) {
+            engine->on_begin(engine->user, request_of(engine, entry)->id, shared);
         }
     }
     gather_rows(engine);

@@ -43,9 +43,10 @@ typedef struct rank_engine_options {
     rank_type type;       /* of matrices */
     rank_type cache_type; /* of keys and values; bfloat16 on a GPU only */
     rank_engine_on_event on_event;
-    /* On every rank: the step that has just begun is the first that computes for the request. NULL:
-     * nobody wants to know. */
-    void (*on_begin)(void *user, uint64_t request_id);
+    bool shares; /* prompts share what is cached of their beginnings (schedule.h) */
+    /* On every rank: the step that has just begun is the first that computes for the request, of whose prompt
+     * so many tokens were cached. NULL: nobody wants to know. */
+    void (*on_begin)(void *user, uint64_t request_id, int32_t cached);
     void *user;
     rank_step_trace *trace; /* borrowed: every step is logged in it; NULL: none is */
 } rank_engine_options;

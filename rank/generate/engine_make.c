@@ -45,6 +45,7 @@ static rank_schedule_options schedule_options(const rank_engine_options *options
         .block_tokens = options->block_tokens,
         .chunk_tokens = options->chunk_tokens,
         .vocab_size = options->config->vocab_size,
+        .shares = options->shares ? 1 : 0,
     };
 }
 

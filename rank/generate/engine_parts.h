@@ -17,7 +17,8 @@ typedef struct engine_head {
 struct rank_engine {
     coll_comm *comm;
     rank_engine_on_event on_event;
-    void (*on_begin)(void *user, uint64_t request_id); /* NULL: nobody wants to know */
+    void (*on_begin)(void *user, uint64_t request_id,
+                     int32_t cached); /* NULL: nobody wants to know */
     void *user;
     rank_step_trace *trace; /* NULL: none */
     rank_tp_group *group;

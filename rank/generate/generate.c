@@ -122,7 +122,7 @@ static size_t pace_index(const generation *g, uint64_t request_id)
 }
 
 /* Requests begin in the order of their ids. */
-static void on_begin(void *user, uint64_t request_id)
+static void on_begin(void *user, uint64_t request_id, int32_t cached)
 {
     generation *g = user;
     if (request_id < g->first_id) {
@@ -130,6 +130,7 @@ static void on_begin(void *user, uint64_t request_id)
     }
     if (g->decides) {
         work_of(g, request_id)->began_ns = g->step_began_ns;
+        work_of(g, request_id)->cached = (size_t)cached;
     }
     const size_t index = pace_index(g, request_id);
     if (index >= g->pace_room) {
@@ -326,6 +327,7 @@ static base_status make_engine(generation *g, base_error *reterr)
                                .sequences = options->sequences,
                                .chunk_tokens = CHUNK_TOKENS,
                                .block_tokens = BLOCK_TOKENS,
+                               .shares = options->shares,
                                .waiting_max = options->source != NULL
                                                   ? options->sequences + PROTO_REQUESTS_WAITING_MAX
                                                   : WAITING_MAX,

@@ -93,6 +93,9 @@ typedef struct rank_generate_options {
     /* Where requests come from while others are answered; no prompts are handed in then. Only rank
      * 0's is asked, but it is there on every rank. NULL: the prompts are all there is. */
     const struct rank_request_source *source; /* generate/serve.h */
+    /* Prompts share what is cached of their beginnings: their tokens have the bits that they would have alone,
+     * where products do not change them with the rows beside. */
+    bool shares;
     /* With a source: nothing is kept of requests that are answered, and any number may come. */
     bool forgets;
     /* With a source: its texts are what the model makes, with their control characters, and with the

@@ -356,6 +356,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
             .stop_count = generation.stop_count,
             .prompt_suffix = rank_mode_prompt_suffix(&generation, job),
             .chat = &chat,
+            .shares = job->infer.requests && !job->infer.no_prefix_cache && worker->gpu == NULL,
             .prompts_are_messages = job->infer.chat,
             .temperature = job->infer.temperature,
             .top_p = job->infer.top_p,

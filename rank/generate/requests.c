@@ -148,7 +148,7 @@ static int32_t decide_leaves(rank_requests *requests, const rank_schedule *sched
         }
         memcpy(to + (size_t)count * sizeof id, &id, sizeof id);
         left->sequences++;
-        left->blocks += rank_blocks_held(rank_schedule_blocks(schedule), sequence);
+        left->blocks += rank_blocks_held_alone(rank_schedule_blocks(schedule), sequence);
         left->bytes -= sizeof id;
         count++;
     }
@@ -156,7 +156,7 @@ static int32_t decide_leaves(rank_requests *requests, const rank_schedule *sched
     return count;
 }
 
-/* Writes the first request of the queue, if there is room for it. */
+/* Writes the first request of the queue, if there is room for it, even where it shares no block. */
 static size_t decide_join(rank_requests *requests, const rank_schedule *schedule, uint8_t *to,
                           room *left)
 {

@@ -72,6 +72,7 @@ static bool send_answered(const rank_worker *worker, const rank_request_event *e
     answered.ttft_ns = event->ttft_ns;
     answered.decode_ns = event->decode_ns;
     answered.drawn = (uint32_t)event->drawn;
+    answered.cached_tokens = (uint32_t)event->cached_tokens;
     return proto_client_event(worker->client, &answered.base);
 }
 

@@ -14,7 +14,7 @@ typedef struct sequence_state {
     int32_t token_count; /* known: the prompt and what was drawn */
     int32_t computed;    /* of them, in the key-value cache */
     int32_t finish;      /* rank_finish, between the two passes of accept */
-    int32_t reserved;
+    int32_t shared;      /* of the prompt, cached when it joined */
 } sequence_state;
 
 /* Followed by sequences (sequence_count), order (sequence_count), tokens (sequence_count, context),
@@ -23,7 +23,6 @@ struct rank_schedule {
     uint64_t records;
     rank_schedule_options options;
     int32_t running;
-    int32_t reserved;
 };
 
 _Static_assert(sizeof(struct rank_schedule) == 40, "no padding");
@@ -44,8 +43,10 @@ static size_t order_offset(const rank_schedule_options *options)
 
 static size_t blocks_offset(const rank_schedule_options *options)
 {
-    return order_offset(options) +
-           (size_t)options->sequence_count * (1 + (size_t)options->context) * sizeof(int32_t);
+    const size_t offset = order_offset(options) + (size_t)options->sequence_count *
+                                                      (1 + (size_t)options->context) *
+                                                      sizeof(int32_t);
+    return (offset + 7) / 8 * 8; /* blocks are aligned for uint64_t */
 }
 
 static sequence_state *sequence_at(const rank_schedule *schedule, int32_t index)
@@ -189,14 +190,22 @@ static bool join(rank_schedule *schedule, const rank_request *request, const int
            sequence_at(schedule, index)->request.id != 0) {
         index++;
     }
-    if (index == schedule->options.sequence_count ||
-        !rank_blocks_reserve(blocks_of(schedule), index,
+    if (index == schedule->options.sequence_count) {
+        return false;
+    }
+    const int32_t shared =
+        schedule->options.shares != 0 /* the last token's logits are needed */
+            ? rank_blocks_share(blocks_of(schedule), index, prompt, request->prompt_count - 1)
+            : 0;
+    if (!rank_blocks_reserve(blocks_of(schedule), index,
                              rank_schedule_tokens_max(&schedule->options, request))) {
         return false;
     }
     sequence_state *s = sequence_at(schedule, index);
     s->request = *request;
     s->token_count = request->prompt_count;
+    s->shared = shared * schedule->options.block_tokens;
+    s->computed = s->shared;
     memcpy(tokens_of(schedule, index), prompt, (size_t)request->prompt_count * sizeof *prompt);
     order_of(schedule)[schedule->running++] = index;
     return true;
@@ -321,6 +330,17 @@ static rank_finish finish_of(const rank_schedule *schedule, const sequence_state
     return s->token_count == schedule->options.context ? RANK_FINISH_CONTEXT : RANK_FINISH_NOT;
 }
 
+/* Notes the blocks that are full since `computed` tokens of the sequence were. */
+static void fill_blocks(rank_schedule *schedule, int32_t index, int32_t computed)
+{
+    const int32_t each = schedule->options.block_tokens;
+    const int32_t full = sequence_at(schedule, index)->computed / each;
+    for (int32_t i = computed / each; schedule->options.shares != 0 && i < full; i++) {
+        rank_blocks_fill(blocks_of(schedule), index, i,
+                         tokens_of(schedule, index) + (size_t)i * (size_t)each);
+    }
+}
+
 base_status rank_schedule_accept(rank_schedule *schedule, const int32_t *tokens,
                                  rank_schedule_event *events, base_error *reterr)
 {
@@ -330,6 +350,7 @@ base_status rank_schedule_accept(rank_schedule *schedule, const int32_t *tokens,
     while (next_entry(schedule, &w, &entry)) {
         sequence_state *s = sequence_at(schedule, entry.sequence);
         s->computed += entry.count;
+        fill_blocks(schedule, entry.sequence, entry.first);
         if (entry.samples == 0) {
             continue;
         }
@@ -376,6 +397,11 @@ const rank_request *rank_schedule_request(const rank_schedule *schedule, int32_t
 {
     const sequence_state *s = sequence_at(schedule, sequence);
     return s->request.id != 0 ? &s->request : NULL;
+}
+
+int32_t rank_schedule_shared(const rank_schedule *schedule, int32_t sequence)
+{
+    return sequence_at(schedule, sequence)->shared;
 }
 
 const int32_t *rank_schedule_tokens(const rank_schedule *schedule, int32_t sequence, int32_t *count)

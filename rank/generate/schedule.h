@@ -14,7 +14,8 @@
  * after step 4, since accepting only frees.
  *
  * A prompt is prefilled in chunks: at most chunk_tokens prompt tokens per step, over all sequences,
- * the first admitted first. Its last chunk gives the first token. From then on the sequence
+ * the first admitted first. What is cached of its beginning is left out, in whole blocks, but for the last
+ * token. Its last chunk gives the first token. From then on the sequence
  * computes one token per step. It ends by a stop token, by max_new_tokens, or with a full context,
  * and frees its index and blocks at once.
  *
@@ -36,6 +37,8 @@ typedef struct rank_schedule_options {
     int32_t block_tokens;   /* >= 1 */
     int32_t chunk_tokens;   /* >= 1: prompt tokens per step */
     int32_t vocab_size;     /* >= 1 */
+    int32_t
+        shares; /* 1: a prompt shares what is cached of its beginning (blocks.h); 0: it does not */
 } rank_schedule_options;
 
 /* One request, without its prompt's tokens. */
@@ -103,6 +106,10 @@ const rank_blocks *rank_schedule_blocks(const rank_schedule *schedule); /* by th
 const rank_request *rank_schedule_request(const rank_schedule *schedule, int32_t sequence);
 const int32_t *rank_schedule_tokens(const rank_schedule *schedule, int32_t sequence,
                                     int32_t *count);
+
+/* How many tokens of its prompt the sequence has not computed, because they were cached. Its first entry begins
+ * behind them. */
+int32_t rank_schedule_shared(const rank_schedule *schedule, int32_t sequence);
 
 /* The index of a request's sequence, -1 if it does not run. */
 int32_t rank_schedule_find(const rank_schedule *schedule, uint64_t request_id);

@@ -10,6 +10,7 @@ typedef struct rank_work {
     char *own_text;   /* the same if it belongs to the work; else NULL */
     int32_t *prompt;  /* (prompt_count) */
     size_t prompt_count;
+    size_t cached; /* of the prompt's tokens: not computed again */
     int32_t *tokens;
     int64_t *drawn_ns;
     size_t drawn;

@@ -107,6 +107,26 @@ ask chat/completions "{\"tools\": [], \"tool_choice\": \"none\", \"response_form
 refused '"param":"messages"' "{\"messages\": [{\"role\": \"user\", \"content\": \"$(printf 'a %.0s' {1..200})\"}]}"
 end
 
+# ---- a chat that goes on: what was computed of it is not computed again, and changes nothing
+turns() { # the first question; then with its answer, and another question
+    ask chat/completions "{\"max_tokens\": 24, \"ignore_eos\": true, \"temperature\": 1.5, \"seed\": 4, $messages}" >first
+    ask chat/completions "{\"max_tokens\": 24, \"ignore_eos\": true, \"temperature\": 1.5, \"seed\": 5, ${messages%]}, {\"role\": \"assistant\", \"content\": $(of content <first)}, {\"role\": \"user\", \"content\": \"More?\"}]}" >second
+}
+serve
+turns
+cp first cached-first && cp second cached-second
+[ "$(of cached_tokens <first)" = 0 ] || fail "something is cached of the first question: $(cat first)"
+[ "$(of cached_tokens <second)" -ge 32 ] || fail "nothing is cached of the second question: $(cat second)"
+curl -sS "$(cat served/serve.url)/metrics" | grep -q "^ringfence_cached_prompt_tokens_total $(of cached_tokens <second)\$" || fail "the metrics do not count it"
+end
+serve --no-prefix-cache
+turns
+[ "$(of cached_tokens <second)" = 0 ] || fail "--no-prefix-cache: $(cat second)"
+for turn in first second; do
+    [ "$(of content <"$turn")" = "$(of content <"cached-$turn")" ] || fail "what is cached changes the $turn answer: $(cat "$turn" "cached-$turn")"
+done
+end
+
 # ---- a checkpoint that does not say how, or in a form that is not known
 rm model/tokenizer_config.json
 launcher --mode tp-cpu --checkpoint model --chat --prompt a --quiet --no-bind --out none >out 2>err && fail "--chat without a template is not refused"

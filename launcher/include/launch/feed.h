@@ -34,7 +34,8 @@ typedef struct launch_request_event {
     const char *text;
     const char *finish_reason; /* FINISHED: "stop", "length", "cancelled", "error" */
     uint32_t completion_tokens;
-    uint32_t drawn; /* the stop token too */
+    uint32_t drawn;         /* the stop token too */
+    uint32_t cached_tokens; /* of the prompt: they were not computed again */
     int64_t queued_ns;
     int64_t ttft_ns; /* 0: there is no token */
     int64_t decode_ns;

@@ -155,7 +155,8 @@ typedef struct proto_job_infer {
     int64_t eval_every;            /* steps between two evaluations; 0: at the end only */
     char prompts[BASE_PATH_BYTES]; /* a file in the form of proto/prompts.h; empty: none */
     char prompts_sha256[PROTO_DIGEST_HEX_BYTES];
-    bool requests;   /* prompts come from the launcher while the job runs */
+    bool requests;        /* prompts come from the launcher while the job runs */
+    bool no_prefix_cache; /* … whose beginnings are computed each time */
     bool unrecorded; /* … any number of them, and nothing is kept of those that are answered */
     int64_t max_new_tokens;
     int64_t max_num_seqs;          /* sequences that are decoded together */

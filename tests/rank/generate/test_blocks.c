@@ -1,5 +1,6 @@
 /* The block allocator against a naive one, which notes the owner of each block, over random joins
- * and leaves. And, exhaustively: a pool is used to its last block. */
+ * and leaves. And, exhaustively: a pool is used to its last block. What is kept of a block, and how long;
+ * test_schedule_histories.c has that at random. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -154,11 +155,79 @@ static void test_every_split_of_small_pools(void **state)
     }
 }
 
+/* A text of three full blocks is found when it is free, as far as it is the same; blocks without content are
+ * taken before it, and its end before its beginning. */
+static void test_contents_are_kept_until_they_are_needed(void **state)
+{
+    (void)state;
+    static const int32_t text[] = {1, 2, 3, 4, 5, 6};
+    static const int32_t other[] = {1, 2, 3, 5, 5, 6};
+    const rank_blocks_options options = {
+        .block_count = 4, .block_tokens = 2, .sequence_count = 3, .context = 8};
+    rank_blocks *blocks = rank_blocks_init(malloc(rank_blocks_bytes(&options)), &options);
+    assert_true(rank_blocks_reserve(blocks, 0, 6));
+    for (int32_t i = 0; i < 3; i++) {
+        rank_blocks_fill(blocks, 0, i, text + (ptrdiff_t)i * 2);
+    }
+    assert_int_equal(rank_blocks_share(blocks, 1, text, 5), 2); /* while it runs, too */
+    assert_int_equal(rank_blocks_held_alone(blocks, 0), 1);
+    assert_int_equal(rank_blocks_held_alone(blocks, 1), 0);
+    rank_blocks_release(blocks, 0);
+    assert_int_equal(rank_blocks_free_count(blocks), 2);
+    rank_blocks_release(blocks, 1);
+    assert_int_equal(rank_blocks_free_count(blocks), 4);
+    assert_int_equal(rank_blocks_share(blocks, 0, other, 6), 1);
+    rank_blocks_release(blocks, 0);
+    assert_int_equal(rank_blocks_share(blocks, 0, text + 2, 4),
+                     0); /* not without what is before it */
+    assert_int_equal(rank_blocks_share(blocks, 0, text, 6), 3);
+    const int32_t last = rank_blocks_table(blocks, 0)[2];
+    rank_blocks_release(blocks, 0);
+    assert_true(rank_blocks_reserve(blocks, 1, 4)); /* the fourth block, and the text's last */
+    assert_int_equal(rank_blocks_table(blocks, 1)[1], last);
+    assert_int_equal(rank_blocks_share(blocks, 0, text, 6), 2);
+    assert_false(rank_blocks_reserve(blocks, 0, 5));
+    assert_int_equal(rank_blocks_held(blocks, 0), 2);
+    assert_true(rank_blocks_reserve(blocks, 0, 4));
+    rank_blocks_release(blocks, 0);
+    rank_blocks_release(blocks, 1);
+    assert_true(rank_blocks_reserve(blocks, 2, 8));
+    rank_blocks_release(blocks, 2);
+    assert_int_equal(rank_blocks_share(blocks, 0, text, 6), 0);
+    free(blocks);
+}
+
+/* Two sequences compute the same at a time: each fills its own block, and one of them is found. */
+static void test_equal_contents_may_be_there_twice(void **state)
+{
+    (void)state;
+    static const int32_t text[] = {7, 7};
+    const rank_blocks_options options = {
+        .block_count = 2, .block_tokens = 2, .sequence_count = 3, .context = 2};
+    rank_blocks *blocks = rank_blocks_init(malloc(rank_blocks_bytes(&options)), &options);
+    for (int32_t sequence = 0; sequence < 2; sequence++) {
+        assert_true(rank_blocks_reserve(blocks, sequence, 2));
+        rank_blocks_fill(blocks, sequence, 0, text);
+    }
+    for (int32_t sequence = 0; sequence < 2; sequence++) {
+        rank_blocks_release(blocks, sequence);
+        assert_int_equal(rank_blocks_share(blocks, 2, text, 2), 1);
+        rank_blocks_release(blocks, 2);
+    }
+    for (int32_t sequence = 0; sequence < 2; sequence++) { /* both are taken, in any order */
+        assert_true(rank_blocks_reserve(blocks, sequence, 2));
+    }
+    assert_int_equal(rank_blocks_share(blocks, 2, text, 2), 0);
+    free(blocks);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_joins_and_leaves),
         cmocka_unit_test(test_every_split_of_small_pools),
+        cmocka_unit_test(test_contents_are_kept_until_they_are_needed),
+        cmocka_unit_test(test_equal_contents_may_be_there_twice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

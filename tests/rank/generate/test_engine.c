@@ -1,7 +1,7 @@
 /* The engine: a sequence's tokens depend only on its prompt and parameters. The reference is one
  * rank that answers one request after the other, each prompt in one piece. Against it: 1, 2 and 4
- * ranks over every transport, requests that join and leave between steps, chunks of any length, and
- * caches in which requests wait. Then a rank that leaves. Ranks are threads. */
+ * ranks over every transport, requests that join and leave between steps, chunks of any length,
+ * caches in which requests wait, and beginnings that are cached already. Then a rank that leaves. Ranks are threads. */
 #include "generate/engine.h"
 
 #include <stdio.h>
@@ -18,6 +18,7 @@ enum {
     REQUESTS = 20,
     RANKS_MAX = 4,
     BLOCK_TOKENS = 8,
+    SAME_TOKENS = 20,
     WAITING_MAX = 6,
     CANCEL_AFTER = 3, /* tokens */
     STEPS_MAX = 2000,
@@ -41,6 +42,7 @@ typedef struct plan {
     int join_every;   /* steps between two submissions; 0: as soon as they may wait */
     bool cancels;     /* every third request, once it has CANCEL_AFTER tokens */
     rank_type type;   /* of matrices */
+    bool shares;      /* beginnings are cached */
 } plan;
 
 typedef struct world {
@@ -48,6 +50,7 @@ typedef struct world {
     float *params;
     plan plan;
     answer answers[RANKS_MAX][REQUESTS];
+    int cached[RANKS_MAX]; /* tokens of prompts that were not computed */
     /* a rank that leaves: */
     int leaver;
     int leaves_after; /* steps */
@@ -84,7 +87,8 @@ static void make_request(int i, rank_request *request, int32_t *prompt)
         request->stops[1] = 71;
     }
     for (int k = 0; k < request->prompt_count; k++) {
-        prompt[k] = (i * 31 + k * k * 7 + k) % VOCAB;
+        const int text = k < SAME_TOKENS ? i % 2 : i; /* two beginnings, and many ends */
+        prompt[k] = (text * 31 + k * k * 7 + k) % VOCAB;
     }
 }
 
@@ -96,6 +100,13 @@ static void on_event(void *user, const rank_schedule_event *event)
         one->tokens[one->count++] = event->token;
     }
     one->finish = event->finish;
+}
+
+static void on_begin(void *user, uint64_t request_id, int32_t cached)
+{
+    const listener *l = user;
+    (void)request_id;
+    l->w->cached[l->rank] += cached;
 }
 
 /* ---- one rank ---- */
@@ -169,6 +180,8 @@ static base_status answer_all(world *w, coll_comm *comm, base_error *reterr)
                                                            .cache_tokens = w->plan.cache_tokens,
                                                            .waiting_max = WAITING_MAX,
                                                            .on_event = on_event,
+                                                           .on_begin = on_begin,
+                                                           .shares = w->plan.shares,
                                                            .user = &l},
                                     &engine, reterr);
     }
@@ -209,6 +222,7 @@ static void run_plan(world *w, const plan *p)
     base_error error;
     w->plan = *p;
     memset(w->answers, 0, sizeof w->answers);
+    memset(w->cached, 0, sizeof w->cached);
     if (p->ranks == 0) {
         assert_ok(answer_all(w, NULL, &error), &error);
         return;
@@ -283,6 +297,10 @@ static void run_plans(const plan *plans, size_t count)
         check_answers(&w, expected);
         if (plans[i].cancels) {
             assert_true(count_ends(w.answers[0], RANK_FINISH_CANCELLED) > 2);
+        }
+        for (int rank = 0; rank < plans[i].ranks || rank == 0; rank++) {
+            assert_int_equal(w.cached[rank], w.cached[0]);
+            assert_true(plans[i].shares ? w.cached[rank] >= 2 * BLOCK_TOKENS : w.cached[rank] == 0);
         }
     }
     free(w.params);
@@ -365,6 +383,42 @@ static void joining_leaving_and_waiting_change_no_token(void **state)
          .cache_tokens = 2 * CONTEXT,
          .join_every = 5,
          .cancels = true},
+    };
+    run_plans(plans, COUNT_OF(plans));
+}
+
+/* By draws at high temperatures, which other bits of the keys and values would change. */
+static void cached_beginnings_change_no_token(void **state)
+{
+    (void)state;
+    static const plan plans[] = {
+        {.name = "cached", .sequences = 1, .chunk_tokens = 512, .shares = true},
+        {.name = "cached, in a batch", .sequences = 8, .chunk_tokens = 7, .shares = true},
+        {.name = "cached, and needed again",
+         .sequences = 4,
+         .chunk_tokens = 16,
+         .cache_tokens = 2 * CONTEXT,
+         .shares = true},
+        {.name = "cached in bfloat16",
+         .sequences = 4,
+         .chunk_tokens = 16,
+         .type = RANK_BFLOAT16,
+         .shares = true},
+        {.name = "cached on two ranks, with cancels",
+         .ranks = 2,
+         .transport = COLL_TRANSPORT_SHM,
+         .sequences = 5,
+         .chunk_tokens = 7,
+         .cache_tokens = 2 * CONTEXT,
+         .join_every = 3,
+         .cancels = true,
+         .shares = true},
+        {.name = "cached on four ranks",
+         .ranks = 4,
+         .transport = COLL_TRANSPORT_TCP,
+         .sequences = 3,
+         .chunk_tokens = 5,
+         .shares = true},
     };
     run_plans(plans, COUNT_OF(plans));
 }
@@ -477,6 +531,7 @@ int main(void)
         cmocka_unit_test(batches_and_chunks_change_no_token),
         cmocka_unit_test(matrices_in_bfloat16_change_no_token),
         cmocka_unit_test(joining_leaving_and_waiting_change_no_token),
+        cmocka_unit_test(cached_beginnings_change_no_token),
         cmocka_unit_test(the_remaining_ranks_end_with_an_error),
         cmocka_unit_test(logits_that_are_no_numbers_end_all_ranks),
         cmocka_unit_test(bfloat16_is_refused_on_a_cpu),

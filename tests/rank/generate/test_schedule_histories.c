@@ -1,7 +1,8 @@
 /* generate/schedule.h in thousands of random histories. Requests come, are cancelled and end. Rank 0
  * decides, and two other copies follow. A toy model replaces the real one: each token is a hash of
  * all tokens before it, so that a lost, repeated or foreign token changes everything after it. Its
- * key-value cache remembers the owner of each row. */
+ * key-value cache remembers of each row the tokens up to it, so that it shows whether a row that is shared is
+ * the right one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,14 +27,21 @@ static uint32_t draw(uint32_t below)
     return (uint32_t)(random_state >> 33) % below;
 }
 
-static int32_t next_token(const int32_t *tokens, int32_t count)
+static uint64_t hash_of(const int32_t *tokens, int32_t count)
 {
     uint64_t hash = 14695981039346656037U;
     for (int32_t i = 0; i < count; i++) {
         hash = (hash ^ (uint64_t)tokens[i]) * UINT64_C(1099511628211);
     }
-    return (int32_t)((hash >> 20) % VOCAB);
+    return hash;
 }
+
+static int32_t next_token(const int32_t *tokens, int32_t count)
+{
+    return (int32_t)((hash_of(tokens, count) >> 20) % VOCAB);
+}
+
+static uint64_t tokens_shared; /* in all histories */
 
 /* The tokens that a request must get, computed without the schedule. */
 typedef struct expected {
@@ -80,10 +88,7 @@ typedef struct history {
     int wanted_count;
     int submitted;
     uint64_t last_joined;
-    struct {
-        uint64_t id;
-        int32_t position;
-    } cache[ROWS_MAX];
+    uint64_t cache[ROWS_MAX]; /* the hash of the tokens up to the row's */
 } history;
 
 static void start(history *h)
@@ -97,6 +102,7 @@ static void start(history *h)
         .block_tokens = block_tokens,
         .chunk_tokens = 1 + (int32_t)draw(12),
         .vocab_size = VOCAB,
+        .shares = (int32_t)draw(4) != 0,
     };
     h->size_bytes = rank_schedule_bytes(&h->options);
     for (int i = 0; i < COPIES; i++) {
@@ -133,6 +139,22 @@ static expected *wanted_of(history *h, uint64_t id)
     return NULL;
 }
 
+/* Lets a prompt begin as an earlier request did, with some of what that was answered. */
+static void begin_as_another(history *h, expected *e)
+{
+    if (h->submitted == 0 || draw(3) == 0) {
+        return;
+    }
+    const expected *other = &h->wanted[draw((uint32_t)h->submitted)];
+    const int32_t known = other->request.prompt_count + other->made_count;
+    const int32_t most = known < e->request.prompt_count ? known : e->request.prompt_count;
+    const int32_t same = 1 + (int32_t)draw((uint32_t)most);
+    for (int32_t i = 0; i < same; i++) {
+        const int32_t made = i - other->request.prompt_count;
+        e->prompt[i] = made < 0 ? other->prompt[i] : other->made[made];
+    }
+}
+
 static void submit(history *h)
 {
     expected *e = &h->wanted[h->submitted];
@@ -148,6 +170,7 @@ static void submit(history *h)
     for (int32_t i = 0; i < e->request.prompt_count; i++) {
         e->prompt[i] = (int32_t)draw(VOCAB);
     }
+    begin_as_another(h, e);
     base_error error;
     const base_status status = rank_requests_submit(h->requests, &e->request, e->prompt, &error);
     if (status == BASE_ERR_LIMIT) {
@@ -255,21 +278,24 @@ static size_t row_of(const history *h, int32_t sequence, int32_t position)
                     position % block_tokens);
 }
 
-/* Computes one entry: its rows are written,
- * and all before them must still be the sequence's own. */
+/* Computes one entry: its rows are written, and all before them must be of the sequence's tokens. */
 static void compute(history *h, const rank_schedule_entry *entry)
 {
     const rank_schedule *schedule = h->copies[0];
-    const uint64_t id = rank_schedule_request(schedule, entry->sequence)->id;
+    const int32_t shared = rank_schedule_shared(schedule, entry->sequence);
+    int32_t known = 0;
+    const int32_t *tokens = rank_schedule_tokens(schedule, entry->sequence, &known);
+    assert_true(shared <= entry->first);
+    assert_true(shared == 0 || h->options.shares != 0);
+    assert_int_equal(shared % h->options.block_tokens, 0);
+    tokens_shared += entry->first == shared ? (uint64_t)shared : 0;
     for (int32_t at = 0; at < entry->first + entry->count; at++) {
         const size_t row = row_of(h, entry->sequence, at);
         assert_true(row < ROWS_MAX);
         if (at < entry->first) {
-            assert_int_equal(h->cache[row].id, id);
-            assert_int_equal(h->cache[row].position, at);
+            assert_true(h->cache[row] == hash_of(tokens, at + 1));
         }
-        h->cache[row].id = id;
-        h->cache[row].position = at;
+        h->cache[row] = hash_of(tokens, at + 1);
     }
 }
 
@@ -360,6 +386,7 @@ static void random_histories_keep_copies_equal(void **state)
     for (uint64_t seed = 1; seed <= HISTORIES; seed++) {
         run_history(seed);
     }
+    assert_true(tokens_shared > HISTORIES);
 }
 
 int main(void)
