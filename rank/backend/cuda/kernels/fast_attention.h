@@ -1,4 +1,4 @@
-/* What the kernels of attention in tiles share. Included by fast_attention.cu.
+/* What the kernels of attention in tiles share. Included by fast_attention_place.h.
  *
  * A block has a tile of *own* rows in shared memory, and goes through the rows it needs as *stream*
  * tiles: queries over keys and values in forward and for their own gradients, keys over queries for
