@@ -102,7 +102,7 @@ launch_breakdown launch_breakdown_of(const launch_steps *steps, int rank, size_t
         const bool of_step = rank == LAUNCH_LAST_TO_ARRIVE;
         const launch_rank_steps *shown = &steps->ranks[of_step ? last : rank];
         const launch_step_times *step = &shown->times[i];
-        add_step(&made, step, steps->pipelined ? shown->stages[i].neighbour_ns : 0,
+        add_step(&made, step, steps->stages > 0 ? shown->stages[i].neighbour_ns : 0,
                  exposed_ns(steps, last, i),
                  of_step ? launch_steps_slowest_ns(steps, i) : step->step_ns);
         made.others_waiting_ms += of_step ? others_waiting_ms(steps, last, i) : NAN;

@@ -123,7 +123,7 @@ base_status launch_record_open(const launch_record_options *options, launch_reco
     made->load_before = launch_load_average();
     made->flushed_ns = base_now_ns();
     base_status status = launch_steps_init(&made->steps, (int)made->job.job.world_size,
-                                           proto_mode_get(made->job.job.mode)->pipelined, reterr);
+                                           launch_steps_stages(&made->job), reterr);
     if (status == BASE_OK) {
         status = open_directory(made, reterr);
     }
@@ -238,8 +238,8 @@ static base_status go_on(launch_record *record, uint64_t first_step, base_error 
         set_aside(record, first_step);
     }
     if (status == BASE_OK) {
-        status = launch_out_directory_drop_states(&record->directory,
-                                                  steps->pipelined ? 1 : steps->world_size, reterr);
+        status = launch_out_directory_drop_states(
+            &record->directory, steps->stages > 0 ? 1 : steps->world_size, reterr);
     }
     return status == BASE_OK ? write_kept(record, reterr) : status;
 }

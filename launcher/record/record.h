@@ -68,7 +68,8 @@ typedef struct launch_step {
     double heldout_loss;
     uint64_t heldout_sentences;
     uint64_t heldout_correct;
-    launch_stage_step stage; /* in a pipeline; else zeros */
+    int stage_number;        /* in a pipeline, which the rank is; else 0 */
+    launch_stage_step stage; /* its times; else zeros */
 } launch_step;
 
 /* A use of memory; as in control.proto's MemoryUse. */

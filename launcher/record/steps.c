@@ -11,16 +11,20 @@
 
 enum { STEPS_FIRST = 128, EVALUATIONS_FIRST = 8 };
 
-base_status launch_steps_init(launch_steps *steps, int world_size, bool pipelined,
-                              base_error *reterr)
+base_status launch_steps_init(launch_steps *steps, int world_size, int stages, base_error *reterr)
 {
-    *steps = (launch_steps){.world_size = world_size, .pipelined = pipelined};
+    *steps = (launch_steps){.world_size = world_size, .stages = stages};
     steps->ranks = calloc((size_t)world_size, sizeof *steps->ranks);
     if (steps->ranks == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the steps of %d ranks",
                          world_size);
     }
     return BASE_OK;
+}
+
+int launch_steps_stages(const proto_job *job)
+{
+    return proto_mode_get(job->job.mode)->pipelined ? (int)proto_job_stages(job) : 0;
 }
 
 void launch_steps_fini(launch_steps *steps)
@@ -59,7 +63,7 @@ static bool make_room(launch_steps *steps, launch_rank_steps *rank)
         base_grow(rank->times, rank->count, &rank->capacity, STEPS_FIRST, sizeof *times);
     rank->times = times != NULL ? times : rank->times;
     bool done = times != NULL;
-    if (done && steps->pipelined) {
+    if (done && steps->stages > 0) {
         launch_stage_step *stages = base_grow(rank->stages, rank->count, &rank->stage_capacity,
                                               STEPS_FIRST, sizeof *stages);
         rank->stages = stages != NULL ? stages : rank->stages;
@@ -103,7 +107,7 @@ base_status launch_steps_add(launch_steps *steps, const launch_step *step, base_
         .optimizer_ns = step->optimizer_ns,
         .step_ns = step->step_ns,
     };
-    if (steps->pipelined) {
+    if (steps->stages > 0) {
         rank->stages[rank->count] = step->stage;
     }
     if (step->rank == 0) {

@@ -41,7 +41,7 @@ typedef struct launch_evaluation {
 
 typedef struct launch_steps {
     int world_size;
-    bool pipelined;
+    int stages;               /* of a pipeline: rank r is number r % stages; 0: there is none */
     uint64_t first;           /* the number of the step with index 0 */
     launch_rank_steps *ranks; /* (world_size) */
     /* What is the same on all ranks, as rank 0 has reported it. */
@@ -52,10 +52,12 @@ typedef struct launch_steps {
     size_t evaluation_capacity;
 } launch_steps;
 
-/* pipelined: the ranks are stages. */
-BASE_MUST_CHECK base_status launch_steps_init(launch_steps *steps, int world_size, bool pipelined,
+BASE_MUST_CHECK base_status launch_steps_init(launch_steps *steps, int world_size, int stages,
                                               base_error *reterr);
 void launch_steps_fini(launch_steps *steps);
+
+/* What init needs of a job. */
+int launch_steps_stages(const proto_job *job);
 
 /* Makes `next` the next step of every rank, and removes it and later ones. If nothing earlier is
  * left, `first` becomes `next`. */

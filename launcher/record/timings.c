@@ -50,6 +50,7 @@ void launch_timings_put(FILE *stream, const launch_step *step)
                       (unsigned long long)step->heldout_correct);
     }
     if (step->stage.held > 0) {
+        (void)fprintf(stream, ", \"stage\": %d", step->stage_number);
         print_ms(stream, "forward_ms", step->stage.forward_ns);
         print_ms(stream, "backward_ms", step->stage.backward_ns);
         print_ms(stream, "neighbour_ms", step->stage.neighbour_ns);
@@ -99,6 +100,7 @@ static launch_step take_step(const json_t *line)
         .heldout_loss = take_real(line, "heldout_loss"),
         .heldout_sentences = take_count(line, "heldout_sentences"),
         .heldout_correct = take_count(line, "heldout_correct"),
+        .stage_number = (int)json_integer_value(json_object_get(line, "stage")),
         .stage = {.forward_ns = take_ns(line, "forward_ms"),
                   .backward_ns = take_ns(line, "backward_ms"),
                   .neighbour_ns = take_ns(line, "neighbour_ms"),
@@ -134,7 +136,9 @@ static bool add_line(timings_reader *reader, const char *text, size_t text_bytes
             launch_steps_go_on_from(reader->steps, step.step);
         }
         reader->begun = true;
-        *status = (step.stage.held > 0) == reader->steps->pipelined
+        const int stages = reader->steps->stages;
+        *status = (step.stage.held > 0) == (stages > 0) &&
+                          (stages == 0 || step.stage_number == step.rank % stages)
                       ? launch_steps_add(reader->steps, &step, reterr)
                       : BASE_ERR_INVALID;
     }

@@ -58,6 +58,7 @@ static void report_steps(launch_record *record, const sample *made, uint64_t fir
         for (int rank = 0; rank < 2; rank++) {
             launch_step step_of_rank = sample_step(made, step, rank);
             if (made->job.job.mode == PROTO_MODE_PP_CPU) {
+                step_of_rank.stage_number = rank;
                 step_of_rank.stage = (launch_stage_step){.forward_ns = 1234567 + (int64_t)step,
                                                          .backward_ns = 2345678 + rank,
                                                          .neighbour_ns = 345678,
