@@ -27,6 +27,9 @@ static const char *const kept_back[] = {
     "NCCL_ENV_PLUGIN", "CUDA_INJECTION64_PATH", "NVIDIA_PROCESS_INJECTION_CRASH_REPORT",
 };
 
+/* Says that torchrun's store listens at MASTER_PORT. A rank has a MASTER_PORT of its own. */
+static const char torchrun_store[] = "TORCHELASTIC_USE_AGENT_STORE=";
+
 static bool is_named(const char *variable, size_t length, const char *name)
 {
     const size_t known = strlen(name);
@@ -65,7 +68,8 @@ char **launch_environment_make(char *const *given, char *const *ours, int count,
     }
     size_t used = 0;
     for (size_t i = 0; i < inherited; i++) {
-        bool replaced = is_reduced && !launch_environment_passes(given[i]);
+        bool replaced = (is_reduced && !launch_environment_passes(given[i])) ||
+                        strncmp(given[i], torchrun_store, sizeof torchrun_store - 1) == 0;
         for (int j = 0; j < count && !replaced; j++) {
             replaced = same_name(given[i], ours[j]);
         }

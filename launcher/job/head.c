@@ -205,6 +205,7 @@ base_status launch_head_begin(launch_session *session,
         begin.rank_seed = (ProtobufCBinaryData){PROTO_KEY_BYTES, to->seed};
         begin.collectives_key =
             (ProtobufCBinaryData){PROTO_KEY_BYTES, (uint8_t *)(uintptr_t)collectives_key};
+        begin.master_port = (uint32_t)session->master_port;
         begin.local_first = (uint32_t)ranks_before(head, node, node);
         begin.local_ranks = (uint32_t)launch_head_local_ranks(head, node);
         proto_set_body(&envelope.base, &begin.base);

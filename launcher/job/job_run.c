@@ -324,6 +324,7 @@ static void session_close(launch_session *session)
     }
     close_fd(session->job_fd);
     close_fd(session->lifeline_fd);
+    close_fd(session->master_port_fd);
     close_fd(session->signal_fd);
     launch_oom_close(&session->oom);
     free(session->ranks);
@@ -409,6 +410,7 @@ static void session_init(launch_session *session, const launch_job_options *opti
     session->local_count = (int)options->job->job.world_size;
     session->job_fd = NO_FD;
     session->lifeline_fd = NO_FD;
+    session->master_port_fd = NO_FD;
     session->signal_fd = NO_FD;
     session->oom.kmsg_fd = NO_FD;
     session->started_ns = base_now_ns();

@@ -151,6 +151,8 @@ typedef struct launch_session {
     proto_bus *bus;
     int job_fd;      /* memfd of JOB.json */
     int lifeline_fd; /* the end of the pipe that nobody writes to */
+    int master_port; /* of a user's program, held by master_port_fd; 0: there is none */
+    int master_port_fd;
     int signal_fd;
     launch_oom oom;
     int64_t started_ns;

@@ -30,9 +30,9 @@ typedef struct launch_spawn_options {
     const char *files;     /* where this host has the job's files (proto_job_relocate); "": where
                             * the job says */
     const char *interface; /* this host's --interface, in place of the job's; "": the job's */
-    const char *address;   /* the control socket's: "127.0.0.1", "40123" */
-    const char *port;
-    int job_fd; /* readable, at its start; these four descriptors stay the caller's */
+    const char *address;   /* MASTER_ADDR: the control socket's, "127.0.0.1" */
+    const char *port; /* MASTER_PORT: "40123"; of a user's program, one where rank 0 may listen */
+    int job_fd;       /* readable, at its start; these four descriptors stay the caller's */
     int key_fd;
     int lifeline_fd;
     int lease_fd; /* for the gate of a mode that may cost money; -1: none */

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "budget/lease.h"
 #include "job/head.h"
+#include "job/master_port.h"
 #include "job/session.h"
 #include "job/start_local.h"
 #include "proto/job_key.h"
@@ -68,6 +69,7 @@ static base_status start_rank(launch_session *session, int rank, const proto_key
                                                      : LAUNCH_HOST_TIMEOUT_MS,
             .cpus = session->affinity.bound ? &cpus : NULL,
             .bind_to_gpu = session->options->bind,
+            .master_port = session->master_port,
             .job_fd = session->job_fd,
             .lifeline_fd = lifeline_read_fd,
             .lease_fd = lease_fd,
@@ -155,6 +157,9 @@ static base_status start_all(launch_session *session, const job_keys *keys, base
         .rank_public_keys = (const uint8_t(*)[PROTO_KEY_BYTES])keys->public_ranks,
     };
     base_status status = proto_bus_listen(&options, &session->bus, reterr);
+    if (status == BASE_OK && session->options->program != NULL) {
+        status = launch_master_port_hold(&session->master_port_fd, &session->master_port, reterr);
+    }
     if (status == BASE_OK && session->head != NULL) {
         status = launch_head_begin(session, keys->launcher.public_key, keys->collectives, reterr);
     }

@@ -50,7 +50,9 @@ base_status launch_start_local(const launch_local_rank *options, launch_process 
     char port[16];
     int key_fd = NO_FD;
     (void)snprintf(job_path, sizeof job_path, "/proc/self/fd/%d", options->job_fd);
-    (void)snprintf(port, sizeof port, "%d", launch_address_port(options->key->endpoint));
+    (void)snprintf(port, sizeof port, "%d",
+                   options->master_port > 0 ? options->master_port
+                                            : launch_address_port(options->key->endpoint));
     address_of(options->key->endpoint, address);
     const int job_fd = open(job_path, O_RDONLY | O_CLOEXEC);
     base_status status = job_fd >= 0 ? proto_key_file_write(options->key, &key_fd, reterr)

@@ -121,7 +121,7 @@ static bool assign_fits(const Ringfence__Control__Assign *assign)
 
 static bool begin_fits(const Ringfence__Control__Begin *begin)
 {
-    return begin->port > 0 && begin->port <= PORT_MAX &&
+    return begin->port > 0 && begin->port <= PORT_MAX && begin->master_port <= PORT_MAX &&
            begin->launcher_public_key.len == PROTO_KEY_BYTES &&
            begin->rank_seed.len == PROTO_KEY_BYTES &&
            begin->collectives_key.len == PROTO_KEY_BYTES && begin->local_ranks > 0 &&

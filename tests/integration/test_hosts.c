@@ -189,6 +189,20 @@ static void programs_know_their_host(void **state)
     assert_string_equal(several_runs[1].program.text[TEST_STDOUT], "");
 }
 
+static void programs_can_meet_at_the_master_port(void **state)
+{
+    (void)state;
+    several_make_key("meet");
+    const several job = {several_address, "2", NULL, {NULL}};
+    const char *const flags[] = {"--ranks-per-node", "2", "--", MEET_AT_MASTER_PATH, NULL};
+    several_start(0, &job, flags);
+    several_start(1, &job, flags);
+    several_expect_all(2);
+    const char *out = several_runs[0].program.text[TEST_STDOUT];
+    assert_has(out, "[rank 0] met 0\n");
+    assert_has(out, "[rank 3] met 3\n");
+}
+
 /* One table, as nccl-tests prints it under mpirun. */
 static void coll_bench_measures_between_hosts(void **state)
 {
@@ -468,6 +482,7 @@ int main(void)
         cmocka_unit_test(ipv6_and_names_lead_to_the_head),
         cmocka_unit_test(an_agent_may_come_first),
         cmocka_unit_test(programs_know_their_host),
+        cmocka_unit_test(programs_can_meet_at_the_master_port),
         cmocka_unit_test(coll_bench_measures_between_hosts),
         cmocka_unit_test(launchers_of_one_host_share_its_local_ranks),
         cmocka_unit_test(launchers_of_one_host_share_its_cpus),

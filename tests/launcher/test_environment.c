@@ -75,7 +75,8 @@ static void nothing_of_the_linkers_passes(void **state)
 static void other_ranks_inherit_all_but_what_is_ours(void **state)
 {
     (void)state;
-    static const char *const few[] = {"LD_PRELOAD=a", "RANK=7", "RANKS=8", NULL};
+    static const char *const few[] = {"LD_PRELOAD=a", "RANK=7", "RANKS=8",
+                                      "TORCHELASTIC_USE_AGENT_STORE=True", NULL};
     static const char *const ours[] = {"RANK=0"};
     assert_list(make(few, ours, 1, false),
                 (const char *const[]){"LD_PRELOAD=a", "RANKS=8", "RANK=0", NULL});

@@ -54,6 +54,16 @@ static void output_and_arguments_come_through(void **state)
     test_program_assert_no_children();
 }
 
+/* PyTorch's init_process_group needs no more. */
+static void ranks_can_meet_at_the_master_port(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("--ranks", "3", "--", MEET_AT_MASTER_PATH), 0);
+    assert_has(program.text[TEST_STDOUT], "[rank 0] met 0\n");
+    assert_has(program.text[TEST_STDOUT], "[rank 2] met 2\n");
+    test_program_assert_no_children();
+}
+
 /* A full disk loses output, which is an error, but no reason to run again. A reader that has gone is
  * none. */
 static void lost_output_is_an_error(void **state)
@@ -360,6 +370,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(output_and_arguments_come_through),
+        cmocka_unit_test(ranks_can_meet_at_the_master_port),
         cmocka_unit_test(lost_output_is_an_error),
         cmocka_unit_test(a_gone_reader_is_no_error),
         cmocka_unit_test(too_few_open_files_are_named),

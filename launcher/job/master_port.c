@@ -1,0 +1,54 @@
+/* Holds a free port for rank 0 of a user's program. Called by start.c. */
+#include "job/master_port.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Both families at once where the host has IPv6. */
+static int bind_any(int family)
+{
+    const struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any};
+    const struct sockaddr_in four = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
+    const int on = 1;
+    const int off = 0;
+    const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return -1;
+    }
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        (family == AF_INET || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0) &&
+        (family == AF_INET ? bind(fd, (const struct sockaddr *)&four, sizeof four)
+                           : bind(fd, (const struct sockaddr *)&six, sizeof six)) == 0) {
+        return fd;
+    }
+    (void)close(fd);
+    return -1;
+}
+
+base_status launch_master_port_hold(int *fd, int *port, base_error *reterr)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in four;
+        struct sockaddr_in6 six;
+    } bound = {.any = {.sa_family = AF_UNSPEC}};
+    socklen_t size_bytes = sizeof bound;
+    int held = bind_any(AF_INET6);
+    if (held < 0) {
+        held = bind_any(AF_INET);
+    }
+    if (held < 0 || getsockname(held, &bound.any, &size_bytes) != 0) {
+        const base_status status =
+            base_fail_errno(reterr, errno, "cannot find a free port for MASTER_PORT");
+        if (held >= 0) {
+            (void)close(held);
+        }
+        return status;
+    }
+    *fd = held;
+    *port = ntohs(bound.any.sa_family == AF_INET6 ? bound.six.sin6_port : bound.four.sin_port);
+    return BASE_OK;
+}
