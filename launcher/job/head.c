@@ -41,7 +41,7 @@ static base_status listen_everywhere(launch_head *head, int port, base_error *re
 }
 
 /* Listens on the rendezvous' address, as far as it is known. If that is a name which means only loopback here (as hosts
- * often have their own name), listens on all addresses. */
+ * often have their own name), listens on all addresses. localhost is no name by which other hosts could mean this one. */
 static base_status listen_somewhere(launch_head *head, const launch_wait *wait, base_error *reterr)
 {
     launch_address address;
@@ -57,9 +57,10 @@ static base_status listen_somewhere(launch_head *head, const launch_wait *wait, 
         return status;
     }
     bool tried = false;
+    const bool stays_here = strcmp(address.host, "localhost") == 0;
     for (int i = 0; i < found->count; i++) {
         const bool literal = strcmp(found->numeric[i], address.host) == 0;
-        if (!literal && launch_address_is_loopback(found->numeric[i])) {
+        if (!literal && !stays_here && launch_address_is_loopback(found->numeric[i])) {
             continue;
         }
         tried = true;

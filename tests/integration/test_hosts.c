@@ -232,6 +232,21 @@ static void stop_waiting(void)
     several_expect(0, 128 + SIGTERM);
 }
 
+/* No other host can mean this one by that name. */
+static void a_head_at_localhost_hears_this_host_only(void **state)
+{
+    (void)state;
+    several_make_key("localhost");
+    const several job = {"tcp://localhost:29407", "2", NULL, {"--ranks", "2", NULL}};
+    several_start_head(&job, "localhost");
+    several_wait_says(0, "waiting at tcp://");
+    const char *said = several_runs[0].program.text[TEST_STDERR];
+    assert_true(strstr(said, "at tcp://127.0.0.1:29407") != NULL ||
+                strstr(said, "at tcp://[::1]:29407") != NULL);
+    stop_waiting();
+    test_program_assert_no_children();
+}
+
 static void launchers_of_one_host_share_its_local_ranks(void **state)
 {
     (void)state;
@@ -484,6 +499,7 @@ int main(void)
         cmocka_unit_test(programs_know_their_host),
         cmocka_unit_test(programs_can_meet_at_the_master_port),
         cmocka_unit_test(coll_bench_measures_between_hosts),
+        cmocka_unit_test(a_head_at_localhost_hears_this_host_only),
         cmocka_unit_test(launchers_of_one_host_share_its_local_ranks),
         cmocka_unit_test(launchers_of_one_host_share_its_cpus),
         cmocka_unit_test(a_program_must_stand_on_each_host),
