@@ -153,14 +153,16 @@ static base_status check_rendezvous(launch_hosts_options *hosts, base_error *ret
         (void)snprintf(hosts->rendezvous, sizeof hosts->rendezvous, "%s", hosts->place.rendezvous);
     }
     if (hosts->rendezvous[0] == '\0' || !key) {
+        const bool meets_somewhere = hosts->rendezvous[0] != '\0';
         base_error error;
         (void)base_fail(&error, BASE_ERR_INVALID,
-                        "%s %s that this is launcher %" PRId64 " of %" PRId64
-                        ": that needs --rendezvous tcp://HOST:PORT, where node 0 listens, and "
-                        "--job-key FILE (launcher make-job-key FILE makes one)",
+                        "%s %s that this is launcher %" PRId64 " of %" PRId64 ": that needs %s%s%s",
                         launch_engine_name(hosts->place.engine),
                         hosts->place.engine == LAUNCH_ENGINE_VARIABLES ? "say" : "says",
-                        hosts->node_rank, hosts->nodes);
+                        hosts->node_rank, hosts->nodes,
+                        meets_somewhere ? "" : "--rendezvous tcp://HOST:PORT, where node 0 listens",
+                        meets_somewhere || key ? "" : ", and ",
+                        key ? "" : "--job-key FILE (launcher make-job-key FILE makes one)");
         launch_engine_explain(hosts->place.engine, &error);
         return base_fail(reterr, error.status, "%s", error.message);
     }

@@ -53,10 +53,17 @@ trains as-kubernetes Kubernetes pods
 
 if env RANK=1 WORLD_SIZE=2 launcher >"$dir/said" 2>&1; then
     fail "without a key: not refused"
-elif says "RANK and WORLD_SIZE say that this is launcher 1 of 2: that needs --rendezvous"; then
+elif says "RANK and WORLD_SIZE say that this is launcher 1 of 2: that needs --rendezvous tcp://HOST:PORT, where node 0 listens, and --job-key"; then
     ok "without a key it is refused"
 else
     fail "without a key: not the words"
+fi
+if env RANK=1 WORLD_SIZE=2 MASTER_ADDR=host-0 launcher >"$dir/said" 2>&1; then
+    fail "with an address, without a key: not refused"
+elif says "this is launcher 1 of 2: that needs --job-key FILE"; then
+    ok "of address and key, what is missing is named"
+else
+    fail "with an address, without a key: not the words"
 fi
 
 # the manifests: valid, and with flags that are the launcher's
