@@ -80,9 +80,14 @@ static void handle_assign(launch_agent *agent, const Ringfence__Control__Assign 
         return;
     }
     if (!agent->options->quiet && !is_beside_head(agent)) {
-        base_log(BASE_LOG_INFO, "joined run %s as node %" PRId64 ": ranks %d to %d of %d",
-                 agent->bootstrap.run_id, agent->options->hosts.node_rank, agent->part.first_rank,
-                 agent->part.first_rank + agent->part.ranks - 1, agent->part.world_size);
+        const agent_part *part = &agent->part;
+        char last[24] = "";
+        if (part->ranks > 1) {
+            (void)snprintf(last, sizeof last, " to %d", part->first_rank + part->ranks - 1);
+        }
+        base_log(BASE_LOG_INFO, "joined run %s as node %" PRId64 ": %s %d%s of %d",
+                 agent->bootstrap.run_id, agent->options->hosts.node_rank,
+                 part->ranks > 1 ? "ranks" : "rank", part->first_rank, last, part->world_size);
     }
     agent->state = AGENT_FETCHING;
 }

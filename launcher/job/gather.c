@@ -165,10 +165,14 @@ void head_enroll(launch_session *session, int node, const Ringfence__Control__En
     head->show_files_ns = from->last_message_ns + LAUNCH_FILES_SHOWN_MS * BASE_NS_PER_MS;
     from->last_message_ns = base_now_ns();
     if (!session->options->quiet) {
+        char last[24] = "";
+        if (from->ranks > 1) {
+            (void)snprintf(last, sizeof last, " to %d", from->first_rank + from->ranks - 1);
+        }
         launch_screen_say(&session->screen,
-                          NODE_FORMAT " has joined: pid %" PRId64 ", %u CPUs, ranks %d to %d",
-                          NODE_ARGS(head, node), from->pid, enroll->cpus, from->first_rank,
-                          from->first_rank + from->ranks - 1);
+                          NODE_FORMAT " has joined: pid %" PRId64 ", %u CPUs, %s %d%s",
+                          NODE_ARGS(head, node), from->pid, enroll->cpus,
+                          from->ranks > 1 ? "ranks" : "rank", from->first_rank, last);
     }
 }
 
