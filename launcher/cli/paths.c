@@ -92,6 +92,9 @@ static bool is_program(const char *path)
 base_status launch_path_program(const char *name, char path[BASE_PATH_BYTES], base_error *reterr)
 {
     const char *directories = getenv("PATH");
+    if (name[0] == '\0') {
+        return base_fail(reterr, BASE_ERR_NOTFOUND, "the program behind -- has an empty name");
+    }
     if (strchr(name, '/') != NULL) {
         const int length = snprintf(path, BASE_PATH_BYTES, "%s", name);
         if (length >= BASE_PATH_BYTES || access(path, F_OK) != 0) {

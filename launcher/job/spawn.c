@@ -104,15 +104,36 @@ static char **make_environment(const launch_spawn_options *options,
     return launch_environment_make(environ, ours, count, options->lease_fd >= 0);
 }
 
-static void child_fail(const char *what, const char *path)
+static BASE_NORETURN void child_fail_because(const char *what, const char *path, const char *why)
 {
-    const char *why = strerrordesc_np(errno);
-    (void)!write(STDERR_FILENO, what, strlen(what));
-    (void)!write(STDERR_FILENO, path, strlen(path));
-    (void)!write(STDERR_FILENO, ": ", 2);
-    (void)!write(STDERR_FILENO, why != NULL ? why : "?", strlen(why != NULL ? why : "?"));
-    (void)!write(STDERR_FILENO, "\n", 1);
+    const char *const parts[] = {what, path, ": ", why != NULL ? why : "?", "\n"};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        (void)!write(STDERR_FILENO, parts[i], strlen(parts[i]));
+    }
     _exit(EXIT_NOT_STARTED);
+}
+
+static BASE_NORETURN void child_fail(const char *what, const char *path)
+{
+    child_fail_because(what, path, strerrordesc_np(errno));
+}
+
+/* After execve: errno does not tell a script whose interpreter is missing from a missing file. */
+static BASE_NORETURN void child_cannot_run(const char *path)
+{
+    const int why = errno;
+    if (why == ENOENT && access(path, F_OK) == 0) {
+        child_fail_because("cannot run ", path,
+                           "its interpreter is not there: see its first line, which must not end "
+                           "with CR LF");
+    }
+    if (why == ENOEXEC) {
+        child_fail_because("cannot run ", path,
+                           "Exec format error: no program of this machine, and no script that "
+                           "begins with #!");
+    }
+    errno = why;
+    child_fail("cannot run ", path);
 }
 
 /* Undoes what the launcher blocks and ignores for itself. */
@@ -159,8 +180,7 @@ static BASE_NORETURN void run_child(const child_plan *plan)
     char *const alone[] = {(char *)(uintptr_t)options->rank_path, NULL};
     (void)execve(options->rank_path, options->program != NULL ? options->program : alone,
                  plan->environment);
-    child_fail("cannot run ", options->rank_path);
-    _exit(EXIT_NOT_STARTED);
+    child_cannot_run(options->rank_path);
 }
 
 static void close_all(const int *fds, int count)

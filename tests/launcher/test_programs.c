@@ -336,6 +336,7 @@ static void wrong_command_lines_are_refused(void **state)
     } wrong[] = {
         {{"--"}, "must be followed by a program"},
         {{"--", "no-such-program-at-all"}, "there is no program no-such-program-at-all in PATH"},
+        {{"--", ""}, "the program behind -- has an empty name"},
         {{"--", "./no-such-file"}, "there is no program ./no-such-file"},
         {{"--", "/etc/passwd"}, "cannot be run"},
         {{"--steps", "3", "--", "true"}, "--steps is for our own modes"},
@@ -357,12 +358,19 @@ static void files_that_are_no_programs_are_refused_with_a_reason(void **state)
     (void)state;
     test_directory directory;
     test_directory_make(&directory);
+    static const char *const wrong[][2] = {
+        {"echo 1\n", "/script: Exec format error: "},
+        {"#!/bin/sh\r\necho 1\r\n", "/script: its interpreter is not there: "},
+    };
     const char *path = test_directory_path(&directory, "script");
-    const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0700);
-    assert_int_equal(write(fd, "echo 1\n", 7), 7);
-    assert_int_equal(close(fd), 0);
-    assert_int_equal(RUN("--ranks", "1", "--", path), 127);
-    assert_has(program.text[TEST_STDERR], "/script: Exec format error\n");
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        const size_t length = strlen(wrong[i][0]);
+        const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0700);
+        assert_int_equal(write(fd, wrong[i][0], length), (int)length);
+        assert_int_equal(close(fd), 0);
+        assert_int_equal(RUN("--ranks", "1", "--", path), 127);
+        assert_has(program.text[TEST_STDERR], wrong[i][1]);
+    }
     test_directory_remove(&directory);
 }
 
