@@ -7,6 +7,7 @@ enum {
         256 * 1024, /* a prompt of the largest size, escaped or as tokens */
     LAUNCH_SERVE_HEADER_BYTES_MAX = 32 * 1024, /* MHD's memory of one connection */
     LAUNCH_SERVE_CONNECTIONS_MAX = 512,
+    LAUNCH_SERVE_CONNECTIONS_SPARE = 64, /* of them: else one that waits for a request is closed */
     LAUNCH_SERVE_BACKLOG = 128,
     LAUNCH_SERVE_IDLE_SECONDS = 10,          /* a connection on which nothing moves is closed, */
     LAUNCH_SERVE_USED_SECONDS = 60,          /* or so if it has had a completion */

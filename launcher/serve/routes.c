@@ -419,8 +419,10 @@ static bool answer(launch_server *server, struct MHD_Connection *connection, con
                                     gets ? "GET, HEAD" : routes[i].method);
         }
     }
-    return send_error(connection, MHD_HTTP_NOT_FOUND, NULL,
-                      "there are /v1/completions, /v1/models, /metrics and /health", NULL, NULL);
+    return send_error(
+        connection, MHD_HTTP_NOT_FOUND, NULL,
+        "there are /v1/completions, /v1/chat/completions, /v1/models, /metrics and /health", NULL,
+        NULL);
 }
 
 int launch_routes_handle(void *user, struct MHD_Connection *connection, const char *path,
@@ -438,6 +440,7 @@ int launch_routes_handle(void *user, struct MHD_Connection *connection, const ch
         *data_bytes = 0;
         return true;
     }
+    launch_connections_busy(connection);
     if (own->too_long) {
         return send_error(connection, MHD_HTTP_CONTENT_TOO_LARGE, NULL,
                           "the body has too many bytes", NULL, NULL);
@@ -450,8 +453,8 @@ void launch_routes_end(void *user, struct MHD_Connection *connection, void **sta
 {
     launch_server *server = user;
     call *own = *state;
-    (void)connection;
     (void)how;
+    launch_connections_idle(&server->connections, connection);
     if (own == NULL) {
         return;
     }

@@ -238,6 +238,17 @@ static void end(void *user, struct MHD_Connection *connection, void **state,
     launch_routes_end(user, connection, state, (int)how);
 }
 
+static void notify(void *user, struct MHD_Connection *connection, void **context,
+                   enum MHD_ConnectionNotificationCode what)
+{
+    launch_server *server = user;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        launch_connections_begin(&server->connections, connection, context);
+    } else {
+        launch_connections_end(&server->connections, context);
+    }
+}
+
 static base_status open_events(launch_server *server, base_error *reterr)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = 0};
@@ -260,9 +271,10 @@ static base_status start_thread(launch_server *server, base_error *reterr)
     server->daemon = MHD_start_daemon(
         MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, handle, server,
         MHD_OPTION_LISTEN_SOCKET, server->listen_fd, MHD_OPTION_NOTIFY_COMPLETED, end, server,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)LAUNCH_SERVE_CONNECTIONS_MAX,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)LAUNCH_SERVE_IDLE_SECONDS,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)LAUNCH_SERVE_HEADER_BYTES_MAX, MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_CONNECTION, notify, server, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)LAUNCH_SERVE_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)LAUNCH_SERVE_IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)LAUNCH_SERVE_HEADER_BYTES_MAX, MHD_OPTION_END);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return server->daemon != NULL
                ? BASE_OK
@@ -308,6 +320,7 @@ base_status launch_server_create(const launch_server_options *options, launch_se
     made->job = options->job;
     made->is_open = options->open;
     made->listen_fd = made->events_fd = made->wake_fd = -1;
+    launch_connections_init(&made->connections);
     made->open_max = (int)options->job->infer.max_num_seqs + PROTO_REQUESTS_WAITING_MAX;
     made->started_s = base_timestamp(timestamp) / 1000;
     made->seed = (uint64_t)options->job->infer.sampling_seed;

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "record/text.h"
+#include "serve/connections.h"
 #include "serve/limits.h"
 #include "serve/metrics.h"
 #include "serve/reply.h"
@@ -77,6 +78,7 @@ struct launch_server {
     int events_fd; /* an epoll of wake_fd and of the connections that wait */
     int wake_fd;
     int open_max; /* completions */
+    launch_connections connections;
     char url[LAUNCH_SERVE_URL_BYTES];
     char url_file[BASE_PATH_BYTES + 16]; /* empty: none */
     char model[LAUNCH_SERVE_MODEL_BYTES];

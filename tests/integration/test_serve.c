@@ -1,14 +1,17 @@
 /* --serve: real jobs that answer HTTP requests as OpenAI's clients send them. */
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "serving.h"
 
-enum { CLIENTS = 8 };
+enum { CLIENTS = 8, SLOW_CLIENTS = 600 };
 
 /* A text as a record has it: control characters are escaped there, and not for HTTP clients. */
 static void escape(const char *text, char *escaped, size_t capacity)
@@ -349,6 +352,50 @@ static void a_name_is_no_way_in(void **state)
 }
 
 /* Without a seed, two servers draw different tokens; with --sampling-seed, the same. */
+/* Clients that send a letter of a header every now and then, more than there may be. */
+typedef struct slow_clients {
+    int fds[SLOW_CLIENTS];
+    atomic_bool ended;
+} slow_clients;
+
+static void *send_slowly(void *user)
+{
+    slow_clients *clients = user;
+    while (!atomic_load(&clients->ended)) {
+        for (int i = 0; i < SLOW_CLIENTS; i++) {
+            (void)!send(clients->fds[i], "a", 1,
+                        MSG_NOSIGNAL | MSG_DONTWAIT); /* it may be closed */
+        }
+        (void)usleep(100 * 1000);
+    }
+    return NULL;
+}
+
+static void slow_clients_keep_nobody_out(void **state)
+{
+    (void)state;
+    static slow_clients clients;
+    static const char head[] = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nX-A: ";
+    pthread_t thread;
+    serving_start(&inference_model, "1", FLAGS("--quiet"));
+    const int idle = serving_send("{\"prompt\":\"a\",\"max_tokens\":1}");
+    serving_read_all(idle); /* the model is loaded */
+    for (int i = 0; i < SLOW_CLIENTS; i++) {
+        clients.fds[i] = serving_connect(false);
+        (void)!send(clients.fds[i], head, sizeof head - 1, MSG_NOSIGNAL);
+    }
+    assert_int_equal(pthread_create(&thread, NULL, send_slowly, &clients), 0);
+    for (int i = 0; i < 3; i++) {
+        free(serving_complete("{\"prompt\":\"a\",\"max_tokens\":1}"));
+    }
+    atomic_store(&clients.ended, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    for (int i = 0; i < SLOW_CLIENTS; i++) {
+        (void)close(clients.fds[i]);
+    }
+    assert_int_equal(serving_end(SIGTERM), 0);
+}
+
 static void servers_draw_as_they_are_told(void **state)
 {
     (void)state;
@@ -416,6 +463,7 @@ int main(void)
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(a_body_has_one_length),
         cmocka_unit_test(a_name_is_no_way_in),
+        cmocka_unit_test(slow_clients_keep_nobody_out),
         cmocka_unit_test(servers_draw_as_they_are_told),
         cmocka_unit_test(a_job_file_can_be_served),
     };
