@@ -232,8 +232,10 @@ static void run_on_small_disk(const char *size, const char *fill, const char *st
 /* Steps that take longer than it takes to fill a disk. */
 #if defined(__SANITIZE_ADDRESS__) /* under which fewer steps take as long */
 static const char some_steps[] = "40";
+static const char save_every[] = "20";
 #else
 static const char some_steps[] = "200";
+static const char save_every[] = "100";
 #endif
 
 static void a_disk_that_fills_up_is_named(void **state)
@@ -257,7 +259,7 @@ static void a_small_disk_is_named_at_the_start(void **state)
 static void half_a_checkpoint_is_removed(void **state)
 {
     (void)state;
-    assert_int_equal(run_on_disk(small_disk, "SIZE=21m", "FILL=20m", endless, "100"), 1);
+    assert_int_equal(run_on_disk(small_disk, "SIZE=21m", "FILL=20m", endless, save_every), 1);
     assert_says("saving a checkpoint: ");
 }
 
