@@ -50,6 +50,13 @@ static void ranks_and_micro_batches_nest(void **state)
     training_assert_same_file(&one, "state-rank-0.safetensors", &two, "state-rank-0.safetensors");
 }
 
+/* Under AddressSanitizer each algorithm has one number of ranks, and coll-grid has the others. */
+#if defined(__SANITIZE_ADDRESS__)
+enum { BOTH_SIZES = false };
+#else
+enum { BOTH_SIZES = true };
+#endif
+
 static void every_algorithm_and_transport_keeps_ranks_equal(void **state)
 {
     (void)state;
@@ -63,6 +70,9 @@ static void every_algorithm_and_transport_keeps_ranks_equal(void **state)
             for (size_t t = 0; t < 3; t++) {
                 char name[64];
                 training_run *run = t == 0 ? &one : &two;
+                if (!BOTH_SIZES && a % 2 != n) {
+                    continue;
+                }
                 (void)snprintf(name, sizeof name, "%s-%s-%s", transports[t], algorithms[a],
                                ranks[n]);
                 training_expect(run, &test_shared_directory, name, 0,
