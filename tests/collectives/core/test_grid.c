@@ -18,7 +18,14 @@
 #include "processors.h"
 #include "support.h"
 
-enum { LONG_COUNT = (1 << 20) + 3, LONG_RANKS_MAX = 5, ROWS_MAX = 1000 };
+/* Under a sanitizer the longest vectors have a quarter of the elements, still of several windows, and the sample
+ * has fewer cases. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { LONG_COUNT = (1 << 18) + 3, SAMPLE_CASES = 4 };
+#else
+enum { LONG_COUNT = (1 << 20) + 3, SAMPLE_CASES = 10 };
+#endif
+enum { LONG_RANKS_MAX = 5, ROWS_MAX = 1000 };
 
 enum {
     FACTOR_RANKS,
@@ -216,7 +223,7 @@ static size_t sampled_count(uint64_t *state, const grid_case *c, int ranks)
 static struct {
     uint64_t seed;
     int cases; /* for each number of ranks */
-} sample = {1, 10};
+} sample = {1, SAMPLE_CASES};
 
 static void sample_body(test_rank *rank)
 {
