@@ -9,9 +9,15 @@
 #include "ranks.h"
 #include "support.h"
 
+#if defined(__SANITIZE_THREAD__) ||                                                                \
+    defined(__SANITIZE_ADDRESS__) /* under which a round takes ten times as long */
+enum { ROUNDS = 1500 };
+#else
+enum { ROUNDS = 6000 };
+#endif
+
 enum {
     RANKS_MAX = 4,
-    ROUNDS = 6000,
     PHASE = 16,
     RENEWAL = 60, /* rounds that an arena lives, about */
     KINDS = COLL_ALL_TO_ALL,
