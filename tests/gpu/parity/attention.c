@@ -413,8 +413,11 @@ void parity_attention_cached_bfloat16(twin *t)
 const parity_case parity_attention_cases[] = {
     {.name = "attention", .run = attention},
     {.name = "attention_edges", .run = attention_edges},
-    {.name = "attention_many_heads", .run = attention_many_heads, .shapes = 1},
-    {.name = "attention_many_wide_heads", .run = attention_many_wide_heads, .shapes = 1},
+    {.name = "attention_many_heads", .run = attention_many_heads, .shapes = 1, .tiles = true},
+    {.name = "attention_many_wide_heads",
+     .run = attention_many_wide_heads,
+     .shapes = 1,
+     .tiles = true},
     {.name = "attention_long", .run = attention_long, .shapes = 1},
     {.name = "attention_cached", .run = attention_cached},
     {.name = "attention_one_row", .run = attention_one_row},

@@ -10,6 +10,8 @@ typedef struct parity_case {
     int shapes;     /* how many are tried; 0: PARITY_SHAPES */
     bool one_order; /* other cases try its kernels in several orders of threads */
     bool replays;   /* a graph, on a device that has them */
+    bool
+        tiles; /* so many heads that tiles are others; the exact backend has a block for each row instead */
 } parity_case;
 
 extern const parity_case parity_rows_cases[];      /* norms, embeddings, moves; NULL ends each */
