@@ -57,6 +57,7 @@ set_tests_properties(budget-service-launcher PROPERTIES COST 40)
 ringfence_service_test(service-hostile LABELS ipc dev-only TIMEOUT 120)
 ringfence_service_test(service-race LABELS ipc TIMEOUT 60)
 ringfence_service_test(service-crash LABELS fault TIMEOUT 180)
+set_tests_properties(budget-service-crash budget-service-facts PROPERTIES COST 20)
 
 # The same, longer: 1000 races, 500 kills.
 add_test(NAME budget-service-race-1000 COMMAND test-budget-service-race --rounds 1000)
