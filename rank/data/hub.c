@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "hub_parts.h"
 
 enum { TEXT_BYTES_MAX = 1 << 30, ROOM_MIN = 256 };
@@ -63,6 +64,13 @@ int32_t rank_hub_added_id(const rank_hub *hub, const char *name)
         }
     }
     return HUB_NONE;
+}
+
+void rank_hub_make_special(rank_hub *hub, int32_t id)
+{
+    BASE_ASSERT(id >= 0);
+    BASE_ASSERT(id < hub->count);
+    hub->tokens[id].special = true;
 }
 
 const int32_t *rank_hub_prefix(const rank_hub *hub, size_t *count)

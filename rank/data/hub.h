@@ -37,6 +37,8 @@ int32_t rank_hub_end_id(const rank_hub *hub);
 const char *rank_hub_end_token(const rank_hub *hub);
 /* The id of an added token by its name. -1: there is none. */
 int32_t rank_hub_added_id(const rank_hub *hub, const char *name);
+/* It is one of the tokenizer's special tokens from now on. */
+void rank_hub_make_special(rank_hub *hub, int32_t id);
 /* A token's bytes and their number. Special tokens, and ids of no token, have none. */
 const uint8_t *rank_hub_token(const rank_hub *hub, int32_t id, size_t *size_bytes);
 

@@ -125,6 +125,13 @@ int32_t rank_tokenizer_added_id(const rank_tokenizer *tokenizer, const char *nam
     return tokenizer->hub != NULL ? rank_hub_added_id(tokenizer->hub, name) : -1;
 }
 
+void rank_tokenizer_make_special(rank_tokenizer *tokenizer, int32_t id)
+{
+    if (tokenizer->hub != NULL) {
+        rank_hub_make_special(tokenizer->hub, id);
+    }
+}
+
 void rank_tokenizer_allow_special(rank_tokenizer *tokenizer)
 {
     tokenizer->special = true;

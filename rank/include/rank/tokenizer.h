@@ -33,6 +33,9 @@ const char *rank_tokenizer_end_token(const rank_tokenizer *tokenizer);
 /* The id of an added token, special or not, by its name. -1: there is none. */
 int32_t rank_tokenizer_added_id(const rank_tokenizer *tokenizer, const char *name);
 
+/* From now on the added token is one that the tokenizer calls special. */
+void rank_tokenizer_make_special(rank_tokenizer *tokenizer, int32_t id);
+
 /* From now on special tokens may stand in texts, by their names. */
 void rank_tokenizer_allow_special(rank_tokenizer *tokenizer);
 
