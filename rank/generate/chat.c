@@ -1,101 +1,18 @@
 /* Writes chats in the form that the checkpoint's template has. Called by work.c; mode.c makes it. */
 #include "generate/chat.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "proto/limits.h"
 #include "rank/checkpoint.h"
 
-struct rank_chat_form {
-    const char *name;
-    const char *open;  /* tokens: before the role, */
-    const char *named; /* behind it ("": none), */
-    const char *close; /* and behind the content */
-    const char *gap;   /* texts: between role and content, */
-    const char *tail;  /* and behind the message */
-    bool trims;        /* the content */
-};
-
-static const struct rank_chat_form forms[] = {
-    {"ChatML", "<|im_start|>", "", "<|im_end|>", "\n", "\n", false},
-    {"Llama 3", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "\n\n", "", true},
-};
-
 enum {
-    FORMS = sizeof forms / sizeof forms[0],
     /* a role, a gap, and a content with what it begins with */
     TEXT_BYTES = PROTO_PROMPT_BYTES_MAX + RANK_CHAT_SYSTEM_BYTES + 64,
 };
 
-static const char blank[] = " \t\n\v\f\r";
-
-/* Copies what stands in a template's string at `from`, up to `end` or, if that is NULL, to the string's
- * own end. False: the string ends sooner, has an escape that is not known, or is too long. */
-static bool copy_literal(const char *from, const char *end, char quote,
-                         char to[RANK_CHAT_SYSTEM_BYTES])
-{
-    static const char escapes[] = "nt\\'\"";
-    static const char meant[] = "\n\t\\'\"";
-    size_t used = 0;
-    while (end != NULL ? strncmp(from, end, strlen(end)) != 0 : *from != quote) {
-        char one = *from++;
-        if (one == '\\') {
-            const char *escape = *from != '\0' ? strchr(escapes, *from++) : NULL;
-            if (escape == NULL) {
-                return false;
-            }
-            one = meant[escape - escapes];
-        } else if (one == quote || one == '\0') {
-            return false;
-        }
-        if (used + 1 == RANK_CHAT_SYSTEM_BYTES) {
-            return false;
-        }
-        to[used++] = one;
-    }
-    to[used] = '\0';
-    return true;
-}
-
-/* ChatML's templates hold their own system message as a whole, in one string with its marks. */
-static void find_system(const char *template, rank_chat *chat)
-{
-    static const char mark[] = "<|im_start|>system";
-    for (const char *at = strstr(template, mark); at != NULL; at = strstr(at + 1, mark)) {
-        const char *text = at + sizeof mark - 1;
-        const char quote = at > template ? at[-1] : '\0';
-        const size_t gap = strncmp(text, "\\n", 2) == 0 ? 2 : text[0] == '\n' ? 1 : 0;
-        if ((quote == '\'' || quote == '"') && gap > 0 &&
-            copy_literal(text + gap, "<|im_end|>", quote, chat->system)) {
-            chat->adds_system = true;
-            return;
-        }
-    }
-}
-
-/* From Llama 3.1 on, a system message comes first in any case, and begins with two dates. The second is
- * the day's, if a program can say it. Here it is the one that the template has beside: the same command
- * gives the same text. */
-static bool find_dates(const char *template, rank_chat *chat)
-{
-    static const char known[] = "Cutting Knowledge Date: December 2023";
-    static const char date[] = "date_string = \"";
-    char day[RANK_CHAT_SYSTEM_BYTES];
-    if (strstr(template, "Cutting Knowledge") == NULL) {
-        return true;
-    }
-    const char *at = strstr(template, date);
-    if (strstr(template, known) == NULL || at == NULL ||
-        !copy_literal(at + sizeof date - 1, NULL, '"', day)) {
-        return false;
-    }
-    chat->adds_system = true;
-    return snprintf(chat->preamble, sizeof chat->preamble, "%s\nToday Date: %s\n\n", known, day) <
-           (int)sizeof chat->preamble;
-}
-
-static bool find_id(const rank_tokenizer *tokenizer, const char *name, int32_t *id, rank_chat *chat)
+/* A mark is a special token, whatever the tokenizer calls it: what a user has typed is none. */
+static bool find_id(rank_tokenizer *tokenizer, const char *name, int32_t *id, rank_chat *chat)
 {
     *id = name[0] != '\0' ? rank_tokenizer_added_id(tokenizer, name) : -1;
     if (name[0] != '\0' && *id < 0) {
@@ -104,34 +21,28 @@ static bool find_id(const rank_tokenizer *tokenizer, const char *name, int32_t *
                         name);
         return false;
     }
+    if (*id >= 0) {
+        rank_tokenizer_make_special(tokenizer, *id);
+    }
     return true;
 }
 
-void rank_chat_init(const rank_chat_template *template, const rank_tokenizer *tokenizer,
-                    rank_chat *chat)
+void rank_chat_init(const rank_chat_template *template, rank_tokenizer *tokenizer, rank_chat *chat)
 {
-    const char *text = template->text;
-    const struct rank_chat_form *form = NULL;
     *chat = (rank_chat){.form = NULL};
-    if (text == NULL) {
+    if (template->text == NULL) {
         (void)base_fail(&chat->why, BASE_ERR_UNSUPPORTED,
                         "the checkpoint has no chat template: send a whole prompt");
         return;
     }
-    for (int i = 0; form == NULL && i < FORMS; i++) {
-        form = strstr(text, forms[i].open) != NULL ? &forms[i] : NULL;
-    }
-    if (form == &forms[0]) {
-        find_system(text, chat);
-    }
-    /* those that think begin the answer with more than its role */
-    if (form == NULL || strstr(text, "<think>") != NULL || !find_dates(text, chat)) {
+    const rank_chat_form *form = rank_chat_form_find(template->text, &chat->habits);
+    if (form == NULL) {
         (void)base_fail(&chat->why, BASE_ERR_UNSUPPORTED,
                         "the checkpoint's chat template is not of a form that is known here, as "
                         "ChatML or Llama 3: send a whole prompt");
         return;
     }
-    const char *begin = strstr(text, "bos_token") != NULL ? template->begin_token : "";
+    const char *begin = chat->habits.begins ? template->begin_token : "";
     if (find_id(tokenizer, begin, &chat->begin_id, chat) &&
         find_id(tokenizer, form->open, &chat->open_id, chat) &&
         find_id(tokenizer, form->named, &chat->named_id, chat) &&
@@ -196,18 +107,50 @@ static base_status put_role(writing *to, const char *role)
     return status;
 }
 
-static base_status put_message(writing *to, const char *role, const char *preamble,
-                               const char *content)
+/* The length of the character at the text's begin if it is a space to Python's str.strip(), as which Jinja's
+ * trim is; else 0. */
+static size_t blank_bytes(const char *text)
 {
-    const struct rank_chat_form *form = to->chat->form;
-    size_t bytes = strlen(content);
-    if (form->trims) {
-        const size_t before = strspn(content, blank);
-        content += before;
-        bytes -= before;
-        while (bytes > 0 && strchr(blank, content[bytes - 1]) != NULL) {
-            bytes--;
+    static const char *const wide[] = {"\xc2\x85", "\u00a0", "\u1680", "\u2028",
+                                       "\u2029",   "\u202f", "\u205f", "\u3000"};
+    const unsigned char first = (unsigned char)text[0];
+    if (first == ' ' || (first >= '\t' && first <= '\r') || (first >= 0x1c && first <= 0x1f)) {
+        return 1;
+    }
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
+        if (strncmp(text, wide[i], strlen(wide[i])) == 0) {
+            return strlen(wide[i]);
         }
+    }
+    /* U+2000 ... U+200A */
+    return strncmp(text, "\xe2\x80", 2) == 0 && (unsigned char)text[2] >= 0x80 &&
+                   (unsigned char)text[2] <= 0x8a
+               ? 3
+               : 0;
+}
+
+/* Leaves out the spaces at both ends. */
+static const char *trim(const char *text, size_t *text_bytes)
+{
+    size_t end = 0;
+    for (size_t blank = blank_bytes(text); blank > 0; blank = blank_bytes(text)) {
+        text += blank;
+    }
+    for (size_t at = 0; text[at] != '\0';) {
+        const size_t blank = blank_bytes(text + at);
+        at += blank > 0 ? blank : 1;
+        end = blank > 0 ? end : at;
+    }
+    *text_bytes = end;
+    return text;
+}
+
+static base_status put_message(writing *to, const char *role, const char *preamble,
+                               const char *content, bool trims)
+{
+    size_t bytes = strlen(content);
+    if (trims) {
+        content = trim(content, &bytes);
     }
     base_status status = put_role(to, role);
     put_text(to, preamble, strlen(preamble));
@@ -215,7 +158,7 @@ static base_status put_message(writing *to, const char *role, const char *preamb
     if (status == BASE_OK) {
         status = put_mark(to, to->chat->close_id);
     }
-    put_text(to, form->tail, strlen(form->tail));
+    put_text(to, to->chat->form->tail, strlen(to->chat->form->tail));
     return status;
 }
 
@@ -229,12 +172,14 @@ base_status rank_chat_encode(const rank_chat *chat, rank_tokenizer *tokenizer, c
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s", chat->why.message);
     }
     base_status status = put_mark(&to, chat->begin_id);
-    if (status == BASE_OK && chat->adds_system && !has_system) {
-        status = put_message(&to, "system", chat->preamble, chat->system);
+    const rank_chat_habits *habits = &chat->habits;
+    if (status == BASE_OK && habits->adds_system && !has_system) {
+        status = put_message(&to, "system", habits->preamble, habits->system, false);
     }
     for (uint32_t i = 0; status == BASE_OK && i < message_count; i++) {
         const char *content = texts + strlen(texts) + 1;
-        status = put_message(&to, texts, i == 0 && has_system ? chat->preamble : "", content);
+        status = put_message(&to, texts, i == 0 && has_system ? habits->preamble : "", content,
+                             habits->trims);
         texts = content + strlen(content) + 1;
     }
     if (status == BASE_OK) {

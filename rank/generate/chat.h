@@ -1,6 +1,6 @@
 /* Chats as the tokens that a model was trained on. A checkpoint says in a template how it writes them, a
- * program in a language of its own (Jinja). Two forms are known here, ChatML's and Llama 3's, and are
- * recognised in the template by their marks. Sources: the templates of Qwen2.5, SmolLM2, Llama 3 and 3.1.
+ * program in a language of its own (Jinja). Two forms are known here, ChatML's and Llama 3's
+ * (chat_form.h). Sources: the templates of Qwen2.5, SmolLM2, Llama 3 and 3.1.
  *
  * A mark is always its token. What is within a message is text, as in any other prompt. Pure. */
 #ifndef RANK_GENERATE_CHAT_H
@@ -10,28 +10,24 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "generate/chat_form.h"
 #include "rank/tokenizer.h"
 
-enum { RANK_CHAT_SYSTEM_BYTES = 1024 };
-
 struct rank_chat_template; /* rank/checkpoint.h */
-struct rank_chat_form;
 
 typedef struct rank_chat {
-    const struct rank_chat_form *form; /* NULL: there is none, and `why` says it */
+    const rank_chat_form *form; /* NULL: there is none, and `why` says it */
     base_error why;
     int32_t begin_id; /* before all; -1: none */
     int32_t open_id;
     int32_t named_id; /* behind the role; -1: none */
     int32_t close_id; /* behind the content: it ends an answer */
-    bool adds_system; /* where the first message is not the system's: this is its content */
-    char system[RANK_CHAT_SYSTEM_BYTES];
-    char preamble
-        [RANK_CHAT_SYSTEM_BYTES]; /* what the content of a first system message begins with */
+    rank_chat_habits habits;
 } rank_chat;
 
-/* Finds the form of a template, and its tokens. What is wrong stands in chat->why. */
-void rank_chat_init(const struct rank_chat_template *template, const rank_tokenizer *tokenizer,
+/* Finds the form of a template, and its tokens, which become special in the tokenizer. What is wrong stands in
+ * chat->why. */
+void rank_chat_init(const struct rank_chat_template *template, rank_tokenizer *tokenizer,
                     rank_chat *chat);
 
 /* Encodes messages, and the beginning of the assistant's answer. texts: the role and the content of each
