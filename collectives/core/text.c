@@ -12,18 +12,21 @@ void coll_text_clean(char *text)
     }
 }
 
-static void write_rank(int rank, const coll_identity *identity, char *text, size_t size_bytes)
+void coll_context_rank_text(const coll_context *context, int rank, char *text, size_t size_bytes)
 {
+    const coll_identity *identity = &context->identities[rank];
     (void)snprintf(text, size_bytes, "rank %d (host %s, pid %u)", rank, identity->host,
                    (unsigned)identity->pid);
 }
 
-void coll_context_rank_text(const coll_context *context, int rank, char *text, size_t size_bytes)
-{
-    write_rank(rank, &context->identities[rank], text, size_bytes);
-}
-
 void coll_rank_text(const coll_comm *comm, int rank, char *text, size_t size_bytes)
 {
-    write_rank(rank, &comm->context->identities[comm->ranks[rank]], text, size_bytes);
+    const int world_rank = comm->ranks[rank];
+    const coll_identity *identity = &comm->context->identities[world_rank];
+    if (world_rank == rank) {
+        coll_context_rank_text(comm->context, rank, text, size_bytes);
+        return;
+    }
+    (void)snprintf(text, size_bytes, "rank %d (host %s, pid %u, rank %d of the world)", rank,
+                   identity->host, (unsigned)identity->pid, world_rank);
 }

@@ -8,7 +8,8 @@
 void coll_text_clean(char *text);
 /* "rank 1 (host h, pid 42)" for a rank of the context. */
 void coll_context_rank_text(const coll_context *context, int rank, char *text, size_t size_bytes);
-/* The same for a rank of the communicator. */
+/* The same for a rank of the communicator. Where the world has another number for it: "rank 1 (host h, pid 42, rank
+ * 5 of the world)". */
 void coll_rank_text(const coll_comm *comm, int rank, char *text, size_t size_bytes);
 
 #endif

@@ -57,6 +57,44 @@ static void test_timeout_names_the_absent(void **state)
     (void)sem_destroy(&over);
 }
 
+/* In a part of the world a rank has two numbers: who ends it, or looks at it, knows the world's. */
+static void absent_of_part_body(test_rank *rank)
+{
+    static const int part[] = {2, 1};
+    sem_t *over = rank->user;
+    coll_comm *comm = NULL;
+    if (rank->rank > 0) {
+        RANK_OK(rank, coll_comm_create(rank->context, part, 2, &comm, &rank->error));
+    }
+    if (rank->rank == 1) {
+        const coll_status status = coll_barrier(comm, &rank->error);
+        RANK_CHECK(rank, status == COLL_ERR_TIMEOUT);
+        RANK_CHECK(rank, has(rank->error.message, "waiting for rank 0 (host"));
+        RANK_CHECK(rank, has(rank->error.message, ", rank 2 of the world)"));
+        RANK_CHECK(rank, !has(rank->error.message, "rank 1 of the world"));
+    }
+    if (rank->rank == 1) {
+        (void)sem_post(over);
+        (void)sem_post(over);
+    } else {
+        while (sem_wait(over) != 0) {
+        }
+    }
+    coll_comm_destroy(comm);
+}
+
+static void test_a_rank_of_a_part_has_its_number_in_the_world(void **state)
+{
+    (void)state;
+    sem_t over;
+    assert_int_equal(sem_init(&over, 0, 0), 0);
+    test_ranks_as_threads(
+        &(test_ranks_options){
+            .size = 3, .transport = COLL_TRANSPORT_SHM, .timeout_ns = SHORT_NS, .user = &over},
+        absent_of_part_body);
+    (void)sem_destroy(&over);
+}
+
 /* Rank 1 stays away from all communicators: waiting for all of them takes one timeout. */
 static void one_deadline_body(test_rank *rank)
 {
@@ -406,6 +444,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_timeout_names_the_absent),
+        cmocka_unit_test(test_a_rank_of_a_part_has_its_number_in_the_world),
         cmocka_unit_test(test_one_deadline_for_all),
         cmocka_unit_test(test_a_rank_that_leaves_is_named),
         cmocka_unit_test(test_who_failed_first_is_passed_on),
