@@ -319,13 +319,17 @@ base_status launch_options_check(const launch_options *options, base_error *rete
     const proto_mode_row *mode = proto_mode_get(job->job.mode);
     for (int i = 0; i < options->scaling_count && status == BASE_OK; i++) {
         const proto_job point = launch_scaling_job(job, options->scaling_ranks[i]);
-        const bool fits = !mode->pipelined || proto_job_stages(&point) <= job->model.layers;
-        if (options->scaling_ranks[i] > mode->ranks_max || !fits) {
+        if (options->scaling_ranks[i] > mode->ranks_max) {
             return base_fail(reterr, BASE_ERR_INVALID,
-                             "--scaling %d: mode %s runs on at most %d ranks%s",
-                             options->scaling_ranks[i], mode->name,
-                             fits ? mode->ranks_max : (int)job->model.layers,
-                             mode->pipelined ? ", and each has a layer" : "");
+                             "--scaling %d: mode %s runs on at most %d ranks",
+                             options->scaling_ranks[i], mode->name, mode->ranks_max);
+        }
+        if (mode->pipelined && proto_job_stages(&point) > job->model.layers) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "--scaling %d: a pipeline of %" PRId64
+                             " stages, of which each has a layer, and the model has %" PRId64,
+                             options->scaling_ranks[i], proto_job_stages(&point),
+                             job->model.layers);
         }
     }
     return status;

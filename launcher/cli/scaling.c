@@ -48,6 +48,9 @@ proto_job launch_scaling_job(const proto_job *job, int ranks)
     if (point.parallel.stages > 0 && ranks % point.parallel.stages != 0) {
         point.parallel.stages = 0; /* one pipeline */
     }
+    if (proto_mode_get(point.job.mode)->pipelined && proto_job_replicas(&point) == 1) {
+        point.parallel.algorithm = PROTO_ALGORITHM_AUTO; /* of sums that there are none of */
+    }
     return point;
 }
 

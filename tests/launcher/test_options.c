@@ -461,6 +461,33 @@ static void measurements_after_a_job(void **state)
     assert_int_equal(launch_scaling_plan(&options, ranks), 0);
 }
 
+/* What several pipelines may say, one may not, as the sum's algorithm. */
+static void measurements_of_fewer_pipelines_are_jobs(void **state)
+{
+    (void)state;
+    static launch_options options;
+    base_error error;
+    assert_ok(parse(&options,
+                    WORDS("--mode", "pp-cpu", "--ranks", "8", "--stages", "2", "--layers", "2",
+                          "--algorithm", "ring", "--scaling", "1,2,4"),
+                    &error),
+              &error);
+    for (int ranks = 1; ranks <= 8; ranks *= 2) {
+        const proto_job point = launch_scaling_job(&options.job, ranks);
+        assert_ok(proto_job_check(&point, &error), &error);
+        assert_int_equal(proto_job_stages(&point), ranks < 2 ? 1 : 2);
+        assert_int_equal(point.parallel.algorithm,
+                         ranks > 2 ? PROTO_ALGORITHM_RING : PROTO_ALGORITHM_AUTO);
+    }
+    assert_ok(parse(&options,
+                    WORDS("--mode", "pp-cpu", "--ranks", "4", "--stages", "2", "--layers", "2",
+                          "--scaling", "3"),
+                    &error),
+              &error);
+    assert_int_equal(launch_options_check(&options, &error), BASE_ERR_INVALID);
+    assert_has(error.message, "--scaling 3: a pipeline of 3 stages");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -480,6 +507,7 @@ int main(void)
         cmocka_unit_test(several_hosts_have_their_own_libraries),
         cmocka_unit_test(a_link_local_rendezvous_is_refused),
         cmocka_unit_test(measurements_after_a_job),
+        cmocka_unit_test(measurements_of_fewer_pipelines_are_jobs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
