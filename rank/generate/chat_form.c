@@ -19,11 +19,15 @@ enum { SYSTEM = 1, USER = 2, ASSISTANT = 4, ALL = 7 };
 typedef struct reading {
     const rank_chat_form *form;
     rank_chat_habits *habits;
+    const char *template;
     int written;       /* roles */
     bool trims_known;  /* habits->trims is said */
     bool answers;      /* the beginning of an answer is written */
     bool opens_system; /* a system message is begun whose content is written elsewhere */
-    bool has_tools;    /* what is said to tools is not looked at */
+    bool has_tools;    /* what is said to tools is not looked at, */
+    bool has_dates;    /* nor what stands beside dates */
+    bool has_mark;     /* the tag that is read */
+    const char *tag;
 } reading;
 
 /* ---- words ---- */
@@ -145,6 +149,18 @@ static bool copy_literal(const char *from, const char *end, char quote,
     return true;
 }
 
+/* Whether the tag before the one that is read has the word. */
+static bool tag_before_has(const reading *of, const char *word)
+{
+    const char *before = of->tag;
+    while (before > of->template && *--before != '{') {
+        if (strncmp(before, word, strlen(word)) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- marks ---- */
 
 /* Behind "system" and the gap: a content, nothing yet, or the template's own message as a whole. */
@@ -160,7 +176,8 @@ static bool read_system(reading *of, const char *at, char quote)
         of->written |= SYSTEM;
         return eat_plus(&at) && eat_content(of, &at);
     }
-    if (!copy_literal(at, of->form->close, quote, text) ||
+    const bool instead = tag_before_has(of, "system") || tag_before_has(of, "else");
+    if (!instead || !copy_literal(at, of->form->close, quote, text) ||
         (of->habits->adds_system && strcmp(of->habits->system, text) != 0)) {
         return false;
     }
@@ -239,6 +256,7 @@ static bool read_string(reading *of, const char *begin, const char *end, char qu
         if (strncmp(at, "<|", 2) != 0) {
             continue;
         }
+        of->has_mark = true;
         if (eat(&after, of->form->open)) {
             if (at != begin) {
                 return false;
@@ -292,6 +310,25 @@ static bool is_silent(const reading *of, const char *tag, const char *begin, con
     return at >= end || (sets ? *before != '=' : tag[1] == '%' || of->has_tools);
 }
 
+static bool begins_with(const char *at, const char *word)
+{
+    return eat(&at, word) && ends_tag(at);
+}
+
+/* Whether an expression without marks writes nothing that is not known: what begins all, what was put together
+ * with marks before, or what ends a text that is not answered. */
+static bool is_known(const reading *of, const char *tag)
+{
+    const char *at = tag + 2;
+    (void)eat(&at, "-");
+    skip_blank(&at);
+    if (begins_with(at, "eos_token")) {
+        return tag_before_has(of, "else");
+    }
+    return of->has_tools || of->has_dates || begins_with(at, "bos_token") ||
+           begins_with(at, "content") || strncmp(at, "raise_exception", 15) == 0;
+}
+
 /* Reads a tag with its strings. NULL: it has no end, or is not of the form. */
 static const char *read_tag(reading *of, const char *tag)
 {
@@ -301,6 +338,8 @@ static const char *read_tag(reading *of, const char *tag)
         at = strstr(at, end);
         return at != NULL ? at + 2 : NULL;
     }
+    of->has_mark = false;
+    of->tag = tag;
     while (*at != '\0' && strncmp(at, end, 2) != 0) {
         const char quote = *at++;
         if (quote != '\'' && quote != '"') {
@@ -315,7 +354,10 @@ static const char *read_tag(reading *of, const char *tag)
         }
         at++;
     }
-    return *at != '\0' ? at + 2 : NULL;
+    if (*at == '\0' || (tag[1] == '{' && !of->has_mark && !is_known(of, tag))) {
+        return NULL;
+    }
+    return at + 2;
 }
 
 static bool is_tag(const char *at)
@@ -392,14 +434,17 @@ const rank_chat_form *rank_chat_form_find(const char *template, rank_chat_habits
         form = strstr(template, forms[i].open) != NULL ? &forms[i] : NULL;
     }
     *habits = (rank_chat_habits){.begins = strstr(template, "bos_token") != NULL};
-    reading of = {.form = form, .habits = habits, .has_tools = strstr(template, "tools") != NULL};
+    reading of = {.form = form,
+                  .habits = habits,
+                  .template = template,
+                  .has_tools = strstr(template, "tools") != NULL,
+                  .has_dates = strstr(template, "Cutting Knowledge") != NULL};
     /* those that think begin the answer with more than its role */
     if (form == NULL || strstr(template, "<think>") != NULL || !read_program(&of, template) ||
         of.written != ALL || !of.answers || strstr(template, form->close) == NULL) {
         return NULL;
     }
-    const bool dated = strstr(template, "Cutting Knowledge") != NULL;
-    if (dated) {
+    if (of.has_dates) {
         return form->dated && of.opens_system && !habits->adds_system &&
                        read_dates(template, habits)
                    ? form

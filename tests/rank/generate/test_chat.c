@@ -267,10 +267,14 @@ static void those_that_look_alike_are_refused(void **state)
         "{% set s = 'You help.' %}{{ '<|im_start|>system\\n' + s + '<|im_end|>\\n' }}" CHATML
             CHATML_ANSWER,
         "{% set s = 'You help.' %}" CHATML CHATML_ANSWER,
+        "{{ '<|im_start|>system\\nYou help.<|im_end|>\\n' }}" CHATML CHATML_ANSWER,
         SYSTEM_HEADER "{{ s }}" LLAMA3,
         /* words beside the messages */
         "{{ 'A chat.\\n' }}" CHATML CHATML_ANSWER,
         "A chat." CHATML CHATML_ANSWER,
+        CHATML "{{ eos_token }}" CHATML_ANSWER,
+        CHATML "{{ '\\n' }}" CHATML_ANSWER,
+        "{{ messages[0]['content'] }}" CHATML CHATML_ANSWER,
         CHATML "{{ '<|im_start|>assistant\\nSure! ' }}",
         CHATML "\n\n" CHATML_ANSWER,
         "{{ bos_token }}\n" CHATML CHATML_ANSWER,
@@ -293,6 +297,8 @@ static void other_ways_to_write_a_form_are_known(void **state)
 {
     (void)state;
     static const char *const same[] = {
+        "{{ bos_token }}" CHATML "{% if add_generation_prompt %}" CHATML_ANSWER
+        "{%- else %}{{ eos_token }}{% endif %}",
         CHATML "\n    {%- if add_generation_prompt -%}\n  " CHATML_ANSWER "{% endif %}\n",
         "{% if tools %}\n    {{- '<|im_start|>system\\n' }}\n    {{- 'Tools: {}}}' }}{{- "
         "'<|im_end|>\\n' }}\n"
