@@ -65,5 +65,5 @@ int main(void)
         cmocka_unit_test(a_job_with_fewer_ranks_leaves_only_its_own),
         cmocka_unit_test(without_a_directory_nothing_is_kept),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }

@@ -85,6 +85,9 @@ const char *test_directory_path(const test_directory *directory, const char *nam
     static char paths[4][BASE_PATH_BYTES + 256];
     static unsigned turn;
     char *path = paths[turn++ % 4];
+    if (directory->path[0] == '\0') { /* else it would be at the root */
+        fail_msg("there is no directory for %s", name);
+    }
     (void)snprintf(path, sizeof paths[0], "%s/%s", directory->path, name);
     return path;
 }

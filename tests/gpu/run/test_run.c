@@ -252,8 +252,10 @@ static int say_there_is_room(void)
 
 static int make_bundle(void **state)
 {
-    (void)state;
     char command[3 * BASE_PATH_BYTES];
+    if (test_shared_directory_make(state) != 0) {
+        return -1;
+    }
     (void)snprintf(bundle, sizeof bundle, "%s",
                    test_directory_path(&test_shared_directory, "bundle.tar.gz"));
     (void)snprintf(command, sizeof command,
@@ -281,5 +283,5 @@ int main(void)
         cmocka_unit_test(what_is_not_there_is_refused),
         cmocka_unit_test(parts_can_be_chosen),
     };
-    return cmocka_run_group_tests(tests, make_bundle, NULL);
+    return cmocka_run_group_tests(tests, make_bundle, test_shared_directory_remove);
 }

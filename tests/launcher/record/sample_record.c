@@ -15,6 +15,7 @@ int main(int argc, char **argv)
         (void)fputs("usage: sample-record OUT [RANKS [STEPS]]\n", stderr);
         return 2;
     }
+    (void)snprintf(test_shared_directory.path, sizeof test_shared_directory.path, "%s", argv[1]);
     sample_make(&made, "", ranks, steps);
     made.options.out = argv[1];
     made.options.plots = true;

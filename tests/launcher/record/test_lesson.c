@@ -389,5 +389,5 @@ int main(void)
         cmocka_unit_test(a_busy_machine_is_mentioned),
         cmocka_unit_test(other_work_comes_before_caches),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }
