@@ -164,23 +164,24 @@ static void an_agent_may_come_first(void **state)
     test_program_assert_no_children();
 }
 
-static void programs_know_their_host(void **state)
+/* Runs a user's program on two hosts, with these flags on both. Returns what the head has printed. */
+static const char *run_program(const char *key, const char *const *flags)
 {
-    (void)state;
-    several_make_key("program");
     const several job = {several_address, "2", NULL, {NULL}};
-    const char *const flags[] = {
-        "--ranks-per-node",
-        "2",
-        "--",
-        "sh",
-        "-c",
-        "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $(hostname); echo $RANK >&2",
-        NULL};
+    several_make_key(key);
     several_start(0, &job, flags);
     several_start(1, &job, flags);
     several_expect_all(2);
-    const char *out = several_runs[0].program.text[TEST_STDOUT];
+    return several_runs[0].program.text[TEST_STDOUT];
+}
+
+static void programs_know_their_host(void **state)
+{
+    (void)state;
+    static const char script[] =
+        "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $(hostname); echo $RANK >&2";
+    const char *out =
+        run_program("program", FLAGS("--ranks-per-node", "2", "--", "sh", "-c", script));
     assert_has(out, "[rank 0] 0/4 0/2 host-0\n");
     assert_has(out, "[rank 1] 1/4 1/2 host-0\n");
     assert_has(out, "[rank 2] 2/4 0/2 host-1\n");
@@ -192,13 +193,8 @@ static void programs_know_their_host(void **state)
 static void programs_can_meet_at_the_master_port(void **state)
 {
     (void)state;
-    several_make_key("meet");
-    const several job = {several_address, "2", NULL, {NULL}};
-    const char *const flags[] = {"--ranks-per-node", "2", "--", MEET_AT_MASTER_PATH, NULL};
-    several_start(0, &job, flags);
-    several_start(1, &job, flags);
-    several_expect_all(2);
-    const char *out = several_runs[0].program.text[TEST_STDOUT];
+    const char *out =
+        run_program("meet", FLAGS("--ranks-per-node", "2", "--", MEET_AT_MASTER_PATH));
     assert_has(out, "[rank 0] met 0\n");
     assert_has(out, "[rank 3] met 3\n");
 }
@@ -207,15 +203,9 @@ static void programs_can_meet_at_the_master_port(void **state)
 static void coll_bench_measures_between_hosts(void **state)
 {
     (void)state;
-    several_make_key("bench");
-    const several job = {several_address, "2", NULL, {NULL}};
-    const char *const flags[] = {
-        "--ranks", "4",  "--", COLL_BENCH_PATH, "all_reduce", "-b", "8", "-e", "32K", "-f", "64",
-        "-n",      "20", NULL};
-    several_start(0, &job, flags);
-    several_start(1, &job, flags);
-    several_expect_all(2);
-    const char *out = several_runs[0].program.text[TEST_STDOUT];
+    const char *out =
+        run_program("bench", FLAGS("--ranks", "4", "--", COLL_BENCH_PATH, "all_reduce", "-b", "8",
+                                   "-e", "32K", "-f", "64", "-n", "20"));
     const char *table = strstr(out, "Collective test starting");
     assert_non_null(table);
     assert_null(strstr(table + 1, "Collective test starting"));
@@ -279,27 +269,10 @@ static void start_on_one_host(int node, const char *script)
     static const char as_first_namespace[] =
         "mount -t tmpfs none /proc/sys/net/core && : >/proc/sys/net/core/netdev_max_backlog && "
         "exec \"$@\"";
-    const char *const all[] = {"sh",
-                               "-c",
-                               as_first_namespace,
-                               "sh",
-                               LAUNCHER_PATH,
-                               "--nodes",
-                               "2",
-                               "--node-rank",
-                               node == 0 ? "0" : "1",
-                               "--rendezvous",
-                               several_address,
-                               "--job-key",
-                               several_key,
-                               "--ranks",
-                               "2",
-                               "--",
-                               "sh",
-                               "-c",
-                               script,
-                               NULL};
-    test_hosts_start(&several_runs[node].program, 0, NULL, all);
+    test_hosts_start(&several_runs[node].program, 0, NULL,
+                     FLAGS("sh", "-c", as_first_namespace, "sh", LAUNCHER_PATH, "--nodes", "2",
+                           "--node-rank", node == 0 ? "0" : "1", "--rendezvous", several_address,
+                           "--job-key", several_key, "--ranks", "2", "--", "sh", "-c", script));
 }
 
 static void launchers_of_one_host_share_its_cpus(void **state)

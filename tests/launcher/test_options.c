@@ -6,29 +6,8 @@
 
 #include "base/file.h"
 #include "cli/other_names.h"
-#include "cli/scaling.h"
 #include "job_set.h"
-#include "support.h"
-
-enum { ARGS_MAX = 32 };
-
-/* Parses "launcher WORDS…" (NULL-terminated). */
-static base_status parse(launch_options *options, const char *const *given, base_error *error)
-{
-    static char copies[ARGS_MAX][256];
-    char *arguments[ARGS_MAX + 1] = {0};
-    int count = 0;
-    (void)snprintf(copies[0], sizeof copies[0], "launcher");
-    arguments[count++] = copies[0];
-    for (int i = 0; given[i] != NULL && count < ARGS_MAX; i++) {
-        (void)snprintf(copies[count], sizeof copies[0], "%s", given[i]);
-        arguments[count] = copies[count];
-        count++;
-    }
-    return launch_options_parse(count, arguments, options, error);
-}
-
-#define WORDS(...) ((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
+#include "words.h"
 
 static void no_flags_give_the_default_job(void **state)
 {
@@ -436,58 +415,6 @@ static void a_link_local_rendezvous_is_refused(void **state)
     assert_has(error.message, "a link-local address is another one on each host");
 }
 
-static void measurements_after_a_job(void **state)
-{
-    (void)state;
-    static launch_options options;
-    base_error error;
-    int ranks[LAUNCH_SCALING_POINTS_MAX];
-    assert_ok(parse(&options, WORDS("--steps", "50"), &error), &error);
-    assert_int_equal(launch_scaling_plan(&options, ranks), 2);
-    assert_int_equal(ranks[0], 2); /* the job's own, measured under the same conditions */
-    assert_int_equal(ranks[1], 1);
-    assert_ok(parse(&options, WORDS("--steps", "49"), &error), &error);
-    assert_int_equal(launch_scaling_plan(&options, ranks), 0);
-    assert_ok(parse(&options, WORDS("--ranks", "1"), &error), &error);
-    assert_int_equal(launch_scaling_plan(&options, ranks), 0);
-    assert_ok(parse(&options, WORDS("--no-scaling"), &error), &error);
-    assert_int_equal(launch_scaling_plan(&options, ranks), 0);
-    assert_ok(parse(&options, WORDS("--scaling", "1,2,4,4", "--steps", "5"), &error), &error);
-    assert_int_equal(launch_scaling_plan(&options, ranks), 3);
-    assert_int_equal(ranks[0], 2);
-    assert_int_equal(ranks[1], 1);
-    assert_int_equal(ranks[2], 4);
-    assert_ok(parse(&options, WORDS("--scaling", "2"), &error), &error);
-    assert_int_equal(launch_scaling_plan(&options, ranks), 0);
-}
-
-/* What several pipelines may say, one may not, as the sum's algorithm. */
-static void measurements_of_fewer_pipelines_are_jobs(void **state)
-{
-    (void)state;
-    static launch_options options;
-    base_error error;
-    assert_ok(parse(&options,
-                    WORDS("--mode", "pp-cpu", "--ranks", "8", "--stages", "2", "--layers", "2",
-                          "--algorithm", "ring", "--scaling", "1,2,4"),
-                    &error),
-              &error);
-    for (int ranks = 1; ranks <= 8; ranks *= 2) {
-        const proto_job point = launch_scaling_job(&options.job, ranks);
-        assert_ok(proto_job_check(&point, &error), &error);
-        assert_int_equal(proto_job_stages(&point), ranks < 2 ? 1 : 2);
-        assert_int_equal(point.parallel.algorithm,
-                         ranks > 2 ? PROTO_ALGORITHM_RING : PROTO_ALGORITHM_AUTO);
-    }
-    assert_ok(parse(&options,
-                    WORDS("--mode", "pp-cpu", "--ranks", "4", "--stages", "2", "--layers", "2",
-                          "--scaling", "3"),
-                    &error),
-              &error);
-    assert_int_equal(launch_options_check(&options, &error), BASE_ERR_INVALID);
-    assert_has(error.message, "--scaling 3: a pipeline of 3 stages");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -506,8 +433,6 @@ int main(void)
         cmocka_unit_test(compare_takes_two),
         cmocka_unit_test(several_hosts_have_their_own_libraries),
         cmocka_unit_test(a_link_local_rendezvous_is_refused),
-        cmocka_unit_test(measurements_after_a_job),
-        cmocka_unit_test(measurements_of_fewer_pipelines_are_jobs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -324,102 +324,62 @@ static void every_world_draws_the_same_tokens(void **state)
     run_plans(plans, COUNT_OF(plans));
 }
 
+static void run_batches(const char *name, rank_type type)
+{
+    static const int chunks[] = {1, 7, 512};
+    plan plans[18];
+    for (size_t i = 0; i < COUNT_OF(plans); i++) {
+        plans[i] = (plan){.name = name,
+                          .ranks = (int)(i / 6),
+                          .transport = COLL_TRANSPORT_SHM,
+                          .sequences = i % 2 == 0 ? 1 : 8,
+                          .chunk_tokens = chunks[i / 2 % 3],
+                          .type = type};
+    }
+    run_plans(plans, COUNT_OF(plans));
+}
+
 static void batches_and_chunks_change_no_token(void **state)
 {
     (void)state;
-    static const int chunks[] = {1, 7, 512};
-    plan plans[12];
-    for (size_t i = 0; i < COUNT_OF(plans); i++) {
-        plans[i] = (plan){.name = "a batch and a chunk",
-                          .ranks = i < 6 ? 0 : 2,
-                          .transport = COLL_TRANSPORT_SHM,
-                          .sequences = i % 2 == 0 ? 1 : 8,
-                          .chunk_tokens = chunks[i / 2 % 3]};
-    }
-    run_plans(plans, COUNT_OF(plans));
+    run_batches("a batch and a chunk", RANK_FLOAT32);
 }
 
 static void matrices_in_bfloat16_change_no_token(void **state)
 {
     (void)state;
-    static const int chunks[] = {1, 7, 512};
-    plan plans[9];
-    for (size_t i = 0; i < COUNT_OF(plans); i++) {
-        plans[i] = (plan){.name = "bfloat16",
-                          .ranks = (int)(i / 3),
-                          .transport = COLL_TRANSPORT_SHM,
-                          .sequences = i % 2 == 0 ? 1 : 8,
-                          .chunk_tokens = chunks[i % 3],
-                          .type = RANK_BFLOAT16};
-    }
-    run_plans(plans, COUNT_OF(plans));
+    run_batches("bfloat16", RANK_BFLOAT16);
 }
+
+/* Ranks, transport, sequences, tokens of a chunk, of the cache, steps between two submissions, cancels. */
+static const plan busy[] = {
+    {"joining", 0, COLL_TRANSPORT_AUTO, 8, 7, 0, 2, false, RANK_FLOAT32, false},
+    {"rare joins, idle steps", 0, COLL_TRANSPORT_AUTO, 3, 512, 0, 30, false, RANK_FLOAT32, false},
+    {"cancels", 0, COLL_TRANSPORT_AUTO, 8, 16, 0, 0, true, RANK_FLOAT32, false},
+    {"room for one", 0, COLL_TRANSPORT_AUTO, 8, 16, CONTEXT, 0, false, RANK_FLOAT32, false},
+    {"room for two", 0, COLL_TRANSPORT_AUTO, 8, 512, 2 * CONTEXT, 0, false, RANK_FLOAT32, false},
+    {"all on two ranks", 2, COLL_TRANSPORT_SHM, 5, 7, 2 * CONTEXT, 3, true, RANK_FLOAT32, false},
+    {"all on four", 4, COLL_TRANSPORT_TCP, 3, 5, 2 * CONTEXT, 5, true, RANK_FLOAT32, false},
+};
 
 static void joining_leaving_and_waiting_change_no_token(void **state)
 {
     (void)state;
-    static const plan plans[] = {
-        {.name = "joining", .sequences = 8, .chunk_tokens = 7, .join_every = 2},
-        {.name = "rare joins, idle steps between",
-         .sequences = 3,
-         .chunk_tokens = 512,
-         .join_every = 30},
-        {.name = "cancels", .sequences = 8, .chunk_tokens = 16, .cancels = true},
-        {.name = "room for one", .sequences = 8, .chunk_tokens = 16, .cache_tokens = CONTEXT},
-        {.name = "room for two", .sequences = 8, .chunk_tokens = 512, .cache_tokens = 2 * CONTEXT},
-        {.name = "all of it on two ranks",
-         .ranks = 2,
-         .transport = COLL_TRANSPORT_SHM,
-         .sequences = 5,
-         .chunk_tokens = 7,
-         .cache_tokens = 2 * CONTEXT,
-         .join_every = 3,
-         .cancels = true},
-        {.name = "all of it on four",
-         .ranks = 4,
-         .transport = COLL_TRANSPORT_TCP,
-         .sequences = 3,
-         .chunk_tokens = 5,
-         .cache_tokens = 2 * CONTEXT,
-         .join_every = 5,
-         .cancels = true},
-    };
-    run_plans(plans, COUNT_OF(plans));
+    run_plans(busy, COUNT_OF(busy));
 }
 
-/* By draws at high temperatures, which other bits of the keys and values would change. */
+/* The same, with draws at high temperatures, which other bits of the keys and values would change. */
 static void cached_beginnings_change_no_token(void **state)
 {
     (void)state;
-    static const plan plans[] = {
-        {.name = "cached", .sequences = 1, .chunk_tokens = 512, .shares = true},
-        {.name = "cached, in a batch", .sequences = 8, .chunk_tokens = 7, .shares = true},
-        {.name = "cached, and needed again",
-         .sequences = 4,
-         .chunk_tokens = 16,
-         .cache_tokens = 2 * CONTEXT,
-         .shares = true},
-        {.name = "cached in bfloat16",
-         .sequences = 4,
-         .chunk_tokens = 16,
-         .type = RANK_BFLOAT16,
-         .shares = true},
-        {.name = "cached on two ranks, with cancels",
-         .ranks = 2,
-         .transport = COLL_TRANSPORT_SHM,
-         .sequences = 5,
-         .chunk_tokens = 7,
-         .cache_tokens = 2 * CONTEXT,
-         .join_every = 3,
-         .cancels = true,
-         .shares = true},
-        {.name = "cached on four ranks",
-         .ranks = 4,
-         .transport = COLL_TRANSPORT_TCP,
-         .sequences = 3,
-         .chunk_tokens = 5,
-         .shares = true},
+    plan plans[COUNT_OF(busy) + 2] = {
+        {.name = "one after the other", .sequences = 1, .chunk_tokens = 512},
+        {.name = "bfloat16", .sequences = 4, .chunk_tokens = 16, .type = RANK_BFLOAT16},
     };
+    memcpy(plans + 2, busy, sizeof busy);
+    for (size_t i = 0; i < COUNT_OF(plans); i++) {
+        plans[i].shares = true;
+    }
     run_plans(plans, COUNT_OF(plans));
 }
 

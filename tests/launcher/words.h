@@ -1,0 +1,29 @@
+/* Command lines of the launcher, for tests of what becomes of them. */
+#ifndef TEST_WORDS_H
+#define TEST_WORDS_H
+
+#include "launch/options.h"
+#include "support.h"
+
+enum { ARGS_MAX = 32 };
+
+/* Parses "launcher WORDS…" (NULL-terminated). */
+static inline base_status parse(launch_options *options, const char *const *given,
+                                base_error *error)
+{
+    static char copies[ARGS_MAX][256];
+    char *arguments[ARGS_MAX + 1] = {0};
+    int count = 0;
+    (void)snprintf(copies[0], sizeof copies[0], "launcher");
+    arguments[count++] = copies[0];
+    for (int i = 0; given[i] != NULL && count < ARGS_MAX; i++) {
+        (void)snprintf(copies[count], sizeof copies[0], "%s", given[i]);
+        arguments[count] = copies[count];
+        count++;
+    }
+    return launch_options_parse(count, arguments, options, error);
+}
+
+#define WORDS(...) ((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
+
+#endif
