@@ -141,11 +141,7 @@ static void stages_go_on_too(void **state)
 
 /* Killed ranks, one after the other: the launcher starts the job again, and the result is that of a job that
  * nobody disturbed, with every step in its record once. */
-#if defined(__SANITIZE_ADDRESS__) /* under which fewer steps take as long */
-enum { LONG_STEPS = 200, LONG_SAVES = 10 };
-#else
-enum { LONG_STEPS = 1000, LONG_SAVES = 50 };
-#endif
+enum { LONG_STEPS = TEST_HAS_ASAN ? 200 : 1000, LONG_SAVES = LONG_STEPS / 20 };
 
 static void a_killed_rank_costs_only_time(void **state)
 {

@@ -230,13 +230,8 @@ static void run_on_small_disk(const char *size, const char *fill, const char *st
 }
 
 /* Steps that take longer than it takes to fill a disk. */
-#if defined(__SANITIZE_ADDRESS__) /* under which fewer steps take as long */
-static const char some_steps[] = "40";
-static const char save_every[] = "20";
-#else
-static const char some_steps[] = "200";
-static const char save_every[] = "100";
-#endif
+static const char *const some_steps = TEST_HAS_ASAN ? "40" : "200";
+static const char *const save_every = TEST_HAS_ASAN ? "20" : "100";
 
 static void a_disk_that_fills_up_is_named(void **state)
 {

@@ -55,6 +55,21 @@ void _fail(const char *file, int line) __attribute__((noreturn));
  * instead of 0. */
 enum { TEST_EXIT_SKIPPED = 77 };
 
+/* Whether a sanitizer is built in, under which a test takes ten times as long, and may do less. */
+enum {
+#ifdef __SANITIZE_ADDRESS__
+    TEST_HAS_ASAN = 1,
+#else
+    TEST_HAS_ASAN = 0,
+#endif
+#ifdef __SANITIZE_THREAD__
+    TEST_HAS_TSAN = 1,
+#else
+    TEST_HAS_TSAN = 0,
+#endif
+    TEST_HAS_SANITIZER = TEST_HAS_ASAN || TEST_HAS_TSAN,
+};
+
 /* How many descriptors this process has open. Only for comparison. */
 int test_open_descriptors(void);
 

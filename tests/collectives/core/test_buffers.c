@@ -9,14 +9,8 @@
 #include "ranks.h"
 #include "support.h"
 
-#if defined(__SANITIZE_THREAD__) ||                                                                \
-    defined(__SANITIZE_ADDRESS__) /* under which a round takes ten times as long */
-enum { ROUNDS = 1500 };
-#else
-enum { ROUNDS = 6000 };
-#endif
-
 enum {
+    ROUNDS = TEST_HAS_SANITIZER ? 1500 : 6000,
     RANKS_MAX = 4,
     PHASE = 16,
     RENEWAL = 60, /* rounds that an arena lives, about */

@@ -20,11 +20,10 @@
 
 /* Under a sanitizer the longest vectors have a quarter of the elements, still of several windows, and the sample
  * has fewer cases. */
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-enum { LONG_COUNT = (1 << 18) + 3, SAMPLE_CASES = 4 };
-#else
-enum { LONG_COUNT = (1 << 20) + 3, SAMPLE_CASES = 10 };
-#endif
+enum {
+    LONG_COUNT = (1 << (TEST_HAS_SANITIZER ? 18 : 20)) + 3,
+    SAMPLE_CASES = TEST_HAS_SANITIZER ? 4 : 10,
+};
 enum { LONG_RANKS_MAX = 5, ROWS_MAX = 1000 };
 
 enum {

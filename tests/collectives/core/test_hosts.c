@@ -26,11 +26,8 @@ void __wrap_coll_hosts_make(coll_hosts *hosts, const uint16_t *host_of, int rank
     __real_coll_hosts_make(hosts, played, ranks, words);
 }
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-enum { LONG_COUNT = 25013 }; /* a sixth of it still is too long to travel with a flag */
-#else
-enum { LONG_COUNT = 40007 };
-#endif
+/* A sixth of the shorter one still is too long to travel with a flag. */
+enum { LONG_COUNT = TEST_HAS_SANITIZER ? 25013 : 40007 };
 
 static bool run_case(grid_rank *g, grid_case c)
 {

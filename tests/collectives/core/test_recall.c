@@ -8,14 +8,12 @@
 #include "ranks.h"
 #include "support.h"
 
-#if defined(__SANITIZE_THREAD__) ||                                                                \
-    defined(__SANITIZE_ADDRESS__) /* under which a round takes ten times as long */
-enum { ROUNDS = 150 };
-#else
-enum { ROUNDS = 400 };
-#endif
-
-enum { BUFFERS = 3, COUNT_MAX = 12000, KINDS = COLL_ALL_TO_ALL };
+enum {
+    ROUNDS = TEST_HAS_SANITIZER ? 150 : 400,
+    BUFFERS = 3,
+    COUNT_MAX = 12000,
+    KINDS = COLL_ALL_TO_ALL
+};
 
 /* The same on every rank, if it is seeded so. */
 static uint32_t draw(uint32_t *state, uint32_t below)

@@ -13,12 +13,7 @@
 #include "ranks.h"
 #include "support.h"
 
-#if defined(__SANITIZE_THREAD__) /* which makes every context slow */
-enum { STRIDE = 4 };
-#else
-enum { STRIDE = 1 };
-#endif
-enum { REQUESTS_MAX = 400, COUNT = 50000, PLENTY = 1 << 30 };
+enum { STRIDE = TEST_HAS_TSAN ? 4 : 1, REQUESTS_MAX = 400, COUNT = 50000, PLENTY = 1 << 30 };
 
 typedef enum want { WANT_MEMORY, WANT_DESCRIPTOR, WANT_MAPPING, WANTS } want;
 

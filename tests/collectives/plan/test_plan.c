@@ -10,11 +10,10 @@
 
 /* Plans are integers in arrays, and those of more ranks only more of them: 34 ranks have a remainder
  * beside each power of two up to 32. */
-#if defined(__SANITIZE_ADDRESS__)
-enum { RANKS_MAX = 34, BOTH_RANKS_MAX = 16 };
-#else
-enum { RANKS_MAX = WORLD_RANKS_MAX, BOTH_RANKS_MAX = 24 };
-#endif
+enum {
+    RANKS_MAX = TEST_HAS_ASAN ? 34 : WORLD_RANKS_MAX,
+    BOTH_RANKS_MAX = TEST_HAS_ASAN ? 16 : 24,
+};
 
 /* Whether OUTPUT has the block in the end. */
 static bool receives(const coll_plan *plan, int rank, int block)

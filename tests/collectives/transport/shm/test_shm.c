@@ -245,11 +245,7 @@ static void body(test_rank *rank)
 
 static void sequences(int size)
 {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-    int rounds = ROUNDS_RACED;
-#else
-    int rounds = ROUNDS;
-#endif
+    int rounds = TEST_HAS_SANITIZER ? ROUNDS_RACED : ROUNDS;
     test_ranks_as_threads(
         &(test_ranks_options){.size = size, .transport = COLL_TRANSPORT_SHM, .user = &rounds},
         body);
