@@ -31,7 +31,7 @@ static void handle_step(launch_session *session, int rank, const Ringfence__Cont
         .heldout_loss = step->heldout_loss,
         .heldout_sentences = step->heldout_sentences,
         .heldout_correct = step->heldout_correct,
-        .stage_number = rank % (int)proto_job_stages(session->job),
+        .stage_number = proto_job_place(session->job, rank).stage,
         .stage = {.forward_ns = step->forward_ns,
                   .backward_ns = step->backward_ns,
                   .neighbour_ns = step->neighbour_ns,

@@ -81,7 +81,7 @@ static uint64_t shard_sentences(const proto_job *job, uint64_t total, int rank)
 {
     const uint64_t slots_here = (uint64_t)job->train.micro_batches;
     const uint64_t slots = slots_here * (uint64_t)proto_job_replicas(job);
-    const uint64_t first = slots_here * ((uint64_t)rank / (uint64_t)proto_job_stages(job));
+    const uint64_t first = slots_here * (uint64_t)proto_job_place(job, rank).replica;
     /* one more for each slot */
     const uint64_t rest = total % slots > first ? total % slots - first : 0;
     return slots_here * (total / slots) + (rest < slots_here ? rest : slots_here);
@@ -148,9 +148,9 @@ static void check_ready(launch_session *session)
                            info[rank].sentences_shard, info[0].sentences_total, due);
             return;
         }
-        /* the stages of a pipeline have one shard together */
-        const int stages = (int)proto_job_stages(session->job);
-        for (int other = 0; rank % stages == 0 && other < rank; other += stages) {
+        /* the ranks of a replica have one shard together */
+        const int each = session->world_size / (int)proto_job_replicas(session->job);
+        for (int other = 0; rank % each == 0 && other < rank; other += each) {
             if (info[rank].first_sentence[0] != '\0' &&
                 strcmp(info[rank].first_sentence, info[other].first_sentence) == 0) {
                 char shown[BASE_TEXT_SHOWN_BYTES];

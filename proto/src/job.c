@@ -36,16 +36,33 @@ void proto_job_defaults(proto_job *job)
     };
 }
 
+int64_t proto_job_tensor(const proto_job *job)
+{
+    const bool cut = proto_mode_get(job->job.mode)->pipelined && job->parallel.tensor > 0;
+    return cut ? job->parallel.tensor : 1;
+}
+
 int64_t proto_job_stages(const proto_job *job)
 {
+    const int64_t all = job->job.world_size / proto_job_tensor(job);
     return !proto_mode_get(job->job.mode)->pipelined ? 1
            : job->parallel.stages > 0                ? job->parallel.stages
-                                                     : job->job.world_size;
+           : all > 0                                 ? all
+                                                     : 1;
 }
 
 int64_t proto_job_replicas(const proto_job *job)
 {
-    return job->job.world_size / proto_job_stages(job);
+    return job->job.world_size / (proto_job_stages(job) * proto_job_tensor(job));
+}
+
+proto_place proto_job_place(const proto_job *job, int rank)
+{
+    const int tensor = (int)proto_job_tensor(job);
+    const int stages = (int)proto_job_stages(job);
+    return (proto_place){.replica = rank / (tensor * stages),
+                         .stage = rank / tensor % stages,
+                         .part = rank % tensor};
 }
 
 static base_status check_sampling(const proto_job_infer *infer, base_error *reterr)
@@ -225,17 +242,26 @@ static base_status check_stages(const proto_job *job, base_error *reterr)
             "parallel.pipeline interleaved is for pipeline-simulate and launcher plan: "
             "mode pp-cpu has gpipe and 1f1b");
     }
-    if (job->job.world_size % proto_job_stages(job) != 0) {
+    if (job->job.world_size % proto_job_tensor(job) != 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "parallel.stages %" PRId64 " does not divide job.world_size %" PRId64,
-                         job->parallel.stages, job->job.world_size);
+                         "parallel.tensor %" PRId64 " does not divide job.world_size %" PRId64,
+                         job->parallel.tensor, job->job.world_size);
+    }
+    if (job->job.world_size % (proto_job_stages(job) * proto_job_tensor(job)) != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "parallel.stages %" PRId64 "%s does not divide job.world_size %" PRId64,
+                         job->parallel.stages,
+                         job->parallel.tensor > 1 ? " times parallel.tensor" : "",
+                         job->job.world_size);
     }
     if (proto_job_stages(job) > job->model.layers) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "%s %" PRId64
                          ": each stage has a layer at least, and the model has %" PRId64
                          ": take fewer, or a larger model.layers",
-                         job->parallel.stages > 0 ? "parallel.stages" : "job.world_size",
+                         job->parallel.stages > 0   ? "parallel.stages"
+                         : job->parallel.tensor > 1 ? "job.world_size / parallel.tensor"
+                                                    : "job.world_size",
                          proto_job_stages(job), job->model.layers);
     }
     if (job->infer.eval) {
@@ -265,6 +291,11 @@ static base_status check_pipeline(const proto_job *job, base_error *reterr)
         return base_fail(reterr, BASE_ERR_INVALID,
                          "parallel.stages %" PRId64 " goes with mode pp-cpu, not with %s",
                          job->parallel.stages, proto_mode_name((int)job->job.mode));
+    }
+    if (job->parallel.tensor != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "parallel.tensor %" PRId64 " goes with mode pp-cpu, not with %s",
+                         job->parallel.tensor, proto_mode_name((int)job->job.mode));
     }
     return job->parallel.pipeline == PROTO_PIPELINE_GPIPE
                ? BASE_OK

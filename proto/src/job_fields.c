@@ -188,8 +188,12 @@ static const base_field rows[] = {
      .help = "pp-cpu: the order of a stage's forwards and backwards: gpipe, 1f1b"},
     {JOB(INT, parallel.stages), .optional = true, .least = 0, .most = PROTO_PIPELINE_STAGES_MAX,
      .option = "stages", .value = "N",
-     .help = "pp-cpu: ranks of one pipeline; if there are more ranks, there are several pipelines, "
-             "each with its own part of the data (0: all ranks)"},
+     .help =
+         "pp-cpu: stages of one pipeline; if there are more ranks, there are several pipelines, "
+         "each with its own part of the data (0: as many as there are ranks for)"},
+    {JOB(INT, parallel.tensor), .optional = true, .least = 0, .most = PROTO_TENSOR_RANKS_MAX,
+     .option = "tensor", .value = "N",
+     .help = "pp-cpu: ranks that share the layers of each stage, tensor parallel (0: 1)"},
     {JOB(INT, parallel.zero), .optional = true, .least = 0, .most = 1, .option = "zero",
      .value = "STAGE",
      .help = "ddp-cpu: what is sharded between the ranks: 0: nothing; 1: AdamW's moments"},

@@ -236,7 +236,7 @@ static base_status open_data(trainer *self, base_error *reterr)
                          job->data.tokenizer);
     }
     const int64_t replicas = proto_job_replicas(job);
-    const int64_t replica = trainer_replica(self);
+    const int64_t replica = trainer_place(self).replica;
     const rank_data_options options = {
         .path = job->data.train,
         .tokenizer = self->tokenizer,

@@ -149,7 +149,7 @@ static base_status share_moments(const trainer *self, const char *path, const ch
 static base_status seek(trainer *self, const double *sums, base_error *reterr)
 {
     const int here = (int)self->job->train.micro_batches;
-    const double *mine = sums + HEAD + (ptrdiff_t)trainer_replica(self) * here;
+    const double *mine = sums + HEAD + (ptrdiff_t)trainer_place(self).replica * here;
     course_sums head;
     uint32_t *positions = calloc((size_t)here, sizeof *positions);
     if (positions == NULL) {

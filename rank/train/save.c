@@ -15,13 +15,14 @@
 #include "train/training_state.h"
 
 /* How far each slot of the job is in its epoch: a rank's slots are contiguous, and the others are zero
- * until the sum. The stages of a pipeline have the same slots, so that the first one tells. Doubles hold
+ * until the sum. The ranks of a replica have the same slots, so that the first one tells. Doubles hold
  * such counts exactly. */
 static base_status gather_positions(const trainer *self, uint32_t **positions, base_error *reterr)
 {
     const int here = (int)self->job->train.micro_batches;
     const int count = (int)proto_job_replicas(self->job) * here;
-    const bool tells = self->worker->identity.rank % (int)proto_job_stages(self->job) == 0;
+    const proto_place place = trainer_place(self);
+    const bool tells = place.stage == 0 && place.part == 0;
     double *sums = calloc((size_t)count, sizeof *sums);
     *positions = calloc((size_t)count, sizeof **positions);
     base_status status =
@@ -29,7 +30,7 @@ static base_status gather_positions(const trainer *self, uint32_t **positions, b
             ? BASE_OK
             : base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d positions", count);
     for (int i = 0; status == BASE_OK && tells && i < here; i++) {
-        sums[trainer_replica(self) * here + i] = rank_data_position(self->data, i);
+        sums[place.replica * here + i] = rank_data_position(self->data, i);
     }
     if (status == BASE_OK) {
         status = trainer_sum(self, sums, (size_t)count, reterr);

@@ -57,10 +57,10 @@ typedef struct trainer {
     bool stopping;               /* of all ranks: the launcher has asked for a stop */
 } trainer;
 
-/* Which copy of the model this rank belongs to: its slots are its own, or its pipeline's. */
-static inline int trainer_replica(const trainer *self)
+/* Which copy of the model this rank belongs to, and what it has of that. A replica has slots of its own. */
+static inline proto_place trainer_place(const trainer *self)
 {
-    return self->worker->identity.rank / (int)proto_job_stages(self->job);
+    return proto_job_place(self->job, self->worker->identity.rank);
 }
 
 /* In a pipeline. stage.c: makes this stage, and the parameters that it holds; gives the parameters of

@@ -145,9 +145,9 @@ typedef struct proto_job_parallel {
     int64_t join_timeout_ms;
     int64_t threads_per_rank;
     proto_pipeline_kind pipeline; /* of a mode that trains in a pipeline */
-    int64_t
-        stages; /* ranks of one pipeline, of which there are world_size / stages; 0: one, of all */
-    int64_t zero; /* ZeRO's stage; 0: every rank has all */
+    int64_t stages; /* of one pipeline; 0: as many as there are ranks for one pipeline */
+    int64_t tensor; /* ranks that share a stage's layers; 0: 1 */
+    int64_t zero;   /* ZeRO's stage; 0: every rank has all */
 } proto_job_parallel;
 
 typedef struct proto_job_infer {
@@ -246,12 +246,21 @@ void proto_job_defaults(proto_job *job);
  * say). */
 BASE_MUST_CHECK base_status proto_job_check(const proto_job *job, base_error *reterr);
 
-/* How many ranks hold one copy of the model that trains together: the stages of a pipeline, else 1. These are
- * ranks in a row: rank r is stage r % stages. */
+/* The layout of a training: replicas × stages × tensor ranks. A replica is a copy of the model that trains on
+ * slots of its own. Its layers are cut into stages, and those of a stage between its tensor ranks. Ranks in a
+ * row first share a stage, then a pipeline. All are 1 where every rank has a whole model, but for replicas. */
 int64_t proto_job_stages(const proto_job *job);
-
-/* How many copies of the model train, each on slots of its own: rank r belongs to copy r / stages. */
+int64_t proto_job_tensor(const proto_job *job);
 int64_t proto_job_replicas(const proto_job *job);
+
+/* A rank's place in this layout, from 0. */
+typedef struct proto_place {
+    int replica;
+    int stage;
+    int part; /* of the stage: which of its tensor ranks */
+} proto_place;
+
+proto_place proto_job_place(const proto_job *job, int rank);
 
 /* The number of widths in infer.curve. 0: it is empty. -1: it is not a list of widths, which
  * proto_job_check refuses. */
