@@ -27,6 +27,7 @@ enum {
     RANK_DIGEST_BYTES = 32,    /* BLAKE2b-256 */
     RANK_PANEL = 32,           /* columns of a packed matrix that are stored together */
     RANK_LEAVES_MAX = 16,      /* of a product's sum */
+    RANK_DEPTH_PARTS = 3,      /* of one: queries, keys and values */
     RANK_ROPE_PAIRS_MAX = 256, /* half of the widest head that is rotated */
     RANK_BIAS_PARTS = 3,       /* of one add_bias: queries, keys and values */
 };
@@ -70,8 +71,9 @@ typedef struct rank_pack {
  *
  * Each element of c is one chain of fused multiply-adds in the order of depth, from 0 or from what
  * stands in c. With more leaves than one (accumulate is not set then), depth is cut into so many
- * equal parts; each has a chain of its own, and they are added up as a balanced binary tree. So the
- * bits depend on the row of a, the column of b and the leaves alone: not on the other rows and
+ * leaves; each has a chain of its own, and they are added up as a balanced binary tree. A leaf is an
+ * equal share of depth, or of each part of it (the columns of some heads in queries, keys and values).
+ * So the bits depend on the row of a, the column of b and the leaves alone: not on the other rows and
  * columns, and on the CPU not on the instruction set, but for the baseline's, which has no fused
  * multiply-add.
  *
@@ -96,7 +98,7 @@ typedef struct rank_product {
     const void *b;
     rank_type b_type;
     size_t b_row;      /* 0: b is packed. Else it is (depth, columns), with so many floats from one
-                          row to the next, and leaves is 1 if the backend packs */
+                          row to the next, and has no parts if the backend packs */
     bool b_transposed; /* with b_row: it is (columns, depth) */
     float *scratch;    /* NULL, or what makes many rows faster: rank_pack_count(depth, columns)
                           floats to pack b in, if it is not; depth × RANK_PANEL to widen it in, if it
@@ -104,11 +106,29 @@ typedef struct rank_product {
     void *c;           /* element (row, column) at row·c_row + column */
     rank_type c_type;
     size_t c_row;
-    int leaves; /* a power of two up to RANK_LEAVES_MAX that divides depth */
+    int leaves; /* a power of two up to RANK_LEAVES_MAX that divides depth, unless leaf_depth is set */
+    size_t leaf_depth; /* 0, or of each leaf but the last ones, which may be shorter or empty */
+    size_t parts
+        [RANK_DEPTH_PARTS]; /* of depth, one behind the other, that leaves divides; zeros: one */
     bool accumulate;
     const float *gelu_bias; /* (columns): c = gelu(a · b + gelu_bias), float32 without gaps between
                                rows. Only with product_gelu of the backend; NULL: not */
 } rank_product;
+
+/* A leaf's range of the depth, where that is one part. */
+typedef struct rank_leaf {
+    size_t first;
+    size_t depth;
+} rank_leaf;
+
+static inline rank_leaf rank_leaf_of(const rank_product *args, int leaf)
+{
+    const size_t most =
+        args->leaf_depth > 0 ? args->leaf_depth : args->depth / (size_t)args->leaves;
+    const size_t begin = (size_t)leaf * most;
+    const size_t first = begin < args->depth ? begin : args->depth;
+    return (rank_leaf){first, args->depth - first < most ? args->depth - first : most};
+}
 
 /* out (T, C) = wte[ids] + wpe[positions] for ids in [first_id, first_id + columns), zeros for
  * others. wte is the output matrix, so that it is held once: packed, as (C, columns), or plain. */

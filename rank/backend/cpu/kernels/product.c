@@ -57,8 +57,9 @@ typedef struct tile {
     size_t b_row; /* bytes */
     float *c;
     size_t c_row;
-    int leaves;
     int accumulate;
+    const rank_product
+        *of; /* whose leaves these are, of which the tile has the whole depth; or 1 */
 } tile;
 
 /* sum += a·b over some depth, in its order. */
@@ -103,16 +104,32 @@ VEC_INLINE void set_zero(sums sum, int rows, int vectors)
     }
 }
 
+/* sum = a leaf's chain, over its share of each part of the depth. */
+VEC_INLINE void add_leaf(sums sum, int rows, int vectors, rank_type type, const tile *at, int leaf)
+{
+    const rank_product *of = at->of;
+    size_t first = 0;
+    set_zero(sum, rows, vectors);
+    if (of->parts[0] == 0) {
+        const rank_leaf own = rank_leaf_of(of, leaf);
+        add_chain(sum, rows, vectors, type, at, own.first, own.depth);
+        return;
+    }
+    for (int part = 0; part < RANK_DEPTH_PARTS; part++) {
+        const size_t depth = of->parts[part] / (size_t)of->leaves;
+        add_chain(sum, rows, vectors, type, at, first + (size_t)leaf * depth, depth);
+        first += of->parts[part];
+    }
+}
+
 /* Each leaf's sum is added to those that wait for it, as a binary counter carries: when leaf number
  * i is done, there waits one sum for each bit set in i. */
 VEC_INLINE void add_leaves(sums sum, int rows, int vectors, rank_type type, const tile *at)
 {
     sums waiting[LEVELS];
-    const size_t depth = at->depth / (size_t)at->leaves;
     for (int leaf = 0;; leaf++) {
         int level = 0;
-        set_zero(sum, rows, vectors);
-        add_chain(sum, rows, vectors, type, at, (size_t)leaf * depth, depth);
+        add_leaf(sum, rows, vectors, type, at, leaf);
         for (int carry = leaf; carry % 2 == 1; carry /= 2, level++) {
 #pragma GCC unroll 16
             for (int r = 0; r < rows; r++) {
@@ -122,7 +139,7 @@ VEC_INLINE void add_leaves(sums sum, int rows, int vectors, rank_type type, cons
                 }
             }
         }
-        if (leaf + 1 == at->leaves) {
+        if (leaf + 1 == at->of->leaves) {
             return;
         }
 #pragma GCC unroll 16
@@ -138,7 +155,7 @@ VEC_INLINE void add_leaves(sums sum, int rows, int vectors, rank_type type, cons
 VEC_INLINE void do_tile(int rows, int vectors, rank_type type, const tile *at)
 {
     sums sum;
-    if (at->leaves > 1) {
+    if (at->of->leaves > 1) {
         add_leaves(sum, rows, vectors, type, at);
     } else {
 #pragma GCC unroll 16
@@ -310,8 +327,8 @@ static void run(const rank_product *args)
                .b_row =
                    (args->b_row > 0 ? args->b_row : RANK_PANEL) * rank_type_bytes(args->b_type),
                .c_row = args->c_row,
-               .leaves = args->leaves,
-               .accumulate = args->accumulate};
+               .accumulate = args->accumulate,
+               .of = args};
     size_t done = 0;
     do {
         const size_t left = args->depth - done;
@@ -339,26 +356,69 @@ static void pack(const rank_product *args, size_t column, size_t row, size_t dep
                   .to_panel = depth * RANK_PANEL});
 }
 
-/* The columns of b from `column` on, panel by panel, packed piece by piece. */
-static void run_pieces(const rank_product *args, size_t column)
+/* The chain over a range of the depth, in the panel of columns from `column` on, which is packed piece by
+ * piece. `piece` says where the sums go. */
+static void run_pieces(const rank_product *args, rank_leaf range, size_t column, rank_product piece)
 {
     float packed[PIECE_DEPTH * RANK_PANEL];
+    size_t done = 0;
+    piece.b = packed;
+    piece.b_row = 0;
+    piece.leaves = 1;
+    do {
+        const size_t left = range.depth - done;
+        const size_t at = range.first + done;
+        piece.depth = left < PIECE_DEPTH ? left : PIECE_DEPTH;
+        piece.a = (const float *)args->a + at * args->a_depth;
+        pack(args, column, at, piece.depth, piece.columns, packed);
+        run(&piece);
+        piece.accumulate = true;
+        done += piece.depth;
+    } while (done < range.depth);
+}
+
+/* The same with leaves, for a few rows: these sums wait as those in add_leaves do. */
+static void run_leaf_pieces(const rank_product *args, size_t column, rank_product piece)
+{
+    float waiting[LEVELS + 1][TILE_ROWS * RANK_PANEL];
+    rank_product one = piece;
+    const size_t count = piece.rows * RANK_PANEL;
+    int level = 0;
+    one.c_row = RANK_PANEL;
+    for (int leaf = 0; leaf < args->leaves; leaf++, level++) {
+        one.c = waiting[level];
+        run_pieces(args, rank_leaf_of(args, leaf), column, one);
+        for (int carry = leaf; carry % 2 == 1; carry /= 2, level--) {
+            for (size_t i = 0; i < count; i++) {
+                waiting[level - 1][i] += waiting[level][i];
+            }
+        }
+    }
+    for (size_t row = 0; row < piece.rows; row++) {
+        memcpy((float *)piece.c + row * piece.c_row, waiting[0] + row * RANK_PANEL,
+               piece.columns * sizeof(float));
+    }
+}
+
+/* The columns of b from `column` on, panel by panel. */
+static void run_unpacked(const rank_product *args, size_t column)
+{
     for (; column < args->columns; column += RANK_PANEL) {
         const size_t left = args->columns - column;
         rank_product piece = *args;
-        size_t done = 0;
         piece.columns = left < RANK_PANEL ? left : RANK_PANEL;
-        piece.b = packed;
-        piece.b_row = 0;
         piece.c = (float *)args->c + column;
-        do {
-            piece.depth = args->depth - done < PIECE_DEPTH ? args->depth - done : PIECE_DEPTH;
-            piece.a = (const float *)args->a + done * args->a_depth;
-            pack(args, column, done, piece.depth, piece.columns, packed);
-            run(&piece);
-            piece.accumulate = true;
-            done += piece.depth;
-        } while (done < args->depth);
+        if (args->leaves == 1) {
+            run_pieces(args, (rank_leaf){0, args->depth}, column, piece);
+            continue;
+        }
+        for (size_t row = 0; row < args->rows; row += TILE_ROWS) {
+            rank_product rows = *args;
+            rows.a = (const float *)args->a + row * args->a_row;
+            piece.rows = args->rows - row < TILE_ROWS ? args->rows - row : TILE_ROWS;
+            piece.c = (float *)args->c + row * args->c_row + column;
+            run_leaf_pieces(&rows, column, piece);
+        }
     }
 }
 
@@ -373,7 +433,7 @@ void KERNEL(product)(const rank_product *args)
     const size_t in_panels = of.columns / RANK_PANEL * RANK_PANEL;
     const size_t in_place = of.b_row == 0 ? of.columns : of.b_transposed ? 0 : in_panels;
     if (in_place < of.columns) {
-        run_pieces(&of, in_place);
+        run_unpacked(&of, in_place);
     }
     of.columns = in_place;
     run(&of);

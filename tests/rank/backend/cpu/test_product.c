@@ -28,22 +28,50 @@ static void fill(float *values, size_t count, uint32_t seed)
     }
 }
 
-/* Leaves first … first + count of element (row, column), as the balanced tree adds them. */
-static float tree(const operands *all, const rank_product *args, const size_t at[2], int first,
-                  int count)
+/* sum and the chain over a range of the depth. */
+static float chain(const operands *all, const rank_product *args, const size_t at[2], rank_leaf of,
+                   float sum)
 {
-    if (count > 1) {
-        const float left = tree(all, args, at, first, count / 2);
-        return left + tree(all, args, at, first + count / 2, count / 2);
-    }
-    const size_t depth = args->depth / (size_t)args->leaves;
-    const size_t begin = (size_t)first * depth;
-    float sum = args->accumulate ? all->c[at[0] * args->c_row + at[1]] : 0.0f;
-    for (size_t k = begin; k < begin + depth; k++) {
+    for (size_t k = of.first; k < of.first + of.depth; k++) {
         sum = fmaf(all->a[at[0] * args->a_row + k * args->a_depth],
                    all->b[k * args->columns + at[1]], sum);
     }
     return sum;
+}
+
+static float leaf_sum(const operands *all, const rank_product *args, const size_t at[2],
+                      size_t leaf)
+{
+    const size_t leaves = (size_t)args->leaves;
+    float sum = args->accumulate ? all->c[at[0] * args->c_row + at[1]] : 0.0f;
+    if (args->leaf_depth > 0) {
+        const size_t first = leaf * args->leaf_depth;
+        const size_t end = first + args->leaf_depth;
+        return first < args->depth
+                   ? chain(all, args, at,
+                           (rank_leaf){first, (end < args->depth ? end : args->depth) - first}, sum)
+                   : sum;
+    }
+    const size_t one[RANK_DEPTH_PARTS] = {args->depth};
+    const size_t *parts = args->parts[0] > 0 ? args->parts : one;
+    size_t begin = 0;
+    for (int part = 0; part < RANK_DEPTH_PARTS; part++) {
+        const size_t share = parts[part] / leaves;
+        sum = chain(all, args, at, (rank_leaf){begin + leaf * share, share}, sum);
+        begin += parts[part];
+    }
+    return sum;
+}
+
+/* Leaves first … first + count of element (row, column), as the balanced tree adds them. */
+static float tree(const operands *all, const rank_product *args, const size_t at[2], int first,
+                  int count)
+{
+    if (count == 1) {
+        return leaf_sum(all, args, at, (size_t)first);
+    }
+    const float left = tree(all, args, at, first, count / 2);
+    return left + tree(all, args, at, first + count / 2, count / 2);
 }
 
 static void expect(operands *all, const rank_product *args)
@@ -125,7 +153,7 @@ static void compare(operands *all, rank_product args)
         if (kernels == NULL) {
             continue;
         }
-        for (int how = 0; how < (args.leaves > 1 ? 1 : LAYOUTS); how++) {
+        for (int how = 0; how < (args.parts[0] > 0 ? 1 : LAYOUTS); how++) {
             run(all, kernels, args, (layout)how);
             if (memcmp(all->c, all->expected, sizeof all->c) != 0) {
                 fail_msg("%s: %zu × %zu × %zu, %d leaves, accumulate %d, a_row %zu, layout %d",
@@ -178,6 +206,46 @@ static void leaves_are_added_as_a_balanced_tree(void **state)
                                         .a_row = 640,
                                         .a_depth = 1,
                                         .leaves = leaves});
+        }
+    }
+    free(all);
+}
+
+/* As the columns of a vocabulary: the last leaf is shorter, or some have none. */
+static void leaves_may_be_cut_short(void **state)
+{
+    (void)state;
+    static const size_t depths[] = {640, 601, 321, 320, 33, 7};
+    operands *all = new_operands();
+    for (size_t i = 0; i < sizeof depths / sizeof *depths; i++) {
+        for (size_t rows = 1; rows <= 31; rows += 6) {
+            compare(all, (rank_product){.rows = rows,
+                                        .columns = 65 - i,
+                                        .depth = depths[i],
+                                        .a_row = depths[i] + 9,
+                                        .a_depth = 1,
+                                        .leaves = 16,
+                                        .leaf_depth = depths[i] > 512 ? 40 : 32});
+        }
+    }
+    free(all);
+}
+
+/* As heads of queries, keys and values. */
+static void leaves_may_have_a_share_of_each_part(void **state)
+{
+    (void)state;
+    static const size_t parts[][RANK_DEPTH_PARTS] = {{64, 64, 64}, {128, 32, 32}, {96, 96, 0}};
+    operands *all = new_operands();
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        for (int leaves = 1; leaves <= RANK_LEAVES_MAX; leaves *= 2) {
+            compare(all, (rank_product){.rows = 5 * i + (size_t)leaves,
+                                        .columns = 33,
+                                        .depth = parts[i][0] + parts[i][1] + parts[i][2],
+                                        .a_row = 200,
+                                        .a_depth = 1,
+                                        .leaves = leaves,
+                                        .parts = {parts[i][0], parts[i][1], parts[i][2]}});
         }
     }
     free(all);
@@ -439,6 +507,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_shape_has_the_bits_of_the_chains),
         cmocka_unit_test(leaves_are_added_as_a_balanced_tree),
+        cmocka_unit_test(leaves_may_be_cut_short),
+        cmocka_unit_test(leaves_may_have_a_share_of_each_part),
         cmocka_unit_test(an_operand_may_be_read_by_columns),
         cmocka_unit_test(halves_of_the_depth_add_up_to_the_whole),
         cmocka_unit_test(a_transposed_matrix_packs_alike),
