@@ -155,6 +155,9 @@ typedef struct rank_embed {
     const float *wte;         /* (V, C) */
     const float *wpe;         /* (context, C) or NULL */
     float *out;               /* (T, C) */
+    int32_t
+        first_id; /* wte has only the ids [first_id, first_id + id_count): out is zero for others */
+    int32_t id_count; /* 0: all; another number only on the CPU */
 } rank_embed;
 
 /* dwte[ids] += dx, dwpe[positions] += dx, in token order. dwpe NULL: dwte alone. */
@@ -163,10 +166,18 @@ typedef struct rank_embed_grad {
     size_t width;
     const int32_t *ids;
     const int32_t *positions;
-    const float *dx; /* (T, C) */
-    float *dwte;     /* (V, C), added to */
-    float *dwpe;     /* (context, C), added to; or NULL */
+    const float *dx;  /* (T, C) */
+    float *dwte;      /* (V, C), added to */
+    float *dwpe;      /* (context, C), added to; or NULL */
+    int32_t first_id; /* as in rank_embed: rows of other ids are added to dwpe alone */
+    int32_t id_count;
 } rank_embed_grad;
+
+/* Whether a part of the embedding has this id. */
+static inline bool rank_embed_has(int32_t id, int32_t first_id, int32_t id_count)
+{
+    return id_count == 0 || (id >= first_id && id - first_id < id_count);
+}
 
 /* Residual and layer norm in one pass: x += residual + residual_bias, then
  * out = (x - mean(x)) · rstd(x) · weight + bias, row by row, epsilon 1e-5. */
@@ -381,7 +392,25 @@ typedef struct rank_attention_cached {
     bool one_row_each;    /* every sequence has one row */
 } rank_attention_cached;
 
-/* Softmax and cross entropy. */
+/* What of a cross entropy is computed. Ranks that share the columns of the logits exchange something
+ * between the steps, in this order. */
+typedef enum rank_loss_step {
+    RANK_LOSS_WHOLE,
+    RANK_LOSS_LARGEST, /* largest[row], of these columns; its maximum over the ranks comes next */
+    RANK_LOSS_SUM, /* logits become exponentials; sum[row] and target[row], 0 if it is not here; both
+                           are then added up over the ranks */
+    RANK_LOSS_GRADIENT, /* the losses, and the gradient */
+} rank_loss_step;
+
+typedef struct rank_loss_shared {
+    rank_loss_step step; /* all but the first only on the CPU */
+    int32_t first_id;    /* of these columns; targets are ids of the whole vocabulary */
+    float *largest;      /* (rows) */
+    float *sum;          /* (rows) */
+    float *target;       /* (rows) */
+} rank_loss_shared;
+
+/* Softmax and cross entropy. On the CPU the sum of a row's exponentials is a balanced tree over leaves. */
 typedef struct rank_cross_entropy {
     size_t rows;
     size_t vocab_size;
@@ -394,6 +423,9 @@ typedef struct rank_cross_entropy {
     rank_bfloat16
         *rounded; /* with want_gradient: the gradient goes here, rounded as by cast, in rows as far
                      apart, with zeros in between, and logits stay. NULL: it does not */
+    int leaves;   /* a power of two up to RANK_LEAVES_MAX; 0: one */
+    size_t leaf_columns; /* of each leaf but the last ones, which may be shorter or empty */
+    rank_loss_shared shared;
 } rank_cross_entropy;
 
 static inline size_t rank_logit_row(const rank_cross_entropy *args)

@@ -40,31 +40,101 @@ static float row_exponentials(float *logits, size_t count, float largest)
     return vec_sum_end(sum);
 }
 
-void KERNEL(cross_entropy)(const rank_cross_entropy *args)
+/* The same, of whose sum each leaf has its own, added up as a balanced binary tree: as in product.c. */
+static float leaf_exponentials(const rank_cross_entropy *args, float *logits, float largest)
 {
     const size_t count = args->vocab_size;
+    float waiting[RANK_LEAVES_MAX];
+    size_t waits = 0;
+    if (args->leaves <= 1) {
+        return row_exponentials(logits, count, largest);
+    }
+    for (size_t leaf = 0; leaf < (size_t)args->leaves; leaf++) {
+        const size_t begin = leaf * args->leaf_columns;
+        const size_t first = begin < count ? begin : count;
+        const size_t left = count - first;
+        waiting[waits++] = row_exponentials(
+            logits + first, left < args->leaf_columns ? left : args->leaf_columns, largest);
+        for (size_t carry = leaf; carry % 2 == 1; carry /= 2, waits--) {
+            waiting[waits - 2] += waiting[waits - 1];
+        }
+    }
+    return waiting[0];
+}
+
+/* Where a row's target is among these columns; NULL: it is not. */
+static float *target_of(const rank_cross_entropy *args, size_t row, float *logits)
+{
+    const int32_t column = args->targets[row] - args->shared.first_id;
+    return column >= 0 && (size_t)column < args->vocab_size ? logits + column : NULL;
+}
+
+static void begin_sum(const rank_cross_entropy *args, size_t row, float *logits, float largest)
+{
+    const float *target = target_of(args, row, logits);
+    args->shared.target[row] = target != NULL ? *target : 0.0f; /* before it is an exponential */
+    args->shared.sum[row] = leaf_exponentials(args, logits, largest);
+}
+
+/* Returns the row's loss. */
+static double finish_row(const rank_cross_entropy *args, size_t row, float *logits, float largest)
+{
+    const float sum = args->shared.sum[row];
+    const float scale = 1.0f / sum;
+    float *target = target_of(args, row, logits);
+    for (size_t j = 0; args->want_gradient && j < args->vocab_size; j += VEC_LANES) {
+        const size_t left = args->vocab_size - j;
+        vec_store(logits + j, vec_load(logits + j, left) * scale, left);
+    }
+    if (args->want_gradient && target != NULL) {
+        *target -= 1.0f;
+    }
+    return log((double)sum) + ((double)largest - (double)args->shared.target[row]);
+}
+
+/* All of a row that has a target. Returns its loss. */
+static double do_row(const rank_cross_entropy *args, size_t row, float *logits)
+{
+    float sum = 0.0f;
+    float target = 0.0f;
+    rank_cross_entropy one = *args;
+    const float largest = row_largest(logits, args->vocab_size);
+    one.targets += row;
+    one.shared = (rank_loss_shared){.sum = &sum, .target = &target};
+    begin_sum(&one, 0, logits, largest);
+    return finish_row(&one, 0, logits, largest);
+}
+
+/* A row without a target. What ranks exchange of it is zero. */
+static void skip_row(const rank_cross_entropy *args, size_t row, float *logits)
+{
+    if (args->shared.step == RANK_LOSS_LARGEST) {
+        args->shared.largest[row] = 0.0f;
+    } else if (args->shared.step == RANK_LOSS_SUM) {
+        args->shared.sum[row] = 0.0f;
+        args->shared.target[row] = 0.0f;
+    } else if (args->want_gradient) {
+        memset(logits, 0, args->vocab_size * sizeof *logits);
+    }
+}
+
+void KERNEL(cross_entropy)(const rank_cross_entropy *args)
+{
+    const rank_loss_shared *shared = &args->shared;
     double loss_sum = 0.0;
     for (size_t row = 0; row < args->rows; row++) {
         float *logits = args->logits + row * rank_logit_row(args);
         if (args->targets[row] < 0) {
-            if (args->want_gradient) {
-                memset(logits, 0, count * sizeof *logits);
-            }
-            continue;
+            skip_row(args, row, logits);
+        } else if (shared->step == RANK_LOSS_WHOLE) {
+            loss_sum += do_row(args, row, logits);
+        } else if (shared->step == RANK_LOSS_LARGEST) {
+            shared->largest[row] = row_largest(logits, args->vocab_size);
+        } else if (shared->step == RANK_LOSS_SUM) {
+            begin_sum(args, row, logits, shared->largest[row]);
+        } else {
+            loss_sum += finish_row(args, row, logits, shared->largest[row]);
         }
-        const float target_logit = logits[args->targets[row]];
-        const float largest = row_largest(logits, count);
-        const float sum = row_exponentials(logits, count, largest);
-        loss_sum += log((double)sum) + ((double)largest - (double)target_logit);
-        if (!args->want_gradient) {
-            continue;
-        }
-        const float scale = 1.0f / sum;
-        for (size_t j = 0; j < count; j += VEC_LANES) {
-            const size_t left = count - j;
-            vec_store(logits + j, vec_load(logits + j, left) * scale, left);
-        }
-        logits[args->targets[row]] -= 1.0f;
     }
     *args->loss += loss_sum;
 }

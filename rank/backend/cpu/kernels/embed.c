@@ -9,10 +9,14 @@ void KERNEL(embed)(const rank_embed *args)
 {
     const size_t width = args->width;
     for (size_t t = 0; t < args->tokens; t++) {
-        const float *token = args->wte + (size_t)args->ids[t] * width;
+        float *out = args->out + t * width;
+        if (!rank_embed_has(args->ids[t], args->first_id, args->id_count)) {
+            memset(out, 0, width * sizeof *out);
+            continue;
+        }
+        const float *token = args->wte + (size_t)(args->ids[t] - args->first_id) * width;
         const float *position =
             args->wpe != NULL ? args->wpe + (size_t)args->positions[t] * width : NULL;
-        float *out = args->out + t * width;
         for (size_t j = 0; j < width; j += VEC_LANES) {
             const size_t left = width - j;
             vec sum = vec_load(token + j, left);
@@ -59,21 +63,25 @@ void KERNEL(embed_packed)(const rank_embed_packed *args)
     }
 }
 
+/* to += from. */
+static void add_row(float *to, const float *from, size_t width)
+{
+    for (size_t j = 0; j < width; j += VEC_LANES) {
+        const size_t left = width - j;
+        vec_store(to + j, vec_load(to + j, left) + vec_load(from + j, left), left);
+    }
+}
+
 void KERNEL(embed_grad)(const rank_embed_grad *args)
 {
     const size_t width = args->width;
     for (size_t t = 0; t < args->tokens; t++) {
         const float *dx = args->dx + t * width;
-        float *dtoken = args->dwte + (size_t)args->ids[t] * width;
-        float *dposition =
-            args->dwpe != NULL ? args->dwpe + (size_t)args->positions[t] * width : NULL;
-        for (size_t j = 0; j < width; j += VEC_LANES) {
-            const size_t left = width - j;
-            const vec d = vec_load(dx + j, left);
-            vec_store(dtoken + j, vec_load(dtoken + j, left) + d, left);
-            if (dposition != NULL) {
-                vec_store(dposition + j, vec_load(dposition + j, left) + d, left);
-            }
+        if (rank_embed_has(args->ids[t], args->first_id, args->id_count)) {
+            add_row(args->dwte + (size_t)(args->ids[t] - args->first_id) * width, dx, width);
+        }
+        if (args->dwpe != NULL) {
+            add_row(args->dwpe + (size_t)args->positions[t] * width, dx, width);
         }
     }
 }

@@ -195,8 +195,8 @@ static void run_embed(const rank_kernels *k, arrays *x)
 {
     static const int32_t ids[] = {3, 0, 3, 2};
     static const int32_t positions[] = {0, 1, 0, 1};
-    k->embed(&(rank_embed){4, WIDTH, ids, positions, x->a, x->b, x->c});
-    k->embed_grad(&(rank_embed_grad){4, WIDTH, ids, positions, x->c, x->a, x->b});
+    k->embed(&(rank_embed){4, WIDTH, ids, positions, x->a, x->b, x->c, 0, 0});
+    k->embed_grad(&(rank_embed_grad){4, WIDTH, ids, positions, x->c, x->a, x->b, 0, 0});
 }
 
 static void run_layernorm(const rank_kernels *k, arrays *x)
@@ -211,7 +211,12 @@ static void run_layernorm(const rank_kernels *k, arrays *x)
 static void run_cross_entropy(const rank_kernels *k, arrays *x)
 {
     static const int32_t targets[ROWS] = {0, 5, 82, 7, 80, 1, 2, 3, 16};
-    k->cross_entropy(&(rank_cross_entropy){ROWS, WIDTH, targets, x->a, true, &x->loss, 0, NULL});
+    k->cross_entropy(&(rank_cross_entropy){.rows = ROWS,
+                                           .vocab_size = WIDTH,
+                                           .targets = targets,
+                                           .logits = x->a,
+                                           .want_gradient = true,
+                                           .loss = &x->loss});
 }
 
 typedef void (*runner)(const rank_kernels *kernels, arrays *x);
