@@ -14,15 +14,10 @@ int rank_model_tensor_count(const rank_model_config *config)
     return config->family->tensor_count(config);
 }
 
-void rank_model_tensor(const rank_model_config *config, int index, rank_tensor *tensor)
-{
-    config->family->tensor(config, index, tensor);
-}
-
 size_t rank_model_param_count(const rank_model_config *config)
 {
     rank_tensor last;
-    config->family->tensor(config, config->family->tensor_count(config) - 1, &last);
+    rank_model_tensor(config, rank_model_tensor_count(config) - 1, &last);
     return last.offset + last.count;
 }
 

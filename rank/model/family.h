@@ -25,10 +25,12 @@ typedef struct rank_shape {
     int first_layer;
     int end_layer;
     size_t token_count_max;
-    bool training;     /* activations are kept for backward */
-    bool padded;       /* training batches are padded: no operation depends on where segments are */
-    rank_type type;    /* of products' factors in forward and backward; decoding has its own */
-    const rank_tp *tp; /* of a run that decodes; NULL: it runs forward, and backward if training */
+    bool training;  /* activations are kept for backward */
+    bool padded;    /* training batches are padded: no operation depends on where segments are */
+    rank_type type; /* of products' factors in forward and backward; decoding has its own */
+    /* Of a run that decodes, or that trains with tensor_ranks of its configuration; NULL: others run
+     * forward, and backward if training */
+    const rank_tp *tp;
     rank_type decode_type; /* of a run that decodes: of its matrices, */
     rank_type cache_type;  /* and of its cache; the rest is float32 */
 } rank_shape;
@@ -192,6 +194,12 @@ typedef struct rank_segments {
 /* The next whole segments that fit into rows_at_once rows, but at least one; all of a padded batch.
  * False after the last. Begins with zeros. */
 bool rank_next_segments(const rank_rows *rows, size_t rows_at_once, rank_segments *segments);
+
+/* How many ranks share the model. */
+static inline int rank_tensor_ranks(const rank_model_config *config)
+{
+    return config->tensor_ranks > 1 ? config->tensor_ranks : 1;
+}
 
 /* For a family's `tensor`: what follows from the shape. rows 0: a vector. */
 void rank_tensor_set_shape(rank_tensor *tensor, size_t rows, size_t columns, size_t offset);

@@ -44,6 +44,10 @@ typedef struct rank_model_config {
     int heads;
     int context;
     double settings[RANK_FAMILY_SETTINGS]; /* what else the family's configure has read */
+    /* In tensor-parallel training so many ranks share the model above. Tensors and parameters are
+     * then this rank's parts of the model's (parallel/tensor/tp.h). 0 or 1: all of it is here. */
+    int tensor_ranks;
+    int tensor_rank;
 } rank_model_config;
 
 /* How decoding reads a tensor: as it is, or packed (backend.h) for products. */
@@ -163,6 +167,16 @@ BASE_MUST_CHECK base_status rank_model_check_type(const rank_model_config *confi
 size_t rank_model_param_count(const rank_model_config *config);
 int rank_model_tensor_count(const rank_model_config *config);
 void rank_model_tensor(const rank_model_config *config, int index, rank_tensor *tensor);
+
+/* Checks that so many ranks can share the model in training: each gets equally many leaves of every
+ * sum, and an id of the vocabulary at least. BASE_ERR_INVALID names the numbers that are possible. */
+BASE_MUST_CHECK base_status rank_model_check_tensor_ranks(const rank_model_config *config,
+                                                          int ranks, base_error *reterr);
+
+/* Copies a tensor between `whole`, which has all parameters of the model, and `part`, the memory of
+ * this rank's part of that tensor. `take`: into the part; else out of it. */
+void rank_model_copy_part(const rank_model_config *config, int index, float *whole, float *part,
+                          bool take);
 
 /* Initialises the parameters from a seed, with the same bits on every machine. params is in the
  * host's memory. */

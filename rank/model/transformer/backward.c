@@ -78,6 +78,18 @@ static void linear_dx(const backward *b, const transformer_operand *weight,
     transformer_multiply(&b->pass, weight, product);
 }
 
+/* The gradient of a norm's output, in dbranch: a sum over columns that ranks may share. */
+static void linear_dnorm(const backward *b, const transformer_operand *weight,
+                         transformer_factor product)
+{
+    const transformer_pass *pass = &b->pass;
+    float *dbranch = at(b, pass->dbranch, pass->width);
+    product.c = dbranch;
+    product.leaves = transformer_grad_leaves(pass, product.leaves);
+    linear_dx(b, weight, product);
+    transformer_sum_over_ranks(pass, dbranch, b->rows.rows * pass->width);
+}
+
 void transformer_norm_grad(const transformer_pass *pass, row_chunk chunk, const norm_state *norm,
                            norm_grads grads)
 {
@@ -175,7 +187,11 @@ static void backward_up(const backward *b, const transformer_operand *up, factor
     const size_t width = pass->width;
     const norm_state *norm = &pass->block.norm2;
     linear_dw(b, UP_WEIGHT, (factor_rows){typed_at(b, norm->out, width), width, 0}, dsum);
-    linear_dx(b, up, (transformer_factor){.a = dsum.at, .c = at(b, pass->dbranch, width)});
+    transformer_factor factor = {.a = dsum.at, .leaves = pass->of.hidden_leaves};
+    for (size_t part = 0; part < dsum.columns / pass->sizes.hidden; part++) { /* gate and up */
+        factor.parts[part] = pass->sizes.hidden;
+    }
+    linear_dnorm(b, up, factor);
     norm_grad(b, norm, NORM2_WEIGHT, NORM2_BIAS, grad(b, PROJ_BIAS));
 }
 
@@ -240,6 +256,7 @@ static void backward_below_attention(backward *b)
     const transformer_pass *pass = &b->pass;
     const transformer_sizes *sizes = &pass->sizes;
     const size_t width = pass->width;
+    const size_t keys = pass->of.kv_heads * pass->of.head_width;
     const norm_state *norm = &pass->block.norm1;
     const bool below_is_here = pass->layer > pass->run->shape.first_layer;
     float *below = below_is_here ? transformer_block_grad(pass, pass->layer - 1, DOWN_BIAS) : NULL;
@@ -250,9 +267,11 @@ static void backward_below_attention(backward *b)
         attention_grad(b, &segments);
         linear_dw(b, QKV_WEIGHT, (factor_rows){typed_at(b, norm->out, width), width, 0},
                   (factor_rows){pass->wide, sizes->qkv, sizes->qkv_row});
-        linear_dx(b, &qkv,
-                  (transformer_factor){
-                      .a = pass->wide, .a_row = sizes->qkv_row, .c = at(b, pass->dbranch, width)});
+        linear_dnorm(b, &qkv,
+                     (transformer_factor){.a = pass->wide,
+                                          .a_row = sizes->qkv_row,
+                                          .leaves = pass->of.attention_leaves,
+                                          .parts = {sizes->queries, keys, keys}});
         norm_grad(b, norm, NORM1_WEIGHT, NORM1_BIAS, below);
     }
 }
@@ -291,6 +310,7 @@ static void embed_grad(const backward *b)
     const transformer_pass *pass = &b->pass;
     const transformer_layout *layout = &pass->layout;
     const size_t wpe_count = layout->block - layout->wpe;
+    const rank_tp *tp = pass->run->shape.tp;
     /* The output's matrix, if it is the same, has made its part here, or in another stage. */
     if (!transformer_is_tied(layout) || (!transformer_is_last_stage(pass) && !b->tied_begun)) {
         zero_range(b, layout->wte, layout->wpe - layout->wte);
@@ -305,6 +325,8 @@ static void embed_grad(const backward *b)
                          .dx = pass->dx,
                          .dwte = transformer_grad(pass, layout->wte),
                          .dwpe = wpe_count > 0 ? transformer_grad(pass, layout->wpe) : NULL,
+                         .first_id = tp != NULL ? tp->vocab_first : 0,
+                         .id_count = tp != NULL ? tp->vocab_count : 0,
                      });
 }
 

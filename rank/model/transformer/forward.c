@@ -8,6 +8,8 @@ static void embed(const transformer_pass *pass)
     const transformer_layout *layout = &pass->layout;
     const size_t wte_count = layout->wpe - layout->wte;
     const size_t wpe_count = layout->block - layout->wpe;
+    const rank_tp *tp = pass->run->shape.tp;
+    float *out = transformer_block(pass, 0).norm1.x;
     pass->backend->embed(
         pass->queue,
         &(rank_embed){
@@ -17,8 +19,11 @@ static void embed(const transformer_pass *pass)
             .positions = pass->rows->positions,
             .wte = transformer_need(pass, layout->wte, wte_count),
             .wpe = wpe_count > 0 ? transformer_need(pass, layout->wpe, wpe_count) : NULL,
-            .out = transformer_block(pass, 0).norm1.x,
+            .out = out,
+            .first_id = tp != NULL ? tp->vocab_first : 0,
+            .id_count = tp != NULL ? tp->vocab_count : 0,
         });
+    transformer_sum_over_ranks(pass, out, pass->rows->count * pass->width);
     transformer_done(pass, layout->wte, wte_count + wpe_count);
 }
 
@@ -165,6 +170,7 @@ static void finish_rows(const transformer_pass *pass, const upper_half *half, ro
                                                                   chunk.first * sizes->queries),
                                               .c = block->norm2.x + at,
                                               .leaves = pass->of.attention_leaves});
+    transformer_sum_over_ranks(pass, block->norm2.x + at, chunk.rows * pass->width);
     norm_second(pass, chunk, rows);
     transformer_multiply(
         pass, &half->up,
@@ -177,6 +183,7 @@ static void finish_rows(const transformer_pass *pass, const upper_half *half, ro
         pass, &half->down,
         (transformer_factor){
             .rows = chunk.rows, .a = pass->wide, .c = out + at, .leaves = pass->of.hidden_leaves});
+    transformer_sum_over_ranks(pass, out + at, chunk.rows * pass->width);
 }
 
 /* The attention of some whole segments, whose rows of qkv are computed. */

@@ -50,6 +50,17 @@ void transformer_logits(const transformer_pass *pass, const int32_t *rows, size_
     }
 }
 
+/* How the sums over the vocabulary are cut, as ranks may share it. */
+static int vocab_leaves(const transformer_pass *pass)
+{
+    return RANK_TP_LEAVES / rank_tensor_ranks(pass->run->shape.config);
+}
+
+static size_t leaf_width(const transformer_pass *pass)
+{
+    return (size_t)rank_tp_leaf_width(pass->run->shape.config->vocab_size);
+}
+
 /* Where the rounded gradient of some rows' logits stands: behind these, in wide. NULL: float32. */
 static rank_bfloat16 *rounded_gradient(const transformer_pass *pass, size_t rows)
 {
@@ -64,6 +75,7 @@ static void logits_grad(const transformer_pass *pass, size_t first, size_t rows,
     const size_t width = pass->width;
     const size_t columns = pass->logit_columns; /* behind V the gradient is zero */
     const rank_bfloat16 *rounded = rounded_gradient(pass, rows);
+    float *dnorm = pass->dbranch + first * width;
     const void *dlogits = rounded != NULL ? (const void *)rounded : pass->wide;
     transformer_multiply_transposed(
         pass, (rank_product){.rows = columns,
@@ -74,19 +86,22 @@ static void logits_grad(const transformer_pass *pass, size_t first, size_t rows,
                              .b = transformer_at(pass, pass->norm_final.out, first * width),
                              .c = doutput,
                              .accumulate = first > 0});
-    pass->backend->product(pass->queue, &(rank_product){.rows = rows,
-                                                        .columns = width,
-                                                        .depth = columns,
-                                                        .a = dlogits,
-                                                        .a_type = pass->type,
-                                                        .a_row = pass->logit_row,
-                                                        .a_depth = 1,
-                                                        .b = output_matrix(pass, columns),
-                                                        .b_type = pass->type,
-                                                        .b_row = width,
-                                                        .c = pass->dbranch + first * width,
-                                                        .c_row = width,
-                                                        .leaves = 1});
+    pass->backend->product(
+        pass->queue, &(rank_product){.rows = rows,
+                                     .columns = width,
+                                     .depth = columns,
+                                     .a = dlogits,
+                                     .a_type = pass->type,
+                                     .a_row = pass->logit_row,
+                                     .a_depth = 1,
+                                     .b = output_matrix(pass, columns),
+                                     .b_type = pass->type,
+                                     .b_row = width,
+                                     .c = dnorm,
+                                     .c_row = width,
+                                     .leaves = transformer_grad_leaves(pass, vocab_leaves(pass)),
+                                     .leaf_depth = leaf_width(pass)});
+    transformer_sum_over_ranks(pass, dnorm, rows * width);
 }
 
 static void norm_final_grad(const transformer_pass *pass)
@@ -102,6 +117,33 @@ static void norm_final_grad(const transformer_pass *pass)
         });
 }
 
+/* Adds the loss of some rows to args.loss, and makes the gradient of their logits in its place. */
+static void cross_entropy(const transformer_pass *pass, rank_cross_entropy args)
+{
+    const rank_tp *tp = pass->run->shape.tp;
+    args.vocab_size = pass->sizes.vocab_size;
+    args.logits = pass->wide;
+    args.row_floats = pass->logit_row;
+    args.leaves = vocab_leaves(pass);
+    args.leaf_columns = leaf_width(pass);
+    if (tp == NULL || tp->ranks == 1) {
+        pass->backend->cross_entropy(pass->queue, &args);
+        return;
+    }
+    args.shared = (rank_loss_shared){.step = RANK_LOSS_LARGEST,
+                                     .first_id = tp->vocab_first,
+                                     .largest = pass->shared_loss,
+                                     .sum = pass->shared_loss + args.rows,
+                                     .target = pass->shared_loss + 2 * args.rows};
+    pass->backend->cross_entropy(pass->queue, &args);
+    tp->all_reduce_max(tp->group, args.shared.largest, args.rows);
+    args.shared.step = RANK_LOSS_SUM;
+    pass->backend->cross_entropy(pass->queue, &args);
+    tp->all_reduce(tp->group, args.shared.sum, 2 * args.rows);
+    args.shared.step = RANK_LOSS_GRADIENT;
+    pass->backend->cross_entropy(pass->queue, &args);
+}
+
 /* Takes as many rows at a time as there is room for logits. */
 void transformer_loss(const transformer_pass *pass, double *loss)
 {
@@ -113,17 +155,13 @@ void transformer_loss(const transformer_pass *pass, double *loss)
         const size_t rows = left < pass->logit_rows_at_once ? left : pass->logit_rows_at_once;
         make_logits(pass, &output, first,
                     (transformer_factor){.rows = rows, .c = pass->wide, .c_row = pass->logit_row});
-        pass->backend->cross_entropy(
-            pass->queue, &(rank_cross_entropy){
-                             .rows = rows,
-                             .vocab_size = pass->sizes.vocab_size,
-                             .targets = pass->rows->active_targets + first,
-                             .logits = pass->wide,
-                             .want_gradient = want_gradient,
-                             .loss = loss,
-                             .row_floats = pass->logit_row,
-                             .rounded = want_gradient ? rounded_gradient(pass, rows) : NULL,
-                         });
+        cross_entropy(pass, (rank_cross_entropy){
+                                .rows = rows,
+                                .targets = pass->rows->active_targets + first,
+                                .want_gradient = want_gradient,
+                                .loss = loss,
+                                .rounded = want_gradient ? rounded_gradient(pass, rows) : NULL,
+                            });
         if (want_gradient) {
             logits_grad(pass, first, rows, transformer_grad(pass, pass->layout.output));
         }

@@ -14,12 +14,20 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+static rank_decoder describe(const rank_shape *shape)
+{
+    return rank_decoder_describe(shape->config, rank_tensor_ranks(shape->config));
+}
+
 static transformer_sizes make_sizes(const rank_decoder *of, const rank_shape *shape)
 {
+    const rank_model_config *config = shape->config;
     transformer_sizes sizes = {
         .tokens = shape->token_count_max,
-        .width = (size_t)shape->config->width,
-        .vocab_size = (size_t)shape->config->vocab_size,
+        .width = (size_t)config->width,
+        .vocab_size = (size_t)rank_tp_ids_of(config->vocab_size, rank_tensor_ranks(config),
+                                             config->tensor_rank)
+                          .count,
         .heads = of->heads,
         .head_width = of->head_width,
         .queries = of->heads * of->head_width,
@@ -86,10 +94,10 @@ static void cut_ends(rank_pieces *from, const transformer_sizes *sizes, norm_sta
 
 size_t transformer_saved_floats(const rank_shape *shape)
 {
-    if (shape->tp != NULL) {
+    if (shape->tp != NULL && !shape->training) {
         return 0; /* decoding keeps nothing */
     }
-    const rank_decoder of = rank_decoder_describe(shape->config, 1);
+    const rank_decoder of = describe(shape);
     const transformer_sizes sizes = make_sizes(&of, shape);
     rank_pieces count = {.begin = NULL};
     norm_state final;
@@ -110,10 +118,15 @@ static size_t segment_rows(const rank_shape *shape)
     return shape->padded ? shape->token_count_max : larger(chunk, segment_max(shape));
 }
 
-/* Products in bfloat16 are fast where rows begin at multiples of 16 bytes. */
+/* Products in bfloat16 are fast where rows begin at multiples of 16 bytes. Ranks that share a vocabulary
+ * have equal rows, and so equally many at once. */
 static size_t logit_row(const rank_shape *shape)
 {
     const size_t vocab_size = (size_t)shape->config->vocab_size;
+    const int ranks = rank_tensor_ranks(shape->config);
+    if (ranks > 1) {
+        return (size_t)rank_tp_leaf_width((int)vocab_size) * RANK_TP_LEAVES / (size_t)ranks;
+    }
     return shape->type == RANK_FLOAT32
                ? vocab_size
                : (vocab_size + ROW_ALIGNMENT - 1) / ROW_ALIGNMENT * ROW_ALIGNMENT;
@@ -210,6 +223,9 @@ static size_t cut_work(transformer_pass *pass, const rank_shape *shape, float *m
             pass->narrow_dx = cut_typed(&from, sizes, tokens * sizes->width);
         }
     }
+    if (shape->training && rank_tensor_ranks(shape->config) > 1) {
+        pass->shared_loss = rank_pieces_cut(&from, 3 * pass->logit_rows_at_once);
+    }
     if (!sizes->biased) {
         pass->no_bias = rank_pieces_cut(&from, sizes->qkv_row);
         pass->no_bias_grad = rank_pieces_cut(&from, sizes->qkv_row);
@@ -225,19 +241,52 @@ static size_t cut_work(transformer_pass *pass, const rank_shape *shape, float *m
 
 size_t transformer_work_floats(const rank_shape *shape)
 {
-    if (shape->tp != NULL) {
+    if (shape->tp != NULL && !shape->training) {
         return rank_decoder_work_floats(shape);
     }
-    transformer_pass pass = {.of = rank_decoder_describe(shape->config, 1)};
+    transformer_pass pass = {.of = describe(shape)};
     pass.sizes = make_sizes(&pass.of, shape);
     return cut_work(&pass, shape, NULL);
+}
+
+/* Where this rank's parts begin: in the order of rank_model_tensor. */
+static void cut_layout(const rank_model_config *config, transformer_layout *layout)
+{
+    static const bool cut[BLOCK_TENSORS] = {
+        [QKV_WEIGHT] = true, [QKV_BIAS] = true, [PROJ_WEIGHT] = true,
+        [UP_WEIGHT] = true,  [UP_BIAS] = true,  [DOWN_WEIGHT] = true,
+    };
+    const transformer_layout whole = *layout;
+    const int ranks = rank_tensor_ranks(config);
+    const size_t tokens =
+        (size_t)rank_tp_ids_of(config->vocab_size, ranks, config->tensor_rank).count *
+        (size_t)config->width;
+    layout->wpe = layout->wte + tokens;
+    layout->block = layout->wpe + (whole.block - whole.wpe);
+    for (int i = 0; i < BLOCK_TENSORS; i++) {
+        const size_t count = whole.in_block[i + 1] - whole.in_block[i];
+        layout->in_block[i + 1] = layout->in_block[i] + (cut[i] ? count / (size_t)ranks : count);
+    }
+    layout->final_weight = layout->block + (size_t)config->layers * layout->in_block[BLOCK_TENSORS];
+    layout->final_bias = layout->final_weight + (whole.final_bias - whole.final_weight);
+    layout->final_end = layout->final_weight + (whole.final_end - whole.final_weight);
+    layout->output = transformer_is_tied(&whole) ? layout->wte : layout->final_end;
+    layout->total = layout->final_end + (transformer_is_tied(&whole) ? 0 : tokens);
+}
+
+static void find_layout(const rank_model_config *config, transformer_layout *layout)
+{
+    config->family->decoder->layout(config, layout);
+    if (rank_tensor_ranks(config) > 1) {
+        cut_layout(config, layout);
+    }
 }
 
 /* The first stage holds the embeddings, the last one the final norm and the output's matrix. */
 void transformer_held(const rank_shape *shape, rank_held *held)
 {
     transformer_layout layout;
-    shape->config->family->decoder->layout(shape->config, &layout);
+    find_layout(shape->config, &layout);
     const bool first = shape->first_layer == 0;
     const bool last = shape->end_layer == shape->config->layers;
     const size_t tied = transformer_is_tied(&layout) ? layout.wpe : 0;
@@ -256,6 +305,9 @@ void transformer_held(const rank_shape *shape, rank_held *held)
  * there are enough. Nobody reads the logits that this gives, and their gradient is zero. */
 static size_t logit_columns(const transformer_pass *pass)
 {
+    if (pass->type == RANK_FLOAT32) {
+        return pass->sizes.vocab_size;
+    }
     const size_t end = pass->layout.output + pass->logit_row * pass->width;
     return end <= pass->layout.total ? pass->logit_row : pass->sizes.vocab_size;
 }
@@ -268,13 +320,13 @@ void transformer_pass_begin(const rank_run *run, const rank_saved *saved, transf
         .backend = run->device.backend,
         .queue = run->device.queue,
         .rows = &saved->rows,
-        .of = rank_decoder_describe(shape->config, 1),
+        .of = describe(shape),
         .width = (size_t)shape->config->width,
         .layers = (size_t)shape->config->layers,
         .type = shape->type,
         .blocks = saved->activations,
     };
-    shape->config->family->decoder->layout(shape->config, &pass->layout);
+    find_layout(shape->config, &pass->layout);
     pass->sizes = make_sizes(&pass->of, shape);
     rank_pieces from = {.begin = saved->activations,
                         .used = blocks_kept(shape) * block_floats(&pass->sizes)};

@@ -2,7 +2,12 @@
  *
  * The last block works on all T rows up to its attention. From its output projection on it works
  * only on the A active rows, which are gathered without gaps, because no other row's result is
- * used. Earlier blocks need all rows. */
+ * used. Earlier blocks need all rows.
+ *
+ * Ranks may share the model (rank_model_config.tensor_ranks). Each has the whole residual stream, norms and biases
+ * of sums; and some heads, some columns of the MLP, some ids of the vocabulary. Sizes and layouts are those of its own
+ * part. Forward adds up the ranks' parts of the embedding, and of what attention and MLP add to the
+ * stream; backward their parts of the norms' gradients. */
 #ifndef RANK_MODEL_TRANSFORMER_PASS_H
 #define RANK_MODEL_TRANSFORMER_PASS_H
 
@@ -82,8 +87,9 @@ typedef struct transformer_pass {
     rank_bfloat16 *narrow_dx;  /* (T, C): dx as products read it; NULL: they read dx */
     float *dbranch;            /* (T, C): the gradient of a norm's output */
     float *dattention;         /* (T, Q): the gradient of attention's; dbranch if Q is C */
-    float *no_bias;            /* (3Q): zeros, for attention without a bias; else NULL */
-    float *no_bias_grad;       /* (3Q): what its gradient gives for that; not used */
+    float *shared_loss;  /* (3, logit_rows_at_once): what ranks that share the logits exchange */
+    float *no_bias;      /* (3Q): zeros, for attention without a bias; else NULL */
+    float *no_bias_grad; /* (3Q): what its gradient gives for that; not used */
     /* where the backend packs; else NULL */
     float *operands;    /* half of a block's weights made ready for products; turned round in
                            backward */
@@ -223,6 +229,7 @@ typedef struct transformer_factor {
     rank_type c_type;
     size_t c_row; /* 0: columns */
     int leaves;   /* 0: one */
+    size_t parts[RANK_DEPTH_PARTS];
 } transformer_factor;
 
 /* `to` has rank_pack_count(depth, columns) floats, for a backend that packs. */
@@ -233,6 +240,21 @@ void transformer_multiply(const transformer_pass *pass, const transformer_operan
 /* c (rows, columns) = a (depth, rows)ᵀ · b (depth, columns), or += it. a_depth is 0 for rows, b_row
  * 0 for columns. */
 void transformer_multiply_transposed(const transformer_pass *pass, rank_product product);
+
+/* How many leaves backward gives a sum over what ranks share. A library's products have an order of their own. */
+static inline int transformer_grad_leaves(const transformer_pass *pass, int leaves)
+{
+    return pass->backend->packs ? leaves : 1;
+}
+
+/* at (count) becomes its sum over the ranks that share the model. */
+static inline void transformer_sum_over_ranks(const transformer_pass *pass, float *at, size_t count)
+{
+    const rank_tp *tp = pass->run->shape.tp;
+    if (tp != NULL && tp->ranks > 1) {
+        tp->all_reduce(tp->group, at, count);
+    }
+}
 
 /* What attention and its gradient have in common, for some whole segments. first_layer: the layer that
  * the pass begins with. */

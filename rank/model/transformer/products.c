@@ -41,7 +41,8 @@ void transformer_multiply(const transformer_pass *pass, const transformer_operan
                                            .c = by.c,
                                            .c_type = by.c_type,
                                            .c_row = by.c_row > 0 ? by.c_row : operand->columns,
-                                           .leaves = by.leaves > 0 ? by.leaves : 1});
+                                           .leaves = by.leaves > 0 ? by.leaves : 1,
+                                           .parts = {by.parts[0], by.parts[1], by.parts[2]}});
 }
 
 void transformer_multiply_transposed(const transformer_pass *pass, rank_product product)

@@ -52,6 +52,15 @@ int rank_tp_first_leaf(int ranks, int rank)
     return RANK_TP_LEAVES * rank / ranks;
 }
 
+rank_tp_ids rank_tp_ids_of(int vocab_size, int ranks, int rank)
+{
+    const int32_t width = rank_tp_leaf_width(vocab_size);
+    const int32_t first = rank_tp_first_leaf(ranks, rank) * width;
+    const int32_t end = rank_tp_first_leaf(ranks, rank + 1) * width;
+    const int32_t last = end < vocab_size ? end : vocab_size;
+    return (rank_tp_ids){.first = first, .count = last > first ? last - first : 0};
+}
+
 int rank_tp_leaves(size_t units, int ranks)
 {
     int leaves = 1;

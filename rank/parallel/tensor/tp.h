@@ -23,17 +23,18 @@
 
 enum { RANK_TP_LEAVES = 16 };
 
-/* What a family's decode needs to know. */
+/* What the passes of a family need to know. */
 typedef struct rank_tp {
     int rank;
     int ranks; /* 1 … RANK_TP_LEAVES */
     int32_t vocab_first;
-    int32_t vocab_count; /* ids of this rank's leaves, including padding */
-    /* Replaces at[0 … count) by its sum over the ranks. at is in the memory that the ranks
-     * exchange. On a device the sum is an operation of the group's queue, and what stands behind
-     * it, up to the next part of a power of two of that memory, changes too. The group keeps
+    int32_t vocab_count; /* ids of this rank's leaves; in decoding including padding */
+    /* Replaces at[0 … count) by its sum over the ranks. In decoding at is in the memory that the
+     * ranks exchange. On a device the sum is an operation of the group's queue, and what stands
+     * behind it, up to the next part of a power of two of that memory, changes too. The group keeps
      * errors. */
     void (*all_reduce)(void *group, float *at, size_t count);
+    void (*all_reduce_max)(void *group, float *at, size_t count); /* in training */
     void *group;
 } rank_tp;
 
@@ -43,6 +44,13 @@ int32_t rank_tp_leaf_width(int vocab_size);
 /* The first of the rank's leaves; for rank == ranks, their end. Ranks have as equal numbers of
  * leaves as possible, and equal ones for 1, 2, 4, 8 or 16 ranks. */
 int rank_tp_first_leaf(int ranks, int rank);
+
+/* The ids that the rank has of a vocabulary, without padding. */
+typedef struct rank_tp_ids {
+    int32_t first;
+    int32_t count; /* 0: the leaves before it have all */
+} rank_tp_ids;
+rank_tp_ids rank_tp_ids_of(int vocab_size, int ranks, int rank);
 
 /* How many leaves the rank's own part has in a sum over `units` pieces that are never split (heads,
  * or columns by sixteen). 1 if the ranks do not divide the leaves of the whole. */

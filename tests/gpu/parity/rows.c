@@ -313,11 +313,11 @@ static void embed_tokens(twin *t, size_t tokens, size_t width, size_t vocab, siz
     ON_BOTH(t, embed,
             &(rank_embed){tokens, width, INTS(t, ids, side), INTS(t, positions, side),
                           FLOATS(t, wte, side), with_wpe ? FLOATS(t, wpe, side) : NULL,
-                          FLOATS(t, out, side)});
+                          FLOATS(t, out, side), 0, 0});
     ON_BOTH(t, embed_grad,
             &(rank_embed_grad){tokens, width, INTS(t, ids, side), INTS(t, positions, side),
                                FLOATS(t, out, side), FLOATS(t, dwte, side),
-                               with_wpe ? FLOATS(t, dwpe, side) : NULL});
+                               with_wpe ? FLOATS(t, dwpe, side) : NULL, 0, 0});
     (void)snprintf(shape, sizeof shape,
                    "embed and embed_grad, %zu tokens of %zu, width %zu, wpe %d", tokens, vocab,
                    width, with_wpe);

@@ -51,8 +51,13 @@ static void cross_entropy_of(twin *t, rank_type type, size_t rows, size_t vocab)
     for (int side = 0; side < TWIN_SIDES; side++) {
         base_error error;
         lose(t, side,
-             (rank_cross_entropy){rows, vocab, INTS(t, targets, side), FLOATS(t, logits, side),
-                                  grad, twin_at(t, loss, side), row, NULL},
+             (rank_cross_entropy){.rows = rows,
+                                  .vocab_size = vocab,
+                                  .targets = INTS(t, targets, side),
+                                  .logits = FLOATS(t, logits, side),
+                                  .want_gradient = grad,
+                                  .loss = twin_at(t, loss, side),
+                                  .row_floats = row},
              rounded);
         assert_ok(t->device[side].backend->sync(t->device[side].queue, &error), &error);
     }

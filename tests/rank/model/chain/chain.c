@@ -232,7 +232,7 @@ static void run_layers(const chain_pass *pass)
     const size_t count = pass->rows->count;
     pass->backend->embed(pass->queue,
                          &(rank_embed){count, width, pass->rows->ids, pass->rows->positions,
-                                       need(pass, 0), need(pass, 1), stream(pass, 0)});
+                                       need(pass, 0), need(pass, 1), stream(pass, 0), 0, 0});
     for (int layer = 0; layer < pass->layers; layer++) {
         product(pass, (rank_product){.rows = count,
                                      .columns = width,
@@ -344,7 +344,7 @@ static void backward(const rank_run *run, const rank_backward_args *args)
         pass.backend->embed_grad(pass.queue,
                                  &(rank_embed_grad){pass.rows->count, pass.width, pass.rows->ids,
                                                     pass.rows->positions, pass.dx, args->grads,
-                                                    grad(&pass, args->grads, 1)});
+                                                    grad(&pass, args->grads, 1), 0, 0});
     }
     if (run->hooks->ready != NULL) {
         run->hooks->ready(run->hooks->ready_user, 0, total, pass.backend->mark(pass.queue));

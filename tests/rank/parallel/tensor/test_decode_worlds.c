@@ -378,11 +378,14 @@ static double loss_of(const world *w, const lesson *l)
                VOCAB * sizeof *logits);
     }
     assert_ok(rank_device_open("cpu", &device, &error), &error);
-    device.backend->cross_entropy(device.queue, &(rank_cross_entropy){.rows = ROWS_MAX,
-                                                                      .vocab_size = VOCAB,
-                                                                      .targets = l->targets,
-                                                                      .logits = logits,
-                                                                      .loss = &loss});
+    device.backend->cross_entropy(
+        device.queue, &(rank_cross_entropy){.rows = ROWS_MAX,
+                                            .vocab_size = VOCAB,
+                                            .targets = l->targets,
+                                            .logits = logits,
+                                            .loss = &loss,
+                                            .leaves = RANK_TP_LEAVES,
+                                            .leaf_columns = (size_t)rank_tp_leaf_width(VOCAB)});
     rank_device_close(&device);
     free(logits);
     return loss;

@@ -1,0 +1,114 @@
+/* What one rank has of each tensor where ranks share a model in training: tensor parallelism. Called by the
+ * optimizer and by pipeline/; transformer/memory.c lays parts out in the same order. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "model/decoder.h"
+
+enum { PARTS_MAX = 4 /* of one tensor's axis */ };
+
+/* This rank's elements along the axis that is cut. */
+typedef struct axis_ranges {
+    rank_cut_range of[PARTS_MAX];
+    int parts;
+    size_t count; /* of all */
+} axis_ranges;
+
+static axis_ranges ranges_of(const rank_model_config *config, const rank_tensor *whole)
+{
+    const rank_cut *cut = &whole->cut;
+    const int ranks = rank_tensor_ranks(config);
+    axis_ranges ranges = {.parts = 1};
+    if (cut->kind == RANK_CUT_NONE) {
+        ranges.of[0] = (rank_cut_range){0, whole->shape[cut->axis]};
+    } else if (cut->kind == RANK_CUT_VOCAB) {
+        const rank_tp_ids ids = rank_tp_ids_of(config->vocab_size, ranks, config->tensor_rank);
+        ranges.of[0] = (rank_cut_range){(size_t)ids.first, (size_t)ids.count};
+    } else {
+        BASE_ASSERT(cut->parts <= PARTS_MAX);
+        ranges.parts = cut->parts;
+        for (int part = 0; part < cut->parts; part++) {
+            ranges.of[part] =
+                rank_cut_range_make(cut, whole->shape[cut->axis], part, config->tensor_rank, ranks);
+        }
+    }
+    for (int part = 0; part < ranges.parts; part++) {
+        ranges.count += ranges.of[part].count;
+    }
+    return ranges;
+}
+
+/* The tensor as its family describes it, but for its place and extent. */
+static void cut_tensor(const rank_model_config *config, rank_tensor *tensor)
+{
+    const size_t extent = tensor->shape[tensor->cut.axis];
+    const size_t count = ranges_of(config, tensor).count;
+    tensor->shape[tensor->cut.axis] = count;
+    tensor->count = tensor->count / extent * count;
+}
+
+void rank_model_tensor(const rank_model_config *config, int index, rank_tensor *tensor)
+{
+    size_t offset = 0;
+    if (rank_tensor_ranks(config) == 1) {
+        config->family->tensor(config, index, tensor);
+        return;
+    }
+    for (int i = 0; i <= index; i++) {
+        config->family->tensor(config, i, tensor);
+        cut_tensor(config, tensor);
+        tensor->offset = offset;
+        offset += tensor->count;
+    }
+}
+
+void rank_model_copy_part(const rank_model_config *config, int index, float *whole, float *part,
+                          bool take)
+{
+    rank_tensor tensor;
+    config->family->tensor(config, index, &tensor);
+    const axis_ranges ranges = ranges_of(config, &tensor);
+    const bool rows_are_cut = tensor.cut.axis == 0;
+    const size_t columns = tensor.shape[1];
+    const size_t each =
+        rows_are_cut ? columns : 1; /* elements that stand together at a place of the axis */
+    for (size_t row = 0; row < (rows_are_cut ? 1 : tensor.shape[0]); row++) {
+        for (int i = 0; i < ranges.parts; i++) {
+            float *at = whole + tensor.offset + row * columns + ranges.of[i].first * each;
+            const size_t count = ranges.of[i].count * each;
+            memcpy(take ? part : at, take ? at : part, count * sizeof *part);
+            part += count;
+        }
+    }
+}
+
+static bool can_share(const rank_model_config *config, int ranks)
+{
+    if (ranks == 1 || config->family->decoder == NULL) {
+        return ranks == 1;
+    }
+    const rank_decoder whole = rank_decoder_describe(config, 1);
+    return whole.attention_leaves % ranks == 0 && whole.hidden_leaves % ranks == 0 &&
+           rank_tp_ids_of(config->vocab_size, ranks, ranks - 1).count > 0;
+}
+
+base_status rank_model_check_tensor_ranks(const rank_model_config *config, int ranks,
+                                          base_error *reterr)
+{
+    char fitting[64] = "";
+    size_t used = 0;
+    if (ranks >= 1 && ranks <= RANK_TP_LEAVES && RANK_TP_LEAVES % ranks == 0 &&
+        can_share(config, ranks)) {
+        return BASE_OK;
+    }
+    for (int n = 1; n <= RANK_TP_LEAVES; n *= 2) {
+        if (can_share(config, n)) {
+            used += (size_t)snprintf(fitting + used, sizeof fitting - used, "%s%d",
+                                     n > 1 ? ", " : "", n);
+        }
+    }
+    return base_fail(reterr, BASE_ERR_INVALID,
+                     "a stage of this model cannot be shared by %d ranks (--tensor); it can by %s",
+                     ranks, fitting);
+}
