@@ -241,10 +241,11 @@ void transformer_multiply(const transformer_pass *pass, const transformer_operan
  * 0 for columns. */
 void transformer_multiply_transposed(const transformer_pass *pass, rank_product product);
 
-/* How many leaves backward gives a sum over what ranks share. A library's products have an order of their own. */
+/* How many leaves backward gives a sum over what ranks share. A library's products, with which weights
+ * are plain, have an order of their own. */
 static inline int transformer_grad_leaves(const transformer_pass *pass, int leaves)
 {
-    return pass->backend->packs ? leaves : 1;
+    return pass->backend->plain_weights ? 1 : leaves;
 }
 
 /* at (count) becomes its sum over the ranks that share the model. */

@@ -2,7 +2,45 @@
 // row. Launched by operations.c.
 #include "ordered_sum.h"
 
-enum { THREADS = 128, ROWS = THREADS / ROW_LANES };
+enum {
+    THREADS = 128,
+    ROWS = THREADS / ROW_LANES,
+    LEVELS = 4, // of the tree over RANK_LEAVES_MAX leaves
+};
+
+// Columns of the row become exponentials. Returns their sum, on each of the row's threads.
+__device__ static float leaf_exponentials(float *logits, size_t begin, size_t end, float largest)
+{
+    float sum = 0.0f;
+    for (size_t j = begin + threadIdx.x % ROW_LANES; j < end; j += ROW_LANES) {
+        const float e = exponential(logits[j] - largest);
+        sum = sum + e;
+        logits[j] = e;
+    }
+    return sum_lanes(sum);
+}
+
+// The same of all columns: a tree over leaves, as the CPU's cross_entropy.c has it. All threads of a
+// warp take part, also those whose row has no target.
+__device__ static float row_exponentials(const rank_cross_entropy &args, float *logits, bool works,
+                                         float largest)
+{
+    const size_t count = works ? args.vocab_size : 0;
+    float waiting[LEVELS + 1];
+    int waits = 0;
+    if (args.leaves <= 1) {
+        return leaf_exponentials(logits, 0, count, largest);
+    }
+    for (int leaf = 0; leaf < args.leaves; leaf++) {
+        const size_t begin = (size_t)leaf * args.leaf_columns;
+        const size_t end = begin + args.leaf_columns;
+        waiting[waits++] = leaf_exponentials(logits, begin, end < count ? end : count, largest);
+        for (int carry = leaf; carry % 2 == 1; carry /= 2, waits--) {
+            waiting[waits - 2] = waiting[waits - 2] + waiting[waits - 1];
+        }
+    }
+    return waiting[0];
+}
 
 // The rows from args.logits on; the loss of each goes to losses, 0 where there is no target.
 __global__ static void cross_entropy_kernel(rank_cross_entropy args, double *losses)
@@ -21,13 +59,7 @@ __global__ static void cross_entropy_kernel(rank_cross_entropy args, double *los
     }
     largest = largest_of_lanes(largest);
     __syncwarp(); // every lane has read target_logit before another writes there
-    float sum = 0.0f;
-    for (size_t j = lane; works && j < count; j += ROW_LANES) {
-        const float e = exponential(logits[j] - largest);
-        sum = sum + e;
-        logits[j] = e;
-    }
-    sum = sum_lanes(sum);
+    const float sum = row_exponentials(args, logits, works, largest);
     if (mine < args.rows && lane == 0) {
         losses[mine] = works ? log((double)sum) + ((double)largest - (double)target_logit) : 0.0;
     }

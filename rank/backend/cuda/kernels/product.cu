@@ -93,16 +93,35 @@ __device__ static void set_zero(sums &sum)
     }
 }
 
+// sum = a leaf's chain, over its share of each part of the depth.
+__device__ static void add_leaf(const rank_product &args, int leaf, float *shared, sums &sum)
+{
+    size_t first = 0;
+    set_zero(sum);
+    if (args.parts[0] == 0) {
+        const size_t most =
+            args.leaf_depth > 0 ? args.leaf_depth : args.depth / (size_t)args.leaves;
+        const size_t begin = (size_t)leaf * most;
+        const size_t end = begin + most < args.depth ? begin + most : args.depth;
+        add_chain(args, begin, end, shared, sum);
+        return;
+    }
+    for (int part = 0; part < RANK_DEPTH_PARTS; part++) {
+        const size_t depth = args.parts[part] / (size_t)args.leaves;
+        const size_t begin = first + (size_t)leaf * depth;
+        add_chain(args, begin, begin + depth, shared, sum);
+        first += args.parts[part];
+    }
+}
+
 // Each leaf's sum is added to those that wait for it, as a binary counter carries: see the CPU's
 // product.c.
 __device__ static void add_leaves(const rank_product &args, float *shared, sums &sum)
 {
     sums waiting[LEVELS];
-    const size_t depth = args.depth / (size_t)args.leaves;
     for (int leaf = 0;; leaf++) {
         int level = 0;
-        set_zero(sum);
-        add_chain(args, (size_t)leaf * depth, (size_t)(leaf + 1) * depth, shared, sum);
+        add_leaf(args, leaf, shared, sum);
         for (int carry = leaf; carry % 2 == 1; carry /= 2, level++) {
             for (int i = 0; i < EACH * EACH; i++) {
                 sum[i / EACH][i % EACH] =
