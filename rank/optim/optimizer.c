@@ -56,16 +56,6 @@ static base_status new_moments(rank_optimizer *optimizer, float **moments, base_
     return status;
 }
 
-static bool is_held(const rank_held *held, const rank_tensor *tensor)
-{
-    if (held == NULL) {
-        return true;
-    }
-    const bool left_out =
-        tensor->offset >= held->hole_begin && tensor->offset < held->hole_begin + held->hole_count;
-    return !left_out && rank_held_place(held, tensor->offset) < held->count;
-}
-
 /* Tensors lie one behind the other, in their order. */
 static base_status find_parts(rank_optimizer *made, const rank_model_config *model,
                               base_error *reterr)
@@ -81,7 +71,7 @@ static base_status find_parts(rank_optimizer *made, const rank_model_config *mod
     for (int i = 0; i < tensors; i++) {
         rank_tensor tensor;
         rank_model_tensor(model, i, &tensor);
-        if (!is_held(held, &tensor)) {
+        if (!rank_held_has(held, tensor.offset)) {
             continue;
         }
         BASE_ASSERT(rank_held_place(held, tensor.offset) == end);

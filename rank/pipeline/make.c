@@ -5,30 +5,6 @@
 #include "pipeline/parts.h"
 #include "ringfence/coll_error.h"
 
-/* The layers of a stage: as launcher plan shares them out. */
-static rank_shape shape_of(const rank_pipeline *pipeline, int stage)
-{
-    const rank_model_config *config = &pipeline->config;
-    const int stages = pipeline->schedule.stages;
-    const proto_pipeline_model model = {.layers = config->layers,
-                                        .width = config->width,
-                                        .vocab_size = config->vocab_size,
-                                        .context = config->context};
-    rank_shape shape = pipeline->shape;
-    shape.first_layer = 0;
-    for (int before = 0; before < stage; before++) {
-        shape.first_layer += (int)proto_pipeline_layers(&model, stages, before);
-    }
-    shape.end_layer = shape.first_layer + (int)proto_pipeline_layers(&model, stages, stage);
-    return shape;
-}
-
-void pipeline_held_of(const rank_pipeline *pipeline, int stage, rank_held *held)
-{
-    const rank_shape shape = shape_of(pipeline, stage);
-    pipeline->config.family->held(&shape, held);
-}
-
 size_t pipeline_own_place(const rank_pipeline *pipeline)
 {
     return pipeline->held.hole_count > 0 ? pipeline->held.hole_begin : 0;
@@ -146,8 +122,9 @@ static base_status fill(rank_pipeline *made, const rank_pipeline_options *option
     made->shape = (rank_shape){.config = &made->config,
                                .backend = made->device.backend,
                                .token_count_max = (size_t)options->token_count_max,
-                               .training = true};
-    made->shape = shape_of(made, made->stage);
+                               .training = true,
+                               .tp = made->tensor != NULL ? &made->tp : NULL};
+    made->shape = pipeline_shape_of(made, &made->config, made->stage);
     made->config.family->held(&made->shape, &made->held);
     made->hooks = (rank_hooks){.need = need, .done = done, .weights = made};
     made->run = (rank_run){.shape = made->shape, .device = made->device, .hooks = &made->hooks};
@@ -158,25 +135,6 @@ static base_status fill(rank_pipeline *made, const rank_pipeline_options *option
         status = make_places(made, reterr);
     }
     return status == BASE_OK ? make_gradients(made, reterr) : status;
-}
-
-/* Ranks in a row are a pipeline. */
-static base_status make_comms(rank_pipeline *made, int stages, base_error *reterr)
-{
-    coll_error error;
-    coll_comm *world = coll_context_world(made->context);
-    const int rank = coll_comm_rank(world);
-    made->stage = rank % stages;
-    made->replica = rank / stages;
-    if (coll_comm_size(world) == stages) {
-        made->comm = world;
-        return BASE_OK;
-    }
-    coll_status status = coll_comm_split(world, made->replica, rank, &made->comm, &error);
-    if (status == COLL_OK) {
-        status = coll_comm_split(world, made->stage, rank, &made->replicas, &error);
-    }
-    return coll_to_base(status, &error, reterr);
 }
 
 base_status rank_pipeline_create(const rank_pipeline_options *options, rank_pipeline **pipeline,
@@ -197,7 +155,10 @@ base_status rank_pipeline_create(const rank_pipeline_options *options, rank_pipe
                                       .micro_batches = options->micro_batches};
     base_status status = check(made, reterr);
     if (status == BASE_OK) {
-        status = make_comms(made, options->stages, reterr);
+        status = rank_model_check_tensor_ranks(&made->config, options->tensor, reterr);
+    }
+    if (status == BASE_OK) {
+        status = pipeline_make_layout(made, options->stages, options->tensor, reterr);
     }
     if (status == BASE_OK) {
         status = fill(made, options, reterr);
@@ -238,13 +199,15 @@ void rank_pipeline_destroy(rank_pipeline *pipeline)
         release(pipeline, pipeline->tied[i].at);
     }
     release(pipeline, pipeline->run.work);
-    if (pipeline->comm != coll_context_world(pipeline->context)) {
-        coll_comm_destroy(pipeline->replicas);
-        coll_comm_destroy(pipeline->comm);
-    }
+    pipeline_free_layout(pipeline);
     free(pipeline->places);
     free(pipeline->block_sums);
     free(pipeline);
+}
+
+const rank_model_config *rank_pipeline_config(const rank_pipeline *pipeline)
+{
+    return &pipeline->config;
 }
 
 const rank_held *rank_pipeline_held(const rank_pipeline *pipeline)

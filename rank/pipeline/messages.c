@@ -11,7 +11,7 @@ static coll_op_desc describe(coll_kind kind, int peer, size_t count)
                           .root = peer};
 }
 
-base_status pipeline_start(rank_pipeline *pipeline, int peer, const float *values, size_t count,
+base_status pipeline_start(coll_comm *comm, int peer, const float *values, size_t count,
                            coll_op **sent, base_error *reterr)
 {
     coll_error error;
@@ -20,7 +20,7 @@ base_status pipeline_start(rank_pipeline *pipeline, int peer, const float *value
     if (count == 0) {
         return BASE_OK;
     }
-    coll_status status = coll_op_create(pipeline->comm, &desc, sent, &error);
+    coll_status status = coll_op_create(comm, &desc, sent, &error);
     if (status == COLL_OK) {
         status = coll_op_start(*sent, &error);
     }
@@ -39,11 +39,11 @@ base_status pipeline_wait(coll_op **sent, base_error *reterr)
     return coll_to_base(status, &error, reterr);
 }
 
-base_status pipeline_send(rank_pipeline *pipeline, int peer, const float *values, size_t count,
+base_status pipeline_send(coll_comm *comm, int peer, const float *values, size_t count,
                           base_error *reterr)
 {
     coll_op *sent = NULL;
-    const base_status status = pipeline_start(pipeline, peer, values, count, &sent, reterr);
+    const base_status status = pipeline_start(comm, peer, values, count, &sent, reterr);
     if (status != BASE_OK) {
         coll_op_destroy(sent);
         return status;
@@ -51,7 +51,7 @@ base_status pipeline_send(rank_pipeline *pipeline, int peer, const float *values
     return pipeline_wait(&sent, reterr);
 }
 
-base_status pipeline_receive(rank_pipeline *pipeline, int peer, float *values, size_t count,
+base_status pipeline_receive(coll_comm *comm, int peer, float *values, size_t count,
                              base_error *reterr)
 {
     coll_error error;
@@ -60,5 +60,5 @@ base_status pipeline_receive(rank_pipeline *pipeline, int peer, float *values, s
     if (count == 0) {
         return BASE_OK;
     }
-    return coll_to_base(coll_run(pipeline->comm, &desc, &error), &error, reterr);
+    return coll_to_base(coll_run(comm, &desc, &error), &error, reterr);
 }

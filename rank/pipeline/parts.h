@@ -1,6 +1,7 @@
 /* The inside of pipeline.h: what the files of this directory share. make.c makes and frees a stage,
  * run.c computes a step, norm.c adds up the norm, params.c moves parameters, messages.c sends and
- * receives, replicas.c is what several pipelines exchange. */
+ * receives, replicas.c is what several pipelines exchange, layout.c says which rank has what, tensor.c
+ * is what the ranks of a stage exchange in its passes. */
 #ifndef RANK_PIPELINE_PARTS_H
 #define RANK_PIPELINE_PARTS_H
 
@@ -25,16 +26,28 @@ typedef struct pipeline_tied {
     coll_op *sent;
 } pipeline_tied;
 
+/* What the ranks of a stage have exchanged in the passes of a step. */
+typedef struct pipeline_exchange {
+    int64_t ns;
+    base_status failed; /* the first failure: later exchanges do nothing */
+    base_error error;
+} pipeline_exchange;
+
 struct rank_pipeline {
     coll_context *context;
-    coll_comm *comm;     /* the stages of this pipeline */
-    coll_comm *replicas; /* this stage of all pipelines; NULL: there is one pipeline */
+    coll_comm *copy;     /* all ranks of this replica: rank 0 is part 0 of stage 0 */
+    coll_comm *comm;     /* of these the ones with this part, one for each stage */
+    coll_comm *tensor;   /* of these the ones with this stage; NULL: it has one rank */
+    coll_comm *replicas; /* this part of this stage in all replicas; NULL: there is one replica */
     coll_algorithm algorithm;
     rank_device device;
-    rank_model_config config;
+    rank_model_config config; /* of this rank's part */
+    rank_tp tp;               /* with `tensor` */
+    pipeline_exchange exchange;
     proto_pipeline schedule;
-    int stage;   /* this rank's */
-    int replica; /* the number of its pipeline */
+    int stage;   /* this rank's, */
+    int part;    /* which of its ranks this is, */
+    int replica; /* and the number of its pipeline */
     rank_shape shape;
     rank_run run;
     rank_hooks hooks;
@@ -64,21 +77,48 @@ static inline bool pipeline_is_last(const rank_pipeline *pipeline)
 size_t pipeline_own_place(const rank_pipeline *pipeline);
 size_t pipeline_own_offset(const rank_pipeline *pipeline);
 
-/* What another stage holds. */
-void pipeline_held_of(const rank_pipeline *pipeline, int stage, rank_held *held);
+/* ---- layout.c ---- */
+
+/* Finds this rank's place, and makes the communicators. Collective. */
+BASE_MUST_CHECK base_status pipeline_make_layout(rank_pipeline *pipeline, int stages, int tensor,
+                                                 base_error *reterr);
+void pipeline_free_layout(const rank_pipeline *pipeline);
+
+/* The layers of a stage: as launcher plan shares them out. config is that of a part. */
+rank_shape pipeline_shape_of(const rank_pipeline *pipeline, const rank_model_config *config,
+                             int stage);
+
+/* The model's own configuration. */
+rank_model_config pipeline_whole(const rank_pipeline *pipeline);
+
+/* What a rank of a replica holds, by its rank in `copy`. */
+typedef struct pipeline_member {
+    rank_model_config config;
+    rank_held held;
+} pipeline_member;
+pipeline_member pipeline_member_of(const rank_pipeline *pipeline, int rank);
+
+/* ---- tensor.c ---- */
+
+/* How passes add up the parts of the ranks that share a stage. */
+rank_tp pipeline_make_tp(rank_pipeline *pipeline);
+
+/* The first failure of an exchange in a pass. */
+BASE_MUST_CHECK base_status pipeline_check_exchange(const rank_pipeline *pipeline,
+                                                    base_error *reterr);
 
 /* ---- messages.c: float32 messages; a count of 0 is no message ---- */
 
-BASE_MUST_CHECK base_status pipeline_start(rank_pipeline *pipeline, int peer, const float *values,
+BASE_MUST_CHECK base_status pipeline_start(coll_comm *comm, int peer, const float *values,
                                            size_t count, coll_op **sent, base_error *reterr);
 
 /* Waits for a send. NULL is fine. */
 BASE_MUST_CHECK base_status pipeline_wait(coll_op **sent, base_error *reterr);
 
-BASE_MUST_CHECK base_status pipeline_send(rank_pipeline *pipeline, int peer, const float *values,
+BASE_MUST_CHECK base_status pipeline_send(coll_comm *comm, int peer, const float *values,
                                           size_t count, base_error *reterr);
-BASE_MUST_CHECK base_status pipeline_receive(rank_pipeline *pipeline, int peer, float *values,
-                                             size_t count, base_error *reterr);
+BASE_MUST_CHECK base_status pipeline_receive(coll_comm *comm, int peer, float *values, size_t count,
+                                             base_error *reterr);
 
 /* ---- replicas.c: nothing where there is one pipeline ---- */
 

@@ -1,7 +1,11 @@
 /* One stage of a pipeline: its layers, its micro-batches in progress, and the messages to the
- * stages beside it. Rank r is stage r % stages, and has that range of layers. Where there are more ranks than
- * stages, rank r belongs to pipeline r / stages. Each pipeline has slots of its own, as the ranks of
- * data-parallel training have; at a step's end the equal stages of all add their gradients up.
+ * stages beside it.
+ *
+ * Ranks in a row share a stage: each has a part of every layer (tensor parallelism), and they add up
+ * their parts in every pass. Stages in a row are a pipeline. There may be several, the replicas. Each
+ * has slots of its own, as the ranks of data-parallel training have; at a step's end the equal parts of
+ * all add their gradients up. Rank r is part r % tensor of stage r / tensor % stages of replica r /
+ * (tensor · stages).
  *
  *     each step:
  *       rank_pipeline_run      forward and backward of all micro-batches, in the schedule's order
@@ -17,6 +21,8 @@
  *   leaf. The first stage sends the sum over all micro-batches back.
  * - The norm is a sum over fixed blocks of the whole model in their order. The stages continue it
  *   one after the other.
+ *
+ * - What the ranks of a stage share is cut along leaves of sums, as in parallel/tensor/tp.h.
  *
  * No deadlock. A send is started and not waited for. A stage waits for one only before it uses the
  * buffer again, for the micro-batch that takes that place, and at the end of the step. Until then
@@ -37,8 +43,9 @@
 typedef struct rank_pipeline rank_pipeline;
 
 typedef struct rank_pipeline_options {
-    coll_context *context; /* borrowed; its world has a multiple of `stages` ranks */
+    coll_context *context; /* borrowed; its world has a multiple of stages × tensor ranks */
     int stages;
+    int tensor;               /* ranks that share each stage */
     coll_algorithm algorithm; /* of the sums over several pipelines */
     const rank_device *device;
     const rank_model_config *config;
@@ -55,7 +62,8 @@ BASE_MUST_CHECK base_status rank_pipeline_create(const rank_pipeline_options *op
 /* Frees, also after a failure, and before the context is destroyed. Local. NULL is fine. */
 void rank_pipeline_destroy(rank_pipeline *pipeline);
 
-/* What this stage holds. Owned by the pipeline. */
+/* The model, as this rank has its part of it; and what this stage holds of that. Owned by the pipeline. */
+const rank_model_config *rank_pipeline_config(const rank_pipeline *pipeline);
 const rank_held *rank_pipeline_held(const rank_pipeline *pipeline);
 
 /* Gives the batch of a micro-batch; called for 0, 1, … in order. The same on every stage. It is used
@@ -67,6 +75,7 @@ typedef base_status (*rank_pipeline_batch)(void *user, int micro_batch, rank_bat
 typedef struct rank_pipeline_times {
     int64_t forward_ns;  /* computing, of all micro-batches */
     int64_t backward_ns; /* the same */
+    int64_t tensor_ns;   /* of both: exchanges with the ranks that share the stage */
     int64_t wait_ns;     /* in run, for messages of the stages beside this one */
     int64_t span_ns;     /* run, from its begin to its end */
     int64_t reduce_ns;   /* rank_pipeline_reduce */
@@ -94,18 +103,24 @@ const float *rank_pipeline_sums(const rank_pipeline *pipeline);
 
 void rank_pipeline_get_times(const rank_pipeline *pipeline, rank_pipeline_times *times);
 
-/* Gives each stage of every pipeline its part of rank 0's `whole` (all parameters; others: NULL), into params.
- * Collective. *digest: BLAKE2b-256 of all of them, on every rank. BASE_ERR_MISMATCH: a stage has received
+/* Gives each rank its part of rank 0's `whole` (all parameters, which stay; others: NULL), into params.
+ * Collective. *digest: BLAKE2b-256 of all of them, on every rank. BASE_ERR_MISMATCH: a rank has received
  * other bytes. */
-BASE_MUST_CHECK base_status rank_pipeline_scatter(rank_pipeline *pipeline, const float *whole,
+BASE_MUST_CHECK base_status rank_pipeline_scatter(rank_pipeline *pipeline, float *whole,
                                                   float *params, uint8_t digest[RANK_DIGEST_BYTES],
                                                   base_error *reterr);
 
-/* Collects all parameters of the first pipeline on rank 0 in `whole` (others: NULL). On rank 0 also compares the
- * two copies of the tied matrix. Collective. */
-BASE_MUST_CHECK base_status rank_pipeline_gather(rank_pipeline *pipeline, const float *params,
-                                                 float *whole, bool *byte_equal,
-                                                 double *max_abs_difference, base_error *reterr);
+/* What several ranks of a replica hold: the tied matrix, and what is not cut between the ranks of a stage. */
+typedef struct rank_pipeline_copies {
+    bool byte_equal;
+    double max_abs_difference;
+} rank_pipeline_copies;
+
+/* Collects all parameters of the first replica on rank 0 in `whole` (others: NULL), and compares copies there.
+ * params stay as they are. Collective. */
+BASE_MUST_CHECK base_status rank_pipeline_gather(rank_pipeline *pipeline, float *params,
+                                                 float *whole, rank_pipeline_copies *copies,
+                                                 base_error *reterr);
 
 /* Compares this stage's parameters with those of the same stage in the first pipeline. The gradients' sums
  * are lost. Collective. */

@@ -71,9 +71,9 @@ base_status pipeline_give_replicas(const rank_pipeline *pipeline, float *params,
     return status != BASE_OK || memcmp(digests[1], mine, sizeof mine) == 0
                ? status
                : base_fail(reterr, BASE_ERR_MISMATCH,
-                           "stage %d of pipeline %d has received other values than the first "
+                           "rank %d of pipeline %d has received other values than the first "
                            "pipeline has",
-                           pipeline->stage, pipeline->replica);
+                           coll_comm_rank(pipeline->copy), pipeline->replica);
 }
 
 base_status rank_pipeline_compare(rank_pipeline *pipeline, const float *params, bool *byte_equal,

@@ -37,10 +37,16 @@ static base_status prepare_forward(rank_pipeline *pipeline, pipeline_place *plac
 {
     base_status status = pipeline_wait(&place->out_sent, reterr);
     if (status == BASE_OK && !pipeline_is_first(pipeline)) {
-        status = pipeline_receive(pipeline, pipeline->stage - 1, place->in,
+        status = pipeline_receive(pipeline->comm, pipeline->stage - 1, place->in,
                                   stream_count(pipeline, place), reterr);
     }
     return status;
+}
+
+static base_status finish_pass(const rank_pipeline *pipeline, base_error *reterr)
+{
+    const base_status status = pipeline->device.backend->sync(pipeline->device.queue, reterr);
+    return status == BASE_OK ? pipeline_check_exchange(pipeline, reterr) : status;
 }
 
 static base_status run_forward(const pipeline_step *step, int micro_batch, base_error *reterr)
@@ -68,10 +74,10 @@ static base_status run_forward(const pipeline_step *step, int micro_batch, base_
     pipeline->config.family->forward(
         &pipeline->run,
         &(rank_forward_args){.saved = &place->saved, .in = place->in, .out = place->out});
-    status = pipeline->device.backend->sync(pipeline->device.queue, reterr);
+    status = finish_pass(pipeline, reterr);
     book(&at_ns, &pipeline->times.forward_ns);
     if (status == BASE_OK && !pipeline_is_last(pipeline)) {
-        status = pipeline_start(pipeline, pipeline->stage + 1, place->out,
+        status = pipeline_start(pipeline->comm, pipeline->stage + 1, place->out,
                                 stream_count(pipeline, place), &place->out_sent, reterr);
     }
     book(&at_ns, &pipeline->times.wait_ns);
@@ -85,11 +91,11 @@ static base_status prepare_backward(rank_pipeline *pipeline, pipeline_place *pla
 {
     base_status status = pipeline_wait(&place->din_sent, reterr);
     if (status == BASE_OK && !pipeline_is_last(pipeline)) {
-        status = pipeline_receive(pipeline, pipeline->stage + 1, place->dout,
+        status = pipeline_receive(pipeline->comm, pipeline->stage + 1, place->dout,
                                   stream_count(pipeline, place), reterr);
     }
     if (status == BASE_OK && pipeline_is_first(pipeline)) {
-        status = pipeline_receive(pipeline, pipeline->schedule.stages - 1, grads,
+        status = pipeline_receive(pipeline->comm, pipeline->schedule.stages - 1, grads,
                                   pipeline->held.tied_count, reterr);
     }
     if (status == BASE_OK && pipeline_is_last(pipeline)) {
@@ -106,14 +112,14 @@ static base_status send_backward(rank_pipeline *pipeline, pipeline_place *place,
     const rank_device *device = &pipeline->device;
     base_status status = BASE_OK;
     if (!pipeline_is_first(pipeline)) {
-        status = pipeline_start(pipeline, pipeline->stage - 1, place->din,
+        status = pipeline_start(pipeline->comm, pipeline->stage - 1, place->din,
                                 stream_count(pipeline, place), &place->din_sent, reterr);
     }
     if (status == BASE_OK && pipeline_is_last(pipeline) && !pipeline_is_first(pipeline)) {
         device->backend->copy(device->queue, tied->at, grads,
                               pipeline->held.tied_count * sizeof *grads);
-        status =
-            pipeline_start(pipeline, 0, tied->at, pipeline->held.tied_count, &tied->sent, reterr);
+        status = pipeline_start(pipeline->comm, 0, tied->at, pipeline->held.tied_count, &tied->sent,
+                                reterr);
     }
     return status;
 }
@@ -152,8 +158,8 @@ static base_status run_backward(const pipeline_step *step, int micro_batch, base
                                               .held = &pipeline->held,
                                               .tied_begun = pipeline_is_first(pipeline) &&
                                                             pipeline->held.tied_count > 0});
-    status = pipeline->device.backend->sync(pipeline->device.queue, reterr);
-    if (pipeline_is_last(pipeline)) {
+    status = finish_pass(pipeline, reterr);
+    if (pipeline_is_last(pipeline) && pipeline->part == 0) { /* the others have the same */
         step->results[micro_batch] =
             (rank_result){.loss_sum = *place->saved.loss,
                           .target_count = (int64_t)place->saved.rows.target_count};
@@ -197,6 +203,7 @@ base_status rank_pipeline_run(rank_pipeline *pipeline, const float *params,
     base_status status = BASE_OK;
     pipeline->params = params;
     pipeline->times = (rank_pipeline_times){.held = 0};
+    pipeline->exchange.ns = 0;
     for (int i = 0; i < pipeline->schedule.micro_batches; i++) {
         results[i] = (rank_result){.target_count = 0};
     }
@@ -207,19 +214,24 @@ base_status rank_pipeline_run(rank_pipeline *pipeline, const float *params,
                                : run_forward(&step, task.micro_batch, reterr);
     }
     pipeline->times.span_ns = base_now_ns() - begun_ns;
+    pipeline->times.tensor_ns = pipeline->exchange.ns;
     if (status == BASE_OK) {
         BASE_ASSERT(pipeline->in_progress == 0);
         BASE_ASSERT(pipeline->times.held ==
                     proto_pipeline_held(&pipeline->schedule, pipeline->stage));
         status = wait_for_sends(pipeline, reterr);
     }
-    if (status != BASE_OK && pipeline->replicas != NULL) {
-        return base_error_prepend(reterr, status, "pipeline %d, stage %d of %d", pipeline->replica,
-                                  pipeline->stage, pipeline->schedule.stages);
+    if (status != BASE_OK && pipeline->tensor != NULL) {
+        status =
+            base_error_prepend(reterr, status, "part %d of %d", pipeline->part, pipeline->tp.ranks);
     }
-    return status == BASE_OK ? BASE_OK
-                             : base_error_prepend(reterr, status, "stage %d of %d", pipeline->stage,
-                                                  pipeline->schedule.stages);
+    if (status != BASE_OK) {
+        status = base_error_prepend(reterr, status, "stage %d of %d", pipeline->stage,
+                                    pipeline->schedule.stages);
+    }
+    return status != BASE_OK && pipeline->replicas != NULL
+               ? base_error_prepend(reterr, status, "pipeline %d", pipeline->replica)
+               : status;
 }
 
 base_status rank_pipeline_reduce(rank_pipeline *pipeline, double *sum_squares, base_error *reterr)
@@ -229,9 +241,9 @@ base_status rank_pipeline_reduce(rank_pipeline *pipeline, double *sum_squares, b
     base_status status = pipeline_add_replicas(pipeline, reterr);
     if (status == BASE_OK && tied > 0) {
         status = pipeline_is_first(pipeline)
-                     ? pipeline_send(pipeline, pipeline->schedule.stages - 1, pipeline->levels[0],
-                                     tied, reterr)
-                     : pipeline_receive(pipeline, 0, pipeline->levels[0], tied, reterr);
+                     ? pipeline_send(pipeline->comm, pipeline->schedule.stages - 1,
+                                     pipeline->levels[0], tied, reterr)
+                     : pipeline_receive(pipeline->comm, 0, pipeline->levels[0], tied, reterr);
     }
     if (status == BASE_OK) {
         status = pipeline_sum_squares(pipeline, sum_squares, reterr);

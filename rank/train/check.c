@@ -10,16 +10,23 @@
 #include "train/config.h"
 #include "train/mode.h"
 
-/* The model that the training begins with: its configuration, and the headers of its weights. */
-static base_status check_checkpoint(const proto_job *job, base_error *reterr)
+/* The model that the training begins with: its configuration, whether it can be cut, and the headers of
+ * its weights. */
+static base_status check_model(const proto_job *job, base_error *reterr)
 {
     rank_model_config config;
     int own_context = 0;
     char weights[BASE_PATH_BYTES];
-    if (job->model.checkpoint[0] == '\0') {
+    if (job->model.checkpoint[0] == '\0' && proto_job_tensor(job) == 1) {
         return BASE_OK;
     }
     base_status status = rank_train_config(job, &config, &own_context, reterr);
+    if (status == BASE_OK) {
+        status = rank_model_check_tensor_ranks(&config, (int)proto_job_tensor(job), reterr);
+    }
+    if (status != BASE_OK || job->model.checkpoint[0] == '\0') {
+        return status;
+    }
     if (status == BASE_OK) {
         status = base_path_join(job->model.checkpoint, "model.safetensors", weights, reterr);
     }
@@ -35,7 +42,7 @@ base_status rank_mode_train_check(const proto_job *job, base_error *reterr)
     };
     bool fits = false;
     uint64_t count = 0;
-    base_status status = check_checkpoint(job, reterr);
+    base_status status = check_model(job, reterr);
     status = status == BASE_OK ? rank_mode_check_heldout(job, reterr) : status;
     if (status != BASE_OK) {
         return status;

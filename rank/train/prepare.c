@@ -162,13 +162,14 @@ static base_status make_optimizer(trainer *self, base_error *reterr)
         .rounded = self->rounded,
         .held = self->pipeline != NULL ? rank_pipeline_held(self->pipeline) : NULL,
     };
+    const rank_model_config *config =
+        self->pipeline != NULL ? rank_pipeline_config(self->pipeline) : &self->config;
     base_status status = trainer_is_sharded(self)
                              ? make_pieces(self, &pieces, &options.piece_count, reterr)
                              : BASE_OK;
     options.pieces = pieces;
     if (status == BASE_OK) {
-        status =
-            rank_optimizer_create(&self->device, &self->config, &options, &self->optimizer, reterr);
+        status = rank_optimizer_create(&self->device, config, &options, &self->optimizer, reterr);
     }
     free(pieces);
     return status;

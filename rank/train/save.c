@@ -48,18 +48,17 @@ static bool are_cut(const trainer *self, const float *values)
     return self->pipeline != NULL || (trainer_is_sharded(self) && values != self->params);
 }
 
-static base_status collect_parts(const trainer *self, const float *values, float **whole,
+static base_status collect_parts(const trainer *self, float *values, float **whole,
                                  base_error *reterr)
 {
-    bool byte_equal = false; /* the two copies of the tied matrix: compared at the end */
-    double difference = 0.0;
+    rank_pipeline_copies copies; /* compared at the end */
     const base_status status = trainer_make_whole(self, whole, reterr);
     if (status != BASE_OK) {
         return status;
     }
-    return self->pipeline != NULL ? rank_pipeline_gather(self->pipeline, values, *whole,
-                                                         &byte_equal, &difference, reterr)
-                                  : rank_ddp_collect(self->ddp, values, *whole, reterr);
+    return self->pipeline != NULL
+               ? rank_pipeline_gather(self->pipeline, values, *whole, &copies, reterr)
+               : rank_ddp_collect(self->ddp, values, *whole, reterr);
 }
 
 /* Collective: all values of the model on rank 0, one for each parameter, in the host's memory; the others

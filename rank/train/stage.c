@@ -15,6 +15,7 @@ base_status trainer_stage_make(trainer *self, base_error *reterr)
     rank_pipeline_options options = {
         .context = self->worker->context,
         .stages = (int)proto_job_stages(job),
+        .tensor = (int)proto_job_tensor(job),
         .device = device,
         .config = &self->config,
         .kind = job->parallel.pipeline,
@@ -87,17 +88,17 @@ base_status trainer_stage_compute(trainer *self, uint64_t *tokens, rank_result *
     stage_batches batches = {.trainer = self};
     const base_status status =
         rank_pipeline_run(self->pipeline, self->params, next_batch, &batches, results, reterr);
-    /* all stages of a pipeline see the same tokens: the last one, which has the loss, counts them */
-    const int stages = (int)proto_job_stages(self->job);
-    *tokens = self->worker->identity.rank % stages == stages - 1 ? batches.tokens : 0;
+    /* all ranks of a replica see the same tokens: the one that has the loss counts them */
+    const proto_place place = trainer_place(self);
+    const bool counts = place.stage + 1 == (int)proto_job_stages(self->job) && place.part == 0;
+    *tokens = counts ? batches.tokens : 0;
     return status;
 }
 
 /* What rank 0 tells the others. */
 typedef struct stage_end {
     uint8_t digest[PROTO_DIGEST_BYTES];
-    bool byte_equal;
-    double max_abs_difference;
+    rank_pipeline_copies copies;
 } stage_end;
 
 base_status trainer_stage_save(const trainer *self, uint8_t digest[PROTO_DIGEST_BYTES],
@@ -105,15 +106,14 @@ base_status trainer_stage_save(const trainer *self, uint8_t digest[PROTO_DIGEST_
 {
     float *whole = NULL;
     coll_error error;
-    stage_end end = {.byte_equal = false};
+    stage_end end = {.copies = {.byte_equal = false}};
     base_status status =
         rank_pipeline_compare(self->pipeline, self->params, byte_equal, max_abs_difference, reterr);
     if (status == BASE_OK) {
         status = trainer_make_whole(self, &whole, reterr);
     }
     if (status == BASE_OK) {
-        status = rank_pipeline_gather(self->pipeline, self->params, whole, &end.byte_equal,
-                                      &end.max_abs_difference, reterr);
+        status = rank_pipeline_gather(self->pipeline, self->params, whole, &end.copies, reterr);
     }
     if (status == BASE_OK && whole != NULL) {
         proto_sha256(whole, self->param_count * sizeof *whole, end.digest);
@@ -128,9 +128,9 @@ base_status trainer_stage_save(const trainer *self, uint8_t digest[PROTO_DIGEST_
     }
     free(whole);
     memcpy(digest, end.digest, PROTO_DIGEST_BYTES);
-    *byte_equal = *byte_equal && end.byte_equal;
-    if (!isnan(*max_abs_difference) && !(end.max_abs_difference <= *max_abs_difference)) {
-        *max_abs_difference = end.max_abs_difference;
+    *byte_equal = *byte_equal && end.copies.byte_equal;
+    if (!isnan(*max_abs_difference) && !(end.copies.max_abs_difference <= *max_abs_difference)) {
+        *max_abs_difference = end.copies.max_abs_difference;
     }
     return status;
 }

@@ -88,6 +88,14 @@ static inline size_t rank_held_place(const rank_held *held, size_t offset)
     return held == NULL || offset < held->hole_begin ? offset : offset - held->hole_count;
 }
 
+/* Whether the stage holds that element. NULL: of a whole model. */
+static inline bool rank_held_has(const rank_held *held, size_t offset)
+{
+    return held == NULL ||
+           ((offset < held->hole_begin || offset - held->hole_begin >= held->hole_count) &&
+            rank_held_place(held, offset) < held->count);
+}
+
 typedef struct rank_batch {
     int token_count;        /* T, at most the model's token_count_max; 0 is allowed */
     const int32_t *ids;     /* (T) */

@@ -1,0 +1,89 @@
+/* Which rank has what of the model, and the communicators of this layout. Called by make.c and params.c. */
+#include "pipeline/parts.h"
+#include "ringfence/coll_error.h"
+
+rank_shape pipeline_shape_of(const rank_pipeline *pipeline, const rank_model_config *config,
+                             int stage)
+{
+    const int stages = pipeline->schedule.stages;
+    const proto_pipeline_model model = {.layers = config->layers,
+                                        .width = config->width,
+                                        .vocab_size = config->vocab_size,
+                                        .context = config->context};
+    rank_shape shape = pipeline->shape;
+    shape.config = config;
+    shape.first_layer = 0;
+    for (int before = 0; before < stage; before++) {
+        shape.first_layer += (int)proto_pipeline_layers(&model, stages, before);
+    }
+    shape.end_layer = shape.first_layer + (int)proto_pipeline_layers(&model, stages, stage);
+    return shape;
+}
+
+rank_model_config pipeline_whole(const rank_pipeline *pipeline)
+{
+    rank_model_config config = pipeline->config;
+    config.tensor_ranks = 0;
+    config.tensor_rank = 0;
+    return config;
+}
+
+pipeline_member pipeline_member_of(const rank_pipeline *pipeline, int rank)
+{
+    const int tensor = rank_tensor_ranks(&pipeline->config);
+    pipeline_member member = {.config = pipeline->config};
+    member.config.tensor_rank = rank % tensor;
+    const rank_shape shape = pipeline_shape_of(pipeline, &member.config, rank / tensor);
+    member.config.family->held(&shape, &member.held);
+    return member;
+}
+
+/* Ranks of one colour, `count` of them. All ranks together need no communicator of their own. */
+static coll_status make_comm(const rank_pipeline *made, int count, int colour, coll_comm **comm,
+                             coll_error *reterr)
+{
+    coll_comm *world = coll_context_world(made->context);
+    if (count == coll_comm_size(world)) {
+        *comm = world;
+        return COLL_OK;
+    }
+    return coll_comm_split(world, colour, coll_comm_rank(world), comm, reterr);
+}
+
+base_status pipeline_make_layout(rank_pipeline *made, int stages, int tensor, base_error *reterr)
+{
+    coll_error error;
+    const coll_comm *world = coll_context_world(made->context);
+    const int rank = coll_comm_rank(world);
+    const int replicas = coll_comm_size(world) / (stages * tensor);
+    made->part = rank % tensor;
+    made->stage = rank / tensor % stages;
+    made->replica = rank / (tensor * stages);
+    made->config.tensor_ranks = tensor;
+    made->config.tensor_rank = made->part;
+    coll_status status = make_comm(made, stages * tensor, made->replica, &made->copy, &error);
+    if (status == COLL_OK) {
+        status = make_comm(made, stages, made->replica * tensor + made->part, &made->comm, &error);
+    }
+    if (status == COLL_OK && tensor > 1) {
+        status =
+            make_comm(made, tensor, made->replica * stages + made->stage, &made->tensor, &error);
+    }
+    if (status == COLL_OK && replicas > 1) {
+        status =
+            make_comm(made, replicas, made->stage * tensor + made->part, &made->replicas, &error);
+    }
+    made->tp = pipeline_make_tp(made);
+    return coll_to_base(status, &error, reterr);
+}
+
+void pipeline_free_layout(const rank_pipeline *pipeline)
+{
+    coll_comm *const made[] = {pipeline->replicas, pipeline->tensor, pipeline->comm,
+                               pipeline->copy};
+    for (size_t i = 0; i < sizeof made / sizeof made[0]; i++) {
+        if (made[i] != coll_context_world(pipeline->context)) {
+            coll_comm_destroy(made[i]);
+        }
+    }
+}
