@@ -117,9 +117,10 @@ static void stages_go_on_too(void **state)
         const char *micro_batches;
         const char *steps;
         const char *stages;
-    } pieces[] = {{"ddp-cpu", "1", "4", "3", "0"}, {"pp-cpu", "3", "4", "7", "0"},
-                  {"pp-cpu", "4", "2", "9", "2"},  {"ddp-cpu", "2", "2", "11", "0"},
-                  {"pp-cpu", "2", "4", "12", "0"}, {"pp-cpu", "2", "2", "14", "1"}};
+        const char *tensor;
+    } pieces[] = {{"ddp-cpu", "1", "4", "3", "0", "0"}, {"pp-cpu", "3", "4", "7", "0", "0"},
+                  {"pp-cpu", "8", "2", "9", "2", "2"},  {"ddp-cpu", "2", "2", "11", "0", "0"},
+                  {"pp-cpu", "2", "4", "12", "0", "2"}, {"pp-cpu", "2", "2", "14", "1", "0"}};
     training_expect(&one, &test_shared_directory, "layers", 0,
                     FLAGS("--ranks", "2", "--micro-batches", "2", "--steps", "14", "--data", data,
                           "--layers", "3", "--lr", "1e-2"));
@@ -128,7 +129,8 @@ static void stages_go_on_too(void **state)
                         FLAGS("--mode", pieces[i].mode, "--ranks", pieces[i].ranks,
                               "--micro-batches", pieces[i].micro_batches, "--steps",
                               pieces[i].steps, "--data", data, "--layers", "3", "--lr", "1e-2",
-                              "--save-every", "4", "--resume", "--stages", pieces[i].stages));
+                              "--save-every", "4", "--resume", "--stages", pieces[i].stages,
+                              "--tensor", pieces[i].tensor));
     }
     assert_says(&two, "--resume: goes on after step 12 of 14");
     assert_int_equal(number(&two, "steps"),

@@ -75,15 +75,23 @@ static void a_killed_rank_ends_the_job(void **state)
 static void a_killed_stage_ends_the_job(void **state)
 {
     (void)state;
+    static const struct {
+        const char *ranks;
+        const char *tensor; /* ranks that share a stage: they are in all-reduces of their own */
+        int killed;
+    } cases[] = {{"3", "1", 0}, {"3", "1", 1}, {"3", "1", 2},
+                 {"2", "2", 1}, {"4", "2", 0}, {"4", "2", 3}};
     static const char *const schedules[] = {"gpipe", "1f1b"};
-    for (int killed = 0; killed < 3; killed++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const int killed = cases[i].killed;
         test_directory directory;
         char named[64];
         test_directory_make(&directory);
         training_start(&run, &directory, "out",
-                       (const char *const[]){"--mode", "pp-cpu", "--ranks", "3", "--layers", "3",
-                                             "--micro-batches", "4", "--pipeline",
-                                             schedules[killed % 2], "--steps", endless, NULL});
+                       (const char *const[]){"--mode", "pp-cpu", "--ranks", cases[i].ranks,
+                                             "--tensor", cases[i].tensor, "--layers", "3",
+                                             "--micro-batches", "4", "--pipeline", schedules[i % 2],
+                                             "--steps", endless, NULL});
         test_program_wait_text(&run.program, TEST_STDERR, "step ");
         const pid_t pid = training_rank_pid(&run, killed);
         assert_int_equal(kill(pid, SIGKILL), 0);
@@ -101,9 +109,10 @@ static void a_killed_stage_ends_the_job(void **state)
 static void a_stage_that_hangs_is_named(void **state)
 {
     (void)state;
-#ifndef __SANITIZE_ADDRESS__      /* it must be loaded before all others */
-    for (int i = 0; i < 6; i++) { /* in one pipeline, and in two of two stages */
-        const int hung = i < 4 ? i : i - 3;
+#ifndef __SANITIZE_ADDRESS__ /* it must be loaded before all others */
+    for (int i = 0; i < 8;
+         i++) { /* in one pipeline, in two of two stages, and in two shared stages */
+        const int hung = i < 4 ? i : i < 6 ? i - 3 : i - 5;
         test_directory directory;
         char named[64];
         test_directory_make(&directory);
@@ -111,7 +120,8 @@ static void a_stage_that_hangs_is_named(void **state)
         training_start(&run, &directory, "out",
                        (const char *const[]){"--mode", "pp-cpu", "--ranks", "4", "--layers", "4",
                                              "--micro-batches", "4", "--timeout", "1", "--steps",
-                                             endless, "--stages", i < 4 ? "0" : "2", NULL});
+                                             endless, "--stages", i < 4 ? "0" : "2", "--tensor",
+                                             i < 6 ? "1" : "2", NULL});
         assert_int_equal(unsetenv("LD_PRELOAD"), 0);
         test_program_wait_text(&run.program, TEST_STDERR, "step ");
         const pid_t pid = training_rank_pid(&run, hung);
