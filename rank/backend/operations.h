@@ -21,9 +21,10 @@
 #include <stdint.h>
 
 #include "backend/draw.h"
+#include "backend/squares.h"
 
 enum {
-    RANK_NORM_BLOCK = 1024,    /* elements in one partial sum of sum_squares */
+    RANK_NORM_BLOCK = 1024,    /* elements in one partial sum of a GPU's sum_squares */
     RANK_DIGEST_BYTES = 32,    /* BLAKE2b-256 */
     RANK_PANEL = 32,           /* columns of a packed matrix that are stored together */
     RANK_LEAVES_MAX = 16,      /* of a product's sum */
@@ -483,12 +484,28 @@ typedef struct rank_cast {
     void *to;
 } rank_cast;
 
-/* *sum = the sum of squares in double, over fixed blocks of RANK_NORM_BLOCK elements in order. */
+/* *sum = the sum of squares in double. On the CPU that of backend/squares.h, which has no order. On a
+ * GPU over fixed blocks of RANK_NORM_BLOCK elements in order. */
 typedef struct rank_sum_squares {
     const float *values;
     size_t count;
     double *sum;
 } rank_sum_squares;
+
+/* *largest = the larger one of it and of all |values|, as backend/squares.h has them; 0 at first. */
+typedef struct rank_largest {
+    const float *values;
+    size_t count;
+    int32_t *largest;
+} rank_largest;
+
+/* *sum += the squares, none of which is of more than *largest. Nothing if that is not finite. */
+typedef struct rank_add_squares {
+    const float *values;
+    size_t count;
+    const int32_t *largest;
+    rank_squares *sum;
+} rank_add_squares;
 
 /* *norm = the norm of the mean gradient, sqrt(*sum_squares) / *tokens. *scale = the factor for
  * summed gradients: 1 / *tokens, and less if the norm is above norm_max (0: never). */

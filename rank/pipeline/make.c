@@ -10,12 +10,6 @@ size_t pipeline_own_place(const rank_pipeline *pipeline)
     return pipeline->held.hole_count > 0 ? pipeline->held.hole_begin : 0;
 }
 
-size_t pipeline_own_offset(const rank_pipeline *pipeline)
-{
-    return pipeline->held.hole_count > 0 ? pipeline->held.hole_begin + pipeline->held.hole_count
-                                         : 0;
-}
-
 /* hooks.need: this stage's parameters. */
 static const float *need(void *user, size_t offset, size_t count)
 {
@@ -91,11 +85,7 @@ static base_status make_gradients(rank_pipeline *pipeline, base_error *reterr)
         status = alloc(pipeline, RANK_MEMORY_WORK, pipeline->held.tied_count, &pipeline->tied[i].at,
                        reterr);
     }
-    pipeline->block_sums =
-        calloc(pipeline_whole_blocks(pipeline) + 1, sizeof *pipeline->block_sums);
-    return status == BASE_OK && pipeline->block_sums == NULL
-               ? base_fail(reterr, BASE_ERR_MEMORY, "no memory for a norm")
-               : status;
+    return status;
 }
 
 static base_status check(const rank_pipeline *pipeline, base_error *reterr)
@@ -201,7 +191,6 @@ void rank_pipeline_destroy(rank_pipeline *pipeline)
     release(pipeline, pipeline->run.work);
     pipeline_free_layout(pipeline);
     free(pipeline->places);
-    free(pipeline->block_sums);
     free(pipeline);
 }
 

@@ -57,7 +57,6 @@ struct rank_pipeline {
     int place_count;
     float *levels[RANK_DDP_LEVELS_MAX];            /* a tree's sums of leaves; (held.count) each */
     pipeline_tied tied[PROTO_PIPELINE_STAGES_MAX]; /* in the last stage; taken in turns */
-    double *block_sums;                            /* of the whole blocks of this stage */
     int in_progress;                               /* micro-batches between forward and backward */
     rank_pipeline_times times;
 };
@@ -73,9 +72,8 @@ static inline bool pipeline_is_last(const rank_pipeline *pipeline)
 }
 
 /* Where this stage's own range begins: the first element of its array behind a matrix that an
- * earlier stage also holds; and the same element's number in the whole model. */
+ * earlier stage also holds. */
 size_t pipeline_own_place(const rank_pipeline *pipeline);
-size_t pipeline_own_offset(const rank_pipeline *pipeline);
 
 /* ---- layout.c ---- */
 
@@ -133,10 +131,7 @@ BASE_MUST_CHECK base_status pipeline_give_replicas(const rank_pipeline *pipeline
 /* ---- norm.c ---- */
 
 /* The sum of squares of all stages' gradients, on every stage. Collective. */
-BASE_MUST_CHECK base_status pipeline_sum_squares(rank_pipeline *pipeline, double *sum,
+BASE_MUST_CHECK base_status pipeline_sum_squares(const rank_pipeline *pipeline, double *sum,
                                                  base_error *reterr);
-
-/* How many blocks lie whole in this stage's own range. */
-size_t pipeline_whole_blocks(const rank_pipeline *pipeline);
 
 #endif

@@ -19,8 +19,7 @@
  *   output's part of its gradient, and then adds the embedding's to that, token by token. So the
  *   last stage sends its part of each micro-batch to the first, which adds its own and keeps the
  *   leaf. The first stage sends the sum over all micro-batches back.
- * - The norm is a sum over fixed blocks of the whole model in their order. The stages continue it
- *   one after the other.
+ * - The norm is a sum of integers (backend/squares.h), the same in every order and for every cut.
  *
  * - What the ranks of a stage share is cut along leaves of sums, as in parallel/tensor/tp.h.
  *

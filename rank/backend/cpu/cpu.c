@@ -93,7 +93,8 @@ OPERATION(attention, RANK_PART_ATTENTION)
 OPERATION(attention_cached, RANK_PART_ATTENTION)
 OPERATION(cross_entropy, RANK_PART_CROSS_ENTROPY)
 OPERATION(adamw, RANK_PART_OPTIMIZER)
-OPERATION(sum_squares, RANK_PART_OPTIMIZER)
+OPERATION(largest, RANK_PART_OPTIMIZER)
+OPERATION(add_squares, RANK_PART_OPTIMIZER)
 
 static void cpu_product(rank_queue *queue, const rank_product *args)
 {
@@ -169,6 +170,8 @@ const rank_backend rank_cpu_backend = {
     .spread_rows = cpu_spread_rows,
     .adamw = cpu_adamw,
     .sum_squares = cpu_sum_squares,
+    .largest = cpu_largest,
+    .add_squares = cpu_add_squares,
     .grad_scale = cpu_grad_scale,
     .column_sums = cpu_column_sums,
     .add = cpu_add,

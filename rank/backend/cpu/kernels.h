@@ -43,7 +43,8 @@ typedef struct rank_kernels {
     void (*pack)(const rank_pack *args);
     void (*product)(const rank_product *args);
     void (*adamw)(const rank_adamw *args);
-    void (*sum_squares)(const rank_sum_squares *args);
+    void (*largest)(const rank_largest *args);
+    void (*add_squares)(const rank_add_squares *args);
     void (*exp)(float *values, size_t count); /* in place; for tests of the approximation */
 } rank_kernels;
 

@@ -133,6 +133,17 @@ void cpu_sum_heads(rank_queue *queue, const rank_shared_heads *args)
     queue_book(queue, RANK_PART_OTHER);
 }
 
+void cpu_sum_squares(rank_queue *queue, const rank_sum_squares *args)
+{
+    const rank_kernels *kernels = queue->kernels;
+    int32_t largest = 0;
+    rank_squares sum = {0};
+    kernels->largest(&(rank_largest){args->values, args->count, &largest});
+    kernels->add_squares(&(rank_add_squares){args->values, args->count, &largest, &sum});
+    *args->sum = rank_squares_value(&sum, largest);
+    queue_book(queue, RANK_PART_OPTIMIZER);
+}
+
 void cpu_grad_scale(rank_queue *queue, const rank_grad_scale *args)
 {
     const double tokens = *args->tokens;

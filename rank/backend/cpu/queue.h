@@ -39,6 +39,7 @@ void cpu_add_bias(rank_queue *queue, const rank_add_bias *args);
 void cpu_rope(rank_queue *queue, const rank_rope *args);
 void cpu_copy_heads(rank_queue *queue, const rank_shared_heads *args);
 void cpu_sum_heads(rank_queue *queue, const rank_shared_heads *args);
+void cpu_sum_squares(rank_queue *queue, const rank_sum_squares *args);
 void cpu_grad_scale(rank_queue *queue, const rank_grad_scale *args);
 void cpu_column_sums(rank_queue *queue, const rank_column_sums *args);
 void cpu_add(rank_queue *queue, const rank_add *args);

@@ -141,8 +141,9 @@ const float *rank_ddp_sums(const rank_ddp *ddp);
 rank_zero_cut rank_ddp_cut(const rank_ddp_options *options, int ranks);
 
 /* With `zero`, after finish; collective: the sum of squares of all ranks' sums, with the bits of
- * backend.h's sum_squares of the whole array. */
-BASE_MUST_CHECK base_status rank_ddp_sum_squares(rank_ddp *ddp, double *sum, base_error *reterr);
+ * backend.h's sum_squares of the whole array (parallel/ddp/norm.h). */
+BASE_MUST_CHECK base_status rank_ddp_sum_squares(const rank_ddp *ddp, double *sum,
+                                                 base_error *reterr);
 
 /* With `zero`; collective: gives every rank's pieces of the params of wrap to all. */
 BASE_MUST_CHECK base_status rank_ddp_gather(rank_ddp *ddp, base_error *reterr);

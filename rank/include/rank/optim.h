@@ -45,8 +45,7 @@ typedef struct rank_optimizer_values {
     int64_t step; /* from 1 */
     double learning_rate;
     double tokens;             /* the gradients are those of a sum of losses over this many */
-    const double *sum_squares; /* of all gradients, in the order of backend.h's sum_squares; NULL:
-                                * those that are given are all */
+    const double *sum_squares; /* of all gradients; NULL: those that are given are all */
 } rank_optimizer_values;
 
 /* Updates all parameters, or those of the pieces, once. */

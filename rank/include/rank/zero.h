@@ -8,16 +8,18 @@
  *     pieces   | rank 0 | 1   | 2    | rank 0 | 1   | 2    | 0  | 1 |2|
  *     shard of rank 1: the pieces 1 of units 0, 1 and 2
  *
- * Every cut is a multiple of RANK_NORM_BLOCK elements from the array's start. So a block of the
- * gradient's norm lies on one rank, and a cut is at the end of a page of memory (4096 bytes). */
+ * Every cut is a multiple of RANK_ZERO_BLOCK elements from the array's start, so that it is at the end of
+ * a page of memory. */
 #ifndef RANK_ZERO_H
 #define RANK_ZERO_H
 
 #include <stddef.h>
 
+enum { RANK_ZERO_BLOCK = 1024 }; /* float32s in 4096 bytes */
+
 typedef struct rank_zero_cut {
     size_t count;         /* elements of the array */
-    size_t unit_elements; /* a multiple of ranks × RANK_NORM_BLOCK; the last unit may be smaller */
+    size_t unit_elements; /* a multiple of ranks × RANK_ZERO_BLOCK; the last unit may be smaller */
     int ranks;
 } rank_zero_cut;
 
@@ -37,8 +39,5 @@ rank_zero_range rank_zero_piece(const rank_zero_cut *cut, size_t unit, int rank)
  * the shard is. */
 size_t rank_zero_place(const rank_zero_cut *cut, size_t unit, int rank);
 size_t rank_zero_shard(const rank_zero_cut *cut, int rank);
-
-/* Blocks of the norm that begin in the range. */
-size_t rank_zero_blocks(rank_zero_range range);
 
 #endif

@@ -4,6 +4,7 @@
 #ifndef RANK_PARALLEL_DDP_PARTS_H
 #define RANK_PARALLEL_DDP_PARTS_H
 
+#include "parallel/ddp/norm.h"
 #include "rank/ddp.h"
 
 enum {
@@ -37,11 +38,9 @@ typedef struct rank_ddp_clock {
 
 /* What ZeRO adds. */
 typedef struct rank_ddp_shards {
-    rank_zero_cut cut;    /* count 0: there are none */
-    coll_op **gathers;    /* of the parameters, a unit each */
-    double *mine;         /* sums of squares of this rank's blocks */
-    double *all;          /* of all ranks' blocks, the ranks one behind the other */
-    size_t *block_counts; /* of each rank */
+    rank_zero_cut cut;     /* count 0: there are none */
+    coll_op **gathers;     /* of the parameters, a unit each */
+    rank_norm_range *mine; /* this rank's pieces of the gradients, one of each unit */
 } rank_ddp_shards;
 
 struct rank_ddp {

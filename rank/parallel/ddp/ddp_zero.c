@@ -18,16 +18,6 @@ void rank_ddp_piece_counts(const rank_ddp *ddp, size_t unit, size_t *counts)
     }
 }
 
-/* Blocks of the norm in a rank's pieces. */
-static size_t count_blocks(const rank_zero_cut *cut, int rank)
-{
-    size_t blocks = 0;
-    for (size_t unit = 0; unit < rank_zero_units(cut); unit++) {
-        blocks += rank_zero_blocks(rank_zero_piece(cut, unit, rank));
-    }
-    return blocks;
-}
-
 /* An all-gather, in place, of the pieces of a unit that stands at `at`. */
 static coll_op_desc gather_desc(const rank_ddp *ddp, size_t unit, float *at, const size_t *counts)
 {
@@ -45,25 +35,18 @@ static coll_op_desc gather_desc(const rank_ddp *ddp, size_t unit, float *at, con
 base_status rank_ddp_make_shards(rank_ddp *ddp, float *params, base_error *reterr)
 {
     rank_ddp_shards *made = &ddp->shards;
-    const int ranks = coll_comm_size(ddp->comm);
     const size_t units = rank_zero_units(&made->cut);
-    size_t blocks = 0;
     size_t counts[BASE_COLL_RANKS_MAX];
     base_status status = BASE_OK;
     made->gathers = calloc(units, sizeof(coll_op *));
-    made->block_counts = calloc((size_t)ranks, sizeof *made->block_counts);
-    for (int rank = 0; made->block_counts != NULL && rank < ranks; rank++) {
-        made->block_counts[rank] = count_blocks(&made->cut, rank);
-        blocks += made->block_counts[rank];
-    }
-    made->mine = calloc(blocks + 1, sizeof *made->mine);
-    made->all = calloc(blocks + 1, sizeof *made->all);
-    if (made->gathers == NULL || made->block_counts == NULL || made->mine == NULL ||
-        made->all == NULL) {
+    made->mine = calloc(units, sizeof *made->mine);
+    if (made->gathers == NULL || made->mine == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the shards");
     }
     for (size_t unit = 0; status == BASE_OK && unit < units; unit++) {
         coll_error error;
+        const rank_zero_range piece = rank_zero_piece(&made->cut, unit, coll_comm_rank(ddp->comm));
+        made->mine[unit] = (rank_norm_range){ddp->levels[0] + piece.offset, piece.count};
         rank_ddp_piece_counts(ddp, unit, counts);
         const coll_op_desc desc =
             gather_desc(ddp, unit, params + rank_zero_unit(&made->cut, unit).offset, counts);
@@ -82,59 +65,13 @@ void rank_ddp_free_shards(rank_ddp *ddp)
     }
     free(shards->gathers);
     free(shards->mine);
-    free(shards->all);
-    free(shards->block_counts);
 }
 
-/* Adds all ranks' blocks up in the order of the array. */
-static double sum_in_order(const rank_ddp *ddp)
+base_status rank_ddp_sum_squares(const rank_ddp *ddp, double *sum, base_error *reterr)
 {
     const rank_ddp_shards *shards = &ddp->shards;
-    const double *next[BASE_COLL_RANKS_MAX];
-    const double *at = shards->all;
-    double sum = 0.0;
-    for (int rank = 0; rank < shards->cut.ranks; rank++) {
-        next[rank] = at;
-        at += shards->block_counts[rank];
-    }
-    for (size_t unit = 0; unit < rank_zero_units(&shards->cut); unit++) {
-        for (int rank = 0; rank < shards->cut.ranks; rank++) {
-            const size_t blocks = rank_zero_blocks(rank_zero_piece(&shards->cut, unit, rank));
-            for (size_t i = 0; i < blocks; i++) {
-                sum += *next[rank]++;
-            }
-        }
-    }
-    return sum;
-}
-
-base_status rank_ddp_sum_squares(rank_ddp *ddp, double *sum, base_error *reterr)
-{
-    const rank_ddp_shards *shards = &ddp->shards;
-    const rank_device *device = &ddp->device;
-    const int rank = coll_comm_rank(ddp->comm);
-    double *to = shards->mine;
-    coll_error error;
-    for (size_t unit = 0; unit < rank_zero_units(&shards->cut); unit++) {
-        const rank_zero_range piece = rank_zero_piece(&shards->cut, unit, rank);
-        for (size_t done = 0; done < piece.count; done += RANK_NORM_BLOCK) {
-            const size_t left = piece.count - done;
-            device->backend->sum_squares(
-                device->queue,
-                &(rank_sum_squares){.values = ddp->levels[0] + piece.offset + done,
-                                    .count = left < RANK_NORM_BLOCK ? left : RANK_NORM_BLOCK,
-                                    .sum = to++});
-        }
-    }
-    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
-                               .kind = COLL_ALL_GATHER,
-                               .send = shards->mine,
-                               .recv = shards->all,
-                               .counts = shards->block_counts,
-                               .type = COLL_FLOAT64};
-    const base_status status = coll_to_base(coll_run(ddp->comm, &desc, &error), &error, reterr);
-    *sum = status == BASE_OK ? sum_in_order(ddp) : 0.0;
-    return status;
+    return rank_norm_sum_squares(ddp->comm, &ddp->device, shards->mine,
+                                 rank_zero_units(&shards->cut), sum, reterr);
 }
 
 base_status rank_ddp_gather(rank_ddp *ddp, base_error *reterr)

@@ -1,18 +1,12 @@
 /* Where ZeRO cuts an array. Pure arithmetic. Called by the files of this directory, and by
  * train/prepare.c for what a rank updates. */
-#include "backend/operations.h"
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "rank/zero.h"
 
-static size_t blocks_of(size_t count)
-{
-    return (count + RANK_NORM_BLOCK - 1) / RANK_NORM_BLOCK;
-}
-
 rank_zero_cut rank_zero_cut_make(size_t count, size_t elements_wished, int ranks)
 {
-    const size_t step = (size_t)ranks * RANK_NORM_BLOCK;
+    const size_t step = (size_t)ranks * RANK_ZERO_BLOCK;
     BASE_ASSERT(count > 0);
     BASE_ASSERT(ranks > 0);
     const size_t wished = base_min_size(elements_wished, count); /* the product must not overflow */
@@ -36,8 +30,9 @@ rank_zero_range rank_zero_unit(const rank_zero_cut *cut, size_t unit)
 /* Elements of a unit before the piece of a rank. */
 static size_t before(const rank_zero_cut *cut, size_t unit_count, int rank)
 {
-    const size_t blocks = blocks_of(unit_count) * (size_t)rank / (size_t)cut->ranks;
-    return base_min_size(blocks * RANK_NORM_BLOCK, unit_count);
+    const size_t blocks = (unit_count + RANK_ZERO_BLOCK - 1) / RANK_ZERO_BLOCK;
+    const size_t whole = blocks * (size_t)rank / (size_t)cut->ranks;
+    return base_min_size(whole * RANK_ZERO_BLOCK, unit_count);
 }
 
 rank_zero_range rank_zero_piece(const rank_zero_cut *cut, size_t unit, int rank)
@@ -60,9 +55,4 @@ size_t rank_zero_place(const rank_zero_cut *cut, size_t unit, int rank)
 size_t rank_zero_shard(const rank_zero_cut *cut, int rank)
 {
     return rank_zero_place(cut, rank_zero_units(cut), rank);
-}
-
-size_t rank_zero_blocks(rank_zero_range range)
-{
-    return blocks_of(range.count);
 }

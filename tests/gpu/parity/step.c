@@ -114,12 +114,10 @@ typedef struct scalars {
 static void check_scalars(const scalars *expected, const scalars *found, const char *shape)
 {
     const double scale = (double)expected->step.grad_scale;
-    if (!(fabs(expected->sum - found->sum) <= 1e-12 * expected->sum) ||
-        !(fabs(expected->norm - found->norm) <= 1e-12 * expected->norm) ||
+    if (!(fabs(expected->norm - found->norm) <= 1e-12 * expected->norm) ||
         !(fabs(scale - (double)found->step.grad_scale) <= 1e-6 * scale)) {
-        fail_msg("%s: sum %.17g, norm %.17g, scale %.9g; on the CPU %.17g, %.17g, %.9g", shape,
-                 found->sum, found->norm, (double)found->step.grad_scale, expected->sum,
-                 expected->norm, scale);
+        fail_msg("%s: norm %.17g, scale %.9g; on the CPU %.17g, %.9g", shape, found->norm,
+                 (double)found->step.grad_scale, expected->norm, scale);
     }
 }
 
@@ -139,6 +137,15 @@ static size_t cut_parts(twin *t, size_t count, size_t *ends)
     }
     ends[parts - 1] = count;
     return parts;
+}
+
+/* The device's sum of squares has another order than the CPU's. What follows is compared with the CPU's. */
+static void check_sum(const scalars *expected, scalars *found, const char *shape)
+{
+    if (!(fabs(expected->sum - found->sum) <= 1e-12 * expected->sum)) {
+        fail_msg("%s: sum %.17g; on the CPU %.17g", shape, found->sum, expected->sum);
+    }
+    found->sum = expected->sum;
 }
 
 /* The sums end inside a block of the norm, inside its lanes, and behind many blocks. With bfloat16 the
@@ -166,11 +173,17 @@ static void optimizer_of(twin *t, rank_type type)
     if (rounded >= 0) {
         twin_tolerate(t, rounded, PARITY_ROUNDED);
     }
+    (void)snprintf(shape, sizeof shape,
+                   "sum_squares, grad_scale, adamw of %zu in %zu parts, decay %d", count, parts,
+                   decay);
     for (int side = 0; side < TWIN_SIDES; side++) {
         const rank_device *device = &t->device[side];
         scalars *now = twin_at(t, values, side);
+        base_error error;
         device->backend->sum_squares(device->queue,
                                      &(rank_sum_squares){FLOATS(t, grads, side), count, &now->sum});
+        assert_ok(device->backend->sync(device->queue, &error), &error);
+        check_sum(twin_at(t, values, TWIN_CPU), now, shape);
         device->backend->grad_scale(device->queue,
                                     &(rank_grad_scale){&now->sum, &now->tokens, norm_max,
                                                        &now->norm, &now->step.grad_scale});
@@ -192,12 +205,8 @@ static void optimizer_of(twin *t, rank_type type)
             device->backend->copy(device->queue, FLOATS(t, rounded, side), FLOATS(t, params, side),
                                   count * sizeof(float));
         }
-        base_error error;
         assert_ok(device->backend->sync(device->queue, &error), &error);
     }
-    (void)snprintf(shape, sizeof shape,
-                   "sum_squares, grad_scale, adamw of %zu in %zu parts, decay %d", count, parts,
-                   decay);
     scalars *expected = twin_at(t, values, TWIN_CPU);
     scalars *found = twin_at(t, values, TWIN_OTHER);
     check_scalars(expected, found, shape);

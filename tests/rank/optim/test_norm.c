@@ -1,11 +1,11 @@
-/* The sum of squares: right, and the sum of its blocks in order. */
+/* The device's sum of squares: right, and without an order (tests/rank/backend/cpu/test_squares.c has more). */
 #include <math.h>
 #include <stdlib.h>
 
 #include "cpu_device.h"
 #include "support.h"
 
-enum { COUNT = 5 * RANK_NORM_BLOCK + 77 };
+enum { COUNT = 5 * 1024 + 77 };
 
 static double sum_squares(const float *values, size_t count)
 {
@@ -39,17 +39,24 @@ static void it_is_the_sum_of_squares(void **state)
     free(values);
 }
 
-/* So shards that end at a block's end give the same bits as the whole. */
-static void blocks_add_up_in_order(void **state)
+/* So ranks that have parts get the bits of one that has all. */
+static void parts_add_up_to_the_whole(void **state)
 {
     (void)state;
     float *values = make_values();
-    double sum = 0.0;
-    for (int i = 0; i < COUNT; i += RANK_NORM_BLOCK) {
-        const int left = COUNT - i < RANK_NORM_BLOCK ? COUNT - i : RANK_NORM_BLOCK;
-        sum += sum_squares(values + i, (size_t)left);
+    const rank_device *device = &test_device;
+    int32_t largest = 0;
+    rank_squares sum = {0};
+    for (size_t i = 0; i < COUNT; i += 100) {
+        const size_t left = COUNT - i < 100 ? COUNT - i : 100;
+        device->backend->largest(device->queue, &(rank_largest){values + i, left, &largest});
     }
-    assert_true(sum == sum_squares(values, COUNT));
+    for (size_t end = COUNT; end > 0; end -= end < 333 ? end : 333) {
+        const size_t left = end < 333 ? end : 333;
+        device->backend->add_squares(
+            device->queue, &(rank_add_squares){values + end - left, left, &largest, &sum});
+    }
+    assert_true(rank_squares_value(&sum, largest) == sum_squares(values, COUNT));
     free(values);
 }
 
@@ -68,7 +75,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_the_sum_of_squares),
-        cmocka_unit_test(blocks_add_up_in_order),
+        cmocka_unit_test(parts_add_up_to_the_whole),
         cmocka_unit_test(values_that_are_not_finite_show_in_the_sum),
     };
     return cmocka_run_group_tests(tests, test_device_open, test_device_close);

@@ -1,5 +1,5 @@
-/* The AdamW step, and the sum of squares in fixed blocks. Compiled once per
- * instruction set; optim/optimizer.c calls both through the backend. */
+/* The AdamW step. Compiled once per instruction set; optim/optimizer.c calls it through the
+ * backend. */
 #include <math.h>
 
 #include "kernels_isa.h"
@@ -69,32 +69,4 @@ void KERNEL(adamw)(const rank_adamw *args)
         step_range(args, &constants[args->decay != (part % 2 > 0)], begin, end);
         begin = end;
     }
-}
-
-/* Eight sums side by side in each block, added up by halves: the same order on every machine. */
-static double block_sum(const float *values, size_t count)
-{
-    double lane[8] = {0};
-    size_t i = 0;
-    for (; i + 8 <= count; i += 8) {
-        for (size_t p = 0; p < 8; p++) {
-            const double x = (double)values[i + p];
-            lane[p] += x * x;
-        }
-    }
-    for (size_t p = 0; i < count; i++, p++) {
-        lane[p] += (double)values[i] * (double)values[i];
-    }
-    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) +
-           ((lane[1] + lane[5]) + (lane[3] + lane[7]));
-}
-
-void KERNEL(sum_squares)(const rank_sum_squares *args)
-{
-    double sum = 0.0;
-    for (size_t i = 0; i < args->count; i += RANK_NORM_BLOCK) {
-        const size_t left = args->count - i;
-        sum += block_sum(args->values + i, left < RANK_NORM_BLOCK ? left : RANK_NORM_BLOCK);
-    }
-    *args->sum = sum;
 }

@@ -34,7 +34,8 @@ void KERNEL(attention_cached)(const rank_attention_cached *args);
 void KERNEL(pack)(const rank_pack *args);
 void KERNEL(product)(const rank_product *args);
 void KERNEL(adamw)(const rank_adamw *args);
-void KERNEL(sum_squares)(const rank_sum_squares *args);
+void KERNEL(largest)(const rank_largest *args);
+void KERNEL(add_squares)(const rank_add_squares *args);
 void KERNEL(exp)(float *values, size_t count);
 
 extern const rank_kernels KERNEL(table);

@@ -31,6 +31,7 @@ const rank_kernels KERNEL(table) = {
     .pack = KERNEL(pack),
     .product = KERNEL(product),
     .adamw = KERNEL(adamw),
-    .sum_squares = KERNEL(sum_squares),
+    .largest = KERNEL(largest),
+    .add_squares = KERNEL(add_squares),
     .exp = KERNEL(exp),
 };

@@ -188,7 +188,11 @@ static void run_adamw(const rank_kernels *k, arrays *x)
         k->adamw(
             &(rank_adamw){&config, &now, true, ELEMENTS, x->a, x->b, x->c, x->d, NULL, NULL, 0});
     }
-    k->sum_squares(&(rank_sum_squares){x->a, ELEMENTS, &x->loss});
+    int32_t largest = 0;
+    rank_squares sum = {0};
+    k->largest(&(rank_largest){x->a, ELEMENTS, &largest});
+    k->add_squares(&(rank_add_squares){x->a, ELEMENTS, &largest, &sum});
+    x->loss = rank_squares_value(&sum, largest);
 }
 
 static void run_embed(const rank_kernels *k, arrays *x)

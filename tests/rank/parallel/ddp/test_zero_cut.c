@@ -1,8 +1,7 @@
-/* rank/zero.h: the pieces are the whole array, each element once, and cuts are at the ends of the norm's
+/* rank/zero.h: the pieces are the whole array, each element once, and cuts are at the ends of
  * blocks. */
 #include "rank/zero.h"
 
-#include "backend/operations.h"
 #include "support.h"
 
 static void check(size_t count, size_t wished, int ranks)
@@ -10,7 +9,7 @@ static void check(size_t count, size_t wished, int ranks)
     const rank_zero_cut cut = rank_zero_cut_make(count, wished, ranks);
     size_t end = 0;
     size_t places[8] = {0};
-    assert_int_equal(cut.unit_elements % ((size_t)ranks * RANK_NORM_BLOCK), 0);
+    assert_int_equal(cut.unit_elements % ((size_t)ranks * RANK_ZERO_BLOCK), 0);
     for (size_t unit = 0; unit < rank_zero_units(&cut); unit++) {
         assert_int_equal(rank_zero_unit(&cut, unit).offset, end);
         for (int rank = 0; rank < ranks; rank++) {
@@ -19,7 +18,7 @@ static void check(size_t count, size_t wished, int ranks)
             assert_int_equal(rank_zero_place(&cut, unit, rank), places[rank]);
             end += piece.count;
             places[rank] += piece.count;
-            assert_true(end % RANK_NORM_BLOCK == 0 || end == count);
+            assert_true(end % RANK_ZERO_BLOCK == 0 || end == count);
         }
         const rank_zero_range whole = rank_zero_unit(&cut, unit);
         assert_int_equal(whole.offset + whole.count, end);
@@ -30,7 +29,7 @@ static void check(size_t count, size_t wished, int ranks)
         const size_t shard = rank_zero_shard(&cut, rank);
         assert_int_equal(shard, places[rank]);
         /* nobody has more than a block beyond an equal part */
-        assert_true(shard <= count / (size_t)ranks + RANK_NORM_BLOCK);
+        assert_true(shard <= count / (size_t)ranks + RANK_ZERO_BLOCK);
         shards += shard;
     }
     assert_int_equal(shards, count);
