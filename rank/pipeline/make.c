@@ -85,7 +85,7 @@ static base_status make_gradients(rank_pipeline *pipeline, base_error *reterr)
         status = alloc(pipeline, RANK_MEMORY_WORK, pipeline->held.tied_count, &pipeline->tied[i].at,
                        reterr);
     }
-    return status;
+    return status == BASE_OK ? pipeline_make_norm(pipeline, reterr) : status;
 }
 
 static base_status check(const rank_pipeline *pipeline, base_error *reterr)
@@ -191,6 +191,7 @@ void rank_pipeline_destroy(rank_pipeline *pipeline)
     release(pipeline, pipeline->run.work);
     pipeline_free_layout(pipeline);
     free(pipeline->places);
+    free(pipeline->counted);
     free(pipeline);
 }
 

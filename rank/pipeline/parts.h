@@ -6,6 +6,7 @@
 #define RANK_PIPELINE_PARTS_H
 
 #include "model/family.h"
+#include "parallel/ddp/norm.h"
 #include "pipeline/pipeline.h"
 
 /* A micro-batch in progress, with buffers (T, C) of its own for the residual stream and its
@@ -57,7 +58,9 @@ struct rank_pipeline {
     int place_count;
     float *levels[RANK_DDP_LEVELS_MAX];            /* a tree's sums of leaves; (held.count) each */
     pipeline_tied tied[PROTO_PIPELINE_STAGES_MAX]; /* in the last stage; taken in turns */
-    int in_progress;                               /* micro-batches between forward and backward */
+    rank_norm_range *counted;                      /* of levels[0], by this rank for the norm */
+    size_t counted_ranges;
+    int in_progress; /* micro-batches between forward and backward */
     rank_pipeline_times times;
 };
 
@@ -130,7 +133,10 @@ BASE_MUST_CHECK base_status pipeline_give_replicas(const rank_pipeline *pipeline
 
 /* ---- norm.c ---- */
 
-/* The sum of squares of all stages' gradients, on every stage. Collective. */
+/* Finds what this rank counts. */
+BASE_MUST_CHECK base_status pipeline_make_norm(rank_pipeline *pipeline, base_error *reterr);
+
+/* The sum of squares of all gradients, on every stage. Collective. */
 BASE_MUST_CHECK base_status pipeline_sum_squares(const rank_pipeline *pipeline, double *sum,
                                                  base_error *reterr);
 
