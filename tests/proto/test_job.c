@@ -130,6 +130,111 @@ static void zero_is_no_value_where_it_means_absent(void **state)
     assert_ok(test_job_set(&job, "train.keep", "1", &error), &error);
 }
 
+static proto_job job_of_stages(int ranks, int stages, int tensor)
+{
+    proto_job job;
+    proto_job_defaults(&job);
+    job.job.mode = PROTO_MODE_PP_CPU;
+    job.job.world_size = ranks;
+    job.parallel.stages = stages;
+    job.parallel.tensor = tensor;
+    return job;
+}
+
+/* Ranks in a row share a stage, then come the other stages of their pipeline. */
+static void each_rank_has_a_place(void **state)
+{
+    (void)state;
+    base_error error;
+    const proto_job job = job_of_stages(8, 2, 2);
+    assert_ok(proto_job_check(&job, &error), &error);
+    assert_int_equal(proto_job_replicas(&job), 2);
+    for (int rank = 0; rank < 8; rank++) {
+        const proto_place place = proto_job_place(&job, rank);
+        assert_int_equal(place.part, rank % 2);
+        assert_int_equal(place.stage, rank / 2 % 2);
+        assert_int_equal(place.replica, rank / 4);
+    }
+    const proto_job one = job_of_stages(8, 0, 4);
+    assert_ok(proto_job_check(&one, &error), &error);
+    assert_int_equal(proto_job_stages(&one), 2);
+    assert_int_equal(proto_job_replicas(&one), 1);
+    assert_int_equal(proto_job_place(&one, 7).stage, 1);
+    assert_int_equal(proto_job_place(&one, 7).part, 3);
+}
+
+/* A default model has 4 heads, a width of 128 and 512 tokens. */
+static void ranks_share_what_can_be_cut(void **state)
+{
+    static const struct {
+        int ranks, stages, tensor;
+        int width, heads, vocab_size; /* 0: as it is */
+        const char *message;          /* NULL: it can be cut */
+    } cases[] = {
+        {2, 0, 2, 0, 0, 0, NULL},
+        {4, 1, 4, 0, 0, 0, NULL},
+        {16, 1, 16, 256, 16, 0, NULL},
+        {2, 1, 1, 127, 1, 0, NULL}, /* nothing is cut */
+        {3, 0, 3, 0, 0, 0, "parallel.tensor 3: must be 1, 2, 4, 8 or 16"},
+        {17, 0, 17, 0, 0, 0, "parallel.tensor: 17: must be a whole number from 0 to 16"},
+        {8, 1, 8, 0, 0, 0,
+         "parallel.tensor 8: a model of 4 heads cannot be cut between 8 ranks; it can between "
+         "1, 2, 4"},
+        {8, 1, 8, 80, 8, 0,
+         "parallel.tensor 8: a model of width 80, whose MLP is cut by 16 columns, cannot be cut "
+         "between 8 ranks; it can between "
+         "1, 2, 4"},
+        {2, 1, 2, 90, 2, 0,
+         "parallel.tensor 2: a model of width 90, whose MLP is cut by 16 columns, cannot be cut "
+         "between 2 ranks; it can between 1"},
+        {4, 1, 4, 0, 0, 384,
+         "parallel.tensor 4: a vocabulary of 384 tokens cannot be cut between 4 ranks; it can "
+         "between 1, 2"},
+        {6, 0, 4, 0, 0, 0, "parallel.tensor 4 does not divide job.world_size 6"},
+        {8, 3, 2, 0, 0, 0,
+         "parallel.stages 3 times parallel.tensor does not divide job.world_size 8"},
+        {8, 0, 2, 0, 0, 0, "job.world_size / parallel.tensor 4: each stage has a layer at least"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        base_error error = {.message = ""};
+        proto_job job = job_of_stages(cases[i].ranks, cases[i].stages, cases[i].tensor);
+        job.model.width = cases[i].width > 0 ? cases[i].width : job.model.width;
+        job.model.heads = cases[i].heads > 0 ? cases[i].heads : job.model.heads;
+        job.model.vocab_size = cases[i].vocab_size > 0 ? cases[i].vocab_size : job.model.vocab_size;
+        const base_status status = proto_job_check(&job, &error);
+        if (status != (cases[i].message == NULL ? BASE_OK : BASE_ERR_INVALID) ||
+            (cases[i].message != NULL && strstr(error.message, cases[i].message) == NULL)) {
+            fail_msg("case %zu: %s", i, error.message);
+        }
+    }
+}
+
+/* Each rank has an id at least. Of 16 leaves of 32 ids the last four begin at 384. */
+static void each_rank_has_a_part_of_the_vocabulary(void **state)
+{
+    (void)state;
+    for (int vocab_size = 2; vocab_size <= 600; vocab_size++) {
+        base_error error = {.message = ""};
+        proto_job job = job_of_stages(4, 1, 4);
+        job.model.vocab_size = vocab_size;
+        const int leaf = vocab_size <= 512 ? 32 : 64;
+        const bool fits = vocab_size > 12 * leaf;
+        assert_status(proto_job_check(&job, &error), fits ? BASE_OK : BASE_ERR_INVALID);
+    }
+    base_error error = {.message = ""};
+    proto_job job = job_of_stages(4, 1, 4);
+    job.model.vocab_size = 384;
+    /* of a checkpoint's model only the rank knows what its heads and its MLP are */
+    (void)snprintf(job.model.checkpoint, sizeof job.model.checkpoint, "/models/some");
+    job.model.heads = 3;
+    assert_status(proto_job_check(&job, &error), BASE_ERR_INVALID);
+    assert_has(error.message, "parallel.tensor 4: a vocabulary of 384 tokens cannot be cut between "
+                              "4 ranks; it can between 1, 2");
+    job.model.vocab_size = 385;
+    assert_ok(proto_job_check(&job, &error), &error);
+}
+
 static void expect_gpu_job(const char *key, const char *value, base_status expected)
 {
     base_error error = {.message = ""};
@@ -351,6 +456,9 @@ int main(void)
         cmocka_unit_test(errors_name_what_is_wrong),
         cmocka_unit_test(a_field_is_set_from_a_text),
         cmocka_unit_test(zero_is_no_value_where_it_means_absent),
+        cmocka_unit_test(each_rank_has_a_place),
+        cmocka_unit_test(ranks_share_what_can_be_cut),
+        cmocka_unit_test(each_rank_has_a_part_of_the_vocabulary),
         cmocka_unit_test(modes_on_gpus_have_fields_of_their_own),
         cmocka_unit_test(exact_products_have_float32_only),
         cmocka_unit_test(each_rank_has_its_gpu),
