@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/fields_json.h"
 #include "base/path.h"
+#include "job_tensor.h"
 #include "proto/limits.h"
 
 void proto_job_defaults(proto_job *job)
@@ -233,68 +234,6 @@ static base_status check_gpu(const proto_job *job, base_error *reterr)
     return BASE_OK;
 }
 
-/* Of a GPT-2: the columns of its MLP, and how many of them are never split. */
-enum { MLP_WIDENING = 4, MLP_UNIT = 16 };
-
-/* A vocabulary is cut into so many leaves, which are equal, and as wide as a multiple of this. */
-enum { VOCAB_LEAVES = 16, VOCAB_LEAF_STEP = 32 };
-
-/* Whether the first id of the last rank's leaves is one of the vocabulary's. */
-static bool cuts_vocab(const proto_job_model *model, int64_t ranks)
-{
-    const int64_t width = (model->vocab_size + VOCAB_LEAVES - 1) / VOCAB_LEAVES;
-    const int64_t leaf = (width + VOCAB_LEAF_STEP - 1) / VOCAB_LEAF_STEP * VOCAB_LEAF_STEP;
-    return VOCAB_LEAVES * (ranks - 1) / ranks * leaf < model->vocab_size;
-}
-
-/* Of a checkpoint's model the rank finds out, which knows its family. */
-static bool cuts_heads(const proto_job_model *model, int64_t ranks)
-{
-    return model->checkpoint[0] != '\0' || model->heads % ranks == 0;
-}
-
-static bool cuts_mlp(const proto_job_model *model, int64_t ranks)
-{
-    return model->checkpoint[0] != '\0' || ranks == 1 ||
-           MLP_WIDENING * model->width % (MLP_UNIT * ranks) == 0;
-}
-
-/* Checks that the ranks of a stage can share its layers. */
-static base_status check_tensor(const proto_job *job, base_error *reterr)
-{
-    const proto_job_model *model = &job->model;
-    const int64_t ranks = proto_job_tensor(job);
-    char fitting[64] = "";
-    char what[96];
-    size_t used = 0;
-    if ((ranks & (ranks - 1)) != 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "parallel.tensor %" PRId64 ": must be 1, 2, 4, 8 or 16", ranks);
-    }
-    if (cuts_heads(model, ranks) && cuts_mlp(model, ranks) && cuts_vocab(model, ranks)) {
-        return BASE_OK;
-    }
-    for (int64_t n = 1; n <= PROTO_TENSOR_RANKS_MAX; n *= 2) {
-        if (cuts_heads(model, n) && cuts_mlp(model, n) && cuts_vocab(model, n)) {
-            used += (size_t)snprintf(fitting + used, sizeof fitting - used, "%s%" PRId64,
-                                     n > 1 ? ", " : "", n);
-        }
-    }
-    if (!cuts_heads(model, ranks)) {
-        (void)snprintf(what, sizeof what, "model of %" PRId64 " heads", model->heads);
-    } else if (!cuts_mlp(model, ranks)) {
-        (void)snprintf(what, sizeof what,
-                       "model of width %" PRId64 ", whose MLP is cut by %d columns,", model->width,
-                       MLP_UNIT);
-    } else {
-        (void)snprintf(what, sizeof what, "vocabulary of %" PRId64 " tokens", model->vocab_size);
-    }
-    return base_fail(reterr, BASE_ERR_INVALID,
-                     "parallel.tensor %" PRId64 ": a %s cannot be cut between %" PRId64
-                     " ranks; it can between %s",
-                     ranks, what, ranks, fitting);
-}
-
 /* Checks a job whose ranks are the stages of a pipeline. */
 static base_status check_stages(const proto_job *job, base_error *reterr)
 {
@@ -304,7 +243,7 @@ static base_status check_stages(const proto_job *job, base_error *reterr)
             "parallel.pipeline interleaved is for pipeline-simulate and launcher plan: "
             "mode pp-cpu has gpipe and 1f1b");
     }
-    const base_status status = check_tensor(job, reterr);
+    const base_status status = proto_job_check_tensor(job, reterr);
     if (status != BASE_OK) {
         return status;
     }
