@@ -45,7 +45,10 @@ proto_job launch_scaling_job(const proto_job *job, int ranks)
 {
     proto_job point = *job;
     point.job.world_size = ranks;
-    if (point.parallel.stages > 0 && ranks % point.parallel.stages != 0) {
+    while (ranks % proto_job_tensor(&point) != 0) {
+        point.parallel.tensor /= 2;
+    }
+    if (ranks % (proto_job_stages(&point) * proto_job_tensor(&point)) != 0) {
         point.parallel.stages = 0; /* one pipeline */
     }
     if (proto_mode_get(point.job.mode)->pipelined && proto_job_replicas(&point) == 1) {

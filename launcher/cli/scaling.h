@@ -25,7 +25,8 @@ typedef struct launch_scaling {
  * compare. Pure. */
 int launch_scaling_plan(const launch_options *options, int ranks[LAUNCH_SCALING_POINTS_MAX]);
 
-/* The job on another number of ranks: a pipeline of all of them where its stages do not divide it. Pure. */
+/* The job on another number of ranks: fewer share a stage where that number is not divided, and then one
+ * pipeline has all of them where its stages do not divide it. Pure. */
 proto_job launch_scaling_job(const proto_job *job, int ranks);
 
 /* Runs the same job LAUNCH_SCALING_ROUNDS times on each of the planned numbers of ranks, for

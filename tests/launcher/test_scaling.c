@@ -47,6 +47,21 @@ static void measurements_of_fewer_pipelines_are_jobs(void **state)
                          ranks > 2 ? PROTO_ALGORITHM_RING : PROTO_ALGORITHM_AUTO);
     }
     assert_ok(parse(&options,
+                    WORDS("--mode", "pp-cpu", "--ranks", "8", "--stages", "2", "--tensor", "4",
+                          "--layers", "4", "--scaling", "1,2,4,6"),
+                    &error),
+              &error);
+    static const struct {
+        int ranks, stages, tensor;
+    } points[] = {{8, 2, 4}, {1, 1, 1}, {2, 1, 2}, {4, 1, 4}, {6, 3, 2}, {16, 2, 4}};
+    for (size_t i = 0; i < sizeof points / sizeof points[0]; i++) {
+        const proto_job point = launch_scaling_job(&options.job, points[i].ranks);
+        assert_ok(proto_job_check(&point, &error), &error);
+        assert_int_equal(proto_job_stages(&point), points[i].stages);
+        assert_int_equal(proto_job_tensor(&point), points[i].tensor);
+    }
+    assert_ok(launch_options_check(&options, &error), &error);
+    assert_ok(parse(&options,
                     WORDS("--mode", "pp-cpu", "--ranks", "4", "--stages", "2", "--layers", "2",
                           "--scaling", "3"),
                     &error),
