@@ -40,6 +40,36 @@ static const char *byte_equal(const launch_job_result *result, int ranks)
     return equal ? "yes" : "NO";
 }
 
+/* "2 pipelines of 2 stages of 2 ranks": what trained, as far as there is more than one of it. */
+static void describe_pipelines(const proto_job *job, char *text, size_t size_bytes)
+{
+    const int replicas = (int)proto_job_replicas(job);
+    const int stages = (int)proto_job_stages(job);
+    char pipelines[32] = "";
+    char ranks[32] = "";
+    if (replicas > 1) {
+        (void)snprintf(pipelines, sizeof pipelines, "%d pipelines of ", replicas);
+    }
+    if (proto_job_tensor(job) > 1) {
+        (void)snprintf(ranks, sizeof ranks, " of %d ranks", (int)proto_job_tensor(job));
+    }
+    (void)snprintf(text, size_bytes, "%s%d %s%s", pipelines, stages,
+                   stages == 1 ? "stage" : "stages", ranks);
+}
+
+/* Of what all ranks that hold the same are byte-equal. */
+static const char *equal_parts(const proto_job *job)
+{
+    if (!proto_mode_get(job->job.mode)->pipelined) {
+        return "parameters byte-equal on all ranks";
+    }
+    if (proto_job_tensor(job) > 1) {
+        return "parameters byte-equal in all copies";
+    }
+    return proto_job_replicas(job) > 1 ? "parameters byte-equal in all pipelines"
+                                       : "both copies of the tied matrix byte-equal";
+}
+
 static void print_training(const launch_options *options, const launch_job_result *result)
 {
     const int ranks = (int)options->job.job.world_size;
@@ -50,13 +80,9 @@ static void print_training(const launch_options *options, const launch_job_resul
     }
     const bool stages = proto_mode_get(options->job.job.mode)->pipelined;
     if (isfinite(result->tokens_per_second) && stages) {
-        const int each = (int)proto_job_stages(&options->job);
-        char pipelines[32] = "";
-        if (each < ranks) {
-            (void)snprintf(pipelines, sizeof pipelines, "%d pipelines of ", ranks / each);
-        }
-        launch_writer_result("speed: %.0f tokens/s on %s%d %s\n", result->tokens_per_second,
-                             pipelines, each, each == 1 ? "stage" : "stages");
+        char pipelines[96];
+        describe_pipelines(&options->job, pipelines, sizeof pipelines);
+        launch_writer_result("speed: %.0f tokens/s on %s\n", result->tokens_per_second, pipelines);
     } else if (isfinite(result->tokens_per_second)) {
         launch_writer_result("speed: %.0f tokens/s on %d %s; all-reduce p50 %.3f ms, p95 %.3f ms\n",
                              result->tokens_per_second, ranks, ranks == 1 ? "rank" : "ranks",
@@ -66,12 +92,7 @@ static void print_training(const launch_options *options, const launch_job_resul
     launch_architecture architecture;
     launch_architecture_find(&options->job.model, &architecture);
     if (equal != NULL && ranks > 1 && launch_architecture_copies(&architecture, &options->job)) {
-        launch_writer_result("%s: %s\n",
-                             !stages ? "parameters byte-equal on all ranks"
-                             : proto_job_replicas(&options->job) > 1
-                                 ? "parameters byte-equal in all pipelines"
-                                 : "both copies of the tied matrix byte-equal",
-                             equal);
+        launch_writer_result("%s: %s\n", equal_parts(&options->job), equal);
     }
 }
 

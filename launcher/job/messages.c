@@ -36,6 +36,7 @@ static void handle_step(launch_session *session, int rank, const Ringfence__Cont
                   .backward_ns = step->backward_ns,
                   .neighbour_ns = step->neighbour_ns,
                   .span_ns = step->stage_span_ns,
+                  .tensor_ns = step->tensor_ns,
                   .held = step->held},
     };
     if (!session->result->ready) {

@@ -41,5 +41,6 @@ void launch_architecture_find(const proto_job_model *model, launch_architecture 
 
 bool launch_architecture_copies(const launch_architecture *of, const proto_job *job)
 {
-    return proto_job_replicas(job) > 1 || !(proto_mode_get(job->job.mode)->pipelined && of->untied);
+    return proto_job_replicas(job) > 1 || proto_job_tensor(job) > 1 ||
+           !(proto_mode_get(job->job.mode)->pipelined && of->untied);
 }

@@ -14,8 +14,9 @@ typedef struct launch_architecture {
 /* Of the checkpoint's config.json, or without a checkpoint of GPT-2, which is then trained. */
 void launch_architecture_find(const proto_job_model *model, launch_architecture *found);
 
-/* Whether several ranks would hold the same parameters, which can be compared: all ranks all of them, or
- * the first and the last stage of a pipeline the tied matrix. */
+/* Whether several ranks would hold the same parameters, which can be compared: all ranks all of them, the
+ * equal stages of several pipelines theirs, the first and the last stage of a pipeline the tied matrix, or
+ * the ranks that share a stage what is not cut between them. */
 bool launch_architecture_copies(const launch_architecture *of, const proto_job *job);
 
 #endif

@@ -123,7 +123,8 @@ base_status launch_record_open(const launch_record_options *options, launch_reco
     made->load_before = launch_load_average();
     made->flushed_ns = base_now_ns();
     base_status status = launch_steps_init(&made->steps, (int)made->job.job.world_size,
-                                           launch_steps_stages(&made->job), reterr);
+                                           launch_steps_stages(&made->job),
+                                           (int)proto_job_tensor(&made->job), reterr);
     if (status == BASE_OK) {
         status = open_directory(made, reterr);
     }
@@ -306,7 +307,7 @@ base_status launch_record_step(launch_record *record, const launch_step *step, b
         return BASE_OK;
     }
     errno = 0;
-    launch_timings_put(record->timings, step);
+    launch_timings_put(record->timings, step, record->steps.tensor);
     const base_status status = check_timings(record, false, reterr);
     const int64_t now_ns = base_now_ns();
     const int64_t every = record->job.train.save_every;

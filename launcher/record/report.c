@@ -82,13 +82,15 @@ static void put_speed_cards(const launch_run *run, launch_text *text)
     launch_text_put(text, "</span></div>\n");
 }
 
-/* In a pipeline most of it is the wait for messages of other stages. */
+/* In a pipeline most of it is the wait for messages of other stages, or for the ranks of the own one. */
 static void put_wait_card(const launch_run *run, launch_text *text)
 {
     const launch_breakdown *step = &run->summary->mean_step;
     const double exposed_ms = launch_breakdown_exposed_ms(step);
     const bool stages = proto_mode_get(run->job->job.mode)->pipelined;
-    launch_report_card_begin(text, stages ? "Waiting for stages" : "All-reduce");
+    launch_report_card_begin(text, !stages                          ? "All-reduce"
+                                   : proto_job_tensor(run->job) > 1 ? "Waiting for ranks"
+                                                                    : "Waiting for stages");
     launch_report_ms(text, exposed_ms, exposed_ms < 1 ? 3 : 2);
     launch_text_put(text, "</b><span class=\"more\">");
     if (isfinite(exposed_ms)) {
@@ -97,6 +99,27 @@ static void put_wait_card(const launch_run *run, launch_text *text)
                            launch_share_percent(exposed_ms, step->step_ms));
     }
     launch_text_put(text, "</span></div>\n");
+}
+
+/* Whether what several ranks hold ended the same. */
+static void put_equality_card(const launch_run *run, launch_text *text)
+{
+    static const char *const ANSWERS[][2] = {
+        {"not known", "not all ranks finished"},
+        {"<span class=\"bad\">differ</span>", "the ranks ended with other bits"},
+        {"<span class=\"good\">identical</span>", "to the last bit, on all ranks"},
+    };
+    const int answer = run->summary->byte_equivalent - LAUNCH_UNKNOWN;
+    const bool equal = answer == LAUNCH_YES - LAUNCH_UNKNOWN;
+    const bool shared = proto_job_tensor(run->job) > 1;
+    const bool stages = proto_mode_get(run->job->job.mode)->pipelined &&
+                        proto_job_replicas(run->job) == 1 && !shared;
+    launch_report_card_begin(text, stages ? "Tied matrix" : "Parameters");
+    launch_text_put(text, ANSWERS[answer][0]);
+    launch_report_card_end(text, equal && stages
+                                     ? "to the last bit, on the first and the last stage"
+                                 : equal && shared ? "to the last bit, in all copies"
+                                                   : ANSWERS[answer][1]);
 }
 
 static void put_outcome_cards(const launch_run *run, launch_text *text)
@@ -120,19 +143,7 @@ static void put_outcome_cards(const launch_run *run, launch_text *text)
         launch_text_put(text, " sentences exact</span></div>\n");
     }
     if (run->job->job.world_size > 1 && launch_architecture_copies(&run->architecture, run->job)) {
-        static const char *const ANSWERS[][2] = {
-            {"not known", "not all ranks finished"},
-            {"<span class=\"bad\">differ</span>", "the ranks ended with other bits"},
-            {"<span class=\"good\">identical</span>", "to the last bit, on all ranks"},
-        };
-        const int answer = summary->byte_equivalent - LAUNCH_UNKNOWN;
-        const bool stages =
-            proto_mode_get(run->job->job.mode)->pipelined && proto_job_replicas(run->job) == 1;
-        launch_report_card_begin(text, stages ? "Tied matrix" : "Parameters");
-        launch_text_put(text, ANSWERS[answer][0]);
-        launch_report_card_end(text, stages && answer == LAUNCH_YES - LAUNCH_UNKNOWN
-                                         ? "to the last bit, on the first and the last stage"
-                                         : ANSWERS[answer][1]);
+        put_equality_card(run, text);
     }
 }
 

@@ -47,14 +47,17 @@ void launch_report_ranks(const launch_run *run, launch_text *text)
 {
     const int all = (int)run->job->job.world_size;
     const int shown = all < RANKS_SHOWN ? all : RANKS_SHOWN;
-    launch_text_put(
-        text, proto_mode_get(run->job->job.mode)->pipelined
-                  ? "<section><h2>The ranks</h2><p class=\"hintline\">Each is a process with some "
-                    "layers of the model, which rank 0 has collected in the end. The digest is of "
-                    "all parameters."
-                  : "<section><h2>The ranks</h2><p class=\"hintline\">Each is a process with its "
-                    "own part of the data and a full copy of the model. The digests show whether "
-                    "all copies ended the same, to the last bit.");
+    launch_text_put(text,
+                    "<section><h2>The ranks</h2><p class=\"hintline\">Each is a process with ");
+    if (proto_mode_get(run->job->job.mode)->pipelined) {
+        launch_text_printf(text,
+                           "%ssome layers of the model, which rank 0 has collected in the end. The "
+                           "digest is of all parameters.",
+                           proto_job_tensor(run->job) > 1 ? "a part of " : "");
+    } else {
+        launch_text_put(text, "its own part of the data and a full copy of the model. The digests "
+                              "show whether all copies ended the same, to the last bit.");
+    }
     launch_text_put(text,
                     "</p><div class=\"scroll wide\"><table><thead>"
                     "<tr><th class=\"n\">rank</th><th>host</th><th class=\"n\">process</th>"

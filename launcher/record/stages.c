@@ -8,15 +8,17 @@
 #include "pipeline/timeline.h"
 #include "proto/pipeline.h"
 #include "record/sheet.h"
+#include "record/stats.h"
 
 static const double MS_PER_NS = 1e-6;
 
-/* One stage in a mean step; of several pipelines the mean of that stage. */
+/* One stage in a mean step: the mean of its ranks, in all pipelines. */
 typedef struct launch_stage_figures {
     int64_t first_layer;
     int64_t layers;
     double forward_ms;   /* of all micro-batches */
     double backward_ms;  /* the same */
+    double tensor_ms;    /* in both: exchanging with other ranks of the stage */
     double neighbour_ms; /* waiting for messages of other stages */
     double waiting_ms;   /* that, and waiting at the step's end */
     double bytes_sent;
@@ -58,30 +60,31 @@ static void share_layers(const proto_job *job, launch_stages *stages)
 static void sum_up(const launch_run *run, int rank, launch_stage_figures *figures)
 {
     const launch_summary *summary = run->summary;
-    const int64_t replicas = proto_job_replicas(run->job);
-    const double steps = (double)(summary->steps_done - summary->measured_first) * (double)replicas;
-    figures->waiting_ms += summary->ranks[rank].part_ms[LAUNCH_PART_WAITING] / (double)replicas;
+    const double ranks = (double)(proto_job_replicas(run->job) * proto_job_tensor(run->job));
+    const double steps = (double)(summary->steps_done - summary->measured_first) * ranks;
+    figures->waiting_ms += summary->ranks[rank].part_ms[LAUNCH_PART_WAITING] / ranks;
     for (size_t i = 0; i < summary->steps_done; i++) {
         const launch_stage_step *step = &run->steps->ranks[rank].stages[i];
         figures->held = step->held > figures->held ? step->held : figures->held;
         if (i >= summary->measured_first) {
             figures->forward_ms += (double)step->forward_ns * MS_PER_NS / steps;
             figures->backward_ms += (double)step->backward_ns * MS_PER_NS / steps;
+            figures->tensor_ms += (double)step->tensor_ns * MS_PER_NS / steps;
             figures->neighbour_ms += (double)step->neighbour_ns * MS_PER_NS / steps;
             figures->bytes_sent += (double)run->steps->ranks[rank].times[i].bytes_sent / steps;
         }
     }
 }
 
-/* Of the first stage: the mean of all pipelines. */
+/* Of the first stage: the mean of its ranks. */
 static double span_ms(const launch_run *run)
 {
     const launch_summary *summary = run->summary;
-    const int64_t stages = proto_job_stages(run->job);
     double sum_ms = 0;
     double count = 0;
-    for (int64_t rank = 0; rank < run->job->job.world_size; rank += stages) {
-        for (size_t i = summary->measured_first; i < summary->steps_done; i++) {
+    for (int rank = 0; rank < (int)run->job->job.world_size; rank++) {
+        const bool is_first = proto_job_place(run->job, rank).stage == 0;
+        for (size_t i = summary->measured_first; is_first && i < summary->steps_done; i++) {
             sum_ms += (double)run->steps->ranks[rank].stages[i].span_ns * MS_PER_NS;
             count++;
         }
@@ -124,7 +127,7 @@ static bool measure(const launch_run *run, launch_stages *stages)
         return true;
     }
     for (int rank = 0; rank < (int)run->job->job.world_size; rank++) {
-        sum_up(run, rank, &stages->stages[rank % stages->count]);
+        sum_up(run, rank, &stages->stages[proto_job_place(run->job, rank).stage]);
     }
     for (int s = 0; s < stages->count; s++) {
         busy_ms += stages->stages[s].forward_ms + stages->stages[s].backward_ms;
@@ -135,15 +138,18 @@ static bool measure(const launch_run *run, launch_stages *stages)
     return play(run, stages);
 }
 
-static launch_sheet make_stage(const launch_stage_figures *stage, int rank)
+static launch_sheet make_stage(const launch_stage_figures *stage, int number, int tensor)
 {
     launch_sheet row = sheet_make();
-    sheet_int(&row, "rank", (uint64_t)rank);
+    sheet_int(&row, "rank", (uint64_t)number * (uint64_t)tensor); /* the first of them */
     sheet_int(&row, "first_layer", (uint64_t)stage->first_layer);
     sheet_int(&row, "layers", (uint64_t)stage->layers);
     sheet_real(&row, "compute_ms", stage->forward_ms + stage->backward_ms);
     sheet_real(&row, "forward_ms", stage->forward_ms);
     sheet_real(&row, "backward_ms", stage->backward_ms);
+    if (tensor > 1) {
+        sheet_real(&row, "tensor_ms", stage->tensor_ms);
+    }
     sheet_real(&row, "neighbour_ms", stage->neighbour_ms);
     sheet_real(&row, "bytes_sent", stage->bytes_sent);
     sheet_int(&row, "held", stage->held);
@@ -160,10 +166,11 @@ json_t *launch_stages_json(const launch_run *run)
     json_t *rows = json_array();
     sheet.failed = !measure(run, &stages) || sheet.failed;
     for (int s = 0; s < stages.count; s++) {
-        sheet_row(&sheet, rows, make_stage(&stages.stages[s], s));
+        sheet_row(&sheet, rows, make_stage(&stages.stages[s], s, (int)proto_job_tensor(run->job)));
     }
     sheet_string(&sheet, "schedule", proto_pipeline_name((int)run->job->parallel.pipeline));
     sheet_int(&sheet, "replicas", (uint64_t)proto_job_replicas(run->job));
+    sheet_int(&sheet, "tensor", (uint64_t)proto_job_tensor(run->job));
     sheet_int(&sheet, "micro_batches", (uint64_t)run->job->train.micro_batches);
     sheet_real(&sheet, "bubble_measured", stages.bubble_measured);
     sheet_real(&sheet, "bubble_played", stages.bubble_played);
@@ -183,13 +190,42 @@ static bool has_stages(const launch_run *run, launch_stages *stages, launch_text
     return measured;
 }
 
+/* What the rows of the table are means of. */
+static const char *rows_are(const launch_run *run)
+{
+    const bool several = proto_job_replicas(run->job) > 1;
+    if (proto_job_tensor(run->job) > 1) {
+        return several ? " in each pipeline; a row is the mean of that stage&rsquo;s ranks in all "
+                         "of them"
+                       : "; a row is the mean of that stage&rsquo;s ranks";
+    }
+    return several ? " in each pipeline; a row is the mean of that stage in all of them" : "";
+}
+
+static void put_stage(launch_text *text, const launch_stage_figures *stage, int number, bool shared)
+{
+    launch_text_printf(text,
+                       "<tr><td class=\"n\">%d</td><td class=\"n\">%d</td>"
+                       "<td class=\"n\">%.3f ms</td><td class=\"n\">%.3f ms</td>",
+                       number, (int)stage->layers, stage->forward_ms, stage->backward_ms);
+    if (shared) {
+        launch_text_printf(text, "<td class=\"n\">%.3f ms</td>", stage->tensor_ms);
+    }
+    launch_text_printf(text,
+                       "<td class=\"n\">%.3f ms</td><td class=\"n\">%.3f ms</td>"
+                       "<td class=\"n\">%.2f MB</td>"
+                       "<td class=\"n\">%d</td></tr>\n",
+                       stage->neighbour_ms, fmax(0, stage->waiting_ms - stage->neighbour_ms),
+                       stage->bytes_sent / 1e6, (int)stage->held);
+}
+
 void launch_stages_report(const launch_run *run, launch_text *text)
 {
     launch_stages stages;
     if (!has_stages(run, &stages, text)) {
         return;
     }
-    const bool several = proto_job_replicas(run->job) > 1;
+    const bool shared = proto_job_tensor(run->job) > 1;
     launch_text_printf(
         text,
         "<section><h2>The stages</h2><p class=\"hintline\">The mean step by schedule %s, of %d "
@@ -197,29 +233,43 @@ void launch_stages_report(const launch_run *run, launch_text *text)
         "messages took none, has %.1f %%; with equal stages %.1f %%. At the step&rsquo;s end the "
         "stages exchange the gradient of the tied matrix%s, the norm and the losses; both waits of "
         "a "
-        "stage together are its &ldquo;waiting for other ranks&rdquo; above.</p>"
+        "stage together are its &ldquo;waiting for other ranks&rdquo; above.%s</p>"
         "<div class=\"scroll wide\"><table><thead><tr><th class=\"n\">stage</th>"
-        "<th class=\"n\">layers</th><th class=\"n\">forward</th><th class=\"n\">backward</th>"
+        "<th class=\"n\">layers</th><th class=\"n\">forward</th><th class=\"n\">backward</th>%s"
         "<th class=\"n\">waiting for a neighbour</th>"
         "<th class=\"n\">waiting at the step&rsquo;s end</th><th class=\"n\">sent</th>"
         "<th class=\"n\">micro-batches held</th></tr></thead><tbody>\n",
         proto_pipeline_name((int)run->job->parallel.pipeline), (int)run->job->train.micro_batches,
-        several ? " in each pipeline; a row is the mean of that stage in all of them" : "",
-        100 * stages.bubble_measured, 100 * stages.bubble_played, 100 * stages.bubble_formula,
-        several ? ", the gradients of all pipelines" : "");
+        rows_are(run), 100 * stages.bubble_measured, 100 * stages.bubble_played,
+        100 * stages.bubble_formula,
+        proto_job_replicas(run->job) > 1 ? ", the gradients of all pipelines" : "",
+        shared ? " Forward and backward include the exchanges with the ranks that share the stage."
+               : "",
+        shared ? "<th class=\"n\">exchanging within the stage</th>" : "");
     for (int s = 0; s < stages.count; s++) {
-        const launch_stage_figures *stage = &stages.stages[s];
-        launch_text_printf(text,
-                           "<tr><td class=\"n\">%d</td><td class=\"n\">%d</td>"
-                           "<td class=\"n\">%.3f ms</td><td class=\"n\">%.3f ms</td>"
-                           "<td class=\"n\">%.3f ms</td><td class=\"n\">%.3f ms</td>"
-                           "<td class=\"n\">%.2f MB</td>"
-                           "<td class=\"n\">%d</td></tr>\n",
-                           s, (int)stage->layers, stage->forward_ms, stage->backward_ms,
-                           stage->neighbour_ms, fmax(0, stage->waiting_ms - stage->neighbour_ms),
-                           stage->bytes_sent / 1e6, (int)stage->held);
+        put_stage(text, &stages.stages[s], s, shared);
     }
     launch_text_put(text, "</tbody></table></div></section>\n");
+}
+
+/* How much of computing is exchanging, where ranks share a stage's layers. */
+static void put_tensor_lesson(const launch_run *run, const launch_stages *stages, launch_text *text)
+{
+    const int ranks = (int)proto_job_tensor(run->job);
+    double busy_ms = 0;
+    double tensor_ms = 0;
+    if (ranks == 1) {
+        return;
+    }
+    for (int s = 0; s < stages->count; s++) {
+        busy_ms += stages->stages[s].forward_ms + stages->stages[s].backward_ms;
+        tensor_ms += stages->stages[s].tensor_ms;
+    }
+    launch_text_printf(text,
+                       " %d ranks share the layers of %s. Their exchanges took %.1f %% of forward "
+                       "and backward.",
+                       ranks, stages->count == 1 ? "the stage" : "each stage",
+                       launch_share_percent(tensor_ms, busy_ms));
 }
 
 void launch_stages_lesson(const launch_run *run, launch_text *text)
@@ -249,4 +299,5 @@ void launch_stages_lesson(const launch_run *run, launch_text *text)
     if (stages.count > 1) {
         launch_text_put(text, " More micro-batches make the bubble shorter.");
     }
+    put_tensor_lesson(run, &stages, text);
 }

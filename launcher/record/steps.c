@@ -11,9 +11,10 @@
 
 enum { STEPS_FIRST = 128, EVALUATIONS_FIRST = 8 };
 
-base_status launch_steps_init(launch_steps *steps, int world_size, int stages, base_error *reterr)
+base_status launch_steps_init(launch_steps *steps, int world_size, int stages, int tensor,
+                              base_error *reterr)
 {
-    *steps = (launch_steps){.world_size = world_size, .stages = stages};
+    *steps = (launch_steps){.world_size = world_size, .stages = stages, .tensor = tensor};
     steps->ranks = calloc((size_t)world_size, sizeof *steps->ranks);
     if (steps->ranks == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the steps of %d ranks",

@@ -41,8 +41,9 @@ typedef struct launch_evaluation {
 
 typedef struct launch_steps {
     int world_size;
-    int stages;               /* of a pipeline: rank r is number r % stages; 0: there is none */
-    uint64_t first;           /* the number of the step with index 0 */
+    int stages;     /* of a pipeline: rank r is number r / tensor % stages; 0: there is none */
+    int tensor;     /* ranks of a stage: rank r is number r % tensor; else 1 */
+    uint64_t first; /* the number of the step with index 0 */
     launch_rank_steps *ranks; /* (world_size) */
     /* What is the same on all ranks, as rank 0 has reported it. */
     double *losses; /* loss_global: (ranks[0].count) */
@@ -53,10 +54,10 @@ typedef struct launch_steps {
 } launch_steps;
 
 BASE_MUST_CHECK base_status launch_steps_init(launch_steps *steps, int world_size, int stages,
-                                              base_error *reterr);
+                                              int tensor, base_error *reterr);
 void launch_steps_fini(launch_steps *steps);
 
-/* What init needs of a job. */
+/* What init needs of a job, beside proto_job_tensor. */
 int launch_steps_stages(const proto_job *job);
 
 /* Makes `next` the next step of every rank, and removes it and later ones. If nothing earlier is

@@ -25,7 +25,7 @@ static void print_ms(FILE *stream, const char *key, int64_t ns)
 
 static const char line_begin[] = "{\"step\": ";
 
-void launch_timings_put(FILE *stream, const launch_step *step)
+void launch_timings_put(FILE *stream, const launch_step *step, int tensor)
 {
     (void)fprintf(stream, "%s%llu, \"rank\": %d", line_begin, (unsigned long long)step->step,
                   step->rank);
@@ -51,8 +51,14 @@ void launch_timings_put(FILE *stream, const launch_step *step)
     }
     if (step->stage.held > 0) {
         (void)fprintf(stream, ", \"stage\": %d", step->stage_number);
+        if (tensor > 1) {
+            (void)fprintf(stream, ", \"part\": %d", step->rank % tensor);
+        }
         print_ms(stream, "forward_ms", step->stage.forward_ns);
         print_ms(stream, "backward_ms", step->stage.backward_ns);
+        if (tensor > 1) {
+            print_ms(stream, "tensor_ms", step->stage.tensor_ns);
+        }
         print_ms(stream, "neighbour_ms", step->stage.neighbour_ns);
         print_ms(stream, "span_ms", step->stage.span_ns);
         (void)fprintf(stream, ", \"held\": %llu", (unsigned long long)step->stage.held);
@@ -105,8 +111,21 @@ static launch_step take_step(const json_t *line)
                   .backward_ns = take_ns(line, "backward_ms"),
                   .neighbour_ns = take_ns(line, "neighbour_ms"),
                   .span_ns = take_ns(line, "span_ms"),
+                  .tensor_ns = take_ns(line, "tensor_ms"),
                   .held = take_count(line, "held")},
     };
+}
+
+/* Whether the rank had this place in a job as that of these steps. */
+static bool is_placed(const launch_steps *steps, const json_t *line, const launch_step *step)
+{
+    const int tensor = steps->tensor;
+    const bool is_stage = step->stage.held > 0;
+    const bool has_part = json_object_get(line, "part") != NULL;
+    return is_stage == (steps->stages > 0) &&
+           (!is_stage || step->stage_number == step->rank / tensor % steps->stages) &&
+           has_part == (tensor > 1) &&
+           (!has_part || take_count(line, "part") == (uint64_t)(step->rank % tensor));
 }
 
 /* Whether a line begins as those written here. */
@@ -136,9 +155,7 @@ static bool add_line(timings_reader *reader, const char *text, size_t text_bytes
             launch_steps_go_on_from(reader->steps, step.step);
         }
         reader->begun = true;
-        const int stages = reader->steps->stages;
-        *status = (step.stage.held > 0) == (stages > 0) &&
-                          (stages == 0 || step.stage_number == step.rank % stages)
+        *status = is_placed(reader->steps, line, &step)
                       ? launch_steps_add(reader->steps, &step, reterr)
                       : BASE_ERR_INVALID;
     }

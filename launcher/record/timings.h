@@ -8,11 +8,11 @@
 
 enum { LAUNCH_TIMINGS_LINE_BYTES_MAX = 1024 }; /* a line has fewer */
 
-/* Writes the step's line. The stream keeps a failure. */
-void launch_timings_put(FILE *stream, const launch_step *step);
+/* Writes the step's line. `tensor` ranks share a stage; else 1. The stream keeps a failure. */
+void launch_timings_put(FILE *stream, const launch_step *step, int tensor);
 
 /* Reads the whole lines of a file back into `steps`, which are empty: their first step becomes that of the
- * file. A file that is missing, or of other ranks or of a mode that is pipelined where this one is not, or
+ * file. A file that is missing, or of other ranks or with other stages or parts of them than this job's, or
  * not in order, adds nothing, and a line that is cut ends it: whoever goes on has then only its own steps. BASE_ERR_MEMORY; BASE_ERR_IO: the file cannot be opened. */
 BASE_MUST_CHECK base_status launch_timings_read(const char *path, launch_steps *steps,
                                                 base_error *reterr);

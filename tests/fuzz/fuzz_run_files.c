@@ -20,7 +20,7 @@ static void read_timings(const fuzz_directory *directory, const void *text, size
 {
     char path[FUZZ_PATH_BYTES];
     launch_steps steps;
-    const base_status made = launch_steps_init(&steps, RANKS, pipelined ? RANKS : 0, NULL);
+    const base_status made = launch_steps_init(&steps, RANKS, pipelined ? RANKS : 0, 1, NULL);
     BASE_ASSERT(made == BASE_OK);
     fuzz_directory_put(directory, "timings.jsonl", text, text_bytes, path);
     const base_status status = launch_timings_read(path, &steps, NULL);

@@ -277,7 +277,7 @@ static void ready(fake_rank *fake)
     message.model_params = 470528;
     message.params_blake2b256.data = digest;
     message.params_blake2b256.len = sizeof digest;
-    message.sentences_total = 10 * (uint64_t)fake->identity.world_size;
+    message.sentences_total = 10 * (uint64_t)proto_job_replicas(&fake->identity.job);
     message.sentences_shard = fake->wrong_shard ? 9 : 10;
     if (getenv("FAKE_UNEVEN") != NULL) { /* the first rank has one of the second's */
         message.sentences_shard += fake->identity.rank == 0;
@@ -289,6 +289,21 @@ static void ready(fake_rank *fake)
     char *isa = getenv("FAKE_ISA");
     message.instruction_set = isa != NULL && fake->identity.rank == 1 ? isa : avx2;
     proto_client_ready(fake->client, &message);
+}
+
+/* Of a pipeline only one rank of the last stage says what was computed. */
+static void report_stage(const fake_rank *fake, Ringfence__Control__Step *message)
+{
+    const proto_job *job = &fake->identity.job;
+    const proto_place place = proto_job_place(job, fake->identity.rank);
+    const bool answers = place.stage == proto_job_stages(job) - 1 && place.part == 0;
+    message->loss = answers ? message->loss : 0;
+    message->tokens = answers ? message->tokens : 0;
+    message->forward_ns = 300000;
+    message->backward_ns = 600000;
+    message->stage_span_ns = 950000;
+    message->tensor_ns = proto_job_tensor(job) > 1 ? 150000 : 0;
+    message->held = 1;
 }
 
 static void step(fake_rank *fake)
@@ -303,6 +318,9 @@ static void step(fake_rank *fake)
     message.loss_global = message.loss;
     message.tokens = 1024;
     message.compute_ns = 900000;
+    if (proto_mode_get(fake->identity.job.job.mode)->pipelined) {
+        report_stage(fake, &message);
+    }
     message.allreduce_ns = 100000;
     message.step_ns = 1000000;
     if (getenv("FAKE_SLOW_ALONE") != NULL && fake->identity.world_size == 1) {

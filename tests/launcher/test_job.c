@@ -53,6 +53,43 @@ static void the_summary_says_what_happened(void **state)
     assert_string_equal(program.text[TEST_STDERR], "");
 }
 
+static void the_summary_names_the_layout(void **state)
+{
+    static const struct {
+        const char *ranks, *stages, *tensor, *speed, *equal;
+    } cases[] = {
+        {"2", "2", "0", " tokens/s on 2 stages\n", "both copies of the tied matrix byte-equal"},
+        {"4", "2", "0", " tokens/s on 2 pipelines of 2 stages\n",
+         "parameters byte-equal in all pipelines"},
+        {"2", "1", "2", " tokens/s on 1 stage of 2 ranks\n", "parameters byte-equal in all copies"},
+        {"4", "2", "2", " tokens/s on 2 stages of 2 ranks\n",
+         "parameters byte-equal in all copies"},
+        {"8", "2", "2", " tokens/s on 2 pipelines of 2 stages of 2 ranks\n",
+         "parameters byte-equal in all copies"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const int exit_status = fake_job_run(&program,
+                                             FLAGS("--mode", "pp-cpu", "--ranks", cases[i].ranks,
+                                                   "--stages", cases[i].stages, "--tensor",
+                                                   cases[i].tensor, "--steps", "3", "--overwrite"),
+                                             NULL);
+        if (exit_status != 0) {
+            fail_msg("case %zu: %s", i, program.text[TEST_STDERR]);
+        }
+        assert_has(program.text[TEST_STDOUT], cases[i].speed);
+        assert_has(program.text[TEST_STDOUT], cases[i].equal);
+        char *manifest = fake_job_read("out/manifest.json");
+        const bool shared = strcmp(cases[i].tensor, "2") == 0;
+        assert_int_equal(strstr(manifest, "\"tensor_ms\": 0.15") != NULL, shared);
+        free(manifest);
+        char *lines = fake_job_read("out/timings.jsonl");
+        assert_int_equal(strstr(lines, "\"part\": 1, ") != NULL, shared);
+        assert_int_equal(strstr(lines, "\"tensor_ms\": 0.150000, ") != NULL, shared);
+        free(lines);
+    }
+}
+
 static void other_bits_of_a_host_are_told(void **state)
 {
     (void)state;
@@ -359,6 +396,7 @@ int main(void)
         FAKE_JOB_TEST(scaling_is_measured_after_the_job),
         FAKE_JOB_TEST(a_suspect_speed_up_is_printed_as_such),
         FAKE_JOB_TEST(a_failed_measurement_is_reported),
+        FAKE_JOB_TEST(the_summary_names_the_layout),
         FAKE_JOB_TEST(other_bits_of_a_host_are_told),
         FAKE_JOB_TEST(unbound_ranks_are_reported),
         FAKE_JOB_TEST(output_is_prefixed_and_collapsed),

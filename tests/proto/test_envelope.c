@@ -52,8 +52,13 @@ static void each_side_may_send_only_its_own_messages(void **state)
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_OK);
     assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_ERR_INVALID);
     envelope.version = PROTO_CONTROL_VERSION;
-    step.step_ns = -1;
-    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+    int64_t *const times[] = {&step.step_ns, &step.stage_span_ns, &step.tensor_ns};
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+        *times[i] = -1;
+        assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+        *times[i] = 0;
+        assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_OK);
+    }
 }
 
 /* Before anything else is looked at: this body breaks the protocol, too. */

@@ -21,7 +21,7 @@ static void lesson_of(const sample *made, const launch_step *like, int steps, in
                                   .cpus_online = cpus,
                                   .load_before = load_before,
                                   .steal_share = steal_share};
-    assert_ok(launch_steps_init(&kept, (int)made->job.job.world_size, 0, &error), &error);
+    assert_ok(launch_steps_init(&kept, (int)made->job.job.world_size, 0, 1, &error), &error);
     for (int i = 0; i < steps * (int)made->job.job.world_size; i++) {
         launch_step step = *like;
         step.step = (uint64_t)(i / (int)made->job.job.world_size);
@@ -92,7 +92,7 @@ static void the_parts_of_a_step_add_up(void **state)
     sample made;
     launch_summary summary;
     sample_make(&made, "unused", 2, 4);
-    assert_ok(launch_steps_init(&kept, 2, 0, &error), &error);
+    assert_ok(launch_steps_init(&kept, 2, 0, 1, &error), &error);
     for (int i = 0; i < 8; i++) { /* rank 1 computes 6 ms longer in odd steps, rank 0 waits */
         const bool late = i % 2 == 1 && i / 2 % 2 == 1;
         launch_step step = step_of(late ? 16 : 10, 0, 2);
@@ -184,7 +184,7 @@ static void a_few_long_steps_are_named(void **state)
         launch_summary summary;
         launch_text text = {0};
         const launch_run_info info = {.cpus_allowed = 2, .cpus_online = 2};
-        assert_ok(launch_steps_init(&kept, 1, 0, &error), &error);
+        assert_ok(launch_steps_init(&kept, 1, 0, 1, &error), &error);
         for (int i = 0; i < 160; i++) {
             launch_step step = step_of(i % CASES[c].every == 0 ? CASES[c].long_ms : 10, 0, 0);
             step.step = (uint64_t)i;

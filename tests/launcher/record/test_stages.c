@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "record/timings.h"
 #include "sample.h"
 #include "support.h"
 
@@ -91,6 +92,8 @@ static void each_line_has_the_stage(void **state)
     sample_assert_near(sample_number(line, "backward_ms"), 80);
     sample_assert_near(sample_number(line, "neighbour_ms"), 130);
     assert_true(sample_number(line, "held") == 2);
+    assert_null(json_object_get(line, "part")); /* nothing is shared */
+    assert_null(json_object_get(line, "tensor_ms"));
     json_decref(line);
     free(lines);
 }
@@ -112,12 +115,108 @@ static void the_report_has_a_table_of_stages(void **state)
     free(page);
 }
 
+/* Two ranks share each stage, and there are two pipelines: stage 0 is of ranks 0, 1, 4 and 5. */
+enum { RANKS = 8, TENSOR = 2 };
+
+static void write_shared_record(const char *name)
+{
+    sample_make(&of, name, RANKS, STEPS);
+    of.job.job.mode = PROTO_MODE_PP_CPU;
+    of.job.parallel.stages = STAGES;
+    of.job.parallel.tensor = TENSOR;
+    of.job.train.micro_batches = MICRO_BATCHES;
+    launch_record *record = sample_begin(&of, 0);
+    for (uint64_t i = 0; i < STEPS; i++) {
+        for (int r = 0; r < RANKS; r++) {
+            const proto_place place = proto_job_place(&of.job, r);
+            launch_step step = step_of(&of, i, place.stage);
+            step.rank = r;
+            step.stage_number = place.stage;
+            step.tokens = place.stage == STAGES - 1 && place.part == 0 ? 500 : 0;
+            step.stage.tensor_ns = (place.part == 0 ? 2 : 4) * NS_PER_MS;
+            step.stage.forward_ns += (place.replica == 0 ? 1 : -1) * NS_PER_MS;
+            step.stage.span_ns += (place.stage == 0 ? place.part : 100) * 2 * NS_PER_MS;
+            sample_add(record, &step);
+        }
+    }
+    sample_end(&of, record);
+}
+
+static void a_stages_figures_are_means_of_all_its_ranks(void **state)
+{
+    (void)state;
+    write_shared_record("shared");
+    json_t *manifest = sample_load(of.out, "manifest.json");
+    const json_t *pipeline = json_object_get(manifest, "pipeline");
+    const json_t *stages = json_object_get(pipeline, "stages");
+    assert_true(sample_number(pipeline, "replicas") == 2);
+    assert_true(sample_number(pipeline, "tensor") == TENSOR);
+    assert_int_equal(json_array_size(stages), STAGES);
+    static const double expected[STAGES][6] = {{0, 12, 4, 8, 13, 1000}, {2, 20, 8, 12, 5, 2000}};
+    static const char *const keys[] = {"rank",        "compute_ms",   "forward_ms",
+                                       "backward_ms", "neighbour_ms", "bytes_sent"};
+    for (size_t s = 0; s < STAGES; s++) {
+        const json_t *stage = json_array_get(stages, s);
+        for (size_t k = 0; k < 6; k++) {
+            sample_assert_near(sample_number(stage, keys[k]), expected[s][k]);
+        }
+        sample_assert_near(sample_number(stage, "tensor_ms"), 3);
+    }
+    /* the first stage's ranks are there for 25 and for 27 ms */
+    sample_assert_near(sample_number(pipeline, "bubble_measured"), 1 - 32.0 / (2 * 26.0));
+    sample_assert_near(sample_number(manifest, "tokens"), STEPS * 2 * 500);
+    const char *lesson = json_string_value(json_object_get(manifest, "lesson_notes"));
+    assert_has(lesson, "There are 2 pipelines. In each of them 2 stages trained");
+    assert_has(lesson, " 2 ranks share the layers of each stage. Their exchanges took 18.8 % of "
+                       "forward and backward.");
+    assert_has(lesson, "of waiting for other ranks");
+    json_decref(manifest);
+    char *page = sample_text(&of, "report.html");
+    assert_has(page, "backward</th><th class=\"n\">exchanging within the stage</th>");
+    assert_has(page, "<td class=\"n\">8.000 ms</td><td class=\"n\">3.000 ms</td>");
+    assert_has(page, "; a row is the mean of that stage&rsquo;s ranks in all of them");
+    assert_has(page, ">Waiting for ranks<");
+    assert_has(page, "to the last bit, in all copies");
+    assert_has(page, "with a part of some layers of the model");
+    free(page);
+}
+
+/* Steps that other parts of the model, or other stages, have reported are not gone on with. */
+static void lines_of_another_layout_are_not_read(void **state)
+{
+    static const struct {
+        int stages, tensor;
+        size_t steps;
+    } cases[] = {{2, 2, STEPS}, {2, 0, 0}, {4, 2, 0}, {8, 0, 0}, {1, 2, 0}, {2, 4, 0}, {1, 8, 0}};
+    char path[BASE_PATH_BYTES + 64];
+    (void)state;
+    write_shared_record("layouts");
+    (void)snprintf(path, sizeof path, "%s/timings.jsonl", of.out);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        base_error error;
+        launch_steps steps;
+        of.job.parallel.stages = cases[i].stages;
+        of.job.parallel.tensor = cases[i].tensor;
+        assert_ok(launch_steps_init(&steps, RANKS, launch_steps_stages(&of.job),
+                                    (int)proto_job_tensor(&of.job), &error),
+                  &error);
+        assert_ok(launch_timings_read(path, &steps, &error), &error);
+        assert_int_equal(launch_steps_count(&steps), cases[i].steps);
+        for (int r = 0; r < RANKS && cases[i].steps > 0; r++) {
+            assert_true(steps.ranks[r].stages[0].tensor_ns == (r % 2 == 0 ? 2 : 4) * NS_PER_MS);
+        }
+        launch_steps_fini(&steps);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_manifest_has_the_stages_and_the_bubble),
         cmocka_unit_test(each_line_has_the_stage),
         cmocka_unit_test(the_report_has_a_table_of_stages),
+        cmocka_unit_test(a_stages_figures_are_means_of_all_its_ranks),
+        cmocka_unit_test(lines_of_another_layout_are_not_read),
     };
     return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }

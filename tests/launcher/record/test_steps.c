@@ -12,7 +12,7 @@ static double speed_of(const int64_t times_ms[STEPS][RANKS])
 {
     launch_steps steps = {.first = 0};
     base_error error;
-    assert_ok(launch_steps_init(&steps, RANKS, 0, &error), &error);
+    assert_ok(launch_steps_init(&steps, RANKS, 0, 1, &error), &error);
     for (int i = 0; i < STEPS; i++) {
         for (int r = 0; r < RANKS; r++) {
             const launch_step step = {
