@@ -1,8 +1,11 @@
 /* `launcher plan`: reads its options, tries the layouts, shows the best. Called by cli.c. */
 #include "cli/plan_command.h"
 
+#include <unistd.h>
+
 #include "base/exitcode.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "cli/paths.h"
 #include "cli/plan_options.h"
 #include "cli/preflight.h"
@@ -35,7 +38,34 @@ static bool is_usage(base_status status)
     return status == BASE_ERR_INVALID || status == BASE_ERR_LIMIT;
 }
 
-static int show(const launch_plan_options *options, const launch_estimate *estimates, int count)
+static bool has_file(const char *directory, const char *name)
+{
+    char path[BASE_PATH_BYTES];
+    return base_path_join(directory, name, path, NULL) == BASE_OK && access(path, R_OK) == 0;
+}
+
+/* Whether a directory has what a training begins from. Its config.json has been read. */
+static bool is_whole(const char *directory)
+{
+    return has_file(directory, "tokenizer.json") &&
+           (has_file(directory, "model.safetensors") ||
+            has_file(directory, "model.safetensors.index.json"));
+}
+
+/* `known`: ranks know the checkpoint's model, if there is one. */
+static launch_plan_source source_of(const launch_plan_options *options, bool known)
+{
+    const launch_model *of = &options->model_of;
+    const bool changed = of->layers != 0 || of->width != 0 || of->heads != 0 ||
+                         of->vocab_size != 0 || of->kv_heads != 0 || of->head_width != 0 ||
+                         of->hidden != 0 || (of->context != 0 && !options->ask.model.rotated);
+    return options->checkpoint[0] == '\0'                       ? LAUNCH_PLAN_SHAPE
+           : known && !changed && is_whole(options->checkpoint) ? LAUNCH_PLAN_CHECKPOINT
+                                                                : LAUNCH_PLAN_NOWHERE;
+}
+
+static int show(const launch_plan_options *options, bool known, const launch_estimate *estimates,
+                int count)
 {
     base_error error;
     base_status status = BASE_OK;
@@ -43,6 +73,8 @@ static int show(const launch_plan_options *options, const launch_estimate *estim
         .ask = &options->ask,
         .model_name = name_of_model(options),
         .device_name = launch_device_name(options->device),
+        .source = source_of(options, known),
+        .checkpoint = options->checkpoint,
         .estimates = estimates,
         .count = count,
         .price_micro_per_hour = options->price_micro_per_hour,
@@ -63,8 +95,8 @@ static int show(const launch_plan_options *options, const launch_estimate *estim
     return estimates[0].fits ? BASE_EXIT_DONE : BASE_EXIT_ERROR;
 }
 
-/* A plan needs the shape alone. Whether the model can be run is another question. */
-static void warn_of_checkpoint(const char *directory, const char *rank_path)
+/* A plan needs the shape alone. Whether the model can be run is another question, and the answer. */
+static bool warn_of_checkpoint(const char *directory, const char *rank_path)
 {
     base_error error = {.message = ""};
     char beside[BASE_PATH_BYTES];
@@ -79,6 +111,7 @@ static void warn_of_checkpoint(const char *directory, const char *rank_path)
         base_log(BASE_LOG_WARNING, "it is not known whether the model can be run: %s",
                  error.message);
     }
+    return exit_code == BASE_EXIT_DONE;
 }
 
 int launch_plan_command(int argc, char **argv, const char *rank_path)
@@ -95,14 +128,13 @@ int launch_plan_command(int argc, char **argv, const char *rank_path)
         launch_plan_options_help(stdout);
         return BASE_EXIT_DONE;
     }
-    if (options.checkpoint[0] != '\0') {
-        warn_of_checkpoint(options.checkpoint, rank_path);
-    }
+    const bool known =
+        options.checkpoint[0] != '\0' && warn_of_checkpoint(options.checkpoint, rank_path);
     int exit_status = BASE_EXIT_ERROR;
     const base_status status = launch_plan_search(&options.ask, options.ranks, &options.layout,
                                                   &estimates, &count, &error);
     if (status == BASE_OK) {
-        exit_status = show(&options, estimates, count);
+        exit_status = show(&options, known, estimates, count);
     } else {
         (void)launch_report_error(&error);
         exit_status = is_usage(status) ? BASE_EXIT_USAGE : BASE_EXIT_ERROR;

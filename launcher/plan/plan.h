@@ -5,12 +5,22 @@
 #include <stdio.h>
 
 #include "plan/estimate.h"
+#include "record/text.h"
+
+/* Where a job on CPUs would have the model from. */
+typedef enum launch_plan_source {
+    LAUNCH_PLAN_SHAPE,      /* flags say its shape: a GPT-2, which is begun anew */
+    LAUNCH_PLAN_CHECKPOINT, /* of that shape, and ranks know it */
+    LAUNCH_PLAN_NOWHERE,    /* ranks would refuse the checkpoint, or flags have changed its shape */
+} launch_plan_source;
 
 /* What was asked, and the layouts found, of which the first one is shown whole. */
 typedef struct launch_plan {
     const launch_ask *ask;
     const char *model_name;
     const char *device_name;
+    launch_plan_source source;
+    const char *checkpoint;           /* a directory */
     const launch_estimate *estimates; /* (count), at least 1 */
     int count;
     int64_t price_micro_per_hour; /* of one rank; 0: not known */
@@ -19,6 +29,10 @@ typedef struct launch_plan {
 
 /* What `steps` steps cost, rounded up. False: no price is known, or it is beyond all bounds. */
 bool launch_plan_cost(const launch_plan *plan, int64_t *micro);
+
+/* Puts the command that trains in this layout on CPUs: "launcher --mode pp-cpu …". False: no mode does, or
+ * the launcher would refuse it; nothing is put then. */
+bool launch_plan_on_cpus(const launch_plan *plan, const launch_layout *layout, launch_text *text);
 
 void launch_plan_print(const launch_plan *plan, FILE *stream);
 BASE_MUST_CHECK base_status launch_plan_print_json(const launch_plan *plan, FILE *stream,

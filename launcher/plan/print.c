@@ -266,6 +266,15 @@ static void print_money(const launch_plan *plan, FILE *stream)
     }
 }
 
+static void print_on_cpus(const launch_plan *plan, FILE *stream)
+{
+    launch_text text = {.data = NULL};
+    if (launch_plan_on_cpus(plan, &plan->estimates[0].layout, &text) && !text.failed) {
+        (void)fprintf(stream, "\nOn CPUs: %s\n", text.data);
+    }
+    launch_text_fini(&text);
+}
+
 void launch_plan_print(const launch_plan *plan, FILE *stream)
 {
     print_head(plan, stream);
@@ -275,4 +284,5 @@ void launch_plan_print(const launch_plan *plan, FILE *stream)
     print_pipeline(plan, stream);
     print_times(plan, stream);
     print_money(plan, stream);
+    print_on_cpus(plan, stream);
 }

@@ -1,0 +1,95 @@
+/* Names the command that trains in a layout on CPUs. Called by print.c and json.c. */
+#include <inttypes.h>
+
+#include "plan/plan.h"
+
+enum { HIDDEN_UNIT = 16 /* columns of an MLP that are never split between ranks */ };
+
+/* A GPT-2 of any shape can be begun anew. */
+static bool is_gpt2(const launch_model *model)
+{
+    return !model->gated && !model->rms && !model->rotated;
+}
+
+/* Whether the ranks of the layout could train the model, but for what a job says of itself. */
+static bool suits(const launch_plan *plan, const launch_layout *layout)
+{
+    const launch_model *model = &plan->ask->model;
+    return plan->source != LAUNCH_PLAN_NOWHERE && !plan->ask->decode &&
+           (plan->source == LAUNCH_PLAN_CHECKPOINT || is_gpt2(model)) &&
+           model->context <= model->context_max &&
+           (layout->tensor == 1 || model->hidden % (HIDDEN_UNIT * layout->tensor) == 0);
+}
+
+/* The job that the command would make. The vocabulary of a new model is its tokenizer's. */
+static proto_job job_of(const launch_plan *plan, const launch_layout *layout)
+{
+    const launch_ask *ask = plan->ask;
+    proto_job job;
+    proto_job_defaults(&job);
+    job.job.world_size = layout->data * layout->tensor * layout->pipeline;
+    job.model.layers = ask->model.layers;
+    job.model.width = ask->model.width;
+    job.model.heads = ask->model.heads;
+    job.model.context = ask->model.context;
+    if (plan->source == LAUNCH_PLAN_CHECKPOINT) {
+        job.model.vocab_size = ask->model.vocab_size;
+        (void)snprintf(job.model.checkpoint, sizeof job.model.checkpoint, "%s", plan->checkpoint);
+    }
+    job.train.batch = ask->batch;
+    job.train.micro_batches = ask->global_batch / (layout->data * ask->batch);
+    job.train.steps = plan->steps > 0 ? plan->steps : job.train.steps;
+    if (layout->tensor > 1 || layout->pipeline > 1) {
+        job.job.mode = PROTO_MODE_PP_CPU;
+        job.parallel.stages = layout->pipeline;
+        job.parallel.tensor = layout->tensor;
+    }
+    if (layout->pipeline > 1) {
+        job.parallel.pipeline = ask->schedule;
+    }
+    return job;
+}
+
+static void put_model(const launch_plan *plan, launch_text *text)
+{
+    const launch_model *model = &plan->ask->model;
+    if (plan->source == LAUNCH_PLAN_CHECKPOINT) {
+        launch_text_put(text, " --checkpoint ");
+        launch_text_shell(text, plan->checkpoint);
+    } else {
+        launch_text_printf(text, " --layers %" PRId64 " --width %" PRId64 " --heads %" PRId64,
+                           model->layers, model->width, model->heads);
+    }
+    if (plan->source != LAUNCH_PLAN_CHECKPOINT || !is_gpt2(model)) { /* a GPT-2 has one context */
+        launch_text_printf(text, " --context %" PRId64, model->context);
+    }
+}
+
+bool launch_plan_on_cpus(const launch_plan *plan, const launch_layout *layout, launch_text *text)
+{
+    if (!suits(plan, layout)) {
+        return false;
+    }
+    const proto_job job = job_of(plan, layout);
+    if (proto_job_check(&job, NULL) != BASE_OK) {
+        return false;
+    }
+    launch_text_printf(text, "launcher --mode %s --ranks %" PRId64,
+                       proto_mode_get(job.job.mode)->name, job.job.world_size);
+    if (job.job.mode == PROTO_MODE_PP_CPU) {
+        launch_text_printf(text, " --stages %" PRId64, layout->pipeline);
+    }
+    if (layout->tensor > 1) {
+        launch_text_printf(text, " --tensor %" PRId64, layout->tensor);
+    }
+    if (layout->pipeline > 1) {
+        launch_text_printf(text, " --pipeline %s", proto_pipeline_name((int)plan->ask->schedule));
+    }
+    put_model(plan, text);
+    launch_text_printf(text, " --batch %" PRId64 " --micro-batches %" PRId64, job.train.batch,
+                       job.train.micro_batches);
+    if (plan->steps > 0) {
+        launch_text_printf(text, " --steps %" PRId64, plan->steps);
+    }
+    return true;
+}
