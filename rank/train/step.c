@@ -336,6 +336,7 @@ static void report(const trainer *self, const training_step *step)
     message.grad_norm = step->grad_norm;
     message.forward_ns = step->stage.forward_ns;
     message.backward_ns = step->stage.backward_ns;
+    message.tensor_ns = step->stage.tensor_ns;
     message.neighbour_ns = step->stage.wait_ns;
     message.stage_span_ns = step->stage.span_ns;
     message.held = (uint64_t)step->stage.held;

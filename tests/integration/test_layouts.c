@@ -43,16 +43,16 @@ static void layouts_train_the_bits_of_one_rank(void **state)
     static const layout layouts[] = {
         {"2", "1", "2", "4"}, {"4", "1", "4", "4"}, {"4", "2", "2", "4"}, {"8", "2", "2", "2"}};
     static const char *const transports[] = {"shm", "tcp", "zmq", "shm"};
-    training_expect(
-        &one, &test_shared_directory, "whole", 0,
-        FLAGS("--ranks", "1", "--layers", "3", "--micro-batches", "4", "--clip", "0.05"));
+    training_expect(&one, &test_shared_directory, "whole", 0,
+                    FLAGS("--ranks", "1", "--layers", "3", "--heads", "4", "--micro-batches", "4",
+                          "--clip", "0.05"));
     for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
-        expect_same(layouts[i], FLAGS("--layers", "3", "--pipeline", i % 2 == 0 ? "1f1b" : "gpipe",
-                                      "--transport", transports[i]));
+        expect_same(layouts[i], FLAGS("--layers", "3", "--heads", "4", "--pipeline",
+                                      i % 2 == 0 ? "1f1b" : "gpipe", "--transport", transports[i]));
     }
 }
 
-/* Eight heads of 16 in a stage that eight ranks share, in micro-batches that are no power of two. */
+/* Eight heads of 4 in a stage that eight ranks share, in micro-batches that are no power of two. */
 static void many_ranks_share_a_stage(void **state)
 {
     (void)state;
@@ -70,10 +70,10 @@ static void empty_batches_pass_through(void **state)
     base_error error;
     const char *data = test_directory_path(&test_shared_directory, "two.jsonl");
     assert_ok(base_file_write(data, text, sizeof text - 1, &error), &error);
-    training_expect(
-        &one, &test_shared_directory, "few", 0,
-        FLAGS("--ranks", "1", "--micro-batches", "4", "--data", data, "--clip", "0.05"));
-    expect_same((layout){"4", "2", "2", "4"}, FLAGS("--data", data));
+    training_expect(&one, &test_shared_directory, "few", 0,
+                    FLAGS("--ranks", "1", "--layers", "2", "--micro-batches", "4", "--data", data,
+                          "--clip", "0.05"));
+    expect_same((layout){"4", "2", "2", "4"}, FLAGS("--layers", "2", "--data", data));
 }
 
 static void what_cannot_be_shared_is_refused(void **state)
@@ -83,8 +83,8 @@ static void what_cannot_be_shared_is_refused(void **state)
         const char *flags[6];
         const char *says;
     } cases[] = {
-        {{"--ranks", "3", "--tensor", "3"}, "--tensor"},
-        {{"--ranks", "8", "--tensor", "8"}, "--tensor"},
+        {{"--ranks", "3", "--tensor", "3"}, "--tensor 3: must be 1, 2, 4, 8 or 16"},
+        {{"--ranks", "8", "--tensor", "8"}, "cannot be cut between 8 ranks; it can between 1, 2"},
         {{"--ranks", "3", "--tensor", "2"}, "--tensor 2 does not divide --ranks 3"},
         {{"--ranks", "4", "--tensor", "2", "--stages", "3"}, "does not divide --ranks 4"},
         {{"--mode", "ddp-cpu", "--tensor", "2"}, "--tensor 2 goes with mode pp-cpu"},
