@@ -339,7 +339,7 @@ static void mlp(const decoder_step *step, size_t rows)
                                       .depth = step->of.hidden,
                                       .a = step->active,
                                       .b = weights->down,
-                                      .leaves = step->of.hidden_leaves});
+                                      .leaves = step->of.leaves});
 }
 
 /* Runs a layer from the norm of its input to its last sum, which end_layer adds to the stream.
@@ -360,7 +360,7 @@ static size_t run_layer(decoder_step *step)
                                       .depth = step->across,
                                       .a = step->attention,
                                       .b = step->weights.projection,
-                                      .leaves = step->of.attention_leaves});
+                                      .leaves = step->of.leaves});
     add_to_stream(step, rows, step->weights.projection_bias, &step->weights.norm2);
     mlp(step, rows);
     return rows;

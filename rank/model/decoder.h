@@ -14,9 +14,8 @@ typedef struct rank_decoder {
     size_t kv_heads; /* of keys and values; divides heads */
     size_t head_width;
     size_t hidden; /* columns of the MLP */
-    int attention_leaves;
-    int hidden_leaves;
-    bool rms;        /* RMS norms, without biases; else layer norms */
+    int leaves; /* of this rank's part of a sum over heads, columns of the MLP, or the vocabulary */
+    bool rms;   /* RMS norms, without biases; else layer norms */
     float epsilon;   /* of RMS norms */
     bool gated;      /* the MLP is down(silu(gate) · up); else down(gelu(up)) */
     bool early_bias; /* queries, keys and values have biases that are added before rope */
@@ -84,11 +83,15 @@ static inline const float *rank_decoder_shard(const rank_run *run, size_t offset
     return run->hooks->need(run->hooks->weights, offset, count);
 }
 
-/* How many leaves a rank's part of the MLP's sum has (parallel/tensor/tp.h). */
-static inline int rank_decoder_hidden_leaves(size_t hidden, int ranks)
+/* How many leaves a rank's part of a model's sums has (parallel/tensor/tp.h): equally many for heads of
+ * keys, columns of the MLP and the vocabulary. More for one of them would help no number of ranks. */
+static inline int rank_decoder_leaves(size_t kv_heads, size_t hidden, int ranks)
 {
     const size_t unit = RANK_DECODER_HIDDEN_UNIT;
-    return rank_tp_leaves(hidden % unit == 0 ? hidden / unit : 1, ranks);
+    const int of_heads = rank_tp_leaves(kv_heads, 1);
+    const int of_columns = rank_tp_leaves(hidden % unit == 0 ? hidden / unit : 1, 1);
+    const int whole = of_heads < of_columns ? of_heads : of_columns;
+    return whole % ranks == 0 ? whole / ranks : 1;
 }
 
 #endif

@@ -88,8 +88,7 @@ static bool can_share(const rank_model_config *config, int ranks)
     if (ranks == 1 || config->family->decoder == NULL) {
         return ranks == 1;
     }
-    const rank_decoder whole = rank_decoder_describe(config, 1);
-    return whole.attention_leaves % ranks == 0 && whole.hidden_leaves % ranks == 0 &&
+    return rank_decoder_describe(config, 1).leaves % ranks == 0 &&
            rank_tp_ids_of(config->vocab_size, ranks, ranks - 1).count > 0;
 }
 

@@ -9,8 +9,7 @@ static void describe(const rank_model_config *config, int ranks, rank_decoder *d
         .kv_heads = (size_t)(config->heads / ranks),
         .head_width = (size_t)(config->width / config->heads),
         .hidden = WIDENING * width / (size_t)ranks,
-        .attention_leaves = rank_tp_leaves((size_t)config->heads, ranks),
-        .hidden_leaves = rank_decoder_hidden_leaves(WIDENING * width, ranks),
+        .leaves = rank_decoder_leaves((size_t)config->heads, WIDENING * width, ranks),
     };
 }
 

@@ -187,7 +187,7 @@ static void backward_up(const backward *b, const transformer_operand *up, factor
     const size_t width = pass->width;
     const norm_state *norm = &pass->block.norm2;
     linear_dw(b, UP_WEIGHT, (factor_rows){typed_at(b, norm->out, width), width, 0}, dsum);
-    transformer_factor factor = {.a = dsum.at, .leaves = pass->of.hidden_leaves};
+    transformer_factor factor = {.a = dsum.at, .leaves = pass->of.leaves};
     for (size_t part = 0; part < dsum.columns / pass->sizes.hidden; part++) { /* gate and up */
         factor.parts[part] = pass->sizes.hidden;
     }
@@ -270,7 +270,7 @@ static void backward_below_attention(backward *b)
         linear_dnorm(b, &qkv,
                      (transformer_factor){.a = pass->wide,
                                           .a_row = sizes->qkv_row,
-                                          .leaves = pass->of.attention_leaves,
+                                          .leaves = pass->of.leaves,
                                           .parts = {sizes->queries, keys, keys}});
         norm_grad(b, norm, NORM1_WEIGHT, NORM1_BIAS, below);
     }

@@ -169,7 +169,7 @@ static void finish_rows(const transformer_pass *pass, const upper_half *half, ro
                                               .a = transformer_at(pass, block->attention,
                                                                   chunk.first * sizes->queries),
                                               .c = block->norm2.x + at,
-                                              .leaves = pass->of.attention_leaves});
+                                              .leaves = pass->of.leaves});
     transformer_sum_over_ranks(pass, block->norm2.x + at, chunk.rows * pass->width);
     norm_second(pass, chunk, rows);
     transformer_multiply(
@@ -182,7 +182,7 @@ static void finish_rows(const transformer_pass *pass, const upper_half *half, ro
     transformer_multiply(
         pass, &half->down,
         (transformer_factor){
-            .rows = chunk.rows, .a = pass->wide, .c = out + at, .leaves = pass->of.hidden_leaves});
+            .rows = chunk.rows, .a = pass->wide, .c = out + at, .leaves = pass->of.leaves});
     transformer_sum_over_ranks(pass, out + at, chunk.rows * pass->width);
 }
 

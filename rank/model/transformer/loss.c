@@ -50,15 +50,12 @@ void transformer_logits(const transformer_pass *pass, const int32_t *rows, size_
     }
 }
 
-/* How the sums over the vocabulary are cut, as ranks may share it. */
-static int vocab_leaves(const transformer_pass *pass)
-{
-    return RANK_TP_LEAVES / rank_tensor_ranks(pass->run->shape.config);
-}
-
+/* Ids in a leaf of a sum over the vocabulary: of some leaves that ranks are given whole. */
 static size_t leaf_width(const transformer_pass *pass)
 {
-    return (size_t)rank_tp_leaf_width(pass->run->shape.config->vocab_size);
+    const rank_model_config *config = pass->run->shape.config;
+    const int leaves = pass->of.leaves * rank_tensor_ranks(config);
+    return (size_t)rank_tp_leaf_width(config->vocab_size) * (size_t)(RANK_TP_LEAVES / leaves);
 }
 
 /* Where the rounded gradient of some rows' logits stands: behind these, in wide. NULL: float32. */
@@ -86,21 +83,21 @@ static void logits_grad(const transformer_pass *pass, size_t first, size_t rows,
                              .b = transformer_at(pass, pass->norm_final.out, first * width),
                              .c = doutput,
                              .accumulate = first > 0});
-    pass->backend->product(
-        pass->queue, &(rank_product){.rows = rows,
-                                     .columns = width,
-                                     .depth = columns,
-                                     .a = dlogits,
-                                     .a_type = pass->type,
-                                     .a_row = pass->logit_row,
-                                     .a_depth = 1,
-                                     .b = output_matrix(pass, columns),
-                                     .b_type = pass->type,
-                                     .b_row = width,
-                                     .c = dnorm,
-                                     .c_row = width,
-                                     .leaves = transformer_grad_leaves(pass, vocab_leaves(pass)),
-                                     .leaf_depth = leaf_width(pass)});
+    pass->backend->product(pass->queue,
+                           &(rank_product){.rows = rows,
+                                           .columns = width,
+                                           .depth = columns,
+                                           .a = dlogits,
+                                           .a_type = pass->type,
+                                           .a_row = pass->logit_row,
+                                           .a_depth = 1,
+                                           .b = output_matrix(pass, columns),
+                                           .b_type = pass->type,
+                                           .b_row = width,
+                                           .c = dnorm,
+                                           .c_row = width,
+                                           .leaves = transformer_grad_leaves(pass, pass->of.leaves),
+                                           .leaf_depth = leaf_width(pass)});
     transformer_sum_over_ranks(pass, dnorm, rows * width);
 }
 
@@ -124,7 +121,7 @@ static void cross_entropy(const transformer_pass *pass, rank_cross_entropy args)
     args.vocab_size = pass->sizes.vocab_size;
     args.logits = pass->wide;
     args.row_floats = pass->logit_row;
-    args.leaves = vocab_leaves(pass);
+    args.leaves = pass->of.leaves;
     args.leaf_columns = leaf_width(pass);
     if (tp == NULL || tp->ranks == 1) {
         pass->backend->cross_entropy(pass->queue, &args);

@@ -21,6 +21,7 @@ enum {
     BLOCK_TOKENS = 8,
     TABLE_WIDTH = 6,
     ROWS_MAX = SEQUENCES * TOKENS,
+    SUM_LEAVES = 4, /* of a sum, with the heads of all models below */
 };
 
 /* 12 heads would do for 3 ranks as well; the leaves are 4 then, as with 4 heads. */
@@ -384,8 +385,9 @@ static double loss_of(const world *w, const lesson *l)
                                             .targets = l->targets,
                                             .logits = logits,
                                             .loss = &loss,
-                                            .leaves = RANK_TP_LEAVES,
-                                            .leaf_columns = (size_t)rank_tp_leaf_width(VOCAB)});
+                                            .leaves = SUM_LEAVES,
+                                            .leaf_columns = (size_t)rank_tp_leaf_width(VOCAB) *
+                                                            (RANK_TP_LEAVES / SUM_LEAVES)});
     rank_device_close(&device);
     free(logits);
     return loss;
