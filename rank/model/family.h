@@ -25,8 +25,10 @@ typedef struct rank_shape {
     int first_layer;
     int end_layer;
     size_t token_count_max;
-    bool training;  /* activations are kept for backward */
-    bool padded;    /* training batches are padded: no operation depends on where segments are */
+    bool training; /* activations are kept for backward */
+    bool
+        recompute; /* with training: of a block only its input is; backward computes the rest again */
+    bool padded;   /* training batches are padded: no operation depends on where segments are */
     rank_type type; /* of products' factors in forward and backward; decoding has its own */
     /* Of a run that decodes, or that trains with tensor_ranks of its configuration; NULL: others run
      * forward, and backward if training */

@@ -40,6 +40,7 @@ static rank_shape make_shape(const rank_model_options *options)
                         .end_layer = options->config->layers,
                         .token_count_max = padded ? rank_model_padded(tokens, tokens) : tokens,
                         .training = options->training,
+                        .recompute = options->training && options->recompute,
                         .padded = padded,
                         .type = options->type};
 }

@@ -113,6 +113,7 @@ static base_status fill(rank_pipeline *made, const rank_pipeline_options *option
                                .backend = made->device.backend,
                                .token_count_max = (size_t)options->token_count_max,
                                .training = true,
+                               .recompute = options->recompute,
                                .tp = made->tensor != NULL ? &made->tp : NULL};
     made->shape = pipeline_shape_of(made, &made->config, made->stage);
     made->config.family->held(&made->shape, &made->held);

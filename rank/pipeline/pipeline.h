@@ -51,6 +51,7 @@ typedef struct rank_pipeline_options {
     proto_pipeline_kind kind; /* not interleaved */
     int micro_batches;        /* per step, 1 … RANK_DDP_MICRO_BATCHES_MAX */
     int token_count_max;      /* of a micro-batch */
+    bool recompute;           /* as in rank_model_options */
 } rank_pipeline_options;
 
 /* Makes memory for what this stage holds. Collective if there are several pipelines. BASE_ERR_INVALID: fewer layers than stages, or too

@@ -39,6 +39,7 @@ static rank_model_options model_options(const trainer *self)
                                 .token_count_max =
                                     (int)(self->job->train.batch * self->job->model.context),
                                 .training = true,
+                                .recompute = self->job->train.recompute,
                                 .graphs = self->graphs,
                                 .batches_max = (int)self->job->train.micro_batches,
                                 .type = trains_rounded(self) ? RANK_BFLOAT16 : RANK_FLOAT32};

@@ -21,6 +21,7 @@ base_status trainer_stage_make(trainer *self, base_error *reterr)
         .kind = job->parallel.pipeline,
         .micro_batches = (int)job->train.micro_batches,
         .token_count_max = (int)(job->train.batch * job->model.context),
+        .recompute = job->train.recompute,
     };
     void *params = NULL;
     base_status status =

@@ -130,6 +130,7 @@ typedef struct proto_job_train {
     proto_schedule schedule;
     int64_t save_every; /* steps between two checkpoints; 0: none is written */
     int64_t keep;       /* so many checkpoints, the newest; 0: PROTO_CHECKPOINTS_KEPT */
+    bool recompute;     /* keeps only the blocks' inputs for backward */
     bool resume; /* goes on from the newest checkpoint in output.directory, if there is one */
 } proto_job_train;
 

@@ -150,6 +150,8 @@ typedef struct rank_model_options {
     const rank_device *device; /* borrowed */
     int token_count_max;       /* of a batch */
     bool training;             /* false: forward only, less memory */
+    bool recompute;            /* with training: less memory, more time, and the same bits: only the
+                                * blocks' inputs are kept for backward */
     rank_graphs *graphs; /* training batches are padded, captured and replayed; borrowed. NULL:
                                 * none is */
     int batches_max;     /* enqueued before their results are asked for; 0: one */

@@ -238,7 +238,9 @@ static void backward_above_attention(backward *b, size_t end)
 static void attention_grad(const backward *b, const rank_segments *segments)
 {
     const transformer_pass *pass = &b->pass;
-    rank_attention args = transformer_attention(pass, segments, pass->run->shape.end_layer - 1);
+    const rank_shape *shape = &pass->run->shape;
+    rank_attention args = transformer_attention(
+        pass, segments, shape->recompute ? pass->layer : shape->end_layer - 1);
     args.out = pass->block.attention;
     args.dout = pass->dattention;
     args.dqkv = pass->wide;
@@ -482,6 +484,9 @@ void transformer_backward(const rank_run *run, const rank_backward_args *args)
     begin_stream(&b, args);
     for (int layer = run->shape.end_layer - 1; layer >= run->shape.first_layer; layer--) {
         transformer_enter_layer(&b.pass, layer);
+        if (run->shape.recompute) {
+            transformer_recompute(&b.pass);
+        }
         backward_layer(&b);
         transformer_leave_layer(&b.pass);
         tell_layer(&b, layer);

@@ -94,7 +94,7 @@ static void norm_first(const transformer_pass *pass, row_chunk chunk)
 {
     rank_layernorm args = {.weight = pass->weights[NORM1_WEIGHT],
                            .bias = pass->weights[NORM1_BIAS]};
-    if (pass->layer > pass->run->shape.first_layer) {
+    if (pass->layer > pass->run->shape.first_layer && !pass->again) {
         args.residual = transformer_block(pass, pass->layer - 1).norm2.x;
         args.residual_bias = bias_below(pass, pass->layer);
     }
@@ -152,7 +152,9 @@ static upper_half upper_half_make(const transformer_pass *pass)
         .projection =
             operand(pass, PROJ_WEIGHT, sizes->queries, width, transformer_packed(pass, 0)),
         .up = operand(pass, UP_WEIGHT, width, sizes->up, transformer_packed(pass, up)),
-        .down = operand(pass, DOWN_WEIGHT, sizes->hidden, width, transformer_packed(pass, down)),
+        .down = pass->again ? (transformer_operand){.at = NULL}
+                            : operand(pass, DOWN_WEIGHT, sizes->hidden, width,
+                                      transformer_packed(pass, down)),
     };
 }
 
@@ -178,7 +180,10 @@ static void finish_rows(const transformer_pass *pass, const upper_half *half, ro
                              .a = transformer_at(pass, block->norm2.out, at),
                              .c = transformer_at(pass, block->up, chunk.first * sizes->up),
                              .c_type = pass->type});
-    activate(pass, chunk);
+    activate(pass, chunk); /* which adds the bias to its argument, for backward */
+    if (pass->again) {
+        return;
+    }
     transformer_multiply(
         pass, &half->down,
         (transformer_factor){
@@ -189,7 +194,8 @@ static void finish_rows(const transformer_pass *pass, const upper_half *half, ro
 /* The attention of some whole segments, whose rows of qkv are computed. */
 static void attention(const transformer_pass *pass, const rank_segments *segments)
 {
-    rank_attention args = transformer_attention(pass, segments, pass->run->shape.first_layer);
+    rank_attention args = transformer_attention(
+        pass, segments, pass->again ? pass->layer : pass->run->shape.first_layer);
     args.out = pass->block.attention;
     pass->backend->attention(pass->queue, &args);
 }
@@ -238,6 +244,13 @@ static void forward_layer(const transformer_pass *pass, float *out)
     for (size_t first = 0; first < end; first += pass->backend->rows_at_once) {
         finish_rows(pass, &half, chunk_at(pass, first, end), some ? pass->rows->active : NULL, out);
     }
+}
+
+void transformer_recompute(transformer_pass *pass)
+{
+    pass->again = true;
+    forward_layer(pass, NULL);
+    pass->again = false;
 }
 
 /* Adds bias and residual to the last layer's output. In the last stage also computes its norm. */

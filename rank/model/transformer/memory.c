@@ -50,19 +50,26 @@ static void *cut_typed(rank_pieces *from, const transformer_sizes *sizes, size_t
     return rank_pieces_cut(from, (size_bytes + sizeof(float) - 1) / sizeof(float));
 }
 
-static void cut_norm(rank_pieces *from, const transformer_sizes *sizes, norm_state *norm)
+static void cut_norm_result(rank_pieces *from, const transformer_sizes *sizes, norm_state *norm)
 {
-    norm->x = rank_pieces_cut(from, sizes->tokens * sizes->width);
     norm->out = cut_typed(from, sizes, sizes->tokens * sizes->width);
     norm->mean = sizes->layer_norm ? rank_pieces_cut(from, sizes->tokens) : NULL;
     norm->rstd = rank_pieces_cut(from, sizes->tokens);
 }
 
-static block_state cut_block(rank_pieces *from, const transformer_sizes *sizes)
+static void cut_norm(rank_pieces *from, const transformer_sizes *sizes, norm_state *norm)
+{
+    norm->x = rank_pieces_cut(from, sizes->tokens * sizes->width);
+    cut_norm_result(from, sizes, norm);
+}
+
+/* A block's input, and what follows from it. */
+static block_state cut_block(rank_pieces *input, rank_pieces *from, const transformer_sizes *sizes)
 {
     const size_t tokens = sizes->tokens;
     block_state block;
-    cut_norm(from, sizes, &block.norm1);
+    block.norm1.x = rank_pieces_cut(input, tokens * sizes->width);
+    cut_norm_result(from, sizes, &block.norm1);
     block.qkv = cut_typed(from, sizes, tokens * sizes->qkv_row);
     block.row_max = rank_pieces_cut(from, tokens * sizes->heads);
     block.row_scale = rank_pieces_cut(from, tokens * sizes->heads);
@@ -72,11 +79,18 @@ static block_state cut_block(rank_pieces *from, const transformer_sizes *sizes)
     return block;
 }
 
-static size_t block_floats(const transformer_sizes *sizes)
+/* Floats of a block that are kept, and those that all blocks share. */
+typedef struct block_floats {
+    size_t kept;
+    size_t shared; /* 0 without recompute */
+} block_floats;
+
+static block_floats count_block(const rank_shape *shape, const transformer_sizes *sizes)
 {
-    rank_pieces count = {.begin = NULL};
-    (void)cut_block(&count, sizes);
-    return count.used;
+    rank_pieces input = {.begin = NULL};
+    rank_pieces rest = {.begin = NULL};
+    (void)cut_block(&input, shape->recompute ? &rest : &input, sizes);
+    return (block_floats){.kept = input.used, .shared = rest.used};
 }
 
 static size_t blocks_kept(const rank_shape *shape)
@@ -103,7 +117,7 @@ size_t transformer_saved_floats(const rank_shape *shape)
     norm_state final;
     float *turns = NULL;
     cut_ends(&count, &sizes, &final, &turns);
-    return blocks_kept(shape) * block_floats(&sizes) + count.used;
+    return blocks_kept(shape) * count_block(shape, &sizes).kept + count.used;
 }
 
 static size_t segment_max(const rank_shape *shape)
@@ -223,6 +237,8 @@ static size_t cut_work(transformer_pass *pass, const rank_shape *shape, float *m
             pass->narrow_dx = cut_typed(&from, sizes, tokens * sizes->width);
         }
     }
+    pass->shared_block =
+        shape->recompute ? rank_pieces_cut(&from, count_block(shape, sizes).shared) : NULL;
     if (shape->training && rank_tensor_ranks(shape->config) > 1) {
         pass->shared_loss = rank_pieces_cut(&from, 3 * pass->logit_rows_at_once);
     }
@@ -329,7 +345,7 @@ void transformer_pass_begin(const rank_run *run, const rank_saved *saved, transf
     find_layout(shape->config, &pass->layout);
     pass->sizes = make_sizes(&pass->of, shape);
     rank_pieces from = {.begin = saved->activations,
-                        .used = blocks_kept(shape) * block_floats(&pass->sizes)};
+                        .used = blocks_kept(shape) * count_block(shape, &pass->sizes).kept};
     cut_ends(&from, &pass->sizes, &pass->norm_final, &pass->turns);
     (void)cut_work(pass, shape, run->work);
     pass->logit_columns = logit_columns(pass);
@@ -342,8 +358,10 @@ block_state transformer_block(const transformer_pass *pass, int layer)
 {
     const rank_shape *shape = &pass->run->shape;
     const size_t index = shape->training ? (size_t)(layer - shape->first_layer) : 0;
-    rank_pieces from = {.begin = pass->blocks, .used = index * block_floats(&pass->sizes)};
-    return cut_block(&from, &pass->sizes);
+    rank_pieces kept = {.begin = pass->blocks,
+                        .used = index * count_block(shape, &pass->sizes).kept};
+    rank_pieces shared = {.begin = pass->shared_block};
+    return cut_block(&kept, shape->recompute ? &shared : &kept, &pass->sizes);
 }
 
 void transformer_enter_layer(transformer_pass *pass, int layer)

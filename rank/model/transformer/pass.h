@@ -73,7 +73,8 @@ typedef struct transformer_pass {
     size_t layers;  /* of the model */
     rank_type type; /* of what only products read, and of qkv and up */
     /* saved */
-    float *blocks;         /* layer by layer; where nothing is kept for backward, one for all */
+    float *blocks;         /* layer by layer; where nothing is kept for backward, one for all; with
+                            * recompute only norm1.x of each */
     norm_state norm_final; /* (A, C), in the last stage */
     float *turns;          /* (T, head width): rope's table; NULL: none */
     /* work. For a chunk of rows, of the pass's type: the activation's result or its gradient
@@ -87,6 +88,7 @@ typedef struct transformer_pass {
     rank_bfloat16 *narrow_dx;  /* (T, C): dx as products read it; NULL: they read dx */
     float *dbranch;            /* (T, C): the gradient of a norm's output */
     float *dattention;         /* (T, Q): the gradient of attention's; dbranch if Q is C */
+    float *shared_block;       /* with recompute: what all blocks but norm1.x share; else NULL */
     float *shared_loss;  /* (3, logit_rows_at_once): what ranks that share the logits exchange */
     float *no_bias;      /* (3Q): zeros, for attention without a bias; else NULL */
     float *no_bias_grad; /* (3Q): what its gradient gives for that; not used */
@@ -98,6 +100,8 @@ typedef struct transformer_pass {
     float *attention_scratch;
     /* the current layer */
     int layer;
+    bool
+        again; /* forward is computed again, for backward: norm1.x is there, and no output is needed */
     block_state block;
     const float *weights[BLOCK_TENSORS];
     /* in backward */
@@ -272,6 +276,9 @@ void transformer_prepare_heads(const transformer_pass *pass, row_chunk chunk, fl
 void transformer_prepare_heads_grad(const transformer_pass *pass, row_chunk chunk, float *dqkv);
 /* Rope's table of all rows. */
 void transformer_make_turns(const transformer_pass *pass);
+
+/* forward.c: with recompute, computes the current layer again, from norm1.x to what backward reads. */
+void transformer_recompute(transformer_pass *pass);
 
 /* loss.c: logits of some active rows, from the final norm. */
 void transformer_logits(const transformer_pass *pass, const int32_t *rows, size_t count,

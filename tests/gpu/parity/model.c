@@ -67,7 +67,7 @@ static float *make_array(const bed *b)
 }
 
 static void bed_open(bed *b, const rank_device *device, const rank_model_config *config,
-                     rank_type type)
+                     rank_type type, bool recompute)
 {
     base_error error;
     void *host = NULL;
@@ -93,6 +93,7 @@ static void bed_open(bed *b, const rank_device *device, const rank_model_config 
                                                       .device = &b->device,
                                                       .token_count_max = TOKENS,
                                                       .training = true,
+                                                      .recompute = recompute,
                                                       .graphs = b->graphs,
                                                       .batches_max = BATCHES,
                                                       .type = type},
@@ -216,12 +217,14 @@ static void expect_rounded(const bed *b, const float *params)
     b->device.backend->unmap(b->device.queue, host);
 }
 
-/* The same parameters where the bits are the CPU's; else losses that agree to 1e-4. */
-static void compare_training(twin *t, const rank_model_config *config)
+/* The same parameters where the bits are the CPU's; else losses that agree to 1e-4. The CPU keeps all
+ * activations. */
+static void compare_training(twin *t, const rank_model_config *config, bool recompute)
 {
     bed beds[TWIN_SIDES];
     for (int side = 0; side < TWIN_SIDES; side++) {
-        bed_open(&beds[side], &t->device[side], config, RANK_FLOAT32);
+        bed_open(&beds[side], &t->device[side], config, RANK_FLOAT32,
+                 recompute && side == TWIN_OTHER);
         train(&beds[side]);
         check_graphs(&beds[side]);
     }
@@ -240,32 +243,37 @@ static void compare_training(twin *t, const rank_model_config *config)
 
 static void training(twin *t)
 {
-    compare_training(t, &minigpt);
+    compare_training(t, &minigpt, false);
+}
+
+static void training_recompute(twin *t)
+{
+    compare_training(t, &minigpt, true);
 }
 
 static void training_llama(twin *t)
 {
     const rank_model_config config = small_llama("llama");
-    compare_training(t, &config);
+    compare_training(t, &config, false);
 }
 
 static void training_qwen2(twin *t)
 {
     const rank_model_config config = small_llama("qwen2");
-    compare_training(t, &config);
+    compare_training(t, &config, false);
 }
 
-/* Twice in bfloat16: equal bits, and losses near those of float32 on the CPU. What is rounded in
+/* Twice in bfloat16, with activations kept and computed again: equal bits, and losses near those of float32 on the CPU. What is rounded in
  * the end is what AdamW wrote. */
 static void training_bfloat16(twin *t)
 {
     bed cpu;
     bed gpu[2];
     float *params[2];
-    bed_open(&cpu, &t->device[TWIN_CPU], &minigpt, RANK_FLOAT32);
+    bed_open(&cpu, &t->device[TWIN_CPU], &minigpt, RANK_FLOAT32, false);
     train(&cpu);
     for (int i = 0; i < 2; i++) {
-        bed_open(&gpu[i], &t->device[TWIN_OTHER], &minigpt, RANK_BFLOAT16);
+        bed_open(&gpu[i], &t->device[TWIN_OTHER], &minigpt, RANK_BFLOAT16, i == 1);
         train(&gpu[i]);
         params[i] = params_of(&gpu[i]);
     }
@@ -304,7 +312,7 @@ static void generate(const rank_device *device, answers *found)
                                      .layers = 2,
                                      .heads = 2,
                                      .context = 64};
-    bed_open(&b, device, &small, RANK_FLOAT32);
+    bed_open(&b, device, &small, RANK_FLOAT32, false);
     const rank_generate_options options = {.device = &b.device,
                                            .config = &b.config,
                                            .params = b.params,
@@ -340,6 +348,11 @@ const parity_case parity_bfloat16_model_cases[] = {
 
 const parity_case parity_model_cases[] = {
     {.name = "training", .run = training, .shapes = 1, .one_order = true, .replays = true},
+    {.name = "training_recompute",
+     .run = training_recompute,
+     .shapes = 1,
+     .one_order = true,
+     .replays = true},
     {.name = "training_llama",
      .run = training_llama,
      .shapes = 1,
