@@ -2,7 +2,7 @@
  * it. Called by checkpoints, the optimizer and generate/. */
 #include <stdio.h>
 
-#include "model/family.h"
+#include "model/decoder.h"
 
 base_status rank_model_config_check(const rank_model_config *config, base_error *reterr)
 {
@@ -62,21 +62,48 @@ static size_t world_max(const rank_model_config *config)
     return divisor;
 }
 
-base_status rank_model_check_world(const rank_model_config *config, int ranks, base_error *reterr)
+static bool can_decode(const rank_model_config *config, int ranks)
+{
+    return world_max(config) % (size_t)ranks == 0;
+}
+
+static bool can_train(const rank_model_config *config, int ranks)
+{
+    if (ranks == 1 || config->family->decoder == NULL) {
+        return ranks == 1;
+    }
+    return ranks <= RANK_TP_LEAVES && rank_decoder_describe(config, 1).leaves % ranks == 0 &&
+           rank_tp_ids_of(config->vocab_size, ranks, ranks - 1).count > 0;
+}
+
+/* Refuses a number of ranks, and lists those up to `most` that are possible. */
+static base_status check_ranks(const rank_model_config *config, int ranks, int most,
+                               bool (*can)(const rank_model_config *config, int ranks),
+                               base_error *reterr)
 {
     char fitting[128] = "";
     size_t used = 0;
-    const size_t most = world_max(config);
-    if (ranks >= 1 && most % (size_t)ranks == 0) {
+    if (ranks >= 1 && can(config, ranks)) {
         return BASE_OK;
     }
-    for (size_t n = 1; n <= most && used < sizeof fitting - 8; n++) {
-        if (most % n == 0) {
-            used += (size_t)snprintf(fitting + used, sizeof fitting - used, "%s%zu",
+    for (int n = 1; n <= most && used < sizeof fitting - 8; n++) {
+        if (can(config, n)) {
+            used += (size_t)snprintf(fitting + used, sizeof fitting - used, "%s%d",
                                      n > 1 ? ", " : "", n);
         }
     }
     return base_fail(reterr, BASE_ERR_INVALID,
                      "a model of %d heads cannot be cut between %d ranks; it can between %s",
                      config->heads, ranks, fitting);
+}
+
+base_status rank_model_check_world(const rank_model_config *config, int ranks, base_error *reterr)
+{
+    return check_ranks(config, ranks, (int)world_max(config), can_decode, reterr);
+}
+
+base_status rank_model_check_tensor_ranks(const rank_model_config *config, int ranks,
+                                          base_error *reterr)
+{
+    return check_ranks(config, ranks, RANK_TP_LEAVES, can_train, reterr);
 }

@@ -27,7 +27,7 @@ typedef struct rank_shape {
     size_t token_count_max;
     bool training; /* activations are kept for backward */
     bool
-        recompute; /* with training: of a block only its input is; backward computes the rest again */
+        recompute; /* with training: of a block only its input is, and the rest is computed again */
     bool padded;   /* training batches are padded: no operation depends on where segments are */
     rank_type type; /* of products' factors in forward and backward; decoding has its own */
     /* Of a run that decodes, or that trains with tensor_ranks of its configuration; NULL: others run

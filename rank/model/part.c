@@ -1,10 +1,9 @@
 /* What one rank has of each tensor where ranks share a model in training: tensor parallelism. Called by the
  * optimizer and by pipeline/; transformer/memory.c lays parts out in the same order. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
-#include "model/decoder.h"
+#include "model/family.h"
 
 enum { PARTS_MAX = 4 /* of one tensor's axis */ };
 
@@ -81,33 +80,4 @@ void rank_model_copy_part(const rank_model_config *config, int index, float *who
             part += count;
         }
     }
-}
-
-static bool can_share(const rank_model_config *config, int ranks)
-{
-    if (ranks == 1 || config->family->decoder == NULL) {
-        return ranks == 1;
-    }
-    return rank_decoder_describe(config, 1).leaves % ranks == 0 &&
-           rank_tp_ids_of(config->vocab_size, ranks, ranks - 1).count > 0;
-}
-
-base_status rank_model_check_tensor_ranks(const rank_model_config *config, int ranks,
-                                          base_error *reterr)
-{
-    char fitting[64] = "";
-    size_t used = 0;
-    if (ranks >= 1 && ranks <= RANK_TP_LEAVES && RANK_TP_LEAVES % ranks == 0 &&
-        can_share(config, ranks)) {
-        return BASE_OK;
-    }
-    for (int n = 1; n <= RANK_TP_LEAVES; n *= 2) {
-        if (can_share(config, n)) {
-            used += (size_t)snprintf(fitting + used, sizeof fitting - used, "%s%d",
-                                     n > 1 ? ", " : "", n);
-        }
-    }
-    return base_fail(reterr, BASE_ERR_INVALID,
-                     "a stage of this model cannot be shared by %d ranks (--tensor); it can by %s",
-                     ranks, fitting);
 }

@@ -159,7 +159,8 @@ static upper_half upper_half_make(const transformer_pass *pass)
 }
 
 /* Computes what follows attention, for some rows. The block's output goes to `out` without bias and
- * residual. `rows` are the indices of all its rows in the stream before; NULL: the same. */
+ * residual; if the block is computed again, nobody wants it. `rows` are the indices of all its rows in
+ * the stream before; NULL: the same. */
 static void finish_rows(const transformer_pass *pass, const upper_half *half, row_chunk chunk,
                         const int32_t *rows, float *out)
 {

@@ -133,13 +133,13 @@ static void what_cannot_be_shared_is_named(void **state)
     config.width = 64;
     widen(&config, 512);
     assert_int_equal(rank_model_check_tensor_ranks(&config, 8, &error), BASE_ERR_INVALID);
-    assert_has(error.message, "it can by 1, 2, 4");
+    assert_has(error.message, "it can between 1, 2, 4");
     assert_int_equal(rank_model_check_tensor_ranks(&config, 3, &error), BASE_ERR_INVALID);
     assert_int_equal(rank_model_check_tensor_ranks(&config, 0, &error), BASE_ERR_INVALID);
     assert_ok(rank_model_check_tensor_ranks(&config, 4, &error), &error);
     widen(&config, 200); /* of 16 leaves of 32 ids the last nine have none */
     assert_int_equal(rank_model_check_tensor_ranks(&config, 4, &error), BASE_ERR_INVALID);
-    assert_has(error.message, "it can by 1");
+    assert_has(error.message, "it can between 1");
 }
 
 int main(void)
