@@ -22,6 +22,12 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __CUDACC__
+#define RANK_SQUARES_INLINE __host__ __device__ static inline
+#else
+#define RANK_SQUARES_INLINE static inline
+#endif
+
 /* A number of ulps, high · 2^32 + low. Ranks' are added up limb by limb. There is room for 2^43
  * values, of any number of ranks. Zeros are the empty sum. */
 typedef struct rank_squares {
@@ -34,12 +40,12 @@ enum {
     RANK_SQUARES_INFINITE = 0x7f800000, /* the bits of infinity; more: NaN */
 };
 
-static inline bool rank_squares_finite(int32_t largest)
+RANK_SQUARES_INLINE bool rank_squares_finite(int32_t largest)
 {
     return largest < RANK_SQUARES_INFINITE;
 }
 
-static inline double rank_squares_power(uint64_t exponent)
+RANK_SQUARES_INLINE double rank_squares_power(uint64_t exponent)
 {
     const uint64_t bits = exponent << 52;
     double power;
@@ -49,19 +55,19 @@ static inline double rank_squares_power(uint64_t exponent)
 
 /* The exponent's bits of 4^(e + 1), where the largest is below 2^(e + 1). Subnormals have the smallest
  * normal number's e. */
-static inline uint64_t rank_squares_exponent(int32_t largest)
+RANK_SQUARES_INLINE uint64_t rank_squares_exponent(int32_t largest)
 {
     const uint64_t biased = (uint64_t)largest >> 23;
     return 2 * ((biased > 0 ? biased : 1) + 1) + 1023 - 2 * 127;
 }
 
-static inline double rank_squares_magic(int32_t largest)
+RANK_SQUARES_INLINE double rank_squares_magic(int32_t largest)
 {
     return rank_squares_power(rank_squares_exponent(largest));
 }
 
 /* The sum of squares. Infinity and NaN if that is the largest. */
-static inline double rank_squares_value(const rank_squares *squares, int32_t largest)
+RANK_SQUARES_INLINE double rank_squares_value(const rank_squares *squares, int32_t largest)
 {
     if (!rank_squares_finite(largest)) {
         return largest == RANK_SQUARES_INFINITE ? (double)INFINITY : (double)NAN;
