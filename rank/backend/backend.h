@@ -167,7 +167,7 @@ typedef struct rank_backend {
     void (*spread_rows)(rank_queue *queue, const rank_move_rows *args);
     void (*adamw)(rank_queue *queue, const rank_adamw *args);
     void (*sum_squares)(rank_queue *queue, const rank_sum_squares *args);
-    /* The two parts of it, for values that ranks share. NULL where sum_squares has an order. */
+    /* The two parts of it, for values that ranks share. NULL on a GPU. */
     void (*largest)(rank_queue *queue, const rank_largest *args);
     void (*add_squares)(rank_queue *queue, const rank_add_squares *args);
     void (*grad_scale)(rank_queue *queue, const rank_grad_scale *args);

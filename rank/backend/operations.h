@@ -24,7 +24,7 @@
 #include "backend/squares.h"
 
 enum {
-    RANK_NORM_BLOCK = 1024,    /* elements in one partial sum of a GPU's sum_squares */
+    RANK_NORM_BLOCK = 1024,    /* elements that a warp of the fast sum_squares takes at once */
     RANK_DIGEST_BYTES = 32,    /* BLAKE2b-256 */
     RANK_PANEL = 32,           /* columns of a packed matrix that are stored together */
     RANK_LEAVES_MAX = 16,      /* of a product's sum */
@@ -484,8 +484,8 @@ typedef struct rank_cast {
     void *to;
 } rank_cast;
 
-/* *sum = the sum of squares in double. On the CPU that of backend/squares.h, which has no order. On a
- * GPU over fixed blocks of RANK_NORM_BLOCK elements in order. */
+/* *sum = the sum of squares of backend/squares.h, which has no order. The backends with fast kernels
+ * have a sum of doubles in place of it, in an order that follows from count. */
 typedef struct rank_sum_squares {
     const float *values;
     size_t count;

@@ -1,5 +1,6 @@
 /* Parity of what ends a step: the loss, the gradients' norm and scale, AdamW; and of digests and
  * differences. */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,14 +115,19 @@ typedef struct scalars {
 static void check_scalars(const scalars *expected, const scalars *found, const char *shape)
 {
     const double scale = (double)expected->step.grad_scale;
-    if (!(fabs(expected->norm - found->norm) <= 1e-12 * expected->norm) ||
+    if (!(fabs(expected->sum - found->sum) <= 1e-12 * expected->sum) ||
+        !(fabs(expected->norm - found->norm) <= 1e-12 * expected->norm) ||
         !(fabs(scale - (double)found->step.grad_scale) <= 1e-6 * scale)) {
-        fail_msg("%s: norm %.17g, scale %.9g; on the CPU %.17g, %.9g", shape, found->norm,
-                 (double)found->step.grad_scale, expected->norm, scale);
+        fail_msg("%s: sum %.17g, norm %.17g, scale %.9g; on the CPU %.17g, %.17g, %.9g", shape,
+                 found->sum, found->norm, (double)found->step.grad_scale, expected->sum,
+                 expected->norm, scale);
     }
 }
 
-enum { PARTS_MAX = 1200 }; /* more than one launch takes */
+enum {
+    PARTS_MAX = 1200,  /* more than one launch takes */
+    NORM_BLOCK = 1024, /* elements that a warp of the fast sum of squares takes at once */
+};
 
 /* Parts of some elements, of which some are empty. */
 static size_t cut_parts(twin *t, size_t count, size_t *ends)
@@ -139,24 +145,15 @@ static size_t cut_parts(twin *t, size_t count, size_t *ends)
     return parts;
 }
 
-/* The device's sum of squares has another order than the CPU's. What follows is compared with the CPU's. */
-static void check_sum(const scalars *expected, scalars *found, const char *shape)
-{
-    if (!(fabs(expected->sum - found->sum) <= 1e-12 * expected->sum)) {
-        fail_msg("%s: sum %.17g; on the CPU %.17g", shape, found->sum, expected->sum);
-    }
-    found->sum = expected->sum;
-}
-
-/* The sums end inside a block of the norm, inside its lanes, and behind many blocks. With bfloat16 the
+/* More elements than the threads of a grid, some not in whole blocks of the fast sum. With bfloat16 the
  * device also writes the parameters rounded; the CPU then has them as they are. */
 static void optimizer_of(twin *t, rank_type type)
 {
     char shape[PARITY_TEXT_BYTES];
     const size_t kind = twin_between(t, 0, 5);
     const size_t count = kind == 0  ? twin_between(t, 1, 50)
-                         : kind < 5 ? twin_between(t, 900, 9 * RANK_NORM_BLOCK)
-                                    : twin_between(t, 257, 270) * RANK_NORM_BLOCK - 5;
+                         : kind < 5 ? twin_between(t, 900, 9 * NORM_BLOCK)
+                                    : twin_between(t, 257, 270) * NORM_BLOCK - 5;
     size_t ends[PARTS_MAX];
     const size_t parts = cut_parts(t, count, ends);
     const bool decay = twin_between(t, 0, 1) > 0;
@@ -173,17 +170,11 @@ static void optimizer_of(twin *t, rank_type type)
     if (rounded >= 0) {
         twin_tolerate(t, rounded, PARITY_ROUNDED);
     }
-    (void)snprintf(shape, sizeof shape,
-                   "sum_squares, grad_scale, adamw of %zu in %zu parts, decay %d", count, parts,
-                   decay);
     for (int side = 0; side < TWIN_SIDES; side++) {
         const rank_device *device = &t->device[side];
         scalars *now = twin_at(t, values, side);
-        base_error error;
         device->backend->sum_squares(device->queue,
                                      &(rank_sum_squares){FLOATS(t, grads, side), count, &now->sum});
-        assert_ok(device->backend->sync(device->queue, &error), &error);
-        check_sum(twin_at(t, values, TWIN_CPU), now, shape);
         device->backend->grad_scale(device->queue,
                                     &(rank_grad_scale){&now->sum, &now->tokens, norm_max,
                                                        &now->norm, &now->step.grad_scale});
@@ -205,8 +196,12 @@ static void optimizer_of(twin *t, rank_type type)
             device->backend->copy(device->queue, FLOATS(t, rounded, side), FLOATS(t, params, side),
                                   count * sizeof(float));
         }
+        base_error error;
         assert_ok(device->backend->sync(device->queue, &error), &error);
     }
+    (void)snprintf(shape, sizeof shape,
+                   "sum_squares, grad_scale, adamw of %zu in %zu parts, decay %d", count, parts,
+                   decay);
     scalars *expected = twin_at(t, values, TWIN_CPU);
     scalars *found = twin_at(t, values, TWIN_OTHER);
     check_scalars(expected, found, shape);
@@ -225,6 +220,60 @@ static void optimizer(twin *t)
 void parity_optimizer_bfloat16(twin *t)
 {
     optimizer_of(t, RANK_BFLOAT16);
+}
+
+/* Of both signs, up to 2^most; some are less by as much as 2^-spread. With `odd`, one is that. */
+static void squares_of(twin *t, size_t count, int most, size_t spread, const float *odd)
+{
+    char shape[PARITY_TEXT_BYTES];
+    const double nothing = 0.0;
+    float *values = malloc(count * sizeof *values);
+    assert_non_null(values);
+    for (size_t i = 0; i < count; i++) {
+        const float unit = (float)(int64_t)twin_random(t) * 0x1p-63f;
+        values[i] = ldexpf(unit, most - (int)twin_between(t, 0, spread));
+    }
+    if (odd != NULL) {
+        values[twin_between(t, 0, count - 1)] = *odd;
+    }
+    const int at = twin_copy(t, "values", RANK_MEMORY_WORK, values, count * sizeof *values);
+    const int sum = twin_copy(t, "sum", RANK_MEMORY_HOST, &nothing, sizeof nothing);
+    free(values);
+    (void)snprintf(shape, sizeof shape, "sum_squares of %zu up to 2^%d, spread %zu, and %g", count,
+                   most, spread, odd != NULL ? (double)*odd : 0.0);
+    for (int side = 0; side < TWIN_SIDES; side++) {
+        base_error error;
+        const rank_device *device = &t->device[side];
+        device->backend->sum_squares(
+            device->queue, &(rank_sum_squares){FLOATS(t, at, side), count, twin_at(t, sum, side)});
+        assert_ok(device->backend->sync(device->queue, &error), &error);
+    }
+    const double expected = *(const double *)twin_at(t, sum, TWIN_CPU);
+    double *found = twin_at(t, sum, TWIN_OTHER);
+    const bool same = memcmp(found, &expected, sizeof expected) == 0 ||
+                      (isnan(*found) && isnan(expected)); /* any NaN */
+    if (!same && (t->exact || !(fabs(expected - *found) <= 1e-12 * expected))) {
+        fail_msg("%s: %.17g, on the CPU %.17g", shape, *found, expected);
+    }
+    *found = expected;
+    twin_compare(t, shape);
+}
+
+/* Few values and many; of one size and of all; subnormal, the largest, none but zeros, not finite. */
+static void squares(twin *t)
+{
+    enum { WHOLE = 280, SUBNORMAL = -127, ZERO = -1000 };
+    const size_t some = twin_between(t, 1, 3000);
+    const float odd[] = {0.0f, -FLT_MAX, 0x1p-149f, INFINITY, -INFINITY, NAN};
+    squares_of(t, some, 0, 1, NULL);
+    squares_of(t, some, 127, WHOLE, NULL);
+    squares_of(t, some, 127, 0, NULL);
+    squares_of(t, some, SUBNORMAL, 30, NULL);
+    squares_of(t, some, ZERO, 0, NULL);
+    for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
+        squares_of(t, twin_between(t, 1, 3000), i % 2 > 0 ? -20 : ZERO, 40, &odd[i]);
+    }
+    squares_of(t, twin_between(t, 131073, 300000), -4, 20, NULL);
 }
 
 static void digest(twin *t)
@@ -427,6 +476,7 @@ const parity_case parity_step_cases[] = {
     {.name = "cross_entropy_wider", .run = cross_entropy_wider, .shapes = 8},
     {.name = "cross_entropy_widest", .run = cross_entropy_widest, .shapes = 8},
     {.name = "optimizer", .run = optimizer},
+    {.name = "squares", .run = squares, .shapes = 4},
     {.name = "draw", .run = draw, .shapes = 100},
     {.name = "digest", .run = digest},
     {.name = "difference", .run = difference},

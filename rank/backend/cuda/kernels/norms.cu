@@ -1,46 +1,126 @@
 // Sums of squares, the gradients' scale, and the difference of two arrays. Launched by
 // operations.c.
-#include "ordered_sum.h"
+#include "device.h"
+#include "kernels.h"
 
 enum {
     THREADS = 256,
-    NORM_LANES = 8, // of the sum of one block of RANK_NORM_BLOCK elements
-    NORM_BLOCKS = THREADS / NORM_LANES,
-    DIFFERENCE_BLOCKS = 512,
+    BLOCKS_MAX = 512, // that leave partial results
 };
 
-// NORM_LANES threads sum up one block of RANK_NORM_BLOCK elements.
-__global__ static void block_sums_kernel(const float *values, size_t count, size_t blocks,
-                                         double *sums)
+// What a block leaves of its values for the sum of backend/squares.h.
+struct squares_part {
+    rank_squares sum;
+    int32_t largest;
+};
+
+static_assert(BLOCKS_MAX * sizeof(squares_part) <= CUDA_PARTIALS * sizeof(double), "scratch");
+
+struct squares_shared {
+    rank_squares sums[THREADS];
+    int32_t largest[THREADS];
+};
+
+__device__ static int32_t join(int32_t a, int32_t b)
 {
-    const size_t block = (size_t)blockIdx.x * NORM_BLOCKS + threadIdx.x / NORM_LANES;
-    const size_t begin = block * RANK_NORM_BLOCK;
-    const size_t end = begin + RANK_NORM_BLOCK < count ? begin + RANK_NORM_BLOCK : count;
-    double lane = 0.0;
-    for (size_t i = begin + threadIdx.x % NORM_LANES; i < end; i += NORM_LANES) {
+    return b > a ? b : a;
+}
+
+__device__ static rank_squares join(rank_squares a, rank_squares b)
+{
+    return {a.low + b.low, a.high + b.high};
+}
+
+// What the threads of a block have, joined, for each of them. `shared` is used once.
+template <typename T> __device__ static T join_block(T mine, T *shared)
+{
+    shared[threadIdx.x] = mine;
+    __syncthreads();
+    for (unsigned half = THREADS / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half) {
+            shared[threadIdx.x] = join(shared[threadIdx.x], shared[threadIdx.x + half]);
+        }
+        __syncthreads();
+    }
+    return shared[0];
+}
+
+// The largest of all blocks, for each thread.
+__device__ static int32_t largest_of(const squares_part *parts, size_t blocks, int32_t *shared)
+{
+    int32_t largest = 0;
+    for (size_t i = threadIdx.x; i < blocks; i += THREADS) {
+        largest = join(largest, parts[i].largest);
+    }
+    return join_block(largest, shared);
+}
+
+__global__ static void largest_kernel(const float *values, size_t count, squares_part *parts)
+{
+    SHARED(squares_shared, shared);
+    int32_t largest = 0;
+    for (size_t i = first_thing(); i < count; i += all_threads()) {
+        largest = join(largest, (int32_t)(__float_as_uint(values[i]) & INT32_MAX));
+    }
+    largest = join_block(largest, shared->largest);
+    if (threadIdx.x == 0) {
+        parts[blockIdx.x].largest = largest;
+    }
+}
+
+// With the grid of largest_kernel. If the largest is not finite, nobody reads these sums.
+__global__ static void squares_kernel(const float *values, size_t count, squares_part *parts)
+{
+    SHARED(squares_shared, shared);
+    const double magic = rank_squares_magic(largest_of(parts, gridDim.x, shared->largest));
+    const uint64_t magic_bits = (uint64_t)__double_as_longlong(magic);
+    rank_squares sum = {0, 0};
+    for (size_t i = first_thing(); i < count; i += all_threads()) {
         const double x = (double)values[i];
-        lane = lane + x * x;
+        const uint64_t ulps = (uint64_t)__double_as_longlong(x * x + magic) - magic_bits;
+        sum.low += ulps & UINT32_MAX;
+        sum.high += ulps >> 32;
     }
-    for (int half = NORM_LANES / 2; half > 0; half /= 2) {
-        lane = lane + __shfl_xor_sync(0xffffffffu, lane, half);
+    sum.high += sum.low >> 32;
+    sum.low &= UINT32_MAX;
+    sum = join_block(sum, shared->sums);
+    if (threadIdx.x == 0) {
+        parts[blockIdx.x].sum = sum;
     }
-    if (block < blocks && threadIdx.x % NORM_LANES == 0) {
-        sums[block] = lane;
+}
+
+// One block, over the parts of all.
+__global__ static void squares_end_kernel(const squares_part *parts, size_t blocks, double *result)
+{
+    SHARED(squares_shared, shared);
+    const int32_t largest = largest_of(parts, blocks, shared->largest);
+    rank_squares sum = {0, 0};
+    for (size_t i = threadIdx.x; i < blocks; i += THREADS) {
+        sum = join(sum, parts[i].sum);
     }
+    sum = join_block(sum, shared->sums);
+    if (threadIdx.x == 0) {
+        *result = rank_squares_value(&sum, largest);
+    }
+}
+
+static unsigned few_blocks_for(size_t count)
+{
+    const unsigned wanted = blocks_for(count, THREADS);
+    return wanted < BLOCKS_MAX ? wanted : (unsigned)BLOCKS_MAX;
 }
 
 extern "C" void cuda_launch_sum_squares(const rank_sum_squares *args, double *partials,
                                         cudaStream_t stream)
 {
-    const size_t blocks = (args->count + RANK_NORM_BLOCK - 1) / RANK_NORM_BLOCK;
-    for (size_t first = 0; first < blocks; first += SLAB) {
-        const size_t here = blocks - first < SLAB ? blocks - first : (size_t)SLAB;
-        const size_t begin = first * RANK_NORM_BLOCK;
-        LAUNCH(block_sums_kernel, (unsigned)((here + NORM_BLOCKS - 1) / NORM_BLOCKS), THREADS, 0,
-               stream, args->values + begin, args->count - begin, here, partials + 1);
-        const slab_place place = {first == 0, first + here == blocks, args->sum, false};
-        launch_ordered_sum(partials, here, place, stream);
-    }
+    const unsigned blocks = few_blocks_for(args->count);
+    squares_part *parts = reinterpret_cast<squares_part *>(partials);
+    LAUNCH(largest_kernel, blocks, THREADS, sizeof(squares_shared), stream, args->values,
+           args->count, parts);
+    LAUNCH(squares_kernel, blocks, THREADS, sizeof(squares_shared), stream, args->values,
+           args->count, parts);
+    LAUNCH(squares_end_kernel, 1, THREADS, sizeof(squares_shared), stream, parts, (size_t)blocks,
+           args->sum);
 }
 
 __global__ static void grad_scale_kernel(rank_grad_scale args)
@@ -122,8 +202,7 @@ __global__ static void difference_end_kernel(const double *partials, size_t bloc
 extern "C" void cuda_launch_difference(const rank_difference *args, double *partials,
                                        cudaStream_t stream)
 {
-    const unsigned wanted = blocks_for(args->count, THREADS);
-    const unsigned blocks = wanted < DIFFERENCE_BLOCKS ? wanted : (unsigned)DIFFERENCE_BLOCKS;
+    const unsigned blocks = few_blocks_for(args->count);
     LAUNCH(difference_kernel, blocks, THREADS, 2 * THREADS * sizeof(double), stream, *args,
            partials);
     LAUNCH(difference_end_kernel, 1, THREADS, 2 * THREADS * sizeof(double), stream, partials,
