@@ -24,7 +24,6 @@
 #include "backend/squares.h"
 
 enum {
-    RANK_NORM_BLOCK = 1024,    /* elements that a warp of the fast sum_squares takes at once */
     RANK_DIGEST_BYTES = 32,    /* BLAKE2b-256 */
     RANK_PANEL = 32,           /* columns of a packed matrix that are stored together */
     RANK_LEAVES_MAX = 16,      /* of a product's sum */

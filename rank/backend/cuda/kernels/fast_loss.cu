@@ -16,6 +16,7 @@ enum {
     SQUARES_THREADS = 256,
     SQUARES_WARPS = SQUARES_THREADS / WARP,
     SQUARES_BLOCKS = 1024,
+    SQUARES_EACH = 1024, // elements that a warp takes at once
 };
 
 // The largest of some values, and the sum of the exponentials of their distances from it.
@@ -348,14 +349,14 @@ __device__ static double squares_of(float4 x)
            ((double)x.z * (double)x.z + (double)x.w * (double)x.w);
 }
 
-// `sum` plus the squares that this lane has of a block of RANK_NORM_BLOCK elements. All loads of a
+// `sum` plus the squares that this lane has of a block of SQUARES_EACH elements. All loads of a
 // whole block are under way together. The last one of all may end inside a four.
 template <bool VEC>
 __device__ static double add_squares(double sum, const float *block, size_t count)
 {
-    constexpr int each = RANK_NORM_BLOCK / WARP_COLUMNS;
+    constexpr int each = SQUARES_EACH / WARP_COLUMNS;
     const size_t lane = threadIdx.x % WARP;
-    if (count < RANK_NORM_BLOCK) {
+    if (count < SQUARES_EACH) {
         for (size_t c = lane * FOUR; c < count; c += WARP_COLUMNS) {
             sum += squares_of(load_four<false>(block, c, count));
         }
@@ -364,7 +365,7 @@ __device__ static double add_squares(double sum, const float *block, size_t coun
     float4 x[each];
 #pragma unroll
     for (int i = 0; i < each; i++) {
-        x[i] = load_four<VEC>(block, (i * WARP + lane) * FOUR, RANK_NORM_BLOCK);
+        x[i] = load_four<VEC>(block, (i * WARP + lane) * FOUR, SQUARES_EACH);
     }
 #pragma unroll
     for (int i = 0; i < each; i++) {
@@ -373,14 +374,14 @@ __device__ static double add_squares(double sum, const float *block, size_t coun
     return sum;
 }
 
-// A warp has blocks of RANK_NORM_BLOCK elements, in strides of the grid. Its sum goes to sums.
+// A warp has blocks of SQUARES_EACH elements, in strides of the grid. Its sum goes to sums.
 template <bool VEC>
 __global__ static void fast_squares_kernel(const float *values, size_t count, double *sums)
 {
     const size_t warp = (size_t)blockIdx.x * SQUARES_WARPS + threadIdx.x / WARP;
-    const size_t step = (size_t)gridDim.x * SQUARES_WARPS * RANK_NORM_BLOCK;
+    const size_t step = (size_t)gridDim.x * SQUARES_WARPS * SQUARES_EACH;
     double sum = 0.0;
-    for (size_t begin = warp * RANK_NORM_BLOCK; begin < count; begin += step) {
+    for (size_t begin = warp * SQUARES_EACH; begin < count; begin += step) {
         sum = add_squares<VEC>(sum, values + begin, count - begin);
     }
     sum = sum_warp(sum);
@@ -392,7 +393,7 @@ __global__ static void fast_squares_kernel(const float *values, size_t count, do
 extern "C" void cuda_launch_fast_sum_squares(const rank_sum_squares *args, double *partials,
                                              cudaStream_t stream)
 {
-    enum { EACH = SQUARES_WARPS * RANK_NORM_BLOCK };
+    enum { EACH = SQUARES_WARPS * SQUARES_EACH };
     const size_t wanted = (args->count + EACH - 1) / EACH;
     const size_t blocks = wanted < SQUARES_BLOCKS ? wanted : (size_t)SQUARES_BLOCKS;
     const bool vec = in_fours(FOUR, address_of(args->values));
