@@ -157,7 +157,7 @@ static const base_field rows[] = {
      .value = "N", .help = "so many checkpoints, the newest ones (2)", .marks = PROTO_FIELD_TRAINS},
     {JOB(BOOL, train.recompute), .optional = true, .option = "recompute",
      .help = "keep only each block's input for backward, and compute the rest again: less memory, "
-             "about a quarter more time, the same bits",
+             "about a fifth more time, the same bits",
      .marks = PROTO_FIELD_TRAINS},
     {JOB(BOOL, train.resume), .optional = true, .option = "resume",
      .help = "go on from the newest checkpoint in OUT, with the same bits; without one, from the "
