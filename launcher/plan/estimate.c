@@ -1,7 +1,6 @@
 /* Adds up what one layout needs and takes. Called by search.c, and for the layout that is shown. */
 #include "plan/estimate.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -24,45 +23,7 @@ const char *launch_memory_name(launch_memory use)
     return names[use];
 }
 
-/* ---- layouts ---- */
-
-/* Whether the model can be laid out so. */
-static base_status check_layout(const launch_ask *ask, const launch_layout *layout,
-                                base_error *reterr)
-{
-    const launch_model *model = &ask->model;
-    if (model->kv_heads % layout->tensor != 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "%" PRId64 " heads%s cannot be cut in %" PRId64 " equal parts: --tensor",
-                         model->kv_heads,
-                         model->kv_heads < model->heads ? " of keys and values" : "",
-                         layout->tensor);
-    }
-    if (model->hidden % layout->tensor != 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "%" PRId64 " columns of the MLP cannot be cut in %" PRId64
-                         " equal parts: --tensor",
-                         model->hidden, layout->tensor);
-    }
-    if (ask->decode) {
-        return layout->pipeline == 1
-                   ? BASE_OK
-                   : base_fail(reterr, BASE_ERR_INVALID, "--decode goes without --pipeline");
-    }
-    if (layout->pipeline > 1 && layout->pipeline * ask->chunks > model->layers) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "%" PRId64 " layers are too few for %" PRId64 " stages with %" PRId64
-                         " chunks each",
-                         model->layers, layout->pipeline, ask->chunks);
-    }
-    if (ask->global_batch % (layout->data * ask->batch) != 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "%" PRId64 " sequences of a step are no multiple of %" PRId64
-                         " replicas × %" PRId64 " of a micro-batch",
-                         ask->global_batch, layout->data, ask->batch);
-    }
-    return BASE_OK;
-}
+/* ---- links ---- */
 
 /* Whether every group of `span` neighbouring ranks lies inside a host. */
 static bool is_inside(const launch_ask *ask, const launch_layout *layout, int64_t span)
@@ -438,7 +399,7 @@ base_status launch_estimate_make(const launch_ask *ask, const launch_layout *lay
                                  launch_estimate *estimate, base_error *reterr)
 {
     *estimate = (launch_estimate){.layout = *layout};
-    base_status status = check_layout(ask, layout, reterr);
+    base_status status = launch_layout_check(ask, layout, reterr);
     if (status == BASE_OK && ask->decode) {
         estimate_decoding(ask, estimate);
     } else if (status == BASE_OK) {

@@ -78,8 +78,11 @@ typedef struct launch_estimate {
     double bubble; /* share of the time in which stages wait, mean over them */
 } launch_estimate;
 
-/* BASE_ERR_INVALID: the model cannot be laid out so; the message says what it divides by.
- * BASE_ERR_LIMIT: more than is played. launch_estimate_fini frees what it holds, also after a failure. */
+/* BASE_ERR_INVALID: the model cannot be laid out so; the message says what it divides by. */
+BASE_MUST_CHECK base_status launch_layout_check(const launch_ask *ask, const launch_layout *layout,
+                                                base_error *reterr);
+
+/* BASE_ERR_INVALID: as launch_layout_check. BASE_ERR_LIMIT: more than is played. launch_estimate_fini frees what it holds, also after a failure. */
 BASE_MUST_CHECK base_status launch_estimate_make(const launch_ask *ask, const launch_layout *layout,
                                                  launch_estimate *estimate, base_error *reterr);
 void launch_estimate_fini(launch_estimate *estimate);

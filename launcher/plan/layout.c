@@ -1,0 +1,41 @@
+/* Says whether a model can be laid out so. Called by estimate.c. */
+#include <inttypes.h>
+
+#include "plan/estimate.h"
+
+base_status launch_layout_check(const launch_ask *ask, const launch_layout *layout,
+                                base_error *reterr)
+{
+    const launch_model *model = &ask->model;
+    if (model->kv_heads % layout->tensor != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%" PRId64 " heads%s cannot be cut in %" PRId64 " equal parts: --tensor",
+                         model->kv_heads,
+                         model->kv_heads < model->heads ? " of keys and values" : "",
+                         layout->tensor);
+    }
+    if (model->hidden % layout->tensor != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%" PRId64 " columns of the MLP cannot be cut in %" PRId64
+                         " equal parts: --tensor",
+                         model->hidden, layout->tensor);
+    }
+    if (ask->decode) {
+        return layout->pipeline == 1
+                   ? BASE_OK
+                   : base_fail(reterr, BASE_ERR_INVALID, "--decode goes without --pipeline");
+    }
+    if (layout->pipeline > 1 && layout->pipeline * ask->chunks > model->layers) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%" PRId64 " layers are too few for %" PRId64 " stages with %" PRId64
+                         " chunks each",
+                         model->layers, layout->pipeline, ask->chunks);
+    }
+    if (ask->global_batch % (layout->data * ask->batch) != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%" PRId64 " sequences of a step are no multiple of %" PRId64
+                         " replicas × %" PRId64 " of a micro-batch",
+                         ask->global_batch, layout->data, ask->batch);
+    }
+    return BASE_OK;
+}
