@@ -89,6 +89,8 @@ static const base_field rows[] = {
      .help = "sequences of a training step, on all ranks together"},
     {OWN(ENUM, ask.precision), .name_of = proto_precision_name, .option = "precision",
      .value = "TYPE", .help = "of products: float32, tf32, bfloat16"},
+    {OWN(BOOL, ask.recompute), .option = "recompute",
+     .help = "of training: keep only the blocks' inputs for backward, and compute the rest again"},
     {COUNT(steps), .option = "steps", .value = "N", .help = "say how long so many steps take"},
 
     {COUNT(ranks), .option = "ranks", .letter = 'n', .value = "N",
@@ -256,9 +258,13 @@ static base_status check_used(const launch_plan_options *options, base_error *re
 {
     const bool schedules = options->given.schedule || options->ask.chunks != 0;
     const char *flag = options->given.schedule ? "schedule" : "chunks";
-    if (options->ask.decode && (schedules || options->given.global_batch)) {
+    const char *of_training = schedules                     ? flag
+                              : options->given.global_batch ? "global-batch"
+                              : options->ask.recompute      ? "recompute"
+                                                            : NULL;
+    if (options->ask.decode && of_training != NULL) {
         return base_fail(reterr, BASE_ERR_INVALID, "--%s is of training: not with --decode",
-                         schedules ? flag : "global-batch");
+                         of_training);
     }
     return !schedules || options->layout.pipeline != 1
                ? BASE_OK

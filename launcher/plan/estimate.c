@@ -122,6 +122,7 @@ typedef struct share {
     double params;
     double activations_bytes; /* of one micro-batch in one chunk, in the mean */
     double forward_s;         /* all chunks' products */
+    double repeated_s;        /* those that backward does again */
     int64_t layers;
     bool embeds;
     bool answers;
@@ -130,6 +131,26 @@ typedef struct share {
 static double micro_tokens(const launch_ask *ask)
 {
     return (double)ask->batch * (double)ask->model.context;
+}
+
+/* What a part's products take for a micro-batch. */
+typedef struct products {
+    double forward_s;
+    double repeated_s; /* in backward, beside twice as much as forward */
+} products;
+
+static products time_products(const launch_ask *ask, const launch_stage *part, int tensor)
+{
+    const launch_model *model = &ask->model;
+    const double tokens = micro_tokens(ask);
+    const double seen = (double)model->context / 2;
+    return (products){
+        .forward_s = products_s(ask, launch_stage_forward_flops(model, part, tensor, tokens, seen)),
+        .repeated_s =
+            ask->recompute
+                ? products_s(ask, launch_stage_repeated_flops(model, part, tensor, tokens, seen))
+                : 0,
+    };
 }
 
 static share share_of(const launch_ask *ask, const launch_estimate *made, int stage)
@@ -142,12 +163,12 @@ static share share_of(const launch_ask *ask, const launch_estimate *made, int st
     for (int at = stage; at < stages * chunks; at += stages) {
         const launch_stage part = launch_model_stage(&ask->model, stages * chunks, at);
         own.params += launch_stage_params(&ask->model, &part, tensor);
-        own.activations_bytes +=
-            launch_stage_activation_bytes(&ask->model, &part, tensor, tokens, ask->precision) /
-            chunks;
-        own.forward_s +=
-            products_s(ask, launch_stage_forward_flops(&ask->model, &part, tensor, tokens,
-                                                       (double)ask->model.context / 2));
+        own.activations_bytes += launch_stage_activation_bytes(&ask->model, &part, tensor, tokens,
+                                                               ask->precision, ask->recompute) /
+                                 chunks;
+        const products each = time_products(ask, &part, tensor);
+        own.forward_s += each.forward_s;
+        own.repeated_s += each.repeated_s;
         own.layers += part.layers;
         own.embeds = own.embeds || part.embeds;
         own.answers = own.answers || part.answers;
@@ -171,9 +192,12 @@ static void add_memory(const launch_ask *ask, launch_estimate *made)
             [LAUNCH_MEMORY_GRADIENTS] = own.params * GRADIENT_BYTES * (trees + pieces),
             [LAUNCH_MEMORY_OPTIMIZER] = own.params * MOMENT_BYTES,
             [LAUNCH_MEMORY_ACTIVATIONS] = own.activations_bytes * held,
-            [LAUNCH_MEMORY_WORK] =
-                launch_work_training_bytes(&ask->model, micro_tokens(ask), (int)made->layout.tensor,
-                                           ask->precision, own.answers),
+            [LAUNCH_MEMORY_WORK] = launch_work_training_bytes(
+                &ask->model, &(launch_work){.tokens = micro_tokens(ask),
+                                            .tensor = (int)made->layout.tensor,
+                                            .precision = ask->precision,
+                                            .answers = own.answers,
+                                            .recompute = ask->recompute}),
         };
         double total = 0;
         for (int use = 0; use < LAUNCH_MEMORY_COUNT; use++) {
@@ -189,12 +213,18 @@ static void add_memory(const launch_ask *ask, launch_estimate *made)
     }
 }
 
-/* All-reduces of whole rows, going forward; backward has as many. One more where tokens are looked
- * up, and on the way back where logits came from. */
-static double row_sums(const launch_stage *part, bool backward)
+/* All-reduces of whole rows, going forward. One more where tokens are looked up. */
+static double forward_sums(const launch_stage *part)
 {
-    const bool end = backward ? part->answers : part->embeds;
-    return COLL_TP_ALL_REDUCES_PER_LAYER * (double)part->layers + (end ? 1 : 0);
+    return COLL_TP_ALL_REDUCES_PER_LAYER * (double)part->layers + (part->embeds ? 1 : 0);
+}
+
+/* Backward has as many. One more where logits came from, and of each layer that is computed again:
+ * behind attention. */
+static double backward_sums(const launch_ask *ask, const launch_stage *part)
+{
+    const double of_layer = COLL_TP_ALL_REDUCES_PER_LAYER + (ask->recompute ? 1 : 0);
+    return of_layer * (double)part->layers + (part->answers ? 1 : 0);
 }
 
 /* Seconds of one exchange of each kind among the ranks that share a layer. */
@@ -238,14 +268,13 @@ static base_status play(const launch_ask *ask, launch_estimate *made, base_error
     int64_t backward_ns[PROTO_PIPELINE_PARTS_MAX];
     for (int at = 0; at < all; at++) {
         const launch_stage part = launch_model_stage(&ask->model, all, at);
-        const double products = products_s(
-            ask, launch_stage_forward_flops(&ask->model, &part, (int)layout->tensor,
-                                            micro_tokens(ask), (double)ask->model.context / 2));
+        const products own = time_products(ask, &part, (int)layout->tensor);
         const double params = launch_stage_params(&ask->model, &part, (int)layout->tensor);
         const double forward_s =
-            products + row_sums(&part, false) * each.row_s + (part.answers ? each.softmax_s : 0);
-        const double backward_s =
-            2 * products + row_sums(&part, true) * each.row_s + merge_s(ask, made, params);
+            own.forward_s + forward_sums(&part) * each.row_s + (part.answers ? each.softmax_s : 0);
+        const double backward_s = 2 * own.forward_s + own.repeated_s +
+                                  backward_sums(ask, &part) * each.row_s +
+                                  merge_s(ask, made, params);
         if (!(backward_s < TASK_S_MAX)) {
             return base_fail(reterr, BASE_ERR_LIMIT, "a micro-batch takes longer than %d s",
                              TASK_S_MAX);
@@ -263,14 +292,21 @@ static base_status play(const launch_ask *ask, launch_estimate *made, base_error
 }
 
 /* All-reduces of rows that a rank of the stage takes part in, for one micro-batch. */
-static double rows_of(const share *own)
+static double rows_of(const launch_ask *ask, const share *own)
 {
-    return 2.0 * COLL_TP_ALL_REDUCES_PER_LAYER * (double)own->layers + (own->embeds ? 1 : 0) +
-           (own->answers ? 1 : 0);
+    const launch_stage all = {
+        .layers = own->layers, .embeds = own->embeds, .answers = own->answers};
+    return forward_sums(&all) + backward_sums(ask, &all);
+}
+
+/* What backward computes of a micro-batch. */
+static double backward_s(const share *own)
+{
+    return 2 * own->forward_s + own->repeated_s;
 }
 
 /* The rows of the bill; each is of the stage with most of its kind. */
-static void add_bill(const launch_ask *ask, launch_estimate *made)
+static void add_bill(const launch_ask *ask, launch_estimate *made, const share *slowest)
 {
     const launch_layout *layout = &made->layout;
     const double micro_batches = made->run.pipeline.micro_batches;
@@ -279,7 +315,7 @@ static void add_bill(const launch_ask *ask, launch_estimate *made)
     for (int stage = 0; stage < made->run.pipeline.stages; stage++) {
         const share own = share_of(ask, made, stage);
         params = fmax(params, own.params);
-        rows = fmax(rows, rows_of(&own));
+        rows = fmax(rows, rows_of(ask, &own));
     }
     const double gradient_bytes = params * GRADIENT_BYTES;
     const double buckets = ceil(gradient_bytes / BUCKET_BYTES);
@@ -303,7 +339,7 @@ static void add_bill(const launch_ask *ask, launch_estimate *made)
     made->optimizer_s = reading_s(ask, 28 * params); /* parameters, gradient, both moments */
     /* the last micro-batch's backward pass hides all buckets but the last one */
     made->gradients_exposed_s =
-        fmax(made->gradients_s - 2 * made->forward_s, made->gradients_s / fmax(buckets, 1)) +
+        fmax(made->gradients_s - backward_s(slowest), made->gradients_s / fmax(buckets, 1)) +
         tied_s;
     made->gradients_s += tied_s;
 }
@@ -317,14 +353,17 @@ static void add_times(const launch_ask *ask, launch_estimate *made)
     share slowest = {.forward_s = 0};
     for (int stage = 0; stage < made->run.pipeline.stages; stage++) {
         const share own = share_of(ask, made, stage);
-        slowest = own.forward_s > slowest.forward_s ? own : slowest;
+        slowest = own.forward_s + backward_s(&own) > slowest.forward_s + backward_s(&slowest)
+                      ? own
+                      : slowest;
     }
     made->forward_s = slowest.forward_s;
-    made->compute_s = 3 * slowest.forward_s * micro_batches;
+    made->repeated_s = slowest.repeated_s * micro_batches;
+    made->compute_s = 3 * slowest.forward_s * micro_batches + made->repeated_s;
     made->merge_s = merge_s(ask, made, slowest.params) * micro_batches;
-    made->tensor_s =
-        micro_batches * (rows_of(&slowest) * each.row_s + (slowest.answers ? each.softmax_s : 0));
-    add_bill(ask, made);
+    made->tensor_s = micro_batches *
+                     (rows_of(ask, &slowest) * each.row_s + (slowest.answers ? each.softmax_s : 0));
+    add_bill(ask, made, &slowest);
     const double whole_s = (double)made->run.result.step_ns / 1e9;
     const double busy_s = made->compute_s + made->merge_s + made->tensor_s;
     made->waiting_s = layout->pipeline > 1 ? fmax(whole_s - busy_s, 0) : 0;
@@ -385,14 +424,24 @@ static void estimate_decoding(const launch_ask *ask, launch_estimate *made)
         fmax(reading_s(ask, read),
              products_s(ask, launch_stage_forward_flops(model, &whole, tensor, batch, seen)));
     made->tensor_s = add_all_reduces(
-        ask, made,
-        (exchange){"partial sums", tensor, tensor, row_sums(&whole, false), row_payload});
+        ask, made, (exchange){"partial sums", tensor, tensor, forward_sums(&whole), row_payload});
     const exchange best = {"best tokens", tensor, tensor, 1, batch * BEST_BYTES};
     launch_bill_row *row = add_row(ask, made, &best, "all_gather");
     row->sent_bytes = (tensor - 1) * best.payload_bytes;
     row->took_s = tensor > 1 ? link_over(ask, layout, tensor)->latency_s : 0;
     made->tensor_s += row->took_s;
     made->step_s = made->compute_s + made->tensor_s;
+}
+
+/* What a rank of a training would hold with recompute. */
+static double with_recompute(const launch_ask *ask, const launch_estimate *made)
+{
+    launch_ask again = *ask;
+    launch_estimate other = *made;
+    again.recompute = true;
+    other.total_bytes = 0;
+    add_memory(&again, &other);
+    return other.total_bytes;
 }
 
 base_status launch_estimate_make(const launch_ask *ask, const launch_layout *layout,
@@ -406,6 +455,10 @@ base_status launch_estimate_make(const launch_ask *ask, const launch_layout *lay
         status = estimate_training(ask, estimate, reterr);
     }
     estimate->fits = estimate->total_bytes <= ask->device.memory_bytes;
+    if (status == BASE_OK && !estimate->fits && !ask->decode && !ask->recompute) {
+        const double least = with_recompute(ask, estimate);
+        estimate->recompute_bytes = least <= ask->device.memory_bytes ? least : 0;
+    }
     return status;
 }
 

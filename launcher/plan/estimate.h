@@ -12,7 +12,8 @@
 typedef struct launch_ask {
     launch_model model;
     launch_device device;
-    bool decode; /* a token for each sequence; else a step of training */
+    bool decode;    /* a token for each sequence; else a step of training */
+    bool recompute; /* of training: blocks keep their inputs alone, as of --recompute */
     proto_precision precision;
     double efficiency;        /* share of the peak that products reach */
     double memory_efficiency; /* share of the memory's bandwidth that reading reaches */
@@ -63,11 +64,13 @@ typedef struct launch_estimate {
     double memory_bytes[LAUNCH_MEMORY_COUNT]; /* of such a rank */
     double total_bytes;
     bool fits;
+    double recompute_bytes; /* total_bytes with recompute, if it fits with that alone; else 0 */
     int row_count;
     launch_bill_row rows[LAUNCH_BILL_ROWS_MAX];
     double tokens;              /* of a step, on all ranks */
     double forward_s;           /* one micro-batch's, of the slowest stage: products */
     double compute_s;           /* of the slowest stage: products, or reading the weights */
+    double repeated_s;          /* of that: what backward computes again */
     double merge_s;             /* adding its micro-batches' gradients up */
     double tensor_s;            /* its all-reduces, which nothing hides */
     double waiting_s;           /* its bubble and what the stages' sends add */

@@ -135,30 +135,63 @@ double launch_stage_params(const launch_model *model, const launch_stage *part, 
     return params;
 }
 
-double launch_stage_activation_bytes(const launch_model *model, const launch_stage *part,
-                                     int tensor, double tokens, proto_precision precision)
+/* The residual stream, and what norms and softmax keep, is float32 in any case. */
+static double type_bytes(proto_precision precision)
 {
-    const double width = (double)model->width;
+    return precision == PROTO_PRECISION_BFLOAT16 ? 2 : sizeof(float);
+}
+
+/* A token's bytes in the residual stream: what a block and a norm begin with. */
+static double stream_bytes(const launch_model *model)
+{
+    return (double)model->width * sizeof(float);
+}
+
+/* A token's bytes behind a norm: the result, and what backward needs beside it. */
+static double norm_bytes(const launch_model *model, proto_precision precision)
+{
+    return (double)model->width * type_bytes(precision) + (model->rms ? 1 : 2) * sizeof(float);
+}
+
+double launch_block_rest_bytes(const launch_model *model, int tensor, double tokens,
+                               proto_precision precision)
+{
     const double queries = (double)launch_model_queries(model);
-    const double whole = sizeof(float); /* the residual stream, and what norms and softmax keep */
-    const double narrow = precision == PROTO_PRECISION_BFLOAT16 ? 2 : whole;
-    const double norm = width * (whole + narrow) + (model->rms ? 1 : 2) * whole;
     /* keys and values of a head stand beside each head of queries that shares them */
     const double columns = 3 * queries + queries + (model->gated ? 2 : 1) * (double)model->hidden;
-    const double cut = columns * narrow + 2 * (double)model->heads * whole;
-    const double layer = 2 * norm + cut / tensor;
-    const double turns = model->rotated ? (double)model->head_width * whole : 0;
-    return tokens * ((double)part->layers * layer + (part->answers ? norm : 0) + turns);
+    const double cut = columns * type_bytes(precision) + 2 * (double)model->heads * sizeof(float);
+    return tokens * (2 * norm_bytes(model, precision) + stream_bytes(model) + cut / tensor);
+}
+
+double launch_stage_activation_bytes(const launch_model *model, const launch_stage *part,
+                                     int tensor, double tokens, proto_precision precision,
+                                     bool recompute)
+{
+    const double input = tokens * stream_bytes(model);
+    const double rest = recompute ? 0 : launch_block_rest_bytes(model, tensor, tokens, precision);
+    const double norm = input + tokens * norm_bytes(model, precision);
+    const double turns = model->rotated ? (double)model->head_width * sizeof(float) : 0;
+    return (double)part->layers * (input + rest) + (part->answers ? norm : 0) + tokens * turns;
+}
+
+/* Of a token in a layer: products, scores, and their sum of values. */
+static double layer_flops(const launch_model *model, double seen)
+{
+    return 2 * matrix_params(model) + 2 * 2 * seen * (double)launch_model_queries(model);
 }
 
 double launch_stage_forward_flops(const launch_model *model, const launch_stage *part, int tensor,
                                   double tokens, double seen)
 {
-    const double products = 2 * matrix_params(model);
-    /* scores, and their sum of values */
-    const double attention = 2 * 2 * seen * (double)launch_model_queries(model);
     const double output = part->answers ? 2 * (double)model->vocab_size * (double)model->width : 0;
-    return tokens * ((double)part->layers * (products + attention) + output) / tensor;
+    return tokens * ((double)part->layers * layer_flops(model, seen) + output) / tensor;
+}
+
+double launch_stage_repeated_flops(const launch_model *model, const launch_stage *part, int tensor,
+                                   double tokens, double seen)
+{
+    const double last = 2 * (double)model->hidden * (double)model->width;
+    return tokens * (double)part->layers * (layer_flops(model, seen) - last) / tensor;
 }
 
 double launch_model_output_layers(const launch_model *model)

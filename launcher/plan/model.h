@@ -56,15 +56,26 @@ launch_stage launch_model_stage(const launch_model *model, int stages, int stage
  * the biases behind a sum are whole on each. */
 double launch_stage_params(const launch_model *model, const launch_stage *part, int tensor);
 
-/* Bytes that a rank keeps of `tokens` between forward and backward. */
+/* Bytes that a rank keeps of `tokens` between forward and backward. `recompute`: of a block only its
+ * input. */
 double launch_stage_activation_bytes(const launch_model *model, const launch_stage *part,
-                                     int tensor, double tokens, proto_precision precision);
+                                     int tensor, double tokens, proto_precision precision,
+                                     bool recompute);
+
+/* Bytes of what follows from a block's input: with recompute all blocks have them in the same place. */
+double launch_block_rest_bytes(const launch_model *model, int tensor, double tokens,
+                               proto_precision precision);
 
 /* Operations (a multiplication and an addition are two) of a part going forward with `tokens`, each
  * of which attends to `seen` tokens in the mean: what each of `tensor` ranks does. Backward does
  * twice as many. */
 double launch_stage_forward_flops(const launch_model *model, const launch_stage *part, int tensor,
                                   double tokens, double seen);
+
+/* Operations that backward does again with recompute: forward's of the layers, but for the MLP's last
+ * product. */
+double launch_stage_repeated_flops(const launch_model *model, const launch_stage *part, int tensor,
+                                   double tokens, double seen);
 
 /* How many layers the output over the vocabulary is worth, in operations. */
 double launch_model_output_layers(const launch_model *model);

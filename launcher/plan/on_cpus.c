@@ -38,6 +38,7 @@ static proto_job job_of(const launch_plan *plan, const launch_layout *layout)
     }
     job.train.batch = ask->batch;
     job.train.micro_batches = ask->global_batch / (layout->data * ask->batch);
+    job.train.recompute = ask->recompute;
     job.train.steps = plan->steps > 0 ? plan->steps : job.train.steps;
     if (layout->tensor > 1 || layout->pipeline > 1) {
         job.job.mode = PROTO_MODE_PP_CPU;
@@ -88,6 +89,9 @@ bool launch_plan_on_cpus(const launch_plan *plan, const launch_layout *layout, l
     put_model(plan, text);
     launch_text_printf(text, " --batch %" PRId64 " --micro-batches %" PRId64, job.train.batch,
                        job.train.micro_batches);
+    if (job.train.recompute) {
+        launch_text_put(text, " --recompute");
+    }
     if (plan->steps > 0) {
         launch_text_printf(text, " --steps %" PRId64, plan->steps);
     }

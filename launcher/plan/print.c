@@ -101,8 +101,9 @@ static void print_head(const launch_plan *plan, FILE *stream)
     } else {
         (void)fprintf(stream,
                       "step      %.0f tokens: on each replica %d micro-batches of %" PRId64
-                      " x %" PRId64 "\n",
-                      best->tokens, best->run.pipeline.micro_batches, ask->batch, model->context);
+                      " x %" PRId64 "%s\n",
+                      best->tokens, best->run.pipeline.micro_batches, ask->batch, model->context,
+                      ask->recompute ? ", with --recompute" : "");
     }
 }
 
@@ -121,7 +122,9 @@ static void print_layouts(const launch_plan *plan, FILE *stream)
                       each->layout.data, each->layout.tensor, each->layout.pipeline,
                       seconds(each->step_s, texts[0]), each->tokens / each->step_s,
                       100 * each->run.result.bubble, bytes(each->total_bytes, texts[1]),
-                      each->fits ? "" : "  does not fit");
+                      each->fits                  ? ""
+                      : each->recompute_bytes > 0 ? "  fits with --recompute"
+                                                  : "  does not fit");
     }
     if (plan->count > LAYOUTS_SHOWN) {
         (void)fprintf(stream, "  and %d more\n", plan->count - LAYOUTS_SHOWN);
@@ -146,6 +149,10 @@ static void print_memory(const launch_plan *plan, FILE *stream)
     (void)fprintf(stream, "  %-12s %10s of %s%s\n", "together", bytes(best->total_bytes, texts[0]),
                   bytes(plan->ask->device.memory_bytes, texts[1]),
                   best->fits ? "" : ": does not fit");
+    if (best->recompute_bytes > 0) {
+        (void)fprintf(stream, "  with --recompute it would fit: %s\n",
+                      bytes(best->recompute_bytes, texts[0]));
+    }
 }
 
 static void print_bill(const launch_plan *plan, FILE *stream)
@@ -225,6 +232,7 @@ static void print_times(const launch_plan *plan, FILE *stream)
     char text[TEXT_BYTES];
     (void)fprintf(stream, "\nA step, of the rank that computes longest\n");
     print_share("computing", best->compute_s, best->step_s, stream);
+    print_share("  of it again", best->repeated_s, best->step_s, stream);
     print_share("adding gradients up", best->merge_s, best->step_s, stream);
     print_share("exchanges of tensors", best->tensor_s, best->step_s, stream);
     print_share("bubble, and sends", best->waiting_s, best->step_s, stream);

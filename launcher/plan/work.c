@@ -13,23 +13,24 @@ enum {
 };
 
 /* As rank/model/transformer/memory.c cuts it. */
-double launch_work_training_bytes(const launch_model *model, double tokens, int tensor,
-                                  proto_precision precision, bool answers)
+double launch_work_training_bytes(const launch_model *model, const launch_work *work)
 {
-    const double rows = ceil(tokens / 16) * 16;
+    const double rows = ceil(work->tokens / 16) * 16;
     const double width = (double)model->width;
     const double queries = (double)launch_model_queries(model);
-    const double rounded = precision == PROTO_PRECISION_BFLOAT16 ? 1.5 : 1;
+    const double rounded = work->precision == PROTO_PRECISION_BFLOAT16 ? 1.5 : 1;
     const double logits =
-        answers ? fmin(rows, LOGIT_ROWS) * (double)model->vocab_size * rounded : 0;
+        work->answers ? fmin(rows, LOGIT_ROWS) * (double)model->vocab_size * rounded : 0;
     const double wide =
         fmax(fmax(fmin(rows, CHUNK_ROWS) * (double)model->hidden, rows * 3 * queries), logits);
     /* attention's gradient has a place of its own if it is not as wide as the stream's */
     const double attention = queries != width ? rows * queries : 0;
     const double no_bias = model->rms ? 2 * 3 * queries : 0;
     const double floats = rows * (2 * width + (rounded > 1 ? width / 2 : 0) + 4) +
-                          (wide + attention + no_bias) / tensor;
-    return floats * sizeof(float) + 2 * QUEUE_BYTES;
+                          (wide + attention + no_bias) / work->tensor;
+    const double block =
+        work->recompute ? launch_block_rest_bytes(model, work->tensor, rows, work->precision) : 0;
+    return floats * sizeof(float) + block + 2 * QUEUE_BYTES;
 }
 
 /* The logits of a row on the rank that has most leaves of the vocabulary. */

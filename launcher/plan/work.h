@@ -5,10 +5,16 @@
 
 #include "plan/model.h"
 
-/* Bytes of a training step with micro-batches of so many tokens, on each of `tensor` ranks that share
- * a layer. `answers`: the rank has the output over the vocabulary. */
-double launch_work_training_bytes(const launch_model *model, double tokens, int tensor,
-                                  proto_precision precision, bool answers);
+/* A rank's part of a training. */
+typedef struct launch_work {
+    double tokens; /* of a micro-batch */
+    int tensor;    /* ranks that share each layer */
+    proto_precision precision;
+    bool answers;   /* it has the output over the vocabulary */
+    bool recompute; /* backward computes blocks again */
+} launch_work;
+
+double launch_work_training_bytes(const launch_model *model, const launch_work *work);
 
 /* Bytes of a decoding step with a token for each of `batch` sequences. */
 double launch_work_decoding_bytes(const launch_model *model, double batch, int tensor,

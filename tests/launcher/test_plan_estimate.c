@@ -111,6 +111,58 @@ static void memory_is_what_ranks_hold(void **state)
     launch_estimate_fini(&made);
 }
 
+/* Backward does forward's products again, but for the MLP's last one, and one all-reduce of a layer. */
+static void recompute_takes_time_for_memory(void **state)
+{
+    (void)state;
+    launch_ask ask = ask_of(model_of("minigpt"));
+    launch_estimate kept = estimate_of(&ask, 1, 1, 1);
+    ask.recompute = true;
+    launch_estimate made = estimate_of(&ask, 1, 1, 1);
+    const double again = 128.0 * 2 * (16.0 * 128 * 128 + 4.0 * 32 * 128);
+    assert_true(kept.repeated_s == 0);
+    assert_true(is_close(made.repeated_s, 16 * again / 0.5e12));
+    assert_true(is_close(made.compute_s, kept.compute_s + made.repeated_s));
+    assert_true(is_step(&made, kept.step_s + made.repeated_s));
+    /* two blocks' inputs and the final norm; and the rest of one block, once */
+    const double rest = 11.0 * 128 + 2 * 4 + 4;
+    assert_true(is_close(made.memory_bytes[LAUNCH_MEMORY_ACTIVATIONS],
+                         4 * 128 * (2 * 128.0 + 2 * 128 + 2)));
+    assert_true(is_close(made.memory_bytes[LAUNCH_MEMORY_WORK],
+                         kept.memory_bytes[LAUNCH_MEMORY_WORK] + 4 * 128 * rest));
+    assert_true(is_close(kept.total_bytes - made.total_bytes, 4 * 128 * rest));
+    launch_estimate_fini(&made);
+    launch_estimate_fini(&kept);
+    made = estimate_of(&ask, 2, 2, 2);
+    assert_true(row_of(&made, "partial sums")->times == 8 * (2 * 2 * 1 + 1 + 1));
+    assert_true(row_of(&made, "softmax")->times == 8);
+    launch_estimate_fini(&made);
+}
+
+/* With recompute a plan may fit that does not without. */
+static void what_fits_with_recompute_says_so(void **state)
+{
+    (void)state;
+    launch_ask ask = ask_of(model_of("gpt2"));
+    ask.recompute = true;
+    launch_estimate made = estimate_of(&ask, 1, 2, 2);
+    const double least = made.total_bytes;
+    assert_true(made.fits && made.recompute_bytes == 0);
+    launch_estimate_fini(&made);
+    ask.recompute = false;
+    made = estimate_of(&ask, 1, 2, 2);
+    assert_true(made.fits && made.recompute_bytes == 0 && made.total_bytes > least);
+    launch_estimate_fini(&made);
+    ask.device.memory_bytes = least;
+    made = estimate_of(&ask, 1, 2, 2);
+    assert_true(!made.fits && made.recompute_bytes == least);
+    launch_estimate_fini(&made);
+    ask.device.memory_bytes = least - 1;
+    made = estimate_of(&ask, 1, 2, 2);
+    assert_true(!made.fits && made.recompute_bytes == 0);
+    launch_estimate_fini(&made);
+}
+
 /* A stage holds as many micro-batches' activations as its schedule has under way. */
 static void gpipe_holds_all_activations(void **state)
 {
@@ -239,11 +291,11 @@ static void work_memory_has_its_caps(void **state)
 }
 
 /* What a step is made of is the step. */
-static void times_add_up(void **state)
+static void assert_times_add_up(bool recompute)
 {
-    (void)state;
     launch_ask ask = ask_of(model_of("gpt2"));
     ask.device.host_ranks = 8;
+    ask.recompute = recompute;
     for (int64_t data = 1; data <= 2; data++) {
         for (int64_t tensor = 1; tensor <= 4; tensor *= 2) {
             for (int64_t pipeline = 1; pipeline <= 4; pipeline++) {
@@ -257,6 +309,13 @@ static void times_add_up(void **state)
             }
         }
     }
+}
+
+static void times_add_up(void **state)
+{
+    (void)state;
+    assert_times_add_up(false);
+    assert_times_add_up(true);
 }
 
 static void decoding_reads_weights_and_cache(void **state)
@@ -362,6 +421,8 @@ int main(void)
         cmocka_unit_test(the_last_stage_has_fewer_layers),
         cmocka_unit_test(one_rank_exchanges_nothing),
         cmocka_unit_test(memory_is_what_ranks_hold),
+        cmocka_unit_test(recompute_takes_time_for_memory),
+        cmocka_unit_test(what_fits_with_recompute_says_so),
         cmocka_unit_test(gpipe_holds_all_activations),
         cmocka_unit_test(the_bill_has_each_exchange),
         cmocka_unit_test(rows_are_of_the_rank_with_most),

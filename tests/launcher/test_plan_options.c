@@ -143,6 +143,37 @@ static void what_does_not_fit_ends_with_1(void **state)
     assert_null(strstr(text, "does not fit"));
 }
 
+/* Of the text, and of the JSON. */
+static void recompute_is_planned_and_offered(void **state)
+{
+#define LARGE "--batch", "16", "--data", "4", "--tensor", "1", "--pipeline", "1"
+    (void)state;
+    static char text[TEXT_BYTES];
+    assert_int_equal(run(WORDS(LARGE, "--memory", "70"), text), BASE_EXIT_ERROR);
+    assert_has(text, " of 70.0 GB: does not fit\n  with --recompute it would fit: 55.7 GB\n");
+    assert_int_equal(run(WORDS(LARGE, "--memory", "70", "--recompute"), text), BASE_EXIT_DONE);
+    assert_has(text, "together        55.7 GB of 70.0 GB\n");
+    assert_has(text, " of 16 x 1024, with --recompute\n");
+    assert_has(text, "\n    of it again ");
+    assert_has(text, " --micro-batches 4 --recompute\n");
+    assert_int_equal(run(WORDS(LARGE, "--memory", "40"), text), BASE_EXIT_ERROR);
+    assert_null(strstr(text, "--recompute"));
+    assert_int_equal(
+        run(WORDS("--batch", "16", "--ranks", "4", "--data", "4", "--memory", "70"), text),
+        BASE_EXIT_ERROR);
+    assert_int_equal(run(WORDS("--batch", "16", "--ranks", "4", "--memory", "70"), text),
+                     BASE_EXIT_DONE);
+    assert_has(text, "  fits with --recompute\n");
+    assert_int_equal(run(WORDS(LARGE, "--memory", "70", "--json"), text), BASE_EXIT_ERROR);
+    assert_has(text, "\"recompute\": false");
+    assert_has(text, "\"memory_bytes_with_recompute\": 5");
+    assert_has(text, "\"computing_again_s\": 0");
+    assert_int_equal(run(WORDS(LARGE, "--recompute", "--json"), text), BASE_EXIT_DONE);
+    assert_has(text, "\"recompute\": true");
+    assert_has(text, "\"memory_bytes_with_recompute\": null");
+#undef LARGE
+}
+
 static void own_figures_replace_the_devices(void **state)
 {
     (void)state;
@@ -539,6 +570,7 @@ static void wrong_words_are_refused(void **state)
     assert_int_equal(run(WORDS("--decode", "--schedule", "interleaved"), text), BASE_EXIT_USAGE);
     assert_int_equal(run(WORDS("--decode", "--chunks", "1"), text), BASE_EXIT_USAGE);
     assert_int_equal(run(WORDS("--decode", "--global-batch", "64"), text), BASE_EXIT_USAGE);
+    assert_int_equal(run(WORDS("--decode", "--recompute"), text), BASE_EXIT_USAGE);
     assert_int_equal(run(WORDS("--schedule", "interleaved", "--pipeline", "1"), text),
                      BASE_EXIT_USAGE);
     assert_int_equal(run(WORDS("--checkpoint", directory, "--model", "gpt2"), text),
@@ -566,6 +598,7 @@ int main(void)
         cmocka_unit_test(the_text_says_what_its_figures_are),
         cmocka_unit_test(unknown_prices_are_unknown),
         cmocka_unit_test(what_does_not_fit_ends_with_1),
+        cmocka_unit_test(recompute_is_planned_and_offered),
         cmocka_unit_test(own_figures_replace_the_devices),
         cmocka_unit_test(a_checkpoint_gives_its_shape),
         cmocka_unit_test(what_no_rank_runs_is_planned_with_a_warning),

@@ -103,13 +103,14 @@ static double queues_bytes(int queues)
 /* One micro-batch. Parameters, gradients, moments and activations are as many bytes; work memory is
  * as much but for what is rounded up. */
 static void assert_training(const rank_model_config *config, int batch, rank_type type,
-                            rank_graphs *graphs)
+                            bool recompute, rank_graphs *graphs)
 {
     const rank_device device = {.backend = &rank_cuda_backend};
     const rank_model_options options = {.config = config,
                                         .device = &device,
                                         .token_count_max = batch * CONTEXT,
                                         .training = true,
+                                        .recompute = recompute,
                                         .graphs = graphs,
                                         .batches_max = 1,
                                         .type = type};
@@ -117,7 +118,8 @@ static void assert_training(const rank_model_config *config, int batch, rank_typ
                                             .heads = (size_t)config->heads,
                                             .head_width = config->family->head_width(config),
                                             .segment_max = CONTEXT};
-    const launch_ask ask = ask_of(config, batch, type);
+    launch_ask ask = ask_of(config, batch, type);
+    ask.recompute = recompute;
     const launch_estimate said = planned(&ask, 1);
     const double params = (double)rank_model_param_count(config);
     rank_memory_use use = {{0}};
@@ -132,8 +134,9 @@ static void assert_training(const rank_model_config *config, int batch, rank_typ
     const double held = (double)(use.bytes[RANK_MEMORY_WORK] - scratch);
     const double work = said.memory_bytes[LAUNCH_MEMORY_WORK] - queues_bytes(2);
     if (!is_close(work, held)) {
-        fail_msg("%d rows of %d, vocabulary %d, type %d: planned %.0f bytes, held %.0f", batch,
-                 CONTEXT, config->vocab_size, (int)type, work, held);
+        fail_msg(
+            "%d rows of %d, vocabulary %d, type %d, recompute %d: planned %.0f bytes, held %.0f",
+            batch, CONTEXT, config->vocab_size, (int)type, recompute, work, held);
     }
 }
 
@@ -151,11 +154,62 @@ static void training(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (kind of = GPT2; of < KINDS; of++) {
             const rank_model_config config = config_of(of, cases[i].vocab_size);
-            assert_training(&config, cases[i].batch, RANK_FLOAT32, graphs);
-            assert_training(&config, cases[i].batch, RANK_BFLOAT16, graphs);
+            for (int recompute = 0; recompute < 2; recompute++) {
+                const bool again = recompute == 1;
+                assert_training(&config, cases[i].batch, RANK_FLOAT32, again, graphs);
+                assert_training(&config, cases[i].batch, RANK_BFLOAT16, again, graphs);
+            }
         }
     }
     rank_graphs_destroy(graphs);
+}
+
+/* What recompute adds to work, in bytes: planned, and held. */
+typedef struct added {
+    double planned;
+    double held;
+} added;
+
+static added assert_shared(const rank_model_config *config, rank_type type)
+{
+    enum { BATCH = 4 };
+    const rank_device device = {.backend = &rank_cuda_backend};
+    launch_ask ask = ask_of(config, BATCH, type);
+    added work = {.planned = 0};
+    for (int recompute = 0; recompute < 2; recompute++) {
+        const double sign = recompute == 1 ? 1 : -1;
+        rank_memory_use use = {{0}};
+        ask.recompute = recompute == 1;
+        const launch_estimate said = planned(&ask, config->tensor_ranks);
+        rank_model_plan(&(rank_model_options){.config = config,
+                                              .device = &device,
+                                              .token_count_max = BATCH * CONTEXT,
+                                              .training = true,
+                                              .recompute = ask.recompute,
+                                              .type = type},
+                        &use);
+        assert_true(said.memory_bytes[LAUNCH_MEMORY_ACTIVATIONS] ==
+                    (double)use.bytes[RANK_MEMORY_ACTIVATIONS]);
+        work.planned += sign * said.memory_bytes[LAUNCH_MEMORY_WORK];
+        work.held += sign * (double)use.bytes[RANK_MEMORY_WORK];
+    }
+    return work;
+}
+
+/* Ranks that share a layer have parts of its activations, of those that are computed again too. */
+static void shared_layers(void **state)
+{
+    (void)state;
+    for (kind of = GPT2; of < KINDS; of++) {
+        rank_model_config config = config_of(of, TINY);
+        for (config.tensor_ranks = 1; config.tensor_ranks <= 4; config.tensor_ranks *= 2) {
+            for (int rounded = 0; rounded < 2; rounded++) {
+                const added work =
+                    assert_shared(&config, rounded == 1 ? RANK_BFLOAT16 : RANK_FLOAT32);
+                assert_true(work.held > 0 && work.planned == work.held);
+            }
+        }
+    }
 }
 
 /* The logits are the engine's, and what is exchanged the group's. */
@@ -221,7 +275,8 @@ static void fused_gelu_needs_no_rows(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(training), cmocka_unit_test(decoding),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(training), cmocka_unit_test(shared_layers),
+                                       cmocka_unit_test(decoding),
                                        cmocka_unit_test(fused_gelu_needs_no_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
