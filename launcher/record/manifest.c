@@ -170,6 +170,7 @@ static void put_job(launch_sheet *page, const launch_run *run)
     sheet_int(&training, "batch", (uint64_t)job->train.batch);
     sheet_int(&training, "zero", (uint64_t)job->parallel.zero);
     sheet_int(&training, "micro_batches", (uint64_t)job->train.micro_batches);
+    sheet_put(&training, "recompute", json_boolean(job->train.recompute));
     sheet_string(&training, "optimizer", "AdamW");
     sheet_real(&training, "learning_rate", job->train.learning_rate);
     sheet_real(&training, "learning_rate_min", job->train.learning_rate_min);
