@@ -76,6 +76,60 @@ static void empty_batches_pass_through(void **state)
     expect_same((layout){"4", "2", "2", "4"}, FLAGS("--layers", "2", "--data", data));
 }
 
+/* Trains as `one` did, on replicas that compute activations again. */
+static void expect_same_of_replicas(const char *name, const char *const *flags)
+{
+    training_expect(&two, &test_shared_directory, name, 0, flags);
+    training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
+    json_t *manifest = training_manifest(&two);
+    const json_t *about = json_object_get(manifest, "training");
+    assert_true(json_is_true(json_object_get(about, "recompute")));
+    assert_true(json_is_true(json_object_get(manifest, "byte_equivalent")));
+    json_decref(manifest);
+}
+
+static void recompute_changes_no_bits(void **state)
+{
+    (void)state;
+#define SHAPE "--layers", "3", "--heads", "4"
+    training_expect(&one, &test_shared_directory, "kept", 0,
+                    FLAGS("--ranks", "1", SHAPE, "--micro-batches", "4", "--clip", "0.05"));
+    expect_same_of_replicas("again", FLAGS("--ranks", "2", SHAPE, "--micro-batches", "2", "--clip",
+                                           "0.05", "--recompute"));
+    expect_same_of_replicas("again-zero", FLAGS("--ranks", "2", SHAPE, "--micro-batches", "2",
+                                                "--clip", "0.05", "--recompute", "--zero", "1"));
+    expect_same((layout){"3", "3", "1", "4"}, FLAGS(SHAPE, "--pipeline", "1f1b", "--recompute"));
+    expect_same((layout){"2", "1", "2", "4"}, FLAGS(SHAPE, "--recompute"));
+    expect_same((layout){"8", "2", "2", "2"}, FLAGS(SHAPE, "--pipeline", "gpipe", "--recompute"));
+#undef SHAPE
+}
+
+/* The most memory that rank 0 had. */
+static double peak_of(const char *name, const char *flag)
+{
+    training_expect(&one, &test_shared_directory, name, 0,
+                    FLAGS("--ranks", "1", "--layers", "8", "--width", "128", "--batch", "16",
+                          "--steps", "2", flag));
+    json_t *manifest = training_manifest(&one);
+    const json_t *rank = json_array_get(json_object_get(manifest, "ranks"), 0);
+    const double peak = json_number_value(json_object_get(rank, "max_rss_bytes"));
+    json_decref(manifest);
+    assert_true(peak > 0);
+    return peak;
+}
+
+/* Of 8 blocks, the rest of 7 is not held: 41 MB of 1024 tokens. */
+static void recompute_holds_less(void **state)
+{
+    (void)state;
+    const double rest = 7 * 1024 * (11.0 * 128 + 2 * 2 + 4) * sizeof(float);
+    const double kept = peak_of("peak-kept", NULL);
+    const double again = peak_of("peak-again", "--recompute");
+    if (again > kept - rest / 2) {
+        fail_msg("%.0f bytes with --recompute, and %.0f without", again, kept);
+    }
+}
+
 static void what_cannot_be_shared_is_refused(void **state)
 {
     (void)state;
@@ -107,6 +161,8 @@ int main(void)
         cmocka_unit_test(layouts_train_the_bits_of_one_rank),
         cmocka_unit_test(many_ranks_share_a_stage),
         cmocka_unit_test(empty_batches_pass_through),
+        cmocka_unit_test(recompute_changes_no_bits),
+        cmocka_unit_test(recompute_holds_less),
         cmocka_unit_test(what_cannot_be_shared_is_refused),
     };
     return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
