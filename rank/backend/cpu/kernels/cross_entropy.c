@@ -62,17 +62,18 @@ static float leaf_exponentials(const rank_cross_entropy *args, float *logits, fl
     return waiting[0];
 }
 
-/* Where a row's target is among these columns; NULL: it is not. */
-static float *target_of(const rank_cross_entropy *args, size_t row, float *logits)
+/* Whether a row's target is one of these columns. */
+static bool has_target(const rank_cross_entropy *args, size_t row, size_t *column)
 {
-    const int32_t column = args->targets[row] - args->shared.first_id;
-    return column >= 0 && (size_t)column < args->vocab_size ? logits + column : NULL;
+    *column = (size_t)(args->targets[row] - args->shared.first_id);
+    return args->targets[row] >= args->shared.first_id && *column < args->vocab_size;
 }
 
 static void begin_sum(const rank_cross_entropy *args, size_t row, float *logits, float largest)
 {
-    const float *target = target_of(args, row, logits);
-    args->shared.target[row] = target != NULL ? *target : 0.0f; /* before it is an exponential */
+    size_t target = 0;
+    const bool here = has_target(args, row, &target);
+    args->shared.target[row] = here ? logits[target] : 0.0f; /* before it is an exponential */
     args->shared.sum[row] = leaf_exponentials(args, logits, largest);
 }
 
@@ -81,13 +82,13 @@ static double finish_row(const rank_cross_entropy *args, size_t row, float *logi
 {
     const float sum = args->shared.sum[row];
     const float scale = 1.0f / sum;
-    float *target = target_of(args, row, logits);
+    size_t target = 0;
     for (size_t j = 0; args->want_gradient && j < args->vocab_size; j += VEC_LANES) {
         const size_t left = args->vocab_size - j;
         vec_store(logits + j, vec_load(logits + j, left) * scale, left);
     }
-    if (args->want_gradient && target != NULL) {
-        *target -= 1.0f;
+    if (args->want_gradient && has_target(args, row, &target)) {
+        logits[target] -= 1.0f;
     }
     return log((double)sum) + ((double)largest - (double)args->shared.target[row]);
 }
