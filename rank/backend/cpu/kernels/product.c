@@ -12,7 +12,8 @@
  * once.
  *
  * A matrix b that is not packed is read in place if its rows are close to each other. Rows far
- * apart share the same few sets of the caches, so such a matrix is packed first.
+ * apart share the same few sets of the caches, so such a matrix is packed first. With leaves a tile
+ * needs the whole depth, of which each tile would read b from memory. So many rows pack b piece by piece.
  *
  * Registers hold the sums, the panel's vectors and one element of a. Tiles with few rows are wider,
  * because each step of a short chain of additions would wait for the one before. */
@@ -37,6 +38,7 @@ enum {
     AHEAD = 24,        /* rows of a panel in float32 to fetch in advance */
     FAR_ROW = 1024,    /* floats between rows of b from which on it is packed */
     PIECE_DEPTH = 256, /* of a panel that is packed by itself */
+    LEAF_ROWS = 126,   /* that meet it for each leaf: whole tiles, whose sums stay in the caches */
     MANY_TILES = 3,    /* rows of so many tiles: b is widened beforehand */
     LEVELS = 4,        /* of the tree over RANK_LEAVES_MAX leaves */
 };
@@ -377,10 +379,10 @@ static void run_pieces(const rank_product *args, rank_leaf range, size_t column,
     } while (done < range.depth);
 }
 
-/* The same with leaves, for a few rows: these sums wait as those in add_leaves do. */
+/* The same with leaves, for up to LEAF_ROWS rows: these sums wait as those in add_leaves do. */
 static void run_leaf_pieces(const rank_product *args, size_t column, rank_product piece)
 {
-    float waiting[LEVELS + 1][TILE_ROWS * RANK_PANEL];
+    float waiting[LEVELS + 1][LEAF_ROWS * RANK_PANEL];
     rank_product one = piece;
     const size_t count = piece.rows * RANK_PANEL;
     int level = 0;
@@ -412,10 +414,10 @@ static void run_unpacked(const rank_product *args, size_t column)
             run_pieces(args, (rank_leaf){0, args->depth}, column, piece);
             continue;
         }
-        for (size_t row = 0; row < args->rows; row += TILE_ROWS) {
+        for (size_t row = 0; row < args->rows; row += LEAF_ROWS) {
             rank_product rows = *args;
             rows.a = (const float *)args->a + row * args->a_row;
-            piece.rows = args->rows - row < TILE_ROWS ? args->rows - row : TILE_ROWS;
+            piece.rows = args->rows - row < LEAF_ROWS ? args->rows - row : LEAF_ROWS;
             piece.c = (float *)args->c + row * args->c_row + column;
             run_leaf_pieces(&rows, column, piece);
         }
@@ -431,7 +433,8 @@ void KERNEL(product)(const rank_product *args)
         of.b_row = 0;
     }
     const size_t in_panels = of.columns / RANK_PANEL * RANK_PANEL;
-    const size_t in_place = of.b_row == 0 ? of.columns : of.b_transposed ? 0 : in_panels;
+    const bool packs = of.b_transposed || (of.leaves > 1 && of.rows > TILE_ROWS);
+    const size_t in_place = of.b_row == 0 ? of.columns : packs ? 0 : in_panels;
     if (in_place < of.columns) {
         run_unpacked(&of, in_place);
     }
