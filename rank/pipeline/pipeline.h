@@ -20,7 +20,6 @@
  *   last stage sends its part of each micro-batch to the first, which adds its own and keeps the
  *   leaf. The first stage sends the sum over all micro-batches back.
  * - The norm is a sum of integers (backend/squares.h), the same in every order and for every cut.
- *
  * - What the ranks of a stage share is cut along leaves of sums, as in parallel/tensor/tp.h.
  *
  * No deadlock. A send is started and not waited for. A stage waits for one only before it uses the
@@ -54,8 +53,9 @@ typedef struct rank_pipeline_options {
     bool recompute;           /* as in rank_model_options */
 } rank_pipeline_options;
 
-/* Makes memory for what this stage holds. Collective if there are several pipelines. BASE_ERR_INVALID: fewer layers than stages, or too
- * many micro-batches. BASE_ERR_UNSUPPORTED: the family cannot be cut into stages. */
+/* Makes memory for what this rank holds. Collective. BASE_ERR_INVALID: fewer layers than stages, too many
+ * micro-batches, or so many ranks cannot share a stage. BASE_ERR_UNSUPPORTED: the family cannot be cut
+ * into stages. */
 BASE_MUST_CHECK base_status rank_pipeline_create(const rank_pipeline_options *options,
                                                  rank_pipeline **pipeline, base_error *reterr);
 

@@ -27,9 +27,7 @@ static base_status check_model(const proto_job *job, base_error *reterr)
     if (status != BASE_OK || job->model.checkpoint[0] == '\0') {
         return status;
     }
-    if (status == BASE_OK) {
-        status = base_path_join(job->model.checkpoint, "model.safetensors", weights, reterr);
-    }
+    status = base_path_join(job->model.checkpoint, "model.safetensors", weights, reterr);
     return status == BASE_OK ? rank_shards_check(&config, weights, reterr) : status;
 }
 
