@@ -9,7 +9,7 @@
 #include "base/assert.h"
 #include "base/fields_json.h"
 #include "base/path.h"
-#include "job_tensor.h"
+#include "job_layout.h"
 #include "proto/limits.h"
 
 void proto_job_defaults(proto_job *job)
@@ -35,35 +35,6 @@ void proto_job_defaults(proto_job *job)
                      .threads_per_rank = 1},
         .infer = {.max_new_tokens = 64, .max_num_seqs = 16, .top_p = 1.0},
     };
-}
-
-int64_t proto_job_tensor(const proto_job *job)
-{
-    const bool cut = proto_mode_get(job->job.mode)->pipelined && job->parallel.tensor > 0;
-    return cut ? job->parallel.tensor : 1;
-}
-
-int64_t proto_job_stages(const proto_job *job)
-{
-    const int64_t all = job->job.world_size / proto_job_tensor(job);
-    return !proto_mode_get(job->job.mode)->pipelined ? 1
-           : job->parallel.stages > 0                ? job->parallel.stages
-           : all > 0                                 ? all
-                                                     : 1;
-}
-
-int64_t proto_job_replicas(const proto_job *job)
-{
-    return job->job.world_size / (proto_job_stages(job) * proto_job_tensor(job));
-}
-
-proto_place proto_job_place(const proto_job *job, int rank)
-{
-    const int tensor = (int)proto_job_tensor(job);
-    const int stages = (int)proto_job_stages(job);
-    return (proto_place){.replica = rank / (tensor * stages),
-                         .stage = rank / tensor % stages,
-                         .part = rank % tensor};
 }
 
 static base_status check_sampling(const proto_job_infer *infer, base_error *reterr)
@@ -234,98 +205,6 @@ static base_status check_gpu(const proto_job *job, base_error *reterr)
     return BASE_OK;
 }
 
-/* Checks a job whose ranks are the stages of a pipeline. */
-static base_status check_stages(const proto_job *job, base_error *reterr)
-{
-    if (job->parallel.pipeline == PROTO_PIPELINE_INTERLEAVED) {
-        return base_fail(
-            reterr, BASE_ERR_INVALID,
-            "parallel.pipeline interleaved is for pipeline-simulate and launcher plan: "
-            "mode pp-cpu has gpipe and 1f1b");
-    }
-    const base_status status = proto_job_check_tensor(job, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    if (job->job.world_size % proto_job_tensor(job) != 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "parallel.tensor %" PRId64 " does not divide job.world_size %" PRId64,
-                         job->parallel.tensor, job->job.world_size);
-    }
-    if (job->job.world_size % (proto_job_stages(job) * proto_job_tensor(job)) != 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "parallel.stages %" PRId64 "%s does not divide job.world_size %" PRId64,
-                         job->parallel.stages,
-                         job->parallel.tensor > 1 ? " times parallel.tensor" : "",
-                         job->job.world_size);
-    }
-    if (proto_job_stages(job) > job->model.layers) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "%s %" PRId64
-                         ": each stage has a layer at least, and the model has %" PRId64
-                         ": take fewer, or a larger model.layers",
-                         job->parallel.stages > 0   ? "parallel.stages"
-                         : job->parallel.tensor > 1 ? "job.world_size / parallel.tensor"
-                                                    : "job.world_size",
-                         proto_job_stages(job), job->model.layers);
-    }
-    if (job->infer.eval) {
-        return base_fail(
-            reterr, BASE_ERR_INVALID,
-            "infer.eval needs a whole model, and each stage has a part: leave it out, "
-            "and evaluate the result: launcher --mode generate --eval --checkpoint DIR");
-    }
-    if (job->parallel.timing != PROTO_TIMING_OVERLAPPED) {
-        return base_fail(
-            reterr, BASE_ERR_INVALID,
-            "parallel.timing: no all-reduce overlaps a stage's backward: leave it out");
-    }
-    return job->parallel.algorithm == PROTO_ALGORITHM_AUTO || proto_job_replicas(job) > 1
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_INVALID,
-                           "parallel.algorithm: the stages of one pipeline do not add up gradients "
-                           "by an all-reduce: leave it out");
-}
-
-static base_status check_pipeline(const proto_job *job, base_error *reterr)
-{
-    if (proto_mode_get(job->job.mode)->pipelined) {
-        return check_stages(job, reterr);
-    }
-    if (job->parallel.stages != 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "parallel.stages %" PRId64 " goes with mode pp-cpu, not with %s",
-                         job->parallel.stages, proto_mode_name((int)job->job.mode));
-    }
-    if (job->parallel.tensor != 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "parallel.tensor %" PRId64 " goes with mode pp-cpu, not with %s",
-                         job->parallel.tensor, proto_mode_name((int)job->job.mode));
-    }
-    return job->parallel.pipeline == PROTO_PIPELINE_GPIPE
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_INVALID,
-                           "parallel.pipeline %s goes with mode pp-cpu, not with %s",
-                           proto_pipeline_name((int)job->parallel.pipeline),
-                           proto_mode_name((int)job->job.mode));
-}
-
-static base_status check_zero(const proto_job *job, base_error *reterr)
-{
-    return job->parallel.zero == 0 || job->job.mode == PROTO_MODE_DDP_CPU
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_INVALID,
-                           "parallel.zero %" PRId64 " goes with mode ddp-cpu, not with %s",
-                           job->parallel.zero, proto_mode_name((int)job->job.mode));
-}
-
-/* Checks what ranks hold of a model. */
-static base_status check_layout(const proto_job *job, base_error *reterr)
-{
-    const base_status status = check_pipeline(job, reterr);
-    return status == BASE_OK ? check_zero(job, reterr) : status;
-}
-
 /* Of a training: the model's shape, a batch, the schedule. Of a checkpoint's model its family says how
  * wide heads are. */
 static base_status check_trained(const proto_job *job, base_error *reterr)
@@ -405,7 +284,7 @@ static base_status check_together(const proto_job *job, base_error *reterr)
         status = check_precision(job, reterr);
     }
     if (status == BASE_OK) {
-        status = check_layout(job, reterr);
+        status = proto_job_check_layout(job, reterr);
     }
     return status == BASE_OK ? check_sampling(&job->infer, reterr) : status;
 }

@@ -1,4 +1,4 @@
-/* Checks how many ranks share a stage's layers. Called by job.c. */
+/* Checks how many ranks share a stage's layers. Called by job_layout.c. */
 #include "job_tensor.h"
 
 #include <inttypes.h>

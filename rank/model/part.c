@@ -62,22 +62,62 @@ void rank_model_tensor(const rank_model_config *config, int index, rank_tensor *
     }
 }
 
-void rank_model_copy_part(const rank_model_config *config, int index, float *whole, float *part,
-                          bool take)
+/* Some neighbouring elements of a tensor that this rank has. */
+typedef struct part_run {
+    size_t offset; /* in the whole model's parameters */
+    size_t count;
+} part_run;
+
+/* A tensor's runs, in the order of the part. */
+typedef struct part_runs {
+    axis_ranges ranges;
+    size_t rows; /* of runs */
+    size_t row;  /* elements from one row of runs to the next */
+    size_t each; /* elements that stand together at one place of the axis */
+    size_t offset;
+} part_runs;
+
+static part_runs runs_of(const rank_model_config *config, int index)
 {
     rank_tensor tensor;
     config->family->tensor(config, index, &tensor);
-    const axis_ranges ranges = ranges_of(config, &tensor);
     const bool rows_are_cut = tensor.cut.axis == 0;
-    const size_t columns = tensor.shape[1];
-    const size_t each =
-        rows_are_cut ? columns : 1; /* elements that stand together at a place of the axis */
-    for (size_t row = 0; row < (rows_are_cut ? 1 : tensor.shape[0]); row++) {
-        for (int i = 0; i < ranges.parts; i++) {
-            float *at = whole + tensor.offset + row * columns + ranges.of[i].first * each;
-            const size_t count = ranges.of[i].count * each;
-            memcpy(take ? part : at, take ? at : part, count * sizeof *part);
-            part += count;
+    return (part_runs){.ranges = ranges_of(config, &tensor),
+                       .rows = rows_are_cut ? 1 : tensor.shape[0],
+                       .row = tensor.shape[1],
+                       .each = rows_are_cut ? tensor.shape[1] : 1,
+                       .offset = tensor.offset};
+}
+
+static part_run run_at(const part_runs *runs, size_t row, int range)
+{
+    const rank_cut_range *of = &runs->ranges.of[range];
+    return (part_run){.offset = runs->offset + row * runs->row + of->first * runs->each,
+                      .count = of->count * runs->each};
+}
+
+void rank_model_take_part(const rank_model_config *config, int index, const float *whole,
+                          float *part)
+{
+    const part_runs runs = runs_of(config, index);
+    for (size_t row = 0; row < runs.rows; row++) {
+        for (int i = 0; i < runs.ranges.parts; i++) {
+            const part_run run = run_at(&runs, row, i);
+            memcpy(part, whole + run.offset, run.count * sizeof *part);
+            part += run.count;
+        }
+    }
+}
+
+void rank_model_put_part(const rank_model_config *config, int index, const float *part,
+                         float *whole)
+{
+    const part_runs runs = runs_of(config, index);
+    for (size_t row = 0; row < runs.rows; row++) {
+        for (int i = 0; i < runs.ranges.parts; i++) {
+            const part_run run = run_at(&runs, row, i);
+            memcpy(whole + run.offset, part, run.count * sizeof *part);
+            part += run.count;
         }
     }
 }

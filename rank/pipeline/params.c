@@ -72,7 +72,8 @@ static base_status receive_part(const rank_pipeline *pipeline, float *part, base
 }
 
 /* Takes what a member holds out of all parameters, and sends it. */
-static base_status give(const rank_pipeline *pipeline, int rank, float *whole, base_error *reterr)
+static base_status give(const rank_pipeline *pipeline, int rank, const float *whole,
+                        base_error *reterr)
 {
     const pipeline_member member = pipeline_member_of(pipeline, rank);
     float *packed = malloc(member.held.count * sizeof *packed);
@@ -81,7 +82,7 @@ static base_status give(const rank_pipeline *pipeline, int rank, float *whole, b
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the parameters of a rank");
     }
     for (int index = 0; next_held(&member, &index, &held);) {
-        rank_model_copy_part(&member.config, held.index, whole, packed + held.place, true);
+        rank_model_take_part(&member.config, held.index, whole, packed + held.place);
     }
     const base_status status = send_part(pipeline, rank, packed, member.held.count, reterr);
     free(packed);
@@ -89,7 +90,7 @@ static base_status give(const rank_pipeline *pipeline, int rank, float *whole, b
 }
 
 /* Rank 0 takes what it holds, and gives the others theirs. */
-static base_status share_out(const rank_pipeline *pipeline, float *whole, float *params,
+static base_status share_out(const rank_pipeline *pipeline, const float *whole, float *params,
                              uint8_t digest[RANK_DIGEST_BYTES], base_error *reterr)
 {
     const pipeline_member own = pipeline_member_of(pipeline, 0);
@@ -97,7 +98,7 @@ static base_status share_out(const rank_pipeline *pipeline, float *whole, float 
     held_tensor held;
     base_status status = BASE_OK;
     for (int index = 0; next_held(&own, &index, &held);) {
-        rank_model_copy_part(&own.config, held.index, whole, params + held.place, true);
+        rank_model_take_part(&own.config, held.index, whole, params + held.place);
     }
     take_digest(pipeline, whole, rank_model_param_count(&all), digest);
     for (int rank = 1; status == BASE_OK && rank < coll_comm_size(pipeline->copy); rank++) {
@@ -107,7 +108,7 @@ static base_status share_out(const rank_pipeline *pipeline, float *whole, float 
 }
 
 /* Among the ranks of the first replica. */
-static base_status scatter(const rank_pipeline *pipeline, float *whole, float *params,
+static base_status scatter(const rank_pipeline *pipeline, const float *whole, float *params,
                            uint8_t digest[RANK_DIGEST_BYTES], base_error *reterr)
 {
     coll_error error;
@@ -121,7 +122,7 @@ static base_status scatter(const rank_pipeline *pipeline, float *whole, float *p
                : status;
 }
 
-base_status rank_pipeline_scatter(rank_pipeline *pipeline, float *whole, float *params,
+base_status rank_pipeline_scatter(rank_pipeline *pipeline, const float *whole, float *params,
                                   uint8_t digest[RANK_DIGEST_BYTES], base_error *reterr)
 {
     base_status status =
@@ -144,7 +145,7 @@ static bool is_copy(const rank_pipeline *pipeline, const pipeline_member *member
 
 /* Compares a member's copy with the values in `whole`. */
 static base_status compare_copy(const rank_pipeline *pipeline, const pipeline_member *member,
-                                const held_tensor *held, float *whole, const float *copy,
+                                const held_tensor *held, const float *whole, const float *copy,
                                 rank_pipeline_copies *copies, base_error *reterr)
 {
     const size_t count = held->tensor.count;
@@ -154,7 +155,7 @@ static base_status compare_copy(const rank_pipeline *pipeline, const pipeline_me
     if (reference == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory to compare parameters");
     }
-    rank_model_copy_part(&member->config, held->index, whole, reference, true);
+    rank_model_take_part(&member->config, held->index, whole, reference);
     pipeline->device.backend->difference(
         pipeline->device.queue,
         &(rank_difference){
@@ -183,21 +184,21 @@ static base_status take(const rank_pipeline *pipeline, int rank, float *whole,
         if (is_copy(pipeline, &member, rank, &held)) {
             status = compare_copy(pipeline, &member, &held, whole, at, copies, reterr);
         } else {
-            rank_model_copy_part(&member.config, held.index, whole, at, false);
+            rank_model_put_part(&member.config, held.index, at, whole);
         }
     }
     free(packed);
     return status;
 }
 
-static base_status collect(const rank_pipeline *pipeline, float *params, float *whole,
+static base_status collect(const rank_pipeline *pipeline, const float *params, float *whole,
                            rank_pipeline_copies *copies, base_error *reterr)
 {
     const pipeline_member own = pipeline_member_of(pipeline, 0);
     held_tensor held;
     base_status status = BASE_OK;
     for (int index = 0; next_held(&own, &index, &held);) {
-        rank_model_copy_part(&own.config, held.index, whole, params + held.place, false);
+        rank_model_put_part(&own.config, held.index, params + held.place, whole);
     }
     for (int rank = 1; status == BASE_OK && rank < coll_comm_size(pipeline->copy); rank++) {
         status = take(pipeline, rank, whole, copies, reterr);
@@ -205,7 +206,7 @@ static base_status collect(const rank_pipeline *pipeline, float *params, float *
     return status;
 }
 
-base_status rank_pipeline_gather(rank_pipeline *pipeline, float *params, float *whole,
+base_status rank_pipeline_gather(rank_pipeline *pipeline, const float *params, float *whole,
                                  rank_pipeline_copies *copies, base_error *reterr)
 {
     *copies = (rank_pipeline_copies){.byte_equal = true};

@@ -103,10 +103,10 @@ const float *rank_pipeline_sums(const rank_pipeline *pipeline);
 
 void rank_pipeline_get_times(const rank_pipeline *pipeline, rank_pipeline_times *times);
 
-/* Gives each rank its part of rank 0's `whole` (all parameters, which stay; others: NULL), into params.
+/* Gives each rank its part of rank 0's `whole` (all parameters; others: NULL), into params.
  * Collective. *digest: BLAKE2b-256 of all of them, on every rank. BASE_ERR_MISMATCH: a rank has received
  * other bytes. */
-BASE_MUST_CHECK base_status rank_pipeline_scatter(rank_pipeline *pipeline, float *whole,
+BASE_MUST_CHECK base_status rank_pipeline_scatter(rank_pipeline *pipeline, const float *whole,
                                                   float *params, uint8_t digest[RANK_DIGEST_BYTES],
                                                   base_error *reterr);
 
@@ -117,8 +117,8 @@ typedef struct rank_pipeline_copies {
 } rank_pipeline_copies;
 
 /* Collects all parameters of the first replica on rank 0 in `whole` (others: NULL), and compares copies there.
- * params stay as they are. Collective. */
-BASE_MUST_CHECK base_status rank_pipeline_gather(rank_pipeline *pipeline, float *params,
+ * Collective. */
+BASE_MUST_CHECK base_status rank_pipeline_gather(rank_pipeline *pipeline, const float *params,
                                                  float *whole, rank_pipeline_copies *copies,
                                                  base_error *reterr);
 

@@ -48,7 +48,7 @@ static bool are_cut(const trainer *self, const float *values)
     return self->pipeline != NULL || (trainer_is_sharded(self) && values != self->params);
 }
 
-static base_status collect_parts(const trainer *self, float *values, float **whole,
+static base_status collect_parts(const trainer *self, const float *values, float **whole,
                                  base_error *reterr)
 {
     rank_pipeline_copies copies; /* compared at the end */

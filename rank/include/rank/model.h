@@ -183,10 +183,12 @@ void rank_model_tensor(const rank_model_config *config, int index, rank_tensor *
 BASE_MUST_CHECK base_status rank_model_check_tensor_ranks(const rank_model_config *config,
                                                           int ranks, base_error *reterr);
 
-/* Copies a tensor between `whole`, which has all parameters of the model, and `part`, the memory of
- * this rank's part of that tensor. `take`: into the part; else out of it. */
-void rank_model_copy_part(const rank_model_config *config, int index, float *whole, float *part,
-                          bool take);
+/* Copies this rank's part of a tensor out of `whole`, which has all parameters of the model, or into
+ * it. `part` is the memory of that part alone. */
+void rank_model_take_part(const rank_model_config *config, int index, const float *whole,
+                          float *part);
+void rank_model_put_part(const rank_model_config *config, int index, const float *part,
+                         float *whole);
 
 /* Initialises the parameters from a seed, with the same bits on every machine. params is in the
  * host's memory. */

@@ -23,7 +23,7 @@ static rank_model_config part_of(const rank_model_config *config, int ranks, int
 }
 
 /* Copies one rank's tensors out of `whole` and into `back`; returns how many elements are its own. */
-static size_t copy_rank(const rank_model_config *part, float *whole, float *back)
+static size_t copy_rank(const rank_model_config *part, const float *whole, float *back)
 {
     size_t end = 0;
     float *own = calloc(rank_model_param_count(part), sizeof *own);
@@ -33,8 +33,8 @@ static size_t copy_rank(const rank_model_config *part, float *whole, float *back
         rank_model_tensor(part, i, &tensor);
         assert_int_equal(tensor.offset, end); /* without holes */
         assert_int_equal(tensor.count, tensor.shape[0] * (tensor.dims > 1 ? tensor.shape[1] : 1));
-        rank_model_copy_part(part, i, whole, own + tensor.offset, true);
-        rank_model_copy_part(part, i, back, own + tensor.offset, false);
+        rank_model_take_part(part, i, whole, own + tensor.offset);
+        rank_model_put_part(part, i, own + tensor.offset, back);
         end += tensor.count;
     }
     assert_int_equal(end, rank_model_param_count(part));
@@ -112,7 +112,7 @@ static void heads_go_with_their_rank(void **state)
         whole[qkv.offset + i] = (float)(i % columns);
     }
     const rank_model_config part = part_of(&config, config.heads, 1);
-    rank_model_copy_part(&part, index, whole, own, true);
+    rank_model_take_part(&part, index, whole, own);
     for (size_t row = 0; row < width; row++) {
         for (size_t i = 0; i < 3 * head_width; i++) {
             const size_t due = i / head_width * width + head_width + i % head_width;

@@ -1,0 +1,10 @@
+/* Checks what the ranks of a job hold of a model. Pure. */
+#ifndef PROTO_JOB_LAYOUT_H
+#define PROTO_JOB_LAYOUT_H
+
+#include "proto/job.h"
+
+/* Checks replicas, stages, tensor ranks and ZeRO's stage. BASE_ERR_INVALID names the setting. */
+BASE_MUST_CHECK base_status proto_job_check_layout(const proto_job *job, base_error *reterr);
+
+#endif
