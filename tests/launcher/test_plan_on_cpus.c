@@ -1,0 +1,210 @@
+/* What a plan says beyond itself: the command that runs a layout on CPUs, and whether it would fit with
+ * --recompute. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/exitcode.h"
+#include "launch/options.h"
+#include "plan_run.h"
+#include "support.h"
+
+/* Of the text, and of the JSON. */
+static void recompute_is_planned_and_offered(void **state)
+{
+#define LARGE "--batch", "16", "--data", "4", "--tensor", "1", "--pipeline", "1"
+    (void)state;
+    static char text[PLAN_TEXT_BYTES];
+    assert_int_equal(plan_run(PLAN_WORDS(LARGE, "--memory", "70"), text), BASE_EXIT_ERROR);
+    assert_has(text, " of 70.0 GB: does not fit\n  with --recompute it would fit: 55.7 GB\n");
+    assert_int_equal(plan_run(PLAN_WORDS(LARGE, "--memory", "70", "--recompute"), text),
+                     BASE_EXIT_DONE);
+    assert_has(text, "together        55.7 GB of 70.0 GB\n");
+    assert_has(text, " of 16 x 1024, with --recompute\n");
+    assert_has(text, "\n    of it again ");
+    assert_has(text, " --micro-batches 4 --recompute\n");
+    assert_int_equal(plan_run(PLAN_WORDS(LARGE, "--memory", "40"), text), BASE_EXIT_ERROR);
+    assert_null(strstr(text, "--recompute"));
+    assert_int_equal(
+        plan_run(PLAN_WORDS("--batch", "16", "--ranks", "4", "--data", "4", "--memory", "70"),
+                 text),
+        BASE_EXIT_ERROR);
+    assert_int_equal(plan_run(PLAN_WORDS("--batch", "16", "--ranks", "4", "--memory", "70"), text),
+                     BASE_EXIT_DONE);
+    assert_has(text, "  fits with --recompute\n");
+    assert_int_equal(plan_run(PLAN_WORDS(LARGE, "--memory", "70", "--json"), text),
+                     BASE_EXIT_ERROR);
+    assert_has(text, "\"recompute\": false");
+    assert_has(text, "\"memory_bytes_with_recompute\": 5");
+    assert_has(text, "\"computing_again_s\": 0");
+    assert_int_equal(plan_run(PLAN_WORDS(LARGE, "--recompute", "--json"), text), BASE_EXIT_DONE);
+    assert_has(text, "\"recompute\": true");
+    assert_has(text, "\"memory_bytes_with_recompute\": null");
+#undef LARGE
+}
+
+/* The command for CPUs is one that the launcher accepts, of the layout that it stands beside. */
+static void assert_runs(const char *command, int data, int tensor, int pipeline)
+{
+    static launch_options options;
+    base_error error = {.message = ""};
+    char copy[1024];
+    char *rest = NULL;
+    char *arguments[PLAN_ARGS_MAX + 1] = {0};
+    int count = 0;
+    (void)snprintf(copy, sizeof copy, "%s", command);
+    for (char *at = strtok_r(copy, " ", &rest); at != NULL && count < PLAN_ARGS_MAX;
+         at = strtok_r(NULL, " ", &rest)) {
+        arguments[count++] = at;
+    }
+    assert_string_equal(arguments[0], "launcher");
+    assert_ok(launch_options_parse(count, arguments, &options, &error), &error);
+    assert_ok(launch_options_check(&options, &error), &error);
+    const proto_job *job = &options.job;
+    assert_int_equal(proto_job_replicas(job), data);
+    assert_int_equal(proto_job_tensor(job), tensor);
+    assert_int_equal(proto_job_stages(job), pipeline);
+    assert_int_equal(job->train.batch * job->train.micro_batches * data, 64);
+    assert_true(pipeline == 1 || job->parallel.pipeline == PROTO_PIPELINE_1F1B);
+    const bool whole = tensor == 1 && pipeline == 1;
+    assert_int_equal(job->job.mode, whole ? PROTO_MODE_DDP_CPU : PROTO_MODE_PP_CPU);
+}
+
+static void layouts_have_a_command_for_cpus(void **state)
+{
+    (void)state;
+    static char text[PLAN_TEXT_BYTES];
+    json_t *layout = NULL;
+    size_t index = 0;
+    int commands = 0;
+    assert_int_equal(plan_run(PLAN_WORDS("--model", "gpt2", "--layers", "6", "--width", "384",
+                                         "--heads", "12", "--context", "128", "--ranks", "24",
+                                         "--batch", "2", "--global-batch", "64", "--json"),
+                              text),
+                     BASE_EXIT_DONE);
+    json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(json);
+    json_array_foreach(json_object_get(json, "layouts"), index, layout)
+    {
+        int data = 0;
+        int tensor = 0;
+        int pipeline = 0;
+        json_t *command = NULL;
+        assert_int_equal(json_unpack(layout, "{s:{s:i, s:i, s:i}, s:o}", "layout", "data", &data,
+                                     "tensor", &tensor, "pipeline", &pipeline, "on_cpus", &command),
+                         0);
+        if (tensor % 3 == 0) { /* parts on CPUs are a power of two */
+            assert_true(json_is_null(command));
+        } else {
+            assert_runs(json_string_value(command), data, tensor, pipeline);
+            commands++;
+        }
+    }
+    assert_true(commands > 3);
+    json_decref(json);
+}
+
+/* The text has the command of the layout that it shows. */
+static void the_text_ends_with_the_command_for_cpus(void **state)
+{
+    (void)state;
+    static char text[PLAN_TEXT_BYTES];
+#define MINI "--model", "minigpt", "--batch", "4", "--global-batch", "64"
+    assert_int_equal(plan_run(PLAN_WORDS(MINI, "--data", "2", "--tensor", "2", "--pipeline", "2",
+                                         "--steps", "10"),
+                              text),
+                     BASE_EXIT_DONE);
+    assert_has(text, "\nOn CPUs: launcher --mode pp-cpu --ranks 8 --stages 2 --tensor 2 --pipeline "
+                     "1f1b --layers 2 --width 128 --heads 4 --context 64 --batch 4 "
+                     "--micro-batches 8 --steps 10\n");
+    assert_int_equal(
+        plan_run(PLAN_WORDS(MINI, "--data", "2", "--tensor", "1", "--pipeline", "1"), text),
+        BASE_EXIT_DONE);
+    assert_has(text,
+               "\nOn CPUs: launcher --mode ddp-cpu --ranks 2 --layers 2 --width 128 --heads 4 "
+               "--context 64 --batch 4 --micro-batches 8\n");
+    static const struct {
+        const char *words[12];
+    } none[] = {
+        {{MINI, "--layers", "4", "--pipeline", "2", "--schedule", "interleaved"}},
+        {{"--model", "gpt2", "--ranks", "3", "--tensor", "3", "--global-batch", "64"}},
+        {{"--decode", "--model", "minigpt", "--ranks", "2"}},
+        {{"--model", "smollm2-135m", "--ranks", "2"}}, /* of which there is no checkpoint */
+    };
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
+        const char *words[PLAN_ARGS_MAX] = {"launcher", "plan"};
+        memcpy(words + 2, none[i].words, sizeof none[i].words);
+        assert_int_equal(plan_run(words, text), BASE_EXIT_DONE);
+        assert_null(strstr(text, "On CPUs"));
+    }
+#undef MINI
+}
+
+static void put_file(const char *name)
+{
+    FILE *file = fopen(plan_path(name), "w");
+    assert_non_null(file);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Plans a Llama of two heads of keys and values on 2 x 2 ranks. */
+static void plan_llama(const char *more, const char *flag, const char *value,
+                       char text[PLAN_TEXT_BYTES])
+{
+    char config[512];
+    (void)snprintf(config, sizeof config,
+                   "{\"model_type\": \"llama\", \"vocab_size\": 512, \"hidden_size\": 64, "
+                   "\"num_hidden_layers\": 3, \"num_attention_heads\": 4, \"hidden_act\": "
+                   "\"silu\", \"num_key_value_heads\": 2, \"max_position_embeddings\": 4096, %s}",
+                   more);
+    plan_write_config(config);
+    assert_int_equal(plan_run(PLAN_WORDS("--checkpoint", plan_directory, "--data", "2", "--tensor",
+                                         "2", "--pipeline", "1", "--batch", "1", flag, value),
+                              text),
+                     BASE_EXIT_DONE);
+}
+
+/* A checkpoint is trained further if it is whole, ranks know it, and nothing changes its shape. */
+static void a_checkpoints_command_names_it(void **state)
+{
+    (void)state;
+    static char text[PLAN_TEXT_BYTES];
+    char wanted[256];
+    plan_llama("\"intermediate_size\": 96", NULL, NULL, text);
+    assert_null(strstr(text, "On CPUs")); /* the weights are missing */
+    put_file("tokenizer.json");
+    put_file("model.safetensors");
+    plan_llama("\"intermediate_size\": 96", NULL, NULL, text);
+    (void)snprintf(wanted, sizeof wanted,
+                   "\nOn CPUs: launcher --mode pp-cpu --ranks 4 --stages 1 --tensor 2 --checkpoint "
+                   "%s --context 4096 --batch 1 --micro-batches 128\n",
+                   plan_directory);
+    assert_has(text, wanted);
+    plan_llama("\"intermediate_size\": 96", "--context", "1024", text);
+    assert_has(text, " --context 1024 ");
+    plan_llama("\"intermediate_size\": 96", "--context", "8192", text); /* more than it takes */
+    assert_null(strstr(text, "On CPUs"));
+    plan_llama("\"intermediate_size\": 96", "--layers", "4", text);
+    assert_null(strstr(text, "On CPUs"));
+    plan_llama("\"intermediate_size\": 48", NULL, NULL, text); /* 24 columns each: no sixteens */
+    assert_null(strstr(text, "On CPUs"));
+    plan_llama("\"intermediate_size\": 96, \"rope_scaling\": {\"rope_type\": \"yarn\", "
+               "\"factor\": 4.0}",
+               NULL, NULL, text); /* which ranks do not know */
+    assert_null(strstr(text, "On CPUs"));
+    (void)unlink(plan_path("config.json"));
+    (void)unlink(plan_path("tokenizer.json"));
+    (void)unlink(plan_path("model.safetensors"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(recompute_is_planned_and_offered),
+        cmocka_unit_test(layouts_have_a_command_for_cpus),
+        cmocka_unit_test(the_text_ends_with_the_command_for_cpus),
+        cmocka_unit_test(a_checkpoints_command_names_it),
+    };
+    return cmocka_run_group_tests(tests, plan_setup, plan_teardown);
+}
