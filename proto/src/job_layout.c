@@ -70,16 +70,14 @@ static base_status check_stages(const proto_job *job, base_error *reterr)
                                                     : "job.world_size",
                          proto_job_stages(job), job->model.layers);
     }
-    if (job->infer.eval) {
-        return base_fail(
-            reterr, BASE_ERR_INVALID,
-            "infer.eval needs a whole model, and each stage has a part: leave it out, "
-            "and evaluate the result: launcher --mode generate --eval --checkpoint DIR");
+    if (job->infer.eval_every > 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "infer.eval_every needs a whole model, and each rank has a part of it: "
+                         "leave it out; infer.eval evaluates at the end");
     }
     if (job->parallel.timing != PROTO_TIMING_OVERLAPPED) {
-        return base_fail(
-            reterr, BASE_ERR_INVALID,
-            "parallel.timing: no all-reduce overlaps a stage's backward: leave it out");
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "parallel.timing goes with data-parallel modes: leave it out");
     }
     return job->parallel.algorithm == PROTO_ALGORITHM_AUTO || proto_job_replicas(job) > 1
                ? BASE_OK

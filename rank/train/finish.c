@@ -124,7 +124,10 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
         status = wait_for_all(self, reterr);
     }
     if (status == BASE_OK && self->job->infer.eval) {
-        status = trainer_accuracy(self, true, &eval_total, &eval_correct, reterr);
+        status =
+            self->pipeline != NULL
+                ? trainer_stage_accuracy(self, &eval_total, &eval_correct, reterr)
+                : trainer_accuracy(self, self->params, true, &eval_total, &eval_correct, reterr);
     }
     if (status != BASE_OK) {
         return status;

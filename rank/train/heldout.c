@@ -46,13 +46,13 @@ base_status trainer_heldout_open(trainer *self, base_error *reterr)
     return status;
 }
 
-base_status trainer_accuracy(const trainer *self, bool may_stop, uint64_t *total, uint64_t *correct,
-                             base_error *reterr)
+base_status trainer_accuracy(const trainer *self, const float *params, bool may_stop,
+                             uint64_t *total, uint64_t *correct, base_error *reterr)
 {
     const rank_generate_options options = {
         .device = &self->device,
         .config = &self->config,
-        .params = self->params,
+        .params = params,
         .tokenizer = self->tokenizer,
         .sequences = (int)self->job->infer.max_num_seqs,
         .new_tokens_max = (int)self->job->infer.max_new_tokens,
@@ -90,7 +90,7 @@ base_status trainer_heldout(trainer *self, trainer_heldout_result *result, base_
     uint64_t correct = 0;
     base_status status = sum_loss(self, &sums, reterr);
     if (status == BASE_OK) {
-        status = trainer_accuracy(self, false, &total, &correct, reterr);
+        status = trainer_accuracy(self, self->params, false, &total, &correct, reterr);
     }
     sums.sentences = (double)total;
     sums.correct = (double)correct;

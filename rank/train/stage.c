@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "ringfence/coll_error.h"
 #include "train/trainer.h"
 
@@ -133,5 +134,40 @@ base_status trainer_stage_save(const trainer *self, uint8_t digest[PROTO_DIGEST_
     if (!isnan(*max_abs_difference) && !(end.copies.max_abs_difference <= *max_abs_difference)) {
         *max_abs_difference = end.copies.max_abs_difference;
     }
+    return status;
+}
+
+/* Collective: all parameters of rank 0 on every rank, a slice at a time. */
+static base_status give_whole(const trainer *self, float *whole, base_error *reterr)
+{
+    enum { SLICE = 4 << 20 }; /* elements */
+    coll_comm *world = coll_context_world(self->worker->context);
+    base_status status = BASE_OK;
+    for (size_t done = 0; status == BASE_OK && done < self->param_count; done += SLICE) {
+        coll_error error;
+        const size_t count = base_min_size(SLICE, self->param_count - done);
+        status = coll_to_base(coll_broadcast(world, whole + done, count, COLL_FLOAT32, 0, &error),
+                              &error, reterr);
+    }
+    return status;
+}
+
+base_status trainer_stage_accuracy(const trainer *self, uint64_t *total, uint64_t *correct,
+                                   base_error *reterr)
+{
+    rank_pipeline_copies copies; /* compared when the model was saved */
+    float *whole = malloc(self->param_count * sizeof *whole);
+    if (whole == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY,
+                         "no memory to evaluate the model's %zu parameters", self->param_count);
+    }
+    base_status status = rank_pipeline_gather(self->pipeline, self->params, whole, &copies, reterr);
+    if (status == BASE_OK) {
+        status = give_whole(self, whole, reterr);
+    }
+    if (status == BASE_OK) {
+        status = trainer_accuracy(self, whole, true, total, correct, reterr);
+    }
+    free(whole);
     return status;
 }

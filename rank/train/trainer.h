@@ -64,12 +64,15 @@ static inline proto_place trainer_place(const trainer *self)
 }
 
 /* In a pipeline. stage.c: makes this stage, and the parameters that it holds; gives the parameters of
- * rank 0 to the stages; computes a step; and saves the whole model on rank 0. */
+ * rank 0 to the stages; computes a step; saves the whole model on rank 0; and evaluates it, for which
+ * every rank gets all of it for a while. */
 BASE_MUST_CHECK base_status trainer_stage_make(trainer *self, base_error *reterr);
 BASE_MUST_CHECK base_status trainer_stage_share(trainer *self, const char *from,
                                                 base_error *reterr);
 BASE_MUST_CHECK base_status trainer_stage_compute(trainer *self, uint64_t *tokens,
                                                   rank_result *results, base_error *reterr);
+BASE_MUST_CHECK base_status trainer_stage_accuracy(const trainer *self, uint64_t *total,
+                                                   uint64_t *correct, base_error *reterr);
 BASE_MUST_CHECK base_status trainer_stage_save(const trainer *self,
                                                uint8_t digest[PROTO_DIGEST_BYTES], bool *byte_equal,
                                                double *max_abs_difference, base_error *reterr);
@@ -174,9 +177,10 @@ BASE_MUST_CHECK base_status trainer_heldout_open(trainer *self, base_error *rete
 BASE_MUST_CHECK base_status trainer_heldout(trainer *self, trainer_heldout_result *result,
                                             base_error *reterr);
 
-/* Evaluates this rank's share of the held-out sentences: how many there are, and how many are
- * corrected exactly. Both are 0 if the launcher asks for a stop meanwhile. */
-BASE_MUST_CHECK base_status trainer_accuracy(const trainer *self, bool may_stop, uint64_t *total,
-                                             uint64_t *correct, base_error *reterr);
+/* Evaluates this rank's share of the held-out sentences with all of the model's parameters: how many there are,
+ * and how many are corrected exactly. Both are 0 if the launcher asks for a stop meanwhile. */
+BASE_MUST_CHECK base_status trainer_accuracy(const trainer *self, const float *params,
+                                             bool may_stop, uint64_t *total, uint64_t *correct,
+                                             base_error *reterr);
 
 #endif

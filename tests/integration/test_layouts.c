@@ -130,6 +130,32 @@ static void recompute_holds_less(void **state)
     }
 }
 
+/* Each rank has a share of the sentences, and for these all parameters. Their number is no multiple of 4. */
+static void evaluating_sees_the_whole_model(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"wrong\":\"he goed\",\"right\":\"he went\"}\n"
+                               "{\"wrong\":\"i has\",\"right\":\"i have\"}\n"
+                               "{\"wrong\":\"she do\",\"right\":\"she does\"}\n"
+                               "{\"wrong\":\"we is\",\"right\":\"we are\"}\n"
+                               "{\"wrong\":\"it be\",\"right\":\"it is\"}\n";
+    base_error error;
+    const char *heldout = test_directory_path(&test_shared_directory, "heldout.jsonl");
+    assert_ok(base_file_write(heldout, text, sizeof text - 1, &error), &error);
+    training_expect(&one, &test_shared_directory, "evaluated", 0,
+                    FLAGS("--ranks", "1", "--layers", "2", "--micro-batches", "4", "--eval",
+                          "--heldout", heldout, "--clip", "0.05"));
+    expect_same((layout){"4", "2", "2", "4"},
+                FLAGS("--layers", "2", "--eval", "--heldout", heldout));
+    json_t *whole = training_manifest(&one);
+    json_t *parts = training_manifest(&two);
+    json_t *found = json_object_get(parts, "eval");
+    assert_int_equal(json_integer_value(json_object_get(found, "sentences")), 5);
+    assert_true(json_equal(json_object_get(whole, "eval"), found));
+    json_decref(whole);
+    json_decref(parts);
+}
+
 static void what_cannot_be_shared_is_refused(void **state)
 {
     (void)state;
@@ -163,6 +189,7 @@ int main(void)
         cmocka_unit_test(empty_batches_pass_through),
         cmocka_unit_test(recompute_changes_no_bits),
         cmocka_unit_test(recompute_holds_less),
+        cmocka_unit_test(evaluating_sees_the_whole_model),
         cmocka_unit_test(what_cannot_be_shared_is_refused),
     };
     return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);

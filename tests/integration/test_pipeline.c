@@ -204,7 +204,7 @@ static void what_makes_no_sense_is_refused(void **state)
         const char *says;
     } cases[] = {
         {{"--layers", "1"}, "each stage has a layer at least, and the model has 1"},
-        {{"--layers", "2", "--eval"}, "--eval needs a whole model"},
+        {{"--layers", "2", "--eval-every", "2"}, "--eval-every needs a whole model"},
         {{"--layers", "2", "--bucket-bytes", "5000"}, "--bucket-bytes goes with data parallel"},
         {{"--layers", "2", "--timing", "bracketed"}, "--timing goes with data parallel"},
         {{"--layers", "2", "--algorithm", "ring"},
