@@ -25,7 +25,7 @@ static void done(void *user, size_t offset, size_t count)
     const rank_pipeline *pipeline = user;
     (void)offset;
     (void)count;
-    if (pipeline->schedule.stages > 1) {
+    if (pipeline->schedule.stages > 1 || pipeline->reductions.started > 0) {
         (void)!coll_context_progress(pipeline->context, NULL);
     }
 }
@@ -84,6 +84,9 @@ static base_status make_gradients(rank_pipeline *pipeline, base_error *reterr)
     for (int i = 0; status == BASE_OK && last && i < pipeline->schedule.stages; i++) {
         status = alloc(pipeline, RANK_MEMORY_WORK, pipeline->held.tied_count, &pipeline->tied[i].at,
                        reterr);
+    }
+    if (status == BASE_OK) {
+        status = pipeline_make_reductions(pipeline, reterr);
     }
     return status == BASE_OK ? pipeline_make_norm(pipeline, reterr) : status;
 }
@@ -190,6 +193,7 @@ void rank_pipeline_destroy(rank_pipeline *pipeline)
         release(pipeline, pipeline->tied[i].at);
     }
     release(pipeline, pipeline->run.work);
+    pipeline_free_reductions(pipeline);
     pipeline_free_layout(pipeline);
     free(pipeline->places);
     free(pipeline->counted);

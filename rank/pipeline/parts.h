@@ -34,6 +34,25 @@ typedef struct pipeline_exchange {
     base_error error;
 } pipeline_exchange;
 
+/* A range of this rank's gradients, which all replicas add up. */
+typedef struct pipeline_reduction {
+    size_t place; /* in levels[0] */
+    size_t count;
+    coll_op *op;
+} pipeline_reduction;
+
+/* Those of a step, in the order of backward: the same in every step. */
+typedef struct pipeline_reductions {
+    pipeline_reduction *all; /* (capacity); made when they are first started */
+    size_t capacity;
+    size_t made;
+    size_t started;      /* in this step */
+    int64_t ns;          /* of this step, while backward goes on */
+    rank_leaf_plan plan; /* of the last micro-batch */
+    base_status failed;  /* the first failure, until it is waited for */
+    base_error error;
+} pipeline_reductions;
+
 struct rank_pipeline {
     coll_context *context;
     coll_comm *copy;     /* all ranks of this replica: rank 0 is part 0 of stage 0 */
@@ -45,6 +64,7 @@ struct rank_pipeline {
     rank_model_config config; /* of this rank's part */
     rank_tp tp;               /* with `tensor` */
     pipeline_exchange exchange;
+    pipeline_reductions reductions; /* with `replicas` */
     proto_pipeline schedule;
     int stage;   /* this rank's, */
     int part;    /* which of its ranks this is, */
@@ -123,8 +143,25 @@ BASE_MUST_CHECK base_status pipeline_receive(coll_comm *comm, int peer, float *v
 
 /* ---- replicas.c: nothing where there is one pipeline ---- */
 
-/* Adds up the gradients of this stage's own range. Collective over the pipelines. */
+/* Makes and frees what sums over the pipelines need. */
+BASE_MUST_CHECK base_status pipeline_make_reductions(rank_pipeline *pipeline, base_error *reterr);
+void pipeline_free_reductions(rank_pipeline *pipeline);
+
+/* A step begins. */
+void pipeline_begin_reductions(rank_pipeline *pipeline);
+
+/* Backward of the last micro-batch comes next, with this plan: from now on, until it has ended, gradients are
+ * merged and added up over the pipelines as soon as they are final (hooks.ready). */
+void pipeline_reduce_in_backward(rank_pipeline *pipeline, rank_leaf_plan plan);
+
+/* Waits for the sums of this rank's own range. Collective over the pipelines. */
 BASE_MUST_CHECK base_status pipeline_add_replicas(rank_pipeline *pipeline, base_error *reterr);
+
+/* ---- run.c ---- */
+
+/* Adds that range of a leaf to the sums that wait for it. */
+void pipeline_merge_leaf(const rank_pipeline *pipeline, rank_leaf_plan plan, size_t place,
+                         size_t count);
 
 /* Gives the first pipeline's parameters of this stage to the others, with the model's digest. */
 BASE_MUST_CHECK base_status pipeline_give_replicas(const rank_pipeline *pipeline, float *params,

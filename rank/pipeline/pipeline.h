@@ -8,8 +8,10 @@
  * (tensor · stages).
  *
  *     each step:
- *       rank_pipeline_run      forward and backward of all micro-batches, in the schedule's order
- *       rank_pipeline_reduce   what stages must know of each other: the tied gradient, the norm
+ *       rank_pipeline_run      forward and backward of all micro-batches, in the schedule's order; where
+ *                              there are several pipelines, the last backward starts the sums over them
+ *       rank_pipeline_reduce   waits for these, and for what stages must know of each other: the tied
+ *                              gradient, the norm
  *       rank_pipeline_sums     the sums over the micro-batches, of what this stage holds
  *
  * Bits. The result is that of one rank with as many micro-batches, bit for bit:
@@ -78,6 +80,7 @@ typedef struct rank_pipeline_times {
     int64_t tensor_ns;   /* of both: exchanges with the ranks that share the stage */
     int64_t wait_ns;     /* in run, for messages of the stages beside this one */
     int64_t span_ns;     /* run, from its begin to its end */
+    int64_t hidden_ns;   /* of backward: starting the sums over several pipelines */
     int64_t reduce_ns;   /* rank_pipeline_reduce */
     int held;            /* micro-batches whose activations were kept at once, at most */
 } rank_pipeline_times;

@@ -1,32 +1,119 @@
 /* What several pipelines exchange: each trains on slots of its own, and all have the same parameters. Called by
  * run.c, params.c and train/. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
+#include "base/clock.h"
 #include "pipeline/parts.h"
 #include "ringfence/coll_error.h"
 
-static base_status all_reduce(const rank_pipeline *pipeline, void *values, size_t count,
-                              coll_type type, base_error *reterr)
+static coll_op_desc sum_desc(const rank_pipeline *pipeline, void *values, size_t count,
+                             coll_type type)
 {
+    return (coll_op_desc){.size = sizeof(coll_op_desc),
+                          .kind = COLL_ALL_REDUCE,
+                          .send = values,
+                          .recv = values,
+                          .count = count,
+                          .type = type,
+                          .reduce = COLL_SUM,
+                          .algorithm = pipeline->algorithm};
+}
+
+base_status pipeline_make_reductions(rank_pipeline *pipeline, base_error *reterr)
+{
+    pipeline_reductions *reductions = &pipeline->reductions;
+    if (pipeline->replicas == NULL) {
+        return BASE_OK;
+    }
+    /* one of each layer, and of what stands before them */
+    reductions->capacity = (size_t)(pipeline->shape.end_layer - pipeline->shape.first_layer) + 1;
+    reductions->all = calloc(reductions->capacity, sizeof *reductions->all);
+    return reductions->all != NULL
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_MEMORY, "no memory for the sums of gradients");
+}
+
+void pipeline_free_reductions(rank_pipeline *pipeline)
+{
+    for (size_t i = 0; i < pipeline->reductions.made; i++) {
+        coll_op_destroy(pipeline->reductions.all[i].op);
+    }
+    free(pipeline->reductions.all);
+}
+
+void pipeline_begin_reductions(rank_pipeline *pipeline)
+{
+    pipeline->reductions.started = 0;
+    pipeline->reductions.ns = 0;
+}
+
+static coll_status start(rank_pipeline *pipeline, size_t place, size_t count, coll_error *reterr)
+{
+    pipeline_reductions *reductions = &pipeline->reductions;
+    pipeline_reduction *next = &reductions->all[reductions->started];
+    coll_status status = COLL_OK;
+    BASE_ASSERT(reductions->started < reductions->capacity);
+    if (reductions->started == reductions->made) {
+        const coll_op_desc desc =
+            sum_desc(pipeline, pipeline->levels[0] + place, count, COLL_FLOAT32);
+        *next = (pipeline_reduction){.place = place, .count = count};
+        status = coll_op_create(pipeline->replicas, &desc, &next->op, reterr);
+        reductions->made += status == COLL_OK ? 1 : 0;
+    }
+    if (status != COLL_OK) {
+        return status;
+    }
+    BASE_ASSERT(next->place == place); /* backward goes the same way in every step */
+    BASE_ASSERT(next->count == count);
+    reductions->started++;
+    return coll_op_start(next->op, reterr);
+}
+
+/* hooks.ready, in backward of the last micro-batch. The tied gradient is the first stage's. */
+static void ready(void *user, size_t offset, size_t count, rank_mark mark)
+{
+    rank_pipeline *pipeline = user;
+    pipeline_reductions *reductions = &pipeline->reductions;
+    const size_t place = rank_held_place(&pipeline->held, offset);
     coll_error error;
-    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
-                               .kind = COLL_ALL_REDUCE,
-                               .send = values,
-                               .recv = values,
-                               .count = count,
-                               .type = type,
-                               .reduce = COLL_SUM,
-                               .algorithm = pipeline->algorithm};
-    return coll_to_base(coll_run(pipeline->replicas, &desc, &error), &error, reterr);
+    if (place < pipeline_own_place(pipeline)) {
+        return;
+    }
+    pipeline->device.backend->after(pipeline->device.queue, mark);
+    pipeline_merge_leaf(pipeline, reductions->plan, place, count);
+    const int64_t begun_ns = base_now_ns();
+    if (reductions->failed == BASE_OK) {
+        reductions->failed =
+            coll_to_base(start(pipeline, place, count, &error), &error, &reductions->error);
+    }
+    reductions->ns += base_now_ns() - begun_ns;
+}
+
+void pipeline_reduce_in_backward(rank_pipeline *pipeline, rank_leaf_plan plan)
+{
+    pipeline->reductions.plan = plan;
+    pipeline->hooks.ready = ready;
+    pipeline->hooks.ready_user = pipeline;
 }
 
 base_status pipeline_add_replicas(rank_pipeline *pipeline, base_error *reterr)
 {
-    const size_t from = pipeline_own_place(pipeline); /* the tied gradient is the first stage's */
-    return pipeline->replicas != NULL
-               ? all_reduce(pipeline, pipeline->levels[0] + from, pipeline->held.count - from,
-                            COLL_FLOAT32, reterr)
-               : BASE_OK;
+    const pipeline_reductions *reductions = &pipeline->reductions;
+    base_status status = reductions->failed;
+    size_t count = 0;
+    if (status != BASE_OK && reterr != NULL) {
+        *reterr = reductions->error;
+    }
+    for (size_t i = 0; status == BASE_OK && i < reductions->started; i++) {
+        coll_error error;
+        status = coll_to_base(coll_op_wait(reductions->all[i].op, &error), &error, reterr);
+        count += reductions->all[i].count;
+    }
+    BASE_ASSERT(status != BASE_OK || pipeline->replicas == NULL ||
+                count == pipeline->held.count - pipeline_own_place(pipeline));
+    return status;
 }
 
 base_status rank_pipeline_sum_loss(const rank_pipeline *pipeline, double *loss, base_error *reterr)
@@ -34,7 +121,10 @@ base_status rank_pipeline_sum_loss(const rank_pipeline *pipeline, double *loss, 
     if (pipeline->replicas == NULL || !pipeline_is_last(pipeline)) {
         return BASE_OK;
     }
-    const base_status status = all_reduce(pipeline, loss, 1, COLL_FLOAT64, reterr);
+    coll_error error;
+    const coll_op_desc desc = sum_desc(pipeline, loss, 1, COLL_FLOAT64);
+    const base_status status =
+        coll_to_base(coll_run(pipeline->replicas, &desc, &error), &error, reterr);
     *loss = pipeline->replica == 0 ? *loss : 0.0;
     return status;
 }

@@ -124,16 +124,33 @@ static base_status send_backward(rank_pipeline *pipeline, pipeline_place *place,
     return status;
 }
 
-/* Adds the leaf to the sums that wait for it. The tied gradient's leaf is the first stage's. */
-static void merge_leaf(const rank_pipeline *pipeline, rank_leaf_plan plan)
+void pipeline_merge_leaf(const rank_pipeline *pipeline, rank_leaf_plan plan, size_t place,
+                         size_t count)
 {
-    const size_t from = pipeline_own_place(pipeline);
     for (int merge = 0; merge < plan.merges; merge++) {
         const int level = plan.level - merge;
         pipeline->device.backend->add(pipeline->device.queue,
-                                      &(rank_add){.count = pipeline->held.count - from,
-                                                  .from = pipeline->levels[level] + from,
-                                                  .to = pipeline->levels[level - 1] + from});
+                                      &(rank_add){.count = count,
+                                                  .from = pipeline->levels[level] + place,
+                                                  .to = pipeline->levels[level - 1] + place});
+    }
+}
+
+/* Before backward of a micro-batch. Where there are several pipelines, the last one adds up what is final. */
+static void begin_leaf(rank_pipeline *pipeline, int micro_batch, rank_leaf_plan plan)
+{
+    pipeline->hooks.ready = NULL;
+    if (pipeline->replicas != NULL && micro_batch == pipeline->schedule.micro_batches - 1) {
+        pipeline_reduce_in_backward(pipeline, plan);
+    }
+}
+
+/* Behind it, unless backward has done so. The tied gradient's leaf is the first stage's. */
+static void end_leaf(const rank_pipeline *pipeline, rank_leaf_plan plan)
+{
+    const size_t from = pipeline_own_place(pipeline);
+    if (pipeline->hooks.ready == NULL) {
+        pipeline_merge_leaf(pipeline, plan, from, pipeline->held.count - from);
     }
 }
 
@@ -150,6 +167,7 @@ static base_status run_backward(const pipeline_step *step, int micro_batch, base
     if (status != BASE_OK) {
         return status;
     }
+    begin_leaf(pipeline, micro_batch, plan);
     pipeline->config.family->backward(
         &pipeline->run, &(rank_backward_args){.saved = &place->saved,
                                               .dout = place->dout,
@@ -169,7 +187,7 @@ static base_status run_backward(const pipeline_step *step, int micro_batch, base
         status = send_backward(pipeline, place, tied, grads, reterr);
     }
     book(&at_ns, &pipeline->times.wait_ns);
-    merge_leaf(pipeline, plan);
+    end_leaf(pipeline, plan);
     pipeline->in_progress--;
     book(&at_ns, &pipeline->times.backward_ns);
     return status;
@@ -204,6 +222,7 @@ base_status rank_pipeline_run(rank_pipeline *pipeline, const float *params,
     pipeline->params = params;
     pipeline->times = (rank_pipeline_times){.held = 0};
     pipeline->exchange.ns = 0;
+    pipeline_begin_reductions(pipeline);
     for (int i = 0; i < pipeline->schedule.micro_batches; i++) {
         results[i] = (rank_result){.target_count = 0};
     }
@@ -215,6 +234,7 @@ base_status rank_pipeline_run(rank_pipeline *pipeline, const float *params,
     }
     pipeline->times.span_ns = base_now_ns() - begun_ns;
     pipeline->times.tensor_ns = pipeline->exchange.ns;
+    pipeline->times.hidden_ns = pipeline->reductions.ns;
     if (status == BASE_OK) {
         BASE_ASSERT(pipeline->in_progress == 0);
         BASE_ASSERT(pipeline->times.held ==
