@@ -77,9 +77,14 @@ static base_status make_gradients(rank_pipeline *pipeline, base_error *reterr)
     const int levels = rank_leaf_plan_levels(pipeline->schedule.micro_batches);
     const bool last = pipeline_is_last(pipeline) && !pipeline_is_first(pipeline);
     base_status status = BASE_OK;
+    if (pipeline->replicas != NULL) {
+        status = pipeline_make_arena(pipeline, reterr);
+    }
     for (int i = 0; status == BASE_OK && i < levels; i++) {
-        status =
-            alloc(pipeline, RANK_MEMORY_WORK, pipeline->held.count, &pipeline->levels[i], reterr);
+        if (pipeline->levels[i] == NULL) {
+            status = alloc(pipeline, RANK_MEMORY_WORK, pipeline->held.count, &pipeline->levels[i],
+                           reterr);
+        }
     }
     for (int i = 0; status == BASE_OK && last && i < pipeline->schedule.stages; i++) {
         status = alloc(pipeline, RANK_MEMORY_WORK, pipeline->held.tied_count, &pipeline->tied[i].at,
@@ -143,6 +148,7 @@ base_status rank_pipeline_create(const rank_pipeline_options *options, rank_pipe
     made->device = *options->device;
     made->config = *options->config;
     made->algorithm = options->algorithm;
+    made->bucket_elements = options->bucket_bytes / sizeof(float);
     made->schedule = (proto_pipeline){.kind = options->kind,
                                       .stages = options->stages,
                                       .chunks = 1,
@@ -185,7 +191,7 @@ void rank_pipeline_destroy(rank_pipeline *pipeline)
         release(pipeline, place->out);
         release(pipeline, place->dout);
     }
-    for (int i = 0; i < RANK_DDP_LEVELS_MAX; i++) {
+    for (int i = pipeline->arena != NULL ? 1 : 0; i < RANK_DDP_LEVELS_MAX; i++) {
         release(pipeline, pipeline->levels[i]);
     }
     for (int i = 0; i < PROTO_PIPELINE_STAGES_MAX; i++) {

@@ -34,7 +34,7 @@ typedef struct pipeline_exchange {
     base_error error;
 } pipeline_exchange;
 
-/* A range of this rank's gradients, which all replicas add up. */
+/* A bucket of this rank's gradients, which all replicas add up. */
 typedef struct pipeline_reduction {
     size_t place; /* in levels[0] */
     size_t count;
@@ -60,11 +60,13 @@ struct rank_pipeline {
     coll_comm *tensor;   /* of these the ones with this stage; NULL: it has one rank */
     coll_comm *replicas; /* this part of this stage in all replicas; NULL: there is one replica */
     coll_algorithm algorithm;
+    size_t bucket_elements;
     rank_device device;
     rank_model_config config; /* of this rank's part */
     rank_tp tp;               /* with `tensor` */
     pipeline_exchange exchange;
     pipeline_reductions reductions; /* with `replicas` */
+    coll_arena *arena; /* of levels[0] then, so that peers read each other's gradients */
     proto_pipeline schedule;
     int stage;   /* this rank's, */
     int part;    /* which of its ranks this is, */
@@ -142,6 +144,9 @@ BASE_MUST_CHECK base_status pipeline_receive(coll_comm *comm, int peer, float *v
                                              base_error *reterr);
 
 /* ---- replicas.c: nothing where there is one pipeline ---- */
+
+/* Makes levels[0] where peers can read it. Collective over the pipelines. */
+BASE_MUST_CHECK base_status pipeline_make_arena(rank_pipeline *pipeline, base_error *reterr);
 
 /* Makes and frees what sums over the pipelines need. */
 BASE_MUST_CHECK base_status pipeline_make_reductions(rank_pipeline *pipeline, base_error *reterr);

@@ -46,7 +46,8 @@ typedef struct rank_pipeline_options {
     coll_context *context; /* borrowed; its world has a multiple of stages × tensor ranks */
     int stages;
     int tensor;               /* ranks that share each stage */
-    coll_algorithm algorithm; /* of the sums over several pipelines */
+    coll_algorithm algorithm; /* of the sums over several pipelines, */
+    size_t bucket_bytes;      /* and how many bytes one of them has at most */
     const rank_device *device;
     const rank_model_config *config;
     proto_pipeline_kind kind; /* not interleaved */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "pipeline/parts.h"
 #include "ringfence/coll_error.h"
@@ -21,14 +22,29 @@ static coll_op_desc sum_desc(const rank_pipeline *pipeline, void *values, size_t
                           .algorithm = pipeline->algorithm};
 }
 
+base_status pipeline_make_arena(rank_pipeline *pipeline, base_error *reterr)
+{
+    coll_error error;
+    const rank_device *device = &pipeline->device;
+    const size_t size_bytes = pipeline->held.count * sizeof(float);
+    const coll_status status =
+        coll_arena_create(pipeline->replicas, size_bytes, &pipeline->arena, &error);
+    if (status != COLL_OK) {
+        return coll_to_base(status, &error, reterr);
+    }
+    pipeline->levels[0] = coll_arena_data(pipeline->arena);
+    return device->backend->adopt(device->queue, pipeline->levels[0], size_bytes, reterr);
+}
+
 base_status pipeline_make_reductions(rank_pipeline *pipeline, base_error *reterr)
 {
     pipeline_reductions *reductions = &pipeline->reductions;
     if (pipeline->replicas == NULL) {
         return BASE_OK;
     }
-    /* one of each layer, and of what stands before them */
-    reductions->capacity = (size_t)(pipeline->shape.end_layer - pipeline->shape.first_layer) + 1;
+    /* backward ends with each layer, and with what stands before them: there a bucket may be smaller */
+    reductions->capacity = pipeline->held.count / pipeline->bucket_elements +
+                           (size_t)(pipeline->shape.end_layer - pipeline->shape.first_layer) + 1;
     reductions->all = calloc(reductions->capacity, sizeof *reductions->all);
     return reductions->all != NULL
                ? BASE_OK
@@ -41,6 +57,10 @@ void pipeline_free_reductions(rank_pipeline *pipeline)
         coll_op_destroy(pipeline->reductions.all[i].op);
     }
     free(pipeline->reductions.all);
+    if (pipeline->arena != NULL) {
+        pipeline->device.backend->disown(pipeline->device.queue, pipeline->levels[0]);
+    }
+    coll_arena_destroy(pipeline->arena);
 }
 
 void pipeline_begin_reductions(rank_pipeline *pipeline)
@@ -49,7 +69,8 @@ void pipeline_begin_reductions(rank_pipeline *pipeline)
     pipeline->reductions.ns = 0;
 }
 
-static coll_status start(rank_pipeline *pipeline, size_t place, size_t count, coll_error *reterr)
+static coll_status start_bucket(rank_pipeline *pipeline, size_t place, size_t count,
+                                coll_error *reterr)
 {
     pipeline_reductions *reductions = &pipeline->reductions;
     pipeline_reduction *next = &reductions->all[reductions->started];
@@ -69,6 +90,16 @@ static coll_status start(rank_pipeline *pipeline, size_t place, size_t count, co
     BASE_ASSERT(next->count == count);
     reductions->started++;
     return coll_op_start(next->op, reterr);
+}
+
+static coll_status start(rank_pipeline *pipeline, size_t place, size_t count, coll_error *reterr)
+{
+    coll_status status = COLL_OK;
+    for (size_t done = 0; status == COLL_OK && done < count; done += pipeline->bucket_elements) {
+        status = start_bucket(pipeline, place + done,
+                              base_min_size(pipeline->bucket_elements, count - done), reterr);
+    }
+    return status == COLL_OK ? coll_context_progress(pipeline->context, reterr) : status;
 }
 
 /* hooks.ready, in backward of the last micro-batch. The tied gradient is the first stage's. */

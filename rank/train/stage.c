@@ -17,6 +17,7 @@ base_status trainer_stage_make(trainer *self, base_error *reterr)
         .context = self->worker->context,
         .stages = (int)proto_job_stages(job),
         .tensor = (int)proto_job_tensor(job),
+        .bucket_bytes = (size_t)job->parallel.bucket_bytes,
         .device = device,
         .config = &self->config,
         .kind = job->parallel.pipeline,
