@@ -27,13 +27,14 @@ base_status pipeline_make_arena(rank_pipeline *pipeline, base_error *reterr)
     coll_error error;
     const rank_device *device = &pipeline->device;
     const size_t size_bytes = pipeline->held.count * sizeof(float);
-    const coll_status status =
-        coll_arena_create(pipeline->replicas, size_bytes, &pipeline->arena, &error);
-    if (status != COLL_OK) {
-        return coll_to_base(status, &error, reterr);
+    base_status status =
+        coll_to_base(coll_arena_create(pipeline->replicas, size_bytes, &pipeline->arena, &error),
+                     &error, reterr);
+    if (status == BASE_OK) {
+        pipeline->levels[0] = coll_arena_data(pipeline->arena);
+        status = device->backend->adopt(device->queue, pipeline->levels[0], size_bytes, reterr);
     }
-    pipeline->levels[0] = coll_arena_data(pipeline->arena);
-    return device->backend->adopt(device->queue, pipeline->levels[0], size_bytes, reterr);
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "memory for gradients");
 }
 
 base_status pipeline_make_reductions(rank_pipeline *pipeline, base_error *reterr)
