@@ -75,6 +75,8 @@ static void the_manifest_has_the_stages_and_the_bubble(void **state)
     assert_has(lesson, "2 stages trained in a pipeline by schedule 1f1b, with 4 "
                        "micro-batches. In a mean step the stages were idle for 36.0 %");
     /* the wait for a neighbour is a part of the step */
+    const json_t *training = json_object_get(manifest, "training"); /* one pipeline adds up none */
+    assert_true(json_is_null(json_object_get(training, "bucket_bytes")));
     const json_t *rank = json_array_get(json_object_get(manifest, "ranks"), 0);
     const json_t *parts = json_object_get(rank, "mean_step");
     assert_true(sample_number(parts, "waiting_ms") >= 13);
@@ -165,6 +167,9 @@ static void a_stages_figures_are_means_of_all_its_ranks(void **state)
     /* the first stage's ranks are there for 25 and for 27 ms */
     sample_assert_near(sample_number(pipeline, "bubble_measured"), 1 - 32.0 / (2 * 26.0));
     sample_assert_near(sample_number(manifest, "tokens"), STEPS * 2 * 500);
+    const json_t *training = json_object_get(manifest, "training"); /* pipelines add up gradients */
+    assert_true(sample_number(training, "bucket_bytes") == 1 << 20);
+    assert_string_equal(json_string_value(json_object_get(training, "timing")), "overlapped");
     const char *lesson = json_string_value(json_object_get(manifest, "lesson_notes"));
     assert_has(lesson, "There are 2 pipelines. In each of them 2 stages trained");
     assert_has(lesson, " 2 ranks share the layers of each stage. Their exchanges took 18.8 % of "
