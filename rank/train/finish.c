@@ -123,7 +123,7 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
     if (status == BASE_OK) {
         status = wait_for_all(self, reterr);
     }
-    if (status == BASE_OK && self->job->infer.eval) {
+    if (status == BASE_OK && self->job->infer.eval && !self->stopping) {
         status =
             self->pipeline != NULL
                 ? trainer_stage_accuracy(self, &eval_total, &eval_correct, reterr)
