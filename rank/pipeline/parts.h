@@ -162,16 +162,16 @@ void pipeline_reduce_in_backward(rank_pipeline *pipeline, rank_leaf_plan plan);
 /* Waits for the sums of this rank's own range. Collective over the pipelines. */
 BASE_MUST_CHECK base_status pipeline_add_replicas(rank_pipeline *pipeline, base_error *reterr);
 
+/* Gives the first pipeline's parameters of this stage to the others, with the model's digest. */
+BASE_MUST_CHECK base_status pipeline_give_replicas(const rank_pipeline *pipeline, float *params,
+                                                   uint8_t digest[RANK_DIGEST_BYTES],
+                                                   base_error *reterr);
+
 /* ---- run.c ---- */
 
 /* Adds that range of a leaf to the sums that wait for it. */
 void pipeline_merge_leaf(const rank_pipeline *pipeline, rank_leaf_plan plan, size_t place,
                          size_t count);
-
-/* Gives the first pipeline's parameters of this stage to the others, with the model's digest. */
-BASE_MUST_CHECK base_status pipeline_give_replicas(const rank_pipeline *pipeline, float *params,
-                                                   uint8_t digest[RANK_DIGEST_BYTES],
-                                                   base_error *reterr);
 
 /* ---- norm.c ---- */
 
