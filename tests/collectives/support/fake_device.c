@@ -34,6 +34,7 @@ typedef struct fake_comm {
     atomic_bool broken; /* poll reports an error */
     _Atomic uint64_t started;
     _Atomic uint64_t finished;
+    int running; /* its streams inside a collective; under world->lock */
 } fake_comm;
 
 typedef struct fake_op {
@@ -164,6 +165,7 @@ static void run_collective(fake_op *op)
     (void)pthread_mutex_lock(&world->lock);
     const unsigned round = world->round;
     world->ops[comm->rank] = &op->desc;
+    comm->running++;
     if (++world->arrived == comm->size && !world->broken) {
         uint8_t result[BYTES_MAX];
         const size_t bytes = compute(world, comm->size, result);
@@ -178,6 +180,8 @@ static void run_collective(fake_op *op)
         (void)pthread_cond_wait(&world->changed, &world->lock);
     }
     (void)atomic_fetch_add(&comm->finished, world->round == round ? 0 : 1);
+    comm->running--;
+    (void)pthread_cond_broadcast(&world->changed);
     (void)pthread_mutex_unlock(&world->lock);
 }
 
@@ -375,6 +379,9 @@ static void fake_release(void *comm_)
     fake_world *world = comm->world;
     (void)atomic_fetch_add(&comm->device->released, 1);
     (void)pthread_mutex_lock(&world->lock);
+    while (comm->running > 0 && atomic_load(&comm->aborted)) { /* the stream leaves a collective */
+        (void)pthread_cond_wait(&world->changed, &world->lock);
+    }
     const bool last = --world->users == 0;
     (void)pthread_mutex_unlock(&world->lock);
     if (last) {
