@@ -34,7 +34,7 @@ typedef struct fake_comm {
     atomic_bool broken; /* poll reports an error */
     _Atomic uint64_t started;
     _Atomic uint64_t finished;
-    int running; /* its streams inside a collective; under world->lock */
+    int running; /* operations that its streams have to do; under world->lock */
 } fake_comm;
 
 typedef struct fake_op {
@@ -165,7 +165,6 @@ static void run_collective(fake_op *op)
     (void)pthread_mutex_lock(&world->lock);
     const unsigned round = world->round;
     world->ops[comm->rank] = &op->desc;
-    comm->running++;
     if (++world->arrived == comm->size && !world->broken) {
         uint8_t result[BYTES_MAX];
         const size_t bytes = compute(world, comm->size, result);
@@ -180,7 +179,14 @@ static void run_collective(fake_op *op)
         (void)pthread_cond_wait(&world->changed, &world->lock);
     }
     (void)atomic_fetch_add(&comm->finished, world->round == round ? 0 : 1);
-    comm->running--;
+    (void)pthread_mutex_unlock(&world->lock);
+}
+
+static void count_running(fake_comm *comm, int change)
+{
+    fake_world *world = comm->world;
+    (void)pthread_mutex_lock(&world->lock);
+    comm->running += change;
     (void)pthread_cond_broadcast(&world->changed);
     (void)pthread_mutex_unlock(&world->lock);
 }
@@ -189,6 +195,9 @@ static void run_op(void *argument)
 {
     const fake_run *run = argument;
     fake_op *op = run->op;
+    if (run->captured) {
+        count_running(op->comm, 1);
+    }
     if (run->hangs) {
         stand_still(op->comm->device, op->comm);
     }
@@ -196,11 +205,15 @@ static void run_op(void *argument)
         run_collective(op);
     }
     (void)atomic_fetch_add(&op->ended, run->captured ? 0 : 1);
+    count_running(op->comm, -1);
 }
 
 static void enqueue(fake_run run)
 {
     (void)atomic_fetch_add(&run.op->enqueued, run.captured ? 0 : 1);
+    if (!run.captured) {
+        count_running(run.op->comm, 1);
+    }
     fake_stream_enqueue(run.op->desc.stream, run_op, &run, sizeof run);
 }
 
@@ -379,7 +392,7 @@ static void fake_release(void *comm_)
     fake_world *world = comm->world;
     (void)atomic_fetch_add(&comm->device->released, 1);
     (void)pthread_mutex_lock(&world->lock);
-    while (comm->running > 0 && atomic_load(&comm->aborted)) { /* the stream leaves a collective */
+    while (comm->running > 0 && atomic_load(&comm->aborted)) { /* the stream leaves it */
         (void)pthread_cond_wait(&world->changed, &world->lock);
     }
     const bool last = --world->users == 0;
