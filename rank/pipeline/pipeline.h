@@ -47,7 +47,7 @@ typedef struct rank_pipeline_options {
     int stages;
     int tensor;               /* ranks that share each stage */
     coll_algorithm algorithm; /* of the sums over several pipelines, */
-    size_t bucket_bytes;      /* and how many bytes one of them has at most */
+    size_t bucket_bytes;      /* and the bytes of one of them; more if there would be too many */
     const rank_device *device;
     const rank_model_config *config;
     proto_pipeline_kind kind; /* not interleaved */

@@ -43,6 +43,10 @@ base_status pipeline_make_reductions(rank_pipeline *pipeline, base_error *reterr
     if (pipeline->replicas == NULL) {
         return BASE_OK;
     }
+    const size_t least = pipeline->held.count / RANK_DDP_BUCKETS_MAX + 1;
+    if (pipeline->bucket_elements < least) {
+        pipeline->bucket_elements = least; /* no more buckets than that, and one for each layer */
+    }
     /* backward ends with each layer, and with what stands before them: there a bucket may be smaller */
     reductions->capacity = pipeline->held.count / pipeline->bucket_elements +
                            (size_t)(pipeline->shape.end_layer - pipeline->shape.first_layer) + 1;

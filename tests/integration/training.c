@@ -48,6 +48,15 @@ void training_expect(training_run *run, const test_directory *directory, const c
     test_program_assert_no_children();
 }
 
+void training_expect_refused(training_run *run, const char *const *flags, const char *says)
+{
+    training_expect(run, &test_shared_directory, "refused", 2, flags);
+    const char *err = run->program.text[TEST_STDERR];
+    assert_has(err, says);
+    assert_ptr_equal(strchr(err, '\n'), err + strlen(err) - 1); /* one line */
+    assert_int_not_equal(access(run->out, F_OK), 0);
+}
+
 void *training_file(const training_run *run, const char *file, size_t *size_bytes)
 {
     char path[BASE_PATH_BYTES + 64];

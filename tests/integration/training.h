@@ -25,6 +25,10 @@ void training_start(training_run *run, const test_directory *directory, const ch
 void training_expect(training_run *run, const test_directory *directory, const char *name,
                      int exit_code, const char *const *flags);
 
+/* A run that is refused before it starts, with exit code 2, in one line on stderr that has these words. It
+ * leaves no directory. */
+void training_expect_refused(training_run *run, const char *const *flags, const char *says);
+
 /* The whole of OUT/file; its bytes are the caller's to free. */
 void *training_file(const training_run *run, const char *file, size_t *size_bytes);
 

@@ -3,34 +3,8 @@
 #include <string.h>
 
 #include "backend/cpu/kernels.h"
+#include "numbers.h"
 #include "support.h"
-
-static const char *const fused[] = {"avx2", "avx512"};
-enum { FUSED_COUNT = 2 };
-
-static void fill(float *values, size_t count, uint32_t seed)
-{
-    for (size_t i = 0; i < count; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        values[i] = (float)(int32_t)seed * 0x1p-31f;
-    }
-}
-
-/* The upper half of a float. */
-static rank_bfloat16 upper(float value)
-{
-    uint32_t bits = 0;
-    memcpy(&bits, &value, sizeof bits);
-    return (rank_bfloat16)(bits >> 16);
-}
-
-static float widened(rank_bfloat16 half)
-{
-    const uint32_t bits = (uint32_t)half << 16;
-    float value = 0.0f;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
 
 static void a_transposed_matrix_packs_alike(void **state)
 {

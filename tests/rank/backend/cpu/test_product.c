@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/cpu/kernels.h"
+#include "numbers.h"
 #include "support.h"
 
 enum { ROWS_MAX = 131, COLUMNS_MAX = 100, DEPTH_MAX = 640 };
@@ -16,17 +17,6 @@ typedef struct operands {
     float c[ROWS_MAX * COLUMNS_MAX];
     float expected[ROWS_MAX * COLUMNS_MAX];
 } operands;
-
-static const char *const fused[] = {"avx2", "avx512"};
-enum { FUSED_COUNT = 2 };
-
-static void fill(float *values, size_t count, uint32_t seed)
-{
-    for (size_t i = 0; i < count; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        values[i] = (float)(int32_t)seed * 0x1p-31f;
-    }
-}
 
 /* sum and the chain over a range of the depth. */
 static float chain(const operands *all, const rank_product *args, const size_t at[2], rank_leaf of,
@@ -302,22 +292,6 @@ static void halves_of_the_depth_add_up_to_the_whole(void **state)
     for (size_t i = 0; i < ROWS * COLUMNS; i++) {
         assert_true(c[0][i] == c[1][i] + c[2][i]);
     }
-}
-
-/* The upper half of a float. */
-static rank_bfloat16 upper(float value)
-{
-    uint32_t bits = 0;
-    memcpy(&bits, &value, sizeof bits);
-    return (rank_bfloat16)(bits >> 16);
-}
-
-static float widened(rank_bfloat16 half)
-{
-    const uint32_t bits = (uint32_t)half << 16;
-    float value = 0.0f;
-    memcpy(&value, &bits, sizeof value);
-    return value;
 }
 
 /* b packed in one type and in the other, as rows and as columns; then both products. */
