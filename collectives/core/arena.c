@@ -1,7 +1,9 @@
 /* Arenas: memory of a communicator that its ranks can map. Programs make and destroy them. They are
  * destroyed with their communicator at the latest. */
+#include <stdint.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "core/failure.h"
 #include "core/op.h"
@@ -91,4 +93,11 @@ void *coll_arena_data(coll_arena *arena)
 size_t coll_arena_size_bytes(const coll_arena *arena)
 {
     return arena->size_bytes;
+}
+
+void coll_arena_discard(coll_arena *arena, size_t offset_bytes, size_t size_bytes)
+{
+    BASE_ASSERT(offset_bytes <= arena->size_bytes);
+    BASE_ASSERT(size_bytes <= arena->size_bytes - offset_bytes);
+    coll_segment_discard((uint8_t *)arena->data + offset_bytes, size_bytes);
 }

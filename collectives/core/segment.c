@@ -138,6 +138,19 @@ void coll_segment_unmap(void *data)
     (void)pthread_mutex_unlock(&registry_lock);
 }
 
+void coll_segment_discard(void *data, size_t size_bytes)
+{
+    const uintptr_t first = (uintptr_t)data;
+    const size_t skipped = (PAGE_BYTES - first % PAGE_BYTES) % PAGE_BYTES;
+    const size_t bytes =
+        size_bytes > skipped ? (size_bytes - skipped) / PAGE_BYTES * PAGE_BYTES : 0;
+    void *at = (uint8_t *)data + skipped;
+    /* of shared memory that frees the pages for all processes; private memory does not have it */
+    if (bytes > 0 && madvise(at, bytes, MADV_REMOVE) != 0) {
+        (void)madvise(at, bytes, MADV_DONTNEED);
+    }
+}
+
 coll_status coll_segment_create_private(size_t size_bytes, void **data, coll_error *reterr)
 {
     void *made = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

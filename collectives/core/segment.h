@@ -31,6 +31,10 @@ COLL_MUST_CHECK coll_status coll_segment_create_private(size_t size_bytes, void 
                                                         coll_error *reterr);
 void coll_segment_free_private(void *data, size_t size_bytes);
 
+/* Gives the whole pages inside a range of either kind of memory back to the system. What they hold
+ * afterwards is undefined: a system that cannot take them leaves them as they are. */
+void coll_segment_discard(void *data, size_t size_bytes);
+
 /* size_bytes rounded up to whole pages, at least one; 0 if that overflows. */
 size_t coll_segment_round(size_t size_bytes);
 

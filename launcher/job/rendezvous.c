@@ -75,16 +75,18 @@ void rendezvous_handle_join(launch_session *session, int rank, const Ringfence__
     }
 }
 
-/* How many sentences a rank's shard has. The rank's slots are contiguous, and slot s of S has the
- * sentences with index % S == s. */
+/* How many sentences a rank's shard has: slot s of S has the sentences whose index in the file is s
+ * modulo S. */
 static uint64_t shard_sentences(const proto_job *job, uint64_t total, int rank)
 {
-    const uint64_t slots_here = (uint64_t)job->train.micro_batches;
-    const uint64_t slots = slots_here * (uint64_t)proto_job_replicas(job);
-    const uint64_t first = slots_here * (uint64_t)proto_job_place(job, rank).replica;
-    /* one more for each slot */
-    const uint64_t rest = total % slots > first ? total % slots - first : 0;
-    return slots_here * (total / slots) + (rest < slots_here ? rest : slots_here);
+    const int64_t slots = job->train.micro_batches * proto_job_replicas(job);
+    const int64_t replica = proto_job_place(job, rank).replica;
+    uint64_t sum = 0;
+    for (int64_t i = 0; i < job->train.micro_batches; i++) {
+        const uint64_t slot = (uint64_t)proto_job_slot(job, replica, i);
+        sum += total / (uint64_t)slots + (slot < total % (uint64_t)slots);
+    }
+    return sum;
 }
 
 /* Warns if the rank's instruction set gives other bits than rank 0's: `baseline` beside any other. */

@@ -35,6 +35,18 @@ proto_place proto_job_place(const proto_job *job, int rank)
                          .part = rank % tensor};
 }
 
+int64_t proto_job_slot_step(const proto_job *job)
+{
+    return job->parallel.zero >= PROTO_ZERO_GRADIENTS ? proto_job_replicas(job) : 1;
+}
+
+int64_t proto_job_slot(const proto_job *job, int64_t replica, int64_t micro_batch)
+{
+    const int64_t step = proto_job_slot_step(job);
+    const int64_t first = step > 1 ? replica : replica * job->train.micro_batches;
+    return first + micro_batch * step;
+}
+
 /* Checks a job whose ranks are the stages of a pipeline. */
 static base_status check_stages(const proto_job *job, base_error *reterr)
 {
@@ -111,11 +123,20 @@ static base_status check_pipeline(const proto_job *job, base_error *reterr)
 
 static base_status check_zero(const proto_job *job, base_error *reterr)
 {
-    return job->parallel.zero == 0 || job->job.mode == PROTO_MODE_DDP_CPU
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_INVALID,
-                           "parallel.zero %" PRId64 " goes with mode ddp-cpu, not with %s",
-                           job->parallel.zero, proto_mode_name((int)job->job.mode));
+    if (job->parallel.zero != PROTO_ZERO_NOTHING && job->job.mode != PROTO_MODE_DDP_CPU) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "parallel.zero %" PRId64 " goes with mode ddp-cpu, not with %s",
+                         job->parallel.zero, proto_mode_name((int)job->job.mode));
+    }
+    if (job->parallel.zero >= PROTO_ZERO_GRADIENTS &&
+        job->parallel.timing == PROTO_TIMING_BRACKETED) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "parallel.zero %" PRId64
+                         " reduces gradients during backward: parallel.timing bracketed goes with "
+                         "0 and 1",
+                         job->parallel.zero);
+    }
+    return BASE_OK;
 }
 
 base_status proto_job_check_layout(const proto_job *job, base_error *reterr)

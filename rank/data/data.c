@@ -13,6 +13,12 @@
 #include "record.h"
 #include "slot.h"
 
+/* Where the slot with this index on this rank stands among the job's. */
+static int64_t slot_number(const rank_data_options *options, int64_t slot_index)
+{
+    return options->slot_first + slot_index * (options->slot_step > 0 ? options->slot_step : 1);
+}
+
 enum { SENTENCES_FIRST = 4096, TEXT_BYTES_FIRST = 1 << 18 };
 
 static base_status check_options(const rank_data_options *options, base_error *reterr)
@@ -25,8 +31,7 @@ static base_status check_options(const rank_data_options *options, base_error *r
     }
     if (options->slot_count < 1 || options->slot_count > RANK_DATA_SLOTS_MAX ||
         options->slot_first < 0 || options->slots_here < 1 ||
-        options->slots_here > options->slot_count ||
-        options->slot_first > options->slot_count - options->slots_here) {
+        slot_number(options, options->slots_here - 1) >= options->slot_count) {
         return base_fail(reterr, BASE_ERR_INVALID, "%d slots from slot %d on are not among %d",
                          options->slots_here, options->slot_first, options->slot_count);
     }
@@ -87,9 +92,10 @@ static base_status keep_line(rank_data *data, const rank_lines *lines, base_erro
 
 static bool is_mine(const rank_data_options *options, uint64_t index)
 {
-    const uint64_t slot = index % (uint64_t)options->slot_count;
-    return slot >= (uint64_t)options->slot_first &&
-           slot - (uint64_t)options->slot_first < (uint64_t)options->slots_here;
+    const int64_t behind =
+        (int64_t)(index % (uint64_t)options->slot_count) - options->slot_first;
+    const int64_t step = options->slot_step > 0 ? options->slot_step : 1;
+    return behind >= 0 && behind % step == 0 && behind / step < options->slots_here;
 }
 
 static base_status read_file(rank_data *data, const char *path, base_error *reterr)
@@ -131,7 +137,7 @@ static void order_slots(rank_data *data)
     for (int i = 0; i < data->options.slots_here; i++) {
         slot_state *slot = &data->slots[i];
         slot->next = 0;
-        rank_slot_order(data->options.seed, data->options.slot_first + i, data->epoch, slot->order,
+        rank_slot_order(data->options.seed, (int)slot_number(&data->options, i), data->epoch, slot->order,
                         slot->count);
     }
 }
@@ -160,7 +166,7 @@ static base_status make_slots(rank_data *data, base_error *reterr)
     for (int i = 0; i < data->options.slots_here && made; i++) {
         slot_state *slot = &data->slots[i];
         slot->count = (uint32_t)rank_slot_size(data->sentences_total, data->options.slot_count,
-                                               data->options.slot_first + i);
+                                               (int)slot_number(&data->options, i));
         slot->order = calloc((size_t)slot->count + 1, sizeof *slot->order);
         made = slot->order != NULL;
     }
@@ -253,7 +259,7 @@ base_status rank_data_seek(rank_data *data, uint64_t epoch, const uint32_t *posi
         if (positions[i] > slot->count) {
             return base_fail(reterr, BASE_ERR_INVALID,
                              "slot %d has %u sentences, and was to go on after %u",
-                             data->options.slot_first + i, slot->count, positions[i]);
+                             (int)slot_number(&data->options, i), slot->count, positions[i]);
         }
         for (; slot->next < positions[i]; slot->next++) {
             data->handed_out += !rank_data_sentence(data, i, slot->next)->too_long;

@@ -21,6 +21,16 @@ size_t rank_model_param_count(const rank_model_config *config)
     return last.offset + last.count;
 }
 
+int rank_model_part_count(const rank_model_config *config)
+{
+    return config->family->reads != NULL ? config->layers + 2 : 0;
+}
+
+void rank_model_part_reads(const rank_model_config *config, int part, rank_model_reads *reads)
+{
+    config->family->reads(config, part, reads);
+}
+
 void rank_model_init(const rank_model_config *config, uint64_t seed, float *params)
 {
     config->family->init(config, seed, params);

@@ -146,6 +146,9 @@ struct rank_family {
     /* What a stage with these layers holds. NULL: the family cannot be cut into stages. */
     void (*held)(const rank_shape *shape, rank_held *held);
 
+    /* What a part of the model reads: rank_model_part_reads. NULL: it does not say. */
+    void (*reads)(const rank_model_config *config, int part, rank_model_reads *reads);
+
     size_t (*saved_floats)(const rank_shape *shape); /* activations of one micro-batch */
     size_t (*work_floats)(const rank_shape *shape);
     /* NULL without decode: elements of a head; elements of one token in one layer's cache; and floats

@@ -185,10 +185,10 @@ static void pass(void *user)
     rank_model *model = user;
     const rank_run *run = &model->run;
     const rank_hooks *hooks = run->hooks;
+    model->config.family->forward(run, &(rank_forward_args){.saved = &model->saved});
     if (hooks->begin != NULL) {
         hooks->begin(hooks->ready_user, false);
     }
-    model->config.family->forward(run, &(rank_forward_args){.saved = &model->saved});
     model->config.family->backward(
         run, &(rank_backward_args){.saved = &model->saved, .grads = model->grads});
 }

@@ -236,8 +236,8 @@ static void update(void *user)
         rank_adamw part = whole;
         part.decay = run->decay;
         part.count = run->count;
-        part.params += run->offset;
-        part.grads += run->offset;
+        part.params += optimizer->options.packed_params ? run->place : run->offset;
+        part.grads += optimizer->options.packed_grads ? run->place : run->offset;
         part.first += run->place;
         part.second += run->place;
         part.ends = NULL;

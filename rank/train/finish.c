@@ -2,6 +2,7 @@
  * Finished. Called by train.c. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -102,6 +103,21 @@ static base_status wait_for_all(const trainer *self, base_error *reterr)
         reterr);
 }
 
+/* Every rank has all parameters for that. */
+static base_status evaluate(const trainer *self, uint64_t *total, uint64_t *correct,
+                            base_error *reterr)
+{
+    float *whole = NULL;
+    base_status status =
+        trainer_has_part(self) ? trainer_give_whole(self, &whole, reterr) : BASE_OK;
+    if (status == BASE_OK) {
+        status = trainer_accuracy(self, whole != NULL ? whole : self->params, true, total, correct,
+                                  reterr);
+    }
+    free(whole);
+    return status;
+}
+
 base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr)
 {
     const rank_worker *worker = self->worker;
@@ -111,8 +127,8 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
     uint64_t eval_total = 0;
     uint64_t eval_correct = 0;
     base_status status = trainer_save(self, reterr); /* first: what follows may be stopped */
-    if (status == BASE_OK && self->pipeline != NULL) {
-        status = trainer_stage_save(self, digest, &byte_equal, &max_abs_difference, reterr);
+    if (status == BASE_OK && trainer_has_part(self)) {
+        status = trainer_save_whole(self, digest, &byte_equal, &max_abs_difference, reterr);
     } else if (status == BASE_OK) {
         status =
             rank_ddp_compare(self->ddp, self->params, &byte_equal, &max_abs_difference, reterr);
@@ -124,10 +140,7 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
         status = wait_for_all(self, reterr);
     }
     if (status == BASE_OK && self->job->infer.eval && !self->stopping) {
-        status =
-            self->pipeline != NULL
-                ? trainer_stage_accuracy(self, &eval_total, &eval_correct, reterr)
-                : trainer_accuracy(self, self->params, true, &eval_total, &eval_correct, reterr);
+        status = evaluate(self, &eval_total, &eval_correct, reterr);
     }
     if (status != BASE_OK) {
         return status;

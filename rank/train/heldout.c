@@ -1,5 +1,6 @@
 /* --eval-every: held-out loss and accuracy during a training. Called by prepare.c and step.c. */
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "base/log.h"
 #include "generate/mode.h"
@@ -64,9 +65,10 @@ base_status trainer_accuracy(const trainer *self, const float *params, bool may_
 }
 
 /* Computes the loss over this rank's share of the held-out sentences. */
-static base_status sum_loss(trainer *self, heldout_sums *sums, base_error *reterr)
+static base_status sum_loss(trainer *self, const float *params, heldout_sums *sums,
+                            base_error *reterr)
 {
-    rank_hooks hooks = rank_hooks_flat(self->params);
+    rank_hooks hooks = rank_hooks_flat(params);
     hooks.rounded = self->rounded;
     base_status status = BASE_OK;
     while (status == BASE_OK && rank_data_remaining(self->heldout) > 0) {
@@ -88,10 +90,17 @@ base_status trainer_heldout(trainer *self, trainer_heldout_result *result, base_
     heldout_sums sums = {0};
     uint64_t total = 0;
     uint64_t correct = 0;
-    base_status status = sum_loss(self, &sums, reterr);
+    float *whole = NULL;
+    base_status status =
+        trainer_has_part(self) ? trainer_give_whole(self, &whole, reterr) : BASE_OK;
+    const float *params = whole != NULL ? whole : self->params;
     if (status == BASE_OK) {
-        status = trainer_accuracy(self, self->params, false, &total, &correct, reterr);
+        status = sum_loss(self, params, &sums, reterr);
     }
+    if (status == BASE_OK) {
+        status = trainer_accuracy(self, params, false, &total, &correct, reterr);
+    }
+    free(whole);
     sums.sentences = (double)total;
     sums.correct = (double)correct;
     if (status == BASE_OK) {

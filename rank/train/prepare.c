@@ -54,7 +54,9 @@ static rank_ddp_options ddp_options(const trainer *self)
         .bucket_bytes = (size_t)job->parallel.bucket_bytes,
         .micro_batches = (int)job->train.micro_batches,
         .bracketed = job->parallel.timing == PROTO_TIMING_BRACKETED,
-        .zero = trainer_is_sharded(self),
+        .zero = (int)job->parallel.zero,
+        .parts = self->parts,
+        .part_count = self->part_count,
         .graphs = self->graphs,
     };
 }
@@ -62,6 +64,37 @@ static rank_ddp_options ddp_options(const trainer *self)
 bool trainer_is_sharded(const trainer *self)
 {
     return self->job->parallel.zero > 0;
+}
+
+bool trainer_shards_params(const trainer *self)
+{
+    return self->job->parallel.zero == PROTO_ZERO_PARAMETERS;
+}
+
+/* What passes read at one time, for ZeRO from stage 2 on. */
+static base_status find_parts(trainer *self, base_error *reterr)
+{
+    if (self->job->parallel.zero < PROTO_ZERO_GRADIENTS) {
+        return BASE_OK;
+    }
+    self->part_count = rank_model_part_count(&self->config);
+    if (self->part_count == 0) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "--zero %d: not for models of this family",
+                         (int)self->job->parallel.zero);
+    }
+    self->parts = calloc((size_t)self->part_count, sizeof *self->parts);
+    if (self->parts == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the parts of a model");
+    }
+    for (int part = 0; part < self->part_count; part++) {
+        rank_model_reads reads;
+        rank_model_part_reads(&self->config, part, &reads);
+        for (int i = 0; i < 2; i++) {
+            self->parts[part].ranges[i] =
+                (rank_zero_range){.offset = reads.offset[i], .count = reads.count[i]};
+        }
+    }
+    return BASE_OK;
 }
 
 /* Adds the moments of what this rank updates. */
@@ -76,10 +109,13 @@ static void plan_update(const trainer *self, rank_memory_use *use)
 
 void trainer_plan_state(const trainer *self, rank_memory_use *use)
 {
+    const proto_identity *identity = &self->worker->identity;
     const rank_ddp_options options = ddp_options(self);
-    use->bytes[RANK_MEMORY_WEIGHTS] += self->param_count * sizeof *self->params;
+    if (!trainer_shards_params(self)) {
+        use->bytes[RANK_MEMORY_WEIGHTS] += self->param_count * sizeof *self->params;
+    }
     plan_update(self, use);
-    rank_ddp_plan(&options, use);
+    rank_ddp_plan(&options, identity->rank, identity->world_size, use);
 }
 
 /* Adds up what a training takes of the device, and refuses what has no room there. The device's
@@ -97,7 +133,7 @@ static base_status check_room(trainer *self, base_error *reterr)
         (sizeof *self->params + (trains_rounded(self) ? sizeof *self->rounded : 0));
     plan_update(self, &use);
     rank_model_plan(&model, &use);
-    rank_ddp_plan(&ddp, &use);
+    rank_ddp_plan(&ddp, self->worker->identity.rank, self->worker->identity.world_size, &use);
     const base_status status = rank_memory_check(
         &self->device, "training", &use,
         rank_ddp_plan_collectives(&ddp, self->worker->identity.world_size), reterr);
@@ -113,6 +149,9 @@ static base_status make_memory(trainer *self, base_error *reterr)
     const size_t size_bytes = self->param_count * sizeof *self->params;
     void *params = NULL;
     void *rounded = NULL;
+    if (trainer_shards_params(self)) {
+        return BASE_OK;
+    }
     base_status status =
         device->backend->alloc(device->queue, RANK_MEMORY_WEIGHTS, size_bytes, &params, reterr);
     if (status != BASE_OK) {
@@ -169,6 +208,8 @@ static base_status make_optimizer(trainer *self, base_error *reterr)
                              ? make_pieces(self, &pieces, &options.piece_count, reterr)
                              : BASE_OK;
     options.pieces = pieces;
+    options.packed_grads = job->parallel.zero >= PROTO_ZERO_GRADIENTS;
+    options.packed_params = job->parallel.zero >= PROTO_ZERO_PARAMETERS;
     if (status == BASE_OK) {
         status = rank_optimizer_create(&self->device, config, &options, &self->optimizer, reterr);
     }
@@ -193,7 +234,10 @@ static base_status make_model(trainer *self, base_error *reterr)
     if (proto_mode_get(job->job.mode)->pipelined) {
         status = trainer_stage_make(self, reterr);
     } else {
-        status = check_room(self, reterr);
+        status = find_parts(self, reterr);
+        if (status == BASE_OK) {
+            status = check_room(self, reterr);
+        }
         if (status == BASE_OK) {
             status = make_memory(self, reterr);
         }
@@ -243,7 +287,8 @@ static base_status open_data(trainer *self, base_error *reterr)
         .path = job->data.train,
         .tokenizer = self->tokenizer,
         .slot_count = (int)(replicas * job->train.micro_batches),
-        .slot_first = (int)(replica * job->train.micro_batches),
+        .slot_first = (int)proto_job_slot(job, replica, 0),
+        .slot_step = (int)proto_job_slot_step(job),
         .slots_here = (int)job->train.micro_batches,
         .batch = (int)job->train.batch,
         .context = (int)job->model.context,
@@ -253,7 +298,7 @@ static base_status open_data(trainer *self, base_error *reterr)
     return rank_data_open(&options, &self->data, reterr);
 }
 
-static base_status wrap(trainer *self, base_error *reterr)
+static base_status wrap(trainer *self, float *params, base_error *reterr)
 {
     coll_error error;
     const proto_job *job = self->job;
@@ -266,7 +311,7 @@ static base_status wrap(trainer *self, base_error *reterr)
         return status;
     }
     const base_status wrapped = rank_ddp_wrap(coll_context_world(self->worker->context), &options,
-                                              self->params, &self->ddp, reterr);
+                                              params, &self->ddp, reterr);
     if (wrapped == BASE_OK) {
         memcpy(self->initial_digest, rank_ddp_initial_digest(self->ddp), RANK_DIGEST_BYTES);
     }
@@ -289,6 +334,22 @@ static base_status make_params(trainer *self, const char *from, base_error *rete
     return status;
 }
 
+/* Makes all of rank 0's parameters for a while, and gives every rank its shard of them. */
+static base_status share_shards(trainer *self, const char *from, base_error *reterr)
+{
+    float *whole = NULL;
+    base_status status = trainer_make_whole(self, &whole, reterr);
+    if (status == BASE_OK && whole != NULL) {
+        status = trainer_first_params(self, from, whole, reterr);
+    }
+    if (status == BASE_OK) {
+        status = wrap(self, whole, reterr);
+    }
+    free(whole);
+    self->params = status == BASE_OK ? rank_ddp_shard(self->ddp) : NULL;
+    return status;
+}
+
 /* Gives every rank its first parameters. `resumed` is a checkpoint of this training, or empty. */
 static base_status share_params(trainer *self, const char *resumed, base_error *reterr)
 {
@@ -296,9 +357,12 @@ static base_status share_params(trainer *self, const char *resumed, base_error *
     if (self->pipeline != NULL) {
         return trainer_stage_share(self, from, reterr);
     }
+    if (trainer_shards_params(self)) {
+        return share_shards(self, from, reterr);
+    }
     const base_status status =
         self->worker->identity.rank == 0 ? make_params(self, from, reterr) : BASE_OK;
-    return status == BASE_OK ? wrap(self, reterr) : status;
+    return status == BASE_OK ? wrap(self, self->params, reterr) : status;
 }
 
 base_status trainer_prepare(trainer *self, base_error *reterr)

@@ -149,7 +149,7 @@ static base_status share_moments(const trainer *self, const char *path, const ch
 static base_status seek(trainer *self, const double *sums, base_error *reterr)
 {
     const int here = (int)self->job->train.micro_batches;
-    const double *mine = sums + HEAD + (ptrdiff_t)trainer_place(self).replica * here;
+    const int replica = trainer_place(self).replica;
     course_sums head;
     uint32_t *positions = calloc((size_t)here, sizeof *positions);
     if (positions == NULL) {
@@ -157,7 +157,7 @@ static base_status seek(trainer *self, const double *sums, base_error *reterr)
     }
     memcpy(&head, sums, sizeof head);
     for (int i = 0; i < here; i++) {
-        positions[i] = (uint32_t)mine[i];
+        positions[i] = (uint32_t)sums[HEAD + proto_job_slot(self->job, replica, i)];
     }
     self->first_step = (uint64_t)head.step;
     self->steps_done = self->first_step;

@@ -14,8 +14,7 @@
 #include "train/trainer.h"
 #include "train/training_state.h"
 
-/* How far each slot of the job is in its epoch: a rank's slots are contiguous, and the others are zero
- * until the sum. The ranks of a replica have the same slots, so that the first one tells. Doubles hold
+/* How far each slot of the job is in its epoch: those of other ranks are zero until the sum. The ranks of a replica have the same slots, so that the first one tells. Doubles hold
  * such counts exactly. */
 static base_status gather_positions(const trainer *self, uint32_t **positions, base_error *reterr)
 {
@@ -30,7 +29,7 @@ static base_status gather_positions(const trainer *self, uint32_t **positions, b
             ? BASE_OK
             : base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d positions", count);
     for (int i = 0; status == BASE_OK && tells && i < here; i++) {
-        sums[place.replica * here + i] = rank_data_position(self->data, i);
+        sums[proto_job_slot(self->job, place.replica, i)] = rank_data_position(self->data, i);
     }
     if (status == BASE_OK) {
         status = trainer_sum(self, sums, (size_t)count, reterr);
@@ -45,20 +44,7 @@ static base_status gather_positions(const trainer *self, uint32_t **positions, b
 /* Whether each rank has a part of these values: a stage, or a shard of what is not the parameters. */
 static bool are_cut(const trainer *self, const float *values)
 {
-    return self->pipeline != NULL || (trainer_is_sharded(self) && values != self->params);
-}
-
-static base_status collect_parts(const trainer *self, const float *values, float **whole,
-                                 base_error *reterr)
-{
-    rank_pipeline_copies copies; /* compared at the end */
-    const base_status status = trainer_make_whole(self, whole, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    return self->pipeline != NULL
-               ? rank_pipeline_gather(self->pipeline, values, *whole, &copies, reterr)
-               : rank_ddp_collect(self->ddp, values, *whole, reterr);
+    return trainer_has_part(self) || (trainer_is_sharded(self) && values != self->params);
 }
 
 /* Collective: all values of the model on rank 0, one for each parameter, in the host's memory; the others
@@ -69,7 +55,8 @@ static base_status collect(const trainer *self, float *values, float **whole, ba
     void *host = NULL;
     *whole = NULL;
     if (are_cut(self, values)) {
-        return collect_parts(self, values, whole, reterr);
+        rank_pipeline_copies copies; /* compared at the end */
+        return trainer_collect(self, values, whole, &copies, reterr);
     }
     if (self->worker->identity.rank != 0) {
         return BASE_OK;

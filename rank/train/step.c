@@ -22,6 +22,7 @@ _Static_assert(sizeof(step_sums) == STEP_SUMS * sizeof(double), "summed as an ar
 typedef struct training_step {
     step_sums mine;
     step_sums global;
+    double losses[RANK_DDP_MICRO_BATCHES_MAX]; /* of this rank's micro-batches */
     uint64_t tokens;
     double learning_rate;
     double grad_norm;
@@ -68,7 +69,9 @@ static void begin(trainer *self, training_step *step)
 /* Enqueues forward and backward of a slot. Reduces buckets as they become full. */
 static base_status enqueue_slot(trainer *self, training_step *step, int slot, base_error *reterr)
 {
-    rank_hooks hooks = rank_hooks_flat(self->params);
+    rank_hooks hooks = trainer_shards_params(self)
+                           ? (rank_hooks){.need = rank_ddp_need, .weights = self->ddp}
+                           : rank_hooks_flat(self->params);
     rank_batch batch;
     const base_status status = rank_data_next_batch(self->data, slot, &batch, reterr);
     if (status != BASE_OK) {
@@ -84,21 +87,29 @@ static base_status enqueue_slot(trainer *self, training_step *step, int slot, ba
     return rank_model_enqueue(self->model, &hooks, &batch, grads, reterr);
 }
 
-/* Adds up the slots' losses in the order of their gradients. */
-static void sum_losses(const trainer *self, training_step *step, const rank_result *results)
+/* Adds up the losses of micro-batches in the order of their gradients. */
+static double sum_losses(const double *losses, int count)
+{
+    double sums[RANK_DDP_LEVELS_MAX] = {0.0};
+    for (int i = 0; i < count; i++) {
+        const rank_leaf_plan plan = rank_leaf_plan_make(count, i);
+        double *sum = &sums[plan.level];
+        *sum = losses[i];
+        for (int merge = 0; merge < plan.merges; merge++, sum--) {
+            sum[-1] += sum[0];
+        }
+    }
+    return sums[0];
+}
+
+static void take_losses(const trainer *self, training_step *step, const rank_result *results)
 {
     const int slots = (int)self->job->train.micro_batches;
-    double losses[RANK_DDP_LEVELS_MAX] = {0.0};
     for (int slot = 0; slot < slots; slot++) {
-        const rank_leaf_plan plan = rank_leaf_plan_make(slots, slot);
-        double *loss = &losses[plan.level];
-        *loss = results[slot].loss_sum;
-        for (int merge = 0; merge < plan.merges; merge++, loss--) {
-            loss[-1] += loss[0];
-        }
+        step->losses[slot] = results[slot].loss_sum;
         step->mine.targets += (double)results[slot].target_count;
     }
-    step->mine.loss = losses[0];
+    step->mine.loss = sum_losses(step->losses, slots);
 }
 
 /* Forward and backward of all slots, through this stage of the pipeline. */
@@ -217,7 +228,7 @@ static base_status compute(trainer *self, training_step *step, base_error *reter
     if (status != BASE_OK) {
         return status;
     }
-    sum_losses(self, step, results);
+    take_losses(self, step, results);
     step->mine.remaining = (double)rank_data_remaining(self->data);
     step->mine.stop = proto_client_stop_requested(self->worker->client) ? 1.0 : 0.0;
     step->compute_ns = base_now_ns() - step->start_ns - step->stage.wait_ns;
@@ -236,6 +247,18 @@ static base_status reduce_stage(trainer *self, training_step *step, base_error *
     return status;
 }
 
+/* Where gradients are summed over ranks first, so are losses: for each micro-batch. */
+static base_status sum_slots(const trainer *self, training_step *step, base_error *reterr)
+{
+    const int slots = (int)self->job->train.micro_batches;
+    if (slots == 1 || proto_job_slot_step(self->job) == 1) {
+        return BASE_OK;
+    }
+    const base_status status = trainer_sum(self, step->losses, (size_t)slots, reterr);
+    step->global.loss = sum_losses(step->losses, slots);
+    return status;
+}
+
 /* Sums over all ranks what they do not know yet. */
 static base_status sum_counts(const trainer *self, training_step *step, base_error *reterr)
 {
@@ -248,7 +271,9 @@ static base_status sum_counts(const trainer *self, training_step *step, base_err
         if (status != BASE_OK) {
             return status;
         }
-        return trainer_sum(self, (double *)&step->global, STEP_SUMS, reterr);
+        const base_status summed =
+            trainer_sum(self, (double *)&step->global, STEP_SUMS, reterr);
+        return summed == BASE_OK ? sum_slots(self, step, reterr) : summed;
     }
     step->global.loss = step->mine.loss;
     step->global.stop = step->mine.stop;
@@ -260,6 +285,7 @@ static base_status reduce(trainer *self, training_step *step, base_error *reterr
 {
     base_status status = self->pipeline != NULL ? reduce_stage(self, step, reterr)
                                                 : rank_ddp_finish(self->ddp, &step->times, reterr);
+    step->compute_ns -= step->times.waited_ns;
     const int64_t sum_ns = base_now_ns();
     if (status == BASE_OK && trainer_is_sharded(self)) {
         status = rank_ddp_sum_squares(self->ddp, &step->sum_squares, reterr);
@@ -280,11 +306,11 @@ static base_status reduce(trainer *self, training_step *step, base_error *reterr
     return status;
 }
 
-/* With --zero each rank has updated its shard, and all get it. */
+/* With --zero 1 and 2 each rank has updated its shard, and all get it. */
 static base_status gather(const trainer *self, training_step *step, base_error *reterr)
 {
     base_status status = BASE_OK;
-    if (trainer_is_sharded(self) && step->global.targets > 0.0) {
+    if (trainer_is_sharded(self) && !trainer_shards_params(self) && step->global.targets > 0.0) {
         status = rank_ddp_gather(self->ddp, reterr);
         step->ended_ns = base_now_ns();
         step->times.allreduce_ns += step->ended_ns - step->updated_ns;

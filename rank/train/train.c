@@ -2,6 +2,8 @@
  * src/gpu_modes.c. */
 #include "train/mode.h"
 
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "train/trainer.h"
 
@@ -15,7 +17,8 @@ static void trainer_fini(trainer *self)
     rank_data_close(self->heldout);
     rank_data_close(self->data);
     rank_tokenizer_destroy(self->tokenizer);
-    if (self->params != NULL) {
+    free(self->parts);
+    if (self->params != NULL && !trainer_shards_params(self)) {
         self->device.backend->release(self->device.queue, self->rounded);
         self->device.backend->release(self->device.queue, self->params);
     }

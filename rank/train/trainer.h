@@ -38,11 +38,14 @@ typedef struct trainer {
     rank_model *model;
     rank_optimizer *optimizer;
     rank_ddp *ddp;
+    rank_ddp_part *parts; /* what passes read at one time, for --zero 2 and 3 */
+    int part_count;
     rank_pipeline
         *pipeline; /* NULL: this rank has all layers, and model and ddp. Else it has neither */
     uint8_t initial_digest[RANK_DIGEST_BYTES]; /* BLAKE2b-256 of the model's first parameters */
-    float *params;           /* in the device's memory; in a pipeline what this stage holds */
-    size_t param_bytes;      /* of params, as allocated; 0: in a pipeline */
+    float *params;           /* in the device's memory; in a pipeline what this stage holds, and with
+                              * --zero 3 this rank's shard, which belongs to ddp */
+    size_t param_bytes;      /* of params, as allocated; 0: in a pipeline, or a shard */
     rank_bfloat16 *rounded;  /* the same for products of --precision bfloat16; NULL: not needed */
     rank_memory_use planned; /* of the device's memory, without what evaluating takes */
     rank_training_course course; /* rank 0, if it writes checkpoints or goes on from one */
@@ -64,23 +67,35 @@ static inline proto_place trainer_place(const trainer *self)
 }
 
 /* In a pipeline. stage.c: makes this stage, and the parameters that it holds; gives the parameters of
- * rank 0 to the stages; computes a step; saves the whole model on rank 0; and evaluates it, for which
- * every rank gets all of it for a while. */
+ * rank 0 to the stages; and computes a step. */
 BASE_MUST_CHECK base_status trainer_stage_make(trainer *self, base_error *reterr);
 BASE_MUST_CHECK base_status trainer_stage_share(trainer *self, const char *from,
                                                 base_error *reterr);
 BASE_MUST_CHECK base_status trainer_stage_compute(trainer *self, uint64_t *tokens,
                                                   rank_result *results, base_error *reterr);
-BASE_MUST_CHECK base_status trainer_stage_accuracy(const trainer *self, uint64_t *total,
-                                                   uint64_t *correct, base_error *reterr);
-BASE_MUST_CHECK base_status trainer_stage_save(const trainer *self,
-                                               uint8_t digest[PROTO_DIGEST_BYTES], bool *byte_equal,
-                                               double *max_abs_difference, base_error *reterr);
 
-/* stage.c: memory for a value of each parameter on rank 0, which frees it. Others need none, and get
- * NULL. */
+/* ---- whole.c: models of which a rank has only a part, a stage's or with --zero 3 a shard ---- */
+
+bool trainer_has_part(const trainer *self);
+
+/* Memory for a value of each parameter on rank 0, which frees it. Others need none, and get NULL. */
 BASE_MUST_CHECK base_status trainer_make_whole(const trainer *self, float **whole,
                                                base_error *reterr);
+
+/* Collective. Values, one for each parameter, of which each rank has its stage's or its shard's: makes all of
+ * them on rank 0, which frees them; others get NULL. copies says whether those that several ranks have are
+ * equal. */
+BASE_MUST_CHECK base_status trainer_collect(const trainer *self, const float *values, float **whole,
+                                            rank_pipeline_copies *copies, base_error *reterr);
+
+/* Collective: all parameters on every rank, which frees them. */
+BASE_MUST_CHECK base_status trainer_give_whole(const trainer *self, float **whole,
+                                               base_error *reterr);
+
+/* Collective: saves the whole model on rank 0, and compares what several ranks have. */
+BASE_MUST_CHECK base_status trainer_save_whole(const trainer *self,
+                                               uint8_t digest[PROTO_DIGEST_BYTES], bool *byte_equal,
+                                               double *max_abs_difference, base_error *reterr);
 
 /* prepare.c: makes the model's first parameters (param_count, in the host's memory), or reads
  * them from the directory `from`; "": makes them. */
@@ -96,8 +111,10 @@ BASE_MUST_CHECK base_status trainer_write(const trainer *self, const float *para
 BASE_MUST_CHECK base_status trainer_sum(const trainer *self, double *values, size_t count,
                                         base_error *reterr);
 
-/* prepare.c: whether each rank has only the moments of its own shard: --zero. */
+/* prepare.c: whether each rank has only the moments of its own shard: --zero. And whether it has only its
+ * shard of the parameters, too. */
 bool trainer_is_sharded(const trainer *self);
+bool trainer_shards_params(const trainer *self);
 
 /* prepare.c: adds what data-parallel training keeps of the model's state: parameters, gradients, moments. */
 void trainer_plan_state(const trainer *self, rank_memory_use *use);

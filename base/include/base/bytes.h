@@ -42,6 +42,11 @@ static inline size_t base_min_size(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+static inline size_t base_max_size(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
 /* a + b and a * b. On overflow false, with *result unchanged. */
 bool base_add_size(size_t a, size_t b, size_t *result);
 bool base_mul_size(size_t a, size_t b, size_t *result);

@@ -266,6 +266,11 @@ void coll_arena_destroy(coll_arena *arena);
 void *coll_arena_data(coll_arena *arena);
 size_t coll_arena_size_bytes(const coll_arena *arena);
 
+/* Gives the whole pages of 4096 bytes inside [offset_bytes, offset_bytes + size_bytes) back to the
+ * system. What they hold afterwards is undefined until it is written again, at the same address.
+ * Local; no rank's operation on these bytes may be under way. The range lies inside the arena. */
+void coll_arena_discard(coll_arena *arena, size_t offset_bytes, size_t size_bytes);
+
 typedef struct coll_op_desc {
     size_t size; /* sizeof(coll_op_desc) */
     coll_kind kind;

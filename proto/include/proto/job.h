@@ -134,6 +134,14 @@ typedef struct proto_job_train {
     bool resume; /* goes on from the newest checkpoint in output.directory, if there is one */
 } proto_job_train;
 
+/* What data-parallel ranks have only a shard of. */
+enum proto_zero {
+    PROTO_ZERO_NOTHING,
+    PROTO_ZERO_MOMENTS,
+    PROTO_ZERO_GRADIENTS, /* and moments */
+    PROTO_ZERO_PARAMETERS /* and both */
+};
+
 typedef struct proto_job_parallel {
     proto_transport transport;
     char interface[PROTO_JOB_INTERFACE_BYTES]; /* as in libcoll's option of that name; empty:
@@ -148,7 +156,7 @@ typedef struct proto_job_parallel {
     proto_pipeline_kind pipeline; /* of a mode that trains in a pipeline */
     int64_t stages; /* of one pipeline; 0: as many as there are ranks for one pipeline */
     int64_t tensor; /* ranks that share a stage's layers; 0: 1 */
-    int64_t zero;   /* ZeRO's stage; 0: every rank has all */
+    int64_t zero;   /* ZeRO's stage, a proto_zero */
 } proto_job_parallel;
 
 typedef struct proto_job_infer {
@@ -262,6 +270,15 @@ typedef struct proto_place {
 } proto_place;
 
 proto_place proto_job_place(const proto_job *job, int rank);
+
+/* The number of a replica's micro-batch among the job's replicas × micro-batches slots. A replica's slots are
+ * contiguous, so that it adds up their gradients first, and then all replicas do. With ZeRO from stage 2 on the
+ * replicas come first, for each micro-batch, and their slots are. The two orders are one canonical order where
+ * the number of replicas is a power of two. */
+int64_t proto_job_slot(const proto_job *job, int64_t replica, int64_t micro_batch);
+
+/* How far a replica's next slot is from one. */
+int64_t proto_job_slot_step(const proto_job *job);
 
 /* The number of widths in infer.curve. 0: it is empty. -1: it is not a list of widths, which
  * proto_job_check refuses. */

@@ -34,7 +34,8 @@ typedef struct rank_data_options {
     const char *path;
     rank_tokenizer *tokenizer; /* borrowed, outlives the data */
     int slot_count;            /* of the whole job */
-    int slot_first;            /* this rank's slots: slot_first … slot_first + slots_here - 1 */
+    int slot_first;            /* this rank's slots: slot_first + i × slot_step, i < slots_here */
+    int slot_step;             /* 0: 1 */
     int slots_here;
     int batch;   /* rows */
     int context; /* tokens per row */
@@ -58,7 +59,7 @@ BASE_MUST_CHECK base_status rank_data_open(const rank_data_options *options, ran
 void rank_data_close(rank_data *data);
 void rank_data_get_info(const rank_data *data, rank_data_info *info);
 
-/* The next batch of slot slot_first + slot_index. It is valid until the next call for any slot. It
+/* The next batch of slot `slot_index` of this rank's. It is valid until the next call for any slot. It
  * is empty (token_count 0) when the slot has no more sentences. */
 BASE_MUST_CHECK base_status rank_data_next_batch(rank_data *data, int slot_index, rank_batch *batch,
                                                  base_error *reterr);
@@ -74,7 +75,7 @@ uint64_t rank_data_remaining(const rank_data *data);
 /* Starts the next epoch, with a new order of every slot. */
 void rank_data_next_epoch(rank_data *data);
 
-/* How many sentences of its order slot slot_first + slot_index has passed in this epoch, with those that
+/* How many sentences of its order slot `slot_index` of this rank's has passed in this epoch, with those that
  * are left out. */
 uint32_t rank_data_position(const rank_data *data, int slot_index);
 

@@ -17,7 +17,8 @@
  * canonical order of coll.h (neighbours pair up level by level), and the all-reduce combines the
  * ranks in the same order. So ranks can be traded against a power of two of micro-batches: 4 × 1,
  * 2 × 2 and 1 × 4 (ranks × micro-batches) give the same bits, whatever the bucket size, with an
- * algorithm of the canonical order.
+ * algorithm of the canonical order. (With stages 2 and 3 of ZeRO slots are not contiguous, and ranks a
+ * power of two: proto_job_slot.)
  *
  * Buckets are ranges of the gradient array, cut from its end: backward fills the array from the
  * end, and each bucket's all-reduce starts as soon as the bucket is full, while backward goes on.
@@ -27,9 +28,15 @@
  * one: it has no shape that varies, so all ranks capture it at the same step, and replay it at the
  * same steps, as NCCL demands of a graph with its operations.
  *
- * ZeRO, stage 1 (rank/zero.h): buckets are the units of a cut. Each is reduce-scattered in place of
- * the all-reduce, in the same order of operands, so that rank_ddp_sums has the sums of this rank's
- * pieces only. The caller updates these, and rank_ddp_gather gives them to all.
+ * ZeRO (rank/zero.h): buckets are the units of a cut. Each is reduce-scattered in place of the
+ * all-reduce, in the same order of operands, so that this rank has the sums of its own pieces only.
+ *
+ *   stage 1   The caller updates its pieces of the parameters, and rank_ddp_gather gives them to all.
+ *   stage 2   Also, every micro-batch's gradients are reduced, and only this rank's shard of the sums
+ *             is kept. So the ranks are added up first, and the micro-batches second. The memory of a
+ *             unit goes back to the system when the unit is reduced.
+ *   stage 3   Also, a rank keeps only its shard of the parameters. A pass gathers them part by part:
+ *             the part in use, and the next one (ddp_window.c).
  *
  * One thread. After an error the object is dead: destroy it. */
 #ifndef RANK_DDP_H
@@ -52,13 +59,29 @@ enum {
 
 typedef struct rank_ddp rank_ddp;
 
+/* Stages of ZeRO. */
+enum {
+    RANK_DDP_ZERO_MOMENTS = 1, /* the caller's moments are sharded, */
+    RANK_DDP_ZERO_GRADIENTS,   /* and the sums of gradients, */
+    RANK_DDP_ZERO_PARAMETERS,  /* and the parameters */
+};
+
+/* What a pass reads at one time, as ranges of the parameters: model.h's rank_model_reads. */
+typedef struct rank_ddp_part {
+    rank_zero_range ranges[2]; /* the second one may be empty */
+} rank_ddp_part;
+
 typedef struct rank_ddp_options {
     const rank_device *device; /* adds up micro-batches and compares parameters; borrowed */
     size_t param_count;
     size_t bucket_bytes; /* at least 4; the last bucket may be smaller */
     int micro_batches;   /* per step, 1 … RANK_DDP_MICRO_BATCHES_MAX */
     bool bracketed;      /* a barrier, then one all-reduce after backward, to measure that alone */
-    bool zero;           /* stage 1 of ZeRO; not on a device */
+    int zero;            /* the stage of ZeRO, 0: none; not on a device */
+    /* From stage 2 on: what passes read. Forward reads the parts in order, backward from the last one
+     * down to the second, and its `ready` comes in that order. Copied. */
+    const rank_ddp_part *parts;
+    int part_count;
     coll_algorithm algorithm;
     rank_graphs
         *graphs; /* borrowed, and stopped before destroy; NULL: all-reduces are not captured */
@@ -69,24 +92,27 @@ typedef struct rank_ddp_times {
     int64_t allreduce_ns; /* inside collective calls: starting, progress, waiting; on a device
                            * from an all-reduce's start to its end there */
     int64_t allreduce_exposed_ns; /* the part of it after backward had ended */
+    int64_t waited_ns; /* the part of it in which passes waited: parameters to gather, memory to free */
     bool by_device;
     int64_t
         compute_ns; /* by_device: from rank_ddp_grads of the first micro-batch to the end of what
                          * was enqueued before rank_ddp_reduce */
 } rank_ddp_times;
 
-/* Adds the device's memory that wrap takes. Collectives' own buffers are not in it. */
-void rank_ddp_plan(const rank_ddp_options *options, rank_memory_use *use);
+/* Adds the device's memory that wrap takes on one of so many ranks: at one time at most, as parts of a
+ * large address space are used. Collectives' own buffers are not in it, and parameters only in stage 3. */
+void rank_ddp_plan(const rank_ddp_options *options, int rank, int ranks, rank_memory_use *use);
 
 /* Bytes that collectives take for themselves, at most, on a device. */
 uint64_t rank_ddp_plan_collectives(const rank_ddp_options *options, int ranks);
 
-/* Adds what wrap has allocated for gradients on a CPU: RANK_MEMORY_EXCHANGED and RANK_MEMORY_WORK. */
+/* Adds what was in use for that on a CPU, at one time at most. */
 void rank_ddp_memory(const rank_ddp *ddp, rank_memory_use *use);
 
 /* Collective. Copies rank 0's params (param_count floats, the caller's) to every rank, and checks
- * by digest that all have the same bytes (BASE_ERR_MISMATCH names a rank that does not). comm is
- * borrowed. */
+ * by digest that all have the same bytes (BASE_ERR_MISMATCH names a rank that does not). In stage 3
+ * params has all parameters on rank 0, is NULL on the others, and is read only here: every rank gets its
+ * shard. comm is borrowed. */
 BASE_MUST_CHECK base_status rank_ddp_wrap(coll_comm *comm, const rank_ddp_options *options,
                                           float *params, rank_ddp **ddp, base_error *reterr);
 
@@ -103,6 +129,10 @@ const char *rank_ddp_algorithm(const rank_ddp *ddp);
 /* Starts a step. No gradient is ready. */
 void rank_ddp_begin(rank_ddp *ddp);
 
+/* In stage 3: this rank's shard of the parameters, and how passes reach all of them (`need`). */
+float *rank_ddp_shard(rank_ddp *ddp);
+const float *rank_ddp_need(void *ddp, size_t offset, size_t count);
+
 /* The memory for the gradients of micro-batch m of this step: param_count floats, all of which
  * backward must write. Call it for 0, 1, … in order. It makes m the current micro-batch for
  * rank_ddp_ready. */
@@ -115,7 +145,8 @@ void rank_ddp_ready(void *user, size_t offset, size_t count, rank_mark mark);
 /* What rank_ddp_ready enqueues for the current micro-batch: the same for the same value. */
 uint64_t rank_ddp_key(const rank_ddp *ddp);
 
-/* A backward pass of the current micro-batch begins. What an earlier one made ready does not count.
+/* A backward pass of the current micro-batch begins, behind its forward. What an earlier one made ready
+ * does not count.
  * `replayed`: a graph does what rank_ddp_ready did when it was captured. */
 void rank_ddp_pass(void *user, bool replayed);
 
@@ -133,8 +164,8 @@ bool rank_ddp_follow(rank_ddp *ddp);
 BASE_MUST_CHECK base_status rank_ddp_finish(rank_ddp *ddp, rank_ddp_times *times,
                                             base_error *reterr);
 
-/* After finish, until the next begin: the sums over all slots; with `zero` only in this rank's
- * pieces. */
+/* After finish, until the next begin: the sums over all slots; in stage 1 only in this rank's pieces, and
+ * later of its shard alone. */
 const float *rank_ddp_sums(const rank_ddp *ddp);
 
 /* With `zero`: how the array is cut between so many ranks. Pure. */
@@ -145,7 +176,7 @@ rank_zero_cut rank_ddp_cut(const rank_ddp_options *options, int ranks);
 BASE_MUST_CHECK base_status rank_ddp_sum_squares(const rank_ddp *ddp, double *sum,
                                                  base_error *reterr);
 
-/* With `zero`; collective: gives every rank's pieces of the params of wrap to all. */
+/* In stages 1 and 2; collective: gives every rank's pieces of the params of wrap to all. */
 BASE_MUST_CHECK base_status rank_ddp_gather(rank_ddp *ddp, base_error *reterr);
 
 /* With `zero`, between two steps; collective: takes this rank's shard of rank 0's values (whole,
@@ -163,7 +194,7 @@ BASE_MUST_CHECK base_status rank_ddp_collect(rank_ddp *ddp, const float *shard, 
 BASE_MUST_CHECK base_status rank_ddp_share(rank_ddp *ddp, float *values, const char *what,
                                            base_error *reterr);
 
-/* Collective: compares this rank's params with rank 0's, byte by byte. */
+/* Collective: compares this rank's params with rank 0's, byte by byte. Not in stage 3. */
 BASE_MUST_CHECK base_status rank_ddp_compare(rank_ddp *ddp, const float *params, bool *byte_equal,
                                              double *max_abs_difference, base_error *reterr);
 

@@ -122,7 +122,7 @@ typedef struct rank_hooks {
     const rank_bfloat16 *rounded;
     rank_grad_ready ready; /* NULL: not called */
     void *ready_user;
-    /* Called before each backward pass, NULL: not called. `replayed`: a graph runs the pass again,
+    /* Called before each backward pass, behind forward; NULL: not called. `replayed`: a graph runs the pass again,
      * and all that `ready` did when it was captured; `ready` is not called. Otherwise it is, and
      * what an earlier pass of the same batch had made ready does not count. */
     void (*begin)(void *ready_user, bool replayed);
@@ -177,6 +177,19 @@ BASE_MUST_CHECK base_status rank_model_check_type(const rank_model_config *confi
 size_t rank_model_param_count(const rank_model_config *config);
 int rank_model_tensor_count(const rank_model_config *config);
 void rank_model_tensor(const rank_model_config *config, int index, rank_tensor *tensor);
+
+/* What forward and backward read of the parameters at one time: ranges of the array. Part 0 is the
+ * embeddings, part 1 + i is layer i (with the bias of the layer below, which a GPT-2 adds there), and the
+ * last part is the final norm and the output's matrix. If that matrix is the embedding, it is the second
+ * range; else count[1] is 0. Forward reads the parts in order, backward from the last one down to part 1. */
+typedef struct rank_model_reads {
+    size_t offset[2];
+    size_t count[2];
+} rank_model_reads;
+
+/* 0: the family does not say what its parts read. */
+int rank_model_part_count(const rank_model_config *config);
+void rank_model_part_reads(const rank_model_config *config, int part, rank_model_reads *reads);
 
 /* Checks that so many ranks can share the model in training: each gets equally many leaves of every
  * sum, and an id of the vocabulary at least. BASE_ERR_INVALID names the numbers that are possible. */

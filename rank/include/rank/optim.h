@@ -25,10 +25,12 @@ typedef struct rank_optimizer_options {
     const rank_held *held;  /* parameters, gradients and moments are those alone; NULL: all of the
                              * model's. Borrowed during create */
     /* Only these are updated, in ascending order, and moments are those alone, one piece behind the
-     * other (ZeRO). Parameters and gradients are arrays of the whole model. NULL: all are. Not with
-     * `held`. Borrowed during create */
+     * other (ZeRO). Parameters and gradients are arrays of the whole model, or packed like moments.
+     * NULL: all are. Not with `held`. Borrowed during create */
     const rank_optimizer_piece *pieces;
     size_t piece_count;
+    bool packed_params;
+    bool packed_grads;
 } rank_optimizer_options;
 
 /* Adds the device's memory that an optimizer of so many parameters takes. */

@@ -19,6 +19,7 @@ const rank_family rank_gpt2 = {
     .tensor = gpt2_tensor,
     .init = gpt2_init,
     .held = transformer_held,
+    .reads = transformer_reads,
     .saved_floats = transformer_saved_floats,
     .work_floats = transformer_work_floats,
     .head_width = rank_decoder_head_width,

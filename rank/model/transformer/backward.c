@@ -366,11 +366,12 @@ static void zero_all(const backward *b, float *din)
 {
     const transformer_pass *pass = &b->pass;
     const rank_shape *shape = &pass->run->shape;
-    for (int layer = shape->end_layer - 1; layer >= shape->first_layer; layer--) {
-        zero_range(b, transformer_offset(pass, layer, 0), pass->layout.in_block[BLOCK_TENSORS]);
-    }
     if (transformer_is_last_stage(pass)) {
         zero_range(b, pass->layout.final_weight, pass->layout.total - pass->layout.final_weight);
+    }
+    for (int layer = shape->end_layer - 1; layer >= shape->first_layer; layer--) {
+        zero_range(b, transformer_offset(pass, layer, 0), pass->layout.in_block[BLOCK_TENSORS]);
+        tell_layer(b, layer);
     }
     if (transformer_is_first_stage(pass)) {
         zero_range(b, 0, pass->layout.block);
@@ -379,9 +380,6 @@ static void zero_all(const backward *b, float *din)
         if (transformer_is_last_stage(pass) && transformer_is_tied(&pass->layout)) {
             zero_range(b, pass->layout.wte, pass->layout.wpe);
         }
-    }
-    for (int layer = shape->end_layer - 1; layer >= shape->first_layer; layer--) {
-        tell_layer(b, layer);
     }
     tell_embeddings(b);
 }

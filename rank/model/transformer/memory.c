@@ -316,6 +316,26 @@ void transformer_held(const rank_shape *shape, rank_held *held)
                         .tied_count = first != last ? tied : 0};
 }
 
+void transformer_reads(const rank_model_config *config, int part, rank_model_reads *reads)
+{
+    transformer_layout layout;
+    find_layout(config, &layout);
+    const size_t *in_block = layout.in_block;
+    const size_t layer_count = in_block[BLOCK_TENSORS];
+    const size_t below = layer_count - in_block[DOWN_BIAS]; /* the bias is the last tensor */
+    *reads = (rank_model_reads){.count = {0}};
+    if (part == 0) {
+        reads->count[0] = layout.block;
+        return;
+    }
+    const bool last = part > config->layers;
+    const size_t begin = layout.block + (size_t)(part - 1) * layer_count;
+    reads->offset[0] = part > 1 ? begin - below : begin;
+    reads->count[0] = (last ? layout.total : begin + layer_count) - reads->offset[0];
+    reads->count[1] = last && transformer_is_tied(&layout) ? layout.wpe - layout.wte : 0;
+    reads->offset[1] = layout.wte;
+}
+
 /* Products in bfloat16 are three times as slow where an extent is odd, as GPT-2's vocabulary is. So
  * they take whole rows of logits: the output's matrix goes on into the parameters behind it, where
  * there are enough. Nobody reads the logits that this gives, and their gradient is zero. */

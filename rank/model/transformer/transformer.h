@@ -42,6 +42,7 @@ typedef struct transformer_layout {
 size_t transformer_saved_floats(const rank_shape *shape);
 size_t transformer_work_floats(const rank_shape *shape);
 void transformer_held(const rank_shape *shape, rank_held *held);
+void transformer_reads(const rank_model_config *config, int part, rank_model_reads *reads);
 void transformer_forward(const rank_run *run, const rank_forward_args *args);
 void transformer_backward(const rank_run *run, const rank_backward_args *args);
 

@@ -11,6 +11,7 @@ static void empty_buckets(rank_ddp *ddp)
         ddp->buckets[i].missing = ddp->buckets[i].count;
     }
     ddp->started_count = 0;
+    ddp->shards.taken_count = 0;
 }
 
 void rank_ddp_begin(rank_ddp *ddp)
@@ -18,6 +19,7 @@ void rank_ddp_begin(rank_ddp *ddp)
     empty_buckets(ddp);
     ddp->reducing = false;
     ddp->inside_ns = 0;
+    ddp->waited_ns = 0;
     ddp->micro_batch = -1;
 }
 
@@ -26,6 +28,10 @@ float *rank_ddp_grads(rank_ddp *ddp, int micro_batch)
     BASE_ASSERT(micro_batch == ddp->micro_batch + 1);
     BASE_ASSERT(micro_batch < ddp->micro_batches);
     ddp->micro_batch = micro_batch;
+    if (rank_ddp_shards_gradients(ddp)) { /* the plan is still that of units under way */
+        rank_ddp_window_end(ddp);
+        return ddp->levels[0];
+    }
     ddp->plan = rank_leaf_plan_make(ddp->micro_batches, micro_batch);
     if (micro_batch == 0 && rank_ddp_on_device(ddp)) {
         ddp->device.backend->signal_set(ddp->device.queue, ddp->clock.begun);
@@ -33,20 +39,26 @@ float *rank_ddp_grads(rank_ddp *ddp, int micro_batch)
     return ddp->levels[ddp->plan.level];
 }
 
-static bool is_last(const rank_ddp *ddp)
+/* Whether the current micro-batch's backward fills buckets: the last one of a step, or each. */
+static bool fills(const rank_ddp *ddp)
 {
-    return ddp->micro_batch == ddp->micro_batches - 1;
+    return ddp->micro_batch == ddp->micro_batches - 1 || rank_ddp_shards_gradients(ddp);
 }
 
 uint64_t rank_ddp_key(const rank_ddp *ddp)
 {
-    return (uint64_t)ddp->plan.merges * 2 + is_last(ddp);
+    return (uint64_t)ddp->plan.merges * 2 + fills(ddp);
 }
 
 void rank_ddp_pass(void *user, bool replayed)
 {
     rank_ddp *ddp = user;
-    if (is_last(ddp)) {
+    if (rank_ddp_shards_gradients(ddp)) {
+        rank_ddp_window_turn(ddp);
+        rank_ddp_take_units(ddp, 0); /* of the micro-batch before: its memory is needed */
+        ddp->plan = rank_leaf_plan_make(ddp->micro_batches, ddp->micro_batch);
+    }
+    if (fills(ddp)) {
         empty_buckets(ddp);
         ddp->started_count = replayed ? ddp->bucket_count : 0;
     }
@@ -71,23 +83,51 @@ void rank_ddp_keep(rank_ddp *ddp, base_status status)
     }
 }
 
+void rank_ddp_start(rank_ddp *ddp, coll_op *op)
+{
+    coll_error error;
+    const int64_t before_ns = base_now_ns();
+    if (ddp->failed == BASE_OK) {
+        rank_ddp_keep(ddp, coll_to_base(coll_op_start(op, &error), &error, &ddp->error));
+    }
+    ddp->inside_ns += base_now_ns() - before_ns;
+}
+
+bool rank_ddp_is_done(rank_ddp *ddp, coll_op *op)
+{
+    coll_error error;
+    bool done = false;
+    const int64_t before_ns = base_now_ns();
+    if (ddp->failed == BASE_OK) {
+        rank_ddp_keep(ddp, coll_to_base(coll_op_test(op, &done, &error), &error, &ddp->error));
+    }
+    ddp->inside_ns += base_now_ns() - before_ns;
+    return done;
+}
+
+void rank_ddp_wait(rank_ddp *ddp, coll_op *op)
+{
+    coll_error error;
+    const int64_t before_ns = base_now_ns();
+    if (ddp->failed == BASE_OK) {
+        rank_ddp_keep(ddp, coll_to_base(coll_op_wait(op, &error), &error, &ddp->error));
+    }
+    ddp->waited_ns += base_now_ns() - before_ns;
+}
+
 /* Starts every bucket that is full, in order from the end, and makes progress on the started
  * ones. */
 static void start_full_buckets(rank_ddp *ddp)
 {
-    coll_error error;
-    const int64_t before_ns = base_now_ns();
     while (ddp->failed == BASE_OK && ddp->started_count < ddp->bucket_count &&
            ddp->buckets[ddp->started_count].missing == 0) {
-        coll_op *full = ddp->buckets[ddp->started_count++].op;
-        rank_ddp_keep(ddp, coll_to_base(coll_op_start(full, &error), &error, &ddp->error));
+        rank_ddp_start(ddp, ddp->buckets[ddp->started_count++].op);
     }
-    if (ddp->failed == BASE_OK && ddp->started_count > 0) {
-        bool done = false;
-        rank_ddp_keep(ddp, coll_to_base(coll_op_test(ddp->buckets[0].op, &done, &error), &error,
-                                        &ddp->error));
+    if (rank_ddp_shards_gradients(ddp)) {
+        rank_ddp_take_units(ddp, RANK_DDP_UNDER_WAY_MAX);
+    } else if (ddp->started_count > 0) {
+        (void)rank_ddp_is_done(ddp, ddp->buckets[0].op);
     }
-    ddp->inside_ns += base_now_ns() - before_ns;
 }
 
 void rank_ddp_reduce(rank_ddp *ddp)
@@ -107,8 +147,13 @@ void rank_ddp_ready(void *user, size_t offset, size_t count, rank_mark mark)
     BASE_ASSERT(ddp->micro_batch >= 0);
     BASE_ASSERT(offset <= ddp->param_count);
     BASE_ASSERT(count <= ddp->param_count - offset);
-    merge_leaf(ddp, offset, count);
-    if (!is_last(ddp)) {
+    if (rank_ddp_shards_gradients(ddp)) {
+        rank_ddp_count_used(ddp, offset);
+        rank_ddp_window_ready(ddp, offset);
+    } else {
+        merge_leaf(ddp, offset, count);
+    }
+    if (!fills(ddp)) {
         return;
     }
     for (size_t i = 0; i < ddp->bucket_count; i++) {
@@ -132,11 +177,14 @@ void rank_ddp_ready(void *user, size_t offset, size_t count, rank_mark mark)
 /* Starts what backward has not, and waits for each bucket. */
 static void finish_on_host(rank_ddp *ddp)
 {
-    coll_error error;
     start_full_buckets(ddp);
-    for (size_t i = 0; i < ddp->started_count && ddp->failed == BASE_OK; i++) {
-        rank_ddp_keep(ddp,
-                      coll_to_base(coll_op_wait(ddp->buckets[i].op, &error), &error, &ddp->error));
+    if (rank_ddp_shards_gradients(ddp)) {
+        rank_ddp_take_units(ddp, 0);
+        rank_ddp_window_end(ddp);
+        return;
+    }
+    for (size_t i = 0; i < ddp->started_count; i++) {
+        rank_ddp_wait(ddp, ddp->buckets[i].op);
     }
 }
 
@@ -148,6 +196,7 @@ base_status rank_ddp_finish(rank_ddp *ddp, rank_ddp_times *times, base_error *re
     }
     const int64_t before_ns = base_now_ns();
     const int64_t hidden_ns = ddp->inside_ns;
+    times->waited_ns = ddp->waited_ns;
     if (rank_ddp_on_device(ddp)) {
         rank_ddp_finish_on_device(ddp);
     } else {
@@ -158,7 +207,7 @@ base_status rank_ddp_finish(rank_ddp *ddp, rank_ddp_times *times, base_error *re
                                 "backward left gradients of %zu of %zu buckets unset",
                                 ddp->bucket_count - ddp->started_count, ddp->bucket_count);
     }
-    times->allreduce_exposed_ns = base_now_ns() - before_ns;
+    times->allreduce_exposed_ns = base_now_ns() - before_ns + times->waited_ns;
     times->allreduce_ns = hidden_ns + times->allreduce_exposed_ns;
     if (rank_ddp_on_device(ddp)) {
         rank_ddp_take_device_times(ddp, times);
@@ -172,5 +221,5 @@ base_status rank_ddp_finish(rank_ddp *ddp, rank_ddp_times *times, base_error *re
 
 const float *rank_ddp_sums(const rank_ddp *ddp)
 {
-    return ddp->levels[0];
+    return rank_ddp_shards_gradients(ddp) ? ddp->shards.sums[0] : ddp->levels[0];
 }

@@ -120,13 +120,23 @@ static base_status make_exchanged(rank_ddp *ddp, size_t size_bytes, base_error *
                : status;
 }
 
-void rank_ddp_plan(const rank_ddp_options *options, rank_memory_use *use)
+void rank_ddp_plan(const rank_ddp_options *options, int rank, int ranks, rank_memory_use *use)
 {
     const size_t size_bytes = options->param_count * sizeof(float);
-    use->bytes[RANK_MEMORY_EXCHANGED] += size_bytes;
-    use->bytes[RANK_MEMORY_WORK] +=
-        (size_t)(rank_leaf_plan_levels(options->micro_batches) - 1) * size_bytes;
+    const size_t levels = (size_t)rank_leaf_plan_levels(options->micro_batches);
     use->bytes[RANK_MEMORY_QUEUES] += options->device->backend->queue_bytes;
+    if (options->zero < RANK_DDP_ZERO_GRADIENTS) {
+        use->bytes[RANK_MEMORY_EXCHANGED] += size_bytes;
+        use->bytes[RANK_MEMORY_WORK] += (levels - 1) * size_bytes;
+        return;
+    }
+    const rank_zero_cut cut = rank_ddp_cut(options, ranks);
+    const size_t shard_bytes = rank_zero_shard(&cut, rank) * sizeof(float);
+    use->bytes[RANK_MEMORY_EXCHANGED] += rank_ddp_plan_used(options, &cut);
+    use->bytes[RANK_MEMORY_WORK] += levels * shard_bytes;
+    if (options->zero == RANK_DDP_ZERO_PARAMETERS) {
+        use->bytes[RANK_MEMORY_WEIGHTS] += shard_bytes + rank_ddp_plan_window(options, &cut);
+    }
 }
 
 static base_status make_levels(rank_ddp *ddp, base_error *reterr)
@@ -137,7 +147,8 @@ static base_status make_levels(rank_ddp *ddp, base_error *reterr)
     if (given != BASE_OK) {
         return base_error_prepend(reterr, given, "memory for gradients");
     }
-    const int levels = rank_leaf_plan_levels(ddp->micro_batches);
+    const int levels =
+        rank_ddp_shards_gradients(ddp) ? 1 : rank_leaf_plan_levels(ddp->micro_batches);
     for (int level = 1; given == BASE_OK && level < levels; level++) {
         void *memory = NULL;
         given =
@@ -194,6 +205,32 @@ static base_status check_options(const rank_ddp_options *options, base_error *re
     return BASE_OK;
 }
 
+/* Gives all ranks rank 0's parameters, or their shards of them, and notes the digest of all. */
+static base_status share_params(rank_ddp *made, float *params, base_error *reterr)
+{
+    const rank_device *device = &made->device;
+    coll_error error;
+    base_status status = BASE_OK;
+    if (made->shards.stage != RANK_DDP_ZERO_PARAMETERS) {
+        status = rank_ddp_share(made, params, "parameters", reterr);
+        memcpy(made->initial_digest, made->found->digest, sizeof made->initial_digest);
+        return status;
+    }
+    status = rank_ddp_spread(made, params, rank_ddp_shard(made), "parameters", reterr);
+    if (status == BASE_OK && params != NULL) {
+        device->backend->digest(device->queue,
+                                &(rank_digest){.at = params,
+                                               .size_bytes = made->param_count * sizeof *params,
+                                               .digest = made->initial_digest});
+        status = device->backend->sync(device->queue, reterr);
+    }
+    return status == BASE_OK
+               ? coll_to_base(coll_broadcast(made->comm, made->initial_digest, RANK_DIGEST_BYTES,
+                                             COLL_UINT8, 0, &error),
+                              &error, reterr)
+               : status;
+}
+
 base_status rank_ddp_wrap(coll_comm *comm, const rank_ddp_options *options, float *params,
                           rank_ddp **ddp, base_error *reterr)
 {
@@ -209,7 +246,8 @@ base_status rank_ddp_wrap(coll_comm *comm, const rank_ddp_options *options, floa
     made->device = *options->device;
     made->param_count = options->param_count;
     made->bucket_elements = wished_elements(options);
-    if (options->zero) {
+    if (options->zero > 0) {
+        made->shards.stage = options->zero;
         made->shards.cut = rank_ddp_cut(options, coll_comm_size(comm));
         made->bucket_elements = made->shards.cut.unit_elements;
     }
@@ -220,25 +258,34 @@ base_status rank_ddp_wrap(coll_comm *comm, const rank_ddp_options *options, floa
     if (status == BASE_OK) {
         status = make_buckets(made, options->algorithm, reterr);
     }
-    if (status == BASE_OK && options->zero) {
-        status = rank_ddp_make_shards(made, params, reterr);
+    if (status == BASE_OK && rank_ddp_is_sharded(made)) {
+        status = rank_ddp_make_shards(made, options, params, reterr);
     }
     if (status == BASE_OK) {
-        status = rank_ddp_share(made, params, "parameters", reterr);
+        status = share_params(made, params, reterr);
     }
     if (status != BASE_OK) {
         rank_ddp_destroy(made);
         return status;
     }
-    memcpy(made->initial_digest, made->found->digest, sizeof made->initial_digest);
     *ddp = made;
     return BASE_OK;
 }
 
 void rank_ddp_memory(const rank_ddp *ddp, rank_memory_use *use)
 {
-    use->bytes[RANK_MEMORY_EXCHANGED] += ddp->arena != NULL ? coll_arena_size_bytes(ddp->arena) : 0;
+    const rank_ddp_shards *shards = &ddp->shards;
     use->bytes[RANK_MEMORY_WORK] += ddp->waiting_bytes;
+    if (ddp->arena != NULL) {
+        use->bytes[RANK_MEMORY_EXCHANGED] += rank_ddp_shards_gradients(ddp)
+                                                 ? shards->used_bytes_max
+                                                 : coll_arena_size_bytes(ddp->arena);
+    }
+    if (shards->stage == RANK_DDP_ZERO_PARAMETERS) {
+        use->bytes[RANK_MEMORY_WEIGHTS] +=
+            rank_zero_shard(&shards->cut, coll_comm_rank(ddp->comm)) * sizeof(float) +
+            ddp->window.used_bytes_max;
+    }
 }
 
 void rank_ddp_destroy(rank_ddp *ddp)

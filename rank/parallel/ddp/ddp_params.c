@@ -1,8 +1,10 @@
 /* The parameters of all ranks: the same at the beginning, and compared at the end. Called by
  * ddp_make.c and train/finish.c. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "coll/backend.h"
 #include "parallel/ddp/ddp_parts.h"
 #include "ringfence/coll_error.h"
@@ -99,21 +101,33 @@ base_status rank_ddp_compare(rank_ddp *ddp, const float *params, bool *byte_equa
     /* The sums are not needed any more, so their memory can take rank 0's parameters. */
     const rank_device *device = &ddp->device;
     float *reference = ddp->levels[0];
-    if (coll_comm_rank(ddp->comm) == 0) {
-        device->backend->copy(device->queue, reference, params, ddp->param_count * sizeof *params);
+    const size_t most = rank_ddp_shards_gradients(ddp) ? RANK_DDP_SLICE_BYTES / sizeof *reference
+                                                       : ddp->param_count;
+    base_status status = BASE_OK;
+    *byte_equal = true;
+    *max_abs_difference = 0.0;
+    for (size_t first = 0; status == BASE_OK && first < ddp->param_count; first += most) {
+        const size_t count = base_min_size(most, ddp->param_count - first);
+        if (coll_comm_rank(ddp->comm) == 0) {
+            device->backend->copy(device->queue, reference, params + first,
+                                  count * sizeof *params);
+        }
+        status = rank_ddp_broadcast(ddp, reference, count, reterr);
+        if (status != BASE_OK) {
+            return base_error_prepend(reterr, status, "comparing the parameters");
+        }
+        device->backend->difference(device->queue,
+                                    &(rank_difference){.a = params + first,
+                                                       .b = reference,
+                                                       .count = count,
+                                                       .equal = &ddp->found->equal,
+                                                       .largest = &ddp->found->largest_difference});
+        status = device->backend->sync(device->queue, reterr);
+        *byte_equal = *byte_equal && ddp->found->equal;
+        if (!isnan(*max_abs_difference) &&
+            !(ddp->found->largest_difference <= *max_abs_difference)) {
+            *max_abs_difference = ddp->found->largest_difference;
+        }
     }
-    base_status status = rank_ddp_broadcast(ddp, reference, ddp->param_count, reterr);
-    if (status != BASE_OK) {
-        return base_error_prepend(reterr, status, "comparing the parameters");
-    }
-    device->backend->difference(device->queue,
-                                &(rank_difference){.a = params,
-                                                   .b = reference,
-                                                   .count = ddp->param_count,
-                                                   .equal = &ddp->found->equal,
-                                                   .largest = &ddp->found->largest_difference});
-    status = device->backend->sync(device->queue, reterr);
-    *byte_equal = ddp->found->equal;
-    *max_abs_difference = ddp->found->largest_difference;
     return status;
 }

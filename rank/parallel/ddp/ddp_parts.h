@@ -1,6 +1,7 @@
 /* The inside of rank/ddp.h: what the files of this directory share. ddp.c runs a step, ddp_device.c
  * does its all-reduces on a device, ddp_make.c makes and frees the object, ddp_params.c keeps
- * the ranks' parameters equal, and ddp_zero.c does what ZeRO adds. */
+ * the ranks' parameters equal, ddp_zero.c does what ZeRO adds, and ddp_window.c gathers parameters of
+ * its stage 3. */
 #ifndef RANK_PARALLEL_DDP_PARTS_H
 #define RANK_PARALLEL_DDP_PARTS_H
 
@@ -10,6 +11,8 @@
 enum {
     RANK_DDP_ALGORITHM_BYTES = 128,
     RANK_DDP_SLICE_BYTES = 16 << 20, /* of a broadcast */
+    /* Units that are being reduced at one time, if their memory goes back to the system. */
+    RANK_DDP_UNDER_WAY_MAX = 8,
 };
 
 /* One range of the gradient array and its operation. */
@@ -38,10 +41,36 @@ typedef struct rank_ddp_clock {
 
 /* What ZeRO adds. */
 typedef struct rank_ddp_shards {
+    int stage;
     rank_zero_cut cut;     /* count 0: there are none */
     coll_op **gathers;     /* of the parameters, a unit each */
-    rank_norm_range *mine; /* this rank's pieces of the gradients, one of each unit */
+    rank_norm_range *mine; /* this rank's sums: in stage 1 a piece of each unit, later all of its shard */
+    size_t mine_count;
+    rank_ddp_part *parts; /* from stage 2 on */
+    int part_count;
+    /* From stage 2 on. The levels of rank_ddp have level 0 alone, of which a rank uses what is not
+     * reduced yet. Units are those of `buckets`, in that order. */
+    float *sums[RANK_DDP_LEVELS_MAX]; /* of this rank's shard */
+    size_t taken_count;               /* units whose sums were taken out of level 0 */
+    size_t used_bytes_max;            /* of level 0 */
 } rank_ddp_shards;
+
+typedef enum rank_ddp_unit_state {
+    RANK_DDP_UNIT_ABSENT,
+    RANK_DDP_UNIT_UNDER_WAY,
+    RANK_DDP_UNIT_PRESENT
+} rank_ddp_unit_state;
+
+/* Stage 3: the parameters of the parts that passes are at. */
+typedef struct rank_ddp_window {
+    coll_arena *shard; /* this rank's parameters: peers read them there */
+    coll_arena *all;   /* addresses for all parameters, and memory for units that are not absent */
+    rank_ddp_unit_state *units;
+    int position; /* of the pass; -1: it has not begun */
+    int limit;    /* where the pass ends, or its forward */
+    size_t used_bytes;
+    size_t used_bytes_max;
+} rank_ddp_window;
 
 struct rank_ddp {
     coll_comm *comm;
@@ -50,6 +79,7 @@ struct rank_ddp {
     size_t param_count;
     size_t bucket_elements;
     rank_ddp_shards shards;
+    rank_ddp_window window;
     int micro_batches;
     bool bracketed;
     int micro_batch; /* the current one */
@@ -63,7 +93,8 @@ struct rank_ddp {
     size_t started_count; /* on a device: whose signals are set */
     bool reducing;        /* on a device: the all-reduces of this step are enqueued */
     rank_graphs *graphs;
-    int64_t inside_ns; /* time of this step inside collective calls */
+    int64_t inside_ns; /* time of this step inside collective calls, */
+    int64_t waited_ns; /* and of waiting for them before backward has ended */
     rank_ddp_clock clock;
     uint64_t busy_ns; /* coll_device_busy_ns at the end of the last step */
     rank_ddp_found *found;
@@ -88,16 +119,53 @@ BASE_MUST_CHECK base_status rank_ddp_broadcast(const rank_ddp *ddp, float *at, s
 BASE_MUST_CHECK base_status rank_ddp_check_same(rank_ddp *ddp, const float *values, size_t count,
                                                 const char *what, base_error *reterr);
 
+/* Starts an operation on the host, tests one, or waits for it, and counts the time. Does nothing after a
+ * failure. */
+void rank_ddp_start(rank_ddp *ddp, coll_op *op);
+bool rank_ddp_is_done(rank_ddp *ddp, coll_op *op);
+void rank_ddp_wait(rank_ddp *ddp, coll_op *op);
+
 /* ---- ddp_zero.c ---- */
 
 bool rank_ddp_is_sharded(const rank_ddp *ddp);
+
+/* Whether this rank keeps only its shard of the gradients: stages 2 and 3. */
+bool rank_ddp_shards_gradients(const rank_ddp *ddp);
+
+/* Takes the sums of units that are reduced, until no more than `most` are under way. */
+void rank_ddp_take_units(rank_ddp *ddp, size_t most);
+
+/* Counts what level 0 holds when backward has got down to this offset. */
+void rank_ddp_count_used(rank_ddp *ddp, size_t offset);
+
+/* Bytes of level 0 that a rank uses at one time at most, from stage 2 on. */
+size_t rank_ddp_plan_used(const rank_ddp_options *options, const rank_zero_cut *cut);
 
 /* Elements of every rank's piece of the unit. counts has room for all ranks. */
 void rank_ddp_piece_counts(const rank_ddp *ddp, size_t unit, size_t *counts);
 
 /* Makes what ZeRO adds, for these parameters. */
-BASE_MUST_CHECK base_status rank_ddp_make_shards(rank_ddp *ddp, float *params, base_error *reterr);
+BASE_MUST_CHECK base_status rank_ddp_make_shards(rank_ddp *ddp, const rank_ddp_options *options,
+                                                 float *params, base_error *reterr);
 void rank_ddp_free_shards(rank_ddp *ddp);
+
+/* ---- ddp_window.c: stage 3. In every other stage these do nothing. ---- */
+
+/* Makes the memory of a shard and of the window. */
+BASE_MUST_CHECK base_status rank_ddp_make_window(rank_ddp *ddp, base_error *reterr);
+void rank_ddp_free_window(rank_ddp *ddp);
+
+/* Bytes of gathered parameters at one time at most. Pure. */
+size_t rank_ddp_plan_window(const rank_ddp_options *options, const rank_zero_cut *cut);
+
+/* A pass ends: gathers what it has not asked for, as other ranks did, and drops all. */
+void rank_ddp_window_end(rank_ddp *ddp);
+
+/* Forward has ended. */
+void rank_ddp_window_turn(rank_ddp *ddp);
+
+/* Backward has made gradients at this offset ready. */
+void rank_ddp_window_ready(rank_ddp *ddp, size_t offset);
 
 /* ---- ddp_device.c ---- */
 

@@ -1,7 +1,10 @@
 /* What ZeRO adds to data-parallel training: gradients and parameters of which each rank updates its
- * own pieces. Called by train/. */
+ * own pieces. Called by ddp.c and train/. */
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/assert.h"
+#include "base/bytes.h"
 #include "base/limits.h"
 #include "parallel/ddp/ddp_parts.h"
 #include "ringfence/coll_error.h"
@@ -11,10 +14,102 @@ bool rank_ddp_is_sharded(const rank_ddp *ddp)
     return ddp->shards.cut.count > 0;
 }
 
+bool rank_ddp_shards_gradients(const rank_ddp *ddp)
+{
+    return ddp->shards.stage >= RANK_DDP_ZERO_GRADIENTS;
+}
+
 void rank_ddp_piece_counts(const rank_ddp *ddp, size_t unit, size_t *counts)
 {
     for (int rank = 0; rank < coll_comm_size(ddp->comm); rank++) {
         counts[rank] = rank_zero_piece(&ddp->shards.cut, unit, rank).count;
+    }
+}
+
+/* Bytes from the beginning of the unit that has the element `begin` to the end of the one before `end`. */
+static size_t units_bytes(const rank_zero_cut *cut, size_t begin, size_t end)
+{
+    if (begin >= end) {
+        return 0;
+    }
+    const rank_zero_range last = rank_zero_unit(cut, (end - 1) / cut->unit_elements);
+    return (last.offset + last.count - begin / cut->unit_elements * cut->unit_elements) *
+           sizeof(float);
+}
+
+/* The second range of the last part: a tied output's matrix, which backward begins with, and which stands
+ * at the beginning of the array. */
+static rank_zero_range tied(const rank_ddp_part *parts, int part_count)
+{
+    return parts[part_count - 1].ranges[1];
+}
+
+size_t rank_ddp_plan_used(const rank_ddp_options *options, const rank_zero_cut *cut)
+{
+    const rank_zero_range first = tied(options->parts, options->part_count);
+    size_t largest = 0;
+    for (int i = 0; i < options->part_count; i++) {
+        const rank_zero_range *range = &options->parts[i].ranges[0];
+        largest =
+            base_max_size(largest, units_bytes(cut, range->offset, range->offset + range->count));
+    }
+    const size_t under_way = RANK_DDP_UNDER_WAY_MAX * cut->unit_elements * sizeof(float);
+    return base_min_size(cut->count * sizeof(float),
+                         largest + under_way +
+                             units_bytes(cut, first.offset, first.offset + first.count));
+}
+
+void rank_ddp_count_used(rank_ddp *ddp, size_t offset)
+{
+    rank_ddp_shards *shards = &ddp->shards;
+    const rank_zero_range first = tied(shards->parts, shards->part_count);
+    const rank_zero_cut *cut = &shards->cut;
+    const size_t taken = shards->taken_count;
+    const size_t end = taken == 0 ? cut->count : ddp->buckets[taken - 1].offset;
+    const size_t begin = offset / cut->unit_elements * cut->unit_elements;
+    const size_t below = base_min_size(begin, first.offset + first.count);
+    shards->used_bytes_max =
+        base_max_size(shards->used_bytes_max,
+                      units_bytes(cut, begin, end) + units_bytes(cut, first.offset, below));
+}
+
+/* Adds the piece of a unit that is reduced to this rank's sums, in the canonical order of micro-batches.
+ * The unit's memory goes back. */
+static void take_unit(rank_ddp *ddp, const rank_ddp_bucket *reduced)
+{
+    const rank_device *device = &ddp->device;
+    const rank_zero_cut *cut = &ddp->shards.cut;
+    const size_t unit = reduced->offset / cut->unit_elements;
+    const int rank = coll_comm_rank(ddp->comm);
+    const rank_zero_range mine = rank_zero_piece(cut, unit, rank);
+    const size_t place = rank_zero_place(cut, unit, rank);
+    float *const *sums = ddp->shards.sums;
+    int level = ddp->plan.level;
+    device->backend->copy(device->queue, sums[level] + place, ddp->levels[0] + mine.offset,
+                          mine.count * sizeof(float));
+    for (int merge = 0; merge < ddp->plan.merges; merge++, level--) {
+        device->backend->add(device->queue, &(rank_add){.count = mine.count,
+                                                        .from = sums[level] + place,
+                                                        .to = sums[level - 1] + place});
+    }
+    coll_arena_discard(ddp->arena, reduced->offset * sizeof(float),
+                       reduced->count * sizeof(float));
+}
+
+void rank_ddp_take_units(rank_ddp *ddp, size_t most)
+{
+    size_t *taken = &ddp->shards.taken_count;
+    while (ddp->failed == BASE_OK && *taken < ddp->started_count) {
+        const rank_ddp_bucket *oldest = &ddp->buckets[*taken];
+        if (ddp->started_count - *taken > most) {
+            rank_ddp_wait(ddp, oldest->op);
+        } else if (!rank_ddp_is_done(ddp, oldest->op)) {
+            return;
+        }
+        if (ddp->failed == BASE_OK) {
+            take_unit(ddp, oldest);
+            ++*taken;
+        }
     }
 }
 
@@ -32,28 +127,83 @@ static coll_op_desc gather_desc(const rank_ddp *ddp, size_t unit, float *at, con
                           .type = COLL_FLOAT32};
 }
 
-base_status rank_ddp_make_shards(rank_ddp *ddp, float *params, base_error *reterr)
+/* Sums of this rank's shard alone, for every level of the tree of micro-batches. */
+static base_status make_sums(rank_ddp *ddp, base_error *reterr)
 {
     rank_ddp_shards *made = &ddp->shards;
-    const size_t units = rank_zero_units(&made->cut);
+    const rank_device *device = &ddp->device;
+    const size_t count = rank_zero_shard(&made->cut, coll_comm_rank(ddp->comm));
+    const int levels = rank_leaf_plan_levels(ddp->micro_batches);
+    base_status status = BASE_OK;
+    for (int level = 0; status == BASE_OK && level < levels; level++) {
+        void *memory = NULL;
+        status = device->backend->alloc(device->queue, RANK_MEMORY_WORK,
+                                        (count > 0 ? count : 1) * sizeof(float), &memory, reterr);
+        made->sums[level] = memory;
+        ddp->waiting_bytes += status == BASE_OK ? count * sizeof(float) : 0;
+    }
+    made->mine[0] = (rank_norm_range){made->sums[0], count};
+    made->mine_count = 1;
+    return status;
+}
+
+/* The pieces of level 0 that this rank has the sums of. */
+static void find_pieces(rank_ddp *ddp)
+{
+    rank_ddp_shards *made = &ddp->shards;
+    for (size_t unit = 0; unit < rank_zero_units(&made->cut); unit++) {
+        const rank_zero_range piece = rank_zero_piece(&made->cut, unit, coll_comm_rank(ddp->comm));
+        made->mine[made->mine_count++] =
+            (rank_norm_range){ddp->levels[0] + piece.offset, piece.count};
+    }
+}
+
+/* The gathers of the parameters: in place, or from this rank's shard into the window. */
+static base_status make_gathers(rank_ddp *ddp, float *params, base_error *reterr)
+{
+    rank_ddp_shards *made = &ddp->shards;
+    const bool windowed = made->stage == RANK_DDP_ZERO_PARAMETERS;
+    float *all = windowed ? coll_arena_data(ddp->window.all) : params;
     size_t counts[BASE_COLL_RANKS_MAX];
     base_status status = BASE_OK;
-    made->gathers = calloc(units, sizeof(coll_op *));
-    made->mine = calloc(units, sizeof *made->mine);
-    if (made->gathers == NULL || made->mine == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the shards");
-    }
-    for (size_t unit = 0; status == BASE_OK && unit < units; unit++) {
+    for (size_t unit = 0; status == BASE_OK && unit < rank_zero_units(&made->cut); unit++) {
         coll_error error;
-        const rank_zero_range piece = rank_zero_piece(&made->cut, unit, coll_comm_rank(ddp->comm));
-        made->mine[unit] = (rank_norm_range){ddp->levels[0] + piece.offset, piece.count};
         rank_ddp_piece_counts(ddp, unit, counts);
-        const coll_op_desc desc =
-            gather_desc(ddp, unit, params + rank_zero_unit(&made->cut, unit).offset, counts);
+        coll_op_desc desc =
+            gather_desc(ddp, unit, all + rank_zero_unit(&made->cut, unit).offset, counts);
+        if (windowed) {
+            desc.send = (float *)coll_arena_data(ddp->window.shard) +
+                        rank_zero_place(&made->cut, unit, coll_comm_rank(ddp->comm));
+        }
         status = coll_to_base(coll_op_create(ddp->comm, &desc, &made->gathers[unit], &error),
                               &error, reterr);
     }
     return status;
+}
+
+base_status rank_ddp_make_shards(rank_ddp *ddp, const rank_ddp_options *options, float *params,
+                                 base_error *reterr)
+{
+    rank_ddp_shards *made = &ddp->shards;
+    const size_t units = rank_zero_units(&made->cut);
+    base_status status = BASE_OK;
+    made->gathers = calloc(units, sizeof(coll_op *));
+    made->mine = calloc(units, sizeof *made->mine);
+    made->parts = calloc((size_t)options->part_count + 1, sizeof *made->parts);
+    if (made->gathers == NULL || made->mine == NULL || made->parts == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the shards");
+    }
+    made->part_count = options->part_count;
+    if (rank_ddp_shards_gradients(ddp)) {
+        memcpy(made->parts, options->parts, (size_t)made->part_count * sizeof *made->parts);
+        status = make_sums(ddp, reterr);
+    } else {
+        find_pieces(ddp);
+    }
+    if (status == BASE_OK) {
+        status = rank_ddp_make_window(ddp, reterr);
+    }
+    return status == BASE_OK ? make_gathers(ddp, params, reterr) : status;
 }
 
 void rank_ddp_free_shards(rank_ddp *ddp)
@@ -63,15 +213,20 @@ void rank_ddp_free_shards(rank_ddp *ddp)
     for (size_t unit = 0; unit < units; unit++) {
         coll_op_destroy(shards->gathers[unit]);
     }
+    for (int level = 0; level < RANK_DDP_LEVELS_MAX; level++) {
+        ddp->device.backend->release(ddp->device.queue, shards->sums[level]);
+    }
     free(shards->gathers);
     free(shards->mine);
+    free(shards->parts);
+    rank_ddp_free_window(ddp);
 }
 
 base_status rank_ddp_sum_squares(const rank_ddp *ddp, double *sum, base_error *reterr)
 {
     const rank_ddp_shards *shards = &ddp->shards;
-    return rank_norm_sum_squares(ddp->comm, &ddp->device, shards->mine,
-                                 rank_zero_units(&shards->cut), sum, reterr);
+    return rank_norm_sum_squares(ddp->comm, &ddp->device, shards->mine, shards->mine_count, sum,
+                                 reterr);
 }
 
 base_status rank_ddp_gather(rank_ddp *ddp, base_error *reterr)
@@ -86,6 +241,14 @@ base_status rank_ddp_gather(rank_ddp *ddp, base_error *reterr)
         status = coll_to_base(coll_op_wait(ddp->shards.gathers[unit], &error), &error, reterr);
     }
     return status;
+}
+
+/* Gives the memory of level 0 back, which is not needed between two steps. */
+static void drop_level(const rank_ddp *ddp)
+{
+    if (rank_ddp_shards_gradients(ddp)) {
+        coll_arena_discard(ddp->arena, 0, ddp->param_count * sizeof(float));
+    }
 }
 
 /* Both ways go unit by unit through the memory of the gradients, of which nobody needs any more. */
@@ -113,6 +276,7 @@ base_status rank_ddp_spread(rank_ddp *ddp, const float *whole, float *shard, con
                                   unit_at + (mine.offset - all.offset), mine.count * sizeof *shard);
         }
     }
+    drop_level(ddp);
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "sharing the %s", what);
 }
 
@@ -138,5 +302,6 @@ base_status rank_ddp_collect(rank_ddp *ddp, const float *shard, float *whole, ba
                                   all.count * sizeof *whole);
         }
     }
+    drop_level(ddp);
     return status;
 }
