@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "support.h"
@@ -93,6 +94,38 @@ static void one_mapping_serves_all(void **state)
     (void)close(fds[1]);
 }
 
+/* Only the whole pages inside the range go back, and they can be written again. */
+static void pages_go_back(void **state)
+{
+    enum { PAGE = 4096, PAGES = 8, SIZE = PAGE * PAGES };
+    coll_error error;
+    struct stat before;
+    struct stat after;
+    void *data[2] = {NULL};
+    int fd = -1;
+    (void)state;
+    assert_ok(coll_segment_create(SIZE, &fd, &data[0], &error), &error);
+    assert_ok(coll_segment_create_private(SIZE, &data[1], &error), &error);
+    for (int i = 0; i < 2; i++) {
+        uint8_t *at = data[i];
+        memset(at, 7, SIZE);
+        assert_int_equal(fstat(fd, &before), 0);
+        coll_segment_discard(at + PAGE - 1, 3 * PAGE + 2); /* three pages, and a byte at both ends */
+        assert_int_equal(fstat(fd, &after), 0);
+        assert_int_equal(before.st_blocks - after.st_blocks, i == 0 ? 3 * PAGE / 512 : 0);
+        for (size_t byte = 0; byte < SIZE; byte++) { /* this system zeroes what it gives again */
+            assert_int_equal(at[byte], byte / PAGE >= 1 && byte / PAGE < 4 ? 0 : 7);
+        }
+        memset(at, 9, SIZE);
+        coll_segment_discard(at + 1, PAGE); /* no whole page */
+        coll_segment_discard(at, 0);
+        assert_int_equal(at[PAGE / 2], 9);
+    }
+    coll_segment_unmap(data[0]);
+    coll_segment_free_private(data[1], SIZE);
+    (void)close(fd);
+}
+
 static void sizes_are_whole_pages(void **state)
 {
     (void)state;
@@ -124,6 +157,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_can_change_is_refused), cmocka_unit_test(other_sizes_are_refused),
         cmocka_unit_test(no_descriptor_is_an_error),  cmocka_unit_test(one_mapping_serves_all),
+        cmocka_unit_test(pages_go_back),
         cmocka_unit_test(sizes_are_whole_pages),      cmocka_unit_test(what_cannot_be_had_is_told),
     };
     return cmocka_run_group_tests_name("coll-segment", tests, NULL, NULL);

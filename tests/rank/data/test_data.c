@@ -219,6 +219,42 @@ static void a_place_can_be_gone_back_to(void **state)
     rank_data_close(all);
 }
 
+/* Slots that do not follow each other have the batches that they have alone. */
+static void slots_may_be_apart(void **state)
+{
+    const data_fixture *fixture = *state;
+    enum { SLOTS = 6, STEP = 3 };
+    base_error error;
+    rank_batch batch;
+    write_numbered(fixture);
+    for (int first = 0; first < STEP; first++) {
+        rank_data *data = NULL;
+        rank_data_options options = data_options(fixture, SLOTS, first, SLOTS / STEP);
+        options.slot_step = STEP;
+        assert_ok(rank_data_open(&options, &data, &error), &error);
+        for (int i = 0; i < SLOTS / STEP; i++) {
+            static int32_t ids[8192];
+            const rank_data_options alone = data_options(fixture, SLOTS, first + i * STEP, 1);
+            rank_data *one = NULL;
+            assert_ok(rank_data_open(&alone, &one, &error), &error);
+            assert_true(rank_data_remaining(one) > 0);
+            for (bool more = true; more;) {
+                assert_ok(rank_data_next_batch(data, i, &batch, &error), &error);
+                const int count = batch.token_count;
+                memcpy(ids, batch.ids, (size_t)count * sizeof *ids);
+                assert_ok(rank_data_next_batch(one, 0, &batch, &error), &error);
+                assert_int_equal(batch.token_count, count);
+                assert_memory_equal(batch.ids, ids, (size_t)count * sizeof *ids);
+                more = count > 0;
+            }
+            rank_data_close(one);
+        }
+        rank_data_close(data);
+        options.slot_first += SLOTS - STEP + 1; /* the last one is not there */
+        assert_status(rank_data_open(&options, &data, &error), BASE_ERR_INVALID);
+    }
+}
+
 /* The next batches of a slot, and the places, are the same for both. */
 static void expect_same_batch(rank_data *plain, rank_data *ahead, int slot)
 {
@@ -434,6 +470,7 @@ int main(void)
         cmocka_unit_test(each_sentence_is_handed_out_once_an_epoch),
         cmocka_unit_test(an_epoch_is_a_new_order_of_the_same_sentences),
         cmocka_unit_test(a_place_can_be_gone_back_to),
+        cmocka_unit_test(slots_may_be_apart),
         cmocka_unit_test(batches_made_ahead_are_the_same),
         cmocka_unit_test(loss_can_be_on_the_correction_alone),
         cmocka_unit_test(whole_sentences_are_packed_while_they_fit),
