@@ -1,6 +1,7 @@
 /* Trainings with --zero: the bits of those without, and checkpoints that fit both. */
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "training.h"
@@ -9,33 +10,87 @@ static training_run one, two; /* large: they hold a program's output */
 
 static const char STATE[] = "state-rank-0.safetensors";
 
-/* Of every number of ranks, over every transport, with buckets of several sizes; gradients are clipped. */
+static void expect_same_model(void)
+{
+    training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
+    training_assert_same_file(&one, STATE, &two, STATE);
+}
+
+/* Of every stage and number of ranks, over every transport, with buckets of several sizes; gradients are
+ * clipped. */
 static void the_bits_are_those_without(void **state)
 {
     (void)state;
+    static const char *const stages[] = {"1", "2", "3"};
     static const char *const ranks[] = {"1", "2", "3", "4"};
     static const char *const transports[] = {"shm", "tcp", "zmq"};
     static const char *const buckets[] = {"1024", "20000", "1000000"};
     for (size_t r = 0; r < sizeof ranks / sizeof ranks[0]; r++) {
         training_expect(&one, &test_shared_directory, "whole", 0,
                         FLAGS("--ranks", ranks[r], "--lr", "1e-2", "--clip", "0.5"));
-        for (size_t t = 0; t < sizeof transports / sizeof transports[0]; t++) {
+        for (size_t i = 0; i < 9; i++) {
+            if (r % 2 == 0 && i % 3 != i / 3) { /* of 1 and 3 ranks each stage once */
+                continue;
+            }
             training_expect(&two, &test_shared_directory, "sharded", 0,
                             FLAGS("--ranks", ranks[r], "--lr", "1e-2", "--clip", "0.5", "--zero",
-                                  "1", "--transport", transports[t], "--bucket-bytes", buckets[t]));
-            training_assert_same_file(&one, STATE, &two, STATE);
-            training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
+                                  stages[i / 3], "--transport", transports[i % 3],
+                                  "--bucket-bytes", buckets[(i + r) % 3]));
+            expect_same_model();
         }
     }
     training_expect(&two, &test_shared_directory, "sharded", 0,
                     FLAGS("--ranks", "2", "--micro-batches", "2", "--lr", "1e-2", "--clip", "0.5",
                           "--zero", "1", "--timing", "bracketed"));
-    training_assert_same_file(&one, STATE, &two, STATE); /* 2 × 2 slots are 4 × 1 */
+    expect_same_model(); /* 2 × 2 slots are 4 × 1 */
     training_expect(&one, &test_shared_directory, "ring", 0,
                     FLAGS("--ranks", "4", "--lr", "1e-2", "--zero", "1", "--algorithm", "ring"));
     training_expect(&two, &test_shared_directory, "tree", 0,
                     FLAGS("--ranks", "4", "--lr", "1e-2", "--zero", "1", "--algorithm", "tree"));
-    training_assert_same_file(&one, STATE, &two, STATE); /* a reduce-scatter has no tree */
+    expect_same_model(); /* a reduce-scatter has no tree */
+}
+
+/* The losses of all steps together, to the last bit, as rank 0 has reported them. */
+static double losses(const training_run *run)
+{
+    size_t size = 0;
+    double sum = 0.0;
+    char *text = training_file(run, "timings.jsonl", &size);
+    for (char *line = text; line < text + size;) {
+        char *end = memchr(line, '\n', (size_t)(text + size - line));
+        assert_non_null(end);
+        json_t *row = json_loadb(line, (size_t)(end - line), 0, NULL);
+        assert_non_null(row);
+        if (json_integer_value(json_object_get(row, "rank")) == 0) {
+            sum = sum * 2.0 + json_number_value(json_object_get(row, "loss_global"));
+        }
+        json_decref(row);
+        line = end + 1;
+    }
+    free(text);
+    assert_true(sum > 1.0);
+    return sum;
+}
+
+/* Where a rank adds up its micro-batches last, a power of two of ranks has the bits of one rank. Activations
+ * may be computed again, and evaluating takes the whole model for a while. */
+static void micro_batches_come_after_ranks(void **state)
+{
+    (void)state;
+    static const char *const ranks[] = {"2", "4"};
+    static const char *const micro_batches[] = {"4", "2"};
+    training_expect(&one, &test_shared_directory, "alone", 0,
+                    FLAGS("--ranks", "1", "--micro-batches", "8", "--lr", "1e-2", "--layers", "3",
+                          "--eval-every", "2"));
+    for (size_t i = 0; i < 4; i++) {
+        training_expect(&two, &test_shared_directory, "shared", 0,
+                        FLAGS("--ranks", ranks[i % 2], "--micro-batches", micro_batches[i % 2],
+                              "--lr", "1e-2", "--layers", "3", "--zero", i < 2 ? "2" : "3",
+                              "--bucket-bytes", "60000", "--eval-every", "2", "--eval",
+                              i % 2 == 0 ? "--recompute" : "--no-plots"));
+        expect_same_model();
+        assert_true(losses(&one) == losses(&two));
+    }
 }
 
 /* A training in parts, with other ranks and with --zero or without, ends with the bits and the moments
@@ -46,8 +101,8 @@ static void checkpoints_fit_both(void **state)
     static const char *const moments[] = {"exp_avg", "exp_avg_sq"};
     static const struct {
         const char *ranks, *micro_batches, *zero, *steps;
-    } parts[] = {
-        {"4", "1", "1", "2"}, {"2", "2", "0", "3"}, {"2", "2", "1", "5"}, {"1", "4", "1", "6"}};
+    } parts[] = {{"4", "1", "1", "1"}, {"2", "2", "0", "2"}, {"2", "2", "2", "3"},
+                 {"2", "2", "3", "4"}, {"4", "1", "3", "5"}, {"1", "4", "1", "6"}};
     char name[96];
     training_expect(&one, &test_shared_directory, "at-once", 0,
                     FLAGS("--ranks", "4", "--lr", "1e-2", "--save-every", "6"));
@@ -125,17 +180,75 @@ static void the_record_has_the_memory(void **state)
     json_decref(sharded);
 }
 
-static void a_killed_rank_is_named(void **state)
+/* With --zero 2 and 3 a rank has only its shard of what the stage before had whole, and what is in use. */
+static void later_stages_take_less(void **state)
 {
     (void)state;
+    json_int_t in_use[4][2];
+    for (int stage = 1; stage <= 3; stage++) {
+        const char number[] = {(char)('0' + stage), '\0'};
+        training_expect(&one, &test_shared_directory, "stage", 0,
+                        FLAGS("--ranks", "4", "--width", "128", "--layers", "8", "--bucket-bytes", "16384", "--zero",
+                              number));
+        json_t *manifest = training_manifest(&one);
+        const json_t *rank = json_array_get(json_object_get(manifest, "ranks"), 1);
+        const json_int_t params = json_integer_value(json_object_get(manifest, "model_params"));
+        const json_t *arena = row_of(rank, "state", "purpose", "arena");
+        in_use[stage][0] = json_integer_value(json_object_get(arena, "allocated_bytes"));
+        in_use[stage][1] = bytes_of(rank, "parameters");
+        assert_true(in_use[stage][0] <=
+                    json_integer_value(json_object_get(arena, "planned_bytes")));
+        assert_true(bytes_of(rank, "moments") <= 8 * (params / 4 + 1024));
+        assert_true(bytes_of(rank, "gradients") <= (stage > 1 ? 4 * (params / 4 + 1024) : 0));
+        if (stage == 3) {
+            assert_true(real_of(rank, "all_gather", "bytes") > 1.5 * 4.0 * (double)params);
+        }
+        json_decref(manifest);
+    }
+    assert_true(2 * in_use[2][0] < in_use[1][0]);
+    assert_true(in_use[2][1] == in_use[1][1]);
+    assert_true(2 * in_use[3][1] < in_use[2][1]);
+}
+
+/* At the end of an epoch some ranks have no sentences, and compute nothing. */
+static void ranks_without_sentences_take_part(void **state)
+{
+    (void)state;
+    static const char *const stages[] = {"0", "2", "3"};
+    char path[BASE_PATH_BYTES];
+    (void)snprintf(path, sizeof path, "%s",
+                   test_directory_path(&test_shared_directory, "three.jsonl"));
+    test_directory_put(&test_shared_directory, "three.jsonl",
+                       "{\"text\":\"a b c\"}\n{\"text\":\"d e f\"}\n{\"text\":\"g h i\"}\n");
+    for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++) {
+        training_run *run = i == 0 ? &one : &two;
+        training_expect(run, &test_shared_directory, i == 0 ? "few" : "few-sharded", 0,
+                        FLAGS("--ranks", "4", "--micro-batches", "2", "--data", path, "--lr",
+                              "1e-2", "--zero", stages[i]));
+        if (i > 0) {
+            training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
+        }
+    }
+}
+
+static void kill_one(const char *stage)
+{
     training_start(&one, &test_shared_directory, "killed",
-                   FLAGS("--ranks", "3", "--zero", "1", "--steps", "100000"));
+                   FLAGS("--ranks", "3", "--zero", stage, "--steps", "100000"));
     test_program_wait_text(&one.program, TEST_STDERR, "step ");
     const pid_t pid = training_rank_pid(&one, 1);
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_int_equal(test_program_wait(&one.program), 128 + SIGKILL);
     test_program_assert_no_children();
     assert_has(one.program.text[TEST_STDERR], "rank 1");
+}
+
+static void a_killed_rank_is_named(void **state)
+{
+    (void)state;
+    kill_one("1");
+    kill_one("2");
+    kill_one("3");
 }
 
 static void other_modes_refuse_it(void **state)
@@ -147,13 +260,21 @@ static void other_modes_refuse_it(void **state)
         NULL) {
         fail_msg("another message: %s", one.program.text[TEST_STDERR]);
     }
+    training_expect(&one, &test_shared_directory, "bracketed", 2,
+                    FLAGS("--ranks", "1", "--zero", "2", "--timing", "bracketed"));
+    assert_has(one.program.text[TEST_STDERR], "timing bracketed goes with 0 and 1");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_bits_are_those_without), cmocka_unit_test(checkpoints_fit_both),
-        cmocka_unit_test(the_record_has_the_memory),  cmocka_unit_test(a_killed_rank_is_named),
+        cmocka_unit_test(the_bits_are_those_without),
+        cmocka_unit_test(micro_batches_come_after_ranks),
+        cmocka_unit_test(checkpoints_fit_both),
+        cmocka_unit_test(the_record_has_the_memory),
+        cmocka_unit_test(later_stages_take_less),
+        cmocka_unit_test(ranks_without_sentences_take_part),
+        cmocka_unit_test(a_killed_rank_is_named),
         cmocka_unit_test(other_modes_refuse_it),
     };
     return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
