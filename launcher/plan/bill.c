@@ -1,0 +1,33 @@
+/* Prices the exchanges of a step. Called by training.c and decoding.c. */
+#include "plan/bill.h"
+
+#include "plan/times.h"
+
+launch_bill_row *launch_bill_add(const launch_ask *ask, launch_estimate *made,
+                                 const launch_exchange *of, const char *operation)
+{
+    launch_bill_row *row = &made->rows[made->row_count];
+    *row = (launch_bill_row){.what = of->what,
+                             .operation = operation,
+                             .ranks = of->ranks,
+                             .between_hosts = !launch_link_is_inside(ask, &made->layout, of->span),
+                             .times = of->times,
+                             .payload_bytes = of->payload_bytes};
+    made->row_count += of->ranks > 1 && of->times > 0 ? 1 : 0;
+    return row;
+}
+
+double launch_bill_all_reduces(const launch_ask *ask, launch_estimate *made, launch_exchange of)
+{
+    launch_bill_row *row = launch_bill_add(ask, made, &of, "all_reduce");
+    const int ranks = (int)of.ranks;
+    row->sent_bytes = of.times * coll_ring_allreduce_traffic_per_rank(of.payload_bytes, ranks);
+    row->took_s = of.times * coll_allreduce_time_s(of.payload_bytes, ranks,
+                                                   launch_link_over(ask, &made->layout, of.span));
+    return row->took_s;
+}
+
+double launch_bill_forward_sums(const launch_stage *part)
+{
+    return COLL_TP_ALL_REDUCES_PER_LAYER * (double)part->layers + (part->embeds ? 1 : 0);
+}

@@ -1,0 +1,310 @@
+/* Adds up what a step of training needs and takes. Called by estimate.c. */
+#include <math.h>
+
+#include "plan/bill.h"
+#include "plan/step.h"
+#include "plan/times.h"
+#include "plan/work.h"
+
+enum {
+    GRADIENT_BYTES = 4,
+    MOMENT_BYTES = 8,   /* AdamW's two */
+    SOFTMAX_FLOATS = 3, /* of a token: maximum, sum, the target's logit */
+    BUCKET_BYTES = 25 << 20,
+    TASK_S_MAX = 1000,
+};
+
+/* The micro-batches' rows that a stage sends on: forward to the next, backward to the one before. */
+static double sends(const launch_estimate *made, int stage)
+{
+    const int last = made->run.pipeline.stages * made->run.pipeline.chunks - 1;
+    double count = 0;
+    for (int at = stage; at <= last; at += made->run.pipeline.stages) {
+        count += (at < last ? 1 : 0) + (at > 0 ? 1 : 0);
+    }
+    return count * made->run.pipeline.micro_batches;
+}
+
+static void add_sends(const launch_ask *ask, launch_estimate *made, double payload_bytes)
+{
+    const launch_layout *layout = &made->layout;
+    const int64_t span = layout->tensor * layout->data * layout->pipeline;
+    double most = 0;
+    for (int stage = 0; stage < made->run.pipeline.stages; stage++) {
+        most = fmax(most, sends(made, stage));
+    }
+    const launch_exchange of = {"activations", layout->pipeline > 1 ? 2 : 1, span, most,
+                                payload_bytes};
+    launch_bill_row *row = launch_bill_add(ask, made, &of, "send");
+    row->sent_bytes = of.times * payload_bytes;
+    row->took_s = of.times * launch_hop_s(launch_link_over(ask, layout, span), payload_bytes);
+}
+
+/* What a rank of a stage has of everything. */
+typedef struct share {
+    double params;
+    double activations_bytes; /* of one micro-batch in one chunk, in the mean */
+    double forward_s;         /* all chunks' products */
+    double repeated_s;        /* those that backward does again */
+    int64_t layers;
+    bool embeds;
+    bool answers;
+} share;
+
+static double micro_tokens(const launch_ask *ask)
+{
+    return (double)ask->batch * (double)ask->model.context;
+}
+
+/* What a part's products take for a micro-batch. */
+typedef struct products {
+    double forward_s;
+    double repeated_s; /* in backward, beside twice as much as forward */
+} products;
+
+static products time_products(const launch_ask *ask, const launch_stage *part, int tensor)
+{
+    const launch_model *model = &ask->model;
+    const double tokens = micro_tokens(ask);
+    const double seen = (double)model->context / 2;
+    return (products){
+        .forward_s =
+            launch_products_s(ask, launch_stage_forward_flops(model, part, tensor, tokens, seen)),
+        .repeated_s = ask->recompute
+                          ? launch_products_s(
+                                ask, launch_stage_repeated_flops(model, part, tensor, tokens, seen))
+                          : 0,
+    };
+}
+
+static share share_of(const launch_ask *ask, const launch_estimate *made, int stage)
+{
+    const int stages = made->run.pipeline.stages;
+    const int chunks = made->run.pipeline.chunks;
+    const int tensor = (int)made->layout.tensor;
+    const double tokens = micro_tokens(ask);
+    share own = {.params = 0};
+    for (int at = stage; at < stages * chunks; at += stages) {
+        const launch_stage part = launch_model_stage(&ask->model, stages * chunks, at);
+        own.params += launch_stage_params(&ask->model, &part, tensor);
+        own.activations_bytes += launch_stage_activation_bytes(&ask->model, &part, tensor, tokens,
+                                                               ask->precision, ask->recompute) /
+                                 chunks;
+        const products each = time_products(ask, &part, tensor);
+        own.forward_s += each.forward_s;
+        own.repeated_s += each.repeated_s;
+        own.layers += part.layers;
+        own.embeds = own.embeds || part.embeds;
+        own.answers = own.answers || part.answers;
+    }
+    return own;
+}
+
+void launch_step_training_memory(const launch_ask *ask, launch_estimate *made)
+{
+    const double weight_bytes = ask->precision == PROTO_PRECISION_BFLOAT16 ? 6 : 4;
+    /* micro-batches are added up as a tree: a gradient for each level */
+    const double trees = 1 + floor(log2(made->run.pipeline.micro_batches));
+    /* an all-reduce has a piece from each replica, and their sum */
+    const double data = (double)made->layout.data;
+    const double pieces = data > 1 ? 1 + 1 / data : 0;
+    for (int stage = 0; stage < made->run.pipeline.stages; stage++) {
+        const share own = share_of(ask, made, stage);
+        const double held = proto_pipeline_held(&made->run.pipeline, stage);
+        const double bytes[LAUNCH_MEMORY_COUNT] = {
+            [LAUNCH_MEMORY_WEIGHTS] = own.params * weight_bytes,
+            [LAUNCH_MEMORY_GRADIENTS] = own.params * GRADIENT_BYTES * (trees + pieces),
+            [LAUNCH_MEMORY_OPTIMIZER] = own.params * MOMENT_BYTES,
+            [LAUNCH_MEMORY_ACTIVATIONS] = own.activations_bytes * held,
+            [LAUNCH_MEMORY_WORK] = launch_work_training_bytes(
+                &ask->model, &(launch_work){.tokens = micro_tokens(ask),
+                                            .tensor = (int)made->layout.tensor,
+                                            .precision = ask->precision,
+                                            .answers = own.answers,
+                                            .recompute = ask->recompute}),
+        };
+        double total = 0;
+        for (int use = 0; use < LAUNCH_MEMORY_COUNT; use++) {
+            total += bytes[use];
+        }
+        if (total > made->total_bytes) {
+            made->total_bytes = total;
+            made->stage = stage;
+            for (int use = 0; use < LAUNCH_MEMORY_COUNT; use++) {
+                made->memory_bytes[use] = bytes[use];
+            }
+        }
+    }
+}
+
+/* Backward has as many as forward. One more where logits came from, and of each layer that is computed
+ * again: behind attention. */
+static double backward_sums(const launch_ask *ask, const launch_stage *part)
+{
+    const double of_layer = COLL_TP_ALL_REDUCES_PER_LAYER + (ask->recompute ? 1 : 0);
+    return of_layer * (double)part->layers + (part->answers ? 1 : 0);
+}
+
+/* Seconds of one exchange of each kind among the ranks that share a layer. */
+typedef struct sums {
+    double row_s;
+    double softmax_s;
+} sums;
+
+static double row_bytes(const launch_ask *ask)
+{
+    return micro_tokens(ask) * (double)ask->model.width * LAUNCH_EXCHANGED_BYTES;
+}
+
+static double softmax_bytes(const launch_ask *ask)
+{
+    return micro_tokens(ask) * SOFTMAX_FLOATS * sizeof(float);
+}
+
+static sums time_sums(const launch_ask *ask, const launch_layout *layout)
+{
+    const coll_tp_link *link = launch_link_over(ask, layout, layout->tensor);
+    return (sums){
+        .row_s = coll_allreduce_time_s(row_bytes(ask), (int)layout->tensor, link),
+        .softmax_s = coll_allreduce_time_s(softmax_bytes(ask), (int)layout->tensor, link),
+    };
+}
+
+/* Adding a micro-batch's gradient to the others': m - 1 of m do, and two are read and one written. */
+static double merge_s(const launch_ask *ask, const launch_estimate *made, double params)
+{
+    const double micro_batches = made->run.pipeline.micro_batches;
+    return launch_reading_s(ask, 3 * GRADIENT_BYTES * params) * (micro_batches - 1) / micro_batches;
+}
+
+static base_status play(const launch_ask *ask, launch_estimate *made, base_error *reterr)
+{
+    const launch_layout *layout = &made->layout;
+    const int all = made->run.pipeline.stages * made->run.pipeline.chunks;
+    const sums each = time_sums(ask, layout);
+    int64_t forward_ns[PROTO_PIPELINE_PARTS_MAX];
+    int64_t backward_ns[PROTO_PIPELINE_PARTS_MAX];
+    for (int at = 0; at < all; at++) {
+        const launch_stage part = launch_model_stage(&ask->model, all, at);
+        const products own = time_products(ask, &part, (int)layout->tensor);
+        const double params = launch_stage_params(&ask->model, &part, (int)layout->tensor);
+        const double forward_s = own.forward_s + launch_bill_forward_sums(&part) * each.row_s +
+                                 (part.answers ? each.softmax_s : 0);
+        const double backward_s = 2 * own.forward_s + own.repeated_s +
+                                  backward_sums(ask, &part) * each.row_s +
+                                  merge_s(ask, made, params);
+        if (!(backward_s < TASK_S_MAX)) {
+            return base_fail(reterr, BASE_ERR_LIMIT, "a micro-batch takes longer than %d s",
+                             TASK_S_MAX);
+        }
+        forward_ns[at] = llround(forward_s * 1e9);
+        backward_ns[at] = llround(backward_s * 1e9);
+    }
+    const int64_t span = layout->tensor * layout->data * layout->pipeline;
+    const double hop = launch_hop_s(launch_link_over(ask, layout, span), row_bytes(ask));
+    const launch_pipeline_costs costs = {.forward_ns = forward_ns,
+                                         .backward_ns = backward_ns,
+                                         .hop_ns = llround(fmin(hop, TASK_S_MAX) * 1e9)};
+    const proto_pipeline pipeline = made->run.pipeline;
+    return launch_pipeline_run_make(&pipeline, &costs, &made->run, reterr);
+}
+
+/* All-reduces of rows that a rank of the stage takes part in, for one micro-batch. */
+static double rows_of(const launch_ask *ask, const share *own)
+{
+    const launch_stage all = {
+        .layers = own->layers, .embeds = own->embeds, .answers = own->answers};
+    return launch_bill_forward_sums(&all) + backward_sums(ask, &all);
+}
+
+/* What backward computes of a micro-batch. */
+static double backward_s(const share *own)
+{
+    return 2 * own->forward_s + own->repeated_s;
+}
+
+/* The rows of the bill; each is of the stage with most of its kind. */
+static void add_bill(const launch_ask *ask, launch_estimate *made, const share *slowest)
+{
+    const launch_layout *layout = &made->layout;
+    const double micro_batches = made->run.pipeline.micro_batches;
+    double params = 0;
+    double rows = 0;
+    for (int stage = 0; stage < made->run.pipeline.stages; stage++) {
+        const share own = share_of(ask, made, stage);
+        params = fmax(params, own.params);
+        rows = fmax(rows, rows_of(ask, &own));
+    }
+    const double gradient_bytes = params * GRADIENT_BYTES;
+    const double buckets = ceil(gradient_bytes / BUCKET_BYTES);
+    const double tied_bytes = (double)ask->model.vocab_size * (double)ask->model.width *
+                              GRADIENT_BYTES / (double)layout->tensor;
+    made->gradients_s = launch_bill_all_reduces(
+        ask, made,
+        (launch_exchange){"gradients", layout->data, layout->tensor * layout->data, buckets,
+                          gradient_bytes / buckets});
+    (void)launch_bill_all_reduces(ask, made,
+                                  (launch_exchange){"partial sums", layout->tensor, layout->tensor,
+                                                    rows * micro_batches, row_bytes(ask)});
+    (void)launch_bill_all_reduces(ask, made,
+                                  (launch_exchange){"softmax", layout->tensor, layout->tensor,
+                                                    micro_batches, softmax_bytes(ask)});
+    add_sends(ask, made, row_bytes(ask));
+    const double tied_s = launch_bill_all_reduces(
+        ask, made,
+        (launch_exchange){"tied embedding", layout->pipeline > 1 && ask->model.tied ? 2 : 1,
+                          layout->tensor * layout->data * layout->pipeline, 1, tied_bytes});
+    made->optimizer_s = launch_reading_s(ask, 28 * params); /* parameters, gradient, both moments */
+    /* the last micro-batch's backward pass hides all buckets but the last one */
+    made->gradients_exposed_s =
+        fmax(made->gradients_s - backward_s(slowest), made->gradients_s / fmax(buckets, 1)) +
+        tied_s;
+    made->gradients_s += tied_s;
+}
+
+/* The times of the stage that computes longest, and with it the step's. */
+static void add_times(const launch_ask *ask, launch_estimate *made)
+{
+    const launch_layout *layout = &made->layout;
+    const double micro_batches = made->run.pipeline.micro_batches;
+    const sums each = time_sums(ask, layout);
+    share slowest = {.forward_s = 0};
+    for (int stage = 0; stage < made->run.pipeline.stages; stage++) {
+        const share own = share_of(ask, made, stage);
+        slowest = own.forward_s + backward_s(&own) > slowest.forward_s + backward_s(&slowest)
+                      ? own
+                      : slowest;
+    }
+    made->forward_s = slowest.forward_s;
+    made->repeated_s = slowest.repeated_s * micro_batches;
+    made->compute_s = 3 * slowest.forward_s * micro_batches + made->repeated_s;
+    made->merge_s = merge_s(ask, made, slowest.params) * micro_batches;
+    made->tensor_s = micro_batches *
+                     (rows_of(ask, &slowest) * each.row_s + (slowest.answers ? each.softmax_s : 0));
+    add_bill(ask, made, &slowest);
+    const double whole_s = (double)made->run.result.step_ns / 1e9;
+    const double busy_s = made->compute_s + made->merge_s + made->tensor_s;
+    made->waiting_s = layout->pipeline > 1 ? fmax(whole_s - busy_s, 0) : 0;
+    made->step_s = whole_s + made->gradients_exposed_s + made->optimizer_s;
+}
+
+base_status launch_step_training(const launch_ask *ask, launch_estimate *made, base_error *reterr)
+{
+    const launch_layout *layout = &made->layout;
+    made->run.pipeline = (proto_pipeline){
+        .kind = layout->pipeline > 1 ? ask->schedule : PROTO_PIPELINE_1F1B,
+        .stages = (int)layout->pipeline,
+        .chunks = layout->pipeline > 1 ? (int)ask->chunks : 1,
+        .micro_batches = (int)(ask->global_batch / (layout->data * ask->batch)),
+    };
+    base_status status = proto_pipeline_check(&made->run.pipeline, reterr);
+    if (status == BASE_OK) {
+        status = play(ask, made, reterr);
+    }
+    if (status == BASE_OK) {
+        made->tokens = (double)ask->global_batch * (double)ask->model.context;
+        add_times(ask, made);
+        launch_step_training_memory(ask, made);
+    }
+    return status;
+}
