@@ -91,6 +91,9 @@ static const base_field rows[] = {
      .value = "TYPE", .help = "of products: float32, tf32, bfloat16"},
     {OWN(BOOL, ask.recompute), .option = "recompute",
      .help = "of training: keep only the blocks' inputs for backward, and compute the rest again"},
+    {OWN(INT, ask.zero), .least = 0, .most = LAUNCH_ZERO_MAX, .option = "zero", .value = "STAGE",
+     .help = "of training: what replicas shard: 0: nothing; 1: AdamW's moments; 2: gradients too; "
+             "3: parameters too"},
     {COUNT(steps), .option = "steps", .value = "N", .help = "say how long so many steps take"},
 
     {COUNT(ranks), .option = "ranks", .letter = 'n', .value = "N",
@@ -261,6 +264,7 @@ static base_status check_used(const launch_plan_options *options, base_error *re
     const char *of_training = schedules                     ? flag
                               : options->given.global_batch ? "global-batch"
                               : options->ask.recompute      ? "recompute"
+                              : options->ask.zero != 0      ? "zero"
                                                             : NULL;
     if (options->ask.decode && of_training != NULL) {
         return base_fail(reterr, BASE_ERR_INVALID, "--%s is of training: not with --decode",

@@ -1,4 +1,4 @@
-/* Prices the exchanges of a step. Called by training.c and decoding.c. */
+/* Prices the exchanges of a step. Called by training.c, zero.c and decoding.c. */
 #include "plan/bill.h"
 
 #include "plan/times.h"
@@ -17,14 +17,28 @@ launch_bill_row *launch_bill_add(const launch_ask *ask, launch_estimate *made,
     return row;
 }
 
+/* `part` of what all-reduces send and take. */
+static double add_priced(const launch_ask *ask, launch_estimate *made, const launch_exchange *of,
+                         const char *operation, double part)
+{
+    launch_bill_row *row = launch_bill_add(ask, made, of, operation);
+    const coll_tp_link *link = launch_link_over(ask, &made->layout, of->span);
+    const double times = part * of->times;
+    const int ranks = (int)of->ranks;
+    row->sent_bytes = times * coll_ring_allreduce_traffic_per_rank(of->payload_bytes, ranks);
+    row->took_s = times * coll_allreduce_time_s(of->payload_bytes, ranks, link);
+    return row->took_s;
+}
+
 double launch_bill_all_reduces(const launch_ask *ask, launch_estimate *made, launch_exchange of)
 {
-    launch_bill_row *row = launch_bill_add(ask, made, &of, "all_reduce");
-    const int ranks = (int)of.ranks;
-    row->sent_bytes = of.times * coll_ring_allreduce_traffic_per_rank(of.payload_bytes, ranks);
-    row->took_s = of.times * coll_allreduce_time_s(of.payload_bytes, ranks,
-                                                   launch_link_over(ask, &made->layout, of.span));
-    return row->took_s;
+    return add_priced(ask, made, &of, "all_reduce", 1);
+}
+
+double launch_bill_halves(const launch_ask *ask, launch_estimate *made, launch_exchange of,
+                          const char *operation)
+{
+    return add_priced(ask, made, &of, operation, 0.5);
 }
 
 double launch_bill_forward_sums(const launch_stage *part)

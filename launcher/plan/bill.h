@@ -23,6 +23,10 @@ launch_bill_row *launch_bill_add(const launch_ask *ask, launch_estimate *made,
 /* Adds a whole row. Returns the seconds that they take. */
 double launch_bill_all_reduces(const launch_ask *ask, launch_estimate *made, launch_exchange of);
 
+/* A reduce-scatter or an all-gather of the whole payload: half of an all-reduce. */
+double launch_bill_halves(const launch_ask *ask, launch_estimate *made, launch_exchange of,
+                          const char *operation);
+
 /* All-reduces of whole rows among the ranks that share layers, going forward: one more where tokens are
  * looked up. */
 double launch_bill_forward_sums(const launch_stage *part);

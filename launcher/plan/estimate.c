@@ -10,15 +10,42 @@ const char *launch_memory_name(launch_memory use)
     return names[use];
 }
 
-/* What a rank of a training would hold with recompute. */
-static double with_recompute(const launch_ask *ask, const launch_estimate *made)
+/* Whether a training fits that way. If so, keeps it. */
+static bool try_way(const launch_ask *ask, int64_t zero, bool recompute, launch_estimate *made)
 {
-    launch_ask again = *ask;
-    launch_estimate other = *made;
-    again.recompute = true;
-    other.total_bytes = 0;
-    launch_step_training_memory(&again, &other);
-    return other.total_bytes;
+    launch_ask other = *ask;
+    launch_estimate held = *made;
+    other.zero = zero;
+    other.recompute = recompute;
+    held.total_bytes = 0;
+    launch_step_training_memory(&other, &held);
+    if (held.total_bytes > ask->device.memory_bytes) {
+        return false;
+    }
+    made->ways[made->way_count++] = (launch_way){zero, recompute, held.total_bytes};
+    return true;
+}
+
+/* The lowest of the higher stages of ZeRO with which it fits. */
+static void try_zero(const launch_ask *ask, bool recompute, launch_estimate *made)
+{
+    bool found = false;
+    for (int64_t zero = launch_layout_zero(ask, &made->layout) + 1;
+         zero <= launch_layout_zero_most(&made->layout) && !found; zero++) {
+        found = try_way(ask, zero, recompute, made);
+    }
+}
+
+/* Each flag alone, and both together where neither is enough. */
+static void find_ways(const launch_ask *ask, launch_estimate *made)
+{
+    try_zero(ask, ask->recompute, made);
+    if (!ask->recompute) {
+        (void)try_way(ask, launch_layout_zero(ask, &made->layout), true, made);
+    }
+    if (!ask->recompute && made->way_count == 0) {
+        try_zero(ask, true, made);
+    }
 }
 
 base_status launch_estimate_make(const launch_ask *ask, const launch_layout *layout,
@@ -32,9 +59,8 @@ base_status launch_estimate_make(const launch_ask *ask, const launch_layout *lay
         status = launch_step_training(ask, estimate, reterr);
     }
     estimate->fits = estimate->total_bytes <= ask->device.memory_bytes;
-    if (status == BASE_OK && !estimate->fits && !ask->decode && !ask->recompute) {
-        const double least = with_recompute(ask, estimate);
-        estimate->recompute_bytes = least <= ask->device.memory_bytes ? least : 0;
+    if (status == BASE_OK && !estimate->fits && !ask->decode) {
+        find_ways(ask, estimate);
     }
     return status;
 }

@@ -8,12 +8,15 @@
 #include "plan/device.h"
 #include "plan/model.h"
 
+enum { LAUNCH_ZERO_MAX = 3 };
+
 /* What is to be computed, on what. */
 typedef struct launch_ask {
     launch_model model;
     launch_device device;
     bool decode;    /* a token for each sequence; else a step of training */
     bool recompute; /* of training: blocks keep their inputs alone, as of --recompute */
+    int64_t zero;   /* of training: what replicas shard, as of --zero: 0 to LAUNCH_ZERO_MAX */
     proto_precision precision;
     double efficiency;        /* share of the peak that products reach */
     double memory_efficiency; /* share of the memory's bandwidth that reading reaches */
@@ -46,7 +49,7 @@ const char *launch_memory_name(launch_memory use);
 /* One kind of exchange, of the rank with most of it, in one step. */
 typedef struct launch_bill_row {
     const char *what;
-    const char *operation; /* all_reduce, all_gather, send */
+    const char *operation; /* all_reduce, reduce_scatter, all_gather, send */
     int64_t ranks;         /* that take part */
     bool between_hosts;
     double times;
@@ -57,6 +60,15 @@ typedef struct launch_bill_row {
 
 enum { LAUNCH_BILL_ROWS_MAX = 8 };
 
+/* Flags with which a training would fit that does not, and its total_bytes then. */
+typedef struct launch_way {
+    int64_t zero; /* as of launch_layout_zero */
+    bool recompute;
+    double total_bytes;
+} launch_way;
+
+enum { LAUNCH_WAYS_MAX = 2 };
+
 typedef struct launch_estimate {
     launch_layout layout;
     launch_pipeline_run run;                  /* of training: the stages' tasks in time */
@@ -64,7 +76,8 @@ typedef struct launch_estimate {
     double memory_bytes[LAUNCH_MEMORY_COUNT]; /* of such a rank */
     double total_bytes;
     bool fits;
-    double recompute_bytes; /* total_bytes with recompute, if it fits with that alone; else 0 */
+    int way_count; /* 0 if it fits, or cannot be made to */
+    launch_way ways[LAUNCH_WAYS_MAX];
     int row_count;
     launch_bill_row rows[LAUNCH_BILL_ROWS_MAX];
     double tokens;              /* of a step, on all ranks */
@@ -74,12 +87,20 @@ typedef struct launch_estimate {
     double merge_s;             /* adding its micro-batches' gradients up */
     double tensor_s;            /* its all-reduces, which nothing hides */
     double waiting_s;           /* its bubble and what the stages' sends add */
-    double gradients_s;         /* all-reduce of gradients */
+    double gradients_s;         /* adding up the replicas' gradients */
     double gradients_exposed_s; /* what backward does not hide of it */
     double optimizer_s;
+    double parameters_s;         /* gathering what ZeRO has sharded */
+    double parameters_exposed_s; /* what computing does not hide of it */
     double step_s;
     double bubble; /* share of the time in which stages wait, mean over them */
 } launch_estimate;
+
+/* The stage of ZeRO that this layout has: none with one replica, where there is nothing to shard. */
+int64_t launch_layout_zero(const launch_ask *ask, const launch_layout *layout);
+
+/* The highest stage that it can have: 1 where stages of layers follow each other. */
+int64_t launch_layout_zero_most(const launch_layout *layout);
 
 /* BASE_ERR_INVALID: the model cannot be laid out so; the message says what it divides by. */
 BASE_MUST_CHECK base_status launch_layout_check(const launch_ask *ask, const launch_layout *layout,

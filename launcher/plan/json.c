@@ -20,10 +20,17 @@ static json_t *on_cpus_json(const launch_plan *plan, const launch_layout *layout
     return command;
 }
 
-/* null: it fits without, or not even so. */
-static json_t *recompute_json(const launch_estimate *estimate)
+/* Empty: it fits as it is, or no way is known. */
+static json_t *ways_json(const launch_estimate *estimate)
 {
-    return estimate->recompute_bytes > 0 ? json_real(estimate->recompute_bytes) : json_null();
+    json_t *list = json_array();
+    for (int i = 0; i < estimate->way_count; i++) {
+        const launch_way *way = &estimate->ways[i];
+        (void)json_array_append_new(
+            list, json_pack("{s:I, s:b, s:f}", "zero", (json_int_t)way->zero, "recompute",
+                            way->recompute, "memory_bytes", way->total_bytes));
+    }
+    return list;
 }
 
 static json_t *layouts_json(const launch_plan *plan)
@@ -32,11 +39,12 @@ static json_t *layouts_json(const launch_plan *plan)
     for (int i = 0; i < plan->count; i++) {
         const launch_estimate *each = &plan->estimates[i];
         (void)json_array_append_new(
-            list, json_pack("{s:o, s:f, s:f, s:f, s:f, s:b, s:o, s:o}", "layout",
-                            layout_json(&each->layout), "step_s", each->step_s, "tokens_per_s",
-                            each->tokens / each->step_s, "bubble", each->run.result.bubble,
-                            "memory_bytes", each->total_bytes, "fits", each->fits,
-                            "memory_bytes_with_recompute", recompute_json(each), "on_cpus",
+            list, json_pack("{s:o, s:I, s:f, s:f, s:f, s:f, s:b, s:o, s:o}", "layout",
+                            layout_json(&each->layout), "zero",
+                            (json_int_t)launch_layout_zero(plan->ask, &each->layout), "step_s",
+                            each->step_s, "tokens_per_s", each->tokens / each->step_s, "bubble",
+                            each->run.result.bubble, "memory_bytes", each->total_bytes, "fits",
+                            each->fits, "fits_with", ways_json(each), "on_cpus",
                             on_cpus_json(plan, &each->layout)));
     }
     return list;
@@ -111,16 +119,18 @@ base_status launch_plan_print_json(const launch_plan *plan, FILE *stream, base_e
 {
     const launch_estimate *best = &plan->estimates[0];
     json_t *root = json_pack(
-        "{s:o, s:s, s:o, s:b, s:f, s:b, s:o, s:f, s:i, s:o, s:o, s:o, "
-        "s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:o, s:o, s:o}",
+        "{s:o, s:s, s:o, s:I, s:b, s:f, s:b, s:o, s:f, s:i, s:o, s:o, s:o, "
+        "s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:o, s:o, s:o}",
         "model", model_json(plan), "device", plan->device_name, "layout",
-        layout_json(&best->layout), "recompute", plan->ask->recompute, "memory_bytes",
-        best->total_bytes, "fits", best->fits, "memory_bytes_with_recompute", recompute_json(best),
+        layout_json(&best->layout), "zero",
+        (json_int_t)launch_layout_zero(plan->ask, &best->layout), "recompute", plan->ask->recompute,
+        "memory_bytes", best->total_bytes, "fits", best->fits, "fits_with", ways_json(best),
         "tokens_per_step", best->tokens, "stage", best->stage, "memory", memory_json(best), "bill",
         bill_json(best), "pipeline", pipeline_json(best), "step", "computing_s", best->compute_s,
         "computing_again_s", best->repeated_s, "adding_up_s", best->merge_s, "tensor_exchanges_s",
         best->tensor_s, "waiting_s", best->waiting_s, "gradients_s", best->gradients_s,
         "gradients_exposed_s", best->gradients_exposed_s, "optimizer_s", best->optimizer_s,
+        "parameters_s", best->parameters_s, "parameters_exposed_s", best->parameters_exposed_s,
         "step_s", best->step_s, "cost_usd", cost_json(plan), "on_cpus",
         on_cpus_json(plan, &best->layout), "layouts", layouts_json(plan));
     const bool written = root != NULL && json_dumpf(root, stream, JSON_INDENT(2)) == 0;

@@ -3,6 +3,16 @@
 
 #include "plan/estimate.h"
 
+int64_t launch_layout_zero(const launch_ask *ask, const launch_layout *layout)
+{
+    return layout->data > 1 ? ask->zero : 0;
+}
+
+int64_t launch_layout_zero_most(const launch_layout *layout)
+{
+    return layout->data == 1 ? 0 : layout->pipeline > 1 ? 1 : LAUNCH_ZERO_MAX;
+}
+
 base_status launch_layout_check(const launch_ask *ask, const launch_layout *layout,
                                 base_error *reterr)
 {
@@ -30,6 +40,12 @@ base_status launch_layout_check(const launch_ask *ask, const launch_layout *layo
                          "%" PRId64 " layers are too few for %" PRId64 " stages with %" PRId64
                          " chunks each",
                          model->layers, layout->pipeline, ask->chunks);
+    }
+    if (launch_layout_zero(ask, layout) > launch_layout_zero_most(layout)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--zero %" PRId64 " goes without stages of layers: --pipeline 1, or "
+                         "--zero 1",
+                         ask->zero);
     }
     if (ask->global_batch % (layout->data * ask->batch) != 0) {
         return base_fail(reterr, BASE_ERR_INVALID,

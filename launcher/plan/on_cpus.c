@@ -39,6 +39,8 @@ static proto_job job_of(const launch_plan *plan, const launch_layout *layout)
     job.train.batch = ask->batch;
     job.train.micro_batches = ask->global_batch / (layout->data * ask->batch);
     job.train.recompute = ask->recompute;
+    /* a mode has all stages of ZeRO, or none */
+    job.parallel.zero = launch_layout_zero(ask, layout) > 0 ? 1 : 0;
     job.train.steps = plan->steps > 0 ? plan->steps : job.train.steps;
     if (layout->tensor > 1 || layout->pipeline > 1) {
         job.job.mode = PROTO_MODE_PP_CPU;
@@ -89,6 +91,9 @@ bool launch_plan_on_cpus(const launch_plan *plan, const launch_layout *layout, l
     put_model(plan, text);
     launch_text_printf(text, " --batch %" PRId64 " --micro-batches %" PRId64, job.train.batch,
                        job.train.micro_batches);
+    if (job.parallel.zero > 0) {
+        launch_text_printf(text, " --zero %" PRId64, launch_layout_zero(plan->ask, layout));
+    }
     if (job.train.recompute) {
         launch_text_put(text, " --recompute");
     }

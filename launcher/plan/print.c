@@ -10,6 +10,7 @@ enum {
     TEXT_BYTES = 32,
     LAYOUTS_SHOWN = 10,
     LABELS = 10, /* of micro-batches in a picture */
+    FLAGS_BYTES = 48,
 };
 
 static const double KILO = 1e3;
@@ -50,6 +51,27 @@ static const char *seconds(double value, char text[TEXT_BYTES])
     return text;
 }
 
+/* "--zero 2 --recompute". */
+static const char *flags(int64_t zero, bool recompute, char text[FLAGS_BYTES])
+{
+    char stage[FLAGS_BYTES / 2] = "";
+    if (zero > 0) {
+        (void)snprintf(stage, sizeof stage, "--zero %" PRId64, zero);
+    }
+    (void)snprintf(text, FLAGS_BYTES, "%s%s%s", stage, zero > 0 && recompute ? " " : "",
+                   recompute ? "--recompute" : "");
+    return text;
+}
+
+/* The flags that a way adds to what was asked, or changes. */
+static const char *way_flags(const launch_ask *ask, const launch_estimate *of, int way,
+                             char text[FLAGS_BYTES])
+{
+    const int64_t zero = of->ways[way].zero;
+    return flags(zero != launch_layout_zero(ask, &of->layout) ? zero : 0,
+                 of->ways[way].recompute && !ask->recompute, text);
+}
+
 /* A GPT-2's line says nothing that follows from its width. */
 static void print_model(const launch_plan *plan, FILE *stream)
 {
@@ -75,6 +97,7 @@ static void print_head(const launch_plan *plan, FILE *stream)
     const launch_estimate *best = &plan->estimates[0];
     const launch_layout *layout = &best->layout;
     char texts[4][TEXT_BYTES];
+    char with_text[FLAGS_BYTES];
     print_model(plan, stream);
     (void)fprintf(stream,
                   "device    %s: %.4g TFLOPS in %s, of which products reach %.0f %%; %s of memory, "
@@ -99,12 +122,27 @@ static void print_head(const launch_plan *plan, FILE *stream)
                       "step      a token for each of %.0f sequences, %" PRId64 " on each replica\n",
                       best->tokens, ask->batch);
     } else {
+        const char *with = flags(launch_layout_zero(ask, layout), ask->recompute, with_text);
         (void)fprintf(stream,
                       "step      %.0f tokens: on each replica %d micro-batches of %" PRId64
-                      " x %" PRId64 "%s\n",
+                      " x %" PRId64 "%s%s\n",
                       best->tokens, best->run.pipeline.micro_batches, ask->batch, model->context,
-                      ask->recompute ? ", with --recompute" : "");
+                      with[0] != '\0' ? ", with " : "", with);
     }
+}
+
+/* Ends a layout's line. */
+static void print_fit(const launch_ask *ask, const launch_estimate *of, FILE *stream)
+{
+    char text[FLAGS_BYTES];
+    if (!of->fits && of->way_count == 0) {
+        (void)fprintf(stream, "  does not fit");
+    }
+    for (int i = 0; i < of->way_count; i++) {
+        (void)fprintf(stream, "%s%s", i == 0 ? "  fits with " : " or ",
+                      way_flags(ask, of, i, text));
+    }
+    (void)fprintf(stream, "\n");
 }
 
 static void print_layouts(const launch_plan *plan, FILE *stream)
@@ -117,14 +155,11 @@ static void print_layouts(const launch_plan *plan, FILE *stream)
                           "  data tensor pipeline        step    tokens/s  bubble     memory\n");
     for (int i = 0; i < plan->count && i < LAYOUTS_SHOWN; i++) {
         const launch_estimate *each = &plan->estimates[i];
-        (void)fprintf(stream,
-                      "%6" PRId64 " %6" PRId64 " %8" PRId64 " %11s %11.0f %5.1f %% %10s%s\n",
+        (void)fprintf(stream, "%6" PRId64 " %6" PRId64 " %8" PRId64 " %11s %11.0f %5.1f %% %10s",
                       each->layout.data, each->layout.tensor, each->layout.pipeline,
                       seconds(each->step_s, texts[0]), each->tokens / each->step_s,
-                      100 * each->run.result.bubble, bytes(each->total_bytes, texts[1]),
-                      each->fits                  ? ""
-                      : each->recompute_bytes > 0 ? "  fits with --recompute"
-                                                  : "  does not fit");
+                      100 * each->run.result.bubble, bytes(each->total_bytes, texts[1]));
+        print_fit(plan->ask, each, stream);
     }
     if (plan->count > LAYOUTS_SHOWN) {
         (void)fprintf(stream, "  and %d more\n", plan->count - LAYOUTS_SHOWN);
@@ -135,6 +170,7 @@ static void print_memory(const launch_plan *plan, FILE *stream)
 {
     const launch_estimate *best = &plan->estimates[0];
     char texts[2][TEXT_BYTES];
+    char way_text[FLAGS_BYTES];
     (void)fprintf(stream, "\nMemory of a rank");
     if (best->run.pipeline.stages > 1) {
         (void)fprintf(stream, " of stage %d, which needs most", best->stage);
@@ -149,9 +185,10 @@ static void print_memory(const launch_plan *plan, FILE *stream)
     (void)fprintf(stream, "  %-12s %10s of %s%s\n", "together", bytes(best->total_bytes, texts[0]),
                   bytes(plan->ask->device.memory_bytes, texts[1]),
                   best->fits ? "" : ": does not fit");
-    if (best->recompute_bytes > 0) {
-        (void)fprintf(stream, "  with --recompute it would fit: %s\n",
-                      bytes(best->recompute_bytes, texts[0]));
+    for (int i = 0; i < best->way_count; i++) {
+        (void)fprintf(stream, "  with %s it would fit: %s\n",
+                      way_flags(plan->ask, best, i, way_text),
+                      bytes(best->ways[i].total_bytes, texts[0]));
     }
 }
 
@@ -165,12 +202,12 @@ static void print_bill(const launch_plan *plan, FILE *stream)
     }
     (void)fprintf(stream,
                   "\nThe communication bill: one step, of the rank with most\n"
-                  "  %-15s %-11s %5s %-6s %7s %10s %10s %10s\n",
+                  "  %-15s %-14s %5s %-6s %7s %10s %10s %10s\n",
                   "what", "operation", "ranks", "links", "times", "bytes each", "bytes sent",
                   "takes");
     for (int i = 0; i < best->row_count; i++) {
         const launch_bill_row *row = &best->rows[i];
-        (void)fprintf(stream, "  %-15s %-11s %5" PRId64 " %-6s %7.0f %10s %10s %10s\n", row->what,
+        (void)fprintf(stream, "  %-15s %-14s %5" PRId64 " %-6s %7.0f %10s %10s %10s\n", row->what,
                       row->operation, row->ranks, row->between_hosts ? "hosts" : "inside",
                       row->times, bytes(row->payload_bytes, texts[0]),
                       bytes(row->sent_bytes, texts[1]), seconds(row->took_s, texts[2]));
@@ -238,6 +275,7 @@ static void print_times(const launch_plan *plan, FILE *stream)
     print_share("bubble, and sends", best->waiting_s, best->step_s, stream);
     print_share("gradients, not hidden", best->gradients_exposed_s, best->step_s, stream);
     print_share("optimizer", best->optimizer_s, best->step_s, stream);
+    print_share("parameters, not hidden", best->parameters_exposed_s, best->step_s, stream);
     (void)fprintf(stream, "  %-24s %10s          %.0f tokens/s\n", "together",
                   seconds(best->step_s, text), best->tokens / best->step_s);
 }

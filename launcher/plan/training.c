@@ -5,12 +5,12 @@
 #include "plan/step.h"
 #include "plan/times.h"
 #include "plan/work.h"
+#include "plan/zero.h"
 
 enum {
     GRADIENT_BYTES = 4,
     MOMENT_BYTES = 8,   /* AdamW's two */
     SOFTMAX_FLOATS = 3, /* of a token: maximum, sum, the target's logit */
-    BUCKET_BYTES = 25 << 20,
     TASK_S_MAX = 1000,
 };
 
@@ -46,9 +46,7 @@ typedef struct share {
     double activations_bytes; /* of one micro-batch in one chunk, in the mean */
     double forward_s;         /* all chunks' products */
     double repeated_s;        /* those that backward does again */
-    int64_t layers;
-    bool embeds;
-    bool answers;
+    launch_stage part;        /* all chunks of it */
 } share;
 
 static double micro_tokens(const launch_ask *ask)
@@ -93,34 +91,33 @@ static share share_of(const launch_ask *ask, const launch_estimate *made, int st
         const products each = time_products(ask, &part, tensor);
         own.forward_s += each.forward_s;
         own.repeated_s += each.repeated_s;
-        own.layers += part.layers;
-        own.embeds = own.embeds || part.embeds;
-        own.answers = own.answers || part.answers;
+        own.part.layers += part.layers;
+        own.part.embeds = own.part.embeds || part.embeds;
+        own.part.answers = own.part.answers || part.answers;
     }
     return own;
 }
 
 void launch_step_training_memory(const launch_ask *ask, launch_estimate *made)
 {
-    const double weight_bytes = ask->precision == PROTO_PRECISION_BFLOAT16 ? 6 : 4;
-    /* micro-batches are added up as a tree: a gradient for each level */
-    const double trees = 1 + floor(log2(made->run.pipeline.micro_batches));
-    /* an all-reduce has a piece from each replica, and their sum */
-    const double data = (double)made->layout.data;
-    const double pieces = data > 1 ? 1 + 1 / data : 0;
+    const launch_layout *layout = &made->layout;
+    const double micro_batches = made->run.pipeline.micro_batches;
     for (int stage = 0; stage < made->run.pipeline.stages; stage++) {
         const share own = share_of(ask, made, stage);
+        const launch_zero_part part = {own.part, own.params};
         const double held = proto_pipeline_held(&made->run.pipeline, stage);
         const double bytes[LAUNCH_MEMORY_COUNT] = {
-            [LAUNCH_MEMORY_WEIGHTS] = own.params * weight_bytes,
-            [LAUNCH_MEMORY_GRADIENTS] = own.params * GRADIENT_BYTES * (trees + pieces),
-            [LAUNCH_MEMORY_OPTIMIZER] = own.params * MOMENT_BYTES,
+            [LAUNCH_MEMORY_WEIGHTS] = launch_zero_weight_bytes(ask, layout, &part),
+            [LAUNCH_MEMORY_GRADIENTS] =
+                launch_zero_gradient_bytes(ask, layout, &part, micro_batches),
+            [LAUNCH_MEMORY_OPTIMIZER] =
+                MOMENT_BYTES * launch_zero_kept(ask, layout, LAUNCH_ZERO_MOMENTS, own.params),
             [LAUNCH_MEMORY_ACTIVATIONS] = own.activations_bytes * held,
             [LAUNCH_MEMORY_WORK] = launch_work_training_bytes(
                 &ask->model, &(launch_work){.tokens = micro_tokens(ask),
-                                            .tensor = (int)made->layout.tensor,
+                                            .tensor = (int)layout->tensor,
                                             .precision = ask->precision,
-                                            .answers = own.answers,
+                                            .answers = own.part.answers,
                                             .recompute = ask->recompute}),
         };
         double total = 0;
@@ -174,7 +171,8 @@ static sums time_sums(const launch_ask *ask, const launch_layout *layout)
 static double merge_s(const launch_ask *ask, const launch_estimate *made, double params)
 {
     const double micro_batches = made->run.pipeline.micro_batches;
-    return launch_reading_s(ask, 3 * GRADIENT_BYTES * params) * (micro_batches - 1) / micro_batches;
+    const double kept = launch_zero_kept(ask, &made->layout, LAUNCH_ZERO_GRADIENTS, params);
+    return launch_reading_s(ask, 3 * GRADIENT_BYTES * kept) * (micro_batches - 1) / micro_batches;
 }
 
 static base_status play(const launch_ask *ask, launch_estimate *made, base_error *reterr)
@@ -212,9 +210,7 @@ static base_status play(const launch_ask *ask, launch_estimate *made, base_error
 /* All-reduces of rows that a rank of the stage takes part in, for one micro-batch. */
 static double rows_of(const launch_ask *ask, const share *own)
 {
-    const launch_stage all = {
-        .layers = own->layers, .embeds = own->embeds, .answers = own->answers};
-    return launch_bill_forward_sums(&all) + backward_sums(ask, &all);
+    return launch_bill_forward_sums(&own->part) + backward_sums(ask, &own->part);
 }
 
 /* What backward computes of a micro-batch. */
@@ -235,14 +231,9 @@ static void add_bill(const launch_ask *ask, launch_estimate *made, const share *
         params = fmax(params, own.params);
         rows = fmax(rows, rows_of(ask, &own));
     }
-    const double gradient_bytes = params * GRADIENT_BYTES;
-    const double buckets = ceil(gradient_bytes / BUCKET_BYTES);
     const double tied_bytes = (double)ask->model.vocab_size * (double)ask->model.width *
                               GRADIENT_BYTES / (double)layout->tensor;
-    made->gradients_s = launch_bill_all_reduces(
-        ask, made,
-        (launch_exchange){"gradients", layout->data, layout->tensor * layout->data, buckets,
-                          gradient_bytes / buckets});
+    launch_zero_bill(ask, made, &(launch_zero_part){slowest->part, params}, backward_s(slowest));
     (void)launch_bill_all_reduces(ask, made,
                                   (launch_exchange){"partial sums", layout->tensor, layout->tensor,
                                                     rows * micro_batches, row_bytes(ask)});
@@ -254,12 +245,11 @@ static void add_bill(const launch_ask *ask, launch_estimate *made, const share *
         ask, made,
         (launch_exchange){"tied embedding", layout->pipeline > 1 && ask->model.tied ? 2 : 1,
                           layout->tensor * layout->data * layout->pipeline, 1, tied_bytes});
-    made->optimizer_s = launch_reading_s(ask, 28 * params); /* parameters, gradient, both moments */
-    /* the last micro-batch's backward pass hides all buckets but the last one */
-    made->gradients_exposed_s =
-        fmax(made->gradients_s - backward_s(slowest), made->gradients_s / fmax(buckets, 1)) +
-        tied_s;
     made->gradients_s += tied_s;
+    made->gradients_exposed_s += tied_s;
+    /* parameters, gradient, both moments */
+    made->optimizer_s =
+        launch_reading_s(ask, 28 * launch_zero_kept(ask, layout, LAUNCH_ZERO_MOMENTS, params));
 }
 
 /* The times of the stage that computes longest, and with it the step's. */
@@ -279,13 +269,14 @@ static void add_times(const launch_ask *ask, launch_estimate *made)
     made->repeated_s = slowest.repeated_s * micro_batches;
     made->compute_s = 3 * slowest.forward_s * micro_batches + made->repeated_s;
     made->merge_s = merge_s(ask, made, slowest.params) * micro_batches;
-    made->tensor_s = micro_batches *
-                     (rows_of(ask, &slowest) * each.row_s + (slowest.answers ? each.softmax_s : 0));
+    made->tensor_s = micro_batches * (rows_of(ask, &slowest) * each.row_s +
+                                      (slowest.part.answers ? each.softmax_s : 0));
     add_bill(ask, made, &slowest);
     const double whole_s = (double)made->run.result.step_ns / 1e9;
     const double busy_s = made->compute_s + made->merge_s + made->tensor_s;
     made->waiting_s = layout->pipeline > 1 ? fmax(whole_s - busy_s, 0) : 0;
-    made->step_s = whole_s + made->gradients_exposed_s + made->optimizer_s;
+    made->step_s =
+        whole_s + made->gradients_exposed_s + made->optimizer_s + made->parameters_exposed_s;
 }
 
 base_status launch_step_training(const launch_ask *ask, launch_estimate *made, base_error *reterr)

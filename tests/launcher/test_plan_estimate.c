@@ -147,19 +147,20 @@ static void what_fits_with_recompute_says_so(void **state)
     ask.recompute = true;
     launch_estimate made = estimate_of(&ask, 1, 2, 2);
     const double least = made.total_bytes;
-    assert_true(made.fits && made.recompute_bytes == 0);
+    assert_true(made.fits && made.way_count == 0);
     launch_estimate_fini(&made);
     ask.recompute = false;
     made = estimate_of(&ask, 1, 2, 2);
-    assert_true(made.fits && made.recompute_bytes == 0 && made.total_bytes > least);
+    assert_true(made.fits && made.way_count == 0 && made.total_bytes > least);
     launch_estimate_fini(&made);
     ask.device.memory_bytes = least;
     made = estimate_of(&ask, 1, 2, 2);
-    assert_true(!made.fits && made.recompute_bytes == least);
+    assert_true(!made.fits && made.way_count == 1 && made.ways[0].recompute &&
+                made.ways[0].zero == 0 && made.ways[0].total_bytes == least);
     launch_estimate_fini(&made);
     ask.device.memory_bytes = least - 1;
     made = estimate_of(&ask, 1, 2, 2);
-    assert_true(!made.fits && made.recompute_bytes == 0);
+    assert_true(!made.fits && made.way_count == 0);
     launch_estimate_fini(&made);
 }
 

@@ -1,5 +1,5 @@
-/* What a plan says beyond itself: the command that runs a layout on CPUs, and whether it would fit with
- * --recompute. */
+/* What a plan says beyond itself: the command that runs a layout on CPUs, and with which flags it would
+ * fit. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,14 +10,32 @@
 #include "plan_run.h"
 #include "support.h"
 
+/* The JSON has that stage of ZeRO, or recompute. */
+static void assert_ways(const char *text, int wanted)
+{
+    int zero[2] = {-1, -1};
+    int recompute[2] = {-1, -1};
+    double bytes[2] = {0, 0};
+    json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    assert_int_equal(json_unpack(json, "{s:[{s:i, s:b, s:f}, {s:i, s:b, s:f}!]}", "fits_with",
+                                 "zero", &zero[0], "recompute", &recompute[0], "memory_bytes",
+                                 &bytes[0], "zero", &zero[1], "recompute", &recompute[1],
+                                 "memory_bytes", &bytes[1]),
+                     0);
+    assert_true(zero[0] == wanted && recompute[0] == 0 && zero[1] == 0 && recompute[1] == 1);
+    assert_true(bytes[0] > 0 && bytes[0] <= 70e9 && bytes[1] > 0 && bytes[1] <= 70e9);
+    json_decref(json);
+}
+
 /* Of the text, and of the JSON. */
-static void recompute_is_planned_and_offered(void **state)
+static void flags_that_save_memory_are_planned_and_offered(void **state)
 {
 #define LARGE "--batch", "16", "--data", "4", "--tensor", "1", "--pipeline", "1"
     (void)state;
     static char text[PLAN_TEXT_BYTES];
     assert_int_equal(plan_run(PLAN_WORDS(LARGE, "--memory", "70"), text), BASE_EXIT_ERROR);
-    assert_has(text, " of 70.0 GB: does not fit\n  with --recompute it would fit: 55.7 GB\n");
+    assert_has(text, " of 70.0 GB: does not fit\n  with --zero 2 it would fit: 55.0 GB\n"
+                     "  with --recompute it would fit: 55.7 GB\n");
     assert_int_equal(plan_run(PLAN_WORDS(LARGE, "--memory", "70", "--recompute"), text),
                      BASE_EXIT_DONE);
     assert_has(text, "together        55.7 GB of 70.0 GB\n");
@@ -25,6 +43,8 @@ static void recompute_is_planned_and_offered(void **state)
     assert_has(text, "\n    of it again ");
     assert_has(text, " --micro-batches 4 --recompute\n");
     assert_int_equal(plan_run(PLAN_WORDS(LARGE, "--memory", "40"), text), BASE_EXIT_ERROR);
+    assert_has(text, ": does not fit\n  with --zero 2 --recompute it would fit: 25.3 GB\n");
+    assert_int_equal(plan_run(PLAN_WORDS(LARGE, "--memory", "15"), text), BASE_EXIT_ERROR);
     assert_null(strstr(text, "--recompute"));
     assert_int_equal(
         plan_run(PLAN_WORDS("--batch", "16", "--ranks", "4", "--data", "4", "--memory", "70"),
@@ -32,20 +52,24 @@ static void recompute_is_planned_and_offered(void **state)
         BASE_EXIT_ERROR);
     assert_int_equal(plan_run(PLAN_WORDS("--batch", "16", "--ranks", "4", "--memory", "70"), text),
                      BASE_EXIT_DONE);
-    assert_has(text, "  fits with --recompute\n");
+    assert_has(text, "  fits with --zero 2 or --recompute\n");
     assert_int_equal(plan_run(PLAN_WORDS(LARGE, "--memory", "70", "--json"), text),
                      BASE_EXIT_ERROR);
     assert_has(text, "\"recompute\": false");
-    assert_has(text, "\"memory_bytes_with_recompute\": 5");
+    assert_ways(text, 2);
     assert_has(text, "\"computing_again_s\": 0");
+    assert_has(text, "\"zero\": 0");
     assert_int_equal(plan_run(PLAN_WORDS(LARGE, "--recompute", "--json"), text), BASE_EXIT_DONE);
     assert_has(text, "\"recompute\": true");
-    assert_has(text, "\"memory_bytes_with_recompute\": null");
+    assert_has(text, "\"fits_with\": []");
 #undef LARGE
 }
 
+/* The stages of ZeRO that the launcher trains with. */
+static const int zero_stages[] = {1};
+
 /* The command for CPUs is one that the launcher accepts, of the layout that it stands beside. */
-static void assert_runs(const char *command, int data, int tensor, int pipeline)
+static void assert_runs(const char *command, int data, int tensor, int pipeline, int zero)
 {
     static launch_options options;
     base_error error = {.message = ""};
@@ -65,24 +89,29 @@ static void assert_runs(const char *command, int data, int tensor, int pipeline)
     assert_int_equal(proto_job_replicas(job), data);
     assert_int_equal(proto_job_tensor(job), tensor);
     assert_int_equal(proto_job_stages(job), pipeline);
-    assert_int_equal(job->train.batch * job->train.micro_batches * data, 64);
+    assert_int_equal(job->train.batch * job->train.micro_batches * data, 192);
+    assert_int_equal(job->parallel.zero, zero);
     assert_true(pipeline == 1 || job->parallel.pipeline == PROTO_PIPELINE_1F1B);
     const bool whole = tensor == 1 && pipeline == 1;
     assert_int_equal(job->job.mode, whole ? PROTO_MODE_DDP_CPU : PROTO_MODE_PP_CPU);
 }
 
-static void layouts_have_a_command_for_cpus(void **state)
+/* Checks the commands of all layouts of a plan with that stage of ZeRO. Returns how many have it. */
+static int assert_commands(int zero)
 {
-    (void)state;
+    char stage[12];
     static char text[PLAN_TEXT_BYTES];
     json_t *layout = NULL;
     size_t index = 0;
     int commands = 0;
-    assert_int_equal(plan_run(PLAN_WORDS("--model", "gpt2", "--layers", "6", "--width", "384",
-                                         "--heads", "12", "--context", "128", "--ranks", "24",
-                                         "--batch", "2", "--global-batch", "64", "--json"),
-                              text),
-                     BASE_EXIT_DONE);
+    int sharded = 0;
+    (void)snprintf(stage, sizeof stage, "%d", zero);
+    assert_int_equal(
+        plan_run(PLAN_WORDS("--model", "gpt2", "--layers", "6", "--width", "384", "--heads", "12",
+                            "--context", "128", "--ranks", "24", "--batch", "2", "--global-batch",
+                            "192", "--zero", stage, "--json"),
+                 text),
+        BASE_EXIT_DONE);
     json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(json);
     json_array_foreach(json_object_get(json, "layouts"), index, layout)
@@ -90,19 +119,34 @@ static void layouts_have_a_command_for_cpus(void **state)
         int data = 0;
         int tensor = 0;
         int pipeline = 0;
+        int has = 0;
         json_t *command = NULL;
-        assert_int_equal(json_unpack(layout, "{s:{s:i, s:i, s:i}, s:o}", "layout", "data", &data,
-                                     "tensor", &tensor, "pipeline", &pipeline, "on_cpus", &command),
+        assert_int_equal(json_unpack(layout, "{s:{s:i, s:i, s:i}, s:i, s:o}", "layout", "data",
+                                     &data, "tensor", &tensor, "pipeline", &pipeline, "zero", &has,
+                                     "on_cpus", &command),
                          0);
-        if (tensor % 3 == 0) { /* parts on CPUs are a power of two */
+        assert_int_equal(has, data > 1 ? zero : 0);
+        /* parts on CPUs are a power of two, and pp-cpu has no ZeRO */
+        if (tensor % 3 == 0 || (has > 0 && (tensor > 1 || pipeline > 1))) {
             assert_true(json_is_null(command));
         } else {
-            assert_runs(json_string_value(command), data, tensor, pipeline);
+            assert_runs(json_string_value(command), data, tensor, pipeline, has);
             commands++;
+            sharded += has > 0 ? 1 : 0;
         }
     }
-    assert_true(commands > 3);
+    assert_true(commands > 1);
     json_decref(json);
+    return sharded;
+}
+
+static void layouts_have_a_command_for_cpus(void **state)
+{
+    (void)state;
+    assert_int_equal(assert_commands(0), 0);
+    for (size_t i = 0; i < sizeof zero_stages / sizeof *zero_stages; i++) {
+        assert_int_equal(assert_commands(zero_stages[i]), 1);
+    }
 }
 
 /* The text has the command of the layout that it shows. */
@@ -124,11 +168,19 @@ static void the_text_ends_with_the_command_for_cpus(void **state)
     assert_has(text,
                "\nOn CPUs: launcher --mode ddp-cpu --ranks 2 --layers 2 --width 128 --heads 4 "
                "--context 64 --batch 4 --micro-batches 8\n");
+    assert_int_equal(plan_run(PLAN_WORDS(MINI, "--data", "2", "--tensor", "1", "--pipeline", "1",
+                                         "--zero", "3", "--recompute"),
+                              text),
+                     BASE_EXIT_DONE);
+    assert_has(text, " of 4 x 64, with --zero 3 --recompute\n");
+    assert_has(text, "\n  parameters, not hidden ");
+    assert_has(text, " --context 64 --batch 4 --micro-batches 8 --zero 3 --recompute\n");
     static const struct {
         const char *words[12];
     } none[] = {
         {{MINI, "--layers", "4", "--pipeline", "2", "--schedule", "interleaved"}},
         {{"--model", "gpt2", "--ranks", "3", "--tensor", "3", "--global-batch", "64"}},
+        {{MINI, "--data", "2", "--pipeline", "2", "--zero", "1"}}, /* pp-cpu has no ZeRO */
         {{"--decode", "--model", "minigpt", "--ranks", "2"}},
         {{"--model", "smollm2-135m", "--ranks", "2"}}, /* of which there is no checkpoint */
     };
@@ -201,7 +253,7 @@ static void a_checkpoints_command_names_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recompute_is_planned_and_offered),
+        cmocka_unit_test(flags_that_save_memory_are_planned_and_offered),
         cmocka_unit_test(layouts_have_a_command_for_cpus),
         cmocka_unit_test(the_text_ends_with_the_command_for_cpus),
         cmocka_unit_test(a_checkpoints_command_names_it),

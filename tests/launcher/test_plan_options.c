@@ -338,6 +338,12 @@ static void wrong_words_are_refused(void **state)
     assert_int_equal(plan_run(PLAN_WORDS("--decode", "--global-batch", "64"), text),
                      BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--decode", "--recompute"), text), BASE_EXIT_USAGE);
+    assert_int_equal(plan_run(PLAN_WORDS("--decode", "--zero", "1"), text), BASE_EXIT_USAGE);
+    assert_has(plan_warnings, "--zero is of training: not with --decode");
+    assert_int_equal(plan_run(PLAN_WORDS("--zero", "4"), text), BASE_EXIT_USAGE);
+    assert_int_equal(plan_run(PLAN_WORDS("--zero", "2", "--data", "4", "--pipeline", "2"), text),
+                     BASE_EXIT_USAGE);
+    assert_has(plan_warnings, "--zero 2 goes without stages of layers: --pipeline 1, or --zero 1");
     assert_int_equal(plan_run(PLAN_WORDS("--schedule", "interleaved", "--pipeline", "1"), text),
                      BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--checkpoint", plan_directory, "--model", "gpt2"), text),

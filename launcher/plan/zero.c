@@ -1,0 +1,142 @@
+/* Adds up what ZeRO leaves on each replica, and prices its exchanges. Called by training.c. */
+#include "plan/zero.h"
+
+#include <math.h>
+
+#include "plan/bill.h"
+
+enum {
+    FLOAT_BYTES = 4,   /* of a parameter, of a gradient */
+    ROUNDED_BYTES = 2, /* of a parameter's copy in bfloat16 */
+    BUCKET_BYTES = 25 << 20,
+};
+
+double launch_zero_kept(const launch_ask *ask, const launch_layout *layout, launch_zero_stage stage,
+                        double params)
+{
+    return launch_layout_zero(ask, layout) < stage ? params : params / (double)layout->data;
+}
+
+/* What is gathered, and whose gradients backward makes, one after the other. In parameters. */
+typedef struct sizes {
+    double layer;
+    double embedding;
+    double output;  /* with the final norm */
+    double tied;    /* the matrix that is in both; 0: each has its own */
+    double largest; /* of the three */
+} sizes;
+
+static sizes sizes_of(const launch_ask *ask, const launch_layout *layout, const launch_stage *part)
+{
+    const launch_model *model = &ask->model;
+    const int tensor = (int)layout->tensor;
+    sizes of = {.layer = launch_stage_params(model, &(launch_stage){.layers = 1}, tensor)};
+    if (part->embeds) {
+        of.embedding = launch_stage_params(model, &(launch_stage){.embeds = true}, tensor);
+    }
+    if (part->answers) {
+        of.output = launch_stage_params(model, &(launch_stage){.answers = true}, tensor);
+    }
+    if (part->embeds && part->answers && model->tied) {
+        of.tied = (double)model->vocab_size * (double)model->width / tensor;
+    }
+    of.largest = fmax(of.layer, fmax(of.embedding, of.output));
+    return of;
+}
+
+/* A layer, and what comes next: the rank's own pieces of both are in its shard. */
+double launch_zero_weight_bytes(const launch_ask *ask, const launch_layout *layout,
+                                const launch_zero_part *part)
+{
+    const double rounded = ask->precision == PROTO_PRECISION_BFLOAT16 ? ROUNDED_BYTES : 0;
+    const double replicas = (double)layout->data;
+    const sizes of = sizes_of(ask, layout, &part->stage);
+    if (launch_layout_zero(ask, layout) < LAUNCH_ZERO_PARAMS) {
+        return part->params * (FLOAT_BYTES + rounded);
+    }
+    const double gathered =
+        of.layer + (part->stage.layers > 1 ? of.largest : fmax(of.embedding, of.output));
+    return part->params / replicas * FLOAT_BYTES +
+           gathered * ((replicas - 1) / replicas * FLOAT_BYTES + rounded);
+}
+
+double launch_zero_gradient_bytes(const launch_ask *ask, const launch_layout *layout,
+                                  const launch_zero_part *part, double micro_batches)
+{
+    /* micro-batches are added up as a tree: a gradient for each level */
+    const double trees = 1 + floor(log2(micro_batches));
+    const double replicas = (double)layout->data;
+    const sizes of = sizes_of(ask, layout, &part->stage);
+    if (launch_layout_zero(ask, layout) < LAUNCH_ZERO_GRADIENTS) {
+        /* an exchange has a piece from each replica, and their sum */
+        const double pieces = replicas > 1 ? 1 + 1 / replicas : 0;
+        return part->params * FLOAT_BYTES * (trees + pieces);
+    }
+    /* backward adds to a tied matrix's gradient first and last, so it has that one all the time */
+    const double whole =
+        of.tied + fmax(of.layer, fmax(of.embedding - of.tied, of.output - of.tied));
+    return FLOAT_BYTES * (trees * part->params / replicas + whole + of.largest);
+}
+
+static launch_exchange exchange_of(const launch_estimate *made, const char *what, double times,
+                                   double params)
+{
+    return (launch_exchange){.what = what,
+                             .ranks = made->layout.data,
+                             .span = made->layout.tensor * made->layout.data,
+                             .times = times,
+                             .payload_bytes = params * LAUNCH_EXCHANGED_BYTES};
+}
+
+static double gather(const launch_ask *ask, launch_estimate *made, const char *what, double times,
+                     double params)
+{
+    return launch_bill_halves(ask, made, exchange_of(made, what, times, params), "all_gather");
+}
+
+/* Gathers whatever a micro-batch needs while it computes. Returns what they leave of its backward pass. */
+static double gather_layers(const launch_ask *ask, launch_estimate *made, const launch_stage *part,
+                            double backward_s)
+{
+    const sizes of = sizes_of(ask, &made->layout, part);
+    const double micro_batches = made->run.pipeline.micro_batches;
+    const double layers = (double)part->layers;
+    /* backward finds the output and the last layer in place */
+    const double each = 2 * layers - 1;
+    const double layers_s = gather(ask, made, "layers", each * micro_batches, of.layer);
+    const double embedding_s = gather(ask, made, "embedding", micro_batches, of.embedding);
+    const double output_s = gather(ask, made, "output", micro_batches, of.output);
+    const double layer_s = layers_s / (each * micro_batches);
+    const double ends_s = (embedding_s + output_s) / micro_batches;
+    const double forward_exposed_s = layers * layer_s + ends_s - made->forward_s;
+    const double backward_left_s = backward_s - (layers - 1) * layer_s;
+    /* a step begins with gathers that have nothing to hide behind */
+    const double first_s = embedding_s / micro_batches + layer_s;
+    made->parameters_s = layers_s + embedding_s + output_s;
+    made->parameters_exposed_s = fmax(micro_batches * forward_exposed_s, first_s) +
+                                 micro_batches * fmax(-backward_left_s, 0);
+    return fmax(backward_left_s, 0);
+}
+
+void launch_zero_bill(const launch_ask *ask, launch_estimate *made, const launch_zero_part *part,
+                      double backward_s)
+{
+    const int64_t stage = launch_layout_zero(ask, &made->layout);
+    const double rounds =
+        stage >= LAUNCH_ZERO_GRADIENTS ? (double)made->run.pipeline.micro_batches : 1;
+    const double buckets = fmax(ceil(part->params * FLOAT_BYTES / BUCKET_BYTES), 1);
+    const launch_exchange gradients =
+        exchange_of(made, "gradients", rounds * buckets, part->params / buckets);
+    made->gradients_s = stage == 0 ? launch_bill_all_reduces(ask, made, gradients)
+                                   : launch_bill_halves(ask, made, gradients, "reduce_scatter");
+    double hides_s = backward_s;
+    if (stage == LAUNCH_ZERO_PARAMS) {
+        hides_s = gather_layers(ask, made, &part->stage, backward_s);
+    } else if (stage > 0) {
+        made->parameters_s = gather(ask, made, "parameters", buckets, part->params / buckets);
+        made->parameters_exposed_s = made->parameters_s;
+    }
+    /* backward hides all buckets but the step's last one */
+    const double round_s = made->gradients_s / rounds;
+    made->gradients_exposed_s = fmax(rounds * (round_s - hides_s), round_s / buckets);
+}

@@ -1,0 +1,39 @@
+/* ZeRO over the replicas of a rank: what each of them keeps, and what they exchange for that. An estimate;
+ * docs/PARALLELISM.md, "ZeRO in a plan", has the formulas. Pure.
+ *
+ * Source: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
+ * arXiv:1910.02054. */
+#ifndef LAUNCH_PLAN_ZERO_H
+#define LAUNCH_PLAN_ZERO_H
+
+#include "plan/estimate.h"
+
+/* What the stages shard, each one also what those before it do. */
+typedef enum launch_zero_stage {
+    LAUNCH_ZERO_MOMENTS = 1,
+    LAUNCH_ZERO_GRADIENTS,
+    LAUNCH_ZERO_PARAMS,
+} launch_zero_stage;
+
+/* The part of the model that a rank would have without ZeRO. */
+typedef struct launch_zero_part {
+    launch_stage stage;
+    double params;
+} launch_zero_part;
+
+/* Of so many parameters, those of which a replica keeps what `stage` shards. */
+double launch_zero_kept(const launch_ask *ask, const launch_layout *layout, launch_zero_stage stage,
+                        double params);
+
+/* Bytes of parameters, with their copies in the products' type, and of gradients. */
+double launch_zero_weight_bytes(const launch_ask *ask, const launch_layout *layout,
+                                const launch_zero_part *part);
+double launch_zero_gradient_bytes(const launch_ask *ask, const launch_layout *layout,
+                                  const launch_zero_part *part, double micro_batches);
+
+/* Adds the replicas' exchanges to the bill, and sets their times: all of them, and what computing does not
+ * hide. `backward_s` is one micro-batch's; its forward is made->forward_s. */
+void launch_zero_bill(const launch_ask *ask, launch_estimate *made, const launch_zero_part *part,
+                      double backward_s);
+
+#endif
