@@ -91,7 +91,8 @@ static const base_field rows[] = {
      .value = "TYPE", .help = "of products: float32, tf32, bfloat16"},
     {OWN(BOOL, ask.recompute), .option = "recompute",
      .help = "of training: keep only the blocks' inputs for backward, and compute the rest again"},
-    {OWN(INT, ask.zero), .least = 0, .most = LAUNCH_ZERO_MAX, .option = "zero", .value = "STAGE",
+    {OWN(INT, ask.zero), .least = 0, .most = PROTO_ZERO_PARAMETERS, .option = "zero",
+     .value = "STAGE",
      .help = "of training: what replicas shard: 0: nothing; 1: AdamW's moments; 2: gradients too; "
              "3: parameters too"},
     {COUNT(steps), .option = "steps", .value = "N", .help = "say how long so many steps take"},

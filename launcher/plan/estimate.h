@@ -8,15 +8,13 @@
 #include "plan/device.h"
 #include "plan/model.h"
 
-enum { LAUNCH_ZERO_MAX = 3 };
-
 /* What is to be computed, on what. */
 typedef struct launch_ask {
     launch_model model;
     launch_device device;
     bool decode;    /* a token for each sequence; else a step of training */
     bool recompute; /* of training: blocks keep their inputs alone, as of --recompute */
-    int64_t zero;   /* of training: what replicas shard, as of --zero: 0 to LAUNCH_ZERO_MAX */
+    int64_t zero;   /* of training: what replicas shard, as of --zero: 0 to PROTO_ZERO_PARAMETERS */
     proto_precision precision;
     double efficiency;        /* share of the peak that products reach */
     double memory_efficiency; /* share of the memory's bandwidth that reading reaches */

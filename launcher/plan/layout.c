@@ -10,7 +10,7 @@ int64_t launch_layout_zero(const launch_ask *ask, const launch_layout *layout)
 
 int64_t launch_layout_zero_most(const launch_layout *layout)
 {
-    return layout->data == 1 ? 0 : layout->pipeline > 1 ? 1 : LAUNCH_ZERO_MAX;
+    return layout->data == 1 ? 0 : layout->pipeline > 1 ? 1 : PROTO_ZERO_PARAMETERS;
 }
 
 base_status launch_layout_check(const launch_ask *ask, const launch_layout *layout,

@@ -39,8 +39,7 @@ static proto_job job_of(const launch_plan *plan, const launch_layout *layout)
     job.train.batch = ask->batch;
     job.train.micro_batches = ask->global_batch / (layout->data * ask->batch);
     job.train.recompute = ask->recompute;
-    /* a mode has all stages of ZeRO, or none */
-    job.parallel.zero = launch_layout_zero(ask, layout) > 0 ? 1 : 0;
+    job.parallel.zero = launch_layout_zero(ask, layout);
     job.train.steps = plan->steps > 0 ? plan->steps : job.train.steps;
     if (layout->tensor > 1 || layout->pipeline > 1) {
         job.job.mode = PROTO_MODE_PP_CPU;

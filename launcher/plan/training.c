@@ -111,7 +111,7 @@ void launch_step_training_memory(const launch_ask *ask, launch_estimate *made)
             [LAUNCH_MEMORY_GRADIENTS] =
                 launch_zero_gradient_bytes(ask, layout, &part, micro_batches),
             [LAUNCH_MEMORY_OPTIMIZER] =
-                MOMENT_BYTES * launch_zero_kept(ask, layout, LAUNCH_ZERO_MOMENTS, own.params),
+                MOMENT_BYTES * launch_zero_kept(ask, layout, PROTO_ZERO_MOMENTS, own.params),
             [LAUNCH_MEMORY_ACTIVATIONS] = own.activations_bytes * held,
             [LAUNCH_MEMORY_WORK] = launch_work_training_bytes(
                 &ask->model, &(launch_work){.tokens = micro_tokens(ask),
@@ -171,7 +171,7 @@ static sums time_sums(const launch_ask *ask, const launch_layout *layout)
 static double merge_s(const launch_ask *ask, const launch_estimate *made, double params)
 {
     const double micro_batches = made->run.pipeline.micro_batches;
-    const double kept = launch_zero_kept(ask, &made->layout, LAUNCH_ZERO_GRADIENTS, params);
+    const double kept = launch_zero_kept(ask, &made->layout, PROTO_ZERO_GRADIENTS, params);
     return launch_reading_s(ask, 3 * GRADIENT_BYTES * kept) * (micro_batches - 1) / micro_batches;
 }
 
@@ -249,7 +249,7 @@ static void add_bill(const launch_ask *ask, launch_estimate *made, const share *
     made->gradients_exposed_s += tied_s;
     /* parameters, gradient, both moments */
     made->optimizer_s =
-        launch_reading_s(ask, 28 * launch_zero_kept(ask, layout, LAUNCH_ZERO_MOMENTS, params));
+        launch_reading_s(ask, 28 * launch_zero_kept(ask, layout, PROTO_ZERO_MOMENTS, params));
 }
 
 /* The times of the stage that computes longest, and with it the step's. */

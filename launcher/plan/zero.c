@@ -11,7 +11,7 @@ enum {
     BUCKET_BYTES = 25 << 20,
 };
 
-double launch_zero_kept(const launch_ask *ask, const launch_layout *layout, launch_zero_stage stage,
+double launch_zero_kept(const launch_ask *ask, const launch_layout *layout, proto_zero stage,
                         double params)
 {
     return launch_layout_zero(ask, layout) < stage ? params : params / (double)layout->data;
@@ -51,7 +51,7 @@ double launch_zero_weight_bytes(const launch_ask *ask, const launch_layout *layo
     const double rounded = ask->precision == PROTO_PRECISION_BFLOAT16 ? ROUNDED_BYTES : 0;
     const double replicas = (double)layout->data;
     const sizes of = sizes_of(ask, layout, &part->stage);
-    if (launch_layout_zero(ask, layout) < LAUNCH_ZERO_PARAMS) {
+    if (launch_layout_zero(ask, layout) < PROTO_ZERO_PARAMETERS) {
         return part->params * (FLOAT_BYTES + rounded);
     }
     const double gathered =
@@ -67,7 +67,7 @@ double launch_zero_gradient_bytes(const launch_ask *ask, const launch_layout *la
     const double trees = 1 + floor(log2(micro_batches));
     const double replicas = (double)layout->data;
     const sizes of = sizes_of(ask, layout, &part->stage);
-    if (launch_layout_zero(ask, layout) < LAUNCH_ZERO_GRADIENTS) {
+    if (launch_layout_zero(ask, layout) < PROTO_ZERO_GRADIENTS) {
         /* an exchange has a piece from each replica, and their sum */
         const double pieces = replicas > 1 ? 1 + 1 / replicas : 0;
         return part->params * FLOAT_BYTES * (trees + pieces);
@@ -123,14 +123,14 @@ void launch_zero_bill(const launch_ask *ask, launch_estimate *made, const launch
 {
     const int64_t stage = launch_layout_zero(ask, &made->layout);
     const double rounds =
-        stage >= LAUNCH_ZERO_GRADIENTS ? (double)made->run.pipeline.micro_batches : 1;
+        stage >= PROTO_ZERO_GRADIENTS ? (double)made->run.pipeline.micro_batches : 1;
     const double buckets = fmax(ceil(part->params * FLOAT_BYTES / BUCKET_BYTES), 1);
     const launch_exchange gradients =
         exchange_of(made, "gradients", rounds * buckets, part->params / buckets);
     made->gradients_s = stage == 0 ? launch_bill_all_reduces(ask, made, gradients)
                                    : launch_bill_halves(ask, made, gradients, "reduce_scatter");
     double hides_s = backward_s;
-    if (stage == LAUNCH_ZERO_PARAMS) {
+    if (stage == PROTO_ZERO_PARAMETERS) {
         hides_s = gather_layers(ask, made, &part->stage, backward_s);
     } else if (stage > 0) {
         made->parameters_s = gather(ask, made, "parameters", buckets, part->params / buckets);

@@ -8,13 +8,6 @@
 
 #include "plan/estimate.h"
 
-/* What the stages shard, each one also what those before it do. */
-typedef enum launch_zero_stage {
-    LAUNCH_ZERO_MOMENTS = 1,
-    LAUNCH_ZERO_GRADIENTS,
-    LAUNCH_ZERO_PARAMS,
-} launch_zero_stage;
-
 /* The part of the model that a rank would have without ZeRO. */
 typedef struct launch_zero_part {
     launch_stage stage;
@@ -22,7 +15,7 @@ typedef struct launch_zero_part {
 } launch_zero_part;
 
 /* Of so many parameters, those of which a replica keeps what `stage` shards. */
-double launch_zero_kept(const launch_ask *ask, const launch_layout *layout, launch_zero_stage stage,
+double launch_zero_kept(const launch_ask *ask, const launch_layout *layout, proto_zero stage,
                         double params);
 
 /* Bytes of parameters, with their copies in the products' type, and of gradients. */

@@ -198,8 +198,8 @@ static const base_field rows[] = {
     {JOB(INT, parallel.tensor), .optional = true, .least = 0, .most = PROTO_TENSOR_RANKS_MAX,
      .option = "tensor", .value = "N",
      .help = "pp-cpu: ranks that share the layers of each stage, tensor parallel (0: 1)"},
-    {JOB(INT, parallel.zero), .optional = true, .least = 0,
-     .most = PROTO_ZERO_PARAMETERS, .option = "zero", .value = "STAGE",
+    {JOB(INT, parallel.zero), .optional = true, .least = 0, .most = PROTO_ZERO_PARAMETERS,
+     .option = "zero", .value = "STAGE",
      .help = "ddp-cpu: what is sharded between the ranks: 0: nothing; 1: AdamW's moments; 2: "
              "gradients too; 3: parameters too"},
     {JOB(SECONDS, parallel.timeout_ms), .least = 1, .most = WEEK_MS, .option = "timeout",

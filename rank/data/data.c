@@ -92,8 +92,7 @@ static base_status keep_line(rank_data *data, const rank_lines *lines, base_erro
 
 static bool is_mine(const rank_data_options *options, uint64_t index)
 {
-    const int64_t behind =
-        (int64_t)(index % (uint64_t)options->slot_count) - options->slot_first;
+    const int64_t behind = (int64_t)(index % (uint64_t)options->slot_count) - options->slot_first;
     const int64_t step = options->slot_step > 0 ? options->slot_step : 1;
     return behind >= 0 && behind % step == 0 && behind / step < options->slots_here;
 }
@@ -137,8 +136,8 @@ static void order_slots(rank_data *data)
     for (int i = 0; i < data->options.slots_here; i++) {
         slot_state *slot = &data->slots[i];
         slot->next = 0;
-        rank_slot_order(data->options.seed, (int)slot_number(&data->options, i), data->epoch, slot->order,
-                        slot->count);
+        rank_slot_order(data->options.seed, (int)slot_number(&data->options, i), data->epoch,
+                        slot->order, slot->count);
     }
 }
 

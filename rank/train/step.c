@@ -271,8 +271,7 @@ static base_status sum_counts(const trainer *self, training_step *step, base_err
         if (status != BASE_OK) {
             return status;
         }
-        const base_status summed =
-            trainer_sum(self, (double *)&step->global, STEP_SUMS, reterr);
+        const base_status summed = trainer_sum(self, (double *)&step->global, STEP_SUMS, reterr);
         return summed == BASE_OK ? sum_slots(self, step, reterr) : summed;
     }
     step->global.loss = step->mine.loss;

@@ -43,11 +43,11 @@ typedef struct trainer {
     rank_pipeline
         *pipeline; /* NULL: this rank has all layers, and model and ddp. Else it has neither */
     uint8_t initial_digest[RANK_DIGEST_BYTES]; /* BLAKE2b-256 of the model's first parameters */
-    float *params;           /* in the device's memory; in a pipeline what this stage holds, and with
+    float *params;          /* in the device's memory; in a pipeline what this stage holds, and with
                               * --zero 3 this rank's shard, which belongs to ddp */
-    size_t param_bytes;      /* of params, as allocated; 0: in a pipeline, or a shard */
-    rank_bfloat16 *rounded;  /* the same for products of --precision bfloat16; NULL: not needed */
-    rank_memory_use planned; /* of the device's memory, without what evaluating takes */
+    size_t param_bytes;     /* of params, as allocated; 0: in a pipeline, or a shard */
+    rank_bfloat16 *rounded; /* the same for products of --precision bfloat16; NULL: not needed */
+    rank_memory_use planned;     /* of the device's memory, without what evaluating takes */
     rank_training_course course; /* rank 0, if it writes checkpoints or goes on from one */
     uint64_t epoch;
     uint64_t first_step; /* of the checkpoint from which this training goes on; else 0 */

@@ -34,8 +34,8 @@ static void the_bits_are_those_without(void **state)
             }
             training_expect(&two, &test_shared_directory, "sharded", 0,
                             FLAGS("--ranks", ranks[r], "--lr", "1e-2", "--clip", "0.5", "--zero",
-                                  stages[i / 3], "--transport", transports[i % 3],
-                                  "--bucket-bytes", buckets[(i + r) % 3]));
+                                  stages[i / 3], "--transport", transports[i % 3], "--bucket-bytes",
+                                  buckets[(i + r) % 3]));
             expect_same_model();
         }
     }
@@ -188,8 +188,8 @@ static void later_stages_take_less(void **state)
     for (int stage = 1; stage <= 3; stage++) {
         const char number[] = {(char)('0' + stage), '\0'};
         training_expect(&one, &test_shared_directory, "stage", 0,
-                        FLAGS("--ranks", "4", "--width", "128", "--layers", "8", "--bucket-bytes", "16384", "--zero",
-                              number));
+                        FLAGS("--ranks", "4", "--width", "128", "--layers", "8", "--bucket-bytes",
+                              "16384", "--zero", number));
         json_t *manifest = training_manifest(&one);
         const json_t *rank = json_array_get(json_object_get(manifest, "ranks"), 1);
         const json_int_t params = json_integer_value(json_object_get(manifest, "model_params"));

@@ -66,7 +66,7 @@ static void flags_that_save_memory_are_planned_and_offered(void **state)
 }
 
 /* The stages of ZeRO that the launcher trains with. */
-static const int zero_stages[] = {1};
+static const int zero_stages[] = {1, 2, 3};
 
 /* The command for CPUs is one that the launcher accepts, of the layout that it stands beside. */
 static void assert_runs(const char *command, int data, int tensor, int pipeline, int zero)

@@ -2,7 +2,7 @@
  * true of all models and layouts. */
 #include "plan_case.h"
 
-enum { STAGES = LAUNCH_ZERO_MAX + 1 };
+enum { STAGES = PROTO_ZERO_PARAMETERS + 1 };
 
 /* Parameters of minigpt. Its tied matrix is more than its positions and its final norm. */
 static const double PARAMS = 470528;
@@ -319,7 +319,7 @@ static void pipelines_shard_moments_alone(void **state)
     launch_estimate_fini(&plain);
 
     const launch_layout any = {.data = 0};
-    for (ask.zero = 2; ask.zero <= LAUNCH_ZERO_MAX; ask.zero++) {
+    for (ask.zero = 2; ask.zero <= PROTO_ZERO_PARAMETERS; ask.zero++) {
         launch_estimate *found = NULL;
         int count = 0;
         base_error error;

@@ -134,13 +134,13 @@ typedef struct proto_job_train {
     bool resume; /* goes on from the newest checkpoint in output.directory, if there is one */
 } proto_job_train;
 
-/* What data-parallel ranks have only a shard of. */
-enum proto_zero {
+/* ZeRO's stages: what data-parallel ranks have only a shard of. Each also has what those before it have. */
+typedef enum proto_zero {
     PROTO_ZERO_NOTHING,
     PROTO_ZERO_MOMENTS,
-    PROTO_ZERO_GRADIENTS, /* and moments */
-    PROTO_ZERO_PARAMETERS /* and both */
-};
+    PROTO_ZERO_GRADIENTS,
+    PROTO_ZERO_PARAMETERS
+} proto_zero;
 
 typedef struct proto_job_parallel {
     proto_transport transport;

@@ -109,8 +109,7 @@ base_status rank_ddp_compare(rank_ddp *ddp, const float *params, bool *byte_equa
     for (size_t first = 0; status == BASE_OK && first < ddp->param_count; first += most) {
         const size_t count = base_min_size(most, ddp->param_count - first);
         if (coll_comm_rank(ddp->comm) == 0) {
-            device->backend->copy(device->queue, reference, params + first,
-                                  count * sizeof *params);
+            device->backend->copy(device->queue, reference, params + first, count * sizeof *params);
         }
         status = rank_ddp_broadcast(ddp, reference, count, reterr);
         if (status != BASE_OK) {

@@ -42,9 +42,10 @@ typedef struct rank_ddp_clock {
 /* What ZeRO adds. */
 typedef struct rank_ddp_shards {
     int stage;
-    rank_zero_cut cut;     /* count 0: there are none */
-    coll_op **gathers;     /* of the parameters, a unit each */
-    rank_norm_range *mine; /* this rank's sums: in stage 1 a piece of each unit, later all of its shard */
+    rank_zero_cut cut; /* count 0: there are none */
+    coll_op **gathers; /* of the parameters, a unit each */
+    rank_norm_range
+        *mine; /* this rank's sums: in stage 1 a piece of each unit, later all of its shard */
     size_t mine_count;
     rank_ddp_part *parts; /* from stage 2 on */
     int part_count;

@@ -92,8 +92,7 @@ static void take_unit(rank_ddp *ddp, const rank_ddp_bucket *reduced)
                                                         .from = sums[level] + place,
                                                         .to = sums[level - 1] + place});
     }
-    coll_arena_discard(ddp->arena, reduced->offset * sizeof(float),
-                       reduced->count * sizeof(float));
+    coll_arena_discard(ddp->arena, reduced->offset * sizeof(float), reduced->count * sizeof(float));
 }
 
 void rank_ddp_take_units(rank_ddp *ddp, size_t most)

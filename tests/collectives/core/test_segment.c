@@ -110,7 +110,8 @@ static void pages_go_back(void **state)
         uint8_t *at = data[i];
         memset(at, 7, SIZE);
         assert_int_equal(fstat(fd, &before), 0);
-        coll_segment_discard(at + PAGE - 1, 3 * PAGE + 2); /* three pages, and a byte at both ends */
+        coll_segment_discard(at + PAGE - 1,
+                             3 * PAGE + 2); /* three pages, and a byte at both ends */
         assert_int_equal(fstat(fd, &after), 0);
         assert_int_equal(before.st_blocks - after.st_blocks, i == 0 ? 3 * PAGE / 512 : 0);
         for (size_t byte = 0; byte < SIZE; byte++) { /* this system zeroes what it gives again */
@@ -155,10 +156,13 @@ static void what_cannot_be_had_is_told(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_can_change_is_refused), cmocka_unit_test(other_sizes_are_refused),
-        cmocka_unit_test(no_descriptor_is_an_error),  cmocka_unit_test(one_mapping_serves_all),
+        cmocka_unit_test(what_can_change_is_refused),
+        cmocka_unit_test(other_sizes_are_refused),
+        cmocka_unit_test(no_descriptor_is_an_error),
+        cmocka_unit_test(one_mapping_serves_all),
         cmocka_unit_test(pages_go_back),
-        cmocka_unit_test(sizes_are_whole_pages),      cmocka_unit_test(what_cannot_be_had_is_told),
+        cmocka_unit_test(sizes_are_whole_pages),
+        cmocka_unit_test(what_cannot_be_had_is_told),
     };
     return cmocka_run_group_tests_name("coll-segment", tests, NULL, NULL);
 }

@@ -20,8 +20,7 @@ static int part_at(const reader *r)
 static bool covers(const rank_model_reads *reads, size_t offset, size_t count)
 {
     for (int i = 0; i < 2; i++) {
-        if (offset >= reads->offset[i] &&
-            offset + count <= reads->offset[i] + reads->count[i]) {
+        if (offset >= reads->offset[i] && offset + count <= reads->offset[i] + reads->count[i]) {
             return true;
         }
     }

@@ -211,8 +211,7 @@ static void run_job(test_rank *rank)
     make_parts(parts);
     RANK_OK(rank, rank_device_open("cpu", &device, &rank->failure));
     const bool cut_params = job->stage == RANK_DDP_ZERO_PARAMETERS;
-    float *params =
-        cut_params && rank->rank != 0 ? NULL : malloc(PARAMS * sizeof *params);
+    float *params = cut_params && rank->rank != 0 ? NULL : malloc(PARAMS * sizeof *params);
     for (size_t i = 0; params != NULL && i < PARAMS; i++) {
         params[i] = rank->rank == 0 ? value(0, i) : -1.0F;
     }
@@ -225,9 +224,7 @@ static void run_job(test_rank *rank)
                                       .part_count = PARTS};
     RANK_OK(rank, rank_ddp_wrap(world, &options, params, &ddp, &rank->failure));
     const rank_zero_cut cut = rank_ddp_cut(&options, ranks);
-    pass p = {.rank = rank,
-              .ddp = ddp,
-              .asks = cut_params && rank->rank != job->idle_rank};
+    pass p = {.rank = rank, .ddp = ddp, .asks = cut_params && rank->rank != job->idle_rank};
     for (p.step = 0; p.step < STEPS; p.step++) {
         run_step(&p, job, &cut);
     }
@@ -252,8 +249,7 @@ static void passes_have_what_they_read(void **state)
     for (int stage = RANK_DDP_ZERO_GRADIENTS; stage <= RANK_DDP_ZERO_PARAMETERS; stage++) {
         for (int ranks = 1; ranks <= RANKS_MAX; ranks++) {
             for (size_t i = 0; i < sizeof bucket_bytes / sizeof *bucket_bytes; i++) {
-                run(ranks, COLL_TRANSPORT_SHM,
-                    (shape){stage, 1 + (int)i, bucket_bytes[i], -1});
+                run(ranks, COLL_TRANSPORT_SHM, (shape){stage, 1 + (int)i, bucket_bytes[i], -1});
             }
         }
     }
