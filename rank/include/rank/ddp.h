@@ -130,9 +130,9 @@ const char *rank_ddp_algorithm(const rank_ddp *ddp);
 /* Starts a step. No gradient is ready. */
 void rank_ddp_begin(rank_ddp *ddp);
 
-/* In stage 3: this rank's shard of the parameters, and how passes reach all of them (`need`). */
+/* In stage 3: this rank's shard of the parameters, and how passes reach all of them (hooks.need, with the ddp as user). */
 float *rank_ddp_shard(rank_ddp *ddp);
-const float *rank_ddp_need(void *ddp, size_t offset, size_t count);
+const float *rank_ddp_need(void *user, size_t offset, size_t count);
 
 /* The memory for the gradients of micro-batch m of this step: param_count floats, all of which
  * backward must write. Call it for 0, 1, … in order. It makes m the current micro-batch for
