@@ -239,6 +239,14 @@ static base_status complete_out(launch_options *options, base_error *reterr)
     return BASE_OK;
 }
 
+/* Whether the file is a plain text by its name. */
+static bool is_plain(const char *path)
+{
+    static const char suffix[] = ".txt";
+    const size_t bytes = strlen(path);
+    return bytes >= sizeof suffix && strcmp(path + bytes - (sizeof suffix - 1), suffix) == 0;
+}
+
 static base_status complete_job(launch_options *options, base_error *reterr)
 {
     proto_job *job = &options->job;
@@ -260,6 +268,8 @@ static base_status complete_job(launch_options *options, base_error *reterr)
     if (status == BASE_OK && job->infer.eval) {
         status = check_readable("--heldout", job->data.heldout, reterr);
     }
+    job->data.plain = is_plain(job->data.train);
+    job->data.heldout_plain = is_plain(job->data.heldout);
     if (status == BASE_OK) {
         status = default_file(job->data.tokenizer, "tokenizer.json", reterr);
     }

@@ -58,11 +58,24 @@ static void add_smoothed(const launch_series *raw, launch_series *smooth)
     }
 }
 
-/* Whether the result of --eval-every can be shown: it is one, of a step that all ranks have finished. */
-static bool can_show(const launch_run *run, const launch_evaluation *found)
+/* Whether the result of --eval-every can be shown: it is one, of a step that all ranks have finished. Of a
+ * plain text there is no accuracy. */
+static bool can_show(const launch_run *run, const launch_evaluation *found, bool is_loss)
 {
-    return found->index < run->summary->steps_done && found->sentences > 0 &&
+    return found->index < run->summary->steps_done && (is_loss || found->sentences > 0) &&
            isfinite(found->heldout_loss);
+}
+
+static void put_hint(launch_point *point, const launch_evaluation *found, double percent)
+{
+    if (found->sentences == 0) {
+        (void)snprintf(point->hint, sizeof point->hint, "step %zu: held-out loss %.4f",
+                       found->index, found->heldout_loss);
+    } else {
+        (void)snprintf(point->hint, sizeof point->hint,
+                       "step %zu: held-out loss %.4f, %.1f %% exact", found->index,
+                       found->heldout_loss, percent);
+    }
 }
 
 /* The results of --eval-every, losses or accuracies: all, or the last one and every nth before. */
@@ -72,20 +85,19 @@ static void add_heldout(const launch_run *run, launch_series *series, bool is_lo
     size_t all = 0;
     size_t index = 0;
     for (size_t i = 0; i < steps->evaluation_count; i++) {
-        all += can_show(run, &steps->evaluations[i]);
+        all += can_show(run, &steps->evaluations[i], is_loss);
     }
     const size_t stride = all / LAUNCH_FIGURE_POINTS_MAX + 1;
     for (size_t i = 0; i < steps->evaluation_count; i++) {
         const launch_evaluation *found = &steps->evaluations[i];
-        if (!can_show(run, found) || (all - ++index) % stride != 0) {
+        if (!can_show(run, found, is_loss) || (all - ++index) % stride != 0) {
             continue;
         }
-        const double percent = 100 * (double)found->correct / (double)found->sentences;
+        const double percent =
+            found->sentences > 0 ? 100 * (double)found->correct / (double)found->sentences : 0;
         launch_point *point = launch_series_add(series, (double)found->index,
                                                 is_loss ? found->heldout_loss : percent);
-        (void)snprintf(point->hint, sizeof point->hint,
-                       "step %zu: held-out loss %.4f, %.1f %% exact", found->index,
-                       found->heldout_loss, percent);
+        put_hint(point, found, percent);
     }
 }
 

@@ -102,17 +102,27 @@ static const base_field rows[] = {
      .marks = PROTO_FIELD_ANSWERS},
 
     {JOB(PATH, data.train), .option = "data", .value = "FILE",
-     .help = "JSONL with a \"text\" field (the grammar corpus)", .group = "Data",
-     .marks = PROTO_FIELD_TRAINS},
+     .help = "JSONL with a \"text\" field, or a plain text (FILE.txt) (the grammar corpus)",
+     .group = "Data", .marks = PROTO_FIELD_TRAINS},
     {JOB(DIGEST, data.train_sha256)},
     {JOB(PATH, data.heldout), .option = "heldout", .value = "FILE",
-     .help = "JSONL for --eval (the corpus's held-out sentences)", .marks = PROTO_FIELD_EVALUATES},
+     .help =
+         "the same for --eval; of a plain text only the loss is measured (the corpus's held-out "
+         "sentences)",
+     .marks = PROTO_FIELD_EVALUATES},
     {JOB(DIGEST, data.heldout_sha256)},
     {JOB(PATH, data.tokenizer), .option = "tokenizer", .value = "FILE",
      .help = "tokenizer.json (the corpus's)"},
     {JOB(DIGEST, data.tokenizer_sha256)},
     {JOB(ENUM, data.loss_on), .name_of = proto_loss_on_name, .option = "loss-on", .value = "WHAT",
      .help = "correction: the right sentence only; all"},
+    {JOB(BOOL, data.windows), .optional = true, .option = "windows",
+     .help =
+         "cut texts into windows of --context tokens, in place of leaving out what is longer (a "
+         "plain text always is)",
+     .marks = PROTO_FIELD_TRAINS},
+    {JOB(BOOL, data.plain), .optional = true},
+    {JOB(BOOL, data.heldout_plain), .optional = true},
 
     {JOB(INT, model.vocab_size), .least = 2, .most = PROTO_VOCAB_MAX},
     {JOB(INT, model.width), .least = 1, .most = 65536, .option = "width", .value = "N",

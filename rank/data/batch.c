@@ -1,6 +1,7 @@
 /* Cuts a slot's sentences into batches of tokens. Called by train/ for training and for the held-out
  * loss. */
 #include <stddef.h>
+#include <string.h>
 
 #include "base/assert.h"
 #include "data_parts.h"
@@ -39,10 +40,10 @@ static base_status place_sentence(const rank_data *data, const sentence *one, da
 {
     const size_t at = (size_t)batch->segment_start[batch->segments];
     size_t left = (size_t)data->options.batch * (size_t)data->options.context - at;
-    const char *text = data->texts + one->offset_bytes;
+    const char *text = data->texts + one->offset;
     rank_tokenizer *tokenizer = data->options.tokenizer;
     const size_t split =
-        data->options.loss_on_correction ? rank_record_arrow_end(text, one->bytes) : 0;
+        data->options.loss_on_correction ? rank_record_arrow_end(text, one->count) : 0;
     const size_t before = place_prefix(data, batch->ids + at, left);
     if (before >= left) {
         *count = left + 1; /* of the text there is a token, too */
@@ -54,13 +55,27 @@ static base_status place_sentence(const rank_data *data, const sentence *one, da
     base_status status = rank_tokenizer_encode(tokenizer, text, split, &masked, reterr);
     if (status == BASE_OK && masked.count <= left) {
         rest = (rank_ids){.at = masked.at + masked.count, .capacity = left - masked.count};
-        status = rank_tokenizer_encode(tokenizer, text + split, one->bytes - split, &rest, reterr);
+        status = rank_tokenizer_encode(tokenizer, text + split, one->count - split, &rest, reterr);
     }
     *count = before + masked.count + rest.count;
     if (status == BASE_OK && *count <= before + left) {
         set_targets(data, batch, at, *count, before + masked.count);
     }
     return status;
+}
+
+/* Copies a window to the batch's end, if it fits there. *count is how many tokens it has. */
+static void place_window(const rank_data *data, const sentence *one, const data_batch *batch,
+                         size_t *count)
+{
+    const size_t at = (size_t)batch->segment_start[batch->segments];
+    const size_t left = (size_t)data->options.batch * (size_t)data->options.context - at;
+    const int32_t *ids = data->ids + one->offset;
+    *count = one->count;
+    if (*count <= left) {
+        memcpy(batch->ids + at, ids, *count * sizeof *ids);
+        memcpy(batch->targets + at, ids + 1, *count * sizeof *ids);
+    }
 }
 
 /* A segment has at least one token. A sentence that fits into no batch would stop its slot for ever. */
@@ -94,7 +109,12 @@ static base_status make_batch(const rank_data *data, int slot_index, data_batch 
         if (one->too_long) {
             continue;
         }
-        base_status status = place_sentence(data, one, batch, &count, reterr);
+        base_status status = BASE_OK;
+        if (data->options.windows) {
+            place_window(data, one, batch, &count);
+        } else {
+            status = place_sentence(data, one, batch, &count, reterr);
+        }
         status = status == BASE_OK ? check_count(data, count, reterr) : status;
         if (status != BASE_OK) {
             batch->segments = 0;

@@ -12,6 +12,7 @@
 #include "lines.h"
 #include "record.h"
 #include "slot.h"
+#include "windows.h"
 
 /* Where the slot with this index on this rank stands among the job's. */
 static int64_t slot_number(const rank_data_options *options, int64_t slot_index)
@@ -60,7 +61,7 @@ static bool make_room(rank_data *data, size_t bytes)
     }
     data->sentences = larger;
     data->sentences[data->sentence_count++] =
-        (sentence){.offset_bytes = data->text_bytes, .bytes = (uint32_t)bytes};
+        (sentence){.offset = data->text_bytes, .count = (uint32_t)bytes};
     return true;
 }
 
@@ -97,22 +98,28 @@ static bool is_mine(const rank_data_options *options, uint64_t index)
     return behind >= 0 && behind % step == 0 && behind / step < options->slots_here;
 }
 
+base_status rank_data_take_number(rank_data *data, const char *path, bool *mine, base_error *reterr)
+{
+    if (data->sentences_total == RANK_DATA_SENTENCES_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "%s has more than %d %s", path,
+                         (int)RANK_DATA_SENTENCES_MAX, data->options.windows ? "windows" : "lines");
+    }
+    *mine = is_mine(&data->options, data->sentences_total++);
+    return BASE_OK;
+}
+
 static base_status read_file(rank_data *data, const char *path, base_error *reterr)
 {
     rank_lines lines;
     base_status status = rank_lines_open(&lines, path, reterr);
     while (status == BASE_OK && rank_lines_next(&lines, &status, reterr)) {
-        if (data->sentences_total == RANK_DATA_SENTENCES_MAX) {
-            status = base_fail(reterr, BASE_ERR_LIMIT, "%s has more than %d lines", path,
-                               (int)RANK_DATA_SENTENCES_MAX);
-        } else if (is_mine(&data->options, data->sentences_total++)) {
+        bool mine = false;
+        status = rank_data_take_number(data, path, &mine, reterr);
+        if (status == BASE_OK && mine) {
             status = keep_line(data, &lines, reterr);
         }
     }
     rank_lines_close(&lines);
-    if (status == BASE_OK && data->sentences_total == 0) {
-        status = base_fail(reterr, BASE_ERR_INVALID, "%s has no sentences", path);
-    }
     return status;
 }
 
@@ -120,14 +127,20 @@ static base_status find_long(rank_data *data, base_error *reterr)
 {
     for (size_t i = 0; i < data->sentence_count; i++) {
         sentence *one = &data->sentences[i];
-        const base_status status = rank_context_exceeded(
-            &data->options, data->texts + one->offset_bytes, one->bytes, &one->too_long, reterr);
+        const base_status status = rank_context_exceeded(&data->options, data->texts + one->offset,
+                                                         one->count, &one->too_long, reterr);
         if (status != BASE_OK) {
             return status;
         }
         data->long_count += one->too_long;
     }
     return BASE_OK;
+}
+
+static base_status read_sentences(rank_data *data, const char *path, base_error *reterr)
+{
+    const base_status status = read_file(data, path, reterr);
+    return status == BASE_OK ? find_long(data, reterr) : status;
 }
 
 static void order_slots(rank_data *data)
@@ -189,9 +202,12 @@ base_status rank_data_open(const rank_data_options *options, rank_data **data, b
     }
     made->options = *options;
     made->options.path = NULL;
-    status = read_file(made, options->path, reterr);
-    if (status == BASE_OK) {
-        status = find_long(made, reterr);
+    made->options.windows = options->windows || options->plain;
+    status = made->options.windows ? rank_windows_read(made, options->path, options->plain, reterr)
+                                   : read_sentences(made, options->path, reterr);
+    if (status == BASE_OK && made->sentences_total == 0) {
+        status = base_fail(reterr, BASE_ERR_INVALID, "%s has no %s", options->path,
+                           made->options.windows ? "text" : "sentences");
     }
     if (status == BASE_OK) {
         status = make_slots(made, reterr);
@@ -215,6 +231,7 @@ void rank_data_close(rank_data *data)
     free(data->slots);
     free(data->sentences);
     free(data->texts);
+    free(data->ids);
     close_batch(&data->last);
     close_batch(&data->ahead);
     free(data);

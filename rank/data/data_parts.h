@@ -5,9 +5,10 @@
 
 #include "rank/data.h"
 
+/* Or a window. */
 typedef struct sentence {
-    uint64_t offset_bytes; /* into texts */
-    uint32_t bytes;
+    uint64_t offset; /* in texts; of a window in ids */
+    uint32_t count;  /* bytes; of a window inputs, behind which its last target stands */
     bool too_long;
 } sentence;
 
@@ -32,12 +33,15 @@ typedef struct data_batch {
 struct rank_data {
     rank_data_options options; /* path is not kept */
     uint64_t sentences_total;
-    /* This shard's sentences in file order. The shard's slots are contiguous, so they take turns:
-     * sentence n of a slot is at n × slots_here + the slot's index. */
+    /* This shard's sentences in file order. The shard's slots take turns: sentence n of a slot is at
+     * n × slots_here + the slot's index. */
     sentence *sentences;
     size_t sentence_count;
     size_t sentence_capacity;
-    char *texts; /* end to end, each with a NUL */
+    int32_t *ids; /* of windows */
+    size_t id_count;
+    size_t id_capacity;
+    char *texts; /* end to end, each with a NUL; with windows the beginning of the first */
     size_t text_bytes;
     size_t text_capacity;
     uint64_t long_count;
@@ -47,6 +51,11 @@ struct rank_data {
     data_batch last;   /* that was handed out */
     data_batch ahead;  /* made before it is asked for; no segments: none is */
 };
+
+/* Counts one more sentence, or window, of the file. *mine: it is of this rank's slots.
+ * BASE_ERR_LIMIT: there are too many. */
+BASE_MUST_CHECK base_status rank_data_take_number(rank_data *data, const char *path, bool *mine,
+                                                  base_error *reterr);
 
 /* The sentence at a place of a slot's order. */
 static inline const sentence *rank_data_sentence(const rank_data *data, int slot_index,

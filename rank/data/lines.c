@@ -11,31 +11,38 @@
 
 #include "limits.h"
 
-base_status rank_lines_open(rank_lines *lines, const char *path, base_error *reterr)
+base_status rank_lines_open_file(const char *path, int *fd, base_error *reterr)
 {
     struct stat info;
-    *lines = (rank_lines){.path = path, .fd = -1, .capacity = RANK_DATA_READ_BYTES};
-    lines->buffer = malloc(lines->capacity);
-    if (lines->buffer == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to read %s", path);
-    }
     /* without blocking: opening a FIFO would wait for a writer */
-    lines->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (lines->fd < 0) {
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (*fd < 0) {
         const base_status status = errno == ENOENT ? BASE_ERR_NOTFOUND : BASE_ERR_IO;
-        const int error = errno;
-        rank_lines_close(lines);
-        (void)base_fail_errno(reterr, error, "cannot open %s", path);
+        (void)base_fail_errno(reterr, errno, "cannot open %s", path);
         if (reterr != NULL) {
             reterr->status = status;
         }
         return status;
     }
-    if (fstat(lines->fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        rank_lines_close(lines);
+    if (fstat(*fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        (void)close(*fd);
+        *fd = -1;
         return base_fail(reterr, BASE_ERR_IO, "%s is not a regular file", path);
     }
     return BASE_OK;
+}
+
+base_status rank_lines_open(rank_lines *lines, const char *path, base_error *reterr)
+{
+    *lines = (rank_lines){.path = path, .fd = -1, .capacity = RANK_DATA_READ_BYTES};
+    lines->buffer = malloc(lines->capacity);
+    const base_status status =
+        lines->buffer != NULL ? rank_lines_open_file(path, &lines->fd, reterr)
+                              : base_fail(reterr, BASE_ERR_MEMORY, "no memory to read %s", path);
+    if (status != BASE_OK) {
+        rank_lines_close(lines);
+    }
+    return status;
 }
 
 void rank_lines_close(rank_lines *lines)

@@ -23,6 +23,9 @@ typedef struct rank_lines {
     size_t line_bytes;
 } rank_lines;
 
+/* Opens a regular file to read. BASE_ERR_NOTFOUND, BASE_ERR_IO. */
+BASE_MUST_CHECK base_status rank_lines_open_file(const char *path, int *fd, base_error *reterr);
+
 BASE_MUST_CHECK base_status rank_lines_open(rank_lines *lines, const char *path,
                                             base_error *reterr);
 /* Closes. Also takes a zeroed or half-opened one. */

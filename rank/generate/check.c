@@ -33,6 +33,13 @@ base_status rank_mode_check_heldout(const proto_job *job, base_error *reterr)
     if (!job->infer.eval && job->infer.eval_every == 0) {
         return BASE_OK;
     }
+    if (job->data.heldout_plain) {
+        return proto_mode_get(job->job.mode)->trains
+                   ? BASE_OK
+                   : base_fail(reterr, BASE_ERR_INVALID,
+                               "--heldout %s: a plain text has no sentences to correct",
+                               job->data.heldout);
+    }
     const base_status status = rank_pairs_open(job->data.heldout, 0, 1, &pairs, reterr);
     rank_pairs_close(pairs);
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--heldout");

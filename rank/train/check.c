@@ -45,6 +45,9 @@ base_status rank_mode_train_check(const proto_job *job, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
+    if (job->data.windows || job->data.plain) {
+        return BASE_OK; /* of any text there are windows */
+    }
     status = rank_tokenizer_load(job->data.tokenizer, &options.tokenizer, NULL);
     if (status == BASE_OK) {
         status = rank_data_any_fits(&options, &fits, &count, NULL);

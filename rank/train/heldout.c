@@ -31,6 +31,8 @@ base_status trainer_heldout_open(trainer *self, base_error *reterr)
         .context = (int)job->model.context,
         .seed = (uint64_t)job->job.seed,
         .loss_on_correction = job->data.loss_on == PROTO_LOSS_ON_CORRECTION,
+        .windows = job->data.windows,
+        .plain = job->data.heldout_plain,
     };
     const base_status status = rank_data_open(&options, &self->heldout, reterr);
     rank_data_info info = {.sentences_long = 0};
@@ -61,6 +63,11 @@ base_status trainer_accuracy(const trainer *self, const float *params, bool may_
         .should_stop = may_stop ? rank_worker_should_stop : NULL,
         .stop_user = self->worker,
     };
+    if (self->job->data.heldout_plain) { /* there is nothing to correct */
+        *total = 0;
+        *correct = 0;
+        return BASE_OK;
+    }
     return rank_worker_evaluate(self->worker, &options, total, correct, reterr);
 }
 

@@ -294,6 +294,8 @@ static base_status open_data(trainer *self, base_error *reterr)
         .context = (int)job->model.context,
         .seed = (uint64_t)job->job.seed,
         .loss_on_correction = job->data.loss_on == PROTO_LOSS_ON_CORRECTION,
+        .windows = job->data.windows,
+        .plain = job->data.plain,
     };
     return rank_data_open(&options, &self->data, reterr);
 }
@@ -424,8 +426,9 @@ static void report_ready(const trainer *self)
     ready.first_step = self->first_step;
     proto_client_ready(worker->client, &ready);
     base_text_shorten(info.first_sentence, shown);
-    (void)printf("%" PRIu64 " of %" PRIu64 " sentences, the first: %s\n", info.sentences_shard,
-                 info.sentences_total, shown);
+    const bool windows = self->job->data.windows || self->job->data.plain;
+    (void)printf("%" PRIu64 " of %" PRIu64 " %s, the first: %s\n", info.sentences_shard,
+                 info.sentences_total, windows ? "windows" : "sentences", shown);
     (void)fflush(stdout);
     if (info.sentences_long > 0) {
         base_log(BASE_LOG_WARNING,

@@ -30,6 +30,7 @@ static const base_field rows[] = {
     {STATE(INT, course.context), .least = 1, .most = INT32_MAX},
     {STATE(INT, course.seed), .least = 0, .most = INT64_MAX},
     {STATE(ENUM, course.loss_on), .name_of = proto_loss_on_name},
+    {STATE(BOOL, course.windows), .optional = true},
     {STATE(DIGEST, course.data_sha256), .filled = true},
     {STATE(DIGEST, course.tokenizer_sha256), .filled = true},
     {STATE(DIGEST, sha256.model), .optional = true},
@@ -66,6 +67,7 @@ base_status rank_training_course_of(const proto_job *job, rank_training_course *
         .context = job->model.context,
         .seed = job->job.seed,
         .loss_on = job->data.loss_on,
+        .windows = job->data.windows || job->data.plain,
     };
     const base_status status = hex_of_file(job->data.train, course->data_sha256, reterr);
     return status == BASE_OK ? hex_of_file(job->data.tokenizer, course->tokenizer_sha256, reterr)
@@ -84,6 +86,7 @@ base_status rank_training_course_check(const rank_training_course *saved,
         {"--batch", saved->batch, now->batch},
         {"--context", saved->context, now->context},
         {"--seed", saved->seed, now->seed},
+        {"--windows", saved->windows, now->windows},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         if (numbers[i].saved != numbers[i].now) {

@@ -22,6 +22,7 @@ typedef struct rank_training_course {
     int64_t context;
     int64_t seed;
     proto_loss_on loss_on;
+    bool windows;
     char data_sha256[PROTO_DIGEST_HEX_BYTES];
     char tokenizer_sha256[PROTO_DIGEST_HEX_BYTES];
 } rank_training_course;

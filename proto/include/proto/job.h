@@ -106,13 +106,16 @@ typedef struct proto_job_model {
 } proto_job_model;
 
 typedef struct proto_job_data {
-    char train[BASE_PATH_BYTES];               /* the training JSONL */
+    char train[BASE_PATH_BYTES];               /* the training JSONL, or a plain text */
     char train_sha256[PROTO_DIGEST_HEX_BYTES]; /* of that file, in hex; empty: not pinned */
     char heldout[BASE_PATH_BYTES];             /* for eval; empty: none */
     char heldout_sha256[PROTO_DIGEST_HEX_BYTES];
     char tokenizer[BASE_PATH_BYTES]; /* tokenizer.json */
     char tokenizer_sha256[PROTO_DIGEST_HEX_BYTES];
     proto_loss_on loss_on;
+    bool windows;       /* texts are cut into windows of the context */
+    bool plain;         /* train is one plain text, and cut into windows */
+    bool heldout_plain; /* and so is heldout */
 } proto_job_data;
 
 typedef struct proto_job_train {

@@ -14,6 +14,9 @@
  * `context` inputs is left out and counted. When a slot has no more sentences in this epoch, its
  * batches are empty until rank_data_next_epoch.
  *
+ * With windows a text of any length is cut into pieces of `context` tokens, each a segment of its own. A
+ * window's last target is the first token of the next one. What is said of sentences holds for windows.
+ *
  * A batch depends only on the file, the tokenizer, slot_count, batch, context, seed and epoch. It
  * does not depend on the distribution of slots over ranks.
  *
@@ -40,7 +43,9 @@ typedef struct rank_data_options {
     int batch;   /* rows */
     int context; /* tokens per row */
     uint64_t seed;
-    bool loss_on_correction;
+    bool loss_on_correction; /* not of windows, of which all tokens are targets */
+    bool windows;            /* texts of any length, cut into windows of `context` tokens */
+    bool plain;              /* the file is one plain text, not JSONL; it is cut into windows */
 } rank_data_options;
 
 typedef struct rank_data_info {

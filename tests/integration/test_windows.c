@@ -1,0 +1,115 @@
+/* Trainings on texts that are longer than the context: plain ones, and JSONL with --windows. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "training.h"
+
+static training_run one, two; /* large: they hold a program's output */
+
+static const char *path_of(const char *name)
+{
+    return test_directory_path(&test_shared_directory, name);
+}
+
+/* A text of several hundred windows, and the same as lines of JSON. */
+static int make_texts(void **state)
+{
+    enum { LINES = 800 };
+    static char plain[LINES * 64];
+    static char lines[LINES * 80];
+    size_t plain_bytes = 0;
+    size_t lines_bytes = 0;
+    (void)test_shared_directory_make(state);
+    for (int i = 0; i < LINES; i++) {
+        plain_bytes += (size_t)sprintf(plain + plain_bytes, "line %d: the ring turns %d times.\n",
+                                       i, i * i % 97);
+    }
+    for (int i = 0; i < 4; i++) {
+        lines_bytes += (size_t)sprintf(lines + lines_bytes, "{\"text\":\"");
+        for (int word = 0; word < 900; word++) {
+            lines_bytes +=
+                (size_t)sprintf(lines + lines_bytes, "%d and ", word * (i + 1) * 7919 % 1009);
+        }
+        lines_bytes += (size_t)sprintf(lines + lines_bytes, "\"}\n");
+    }
+    test_directory_put(&test_shared_directory, "text.txt", plain);
+    test_directory_put(&test_shared_directory, "text.jsonl", lines);
+    return 0;
+}
+
+/* Ranks and micro-batches can be exchanged, over several epochs, and the text is used to its end. */
+static void ranks_share_the_windows(void **state)
+{
+    (void)state;
+    char text[BASE_PATH_BYTES];
+    (void)snprintf(text, sizeof text, "%s", path_of("text.txt"));
+    training_expect(&one, &test_shared_directory, "four", 0,
+                    FLAGS("--ranks", "4", "--data", text, "--steps", "90", "--heldout", text,
+                          "--eval-every", "40", "--lr", "1e-2"));
+    training_expect(&two, &test_shared_directory, "alone", 0,
+                    FLAGS("--ranks", "1", "--micro-batches", "4", "--data", text, "--steps", "90",
+                          "--lr", "1e-2"));
+    training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
+    json_t *manifest = training_manifest(&one);
+    const json_t *curve = json_object_get(manifest, "eval_curve");
+    const json_t *rank = json_array_get(json_object_get(manifest, "ranks"), 0);
+    assert_true(json_is_true(json_object_get(json_object_get(manifest, "training"), "windows")));
+    assert_int_equal(json_integer_value(json_object_get(rank, "sentences_long")), 0);
+    assert_int_equal(json_array_size(curve), 2);
+    const double first =
+        json_number_value(json_object_get(json_array_get(curve, 0), "heldout_loss"));
+    const double last =
+        json_number_value(json_object_get(json_array_get(curve, 1), "heldout_loss"));
+    assert_true(last < first);
+    assert_true(last > 0.0);
+    assert_true(json_is_null(json_object_get(json_array_get(curve, 1), "exact_match")));
+    json_decref(manifest);
+}
+
+/* Long lines are left out without --windows, and cut with it. A training goes on with the same alone. */
+static void lines_are_cut_if_asked(void **state)
+{
+    (void)state;
+    char text[BASE_PATH_BYTES];
+    (void)snprintf(text, sizeof text, "%s", path_of("text.jsonl"));
+    training_expect(&one, &test_shared_directory, "refused", 2, FLAGS("--data", text));
+    assert_has(one.program.text[TEST_STDERR], "none of the 4 sentences");
+    training_expect(&one, &test_shared_directory, "at-once", 0,
+                    FLAGS("--ranks", "2", "--data", text, "--windows", "--steps", "20"));
+    training_expect(&two, &test_shared_directory, "parts", 0,
+                    FLAGS("--ranks", "2", "--data", text, "--windows", "--steps", "9",
+                          "--save-every", "5", "--resume"));
+    training_expect(&two, &test_shared_directory, "parts", 0,
+                    FLAGS("--ranks", "1", "--micro-batches", "2", "--data", text, "--windows",
+                          "--steps", "20", "--save-every", "20", "--resume"));
+    training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
+}
+
+/* A plain text has nothing to correct: a model is not evaluated on one, and a training only by its loss. */
+static void there_is_nothing_to_correct(void **state)
+{
+    (void)state;
+    char text[BASE_PATH_BYTES];
+    (void)snprintf(text, sizeof text, "%s", path_of("text.txt"));
+    training_expect(&one, &test_shared_directory, "evaluated", 0,
+                    FLAGS("--ranks", "2", "--data", text, "--heldout", text, "--eval"));
+    if (strstr(one.program.text[TEST_STDOUT], "exact match") != NULL) {
+        fail_msg("an accuracy: %s", one.program.text[TEST_STDOUT]);
+    }
+    test_program_start(&two.program,
+                       FLAGS(LAUNCHER_PATH, "--mode", "generate", "--checkpoint", one.out,
+                             "--heldout", text, "--eval"),
+                       NULL);
+    assert_int_equal(test_program_wait(&two.program), 2);
+    assert_has(two.program.text[TEST_STDERR], "a plain text has no sentences to correct");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_share_the_windows),
+        cmocka_unit_test(lines_are_cut_if_asked),
+        cmocka_unit_test(there_is_nothing_to_correct),
+    };
+    return cmocka_run_group_tests(tests, make_texts, test_shared_directory_remove);
+}
