@@ -24,7 +24,7 @@
 #include "base/status.h"
 
 enum {
-    RANK_BACKEND_ABI = 26, /* rises when the table or an argument struct changes */
+    RANK_BACKEND_ABI = 27, /* rises when the table or an argument struct changes */
 };
 
 typedef struct rank_queue rank_queue;

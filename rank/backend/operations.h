@@ -24,6 +24,12 @@
 #include "backend/product.h"
 #include "backend/squares.h"
 
+#ifdef __CUDACC__
+#define RANK_OPERATIONS_INLINE __host__ __device__ static inline
+#else
+#define RANK_OPERATIONS_INLINE static inline
+#endif
+
 enum {
     RANK_DIGEST_BYTES = 32,    /* BLAKE2b-256 */
     RANK_ROPE_PAIRS_MAX = 256, /* half of the widest head that is rotated */
@@ -113,6 +119,25 @@ typedef struct rank_layernorm_grad {
     rank_bfloat16 *rounded; /* (rows, C): dx, rounded as by cast; NULL: not wanted */
 } rank_layernorm_grad;
 
+/* Vectors that stand side by side in a row of an array, each of which is normed by itself: heads. */
+typedef struct rank_side_by_side {
+    size_t count; /* 0: one, in rows without gaps */
+    size_t row;   /* floats from one row to the next; not read if count is 0 */
+} rank_side_by_side;
+
+static inline size_t rank_vector_count(const rank_side_by_side *heads, size_t rows)
+{
+    return heads->count > 0 ? rows * heads->count : rows;
+}
+
+/* Where a vector begins. */
+RANK_OPERATIONS_INLINE size_t rank_vector_at(const rank_side_by_side *heads, size_t vector,
+                                             size_t width)
+{
+    return heads->count > 0 ? vector / heads->count * heads->row + vector % heads->count * width
+                            : vector * width;
+}
+
 /* Residual and RMS norm in one pass (Zhang and Sennrich 2019): x += residual, then
  * out = x / sqrt(mean(x²) + epsilon) · weight, row by row. */
 typedef struct rank_rmsnorm {
@@ -123,8 +148,10 @@ typedef struct rank_rmsnorm {
     const float *residual;        /* (…, C) or NULL */
     const int32_t *residual_rows; /* (rows): the row of residual for each row; NULL: the same */
     const float *weight;          /* (C) */
-    float *out;                   /* (rows, C); NULL: only x is made */
+    float *out;                   /* (rows, C), may be x; NULL: only x is made */
     float *rstd;                  /* (rows): 1 / sqrt(mean(x²) + epsilon); NULL: not wanted */
+    rank_side_by_side heads; /* in rows of x and of out, without residual; rstd is (rows, heads) */
+    float *before;           /* (rows, heads, C): x, for backward, if out is x; NULL: not wanted */
 } rank_rmsnorm;
 
 /* dx = (keep ? dx : 0) + the RMS norm's backward of dout. */
@@ -136,8 +163,10 @@ typedef struct rank_rmsnorm_grad {
     const float *rstd; /* (rows) */
     const float *weight;
     const float *dout; /* (rows, C) */
-    float *dx;         /* (rows, C) */
-    float *dweight;    /* (C), added to */
+    float *dx;         /* (rows, C); may be dout, without keep */
+    float *dweight;    /* (C), added to; with heads (heads, C): each head's part */
+    rank_side_by_side
+        heads; /* in rows of dout and of dx; x is (rows, heads, C), rstd (rows, heads) */
 } rank_rmsnorm_grad;
 
 /* Adds vectors to the columns of rows, in place: to the first columns[0] columns bias[0], to those

@@ -201,6 +201,46 @@ static void rmsnorm(twin *t)
     twin_compare(t, shape);
 }
 
+/* Heads in place, and behind them in the row what stays as it is. */
+static void head_norm(twin *t)
+{
+    char shape[PARITY_TEXT_BYTES];
+    const size_t rows = twin_between(t, 1, 60);
+    const size_t width = some_width(t, 130);
+    const size_t heads = twin_between(t, 1, 5);
+    const rank_side_by_side side_by_side = {heads, heads * width + twin_between(t, 0, 40)};
+    const size_t all = rows * side_by_side.row;
+    const int at = twin_floats(t, "at", all, 2.0f);
+    const int weight = twin_floats(t, "weight", width, 1.0f);
+    const int before = twin_floats(t, "before", rows * heads * width, 1.0f);
+    const int rstd = twin_floats(t, "rstd", rows * heads, 1.0f);
+    const int dweight = twin_floats(t, "dweight", heads * width, 1.0f);
+    const int d = twin_floats(t, "d", all, 1.0f);
+    ON_BOTH(t, rmsnorm,
+            &(rank_rmsnorm){.rows = rows,
+                            .width = width,
+                            .epsilon = 1e-5f,
+                            .x = FLOATS(t, at, side),
+                            .weight = FLOATS(t, weight, side),
+                            .out = FLOATS(t, at, side),
+                            .rstd = FLOATS(t, rstd, side),
+                            .heads = side_by_side,
+                            .before = FLOATS(t, before, side)});
+    ON_BOTH(t, rmsnorm_grad,
+            &(rank_rmsnorm_grad){.rows = rows,
+                                 .width = width,
+                                 .x = FLOATS(t, before, side),
+                                 .rstd = FLOATS(t, rstd, side),
+                                 .weight = FLOATS(t, weight, side),
+                                 .dout = FLOATS(t, d, side),
+                                 .dx = FLOATS(t, d, side),
+                                 .dweight = FLOATS(t, dweight, side),
+                                 .heads = side_by_side});
+    (void)snprintf(shape, sizeof shape, "rmsnorm of heads (%zu, %zu of %zu), row %zu", rows, heads,
+                   width, side_by_side.row);
+    twin_compare(t, shape);
+}
+
 /* Heads that are turned, and behind them some that are not. */
 static void rope(twin *t)
 {
@@ -455,6 +495,7 @@ const parity_case parity_rows_cases[] = {
     {.name = "layernorm_grad", .run = layernorm_grad},
     {.name = "layernorm_grad_in_pieces", .run = layernorm_grad_in_pieces, .shapes = 2},
     {.name = "rmsnorm", .run = rmsnorm},
+    {.name = "head_norm", .run = head_norm},
     {.name = "rope", .run = rope},
     {.name = "add_bias", .run = add_bias},
     {.name = "shared_heads", .run = shared_heads},

@@ -1,5 +1,5 @@
-/* RMS norm with the residual added on the way, and its gradient. Compiled once per instruction set; models call
- * both through the backend. */
+/* RMS norm with the residual added on the way, and its gradient: of rows, and of heads in rows. Compiled once per
+ * instruction set; models call both through the backend. */
 #include "kernels_isa.h"
 
 static float mean_square(const float *x, size_t width)
@@ -19,8 +19,10 @@ static float mean_square(const float *x, size_t width)
 void KERNEL(rmsnorm)(const rank_rmsnorm *args)
 {
     const size_t width = args->width;
-    for (size_t row = 0; row < args->rows; row++) {
-        float *x = args->x + row * width;
+    const size_t count = rank_vector_count(&args->heads, args->rows);
+    for (size_t row = 0; row < count; row++) {
+        const size_t at = rank_vector_at(&args->heads, row, width);
+        float *x = args->x + at;
         const size_t from = args->residual_rows != NULL ? (size_t)args->residual_rows[row] : row;
         for (size_t j = 0; args->residual != NULL && j < width; j += VEC_LANES) {
             const size_t left = width - j;
@@ -31,7 +33,10 @@ void KERNEL(rmsnorm)(const rank_rmsnorm *args)
             continue;
         }
         const float scale = 1.0f / __builtin_sqrtf(mean_square(x, width) + args->epsilon);
-        float *out = args->out + row * width;
+        float *out = args->out + at;
+        if (args->before != NULL) {
+            memcpy(args->before + row * width, x, width * sizeof *x);
+        }
         for (size_t j = 0; j < width; j += VEC_LANES) {
             const size_t left = width - j;
             const vec normal = vec_load(x + j, left) * scale;
@@ -49,8 +54,9 @@ static float row_mean(const rank_rmsnorm_grad *args, size_t row)
 {
     const size_t width = args->width;
     const float *x = args->x + row * width;
-    const float *dout = args->dout + row * width;
+    const float *dout = args->dout + rank_vector_at(&args->heads, row, width);
     const float rstd = args->rstd[row];
+    float *dweight = args->dweight + (args->heads.count > 0 ? row % args->heads.count * width : 0);
     vec sum[VEC_SUM_PARTS];
     vec_sum_begin(sum);
     for (size_t first = 0; first < width; first += VEC_SUM_LANES) {
@@ -60,7 +66,7 @@ static float row_mean(const rank_rmsnorm_grad *args, size_t row)
             const size_t left = vec_left(width, first, v);
             const vec d_normal = vec_load(dout + j, left) * (vec_load(x + j, left) * rstd);
             sum[v] += d_normal * vec_load(args->weight + j, left);
-            vec_store(args->dweight + j, vec_load(args->dweight + j, left) + d_normal, left);
+            vec_store(dweight + j, vec_load(dweight + j, left) + d_normal, left);
         }
     }
     return vec_sum_end(sum) / (float)width;
@@ -69,13 +75,15 @@ static float row_mean(const rank_rmsnorm_grad *args, size_t row)
 void KERNEL(rmsnorm_grad)(const rank_rmsnorm_grad *args)
 {
     const size_t width = args->width;
-    for (size_t row = 0; row < args->rows; row++) {
+    const size_t count = rank_vector_count(&args->heads, args->rows);
+    for (size_t row = 0; row < count; row++) {
+        const size_t begin = rank_vector_at(&args->heads, row, width);
         const float mean = row_mean(args, row);
         const float rstd = args->rstd[row];
         for (size_t j = 0; j < width; j += VEC_LANES) {
             const size_t left = width - j;
-            const size_t at = row * width + j;
-            const vec normal = vec_load(args->x + at, left) * rstd;
+            const size_t at = begin + j;
+            const vec normal = vec_load(args->x + row * width + j, left) * rstd;
             const vec dnormal = vec_load(args->dout + at, left) * vec_load(args->weight + j, left);
             const vec d = (dnormal - normal * mean) * rstd;
             const vec before = args->keep ? vec_load(args->dx + at, left) : vec_set(0.0f);

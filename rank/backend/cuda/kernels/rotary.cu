@@ -7,14 +7,15 @@
 
 enum { THREADS = 128, ROWS = THREADS / ROW_LANES };
 
-// ROW_LANES threads work on a row.
-__global__ static void rmsnorm_kernel(rank_rmsnorm args)
+// ROW_LANES threads work on a row, or on a head.
+__global__ static void rmsnorm_kernel(rank_rmsnorm args, size_t count)
 {
     wait_for_previous();
-    const row_place at = my_row(args.rows, ROWS);
+    const row_place at = my_row(count, ROWS);
     const size_t width = args.width;
     const size_t from = args.residual_rows != NULL ? (size_t)args.residual_rows[at.row] : at.row;
-    float *x = args.x + at.row * width;
+    const size_t begin = rank_vector_at(&args.heads, at.row, width);
+    float *x = args.x + begin;
     float squares = 0.0f;
     for (size_t j = at.lane; at.exists && j < width; j += ROW_LANES) {
         if (args.residual != NULL) {
@@ -27,7 +28,11 @@ __global__ static void rmsnorm_kernel(rank_rmsnorm args)
     }
     const float scale = 1.0f / sqrtf(sum_lanes(squares) / (float)width + args.epsilon);
     for (size_t j = at.lane; at.exists && j < width; j += ROW_LANES) {
-        args.out[at.row * width + j] = (x[j] * scale) * args.weight[j];
+        const float value = x[j];
+        if (args.before != NULL) {
+            args.before[at.row * width + j] = value;
+        }
+        args.out[begin + j] = (value * scale) * args.weight[j];
     }
     if (args.rstd != NULL && at.exists && at.lane == 0) {
         args.rstd[at.row] = scale;
@@ -36,8 +41,9 @@ __global__ static void rmsnorm_kernel(rank_rmsnorm args)
 
 extern "C" void cuda_launch_rmsnorm(const rank_rmsnorm *args, cudaStream_t stream)
 {
-    const unsigned blocks = (unsigned)((args->rows + ROWS - 1) / ROWS);
-    LAUNCH_OVERLAPPED(rmsnorm_kernel, blocks, THREADS, 0, stream, *args);
+    const size_t count = rank_vector_count(&args->heads, args->rows);
+    LAUNCH_OVERLAPPED(rmsnorm_kernel, (unsigned)((count + ROWS - 1) / ROWS), THREADS, 0, stream,
+                      *args, count);
 }
 
 // dout · normal, whose column sums are dweight.
@@ -45,18 +51,25 @@ struct rms_weight_value {
     rank_rmsnorm_grad args;
     __device__ float operator()(size_t row, size_t column) const
     {
-        const size_t i = row * args.width + column;
-        return args.dout[i] * (args.x[i] * args.rstd[row]);
+        const size_t heads = args.heads.count;
+        if (heads == 0) {
+            const size_t i = row * args.width + column;
+            return args.dout[i] * (args.x[i] * args.rstd[row]);
+        }
+        const float normal = args.x[row * heads * args.width + column] *
+                             args.rstd[row * heads + column / args.width];
+        return args.dout[row * args.heads.row + column] * normal;
     }
 };
 
-__global__ static void rmsnorm_grad_kernel(rank_rmsnorm_grad args)
+__global__ static void rmsnorm_grad_kernel(rank_rmsnorm_grad args, size_t count)
 {
-    const row_place at = my_row(args.rows, ROWS);
+    const row_place at = my_row(count, ROWS);
     const size_t width = args.width;
+    const size_t begin = rank_vector_at(&args.heads, at.row, width);
     const float *x = args.x + at.row * width;
-    const float *dout = args.dout + at.row * width;
-    float *dx = args.dx + at.row * width;
+    const float *dout = args.dout + begin;
+    float *dx = args.dx + begin;
     const float rstd = args.rstd[at.row];
     float sum = 0.0f;
     for (size_t j = at.lane; at.exists && j < width; j += ROW_LANES) {
@@ -72,9 +85,11 @@ __global__ static void rmsnorm_grad_kernel(rank_rmsnorm_grad args)
 
 extern "C" void cuda_launch_rmsnorm_grad(const rank_rmsnorm_grad *args, cudaStream_t stream)
 {
-    launch_column_sums(args->rows, args->width, rms_weight_value{*args}, args->dweight, stream);
-    LAUNCH(rmsnorm_grad_kernel, (unsigned)((args->rows + ROWS - 1) / ROWS), THREADS, 0, stream,
-           *args);
+    const size_t count = rank_vector_count(&args->heads, args->rows);
+    launch_column_sums(args->rows, rank_vector_count(&args->heads, 1) * args->width,
+                       rms_weight_value{*args}, args->dweight, stream);
+    LAUNCH(rmsnorm_grad_kernel, (unsigned)((count + ROWS - 1) / ROWS), THREADS, 0, stream, *args,
+           count);
 }
 
 __global__ static void add_bias_kernel(rank_add_bias args, size_t columns)
