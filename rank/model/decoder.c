@@ -1,7 +1,8 @@
 /* One step of decoding over the layers of a run, on this rank's shard of each. Called by families.
  *
  *     embedding of this rank's ids, all-reduce
- *     each layer:  norm · q, k and v of this rank's heads · biases, rope · attention over their cache
+ *     each layer:  norm · q, k and v of this rank's heads · biases, norms of heads, rope · attention
+ *                  over their cache
  *                  · projection (row-parallel), all-reduce
  *                  · norm · this rank's hidden columns · GELU or SwiGLU · down (row-parallel),
  *                  all-reduce
@@ -214,6 +215,24 @@ static void add_to_stream(decoder_step *step, size_t rows, const float *sum_bias
     step->sum = before;
 }
 
+/* Each head of queries and of keys becomes its norm. */
+static void norm_heads(const decoder_step *step)
+{
+    const size_t heads[2] = {step->of.heads, step->of.kv_heads};
+    float *at = step->qkv;
+    for (int i = 0; i < 2; i++) {
+        step->backend->rmsnorm(step->queue,
+                               &(rank_rmsnorm){.rows = step->rows->count,
+                                               .width = step->of.head_width,
+                                               .epsilon = step->of.epsilon,
+                                               .x = at,
+                                               .weight = step->weights.head_norm[i],
+                                               .out = at,
+                                               .heads = {heads[i], qkv_columns(step)}});
+        at += heads[i] * step->of.head_width;
+    }
+}
+
 /* q, k and v of this rank's heads: side by side in a row. */
 static void make_qkv(const decoder_step *step)
 {
@@ -239,6 +258,9 @@ static void make_qkv(const decoder_step *step)
             add.bias[i] = step->weights.early_bias[i];
         }
         step->backend->add_bias(step->queue, &add);
+    }
+    if (step->of.head_norms) {
+        norm_heads(step);
     }
     if (step->of.rotated) {
         step->backend->rope(step->queue, &(rank_rope){.rows = step->rows->count,

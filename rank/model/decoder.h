@@ -19,6 +19,7 @@ typedef struct rank_decoder {
     float epsilon;   /* of RMS norms */
     bool gated;      /* the MLP is down(silu(gate) · up); else down(gelu(up)) */
     bool early_bias; /* queries, keys and values have biases that are added before rope */
+    bool head_norms; /* each head of queries and of keys has an RMS norm before rope */
     bool rotated;    /* rope turns queries and keys by `frequency` (head_width / 2) */
     float frequency[RANK_ROPE_PAIRS_MAX];
 } rank_decoder;
@@ -35,6 +36,7 @@ typedef struct rank_decoder_layer {
     const float *qkv[3];        /* queries, keys, values; or one matrix of all three, and NULL */
     const float *qkv_bias;      /* which attention adds */
     const float *early_bias[3]; /* those of queries, keys and values, added before rope */
+    const float *head_norm[2];  /* weights (head width) of queries' heads, and of keys' */
     const float *projection;
     const float *projection_bias;
     rank_decoder_norm norm2;

@@ -223,7 +223,7 @@ static void another_type_of_model(void **state)
     write_checkpoint();
     replace("config.json", "\"gpt2\"", "\"gptj\"");
     expect_refused("2", "the boy", "gptj");
-    assert_has(program.text[TEST_STDERR], "which are: gpt2, llama, mistral, qwen2");
+    assert_has(program.text[TEST_STDERR], "which are: gpt2, llama, mistral, qwen2, qwen3");
 }
 
 static void a_tokenizer_that_does_not_fit(void **state)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes llama.fixture: what transformers computes for tests/rank/model/test_decode.c and
 test_oracle.c. Tiny random
-Llamas and Qwen2s decode incrementally, with transformers' own cache: a chunk of seven tokens, then one token at
+Llamas, Qwen2s and Qwen3s decode incrementally, with transformers' own cache: a chunk of seven tokens, then one token at
 a time. And they are trained on these tokens: the loss, and the gradient of every parameter. Needs
 numpy, torch and transformers.
 
@@ -14,7 +14,8 @@ import sys
 
 import numpy as np
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import (LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config,
+                          Qwen3ForCausalLM)
 
 from make_decode_fixture import decode
 from make_model_fixtures import put
@@ -39,15 +40,22 @@ QWEN2_MODELS = {
     "qwen2-tied": {key: value for key, value in SHAPE.items() if key != "head_dim"} | QWEN2 | dict(
         hidden_size=24, num_key_value_heads=4, tie_word_embeddings=True),
 }
+QWEN3_MODELS = {
+    "qwen3": SHAPE | QWEN2 | dict(tie_word_embeddings=True),
+    "qwen3-untied": SHAPE | QWEN2 | dict(
+        hidden_size=24, num_attention_heads=2, head_dim=18, tie_word_embeddings=False,
+        rope_parameters=dict(rope_type="default", rope_theta=1e4)),
+}
 
 
-def names(tied, biased):
+def names(tied, kind):
     found = ["model.embed_tokens.weight"]
     attention = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]
     parts = (["input_layernorm.weight"] + [part + ".weight" for part in attention] +
-             [part + ".bias" for part in attention if biased] +
+             [part + ".bias" for part in attention if kind == "qwen2"] +
              [part + ".weight" for part in ("self_attn.o_proj", "post_attention_layernorm", "mlp.gate_proj",
-                                            "mlp.up_proj", "mlp.down_proj")])
+                                            "mlp.up_proj", "mlp.down_proj")] +
+             [part for part in ("self_attn.q_norm.weight", "self_attn.k_norm.weight") if kind == "qwen3"])
     for layer in range(SHAPE["num_hidden_layers"]):
         found += ["model.layers.%d.%s" % (layer, part) for part in parts]
     return found + ["model.norm.weight"] + ([] if tied else ["lm_head.weight"])
@@ -66,7 +74,7 @@ def gradients(model, ids, targets):
 
 
 def names_of(model):
-    return names(model.config.tie_word_embeddings, model.config.model_type == "qwen2")
+    return names(model.config.tie_word_embeddings, model.config.model_type)
 
 
 def main():
@@ -75,6 +83,7 @@ def main():
     with open(os.path.join(directory, "llama.fixture"), "wb") as file:
         models = [(which, LlamaForCausalLM(LlamaConfig(**SHAPE, **settings))) for which, settings in MODELS.items()]
         models += [(which, Qwen2ForCausalLM(Qwen2Config(**settings))) for which, settings in QWEN2_MODELS.items()]
+        models += [(which, Qwen3ForCausalLM(Qwen3Config(**settings))) for which, settings in QWEN3_MODELS.items()]
         for which, model in models:
             model = model.double().eval()
             state = model.state_dict()

@@ -30,7 +30,7 @@ enum {
     RANK_MODEL_TOKENS_MAX = 1 << 20, /* of a batch */
     RANK_TENSOR_NAME_BYTES = 64,
     RANK_TENSOR_DIMS_MAX = 2,
-    RANK_FAMILY_SETTINGS = 12, /* numbers in a configuration that only the family knows */
+    RANK_FAMILY_SETTINGS = 13, /* numbers in a configuration that only the family knows */
     RANK_MODEL_SIZES_MAX = 8,  /* to which batches are padded */
 };
 

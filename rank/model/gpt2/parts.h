@@ -6,7 +6,8 @@
 #include "model/transformer/transformer.h"
 
 enum {
-    WIDENING = 4, /* F = 4C */
+    WIDENING = 4,                       /* F = 4C */
+    GPT2_BLOCK_TENSORS = Q_NORM_WEIGHT, /* of BLOCK_TENSORS; the others are empty */
 };
 
 /* tensors.c */

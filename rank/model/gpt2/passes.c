@@ -16,10 +16,10 @@ static void describe(const rank_model_config *config, int ranks, rank_decoder *d
 static void layer_weights(const rank_run *run, int layer, rank_decoder_layer *weights)
 {
     transformer_layout layout;
-    const float *of[BLOCK_TENSORS];
+    const float *of[GPT2_BLOCK_TENSORS];
     gpt2_layout(run->shape.config, &layout);
     const size_t block = layout.block + (size_t)layer * layout.in_block[BLOCK_TENSORS];
-    for (int i = 0; i < BLOCK_TENSORS; i++) {
+    for (int i = 0; i < GPT2_BLOCK_TENSORS; i++) {
         of[i] = rank_decoder_shard(run, block + layout.in_block[i],
                                    layout.in_block[i + 1] - layout.in_block[i]);
     }

@@ -78,14 +78,14 @@ void gpt2_layout(const rank_model_config *config, transformer_layout *layout)
 
 int gpt2_tensor_count(const rank_model_config *config)
 {
-    return 4 + config->layers * BLOCK_TENSORS;
+    return 4 + config->layers * GPT2_BLOCK_TENSORS;
 }
 
 static void set_block_tensor(const rank_model_config *config, const transformer_layout *layout,
                              int index, rank_tensor *tensor)
 {
-    const int layer = index / BLOCK_TENSORS;
-    const int which = index % BLOCK_TENSORS;
+    const int layer = index / GPT2_BLOCK_TENSORS;
+    const int which = index % GPT2_BLOCK_TENSORS;
     const size_t width = (size_t)config->width;
     (void)snprintf(tensor->name, sizeof tensor->name, "h.%d.%s", layer, block_tensors[which].name);
     rank_tensor_set_shape(tensor, (size_t)block_tensors[which].rows * width,
@@ -129,7 +129,7 @@ void gpt2_tensor(const rank_model_config *config, int index, rank_tensor *tensor
 
 static bool is_residual_projection(const rank_model_config *config, int index)
 {
-    const int which = (index - 2) % BLOCK_TENSORS;
+    const int which = (index - 2) % GPT2_BLOCK_TENSORS;
     return index >= 2 && index < gpt2_tensor_count(config) - 2 &&
            (which == PROJ_WEIGHT || which == DOWN_WEIGHT);
 }
@@ -137,7 +137,7 @@ static bool is_residual_projection(const rank_model_config *config, int index)
 /* Norms' weights are the only vectors that begin at 1. */
 static bool is_norm_weight(const rank_model_config *config, int index)
 {
-    const int which = (index - 2) % BLOCK_TENSORS;
+    const int which = (index - 2) % GPT2_BLOCK_TENSORS;
     const int from_end = gpt2_tensor_count(config) - index;
     return from_end == 2 ||
            (index >= 2 && from_end > 2 && (which == NORM1_WEIGHT || which == NORM2_WEIGHT));

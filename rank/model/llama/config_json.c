@@ -6,10 +6,39 @@
 #include "model/llama/parts.h"
 
 static const char QWEN2[] = "qwen2";
+static const char QWEN3[] = "qwen3";
 static const char LINEAR[] = "linear";
 static const char LLAMA3[] = "llama3";
 
-enum { MISTRAL_WINDOW = 4096 };
+enum {
+    MISTRAL_WINDOW = 4096,
+    QWEN3_HEAD_WIDTH = 128, /* of a configuration that says nothing, as in transformers */
+};
+
+/* The kinds of Llama that are written. */
+typedef struct kind {
+    const char *model_type;
+    const char *architecture;
+} kind;
+
+static kind kind_of(const rank_model_config *config)
+{
+    if (config->settings[LLAMA_HEAD_NORMS] != 0.0) {
+        return (kind){QWEN3, "Qwen3ForCausalLM"};
+    }
+    return config->settings[LLAMA_BIASED] != 0.0 ? (kind){QWEN2, "Qwen2ForCausalLM"}
+                                                 : (kind){"llama", "LlamaForCausalLM"};
+}
+
+/* Switches of the kind that are off in our model. */
+static json_t *describe_off(const char *model_type)
+{
+    if (model_type == QWEN2) {
+        return json_pack("{s:b}", "use_sliding_window", 0);
+    }
+    const char *other = model_type == QWEN3 ? "use_sliding_window" : "mlp_bias";
+    return json_pack("{s:b, s:b}", "attention_bias", 0, other, 0);
+}
 
 /* The object that scales rope's frequencies; NULL: nothing does. */
 static json_t *describe_scaling(const rank_model_config *config)
@@ -33,13 +62,11 @@ json_t *llama_describe(const rank_model_config *config)
 {
     const double *of = config->settings;
     json_t *scaling = describe_scaling(config);
-    const bool biased = of[LLAMA_BIASED] != 0.0;
-    json_t *object = json_pack("{s:[s], s:s, s:s, s:s, s:b}", "architectures",
-                               biased ? "Qwen2ForCausalLM" : "LlamaForCausalLM", "model_type",
-                               biased ? QWEN2 : "llama", "dtype", "float32", "hidden_act", "silu",
-                               "tie_word_embeddings", of[LLAMA_TIED] != 0.0);
-    json_t *off = biased ? json_pack("{s:b}", "use_sliding_window", 0)
-                         : json_pack("{s:b, s:b}", "attention_bias", 0, "mlp_bias", 0);
+    const kind is = kind_of(config);
+    json_t *object = json_pack("{s:[s], s:s, s:s, s:s, s:b}", "architectures", is.architecture,
+                               "model_type", is.model_type, "dtype", "float32", "hidden_act",
+                               "silu", "tie_word_embeddings", of[LLAMA_TIED] != 0.0);
+    json_t *off = describe_off(is.model_type);
     json_t *shape =
         json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "hidden_size", config->width,
                   "intermediate_size", (int)of[LLAMA_HIDDEN], "num_hidden_layers", config->layers,
@@ -146,15 +173,22 @@ static bool is_type(const json_t *object, const char *wanted)
     return type != NULL && strcmp(type, wanted) == 0;
 }
 
+/* Qwen2's and Qwen3's files have a switch for the window, and newer ones say of each layer which
+ * attention it has. */
+static bool is_qwen(const json_t *object)
+{
+    return is_type(object, QWEN2) || is_type(object, QWEN3);
+}
+
 /* Tokens that attention looks back at; `context`: at all. A configuration of Mistral that says
- * nothing has transformers' default. Qwen2's has a switch, and without it its window is not used. */
+ * nothing has transformers' default. Without Qwen's switch its window is not used. */
 static json_int_t read_window(const json_t *object, int context)
 {
     const json_t *window = json_object_get(object, "sliding_window");
     if (window == NULL && is_type(object, "mistral")) {
         return MISTRAL_WINDOW;
     }
-    if (is_type(object, QWEN2)) {
+    if (is_qwen(object)) {
         return context;
     }
     return json_is_integer(window) ? json_integer_value(window) : context;
@@ -172,7 +206,6 @@ static base_status cut_context(const json_t *object, rank_model_config *read, ba
     return BASE_OK;
 }
 
-/* Newer files of Qwen2 say of each layer which attention it has. */
 static bool is_full(const json_t *object)
 {
     size_t layer = 0;
@@ -196,7 +229,7 @@ static base_status check_fixed(const json_t *object, base_error *reterr)
             status = base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s must be false", *key);
         }
     }
-    if (status == BASE_OK && is_type(object, QWEN2) && !is_full(object)) {
+    if (status == BASE_OK && is_qwen(object) && !is_full(object)) {
         status = base_fail(reterr, BASE_ERR_UNSUPPORTED,
                            "layer_types has another one than full_attention");
     }
@@ -228,8 +261,9 @@ static base_status read_shape(const json_t *object, rank_model_config *read, bas
                                &read->settings[LLAMA_KV_HEADS], reterr);
     }
     if (status == BASE_OK) {
-        status = read_optional(object, "head_dim", read->width / read->heads,
-                               &read->settings[LLAMA_HEAD_WIDTH], reterr);
+        const int otherwise = is_type(object, QWEN3) ? QWEN3_HEAD_WIDTH : read->width / read->heads;
+        status =
+            read_optional(object, "head_dim", otherwise, &read->settings[LLAMA_HEAD_WIDTH], reterr);
     }
     return status;
 }
@@ -246,6 +280,7 @@ base_status llama_configure(const json_t *object, rank_model_config *config, bas
     }
     if (status == BASE_OK) {
         read.settings[LLAMA_BIASED] = is_type(object, QWEN2);
+        read.settings[LLAMA_HEAD_NORMS] = is_type(object, QWEN3);
         read.settings[LLAMA_TIED] = json_is_true(json_object_get(object, "tie_word_embeddings"));
         read.settings[LLAMA_EPSILON] = 1e-6;
         status = read_number(object, "rms_norm_eps", &read.settings[LLAMA_EPSILON], reterr);

@@ -1,10 +1,10 @@
-/* The table of the Llama family, which rank/model/families.c lists: Mistral is a Llama, and Qwen2 one with
- * biases of q, k and v. */
+/* The table of the Llama family, which rank/model/families.c lists: Mistral is a Llama, Qwen2 one with
+ * biases of q, k and v, and Qwen3 one with norms of the heads of q and k. */
 #include "model/llama/llama.h"
 
 #include "model/llama/parts.h"
 
-static const char *const model_types[] = {"llama", "mistral", "qwen2", NULL};
+static const char *const model_types[] = {"llama", "mistral", "qwen2", "qwen3", NULL};
 
 /* What old checkpoints have: it follows from the configuration. */
 static const char *const ignored[] = {"model.layers.*.self_attn.rotary_emb.inv_freq", NULL};

@@ -13,13 +13,14 @@ enum {
     LLAMA_HIDDEN,
     LLAMA_EPSILON,
     LLAMA_THETA,
-    LLAMA_TIED,     /* 1: the output's matrix is the embedding */
-    LLAMA_SCALING,  /* of rope's frequencies: a llama_scaling */
-    LLAMA_FACTOR,   /* of that */
-    LLAMA_LOW,      /* low_freq_factor, */
-    LLAMA_HIGH,     /* high_freq_factor, */
-    LLAMA_ORIGINAL, /* and original_max_position_embeddings of LLAMA_SCALING_LLAMA3 */
-    LLAMA_BIASED,   /* 1: queries, keys and values have biases, as in Qwen2 */
+    LLAMA_TIED,       /* 1: the output's matrix is the embedding */
+    LLAMA_SCALING,    /* of rope's frequencies: a llama_scaling */
+    LLAMA_FACTOR,     /* of that */
+    LLAMA_LOW,        /* low_freq_factor, */
+    LLAMA_HIGH,       /* high_freq_factor, */
+    LLAMA_ORIGINAL,   /* and original_max_position_embeddings of LLAMA_SCALING_LLAMA3 */
+    LLAMA_BIASED,     /* 1: queries, keys and values have biases, as in Qwen2 */
+    LLAMA_HEAD_NORMS, /* 1: each head of queries and of keys has a norm, as in Qwen3 */
     LLAMA_SETTINGS,
 };
 
@@ -48,9 +49,11 @@ enum {
     LLAMA_V_BIAS,
     LLAMA_PROJECTION, /* (C, Q) */
     LLAMA_NORM2,
-    LLAMA_GATE, /* (F, C) */
-    LLAMA_UP,   /* (F, C) */
-    LLAMA_DOWN, /* (C, F) */
+    LLAMA_GATE,   /* (F, C) */
+    LLAMA_UP,     /* (F, C) */
+    LLAMA_DOWN,   /* (C, F) */
+    LLAMA_Q_NORM, /* (head width), and the next one; only if LLAMA_HEAD_NORMS */
+    LLAMA_K_NORM,
     LLAMA_BLOCK_TENSORS,
 };
 

@@ -15,6 +15,7 @@ static void describe(const rank_model_config *config, int ranks, rank_decoder *d
         .epsilon = (float)config->settings[LLAMA_EPSILON],
         .gated = true,
         .early_bias = config->settings[LLAMA_BIASED] != 0.0,
+        .head_norms = config->settings[LLAMA_HEAD_NORMS] != 0.0,
         .rotated = true,
     };
     llama_frequencies(config, decoder->frequency);
@@ -41,6 +42,7 @@ static void layer_weights(const rank_run *run, int layer, rank_decoder_layer *we
         .norm1 = {of[LLAMA_NORM1], NULL},
         .qkv = {of[LLAMA_Q], of[LLAMA_K], of[LLAMA_V]},
         .early_bias = {of[LLAMA_Q_BIAS], of[LLAMA_K_BIAS], of[LLAMA_V_BIAS]},
+        .head_norm = {of[LLAMA_Q_NORM], of[LLAMA_K_NORM]},
         .projection = of[LLAMA_PROJECTION],
         .norm2 = {of[LLAMA_NORM2], NULL},
         .gate = of[LLAMA_GATE],
@@ -62,23 +64,25 @@ static void end_weights(const rank_run *run, rank_decoder_ends *weights)
 }
 
 /* Neighbouring matrices with as many columns are one: q, k and v; gate and up. So are the biases of
- * q, k and v; without them their range is empty. */
+ * q, k and v. The range of what a model lacks is empty. */
 static void training_layout(const rank_model_config *config, transformer_layout *layout)
 {
     /* the tensor of ours that begins where that one of BLOCK_TENSORS does */
     static const int begins[BLOCK_TENSORS + 1] = {
-        LLAMA_NORM1,         /* NORM1_WEIGHT */
-        LLAMA_Q,             /* NORM1_BIAS: none */
-        LLAMA_Q,             /* QKV_WEIGHT */
-        LLAMA_Q_BIAS,        /* QKV_BIAS */
-        LLAMA_PROJECTION,    /* PROJ_WEIGHT */
-        LLAMA_NORM2,         /* PROJ_BIAS: none */
-        LLAMA_NORM2,         /* NORM2_WEIGHT */
-        LLAMA_GATE,          /* NORM2_BIAS: none */
-        LLAMA_GATE,          /* UP_WEIGHT */
-        LLAMA_DOWN,          /* UP_BIAS: none */
-        LLAMA_DOWN,          /* DOWN_WEIGHT */
-        LLAMA_BLOCK_TENSORS, /* DOWN_BIAS: none */
+        LLAMA_NORM1,      /* NORM1_WEIGHT */
+        LLAMA_Q,          /* NORM1_BIAS: none */
+        LLAMA_Q,          /* QKV_WEIGHT */
+        LLAMA_Q_BIAS,     /* QKV_BIAS */
+        LLAMA_PROJECTION, /* PROJ_WEIGHT */
+        LLAMA_NORM2,      /* PROJ_BIAS: none */
+        LLAMA_NORM2,      /* NORM2_WEIGHT */
+        LLAMA_GATE,       /* NORM2_BIAS: none */
+        LLAMA_GATE,       /* UP_WEIGHT */
+        LLAMA_DOWN,       /* UP_BIAS: none */
+        LLAMA_DOWN,       /* DOWN_WEIGHT */
+        LLAMA_Q_NORM,     /* DOWN_BIAS: none */
+        LLAMA_Q_NORM,     /* Q_NORM_WEIGHT */
+        LLAMA_K_NORM,     /* K_NORM_WEIGHT */
         LLAMA_BLOCK_TENSORS,
     };
     llama_layout of;

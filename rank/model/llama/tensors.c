@@ -74,7 +74,7 @@ base_status llama_check(const rank_model_config *config, base_error *reterr)
 }
 
 /* The sides of a matrix, in elements. */
-typedef enum side { NOTHING, WIDTH, QUERIES, KEYS, HIDDEN } side;
+typedef enum side { NOTHING, WIDTH, QUERIES, KEYS, HEAD, HIDDEN } side;
 
 static size_t elements(const rank_model_config *config, side of)
 {
@@ -86,6 +86,8 @@ static size_t elements(const rank_model_config *config, side of)
         return (size_t)config->heads * head_width;
     case KEYS:
         return llama_setting(config, LLAMA_KV_HEADS) * head_width;
+    case HEAD:
+        return head_width;
     case HIDDEN:
         return llama_setting(config, LLAMA_HIDDEN);
     case NOTHING:
@@ -113,24 +115,45 @@ static const struct {
     [LLAMA_GATE] = {"mlp.gate_proj", HIDDEN, WIDTH, RANK_CUT_HIDDEN, 0},
     [LLAMA_UP] = {"mlp.up_proj", HIDDEN, WIDTH, RANK_CUT_HIDDEN, 0},
     [LLAMA_DOWN] = {"mlp.down_proj", WIDTH, HIDDEN, RANK_CUT_HIDDEN, 1},
+    [LLAMA_Q_NORM] = {"self_attn.q_norm", NOTHING, HEAD, RANK_CUT_NONE, 0},
+    [LLAMA_K_NORM] = {"self_attn.k_norm", NOTHING, HEAD, RANK_CUT_NONE, 0},
 };
-
-enum { BIASES = LLAMA_PROJECTION - LLAMA_Q_BIAS };
-
-static bool is_biased(const rank_model_config *config)
-{
-    return config->settings[LLAMA_BIASED] != 0.0;
-}
 
 static bool is_bias(int which)
 {
-    return which >= LLAMA_Q_BIAS && which < LLAMA_PROJECTION;
+    return which >= LLAMA_Q_BIAS && which <= LLAMA_V_BIAS;
+}
+
+static bool is_head_norm(int which)
+{
+    return which == LLAMA_Q_NORM || which == LLAMA_K_NORM;
+}
+
+/* Whether this model's blocks have the tensor. */
+static bool has(const rank_model_config *config, int which)
+{
+    return (!is_bias(which) || config->settings[LLAMA_BIASED] != 0.0) &&
+           (!is_head_norm(which) || config->settings[LLAMA_HEAD_NORMS] != 0.0);
 }
 
 /* How many tensors a block of this model has. */
 static int block_count(const rank_model_config *config)
 {
-    return is_biased(config) ? LLAMA_BLOCK_TENSORS : LLAMA_BLOCK_TENSORS - BIASES;
+    int count = 0;
+    for (int i = 0; i < LLAMA_BLOCK_TENSORS; i++) {
+        count += has(config, i);
+    }
+    return count;
+}
+
+/* The block's tensor number `place` of those that this model has. */
+static int block_tensor_at(const rank_model_config *config, int place)
+{
+    int which = 0;
+    for (int left = place; left > 0 || !has(config, which); which++) {
+        left -= has(config, which);
+    }
+    return which;
 }
 
 static bool is_tied(const rank_model_config *config)
@@ -145,8 +168,7 @@ void llama_layout_make(const rank_model_config *config, llama_layout *layout)
     for (int i = 0; i < LLAMA_BLOCK_TENSORS; i++) {
         const size_t count =
             elements(config, block_tensors[i].rows) * elements(config, block_tensors[i].columns);
-        layout->in_block[i + 1] =
-            layout->in_block[i] + (is_bias(i) && !is_biased(config) ? 0 : count);
+        layout->in_block[i + 1] = layout->in_block[i] + (has(config, i) ? count : 0);
     }
     layout->final_norm =
         layout->block + (size_t)config->layers * layout->in_block[LLAMA_BLOCK_TENSORS];
@@ -162,8 +184,7 @@ static void set_block_tensor(const rank_model_config *config, const llama_layout
                              rank_tensor *tensor)
 {
     const int layer = index / block_count(config);
-    const int place = index % block_count(config);
-    const int which = place >= LLAMA_Q_BIAS && !is_biased(config) ? place + BIASES : place;
+    const int which = block_tensor_at(config, index % block_count(config));
     const size_t offset = layout->block + (size_t)layer * layout->in_block[LLAMA_BLOCK_TENSORS] +
                           layout->in_block[which];
     const size_t columns = elements(config, block_tensors[which].columns);

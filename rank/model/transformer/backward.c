@@ -264,6 +264,7 @@ static void backward_below_attention(backward *b)
     float *below = below_is_here ? transformer_block_grad(pass, pass->layer - 1, DOWN_BIAS) : NULL;
     const transformer_operand qkv = transposed(b, QKV_WEIGHT, width, sizes->qkv, pass->operands);
     rank_segments segments = {.count = 0};
+    transformer_begin_head_norms_grad(pass);
     while (rank_next_segments(pass->rows, pass->backend->rows_at_once, &segments)) {
         b->rows = (row_chunk){segments.first_row, segments.row_count};
         attention_grad(b, &segments);
@@ -276,6 +277,7 @@ static void backward_below_attention(backward *b)
                                           .parts = {sizes->queries, keys, keys}});
         norm_grad(b, norm, NORM1_WEIGHT, NORM1_BIAS, below);
     }
+    transformer_end_head_norms_grad(pass);
 }
 
 static void backward_layer(backward *b)

@@ -29,12 +29,14 @@ static transformer_sizes make_sizes(const rank_decoder *of, const rank_shape *sh
                                              config->tensor_rank)
                           .count,
         .heads = of->heads,
+        .kv_heads = of->kv_heads,
         .head_width = of->head_width,
         .queries = of->heads * of->head_width,
         .qkv = (of->heads + 2 * of->kv_heads) * of->head_width,
         .hidden = of->hidden,
         .up = of->gated ? 2 * of->hidden : of->hidden,
         .layer_norm = !of->rms,
+        .head_norms = of->head_norms,
         .rotated = of->rotated,
         .biased = !of->rms,
         .type = shape->type,
@@ -63,6 +65,18 @@ static void cut_norm(rank_pieces *from, const transformer_sizes *sizes, norm_sta
     cut_norm_result(from, sizes, norm);
 }
 
+/* Of heads that have norms. */
+static heads_state cut_heads(rank_pieces *from, const transformer_sizes *sizes, size_t heads)
+{
+    if (!sizes->head_norms) {
+        return (heads_state){.x = NULL};
+    }
+    return (heads_state){
+        .x = rank_pieces_cut(from, sizes->tokens * heads * sizes->head_width),
+        .rstd = rank_pieces_cut(from, sizes->tokens * heads),
+    };
+}
+
 /* A block's input, and what follows from it. */
 static block_state cut_block(rank_pieces *input, rank_pieces *from, const transformer_sizes *sizes)
 {
@@ -70,6 +84,8 @@ static block_state cut_block(rank_pieces *input, rank_pieces *from, const transf
     block_state block;
     block.norm1.x = rank_pieces_cut(input, tokens * sizes->width);
     cut_norm_result(from, sizes, &block.norm1);
+    block.normed[0] = cut_heads(from, sizes, sizes->heads);
+    block.normed[1] = cut_heads(from, sizes, sizes->kv_heads);
     block.qkv = cut_typed(from, sizes, tokens * sizes->qkv_row);
     block.row_max = rank_pieces_cut(from, tokens * sizes->heads);
     block.row_scale = rank_pieces_cut(from, tokens * sizes->heads);
@@ -241,6 +257,10 @@ static size_t cut_work(transformer_pass *pass, const rank_shape *shape, float *m
         shape->recompute ? rank_pieces_cut(&from, count_block(shape, sizes).shared) : NULL;
     if (shape->training && rank_tensor_ranks(shape->config) > 1) {
         pass->shared_loss = rank_pieces_cut(&from, 3 * pass->logit_rows_at_once);
+    }
+    if (shape->training && sizes->head_norms) {
+        pass->head_sums =
+            rank_pieces_cut(&from, (sizes->heads + sizes->kv_heads) * sizes->head_width);
     }
     if (!sizes->biased) {
         pass->no_bias = rank_pieces_cut(&from, sizes->qkv_row);

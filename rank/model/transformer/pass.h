@@ -7,20 +7,21 @@
  * Ranks may share the model (rank_model_config.tensor_ranks). Each has the whole residual stream, norms and biases
  * of sums; and some heads, some columns of the MLP, some ids of the vocabulary. Sizes and layouts are those of its own
  * part. Forward adds up the ranks' parts of the embedding, and of what attention and MLP add to the
- * stream; backward their parts of the norms' gradients. */
+ * stream; backward their parts of the norms' gradients, also of the norms of heads. */
 #ifndef RANK_MODEL_TRANSFORMER_PASS_H
 #define RANK_MODEL_TRANSFORMER_PASS_H
 
 #include "model/transformer/transformer.h"
 
 /* The sizes of arrays that a shape's passes use. C = width, Q = the heads of queries together, N =
- * columns of q, k and v, F = columns of the MLP, U = columns of its first product: F, or 2F if it
+ * columns of q, k and v, D = width of a head, F = columns of the MLP, U = columns of its first product: F, or 2F if it
  * is gated. */
 typedef struct transformer_sizes {
     size_t tokens; /* T at most */
     size_t width;
     size_t vocab_size;
     size_t heads;
+    size_t kv_heads;
     size_t head_width;
     size_t queries;
     size_t qkv;
@@ -29,6 +30,7 @@ typedef struct transformer_sizes {
     size_t hidden;
     size_t up;
     bool layer_norm; /* else RMS norm, which has no mean */
+    bool head_norms;
     bool rotated;
     bool biased;
     rank_type type;
@@ -42,13 +44,20 @@ typedef struct norm_state {
     float *rstd; /* (T) */
 } norm_state;
 
+/* Heads before their norms, for backward. */
+typedef struct heads_state {
+    float *x;    /* (T, heads, D) */
+    float *rstd; /* (T, heads) */
+} heads_state;
+
 typedef struct block_state {
     norm_state norm1;
-    void *qkv;        /* (T, 3Q), of the pass's type */
-    float *row_max;   /* (T, H) */
-    float *row_scale; /* (T, H) */
-    void *attention;  /* (T, Q), of the pass's type; of the last block (A, Q) in the end */
-    norm_state norm2; /* of the last block A rows */
+    heads_state normed[2]; /* queries' and keys'; NULL: they have no norms */
+    void *qkv;             /* (T, 3Q), of the pass's type */
+    float *row_max;        /* (T, H) */
+    float *row_scale;      /* (T, H) */
+    void *attention;       /* (T, Q), of the pass's type; of the last block (A, Q) in the end */
+    norm_state norm2;      /* of the last block A rows */
     void
         *up; /* (T, U), of the pass's type, before GELU or SwiGLU. Backward puts GELU's result here,
                  or the gradient of SwiGLU's arguments */
@@ -90,6 +99,8 @@ typedef struct transformer_pass {
     float *dattention;         /* (T, Q): the gradient of attention's; dbranch if Q is C */
     float *shared_block;       /* with recompute: what all blocks but norm1.x share; else NULL */
     float *shared_loss;  /* (3, logit_rows_at_once): what ranks that share the logits exchange */
+    float *head_sums;    /* (heads of queries and of keys, D): parts of the gradient of norms of
+                          * heads; NULL: there are none */
     float *no_bias;      /* (3Q): zeros, for attention without a bias; else NULL */
     float *no_bias_grad; /* (3Q): what its gradient gives for that; not used */
     /* where the backend packs; else NULL */
@@ -271,11 +282,19 @@ rank_move_rows transformer_active_rows(const transformer_pass *pass, void *at, s
                                        rank_type type);
 
 /* rotary.c: what some rows of q, k and v (3Q to a row) need before attention, and what their
- * gradient needs behind its own: a bias, positions, and as many heads of k and v as of q. */
+ * gradient needs behind its own: a bias, norms of heads, positions, and as many heads of k and v as of
+ * q. */
 void transformer_prepare_heads(const transformer_pass *pass, row_chunk chunk, float *qkv);
 void transformer_prepare_heads_grad(const transformer_pass *pass, row_chunk chunk, float *dqkv);
 /* Rope's table of all rows. */
 void transformer_make_turns(const transformer_pass *pass);
+
+/* head_norms.c: the same for the norms of heads. The gradients of their weights are begun before a layer's rows
+ * of dqkv, and complete behind them, when `end` has run. */
+void transformer_norm_heads(const transformer_pass *pass, row_chunk chunk, float *qkv);
+void transformer_norm_heads_grad(const transformer_pass *pass, row_chunk chunk, float *dqkv);
+void transformer_begin_head_norms_grad(const transformer_pass *pass);
+void transformer_end_head_norms_grad(const transformer_pass *pass);
 
 /* forward.c: with recompute, computes the current layer again, from norm1.x to what backward reads. */
 void transformer_recompute(transformer_pass *pass);

@@ -50,6 +50,7 @@ void transformer_prepare_heads(const transformer_pass *pass, row_chunk chunk, fl
                                                               .at = qkv,
                                                               .at_row = pass->sizes.qkv_row});
     }
+    transformer_norm_heads(pass, chunk, qkv);
     turn(pass, chunk, qkv, false);
     if (shared.kv_heads < shared.heads) {
         pass->backend->copy_heads(pass->queue, &shared);
@@ -63,6 +64,7 @@ void transformer_prepare_heads_grad(const transformer_pass *pass, row_chunk chun
         pass->backend->sum_heads(pass->queue, &shared);
     }
     turn(pass, chunk, dqkv, true);
+    transformer_norm_heads_grad(pass, chunk, dqkv);
     if (pass->of.early_bias) {
         pass->backend->column_sums(pass->queue,
                                    &(rank_column_sums){

@@ -6,7 +6,7 @@
 
 #include "model/decoder.h"
 
-/* A block's tensors, in the order of the parameter array. A family may lack biases. C, Q, N, F, U
+/* A block's tensors, in the order of the parameter array. A family may lack biases and norms of heads. C, Q, N, F, U
  * are as in pass.h. */
 enum {
     NORM1_WEIGHT,
@@ -21,6 +21,8 @@ enum {
     UP_BIAS,
     DOWN_WEIGHT, /* (F, C) */
     DOWN_BIAS,
+    Q_NORM_WEIGHT, /* (head width): of each head of queries, */
+    K_NORM_WEIGHT, /* and of keys */
     BLOCK_TENSORS,
 };
 

@@ -1,4 +1,4 @@
-/* Parity of a whole model: training steps of MiniGPT, a Llama and a Qwen2 beside the CPU's, and answers to
+/* Parity of a whole model: training steps of MiniGPT, a Llama, a Qwen2 and a Qwen3 beside the CPU's, and answers to
  * prompts. */
 #include <jansson.h>
 #include <math.h>
@@ -263,6 +263,12 @@ static void training_qwen2(twin *t)
     compare_training(t, &config, false);
 }
 
+static void training_qwen3(twin *t)
+{
+    const rank_model_config config = small_llama("qwen3");
+    compare_training(t, &config, false);
+}
+
 /* Twice in bfloat16, with activations kept and computed again: equal bits, and losses near those of float32 on the CPU. What is rounded in
  * the end is what AdamW wrote. */
 static void training_bfloat16(twin *t)
@@ -360,6 +366,11 @@ const parity_case parity_model_cases[] = {
      .replays = true},
     {.name = "training_qwen2",
      .run = training_qwen2,
+     .shapes = 1,
+     .one_order = true,
+     .replays = true},
+    {.name = "training_qwen3",
+     .run = training_qwen3,
      .shapes = 1,
      .one_order = true,
      .replays = true},

@@ -1,4 +1,4 @@
-/* Engines of Llamas and a Qwen2 on the emulated device: their tokens are the CPU's, and a cache in bfloat16 takes the
+/* Engines of Llamas, a Qwen2 and a Qwen3 on the emulated device: their tokens are the CPU's, and a cache in bfloat16 takes the
  * heads that it can, however wide the model is. */
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,10 @@
 
 enum { REQUESTS = 3, TOKENS = 4 };
 
-/* 6 heads of that many elements, 3 of keys and values; `biased`: a Qwen2. */
-static rank_model_config shape(int width, int head_width, bool biased)
+typedef enum kind { LLAMA, QWEN2, QWEN3 } kind;
+
+/* 6 heads of that many elements, 3 of keys and values. */
+static rank_model_config shape(kind of, int width, int head_width)
 {
     rank_model_config config = {.family = &rank_llama,
                                 .vocab_size = 101,
@@ -25,7 +27,8 @@ static rank_model_config shape(int width, int head_width, bool biased)
     config.settings[LLAMA_HIDDEN] = 56;
     config.settings[LLAMA_EPSILON] = 1e-5;
     config.settings[LLAMA_THETA] = 100;
-    config.settings[LLAMA_BIASED] = biased;
+    config.settings[LLAMA_BIASED] = of == QWEN2;
+    config.settings[LLAMA_HEAD_NORMS] = of == QWEN3;
     return config;
 }
 
@@ -90,17 +93,16 @@ static base_status decode(const rank_backend *backend, const rank_model_config *
 static void tokens_are_the_cpus(void **state)
 {
     static const struct {
+        kind of;
         int width;
         int head_width;
-        bool biased;
-    } shapes[] = {{36, 8, false}, {41, 6, false}, {36, 8, true}};
+    } shapes[] = {{LLAMA, 36, 8}, {LLAMA, 41, 6}, {QWEN2, 36, 8}, {QWEN3, 36, 10}};
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         base_error error;
         answers expected;
         answers found;
-        const rank_model_config config =
-            shape(shapes[i].width, shapes[i].head_width, shapes[i].biased);
+        const rank_model_config config = shape(shapes[i].of, shapes[i].width, shapes[i].head_width);
         assert_ok(decode(NULL, &config, RANK_FLOAT32, &expected, &error), &error);
         assert_ok(decode(&rank_cuda_exact_backend, &config, RANK_FLOAT32, &found, &error), &error);
         assert_memory_equal(&found, &expected, sizeof found);
@@ -115,12 +117,12 @@ static void a_cache_in_bfloat16_takes_heads_of_eights(void **state)
     base_error error;
     answers found;
     (void)state;
-    const rank_model_config fits = shape(36, 8, true);
+    const rank_model_config fits = shape(QWEN2, 36, 8);
     assert_ok(decode(&rank_cuda_backend, &fits, RANK_BFLOAT16, &found, &error), &error);
     for (int i = 0; i < REQUESTS; i++) {
         assert_int_equal(found.counts[i], TOKENS);
     }
-    const rank_model_config odd = shape(48, 12, false);
+    const rank_model_config odd = shape(LLAMA, 48, 12);
     assert_status(decode(&rank_cuda_backend, &odd, RANK_BFLOAT16, &found, &error),
                   BASE_ERR_UNSUPPORTED);
     assert_non_null(strstr(error.message, "not 12"));

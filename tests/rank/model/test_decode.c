@@ -304,6 +304,8 @@ static void transformers_says_the_same_of_llama(void **state)
     decode_llama("llama3", TINY_LLAMA_LLAMA3);
     decode_llama("qwen2", TINY_QWEN2);
     decode_llama("qwen2-tied", TINY_QWEN2_TIED);
+    decode_llama("qwen3", TINY_QWEN3);
+    decode_llama("qwen3-untied", TINY_QWEN3_UNTIED);
 }
 
 static void broken_settings_of_rope_are_refused(void **state)

@@ -163,14 +163,61 @@ static void qwen2_has_biases_and_no_window(void **state)
                         &config, &error),
               &error);
     assert_true(config.settings[LLAMA_BIASED] == 1.0);
-    assert_int_equal(llama_tensor_count(&config), 2 + 2 * LLAMA_BLOCK_TENSORS + 1);
-    llama_tensor(&config, 1 + LLAMA_BLOCK_TENSORS + LLAMA_K_BIAS, &tensor);
+    assert_int_equal(llama_tensor_count(&config), 2 + 2 * LLAMA_Q_NORM + 1);
+    llama_tensor(&config, 1 + LLAMA_Q_NORM + LLAMA_K_BIAS, &tensor);
     assert_string_equal(tensor.name, "model.layers.1.self_attn.k_proj.bias");
     assert_int_equal(tensor.count, 30);
     assert_int_equal(tensor.cut.unit, 6);
     assert_false(tensor.decay);
     assert_ok(configure("{}", &config, &error), &error);
     assert_true(config.settings[LLAMA_BIASED] == 0.0);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        assert_status(configure(refused[i][0], &config, &error), BASE_ERR_UNSUPPORTED);
+        assert_non_null(strstr(error.message, refused[i][1]));
+    }
+}
+
+static void expect_tensor(const rank_model_config *config, int index, const char *name,
+                          size_t count, rank_cut_kind cut)
+{
+    rank_tensor tensor;
+    llama_tensor(config, index, &tensor);
+    assert_string_equal(tensor.name, name);
+    assert_int_equal(tensor.count, count);
+    assert_int_equal(tensor.cut.kind, cut);
+    assert_false(tensor.decay);
+}
+
+/* Heads have a width of their own, which is 128 if nothing is said. */
+static void qwen3_has_norms_of_heads(void **state)
+{
+    static const char *const refused[][2] = {
+        {"{\"model_type\":\"qwen3\",\"use_sliding_window\":true}",
+         "use_sliding_window must be false"},
+        {"{\"model_type\":\"qwen3\",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}",
+         "layer_types"},
+        {"{\"model_type\":\"qwen3\",\"attention_bias\":true}", "attention_bias must be false"},
+    };
+    enum { TENSORS = LLAMA_BLOCK_TENSORS - 3 /* of a block, which has no biases */ };
+    base_error error;
+    rank_model_config config;
+    (void)state;
+    assert_ok(configure("{\"model_type\":\"qwen3\",\"use_sliding_window\":false,"
+                        "\"attention_bias\":false,\"sliding_window\":64,\"max_window_layers\":1,"
+                        "\"rope_theta\":1e6,\"head_dim\":null,"
+                        "\"layer_types\":[\"full_attention\",\"full_attention\"]}",
+                        &config, &error),
+              &error);
+    assert_true(config.settings[LLAMA_HEAD_NORMS] == 1.0);
+    assert_true(config.settings[LLAMA_BIASED] == 0.0);
+    assert_true(config.settings[LLAMA_HEAD_WIDTH] == 128.0);
+    assert_int_equal(llama_tensor_count(&config), 2 + 2 * TENSORS + 1);
+    expect_tensor(&config, 1, "model.layers.0.input_layernorm.weight", (size_t)config.width,
+                  RANK_CUT_NONE);
+    expect_tensor(&config, 2 * TENSORS - 1, "model.layers.1.self_attn.q_norm.weight", 128,
+                  RANK_CUT_NONE);
+    expect_tensor(&config, 2 * TENSORS, "model.layers.1.self_attn.k_norm.weight", 128,
+                  RANK_CUT_NONE);
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         assert_status(configure(refused[i][0], &config, &error), BASE_ERR_UNSUPPORTED);
         assert_non_null(strstr(error.message, refused[i][1]));
@@ -186,6 +233,7 @@ int main(void)
         cmocka_unit_test(numbers_without_sense_are_refused),
         cmocka_unit_test(a_context_is_no_longer_than_the_window),
         cmocka_unit_test(qwen2_has_biases_and_no_window),
+        cmocka_unit_test(qwen3_has_norms_of_heads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

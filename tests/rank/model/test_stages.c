@@ -163,6 +163,8 @@ static void stages_are_the_whole(void **state)
     check_stages(TINY_LLAMA_LINEAR, false);
     check_stages(TINY_QWEN2_TIED, true);
     check_stages(TINY_QWEN2, false);
+    check_stages(TINY_QWEN3, true);
+    check_stages(TINY_QWEN3_UNTIED, false);
 }
 
 /* Weights that lie elsewhere, one range at a time, as gathered or packed ones do. */

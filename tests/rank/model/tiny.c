@@ -10,7 +10,8 @@
 #include "support.h"
 
 const char *const tiny_configs[TINY_CONFIGS] = {
-    NULL, TINY_LLAMA_TIED, TINY_LLAMA_LINEAR, TINY_LLAMA_LLAMA3, TINY_QWEN2, TINY_QWEN2_TIED};
+    NULL,       TINY_LLAMA_TIED, TINY_LLAMA_LINEAR, TINY_LLAMA_LLAMA3,
+    TINY_QWEN2, TINY_QWEN2_TIED, TINY_QWEN3,        TINY_QWEN3_UNTIED};
 
 void tiny_config(rank_model_config *config, const char *text)
 {

@@ -46,8 +46,20 @@ typedef struct tiny {
     "\"rms_norm_eps\":1e-6,\"rope_theta\":1e6,\"max_position_embeddings\":24,"                     \
     "\"hidden_act\":\"silu\",\"tie_word_embeddings\":true}"
 
-/* NULL, which is a GPT-2, the Llamas and the Qwen2s above. */
-enum { TINY_CONFIGS = 6 };
+/* Qwen3s: heads that are together wider than the stream and share keys, and heads that do not. */
+#define TINY_QWEN3                                                                                 \
+    "{\"model_type\":\"qwen3\",\"vocab_size\":37,\"hidden_size\":20,\"intermediate_size\":48,"     \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":6,"  \
+    "\"rms_norm_eps\":1e-6,\"rope_theta\":1e6,\"max_position_embeddings\":24,"                     \
+    "\"hidden_act\":\"silu\",\"attention_bias\":false,\"tie_word_embeddings\":true}"
+#define TINY_QWEN3_UNTIED                                                                          \
+    "{\"model_type\":\"qwen3\",\"vocab_size\":37,\"hidden_size\":24,\"intermediate_size\":48,"     \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":2,\"num_key_value_heads\":2,\"head_dim\":18," \
+    "\"rms_norm_eps\":1e-6,\"rope_theta\":1e4,\"max_position_embeddings\":24,"                     \
+    "\"hidden_act\":\"silu\"}"
+
+/* NULL, which is a GPT-2, the Llamas and the Qwens above. */
+enum { TINY_CONFIGS = 8 };
 extern const char *const tiny_configs[TINY_CONFIGS];
 
 /* Of config.json's text; NULL: a GPT-2. */

@@ -44,6 +44,20 @@ static const rank_model_config qwen2 = {.family = &rank_llama,
                                                      [LLAMA_THETA] = 1e6,
                                                      [LLAMA_BIASED] = 1}};
 
+/* The weights of heads' norms are whole on each rank. */
+static const rank_model_config qwen3 = {.family = &rank_llama,
+                                        .vocab_size = VOCAB,
+                                        .width = 60,
+                                        .layers = 2,
+                                        .heads = 8,
+                                        .context = 48,
+                                        .settings = {[LLAMA_KV_HEADS] = 4,
+                                                     [LLAMA_HEAD_WIDTH] = 18,
+                                                     [LLAMA_HIDDEN] = 128,
+                                                     [LLAMA_EPSILON] = 1e-6,
+                                                     [LLAMA_THETA] = 1e6,
+                                                     [LLAMA_HEAD_NORMS] = 1}};
+
 /* How the tokens of all sequences are handed in. */
 typedef struct script {
     int sequences_at_once; /* they take turns otherwise */
@@ -258,6 +272,7 @@ static void every_world_has_the_same_bits(void **state)
     (void)state;
     check_worlds(&config_of_4);
     check_worlds(&qwen2);
+    check_worlds(&qwen3);
 }
 
 static void batch_and_chunks_change_no_bit(void **state)
@@ -420,6 +435,7 @@ static void training_has_the_log_probabilities_of_every_world(void **state)
     (void)state;
     check_lesson(&config_of_4);
     check_lesson(&qwen2);
+    check_lesson(&qwen3);
 }
 
 int main(void)
