@@ -88,8 +88,8 @@ base_status launch_checkpoint_shape(proto_job_model *model, base_error *reterr)
     const char *type = json_string_value(json_object_get(json, "model_type"));
     if (json_is_integer(window) && json_integer_value(window) > 0 &&
         json_integer_value(window) < model->context &&
-        (type == NULL || strcmp(type, "qwen2") != 0)) { /* that one's is not used */
-        model->context = json_integer_value(window);    /* a longer text would need the window */
+        (type == NULL || strncmp(type, "qwen", 4) != 0)) { /* theirs is not used */
+        model->context = json_integer_value(window);       /* a longer text would need the window */
     }
     json_decref(json);
     return status;

@@ -19,9 +19,10 @@ static base_status read_optional(const json_t *config, const char *key, int64_t 
                : base_fail(reterr, BASE_ERR_INVALID, "\"%s\" is no integer", key);
 }
 
-/* What a Llama's shape has beside the common numbers. `model->heads` is not 0. `biased`: it is a
- * Qwen2. */
-static base_status read_llama(const json_t *config, bool biased, launch_model *model,
+enum { QWEN3_HEAD_WIDTH = 128 /* if the file does not say */ };
+
+/* What a Llama's shape has beside the common numbers. `model->heads` is not 0. */
+static base_status read_llama(const json_t *config, const char *type, launch_model *model,
                               base_error *reterr)
 {
     static const char *const off[] = {"attention_bias", "mlp_bias", "use_sliding_window"};
@@ -37,7 +38,8 @@ static base_status read_llama(const json_t *config, bool biased, launch_model *m
     model->hidden = json_integer_value(json_object_get(config, "intermediate_size"));
     model->gated = true;
     model->rms = true;
-    model->biased = biased;
+    model->biased = strcmp(type, "qwen2") == 0;
+    model->head_norms = strcmp(type, "qwen3") == 0;
     model->rotated = true;
     model->tied = json_is_true(json_object_get(config, "tie_word_embeddings"));
     if (model->context > LAUNCH_MODEL_CONTEXT) {
@@ -45,9 +47,10 @@ static base_status read_llama(const json_t *config, bool biased, launch_model *m
     }
     const base_status status =
         read_optional(config, "num_key_value_heads", model->heads, &model->kv_heads, reterr);
-    return status == BASE_OK ? read_optional(config, "head_dim", model->width / model->heads,
-                                             &model->head_width, reterr)
-                             : status;
+    const int64_t head_width = model->head_norms ? QWEN3_HEAD_WIDTH : model->width / model->heads;
+    return status == BASE_OK
+               ? read_optional(config, "head_dim", head_width, &model->head_width, reterr)
+               : status;
 }
 
 /* What the common numbers do not say. */
@@ -66,12 +69,15 @@ static base_status read_family(const json_t *config, launch_model *model, base_e
                                    model->context);
         return BASE_OK;
     }
-    const bool biased = strcmp(type, "qwen2") == 0;
-    return biased || strcmp(type, "llama") == 0 || strcmp(type, "mistral") == 0
-               ? read_llama(config, biased, model, reterr)
-               : base_fail(reterr, BASE_ERR_UNSUPPORTED,
-                           "the family is %s, and plans are made of gpt2, llama, mistral and qwen2",
-                           type);
+    static const char *const llamas[] = {"llama", "mistral", "qwen2", "qwen3"};
+    for (size_t i = 0; i < sizeof llamas / sizeof *llamas; i++) {
+        if (strcmp(type, llamas[i]) == 0) {
+            return read_llama(config, type, model, reterr);
+        }
+    }
+    return base_fail(
+        reterr, BASE_ERR_UNSUPPORTED,
+        "the family is %s, and plans are made of gpt2, llama, mistral, qwen2 and qwen3", type);
 }
 
 base_status launch_plan_checkpoint(const char *directory, launch_model *model, base_error *reterr)

@@ -60,10 +60,11 @@ static const base_field rows[] = {
     {OWN(ENUM, model), .name_of = launch_model_name, .option = "model", .value = "NAME",
      .help = "minigpt, gpt2, gpt2-medium, gpt2-large, gpt2-xl, gpt3-6.7b, gpt3-175b, smollm2-135m, "
              "smollm2-360m, smollm2-1.7b, tinyllama-1.1b, llama-3.2-1b, llama-3.1-8b, "
-             "llama-3.1-70b, mistral-7b, qwen2.5-0.5b, qwen2.5-7b",
+             "llama-3.1-70b, mistral-7b, qwen2.5-0.5b, qwen2.5-7b, qwen3-0.6b, "
+             "qwen3-1.7b, qwen3-4b, qwen3-8b",
      .group = "The model"},
     {OWN(PATH, checkpoint), .filled = true, .option = "checkpoint", .value = "DIR",
-     .help = "the shape of this GPT-2, Llama or Qwen2 in place of --model"},
+     .help = "the shape of this GPT-2, Llama, Qwen2 or Qwen3 in place of --model"},
     {OWN(INT, model_of.layers), .least = 1, .most = LAYERS_MAX, .option = "layers", .value = "N",
      .help = "in place of the model's, as the next seven"},
     {OWN(INT, model_of.width), .least = 1, .most = WIDTH_MAX, .option = "width", .value = "N",

@@ -1,4 +1,4 @@
-/* Counts parameters, activations and operations of GPT-2, Llama and Qwen2. Called by estimate.c. What a rank
+/* Counts parameters, activations and operations of GPT-2, Llama, Qwen2 and Qwen3. Called by estimate.c. What a rank
  * really allocates is in rank/model/transformer/memory.c; ctest -R gpu-node compares. */
 #include "plan/model.h"
 
@@ -24,6 +24,15 @@ enum { WIDENING = 4 /* of GPT-2's MLP */ };
         .biased = (is_biased)                                                                      \
     }
 
+/* A Llama with heads of 128, and norms of them. */
+#define QWEN3(layer_count, columns, head_count, mlp, is_tied)                                      \
+    {                                                                                              \
+        .layers = (layer_count), .width = (columns), .heads = (head_count), .vocab_size = 151936,  \
+        .context = LAUNCH_MODEL_CONTEXT, .context_max = 40960, .kv_heads = 8, .head_width = 128,   \
+        .hidden = (mlp), .gated = true, .rms = true, .rotated = true, .tied = (is_tied),           \
+        .head_norms = true                                                                         \
+    }
+
 /* GPT-2: Radford et al. 2019. GPT-3: Brown et al., arXiv:2005.14165, table 2.1. The others: the
  * config.json of their checkpoints; mistral-7b is version 0.2, without a sliding window. */
 static const struct {
@@ -47,6 +56,10 @@ static const struct {
     {"mistral-7b", LLAMA(32, 4096, 32, 8, 14336, 32000, 32768, false, false)},
     {"qwen2.5-0.5b", LLAMA(24, 896, 14, 2, 4864, 151936, 32768, true, true)},
     {"qwen2.5-7b", LLAMA(28, 3584, 28, 4, 18944, 152064, 32768, false, true)},
+    {"qwen3-0.6b", QWEN3(28, 1024, 16, 3072, true)},
+    {"qwen3-1.7b", QWEN3(28, 2048, 16, 6144, true)},
+    {"qwen3-4b", QWEN3(36, 2560, 32, 9728, true)},
+    {"qwen3-8b", QWEN3(36, 4096, 32, 12288, false)},
 };
 
 const char *launch_model_name(int index)
@@ -119,6 +132,9 @@ double launch_stage_params(const launch_model *model, const launch_stage *part, 
         cut += (double)model->hidden;
         whole += 2 * width; /* the biases behind sums */
     }
+    if (model->head_norms) {
+        whole += 2 * (double)model->head_width;
+    }
     double params = (double)part->layers * (cut / tensor + whole);
     if (part->embeds || (part->answers && model->tied)) {
         params += (double)model->vocab_size * width / tensor;
@@ -159,7 +175,9 @@ double launch_block_rest_bytes(const launch_model *model, int tensor, double tok
     const double queries = (double)launch_model_queries(model);
     /* keys and values of a head stand beside each head of queries that shares them */
     const double columns = 3 * queries + queries + (model->gated ? 2 : 1) * (double)model->hidden;
-    const double cut = columns * type_bytes(precision) + 2 * (double)model->heads * sizeof(float);
+    const double normed_heads = model->head_norms ? (double)(model->heads + model->kv_heads) : 0;
+    const double floats = 2 * (double)model->heads + normed_heads * ((double)model->head_width + 1);
+    const double cut = columns * type_bytes(precision) + floats * sizeof(float);
     return tokens * (2 * norm_bytes(model, precision) + stream_bytes(model) + cut / tensor);
 }
 

@@ -16,12 +16,13 @@ typedef struct launch_model {
     int64_t context_max; /* of a sequence that the model can take */
     int64_t kv_heads;    /* of keys and values; divides heads */
     int64_t head_width;
-    int64_t hidden; /* columns of the MLP */
-    bool gated;     /* the MLP has three matrices; else two */
-    bool rms;       /* RMS norms, and no biases but `biased`; else layer norms, and biases */
-    bool biased;    /* with rms: queries, keys and values have biases */
-    bool rotated;   /* rope; else an embedding of positions */
-    bool tied;      /* the output's matrix is the tokens' embedding */
+    int64_t hidden;  /* columns of the MLP */
+    bool gated;      /* the MLP has three matrices; else two */
+    bool rms;        /* RMS norms, and no biases but `biased`; else layer norms, and biases */
+    bool biased;     /* with rms: queries, keys and values have biases */
+    bool head_norms; /* each head of queries and of keys has a norm */
+    bool rotated;    /* rope; else an embedding of positions */
+    bool tied;       /* the output's matrix is the tokens' embedding */
 } launch_model;
 
 enum { LAUNCH_MODEL_CONTEXT = 8192 /* of a Llama's plan, if the model can take more */ };

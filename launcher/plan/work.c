@@ -26,8 +26,9 @@ double launch_work_training_bytes(const launch_model *model, const launch_work *
     /* attention's gradient has a place of its own if it is not as wide as the stream's */
     const double attention = queries != width ? rows * queries : 0;
     const double no_bias = model->rms ? 2 * 3 * queries : 0;
+    const double head_sums = model->head_norms ? queries + (double)launch_model_keys(model) : 0;
     const double floats = rows * (2 * width + (rounded > 1 ? width / 2 : 0) + 4) +
-                          (wide + attention + no_bias) / work->tensor;
+                          (wide + attention + no_bias + head_sums) / work->tensor;
     const double block =
         work->recompute ? launch_block_rest_bytes(model, work->tensor, rows, work->precision) : 0;
     return floats * sizeof(float) + block + 2 * QUEUE_BYTES;

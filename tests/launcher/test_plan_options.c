@@ -170,6 +170,11 @@ static void a_llamas_config_gives_its_shape(void **state)
          "115104 parameters"}, /* 3 (80 + 2 · 40) more than the first one's */
         {"\"model_type\": \"qwen2\", \"intermediate_size\": 96, \"use_sliding_window\": true",
          NULL},
+        {"\"model_type\": \"qwen3\", \"intermediate_size\": 96, \"num_key_value_heads\": 2, "
+         "\"head_dim\": 20",
+         "114744 parameters"}, /* 3 · 2 · 20 more than the first one's */
+        {"\"model_type\": \"qwen3\", \"intermediate_size\": 96", "4 heads of 128"},
+        {"\"model_type\": \"qwen3\", \"intermediate_size\": 96, \"attention_bias\": true", NULL},
         {"\"model_type\": \"mamba\", \"intermediate_size\": 96", NULL},
     };
     static char text[PLAN_TEXT_BYTES];

@@ -1,6 +1,6 @@
 /* The memory that `launcher plan` says, beside what ranks with the CUDA backends ask for. The launcher
  * has the formulas of rank/model and the backend's limits once more: here they are compared, of a
- * GPT-2 and of two Llamas. */
+ * GPT-2, two Llamas and a Qwen3. */
 #include <math.h>
 
 #include "backend/cuda/cuda.h"
@@ -18,7 +18,7 @@ static bool is_close(double planned, double held)
 }
 
 /* A Llama whose heads are wider than the stream, and one whose heads are not, with a Qwen2's biases. */
-typedef enum kind { GPT2, LLAMA_WIDE, LLAMA_NARROW, KINDS } kind;
+typedef enum kind { GPT2, LLAMA_WIDE, LLAMA_NARROW, QWEN3, KINDS } kind;
 
 static rank_model_config config_of(kind of, int vocab_size)
 {
@@ -32,12 +32,13 @@ static rank_model_config config_of(kind of, int vocab_size)
         config.family = &rank_llama;
         config.heads = 2 * HEADS;
         config.settings[LLAMA_KV_HEADS] = HEADS;
-        config.settings[LLAMA_HEAD_WIDTH] = of == LLAMA_WIDE ? 16 : 8;
+        config.settings[LLAMA_HEAD_WIDTH] = of == LLAMA_NARROW ? 8 : 16;
         config.settings[LLAMA_HIDDEN] = 176;
         config.settings[LLAMA_EPSILON] = 1e-5;
         config.settings[LLAMA_THETA] = 10000;
         config.settings[LLAMA_TIED] = of == LLAMA_NARROW;
         config.settings[LLAMA_BIASED] = of == LLAMA_NARROW;
+        config.settings[LLAMA_HEAD_NORMS] = of == QWEN3;
     }
     return config;
 }
@@ -60,6 +61,7 @@ static launch_model model_of(const rank_model_config *config)
                                 .gated = true,
                                 .rms = true,
                                 .biased = of[LLAMA_BIASED] != 0,
+                                .head_norms = of[LLAMA_HEAD_NORMS] != 0,
                                 .rotated = true,
                                 .tied = of[LLAMA_TIED] != 0};
 }

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# A Qwen3 through the launcher: every layout of training gives the parameters of one rank, the weights of its heads'
+# norms among them; then every number of ranks draws the same tokens. What cannot be is refused.
+#   qwen3.sh BIN TOKENIZER SCRATCH
+set -euo pipefail
+
+PATH=$1:$PATH
+tokenizer=$2
+rm -rf "$3"
+mkdir -p "$3/shape" "$3/model" "$3/half"
+cd "$3"
+
+fail() {
+    echo "qwen3: $*"
+    exit 1
+}
+
+# Heads that are together wider than the stream, and share keys and values; more ids than the tokenizer has, as in Qwen3.
+cat >shape/config.json <<'END_CONFIG'
+{"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": 1024, "hidden_size": 64, "intermediate_size": 128,
+ "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 16, "rms_norm_eps": 1e-6,
+ "rope_theta": 1000000, "max_position_embeddings": 128, "hidden_act": "silu", "tie_word_embeddings": true,
+ "attention_bias": false, "attention_dropout": 0.0, "use_sliding_window": false, "sliding_window": null, "max_window_layers": 2}
+END_CONFIG
+random-checkpoint model "$tokenizer" --like shape
+random-checkpoint half "$tokenizer" --like shape --bfloat16
+
+train() { # DIRECTORY ARGUMENTS...
+    launcher --checkpoint model --quiet --no-bind --no-scaling --no-plots --batch 8 --steps 6 --lr 3e-3 --out "$@" 2>err || fail "$*: $(cat err)"
+}
+same() { # DIRECTORY HOW
+    cmp "$1/model.safetensors" one/model.safetensors || fail "$2 trains otherwise than one rank"
+}
+train one --ranks 1 --micro-batches 4
+train trained --ranks 2 --micro-batches 2
+same trained "--ranks 2"
+train sharded --ranks 2 --micro-batches 2 --zero 1
+same sharded "--zero 1"
+pipeline() { # DIRECTORY ARGUMENTS...
+    train "$@" --mode pp-cpu
+    same "$1" "pp-cpu $*"
+}
+pipeline stages --ranks 2 --micro-batches 4 --pipeline 1f1b --recompute
+pipeline shared --ranks 2 --tensor 2 --micro-batches 4
+pipeline quarter --ranks 4 --tensor 4 --micro-batches 4 --recompute
+pipeline cube --ranks 8 --stages 2 --tensor 2 --micro-batches 2 --pipeline 1f1b
+cmp -s trained/model.safetensors model/model.safetensors && fail "nothing was learnt"
+for key in '"model_type": "qwen3"' '"head_dim": 16' '"use_sliding_window": false' Qwen3ForCausalLM; do
+    grep -q "$key" trained/config.json || fail "the trained model has no $key: $(cat trained/config.json)"
+done
+for name in q_norm k_norm; do
+    grep -aq "model.layers.1.self_attn.$name.weight" trained/model.safetensors || fail "no $name in the trained model"
+done
+
+cat >prompts.jsonl <<'END_PROMPTS'
+{"prompt": "The quick brown fox"}
+{"prompt": "<|im_start|>user\n  two lines? 1234567\n<|im_end|>"}
+END_PROMPTS
+tokens() { tr -d ' \n' <"$1/results.json" | grep -oE '"(prompt_)?token_ids":\[[0-9,]*\]'; }
+answer() { # DIRECTORY ARGUMENTS...
+    launcher --max-new-tokens 12 --ignore-eos --special-tokens --quiet --no-bind --prompts prompts.jsonl --out "$@" >"$1.text"
+}
+run() { # DIRECTORY ARGUMENTS...
+    answer "$@" --mode tp-cpu
+    [ "$(tokens "$1" | wc -l)" -eq 4 ] || fail "$1 does not have the tokens of two prompts and two answers"
+}
+for model in trained half; do
+    run "$model-1" --checkpoint "$model" --ranks 1
+    for ranks in 2 4; do
+        run "$model-$ranks" --checkpoint "$model" --ranks "$ranks"
+        [ "$(tokens "$model-1")" = "$(tokens "$model-$ranks")" ] || fail "$ranks ranks draw other tokens than one from $model"
+    done
+    answer "$model-0" --checkpoint "$model" --mode generate
+    cmp "$model-0.text" "$model-1.text" || fail "mode generate answers otherwise from $model"
+done
+grep -q '"weight_type": "float32"' trained-4/results.json || fail "weights in float32 are not held so"
+grep -q '"weight_type": "bfloat16"' half-4/results.json || fail "matrices in bfloat16 are not held so"
+
+launcher plan --checkpoint trained --decode --ranks 2 --tensor 2 --batch 16 --precision float32 --json >plan.json || fail "no plan"
+said() { grep -oE "\"parameters\": [0-9.]*" "$1" | head -1 | cut -d' ' -f2; }
+[ -n "$(said trained-2/results.json)" ] && [ "$(said plan.json)" = "$(said trained-2/results.json)" ] ||
+    fail "$(said plan.json) parameters are planned, not $(said trained-2/results.json)"
+
+refused() { # WHAT CHANGE
+    rm -rf changed
+    cp -r trained changed
+    sed -i "$2" changed/config.json
+    launcher --mode tp-cpu --checkpoint changed --prompt hello --quiet --no-bind --out none >out 2>err && fail "not refused: $2"
+    grep -q -- "$1" err || fail "not refused with \"$1\", but: $(cat err)"
+}
+refused "use_sliding_window must be false" 's/"use_sliding_window": false/"use_sliding_window": true/'
+refused "attention_bias must be false" 's/"attention_bias": false/"attention_bias": true/'
+refused "layer_types has another one" 's/"model_type": "qwen3"/"model_type": "qwen3", "layer_types": ["full_attention", "sliding_attention"]/'
+refused "24 tensors in it, the model has 20" 's/"model_type": "qwen3"/"model_type": "llama"/'
+echo "qwen3: passed"
