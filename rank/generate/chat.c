@@ -3,11 +3,12 @@
 
 #include <string.h>
 
+#include "generate/chat_thinking.h"
 #include "proto/limits.h"
 #include "rank/checkpoint.h"
 
 enum {
-    /* a role, a gap, and a content with what it begins with */
+    /* a role, a gap, and a content with what it begins with, or with marks around its thoughts */
     TEXT_BYTES = PROTO_PROMPT_BYTES_MAX + RANK_CHAT_SYSTEM_BYTES + 64,
 };
 
@@ -145,6 +146,14 @@ static const char *trim(const char *text, size_t *text_bytes)
     return text;
 }
 
+/* What stands behind a content. */
+static base_status put_end(writing *to)
+{
+    const base_status status = put_mark(to, to->chat->close_id);
+    put_text(to, to->chat->form->tail, strlen(to->chat->form->tail));
+    return status;
+}
+
 static base_status put_message(writing *to, const char *role, const char *preamble,
                                const char *content, bool trims)
 {
@@ -155,11 +164,25 @@ static base_status put_message(writing *to, const char *role, const char *preamb
     base_status status = put_role(to, role);
     put_text(to, preamble, strlen(preamble));
     put_text(to, content, bytes);
-    if (status == BASE_OK) {
-        status = put_mark(to, to->chat->close_id);
+    return status == BASE_OK ? put_end(to) : status;
+}
+
+/* An answer of a model that thinks. `keeps`: its thoughts are written, even none; else only what it said. */
+static base_status put_answer(writing *to, const char *role, const rank_chat_thought *answer,
+                              bool keeps)
+{
+    static const char opens[] = "<think>\n";
+    static const char closes[] = "\n</think>\n\n";
+    const char *said = answer->said;
+    const base_status status = put_role(to, role);
+    if (keeps) {
+        put_text(to, opens, sizeof opens - 1);
+        put_text(to, answer->thought, answer->thought_bytes);
+        put_text(to, closes, sizeof closes - 1);
+        said += strspn(said, "\n");
     }
-    put_text(to, to->chat->form->tail, strlen(to->chat->form->tail));
-    return status;
+    put_text(to, said, strlen(said));
+    return status == BASE_OK ? put_end(to) : status;
 }
 
 base_status rank_chat_encode(const rank_chat *chat, rank_tokenizer *tokenizer, const char *texts,
@@ -176,10 +199,18 @@ base_status rank_chat_encode(const rank_chat *chat, rank_tokenizer *tokenizer, c
     if (status == BASE_OK && habits->adds_system && !has_system) {
         status = put_message(&to, "system", habits->preamble, habits->system, false);
     }
+    const uint32_t question = rank_chat_last_question(texts, message_count);
     for (uint32_t i = 0; status == BASE_OK && i < message_count; i++) {
         const char *content = texts + strlen(texts) + 1;
-        status = put_message(&to, texts, i == 0 && has_system ? habits->preamble : "", content,
-                             habits->trims);
+        if (habits->thinks && strcmp(texts, "assistant") == 0) {
+            const rank_chat_thought answer = rank_chat_thought_of(content);
+            const bool last = i + 1 == message_count;
+            status =
+                put_answer(&to, texts, &answer, i > question && (last || answer.thought_bytes > 0));
+        } else {
+            status = put_message(&to, texts, i == 0 && has_system ? habits->preamble : "", content,
+                                 habits->trims);
+        }
         texts = content + strlen(content) + 1;
     }
     if (status == BASE_OK) {

@@ -1,6 +1,6 @@
 /* Chats as the tokens that a model was trained on. A checkpoint says in a template how it writes them, a
  * program in a language of its own (Jinja). Two forms are known here, ChatML's and Llama 3's
- * (chat_form.h). Sources: the templates of Qwen2.5, SmolLM2, Llama 3 and 3.1.
+ * (chat_form.h). Sources: the templates of Qwen2.5, Qwen3, SmolLM2, Llama 3 and 3.1.
  *
  * A mark is always its token. What is within a message is text, as in any other prompt. Pure. */
 #ifndef RANK_GENERATE_CHAT_H

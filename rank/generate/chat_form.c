@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "generate/chat_thinking.h"
+
 static const rank_chat_form forms[] = {
     {"ChatML", "<|im_start|>", "", "<|im_end|>", "\n", "\n", false},
     {"Llama 3", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "\n\n", "", true},
@@ -28,6 +30,7 @@ typedef struct reading {
     bool has_dates;    /* nor what stands beside dates */
     bool has_mark;     /* the tag that is read */
     const char *tag;
+    rank_chat_thinking thinking;
 } reading;
 
 /* ---- words ---- */
@@ -96,11 +99,23 @@ static bool ends_tag(const char *at)
     return strncmp(at, "}}", 2) == 0 || strncmp(at, "%}", 2) == 0;
 }
 
+/* A message's content, or the variable that has it. */
+static bool eat_content_name(const reading *of, const char **at)
+{
+    const char *variable = *at;
+    if (rank_chat_thinking_has_content(&of->thinking) && eat(&variable, "content") &&
+        strchr(" \n+-}|", *variable) != NULL) {
+        *at = variable;
+        return true;
+    }
+    return eat_member(at, "content");
+}
+
 /* The content of a message, and whether it is trimmed, as elsewhere. */
 static bool eat_content(reading *of, const char **at)
 {
     bool trims = false;
-    if (!eat_member(at, "content")) {
+    if (!eat_content_name(of, at)) {
         return false;
     }
     if (eat(at, ".strip()")) {
@@ -325,8 +340,9 @@ static bool is_known(const reading *of, const char *tag)
     if (begins_with(at, "eos_token")) {
         return tag_before_has(of, "else");
     }
-    return of->has_tools || of->has_dates || begins_with(at, "bos_token") ||
-           begins_with(at, "content") || strncmp(at, "raise_exception", 15) == 0;
+    const bool whole = begins_with(at, "content") && !rank_chat_thinking_has_content(&of->thinking);
+    return of->has_tools || of->has_dates || begins_with(at, "bos_token") || whole ||
+           strncmp(at, "raise_exception", 15) == 0;
 }
 
 /* Reads a tag with its strings. NULL: it has no end, or is not of the form. */
@@ -338,6 +354,11 @@ static const char *read_tag(reading *of, const char *tag)
         at = strstr(at, end);
         return at != NULL ? at + 2 : NULL;
     }
+    const rank_chat_statement statement = rank_chat_thinking_read(&of->thinking, tag, &at);
+    if (statement != RANK_CHAT_OTHER) {
+        return statement == RANK_CHAT_KNOWN ? at : NULL;
+    }
+    at = tag + 2;
     of->has_mark = false;
     of->tag = tag;
     while (*at != '\0' && strncmp(at, end, 2) != 0) {
@@ -438,12 +459,13 @@ const rank_chat_form *rank_chat_form_find(const char *template, rank_chat_habits
                   .habits = habits,
                   .template = template,
                   .has_tools = strstr(template, "tools") != NULL,
-                  .has_dates = strstr(template, "Cutting Knowledge") != NULL};
-    /* those that think begin the answer with more than its role */
-    if (form == NULL || strstr(template, "<think>") != NULL || !read_program(&of, template) ||
-        of.written != ALL || !of.answers || strstr(template, form->close) == NULL) {
+                  .has_dates = strstr(template, "Cutting Knowledge") != NULL,
+                  .thinking = {.thinks = strstr(template, "<think>") != NULL}};
+    if (form == NULL || !read_program(&of, template) || of.written != ALL || !of.answers ||
+        strstr(template, form->close) == NULL || !rank_chat_thinking_is_whole(&of.thinking)) {
         return NULL;
     }
+    habits->thinks = of.thinking.thinks;
     if (of.has_dates) {
         return form->dated && of.opens_system && !habits->adds_system &&
                        read_dates(template, habits)

@@ -21,6 +21,7 @@ typedef struct rank_chat_form {
 /* What the template says beside. */
 typedef struct rank_chat_habits {
     bool trims;                          /* contents lose the spaces at both ends */
+    bool thinks;                         /* earlier answers lose their thoughts (chat_thinking.h) */
     bool begins;                         /* bos_token comes first */
     bool adds_system;                    /* where the first message is not the system's: */
     char system[RANK_CHAT_SYSTEM_BYTES]; /* this is its content, */

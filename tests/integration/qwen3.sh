@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # A Qwen3 through the launcher: every layout of training gives the parameters of one rank, the weights of its heads'
-# norms among them; then every number of ranks draws the same tokens. What cannot be is refused.
-#   qwen3.sh BIN TOKENIZER SCRATCH
+# norms among them; then every number of ranks draws the same tokens. A chat loses the thoughts of earlier answers.
+# What cannot be is refused.
+#   qwen3.sh BIN TOKENIZER TEMPLATE SCRATCH
 set -euo pipefail
 
 PATH=$1:$PATH
 tokenizer=$2
-rm -rf "$3"
-mkdir -p "$3/shape" "$3/model" "$3/half"
-cd "$3"
+template=$3
+rm -rf "$4"
+mkdir -p "$4/shape" "$4/model" "$4/half"
+cd "$4"
 
 fail() {
     echo "qwen3: $*"
@@ -75,6 +77,20 @@ for model in trained half; do
 done
 grep -q '"weight_type": "float32"' trained-4/results.json || fail "weights in float32 are not held so"
 grep -q '"weight_type": "bfloat16"' half-4/results.json || fail "matrices in bfloat16 are not held so"
+
+cp "$template" model/chat_template.jinja
+cat >lines.jsonl <<'END_LINES'
+{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "<think>\nb\n</think>\n\nc"}, {"role": "user", "content": "d"}]}
+END_LINES
+cat >whole.jsonl <<'END_WHOLE'
+{"prompt": "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nc<|im_end|>\n<|im_start|>user\nd<|im_end|>\n<|im_start|>assistant\n"}
+END_WHOLE
+chat() { # DIRECTORY ARGUMENTS...
+    launcher --checkpoint model --mode tp-cpu --ranks 2 --max-new-tokens 12 --ignore-eos --quiet --no-bind --out "$@" >/dev/null
+}
+chat by-hand --special-tokens --prompts whole.jsonl
+chat messages --prompts - <lines.jsonl
+[ -n "$(tokens messages)" ] && [ "$(tokens messages)" = "$(tokens by-hand)" ] || fail "a chat is $(tokens messages), and not $(tokens by-hand)"
 
 launcher plan --checkpoint trained --decode --ranks 2 --tensor 2 --batch 16 --precision float32 --json >plan.json || fail "no plan"
 said() { grep -oE "\"parameters\": [0-9.]*" "$1" | head -1 | cut -d' ' -f2; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes chats.json: chats as Jinja writes them by templates of ChatML's and Llama 3's forms, and their ids by
-the tokenizers library, for tests/rank/generate/test_chat.c. Needs jinja2 and tokenizers.
+"""Makes chats.json: chats as Jinja writes them by templates of ChatML's and Llama 3's forms, also of models
+that think, and their ids by the tokenizers library, for tests/rank/generate/test_chat.c. Needs jinja2 and tokenizers.
 
     python make_chat_fixtures.py
 """
@@ -36,6 +36,49 @@ DATES = r"""{{- bos_token }}
 {%- endfor %}
 {{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}
 """
+# Models that think: thoughts leave earlier answers, and stay behind the last question. Two ways to take them.
+QUESTION = r"""{%- set ns = namespace(multi_step_tool=true, last_query_index=messages|length - 1) %}
+{%- for message in messages[::-1] %}
+{%- set index = (messages|length - 1) - loop.index0 %}
+{%- if ns.multi_step_tool and message.role == 'user' and not(message.content.startswith('<tool_response>') and message.content.endswith('</tool_response>')) %}
+{%- set ns.multi_step_tool = false %}{%- set ns.last_query_index = index %}{%- endif %}
+{%- endfor %}
+"""
+TAKEN = r"""{%- set reasoning_content = '' %}{%- if '</think>' in content %}
+{%- set reasoning_content = content.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') %}
+{%- set content = content.split('</think>')[-1].lstrip('\n') %}
+{%- endif %}"""
+TAKEN_OF_MESSAGE = r"""{%- set reasoning_content = "" %}
+{%- if message.reasoning_content is defined and message.reasoning_content is not none %}
+{%- set reasoning_content = message.reasoning_content %}
+{%- endif %}
+{%- if "</think>" in message.content %}
+{%- set content = message.content.split("</think>")[-1].lstrip("\n") %}
+{%- set reasoning_content = message.content.split("</think>")[0].rstrip("\n").split("<think>")[-1].lstrip("\n") %}
+{%- endif %}"""
+THINKING = QUESTION + r"""{%- for message in messages %}{%- set content = message.content %}
+{%- if message.role != 'assistant' %}
+    {{- '<|im_start|>' + message.role + '\n' + content + '<|im_end|>\n' }}
+{%- else %}
+    MARKTAKEN
+    {%- if loop.index0 > ns.last_query_index %}
+        {%- if loop.last or (not loop.last and reasoning_content) %}
+            {{- '<|im_start|>' + message.role + '\n<think>\n' + reasoning_content.strip('\n') + '\n</think>\n\n' + content.lstrip('\n') }}
+        {%- else %}
+            {{- '<|im_start|>' + message.role + '\n' + content }}
+        {%- endif %}
+    {%- else %}
+        {{- '<|im_start|>' + message.role + '\n' + content }}
+    {%- endif %}
+    {{- '<|im_end|>\n' }}
+{%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\n' }}
+    {%- if enable_thinking is defined and enable_thinking is false %}
+        {{- '<think>\n\n</think>\n\n' }}
+    {%- endif %}
+{%- endif %}"""
 TEMPLATES = {
     "chatml": ("qwen2", "", CHATML),
     "chatml with a system": ("qwen2", "", SYSTEM.replace(
@@ -43,6 +86,8 @@ TEMPLATES = {
     "chatml with line ends": ("smollm2", "", (SYSTEM.replace(
         "MARKSYSTEM", r"<|im_start|>system\nYou help.<|im_end|>\n") + CHATML).replace(r"\n", "\n")),
     "chatml behind a token": ("gpt2", "<|endoftext|>", "{{ bos_token }}" + CHATML),
+    "thinking": ("qwen2", "", THINKING.replace("MARKTAKEN", TAKEN)),
+    "thinking, of messages": ("smollm2", "", THINKING.replace("MARKTAKEN", TAKEN_OF_MESSAGE)),
     "llama 3": ("llama3", "<|endoftext|>", LLAMA3),
     "llama 3.1": ("llama3", "<|endoftext|>", DATES),
 }
@@ -51,6 +96,17 @@ CHATS = [
     [("user", "\n  It begins with line ends, and ends so. \n\n")],
     [("system", "Be brief."), ("user", "1234 naïve e\u0301"), ("assistant", "中文\n"), ("user", "")],
     [("user", "a"), ("system", "later"), ("user", "b\nc")],
+    [("user", "a"), ("assistant", "<think>\nWell.\n</think>\n\nYes.\n"), ("user", "b"), ("assistant", "No.\n")],
+]
+# Only for those that think.
+THOUGHTS = [
+    [("system", "Think."), ("user", "a"), ("assistant", "\n\n<think>\n\n x\ny \n\n</think>\n\n\nz"), ("user", "b")],
+    [("user", "a"), ("assistant", "<think>b</think>c<think>\n\n</think>\nd"), ("assistant", "e</think>"), ("user", "f")],
+    [("user", "a"), ("assistant", "<think>\nb\n</think>\n\nc"), ("user", "<tool_response>d</tool_response>"),
+     ("assistant", "\n<think>\n</think>\ne")],
+    [("user", "a"), ("assistant", "\nb"), ("assistant", "c<think>d\n<think>\n\n</think>"), ("assistant", "\n\ne\n")],
+    [("user", "<tool_response>a</tool_response>b"), ("assistant", "x\n</think>"), ("assistant", "<think>\ny")],
+    [("assistant", "<think>a</think>b"), ("assistant", "<think>\na\n</think>\nb")],
 ]
 
 
@@ -60,7 +116,7 @@ def main():
     for name, (kind, begin, template) in TEMPLATES.items():
         tokenizer = Tokenizer.from_file(str(HERE / f"hub_{kind}.json"))
         tokenizer.add_special_tokens(HEADERS)
-        for chat in CHATS:
+        for chat in CHATS + (THOUGHTS if "think" in name else []):
             messages = [{"role": role, "content": content} for role, content in chat]
             text = environment.from_string(template).render(messages=messages, bos_token=begin,
                                                             add_generation_prompt=True)

@@ -1,5 +1,6 @@
 /* Chats as tokens: templates of each form against Jinja and the tokenizers library (make_chat_fixtures.py). */
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "generate/chat.h"
@@ -284,12 +285,96 @@ static void those_that_look_alike_are_refused(void **state)
         "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + 'Q: ' + m.content + "
         "'<|im_end|>\\n' }}"
         "{% endfor %}" CHATML_ANSWER,
+        /* a variable that is not, or not always, the content */
+        "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + content + '<|im_end|>\\n' }}"
+        "{% endfor %}" CHATML_ANSWER,
+        "{% for message in messages %}{% set content = message.content %}"
+        "{% if message.role == 'user' %}{% set content = message.content | upper %}{% endif %}"
+        "{{ '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>\\n' }}"
+        "{% endfor %}" CHATML_ANSWER,
+        "{% for message in messages %}{% set content = message.content %}"
+        "{{ '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>\\n' }}{{ content }}"
+        "{% endfor %}" CHATML_ANSWER,
         /* no answer is begun */
         CHATML,
     };
     for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
         expect_refused(other[i], "", "not of a form");
     }
+}
+
+/* The template of that name in chats.json. */
+static char *template_named(const char *name)
+{
+    json_t *fixtures = json_load_file(ORACLE_DIRECTORY "/chats.json", 0, NULL);
+    size_t index = 0;
+    const json_t *made = NULL;
+    char *found = NULL;
+    json_array_foreach(fixtures, index, made)
+    {
+        if (found == NULL && strcmp(json_string_value(json_object_get(made, "name")), name) == 0) {
+            found = strdup(json_string_value(json_object_get(made, "template")));
+        }
+    }
+    json_decref(fixtures);
+    assert_non_null(found);
+    return found;
+}
+
+/* The first `from` in the text becomes `to`. */
+static void exchange(const char *text, const char *from, const char *to, char *made, size_t bytes)
+{
+    const char *at = strstr(text, from);
+    assert_non_null(at);
+    assert_true(snprintf(made, bytes, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from)) <
+                (int)bytes);
+}
+
+/* Each statement that decides what becomes of thoughts counts, and its place. */
+static void those_that_think_otherwise_are_refused(void **state)
+{
+    (void)state;
+    static const char *const changes[][2] = {
+        {"{%- set ns = namespace(multi_step_tool=true, last_query_index=messages|length - 1) %}",
+         "{%- set ns = namespace(multi_step_tool=true, last_query_index=0) %}"},
+        {"[::-1]", ""},
+        {"{%- set index = (messages|length - 1) - loop.index0 %}", ""},
+        {"message.role == 'user' and", "message.role == 'assistant' and"},
+        {"startswith('<tool_response>') and", "startswith('<tool_response>') or"},
+        {"{%- set ns.multi_step_tool = false %}", ""},
+        {"last_query_index = index", "last_query_index = 0"},
+        {"{%- set content = message.content %}", "{%- set content = message.content | trim %}"},
+        {"{%- set content = message.content %}", "{%- set content = message.content + '!' %}"},
+        {"{%- set reasoning_content = '' %}", "{%- set reasoning_content = 'Well.' %}"},
+        {"{%- if '</think>' in content %}", "{%- if '<think>' in content %}"},
+        {"{%- if '</think>' in content %}",
+         "{%- if '</think>' in content %}"
+         "{%- set content = content.split('</think>')[-1].lstrip('\\n') %}"},
+        {"split('<think>')[-1]", "split('<think>')[0]"},
+        {"[-1].lstrip('\\n') %}\n{%- endif", "[-1] %}\n{%- endif"},
+        {"loop.index0 > ns", "loop.index0 >= ns"},
+        {"{%- if loop.last or (not loop.last and reasoning_content) %}", "{%- if loop.last %}"},
+        {"+ '\\n<think>\\n' +", "+ '\\n<think>' +"},
+        {"+ content.lstrip('\\n') }}", "+ content }}"},
+        {"'<|im_start|>' + message.role + '\\n<think>\\n' + reasoning_content",
+         "\"<|im_start|>' + message.role + '\\n<think>\\n\" + reasoning_content"},
+        {"enable_thinking is false %}", "not enable_thinking %}"},
+        {"{%- if enable_thinking is defined and enable_thinking is false %}", ""},
+        {"'<|im_start|>assistant\\n' }}", "'<|im_start|>assistant\\n<think>\\n' }}"},
+        {"{%- endfor %}\n{%- if add", "{%- endfor %}{{- content }}{%- if add"},
+    };
+    static char made[8192];
+    char *thinking = template_named("thinking");
+    rank_tokenizer *tokenizer = load("qwen2");
+    const rank_chat chat = read_template(thinking, "", tokenizer);
+    assert_string_equal(chat.why.message, "");
+    assert_true(chat.habits.thinks);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        exchange(thinking, changes[i][0], changes[i][1], made, sizeof made);
+        expect_refused(made, "", "not of a form");
+    }
+    rank_tokenizer_destroy(tokenizer);
+    free(thinking);
 }
 
 /* What is said of tools is left out, and spaces that Jinja drops are no text. */
@@ -314,6 +399,10 @@ static void other_ways_to_write_a_form_are_known(void **state)
         "'<|im_end|>\\n' }}"
         "{% else %}{{ '<|im_start|>system\\n' + m.content + '<|im_end|>\\n' }}{% endif %}{% endfor "
         "%}" CHATML_ANSWER,
+        "{% for message in messages %}{% if message.content is string %}"
+        "{% set content = message.content %}{% else %}{% set content = '' %}{% endif %}"
+        "{{ '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>\\n' }}"
+        "{% endfor %}" CHATML_ANSWER,
     };
     rank_tokenizer *tokenizer = load("qwen2");
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
@@ -405,6 +494,7 @@ int main(void)
         cmocka_unit_test(the_longest_chat_is_encoded),
         cmocka_unit_test(what_is_not_known_is_refused_by_name),
         cmocka_unit_test(those_that_look_alike_are_refused),
+        cmocka_unit_test(those_that_think_otherwise_are_refused),
         cmocka_unit_test(other_ways_to_write_a_form_are_known),
         cmocka_unit_test(a_system_message_is_whole_or_refused),
         cmocka_unit_test(spaces_of_all_kinds_are_trimmed_if_the_template_says_so),
