@@ -36,8 +36,10 @@ same() { # DIRECTORY HOW
 train one --ranks 1 --micro-batches 4
 train trained --ranks 2 --micro-batches 2
 same trained "--ranks 2"
-train sharded --ranks 2 --micro-batches 2 --zero 1
-same sharded "--zero 1"
+for stage in 1 2 3; do
+    train "sharded-$stage" --ranks 2 --micro-batches 2 --zero "$stage"
+    same "sharded-$stage" "--zero $stage"
+done
 pipeline() { # DIRECTORY ARGUMENTS...
     train "$@" --mode pp-cpu
     same "$1" "pp-cpu $*"

@@ -342,7 +342,8 @@ void transformer_reads(const rank_model_config *config, int part, rank_model_rea
     find_layout(config, &layout);
     const size_t *in_block = layout.in_block;
     const size_t layer_count = in_block[BLOCK_TENSORS];
-    const size_t below = layer_count - in_block[DOWN_BIAS]; /* the bias is the last tensor */
+    const bool biased = in_block[DOWN_BIAS + 1] > in_block[DOWN_BIAS];
+    const size_t below = biased ? layer_count - in_block[DOWN_BIAS] : 0;
     *reads = (rank_model_reads){.count = {0}};
     if (part == 0) {
         reads->count[0] = layout.block;
