@@ -44,14 +44,21 @@ static rank_zero_range tied(const rank_ddp_part *parts, int part_count)
     return parts[part_count - 1].ranges[1];
 }
 
+/* The gradients that backward makes ready next to those of a part: the part's own, and with the last one but one
+ * also those of the last. */
+static size_t ready_bytes(const rank_ddp_options *options, const rank_zero_cut *cut, int part)
+{
+    const int end_part = part + 2 < options->part_count ? part : options->part_count - 1;
+    const rank_zero_range *end = &options->parts[end_part].ranges[0];
+    return units_bytes(cut, options->parts[part].ranges[0].offset, end->offset + end->count);
+}
+
 size_t rank_ddp_plan_used(const rank_ddp_options *options, const rank_zero_cut *cut)
 {
     const rank_zero_range first = tied(options->parts, options->part_count);
     size_t largest = 0;
-    for (int i = 0; i < options->part_count; i++) {
-        const rank_zero_range *range = &options->parts[i].ranges[0];
-        largest =
-            base_max_size(largest, units_bytes(cut, range->offset, range->offset + range->count));
+    for (int part = 0; part < options->part_count; part++) {
+        largest = base_max_size(largest, ready_bytes(options, cut, part));
     }
     const size_t under_way = RANK_DDP_UNDER_WAY_MAX * cut->unit_elements * sizeof(float);
     return base_min_size(cut->count * sizeof(float),
