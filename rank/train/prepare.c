@@ -128,12 +128,11 @@ static base_status check_room(trainer *self, base_error *reterr)
         ddp.algorithm = COLL_ALGORITHM_NATIVE;
     }
     rank_memory_use use = {{0}};
-    use.bytes[RANK_MEMORY_WEIGHTS] =
-        self->param_count *
-        (sizeof *self->params + (trains_rounded(self) ? sizeof *self->rounded : 0));
-    plan_update(self, &use);
+    trainer_plan_state(self, &use);
+    if (trains_rounded(self)) {
+        use.bytes[RANK_MEMORY_WEIGHTS] += self->param_count * sizeof *self->rounded;
+    }
     rank_model_plan(&model, &use);
-    rank_ddp_plan(&ddp, self->worker->identity.rank, self->worker->identity.world_size, &use);
     const base_status status = rank_memory_check(
         &self->device, "training", &use,
         rank_ddp_plan_collectives(&ddp, self->worker->identity.world_size), reterr);

@@ -285,6 +285,7 @@ static base_status reduce(trainer *self, training_step *step, base_error *reterr
     base_status status = self->pipeline != NULL ? reduce_stage(self, step, reterr)
                                                 : rank_ddp_finish(self->ddp, &step->times, reterr);
     step->compute_ns -= step->times.waited_ns;
+    step->computed_cpu_ns -= step->times.waited_cpu_ns;
     const int64_t sum_ns = base_now_ns();
     if (status == BASE_OK && trainer_is_sharded(self)) {
         status = rank_ddp_sum_squares(self->ddp, &step->sum_squares, reterr);

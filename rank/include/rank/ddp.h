@@ -94,6 +94,7 @@ typedef struct rank_ddp_times {
     int64_t allreduce_exposed_ns; /* the part of it after backward had ended */
     int64_t
         waited_ns; /* the part of it in which passes waited: parameters to gather, memory to free */
+    int64_t waited_cpu_ns; /* CPU time of this thread in that part */
     bool by_device;
     int64_t
         compute_ns; /* by_device: from rank_ddp_grads of the first micro-batch to the end of what

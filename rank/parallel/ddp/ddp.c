@@ -20,6 +20,7 @@ void rank_ddp_begin(rank_ddp *ddp)
     ddp->reducing = false;
     ddp->inside_ns = 0;
     ddp->waited_ns = 0;
+    ddp->waited_cpu_ns = 0;
     ddp->micro_batch = -1;
 }
 
@@ -109,9 +110,11 @@ void rank_ddp_wait(rank_ddp *ddp, coll_op *op)
 {
     coll_error error;
     const int64_t before_ns = base_now_ns();
+    const int64_t before_cpu_ns = base_thread_cpu_ns();
     if (ddp->failed == BASE_OK) {
         rank_ddp_keep(ddp, coll_to_base(coll_op_wait(op, &error), &error, &ddp->error));
     }
+    ddp->waited_cpu_ns += base_thread_cpu_ns() - before_cpu_ns;
     ddp->waited_ns += base_now_ns() - before_ns;
 }
 
@@ -197,6 +200,7 @@ base_status rank_ddp_finish(rank_ddp *ddp, rank_ddp_times *times, base_error *re
     const int64_t before_ns = base_now_ns();
     const int64_t hidden_ns = ddp->inside_ns;
     times->waited_ns = ddp->waited_ns;
+    times->waited_cpu_ns = ddp->waited_cpu_ns;
     if (rank_ddp_on_device(ddp)) {
         rank_ddp_finish_on_device(ddp);
     } else {
