@@ -33,8 +33,10 @@ train two --ranks 2 --steps 60 --lr 3e-3
 awk "BEGIN { exit !($(loss two last) < $(loss two first) - 0.8) }" || fail "the loss goes from $(loss two first) to $(loss two last)"
 train one --ranks 1 --micro-batches 2 --steps 60 --lr 3e-3
 same one two
-train sharded --ranks 2 --steps 60 --lr 3e-3 --zero 1
-same sharded two
+for stage in 1 2 3; do
+    train sharded --ranks 2 --steps 60 --lr 3e-3 --zero "$stage" --bucket-bytes 16384
+    same sharded two
+done
 for stages in 1 3; do
     train "pipeline-$stages" --mode pp-cpu --ranks "$stages" --micro-batches 4 --steps 10
 done
