@@ -94,8 +94,8 @@ struct rank_ddp {
     size_t started_count; /* on a device: whose signals are set */
     bool reducing;        /* on a device: the all-reduces of this step are enqueued */
     rank_graphs *graphs;
-    int64_t inside_ns; /* time of this step inside collective calls, */
-    int64_t waited_ns; /* and of waiting for them before backward has ended, */
+    int64_t inside_ns;     /* time of this step inside collective calls, */
+    int64_t waited_ns;     /* and of waiting for them before backward has ended, */
     int64_t waited_cpu_ns; /* in this thread's CPU time */
     rank_ddp_clock clock;
     uint64_t busy_ns; /* coll_device_busy_ns at the end of the last step */

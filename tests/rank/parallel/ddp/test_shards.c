@@ -14,7 +14,7 @@ enum {
     LAYER = 13007,
     LAYERS = 5,
     PARTS = LAYERS + 2,
-    BIAS = 64, /* of the layer below, which a layer reads too */
+    BIAS = 64,     /* of the layer below, which a layer reads too */
     FINAL = 25013, /* the last part is large too: its gradients come with the last layer's */
     PARAMS = EMBEDDINGS + LAYERS * LAYER + FINAL,
     STEPS = 3,
