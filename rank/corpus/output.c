@@ -78,7 +78,7 @@ static base_status write_tokenizer(const char *directory, const corpus_lines *li
         status = train_tokenizer(lines, &bpe, reterr);
     }
     if (status == BASE_OK) {
-        status = rank_tokenizer_file_write(path, &bpe, reterr);
+        status = rank_tokenizer_file_write(path, &bpe, RANK_TOKENIZER_BY_SPACES, reterr);
         rank_bpe_fini(&bpe);
     }
     return status;

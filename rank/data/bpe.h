@@ -8,6 +8,8 @@
  * Merges never cross the bounds of a piece: a word with the one space before it, or a run of spaces
  * (the regular expression " ?[^ ]+| +"). Only U+0020 is a space here.
  *
+ * Only rank_bpe_piece_bytes knows how pieces are cut; the merges work on pieces of any kind.
+ *
  * A rank_bpe does not change after it is built. Any number of threads may read it. */
 #ifndef RANK_BPE_H
 #define RANK_BPE_H
@@ -19,7 +21,7 @@
 
 enum {
     RANK_BPE_BYTES = 256,
-    RANK_BPE_MERGES_MAX = 32768,
+    RANK_BPE_MERGES_MAX = (1 << 16) - RANK_BPE_BYTES - 1, /* an id has 16 bits */
     RANK_BPE_TOKEN_BYTES_MAX = 128,
     RANK_BPE_GLYPH_BYTES = 2, /* the longest byte glyph in UTF-8 */
 };

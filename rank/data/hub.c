@@ -94,6 +94,8 @@ typedef struct encoding {
     rank_hub *hub;
     bool special; /* special tokens in the text become their ids, as other added ones always do */
     rank_ids *ids;
+    rank_hub_take take; /* gets the pieces in place of merges; or NULL */
+    void *context;      /* its first argument */
     base_error *reterr;
 } encoding;
 
@@ -288,7 +290,8 @@ static base_status split(const encoding *of, int step, const uint8_t *text, size
         return BASE_OK;
     }
     if (step == of->hub->split_count) {
-        return encode_piece(of, text, text_bytes);
+        return of->take != NULL ? of->take(of->context, text, text_bytes, of->reterr)
+                                : encode_piece(of, text, text_bytes);
     }
     while (status == BASE_OK && from < text_bytes &&
            next_match(of, step, text, text_bytes, from, &begin, &end, &status)) {
@@ -365,16 +368,30 @@ static base_status encode_raw(const encoding *of, const uint8_t *text, size_t te
     return cut(of, true, text, text_bytes, encode_plain);
 }
 
+static base_status encode_all(const encoding *of, const char *text, size_t text_bytes)
+{
+    of->ids->count = 0;
+    if (text_bytes > TEXT_BYTES_MAX) {
+        return base_fail(of->reterr, BASE_ERR_LIMIT, "a text of %zu bytes is too long to tokenize",
+                         text_bytes);
+    }
+    return cut(of, false, (const uint8_t *)text, text_bytes, encode_raw);
+}
+
 base_status rank_hub_encode(rank_hub *hub, const char *text, size_t text_bytes, bool special,
                             rank_ids *ids, base_error *reterr)
 {
     const encoding of = {.hub = hub, .special = special, .ids = ids, .reterr = reterr};
-    ids->count = 0;
-    if (text_bytes > TEXT_BYTES_MAX) {
-        return base_fail(reterr, BASE_ERR_LIMIT, "a text of %zu bytes is too long to tokenize",
-                         text_bytes);
-    }
-    return cut(&of, false, (const uint8_t *)text, text_bytes, encode_raw);
+    return encode_all(&of, text, text_bytes);
+}
+
+base_status rank_hub_cut(rank_hub *hub, const char *text, size_t text_bytes, rank_hub_take take,
+                         void *context, base_error *reterr)
+{
+    rank_ids none = {.capacity = 0}; /* added tokens go there */
+    const encoding of = {
+        .hub = hub, .ids = &none, .take = take, .context = context, .reterr = reterr};
+    return encode_all(&of, text, text_bytes);
 }
 
 size_t rank_hub_count_bound(const rank_hub *hub, const char *text, size_t text_bytes)

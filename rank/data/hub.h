@@ -47,6 +47,14 @@ const uint8_t *rank_hub_token(const rank_hub *hub, int32_t id, size_t *size_byte
 BASE_MUST_CHECK base_status rank_hub_encode(rank_hub *hub, const char *text, size_t text_bytes,
                                             bool special, rank_ids *ids, base_error *reterr);
 
+/* What gets a piece of a text, whose bytes are there until it returns. */
+typedef base_status (*rank_hub_take)(void *context, const uint8_t *piece, size_t piece_bytes,
+                                     base_error *reterr);
+/* Cuts a text as rank_hub_encode does, without special tokens, and gives the pieces between added tokens
+ * to `take`, in order, until one is refused. */
+BASE_MUST_CHECK base_status rank_hub_cut(rank_hub *hub, const char *text, size_t text_bytes,
+                                         rank_hub_take take, void *context, base_error *reterr);
+
 /* No text of these bytes has more ids. */
 size_t rank_hub_count_bound(const rank_hub *hub, const char *text, size_t text_bytes);
 

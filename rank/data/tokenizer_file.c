@@ -1,4 +1,5 @@
-/* Reads and writes tokenizer.json, strictly. Read by tokenizer.c, written by corpus-gen. */
+/* Reads and writes tokenizer.json, strictly. Read by tokenizer.c, written by corpus-gen and
+ * tokenizer-learn. */
 #include "tokenizer_file.h"
 
 #include <jansson.h>
@@ -24,6 +25,10 @@ static const char FRAME[] =
     "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,"
     "\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,\"fuse_unk\":false,"
     "\"byte_fallback\":false,\"ignore_merges\":false}}";
+
+/* GPT-2's pre-tokenizer, in place of the frame's. */
+static const char GPT2_SPLIT[] = "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
+                                 "\"trim_offsets\":true,\"use_regex\":true}";
 
 static json_t *frame_make(void)
 {
@@ -257,18 +262,30 @@ static json_t *make_added(const rank_bpe *bpe)
                      "normalized", 0, "special", 1);
 }
 
-base_status rank_tokenizer_file_write(const char *path, const rank_bpe *bpe, base_error *reterr)
+json_t *rank_tokenizer_make(const rank_bpe *bpe, rank_tokenizer_split split)
 {
-    base_status status = BASE_ERR_MEMORY;
-    char *text = NULL;
     json_t *root = frame_make();
     json_t *model = json_object_get(root, "model");
-    if (root != NULL &&
+    const bool made =
+        root != NULL &&
+        (split == RANK_TOKENIZER_BY_SPACES ||
+         json_object_set_new(root, "pre_tokenizer", json_loads(GPT2_SPLIT, 0, NULL)) == 0) &&
         json_array_append_new(json_object_get(root, "added_tokens"), make_added(bpe)) == 0 &&
         json_object_set_new(model, "vocab", make_vocab(bpe)) == 0 &&
-        json_object_set_new(model, "merges", make_merges(bpe)) == 0) {
-        text = json_dumps(root, JSON_INDENT(1));
+        json_object_set_new(model, "merges", make_merges(bpe)) == 0;
+    if (!made) {
+        json_decref(root);
+        return NULL;
     }
+    return root;
+}
+
+base_status rank_tokenizer_file_write(const char *path, const rank_bpe *bpe,
+                                      rank_tokenizer_split split, base_error *reterr)
+{
+    base_status status = BASE_ERR_MEMORY;
+    json_t *root = rank_tokenizer_make(bpe, split);
+    char *text = root != NULL ? json_dumps(root, JSON_INDENT(1)) : NULL;
     if (text == NULL) {
         status = base_fail(reterr, BASE_ERR_MEMORY, "no memory to write %s", path);
     } else {

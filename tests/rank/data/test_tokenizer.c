@@ -244,7 +244,7 @@ static void a_written_file_reads_back(void **state)
     const char *path = test_directory_path(&directory, "t.json");
     const rank_bpe_pair merges[] = {{' ', 'a'}, {256, 'b'}, {0, 255}, {'\n', '"'}};
     assert_ok(rank_bpe_init(&made, merges, 4, &error), &error);
-    assert_ok(rank_tokenizer_file_write(path, &made, &error), &error);
+    assert_ok(rank_tokenizer_file_write(path, &made, RANK_TOKENIZER_BY_SPACES, &error), &error);
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
     assert_true(rank_tokenizer_is_ours(root));
     assert_ok(rank_tokenizer_take(root, &read, &error), &error);
