@@ -2,11 +2,12 @@
 #include "output.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "../data/tokenizer_file.h"
+#include "../tokenizer/learn.h"
 #include "base/file.h"
 #include "base/path.h"
-#include "bpe_train.h"
 
 enum {
     TOKENIZER_MERGES = 255, /* with the 256 bytes and the end token a vocabulary of 512 */
@@ -48,23 +49,44 @@ static base_status write_lines(const char *directory, const char *name, const co
     return base_file_writer_commit(writer, reterr);
 }
 
-static base_status train_tokenizer(const corpus_lines *lines, rank_bpe *bpe, base_error *reterr)
+/* The pieces of the training sentences. */
+static base_status count_pieces(const corpus_lines *lines, rank_piece_table *table,
+                                base_error *reterr)
 {
-    corpus_bpe_trainer *trainer = NULL;
-    rank_bpe_pair merges[TOKENIZER_MERGES];
-    base_status status = corpus_bpe_trainer_create(&trainer, reterr);
+    base_status status = BASE_OK;
     for (size_t i = 0; i < lines->count && status == BASE_OK; i++) {
         char text[2 * CORPUS_SENTENCE_BYTES + 8];
         snprintf(text, sizeof text, "%s" CORPUS_ARROW "%s", lines->lines[i].wrong,
                  lines->lines[i].right);
-        if (!lines->lines[i].held_out) {
-            status = corpus_bpe_trainer_add(trainer, text, reterr);
+        const char *at = lines->lines[i].held_out ? "" : text;
+        while (*at != '\0' && status == BASE_OK) {
+            const size_t piece_bytes = rank_bpe_piece_bytes(at, strlen(at));
+            status = rank_piece_table_add(table, (const uint8_t *)at, piece_bytes, reterr);
+            at += piece_bytes;
         }
     }
+    return status;
+}
+
+static base_status train_tokenizer(const corpus_lines *lines, rank_bpe *bpe, base_error *reterr)
+{
+    rank_piece_table table = {.piece_count = 0};
+    rank_learner *learner = NULL;
+    rank_bpe_pair merges[TOKENIZER_MERGES];
+    base_status status = count_pieces(lines, &table, reterr);
     if (status == BASE_OK) {
-        status = corpus_bpe_trainer_run(trainer, TOKENIZER_MERGES, merges, reterr);
+        status = rank_learner_create(&table, &learner, reterr);
     }
-    corpus_bpe_trainer_destroy(trainer);
+    for (int m = 0; m < TOKENIZER_MERGES && status == BASE_OK; m++) {
+        bool found = false;
+        status = rank_learner_next(learner, &merges[m], &found, reterr);
+        if (status == BASE_OK && !found) {
+            status = base_fail(reterr, BASE_ERR_INVALID, "the texts give %d merges, not %d", m,
+                               (int)TOKENIZER_MERGES);
+        }
+    }
+    rank_learner_destroy(learner);
+    rank_piece_table_fini(&table);
     return status == BASE_OK ? rank_bpe_init(bpe, merges, TOKENIZER_MERGES, reterr) : status;
 }
 
