@@ -1,0 +1,24 @@
+/* Cuts the texts of files into pieces, as a tokenizer with GPT-2's splits does, and counts them.
+ *
+ * A file whose name ends in .jsonl has a text in each line, as a data file of a training has ("text", or
+ * "wrong" and "right"). Any other is one plain text, of any bytes. It is read in blocks, so that memory
+ * does not depend on its size: it is cut only where the splits have a bound in any case. */
+#ifndef RANK_TOKENIZER_TEXTS_H
+#define RANK_TOKENIZER_TEXTS_H
+
+#include "base/status.h"
+#include "piece_table.h"
+
+struct rank_hub;
+
+/* Adds a file's pieces to the table. The hub has GPT-2's splits. A plain text may be a pipe. Errors name
+ * the file, and the line of a .jsonl. */
+BASE_MUST_CHECK base_status rank_texts_count(const char *path, struct rank_hub *hub,
+                                             rank_piece_table *table, base_error *reterr);
+
+/* How many of the text's bytes can be cut off so that both parts together have the pieces of the whole:
+ * up to the last space or newline that a visible ASCII character follows. A run of spaces ends there, and
+ * its last one is a piece of its own or begins the next. 0: there is no such place. */
+size_t rank_texts_cut(const char *text, size_t text_bytes);
+
+#endif
