@@ -143,7 +143,8 @@ struct rank_family {
     void (*tensor)(const rank_model_config *config, int index, rank_tensor *tensor);
     void (*init)(const rank_model_config *config, uint64_t seed, float *params);
 
-    /* What a stage with these layers holds. NULL: the family cannot be cut into stages. */
+    /* What a stage with these layers holds: one range; and in front of it the tied matrix, if it has
+     * the model's end and not its begin. NULL: the family cannot be cut into stages. */
     void (*held)(const rank_shape *shape, rank_held *held);
 
     /* What a part of the model reads: rank_model_part_reads. NULL: it does not say. */

@@ -7,7 +7,7 @@
 
 size_t pipeline_own_place(const rank_pipeline *pipeline)
 {
-    return pipeline->held.hole_count > 0 ? pipeline->held.hole_begin : 0;
+    return pipeline_is_first(pipeline) ? 0 : pipeline->held.tied_count;
 }
 
 /* hooks.need: this stage's parameters. */

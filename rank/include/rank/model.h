@@ -71,30 +71,33 @@ typedef struct rank_tensor {
     bool optional;    /* a checkpoint may lack it, and it is zero then */
 } rank_tensor;
 
+enum { RANK_HELD_RANGES_MAX = 17 }; /* 16 of layers, and the tied matrix */
+
+/* Some neighbouring parameters of the model, */
+typedef struct rank_range {
+    size_t offset;
+    size_t count;
+    size_t place; /* and where they begin in the array of the stage that holds them */
+} rank_range;
+
 /* The parameters that one stage of a pipeline holds, in an array of their own. They have the order
- * of the whole model's. One range of the model is left out of it, and perhaps what is behind the
- * last element. */
+ * of the whole model's. */
 typedef struct rank_held {
     size_t count;      /* elements of that array */
-    size_t hole_begin; /* from this one on, the array leaves out so many */
-    size_t hole_count;
     size_t tied_count; /* the first elements, which the first stage and the last both hold; 0: none
                         * are held twice */
+    int range_count;
+    rank_range ranges[RANK_HELD_RANGES_MAX]; /* in the order of the model */
 } rank_held;
 
+/* Adds a range, which is apart from those that are there. */
+void rank_held_add(rank_held *held, size_t offset, size_t count);
+
 /* Where an element of the model that the stage holds stands in its array. NULL: of a whole model. */
-static inline size_t rank_held_place(const rank_held *held, size_t offset)
-{
-    return held == NULL || offset < held->hole_begin ? offset : offset - held->hole_count;
-}
+size_t rank_held_place(const rank_held *held, size_t offset);
 
 /* Whether the stage holds that element. NULL: of a whole model. */
-static inline bool rank_held_has(const rank_held *held, size_t offset)
-{
-    return held == NULL ||
-           ((offset < held->hole_begin || offset - held->hole_begin >= held->hole_count) &&
-            rank_held_place(held, offset) < held->count);
-}
+bool rank_held_has(const rank_held *held, size_t offset);
 
 typedef struct rank_batch {
     int token_count;        /* T, at most the model's token_count_max; 0 is allowed */

@@ -329,11 +329,11 @@ void transformer_held(const rank_shape *shape, rank_held *held)
     const size_t layer_count = layout.in_block[BLOCK_TENSORS];
     const size_t begin = layout.block + (size_t)shape->first_layer * layer_count;
     const size_t end = last ? layout.total : layout.block + (size_t)shape->end_layer * layer_count;
-    const size_t before = first ? begin : last ? tied : 0; /* what is held before the layers */
-    *held = (rank_held){.count = before + (end - begin),
-                        .hole_begin = before,
-                        .hole_count = begin - before,
-                        .tied_count = first != last ? tied : 0};
+    *held = (rank_held){.tied_count = first != last ? tied : 0};
+    if (last && held->tied_count > 0) {
+        rank_held_add(held, 0, tied);
+    }
+    rank_held_add(held, first ? 0 : begin, first ? end : end - begin);
 }
 
 void transformer_reads(const rank_model_config *config, int part, rank_model_reads *reads)

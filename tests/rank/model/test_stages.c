@@ -65,8 +65,7 @@ static void fill_batch(tiny *t, int which)
 static void pack(const tiny *t, const rank_held *held, const float *whole, float *packed)
 {
     for (size_t i = 0; i < t->param_count; i++) {
-        const bool left_out = i >= held->hole_begin && i < held->hole_begin + held->hole_count;
-        if (!left_out && rank_held_place(held, i) < held->count) {
+        if (rank_held_has(held, i)) {
             packed[rank_held_place(held, i)] = whole[i];
         }
     }
