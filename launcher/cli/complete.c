@@ -334,12 +334,10 @@ base_status launch_options_check(const launch_options *options, base_error *rete
                              "--scaling %d: mode %s runs on at most %d ranks",
                              options->scaling_ranks[i], mode->name, mode->ranks_max);
         }
-        if (mode->pipelined && proto_job_stages(&point) > job->model.layers) {
-            return base_fail(reterr, BASE_ERR_INVALID,
-                             "--scaling %d: a pipeline of %" PRId64
-                             " stages, of which each has a layer, and the model has %" PRId64,
-                             options->scaling_ranks[i], proto_job_stages(&point),
-                             job->model.layers);
+        status = mode->pipelined ? proto_job_check(&point, reterr) : BASE_OK;
+        if (status != BASE_OK) {
+            base_options_name(&proto_job_fields, reterr);
+            return base_error_prepend(reterr, status, "--scaling %d", options->scaling_ranks[i]);
         }
     }
     return status;

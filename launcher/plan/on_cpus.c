@@ -48,6 +48,7 @@ static proto_job job_of(const launch_plan *plan, const launch_layout *layout)
     }
     if (layout->pipeline > 1) {
         job.parallel.pipeline = ask->schedule;
+        job.parallel.chunks = ask->schedule == PROTO_PIPELINE_INTERLEAVED ? ask->chunks : 0;
     }
     return job;
 }
@@ -86,6 +87,9 @@ bool launch_plan_on_cpus(const launch_plan *plan, const launch_layout *layout, l
     }
     if (layout->pipeline > 1) {
         launch_text_printf(text, " --pipeline %s", proto_pipeline_name((int)plan->ask->schedule));
+    }
+    if (job.parallel.chunks > 0) {
+        launch_text_printf(text, " --chunks %" PRId64, job.parallel.chunks);
     }
     put_model(plan, text);
     launch_text_printf(text, " --batch %" PRId64 " --micro-batches %" PRId64, job.train.batch,

@@ -45,7 +45,7 @@ typedef struct launch_stage_step {
     int64_t neighbour_ns; /* waiting for messages of other stages; not in compute_ns */
     int64_t span_ns;      /* from the first task's begin to the last one's end */
     int64_t tensor_ns; /* exchanging with the stage's other ranks; in forward_ns and backward_ns */
-    uint64_t held;     /* micro-batches whose activations were kept at once, at most */
+    uint64_t held;     /* micro-batches in chunks whose activations were kept at once, at most */
 } launch_stage_step;
 
 /* One rank's step; as in control.proto's Step. */

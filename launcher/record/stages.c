@@ -3,6 +3,7 @@
 #include "record/stages.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "pipeline/timeline.h"
@@ -12,35 +13,37 @@
 
 static const double MS_PER_NS = 1e-6;
 
+enum { CHUNKS_TEXT_BYTES = 64 };
+
 /* One stage in a mean step: the mean of its ranks, in all pipelines. */
 typedef struct launch_stage_figures {
-    int64_t first_layer;
-    int64_t layers;
+    int64_t layers;      /* of all chunks */
     double forward_ms;   /* of all micro-batches */
     double backward_ms;  /* the same */
     double tensor_ms;    /* in both: exchanging with other ranks of the stage */
     double neighbour_ms; /* waiting for messages of other stages */
     double waiting_ms;   /* that, and waiting at the step's end */
     double bytes_sent;
-    uint64_t held; /* micro-batches whose activations it kept at once, at most, in any step */
+    uint64_t
+        held; /* micro-batches in chunks whose activations it kept at once, at most, in any step */
 } launch_stage_figures;
 
+/* A chunk of a stage. */
+typedef struct launch_chunk_layers {
+    int64_t first;
+    int64_t count;
+} launch_chunk_layers;
+
 typedef struct launch_stages {
+    proto_pipeline pipeline;
     int count;
     launch_stage_figures stages[PROTO_PIPELINE_STAGES_MAX];
+    launch_chunk_layers chunks[PROTO_PIPELINE_PARTS_MAX]; /* chunk · stages + stage */
     /* Shares of stages × time in which a stage does not compute, from 0 to 1. */
     double bubble_measured; /* from stage 0's first forward to its last backward; NaN: no step */
     double bubble_played;   /* the schedule with the measured times, and messages that take none */
     double bubble_formula;  /* of stages that take equally long */
 } launch_stages;
-
-static proto_pipeline pipeline_of(const proto_job *job)
-{
-    return (proto_pipeline){.kind = job->parallel.pipeline,
-                            .stages = (int)proto_job_stages(job),
-                            .chunks = 1,
-                            .micro_batches = (int)job->train.micro_batches};
-}
 
 static void share_layers(const proto_job *job, launch_stages *stages)
 {
@@ -48,11 +51,13 @@ static void share_layers(const proto_job *job, launch_stages *stages)
                                         .width = job->model.width,
                                         .vocab_size = job->model.vocab_size,
                                         .context = job->model.context};
+    const int all = stages->count * stages->pipeline.chunks;
     int64_t first = 0;
-    for (int s = 0; s < stages->count; s++) {
-        stages->stages[s].first_layer = first;
-        stages->stages[s].layers = proto_pipeline_layers(&model, stages->count, s);
-        first += stages->stages[s].layers;
+    for (int i = 0; i < all; i++) {
+        const int64_t layers = proto_pipeline_layers(&model, all, i);
+        stages->chunks[i] = (launch_chunk_layers){first, layers};
+        stages->stages[i % stages->count].layers += layers;
+        first += layers;
     }
 }
 
@@ -92,19 +97,20 @@ static double span_ms(const launch_run *run)
     return sum_ms / count;
 }
 
-/* The bubble of the schedule if every micro-batch takes its stage's mean times. */
-static bool play(const launch_run *run, launch_stages *stages)
+/* The bubble of the schedule if every micro-batch takes its stage's mean times, and each chunk equally long. */
+static bool play(launch_stages *stages)
 {
-    const proto_pipeline pipeline = pipeline_of(run->job);
-    int64_t forward_ns[PROTO_PIPELINE_STAGES_MAX];
-    int64_t backward_ns[PROTO_PIPELINE_STAGES_MAX];
+    const proto_pipeline *pipeline = &stages->pipeline;
+    const double passes = (double)pipeline->micro_batches * pipeline->chunks;
+    int64_t forward_ns[PROTO_PIPELINE_PARTS_MAX];
+    int64_t backward_ns[PROTO_PIPELINE_PARTS_MAX];
     launch_pipeline_run played;
-    for (int s = 0; s < stages->count; s++) {
-        const launch_stage_figures *stage = &stages->stages[s];
-        forward_ns[s] = llround(stage->forward_ms / MS_PER_NS / pipeline.micro_batches);
-        backward_ns[s] = llround(stage->backward_ms / MS_PER_NS / pipeline.micro_batches);
+    for (int i = 0; i < stages->count * pipeline->chunks; i++) {
+        const launch_stage_figures *stage = &stages->stages[i % stages->count];
+        forward_ns[i] = llround(stage->forward_ms / MS_PER_NS / passes);
+        backward_ns[i] = llround(stage->backward_ms / MS_PER_NS / passes);
     }
-    const bool made = launch_pipeline_run_make(&pipeline,
+    const bool made = launch_pipeline_run_make(pipeline,
                                                &(launch_pipeline_costs){.forward_ns = forward_ns,
                                                                         .backward_ns = backward_ns},
                                                &played, NULL) == BASE_OK;
@@ -116,9 +122,10 @@ static bool play(const launch_run *run, launch_stages *stages)
 /* False: no memory. */
 static bool measure(const launch_run *run, launch_stages *stages)
 {
-    const proto_pipeline pipeline = pipeline_of(run->job);
+    const proto_pipeline pipeline = proto_job_pipeline(run->job);
     double busy_ms = 0;
-    *stages = (launch_stages){.count = pipeline.stages,
+    *stages = (launch_stages){.pipeline = pipeline,
+                              .count = pipeline.stages,
                               .bubble_measured = NAN,
                               .bubble_played = NAN,
                               .bubble_formula = proto_pipeline_bubble(&pipeline)};
@@ -135,15 +142,31 @@ static bool measure(const launch_run *run, launch_stages *stages)
     const double whole_ms = span_ms(run) * stages->count;
     /* figures come from other processes: one that lies does not make a share below 0 */
     stages->bubble_measured = whole_ms > 0 ? fmax(0, 1 - busy_ms / whole_ms) : NAN;
-    return play(run, stages);
+    return play(stages);
 }
 
-static launch_sheet make_stage(const launch_stage_figures *stage, int number, int tensor)
+static void put_chunks(launch_sheet *row, const launch_stages *stages, int number)
 {
+    json_t *chunks = json_array();
+    for (int i = number; i < stages->count * stages->pipeline.chunks; i += stages->count) {
+        launch_sheet chunk = sheet_make();
+        sheet_int(&chunk, "first_layer", (uint64_t)stages->chunks[i].first);
+        sheet_int(&chunk, "layers", (uint64_t)stages->chunks[i].count);
+        sheet_row(row, chunks, chunk);
+    }
+    sheet_put(row, "chunks", chunks);
+}
+
+static launch_sheet make_stage(const launch_stages *stages, int number, int tensor)
+{
+    const launch_stage_figures *stage = &stages->stages[number];
     launch_sheet row = sheet_make();
     sheet_int(&row, "rank", (uint64_t)number * (uint64_t)tensor); /* the first of them */
-    sheet_int(&row, "first_layer", (uint64_t)stage->first_layer);
+    sheet_int(&row, "first_layer", (uint64_t)stages->chunks[number].first);
     sheet_int(&row, "layers", (uint64_t)stage->layers);
+    if (stages->pipeline.chunks > 1) {
+        put_chunks(&row, stages, number);
+    }
     sheet_real(&row, "compute_ms", stage->forward_ms + stage->backward_ms);
     sheet_real(&row, "forward_ms", stage->forward_ms);
     sheet_real(&row, "backward_ms", stage->backward_ms);
@@ -166,9 +189,10 @@ json_t *launch_stages_json(const launch_run *run)
     json_t *rows = json_array();
     sheet.failed = !measure(run, &stages) || sheet.failed;
     for (int s = 0; s < stages.count; s++) {
-        sheet_row(&sheet, rows, make_stage(&stages.stages[s], s, (int)proto_job_tensor(run->job)));
+        sheet_row(&sheet, rows, make_stage(&stages, s, (int)proto_job_tensor(run->job)));
     }
-    sheet_string(&sheet, "schedule", proto_pipeline_name((int)run->job->parallel.pipeline));
+    sheet_string(&sheet, "schedule", proto_pipeline_name((int)stages.pipeline.kind));
+    sheet_int(&sheet, "chunks", (uint64_t)stages.pipeline.chunks);
     sheet_int(&sheet, "replicas", (uint64_t)proto_job_replicas(run->job));
     sheet_int(&sheet, "tensor", (uint64_t)proto_job_tensor(run->job));
     sheet_int(&sheet, "micro_batches", (uint64_t)run->job->train.micro_batches);
@@ -219,17 +243,29 @@ static void put_stage(launch_text *text, const launch_stage_figures *stage, int 
                        stage->bytes_sent / 1e6, (int)stage->held);
 }
 
+/* ", in 2 chunks of layers on each stage": nothing if there is one. */
+static void describe_chunks(const launch_stages *stages, char *text, size_t size_bytes)
+{
+    text[0] = '\0';
+    if (stages->pipeline.chunks > 1) {
+        (void)snprintf(text, size_bytes, ", in %d chunks of layers on each stage",
+                       stages->pipeline.chunks);
+    }
+}
+
 void launch_stages_report(const launch_run *run, launch_text *text)
 {
     launch_stages stages;
+    char chunks[CHUNKS_TEXT_BYTES];
     if (!has_stages(run, &stages, text)) {
         return;
     }
     const bool shared = proto_job_tensor(run->job) > 1;
+    describe_chunks(&stages, chunks, sizeof chunks);
     launch_text_printf(
         text,
         "<section><h2>The stages</h2><p class=\"hintline\">The mean step by schedule %s, of %d "
-        "micro-batches%s. Idle: %.1f %% of all stages' time; the schedule with these times, if "
+        "micro-batches%s%s. Idle: %.1f %% of all stages' time; the schedule with these times, if "
         "messages took none, has %.1f %%; with equal stages %.1f %%. At the step&rsquo;s end the "
         "stages exchange the gradient of the tied matrix%s, the norm and the losses; both waits of "
         "a "
@@ -238,14 +274,15 @@ void launch_stages_report(const launch_run *run, launch_text *text)
         "<th class=\"n\">layers</th><th class=\"n\">forward</th><th class=\"n\">backward</th>%s"
         "<th class=\"n\">waiting for a neighbour</th>"
         "<th class=\"n\">waiting at the step&rsquo;s end</th><th class=\"n\">sent</th>"
-        "<th class=\"n\">micro-batches held</th></tr></thead><tbody>\n",
-        proto_pipeline_name((int)run->job->parallel.pipeline), (int)run->job->train.micro_batches,
+        "<th class=\"n\">micro-batches held%s</th></tr></thead><tbody>\n",
+        proto_pipeline_name((int)stages.pipeline.kind), stages.pipeline.micro_batches, chunks,
         rows_are(run), 100 * stages.bubble_measured, 100 * stages.bubble_played,
         100 * stages.bubble_formula,
         proto_job_replicas(run->job) > 1 ? ", the gradients of all pipelines" : "",
         shared ? " Forward and backward include the exchanges with the ranks that share the stage."
                : "",
-        shared ? "<th class=\"n\">exchanging within the stage</th>" : "");
+        shared ? "<th class=\"n\">exchanging within the stage</th>" : "",
+        stages.pipeline.chunks > 1 ? ", of a chunk" : "");
     for (int s = 0; s < stages.count; s++) {
         put_stage(text, &stages.stages[s], s, shared);
     }
@@ -275,23 +312,24 @@ static void put_tensor_lesson(const launch_run *run, const launch_stages *stages
 void launch_stages_lesson(const launch_run *run, launch_text *text)
 {
     launch_stages stages;
+    char chunks[CHUNKS_TEXT_BYTES];
     if (!has_stages(run, &stages, text)) {
         return;
     }
+    describe_chunks(&stages, chunks, sizeof chunks);
     if (proto_job_replicas(run->job) > 1) {
         launch_text_printf(text, "There are %d pipelines. In each of them ",
                            (int)proto_job_replicas(run->job));
     }
     launch_text_printf(
         text,
-        "%d stage%s trained in a pipeline by schedule %s, with %d micro-batch%s. In "
+        "%d stage%s trained in a pipeline by schedule %s, with %d micro-batch%s%s. In "
         "a mean step the stages were idle for %.1f %% of forward and backward, which "
         "is the bubble. The schedule with the stages' own times has %.1f %%, and with "
         "equal stages %.1f %%.",
-        stages.count, stages.count == 1 ? "" : "s",
-        proto_pipeline_name((int)run->job->parallel.pipeline), (int)run->job->train.micro_batches,
-        run->job->train.micro_batches == 1 ? "" : "es", 100 * stages.bubble_measured,
-        100 * stages.bubble_played, 100 * stages.bubble_formula);
+        stages.count, stages.count == 1 ? "" : "s", proto_pipeline_name((int)stages.pipeline.kind),
+        stages.pipeline.micro_batches, stages.pipeline.micro_batches == 1 ? "" : "es", chunks,
+        100 * stages.bubble_measured, 100 * stages.bubble_played, 100 * stages.bubble_formula);
     if (stages.bubble_measured > stages.bubble_played) {
         launch_text_put(text, " The rest is messages, micro-batches of unequal length, and cores "
                               "that other work had.");

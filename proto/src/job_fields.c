@@ -199,12 +199,15 @@ static const base_field rows[] = {
      .value = "N", .help = "", .marks = PROTO_FIELD_PROGRAM},
     {JOB(ENUM, parallel.pipeline), .optional = true, .name_of = proto_pipeline_name,
      .option = "pipeline", .value = "NAME",
-     .help = "pp-cpu: the order of a stage's forwards and backwards: gpipe, 1f1b"},
+     .help = "pp-cpu: the order of a stage's forwards and backwards: gpipe, 1f1b, interleaved"},
     {JOB(INT, parallel.stages), .optional = true, .least = 0, .most = PROTO_PIPELINE_STAGES_MAX,
      .option = "stages", .value = "N",
      .help =
          "pp-cpu: stages of one pipeline; if there are more ranks, there are several pipelines, "
          "each with its own part of the data (0: as many as there are ranks for)"},
+    {JOB(INT, parallel.chunks), .optional = true, .least = 0, .most = PROTO_PIPELINE_CHUNKS_MAX,
+     .option = "chunks", .value = "N",
+     .help = "pp-cpu, with --pipeline interleaved: chunks of layers in each stage (0: 2)"},
     {JOB(INT, parallel.tensor), .optional = true, .least = 0, .most = PROTO_TENSOR_RANKS_MAX,
      .option = "tensor", .value = "N",
      .help = "pp-cpu: ranks that share the layers of each stage, tensor parallel (0: 1)"},

@@ -26,6 +26,21 @@ int64_t proto_job_replicas(const proto_job *job)
     return job->job.world_size / (proto_job_stages(job) * proto_job_tensor(job));
 }
 
+proto_pipeline proto_job_pipeline(const proto_job *job)
+{
+    const int64_t chunks = job->parallel.chunks > 0 ? job->parallel.chunks : 2;
+    proto_pipeline pipeline = {.kind = job->parallel.pipeline,
+                               .stages = (int)proto_job_stages(job),
+                               .chunks = 1,
+                               .micro_batches = (int)job->train.micro_batches};
+    if (pipeline.kind == PROTO_PIPELINE_INTERLEAVED && pipeline.stages > 1 && chunks > 1) {
+        pipeline.chunks = (int)chunks;
+    } else if (pipeline.kind == PROTO_PIPELINE_INTERLEAVED) {
+        pipeline.kind = PROTO_PIPELINE_1F1B;
+    }
+    return pipeline;
+}
+
 proto_place proto_job_place(const proto_job *job, int rank)
 {
     const int tensor = (int)proto_job_tensor(job);
@@ -47,16 +62,44 @@ int64_t proto_job_slot(const proto_job *job, int64_t replica, int64_t micro_batc
     return first + micro_batch * step;
 }
 
+/* Checks that each stage has its layers, and that micro-batches fill the schedule. */
+static base_status check_schedule(const proto_job *job, base_error *reterr)
+{
+    const proto_pipeline pipeline = proto_job_pipeline(job);
+    if (job->parallel.chunks > 0 && job->parallel.pipeline != PROTO_PIPELINE_INTERLEAVED) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "parallel.chunks %" PRId64
+                         " goes with parallel.pipeline interleaved, not with %s",
+                         job->parallel.chunks, proto_pipeline_name((int)job->parallel.pipeline));
+    }
+    if (pipeline.stages > job->model.layers) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%s %d: each stage has a layer at least, and the model has %" PRId64
+                         ": take fewer, or a larger model.layers",
+                         job->parallel.stages > 0   ? "parallel.stages"
+                         : job->parallel.tensor > 1 ? "job.world_size / parallel.tensor"
+                                                    : "job.world_size",
+                         pipeline.stages, job->model.layers);
+    }
+    if (pipeline.stages * pipeline.chunks > job->model.layers) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "parallel.chunks %d: each chunk of the %d stages has a layer at least, "
+                         "and the model has %" PRId64 ": take fewer, or a larger model.layers",
+                         pipeline.chunks, pipeline.stages, job->model.layers);
+    }
+    if (pipeline.chunks > 1 && pipeline.micro_batches % pipeline.stages != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "parallel.pipeline interleaved: train.micro_batches %d must be a multiple "
+                         "of the %d stages",
+                         pipeline.micro_batches, pipeline.stages);
+    }
+    return BASE_OK;
+}
+
 /* Checks a job whose ranks are the stages of a pipeline. */
 static base_status check_stages(const proto_job *job, base_error *reterr)
 {
-    if (job->parallel.pipeline == PROTO_PIPELINE_INTERLEAVED) {
-        return base_fail(
-            reterr, BASE_ERR_INVALID,
-            "parallel.pipeline interleaved is for pipeline-simulate and launcher plan: "
-            "mode pp-cpu has gpipe and 1f1b");
-    }
-    const base_status status = proto_job_check_tensor(job, reterr);
+    base_status status = proto_job_check_tensor(job, reterr);
     if (status != BASE_OK) {
         return status;
     }
@@ -72,15 +115,9 @@ static base_status check_stages(const proto_job *job, base_error *reterr)
                          job->parallel.tensor > 1 ? " times parallel.tensor" : "",
                          job->job.world_size);
     }
-    if (proto_job_stages(job) > job->model.layers) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "%s %" PRId64
-                         ": each stage has a layer at least, and the model has %" PRId64
-                         ": take fewer, or a larger model.layers",
-                         job->parallel.stages > 0   ? "parallel.stages"
-                         : job->parallel.tensor > 1 ? "job.world_size / parallel.tensor"
-                                                    : "job.world_size",
-                         proto_job_stages(job), job->model.layers);
+    status = check_schedule(job, reterr);
+    if (status != BASE_OK) {
+        return status;
     }
     if (job->infer.eval_every > 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
@@ -107,6 +144,11 @@ static base_status check_pipeline(const proto_job *job, base_error *reterr)
         return base_fail(reterr, BASE_ERR_INVALID,
                          "parallel.stages %" PRId64 " goes with mode pp-cpu, not with %s",
                          job->parallel.stages, proto_mode_name((int)job->job.mode));
+    }
+    if (job->parallel.chunks != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "parallel.chunks %" PRId64 " goes with mode pp-cpu, not with %s",
+                         job->parallel.chunks, proto_mode_name((int)job->job.mode));
     }
     if (job->parallel.tensor != 0) {
         return base_fail(reterr, BASE_ERR_INVALID,

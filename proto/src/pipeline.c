@@ -185,6 +185,20 @@ int proto_pipeline_held(const proto_pipeline *pipeline, int stage)
     return warm_up < half(pipeline) ? warm_up + 1 : warm_up;
 }
 
+int proto_pipeline_held_of(const proto_pipeline *pipeline, int stage, int chunk)
+{
+    int held = 0;
+    int most = 0;
+    for (int i = 0; i < proto_pipeline_tasks(pipeline); i++) {
+        const proto_pipeline_task task = proto_pipeline_task_at(pipeline, stage, i);
+        if (task.chunk == chunk) {
+            held += task.backward ? -1 : 1;
+            most = held > most ? held : most;
+        }
+    }
+    return most;
+}
+
 double proto_pipeline_bubble(const proto_pipeline *pipeline)
 {
     return (double)(pipeline->stages - 1) / (half(pipeline) + pipeline->stages - 1);

@@ -3,9 +3,9 @@
 #include "ringfence/coll_error.h"
 
 rank_shape pipeline_shape_of(const rank_pipeline *pipeline, const rank_model_config *config,
-                             int stage)
+                             int virtual_stage)
 {
-    const int stages = pipeline->schedule.stages;
+    const int all = pipeline->schedule.stages * pipeline->schedule.chunks;
     const proto_pipeline_model model = {.layers = config->layers,
                                         .width = config->width,
                                         .vocab_size = config->vocab_size,
@@ -13,11 +13,28 @@ rank_shape pipeline_shape_of(const rank_pipeline *pipeline, const rank_model_con
     rank_shape shape = pipeline->shape;
     shape.config = config;
     shape.first_layer = 0;
-    for (int before = 0; before < stage; before++) {
-        shape.first_layer += (int)proto_pipeline_layers(&model, stages, before);
+    for (int before = 0; before < virtual_stage; before++) {
+        shape.first_layer += (int)proto_pipeline_layers(&model, all, before);
     }
-    shape.end_layer = shape.first_layer + (int)proto_pipeline_layers(&model, stages, stage);
+    shape.end_layer = shape.first_layer + (int)proto_pipeline_layers(&model, all, virtual_stage);
     return shape;
+}
+
+rank_held pipeline_held_of(const rank_pipeline *pipeline, const rank_model_config *config,
+                           int stage)
+{
+    rank_held held = {.count = 0};
+    for (int chunk = 0; chunk < pipeline->schedule.chunks; chunk++) {
+        const rank_shape shape =
+            pipeline_shape_of(pipeline, config, chunk * pipeline->schedule.stages + stage);
+        rank_held part;
+        config->family->held(&shape, &part);
+        for (int i = 0; i < part.range_count; i++) {
+            rank_held_add(&held, part.ranges[i].offset, part.ranges[i].count);
+        }
+        held.tied_count += part.tied_count;
+    }
+    return held;
 }
 
 rank_model_config pipeline_whole(const rank_pipeline *pipeline)
@@ -33,8 +50,7 @@ pipeline_member pipeline_member_of(const rank_pipeline *pipeline, int rank)
     const int tensor = rank_tensor_ranks(&pipeline->config);
     pipeline_member member = {.config = pipeline->config};
     member.config.tensor_rank = rank % tensor;
-    const rank_shape shape = pipeline_shape_of(pipeline, &member.config, rank / tensor);
-    member.config.family->held(&shape, &member.held);
+    member.held = pipeline_held_of(pipeline, &member.config, rank / tensor);
     return member;
 }
 
@@ -50,9 +66,20 @@ static coll_status make_comm(const rank_pipeline *made, int count, int colour, c
     return coll_comm_split(world, colour, coll_comm_rank(world), comm, reterr);
 }
 
-base_status pipeline_make_layout(rank_pipeline *made, int stages, int tensor, base_error *reterr)
+/* Communicators of the stages for messages that may go the same way as others. */
+static coll_status make_ways(rank_pipeline *made, int colour, coll_error *reterr)
+{
+    coll_comm *world = coll_context_world(made->context);
+    const int rank = coll_comm_rank(world);
+    const coll_status status = coll_comm_split(world, colour, rank, &made->forward, reterr);
+    return status == COLL_OK ? coll_comm_split(world, colour, rank, &made->backward, reterr)
+                             : status;
+}
+
+base_status pipeline_make_layout(rank_pipeline *made, int tensor, base_error *reterr)
 {
     coll_error error;
+    const int stages = made->schedule.stages;
     const coll_comm *world = coll_context_world(made->context);
     const int rank = coll_comm_rank(world);
     const int replicas = coll_comm_size(world) / (stages * tensor);
@@ -64,6 +91,9 @@ base_status pipeline_make_layout(rank_pipeline *made, int stages, int tensor, ba
     coll_status status = make_comm(made, stages * tensor, made->replica, &made->copy, &error);
     if (status == COLL_OK) {
         status = make_comm(made, stages, made->replica * tensor + made->part, &made->comm, &error);
+    }
+    if (status == COLL_OK && stages > 1) {
+        status = make_ways(made, made->replica * tensor + made->part, &error);
     }
     if (status == COLL_OK && tensor > 1) {
         status =
@@ -79,8 +109,8 @@ base_status pipeline_make_layout(rank_pipeline *made, int stages, int tensor, ba
 
 void pipeline_free_layout(const rank_pipeline *pipeline)
 {
-    coll_comm *const made[] = {pipeline->replicas, pipeline->tensor, pipeline->comm,
-                               pipeline->copy};
+    coll_comm *const made[] = {pipeline->replicas, pipeline->tensor, pipeline->backward,
+                               pipeline->forward,  pipeline->comm,   pipeline->copy};
     for (size_t i = 0; i < sizeof made / sizeof made[0]; i++) {
         if (made[i] != coll_context_world(pipeline->context)) {
             coll_comm_destroy(made[i]);

@@ -5,10 +5,8 @@
 #include "pipeline/parts.h"
 #include "ringfence/coll_error.h"
 
-size_t pipeline_own_place(const rank_pipeline *pipeline)
-{
-    return pipeline_is_first(pipeline) ? 0 : pipeline->held.tied_count;
-}
+_Static_assert(PROTO_PIPELINE_CHUNKS_MAX + 1 <= RANK_HELD_RANGES_MAX,
+               "a stage holds a range of each chunk, and the tied matrix");
 
 /* hooks.need: this stage's parameters. */
 static const float *need(void *user, size_t offset, size_t count)
@@ -40,34 +38,70 @@ static base_status alloc(const rank_pipeline *pipeline, rank_memory kind, size_t
     return status;
 }
 
-static base_status make_place(rank_pipeline *pipeline, pipeline_place *place, base_error *reterr)
+static base_status make_place(const rank_pipeline *pipeline, const pipeline_chunk *chunk,
+                              pipeline_place *place, base_error *reterr)
 {
     const size_t floats = pipeline->shape.token_count_max * (size_t)pipeline->config.width;
     base_status status =
-        rank_saved_create(&pipeline->shape, &pipeline->device, &place->saved, reterr);
+        rank_saved_create(&chunk->run.shape, &pipeline->device, &place->saved, reterr);
     float **const below[] = {&place->in, &place->din};
     float **const above[] = {&place->out, &place->dout};
     for (int i = 0; i < 2; i++) {
-        if (status == BASE_OK && !pipeline_is_first(pipeline)) {
+        if (status == BASE_OK && !pipeline_chunk_is_first(chunk)) {
             status = alloc(pipeline, RANK_MEMORY_ACTIVATIONS, floats, below[i], reterr);
         }
-        if (status == BASE_OK && !pipeline_is_last(pipeline)) {
+        if (status == BASE_OK && !pipeline_chunk_is_last(pipeline, chunk)) {
             status = alloc(pipeline, RANK_MEMORY_ACTIVATIONS, floats, above[i], reterr);
         }
     }
     return status;
 }
 
-static base_status make_places(rank_pipeline *pipeline, base_error *reterr)
+static base_status make_places(const rank_pipeline *pipeline, pipeline_chunk *chunk,
+                               base_error *reterr)
 {
     base_status status = BASE_OK;
-    pipeline->place_count = proto_pipeline_held(&pipeline->schedule, pipeline->stage);
-    pipeline->places = calloc((size_t)pipeline->place_count, sizeof *pipeline->places);
-    if (pipeline->places == NULL) {
+    chunk->places = calloc((size_t)chunk->place_count, sizeof *chunk->places);
+    if (chunk->places == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for micro-batches");
     }
-    for (int i = 0; status == BASE_OK && i < pipeline->place_count; i++) {
-        status = make_place(pipeline, &pipeline->places[i], reterr);
+    for (int i = 0; status == BASE_OK && i < chunk->place_count; i++) {
+        status = make_place(pipeline, chunk, &chunk->places[i], reterr);
+    }
+    return status;
+}
+
+/* Says what a chunk is; it has no memory yet. */
+static pipeline_chunk describe_chunk(rank_pipeline *pipeline, int number)
+{
+    const proto_pipeline *schedule = &pipeline->schedule;
+    const int virtual_stage = number * schedule->stages + pipeline->stage;
+    const rank_shape shape = pipeline_shape_of(pipeline, &pipeline->config, virtual_stage);
+    rank_held held;
+    pipeline->config.family->held(&shape, &held);
+    const rank_range own = held.ranges[held.range_count - 1];
+    return (pipeline_chunk){
+        .virtual_stage = virtual_stage,
+        .run = {.shape = shape, .device = pipeline->device, .hooks = &pipeline->hooks},
+        .place = rank_held_place(&pipeline->held, own.offset),
+        .count = own.count,
+        .place_count = proto_pipeline_held_of(schedule, pipeline->stage, number)};
+}
+
+static base_status make_chunks(rank_pipeline *pipeline, base_error *reterr)
+{
+    const int chunks = pipeline->schedule.chunks;
+    size_t work_floats = 0;
+    for (int i = 0; i < chunks; i++) {
+        pipeline_chunk *chunk = &pipeline->chunks[i];
+        *chunk = describe_chunk(pipeline, i);
+        const size_t floats = pipeline->config.family->work_floats(&chunk->run.shape);
+        work_floats = floats > work_floats ? floats : work_floats;
+    }
+    base_status status = alloc(pipeline, RANK_MEMORY_WORK, work_floats, &pipeline->work, reterr);
+    for (int i = 0; status == BASE_OK && i < chunks; i++) {
+        pipeline->chunks[i].run.work = pipeline->work;
+        status = make_places(pipeline, &pipeline->chunks[i], reterr);
     }
     return status;
 }
@@ -103,9 +137,14 @@ static base_status check(const rank_pipeline *pipeline, base_error *reterr)
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "the family %s is not trained in a pipeline",
                          pipeline->config.family->model_types[0]);
     }
-    if (schedule->stages > pipeline->config.layers) {
-        return base_fail(reterr, BASE_ERR_INVALID, "%d layers are too few for %d stages",
-                         pipeline->config.layers, schedule->stages);
+    if (schedule->stages * schedule->chunks > pipeline->config.layers) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%d layers are too few for %d stages of %d chunks",
+                         pipeline->config.layers, schedule->stages, schedule->chunks);
+    }
+    if (schedule->stages == 1 && schedule->chunks > 1) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a stage that is alone has one chunk, not %d",
+                         schedule->chunks);
     }
     if (schedule->micro_batches > RANK_DDP_MICRO_BATCHES_MAX) {
         return base_fail(reterr, BASE_ERR_INVALID, "%d micro-batches: 1 to %d are possible",
@@ -123,16 +162,9 @@ static base_status fill(rank_pipeline *made, const rank_pipeline_options *option
                                .training = true,
                                .recompute = options->recompute,
                                .tp = made->tensor != NULL ? &made->tp : NULL};
-    made->shape = pipeline_shape_of(made, &made->config, made->stage);
-    made->config.family->held(&made->shape, &made->held);
+    made->held = pipeline_held_of(made, &made->config, made->stage);
     made->hooks = (rank_hooks){.need = need, .done = done, .weights = made};
-    made->run = (rank_run){.shape = made->shape, .device = made->device, .hooks = &made->hooks};
-    base_status status =
-        alloc(made, RANK_MEMORY_WORK, made->config.family->work_floats(&made->shape),
-              &made->run.work, reterr);
-    if (status == BASE_OK) {
-        status = make_places(made, reterr);
-    }
+    const base_status status = make_chunks(made, reterr);
     return status == BASE_OK ? make_gradients(made, reterr) : status;
 }
 
@@ -149,16 +181,13 @@ base_status rank_pipeline_create(const rank_pipeline_options *options, rank_pipe
     made->config = *options->config;
     made->algorithm = options->algorithm;
     made->bucket_elements = options->bucket_bytes / sizeof(float);
-    made->schedule = (proto_pipeline){.kind = options->kind,
-                                      .stages = options->stages,
-                                      .chunks = 1,
-                                      .micro_batches = options->micro_batches};
+    made->schedule = options->schedule;
     base_status status = check(made, reterr);
     if (status == BASE_OK) {
         status = rank_model_check_tensor_ranks(&made->config, options->tensor, reterr);
     }
     if (status == BASE_OK) {
-        status = pipeline_make_layout(made, options->stages, options->tensor, reterr);
+        status = pipeline_make_layout(made, options->tensor, reterr);
     }
     if (status == BASE_OK) {
         status = fill(made, options, reterr);
@@ -176,13 +205,10 @@ static void release(const rank_pipeline *pipeline, void *memory)
     pipeline->device.backend->release(pipeline->device.queue, memory);
 }
 
-void rank_pipeline_destroy(rank_pipeline *pipeline)
+static void free_places(const rank_pipeline *pipeline, pipeline_chunk *chunk)
 {
-    if (pipeline == NULL) {
-        return;
-    }
-    for (int i = 0; pipeline->places != NULL && i < pipeline->place_count; i++) {
-        pipeline_place *place = &pipeline->places[i];
+    for (int i = 0; chunk->places != NULL && i < chunk->place_count; i++) {
+        pipeline_place *place = &chunk->places[i];
         coll_op_destroy(place->out_sent); /* before its buffer goes */
         coll_op_destroy(place->din_sent);
         rank_saved_destroy(&place->saved);
@@ -191,6 +217,17 @@ void rank_pipeline_destroy(rank_pipeline *pipeline)
         release(pipeline, place->out);
         release(pipeline, place->dout);
     }
+    free(chunk->places);
+}
+
+void rank_pipeline_destroy(rank_pipeline *pipeline)
+{
+    if (pipeline == NULL) {
+        return;
+    }
+    for (int i = 0; i < PROTO_PIPELINE_CHUNKS_MAX; i++) {
+        free_places(pipeline, &pipeline->chunks[i]);
+    }
     for (int i = pipeline->arena != NULL ? 1 : 0; i < RANK_DDP_LEVELS_MAX; i++) {
         release(pipeline, pipeline->levels[i]);
     }
@@ -198,10 +235,9 @@ void rank_pipeline_destroy(rank_pipeline *pipeline)
         coll_op_destroy(pipeline->tied[i].sent);
         release(pipeline, pipeline->tied[i].at);
     }
-    release(pipeline, pipeline->run.work);
+    release(pipeline, pipeline->work);
     pipeline_free_reductions(pipeline);
     pipeline_free_layout(pipeline);
-    free(pipeline->places);
     free(pipeline->counted);
     free(pipeline);
 }

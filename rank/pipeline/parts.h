@@ -9,17 +9,28 @@
 #include "parallel/ddp/norm.h"
 #include "pipeline/pipeline.h"
 
-/* A micro-batch in progress, with buffers (T, C) of its own for the residual stream and its
- * gradient. Micro-batch m takes place m % place_count. */
+/* A micro-batch in progress in a chunk, with buffers (T, C) of its own for the residual stream and its
+ * gradient. */
 typedef struct pipeline_place {
     rank_saved saved;
-    float *in;   /* NULL in the first stage */
-    float *din;  /* NULL in the first stage */
-    float *out;  /* NULL in the last stage */
-    float *dout; /* NULL in the last stage */
+    float *in;   /* NULL in the first virtual stage */
+    float *din;  /* NULL in the first virtual stage */
+    float *out;  /* NULL in the last virtual stage */
+    float *dout; /* NULL in the last virtual stage */
     coll_op *out_sent;
     coll_op *din_sent;
 } pipeline_place;
+
+/* Some neighbouring layers of this stage. Micro-batch m takes place m % place_count. */
+typedef struct pipeline_chunk {
+    int virtual_stage;
+    rank_run run;
+    size_t
+        place; /* of its own parameters in the stage's array: all but the last virtual stage's copy */
+    size_t count; /* of the tied matrix */
+    pipeline_place *places;
+    int place_count;
+} pipeline_chunk;
 
 /* The last stage's part of the tied gradient, on its way to the first. */
 typedef struct pipeline_tied {
@@ -56,7 +67,9 @@ typedef struct pipeline_reductions {
 struct rank_pipeline {
     coll_context *context;
     coll_comm *copy;     /* all ranks of this replica: rank 0 is part 0 of stage 0 */
-    coll_comm *comm;     /* of these the ones with this part, one for each stage */
+    coll_comm *comm;     /* of these the ones with this part, one for each stage; */
+    coll_comm *forward;  /* the same ones, for what goes to the next virtual stage, */
+    coll_comm *backward; /* and to the one before; NULL: there is one stage */
     coll_comm *tensor;   /* of these the ones with this stage; NULL: it has one rank */
     coll_comm *replicas; /* this part of this stage in all replicas; NULL: there is one replica */
     coll_algorithm algorithm;
@@ -68,21 +81,20 @@ struct rank_pipeline {
     pipeline_reductions reductions; /* with `replicas` */
     coll_arena *arena; /* of levels[0] then, so that peers read each other's gradients */
     proto_pipeline schedule;
-    int stage;   /* this rank's, */
-    int part;    /* which of its ranks this is, */
-    int replica; /* and the number of its pipeline */
-    rank_shape shape;
-    rank_run run;
+    int stage;        /* this rank's, */
+    int part;         /* which of its ranks this is, */
+    int replica;      /* and the number of its pipeline */
+    rank_shape shape; /* of a chunk, but for its layers */
     rank_hooks hooks;
     rank_held held;
     const float *params; /* of the step */
-    pipeline_place *places;
-    int place_count;
+    float *work;         /* of all chunks in turn */
+    pipeline_chunk chunks[PROTO_PIPELINE_CHUNKS_MAX];
     float *levels[RANK_DDP_LEVELS_MAX];            /* a tree's sums of leaves; (held.count) each */
     pipeline_tied tied[PROTO_PIPELINE_STAGES_MAX]; /* in the last stage; taken in turns */
     rank_norm_range *counted;                      /* of levels[0], by this rank for the norm */
     size_t counted_ranges;
-    int in_progress; /* micro-batches between forward and backward */
+    int in_progress; /* micro-batches between forward and backward, in each chunk */
     rank_pipeline_times times;
 };
 
@@ -96,20 +108,38 @@ static inline bool pipeline_is_last(const rank_pipeline *pipeline)
     return pipeline->stage == pipeline->schedule.stages - 1;
 }
 
-/* Where this stage's own range begins: the first element of its array behind a matrix that an
+static inline bool pipeline_chunk_is_first(const pipeline_chunk *chunk)
+{
+    return chunk->virtual_stage == 0;
+}
+
+static inline bool pipeline_chunk_is_last(const rank_pipeline *pipeline,
+                                          const pipeline_chunk *chunk)
+{
+    return chunk->virtual_stage == pipeline->schedule.stages * pipeline->schedule.chunks - 1;
+}
+
+/* Where this stage's own parameters begin: the first element of its array behind a matrix that an
  * earlier stage also holds. */
-size_t pipeline_own_place(const rank_pipeline *pipeline);
+static inline size_t pipeline_own_place(const rank_pipeline *pipeline)
+{
+    return pipeline_is_first(pipeline) ? 0 : pipeline->held.tied_count;
+}
 
 /* ---- layout.c ---- */
 
 /* Finds this rank's place, and makes the communicators. Collective. */
-BASE_MUST_CHECK base_status pipeline_make_layout(rank_pipeline *pipeline, int stages, int tensor,
+BASE_MUST_CHECK base_status pipeline_make_layout(rank_pipeline *pipeline, int tensor,
                                                  base_error *reterr);
 void pipeline_free_layout(const rank_pipeline *pipeline);
 
-/* The layers of a stage: as launcher plan shares them out. config is that of a part. */
+/* The layers of a virtual stage: as launcher plan shares them out. config is that of a part. */
 rank_shape pipeline_shape_of(const rank_pipeline *pipeline, const rank_model_config *config,
-                             int stage);
+                             int virtual_stage);
+
+/* What a stage holds of all its chunks. */
+rank_held pipeline_held_of(const rank_pipeline *pipeline, const rank_model_config *config,
+                           int stage);
 
 /* The model's own configuration. */
 rank_model_config pipeline_whole(const rank_pipeline *pipeline);

@@ -1,6 +1,11 @@
 /* One stage of a pipeline: its layers, its micro-batches in progress, and the messages to the
  * stages beside it.
  *
+ * A stage has one or several chunks of layers, which do not follow each other: chunk c of stage s is
+ * virtual stage c · stages + s of stages · chunks. A micro-batch goes forward through all virtual stages,
+ * from the last rank on to the first one again, and backward through them in reverse. What a stage
+ * holds of all its chunks is one array.
+ *
  * Ranks in a row share a stage: each has a part of every layer (tensor parallelism), and they add up
  * their parts in every pass. Stages in a row are a pipeline. There may be several, the replicas. Each
  * has slots of its own, as the ranks of data-parallel training have; at a step's end the equal parts of
@@ -15,8 +20,8 @@
  *       rank_pipeline_sums     the sums over the micro-batches, of what this stage holds
  *
  * Bits. The result is that of one rank with as many micro-batches, bit for bit:
- * - A micro-batch's gradient is one leaf of the canonical tree. Backward comes in the order of the
- *   micro-batches in every schedule, so a stage adds its leaves up as rank/ddp.h does.
+ * - A micro-batch's gradient is one leaf of the canonical tree. Backward of a chunk comes in the order of
+ *   the micro-batches in every schedule, so each chunk adds its part of the leaves up as rank/ddp.h does.
  * - The tied matrix is on the first stage and on the last. In a whole model backward writes the
  *   output's part of its gradient, and then adds the embedding's to that, token by token. So the
  *   last stage sends its part of each micro-batch to the first, which adds its own and keeps the
@@ -24,9 +29,15 @@
  * - The norm is a sum of integers (backend/squares.h), the same in every order and for every cut.
  * - What the ranks of a stage share is cut along leaves of sums, as in parallel/tensor/tp.h.
  *
- * No deadlock. A send is started and not waited for. A stage waits for one only before it uses the
- * buffer again, for the micro-batch that takes that place, and at the end of the step. Until then
- * the receiver needs nothing more of this stage to get to its receive.
+ * Messages are matched by their order. Forward's, backward's and the tied gradient's have a communicator
+ * each, as with several chunks all of them may go from one rank to one other. In each of them both
+ * ranks have the same order: that of chunks and micro-batches, which is one for all stages.
+ *
+ * No deadlock. A stage runs its tasks in order, and each begins when its message is there. Nothing else can
+ * stop it, because a send is started and not waited for, but before its buffer is used again. By then the
+ * receiver has the message, or can get to its receive without this stage: to wait for buffers as well lets
+ * every schedule come to its end (ctest -R launcher-pipeline plays them). Each rank has so many buffers as
+ * micro-batches in progress, and of the tied gradient as many as there are stages.
  *
  * On the CPU. One thread. After an error the object is dead: destroy it. */
 #ifndef RANK_PIPELINE_PIPELINE_H
@@ -43,21 +54,19 @@
 typedef struct rank_pipeline rank_pipeline;
 
 typedef struct rank_pipeline_options {
-    coll_context *context; /* borrowed; its world has a multiple of stages × tensor ranks */
-    int stages;
+    coll_context *context;    /* borrowed; its world has a multiple of stages × tensor ranks */
+    proto_pipeline schedule;  /* with 1 … RANK_DDP_MICRO_BATCHES_MAX micro-batches in a step */
     int tensor;               /* ranks that share each stage */
     coll_algorithm algorithm; /* of the sums over several pipelines, */
     size_t bucket_bytes;      /* and the bytes of one of them; more if there would be too many */
     const rank_device *device;
     const rank_model_config *config;
-    proto_pipeline_kind kind; /* not interleaved */
-    int micro_batches;        /* per step, 1 … RANK_DDP_MICRO_BATCHES_MAX */
-    int token_count_max;      /* of a micro-batch */
-    bool recompute;           /* as in rank_model_options */
+    int token_count_max; /* of a micro-batch */
+    bool recompute;      /* as in rank_model_options */
 } rank_pipeline_options;
 
-/* Makes memory for what this rank holds. Collective. BASE_ERR_INVALID: fewer layers than stages, too many
- * micro-batches, or so many ranks cannot share a stage. BASE_ERR_UNSUPPORTED: the family cannot be cut
+/* Makes memory for what this rank holds. Collective. BASE_ERR_INVALID: fewer layers than virtual stages, too
+ * many micro-batches, or so many ranks cannot share a stage. BASE_ERR_UNSUPPORTED: the family cannot be cut
  * into stages. */
 BASE_MUST_CHECK base_status rank_pipeline_create(const rank_pipeline_options *options,
                                                  rank_pipeline **pipeline, base_error *reterr);
@@ -83,7 +92,7 @@ typedef struct rank_pipeline_times {
     int64_t span_ns;     /* run, from its begin to its end */
     int64_t hidden_ns;   /* of backward: starting the sums over several pipelines */
     int64_t reduce_ns;   /* rank_pipeline_reduce */
-    int held;            /* micro-batches whose activations were kept at once, at most */
+    int held; /* activations that were kept at once, at most: of a micro-batch in a chunk */
 } rank_pipeline_times;
 
 /* Forward and backward of all micro-batches. params: what this stage holds. results (micro_batches)

@@ -48,8 +48,11 @@ base_status pipeline_make_reductions(rank_pipeline *pipeline, base_error *reterr
         pipeline->bucket_elements = least; /* no more buckets than that, and one for each layer */
     }
     /* backward ends with each layer, and with what stands before them: there a bucket may be smaller */
-    reductions->capacity = pipeline->held.count / pipeline->bucket_elements +
-                           (size_t)(pipeline->shape.end_layer - pipeline->shape.first_layer) + 1;
+    reductions->capacity = pipeline->held.count / pipeline->bucket_elements + 1;
+    for (int i = 0; i < pipeline->schedule.chunks; i++) {
+        const rank_shape *shape = &pipeline->chunks[i].run.shape;
+        reductions->capacity += (size_t)(shape->end_layer - shape->first_layer);
+    }
     reductions->all = calloc(reductions->capacity, sizeof *reductions->all);
     return reductions->all != NULL
                ? BASE_OK
@@ -107,7 +110,7 @@ static coll_status start(rank_pipeline *pipeline, size_t place, size_t count, co
     return status == COLL_OK ? coll_context_progress(pipeline->context, reterr) : status;
 }
 
-/* hooks.ready, in backward of the last micro-batch. The tied gradient is the first stage's. */
+/* hooks.ready, in each chunk's backward of the last micro-batch. The tied gradient is the first stage's. */
 static void ready(void *user, size_t offset, size_t count, rank_mark mark)
 {
     rank_pipeline *pipeline = user;

@@ -13,9 +13,20 @@ typedef struct pipeline_step {
     rank_result *results;
 } pipeline_step;
 
-static pipeline_place *place_of(const rank_pipeline *pipeline, int micro_batch)
+static pipeline_place *place_of(const pipeline_chunk *chunk, int micro_batch)
 {
-    return &pipeline->places[micro_batch % pipeline->place_count];
+    return &chunk->places[micro_batch % chunk->place_count];
+}
+
+/* The stages of the virtual stages before and behind one of this stage's. */
+static int stage_before(const rank_pipeline *pipeline)
+{
+    return (pipeline->stage + pipeline->schedule.stages - 1) % pipeline->schedule.stages;
+}
+
+static int stage_behind(const rank_pipeline *pipeline)
+{
+    return (pipeline->stage + 1) % pipeline->schedule.stages;
 }
 
 static size_t stream_count(const rank_pipeline *pipeline, const pipeline_place *place)
@@ -31,13 +42,29 @@ static void book(int64_t *at, int64_t *ns)
     *at = now_ns;
 }
 
-/* What forward needs of others: the stream of the stage before, and its own buffer for the next. */
-static base_status prepare_forward(rank_pipeline *pipeline, pipeline_place *place,
-                                   base_error *reterr)
+/* Puts a micro-batch into its place. All chunks have the rows of the first one, where the micro-batch is in
+ * progress the longest. */
+static base_status place_rows(const pipeline_step *step, const proto_pipeline_task *task,
+                              base_error *reterr)
+{
+    const pipeline_chunk *chunks = step->pipeline->chunks;
+    pipeline_place *place = place_of(&chunks[task->chunk], task->micro_batch);
+    rank_batch batch;
+    if (task->chunk > 0) {
+        place->saved.rows = place_of(&chunks[0], task->micro_batch)->saved.rows;
+        return BASE_OK;
+    }
+    const base_status status = step->batch(step->user, task->micro_batch, &batch, reterr);
+    return status == BASE_OK ? rank_rows_place(&place->saved, &batch, NULL, reterr) : status;
+}
+
+/* What forward needs of others: the stream of the virtual stage before, and its own buffer for the next. */
+static base_status prepare_forward(const rank_pipeline *pipeline, const pipeline_chunk *chunk,
+                                   pipeline_place *place, base_error *reterr)
 {
     base_status status = pipeline_wait(&place->out_sent, reterr);
-    if (status == BASE_OK && !pipeline_is_first(pipeline)) {
-        status = pipeline_receive(pipeline->comm, pipeline->stage - 1, place->in,
+    if (status == BASE_OK && !pipeline_chunk_is_first(chunk)) {
+        status = pipeline_receive(pipeline->forward, stage_before(pipeline), place->in,
                                   stream_count(pipeline, place), reterr);
     }
     return status;
@@ -49,19 +76,17 @@ static base_status finish_pass(const rank_pipeline *pipeline, base_error *reterr
     return status == BASE_OK ? pipeline_check_exchange(pipeline, reterr) : status;
 }
 
-static base_status run_forward(const pipeline_step *step, int micro_batch, base_error *reterr)
+static base_status run_forward(const pipeline_step *step, const proto_pipeline_task *task,
+                               base_error *reterr)
 {
     rank_pipeline *pipeline = step->pipeline;
-    pipeline_place *place = place_of(pipeline, micro_batch);
+    const pipeline_chunk *chunk = &pipeline->chunks[task->chunk];
+    pipeline_place *place = place_of(chunk, task->micro_batch);
     int64_t at_ns = base_now_ns();
-    rank_batch batch;
-    base_status status = step->batch(step->user, micro_batch, &batch, reterr);
-    if (status == BASE_OK) {
-        status = rank_rows_place(&place->saved, &batch, NULL, reterr);
-    }
+    base_status status = place_rows(step, task, reterr);
     book(&at_ns, &pipeline->times.forward_ns);
     if (status == BASE_OK) {
-        status = prepare_forward(pipeline, place, reterr);
+        status = prepare_forward(pipeline, chunk, place, reterr);
     }
     book(&at_ns, &pipeline->times.wait_ns);
     if (status != BASE_OK) {
@@ -72,12 +97,12 @@ static base_status run_forward(const pipeline_step *step, int micro_batch, base_
         pipeline->times.held = pipeline->in_progress;
     }
     pipeline->config.family->forward(
-        &pipeline->run,
+        &chunk->run,
         &(rank_forward_args){.saved = &place->saved, .in = place->in, .out = place->out});
     status = finish_pass(pipeline, reterr);
     book(&at_ns, &pipeline->times.forward_ns);
-    if (status == BASE_OK && !pipeline_is_last(pipeline)) {
-        status = pipeline_start(pipeline->comm, pipeline->stage + 1, place->out,
+    if (status == BASE_OK && !pipeline_chunk_is_last(pipeline, chunk)) {
+        status = pipeline_start(pipeline->forward, stage_behind(pipeline), place->out,
                                 stream_count(pipeline, place), &place->out_sent, reterr);
     }
     book(&at_ns, &pipeline->times.wait_ns);
@@ -86,36 +111,38 @@ static base_status run_forward(const pipeline_step *step, int micro_batch, base_
 
 /* What backward needs of others: the stream's gradient, the last stage's part of the tied gradient,
  * and its own buffers. */
-static base_status prepare_backward(rank_pipeline *pipeline, pipeline_place *place,
-                                    pipeline_tied *tied, float *grads, base_error *reterr)
+static base_status prepare_backward(const rank_pipeline *pipeline, const pipeline_chunk *chunk,
+                                    pipeline_place *place, pipeline_tied *tied, float *grads,
+                                    base_error *reterr)
 {
     base_status status = pipeline_wait(&place->din_sent, reterr);
-    if (status == BASE_OK && !pipeline_is_last(pipeline)) {
-        status = pipeline_receive(pipeline->comm, pipeline->stage + 1, place->dout,
+    if (status == BASE_OK && !pipeline_chunk_is_last(pipeline, chunk)) {
+        status = pipeline_receive(pipeline->backward, stage_behind(pipeline), place->dout,
                                   stream_count(pipeline, place), reterr);
     }
-    if (status == BASE_OK && pipeline_is_first(pipeline)) {
+    if (status == BASE_OK && pipeline_chunk_is_first(chunk)) {
         status = pipeline_receive(pipeline->comm, pipeline->schedule.stages - 1, grads,
                                   pipeline->held.tied_count, reterr);
     }
-    if (status == BASE_OK && pipeline_is_last(pipeline)) {
+    if (status == BASE_OK && pipeline_chunk_is_last(pipeline, chunk)) {
         status = pipeline_wait(&tied->sent, reterr);
     }
     return status;
 }
 
-/* Starts what others wait for: the stream's gradient, and behind it this stage's part of the tied
- * one. Two stages receive both from one rank, in this order. */
-static base_status send_backward(rank_pipeline *pipeline, pipeline_place *place,
-                                 pipeline_tied *tied, const float *grads, base_error *reterr)
+/* Starts what others wait for: the stream's gradient, and this stage's part of the tied one. */
+static base_status send_backward(const rank_pipeline *pipeline, const pipeline_chunk *chunk,
+                                 pipeline_place *place, pipeline_tied *tied, const float *grads,
+                                 base_error *reterr)
 {
     const rank_device *device = &pipeline->device;
+    const bool last = pipeline_chunk_is_last(pipeline, chunk);
     base_status status = BASE_OK;
-    if (!pipeline_is_first(pipeline)) {
-        status = pipeline_start(pipeline->comm, pipeline->stage - 1, place->din,
+    if (!pipeline_chunk_is_first(chunk)) {
+        status = pipeline_start(pipeline->backward, stage_before(pipeline), place->din,
                                 stream_count(pipeline, place), &place->din_sent, reterr);
     }
-    if (status == BASE_OK && pipeline_is_last(pipeline) && !pipeline_is_first(pipeline)) {
+    if (status == BASE_OK && last && !pipeline_chunk_is_first(chunk)) {
         device->backend->copy(device->queue, tied->at, grads,
                               pipeline->held.tied_count * sizeof *grads);
         status = pipeline_start(pipeline->comm, 0, tied->at, pipeline->held.tied_count, &tied->sent,
@@ -146,50 +173,66 @@ static void begin_leaf(rank_pipeline *pipeline, int micro_batch, rank_leaf_plan 
 }
 
 /* Behind it, unless backward has done so. The tied gradient's leaf is the first stage's. */
-static void end_leaf(const rank_pipeline *pipeline, rank_leaf_plan plan)
+static void end_leaf(const rank_pipeline *pipeline, const pipeline_chunk *chunk,
+                     rank_leaf_plan plan)
 {
-    const size_t from = pipeline_own_place(pipeline);
     if (pipeline->hooks.ready == NULL) {
-        pipeline_merge_leaf(pipeline, plan, from, pipeline->held.count - from);
+        pipeline_merge_leaf(pipeline, plan, chunk->place, chunk->count);
     }
 }
 
-static base_status run_backward(const pipeline_step *step, int micro_batch, base_error *reterr)
+static base_status run_backward(const pipeline_step *step, const proto_pipeline_task *task,
+                                base_error *reterr)
 {
     rank_pipeline *pipeline = step->pipeline;
-    pipeline_place *place = place_of(pipeline, micro_batch);
+    const int micro_batch = task->micro_batch;
+    const pipeline_chunk *chunk = &pipeline->chunks[task->chunk];
+    pipeline_place *place = place_of(chunk, micro_batch);
     pipeline_tied *tied = &pipeline->tied[micro_batch % pipeline->schedule.stages];
     const rank_leaf_plan plan = rank_leaf_plan_make(pipeline->schedule.micro_batches, micro_batch);
     float *grads = pipeline->levels[plan.level];
     int64_t at_ns = base_now_ns();
-    base_status status = prepare_backward(pipeline, place, tied, grads, reterr);
+    base_status status = prepare_backward(pipeline, chunk, place, tied, grads, reterr);
     book(&at_ns, &pipeline->times.wait_ns);
     if (status != BASE_OK) {
         return status;
     }
     begin_leaf(pipeline, micro_batch, plan);
     pipeline->config.family->backward(
-        &pipeline->run, &(rank_backward_args){.saved = &place->saved,
-                                              .dout = place->dout,
-                                              .din = place->din,
-                                              .grads = grads,
-                                              .held = &pipeline->held,
-                                              .tied_begun = pipeline_is_first(pipeline) &&
-                                                            pipeline->held.tied_count > 0});
+        &chunk->run, &(rank_backward_args){.saved = &place->saved,
+                                           .dout = place->dout,
+                                           .din = place->din,
+                                           .grads = grads,
+                                           .held = &pipeline->held,
+                                           .tied_begun = pipeline_chunk_is_first(chunk) &&
+                                                         pipeline->held.tied_count > 0});
     status = finish_pass(pipeline, reterr);
-    if (pipeline_is_last(pipeline) && pipeline->part == 0) { /* the others have the same */
+    if (pipeline_chunk_is_last(pipeline, chunk) &&
+        pipeline->part == 0) { /* the others have the same */
         step->results[micro_batch] =
             (rank_result){.loss_sum = *place->saved.loss,
                           .target_count = (int64_t)place->saved.rows.target_count};
     }
     book(&at_ns, &pipeline->times.backward_ns);
     if (status == BASE_OK) {
-        status = send_backward(pipeline, place, tied, grads, reterr);
+        status = send_backward(pipeline, chunk, place, tied, grads, reterr);
     }
     book(&at_ns, &pipeline->times.wait_ns);
-    end_leaf(pipeline, plan);
+    end_leaf(pipeline, chunk, plan);
     pipeline->in_progress--;
     book(&at_ns, &pipeline->times.backward_ns);
+    return status;
+}
+
+static base_status wait_for_chunk(const pipeline_chunk *chunk, base_error *reterr)
+{
+    base_status status = BASE_OK;
+    for (int i = 0; status == BASE_OK && i < chunk->place_count; i++) {
+        status = pipeline_wait(&chunk->places[i].out_sent, reterr);
+        if (status == BASE_OK) {
+            status = pipeline_wait(&chunk->places[i].din_sent, reterr);
+        }
+    }
     return status;
 }
 
@@ -198,11 +241,8 @@ static base_status wait_for_sends(rank_pipeline *pipeline, base_error *reterr)
 {
     int64_t at_ns = base_now_ns();
     base_status status = BASE_OK;
-    for (int i = 0; status == BASE_OK && i < pipeline->place_count; i++) {
-        status = pipeline_wait(&pipeline->places[i].out_sent, reterr);
-        if (status == BASE_OK) {
-            status = pipeline_wait(&pipeline->places[i].din_sent, reterr);
-        }
+    for (int i = 0; status == BASE_OK && i < pipeline->schedule.chunks; i++) {
+        status = wait_for_chunk(&pipeline->chunks[i], reterr);
     }
     for (int i = 0; status == BASE_OK && i < pipeline->schedule.stages; i++) {
         status = pipeline_wait(&pipeline->tied[i].sent, reterr);
@@ -229,8 +269,8 @@ base_status rank_pipeline_run(rank_pipeline *pipeline, const float *params,
     for (int i = 0; status == BASE_OK && i < proto_pipeline_tasks(&pipeline->schedule); i++) {
         const proto_pipeline_task task =
             proto_pipeline_task_at(&pipeline->schedule, pipeline->stage, i);
-        status = task.backward ? run_backward(&step, task.micro_batch, reterr)
-                               : run_forward(&step, task.micro_batch, reterr);
+        status =
+            task.backward ? run_backward(&step, &task, reterr) : run_forward(&step, &task, reterr);
     }
     pipeline->times.span_ns = base_now_ns() - begun_ns;
     pipeline->times.tensor_ns = pipeline->exchange.ns;

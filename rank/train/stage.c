@@ -12,13 +12,11 @@ base_status trainer_stage_make(trainer *self, base_error *reterr)
     coll_error error;
     rank_pipeline_options options = {
         .context = self->worker->context,
-        .stages = (int)proto_job_stages(job),
+        .schedule = proto_job_pipeline(job),
         .tensor = (int)proto_job_tensor(job),
         .bucket_bytes = (size_t)job->parallel.bucket_bytes,
         .device = device,
         .config = &self->config,
-        .kind = job->parallel.pipeline,
-        .micro_batches = (int)job->train.micro_batches,
         .token_count_max = (int)(job->train.batch * job->model.context),
         .recompute = job->train.recompute,
     };

@@ -118,19 +118,25 @@ static void stages_go_on_too(void **state)
         const char *steps;
         const char *stages;
         const char *tensor;
-    } pieces[] = {{"ddp-cpu", "1", "4", "3", "0", "0"}, {"pp-cpu", "3", "4", "7", "0", "0"},
-                  {"pp-cpu", "8", "2", "9", "2", "2"},  {"ddp-cpu", "2", "2", "11", "0", "0"},
-                  {"pp-cpu", "2", "4", "12", "0", "2"}, {"pp-cpu", "2", "2", "14", "1", "0"}};
+        const char *pipeline;
+    } pieces[] = {{"ddp-cpu", "1", "4", "3", "0", "0", "gpipe"},
+                  {"pp-cpu", "3", "4", "5", "0", "0", "gpipe"},
+                  {"pp-cpu", "2", "4", "7", "0", "0", "interleaved"},
+                  {"pp-cpu", "8", "2", "9", "2", "2", "1f1b"},
+                  {"pp-cpu", "4", "2", "10", "2", "0", "interleaved"},
+                  {"ddp-cpu", "2", "2", "11", "0", "0", "gpipe"},
+                  {"pp-cpu", "2", "4", "12", "0", "2", "gpipe"},
+                  {"pp-cpu", "2", "2", "14", "1", "0", "gpipe"}};
     training_expect(&one, &test_shared_directory, "layers", 0,
                     FLAGS("--ranks", "2", "--micro-batches", "2", "--steps", "14", "--data", data,
-                          "--layers", "3", "--lr", "1e-2"));
+                          "--layers", "4", "--lr", "1e-2"));
     for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
         training_expect(&two, &test_shared_directory, "stages", 0,
                         FLAGS("--mode", pieces[i].mode, "--ranks", pieces[i].ranks,
                               "--micro-batches", pieces[i].micro_batches, "--steps",
-                              pieces[i].steps, "--data", data, "--layers", "3", "--lr", "1e-2",
+                              pieces[i].steps, "--data", data, "--layers", "4", "--lr", "1e-2",
                               "--save-every", "4", "--resume", "--stages", pieces[i].stages,
-                              "--tensor", pieces[i].tensor));
+                              "--tensor", pieces[i].tensor, "--pipeline", pieces[i].pipeline));
     }
     assert_says(&two, "--resume: goes on after step 12 of 14");
     assert_int_equal(number(&two, "steps"),

@@ -79,9 +79,10 @@ static void a_killed_stage_ends_the_job(void **state)
         const char *ranks;
         const char *tensor; /* ranks that share a stage: they are in all-reduces of their own */
         int killed;
-    } cases[] = {{"3", "1", 0}, {"3", "1", 1}, {"3", "1", 2},
-                 {"2", "2", 1}, {"4", "2", 0}, {"4", "2", 3}};
-    static const char *const schedules[] = {"gpipe", "1f1b"};
+        const char *pipeline;
+    } cases[] = {{"3", "1", 0, "gpipe"},       {"3", "1", 1, "1f1b"},       {"3", "1", 2, "gpipe"},
+                 {"2", "2", 1, "1f1b"},        {"4", "2", 0, "gpipe"},      {"4", "2", 3, "1f1b"},
+                 {"2", "1", 0, "interleaved"}, {"4", "1", 3, "interleaved"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const int killed = cases[i].killed;
         test_directory directory;
@@ -89,9 +90,9 @@ static void a_killed_stage_ends_the_job(void **state)
         test_directory_make(&directory);
         training_start(&run, &directory, "out",
                        (const char *const[]){"--mode", "pp-cpu", "--ranks", cases[i].ranks,
-                                             "--tensor", cases[i].tensor, "--layers", "3",
-                                             "--micro-batches", "4", "--pipeline", schedules[i % 2],
-                                             "--steps", endless, NULL});
+                                             "--tensor", cases[i].tensor, "--layers", "8",
+                                             "--micro-batches", "4", "--pipeline",
+                                             cases[i].pipeline, "--steps", endless, NULL});
         test_program_wait_text(&run.program, TEST_STDERR, "step ");
         const pid_t pid = training_rank_pid(&run, killed);
         assert_int_equal(kill(pid, SIGKILL), 0);
@@ -110,18 +111,19 @@ static void a_stage_that_hangs_is_named(void **state)
 {
     (void)state;
 #ifndef __SANITIZE_ADDRESS__ /* it must be loaded before all others */
-    for (int i = 0; i < 8;
-         i++) { /* in one pipeline, in two of two stages, and in two shared stages */
-        const int hung = i < 4 ? i : i < 6 ? i - 3 : i - 5;
+    /* in one pipeline, in two of two stages, in two shared stages, and in one of several chunks */
+    for (int i = 0; i < 10; i++) {
+        const int hung = i < 4 ? i : i < 6 ? i - 3 : i < 8 ? i - 5 : i - 7;
         test_directory directory;
         char named[64];
         test_directory_make(&directory);
         assert_int_equal(setenv("LD_PRELOAD", HANG_LIBRARY, 1), 0);
         training_start(&run, &directory, "out",
-                       (const char *const[]){"--mode", "pp-cpu", "--ranks", "4", "--layers", "4",
+                       (const char *const[]){"--mode", "pp-cpu", "--ranks", "4", "--layers", "8",
                                              "--micro-batches", "4", "--timeout", "1", "--steps",
-                                             endless, "--stages", i < 4 ? "0" : "2", "--tensor",
-                                             i < 6 ? "1" : "2", NULL});
+                                             endless, "--stages", i < 4 || i > 7 ? "0" : "2",
+                                             "--tensor", i < 6 || i > 7 ? "1" : "2", "--pipeline",
+                                             i > 7 ? "interleaved" : "gpipe", NULL});
         assert_int_equal(unsetenv("LD_PRELOAD"), 0);
         test_program_wait_text(&run.program, TEST_STDERR, "step ");
         const pid_t pid = training_rank_pid(&run, hung);

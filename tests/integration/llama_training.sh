@@ -17,14 +17,14 @@ fail() {
 
 # Heads that share keys and values, and are together wider than the stream; an output of its own.
 cat >shape/config.json <<'END'
-{"model_type": "llama", "vocab_size": 512, "hidden_size": 48, "intermediate_size": 128, "num_hidden_layers": 3,
+{"model_type": "llama", "vocab_size": 512, "hidden_size": 48, "intermediate_size": 128, "num_hidden_layers": 4,
  "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
  "max_position_embeddings": 256, "hidden_act": "silu", "tie_word_embeddings": false}
 END
 random-checkpoint model "$tokenizer" --like shape
 
 train() { # DIRECTORY ARGUMENTS...
-    launcher --checkpoint model --context 64 --quiet --no-bind --no-scaling --no-plots --out "$@" 2>err || fail "$*: $(cat err)"
+    launcher --checkpoint "${from:-model}" --context 64 --quiet --no-bind --no-scaling --no-plots --out "$@" 2>err || fail "$*: $(cat err)"
 }
 same() { cmp "$1/model.safetensors" "$2/model.safetensors" || fail "$1 and $2 have other parameters"; }
 loss() { grep -o "\"loss_$2\": [0-9.]*" "$1/manifest.json" | head -1 | cut -d' ' -f2; }
@@ -41,6 +41,14 @@ for stages in 1 3; do
     train "pipeline-$stages" --mode pp-cpu --ranks "$stages" --micro-batches 4 --steps 10
 done
 same pipeline-1 pipeline-3
+train chunks --mode pp-cpu --ranks 4 --stages 2 --tensor 2 --micro-batches 4 --steps 10 --pipeline interleaved
+same chunks pipeline-1
+mkdir -p tied/shape tied/model
+sed 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' shape/config.json >tied/shape/config.json
+random-checkpoint tied/model "$tokenizer" --like tied/shape
+from=tied/model train tied-one --ranks 1 --micro-batches 4 --steps 10
+from=tied/model train tied-chunks --mode pp-cpu --ranks 4 --stages 2 --micro-batches 2 --steps 10 --pipeline interleaved
+same tied-one tied-chunks
 grep -q '"architecture": "llama, .*, an output of its own"' pipeline-3/manifest.json || fail "the record says $(grep architecture pipeline-3/manifest.json)"
 grep -q '"byte_equivalent": null' pipeline-3/manifest.json || fail "stages without a tied matrix compare it"
 launcher --checkpoint model --context 64 --mode pp-cpu --ranks 2 --micro-batches 2 --steps 1 --no-bind --no-scaling --no-plots --out printed >lines

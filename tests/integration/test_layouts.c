@@ -51,6 +51,36 @@ static void layouts_train_the_bits_of_one_rank(void **state)
     }
 }
 
+/* Chunks that do not follow each other: on one pipeline and on several, whose stages ranks share. */
+static void interleaved_layouts_train_the_bits_of_one_rank(void **state)
+{
+    (void)state;
+#define SHAPE "--layers", "8", "--heads", "4"
+    static const struct {
+        layout of;
+        const char *chunks;
+        const char *transport;
+        const char *more;
+    } cases[] = {
+        {{"2", "2", "1", "4"}, "4", "shm", NULL}, {{"2", "2", "1", "4"}, "3", "tcp", "--recompute"},
+        {{"4", "4", "1", "4"}, "2", "zmq", NULL}, {{"4", "2", "1", "2"}, "0", "tcp", NULL},
+        {{"8", "2", "2", "2"}, "3", "shm", NULL},
+    };
+    training_expect(&one, &test_shared_directory, "chunks", 0,
+                    FLAGS("--ranks", "1", SHAPE, "--micro-batches", "4", "--clip", "0.05"));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        expect_same(cases[i].of,
+                    FLAGS(SHAPE, "--pipeline", "interleaved", "--chunks", cases[i].chunks,
+                          "--transport", cases[i].transport, cases[i].more));
+    }
+    expect_same((layout){"1", "1", "1", "4"}, FLAGS(SHAPE, "--pipeline", "interleaved"));
+    /* micro-batches that are no power of two, in three stages */
+    training_expect(&one, &test_shared_directory, "six", 0,
+                    FLAGS("--ranks", "1", SHAPE, "--micro-batches", "6", "--clip", "0.05"));
+    expect_same((layout){"3", "3", "1", "6"}, FLAGS(SHAPE, "--pipeline", "interleaved"));
+#undef SHAPE
+}
+
 /* Eight heads of 4 in a stage that eight ranks share, in micro-batches that are no power of two. */
 static void many_ranks_share_a_stage(void **state)
 {
@@ -70,9 +100,11 @@ static void empty_batches_pass_through(void **state)
     const char *data = test_directory_path(&test_shared_directory, "two.jsonl");
     assert_ok(base_file_write(data, text, sizeof text - 1, &error), &error);
     training_expect(&one, &test_shared_directory, "few", 0,
-                    FLAGS("--ranks", "1", "--layers", "2", "--micro-batches", "4", "--data", data,
+                    FLAGS("--ranks", "1", "--layers", "4", "--micro-batches", "4", "--data", data,
                           "--clip", "0.05"));
-    expect_same((layout){"4", "2", "2", "4"}, FLAGS("--layers", "2", "--data", data));
+    expect_same((layout){"4", "2", "2", "4"}, FLAGS("--layers", "4", "--data", data));
+    expect_same((layout){"2", "2", "1", "4"},
+                FLAGS("--layers", "4", "--data", data, "--pipeline", "interleaved"));
 }
 
 /* Trains as `one` did, on replicas that compute activations again. */
@@ -142,10 +174,10 @@ static void evaluating_sees_the_whole_model(void **state)
     const char *heldout = test_directory_path(&test_shared_directory, "heldout.jsonl");
     assert_ok(base_file_write(heldout, text, sizeof text - 1, &error), &error);
     training_expect(&one, &test_shared_directory, "evaluated", 0,
-                    FLAGS("--ranks", "1", "--layers", "2", "--micro-batches", "4", "--eval",
+                    FLAGS("--ranks", "1", "--layers", "4", "--micro-batches", "4", "--eval",
                           "--heldout", heldout, "--clip", "0.05"));
-    expect_same((layout){"4", "2", "2", "4"},
-                FLAGS("--layers", "2", "--eval", "--heldout", heldout));
+    expect_same((layout){"4", "2", "2", "4"}, FLAGS("--layers", "4", "--pipeline", "interleaved",
+                                                    "--eval", "--heldout", heldout));
     json_t *whole = training_manifest(&one);
     json_t *parts = training_manifest(&two);
     json_t *found = json_object_get(parts, "eval");
@@ -181,6 +213,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_train_the_bits_of_one_rank),
+        cmocka_unit_test(interleaved_layouts_train_the_bits_of_one_rank),
         cmocka_unit_test(many_ranks_share_a_stage),
         cmocka_unit_test(empty_batches_pass_through),
         cmocka_unit_test(recompute_changes_no_bits),

@@ -1,4 +1,5 @@
 /* Whole jobs of --mode pp-cpu: a model whose layers are on several ranks. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,6 +163,39 @@ static void the_record_has_the_stages(void **state)
     json_decref(manifest);
 }
 
+/* Of two stages with two chunks each: activations of five chunks on the first stage, and of three on the last. */
+static void the_record_has_the_chunks(void **state)
+{
+    (void)state;
+    training_expect(&one, &test_shared_directory, "chunks", 0,
+                    FLAGS("--mode", "pp-cpu", "--ranks", "2", "--layers", "6", "--micro-batches",
+                          "4", "--pipeline", "interleaved"));
+    json_t *manifest = training_manifest(&one);
+    const json_t *pipeline = json_object_get(manifest, "pipeline");
+    assert_string_equal(json_string_value(json_object_get(pipeline, "schedule")), "interleaved");
+    assert_int_equal(json_integer_value(json_object_get(pipeline, "chunks")), 2);
+    const double formula = json_number_value(json_object_get(pipeline, "bubble_formula"));
+    assert_true(fabs(formula - 1.0 / (2 * 4 + 1)) < 1e-8);
+    const double measured = json_number_value(json_object_get(pipeline, "bubble_measured"));
+    assert_true(measured > 0);
+    assert_true(measured < 1);
+    static const int held[] = {5, 3};
+    static const int layers[][2][2] = {{{0, 2}, {4, 1}}, {{2, 2}, {5, 1}}};
+    for (size_t s = 0; s < 2; s++) {
+        const json_t *stage = json_array_get(json_object_get(pipeline, "stages"), s);
+        assert_true(stage_number(manifest, s, "held") == held[s]);
+        assert_true(stage_number(manifest, s, "layers") == 3);
+        assert_true(stage_number(manifest, s, "neighbour_ms") > 0);
+        for (size_t c = 0; c < 2; c++) {
+            const json_t *chunk = json_array_get(json_object_get(stage, "chunks"), c);
+            assert_int_equal(json_integer_value(json_object_get(chunk, "first_layer")),
+                             layers[s][c][0]);
+            assert_int_equal(json_integer_value(json_object_get(chunk, "layers")), layers[s][c][1]);
+        }
+    }
+    json_decref(manifest);
+}
+
 /* The model can be used as any other: it generates, and training goes on from it on any number of
  * ranks. */
 static void the_model_is_an_ordinary_one(void **state)
@@ -199,7 +233,7 @@ static void what_makes_no_sense_is_refused(void **state)
 {
     (void)state;
     static const struct {
-        const char *flags[4];
+        const char *flags[6];
         const char *says;
     } cases[] = {
         {{"--layers", "1"}, "each stage has a layer at least, and the model has 1"},
@@ -211,14 +245,22 @@ static void what_makes_no_sense_is_refused(void **state)
         {{"--layers", "4", "--stages", "3"}, "--stages 3 does not divide --ranks 2"},
         {{"--layers", "1", "--stages", "2"}, "--stages 2: each stage has a layer at least"},
         {{"--mode", "ddp-cpu", "--stages", "2"}, "--stages 2 goes with mode pp-cpu"},
-        {{"--layers", "2", "--pipeline", "interleaved"}, "has gpipe and 1f1b"},
+        {{"--layers", "3", "--pipeline", "interleaved"},
+         "--chunks 2: each chunk of the 2 stages has a layer at least, and the model has 3"},
+        {{"--layers", "4", "--pipeline", "interleaved", "--micro-batches", "3"},
+         "--pipeline interleaved: --micro-batches 3 must be a multiple of the 2 stages"},
+        {{"--layers", "4", "--chunks", "17"}, "--chunks: 17: must be a whole number from 0 to 16"},
+        {{"--pipeline", "1f1b", "--chunks", "2"},
+         "--chunks 2 goes with --pipeline interleaved, not with 1f1b"},
+        {{"--mode", "ddp-cpu", "--chunks", "2"}, "--chunks 2 goes with mode pp-cpu"},
         {{"--mode", "ddp-cpu", "--pipeline", "1f1b"}, "--pipeline 1f1b goes with"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *const *more = cases[i].flags;
         training_expect_refused(&one,
                                 FLAGS("--mode", "pp-cpu", "--ranks", "2", more[0], more[1], more[2],
-                                      more[2] != NULL ? more[3] : NULL),
+                                      more[2] != NULL ? more[3] : NULL, more[4],
+                                      more[4] != NULL ? more[5] : NULL),
                                 cases[i].says);
     }
 }
@@ -231,6 +273,7 @@ int main(void)
         cmocka_unit_test(several_pipelines_train_the_bits_of_one_rank),
         cmocka_unit_test(empty_batches_pass_through),
         cmocka_unit_test(the_record_has_the_stages),
+        cmocka_unit_test(the_record_has_the_chunks),
         cmocka_unit_test(the_model_is_an_ordinary_one),
         cmocka_unit_test(dry_run_names_what_is_written),
         cmocka_unit_test(what_makes_no_sense_is_refused),

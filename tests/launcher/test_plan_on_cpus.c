@@ -69,7 +69,8 @@ static void flags_that_save_memory_are_planned_and_offered(void **state)
 static const int zero_stages[] = {1, 2, 3};
 
 /* The command for CPUs is one that the launcher accepts, of the layout that it stands beside. */
-static void assert_runs(const char *command, int data, int tensor, int pipeline, int zero)
+static void assert_runs(const char *command, int data, int tensor, int pipeline, int zero,
+                        int chunks)
 {
     static launch_options options;
     base_error error = {.message = ""};
@@ -91,13 +92,16 @@ static void assert_runs(const char *command, int data, int tensor, int pipeline,
     assert_int_equal(proto_job_stages(job), pipeline);
     assert_int_equal(job->train.batch * job->train.micro_batches * data, 192);
     assert_int_equal(job->parallel.zero, zero);
-    assert_true(pipeline == 1 || job->parallel.pipeline == PROTO_PIPELINE_1F1B);
+    assert_int_equal(proto_job_pipeline(job).chunks, chunks);
+    assert_true(pipeline == 1 || job->parallel.pipeline == (chunks > 1 ? PROTO_PIPELINE_INTERLEAVED
+                                                                       : PROTO_PIPELINE_1F1B));
     const bool whole = tensor == 1 && pipeline == 1;
     assert_int_equal(job->job.mode, whole ? PROTO_MODE_DDP_CPU : PROTO_MODE_PP_CPU);
 }
 
-/* Checks the commands of all layouts of a plan with that stage of ZeRO. Returns how many have it. */
-static int assert_commands(int zero)
+/* Checks the commands of all layouts of a plan with that stage of ZeRO and that schedule. Returns how many have
+ * the first. */
+static int assert_commands(int zero, const char *schedule)
 {
     char stage[12];
     static char text[PLAN_TEXT_BYTES];
@@ -105,11 +109,12 @@ static int assert_commands(int zero)
     size_t index = 0;
     int commands = 0;
     int sharded = 0;
+    int interleaved = 0;
     (void)snprintf(stage, sizeof stage, "%d", zero);
     assert_int_equal(
-        plan_run(PLAN_WORDS("--model", "gpt2", "--layers", "6", "--width", "384", "--heads", "12",
+        plan_run(PLAN_WORDS("--model", "gpt2", "--layers", "12", "--width", "384", "--heads", "12",
                             "--context", "128", "--ranks", "24", "--batch", "2", "--global-batch",
-                            "192", "--zero", stage, "--json"),
+                            "192", "--zero", stage, "--schedule", schedule, "--json"),
                  text),
         BASE_EXIT_DONE);
     json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
@@ -130,12 +135,15 @@ static int assert_commands(int zero)
         if (tensor % 3 == 0 || (has > 0 && (tensor > 1 || pipeline > 1))) {
             assert_true(json_is_null(command));
         } else {
-            assert_runs(json_string_value(command), data, tensor, pipeline, has);
+            const int chunks = pipeline > 1 && strcmp(schedule, "interleaved") == 0 ? 2 : 1;
+            assert_runs(json_string_value(command), data, tensor, pipeline, has, chunks);
             commands++;
+            interleaved += chunks > 1 ? 1 : 0;
             sharded += has > 0 ? 1 : 0;
         }
     }
     assert_true(commands > 1);
+    assert_int_equal(interleaved > 0, strcmp(schedule, "interleaved") == 0);
     json_decref(json);
     return sharded;
 }
@@ -143,9 +151,10 @@ static int assert_commands(int zero)
 static void layouts_have_a_command_for_cpus(void **state)
 {
     (void)state;
-    assert_int_equal(assert_commands(0), 0);
+    assert_int_equal(assert_commands(0, "1f1b"), 0);
+    assert_int_equal(assert_commands(0, "interleaved"), 0);
     for (size_t i = 0; i < sizeof zero_stages / sizeof *zero_stages; i++) {
-        assert_int_equal(assert_commands(zero_stages[i]), 1);
+        assert_int_equal(assert_commands(zero_stages[i], "1f1b"), 1);
     }
 }
 
@@ -175,10 +184,18 @@ static void the_text_ends_with_the_command_for_cpus(void **state)
     assert_has(text, " of 4 x 64, with --zero 3 --recompute\n");
     assert_has(text, "\n  parameters, not hidden ");
     assert_has(text, " --context 64 --batch 4 --micro-batches 8 --zero 3 --recompute\n");
+    assert_int_equal(
+        plan_run(PLAN_WORDS(MINI, "--layers", "6", "--data", "1", "--tensor", "1", "--pipeline",
+                            "2", "--schedule", "interleaved", "--chunks", "3", "--steps", "5"),
+                 text),
+        BASE_EXIT_DONE);
+    assert_has(text,
+               "\nOn CPUs: launcher --mode pp-cpu --ranks 2 --stages 2 --pipeline interleaved "
+               "--chunks 3 --layers 6 --width 128 --heads 4 --context 64 --batch 4 "
+               "--micro-batches 16 --steps 5\n");
     static const struct {
         const char *words[12];
     } none[] = {
-        {{MINI, "--layers", "4", "--pipeline", "2", "--schedule", "interleaved"}},
         {{"--model", "gpt2", "--ranks", "3", "--tensor", "3", "--global-batch", "64"}},
         {{MINI, "--data", "2", "--pipeline", "2", "--zero", "1"}}, /* pp-cpu has no ZeRO */
         {{"--decode", "--model", "minigpt", "--ranks", "2"}},

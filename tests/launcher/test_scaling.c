@@ -67,7 +67,20 @@ static void measurements_of_fewer_pipelines_are_jobs(void **state)
                     &error),
               &error);
     assert_int_equal(launch_options_check(&options, &error), BASE_ERR_INVALID);
-    assert_has(error.message, "--scaling 3: a pipeline of 3 stages");
+    assert_has(error.message, "--scaling 3: --ranks 3: each stage has a layer at least");
+    assert_ok(parse(&options,
+                    WORDS("--mode", "pp-cpu", "--ranks", "4", "--stages", "2", "--layers", "6",
+                          "--micro-batches", "4", "--pipeline", "interleaved", "--scaling", "3"),
+                    &error),
+              &error);
+    for (int ranks = 1; ranks <= 4; ranks *= 2) { /* one stage is not interleaved */
+        const proto_job point = launch_scaling_job(&options.job, ranks);
+        assert_ok(proto_job_check(&point, &error), &error);
+        assert_int_equal(proto_job_pipeline(&point).chunks, ranks == 1 ? 1 : 2);
+    }
+    assert_int_equal(launch_options_check(&options, &error), BASE_ERR_INVALID);
+    assert_has(error.message, "--scaling 3: --pipeline interleaved: --micro-batches 4 must be a "
+                              "multiple of the 3 stages");
 }
 
 int main(void)

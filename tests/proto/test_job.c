@@ -163,6 +163,50 @@ static void each_rank_has_a_place(void **state)
     assert_int_equal(proto_job_place(&one, 7).part, 3);
 }
 
+/* What has one chunk on each stage is not interleaved. */
+static void the_schedule_of_a_job(void **state)
+{
+    static const struct {
+        int ranks, stages, chunks;
+        proto_pipeline schedule;
+    } cases[] = {
+        {4, 2, 0, {PROTO_PIPELINE_INTERLEAVED, 2, 2, 6}},
+        {2, 0, 4, {PROTO_PIPELINE_INTERLEAVED, 2, 4, 6}},
+        {3, 0, 2, {PROTO_PIPELINE_INTERLEAVED, 3, 2, 6}},
+        {2, 0, 1, {PROTO_PIPELINE_1F1B, 2, 1, 6}},
+        {2, 1, 4, {PROTO_PIPELINE_1F1B, 1, 1, 6}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        base_error error;
+        proto_job job = job_of_stages(cases[i].ranks, cases[i].stages, 0);
+        job.model.layers = 8;
+        job.train.micro_batches = 6;
+        job.parallel.pipeline = PROTO_PIPELINE_INTERLEAVED;
+        job.parallel.chunks = cases[i].chunks;
+        assert_ok(proto_job_check(&job, &error), &error);
+        const proto_pipeline made = proto_job_pipeline(&job);
+        assert_int_equal(made.kind, cases[i].schedule.kind);
+        assert_int_equal(made.stages, cases[i].schedule.stages);
+        assert_int_equal(made.chunks, cases[i].schedule.chunks);
+        assert_int_equal(made.micro_batches, cases[i].schedule.micro_batches);
+    }
+    base_error error;
+    proto_job job = job_of_stages(4, 0, 0);
+    job.model.layers = 8;
+    job.train.micro_batches = 6;
+    job.parallel.pipeline = PROTO_PIPELINE_INTERLEAVED;
+    assert_status(proto_job_check(&job, &error), BASE_ERR_INVALID);
+    assert_has(error.message, "train.micro_batches 6 must be a multiple of the 4 stages");
+    job.train.micro_batches = 8;
+    job.parallel.chunks = 3;
+    assert_status(proto_job_check(&job, &error), BASE_ERR_INVALID);
+    assert_has(error.message, "parallel.chunks 3: each chunk of the 4 stages has a layer at least");
+    job.parallel.pipeline = PROTO_PIPELINE_GPIPE;
+    assert_status(proto_job_check(&job, &error), BASE_ERR_INVALID);
+    assert_has(error.message, "parallel.chunks 3 goes with parallel.pipeline interleaved");
+}
+
 /* A default model has 4 heads, a width of 128 and 512 tokens. */
 static void ranks_share_what_can_be_cut(void **state)
 {
@@ -406,11 +450,15 @@ static void paths_follow_the_root(void **state)
 static void the_corpus_is_read(void **state)
 {
     (void)state;
-    static const char *const seeds[] = {
-        CORPUS "/every_key_bench_nccl", CORPUS "/every_key_ddp_nccl",
-        CORPUS "/every_key_pp_cpu",     CORPUS "/every_key_requests",
-        CORPUS "/every_key_tp_cpu",     CORPUS "/every_key_zero",
-        CORPUS "/gate_check",           CORPUS "/train"};
+    static const char *const seeds[] = {CORPUS "/every_key_bench_nccl",
+                                        CORPUS "/every_key_ddp_nccl",
+                                        CORPUS "/every_key_pp_cpu",
+                                        CORPUS "/every_key_requests",
+                                        CORPUS "/every_key_tp_cpu",
+                                        CORPUS "/every_key_zero",
+                                        CORPUS "/gate_check",
+                                        CORPUS "/stages",
+                                        CORPUS "/train"};
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
         base_error error;
         proto_job job;
@@ -457,6 +505,7 @@ int main(void)
         cmocka_unit_test(a_field_is_set_from_a_text),
         cmocka_unit_test(zero_is_no_value_where_it_means_absent),
         cmocka_unit_test(each_rank_has_a_place),
+        cmocka_unit_test(the_schedule_of_a_job),
         cmocka_unit_test(ranks_share_what_can_be_cut),
         cmocka_unit_test(each_rank_has_a_part_of_the_vocabulary),
         cmocka_unit_test(modes_on_gpus_have_fields_of_their_own),

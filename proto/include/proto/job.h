@@ -158,6 +158,7 @@ typedef struct proto_job_parallel {
     int64_t threads_per_rank;
     proto_pipeline_kind pipeline; /* of a mode that trains in a pipeline */
     int64_t stages; /* of one pipeline; 0: as many as there are ranks for one pipeline */
+    int64_t chunks; /* of layers in each stage, if interleaved; 0: 2, or 1 if it is not */
     int64_t tensor; /* ranks that share a stage's layers; 0: 1 */
     int64_t zero;   /* ZeRO's stage, a proto_zero */
 } proto_job_parallel;
@@ -264,6 +265,10 @@ BASE_MUST_CHECK base_status proto_job_check(const proto_job *job, base_error *re
 int64_t proto_job_stages(const proto_job *job);
 int64_t proto_job_tensor(const proto_job *job);
 int64_t proto_job_replicas(const proto_job *job);
+
+/* The schedule of a stage's micro-batches. A stage that is alone has one chunk, and what has one chunk is
+ * not interleaved: it is 1f1b then. */
+proto_pipeline proto_job_pipeline(const proto_job *job);
 
 /* A rank's place in this layout, from 0. */
 typedef struct proto_place {

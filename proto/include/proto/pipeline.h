@@ -93,6 +93,10 @@ bool proto_pipeline_needs(const proto_pipeline *pipeline, int stage,
 /* The most chunks' activations that a stage holds at a time: forwards whose backward is not done. */
 int proto_pipeline_held(const proto_pipeline *pipeline, int stage);
 
+/* The most micro-batches whose activations it holds of one chunk. The sum over the chunks may be more,
+ * as these do not have the most at the same time. */
+int proto_pipeline_held_of(const proto_pipeline *pipeline, int stage, int chunk);
+
 /* The bubble by the papers' formula: the share of a step in which a stage is idle, if all chunks
  * take equally long and messages no time. With p stages, m micro-batches and v chunks it is
  *

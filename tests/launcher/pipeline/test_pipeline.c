@@ -40,6 +40,8 @@ static void each_task_once(const proto_pipeline *pipeline)
         int last[2][CHUNKS];
         int held = 0;
         int held_max = 0;
+        int held_of[CHUNKS] = {0};
+        int held_of_max[CHUNKS] = {0};
         for (int c = 0; c < CHUNKS; c++) {
             last[0][c] = last[1][c] = -1;
         }
@@ -55,6 +57,13 @@ static void each_task_once(const proto_pipeline *pipeline)
             last[task.backward][task.chunk] = task.micro_batch;
             held += task.backward ? -1 : 1;
             held_max = held > held_max ? held : held_max;
+            held_of[task.chunk] += task.backward ? -1 : 1;
+            if (held_of[task.chunk] > held_of_max[task.chunk]) {
+                held_of_max[task.chunk] = held_of[task.chunk];
+            }
+        }
+        for (int c = 0; c < pipeline->chunks; c++) {
+            assert_int_equal(proto_pipeline_held_of(pipeline, stage, c), held_of_max[c]);
         }
         assert_int_equal(proto_pipeline_tasks(pipeline),
                          2 * pipeline->chunks * pipeline->micro_batches);
@@ -135,6 +144,100 @@ static void test_plays(void **state)
     for_each(plays);
 }
 
+/* Whether a stage has run a task. */
+static bool has_run(const proto_pipeline *pipeline, const int *next, int part, bool backward,
+                    int micro_batch)
+{
+    const int stage = part % pipeline->stages;
+    const proto_pipeline_task task = {backward, part / pipeline->stages, micro_batch};
+    return proto_pipeline_index_of(pipeline, stage, &task) < next[stage];
+}
+
+/* Whether the stage's next task can run on ranks: what it needs is there, and so are the buffers from which
+ * it sends. Those of a chunk are taken in turns, and so are the last part's for the tied gradient. What an
+ * earlier micro-batch has sent from one of them is received when the task that needs it runs. */
+static bool can_run(const proto_pipeline *pipeline, int stage, const int *next)
+{
+    const proto_pipeline_task task = proto_pipeline_task_at(pipeline, stage, next[stage]);
+    const int parts = pipeline->stages * pipeline->chunks;
+    const int part = task.chunk * pipeline->stages + stage;
+    const int to = part + (task.backward ? -1 : 1);
+    const int in_turn = proto_pipeline_held_of(pipeline, stage, task.chunk);
+    const int earlier = task.micro_batch - in_turn;
+    const int tied_earlier = task.micro_batch - pipeline->stages;
+    proto_pipeline_task before;
+    int from = stage;
+    if (proto_pipeline_needs(pipeline, stage, &task, &from, &before) &&
+        proto_pipeline_index_of(pipeline, from, &before) >= next[from]) {
+        return false;
+    }
+    if (task.backward && part == parts - 1 && tied_earlier >= 0 &&
+        !has_run(pipeline, next, 0, true, tied_earlier)) {
+        return false;
+    }
+    return earlier < 0 || to < 0 || to == parts ||
+           has_run(pipeline, next, to, task.backward, earlier);
+}
+
+/* Stages that also wait until they can use their buffers again still come to the end. */
+static void ends(const proto_pipeline *pipeline)
+{
+    const int tasks = proto_pipeline_tasks(pipeline);
+    int next[STAGES] = {0};
+    int left = pipeline->stages * tasks;
+    while (left > 0) {
+        const int before = left;
+        for (int stage = 0; stage < pipeline->stages; stage++) {
+            while (next[stage] < tasks && can_run(pipeline, stage, next)) {
+                next[stage]++;
+                left--;
+            }
+        }
+        if (left == before) {
+            fail_msg("%s with %d stages, %d chunks, %d micro-batches stops with %d tasks left",
+                     proto_pipeline_name(pipeline->kind), pipeline->stages, pipeline->chunks,
+                     pipeline->micro_batches, left);
+        }
+    }
+}
+
+static void test_buffers_stop_no_pipeline(void **state)
+{
+    (void)state;
+    for_each(ends);
+}
+
+/* Between two ranks messages of one kind are received in the order in which they are sent: forward goes to
+ * the next part, from the last stage to the first, and backward the other way. */
+static void in_order(const proto_pipeline *pipeline)
+{
+    const int parts = pipeline->stages * pipeline->chunks;
+    for (int from = 0; from < pipeline->stages; from++) {
+        for (int backward = 0; backward < 2; backward++) {
+            const int step = backward != 0 ? -1 : 1;
+            const int to = (from + pipeline->stages + step) % pipeline->stages;
+            int received = -1;
+            for (int i = 0; i < proto_pipeline_tasks(pipeline); i++) {
+                proto_pipeline_task task = proto_pipeline_task_at(pipeline, from, i);
+                const int part = task.chunk * pipeline->stages + from + step;
+                if (task.backward != (backward != 0) || part < 0 || part == parts) {
+                    continue;
+                }
+                task.chunk = part / pipeline->stages;
+                const int place = proto_pipeline_index_of(pipeline, to, &task);
+                assert_true(place > received);
+                received = place;
+            }
+        }
+    }
+}
+
+static void test_messages_are_in_order(void **state)
+{
+    (void)state;
+    for_each(in_order);
+}
+
 /* The figures of the papers: GPipe's bubble at m = 4 p is below 20 %; 1F1B holds p micro-batches
  * where GPipe holds m; v chunks divide the bubble by v, in units of the work. */
 static void test_known(void **state)
@@ -197,8 +300,12 @@ static void test_unequal_parts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_task_once), cmocka_unit_test(test_plays),
-        cmocka_unit_test(test_known),          cmocka_unit_test(test_unequal_parts),
+        cmocka_unit_test(test_each_task_once),
+        cmocka_unit_test(test_plays),
+        cmocka_unit_test(test_buffers_stop_no_pipeline),
+        cmocka_unit_test(test_messages_are_in_order),
+        cmocka_unit_test(test_known),
+        cmocka_unit_test(test_unequal_parts),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests_name("launcher-pipeline", tests, NULL, NULL);

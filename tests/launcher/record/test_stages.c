@@ -117,6 +117,51 @@ static void the_report_has_a_table_of_stages(void **state)
     free(page);
 }
 
+/* The same times of two chunks on each stage: a pass of one takes 0.5 and 1 ms forward, 1 and 1.5 ms backward. */
+static void chunks_are_played_too(void **state)
+{
+    (void)state;
+    sample_make(&of, "chunks", STAGES, STEPS);
+    of.job.job.mode = PROTO_MODE_PP_CPU;
+    of.job.model.layers = 6;
+    of.job.train.micro_batches = MICRO_BATCHES;
+    of.job.parallel.pipeline = PROTO_PIPELINE_INTERLEAVED;
+    launch_record *record = sample_begin(&of, 0);
+    for (uint64_t i = 0; i < STEPS; i++) {
+        for (int r = 0; r < STAGES; r++) {
+            const launch_step step = step_of(&of, i, r);
+            sample_add(record, &step);
+        }
+    }
+    sample_end(&of, record);
+    json_t *manifest = sample_load(of.out, "manifest.json");
+    const json_t *pipeline = json_object_get(manifest, "pipeline");
+    assert_string_equal(json_string_value(json_object_get(pipeline, "schedule")), "interleaved");
+    assert_true(sample_number(pipeline, "chunks") == 2);
+    sample_assert_near(sample_number(pipeline, "bubble_formula"), 1.0 / 9.0);
+    /* the slower stage works without a gap behind the first forward of 0.5 ms, and before the last
+     * backward of 1 ms */
+    sample_assert_near(sample_number(pipeline, "bubble_played"), 1 - 32.0 / (2 * 21.5));
+    static const double layers[STAGES][2][2] = {{{0, 2}, {4, 1}}, {{2, 2}, {5, 1}}};
+    for (size_t s = 0; s < STAGES; s++) {
+        const json_t *stage = json_array_get(json_object_get(pipeline, "stages"), s);
+        assert_true(sample_number(stage, "layers") == 3);
+        for (size_t c = 0; c < 2; c++) {
+            const json_t *chunk = json_array_get(json_object_get(stage, "chunks"), c);
+            assert_true(sample_number(chunk, "first_layer") == layers[s][c][0]);
+            assert_true(sample_number(chunk, "layers") == layers[s][c][1]);
+        }
+    }
+    assert_has(
+        json_string_value(json_object_get(manifest, "lesson_notes")),
+        "by schedule interleaved, with 4 micro-batches, in 2 chunks of layers on each stage.");
+    json_decref(manifest);
+    char *page = sample_text(&of, "report.html");
+    assert_has(page, "of 4 micro-batches, in 2 chunks of layers on each stage.");
+    assert_has(page, ">micro-batches held, of a chunk</th>");
+    free(page);
+}
+
 /* Two ranks share each stage, and there are two pipelines: stage 0 is of ranks 0, 1, 4 and 5. */
 enum { RANKS = 8, TENSOR = 2 };
 
@@ -220,6 +265,7 @@ int main(void)
         cmocka_unit_test(the_manifest_has_the_stages_and_the_bubble),
         cmocka_unit_test(each_line_has_the_stage),
         cmocka_unit_test(the_report_has_a_table_of_stages),
+        cmocka_unit_test(chunks_are_played_too),
         cmocka_unit_test(a_stages_figures_are_means_of_all_its_ranks),
         cmocka_unit_test(lines_of_another_layout_are_not_read),
     };
