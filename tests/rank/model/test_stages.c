@@ -166,6 +166,33 @@ static void stages_are_the_whole(void **state)
     check_stages(TINY_QWEN3_UNTIED, false);
 }
 
+/* Ranges that are added in any order stand in that of the model. What is empty stands where the range before
+ * it ends. */
+static void several_ranges_are_one_array(void **state)
+{
+    (void)state;
+    rank_held held = {.count = 0};
+    rank_held_add(&held, 10, 5);
+    rank_held_add(&held, 40, 2);
+    rank_held_add(&held, 0, 3);
+    rank_held_add(&held, 20, 10);
+    assert_int_equal(held.count, 20);
+    size_t next = 0;
+    for (size_t i = 0; i < 50; i++) {
+        const bool in = i < 3 || (i >= 10 && i < 15) || (i >= 20 && i < 30) || i == 40 || i == 41;
+        assert_int_equal(rank_held_has(&held, i), in);
+        if (in) {
+            assert_int_equal(rank_held_place(&held, i), next);
+            next++;
+        }
+    }
+    assert_int_equal(next, held.count);
+    assert_int_equal(rank_held_place(&held, 15), 8);
+    assert_int_equal(rank_held_place(&held, 42), 20);
+    assert_true(rank_held_has(NULL, 7));
+    assert_int_equal(rank_held_place(NULL, 7), 7);
+}
+
 /* Weights that lie elsewhere, one range at a time, as gathered or packed ones do. */
 typedef struct moving {
     const tiny *t;
@@ -220,6 +247,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stages_are_the_whole),
+        cmocka_unit_test(several_ranges_are_one_array),
         cmocka_unit_test(weights_are_reached_through_hooks_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
