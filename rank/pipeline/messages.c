@@ -1,4 +1,5 @@
 /* Messages between stages. Called by run.c, norm.c and params.c. */
+#include "base/clock.h"
 #include "pipeline/parts.h"
 #include "ringfence/coll_error.h"
 
@@ -37,6 +38,23 @@ base_status pipeline_wait(coll_op **sent, base_error *reterr)
     coll_op_destroy(*sent);
     *sent = NULL;
     return coll_to_base(status, &error, reterr);
+}
+
+void pipeline_progress(const rank_pipeline *pipeline, bool moving)
+{
+    enum { PATIENCE_NS = 50000 };
+    int64_t moved_ns = base_now_ns();
+    uint64_t bytes = coll_context_bytes_sent(pipeline->context);
+    coll_status status = COLL_OK;
+    do {
+        status = coll_context_progress(pipeline->context, NULL);
+        const uint64_t now_bytes = coll_context_bytes_sent(pipeline->context);
+        if (now_bytes != bytes) {
+            bytes = now_bytes;
+            moved_ns = base_now_ns();
+            moving = true;
+        }
+    } while (status == COLL_OK && moving && base_now_ns() - moved_ns < PATIENCE_NS);
 }
 
 base_status pipeline_send(coll_comm *comm, int peer, const float *values, size_t count,
