@@ -12,6 +12,7 @@
 #include "limits.h"
 #include "lines.h"
 #include "record.h"
+#include "text_cut.h"
 
 enum { IDS_FIRST = 1 << 16, WINDOWS_FIRST = 1024, SHOWN_IDS = 64 };
 
@@ -133,21 +134,16 @@ static base_status end_text(cutter *self, base_error *reterr)
     return status;
 }
 
-/* How many bytes of a block are tokenized at once: up to the last line that another one follows without
- * a space. Tokenizers split a text there in any case. Without one the block ends between characters. */
+/* How many bytes of a block are tokenized at once. In a text without a place to cut, up to its last character,
+ * which may go on in the next block. */
 static size_t cut_block(const char *block, size_t bytes)
 {
-    for (size_t at = bytes - 1; at > bytes / 2; at--) {
-        if (block[at - 1] == '\n' && block[at] != '\n' && block[at] != '\r' && block[at] != ' ' &&
-            block[at] != '\t') {
-            return at;
-        }
-    }
+    const size_t cut = rank_text_cut(block, bytes);
     size_t at = bytes;
-    while (at > bytes / 2 && ((unsigned char)block[at - 1] & 0xc0U) == 0x80U) {
+    while (at > 2 && ((unsigned char)block[at - 1] & 0xc0U) == 0x80U) {
         at--;
     }
-    return at > 1 ? at - 1 : bytes; /* without the character that may go on in the next block */
+    return cut > 0 ? cut : at - 1;
 }
 
 /* Reads on behind *bytes of the block, until it is full or the file ends. */

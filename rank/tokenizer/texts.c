@@ -10,6 +10,7 @@
 #include "data/hub.h"
 #include "data/lines.h"
 #include "data/record.h"
+#include "data/text_cut.h"
 
 enum {
     BLOCK_BYTES = 1 << 20,
@@ -46,8 +47,9 @@ static base_status make_room(counting *of, size_t needed)
         return BASE_OK;
     }
     if (capacity > PART_BYTES_MAX) {
-        return base_fail(of->reterr, BASE_ERR_LIMIT,
-                         "%zu bytes without a space before a visible ASCII character", needed);
+        return base_fail(
+            of->reterr, BASE_ERR_LIMIT,
+            "%zu bytes without a space or a line's end between visible ASCII characters", needed);
     }
     char *larger = realloc(of->text, capacity);
     if (larger == NULL) {
@@ -86,19 +88,6 @@ static base_status count_lines(counting *of)
     return status;
 }
 
-size_t rank_texts_cut(const char *text, size_t text_bytes)
-{
-    size_t at = text_bytes;
-    while (at > 2) {
-        at--;
-        const bool visible = text[at] > ' ' && text[at] <= '~';
-        if (visible && (text[at - 1] == ' ' || text[at - 1] == '\n')) {
-            return at - 1;
-        }
-    }
-    return 0;
-}
-
 /* Keeps what lies behind the last place to cut for the next block. */
 static base_status count_blocks(counting *of, FILE *file)
 {
@@ -111,7 +100,7 @@ static base_status count_blocks(counting *of, FILE *file)
             return base_fail_errno(of->reterr, errno, "cannot read it");
         }
         at_end = held < of->capacity;
-        const size_t part_bytes = at_end ? held : rank_texts_cut(of->text, held);
+        const size_t part_bytes = at_end ? held : rank_text_cut(of->text, held);
         status = count_text(of, part_bytes);
         held -= part_bytes;
         memmove(of->text, of->text + part_bytes, held);

@@ -16,9 +16,4 @@ struct rank_hub;
 BASE_MUST_CHECK base_status rank_texts_count(const char *path, struct rank_hub *hub,
                                              rank_piece_table *table, base_error *reterr);
 
-/* How many of the text's bytes can be cut off so that both parts together have the pieces of the whole:
- * up to the last space or newline that a visible ASCII character follows. A run of spaces ends there, and
- * its last one is a piece of its own or begins the next. 0: there is no such place. */
-size_t rank_texts_cut(const char *text, size_t text_bytes);
-
 #endif
