@@ -129,7 +129,7 @@ check_flags() {
     mapfile -t all < <(pages)
     while IFS=$'\t' read -r page command flag; do
         count=$((count + 1))
-        if ! help_of "$command" | grep -qE -- "(^|[^a-z-])$flag([^a-z-]|$)"; then
+        if ! help_of "$command" | grep -E -- "(^|[^a-z-])$flag([^a-z-]|$)" >/dev/null; then
             echo "$page: $command has no $flag"
             bad=1
         fi
