@@ -1,5 +1,6 @@
 /* One training step: compute, reduce, update, report. Called by train.c in its loop. */
 #include <math.h>
+#include <stddef.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
@@ -22,7 +23,8 @@ _Static_assert(sizeof(step_sums) == STEP_SUMS * sizeof(double), "summed as an ar
 typedef struct training_step {
     step_sums mine;
     step_sums global;
-    double losses[RANK_DDP_MICRO_BATCHES_MAX]; /* of this rank's micro-batches */
+    double
+        losses[RANK_DDP_MICRO_BATCHES_MAX]; /* of this rank's micro-batches; summed with `global` */
     uint64_t tokens;
     double learning_rate;
     double grad_norm;
@@ -45,6 +47,10 @@ typedef struct training_step {
     bool evaluated;
     trainer_heldout_result heldout;
 } training_step;
+
+_Static_assert(offsetof(training_step, losses) ==
+                   offsetof(training_step, global) + sizeof(step_sums),
+               "both are summed as one array");
 
 static void begin(trainer *self, training_step *step)
 {
@@ -247,15 +253,16 @@ static base_status reduce_stage(trainer *self, training_step *step, base_error *
     return status;
 }
 
-/* Where gradients are summed over ranks first, so are losses: for each micro-batch. */
-static base_status sum_slots(const trainer *self, training_step *step, base_error *reterr)
+/* Where gradients are summed over the ranks first, and over micro-batches second, so are losses. */
+static base_status sum_global(const trainer *self, training_step *step, base_error *reterr)
 {
     const int slots = (int)self->job->train.micro_batches;
-    if (slots == 1 || proto_job_slot_step(self->job) == 1) {
-        return BASE_OK;
+    const bool each = slots > 1 && proto_job_slot_step(self->job) > 1;
+    const base_status status =
+        trainer_sum(self, (double *)&step->global, STEP_SUMS + (each ? (size_t)slots : 0), reterr);
+    if (each) {
+        step->global.loss = sum_losses(step->losses, slots);
     }
-    const base_status status = trainer_sum(self, step->losses, (size_t)slots, reterr);
-    step->global.loss = sum_losses(step->losses, slots);
     return status;
 }
 
@@ -271,8 +278,7 @@ static base_status sum_counts(const trainer *self, training_step *step, base_err
         if (status != BASE_OK) {
             return status;
         }
-        const base_status summed = trainer_sum(self, (double *)&step->global, STEP_SUMS, reterr);
-        return summed == BASE_OK ? sum_slots(self, step, reterr) : summed;
+        return sum_global(self, step, reterr);
     }
     step->global.loss = step->mine.loss;
     step->global.stop = step->mine.stop;
