@@ -47,8 +47,8 @@ base_status pipeline_make_reductions(rank_pipeline *pipeline, base_error *reterr
     if (pipeline->bucket_elements < least) {
         pipeline->bucket_elements = least; /* no more buckets than that, and one for each layer */
     }
-    /* backward ends with each layer, and with what stands before them: there a bucket may be smaller */
-    reductions->capacity = pipeline->held.count / pipeline->bucket_elements + 1;
+    /* what is before and behind the layers, and each of them, may end with a smaller bucket */
+    reductions->capacity = pipeline->held.count / pipeline->bucket_elements + 2;
     for (int i = 0; i < pipeline->schedule.chunks; i++) {
         const rank_shape *shape = &pipeline->chunks[i].run.shape;
         reductions->capacity += (size_t)(shape->end_layer - shape->first_layer);

@@ -79,7 +79,8 @@ typedef struct rank_ddp_options {
     bool bracketed;      /* a barrier, then one all-reduce after backward, to measure that alone */
     int zero;            /* the stage of ZeRO, 0: none; not on a device */
     /* From stage 2 on: what passes read. Forward reads the parts in order, backward from the last one
-     * down to the second, and its `ready` comes in that order; that of the last two is one. Copied. */
+     * down to the second, and its `ready` comes in that order; that of the last two is one if the
+     * last has two ranges. Copied. */
     const rank_ddp_part *parts;
     int part_count;
     coll_algorithm algorithm;

@@ -343,13 +343,23 @@ static void tell(const backward *b, size_t offset, size_t end)
     }
 }
 
-/* Reports a layer's gradients; with the model's last layer also those behind them in the array: the
- * final norm's, and those of an output's matrix of its own. */
+/* Reports the gradients of an output's matrix of its own, and the final norm's. */
+static void tell_output(const backward *b)
+{
+    const transformer_layout *layout = &b->pass.layout;
+    if (transformer_is_last_stage(&b->pass) && !transformer_is_tied(layout)) {
+        tell(b, layout->final_weight, layout->total);
+    }
+}
+
+/* Reports a layer's gradients; with the model's last layer also the final norm's, which are few, if that was
+ * not done. */
 static void tell_layer(const backward *b, int layer)
 {
+    const transformer_layout *layout = &b->pass.layout;
     const size_t offset = transformer_offset(&b->pass, layer, 0);
-    const bool last = (size_t)layer + 1 == b->pass.layers;
-    tell(b, offset, last ? b->pass.layout.total : offset + b->pass.layout.in_block[BLOCK_TENSORS]);
+    const bool last = (size_t)layer + 1 == b->pass.layers && transformer_is_tied(layout);
+    tell(b, offset, last ? layout->total : offset + layout->in_block[BLOCK_TENSORS]);
 }
 
 /* Reports the embeddings' gradients. A stage that has both ends of the model, or begins it, has all
@@ -371,6 +381,7 @@ static void zero_all(const backward *b, float *din)
     if (transformer_is_last_stage(pass)) {
         zero_range(b, pass->layout.final_weight, pass->layout.total - pass->layout.final_weight);
     }
+    tell_output(b);
     for (int layer = shape->end_layer - 1; layer >= shape->first_layer; layer--) {
         zero_range(b, transformer_offset(pass, layer, 0), pass->layout.in_block[BLOCK_TENSORS]);
         tell_layer(b, layer);
@@ -482,6 +493,7 @@ void transformer_backward(const rank_run *run, const rank_backward_args *args)
     }
     zero_vectors(&b);
     begin_stream(&b, args);
+    tell_output(&b);
     for (int layer = run->shape.end_layer - 1; layer >= run->shape.first_layer; layer--) {
         transformer_enter_layer(&b.pass, layer);
         if (run->shape.recompute) {

@@ -179,7 +179,7 @@ void rank_ddp_window_ready(rank_ddp *ddp, size_t offset)
         return;
     }
     const int last = position_count(ddp->shards.part_count) - 1;
-    int position = ddp->shards.part_count;
+    int position = ddp->shards.part_count - 1;
     while (position < last && !covers(part_of(ddp, position), offset, 1)) {
         position++;
     }

@@ -44,11 +44,13 @@ static rank_zero_range tied(const rank_ddp_part *parts, int part_count)
     return parts[part_count - 1].ranges[1];
 }
 
-/* The gradients that backward makes ready next to those of a part: the part's own, and with the last one but one
- * also those of the last. */
+/* The gradients that backward makes ready with those of a part: the part's own, and with a tied output those of
+ * the last part with those of the one before. */
 static size_t ready_bytes(const rank_ddp_options *options, const rank_zero_cut *cut, int part)
 {
-    const int end_part = part + 2 < options->part_count ? part : options->part_count - 1;
+    const bool with_last =
+        part + 2 == options->part_count && tied(options->parts, options->part_count).count > 0;
+    const int end_part = with_last ? part + 1 : part;
     const rank_zero_range *end = &options->parts[end_part].ranges[0];
     return units_bytes(cut, options->parts[part].ranges[0].offset, end->offset + end->count);
 }
