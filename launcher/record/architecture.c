@@ -41,6 +41,9 @@ void launch_architecture_find(const proto_job_model *model, launch_architecture 
 
 bool launch_architecture_copies(const launch_architecture *of, const proto_job *job)
 {
+    if (job->parallel.zero == PROTO_ZERO_PARAMETERS) {
+        return false;
+    }
     return proto_job_replicas(job) > 1 || proto_job_tensor(job) > 1 ||
            !(proto_mode_get(job->job.mode)->pipelined && of->untied);
 }

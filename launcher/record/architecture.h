@@ -16,7 +16,7 @@ void launch_architecture_find(const proto_job_model *model, launch_architecture 
 
 /* Whether several ranks would hold the same parameters, which can be compared: all ranks all of them, the
  * equal stages of several pipelines theirs, the first and the last stage of a pipeline the tied matrix, or
- * the ranks that share a stage what is not cut between them. */
+ * the ranks that share a stage what is not cut between them. Shards of parameters have no copy. */
 bool launch_architecture_copies(const launch_architecture *of, const proto_job *job);
 
 #endif

@@ -200,6 +200,7 @@ static void later_stages_take_less(void **state)
                     json_integer_value(json_object_get(arena, "planned_bytes")));
         assert_true(bytes_of(rank, "moments") <= 8 * (params / 4 + 1024));
         assert_true(bytes_of(rank, "gradients") <= (stage > 1 ? 4 * (params / 4 + 1024) : 0));
+        assert_true(json_is_null(json_object_get(manifest, "byte_equivalent")) == (stage == 3));
         if (stage == 3) {
             assert_true(real_of(rank, "all_gather", "bytes") > 1.5 * 4.0 * (double)params);
         }
