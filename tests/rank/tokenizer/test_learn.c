@@ -113,7 +113,7 @@ static void merges_are_those_of_counting_anew(void **state)
         draw(&random, &naive, &table);
         assert_ok(rank_learner_create(&table, &learner, &error), &error);
         for (int m = 0; m < MERGES_MAX && found; m++) {
-            rank_bpe_pair expected;
+            rank_bpe_pair expected = {0, 0};
             rank_bpe_pair merge;
             assert_ok(rank_learner_next(learner, &merge, &found, &error), &error);
             assert_int_equal(found, naive_next(&naive, &expected));
