@@ -58,8 +58,8 @@ static void print_files(const launch_options *options, FILE *stream)
                   "config.json tokenizer.json",
                   job->output.directory, fate);
     /* rank 0 saves the parameters of all stages, or shards */
-    const bool parts = proto_mode_get(job->job.mode)->pipelined ||
-                       job->parallel.zero == PROTO_ZERO_PARAMETERS;
+    const bool parts =
+        proto_mode_get(job->job.mode)->pipelined || job->parallel.zero == PROTO_ZERO_PARAMETERS;
     for (int64_t rank = 0; rank < (parts ? 1 : job->job.world_size); rank++) {
         (void)fprintf(stream, " state-rank-%" PRId64 ".safetensors", rank);
     }
