@@ -101,3 +101,17 @@ void coll_arena_discard(coll_arena *arena, size_t offset_bytes, size_t size_byte
     BASE_ASSERT(size_bytes <= arena->size_bytes - offset_bytes);
     coll_segment_discard((uint8_t *)arena->data + offset_bytes, size_bytes);
 }
+
+uint8_t *coll_arena_of_peer(const coll_comm *comm, int peer, uint32_t number, uint64_t offset_bytes,
+                            size_t size_bytes)
+{
+    for (const coll_arena *arena = comm->arenas; arena != NULL; arena = arena->next) {
+        if (arena->number == number) {
+            return offset_bytes <= arena->size_bytes &&
+                           size_bytes <= arena->size_bytes - offset_bytes
+                       ? arena->peers[peer] + offset_bytes
+                       : NULL;
+        }
+    }
+    return NULL;
+}

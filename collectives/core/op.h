@@ -99,6 +99,9 @@ typedef struct coll_op_plan {
 typedef struct coll_op_p2p {
     size_t offset_bytes; /* done of the message */
     bool head_done;      /* the head has been sent or seen */
+    /* Of a message that its receiver reads where it lies. */
+    uint64_t frame;      /* its head's, among those to this peer, from 1; 0: it is not such a one */
+    const uint8_t *from; /* what the receiver reads; else NULL */
 } coll_op_p2p;
 
 typedef struct coll_device_op coll_device_op;

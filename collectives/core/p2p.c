@@ -5,7 +5,13 @@
  * collectives. A message is one frame of P2P_FIRST_BYTES with a head and the first bytes, and then
  * frames of chunks. The sender does not wait for the receive. It is done when the stream has taken
  * all bytes, as far as its credit goes, and the transport can deliver them without the sender's
- * help. The receiver compares the head with its own arguments. If they differ it fails, and the
+ * help.
+ *
+ * A message that is longer than a stream, and lies in an arena that the receiver can read, is its head alone.
+ * The receiver reads the bytes where they lie, without the sender's help, and then gives the head's room
+ * back. So the sender sees that it is done; messages behind it need not wait for that.
+ *
+ * The receiver compares the head with its own arguments. If they differ it fails, and the
  * sender gets a failure notice.
  *
  * A message from a rank to itself stays in the queues until both ends are there. */
@@ -28,7 +34,9 @@ typedef struct p2p_head {
     int32_t type;
     uint64_t sequence; /* of the message, in its direction, from 1 */
     uint64_t count;
-    uint8_t zero[40];
+    uint64_t offset_bytes; /* in the sender's arena of that number; 0: frames follow */
+    uint32_t arena;
+    uint8_t zero[28];
 } p2p_head;
 
 _Static_assert(sizeof(p2p_head) == 64, "the head fills a cache line");
@@ -44,6 +52,7 @@ typedef struct p2p_queue {
 struct coll_p2p {
     uint64_t sending; /* a bit per peer with something in its queue */
     uint64_t receiving;
+    uint64_t frames[COLL_RANKS_MAX]; /* sent to each peer */
     p2p_queue sends[COLL_RANKS_MAX];
     p2p_queue receives[COLL_RANKS_MAX];
 };
@@ -101,12 +110,22 @@ static void complete(coll_op *op)
     coll_p2p_leave(op);
 }
 
+/* Whether the receiver of the message reads it where it lies. */
+static bool stays(const coll_op *op)
+{
+    enum { STREAM_BYTES = COLL_STREAM_CREDITS * COLL_CHUNK_BYTES };
+    return op->ref.send_arena != 0 && op->total_bytes > STREAM_BYTES;
+}
+
 static p2p_head head_of(const coll_op *op)
 {
+    const bool there = stays(op);
     return (p2p_head){.magic = P2P_MAGIC,
                       .type = (int32_t)op->desc.type,
                       .sequence = op->sequence,
-                      .count = op->desc.count};
+                      .count = op->desc.count,
+                      .offset_bytes = there ? op->ref.send_offset_bytes : 0,
+                      .arena = there ? op->ref.send_arena : 0};
 }
 
 static void fail_mismatch(const coll_op *op, int32_t type, uint64_t count)
@@ -136,7 +155,7 @@ static bool send_frame(coll_op *op)
     coll_comm *comm = op->comm;
     const coll_transport_table *table = comm->table;
     const int peer = op->desc.root;
-    const size_t data = next_data_bytes(op);
+    size_t data = next_data_bytes(op);
     const size_t size = op->p2p.head_done ? data : P2P_FIRST_BYTES;
     uint8_t *frame = table->send_begin(comm, peer, COLL_CHANNEL_P2P, size);
     if (frame == NULL) {
@@ -149,7 +168,11 @@ static bool send_frame(coll_op *op)
         frame += sizeof head;
         op->p2p.head_done = true;
     }
-    if (data > 0) {
+    const uint64_t number = ++comm->p2p->frames[peer];
+    if (stays(op)) {
+        op->p2p.frame = number;
+        data = op->total_bytes;
+    } else if (data > 0) {
         memcpy(frame, (const uint8_t *)op->desc.send + op->p2p.offset_bytes, data);
     }
     table->send_end(comm, peer, COLL_CHANNEL_P2P, size);
@@ -158,8 +181,8 @@ static bool send_frame(coll_op *op)
     return true;
 }
 
-/* Whether the first frame is of the message that op receives. */
-static bool is_expected(const coll_op *op, const void *frame)
+/* Whether the first frame is of the message that op receives. Notes where the message lies. */
+static bool is_expected(coll_op *op, const void *frame)
 {
     p2p_head head;
     memcpy(&head, frame, sizeof head);
@@ -174,7 +197,30 @@ static bool is_expected(const coll_op *op, const void *frame)
         fail_mismatch(op, head.type, head.count);
         return false;
     }
-    return true;
+    if (head.arena == 0) {
+        return true;
+    }
+    op->p2p.from = coll_arena_of_peer(op->comm, op->desc.root, head.arena, head.offset_bytes,
+                                      op->total_bytes);
+    if (op->p2p.from == NULL) {
+        (void)coll_comm_fail(op->comm, COLL_ERR_PEER, "rank %d sent a message that is in no arena",
+                             op->desc.root);
+    }
+    return op->p2p.from != NULL;
+}
+
+/* The next piece of a message that lies in the sender's arena. */
+static void read_piece(coll_op *op)
+{
+    coll_comm *comm = op->comm;
+    const size_t data =
+        coll_smaller(op->total_bytes - op->p2p.offset_bytes, (size_t)COLL_PIECE_BYTES);
+    memcpy((uint8_t *)op->desc.recv + op->p2p.offset_bytes, op->p2p.from + op->p2p.offset_bytes,
+           data);
+    op->p2p.offset_bytes += data;
+    if (op->p2p.offset_bytes == op->total_bytes) {
+        comm->table->receive_end(comm, op->desc.root, COLL_CHANNEL_P2P);
+    }
 }
 
 static bool receive_frame(coll_op *op)
@@ -183,6 +229,10 @@ static bool receive_frame(coll_op *op)
     const coll_transport_table *table = comm->table;
     const int peer = op->desc.root;
     const size_t data = next_data_bytes(op);
+    if (op->p2p.from != NULL) {
+        read_piece(op);
+        return true;
+    }
     const uint8_t *frame = table->receive_begin(comm, peer, COLL_CHANNEL_P2P,
                                                 op->p2p.head_done ? data : P2P_FIRST_BYTES);
     if (frame == NULL) {
@@ -194,6 +244,10 @@ static bool receive_frame(coll_op *op)
         }
         frame += sizeof(p2p_head);
         op->p2p.head_done = true;
+    }
+    if (op->p2p.from != NULL) {
+        read_piece(op);
+        return true;
     }
     if (data > 0) {
         memcpy((uint8_t *)op->desc.recv + op->p2p.offset_bytes, frame, data);
@@ -208,11 +262,26 @@ static bool is_whole(const coll_op *op)
     return op->p2p.head_done && op->p2p.offset_bytes == op->total_bytes;
 }
 
-/* Whether a message, whole, may end: one that this rank gives must be on its way. */
+/* Whether a message, whole, may end: one that this rank gives must be on its way, or have been read. */
 static bool may_end(const coll_op *op)
 {
     const coll_transport_table *table = op->comm->table;
+    if (op->p2p.frame > 0) {
+        return table->memory->has_taken(op->comm, op->desc.root, COLL_CHANNEL_P2P, op->p2p.frame);
+    }
     return op->desc.kind == COLL_RECEIVE || table->has_given == NULL || table->has_given(op);
+}
+
+/* Moves the message on until it is whole, or there is neither credit nor frame; at most so many times. */
+static bool move_message(coll_op *op, bool (*move)(coll_op *op), int *turns, bool *moved)
+{
+    while (!is_whole(op) && !op->comm->failed) {
+        if (--*turns < 0 || !move(op)) {
+            return false;
+        }
+        *moved = true;
+    }
+    return !op->comm->failed;
 }
 
 /* Moves one queue's messages on, as far as credit or frames go, but no further than a stream is
@@ -220,24 +289,18 @@ static bool may_end(const coll_op *op)
 static bool advance_queue(p2p_queue *queue, bool (*move)(coll_op *op))
 {
     bool moved = false;
-    int frames = 0;
+    int turns = COLL_STREAM_CREDITS;
     coll_op *op = queue->head;
-    while (op != NULL && !op->comm->failed) {
-        if (!is_whole(op)) {
-            if (frames++ == COLL_STREAM_CREDITS || !move(op)) {
-                break;
-            }
+    while (op != NULL && move_message(op, move, &turns, &moved)) {
+        coll_op *next = op->next;
+        const bool ends = may_end(op);
+        if (ends) {
             moved = true;
-            if (op->p2p.offset_bytes < op->total_bytes) {
-                continue;
-            }
-        }
-        if (!may_end(op)) {
+            complete(op);
+        } else if (op->p2p.frame == 0) {
             break;
         }
-        moved = true;
-        complete(op);
-        op = queue->head;
+        op = next; /* what lies in an arena keeps nothing waiting */
     }
     return moved;
 }
@@ -313,7 +376,8 @@ void coll_p2p_start(coll_op *op)
     *(queue->tail == NULL ? &queue->head : &queue->tail->next) = op;
     queue->tail = op;
     mark(op, true);
-    if (queue->head == op && op->desc.root != op->comm->rank) {
+    const bool first = queue->head == op || queue->head->p2p.frame > 0;
+    if (first && op->desc.root != op->comm->rank) {
         (void)advance_queue(queue, op->desc.kind == COLL_SEND ? send_frame : receive_frame);
     }
 }

@@ -33,6 +33,8 @@ typedef struct coll_memory_table {
     /* Propagates a failure: fails the communicator for the reason of the peer that
      * comm->failed_peer names. */
     void (*propagate_failure)(coll_comm *comm);
+    /* Whether a peer has given back the room of so many frames that this rank has sent it. */
+    bool (*has_taken)(coll_comm *comm, int peer, int channel, uint64_t frames);
 } coll_memory_table;
 
 /* Failure notices, and what ranks know of each other's waits. */

@@ -125,6 +125,12 @@ static void shm_send_end(coll_comm *comm, int peer, int channel, size_t size_byt
     ring_if_asleep(comm, peer);
 }
 
+static bool shm_has_taken(coll_comm *comm, int peer, int channel, uint64_t frames)
+{
+    const shm_comm *shm = comm->shm;
+    return atomic_load(&shm->segments[peer]->taken[channel][comm->rank].value) >= frames;
+}
+
 static const void *shm_receive_begin(coll_comm *comm, int peer, int channel, size_t size_bytes)
 {
     shm_comm *shm = comm->shm;
@@ -313,6 +319,7 @@ static const coll_memory_table shm_memory = {
     .advance = coll_shm_advance,
     .run = coll_shm_run,
     .propagate_failure = coll_shm_propagate_failure,
+    .has_taken = shm_has_taken,
 };
 
 static const coll_notice_table shm_notices = {

@@ -23,21 +23,6 @@
 #include "kernels/tree_order.h"
 #include "transport/shm/layout.h"
 
-/* The bytes of a peer's arena at an address that it posted; NULL if there is no such address. */
-static uint8_t *locate(const coll_comm *comm, int peer, uint32_t number, uint64_t offset_bytes,
-                       size_t size_bytes)
-{
-    for (const coll_arena *arena = comm->arenas; arena != NULL; arena = arena->next) {
-        if (arena->number == number) {
-            return offset_bytes <= arena->size_bytes &&
-                           size_bytes <= arena->size_bytes - offset_bytes
-                       ? arena->peers[peer] + offset_bytes
-                       : NULL;
-        }
-    }
-    return NULL;
-}
-
 static void *fail_ref(coll_op *op, int rank)
 {
     (void)coll_comm_fail(op->comm, COLL_ERR_PEER, "rank %d posted a buffer that is in no arena",
@@ -60,14 +45,14 @@ static size_t give_bytes(const coll_op *op, int rank)
 static const uint8_t *find_source(coll_op *op, int rank, const coll_buffer_ref *ref)
 {
     const uint8_t *found =
-        locate(op->comm, rank, ref->send_arena, ref->send_offset_bytes, give_bytes(op, rank));
+        coll_arena_of_peer(op->comm, rank, ref->send_arena, ref->send_offset_bytes, give_bytes(op, rank));
     return found != NULL ? found : fail_ref(op, rank);
 }
 
 static bool find_target(coll_op *op, int rank, const coll_buffer_ref *ref, size_t size_bytes)
 {
     op->zero_copy.targets[rank] =
-        locate(op->comm, rank, ref->recv_arena, ref->recv_offset_bytes, size_bytes);
+        coll_arena_of_peer(op->comm, rank, ref->recv_arena, ref->recv_offset_bytes, size_bytes);
     return op->zero_copy.targets[rank] != NULL || fail_ref(op, rank) != NULL;
 }
 

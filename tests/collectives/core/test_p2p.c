@@ -341,12 +341,106 @@ static void test_credit_is_told(void **state)
     on_all(2, 5 * BASE_NS_PER_S, credit_body);
 }
 
+/* Messages in arenas, longer than a stream. Both send some before they receive; short ones and ones from
+ * other memory come between; each ends when it was read, whatever is behind it. */
+static void in_arenas_body(test_rank *rank)
+{
+    static const size_t counts[] = {70000, 1, LONG_COUNT, 66000, 65536, 47, 2 * LONG_COUNT};
+    enum { ROUNDS = 3, KINDS = sizeof counts / sizeof counts[0] };
+    static int32_t memory[2][2 * LONG_COUNT]; /* of every third message */
+    static int32_t received[2][2 * LONG_COUNT];
+    coll_comm *comm = coll_context_world(rank->context);
+    const int peer = 1 - rank->rank;
+    coll_arena *arena = NULL;
+    size_t total = 0;
+    for (size_t i = 0; i < KINDS; i++) {
+        total += counts[i];
+    }
+    RANK_OK(rank, coll_arena_create(comm, total * sizeof(int32_t), &arena, &rank->error));
+    for (int round = 0; round < ROUNDS; round++) {
+        coll_request *requests[KINDS] = {NULL};
+        int32_t *out = coll_arena_data(arena);
+        for (int i = 0; i < KINDS; out += counts[i++]) {
+            int32_t *data = i % 3 == 2 ? memory[rank->rank] : out;
+            const coll_op_desc desc = message(COLL_SEND, data, counts[i], peer);
+            fill(data, counts[i], rank->rank, i + round);
+            RANK_OK(rank, coll_start(comm, &desc, &requests[i], &rank->error));
+            if (i % 3 == 2) { /* its memory is used again */
+                for (int got = i - 2; got <= i; got++) {
+                    int32_t *in = received[rank->rank];
+                    RANK_OK(rank, coll_receive(comm, in, counts[got], COLL_INT32, peer,
+                                               &rank->error));
+                    RANK_CHECK(rank, holds(in, counts[got], peer, got + round));
+                }
+                RANK_OK(rank, coll_request_wait_all(requests, (size_t)i + 1, &rank->error));
+            }
+        }
+        int32_t *in = received[rank->rank];
+        RANK_OK(rank,
+                coll_receive(comm, in, counts[KINDS - 1], COLL_INT32, peer, &rank->error));
+        RANK_CHECK(rank, holds(in, counts[KINDS - 1], peer, KINDS - 1 + round));
+        RANK_OK(rank, coll_request_wait_all(requests, KINDS, &rank->error));
+    }
+    coll_arena_destroy(arena);
+}
+
+static void test_in_arenas(void **state)
+{
+    (void)state;
+    on_all(2, 0, in_arenas_body);
+}
+
+/* In shared memory the receiver needs no help: rank 0 sends two, and calls nothing until both are there. */
+static void without_help_body(test_rank *rank)
+{
+    enum { MESSAGES_THERE = 2 };
+    static _Atomic int there;
+    static int32_t in[LONG_COUNT];
+    coll_comm *comm = coll_context_world(rank->context);
+    coll_arena *arena = NULL;
+    coll_request *requests[MESSAGES_THERE] = {NULL};
+    RANK_OK(rank, coll_arena_create(comm, MESSAGES_THERE * sizeof in, &arena, &rank->error));
+    int32_t *out = coll_arena_data(arena);
+    if (rank->rank == 0) {
+        atomic_store(&there, 0);
+    }
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    for (int i = 0; rank->rank == 0 && i < MESSAGES_THERE; i++) {
+        int32_t *data = out + (size_t)i * LONG_COUNT;
+        const coll_op_desc desc = message(COLL_SEND, data, LONG_COUNT, 1);
+        fill(data, LONG_COUNT, 0, i);
+        RANK_OK(rank, coll_start(comm, &desc, &requests[i], &rank->error));
+    }
+    for (int i = 0; rank->rank == 1 && i < MESSAGES_THERE; i++) {
+        RANK_OK(rank, coll_receive(comm, in, LONG_COUNT, COLL_INT32, 0, &rank->error));
+        RANK_CHECK(rank, holds(in, LONG_COUNT, 0, i));
+        atomic_fetch_add(&there, 1);
+    }
+    while (rank->rank == 0 && atomic_load(&there) < MESSAGES_THERE) {
+        (void)sched_yield();
+    }
+    if (rank->rank == 0) {
+        RANK_OK(rank, coll_request_wait_all(requests, MESSAGES_THERE, &rank->error));
+    }
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    coll_arena_destroy(arena);
+}
+
+static void test_without_help(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 2, .transport = COLL_TRANSPORT_SHM},
+                          without_help_body);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_pairs),
         cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_many),
+        cmocka_unit_test(test_in_arenas),
+        cmocka_unit_test(test_without_help),
         cmocka_unit_test(test_mismatch),
         cmocka_unit_test(test_nobody_sends),
         cmocka_unit_test(test_credit_is_told),
