@@ -200,8 +200,8 @@ static bool is_expected(coll_op *op, const void *frame)
     if (head.arena == 0) {
         return true;
     }
-    op->p2p.from = coll_arena_of_peer(op->comm, op->desc.root, head.arena, head.offset_bytes,
-                                      op->total_bytes);
+    op->p2p.from =
+        coll_arena_of_peer(op->comm, op->desc.root, head.arena, head.offset_bytes, op->total_bytes);
     if (op->p2p.from == NULL) {
         (void)coll_comm_fail(op->comm, COLL_ERR_PEER, "rank %d sent a message that is in no arena",
                              op->desc.root);

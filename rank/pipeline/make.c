@@ -38,27 +38,24 @@ static base_status alloc(const rank_pipeline *pipeline, rank_memory kind, size_t
     return status;
 }
 
-static base_status make_place(const rank_pipeline *pipeline, const pipeline_chunk *chunk,
+static base_status make_place(rank_pipeline *pipeline, const pipeline_chunk *chunk,
                               pipeline_place *place, base_error *reterr)
 {
     const size_t floats = pipeline->shape.token_count_max * (size_t)pipeline->config.width;
     base_status status =
         rank_saved_create(&chunk->run.shape, &pipeline->device, &place->saved, reterr);
-    float **const below[] = {&place->in, &place->din};
-    float **const above[] = {&place->out, &place->dout};
-    for (int i = 0; i < 2; i++) {
-        if (status == BASE_OK && !pipeline_chunk_is_first(chunk)) {
-            status = alloc(pipeline, RANK_MEMORY_ACTIVATIONS, floats, below[i], reterr);
-        }
-        if (status == BASE_OK && !pipeline_chunk_is_last(pipeline, chunk)) {
-            status = alloc(pipeline, RANK_MEMORY_ACTIVATIONS, floats, above[i], reterr);
-        }
+    if (status == BASE_OK && !pipeline_chunk_is_first(chunk)) {
+        place->din = pipeline_cut_sent(&pipeline->sent.backward, floats);
+        status = alloc(pipeline, RANK_MEMORY_ACTIVATIONS, floats, &place->in, reterr);
+    }
+    if (status == BASE_OK && !pipeline_chunk_is_last(pipeline, chunk)) {
+        place->out = pipeline_cut_sent(&pipeline->sent.forward, floats);
+        status = alloc(pipeline, RANK_MEMORY_ACTIVATIONS, floats, &place->dout, reterr);
     }
     return status;
 }
 
-static base_status make_places(const rank_pipeline *pipeline, pipeline_chunk *chunk,
-                               base_error *reterr)
+static base_status make_places(rank_pipeline *pipeline, pipeline_chunk *chunk, base_error *reterr)
 {
     base_status status = BASE_OK;
     chunk->places = calloc((size_t)chunk->place_count, sizeof *chunk->places);
@@ -120,9 +117,8 @@ static base_status make_gradients(rank_pipeline *pipeline, base_error *reterr)
                            reterr);
         }
     }
-    for (int i = 0; status == BASE_OK && last && i < pipeline->schedule.stages; i++) {
-        status = alloc(pipeline, RANK_MEMORY_WORK, pipeline->held.tied_count, &pipeline->tied[i].at,
-                       reterr);
+    for (int i = 0; last && pipeline->held.tied_count > 0 && i < pipeline->schedule.stages; i++) {
+        pipeline->tied[i].at = pipeline_cut_sent(&pipeline->sent.tied, pipeline->held.tied_count);
     }
     if (status == BASE_OK) {
         status = pipeline_make_reductions(pipeline, reterr);
@@ -164,7 +160,10 @@ static base_status fill(rank_pipeline *made, const rank_pipeline_options *option
                                .tp = made->tensor != NULL ? &made->tp : NULL};
     made->held = pipeline_held_of(made, &made->config, made->stage);
     made->hooks = (rank_hooks){.need = need, .done = done, .weights = made};
-    const base_status status = make_chunks(made, reterr);
+    base_status status = pipeline_make_sent(made, reterr);
+    if (status == BASE_OK) {
+        status = make_chunks(made, reterr);
+    }
     return status == BASE_OK ? make_gradients(made, reterr) : status;
 }
 
@@ -213,8 +212,6 @@ static void free_places(const rank_pipeline *pipeline, pipeline_chunk *chunk)
         coll_op_destroy(place->din_sent);
         rank_saved_destroy(&place->saved);
         release(pipeline, place->in);
-        release(pipeline, place->din);
-        release(pipeline, place->out);
         release(pipeline, place->dout);
     }
     free(chunk->places);
@@ -233,9 +230,9 @@ void rank_pipeline_destroy(rank_pipeline *pipeline)
     }
     for (int i = 0; i < PROTO_PIPELINE_STAGES_MAX; i++) {
         coll_op_destroy(pipeline->tied[i].sent);
-        release(pipeline, pipeline->tied[i].at);
     }
     release(pipeline, pipeline->work);
+    pipeline_free_sent(pipeline);
     pipeline_free_reductions(pipeline);
     pipeline_free_layout(pipeline);
     free(pipeline->counted);

@@ -1,6 +1,6 @@
 /* The inside of pipeline.h: what the files of this directory share. make.c makes and frees a stage,
  * run.c computes a step, norm.c adds up the norm, params.c moves parameters, messages.c sends and
- * receives, replicas.c is what several pipelines exchange, layout.c says which rank has what, tensor.c
+ * receives, replicas.c is what several pipelines exchange, layout.c says which rank has what, sent.c has the memory of messages, tensor.c
  * is what the ranks of a stage exchange in its passes. */
 #ifndef RANK_PIPELINE_PARTS_H
 #define RANK_PIPELINE_PARTS_H
@@ -14,8 +14,8 @@
 typedef struct pipeline_place {
     rank_saved saved;
     float *in;   /* NULL in the first virtual stage */
-    float *din;  /* NULL in the first virtual stage */
-    float *out;  /* NULL in the last virtual stage */
+    float *din;  /* NULL in the first virtual stage; sent */
+    float *out;  /* NULL in the last virtual stage; sent */
     float *dout; /* NULL in the last virtual stage */
     coll_op *out_sent;
     coll_op *din_sent;
@@ -37,6 +37,12 @@ typedef struct pipeline_tied {
     float *at; /* (held.tied_count) */
     coll_op *sent;
 } pipeline_tied;
+
+/* Memory of messages to other stages. */
+typedef struct pipeline_sent {
+    coll_arena *arena;
+    size_t used; /* floats */
+} pipeline_sent;
 
 /* What the ranks of a stage have exchanged in the passes of a step. */
 typedef struct pipeline_exchange {
@@ -89,6 +95,11 @@ struct rank_pipeline {
     rank_held held;
     const float *params; /* of the step */
     float *work;         /* of all chunks in turn */
+    struct {
+        pipeline_sent forward;
+        pipeline_sent backward;
+        pipeline_sent tied;
+    } sent; /* by the communicators of these names; tied by comm */
     pipeline_chunk chunks[PROTO_PIPELINE_CHUNKS_MAX];
     float *levels[RANK_DDP_LEVELS_MAX];            /* a tree's sums of leaves; (held.count) each */
     pipeline_tied tied[PROTO_PIPELINE_STAGES_MAX]; /* in the last stage; taken in turns */
@@ -150,6 +161,15 @@ typedef struct pipeline_member {
     rank_held held;
 } pipeline_member;
 pipeline_member pipeline_member_of(const rank_pipeline *pipeline, int rank);
+
+/* ---- sent.c ---- */
+
+/* Makes the memory of all that stages send. Collective. Nothing if there is one stage. */
+BASE_MUST_CHECK base_status pipeline_make_sent(rank_pipeline *pipeline, base_error *reterr);
+void pipeline_free_sent(rank_pipeline *pipeline);
+
+/* The next so many floats of it. */
+float *pipeline_cut_sent(pipeline_sent *sent, size_t floats);
 
 /* ---- tensor.c ---- */
 

@@ -44,8 +44,8 @@ static size_t give_bytes(const coll_op *op, int rank)
 
 static const uint8_t *find_source(coll_op *op, int rank, const coll_buffer_ref *ref)
 {
-    const uint8_t *found =
-        coll_arena_of_peer(op->comm, rank, ref->send_arena, ref->send_offset_bytes, give_bytes(op, rank));
+    const uint8_t *found = coll_arena_of_peer(op->comm, rank, ref->send_arena,
+                                              ref->send_offset_bytes, give_bytes(op, rank));
     return found != NULL ? found : fail_ref(op, rank);
 }
 

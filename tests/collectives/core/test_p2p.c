@@ -368,16 +368,15 @@ static void in_arenas_body(test_rank *rank)
             if (i % 3 == 2) { /* its memory is used again */
                 for (int got = i - 2; got <= i; got++) {
                     int32_t *in = received[rank->rank];
-                    RANK_OK(rank, coll_receive(comm, in, counts[got], COLL_INT32, peer,
-                                               &rank->error));
+                    RANK_OK(rank,
+                            coll_receive(comm, in, counts[got], COLL_INT32, peer, &rank->error));
                     RANK_CHECK(rank, holds(in, counts[got], peer, got + round));
                 }
                 RANK_OK(rank, coll_request_wait_all(requests, (size_t)i + 1, &rank->error));
             }
         }
         int32_t *in = received[rank->rank];
-        RANK_OK(rank,
-                coll_receive(comm, in, counts[KINDS - 1], COLL_INT32, peer, &rank->error));
+        RANK_OK(rank, coll_receive(comm, in, counts[KINDS - 1], COLL_INT32, peer, &rank->error));
         RANK_CHECK(rank, holds(in, counts[KINDS - 1], peer, KINDS - 1 + round));
         RANK_OK(rank, coll_request_wait_all(requests, KINDS, &rank->error));
     }
