@@ -24,7 +24,7 @@ static void done(void *user, size_t offset, size_t count)
     (void)offset;
     (void)count;
     if (pipeline->schedule.stages > 1 || pipeline->reductions.started > 0) {
-        pipeline_progress(pipeline, false);
+        pipeline_progress(pipeline, NULL);
     }
 }
 

@@ -40,21 +40,23 @@ base_status pipeline_wait(coll_op **sent, base_error *reterr)
     return coll_to_base(status, &error, reterr);
 }
 
-void pipeline_progress(const rank_pipeline *pipeline, bool moving)
+static bool is_under_way(coll_op *sent)
+{
+    bool done = true; /* also after an error, which the next wait reports */
+    return sent != NULL && coll_op_test(sent, &done, NULL) == COLL_OK && !done;
+}
+
+void pipeline_progress(const rank_pipeline *pipeline, coll_op *sent)
 {
     enum { PATIENCE_NS = 50000 };
     int64_t moved_ns = base_now_ns();
     uint64_t bytes = coll_context_bytes_sent(pipeline->context);
-    coll_status status = COLL_OK;
-    do {
-        status = coll_context_progress(pipeline->context, NULL);
+    coll_status status = coll_context_progress(pipeline->context, NULL);
+    while (status == COLL_OK && is_under_way(sent) && base_now_ns() - moved_ns < PATIENCE_NS) {
         const uint64_t now_bytes = coll_context_bytes_sent(pipeline->context);
-        if (now_bytes != bytes) {
-            bytes = now_bytes;
-            moved_ns = base_now_ns();
-            moving = true;
-        }
-    } while (status == COLL_OK && moving && base_now_ns() - moved_ns < PATIENCE_NS);
+        moved_ns = now_bytes != bytes ? base_now_ns() : moved_ns;
+        bytes = now_bytes;
+    }
 }
 
 base_status pipeline_send(coll_comm *comm, int peer, const float *values, size_t count,

@@ -185,9 +185,10 @@ BASE_MUST_CHECK base_status pipeline_check_exchange(const rank_pipeline *pipelin
 BASE_MUST_CHECK base_status pipeline_start(coll_comm *comm, int peer, const float *values,
                                            size_t count, coll_op **sent, base_error *reterr);
 
-/* Moves messages under way on. A stream takes so many frames, and then needs the sender again: so this goes on for
- * as long as the receiver takes them. moving: some have just been sent. An error is that of the next wait. */
-void pipeline_progress(const rank_pipeline *pipeline, bool moving);
+/* Moves messages under way on. `sent` has just been started: a stream takes so many frames, and then needs the
+ * sender again, so this goes on for as long as the receiver takes them. NULL: none has. An error is that of the
+ * next wait. */
+void pipeline_progress(const rank_pipeline *pipeline, coll_op *sent);
 
 /* Waits for a send. NULL is fine. */
 BASE_MUST_CHECK base_status pipeline_wait(coll_op **sent, base_error *reterr);

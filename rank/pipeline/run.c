@@ -104,7 +104,7 @@ static base_status run_forward(const pipeline_step *step, const proto_pipeline_t
     if (status == BASE_OK && !pipeline_chunk_is_last(pipeline, chunk)) {
         status = pipeline_start(pipeline->forward, stage_behind(pipeline), place->out,
                                 stream_count(pipeline, place), &place->out_sent, reterr);
-        pipeline_progress(pipeline, true);
+        pipeline_progress(pipeline, place->out_sent);
     }
     book(&at_ns, &pipeline->times.wait_ns);
     return status;
@@ -217,7 +217,7 @@ static base_status run_backward(const pipeline_step *step, const proto_pipeline_
     book(&at_ns, &pipeline->times.backward_ns);
     if (status == BASE_OK) {
         status = send_backward(pipeline, chunk, place, tied, grads, reterr);
-        pipeline_progress(pipeline, true);
+        pipeline_progress(pipeline, pipeline_chunk_is_first(chunk) ? NULL : place->din_sent);
     }
     book(&at_ns, &pipeline->times.wait_ns);
     end_leaf(pipeline, chunk, plan);
