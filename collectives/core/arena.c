@@ -107,7 +107,7 @@ uint8_t *coll_arena_of_peer(const coll_comm *comm, int peer, uint32_t number, ui
 {
     for (const coll_arena *arena = comm->arenas; arena != NULL; arena = arena->next) {
         if (arena->number == number) {
-            return offset_bytes <= arena->size_bytes &&
+            return arena->peers[peer] != NULL && offset_bytes <= arena->size_bytes &&
                            size_bytes <= arena->size_bytes - offset_bytes
                        ? arena->peers[peer] + offset_bytes
                        : NULL;

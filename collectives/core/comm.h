@@ -23,7 +23,8 @@ struct coll_arena {
     uint8_t *peers[COLL_RANKS_MAX]; /* where peers' parts are mapped here; own included */
 };
 
-/* The bytes of a peer's arena at an address that the peer has named; NULL if there is no such address. */
+/* The bytes of a peer's arena at an address that the peer has named; NULL if there is no such address, or
+ * none here: over sockets nobody's memory is. */
 uint8_t *coll_arena_of_peer(const coll_comm *comm, int peer, uint32_t number, uint64_t offset_bytes,
                             size_t size_bytes);
 
