@@ -11,7 +11,7 @@
 #include "reference.h"
 #include "support.h"
 
-enum { LONG_COUNT = 300000, MESSAGES = 1000 };
+enum { LONG_COUNT = 300000, LONGEST_COUNT = 500000, MESSAGES = 1000 };
 
 static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_ZMQ,
                                             COLL_TRANSPORT_TCP};
@@ -345,10 +345,10 @@ static void test_credit_is_told(void **state)
  * other memory come between; each ends when it was read, whatever is behind it. */
 static void in_arenas_body(test_rank *rank)
 {
-    static const size_t counts[] = {70000, 1, LONG_COUNT, 66000, 65536, 47, 2 * LONG_COUNT};
+    static const size_t counts[] = {70000, 1, LONG_COUNT, 66000, 65536, 47, LONGEST_COUNT};
     enum { ROUNDS = 3, KINDS = sizeof counts / sizeof counts[0] };
-    static int32_t memory[2][2 * LONG_COUNT]; /* of every third message */
-    static int32_t received[2][2 * LONG_COUNT];
+    static int32_t memory[2][LONGEST_COUNT]; /* of every third message */
+    static int32_t received[2][LONGEST_COUNT];
     coll_comm *comm = coll_context_world(rank->context);
     const int peer = 1 - rank->rank;
     coll_arena *arena = NULL;
