@@ -1,4 +1,5 @@
 /* Trainings on texts that are longer than the context: plain ones, and JSONL with --windows. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,16 +22,17 @@ static int make_texts(void **state)
     size_t lines_bytes = 0;
     (void)test_shared_directory_make(state);
     for (int i = 0; i < LINES; i++) {
-        plain_bytes += (size_t)sprintf(plain + plain_bytes, "line %d: the ring turns %d times.\n",
-                                       i, i * i % 97);
+        plain_bytes += (size_t)snprintf(plain + plain_bytes, sizeof plain - plain_bytes,
+                                        "line %d: the ring turns %d times.\n", i, i * i % 97);
     }
     for (int i = 0; i < 4; i++) {
-        lines_bytes += (size_t)sprintf(lines + lines_bytes, "{\"text\":\"");
+        lines_bytes +=
+            (size_t)snprintf(lines + lines_bytes, sizeof lines - lines_bytes, "{\"text\":\"");
         for (int word = 0; word < 900; word++) {
-            lines_bytes +=
-                (size_t)sprintf(lines + lines_bytes, "%d and ", word * (i + 1) * 7919 % 1009);
+            lines_bytes += (size_t)snprintf(lines + lines_bytes, sizeof lines - lines_bytes,
+                                            "%d and ", word * (i + 1) * 7919 % 1009);
         }
-        lines_bytes += (size_t)sprintf(lines + lines_bytes, "\"}\n");
+        lines_bytes += (size_t)snprintf(lines + lines_bytes, sizeof lines - lines_bytes, "\"}\n");
     }
     test_directory_put(&test_shared_directory, "text.txt", plain);
     test_directory_put(&test_shared_directory, "text.jsonl", lines);

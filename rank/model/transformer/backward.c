@@ -90,43 +90,6 @@ static void linear_dnorm(const backward *b, const transformer_operand *weight,
     transformer_sum_over_ranks(pass, dbranch, b->rows.rows * pass->width);
 }
 
-void transformer_norm_grad(const transformer_pass *pass, row_chunk chunk, const norm_state *norm,
-                           norm_grads grads)
-{
-    const size_t width = pass->width;
-    const size_t at = chunk.first * width;
-    if (!pass->sizes.layer_norm) {
-        pass->backend->rmsnorm_grad(pass->queue, &(rank_rmsnorm_grad){
-                                                     .rows = chunk.rows,
-                                                     .width = width,
-                                                     .keep = grads.keep,
-                                                     .x = norm->x + at,
-                                                     .rstd = norm->rstd + chunk.first,
-                                                     .weight = grads.weight,
-                                                     .dout = pass->dbranch + at,
-                                                     .dx = pass->dx + at,
-                                                     .dweight = grads.dweight,
-                                                 });
-        return;
-    }
-    pass->backend->layernorm_grad(
-        pass->queue, &(rank_layernorm_grad){
-                         .rows = chunk.rows,
-                         .width = width,
-                         .keep = grads.keep,
-                         .x = norm->x + at,
-                         .mean = norm->mean + chunk.first,
-                         .rstd = norm->rstd + chunk.first,
-                         .weight = grads.weight,
-                         .dout = pass->dbranch + at,
-                         .dx = pass->dx + at,
-                         .dweight = grads.dweight,
-                         .dbias = grads.dbias,
-                         .dx_sum = grads.dx_sum,
-                         .rounded = pass->narrow_dx != NULL ? pass->narrow_dx + at : NULL,
-                     });
-}
-
 /* The chunk's rows of dx += the norm's backward of dbranch. */
 static void norm_grad(const backward *b, const norm_state *norm, int weight, int bias,
                       float *dx_sum)

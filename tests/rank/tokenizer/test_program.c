@@ -1,6 +1,7 @@
 /* From files to a tokenizer.json that is loaded, gives back any bytes, and has the ids that were learned. */
 #include "tokenizer/program.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,7 +149,8 @@ static void too_large_a_vocabulary_is_refused_with_the_largest(void **state)
     rank_tokenizer *tokenizer = NULL;
     test_directory_put(&test_shared_directory, "small.txt", "abc abc abc");
     char small[BASE_PATH_BYTES];
-    (void)strcpy(small, test_directory_path(&test_shared_directory, "small.txt"));
+    (void)snprintf(small, sizeof small, "%s",
+                   test_directory_path(&test_shared_directory, "small.txt"));
     char *const from[] = {small};
     rank_learn_options options = {
         .vocab_size = RANK_LEARN_VOCAB_MAX, .text_paths = from, .text_count = 1};
@@ -178,7 +180,8 @@ static void the_largest_vocabulary_is_loaded(void **state)
     rank_learn_summary summary;
     rank_tokenizer *tokenizer = NULL;
     char large[BASE_PATH_BYTES];
-    (void)strcpy(large, test_directory_path(&test_shared_directory, "large.txt"));
+    (void)snprintf(large, sizeof large, "%s",
+                   test_directory_path(&test_shared_directory, "large.txt"));
     char *const from[] = {large};
     char *text = malloc((size_t)WORDS * WORD_BYTES);
     assert_non_null(text);
