@@ -33,6 +33,9 @@ typedef struct rank_shape {
     /* Of a run that decodes, or that trains with tensor_ranks of its configuration; NULL: others run
      * forward, and backward if training */
     const rank_tp *tp;
+    const rank_cp
+        *cp; /* ranks that share a micro-batch; NULL: it is here. Else token_count_max is of a
+                          rank's block */
     rank_type decode_type; /* of a run that decodes: of its matrices, */
     rank_type cache_type;  /* and of its cache; the rest is float32 */
 } rank_shape;
@@ -50,12 +53,15 @@ typedef struct rank_run {
  * An active row is one whose output is needed: it has a target, or its logits are wanted. After its
  * attention, the last layer computes only active rows. */
 typedef struct rank_rows {
-    size_t count;            /* T */
-    bool padded;             /* all rows are active, and the host cannot read the tables */
-    size_t segment_count;    /* none is empty, unless they are padded */
-    size_t segment_max;      /* no segment of any batch is longer */
-    size_t active_count;     /* A */
-    size_t target_count;     /* rows with a target */
+    size_t count;         /* T; of a micro-batch that ranks share, those of this rank */
+    bool padded;          /* all rows are active, and the host cannot read the tables */
+    size_t segment_count; /* none is empty, unless they are padded */
+    size_t segment_max;   /* no segment of any batch is longer */
+    size_t active_count;  /* A */
+    size_t target_count;  /* rows with a target */
+    /* Where ranks share the micro-batch: of all of them. Segments, too, are those of all rows then. */
+    size_t whole_count;
+    size_t whole_target_count;
     int32_t *ids;            /* (T) */
     int32_t *positions;      /* (T) */
     int32_t *segment_start;  /* (segment_count + 1) */

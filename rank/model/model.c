@@ -34,7 +34,8 @@ rank_hooks rank_hooks_flat(const float *params)
 static rank_shape make_shape(const rank_model_options *options)
 {
     const bool padded = options->training && options->graphs != NULL;
-    const size_t tokens = (size_t)options->token_count_max;
+    const size_t whole = (size_t)options->token_count_max;
+    const size_t tokens = options->cp != NULL ? rank_cp_block(whole, options->cp->ranks) : whole;
     return (rank_shape){.config = options->config,
                         .backend = options->device->backend,
                         .end_layer = options->config->layers,
@@ -42,7 +43,8 @@ static rank_shape make_shape(const rank_model_options *options)
                         .training = options->training,
                         .recompute = options->training && options->recompute,
                         .padded = padded,
-                        .type = options->type};
+                        .type = options->type,
+                        .cp = options->cp};
 }
 
 void rank_model_plan(const rank_model_options *options, rank_memory_use *use)
@@ -101,6 +103,23 @@ base_status rank_model_check_type(const rank_model_config *config, rank_type typ
     return BASE_OK;
 }
 
+base_status rank_model_check_context_ranks(const rank_model_config *config, int ranks,
+                                           base_error *reterr)
+{
+    if (config->family->decoder == NULL) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                         "model: ranks cannot share the tokens of a batch of the family %s",
+                         config->family->model_types[0]);
+    }
+    if (config->heads % ranks != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "model: %d ranks share the tokens of a batch, and in attention its heads, "
+                         "of which there are %d: not a multiple",
+                         ranks, config->heads);
+    }
+    return BASE_OK;
+}
+
 base_status rank_model_create(const rank_model_options *options, rank_model **model,
                               base_error *reterr)
 {
@@ -123,6 +142,9 @@ base_status rank_model_create(const rank_model_options *options, rank_model **mo
                          options->device->backend->name);
     }
     status = rank_model_check_type(options->config, options->type, reterr);
+    if (status == BASE_OK && options->cp != NULL) {
+        status = rank_model_check_context_ranks(options->config, options->cp->ranks, reterr);
+    }
     if (status != BASE_OK) {
         return status;
     }
@@ -158,8 +180,12 @@ void rank_model_destroy(rank_model *model)
     free(model);
 }
 
-static int64_t count_targets(const rank_batch *batch)
+/* Targets of the batch just placed, which padding hides. */
+static int64_t count_targets(const rank_model *model, const rank_batch *batch)
 {
+    if (!model->run.shape.padded) {
+        return (int64_t)model->saved.rows.target_count;
+    }
     int64_t count = 0;
     for (int t = 0; batch->targets != NULL && t < batch->token_count; t++) {
         count += batch->targets[t] >= 0;
@@ -219,7 +245,7 @@ base_status rank_model_enqueue(rank_model *model, const rank_hooks *hooks, const
     if (rank_graphs_do(model->graphs, &work) == RANK_GRAPH_REPLAYED && hooks->begin != NULL) {
         hooks->begin(hooks->ready_user, true);
     }
-    model->target_counts[model->enqueued] = count_targets(batch);
+    model->target_counts[model->enqueued] = count_targets(model, batch);
     run->device.backend->copy(run->device.queue, &model->losses[model->enqueued], model->saved.loss,
                               sizeof *model->losses);
     model->enqueued++;

@@ -36,11 +36,26 @@ static base_status check_segments(const rank_shape *shape, const rank_batch *bat
     return BASE_OK;
 }
 
+/* Tokens of a batch, also where ranks share it. */
+static size_t whole_count_max(const rank_shape *shape)
+{
+    return shape->cp != NULL ? shape->cp->tokens_max : shape->token_count_max;
+}
+
+/* The rank's tokens of the batch. */
+static rank_cp_tokens tokens_here(const rank_shape *shape, const rank_batch *batch)
+{
+    const size_t tokens = (size_t)batch->token_count;
+    return shape->cp != NULL ? rank_cp_tokens_of(tokens, shape->cp->ranks, shape->cp->rank)
+                             : (rank_cp_tokens){.count = tokens};
+}
+
 base_status rank_batch_check(const rank_shape *shape, const rank_batch *batch, base_error *reterr)
 {
-    if (batch->token_count < 0 || (size_t)batch->token_count > shape->token_count_max) {
+    const size_t most = whole_count_max(shape);
+    if (batch->token_count < 0 || (size_t)batch->token_count > most) {
         return base_fail(reterr, BASE_ERR_INVALID, "batch: %d tokens, the model takes 0 … %zu",
-                         batch->token_count, shape->token_count_max);
+                         batch->token_count, most);
     }
     const int32_t vocab_size = (int32_t)shape->config->vocab_size;
     for (int t = 0; t < batch->token_count; t++) {
@@ -56,29 +71,33 @@ base_status rank_batch_check(const rank_shape *shape, const rank_batch *batch, b
     return check_segments(shape, batch, reterr);
 }
 
-static base_status check_logits(const rank_batch *batch, const rank_logits *logits,
-                                base_error *reterr)
+static base_status check_logits(const rank_shape *shape, const rank_batch *batch,
+                                const rank_logits *logits, base_error *reterr)
 {
+    const int32_t tokens = (int32_t)tokens_here(shape, batch).count;
     for (int i = 0; logits != NULL && i < logits->count; i++) {
         const int32_t least = i > 0 ? logits->rows[i - 1] + 1 : 0;
-        if (logits->rows[i] < least || logits->rows[i] >= batch->token_count) {
+        if (logits->rows[i] < least || logits->rows[i] >= tokens) {
             return base_fail(reterr, BASE_ERR_INVALID,
                              "logits: row %d is %d; rows ascend, below %d tokens", i,
-                             (int)logits->rows[i], batch->token_count);
+                             (int)logits->rows[i], (int)tokens);
         }
     }
     return BASE_OK;
 }
 
 /* Empty segments are left out. Positions begin at 0, or at the sequence's length. */
-static void place_segments(rank_rows *rows, const rank_batch *batch, const int32_t *lengths)
+static void place_segments(rank_rows *rows, const rank_batch *batch, rank_cp_tokens here,
+                           const int32_t *lengths)
 {
+    const int32_t here_first = (int32_t)here.first;
+    const int32_t here_end = (int32_t)(here.first + here.count);
     size_t count = 0;
     for (int s = 0; s < batch->segment_count; s++) {
         const int32_t first = batch->segment_start[s];
         const int32_t end = batch->segment_start[s + 1];
-        for (int32_t t = first; t < end; t++) {
-            rows->positions[t] = t - first + (lengths != NULL ? lengths[s] : 0);
+        for (int32_t t = first > here_first ? first : here_first; t < end && t < here_end; t++) {
+            rows->positions[t - here_first] = t - first + (lengths != NULL ? lengths[s] : 0);
         }
         if (end > first) {
             rows->segment_start[count++] = first;
@@ -120,17 +139,28 @@ static void point_at_tables(rank_saved *saved)
     saved->rows.segment_start = table + 4 * tokens;
 }
 
+static void count_whole(rank_rows *rows, const rank_batch *batch, const int32_t *targets)
+{
+    rows->whole_count = (size_t)batch->token_count;
+    rows->whole_target_count = 0;
+    for (int t = 0; targets != NULL && t < batch->token_count; t++) {
+        rows->whole_target_count += targets[t] >= 0;
+    }
+}
+
 static void fill_tables(rank_saved *saved, const rank_batch *batch, const int32_t *lengths,
                         const int32_t *targets, const rank_logits *also)
 {
+    const rank_cp_tokens here = tokens_here(saved->shape, batch);
     rank_rows *rows = &saved->rows;
     point_at_tables(saved);
-    rows->count = (size_t)batch->token_count;
+    rows->count = here.count;
     if (rows->count > 0) {
-        memcpy(rows->ids, batch->ids, rows->count * sizeof *rows->ids);
+        memcpy(rows->ids, batch->ids + here.first, rows->count * sizeof *rows->ids);
     }
-    place_segments(rows, batch, lengths);
-    place_active(rows, targets, also);
+    place_segments(rows, batch, here, lengths);
+    place_active(rows, targets != NULL ? targets + here.first : NULL, also);
+    count_whole(rows, batch, targets);
 }
 
 base_status rank_rows_place(rank_saved *saved, const rank_batch *batch, const rank_logits *also,
@@ -138,7 +168,7 @@ base_status rank_rows_place(rank_saved *saved, const rank_batch *batch, const ra
 {
     base_status status = rank_batch_check(saved->shape, batch, reterr);
     if (status == BASE_OK) {
-        status = check_logits(batch, also, reterr);
+        status = check_logits(saved->shape, batch, also, reterr);
     }
     if (status == BASE_OK) {
         fill_tables(saved, batch, NULL, batch->targets, also);
@@ -168,7 +198,7 @@ base_status rank_rows_place_step(rank_saved *saved, const rank_batch *batch, con
         status = check_lengths(saved->shape, batch, lengths, reterr);
     }
     if (status == BASE_OK) {
-        status = check_logits(batch, also, reterr);
+        status = check_logits(saved->shape, batch, also, reterr);
     }
     if (status == BASE_OK) {
         fill_tables(saved, batch, lengths, NULL, also);
@@ -203,7 +233,8 @@ bool rank_next_segments(const rank_rows *rows, size_t rows_at_once, rank_segment
 static base_status make_tables(rank_saved *saved, base_error *reterr)
 {
     const size_t tokens = saved->shape->token_count_max;
-    const size_t size_bytes = sizeof(double) + (5 * tokens + 1) * sizeof(int32_t);
+    const size_t segments = whole_count_max(saved->shape);
+    const size_t size_bytes = sizeof(double) + (4 * tokens + segments + 1) * sizeof(int32_t);
     const base_status status = saved->device.backend->alloc(saved->device.queue, RANK_MEMORY_HOST,
                                                             size_bytes, &saved->tables, reterr);
     if (status == BASE_OK) {
@@ -220,7 +251,8 @@ base_status rank_saved_create(const rank_shape *shape, const rank_device *device
     const size_t size_bytes = shape->config->family->saved_floats(shape) * sizeof(float);
     void *activations = NULL;
     *saved = (rank_saved){.device = *device, .shape = shape};
-    saved->rows.segment_max = context < tokens ? context : tokens;
+    const size_t whole = whole_count_max(shape);
+    saved->rows.segment_max = context < whole ? context : whole;
     base_status status = make_tables(saved, reterr);
     if (status == BASE_OK && size_bytes > 0) {
         status = device->backend->alloc(device->queue, RANK_MEMORY_ACTIVATIONS, size_bytes,

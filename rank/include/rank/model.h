@@ -24,6 +24,7 @@
 
 #include "backend/graphs.h"
 #include "base/status.h"
+#include "parallel/context/cp.h"
 #include "parallel/tensor/cut.h"
 
 enum {
@@ -160,6 +161,9 @@ typedef struct rank_model_options {
     int batches_max;     /* enqueued before their results are asked for; 0: one */
     rank_type type;      /* of what products read; sums, norms, the residual stream and
                                 * gradients are float32 */
+    /* Ranks that share each batch, which they all give, and pass over it together: losses and gradients are
+     * those of this rank's tokens, and so are rows of logits. On the CPU; borrowed. NULL: all is here. */
+    const rank_cp *cp;
 } rank_model_options;
 
 typedef struct rank_model rank_model;
@@ -236,6 +240,9 @@ BASE_MUST_CHECK base_status rank_model_enqueue(rank_model *model, const rank_hoo
                                                base_error *reterr);
 /* Targets of the batches that were enqueued since the last results: known before these are. */
 int64_t rank_model_target_count(const rank_model *model);
+/* Checks that so many ranks can share a batch of the model. BASE_ERR_INVALID says what they cannot cut. */
+BASE_MUST_CHECK base_status rank_model_check_context_ranks(const rank_model_config *config,
+                                                           int ranks, base_error *reterr);
 BASE_MUST_CHECK base_status rank_model_results(rank_model *model, rank_result *results, int count,
                                                base_error *reterr);
 

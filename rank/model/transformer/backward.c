@@ -1,5 +1,6 @@
 /* Backward over the layers of a run. Writes every gradient of these layers. Called through the
  * families' tables. */
+#include "base/bytes.h"
 #include "model/transformer/pass.h"
 
 typedef struct backward {
@@ -210,9 +211,34 @@ static void attention_grad(const backward *b, const rank_segments *segments)
     args.dqkv_first = segments->first_row;
     args.dbias = pass->no_bias != NULL ? pass->no_bias_grad : grad(b, QKV_BIAS);
     pass->backend->attention_grad(pass->queue, &args);
+}
+
+/* The next rows, and in wide the gradient of their q, k and v. Where ranks share the micro-batch, they are
+ * not whole segments. */
+static bool next_dqkv(backward *b, rank_segments *segments)
+{
+    const transformer_pass *pass = &b->pass;
+    const size_t most = pass->backend->rows_at_once;
+    if (pass->run->shape.cp != NULL) {
+        const size_t first = segments->first_row + segments->row_count;
+        const size_t rows = base_min_size(pass->rows->count - first, most);
+        *segments = (rank_segments){.first_row = first, .row_count = rows};
+    } else if (!rank_next_segments(pass->rows, most, segments)) {
+        return false;
+    }
+    b->rows = (row_chunk){segments->first_row, segments->row_count};
+    if (b->rows.rows == 0) {
+        return false;
+    }
+    if (pass->run->shape.cp != NULL) {
+        transformer_take_rows(pass, b->rows, RANK_BIAS_PARTS, pass->wide);
+    } else {
+        attention_grad(b, segments);
+    }
     if (pass->sizes.rotated) {
         transformer_prepare_heads_grad(pass, b->rows, pass->wide);
     }
+    return true;
 }
 
 /* From the gradient of attention's output, in dattention, to that of the block's input, in dx. */
@@ -228,9 +254,10 @@ static void backward_below_attention(backward *b)
     const transformer_operand qkv = transposed(b, QKV_WEIGHT, width, sizes->qkv, pass->operands);
     rank_segments segments = {.count = 0};
     transformer_begin_head_norms_grad(pass);
-    while (rank_next_segments(pass->rows, pass->backend->rows_at_once, &segments)) {
-        b->rows = (row_chunk){segments.first_row, segments.row_count};
-        attention_grad(b, &segments);
+    if (pass->run->shape.cp != NULL) {
+        transformer_attend_together_grad(pass);
+    }
+    while (next_dqkv(b, &segments)) {
         linear_dw(b, QKV_WEIGHT, (factor_rows){typed_at(b, norm->out, width), width, 0},
                   (factor_rows){pass->wide, sizes->qkv, sizes->qkv_row});
         linear_dnorm(b, &qkv,
@@ -407,6 +434,23 @@ static void zero_vectors(const backward *b)
     zero_collected(b, &zeros);
 }
 
+/* Weights' gradients are written by the first chunk of rows. Of a micro-batch that ranks share, a rank may
+ * have no rows of a layer. */
+static void begin_grads(const backward *b)
+{
+    if (b->pass.rows->active_count == 0 && b->pass.run->shape.cp != NULL) {
+        zero_range(b, 0, b->pass.layout.total);
+    } else {
+        zero_vectors(b);
+    }
+}
+
+/* Targets of the micro-batch, whoever has them. */
+static size_t targets(const transformer_pass *pass)
+{
+    return pass->run->shape.cp != NULL ? pass->rows->whole_target_count : pass->rows->target_count;
+}
+
 /* Makes dx at the end of the last layer: from the losses, or from the next stage. */
 static void begin_stream(const backward *b, const rank_backward_args *args)
 {
@@ -450,11 +494,11 @@ void transformer_backward(const rank_run *run, const rank_backward_args *args)
     transformer_pass_begin(run, args->saved, &b.pass);
     b.pass.grads = args->grads;
     b.pass.held = args->held;
-    if (b.pass.rows->target_count == 0) {
+    if (targets(&b.pass) == 0) {
         zero_all(&b, args->din);
         return;
     }
-    zero_vectors(&b);
+    begin_grads(&b);
     begin_stream(&b, args);
     tell_output(&b);
     for (int layer = run->shape.end_layer - 1; layer >= run->shape.first_layer; layer--) {

@@ -224,7 +224,15 @@ static void attend(const transformer_pass *pass)
 {
     const transformer_operand qkv =
         operand(pass, QKV_WEIGHT, pass->width, pass->sizes.qkv, pass->operands);
+    const size_t end = pass->rows->count;
     rank_segments segments = {.count = 0};
+    if (pass->run->shape.cp != NULL) {
+        for (size_t first = 0; first < end; first += pass->backend->rows_at_once) {
+            project_qkv(pass, &qkv, chunk_at(pass, first, end));
+        }
+        transformer_attend_together(pass);
+        return;
+    }
     while (rank_next_segments(pass->rows, pass->backend->rows_at_once, &segments)) {
         project_qkv(pass, &qkv, (row_chunk){segments.first_row, segments.row_count});
         attention(pass, &segments);
@@ -308,8 +316,9 @@ void transformer_forward(const rank_run *run, const rank_forward_args *args)
     transformer_pass pass;
     transformer_pass_begin(run, args->saved, &pass);
     pass.backend->zero(pass.queue, args->saved->loss, sizeof *args->saved->loss);
-    if (transformer_is_last_stage(&pass) && pass.rows->active_count == 0) {
-        return; /* no output is needed */
+    const bool shared = run->shape.cp != NULL && pass.rows->whole_count > 0;
+    if (transformer_is_last_stage(&pass) && pass.rows->active_count == 0 && !shared) {
+        return; /* no output is needed, nor what other ranks would need for theirs */
     }
     run_layers(&pass, args->in, args->out);
     if (args->logits != NULL) {

@@ -136,15 +136,25 @@ size_t transformer_saved_floats(const rank_shape *shape)
     return blocks_kept(shape) * count_block(shape, &sizes).kept + count.used;
 }
 
-static size_t segment_max(const rank_shape *shape)
+/* Tokens that go through attention together at most. */
+static size_t whole_tokens(const rank_shape *shape)
 {
-    return base_min_size((size_t)shape->config->context, shape->token_count_max);
+    return shape->cp != NULL ? shape->cp->tokens_max : shape->token_count_max;
 }
 
-/* The most rows of whole segments that go through attention together. */
+static size_t segment_max(const rank_shape *shape)
+{
+    return base_min_size((size_t)shape->config->context, whole_tokens(shape));
+}
+
+/* The most rows that a layer's lower half takes at once: of whole segments, but where ranks share the
+ * micro-batch. */
 static size_t segment_rows(const rank_shape *shape)
 {
     const size_t chunk = base_min_size(shape->backend->rows_at_once, shape->token_count_max);
+    if (shape->cp != NULL) {
+        return chunk;
+    }
     return shape->padded ? shape->token_count_max : larger(chunk, segment_max(shape));
 }
 
@@ -234,6 +244,19 @@ static void cut_packed(rank_pieces *from, const rank_shape *shape, transformer_p
     pass->operands = rank_pieces_cut(from, operands_floats(sizes));
 }
 
+/* What ranks that share the micro-batch exchange. */
+static void cut_exchanged(rank_pieces *from, const rank_cp *cp, transformer_pass *pass)
+{
+    const transformer_sizes *sizes = &pass->sizes;
+    const size_t floats = sizes->tokens * sizes->qkv_row;
+    pass->sent = rank_pieces_cut(from, floats);
+    pass->received = rank_pieces_cut(from, floats);
+    if (sizes->biased) {
+        pass->head_bias = rank_pieces_cut(from, sizes->qkv_row / (size_t)cp->ranks);
+        pass->head_bias_grad = rank_pieces_cut(from, sizes->qkv_row / (size_t)cp->ranks);
+    }
+}
+
 static size_t cut_work(transformer_pass *pass, const rank_shape *shape, float *memory)
 {
     rank_pieces from = {.begin = memory};
@@ -267,7 +290,10 @@ static size_t cut_work(transformer_pass *pass, const rank_shape *shape, float *m
         pass->no_bias_grad = rank_pieces_cut(&from, sizes->qkv_row);
     }
     cut_packed(&from, shape, pass);
-    const rank_attention_shape attention = {.tokens = tokens,
+    if (shape->cp != NULL) {
+        cut_exchanged(&from, shape->cp, pass);
+    }
+    const rank_attention_shape attention = {.tokens = whole_tokens(shape),
                                             .heads = sizes->heads,
                                             .head_width = sizes->head_width,
                                             .segment_max = segment_max(shape)};

@@ -7,11 +7,15 @@
  * Ranks may share the model (rank_model_config.tensor_ranks). Each has the whole residual stream, norms and biases
  * of sums; and some heads, some columns of the MLP, some ids of the vocabulary. Sizes and layouts are those of its own
  * part. Forward adds up the ranks' parts of the embedding, and of what attention and MLP add to the
- * stream; backward their parts of the norms' gradients, also of the norms of heads. */
+ * stream; backward their parts of the norms' gradients, also of the norms of heads.
+ *
+ * Or ranks share the micro-batch (rank_shape.cp): T, A and all arrays below are of this rank's tokens then, but
+ * for what attention reads and writes, which is of all tokens and of this rank's heads (context.c). */
 #ifndef RANK_MODEL_TRANSFORMER_PASS_H
 #define RANK_MODEL_TRANSFORMER_PASS_H
 
 #include "model/transformer/transformer.h"
+#include "parallel/context/cp.h"
 
 /* The sizes of arrays that a shape's passes use. C = width, Q = the heads of queries together, N =
  * columns of q, k and v, D = width of a head, F = columns of the MLP, U = columns of its first product: F, or 2F if it
@@ -109,6 +113,11 @@ typedef struct transformer_pass {
     float *output;      /* the same of the output's matrix */
     float *packed_rows; /* for a chunk of rows: the second factor of a weight's gradient, packed */
     float *attention_scratch;
+    float *sent;      /* where ranks share the micro-batch: what they exchange before attention and
+                            * behind it, or its gradient: (3, Q) for each of T, */
+    float *received;  /* and what comes from them */
+    float *head_bias; /* (3, Q / ranks): the bias of this rank's heads; */
+    float *head_bias_grad; /* the same; NULL, both: attention has no bias */
     /* the current layer */
     int layer;
     bool
@@ -295,6 +304,13 @@ void transformer_norm_heads(const transformer_pass *pass, row_chunk chunk, float
 void transformer_norm_heads_grad(const transformer_pass *pass, row_chunk chunk, float *dqkv);
 void transformer_begin_head_norms_grad(const transformer_pass *pass);
 void transformer_end_head_norms_grad(const transformer_pass *pass);
+
+/* context.c: attention, where ranks share the micro-batch. From block.qkv of this rank's rows, which becomes
+ * that of its heads for all rows, to block.attention. */
+void transformer_attend_together(const transformer_pass *pass);
+/* From dattention to the gradient of q, k and v, which comes in `received`; and those rows of it. */
+void transformer_attend_together_grad(const transformer_pass *pass);
+void transformer_take_rows(const transformer_pass *pass, row_chunk chunk, size_t parts, float *to);
 
 /* forward.c: with recompute, computes the current layer again, from norm1.x to what backward reads. */
 void transformer_recompute(transformer_pass *pass);
