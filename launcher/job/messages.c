@@ -38,6 +38,7 @@ static void handle_step(launch_session *session, int rank, const Ringfence__Cont
                   .span_ns = step->stage_span_ns,
                   .tensor_ns = step->tensor_ns,
                   .held = step->held},
+        .context_ns = step->context_ns,
     };
     if (!session->result->ready) {
         if (session->cause.blame == 0) {

@@ -64,6 +64,23 @@ static void put_step(const launch_run *run, launch_text *text)
     }
 }
 
+/* What ranks that share batches exchange before attention and behind it. */
+static void put_context_ranks(const launch_run *run, launch_text *text)
+{
+    const launch_breakdown *step = &run->summary->mean_step;
+    const int ranks = (int)proto_job_context_ranks(run->job);
+    if (ranks == 1 || !(step->step_ms > 0)) {
+        return;
+    }
+    launch_text_printf(text,
+                       "%d ranks share the tokens of each batch. Of forward and backward, "
+                       "exchanging heads with each other around attention took ",
+                       ranks);
+    put_ms(text, step->context_ms);
+    launch_text_printf(text, " (%.1f %% of the step), waiting for each other included. ",
+                       launch_share_percent(step->context_ms, step->step_ms));
+}
+
 /* How much of the all-reduce ran behind backward. */
 static void put_overlap(const launch_run *run, launch_text *text)
 {
@@ -374,6 +391,7 @@ void launch_lesson_write(const launch_run *run, launch_text *text)
                            "gradients with. --ranks 2 shows what a second process adds.",
                            summary->tokens_per_second);
     } else {
+        put_context_ranks(run, text);
         put_overlap(run, text);
         named = put_against_one(run, text);
     }

@@ -34,6 +34,7 @@ static void put_mean_step(launch_sheet *page, const launch_breakdown *breakdown)
         sheet_real(&parts, name, breakdown->part_ms[p]);
     }
     sheet_real(&parts, "compute_cpu_ms", breakdown->compute_cpu_ms);
+    sheet_real(&parts, "context_ms", breakdown->context_ms);
     sheet_real(&parts, "others_waiting_ms", breakdown->others_waiting_ms);
     sheet_part(page, "mean_step", parts);
 }
@@ -168,6 +169,7 @@ static void put_job(launch_sheet *page, const launch_run *run)
     sheet_string(&training, "mode", proto_mode_name(job->job.mode));
     sheet_int(&training, "steps_asked_for", (uint64_t)job->train.steps);
     sheet_int(&training, "batch", (uint64_t)job->train.batch);
+    sheet_int(&training, "context_ranks", (uint64_t)proto_job_context_ranks(job));
     sheet_int(&training, "zero", (uint64_t)job->parallel.zero);
     sheet_int(&training, "micro_batches", (uint64_t)job->train.micro_batches);
     sheet_put(&training, "recompute", json_boolean(job->train.recompute));

@@ -17,6 +17,7 @@ typedef struct launch_step_times {
     uint64_t bytes_sent;
     int64_t compute_ns;
     int64_t compute_cpu_ns; /* 0: not known */
+    int64_t context_ns;     /* in compute_ns */
     int64_t allreduce_ns;
     int64_t allreduce_exposed_ns;
     int64_t optimizer_ns;

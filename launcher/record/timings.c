@@ -49,6 +49,9 @@ void launch_timings_put(FILE *stream, const launch_step *step, int tensor)
                       (unsigned long long)step->heldout_sentences,
                       (unsigned long long)step->heldout_correct);
     }
+    if (step->context_ns > 0) {
+        print_ms(stream, "context_ms", step->context_ns);
+    }
     if (step->stage.held > 0) {
         (void)fprintf(stream, ", \"stage\": %d", step->stage_number);
         if (tensor > 1) {
@@ -106,6 +109,7 @@ static launch_step take_step(const json_t *line)
         .heldout_loss = take_real(line, "heldout_loss"),
         .heldout_sentences = take_count(line, "heldout_sentences"),
         .heldout_correct = take_count(line, "heldout_correct"),
+        .context_ns = take_ns(line, "context_ms"),
         .stage_number = (int)json_integer_value(json_object_get(line, "stage")),
         .stage = {.forward_ns = take_ns(line, "forward_ms"),
                   .backward_ns = take_ns(line, "backward_ms"),

@@ -21,9 +21,16 @@ int64_t proto_job_stages(const proto_job *job)
                                                      : 1;
 }
 
+int64_t proto_job_context_ranks(const proto_job *job)
+{
+    const bool shared = job->job.mode == PROTO_MODE_DDP_CPU && job->parallel.context_ranks > 0;
+    return shared ? job->parallel.context_ranks : 1;
+}
+
 int64_t proto_job_replicas(const proto_job *job)
 {
-    return job->job.world_size / (proto_job_stages(job) * proto_job_tensor(job));
+    return job->job.world_size /
+           (proto_job_stages(job) * proto_job_tensor(job) * proto_job_context_ranks(job));
 }
 
 proto_pipeline proto_job_pipeline(const proto_job *job)
@@ -43,11 +50,10 @@ proto_pipeline proto_job_pipeline(const proto_job *job)
 
 proto_place proto_job_place(const proto_job *job, int rank)
 {
-    const int tensor = (int)proto_job_tensor(job);
+    const int parts = (int)(proto_job_tensor(job) * proto_job_context_ranks(job));
     const int stages = (int)proto_job_stages(job);
-    return (proto_place){.replica = rank / (tensor * stages),
-                         .stage = rank / tensor % stages,
-                         .part = rank % tensor};
+    return (proto_place){
+        .replica = rank / (parts * stages), .stage = rank / parts % stages, .part = rank % parts};
 }
 
 int64_t proto_job_slot_step(const proto_job *job)
@@ -181,8 +187,35 @@ static base_status check_zero(const proto_job *job, base_error *reterr)
     return BASE_OK;
 }
 
+/* Checks how many ranks share a micro-batch. Of a checkpoint's model the rank knows the heads. */
+static base_status check_context_ranks(const proto_job *job, base_error *reterr)
+{
+    const int64_t ranks = job->parallel.context_ranks;
+    if (ranks != 0 && job->job.mode != PROTO_MODE_DDP_CPU) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "parallel.context_ranks %" PRId64 " goes with mode ddp-cpu, not with %s",
+                         ranks, proto_mode_name((int)job->job.mode));
+    }
+    if (job->job.world_size % proto_job_context_ranks(job) != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "parallel.context_ranks %" PRId64
+                         " does not divide job.world_size %" PRId64,
+                         ranks, job->job.world_size);
+    }
+    if (job->model.checkpoint[0] == '\0' && job->model.heads % proto_job_context_ranks(job) != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "parallel.context_ranks %" PRId64 " does not divide the %" PRId64
+                         " heads of the model, which these ranks share in attention",
+                         ranks, job->model.heads);
+    }
+    return BASE_OK;
+}
+
 base_status proto_job_check_layout(const proto_job *job, base_error *reterr)
 {
-    const base_status status = check_pipeline(job, reterr);
-    return status == BASE_OK ? check_zero(job, reterr) : status;
+    base_status status = check_pipeline(job, reterr);
+    if (status == BASE_OK) {
+        status = check_zero(job, reterr);
+    }
+    return status == BASE_OK ? check_context_ranks(job, reterr) : status;
 }

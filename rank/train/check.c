@@ -24,6 +24,9 @@ static base_status check_model(const proto_job *job, base_error *reterr)
     if (status == BASE_OK) {
         status = rank_model_check_tensor_ranks(&config, (int)proto_job_tensor(job), reterr);
     }
+    if (status == BASE_OK && proto_job_context_ranks(job) > 1) {
+        status = rank_model_check_context_ranks(&config, (int)proto_job_context_ranks(job), reterr);
+    }
     if (status != BASE_OK || job->model.checkpoint[0] == '\0') {
         return status;
     }

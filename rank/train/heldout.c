@@ -17,15 +17,14 @@ typedef struct heldout_sums {
 base_status trainer_heldout_open(trainer *self, base_error *reterr)
 {
     const proto_job *job = self->job;
-    const proto_identity *identity = &self->worker->identity;
     if (job->infer.eval_every == 0) {
         return BASE_OK;
     }
     const rank_data_options options = {
         .path = job->data.heldout,
         .tokenizer = self->tokenizer,
-        .slot_count = identity->world_size,
-        .slot_first = identity->rank,
+        .slot_count = (int)proto_job_replicas(job), /* whose ranks pass over a batch together */
+        .slot_first = trainer_place(self).replica,
         .slots_here = 1,
         .batch = (int)job->train.batch,
         .context = (int)job->model.context,
@@ -89,7 +88,7 @@ static base_status sum_loss(trainer *self, const float *params, heldout_sums *su
         sums->targets += (double)result.target_count;
     }
     rank_data_next_epoch(self->heldout);
-    return status;
+    return status == BASE_OK && self->cp != NULL ? rank_cp_group_check(self->cp, reterr) : status;
 }
 
 base_status trainer_heldout(trainer *self, trainer_heldout_result *result, base_error *reterr)

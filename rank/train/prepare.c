@@ -42,6 +42,7 @@ static rank_model_options model_options(const trainer *self)
                                 .recompute = self->job->train.recompute,
                                 .graphs = self->graphs,
                                 .batches_max = (int)self->job->train.micro_batches,
+                                .cp = self->cp != NULL ? rank_cp_group_cp(self->cp) : NULL,
                                 .type = trains_rounded(self) ? RANK_BFLOAT16 : RANK_FLOAT32};
 }
 
@@ -216,6 +217,17 @@ static base_status make_optimizer(trainer *self, base_error *reterr)
     return status;
 }
 
+/* Finds the ranks that share micro-batches with this one. */
+static base_status make_context_ranks(trainer *self, base_error *reterr)
+{
+    const proto_job *job = self->job;
+    const int ranks = (int)proto_job_context_ranks(job);
+    return ranks > 1 ? rank_cp_group_create(coll_context_world(self->worker->context), ranks,
+                                            (size_t)(job->train.batch * job->model.context),
+                                            &self->cp, reterr)
+                     : BASE_OK;
+}
+
 static base_status make_model(trainer *self, base_error *reterr)
 {
     const proto_job *job = self->job;
@@ -233,7 +245,10 @@ static base_status make_model(trainer *self, base_error *reterr)
     if (proto_mode_get(job->job.mode)->pipelined) {
         status = trainer_stage_make(self, reterr);
     } else {
-        status = find_parts(self, reterr);
+        status = make_context_ranks(self, reterr);
+        if (status == BASE_OK) {
+            status = find_parts(self, reterr);
+        }
         if (status == BASE_OK) {
             status = check_room(self, reterr);
         }

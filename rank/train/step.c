@@ -39,6 +39,7 @@ typedef struct training_step {
     /* By the device's clock where there is one, else by the host's. */
     int64_t compute_ns;
     int64_t optimizer_ns;
+    int64_t context_ns; /* exchanges with the ranks that share micro-batches; in compute_ns */
     rank_pipeline_times stage; /* in a pipeline; else zeros */
     double sum_squares;        /* of all gradients, where a rank has a part of them */
     rank_ddp_times times;
@@ -52,6 +53,12 @@ _Static_assert(offsetof(training_step, losses) ==
                    offsetof(training_step, global) + sizeof(step_sums),
                "both are summed as one array");
 
+/* What exchanges with the ranks that share micro-batches have taken so far. */
+static int64_t context_ns(const trainer *self)
+{
+    return self->cp != NULL ? rank_cp_group_costs(self->cp).ns : 0;
+}
+
 static void begin(trainer *self, training_step *step)
 {
     const proto_job *job = self->job;
@@ -61,6 +68,7 @@ static void begin(trainer *self, training_step *step)
                            job->train.learning_rate, job->train.learning_rate_min,
                            job->train.warmup_steps, job->train.steps, (int64_t)self->steps_done);
     step->bytes_before = coll_context_bytes_sent(self->worker->context);
+    step->context_ns = -context_ns(self);
     step->start_ns = base_now_ns();
     step->start_cpu_ns = base_thread_cpu_ns();
     if (self->epoch_ended) {
@@ -70,6 +78,17 @@ static void begin(trainer *self, training_step *step)
     if (self->ddp != NULL) {
         rank_ddp_begin(self->ddp);
     }
+}
+
+/* The tokens of a batch that this rank computes. */
+static uint64_t tokens_here(const trainer *self, const rank_batch *batch)
+{
+    const size_t tokens = (size_t)batch->token_count;
+    if (self->cp == NULL) {
+        return tokens;
+    }
+    const rank_cp *cp = rank_cp_group_cp(self->cp);
+    return rank_cp_tokens_of(tokens, cp->ranks, cp->rank).count;
 }
 
 /* Enqueues forward and backward of a slot. Reduces buckets as they become full. */
@@ -89,8 +108,10 @@ static base_status enqueue_slot(trainer *self, training_step *step, int slot, ba
     hooks.ready_user = self->ddp;
     hooks.begin = rank_ddp_pass;
     hooks.ready_key = rank_ddp_key(self->ddp);
-    step->tokens += (uint64_t)batch.token_count;
-    return rank_model_enqueue(self->model, &hooks, &batch, grads, reterr);
+    step->tokens += tokens_here(self, &batch);
+    const base_status enqueued = rank_model_enqueue(self->model, &hooks, &batch, grads, reterr);
+    return enqueued == BASE_OK && self->cp != NULL ? rank_cp_group_check(self->cp, reterr)
+                                                   : enqueued;
 }
 
 /* Adds up the losses of micro-batches in the order of their gradients. */
@@ -235,6 +256,7 @@ static base_status compute(trainer *self, training_step *step, base_error *reter
         return status;
     }
     take_losses(self, step, results);
+    step->context_ns += context_ns(self);
     step->mine.remaining = (double)rank_data_remaining(self->data);
     step->mine.stop = proto_client_stop_requested(self->worker->client) ? 1.0 : 0.0;
     step->compute_ns = base_now_ns() - step->start_ns - step->stage.wait_ns;
@@ -257,7 +279,7 @@ static base_status reduce_stage(trainer *self, training_step *step, base_error *
 static base_status sum_global(const trainer *self, training_step *step, base_error *reterr)
 {
     const int slots = (int)self->job->train.micro_batches;
-    const bool each = slots > 1 && proto_job_slot_step(self->job) > 1;
+    const bool each = slots > 1 && self->job->parallel.zero >= PROTO_ZERO_GRADIENTS;
     const base_status status =
         trainer_sum(self, (double *)&step->global, STEP_SUMS + (each ? (size_t)slots : 0), reterr);
     if (each) {
@@ -369,6 +391,7 @@ static void report(const trainer *self, const training_step *step)
     message.forward_ns = step->stage.forward_ns;
     message.backward_ns = step->stage.backward_ns;
     message.tensor_ns = step->stage.tensor_ns;
+    message.context_ns = step->context_ns;
     message.neighbour_ns = step->stage.wait_ns;
     message.stage_span_ns = step->stage.span_ns;
     message.held = (uint64_t)step->stage.held;

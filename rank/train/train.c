@@ -13,6 +13,7 @@ static void trainer_fini(trainer *self)
     rank_ddp_destroy(self->ddp);
     rank_pipeline_destroy(self->pipeline);
     rank_model_destroy(self->model);
+    rank_cp_group_destroy(self->cp);
     rank_optimizer_destroy(self->optimizer);
     rank_data_close(self->heldout);
     rank_data_close(self->data);

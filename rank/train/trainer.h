@@ -18,7 +18,7 @@
 #include "worker/worker.h"
 
 /* What steps exchange, by kind: trainer_exchange_kinds. */
-enum { TRAINER_EXCHANGE_KINDS = 3 };
+enum { TRAINER_EXCHANGE_KINDS = 4 };
 typedef struct trainer_exchanges {
     uint64_t calls[TRAINER_EXCHANGE_KINDS];
     uint64_t bytes[TRAINER_EXCHANGE_KINDS];
@@ -35,6 +35,7 @@ typedef struct trainer {
     rank_tokenizer *tokenizer;
     rank_data *data;
     rank_data *heldout; /* NULL: evaluated only at the end */
+    rank_cp_group *cp;  /* ranks that share micro-batches with this one; NULL: there are none */
     rank_model *model;
     rank_optimizer *optimizer;
     rank_ddp *ddp;

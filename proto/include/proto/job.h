@@ -157,10 +157,11 @@ typedef struct proto_job_parallel {
     int64_t join_timeout_ms;
     int64_t threads_per_rank;
     proto_pipeline_kind pipeline; /* of a mode that trains in a pipeline */
-    int64_t stages; /* of one pipeline; 0: as many as there are ranks for one pipeline */
-    int64_t chunks; /* of layers in each stage, if interleaved; 0: 2, or 1 if it is not */
-    int64_t tensor; /* ranks that share a stage's layers; 0: 1 */
-    int64_t zero;   /* ZeRO's stage, a proto_zero */
+    int64_t stages;        /* of one pipeline; 0: as many as there are ranks for one pipeline */
+    int64_t chunks;        /* of layers in each stage, if interleaved; 0: 2, or 1 if it is not */
+    int64_t tensor;        /* ranks that share a stage's layers; 0: 1 */
+    int64_t context_ranks; /* ranks that share the tokens of a micro-batch; 0: 1 */
+    int64_t zero;          /* ZeRO's stage, a proto_zero */
 } proto_job_parallel;
 
 typedef struct proto_job_infer {
@@ -259,11 +260,13 @@ void proto_job_defaults(proto_job *job);
  * say). */
 BASE_MUST_CHECK base_status proto_job_check(const proto_job *job, base_error *reterr);
 
-/* The layout of a training: replicas × stages × tensor ranks. A replica is a copy of the model that trains on
- * slots of its own. Its layers are cut into stages, and those of a stage between its tensor ranks. Ranks in a
- * row first share a stage, then a pipeline. All are 1 where every rank has a whole model, but for replicas. */
+/* The layout of a training: replicas × stages × tensor ranks, or replicas × context ranks. A replica trains on
+ * slots of its own. In a pipeline it is a copy of the model: its layers are cut into stages, and those of a stage
+ * between its tensor ranks. Else each rank has a whole model, and the context ranks of a replica share the
+ * tokens of each of its micro-batches. Ranks in a row first share a stage or a micro-batch, then a pipeline. */
 int64_t proto_job_stages(const proto_job *job);
 int64_t proto_job_tensor(const proto_job *job);
+int64_t proto_job_context_ranks(const proto_job *job);
 int64_t proto_job_replicas(const proto_job *job);
 
 /* The schedule of a stage's micro-batches. A stage that is alone has one chunk, and what has one chunk is
@@ -274,7 +277,7 @@ proto_pipeline proto_job_pipeline(const proto_job *job);
 typedef struct proto_place {
     int replica;
     int stage;
-    int part; /* of the stage: which of its tensor ranks */
+    int part; /* of the stage: which of its tensor ranks; or which of the context ranks */
 } proto_place;
 
 proto_place proto_job_place(const proto_job *job, int rank);

@@ -1,0 +1,184 @@
+/* Trainings whose ranks share the tokens of each batch: the same bits over every transport, with shards of the
+ * state, with activations computed again, and in parts. */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "training.h"
+
+static training_run one, two; /* large: they hold a program's output */
+
+static const char STATE[] = "state-rank-0.safetensors";
+
+static void expect_same_model(void)
+{
+    training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
+    training_assert_same_file(&one, STATE, &two, STATE);
+}
+
+static void the_bits_are_the_same_however_it_runs(void **state)
+{
+    (void)state;
+    static const char *const transports[] = {"tcp", "zmq", "shm", "shm"};
+    static const char *const zero[] = {"0", "1", "2", "3"};
+    training_expect(&one, &test_shared_directory, "shared", 0,
+                    FLAGS("--ranks", "4", "--context-ranks", "2", "--layers", "2", "--lr", "1e-2",
+                          "--transport", "shm"));
+    for (size_t i = 0; i < 4; i++) {
+        training_expect(&two, &test_shared_directory, "again", 0,
+                        FLAGS("--ranks", "4", "--context-ranks", "2", "--layers", "2", "--lr",
+                              "1e-2", "--transport", transports[i], "--zero", zero[i],
+                              "--bucket-bytes", "20000", i % 2 == 0 ? "--recompute" : "--quiet"));
+        expect_same_model();
+    }
+    training_expect(&two, &test_shared_directory, "bracketed", 0,
+                    FLAGS("--ranks", "4", "--context-ranks", "2", "--layers", "2", "--lr", "1e-2",
+                          "--timing", "bracketed"));
+    expect_same_model();
+}
+
+/* Where the ranks are added up for each micro-batch, slots may be cut between them in any way. */
+static void slots_may_be_cut_otherwise(void **state)
+{
+    (void)state;
+    training_expect(&one, &test_shared_directory, "slots", 0,
+                    FLAGS("--ranks", "2", "--context-ranks", "2", "--micro-batches", "4", "--lr",
+                          "1e-2", "--zero", "2"));
+    training_expect(&two, &test_shared_directory, "slots-cut", 0,
+                    FLAGS("--ranks", "4", "--context-ranks", "2", "--micro-batches", "2", "--lr",
+                          "1e-2", "--zero", "3"));
+    expect_same_model();
+}
+
+static void a_training_in_parts_has_the_bits_of_the_whole(void **state)
+{
+    (void)state;
+    static const char *const steps[] = {"2", "4", "6"};
+    training_expect(
+        &one, &test_shared_directory, "at-once", 0,
+        FLAGS("--ranks", "4", "--context-ranks", "2", "--micro-batches", "2", "--lr", "1e-2"));
+    for (size_t i = 0; i < 3; i++) {
+        training_expect(&two, &test_shared_directory, "in-parts", 0,
+                        FLAGS("--ranks", "4", "--context-ranks", "2", "--micro-batches", "2",
+                              "--lr", "1e-2", "--steps", steps[i], "--save-every", "6",
+                              "--resume"));
+    }
+    training_assert_same_file(&one, STATE, &two, STATE);
+}
+
+/* The last value of a key in timings.jsonl. */
+static double last_of(const training_run *run, const char *key)
+{
+    size_t size = 0;
+    double last = NAN;
+    char *text = training_file(run, "timings.jsonl", &size);
+    for (char *line = text; line < text + size;) {
+        char *end = memchr(line, '\n', (size_t)(text + size - line));
+        assert_non_null(end);
+        json_t *row = json_loadb(line, (size_t)(end - line), 0, NULL);
+        const json_t *value = json_object_get(row, key);
+        last = json_is_number(value) ? json_number_value(value) : last;
+        json_decref(row);
+        line = end + 1;
+    }
+    free(text);
+    return last;
+}
+
+/* Ranks that share batches also share the held-out ones, whose loss is that of one rank. */
+static void held_out_sentences_are_shared(void **state)
+{
+    (void)state;
+    training_expect(&one, &test_shared_directory, "alone", 0,
+                    FLAGS("--ranks", "1", "--eval-every", "3"));
+    training_expect(&two, &test_shared_directory, "held-out", 0,
+                    FLAGS("--ranks", "2", "--context-ranks", "2", "--eval-every", "3", "--eval"));
+    assert_true(last_of(&one, "heldout_sentences") == last_of(&two, "heldout_sentences"));
+    assert_true(fabs(last_of(&one, "heldout_loss") - last_of(&two, "heldout_loss")) < 1e-5);
+    assert_true(fabs(last_of(&one, "loss_global") - last_of(&two, "loss_global")) < 1e-5);
+}
+
+static double exchanged(const json_t *rank, const char *key)
+{
+    size_t i = 0;
+    const json_t *row = NULL;
+    json_array_foreach(json_object_get(rank, "exchanges"), i, row)
+    {
+        if (strcmp(json_string_value(json_object_get(row, "kind")), "alltoall") == 0) {
+            return json_number_value(json_object_get(row, key));
+        }
+    }
+    return NAN;
+}
+
+/* Of T tokens, C ranks, width W and L layers each rank exchanges 8 T/C W floats in a layer: q, k and v,
+ * attention's output, and the gradients of both. */
+static void the_record_has_the_bill(void **state)
+{
+    (void)state;
+    enum { LAYERS = 3, BLOCK = 64, WIDTH = 32, RANKS = 2 };
+    static char text[20000];
+    char path[BASE_PATH_BYTES];
+    for (size_t i = 0; i + 1 < sizeof text; i++) {
+        text[i] = (char)("abcdef ghij\n"[i * i % 12]);
+    }
+    test_directory_put(&test_shared_directory, "text.txt", text);
+    (void)snprintf(path, sizeof path, "%s",
+                   test_directory_path(&test_shared_directory, "text.txt"));
+    training_expect(&one, &test_shared_directory, "bill", 0,
+                    FLAGS("--ranks", "2", "--context-ranks", "2", "--layers", "3", "--data", path));
+    json_t *manifest = training_manifest(&one);
+    const json_t *training = json_object_get(manifest, "training");
+    assert_int_equal(json_integer_value(json_object_get(training, "context_ranks")), RANKS);
+    for (size_t i = 0; i < RANKS; i++) {
+        const json_t *rank = json_array_get(json_object_get(manifest, "ranks"), i);
+        assert_true(exchanged(rank, "calls") == 4.0 * LAYERS);
+        assert_true(exchanged(rank, "bytes") == 8.0 * BLOCK * WIDTH * LAYERS * 4);
+    }
+    assert_true(last_of(&one, "context_ms") > 0.0);
+    assert_true(last_of(&one, "tokens") == BLOCK);
+    json_decref(manifest);
+}
+
+static void a_killed_rank_is_named(void **state)
+{
+    (void)state;
+    training_start(&one, &test_shared_directory, "killed",
+                   FLAGS("--ranks", "4", "--context-ranks", "2", "--steps", "100000"));
+    test_program_wait_text(&one.program, TEST_STDERR, "step ");
+    assert_int_equal(kill(training_rank_pid(&one, 3), SIGKILL), 0);
+    assert_int_equal(test_program_wait(&one.program), 128 + SIGKILL);
+    test_program_assert_no_children();
+    assert_has(one.program.text[TEST_STDERR], "rank 3");
+}
+
+static void what_cannot_be_shared_is_refused(void **state)
+{
+    (void)state;
+    training_expect_refused(&one, FLAGS("--ranks", "3", "--context-ranks", "2"),
+                            "--context-ranks 2 does not divide --ranks 3");
+    training_expect_refused(&one, FLAGS("--ranks", "3", "--context-ranks", "3"),
+                            "--context-ranks 3 does not divide the 2 heads");
+    training_expect_refused(&one, FLAGS("--mode", "pp-cpu", "--ranks", "1", "--context-ranks", "2"),
+                            "--context-ranks 2 goes with mode ddp-cpu, not with pp-cpu");
+    training_expect(&two, &test_shared_directory, "base", 0, FLAGS("--ranks", "1"));
+    training_expect_refused(&one,
+                            FLAGS("--ranks", "4", "--checkpoint", two.out, "--context-ranks", "4"),
+                            "4 ranks share the tokens of a batch");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_bits_are_the_same_however_it_runs),
+        cmocka_unit_test(slots_may_be_cut_otherwise),
+        cmocka_unit_test(a_training_in_parts_has_the_bits_of_the_whole),
+        cmocka_unit_test(held_out_sentences_are_shared),
+        cmocka_unit_test(the_record_has_the_bill),
+        cmocka_unit_test(a_killed_rank_is_named),
+        cmocka_unit_test(what_cannot_be_shared_is_refused),
+    };
+    return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
+}
