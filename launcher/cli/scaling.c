@@ -48,14 +48,16 @@ proto_job launch_scaling_job(const proto_job *job, int ranks)
     while (ranks % proto_job_tensor(&point) != 0) {
         point.parallel.tensor /= 2;
     }
-    while (ranks % proto_job_context_ranks(&point) != 0 ||
-           point.model.heads % proto_job_context_ranks(&point) != 0) {
+    while (ranks % (proto_job_tensor(&point) * proto_job_context_ranks(&point)) != 0 ||
+           point.model.heads % (proto_job_tensor(&point) * proto_job_context_ranks(&point)) != 0) {
         point.parallel.context_ranks--;
     }
-    if (ranks % (proto_job_stages(&point) * proto_job_tensor(&point)) != 0) {
+    if (ranks % (proto_job_stages(&point) * proto_job_tensor(&point) *
+                 proto_job_context_ranks(&point)) !=
+        0) {
         point.parallel.stages = 0; /* one pipeline */
     }
-    if (proto_mode_get(point.job.mode)->pipelined && proto_job_replicas(&point) == 1) {
+    if (proto_mode_get(point.job.mode)->pipelined && proto_job_copies(&point) == 1) {
         point.parallel.algorithm = PROTO_ALGORITHM_AUTO; /* of sums that there are none of */
     }
     return point;

@@ -40,21 +40,25 @@ static const char *byte_equal(const launch_job_result *result, int ranks)
     return equal ? "yes" : "NO";
 }
 
-/* "2 pipelines of 2 stages of 2 ranks": what trained, as far as there is more than one of it. */
+/* "2 pipelines of 2 stages of 2 ranks, 2 to a batch": what trained, as far as there is more than one of it. */
 static void describe_pipelines(const proto_job *job, char *text, size_t size_bytes)
 {
-    const int replicas = (int)proto_job_replicas(job);
+    const int replicas = (int)proto_job_copies(job);
     const int stages = (int)proto_job_stages(job);
     char pipelines[32] = "";
     char ranks[32] = "";
+    char shared[32] = "";
     if (replicas > 1) {
         (void)snprintf(pipelines, sizeof pipelines, "%d pipelines of ", replicas);
     }
     if (proto_job_tensor(job) > 1) {
         (void)snprintf(ranks, sizeof ranks, " of %d ranks", (int)proto_job_tensor(job));
     }
-    (void)snprintf(text, size_bytes, "%s%d %s%s", pipelines, stages,
-                   stages == 1 ? "stage" : "stages", ranks);
+    if (proto_job_context_ranks(job) > 1) {
+        (void)snprintf(shared, sizeof shared, ", %d to a batch", (int)proto_job_context_ranks(job));
+    }
+    (void)snprintf(text, size_bytes, "%s%d %s%s%s", pipelines, stages,
+                   stages == 1 ? "stage" : "stages", ranks, shared);
 }
 
 /* Of what all ranks that hold the same are byte-equal. */
@@ -66,8 +70,8 @@ static const char *equal_parts(const proto_job *job)
     if (proto_job_tensor(job) > 1) {
         return "parameters byte-equal in all copies";
     }
-    return proto_job_replicas(job) > 1 ? "parameters byte-equal in all pipelines"
-                                       : "both copies of the tied matrix byte-equal";
+    return proto_job_copies(job) > 1 ? "parameters byte-equal in all pipelines"
+                                     : "both copies of the tied matrix byte-equal";
 }
 
 static void print_training(const launch_options *options, const launch_job_result *result)

@@ -44,6 +44,6 @@ bool launch_architecture_copies(const launch_architecture *of, const proto_job *
     if (job->parallel.zero == PROTO_ZERO_PARAMETERS) {
         return false;
     }
-    return proto_job_replicas(job) > 1 || proto_job_tensor(job) > 1 ||
+    return proto_job_copies(job) > 1 || proto_job_tensor(job) > 1 ||
            !(proto_mode_get(job->job.mode)->pipelined && of->untied);
 }

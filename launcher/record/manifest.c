@@ -187,7 +187,7 @@ static void put_job(launch_sheet *page, const launch_run *run)
     sheet_put(&training, "windows", json_boolean(job->data.windows || job->data.plain));
     sheet_int(&training, "eval_every", (uint64_t)job->infer.eval_every);
     const bool reduces = /* gradients, in buckets */
-        !proto_mode_get(job->job.mode)->pipelined || proto_job_replicas(job) > 1;
+        !proto_mode_get(job->job.mode)->pipelined || proto_job_copies(job) > 1;
     sheet_string(&training, "timing", reduces ? proto_timing_name(job->parallel.timing) : NULL);
     sheet_known(&training, "bucket_bytes", reduces, (uint64_t)job->parallel.bucket_bytes);
     sheet_int(&training, "threads_per_rank", (uint64_t)job->parallel.threads_per_rank);

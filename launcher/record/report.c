@@ -112,8 +112,8 @@ static void put_equality_card(const launch_run *run, launch_text *text)
     const int answer = run->summary->byte_equivalent - LAUNCH_UNKNOWN;
     const bool equal = answer == LAUNCH_YES - LAUNCH_UNKNOWN;
     const bool shared = proto_job_tensor(run->job) > 1;
-    const bool stages = proto_mode_get(run->job->job.mode)->pipelined &&
-                        proto_job_replicas(run->job) == 1 && !shared;
+    const bool stages =
+        proto_mode_get(run->job->job.mode)->pipelined && proto_job_copies(run->job) == 1 && !shared;
     launch_report_card_begin(text, stages ? "Tied matrix" : "Parameters");
     launch_text_put(text, ANSWERS[answer][0]);
     launch_report_card_end(text, equal && stages

@@ -65,7 +65,7 @@ static void share_layers(const proto_job *job, launch_stages *stages)
 static void sum_up(const launch_run *run, int rank, launch_stage_figures *figures)
 {
     const launch_summary *summary = run->summary;
-    const double ranks = (double)(proto_job_replicas(run->job) * proto_job_tensor(run->job));
+    const double ranks = (double)(proto_job_copies(run->job) * proto_job_tensor(run->job));
     const double steps = (double)(summary->steps_done - summary->measured_first) * ranks;
     figures->waiting_ms += summary->ranks[rank].part_ms[LAUNCH_PART_WAITING] / ranks;
     for (size_t i = 0; i < summary->steps_done; i++) {
@@ -193,7 +193,7 @@ json_t *launch_stages_json(const launch_run *run)
     }
     sheet_string(&sheet, "schedule", proto_pipeline_name((int)stages.pipeline.kind));
     sheet_int(&sheet, "chunks", (uint64_t)stages.pipeline.chunks);
-    sheet_int(&sheet, "replicas", (uint64_t)proto_job_replicas(run->job));
+    sheet_int(&sheet, "replicas", (uint64_t)proto_job_copies(run->job));
     sheet_int(&sheet, "tensor", (uint64_t)proto_job_tensor(run->job));
     sheet_int(&sheet, "micro_batches", (uint64_t)run->job->train.micro_batches);
     sheet_real(&sheet, "bubble_measured", stages.bubble_measured);
@@ -217,7 +217,7 @@ static bool has_stages(const launch_run *run, launch_stages *stages, launch_text
 /* What the rows of the table are means of. */
 static const char *rows_are(const launch_run *run)
 {
-    const bool several = proto_job_replicas(run->job) > 1;
+    const bool several = proto_job_copies(run->job) > 1;
     if (proto_job_tensor(run->job) > 1) {
         return several ? " in each pipeline; a row is the mean of that stage&rsquo;s ranks in all "
                          "of them"
@@ -278,7 +278,7 @@ void launch_stages_report(const launch_run *run, launch_text *text)
         proto_pipeline_name((int)stages.pipeline.kind), stages.pipeline.micro_batches, chunks,
         rows_are(run), 100 * stages.bubble_measured, 100 * stages.bubble_played,
         100 * stages.bubble_formula,
-        proto_job_replicas(run->job) > 1 ? ", the gradients of all pipelines" : "",
+        proto_job_copies(run->job) > 1 ? ", the gradients of all pipelines" : "",
         shared ? " Forward and backward include the exchanges with the ranks that share the stage."
                : "",
         shared ? "<th class=\"n\">exchanging within the stage</th>" : "",
@@ -317,9 +317,9 @@ void launch_stages_lesson(const launch_run *run, launch_text *text)
         return;
     }
     describe_chunks(&stages, chunks, sizeof chunks);
-    if (proto_job_replicas(run->job) > 1) {
+    if (proto_job_copies(run->job) > 1) {
         launch_text_printf(text, "There are %d pipelines. In each of them ",
-                           (int)proto_job_replicas(run->job));
+                           (int)proto_job_copies(run->job));
     }
     launch_text_printf(
         text,

@@ -213,7 +213,8 @@ static const base_field rows[] = {
      .help = "pp-cpu: ranks that share the layers of each stage, tensor parallel (0: 1)"},
     {JOB(INT, parallel.context_ranks), .optional = true, .least = 0,
      .most = PROTO_CONTEXT_RANKS_MAX, .option = "context-ranks", .value = "N",
-     .help = "ddp-cpu: ranks that share the tokens of each batch, context parallel (0: 1)"},
+     .help = "ddp-cpu, pp-cpu: ranks, or pipelines, that share the tokens of each batch, context "
+             "parallel (0: 1)"},
     {JOB(INT, parallel.zero), .optional = true, .least = 0, .most = PROTO_ZERO_PARAMETERS,
      .option = "zero", .value = "STAGE",
      .help = "ddp-cpu: what is sharded between the ranks: 0: nothing; 1: AdamW's moments; 2: "

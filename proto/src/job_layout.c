@@ -14,7 +14,8 @@ int64_t proto_job_tensor(const proto_job *job)
 
 int64_t proto_job_stages(const proto_job *job)
 {
-    const int64_t all = job->job.world_size / proto_job_tensor(job);
+    const int64_t all =
+        job->job.world_size / (proto_job_tensor(job) * proto_job_context_ranks(job));
     return !proto_mode_get(job->job.mode)->pipelined ? 1
            : job->parallel.stages > 0                ? job->parallel.stages
            : all > 0                                 ? all
@@ -23,14 +24,19 @@ int64_t proto_job_stages(const proto_job *job)
 
 int64_t proto_job_context_ranks(const proto_job *job)
 {
-    const bool shared = job->job.mode == PROTO_MODE_DDP_CPU && job->parallel.context_ranks > 0;
-    return shared ? job->parallel.context_ranks : 1;
+    const bool shared =
+        job->job.mode == PROTO_MODE_DDP_CPU || proto_mode_get(job->job.mode)->pipelined;
+    return shared && job->parallel.context_ranks > 0 ? job->parallel.context_ranks : 1;
+}
+
+int64_t proto_job_copies(const proto_job *job)
+{
+    return job->job.world_size / (proto_job_stages(job) * proto_job_tensor(job));
 }
 
 int64_t proto_job_replicas(const proto_job *job)
 {
-    return job->job.world_size /
-           (proto_job_stages(job) * proto_job_tensor(job) * proto_job_context_ranks(job));
+    return proto_job_copies(job) / proto_job_context_ranks(job);
 }
 
 proto_pipeline proto_job_pipeline(const proto_job *job)
@@ -50,10 +56,14 @@ proto_pipeline proto_job_pipeline(const proto_job *job)
 
 proto_place proto_job_place(const proto_job *job, int rank)
 {
-    const int parts = (int)(proto_job_tensor(job) * proto_job_context_ranks(job));
+    const int tensor = (int)proto_job_tensor(job);
     const int stages = (int)proto_job_stages(job);
-    return (proto_place){
-        .replica = rank / (parts * stages), .stage = rank / parts % stages, .part = rank % parts};
+    const int shared = (int)proto_job_context_ranks(job);
+    const int copy = rank / (tensor * stages);
+    return (proto_place){.replica = copy / shared,
+                         .block = copy % shared,
+                         .stage = rank / tensor % stages,
+                         .part = rank % tensor};
 }
 
 int64_t proto_job_slot_step(const proto_job *job)
@@ -134,7 +144,7 @@ static base_status check_stages(const proto_job *job, base_error *reterr)
         return base_fail(reterr, BASE_ERR_INVALID,
                          "parallel.timing goes with data-parallel modes: leave it out");
     }
-    return job->parallel.algorithm == PROTO_ALGORITHM_AUTO || proto_job_replicas(job) > 1
+    return job->parallel.algorithm == PROTO_ALGORITHM_AUTO || proto_job_copies(job) > 1
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_INVALID,
                            "parallel.algorithm: the stages of one pipeline do not add up gradients "
@@ -190,23 +200,26 @@ static base_status check_zero(const proto_job *job, base_error *reterr)
 /* Checks how many ranks share a micro-batch. Of a checkpoint's model the rank knows the heads. */
 static base_status check_context_ranks(const proto_job *job, base_error *reterr)
 {
-    const int64_t ranks = job->parallel.context_ranks;
-    if (ranks != 0 && job->job.mode != PROTO_MODE_DDP_CPU) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "parallel.context_ranks %" PRId64 " goes with mode ddp-cpu, not with %s",
-                         ranks, proto_mode_name((int)job->job.mode));
-    }
-    if (job->job.world_size % proto_job_context_ranks(job) != 0) {
+    const int64_t ranks = proto_job_context_ranks(job);
+    if (job->parallel.context_ranks > ranks) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "parallel.context_ranks %" PRId64
-                         " does not divide job.world_size %" PRId64,
-                         ranks, job->job.world_size);
+                         " goes with modes ddp-cpu and pp-cpu, not with %s",
+                         job->parallel.context_ranks, proto_mode_name((int)job->job.mode));
     }
-    if (job->model.checkpoint[0] == '\0' && job->model.heads % proto_job_context_ranks(job) != 0) {
+    if (proto_job_copies(job) % ranks != 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "parallel.context_ranks %" PRId64 " does not divide the %" PRId64
+                         "parallel.context_ranks %" PRId64 " does not divide the %" PRId64 " %s",
+                         ranks, proto_job_copies(job),
+                         proto_mode_get(job->job.mode)->pipelined ? "pipelines" : "ranks");
+    }
+    if (job->model.checkpoint[0] == '\0' &&
+        job->model.heads % (ranks * proto_job_tensor(job)) != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "parallel.context_ranks %" PRId64 "%s does not divide the %" PRId64
                          " heads of the model, which these ranks share in attention",
-                         ranks, job->model.heads);
+                         ranks, proto_job_tensor(job) > 1 ? " times parallel.tensor" : "",
+                         job->model.heads);
     }
     return BASE_OK;
 }

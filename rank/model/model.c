@@ -111,11 +111,12 @@ base_status rank_model_check_context_ranks(const rank_model_config *config, int 
                          "model: ranks cannot share the tokens of a batch of the family %s",
                          config->family->model_types[0]);
     }
-    if (config->heads % ranks != 0) {
+    const int heads = config->heads / rank_tensor_ranks(config);
+    if (heads % ranks != 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "model: %d ranks share the tokens of a batch, and in attention its heads, "
                          "of which there are %d: not a multiple",
-                         ranks, config->heads);
+                         ranks, heads);
     }
     return BASE_OK;
 }

@@ -152,12 +152,16 @@ static base_status check(const rank_pipeline *pipeline, base_error *reterr)
 static base_status fill(rank_pipeline *made, const rank_pipeline_options *options,
                         base_error *reterr)
 {
-    made->shape = (rank_shape){.config = &made->config,
-                               .backend = made->device.backend,
-                               .token_count_max = (size_t)options->token_count_max,
-                               .training = true,
-                               .recompute = options->recompute,
-                               .tp = made->tensor != NULL ? &made->tp : NULL};
+    const rank_cp *cp = options->cp != NULL ? rank_cp_group_cp(options->cp) : NULL;
+    const size_t tokens = (size_t)options->token_count_max;
+    made->shape =
+        (rank_shape){.config = &made->config,
+                     .backend = made->device.backend,
+                     .token_count_max = cp != NULL ? rank_cp_block(tokens, cp->ranks) : tokens,
+                     .training = true,
+                     .recompute = options->recompute,
+                     .tp = made->tensor != NULL ? &made->tp : NULL,
+                     .cp = cp};
     made->held = pipeline_held_of(made, &made->config, made->stage);
     made->hooks = (rank_hooks){.need = need, .done = done, .weights = made};
     base_status status = pipeline_make_sent(made, reterr);
@@ -181,12 +185,17 @@ base_status rank_pipeline_create(const rank_pipeline_options *options, rank_pipe
     made->algorithm = options->algorithm;
     made->bucket_elements = options->bucket_bytes / sizeof(float);
     made->schedule = options->schedule;
+    made->cp = options->cp;
     base_status status = check(made, reterr);
     if (status == BASE_OK) {
         status = rank_model_check_tensor_ranks(&made->config, options->tensor, reterr);
     }
     if (status == BASE_OK) {
         status = pipeline_make_layout(made, options->tensor, reterr);
+    }
+    if (status == BASE_OK && made->cp != NULL) {
+        status = rank_model_check_context_ranks(&made->config, rank_cp_group_cp(made->cp)->ranks,
+                                                reterr);
     }
     if (status == BASE_OK) {
         status = fill(made, options, reterr);

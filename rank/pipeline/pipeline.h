@@ -8,8 +8,8 @@
  *
  * Ranks in a row share a stage: each has a part of every layer (tensor parallelism), and they add up
  * their parts in every pass. Stages in a row are a pipeline. There may be several, the replicas. Each
- * has slots of its own, as the ranks of data-parallel training have; at a step's end the equal parts of
- * all add their gradients up. Rank r is part r % tensor of stage r / tensor % stages of replica r /
+ * has slots of its own, as the ranks of data-parallel training have, or shares the tokens of a slot with its
+ * neighbours; at a step's end the equal parts of all add their gradients up. Rank r is part r % tensor of stage r / tensor % stages of replica r /
  * (tensor · stages).
  *
  *     each step:
@@ -63,6 +63,9 @@ typedef struct rank_pipeline_options {
     const rank_model_config *config;
     int token_count_max; /* of a micro-batch */
     bool recompute;      /* as in rank_model_options */
+    const rank_cp_group
+        *cp; /* pipelines in a row that get the same batches, and share their tokens;
+                                borrowed. NULL: each has its own */
 } rank_pipeline_options;
 
 /* Makes memory for what this rank holds. Collective. BASE_ERR_INVALID: fewer layers than virtual stages, too

@@ -73,6 +73,10 @@ static base_status prepare_forward(const rank_pipeline *pipeline, const pipeline
 static base_status finish_pass(const rank_pipeline *pipeline, base_error *reterr)
 {
     const base_status status = pipeline->device.backend->sync(pipeline->device.queue, reterr);
+    if (status == BASE_OK && pipeline->cp != NULL &&
+        rank_cp_group_check(pipeline->cp, reterr) != BASE_OK) {
+        return rank_cp_group_check(pipeline->cp, reterr);
+    }
     return status == BASE_OK ? pipeline_check_exchange(pipeline, reterr) : status;
 }
 

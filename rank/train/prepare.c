@@ -217,12 +217,13 @@ static base_status make_optimizer(trainer *self, base_error *reterr)
     return status;
 }
 
-/* Finds the ranks that share micro-batches with this one. */
+/* Finds the ranks that share micro-batches with this one: those with its place in other copies. */
 static base_status make_context_ranks(trainer *self, base_error *reterr)
 {
     const proto_job *job = self->job;
     const int ranks = (int)proto_job_context_ranks(job);
-    return ranks > 1 ? rank_cp_group_create(coll_context_world(self->worker->context), ranks,
+    const int copy = (int)(proto_job_stages(job) * proto_job_tensor(job));
+    return ranks > 1 ? rank_cp_group_create(coll_context_world(self->worker->context), ranks, copy,
                                             (size_t)(job->train.batch * job->model.context),
                                             &self->cp, reterr)
                      : BASE_OK;
@@ -242,13 +243,14 @@ static base_status make_model(trainer *self, base_error *reterr)
         return status;
     }
     self->param_count = rank_model_param_count(&self->config);
+    status = make_context_ranks(self, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
     if (proto_mode_get(job->job.mode)->pipelined) {
         status = trainer_stage_make(self, reterr);
     } else {
-        status = make_context_ranks(self, reterr);
-        if (status == BASE_OK) {
-            status = find_parts(self, reterr);
-        }
+        status = find_parts(self, reterr);
         if (status == BASE_OK) {
             status = check_room(self, reterr);
         }

@@ -21,7 +21,7 @@ static base_status gather_positions(const trainer *self, uint32_t **positions, b
     const int here = (int)self->job->train.micro_batches;
     const int count = (int)proto_job_replicas(self->job) * here;
     const proto_place place = trainer_place(self);
-    const bool tells = place.stage == 0 && place.part == 0;
+    const bool tells = place.block == 0 && place.stage == 0 && place.part == 0;
     double *sums = calloc((size_t)count, sizeof *sums);
     *positions = calloc((size_t)count, sizeof **positions);
     base_status status =

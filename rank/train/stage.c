@@ -19,6 +19,7 @@ base_status trainer_stage_make(trainer *self, base_error *reterr)
         .config = &self->config,
         .token_count_max = (int)(job->train.batch * job->model.context),
         .recompute = job->train.recompute,
+        .cp = self->cp,
     };
     void *params = NULL;
     base_status status =
@@ -63,7 +64,7 @@ static base_status next_batch(void *user, int micro_batch, rank_batch *batch, ba
     stage_batches *batches = user;
     const base_status status =
         rank_data_next_batch(batches->trainer->data, micro_batch, batch, reterr);
-    batches->tokens += status == BASE_OK ? (uint64_t)batch->token_count : 0;
+    batches->tokens += status == BASE_OK ? trainer_tokens_here(batches->trainer, batch) : 0;
     return status;
 }
 
@@ -73,7 +74,7 @@ base_status trainer_stage_compute(trainer *self, uint64_t *tokens, rank_result *
     stage_batches batches = {.trainer = self};
     const base_status status =
         rank_pipeline_run(self->pipeline, self->params, next_batch, &batches, results, reterr);
-    /* all ranks of a replica see the same tokens: the one that has the loss counts them */
+    /* all ranks of a copy see the same tokens: the one that has the loss counts them */
     const proto_place place = trainer_place(self);
     const bool counts = place.stage + 1 == (int)proto_job_stages(self->job) && place.part == 0;
     *tokens = counts ? batches.tokens : 0;

@@ -80,8 +80,7 @@ static void begin(trainer *self, training_step *step)
     }
 }
 
-/* The tokens of a batch that this rank computes. */
-static uint64_t tokens_here(const trainer *self, const rank_batch *batch)
+uint64_t trainer_tokens_here(const trainer *self, const rank_batch *batch)
 {
     const size_t tokens = (size_t)batch->token_count;
     if (self->cp == NULL) {
@@ -108,7 +107,7 @@ static base_status enqueue_slot(trainer *self, training_step *step, int slot, ba
     hooks.ready_user = self->ddp;
     hooks.begin = rank_ddp_pass;
     hooks.ready_key = rank_ddp_key(self->ddp);
-    step->tokens += tokens_here(self, &batch);
+    step->tokens += trainer_tokens_here(self, &batch);
     const base_status enqueued = rank_model_enqueue(self->model, &hooks, &batch, grads, reterr);
     return enqueued == BASE_OK && self->cp != NULL ? rank_cp_group_check(self->cp, reterr)
                                                    : enqueued;

@@ -67,6 +67,9 @@ static inline proto_place trainer_place(const trainer *self)
     return proto_job_place(self->job, self->worker->identity.rank);
 }
 
+/* step.c: the tokens of a batch that this rank computes. */
+uint64_t trainer_tokens_here(const trainer *self, const rank_batch *batch);
+
 /* In a pipeline. stage.c: makes this stage, and the parameters that it holds; gives the parameters of
  * rank 0 to the stages; and computes a step. */
 BASE_MUST_CHECK base_status trainer_stage_make(trainer *self, base_error *reterr);

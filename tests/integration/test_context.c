@@ -1,5 +1,5 @@
 /* Trainings whose ranks share the tokens of each batch: the same bits over every transport, with shards of the
- * state, with activations computed again, and in parts. */
+ * state, with activations computed again, with models that are cut, and in parts. */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -50,6 +50,40 @@ static void slots_may_be_cut_otherwise(void **state)
                     FLAGS("--ranks", "4", "--context-ranks", "2", "--micro-batches", "2", "--lr",
                           "1e-2", "--zero", "3"));
     expect_same_model();
+}
+
+/* Copies of the model may be cut into stages, and their layers between ranks. At the end of an epoch batches
+ * have few tokens, or none. */
+static void copies_may_be_cut(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *ranks, *stages, *tensor, *pipeline, *more;
+    } cuts[] = {{"8", "2", "1", "1f1b", "--quiet"},
+                {"4", "1", "1", "gpipe", "--recompute"},
+                {"16", "2", "2", "interleaved", "--recompute"}};
+    char path[BASE_PATH_BYTES];
+    (void)snprintf(path, sizeof path, "%s",
+                   test_directory_path(&test_shared_directory, "few.jsonl"));
+    test_directory_put(&test_shared_directory, "few.jsonl",
+                       "{\"text\":\"a b c\"}\n{\"text\":\"d e f\"}\n{\"text\":\"g\"}\n"
+                       "{\"text\":\"several words more\"}\n{\"text\":\"h\"}\n");
+    for (size_t data = 0; data < 2; data++) {
+        const char *const option = data == 0 ? "--lr" : "--data";
+        const char *const value = data == 0 ? "1e-2" : path;
+        training_expect(&one, &test_shared_directory, "copies", 0,
+                        FLAGS("--ranks", "4", "--context-ranks", "2", "--micro-batches", "2",
+                              "--layers", "4", "--heads", "4", option, value));
+        for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+            training_expect(&two, &test_shared_directory, "cut", 0,
+                            FLAGS("--mode", "pp-cpu", "--ranks", cuts[i].ranks, "--stages",
+                                  cuts[i].stages, "--tensor", cuts[i].tensor, "--pipeline",
+                                  cuts[i].pipeline, cuts[i].more, "--context-ranks", "2",
+                                  "--micro-batches", "2", "--layers", "4", "--heads", "4", option,
+                                  value));
+            training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
+        }
+    }
 }
 
 static void a_training_in_parts_has_the_bits_of_the_whole(void **state)
@@ -158,11 +192,16 @@ static void what_cannot_be_shared_is_refused(void **state)
 {
     (void)state;
     training_expect_refused(&one, FLAGS("--ranks", "3", "--context-ranks", "2"),
-                            "--context-ranks 2 does not divide --ranks 3");
+                            "--context-ranks 2 does not divide the 3 ranks");
     training_expect_refused(&one, FLAGS("--ranks", "3", "--context-ranks", "3"),
                             "--context-ranks 3 does not divide the 2 heads");
-    training_expect_refused(&one, FLAGS("--mode", "pp-cpu", "--ranks", "1", "--context-ranks", "2"),
-                            "--context-ranks 2 goes with mode ddp-cpu, not with pp-cpu");
+    training_expect_refused(
+        &one, FLAGS("--mode", "pp-cpu", "--ranks", "3", "--stages", "1", "--context-ranks", "2"),
+        "--context-ranks 2 does not divide the 3 pipelines");
+    training_expect_refused(&one,
+                            FLAGS("--mode", "pp-cpu", "--ranks", "4", "--tensor", "2", "--stages",
+                                  "1", "--context-ranks", "2"),
+                            "--context-ranks 2 times --tensor does not divide the 2 heads");
     training_expect(&two, &test_shared_directory, "base", 0, FLAGS("--ranks", "1"));
     training_expect_refused(&one,
                             FLAGS("--ranks", "4", "--checkpoint", two.out, "--context-ranks", "4"),
@@ -174,6 +213,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bits_are_the_same_however_it_runs),
         cmocka_unit_test(slots_may_be_cut_otherwise),
+        cmocka_unit_test(copies_may_be_cut),
         cmocka_unit_test(a_training_in_parts_has_the_bits_of_the_whole),
         cmocka_unit_test(held_out_sentences_are_shared),
         cmocka_unit_test(the_record_has_the_bill),

@@ -260,13 +260,14 @@ void proto_job_defaults(proto_job *job);
  * say). */
 BASE_MUST_CHECK base_status proto_job_check(const proto_job *job, base_error *reterr);
 
-/* The layout of a training: replicas × stages × tensor ranks, or replicas × context ranks. A replica trains on
- * slots of its own. In a pipeline it is a copy of the model: its layers are cut into stages, and those of a stage
- * between its tensor ranks. Else each rank has a whole model, and the context ranks of a replica share the
- * tokens of each of its micro-batches. Ranks in a row first share a stage or a micro-batch, then a pipeline. */
+/* The layout of a training: replicas × context ranks × stages × tensor ranks. A copy of the model is cut into
+ * stages, and the layers of a stage between its tensor ranks; both are 1 where every rank has a whole model.
+ * Some copies in a row, the context ranks, are a replica: it trains on slots of its own, and they share the
+ * tokens of each of its micro-batches. Ranks in a row first share a stage, then a copy, then a replica. */
 int64_t proto_job_stages(const proto_job *job);
 int64_t proto_job_tensor(const proto_job *job);
 int64_t proto_job_context_ranks(const proto_job *job);
+int64_t proto_job_copies(const proto_job *job); /* of the model: replicas × context ranks */
 int64_t proto_job_replicas(const proto_job *job);
 
 /* The schedule of a stage's micro-batches. A stage that is alone has one chunk, and what has one chunk is
@@ -276,8 +277,9 @@ proto_pipeline proto_job_pipeline(const proto_job *job);
 /* A rank's place in this layout, from 0. */
 typedef struct proto_place {
     int replica;
+    int block; /* of the replica's micro-batches: which of its context ranks has it */
     int stage;
-    int part; /* of the stage: which of its tensor ranks; or which of the context ranks */
+    int part; /* of the stage: which of its tensor ranks */
 } proto_place;
 
 proto_place proto_job_place(const proto_job *job, int rank);

@@ -438,10 +438,17 @@ static void zero_vectors(const backward *b)
  * have no rows of a layer. */
 static void begin_grads(const backward *b)
 {
-    if (b->pass.rows->active_count == 0 && b->pass.run->shape.cp != NULL) {
-        zero_range(b, 0, b->pass.layout.total);
-    } else {
-        zero_vectors(b);
+    const transformer_pass *pass = &b->pass;
+    const rank_shape *shape = &pass->run->shape;
+    zero_vectors(b);
+    if (pass->rows->active_count > 0 || shape->cp == NULL) {
+        return;
+    }
+    for (int layer = shape->first_layer; layer < shape->end_layer; layer++) {
+        zero_range(b, transformer_offset(pass, layer, 0), pass->layout.in_block[BLOCK_TENSORS]);
+    }
+    if (transformer_is_last_stage(pass)) {
+        zero_range(b, pass->layout.output, pass->sizes.vocab_size * pass->width);
     }
 }
 

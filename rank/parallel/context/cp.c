@@ -36,23 +36,24 @@ static void exchange(void *user, const float *send, float *received, size_t bloc
     group->ns += base_now_ns() - begun_ns;
 }
 
-base_status rank_cp_group_create(coll_comm *world, int ranks, size_t tokens_max,
+base_status rank_cp_group_create(coll_comm *world, int ranks, int apart, size_t tokens_max,
                                  rank_cp_group **group, base_error *reterr)
 {
     coll_error error;
     const int rank = coll_comm_rank(world);
+    const int colour = rank / (apart * ranks) * apart + rank % apart;
     rank_cp_group *made = calloc(1, sizeof *made);
     *group = NULL;
     if (made == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a group of ranks");
     }
-    made->cp = (rank_cp){.rank = rank % ranks,
+    made->cp = (rank_cp){.rank = rank / apart % ranks,
                          .ranks = ranks,
                          .tokens_max = tokens_max,
                          .exchange = exchange,
                          .group = made};
-    const base_status status = coll_to_base(
-        coll_comm_split(world, rank / ranks, rank, &made->comm, &error), &error, reterr);
+    const base_status status =
+        coll_to_base(coll_comm_split(world, colour, rank, &made->comm, &error), &error, reterr);
     if (status != BASE_OK) {
         rank_cp_group_destroy(made);
         return status;

@@ -51,9 +51,10 @@ typedef struct rank_cp_costs {
     int64_t ns;
 } rank_cp_costs;
 
-/* Collective over world: each `ranks` of its ranks in a row become a group. */
-BASE_MUST_CHECK base_status rank_cp_group_create(coll_comm *world, int ranks, size_t tokens_max,
-                                                 rank_cp_group **group, base_error *reterr);
+/* Collective over world: each `ranks` of its ranks that are so far apart become a group. */
+BASE_MUST_CHECK base_status rank_cp_group_create(coll_comm *world, int ranks, int apart,
+                                                 size_t tokens_max, rank_cp_group **group,
+                                                 base_error *reterr);
 void rank_cp_group_destroy(rank_cp_group *group); /* local; NULL is fine */
 
 const rank_cp *rank_cp_group_cp(const rank_cp_group *group);

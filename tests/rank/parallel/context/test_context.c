@@ -47,7 +47,7 @@ static void body(test_rank *rank)
     rank_cp_group *group = NULL;
     rank_model *model = NULL;
     RANK_OK(rank, rank_device_open("cpu", &device, &rank->failure));
-    RANK_OK(rank, rank_cp_group_create(coll_context_world(rank->context), rank->size,
+    RANK_OK(rank, rank_cp_group_create(coll_context_world(rank->context), rank->size, 1,
                                        TINY_TOKENS_MAX, &group, &rank->failure));
     const rank_model_options options = {.config = &batch->whole->config,
                                         .device = &device,
