@@ -7,6 +7,27 @@
 #include "generate/engine_parts.h"
 #include "ringfence/coll_error.h"
 
+static const rank_request *request_of(const rank_engine *engine, const rank_schedule_entry *entry)
+{
+    return rank_schedule_request(engine->schedule, entry->sequence);
+}
+
+/* Lists the entry's rows that are sampled. */
+static void gather_sampled(rank_engine *engine, const rank_schedule_entry *entry, int32_t end_row)
+{
+    const rank_request *request = request_of(engine, entry);
+    const int32_t end = entry->first + entry->count;
+    for (int32_t left = entry->samples; left > 0; left--) {
+        const int32_t row = end_row - left;
+        engine->logit_rows[engine->sampled_count] = row;
+        engine->sampled[engine->sampled_count++] = (engine_sampled){
+            .params = &request->sample,
+            .position = (uint64_t)(end - left + 1),
+            .drafted = left > 1 ? engine->batch_ids[row + 1] : -1,
+        };
+    }
+}
+
 /* Makes the batch from the plan's entries, and lists the rows that are sampled. */
 static void gather_rows(rank_engine *engine)
 {
@@ -25,9 +46,7 @@ static void gather_rows(rank_engine *engine)
                engine->table_width * sizeof *table);
         engine->lengths[i] = entry->first;
         engine->batch_start[i + 1] = start + entry->count;
-        if (entry->samples != 0) {
-            engine->logit_rows[engine->sampled_count++] = engine->batch_start[i + 1] - 1;
-        }
+        gather_sampled(engine, entry, engine->batch_start[i + 1]);
     }
 }
 
@@ -57,25 +76,19 @@ static void pad(rank_engine *engine)
     rows->active_count = size;
 }
 
-static const rank_request *request_of(const rank_engine *engine, const rank_schedule_entry *entry)
-{
-    return rank_schedule_request(engine->schedule, entry->sequence);
-}
-
 /* Whether the device draws: then the host need not read the logits. Lists how. */
 static bool plan_draw(rank_engine *engine)
 {
     int32_t first = 0;
-    size_t rows = 0;
-    for (int i = 0; engine->draw_rows != NULL && i < engine->entry_count; i++) {
-        const rank_schedule_entry *entry = &engine->entries[i];
-        if (entry->samples != 0) {
-            engine->draw_rows[rows++] = rank_sample_draw_row(
-                &request_of(engine, entry)->sample, (uint64_t)(entry->first + entry->count));
-        }
+    if (engine->draw_rows == NULL) {
+        return false;
+    }
+    for (int i = 0; i < engine->sampled_count; i++) {
+        const engine_sampled *of = &engine->sampled[i];
+        engine->draw_rows[i] = rank_sample_draw_row(of->params, of->position);
     }
     const rank_tp *tp = engine->run.shape.tp;
-    return rows > 0 && rank_sample_tokens(&engine->vocab, tp->rank, &first) > 0;
+    return engine->sampled_count > 0 && rank_sample_tokens(&engine->vocab, tp->rank, &first) > 0;
 }
 
 /* Lets the device draw as planned, if it is. */
@@ -160,7 +173,7 @@ static base_status map_logits(const rank_engine *engine, void **host, base_error
 }
 
 /* Makes this rank's message: a head (rank 0's has the length of its next record), and a sample
- * record for each sequence that samples. *size is the same on every rank. */
+ * record for each row that is sampled. *size is the same on every rank. */
 static base_status make_message(rank_engine *engine, const engine_head *head, size_t *size_bytes,
                                 base_error *reterr)
 {
@@ -174,13 +187,8 @@ static base_status make_message(rank_engine *engine, const engine_head *head, si
     if (!engine->drawn_on_device) {
         status = map_logits(engine, &host, reterr);
     }
-    int row = 0;
-    for (int i = 0; status == BASE_OK && i < engine->entry_count; i++) {
-        const rank_schedule_entry *entry = &engine->entries[i];
-        if (entry->samples == 0) {
-            continue;
-        }
-        const rank_sample_params *params = &request_of(engine, entry)->sample;
+    for (int row = 0; status == BASE_OK && row < engine->sampled_count; row++) {
+        const engine_sampled *of = &engine->sampled[row];
         if (engine->drawn_on_device) {
             const rank_sample_drawn drawn = {
                 .one = &engine->drawn[row],
@@ -188,15 +196,14 @@ static base_status make_message(rank_engine *engine, const engine_head *head, si
                 .masses = engine->masses +
                           (size_t)row * (size_t)rank_sample_leaves(&engine->vocab, tp->rank),
             };
-            rank_sample_make_drawn(&engine->vocab, params, tp->rank, &drawn,
+            rank_sample_make_drawn(&engine->vocab, of->params, tp->rank, &drawn,
                                    engine->message + used);
         } else {
-            rank_sample_make(&engine->vocab, params, (uint64_t)(entry->first + entry->count),
-                             tp->rank, (const float *)host + (size_t)row * row_floats,
+            rank_sample_make(&engine->vocab, of->params, of->position, tp->rank,
+                             (const float *)host + (size_t)row * row_floats,
                              engine->message + used);
         }
-        used += rank_sample_record_bytes(params, tp->ranks);
-        row++;
+        used += rank_sample_record_bytes(of->params, tp->ranks);
     }
     if (host != NULL) {
         device->backend->unmap(device->queue, host);
@@ -256,11 +263,11 @@ static base_status gather_logits(rank_engine *engine, const float *mine, base_er
 
 /* Draws by top-p when the best candidates have too little probability: every rank gets all logits
  * of the row. */
-static base_status draw_of_all(rank_engine *engine, const rank_schedule_entry *entry, int row,
-                               int32_t *token, base_error *reterr)
+static base_status draw_of_all(rank_engine *engine, int row, int32_t *token, base_error *reterr)
 {
     const rank_device *device = &engine->run.device;
     const size_t row_floats = (size_t)engine->run.shape.tp->vocab_count;
+    const engine_sampled *of = &engine->sampled[row];
     void *host = NULL;
     base_status status = map_logits(engine, &host, reterr);
     if (status != BASE_OK) {
@@ -269,37 +276,33 @@ static base_status draw_of_all(rank_engine *engine, const rank_schedule_entry *e
     status = gather_logits(engine, (const float *)host + (size_t)row * row_floats, reterr);
     device->backend->unmap(device->queue, host);
     const rank_sample_all all = {.logits = engine->all_logits, .scratch = engine->all_candidates};
-    return status == BASE_OK
-               ? rank_sample_top_p_of_all(&engine->vocab, &request_of(engine, entry)->sample,
-                                          (uint64_t)(entry->first + entry->count), &all, token,
-                                          reterr)
-               : status;
+    return status == BASE_OK ? rank_sample_top_p_of_all(&engine->vocab, of->params, of->position,
+                                                        &all, token, reterr)
+                             : status;
 }
 
-/* Draws the tokens, in the plan's order. */
+/* Draws the tokens, in the plan's order. Behind a token that was not drafted, the rows of a draft
+ * mean nothing: they get -1. */
 static base_status draw(rank_engine *engine, size_t size_bytes, base_error *reterr)
 {
     const rank_tp *tp = engine->run.shape.tp;
     size_t used = sizeof(engine_head);
-    int drawn = 0;
+    bool counts = true;
     base_status status = BASE_OK;
-    for (int i = 0; status == BASE_OK && i < engine->entry_count; i++) {
-        const rank_schedule_entry *entry = &engine->entries[i];
-        if (entry->samples == 0) {
-            continue;
-        }
-        const rank_sample_params *params = &request_of(engine, entry)->sample;
+    for (int row = 0; status == BASE_OK && row < engine->sampled_count; row++) {
+        const engine_sampled *of = &engine->sampled[row];
         const rank_sample_records records = {engine->messages + used, size_bytes};
-        rank_sample_result result;
-        status =
-            rank_sample_combine(&engine->vocab, params, (uint64_t)(entry->first + entry->count),
-                                &records, &result, reterr);
-        engine->tokens[drawn] = result.token;
-        if (status == BASE_OK && result.needs_all_logits) {
-            status = draw_of_all(engine, entry, drawn, &engine->tokens[drawn], reterr);
+        rank_sample_result result = {.token = -1};
+        if (counts) {
+            status = rank_sample_combine(&engine->vocab, of->params, of->position, &records,
+                                         &result, reterr);
         }
-        used += rank_sample_record_bytes(params, tp->ranks);
-        drawn++;
+        if (status == BASE_OK && result.needs_all_logits) {
+            status = draw_of_all(engine, row, &result.token, reterr);
+        }
+        engine->tokens[row] = result.token;
+        used += rank_sample_record_bytes(of->params, tp->ranks);
+        counts = of->drafted < 0 || (counts && result.token == of->drafted);
     }
     return status;
 }
@@ -356,14 +359,21 @@ static base_status compute(rank_engine *engine, base_error *reterr)
 /* Passes the drawn tokens to the schedule. */
 static base_status accept_tokens(rank_engine *engine, base_error *reterr)
 {
+    int drawn = 0;
+    int drafted = 0;
     if (engine->entry_count == 0) {
         return BASE_OK;
     }
     const base_status status =
-        rank_schedule_accept(engine->schedule, engine->tokens, engine->events, reterr);
+        rank_schedule_accept(engine->schedule, engine->tokens, engine->events, &drawn, reterr);
+    for (int row = 0; row < engine->sampled_count; row++) {
+        drafted += engine->sampled[row].drafted >= 0 ? 1 : 0;
+    }
     if (status == BASE_OK) {
-        engine->costs.sampled += (uint64_t)engine->sampled_count;
-        tell(engine, engine->sampled_count);
+        engine->costs.sampled += (uint64_t)drawn;
+        engine->costs.drafted += (uint64_t)drafted;
+        engine->costs.right += (uint64_t)(drawn - (engine->sampled_count - drafted));
+        tell(engine, drawn);
     }
     return status;
 }

@@ -43,6 +43,7 @@ typedef struct rank_engine_options {
     rank_type type;       /* of matrices */
     rank_type cache_type; /* of keys and values; bfloat16 on a GPU only */
     rank_engine_on_event on_event;
+    int draft_max; /* tokens that a sequence may draft in a step (schedule.h); 0: none. On a CPU only */
     bool shares; /* prompts share what is cached of their beginnings (schedule.h) */
     /* On every rank: the step that has just begun is the first that computes for the request, of whose prompt
      * so many tokens were cached. NULL: nobody wants to know. */
@@ -68,6 +69,8 @@ typedef struct rank_engine_costs {
     uint64_t steps;
     uint64_t tokens;  /* computed, of prompts too */
     uint64_t sampled; /* tokens drawn */
+    uint64_t drafted; /* tokens of drafts that were checked, */
+    uint64_t right;   /* and of them those that were drawn */
     int64_t step_ns;
     int64_t gather_ns; /* of it in the exchange of candidates and records */
     rank_tp_costs all_reduce;

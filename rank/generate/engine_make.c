@@ -46,6 +46,7 @@ static rank_schedule_options schedule_options(const rank_engine_options *options
         .chunk_tokens = options->chunk_tokens,
         .vocab_size = options->config->vocab_size,
         .shares = options->shares ? 1 : 0,
+        .draft_max = options->draft_max,
     };
 }
 
@@ -58,6 +59,8 @@ static base_status make_schedule(rank_engine *engine, const rank_engine_options 
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a schedule");
     }
     engine->schedule = rank_schedule_init(storage, &schedule);
+    engine->sampled_max =
+        (size_t)schedule.sequence_count + (size_t)rank_schedule_drafts_max(&schedule);
     engine->record_bytes_max = rank_schedule_record_bytes_max(&schedule);
     engine->table_width =
         (size_t)((schedule.context + schedule.block_tokens - 1) / schedule.block_tokens);
@@ -99,7 +102,7 @@ static base_status check_room(rank_engine *engine, const rank_engine_options *op
     const rank_shards_options shards = shards_options(engine, options);
     engine->cache = (rank_cache){.block_tokens = (size_t)schedule->block_tokens,
                                  .block_count = (size_t)schedule->block_count};
-    const size_t logits_floats = (size_t)options->sequences * (size_t)shape->tp->vocab_count;
+    const size_t logits_floats = engine->sampled_max * (size_t)shape->tp->vocab_count;
     const rank_step_tables_size tables = tables_size(engine, options);
     rank_memory_use use = {{0}};
     use.bytes[RANK_MEMORY_WEIGHTS] = rank_shards_plan(&shards);
@@ -127,7 +130,7 @@ static base_status make_run(rank_engine *engine, const rank_engine_options *opti
     engine->run.hooks = &engine->hooks;
     const size_t cache_bytes = engine->planned.bytes[RANK_MEMORY_CACHE];
     const size_t work_floats = family->work_floats(shape);
-    const size_t logits_floats = (size_t)options->sequences * (size_t)shape->tp->vocab_count;
+    const size_t logits_floats = engine->sampled_max * (size_t)shape->tp->vocab_count;
     base_status status = rank_saved_create(shape, &engine->run.device, &engine->saved, reterr);
     if (status == BASE_OK && shape->backend->capture != NULL) {
         status = rank_graphs_create(shape->backend, RANK_STEP_GRAPHS_MAX, &engine->graphs, reterr);
@@ -147,19 +150,20 @@ static base_status make_run(rank_engine *engine, const rank_engine_options *opti
 }
 
 /* What the device is told of each row that it draws of, and what it has drawn. */
-static base_status make_draws(rank_engine *engine, size_t sequences, base_error *reterr)
+static base_status make_draws(rank_engine *engine, base_error *reterr)
 {
+    const size_t rows = engine->sampled_max;
     void *host = NULL;
     const base_status status = device_bytes(
         engine, RANK_MEMORY_HOST,
-        sequences * (sizeof *engine->draw_rows + RANK_SAMPLE_LEAVES * sizeof *engine->masses +
-                     RANK_KEPT_MAX * sizeof *engine->kept + sizeof *engine->drawn),
+        rows * (sizeof *engine->draw_rows + RANK_SAMPLE_LEAVES * sizeof *engine->masses +
+                RANK_KEPT_MAX * sizeof *engine->kept + sizeof *engine->drawn),
         &host, reterr);
     if (status == BASE_OK) {
         engine->draw_rows = host;
-        engine->masses = (rank_mass *)(void *)(engine->draw_rows + sequences);
-        engine->kept = (rank_kept *)(void *)(engine->masses + sequences * RANK_SAMPLE_LEAVES);
-        engine->drawn = (rank_drawn *)(void *)(engine->kept + sequences * RANK_KEPT_MAX);
+        engine->masses = (rank_mass *)(void *)(engine->draw_rows + rows);
+        engine->kept = (rank_kept *)(void *)(engine->masses + rows * RANK_SAMPLE_LEAVES);
+        engine->drawn = (rank_drawn *)(void *)(engine->kept + rows * RANK_KEPT_MAX);
     }
     return status;
 }
@@ -170,13 +174,15 @@ static base_status make_tables(rank_engine *engine, const rank_engine_options *o
     const size_t sequences = (size_t)options->sequences;
     const size_t rows = engine->run.shape.token_count_max;
     const size_t ranks = (size_t)engine->run.shape.tp->ranks;
-    const size_t message = sizeof(engine_head) + sequences * sample_record_bytes_max((int)ranks);
+    const size_t sampled = engine->sampled_max;
+    const size_t message = sizeof(engine_head) + sampled * sample_record_bytes_max((int)ranks);
     const size_t padded = (size_t)engine->vocab.leaf_width * RANK_TP_LEAVES;
     void *host = NULL;
     engine->entries = calloc(sequences, sizeof *engine->entries);
-    engine->events = calloc(sequences, sizeof *engine->events);
-    engine->tokens = calloc(sequences, sizeof *engine->tokens);
-    engine->logit_rows = calloc(sequences, sizeof *engine->logit_rows);
+    engine->sampled = calloc(sampled, sizeof *engine->sampled);
+    engine->events = calloc(sampled, sizeof *engine->events);
+    engine->tokens = calloc(sampled, sizeof *engine->tokens);
+    engine->logit_rows = calloc(sampled, sizeof *engine->logit_rows);
     engine->batch_start = calloc(sequences + 1, sizeof *engine->batch_start);
     engine->batch_ids = calloc(rows, sizeof *engine->batch_ids);
     engine->all_logits = calloc(padded, sizeof *engine->all_logits);
@@ -184,10 +190,10 @@ static base_status make_tables(rank_engine *engine, const rank_engine_options *o
     engine->message = calloc(1, message);
     engine->messages = calloc(ranks, message);
     engine->record = calloc(1, engine->record_bytes_max);
-    if (engine->entries == NULL || engine->events == NULL || engine->tokens == NULL ||
-        engine->logit_rows == NULL || engine->batch_start == NULL || engine->batch_ids == NULL ||
-        engine->all_logits == NULL || engine->all_candidates == NULL || engine->message == NULL ||
-        engine->messages == NULL || engine->record == NULL) {
+    if (engine->entries == NULL || engine->sampled == NULL || engine->events == NULL ||
+        engine->tokens == NULL || engine->logit_rows == NULL || engine->batch_start == NULL ||
+        engine->batch_ids == NULL || engine->all_logits == NULL || engine->all_candidates == NULL ||
+        engine->message == NULL || engine->messages == NULL || engine->record == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d sequences", options->sequences);
     }
     const rank_device *device = &engine->run.device;
@@ -201,9 +207,7 @@ static base_status make_tables(rank_engine *engine, const rank_engine_options *o
     if (status == BASE_OK) {
         status = rank_step_tables_create(&engine->tables, device, &tables, reterr);
     }
-    return status == BASE_OK && device->backend->draw != NULL
-               ? make_draws(engine, sequences, reterr)
-               : status;
+    return status == BASE_OK && device->backend->draw != NULL ? make_draws(engine, reterr) : status;
 }
 
 static base_status load(rank_engine *engine, const rank_engine_options *options, base_error *reterr)
@@ -214,11 +218,11 @@ static base_status load(rank_engine *engine, const rank_engine_options *options,
                : rank_shards_create(&shards, options->source, &engine->shards, reterr);
 }
 
-static base_status make(rank_engine *engine, const rank_engine_options *options, base_error *reterr)
+/* Refuses what the device's backend cannot do. */
+static base_status check_backend(const rank_engine_options *options, base_error *reterr)
 {
     const rank_backend *backend = options->device->backend;
     const size_t head_width = options->config->family->head_width(options->config);
-    engine->run.device = *options->device;
     const bool rounds = backend->cast != NULL && backend->plain_weights;
     if ((options->type != RANK_FLOAT32 && !rounds && !backend->packs_bfloat16) ||
         (options->cache_type != RANK_FLOAT32 && !rounds)) {
@@ -231,17 +235,32 @@ static base_status make(rank_engine *engine, const rank_engine_options *options,
             "heads of a cache in bfloat16 have a multiple of 8 elements, up to 512, not %zu",
             head_width);
     }
+    if (options->draft_max > 0 && backend->capture != NULL) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "the backend %s checks no drafts",
+                         backend->name);
+    }
+    return BASE_OK;
+}
+
+static base_status make(rank_engine *engine, const rank_engine_options *options, base_error *reterr)
+{
+    const rank_schedule_options schedule = schedule_options(options);
     const int ranks = options->comm != NULL ? coll_comm_size(options->comm) : 1;
     rank_shape *shape = &engine->run.shape;
+    engine->run.device = *options->device;
     *shape = (rank_shape){
         .config = options->config,
         .backend = options->device->backend,
         .end_layer = options->config->layers,
-        .token_count_max = (size_t)(options->chunk_tokens + options->sequences),
+        .token_count_max = (size_t)(options->chunk_tokens + options->sequences +
+                                    rank_schedule_drafts_max(&schedule)),
         .decode_type = options->type,
         .cache_type = options->cache_type,
     };
-    base_status status = rank_model_check_world(options->config, ranks, reterr);
+    base_status status = check_backend(options, reterr);
+    if (status == BASE_OK) {
+        status = rank_model_check_world(options->config, ranks, reterr);
+    }
     if (status == BASE_OK) {
         status = rank_tp_group_create(options->comm, options->device, options->config->vocab_size,
                                       options->config->family->exchanged_floats(shape),
@@ -315,6 +334,7 @@ void rank_engine_destroy(rank_engine *engine)
     free(engine->schedule);
     free(engine->requests);
     free(engine->entries);
+    free(engine->sampled);
     free(engine->events);
     free(engine->tokens);
     free(engine->logit_rows);

@@ -14,6 +14,13 @@ typedef struct engine_head {
     uint64_t last;
 } engine_head;
 
+/* A row of a step whose logits give a token. */
+typedef struct engine_sampled {
+    const rank_sample_params *params; /* of its sequence; valid during the step */
+    uint64_t position;                /* of the token */
+    int32_t drafted; /* what the next row of the sequence has for it; -1: there is none */
+} engine_sampled;
+
 struct rank_engine {
     coll_comm *comm;
     rank_engine_on_event on_event;
@@ -39,6 +46,8 @@ struct rank_engine {
     int entry_count;
     int sampled_count;
     rank_schedule_entry *entries; /* (sequences) */
+    size_t sampled_max;           /* sequences, and all they may draft in a step */
+    engine_sampled *sampled;      /* (sampled_max), and so are the next three */
     rank_schedule_event *events;
     int32_t *tokens;
     int32_t *logit_rows;
@@ -47,11 +56,11 @@ struct rank_engine {
     int32_t *lengths; /* in RANK_MEMORY_HOST, with the blocks */
     int32_t *blocks;  /* (sequences, table_width) */
     rank_step_tables tables;
-    float *logits;            /* (sequences, this rank's ids): the device's */
-    rank_draw_row *draw_rows; /* (sequences), in RANK_MEMORY_HOST; NULL: the host draws */
-    rank_mass *masses;        /* (sequences, RANK_SAMPLE_LEAVES), behind them */
-    rank_kept *kept;          /* (sequences, RANK_KEPT_MAX), behind them */
-    rank_drawn *drawn;        /* (sequences), behind them */
+    float *logits;            /* (sampled_max, this rank's ids): the device's */
+    rank_draw_row *draw_rows; /* (sampled_max), in RANK_MEMORY_HOST; NULL: the host draws */
+    rank_mass *masses;        /* (sampled_max, RANK_SAMPLE_LEAVES), behind them */
+    rank_kept *kept;          /* (sampled_max, RANK_KEPT_MAX), behind them */
+    rank_drawn *drawn;        /* (sampled_max), behind them */
     bool drawn_on_device;     /* in this step */
     float *all_logits;
     rank_sample_candidate *all_candidates;

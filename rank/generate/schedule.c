@@ -15,6 +15,8 @@ typedef struct sequence_state {
     int32_t computed;    /* of them, in the key-value cache */
     int32_t finish;      /* rank_finish, between the two passes of accept */
     int32_t shared;      /* of the prompt, cached when it joined */
+    int32_t drafted;     /* tokens that stand behind those that are known */
+    rank_draft_pace pace;
 } sequence_state;
 
 /* Followed by sequences (sequence_count), order (sequence_count), tokens (sequence_count, context),
@@ -23,10 +25,11 @@ struct rank_schedule {
     uint64_t records;
     rank_schedule_options options;
     int32_t running;
+    int32_t reserved;
 };
 
-_Static_assert(sizeof(struct rank_schedule) == 40, "no padding");
-_Static_assert(sizeof(sequence_state) == sizeof(rank_request) + 16, "no padding");
+_Static_assert(sizeof(struct rank_schedule) == 48, "no padding");
+_Static_assert(sizeof(sequence_state) == sizeof(rank_request) + 32, "no padding");
 
 static rank_blocks_options blocks_options(const rank_schedule_options *options)
 {
@@ -74,6 +77,12 @@ static rank_blocks *blocks_of(const rank_schedule *schedule)
                                    blocks_offset(&schedule->options));
 }
 
+int32_t rank_schedule_drafts_max(const rank_schedule_options *options)
+{
+    const int64_t all = (int64_t)options->sequence_count * options->draft_max;
+    return all < RANK_DRAFT_STEP_MAX ? (int32_t)all : RANK_DRAFT_STEP_MAX;
+}
+
 size_t rank_schedule_bytes(const rank_schedule_options *options)
 {
     const rank_blocks_options blocks = blocks_options(options);
@@ -86,6 +95,8 @@ rank_schedule *rank_schedule_init(void *storage, const rank_schedule_options *op
     const rank_blocks_options blocks = blocks_options(options);
     BASE_ASSERT(options->context >= 2);
     BASE_ASSERT(options->chunk_tokens >= 1);
+    BASE_ASSERT(options->draft_max >= 0);
+    BASE_ASSERT(options->draft_max <= RANK_DRAFT_TOKENS_MAX);
     memset(storage, 0, rank_schedule_bytes(options));
     schedule->options = *options;
     (void)rank_blocks_init(blocks_of(schedule), &blocks);
@@ -278,15 +289,23 @@ base_status rank_schedule_apply(rank_schedule *schedule, const void *record, siz
 typedef struct walk {
     int32_t position;     /* the next of the order */
     int32_t chunk_tokens; /* prompt tokens that may still be computed */
+    int32_t drafts;       /* and drafted tokens */
 } walk;
 
+static walk walk_begin(const rank_schedule *schedule)
+{
+    return (walk){.chunk_tokens = schedule->options.chunk_tokens,
+                  .drafts = rank_schedule_drafts_max(&schedule->options)};
+}
+
 /* Makes the step's next entry; false at the end. It depends on its own sequence, and on how many
- * prompt tokens the entries before it have. */
+ * prompt tokens and drafts the entries before it have. */
 static bool next_entry(const rank_schedule *schedule, walk *w, rank_schedule_entry *entry)
 {
     while (w->position < schedule->running) {
         const int32_t index = order_of(schedule)[w->position++];
         const sequence_state *s = sequence_at(schedule, index);
+        const int32_t drafted = s->drafted < w->drafts ? s->drafted : w->drafts;
         int32_t count = s->token_count - s->computed;
         BASE_ASSERT(count >= 1);
         if (s->token_count == s->request.prompt_count) { /* nothing was drawn yet: prefill */
@@ -294,10 +313,12 @@ static bool next_entry(const rank_schedule *schedule, walk *w, rank_schedule_ent
             w->chunk_tokens -= count;
         }
         if (count > 0) {
+            const bool whole = s->computed + count == s->token_count;
             *entry = (rank_schedule_entry){.sequence = index,
                                            .first = s->computed,
-                                           .count = count,
-                                           .samples = s->computed + count == s->token_count};
+                                           .count = count + drafted,
+                                           .samples = whole ? 1 + drafted : 0};
+            w->drafts -= drafted;
             return true;
         }
     }
@@ -307,7 +328,7 @@ static bool next_entry(const rank_schedule *schedule, walk *w, rank_schedule_ent
 int rank_schedule_plan(const rank_schedule *schedule, rank_schedule_entry *entries)
 {
     int count = 0;
-    walk w = {.chunk_tokens = schedule->options.chunk_tokens};
+    walk w = walk_begin(schedule);
     while (next_entry(schedule, &w, &entries[count])) {
         count++;
         if (count == schedule->options.sequence_count) {
@@ -341,36 +362,84 @@ static void fill_blocks(rank_schedule *schedule, int32_t index, int32_t computed
     }
 }
 
-base_status rank_schedule_accept(rank_schedule *schedule, const int32_t *tokens,
-                                 rank_schedule_event *events, base_error *reterr)
+/* Adds the tokens that were drawn of the entry's rows, to the first that was not drafted, or that
+ * ends the text. */
+static base_status grow(rank_schedule *schedule, const rank_schedule_entry *entry,
+                        const int32_t *tokens, rank_schedule_event *events, int *event_count,
+                        base_error *reterr)
 {
-    int sampled = 0;
-    rank_schedule_entry entry;
-    walk w = {.chunk_tokens = schedule->options.chunk_tokens};
-    while (next_entry(schedule, &w, &entry)) {
-        sequence_state *s = sequence_at(schedule, entry.sequence);
-        s->computed += entry.count;
-        fill_blocks(schedule, entry.sequence, entry.first);
-        if (entry.samples == 0) {
-            continue;
-        }
-        const int32_t token = tokens[sampled];
+    sequence_state *s = sequence_at(schedule, entry->sequence);
+    int32_t *own = tokens_of(schedule, entry->sequence);
+    bool drafted = true;
+    for (int32_t i = 0; i < entry->samples && drafted && s->finish == RANK_FINISH_NOT; i++) {
+        const int32_t token = tokens[i];
         if (token < 0 || token >= schedule->options.vocab_size) {
             return base_fail(reterr, BASE_ERR_INVALID,
                              "token %d was sampled, the vocabulary has %d", token,
                              schedule->options.vocab_size);
         }
         BASE_ASSERT(s->token_count < schedule->options.context);
-        tokens_of(schedule, entry.sequence)[s->token_count++] = token;
+        drafted = i + 1 < entry->samples && own[s->token_count] == token;
+        own[s->token_count++] = token;
         s->finish = (int32_t)finish_of(schedule, s, token);
-        events[sampled++] = (rank_schedule_event){s->request.id, token, (rank_finish)s->finish};
+        events[(*event_count)++] =
+            (rank_schedule_event){s->request.id, token, (rank_finish)s->finish};
+    }
+    return BASE_OK;
+}
+
+/* Drafts what the sequence may draw behind the next token, as far as it can go on. */
+static void draft(rank_schedule *schedule, int32_t index)
+{
+    sequence_state *s = sequence_at(schedule, index);
+    const int32_t left =
+        rank_schedule_tokens_max(&schedule->options, &s->request) - s->token_count - 1;
+    const int32_t most = rank_draft_length(&s->pace, schedule->options.draft_max);
+    s->drafted =
+        rank_draft_find(tokens_of(schedule, index), s->token_count, most < left ? most : left);
+}
+
+/* Ends a step of a sequence that has drawn. Rows of the draft that were wrong are computed again. */
+static base_status end_draw(rank_schedule *schedule, const rank_schedule_entry *entry,
+                            const int32_t *tokens, rank_schedule_event *events, int *event_count,
+                            base_error *reterr)
+{
+    sequence_state *s = sequence_at(schedule, entry->sequence);
+    const int32_t known = s->token_count;
+    const base_status status = grow(schedule, entry, tokens, events, event_count, reterr);
+    s->computed = s->token_count - 1;
+    if (entry->samples > 1) {
+        rank_draft_learn(&s->pace, entry->samples - 1, s->computed - known);
+    }
+    s->drafted = 0;
+    if (s->finish == RANK_FINISH_NOT && schedule->options.draft_max > 0) {
+        draft(schedule, entry->sequence);
+    }
+    return status;
+}
+
+base_status rank_schedule_accept(rank_schedule *schedule, const int32_t *tokens,
+                                 rank_schedule_event *events, int *event_count, base_error *reterr)
+{
+    base_status status = BASE_OK;
+    rank_schedule_entry entry;
+    walk w = walk_begin(schedule);
+    *event_count = 0;
+    while (status == BASE_OK && next_entry(schedule, &w, &entry)) {
+        if (entry.samples == 0) {
+            sequence_at(schedule, entry.sequence)->computed += entry.count;
+        } else {
+            status = end_draw(schedule, &entry, tokens, events, event_count, reterr);
+            tokens += entry.samples;
+        }
+        fill_blocks(schedule, entry.sequence, entry.first);
     }
     for (int32_t position = schedule->running - 1; position >= 0; position--) {
         if (sequence_at(schedule, order_of(schedule)[position])->finish != RANK_FINISH_NOT) {
             leave(schedule, position);
         }
     }
-    return BASE_OK;
+    return status;
 }
 
 uint64_t rank_schedule_records(const rank_schedule *schedule)

@@ -16,7 +16,8 @@
  * A prompt is prefilled in chunks: at most chunk_tokens prompt tokens per step, over all sequences,
  * the first admitted first. What is cached of its beginning is left out, in whole blocks, but for the last
  * token. Its last chunk gives the first token. From then on the sequence
- * computes one token per step. It ends by a stop token, by max_new_tokens, or with a full context,
+ * computes one token per step, and with draft_max a draft of the next ones behind it (draft.h): accepting
+ * keeps as many of these as were drawn. It ends by a stop token, by max_new_tokens, or with a full context,
  * and frees its index and blocks at once.
  *
  * Caller's storage, no allocation, no clock. One thread at a time. */
@@ -25,6 +26,7 @@
 
 #include "base/status.h"
 #include "generate/blocks.h"
+#include "generate/draft.h"
 #include "generate/finish.h"
 #include "generate/sample.h"
 
@@ -39,6 +41,7 @@ typedef struct rank_schedule_options {
     int32_t vocab_size;     /* >= 1 */
     int32_t
         shares; /* 1: a prompt shares what is cached of its beginning (blocks.h); 0: it does not */
+    int32_t draft_max; /* 0 … RANK_DRAFT_TOKENS_MAX: tokens that a sequence may draft in a step */
 } rank_schedule_options;
 
 /* One request, without its prompt's tokens. */
@@ -52,12 +55,14 @@ typedef struct rank_request {
     int32_t stops[RANK_STOP_TOKENS_MAX];
 } rank_request;
 
-/* What a sequence computes in a step: tokens first … first + count - 1 of it. */
+/* What a sequence computes in a step: tokens first … first + count - 1 of it. The logits of the last
+ * `samples` rows are needed: 0, or 1 for the token that is next, and one more for each token of a draft, which are
+ * the entry's last. The row of token i gives the token at position i + 1. */
 typedef struct rank_schedule_entry {
     int32_t sequence;
     int32_t first;
     int32_t count;
-    int32_t samples; /* 1: its last row's logits give the next token, at position first + count */
+    int32_t samples;
 } rank_schedule_entry;
 
 /* What happened to a request. */
@@ -68,6 +73,9 @@ typedef struct rank_schedule_event {
 } rank_schedule_event;
 
 typedef struct rank_schedule rank_schedule;
+
+/* The largest number of tokens that all sequences draft in a step. */
+int32_t rank_schedule_drafts_max(const rank_schedule_options *options);
 
 /* Bytes of storage, to be aligned for uint64_t. */
 size_t rank_schedule_bytes(const rank_schedule_options *options);
@@ -86,14 +94,16 @@ BASE_MUST_CHECK base_status rank_schedule_apply(rank_schedule *schedule, const v
 
 /* Writes what this step computes, in the order of admission, and returns how many entries: at most
  * sequence_count, 0 if nothing runs. All entries together have at most sequence_count +
- * chunk_tokens tokens. Changes nothing. */
+ * chunk_tokens + rank_schedule_drafts_max tokens. Changes nothing. */
 int rank_schedule_plan(const rank_schedule *schedule, rank_schedule_entry *entries);
 
-/* Ends the step. tokens has one for each entry of the plan that samples, in its order. Writes an
- * event for each of them, in the same order. BASE_ERR_INVALID: a token outside the vocabulary; the
+/* Ends the step. tokens has one for each row of the plan that is sampled, in its order. Those behind
+ * a draft's first wrong token are not looked at. Writes an
+ * event for each of the others, in the same order, as far as their texts go on. BASE_ERR_INVALID: a token outside the vocabulary; the
  * schedule is then unusable. */
 BASE_MUST_CHECK base_status rank_schedule_accept(rank_schedule *schedule, const int32_t *tokens,
-                                                 rank_schedule_event *events, base_error *reterr);
+                                                 rank_schedule_event *events, int *event_count,
+                                                 base_error *reterr);
 
 /* How many records were applied, and how many sequences run. */
 uint64_t rank_schedule_records(const rank_schedule *schedule);
@@ -102,7 +112,7 @@ const rank_schedule_options *rank_schedule_get_options(const rank_schedule *sche
 const rank_blocks *rank_schedule_blocks(const rank_schedule *schedule); /* by the same index */
 
 /* The request of the sequence at an index; NULL: none runs there. And the sequence's tokens: the
- * prompt, then the drawn ones. Valid until the next call that changes the schedule. */
+ * prompt, then the drawn ones, and behind these its draft. Valid until the next call that changes the schedule. */
 const rank_request *rank_schedule_request(const rank_schedule *schedule, int32_t sequence);
 const int32_t *rank_schedule_tokens(const rank_schedule *schedule, int32_t sequence,
                                     int32_t *count);

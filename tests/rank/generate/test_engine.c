@@ -1,7 +1,8 @@
 /* The engine: a sequence's tokens depend only on its prompt and parameters. The reference is one
  * rank that answers one request after the other, each prompt in one piece. Against it: 1, 2 and 4
  * ranks over every transport, requests that join and leave between steps, chunks of any length,
- * caches in which requests wait, and beginnings that are cached already. Then a rank that leaves. Ranks are threads. */
+ * caches in which requests wait, beginnings that are cached already, and drafts. Then a rank that leaves. Ranks are
+ * threads. */
 #include "generate/engine.h"
 
 #include <stdio.h>
@@ -15,6 +16,7 @@
 enum {
     VOCAB = 100,
     CONTEXT = 48,
+    LONG_CONTEXT = 80,
     REQUESTS = 20,
     RANKS_MAX = 4,
     BLOCK_TOKENS = 8,
@@ -26,7 +28,7 @@ enum {
 
 /* The answer to a request, as one rank has it. */
 typedef struct answer {
-    int32_t tokens[CONTEXT];
+    int32_t tokens[LONG_CONTEXT];
     int count;
     rank_finish finish;
 } answer;
@@ -43,14 +45,16 @@ typedef struct plan {
     bool cancels;     /* every third request, once it has CANCEL_AFTER tokens */
     rank_type type;   /* of matrices */
     bool shares;      /* beginnings are cached */
+    int draft_max;    /* tokens of a draft */
 } plan;
 
 typedef struct world {
-    rank_model_config config;
+    rank_model_config config; /* with a LONG_CONTEXT texts are long, and repeat themselves */
     float *params;
     plan plan;
     answer answers[RANKS_MAX][REQUESTS];
     int cached[RANKS_MAX]; /* tokens of prompts that were not computed */
+    rank_engine_costs costs[RANKS_MAX];
     /* a rank that leaves: */
     int leaver;
     int leaves_after; /* steps */
@@ -70,7 +74,7 @@ static int prompt_count(int i)
     return counts[i % 10];
 }
 
-static void make_request(int i, rank_request *request, int32_t *prompt)
+static void make_request(const world *w, int i, rank_request *request, int32_t *prompt)
 {
     static const rank_sample_params ways[] = {
         {.top_p = 1},
@@ -81,6 +85,10 @@ static void make_request(int i, rank_request *request, int32_t *prompt)
     *request = (rank_request){
         .prompt_count = prompt_count(i), .max_new_tokens = 1 + i * 5 % 17, .sample = ways[i % 4]};
     request->sample.prompt_index = (uint64_t)i;
+    if (w->config.context == LONG_CONTEXT) {
+        request->max_new_tokens *= 7;
+        request->sample.temperature *= 0.1 + 0.3 * (i % 3);
+    }
     if (i % 5 == 0) {
         request->stop_count = 2;
         request->stops[0] = 17 + i;
@@ -96,7 +104,7 @@ static void on_event(void *user, const rank_schedule_event *event)
 {
     const listener *l = user;
     answer *one = &l->w->answers[l->rank][event->request_id - 1];
-    if (event->token >= 0 && one->count < CONTEXT) {
+    if (event->token >= 0 && one->count < LONG_CONTEXT) {
         one->tokens[one->count++] = event->token;
     }
     one->finish = event->finish;
@@ -122,14 +130,14 @@ static base_status decide(rank_engine *engine, world *w, int step, int *submitte
            rank_engine_waiting(engine) < WAITING_MAX) {
         rank_request request;
         int32_t prompt[CONTEXT];
-        make_request(*submitted, &request, prompt);
+        make_request(w, *submitted, &request, prompt);
         status = rank_engine_submit(engine, &request, prompt, reterr);
         (*submitted)++;
         due = p->join_every == 0;
     }
     for (int i = 0; p->cancels && i < *submitted; i += 3) {
         const answer *one = &w->answers[0][i];
-        if (one->count == CANCEL_AFTER && one->finish == RANK_FINISH_NOT) {
+        if (one->count >= CANCEL_AFTER && one->finish == RANK_FINISH_NOT) {
             (void)rank_engine_cancel(engine, (uint64_t)i + 1);
         }
     }
@@ -182,11 +190,13 @@ static base_status answer_all(world *w, coll_comm *comm, base_error *reterr)
                                                            .on_event = on_event,
                                                            .on_begin = on_begin,
                                                            .shares = w->plan.shares,
+                                                           .draft_max = w->plan.draft_max,
                                                            .user = &l},
                                     &engine, reterr);
     }
     if (status == BASE_OK) {
         status = drive(engine, w, l.rank, reterr);
+        w->costs[l.rank] = rank_engine_get_costs(engine);
     }
     rank_engine_destroy(engine);
     rank_device_close(&device);
@@ -200,9 +210,10 @@ static void answer_body(test_rank *rank)
 
 /* ---- scenarios ---- */
 
-static void world_open(world *w)
+static void world_open(world *w, int context)
 {
     *w = (world){.config = shape, .leaver = -1};
+    w->config.context = context;
     w->config.family = rank_family_default();
     const size_t count = rank_model_param_count(&w->config);
     w->params = malloc(count * sizeof *w->params);
@@ -214,6 +225,10 @@ static void world_open(world *w)
         memcpy(&bits, &lively, sizeof bits);
         bits &= 0xffff0000; /* a bfloat16 */
         memcpy(&w->params[i], &bits, sizeof bits);
+    }
+    const size_t embedding = VOCAB * (size_t)shape.width; /* that of positions is behind it */
+    for (size_t i = 0; context == LONG_CONTEXT && i < (size_t)(context * shape.width); i++) {
+        w->params[embedding + i] = 0; /* the same tokens are followed by the same */
     }
 }
 
@@ -281,11 +296,23 @@ static int count_different(const answer *answers)
     return count;
 }
 
-static void run_plans(const plan *plans, size_t count)
+/* All ranks have had the same drafts, and of these many were right and many wrong. */
+static void check_drafts(const plan *p, const rank_engine_costs *rank,
+                         const rank_engine_costs *first)
+{
+    const uint64_t least = p->draft_max > 0 ? 50 : 0;
+    assert_int_equal(rank->drafted, first->drafted);
+    assert_int_equal(rank->right, first->right);
+    assert_true(rank->right >= 4 * least);
+    assert_true(rank->drafted >= rank->right + least);
+    assert_true(p->draft_max > 0 || rank->drafted == 0);
+}
+
+static void run_plans_of(int context, const plan *plans, size_t count)
 {
     static answer expected[REQUESTS];
     static world w;
-    world_open(&w);
+    world_open(&w, context);
     run_plan(&w, &reference_plan);
     memcpy(expected, w.answers[0], sizeof expected);
     assert_true(count_ends(expected, RANK_FINISH_LENGTH) > 5);
@@ -300,10 +327,16 @@ static void run_plans(const plan *plans, size_t count)
         }
         for (int rank = 0; rank < plans[i].ranks || rank == 0; rank++) {
             assert_int_equal(w.cached[rank], w.cached[0]);
+            check_drafts(&plans[i], &w.costs[rank], &w.costs[0]);
             assert_true(plans[i].shares ? w.cached[rank] >= 2 * BLOCK_TOKENS : w.cached[rank] == 0);
         }
     }
     free(w.params);
+}
+
+static void run_plans(const plan *plans, size_t count)
+{
+    run_plans_of(CONTEXT, plans, count);
 }
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
@@ -351,15 +384,17 @@ static void matrices_in_bfloat16_change_no_token(void **state)
     run_batches("bfloat16", RANK_BFLOAT16);
 }
 
-/* Ranks, transport, sequences, tokens of a chunk, of the cache, steps between two submissions, cancels. */
+/* Ranks, transport, sequences, tokens of a chunk, of the cache, steps between two submissions, cancels, type, shares,
+ * drafts. */
 static const plan busy[] = {
-    {"joining", 0, COLL_TRANSPORT_AUTO, 8, 7, 0, 2, false, RANK_FLOAT32, false},
-    {"rare joins, idle steps", 0, COLL_TRANSPORT_AUTO, 3, 512, 0, 30, false, RANK_FLOAT32, false},
-    {"cancels", 0, COLL_TRANSPORT_AUTO, 8, 16, 0, 0, true, RANK_FLOAT32, false},
-    {"room for one", 0, COLL_TRANSPORT_AUTO, 8, 16, CONTEXT, 0, false, RANK_FLOAT32, false},
-    {"room for two", 0, COLL_TRANSPORT_AUTO, 8, 512, 2 * CONTEXT, 0, false, RANK_FLOAT32, false},
-    {"all on two ranks", 2, COLL_TRANSPORT_SHM, 5, 7, 2 * CONTEXT, 3, true, RANK_FLOAT32, false},
-    {"all on four", 4, COLL_TRANSPORT_TCP, 3, 5, 2 * CONTEXT, 5, true, RANK_FLOAT32, false},
+    {"joining", 0, COLL_TRANSPORT_AUTO, 8, 7, 0, 2, false, RANK_FLOAT32, false, 0},
+    {"rare joins, idle steps", 0, COLL_TRANSPORT_AUTO, 3, 512, 0, 30, false, RANK_FLOAT32, false,
+     0},
+    {"cancels", 0, COLL_TRANSPORT_AUTO, 8, 16, 0, 0, true, RANK_FLOAT32, false, 0},
+    {"room for one", 0, COLL_TRANSPORT_AUTO, 8, 16, CONTEXT, 0, false, RANK_FLOAT32, false, 0},
+    {"room for two", 0, COLL_TRANSPORT_AUTO, 8, 512, 2 * CONTEXT, 0, false, RANK_FLOAT32, false, 0},
+    {"all on two ranks", 2, COLL_TRANSPORT_SHM, 5, 7, 2 * CONTEXT, 3, true, RANK_FLOAT32, false, 0},
+    {"all on four", 4, COLL_TRANSPORT_TCP, 3, 5, 2 * CONTEXT, 5, true, RANK_FLOAT32, false, 0},
 };
 
 static void joining_leaving_and_waiting_change_no_token(void **state)
@@ -381,6 +416,31 @@ static void cached_beginnings_change_no_token(void **state)
         plans[i].shares = true;
     }
     run_plans(plans, COUNT_OF(plans));
+}
+
+/* Of the drafts some are right, some wrong, and some right in part. */
+static void drafts_change_no_token(void **state)
+{
+    (void)state;
+    plan plans[COUNT_OF(busy) + 8] = {
+        {.name = "drafts of one", .sequences = 1, .chunk_tokens = 512, .draft_max = 1},
+        {.name = "one after the other", .sequences = 1, .chunk_tokens = 512, .draft_max = 16},
+        {.name = "a step's limit", .sequences = 20, .chunk_tokens = 3, .draft_max = 16},
+        {.name = "bfloat16", .sequences = 8, .chunk_tokens = 16, .type = RANK_BFLOAT16},
+        {.name = "two, tcp", .ranks = 2, .sequences = 8, .chunk_tokens = 512},
+        {.name = "two, shm", .ranks = 2, .sequences = 1, .chunk_tokens = 7},
+        {.name = "four, shm", .ranks = 4, .sequences = 8, .chunk_tokens = 512},
+        {.name = "four, zmq", .ranks = 4, .sequences = 8, .chunk_tokens = 16},
+    };
+    plans[4].transport = COLL_TRANSPORT_TCP;
+    plans[7].transport = COLL_TRANSPORT_ZMQ;
+    memcpy(plans + 8, busy, sizeof busy);
+    for (size_t i = 0; i < COUNT_OF(plans); i++) {
+        plans[i].draft_max = plans[i].draft_max > 0 ? plans[i].draft_max : 6;
+        plans[i].cache_tokens *= LONG_CONTEXT / CONTEXT + 1;
+        plans[i].shares = i % 2 == 1;
+    }
+    run_plans_of(LONG_CONTEXT, plans, COUNT_OF(plans));
 }
 
 /* ---- a rank leaves ---- */
@@ -407,7 +467,7 @@ static void the_remaining_ranks_end_with_an_error(void **state)
     static world w;
     static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP,
                                                 COLL_TRANSPORT_ZMQ};
-    world_open(&w);
+    world_open(&w, CONTEXT);
     for (int leaver = 0; leaver < 2; leaver++) {
         for (int t = 0; t < 3; t++) {
             memset(w.answers, 0, sizeof w.answers);
@@ -448,7 +508,7 @@ static void logits_that_are_no_numbers_end_all_ranks(void **state)
 {
     (void)state;
     static world w;
-    world_open(&w);
+    world_open(&w, CONTEXT);
     w.plan = (plan){.sequences = 4, .chunk_tokens = 16};
     test_ranks_as_threads(
         &(test_ranks_options){.size = 2, .transport = COLL_TRANSPORT_SHM, .user = &w},
@@ -464,7 +524,7 @@ static void bfloat16_is_refused_on_a_cpu(void **state)
     base_error error;
     rank_device device = {.backend = NULL};
     rank_engine *engine = NULL;
-    world_open(&w);
+    world_open(&w, CONTEXT);
     rank_flat_params params = {&w.config, w.params};
     const rank_tensor_source source = rank_flat_source(&params);
     assert_ok(rank_device_open("cpu", &device, &error), &error);
@@ -492,6 +552,7 @@ int main(void)
         cmocka_unit_test(matrices_in_bfloat16_change_no_token),
         cmocka_unit_test(joining_leaving_and_waiting_change_no_token),
         cmocka_unit_test(cached_beginnings_change_no_token),
+        cmocka_unit_test(drafts_change_no_token),
         cmocka_unit_test(the_remaining_ranks_end_with_an_error),
         cmocka_unit_test(logits_that_are_no_numbers_end_all_ranks),
         cmocka_unit_test(bfloat16_is_refused_on_a_cpu),

@@ -44,7 +44,7 @@ static void prompts_share_chunks(void **state)
         const int32_t tokens[] = {8, 9};
         assert_int_equal(rank_schedule_plan(schedule, entries), i == 0 ? 1 : 2);
         assert_memory_equal(entries, wanted[i], (i == 0 ? 1 : 2) * sizeof *entries);
-        assert_int_equal(rank_schedule_accept(schedule, tokens, events, NULL), BASE_OK);
+        assert_int_equal(rank_schedule_accept(schedule, tokens, events, &count, NULL), BASE_OK);
     }
     assert_int_equal(rank_schedule_running(schedule), 1); /* the first has its three */
     assert_int_equal(events[0].finish, RANK_FINISH_LENGTH);

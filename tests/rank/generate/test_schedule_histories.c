@@ -36,12 +36,21 @@ static uint64_t hash_of(const int32_t *tokens, int32_t count)
     return hash;
 }
 
+/* How much of its text the toy model repeats: at one position in so many it looks at all tokens, at the others
+ * at the last one; 1: always at all. */
+static uint32_t repeats;
+
 static int32_t next_token(const int32_t *tokens, int32_t count)
 {
-    return (int32_t)((hash_of(tokens, count) >> 20) % VOCAB);
+    const int32_t looks_at = (uint32_t)count % repeats == 0 ? count : 1;
+    return (int32_t)((hash_of(tokens + count - looks_at, looks_at) >> 20) % VOCAB);
 }
 
-static uint64_t tokens_shared; /* in all histories */
+/* In all histories. */
+static uint64_t tokens_shared;
+static uint64_t tokens_drafted;
+static uint64_t drafts_cut; /* that were right in part */
+static uint64_t drafts_right;
 
 /* The tokens that a request must get, computed without the schedule. */
 typedef struct expected {
@@ -103,7 +112,9 @@ static void start(history *h)
         .chunk_tokens = 1 + (int32_t)draw(12),
         .vocab_size = VOCAB,
         .shares = (int32_t)draw(4) != 0,
+        .draft_max = draw(3) == 0 ? 0 : 1 + (int32_t)draw(RANK_DRAFT_TOKENS_MAX),
     };
+    repeats = 1 + draw(12);
     h->size_bytes = rank_schedule_bytes(&h->options);
     for (int i = 0; i < COPIES; i++) {
         void *storage = malloc(h->size_bytes);
@@ -216,8 +227,8 @@ static void check_event(history *h, const rank_schedule_event *event)
         assert_int_equal(event->token, e->made[e->got]);
         e->got++;
         e->got_after_cancel += e->cancel_asked;
-        assert_true(e->got_after_cancel <=
-                    2); /* of the step under way, and of one decided before */
+        assert_true(e->got_after_cancel <= /* of the step under way, and of one decided before */
+                    2 * (1 + h->options.draft_max));
         assert_int_equal(event->finish, e->got == e->made_count ? e->finish : RANK_FINISH_NOT);
     }
     e->answers += event->finish != RANK_FINISH_NOT;
@@ -299,31 +310,56 @@ static void compute(history *h, const rank_schedule_entry *entry)
     }
 }
 
+/* Draws of one entry's rows, and counts what becomes of its draft. */
+static int sample(history *h, const rank_schedule_entry *entry, int32_t *drawn)
+{
+    int32_t known = 0;
+    const int32_t *tokens = rank_schedule_tokens(h->copies[0], entry->sequence, &known);
+    const int32_t drafted = entry->samples - 1;
+    int32_t right = 0;
+    if (entry->samples == 0) {
+        assert_true(entry->first + entry->count < known);
+        return 0;
+    }
+    assert_int_equal(entry->first + entry->count - drafted, known);
+    for (int32_t i = 0; i < entry->samples; i++) {
+        drawn[i] = next_token(tokens, known + i);
+        right += right == i && i < drafted && drawn[i] == tokens[known + i];
+    }
+    for (int32_t i = right + 1; i < entry->samples; i++) {
+        drawn[i] = -1; /* nobody looks at it */
+    }
+    tokens_drafted += (uint64_t)drafted;
+    drafts_right += drafted > 0 && right == drafted;
+    drafts_cut += right > 0 && right < drafted;
+    return entry->samples;
+}
+
 /* One step of the model; returns how many entries it had. */
 static int step(history *h, bool decide_early)
 {
     rank_schedule_entry entries[SEQUENCES_MAX];
-    rank_schedule_event events[SEQUENCES_MAX];
-    int32_t tokens[SEQUENCES_MAX];
+    rank_schedule_event events[SEQUENCES_MAX + RANK_DRAFT_STEP_MAX];
+    int32_t tokens[SEQUENCES_MAX + RANK_DRAFT_STEP_MAX];
     int32_t prompt_tokens = 0;
+    int32_t drafted = 0;
     int sampled = 0;
+    int event_count = 0;
     if (!decide_early) {
         decide(h);
     }
     apply(h);
     const int count = rank_schedule_plan(h->copies[0], entries);
     for (int i = 0; i < count; i++) {
-        int32_t known = 0;
-        const int32_t *sequence = rank_schedule_tokens(h->copies[0], entries[i].sequence, &known);
         const rank_request *request = rank_schedule_request(h->copies[0], entries[i].sequence);
         compute(h, &entries[i]);
-        assert_int_equal(entries[i].samples, entries[i].first + entries[i].count == known);
         prompt_tokens += entries[i].first < request->prompt_count ? entries[i].count : 0;
-        assert_true(entries[i].first < request->prompt_count || entries[i].count == 1);
-        if (entries[i].samples != 0) {
-            tokens[sampled++] = next_token(sequence, known);
-        }
+        assert_true(entries[i].first < request->prompt_count ||
+                    entries[i].count == entries[i].samples);
+        drafted += entries[i].samples > 1 ? entries[i].samples - 1 : 0;
+        sampled += sample(h, &entries[i], tokens + sampled);
     }
+    assert_true(drafted <= rank_schedule_drafts_max(&h->options));
     assert_true(prompt_tokens <= h->options.chunk_tokens);
     if (decide_early) { /* while the step computes; requests may come and go until it is applied */
         decide(h);
@@ -332,9 +368,11 @@ static int step(history *h, bool decide_early)
         }
     }
     for (int i = 0; i < COPIES; i++) {
-        assert_int_equal(rank_schedule_accept(h->copies[i], tokens, events, NULL), BASE_OK);
+        assert_int_equal(rank_schedule_accept(h->copies[i], tokens, events, &event_count, NULL),
+                         BASE_OK);
     }
-    for (int i = 0; i < sampled; i++) {
+    assert_true(event_count <= sampled);
+    for (int i = 0; i < event_count; i++) {
         check_event(h, &events[i]);
     }
     check_copies(h);
@@ -387,6 +425,9 @@ static void random_histories_keep_copies_equal(void **state)
         run_history(seed);
     }
     assert_true(tokens_shared > HISTORIES);
+    assert_true(tokens_drafted > HISTORIES);
+    assert_true(drafts_right > HISTORIES / 2);
+    assert_true(drafts_cut > HISTORIES / 4);
 }
 
 int main(void)
