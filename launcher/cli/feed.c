@@ -231,6 +231,8 @@ static json_t *describe_finished(const launch_request_event *event)
                               json_integer((json_int_t)event->completion_tokens));
     (void)json_object_set_new(object, "cached_tokens",
                               json_integer((json_int_t)event->cached_tokens));
+    (void)json_object_set_new(object, "drafted_tokens", json_integer((json_int_t)event->drafted));
+    (void)json_object_set_new(object, "accepted_tokens", json_integer((json_int_t)event->accepted));
     (void)json_object_set_new(object, "queued_ms", to_ms(event->queued_ns));
     (void)json_object_set_new(object, "ttft_ms",
                               event->ttft_ns > 0 ? to_ms(event->ttft_ns) : json_null());

@@ -221,6 +221,16 @@ static base_status check_requests(const launch_options *options, base_error *ret
                : base_fail(reterr, BASE_ERR_INVALID, "--%s goes with --serve HOST:PORT", flag);
 }
 
+/* Drafts are checked beside other rows, which may change a row's bits where products are a library's. */
+static base_status check_drafts(const proto_job *job, base_error *reterr)
+{
+    return job->infer.speculate == 0 || !proto_mode_get(job->job.mode)->on_gpus
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "--speculate goes with modes on CPUs (generate, tp-cpu): on GPUs a "
+                           "token's bits may depend on the rows beside it");
+}
+
 /* Checks what can be checked of --interface without a look at this host's. */
 static base_status check_interface(const launch_options *options, base_error *reterr)
 {
@@ -272,6 +282,10 @@ static base_status check_together(launch_options *options, base_error *reterr)
     const base_status requests = check_requests(options, reterr);
     if (requests != BASE_OK) {
         return requests;
+    }
+    const base_status drafts = check_drafts(job, reterr);
+    if (drafts != BASE_OK) {
+        return drafts;
     }
     if (!cloud && options->hosts.node_rank == 0 && options->budget_flag != NULL) {
         return base_fail(reterr, BASE_ERR_INVALID,

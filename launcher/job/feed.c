@@ -158,6 +158,8 @@ static bool handle_answered(launch_session *session, const Ringfence__Control__A
         .completion_tokens = answered->completion_tokens,
         .drawn = answered->drawn,
         .cached_tokens = answered->cached_tokens,
+        .drafted = answered->drafted,
+        .accepted = answered->accepted,
         .queued_ns = answered->queued_ns,
         .ttft_ns = answered->ttft_ns,
         .decode_ns = answered->decode_ns,

@@ -159,6 +159,14 @@ static void put_lab(launch_sheet *sheet, const launch_inference *run)
     sheet_int(sheet, "world_size", (uint64_t)run->job->job.world_size);
 }
 
+/* What drafts have saved: the same on all ranks that share a model, else the mean. */
+static void put_drafts(launch_sheet *sheet, const launch_inference_rank *mean)
+{
+    sheet_real(sheet, "tokens_drafted", mean->drafted);
+    sheet_real(sheet, "tokens_accepted", mean->accepted);
+    sheet_real(sheet, "tokens_per_step", mean->tokens_per_step);
+}
+
 /* The cost of the exchange for each drawn token: the mean over the ranks. */
 static void put_exchange(launch_sheet *sheet, const launch_inference_figures *of)
 {
@@ -213,6 +221,7 @@ static void put_figures(launch_sheet *sheet, const launch_inference *run,
     sheet_string(sheet, "suspect", suspect_of(run, of));
     sheet_real(sheet, "crossover_d_model", of->curve.crossover_d_model);
     sheet_real(sheet, "predicted_crossover_d_model", of->curve.predicted_crossover_d_model);
+    put_drafts(sheet, &of->mean);
     put_exchange(sheet, of);
     sheet->failed = sheet->failed || lesson->failed;
     sheet_string(sheet, "lesson_notes", lesson->data);

@@ -39,6 +39,9 @@ static const struct {
     RANK_FIELD("slowest_in_steps", slowest_in_steps),
     RANK_FIELD("steps", steps),
     RANK_FIELD("tokens_drawn", drawn),
+    RANK_FIELD("tokens_drafted", drafted),
+    RANK_FIELD("tokens_accepted", accepted),
+    RANK_FIELD("tokens_per_step", tokens_per_step),
 };
 
 enum { RANK_FIELDS = sizeof rank_fields / sizeof rank_fields[0] };
@@ -190,7 +193,10 @@ double launch_inference_reduces_a_step(const launch_inference_figures *figures)
 double launch_inference_texts_a_step(const launch_inference_figures *figures)
 {
     const launch_inference_rank *first = &figures->ranks[0];
-    return figures->rank_count > 0 && first->steps > 0 ? first->drawn / first->steps : (double)NAN;
+    const double saved =
+        isfinite(first->accepted) ? first->accepted : 0; /* old records have none */
+    return figures->rank_count > 0 && first->steps > 0 ? (first->drawn - saved) / first->steps
+                                                       : (double)NAN;
 }
 
 /* Whether the rounds of both sides are among each other. */

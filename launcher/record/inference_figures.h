@@ -28,6 +28,9 @@ typedef struct launch_inference_rank {
     double slowest_in_steps;
     double steps;
     double drawn; /* tokens */
+    double drafted;
+    double accepted;        /* of the drafted tokens, those that saved a step */
+    double tokens_per_step; /* of a text */
 } launch_inference_rank;
 
 /* A median, and between what nine of ten rounds are: low and high NaN without rounds. */

@@ -135,6 +135,8 @@ static void count_finished(launch_metrics *metrics, const launch_completion *one
     metrics->requests[outcome]++;
     metrics->drawn += event->drawn;
     metrics->cached_tokens += event->cached_tokens;
+    metrics->drafted += event->drafted;
+    metrics->accepted += event->accepted;
     if (one->first_ns != 0) {
         launch_metrics_observe(&metrics->first, one->first_ns - one->came_ns);
     }

@@ -29,6 +29,8 @@ typedef struct launch_metrics {
     uint64_t prompt_tokens;
     uint64_t cached_tokens; /* of them */
     uint64_t drawn;
+    uint64_t drafted;           /* tokens, */
+    uint64_t accepted;          /* and of them those that saved a step */
     launch_histogram first;     /* from the request to its first token */
     launch_histogram per_token; /* of the tokens after the first, the mean of a request */
 } launch_metrics;

@@ -163,7 +163,8 @@ static bool answered_fits(const Ringfence__Control__Answered *answered)
            answered->finish_reason >= RINGFENCE__CONTROL__FINISH_REASON__FINISH_REASON_STOP &&
            answered->finish_reason <= RINGFENCE__CONTROL__FINISH_REASON__FINISH_REASON_CANCELLED &&
            answered->completion_tokens <= answered->drawn &&
-           answered->drawn <= PROTO_NEW_TOKENS_MAX && answered->cached_tokens < PROTO_CONTEXT_MAX &&
+           answered->drawn <= PROTO_NEW_TOKENS_MAX && answered->accepted <= answered->drafted &&
+           answered->accepted <= answered->drawn && answered->cached_tokens < PROTO_CONTEXT_MAX &&
            answered->queued_ns >= 0 && answered->ttft_ns >= 0 && answered->decode_ns >= 0;
 }
 

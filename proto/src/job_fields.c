@@ -70,6 +70,11 @@ static const base_field rows[] = {
     {JOB(INT, infer.max_num_seqs), .least = 1, .most = PROTO_SEQUENCES_MAX,
      .option = "max-num-seqs", .value = "N", .help = "generate, tp-*: so many texts at a time",
      .marks = PROTO_FIELD_ANSWERS | PROTO_FIELD_EVALUATES},
+    {JOB(INT, infer.speculate), .optional = true, .least = 0, .most = PROTO_DRAFT_TOKENS_MAX,
+     .option = "speculate", .value = "N",
+     .help = "generate, tp-cpu: draft up to N tokens a step from what followed the same tokens "
+             "before, and check them together; no text changes (0)",
+     .marks = PROTO_FIELD_ANSWERS},
     {JOB(BOOL, infer.ignore_eos), .option = "ignore-eos",
      .help = "generate, tp-*: go on behind the end of a text", .marks = PROTO_FIELD_ANSWERS},
     {JOB(BOOL, infer.special_tokens), .optional = true, .option = "special-tokens",

@@ -50,12 +50,12 @@ int32_t rank_draft_length(rank_draft_pace *pace, int32_t most)
     return length < most ? length : most;
 }
 
-void rank_draft_learn(rank_draft_pace *pace, int32_t drafted, int32_t right)
+void rank_draft_learn(rank_draft_pace *pace, int32_t drafted, int32_t accepted)
 {
     BASE_ASSERT(drafted >= 1);
-    BASE_ASSERT(right <= drafted);
-    pace->length = right == drafted ? 2 * drafted : right + 1;
-    if (right > 0) {
+    BASE_ASSERT(accepted <= drafted);
+    pace->length = accepted == drafted ? 2 * drafted : accepted + 1;
+    if (accepted > 0) {
         pace->misses = 0;
         return;
     }

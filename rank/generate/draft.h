@@ -26,8 +26,9 @@ enum {
 /* Of a sequence; a new one is all 0. */
 typedef struct rank_draft_pace {
     int32_t length; /* of the next draft, at most; 0: none was checked yet */
-    int32_t misses; /* drafts in a row of which no token was right, at most RANK_DRAFT_MISSES_MAX */
-    int32_t pause;  /* steps without a draft, from now on */
+    int32_t
+        misses; /* drafts in a row of which no token was accepted, at most RANK_DRAFT_MISSES_MAX */
+    int32_t pause; /* steps without a draft, from now on */
 } rank_draft_pace;
 
 /* Finds where the last 3, else 2, else 1 of `count` tokens stand before, and the latest of such
@@ -38,7 +39,7 @@ int32_t rank_draft_find(int32_t *tokens, int32_t count, int32_t most);
 /* How long the draft for the next step may be, at most `most`. Called once for each step. */
 int32_t rank_draft_length(rank_draft_pace *pace, int32_t most);
 
-/* Of `drafted` >= 1 tokens so many were right. */
-void rank_draft_learn(rank_draft_pace *pace, int32_t drafted, int32_t right);
+/* Of `drafted` >= 1 tokens so many were accepted. */
+void rank_draft_learn(rank_draft_pace *pace, int32_t drafted, int32_t accepted);
 
 #endif

@@ -360,22 +360,21 @@ static base_status compute(rank_engine *engine, base_error *reterr)
 static base_status accept_tokens(rank_engine *engine, base_error *reterr)
 {
     int drawn = 0;
-    int drafted = 0;
     if (engine->entry_count == 0) {
         return BASE_OK;
     }
     const base_status status =
         rank_schedule_accept(engine->schedule, engine->tokens, engine->events, &drawn, reterr);
-    for (int row = 0; row < engine->sampled_count; row++) {
-        drafted += engine->sampled[row].drafted >= 0 ? 1 : 0;
+    if (status != BASE_OK) {
+        return status;
     }
-    if (status == BASE_OK) {
-        engine->costs.sampled += (uint64_t)drawn;
-        engine->costs.drafted += (uint64_t)drafted;
-        engine->costs.right += (uint64_t)(drawn - (engine->sampled_count - drafted));
-        tell(engine, drawn);
+    engine->costs.sampled += (uint64_t)drawn;
+    for (int i = 0; i < drawn; i++) {
+        engine->costs.drafted += (uint64_t)engine->events[i].drafted;
+        engine->costs.accepted += (uint64_t)engine->events[i].accepted;
     }
-    return status;
+    tell(engine, drawn);
+    return BASE_OK;
 }
 
 base_status rank_engine_step(rank_engine *engine, bool last, bool *ended, base_error *reterr)

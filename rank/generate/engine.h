@@ -67,10 +67,10 @@ typedef struct rank_engine_memory {
 /* What the steps so far have cost this rank; those in which nothing was computed do not count. */
 typedef struct rank_engine_costs {
     uint64_t steps;
-    uint64_t tokens;  /* computed, of prompts too */
-    uint64_t sampled; /* tokens drawn */
-    uint64_t drafted; /* tokens of drafts that were checked, */
-    uint64_t right;   /* and of them those that were drawn */
+    uint64_t tokens;   /* computed, of prompts too */
+    uint64_t sampled;  /* tokens drawn */
+    uint64_t drafted;  /* tokens of drafts that were checked, */
+    uint64_t accepted; /* and of them those behind which their step drew another */
     int64_t step_ns;
     int64_t gather_ns; /* of it in the exchange of candidates and records */
     rank_tp_costs all_reduce;

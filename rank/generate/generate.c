@@ -328,6 +328,7 @@ static base_status make_engine(generation *g, base_error *reterr)
                                .chunk_tokens = CHUNK_TOKENS,
                                .block_tokens = BLOCK_TOKENS,
                                .shares = options->shares,
+                               .draft_max = options->draft_max,
                                .waiting_max = options->source != NULL
                                                   ? options->sequences + PROTO_REQUESTS_WAITING_MAX
                                                   : WAITING_MAX,

@@ -96,6 +96,7 @@ typedef struct rank_generate_options {
     /* Prompts share what is cached of their beginnings: their tokens have the bits that they would have alone,
      * where products do not change them with the rows beside. */
     bool shares;
+    int draft_max; /* tokens that a text may draft in a step; 0: none. No text changes */
     /* With a source: nothing is kept of requests that are answered, and any number may come. */
     bool forgets;
     /* With a source: its texts are what the model makes, with their control characters, and with the

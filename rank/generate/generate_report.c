@@ -12,6 +12,8 @@ static rank_engine_costs get_costs(const generation *g)
     costs.steps -= g->cold.steps;
     costs.tokens -= g->cold.tokens;
     costs.sampled -= g->cold.sampled;
+    costs.drafted -= g->cold.drafted;
+    costs.accepted -= g->cold.accepted;
     costs.step_ns -= g->cold.step_ns;
     costs.gather_ns -= g->cold.gather_ns;
     costs.all_reduce.count -= g->cold.all_reduce.count;

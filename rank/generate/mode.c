@@ -16,6 +16,7 @@
 #include "generate/requests_link.h"
 #include "generate/results.h"
 #include "generate/stream_text.h"
+#include "proto/limits.h"
 #include "proto/mode.h"
 #include "proto/prompts.h"
 #include "rank/checkpoint.h"
@@ -23,6 +24,8 @@
 #include "rank/tokenizer.h"
 #include "ringfence/coll_error.h"
 #include "worker/finished.h"
+
+_Static_assert((int)PROTO_DRAFT_TOKENS_MAX == (int)RANK_DRAFT_TOKENS_MAX, "one limit");
 
 /* The prompts of a job. Each rank gets its share in turn. If the ranks share one model, rank 0 gets
  * all. */
@@ -357,6 +360,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
             .prompt_suffix = rank_mode_prompt_suffix(&generation, job),
             .chat = &chat,
             .shares = job->infer.requests && !job->infer.no_prefix_cache && worker->gpu == NULL,
+            .draft_max = (int)job->infer.speculate,
             .prompts_are_messages = job->infer.chat,
             .temperature = job->infer.temperature,
             .top_p = job->infer.top_p,

@@ -73,6 +73,8 @@ static bool send_answered(const rank_worker *worker, const rank_request_event *e
     answered.decode_ns = event->decode_ns;
     answered.drawn = (uint32_t)event->drawn;
     answered.cached_tokens = (uint32_t)event->cached_tokens;
+    answered.drafted = (uint32_t)event->drafted;
+    answered.accepted = (uint32_t)event->accepted;
     return proto_client_event(worker->client, &answered.base);
 }
 

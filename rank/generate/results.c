@@ -319,6 +319,16 @@ static void put_times(json_t *object, bool *failed, const rank_generate_report *
         number(step_ns > 0 ? exchange_ns / step_ns : (double)NAN));
 }
 
+/* What drafts have saved. */
+static void put_drafts(json_t *object, bool *failed, const rank_engine_costs *costs)
+{
+    const double in_steps = (double)(costs->sampled - costs->accepted);
+    put(object, failed, "tokens_drafted", json_integer((json_int_t)costs->drafted));
+    put(object, failed, "tokens_accepted", json_integer((json_int_t)costs->accepted));
+    put(object, failed, "tokens_per_step",
+        number(in_steps > 0 ? (double)costs->sampled / in_steps : (double)NAN));
+}
+
 /* One rank's part: what it has loaded and computed, and its cost of the exchange for each drawn
  * token. */
 static json_t *describe(const rank_results_rank *rank)
@@ -340,6 +350,7 @@ static json_t *describe(const rank_results_rank *rank)
         "seconds", seconds, "tokens_per_s", seconds > 0 ? drawn / seconds : 0.0,
         "all_reduces_per_token", (double)report->costs.all_reduce.count / drawn,
         "all_reduce_bytes_per_token", (double)report->costs.all_reduce.bytes / drawn);
+    put_drafts(object, &failed, &report->costs);
     put_times(object, &failed, report);
     if (failed) {
         json_decref(object);

@@ -190,7 +190,8 @@ static void cancel(rank_schedule *schedule, uint64_t id, rank_schedule_event *ev
     const int32_t position = position_of(schedule, id);
     if (position >= 0) {
         leave(schedule, position);
-        events[(*count)++] = (rank_schedule_event){id, -1, RANK_FINISH_CANCELLED};
+        events[(*count)++] =
+            (rank_schedule_event){.request_id = id, .token = -1, .finish = RANK_FINISH_CANCELLED};
     }
 }
 
@@ -382,8 +383,11 @@ static base_status grow(rank_schedule *schedule, const rank_schedule_entry *entr
         drafted = i + 1 < entry->samples && own[s->token_count] == token;
         own[s->token_count++] = token;
         s->finish = (int32_t)finish_of(schedule, s, token);
-        events[(*event_count)++] =
-            (rank_schedule_event){s->request.id, token, (rank_finish)s->finish};
+        events[(*event_count)++] = (rank_schedule_event){.request_id = s->request.id,
+                                                         .token = token,
+                                                         .finish = (rank_finish)s->finish,
+                                                         .drafted = i == 0 ? entry->samples - 1 : 0,
+                                                         .accepted = i > 0 ? 1 : 0};
     }
     return BASE_OK;
 }

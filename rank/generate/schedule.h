@@ -70,6 +70,9 @@ typedef struct rank_schedule_event {
     uint64_t request_id;
     int32_t token; /* -1: it was cancelled */
     rank_finish finish;
+    int32_t drafted; /* with the first token of its step: how many others were drafted for that */
+    int32_t
+        accepted; /* 1: another token of the same step, behind a right one of the draft; else 0 */
 } rank_schedule_event;
 
 typedef struct rank_schedule rank_schedule;

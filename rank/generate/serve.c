@@ -339,6 +339,8 @@ static bool send_answered(rank_serving *serving, const open_request *request)
                                 .completion_tokens = rank_work_count(work),
                                 .drawn = work->drawn,
                                 .cached_tokens = work->cached,
+                                .drafted = work->drafted,
+                                .accepted = work->accepted,
                                 .queued_ns =
                                     (work->began_ns != 0 ? work->began_ns : request->ended_ns) -
                                     request->accepted_ns};

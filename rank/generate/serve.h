@@ -39,7 +39,9 @@ typedef struct rank_request_event {
     size_t completion_tokens;
     size_t drawn;         /* the stop token too */
     size_t cached_tokens; /* of the prompt */
-    int64_t queued_ns;    /* as in control.proto */
+    size_t drafted;
+    size_t accepted;
+    int64_t queued_ns; /* as in control.proto */
     int64_t ttft_ns;
     int64_t decode_ns;
 } rank_request_event;

@@ -158,6 +158,8 @@ void rank_work_take(rank_work *work, const rank_schedule_event *event, int64_t n
         work->tokens[work->drawn] = event->token;
         work->drawn_ns[work->drawn] = now_ns;
         work->drawn++;
+        work->drafted += (size_t)event->drafted;
+        work->accepted += (size_t)event->accepted;
     }
     work->finish = event->finish;
 }

@@ -14,6 +14,8 @@ typedef struct rank_work {
     int32_t *tokens;
     int64_t *drawn_ns;
     size_t drawn;
+    size_t drafted;   /* tokens that were drafted for it, */
+    size_t accepted;  /* and of them those that saved it a step */
     int64_t began_ns; /* the first step began that computes for it; 0: none has */
     rank_finish finish;
     int32_t end_id; /* ends the answer to a chat, beside the checkpoint's stop tokens; -1: none */

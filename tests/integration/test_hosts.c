@@ -95,19 +95,23 @@ static void two_hosts_go_on_after_one(void **state)
     test_program_assert_no_children();
 }
 
+/* Two hosts, with drafts, answer as one does without. */
 static void answer(const char *mode, const char *prompts, const char *checkpoint)
 {
     static test_program alone;
     char out[SEVERAL_PATH_BYTES];
     (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, mode));
-    const char *const flags[] = {
-        "--mode",    mode,    "--ranks", "2",         "--checkpoint",     checkpoint, "--out", out,
-        "--prompts", prompts, "--quiet", "--no-bind", "--max-new-tokens", "8",        NULL};
+    const char *flags[] = {"--speculate",  "0",         "--mode",           mode,
+                           "--ranks",      "2",         "--checkpoint",     checkpoint,
+                           "--out",        out,         "--prompts",        prompts,
+                           "--quiet",      "--no-bind", "--max-new-tokens", "40",
+                           "--ignore-eos", NULL};
     const char *all[TEST_PROGRAM_ARGS_MAX] = {LAUNCHER_PATH};
     memcpy(&all[1], flags, sizeof flags);
     test_program_start(&alone, all, NULL);
     assert_int_equal(test_program_wait(&alone), 0);
     const several job = {several_address, "2", NULL, {NULL}};
+    flags[1] = "4";
     several_start(0, &job, flags);
     several_start(1, &job, several_no_flags);
     several_expect_all(2);

@@ -1,6 +1,7 @@
 /* Whole inference jobs: the texts of one model on several ranks. Their record is in
  * test_inference_record.c. */
 #include <jansson.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,6 +49,87 @@ static void replicas_draw_the_same(void **state)
     assert_int_equal(inference_run(&split, "tp-cpu", "2", out, FLAGS(DRAWN)), 0);
     assert_int_equal(inference_run(&dealt, "generate", "2", out, FLAGS(DRAWN)), 0);
     assert_string_equal(split.text[TEST_STDOUT], dealt.text[TEST_STDOUT]);
+    assert_int_equal(inference_run(&dealt, "generate", "2", out, FLAGS(DRAWN, "--speculate", "5")),
+                     0);
+    assert_string_equal(split.text[TEST_STDOUT], dealt.text[TEST_STDOUT]);
+}
+
+#define LONG PROMPTS, "--ignore-eos", "--max-new-tokens", "200" /* up to a full context */
+
+/* Greedy and drawn: with drafts, of which many are accepted and many are not, the tokens are the same. */
+static void drafts_change_no_text(void **state)
+{
+    (void)state;
+    static const char *const ways[][4] = {
+        {NULL}, {"--temperature", "0.1", NULL}, {"--temperature", "0.2", "--top-p", "0.5"}};
+    static const double least[] = {200, 100, 1}; /* accepted */
+    static const char *const runs[][2] = {
+        {"1", "shm"}, {"2", "shm"}, {"2", "tcp"}, {"4", "shm"}, {"4", "tcp"}};
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        const char *const *w = ways[i];
+        char *plain = inference_tokens("1", "plain", FLAGS(LONG, w[0], w[1], w[2], w[3]));
+        for (size_t r = 0; r < sizeof runs / sizeof runs[0]; r++) {
+            char *drafted =
+                inference_tokens(runs[r][0], "drafted",
+                                 FLAGS(LONG, "--speculate", r % 2 == 0 ? "16" : "3", "--transport",
+                                       runs[r][1], w[0], w[1], w[2], w[3]));
+            assert_string_equal(drafted, plain);
+            free(drafted);
+            json_t *results = inference_results("drafted");
+            const json_t *rank = json_array_get(json_object_get(results, "ranks"), 0);
+            const double drawn = inference_real(rank, "tokens_drawn");
+            const double accepted = inference_real(rank, "tokens_accepted");
+            assert_true(accepted >= least[i]);
+            assert_true(accepted <= inference_real(rank, "tokens_drafted"));
+            assert_true(fabs(inference_real(rank, "tokens_per_step") * (drawn - accepted) - drawn) <
+                        1e-3 * drawn);
+            json_decref(results);
+        }
+        free(plain);
+    }
+}
+
+/* What the launcher prints, and what the record has, is what the ranks have counted. */
+static void drafts_are_counted(void **state)
+{
+    (void)state;
+    static test_program program;
+    char line[128];
+    const char *const *flags = FLAGS(PROMPTS, "--ignore-eos", "--speculate", "8");
+    assert_int_equal(inference_run(&program, "tp-cpu", "2", "counted", flags), 0);
+    json_t *manifest = inference_file("counted", "manifest.json");
+    json_t *results = inference_results("counted");
+    json_t *lines = inference_timings("counted");
+    const json_t *rank = json_array_get(json_object_get(results, "ranks"), 1);
+    const double drafted = inference_real(rank, "tokens_drafted");
+    double computed = 0;
+    double drawn = 0;
+    for (size_t i = 0; i < json_array_size(lines); i++) {
+        computed += inference_real(json_array_get(lines, i), "tokens_computed");
+        drawn += inference_real(json_array_get(lines, i), "tokens_drawn");
+    }
+    assert_true(drafted > 0);
+    assert_true(drawn == 36);
+    assert_true(computed == inference_real(rank, "tokens_computed"));
+    assert_true(inference_real(manifest, "tokens_drafted") == drafted);
+    assert_true(inference_real(manifest, "tokens_accepted") ==
+                inference_real(rank, "tokens_accepted"));
+    (void)snprintf(line, sizeof line, "drafts: %.0f tokens, %.0f of them accepted; %.2f tokens",
+                   drafted, inference_real(manifest, "tokens_accepted"),
+                   inference_real(manifest, "tokens_per_step"));
+    assert_has(program.text[TEST_STDERR], line);
+    json_decref(lines);
+    json_decref(results);
+    json_decref(manifest);
+}
+
+static void drafts_are_refused_on_gpus(void **state)
+{
+    (void)state;
+    static test_program program;
+    assert_int_equal(
+        inference_run(&program, "tp-nccl", "1", "never", FLAGS(PROMPTS, "--speculate", "2")), 2);
+    assert_has(program.text[TEST_STDERR], "--speculate goes with modes on CPUs");
 }
 
 static void sampling_out_of_range_is_refused_by_name(void **state)
@@ -196,6 +278,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(draws_do_not_depend_on_the_number_of_ranks),
         cmocka_unit_test(replicas_draw_the_same),
+        cmocka_unit_test(drafts_change_no_text),
+        cmocka_unit_test(drafts_are_counted),
+        cmocka_unit_test(drafts_are_refused_on_gpus),
         cmocka_unit_test(sampling_out_of_range_is_refused_by_name),
         cmocka_unit_test(one_text_streams),
         cmocka_unit_test(an_interrupted_text_ends_with_its_line),

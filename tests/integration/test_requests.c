@@ -133,9 +133,10 @@ static void requests_give_the_tokens_of_a_file(void **state)
     char *expected = inference_tokens("1", "file", FLAGS(DRAWN));
     static const char *const ranks[] = {"1", "2"};
     for (size_t i = 0; i < 2; i++) {
-        const int input = start(&inference_model, ranks[i], "came",
-                                FLAGS("--max-new-tokens", "12", "--temperature", "0.9", "--top-p",
-                                      "0.8", "--max-num-seqs", "2"));
+        const int input =
+            start(&inference_model, ranks[i], "came",
+                  FLAGS("--max-new-tokens", "12", "--temperature", "0.9", "--top-p", "0.8",
+                        "--max-num-seqs", "2", "--speculate", i == 0 ? "0" : "6"));
         say(input, "he goed to school\n\n{\"prompt\":\"i has eat\"}\r\n");
         test_program_wait_text(&program, TEST_STDOUT, "\"finished\"");
         say(input, "i has eat"); /* the last line has no newline */

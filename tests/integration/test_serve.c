@@ -139,11 +139,11 @@ static char *complete_until(const char *stop, bool stream, char finish[32])
     return text;
 }
 
-/* A text ends before the stop, in which several tokens lie; its sequence is free for others. */
-static void a_text_ends_before_its_stop(void **state)
+/* Asks for texts that end at a stop, in which several tokens lie. Returns the whole text, which the
+ * caller frees. */
+static char *ask_for_stops(const char *drafts)
 {
-    (void)state;
-    serving_start(&inference_model, "2", FLAGS("--max-num-seqs", "1"));
+    serving_start(&inference_model, "2", FLAGS("--max-num-seqs", "1", "--speculate", drafts));
     char *whole =
         serving_complete("{\"prompt\":\"he goed\",\"max_tokens\":24,\"ignore_eos\":true}");
     for (int i = 0; i < 4; i++) {
@@ -163,10 +163,24 @@ static void a_text_ends_before_its_stop(void **state)
         assert_string_equal(finish, "length");
         free(text);
     }
-    free(whole);
     serving_wait_metric("{result=\"stop\"} 4\n");
     serving_wait_metric("{result=\"length\"} 5\n");
+    const char *accepted = strstr(serving_reply, "\nringfence_accepted_draft_tokens_total ");
+    assert_non_null(accepted);
+    assert_int_equal(strtol(strchr(accepted, ' '), NULL, 10) > 0, drafts[0] != '0');
     assert_int_equal(serving_end(SIGTERM), 0);
+    return whole;
+}
+
+/* A text ends before the stop, and its sequence is free for others; with drafts, too. */
+static void a_text_ends_before_its_stop(void **state)
+{
+    (void)state;
+    char *whole = ask_for_stops("0");
+    char *drafted = ask_for_stops("16");
+    assert_string_equal(drafted, whole);
+    free(drafted);
+    free(whole);
 }
 
 /* The rest of a long text is not drawn. */

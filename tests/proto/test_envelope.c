@@ -329,6 +329,12 @@ static void requests_and_events_are_bounded(void **state)
     answered.drawn = 1;
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
     answered.drawn = 2;
+    answered.drafted = 2;
+    answered.accepted = 2;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_OK);
+    answered.drafted = 1;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+    answered.drafted = 2;
     answered.ttft_ns = -1;
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
 }

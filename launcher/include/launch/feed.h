@@ -36,6 +36,8 @@ typedef struct launch_request_event {
     uint32_t completion_tokens;
     uint32_t drawn;         /* the stop token too */
     uint32_t cached_tokens; /* of the prompt: they were not computed again */
+    uint32_t drafted;       /* tokens, */
+    uint32_t accepted;      /* and of them those that saved a step */
     int64_t queued_ns;
     int64_t ttft_ns; /* 0: there is no token */
     int64_t decode_ns;

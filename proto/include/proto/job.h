@@ -174,6 +174,7 @@ typedef struct proto_job_infer {
     bool unrecorded; /* … any number of them, and nothing is kept of those that are answered */
     int64_t max_new_tokens;
     int64_t max_num_seqs;          /* sequences that are decoded together */
+    int64_t speculate;             /* tokens of a draft, at most; 0: none is made */
     bool ignore_eos;               /* the end token does not end a text */
     bool special_tokens;           /* a prompt's text may name them */
     bool chat;                     /* a prompt is a message of a user */

@@ -45,6 +45,7 @@ enum {
     PROTO_BATCH_TOKENS_MAX = 1 << 20, /* of one micro-batch */
     PROTO_TOP_K_MAX = 1024,
     PROTO_SEQUENCES_MAX = 1024,       /* --max-num-seqs */
+    PROTO_DRAFT_TOKENS_MAX = 16,      /* --speculate */
     PROTO_REQUESTS_WAITING_MAX = 64,  /* beyond those that run */
     PROTO_REQUESTS_UNJUDGED_MAX = 32, /* sent, without a verdict yet */
     PROTO_REQUESTS_OPEN_MAX = PROTO_SEQUENCES_MAX + PROTO_REQUESTS_WAITING_MAX, /* not answered */

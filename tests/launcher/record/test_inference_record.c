@@ -125,15 +125,18 @@ static void all_reduces_are_counted_by_the_step(void **state)
     (void)state;
     static const struct {
         double drawn;
+        double accepted; /* of drafts */
         const char *expected;
-    } cases[] = {{3, "5 all-reduces a step, for 1 text"},
-                 {30, "5 all-reduces a step, for 10 texts"},
-                 {8, "5 all-reduces a step, for 2.7 texts on average"}};
+    } cases[] = {{3, (double)NAN, "5 all-reduces a step, for 1 text"}, /* an old record's */
+                 {30, 0, "5 all-reduces a step, for 10 texts"},
+                 {30, 15, "5 all-reduces a step, for 5 texts"},
+                 {8, 0, "5 all-reduces a step, for 2.7 texts on average"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         launch_inference_figures of;
         launch_text text = {0};
         read_made_up(&of);
         of.ranks[0].drawn = cases[i].drawn;
+        of.ranks[0].accepted = cases[i].accepted;
         of.all_reduces = 15 / cases[i].drawn;
         launch_inference_put_reduces(&of, &text);
         assert_string_equal(text.data, cases[i].expected);
@@ -167,6 +170,29 @@ static void what_was_measured_has_a_line(void **state)
                      "replicas 600 tokens/s, together 500\nd_model 64: 0.50 x\n");
     assert_lines("no room", "nothing was compared: no room\nd_model 64: 0.50 x\n");
     assert_lines(NULL, "d_model 64: 0.50 x\n");
+}
+
+static void drafts_have_a_line(void **state)
+{
+    (void)state;
+    static const struct {
+        double drafted;
+        const char *expected;
+    } cases[] = {{0, ""},
+                 {(double)NAN, ""},
+                 {40, "drafts: 40 tokens, 25 of them accepted; 1.45 tokens of a text a step\n"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        launch_inference_figures of;
+        launch_text lines = {0};
+        read_made_up(&of);
+        of.curve.point_count = 0;
+        of.mean.drafted = cases[i].drafted;
+        of.mean.accepted = 25;
+        of.mean.tokens_per_step = 1.454;
+        launch_inference_lines(&of, NULL, &lines);
+        assert_string_equal(lines.data != NULL ? lines.data : "", cases[i].expected);
+        launch_text_fini(&lines);
+    }
 }
 
 static void what_is_not_there_is_not_known(void **state)
@@ -471,6 +497,7 @@ int main(void)
         cmocka_unit_test(medians_are_those_of_the_rounds),
         cmocka_unit_test(all_reduces_are_counted_by_the_step),
         cmocka_unit_test(what_was_measured_has_a_line),
+        cmocka_unit_test(drafts_have_a_line),
         cmocka_unit_test(what_is_not_there_is_not_known),
         cmocka_unit_test(the_lesson_says_why),
         cmocka_unit_test(the_lesson_of_rounds_is_of_their_medians),
