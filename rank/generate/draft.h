@@ -1,14 +1,14 @@
-/* Drafts by prompt lookup: what the next tokens of a text may be, because they followed the same tokens
- * before in that text, its prompt included.
+/* Drafts by prompt lookup: the tokens that followed the same tokens earlier in a text, its prompt
+ * included, may come next again.
  *
- * The model checks a draft in one step: each token of it has a row, beside that of the last token that is
- * known. A row's logits are those that it would have alone, and what is drawn of them depends on
- * them and on the position only (sample.h). So a drafted token counts exactly if that token is
- * drawn, and no text changes.
+ * The model checks a draft in one step. Each of its tokens has a row beside that of the last known
+ * token. A row's logits are those that it would have alone, and what is drawn of them depends on
+ * them, the request and the position only (sample.h). So a drafted token counts exactly if the same
+ * token is drawn, and no text changes.
  *
- * The pace is how long the next draft is. It follows what came of the last ones: a draft that was right
- * doubles it, one that was wrong from its first token on is followed by a pause, of 1, 3, 7, 15 and
- * then 31 steps.
+ * The pace is how long the next draft may be. A draft that was right doubles it. One whose first
+ * token was wrong is followed by a pause: of 1 step, and of 3, 7, 15 and then 31 if that happens
+ * again and again.
  *
  * Pure: no clock, any thread. */
 #ifndef RANK_GENERATE_DRAFT_H
@@ -26,14 +26,14 @@ enum {
 /* Of a sequence; a new one is all 0. */
 typedef struct rank_draft_pace {
     int32_t length; /* of the next draft, at most; 0: none was checked yet */
-    int32_t
-        misses; /* drafts in a row of which no token was accepted, at most RANK_DRAFT_MISSES_MAX */
-    int32_t pause; /* steps without a draft, from now on */
+    int32_t misses; /* the last so many drafts had no right token; at most RANK_DRAFT_MISSES_MAX */
+    int32_t pause;  /* steps without a draft, from now on */
 } rank_draft_pace;
 
-/* Finds where the last 3, else 2, else 1 of `count` tokens stand before, and the latest of such
- * places, and writes behind the tokens the `most` that follow there. Returns how many: most, or 0 if there is no
- * such place. tokens: room for count + most. */
+/* Finds where the last 3 of `count` tokens stand earlier, else the last 2, else the last one; of
+ * several places the latest. Writes the `most` tokens that follow there behind the text, which may
+ * go on into what is written. Returns how many: most, or 0 if there is no such place. tokens: room
+ * for count + most. */
 int32_t rank_draft_find(int32_t *tokens, int32_t count, int32_t most);
 
 /* How long the draft for the next step may be, at most `most`. Called once for each step. */

@@ -16,9 +16,9 @@
  * A prompt is prefilled in chunks: at most chunk_tokens prompt tokens per step, over all sequences,
  * the first admitted first. What is cached of its beginning is left out, in whole blocks, but for the last
  * token. Its last chunk gives the first token. From then on the sequence
- * computes one token per step, and with draft_max a draft of the next ones behind it (draft.h): accepting
- * keeps as many of these as were drawn. It ends by a stop token, by max_new_tokens, or with a full context,
- * and frees its index and blocks at once.
+ * computes one token per step. With draft_max it also computes a draft of the next ones (draft.h), of
+ * which those count that were drawn. It ends by a stop token, by max_new_tokens, or with a full
+ * context, and frees its index and blocks at once.
  *
  * Caller's storage, no allocation, no clock. One thread at a time. */
 #ifndef RANK_GENERATE_SCHEDULE_H
@@ -55,9 +55,9 @@ typedef struct rank_request {
     int32_t stops[RANK_STOP_TOKENS_MAX];
 } rank_request;
 
-/* What a sequence computes in a step: tokens first … first + count - 1 of it. The logits of the last
- * `samples` rows are needed: 0, or 1 for the token that is next, and one more for each token of a draft, which are
- * the entry's last. The row of token i gives the token at position i + 1. */
+/* What a sequence computes in a step: tokens first … first + count - 1 of it. The last of them may be
+ * a draft. The logits of the last `samples` rows are needed: none, or those of the last known token
+ * and of the draft. The row of the token at a position gives the token at the next. */
 typedef struct rank_schedule_entry {
     int32_t sequence;
     int32_t first;
@@ -70,9 +70,8 @@ typedef struct rank_schedule_event {
     uint64_t request_id;
     int32_t token; /* -1: it was cancelled */
     rank_finish finish;
-    int32_t drafted; /* with the first token of its step: how many others were drafted for that */
-    int32_t
-        accepted; /* 1: another token of the same step, behind a right one of the draft; else 0 */
+    int32_t drafted;  /* tokens that its step has checked; only with the first token of the step */
+    int32_t accepted; /* 1: not the first of its step, since what is before it was drafted */
 } rank_schedule_event;
 
 typedef struct rank_schedule rank_schedule;
@@ -100,10 +99,10 @@ BASE_MUST_CHECK base_status rank_schedule_apply(rank_schedule *schedule, const v
  * chunk_tokens + rank_schedule_drafts_max tokens. Changes nothing. */
 int rank_schedule_plan(const rank_schedule *schedule, rank_schedule_entry *entries);
 
-/* Ends the step. tokens has one for each row of the plan that is sampled, in its order. Those behind
- * a draft's first wrong token are not looked at. Writes an
- * event for each of the others, in the same order, as far as their texts go on. BASE_ERR_INVALID: a token outside the vocabulary; the
- * schedule is then unusable. */
+/* Ends the step. tokens has one for each sampled row of the plan, in its order. Those behind a wrong
+ * token of a draft, and behind the end of a text, are not looked at. Writes an event for each of the
+ * others, in the same order. BASE_ERR_INVALID: a token outside the vocabulary; the schedule is then
+ * unusable. */
 BASE_MUST_CHECK base_status rank_schedule_accept(rank_schedule *schedule, const int32_t *tokens,
                                                  rank_schedule_event *events, int *event_count,
                                                  base_error *reterr);
@@ -115,7 +114,8 @@ const rank_schedule_options *rank_schedule_get_options(const rank_schedule *sche
 const rank_blocks *rank_schedule_blocks(const rank_schedule *schedule); /* by the same index */
 
 /* The request of the sequence at an index; NULL: none runs there. And the sequence's tokens: the
- * prompt, then the drawn ones, and behind these its draft. Valid until the next call that changes the schedule. */
+ * prompt, then the drawn ones; behind them is its draft. Valid until the next call that changes the
+ * schedule. */
 const rank_request *rank_schedule_request(const rank_schedule *schedule, int32_t sequence);
 const int32_t *rank_schedule_tokens(const rank_schedule *schedule, int32_t sequence,
                                     int32_t *count);
