@@ -200,6 +200,11 @@ static base_status check_requests(const launch_options *options, base_error *ret
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--no-prefix-cache goes with --serve and --prompts -");
     }
+    if (options->job.infer.no_thinking && !options->job.infer.chat &&
+        !options->job.infer.requests) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--no-thinking goes with --chat, --serve and --prompts -");
+    }
     if (serves && options->job.infer.chat) {
         return base_fail(
             reterr, BASE_ERR_INVALID,

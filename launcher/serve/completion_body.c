@@ -151,6 +151,9 @@ static base_status read_field(const char *key, const json_t *value, const char *
         request->max_new_tokens = (int32_t)tokens;
         return status;
     }
+    if (body->chat && strcmp(key, "chat_template_kwargs") == 0) {
+        return launch_request_key(key, value, request, reterr);
+    }
     if (strcmp(key, "stream") == 0) {
         return read_flag(key, value, &body->stream, reterr);
     }

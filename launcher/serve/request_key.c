@@ -19,6 +19,7 @@ void launch_request_defaults(const proto_job *job, proto_request *request)
     request->top_p = infer->top_p;
     request->seed = (uint64_t)(infer->sampling_seed != 0 ? infer->sampling_seed : job->job.seed);
     request->ignore_eos = infer->ignore_eos;
+    request->no_thinking = infer->no_thinking;
 }
 
 base_status launch_request_text(const char *text, size_t text_bytes, proto_request *request,
@@ -166,6 +167,20 @@ static base_status add_messages(const char *key, const json_t *value, proto_requ
     return BASE_OK;
 }
 
+/* What a chat template is given, as vLLM and SGLang take it. One switch is known here. */
+static base_status set_switches(const char *key, const json_t *value, proto_request *request,
+                                base_error *reterr)
+{
+    const json_t *thinking = json_object_get(value, "enable_thinking");
+    if (!json_is_object(value) || json_object_size(value) != (thinking != NULL ? 1U : 0U) ||
+        (thinking != NULL && !json_is_boolean(thinking))) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%s: has enable_thinking, true or false, and nothing else", key);
+    }
+    request->no_thinking = thinking != NULL ? json_is_false(thinking) : request->no_thinking;
+    return BASE_OK;
+}
+
 base_status launch_request_key(const char *key, const json_t *value, proto_request *request,
                                base_error *reterr)
 {
@@ -182,6 +197,9 @@ base_status launch_request_key(const char *key, const json_t *value, proto_reque
     }
     if (strcmp(key, "messages") == 0) {
         return add_messages(key, value, request, reterr);
+    }
+    if (strcmp(key, "chat_template_kwargs") == 0) {
+        return set_switches(key, value, request, reterr);
     }
     if (strcmp(key, "temperature") == 0) {
         return set_number(key, value, &request->temperature, reterr);

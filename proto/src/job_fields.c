@@ -85,6 +85,9 @@ static const base_field rows[] = {
      .help = "generate, tp-*: a prompt is a message of a user, and is answered in the form of the "
              "checkpoint's chat template",
      .marks = PROTO_FIELD_ANSWERS},
+    {JOB(BOOL, infer.no_thinking), .optional = true, .option = "no-thinking",
+     .help = "generate, tp-*: in chats, a model that thinks answers without thoughts",
+     .marks = PROTO_FIELD_ANSWERS},
     {JOB(BOOL, infer.baseline), .option = "baseline",
      .help = "tp-*: the same prompts also on one rank, and on a whole model per rank, to compare"},
     {JOB(TEXT, infer.curve), .optional = true, .option = "curve", .value = "LIST",

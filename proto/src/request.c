@@ -134,6 +134,7 @@ void proto_request_to_message(const proto_request *request, Ringfence__Control__
     message->seed = request->seed;
     message->prompt_index = request->prompt_index;
     message->ignore_eos = request->ignore_eos;
+    message->no_thinking = request->no_thinking;
     message->n_stop_token_ids = (size_t)request->stop_count;
     message->stop_token_ids = (int32_t *)(uintptr_t)request->stops;
     if (request->token_count > 0) {
@@ -215,6 +216,7 @@ base_status proto_request_from_message(const Ringfence__Control__Request *messag
     request->top_k = (int32_t)message->top_k;
     request->max_new_tokens = (int32_t)message->max_new_tokens;
     request->ignore_eos = message->ignore_eos != 0;
+    request->no_thinking = message->no_thinking != 0;
     const base_status status = copy_prompt(message, request, reterr);
     return status == BASE_OK ? proto_request_check(request, reterr) : status;
 }

@@ -167,27 +167,41 @@ static base_status put_message(writing *to, const char *role, const char *preamb
     return status == BASE_OK ? put_end(to) : status;
 }
 
+static const char thought_opens[] = "<think>\n";
+static const char thought_closes[] = "\n</think>\n\n";
+
 /* An answer of a model that thinks. `keeps`: its thoughts are written, even none; else only what it said. */
 static base_status put_answer(writing *to, const char *role, const rank_chat_thought *answer,
                               bool keeps)
 {
-    static const char opens[] = "<think>\n";
-    static const char closes[] = "\n</think>\n\n";
     const char *said = answer->said;
     const base_status status = put_role(to, role);
     if (keeps) {
-        put_text(to, opens, sizeof opens - 1);
+        put_text(to, thought_opens, sizeof thought_opens - 1);
         put_text(to, answer->thought, answer->thought_bytes);
-        put_text(to, closes, sizeof closes - 1);
+        put_text(to, thought_closes, sizeof thought_closes - 1);
         said += strspn(said, "\n");
     }
     put_text(to, said, strlen(said));
     return status == BASE_OK ? put_end(to) : status;
 }
 
-base_status rank_chat_encode(const rank_chat *chat, rank_tokenizer *tokenizer, const char *texts,
-                             uint32_t message_count, rank_ids *ids, base_error *reterr)
+/* The beginning of the answer to all. */
+static base_status put_beginning(writing *to, bool no_thinking)
 {
+    const base_status status = put_role(to, "assistant");
+    if (no_thinking && to->chat->habits.has_switch) {
+        put_text(to, thought_opens, sizeof thought_opens - 1);
+        put_text(to, thought_closes, sizeof thought_closes - 1);
+    }
+    return status == BASE_OK ? flush(to) : status;
+}
+
+base_status rank_chat_encode(const rank_chat *chat, rank_tokenizer *tokenizer,
+                             const rank_chat_messages *messages, rank_ids *ids, base_error *reterr)
+{
+    const char *texts = messages->texts;
+    const uint32_t message_count = messages->count;
     writing to = {.chat = chat, .tokenizer = tokenizer, .ids = ids, .reterr = reterr};
     const bool has_system = message_count > 0 && strcmp(texts, "system") == 0;
     ids->count = 0;
@@ -213,8 +227,5 @@ base_status rank_chat_encode(const rank_chat *chat, rank_tokenizer *tokenizer, c
         }
         texts = content + strlen(content) + 1;
     }
-    if (status == BASE_OK) {
-        status = put_role(&to, "assistant");
-    }
-    return status == BASE_OK ? flush(&to) : status;
+    return status == BASE_OK ? put_beginning(&to, messages->no_thinking) : status;
 }

@@ -30,11 +30,19 @@ typedef struct rank_chat {
 void rank_chat_init(const struct rank_chat_template *template, rank_tokenizer *tokenizer,
                     rank_chat *chat);
 
-/* Encodes messages, and the beginning of the assistant's answer. texts: the role and the content of each
- * in turn, each with a NUL behind it, at most PROTO_PROMPT_BYTES_MAX in all. ids: as
- * rank_tokenizer_encode fills them. BASE_ERR_UNSUPPORTED: the chat has no form. */
+typedef struct rank_chat_messages {
+    const char
+        *texts; /* the role and the content of each in turn, each with a NUL behind it, at most
+                        * PROTO_PROMPT_BYTES_MAX in all */
+    uint32_t count;
+    bool
+        no_thinking; /* the answer begins behind empty thoughts, if the template has a switch for it */
+} rank_chat_messages;
+
+/* Encodes messages, and the beginning of the assistant's answer. ids: as rank_tokenizer_encode fills
+ * them. BASE_ERR_UNSUPPORTED: the chat has no form. */
 BASE_MUST_CHECK base_status rank_chat_encode(const rank_chat *chat, rank_tokenizer *tokenizer,
-                                             const char *texts, uint32_t message_count,
-                                             rank_ids *ids, base_error *reterr);
+                                             const rank_chat_messages *messages, rank_ids *ids,
+                                             base_error *reterr);
 
 #endif

@@ -242,7 +242,10 @@ static bool read_word(reading *of, const char *at, char quote)
         return false;
     }
     if (ends_tag(at)) {
-        of->answers = of->answers || assistant;
+        if (assistant) {
+            of->answers = true;
+            rank_chat_thinking_answer_begins(&of->thinking);
+        }
         return assistant || of->has_tools;
     }
     of->written |= user ? USER : assistant ? ASSISTANT : 0;
@@ -466,6 +469,7 @@ const rank_chat_form *rank_chat_form_find(const char *template, rank_chat_habits
         return NULL;
     }
     habits->thinks = of.thinking.thinks;
+    habits->has_switch = rank_chat_thinking_has_switch(&of.thinking);
     if (of.has_dates) {
         return form->dated && of.opens_system && !habits->adds_system &&
                        read_dates(template, habits)

@@ -22,6 +22,7 @@ typedef struct rank_chat_form {
 typedef struct rank_chat_habits {
     bool trims;                          /* contents lose the spaces at both ends */
     bool thinks;                         /* earlier answers lose their thoughts (chat_thinking.h) */
+    bool has_switch;                     /* … and an answer may begin behind empty ones */
     bool begins;                         /* bos_token comes first */
     bool adds_system;                    /* where the first message is not the system's: */
     char system[RANK_CHAT_SYSTEM_BYTES]; /* this is its content, */

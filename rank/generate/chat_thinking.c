@@ -23,9 +23,10 @@ enum {
     IS_LATER = 1 << 13, /* behind the last question thoughts are written, */
     IS_LAST = 1 << 14,
     WRITTEN = 1 << 15,
-    IS_OFF = 1 << 16, /* with a switch, which is not set here, the model does not think */
-    OFF = 1 << 17,
-    EITHER = IS_GIVEN | GIVEN | IS_OFF | OFF, /* a template may do without these */
+    BEGUN = 1 << 16,                                  /* behind the beginning of the answer, */
+    IS_OFF = 1 << 17,                                 /* with the switch, */
+    OFF = 1 << 18,                                    /* the model does not think */
+    EITHER = IS_GIVEN | GIVEN | BEGUN | IS_OFF | OFF, /* a template may do without these */
     ALL = (OFF << 1) - 1,
     STATEMENT_BYTES = 256,
 };
@@ -63,7 +64,7 @@ static const struct {
     {"'<|im_start|>'+message.role+'\\n<think>\\n'+reasoning_content.strip('\\n')+"
      "'\\n</think>\\n\\n'+content.lstrip('\\n')",
      WRITTEN, IS_LAST},
-    {"if enable_thinking is defined and enable_thinking is false", IS_OFF, 0},
+    {"if enable_thinking is defined and enable_thinking is false", IS_OFF, BEGUN},
     {"'<think>\\n\\n</think>\\n\\n'", OFF, IS_OFF},
 };
 
@@ -181,6 +182,9 @@ rank_chat_statement rank_chat_thinking_read(rank_chat_thinking *read, const char
         return RANK_CHAT_UNKNOWN;
     }
     *end = normal.end;
+    if ((read->seen & OFF) != 0 && strcmp(normal.text, "endif") != 0) {
+        return RANK_CHAT_UNKNOWN; /* nothing may stand behind it */
+    }
     for (size_t i = 0; i < sizeof statements / sizeof *statements; i++) {
         const unsigned bit = statements[i].bit;
         if (strcmp(normal.text, statements[i].text) != 0 || (!read->thinks && bit != CONTENT)) {
@@ -199,6 +203,16 @@ rank_chat_statement rank_chat_thinking_read(rank_chat_thinking *read, const char
     read->other_content = read->other_content || (strncmp(normal.text, "set content=", 12) == 0 &&
                                                   strcmp(normal.text, "set content=''") != 0);
     return read->thinks && is_watched(tag, normal.end) ? RANK_CHAT_UNKNOWN : RANK_CHAT_OTHER;
+}
+
+void rank_chat_thinking_answer_begins(rank_chat_thinking *read)
+{
+    read->before = BEGUN;
+}
+
+bool rank_chat_thinking_has_switch(const rank_chat_thinking *read)
+{
+    return (read->seen & OFF) != 0;
 }
 
 bool rank_chat_thinking_has_content(const rank_chat_thinking *read)

@@ -26,6 +26,12 @@ typedef enum rank_chat_statement {
 rank_chat_statement rank_chat_thinking_read(rank_chat_thinking *read, const char *tag,
                                             const char **end);
 
+/* To be called behind a tag that begins the answer: the switch may follow. */
+void rank_chat_thinking_answer_begins(rank_chat_thinking *read);
+
+/* Whether the template has the switch enable_thinking: an answer can begin behind thoughts that are empty. */
+bool rank_chat_thinking_has_switch(const rank_chat_thinking *read);
+
 /* Whether the variable `content` is the message's content. */
 bool rank_chat_thinking_has_content(const rank_chat_thinking *read);
 

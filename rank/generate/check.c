@@ -83,6 +83,7 @@ base_status rank_mode_generate_check(const proto_job *job, base_error *reterr)
             .prompt_suffix = rank_mode_prompt_suffix(&generation, job),
             .chat = &chat,
             .prompts_are_messages = job->infer.chat,
+            .no_thinking = job->infer.no_thinking,
         };
         status = check_prompts(job, &options, reterr);
     }

@@ -27,8 +27,8 @@ static base_status encode_all(generation *g, const char *const *prompts, base_er
 {
     base_status status = BASE_OK;
     for (size_t i = 0; status == BASE_OK && i < g->count; i++) {
-        status = rank_work_encode(g->options, prompts[i], g->options->new_tokens_max, &g->works[i],
-                                  reterr);
+        status = rank_work_encode(g->options, prompts[i], g->options->no_thinking,
+                                  g->options->new_tokens_max, &g->works[i], reterr);
     }
     return status;
 }
@@ -39,7 +39,8 @@ base_status rank_generate_check(const rank_generate_options *options, const char
     base_status status = BASE_OK;
     for (size_t i = 0; status == BASE_OK && i < prompt_count; i++) {
         rank_work one = {.text = NULL};
-        status = rank_work_encode(options, prompts[i], options->new_tokens_max, &one, reterr);
+        status = rank_work_encode(options, prompts[i], options->no_thinking,
+                                  options->new_tokens_max, &one, reterr);
         rank_work_fini(&one);
     }
     return status;

@@ -293,9 +293,14 @@ base_status rank_mode_load_tokenizer(const proto_job *job, rank_tokenizer **toke
     rank_chat_init(&template, *tokenizer, chat);
     free(template.text);
     chat->why = status == BASE_OK ? chat->why : why;
-    return !job->infer.chat || chat->form != NULL
+    if (job->infer.chat && chat->form == NULL) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "--chat: %s", chat->why.message);
+    }
+    return !job->infer.no_thinking || (chat->form != NULL && chat->habits.has_switch)
                ? BASE_OK
-               : base_fail(reterr, BASE_ERR_UNSUPPORTED, "--chat: %s", chat->why.message);
+               : base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                           "--no-thinking: the checkpoint's chat template has no switch for it "
+                           "(enable_thinking)");
 }
 
 int rank_mode_context(const proto_job *job, const rank_model_config *config)
@@ -362,6 +367,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
             .shares = job->infer.requests && !job->infer.no_prefix_cache && worker->gpu == NULL,
             .draft_max = (int)job->infer.speculate,
             .prompts_are_messages = job->infer.chat,
+            .no_thinking = job->infer.no_thinking,
             .temperature = job->infer.temperature,
             .top_p = job->infer.top_p,
             .top_k = (int)job->infer.top_k,

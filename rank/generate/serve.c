@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "generate/chat.h"
 #include "generate/generation.h"
 #include "generate/stream_text.h"
 
@@ -142,9 +143,12 @@ static base_status encode(const generation *g, const proto_request *request, ran
     memcpy(text, request->prompt.text, request->text_bytes + 1);
     const base_status status =
         request->message_count > 0
-            ? rank_work_encode_chat(g->options, text, request->message_count,
-                                    request->max_new_tokens, work, reterr)
-            : rank_work_encode(g->options, text, request->max_new_tokens, work, reterr);
+            ? rank_work_encode_chat(
+                  g->options,
+                  &(rank_chat_messages){text, request->message_count, request->no_thinking},
+                  request->max_new_tokens, work, reterr)
+            : rank_work_encode(g->options, text, request->no_thinking, request->max_new_tokens,
+                               work, reterr);
     work->own_text = text;
     return status;
 }

@@ -56,10 +56,9 @@ static base_status encode_text(const rank_generate_options *options, const char 
     return status;
 }
 
-/* Encodes `texts`: a chat's, or with message_count 0 a text. */
-static base_status encode(const rank_generate_options *options, const char *texts,
-                          uint32_t message_count, int new_tokens_max, rank_work *work,
-                          base_error *reterr)
+/* Encodes messages, or where there are none (count 0) their text. */
+static base_status encode(const rank_generate_options *options, const rank_chat_messages *messages,
+                          int new_tokens_max, rank_work *work, base_error *reterr)
 {
     const size_t context = (size_t)rank_generate_context(options);
     rank_ids ids = {.at = malloc(context * sizeof *ids.at), .capacity = context};
@@ -67,10 +66,10 @@ static base_status encode(const rank_generate_options *options, const char *text
     if (work->prompt == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a prompt");
     }
-    const base_status status = message_count > 0
-                                   ? rank_chat_encode(options->chat, options->tokenizer, texts,
-                                                      message_count, &ids, reterr)
-                                   : encode_text(options, texts, &ids, reterr);
+    const base_status status =
+        messages->count > 0
+            ? rank_chat_encode(options->chat, options->tokenizer, messages, &ids, reterr)
+            : encode_text(options, messages->texts, &ids, reterr);
     work->prompt_count = ids.count;
     if (status != BASE_OK) {
         return status;
@@ -83,13 +82,14 @@ static base_status encode(const rank_generate_options *options, const char *text
 }
 
 base_status rank_work_encode(const rank_generate_options *options, const char *text,
-                             int new_tokens_max, rank_work *work, base_error *reterr)
+                             bool no_thinking, int new_tokens_max, rank_work *work,
+                             base_error *reterr)
 {
     static const char role[] = "user";
     char chat[sizeof role + PROTO_PROMPT_BYTES_MAX + 1];
     *work = (rank_work){.text = text, .end_id = -1, .holders = 1};
     if (!options->prompts_are_messages) {
-        return encode(options, text, 0, new_tokens_max, work, reterr);
+        return encode(options, &(rank_chat_messages){.texts = text}, new_tokens_max, work, reterr);
     }
     if (strlen(text) > PROTO_PROMPT_BYTES_MAX) {
         return base_fail(reterr, BASE_ERR_INVALID, "a prompt is longer than %d bytes: %.40s…",
@@ -98,19 +98,21 @@ base_status rank_work_encode(const rank_generate_options *options, const char *t
     memcpy(chat, role, sizeof role);
     memcpy(chat + sizeof role, text, strlen(text) + 1);
     work->end_id = options->chat->close_id;
-    return encode(options, chat, 1, new_tokens_max, work, reterr);
+    return encode(options,
+                  &(rank_chat_messages){.texts = chat, .count = 1, .no_thinking = no_thinking},
+                  new_tokens_max, work, reterr);
 }
 
-base_status rank_work_encode_chat(const rank_generate_options *options, const char *texts,
-                                  uint32_t message_count, int new_tokens_max, rank_work *work,
-                                  base_error *reterr)
+base_status rank_work_encode_chat(const rank_generate_options *options,
+                                  const rank_chat_messages *messages, int new_tokens_max,
+                                  rank_work *work, base_error *reterr)
 {
-    const char *last = texts; /* a content */
-    for (uint32_t i = 1; i < 2 * message_count; i++) {
+    const char *last = messages->texts; /* a content */
+    for (uint32_t i = 1; i < 2 * messages->count; i++) {
         last += strlen(last) + 1;
     }
     *work = (rank_work){.text = last, .end_id = options->chat->close_id, .holders = 1};
-    return encode(options, texts, message_count, new_tokens_max, work, reterr);
+    return encode(options, messages, new_tokens_max, work, reterr);
 }
 
 base_status rank_work_copy(const rank_generate_options *options, const int32_t *tokens,

@@ -5,6 +5,8 @@
 #include "generate/generate.h"
 #include "generate/schedule.h"
 
+struct rank_chat_messages; /* generate/chat.h */
+
 typedef struct rank_work {
     const char *text; /* of the prompt */
     char *own_text;   /* the same if it belongs to the work; else NULL */
@@ -23,15 +25,15 @@ typedef struct rank_work {
 } rank_work;
 
 /* Encodes the text, with the suffix that the options have or as a message of a user, and makes room for an
- * answer of at most new_tokens_max tokens. BASE_ERR_INVALID: no model of this context takes it.
- * rank_work_fini also after a failure. */
+ * answer of at most new_tokens_max tokens. no_thinking: see rank_chat_messages. BASE_ERR_INVALID: no model of
+ * this context takes it. rank_work_fini also after a failure. */
 BASE_MUST_CHECK base_status rank_work_encode(const rank_generate_options *options, const char *text,
-                                             int new_tokens_max, rank_work *work,
+                                             bool no_thinking, int new_tokens_max, rank_work *work,
                                              base_error *reterr);
 
 /* The same of a chat, as rank_chat_encode takes it: the text is that of the last message. */
 BASE_MUST_CHECK base_status rank_work_encode_chat(const rank_generate_options *options,
-                                                  const char *texts, uint32_t message_count,
+                                                  const struct rank_chat_messages *messages,
                                                   int new_tokens_max, rank_work *work,
                                                   base_error *reterr);
 

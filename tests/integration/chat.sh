@@ -100,9 +100,11 @@ refused 'message 1: its role must be' '{"messages": [{"role": "user", "content":
 refused 'message 0: its content' '{"messages": [{"role": "user"}]}'
 refused 'message 0: its content' '{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}'
 refused 'message 0: name: this is not supported' '{"messages": [{"role": "user", "content": "a", "name": "b"}]}'
+refused '"param":"chat_template_kwargs"' "{\"chat_template_kwargs\": {\"date_string\": \"a\"}, $messages}"
+refused 'chat_template_kwargs: a completion has no such' '{"chat_template_kwargs": {}, "prompt": "a"}' completions
 refused '"param":"tools"' "{\"tools\": [{}], $messages}"
 refused '"param":"response_format"' "{\"response_format\": {\"type\": \"json_object\"}, $messages}"
-ask chat/completions "{\"tools\": [], \"tool_choice\": \"none\", \"response_format\": {\"type\": \"text\"}, \"top_logprobs\": 0, \"max_tokens\": 1, $messages}" |
+ask chat/completions "{\"tools\": [], \"tool_choice\": \"none\", \"response_format\": {\"type\": \"text\"}, \"top_logprobs\": 0, \"chat_template_kwargs\": {\"enable_thinking\": false}, \"max_tokens\": 1, $messages}" |
     grep -q '"choices"' || fail "what changes nothing is refused"
 refused '"param":"messages"' "{\"messages\": [{\"role\": \"user\", \"content\": \"$(printf 'a %.0s' {1..200})\"}]}"
 end

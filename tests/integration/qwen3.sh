@@ -94,6 +94,27 @@ chat by-hand --special-tokens --prompts whole.jsonl
 chat messages --prompts - <lines.jsonl
 [ -n "$(tokens messages)" ] && [ "$(tokens messages)" = "$(tokens by-hand)" ] || fail "a chat is $(tokens messages), and not $(tokens by-hand)"
 
+# The template's switch: the same text for --chat and for a line of its own, and the other way round.
+cat >unthought.jsonl <<'END_WHOLE'
+{"prompt": "<|im_start|>user\nd<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"}
+{"prompt": "<|im_start|>user\nd<|im_end|>\n<|im_start|>assistant\n"}
+END_WHOLE
+cat >switched.jsonl <<'END_LINES'
+{"messages": [{"role": "user", "content": "d"}], "chat_template_kwargs": {"enable_thinking": false}}
+{"messages": [{"role": "user", "content": "d"}]}
+END_LINES
+chat unthought --special-tokens --prompts unthought.jsonl
+chat switched --prompts - <switched.jsonl
+[ "$(tokens switched)" = "$(tokens unthought)" ] || fail "enable_thinking: $(tokens switched), and not $(tokens unthought)"
+sed -e 's/, "chat_template.*}}/}/' -e '2s/]}/], "chat_template_kwargs": {"enable_thinking": true}}/' -i switched.jsonl
+chat back --no-thinking --prompts - <switched.jsonl
+[ "$(tokens back)" = "$(tokens unthought)" ] || fail "enable_thinking with --no-thinking: $(tokens back), and not $(tokens unthought)"
+chat flag --chat --no-thinking --prompt d
+[ "$(tokens flag)" = "$(tokens unthought | head -n 2)" ] || fail "--no-thinking: $(tokens flag), and not $(tokens unthought)"
+rm model/chat_template.jinja
+chat none --no-thinking --prompts - <switched.jsonl 2>err && fail "--no-thinking is taken where there is no switch"
+grep -q "no switch for it" err || fail "not refused for its switch, but: $(cat err)"
+
 launcher plan --checkpoint trained --decode --ranks 2 --tensor 2 --batch 16 --precision float32 --json >plan.json || fail "no plan"
 said() { grep -oE "\"parameters\": [0-9.]*" "$1" | head -1 | cut -d' ' -f2; }
 [ -n "$(said trained-2/results.json)" ] && [ "$(said plan.json)" = "$(said trained-2/results.json)" ] ||

@@ -61,6 +61,11 @@ static void an_object_has_options(void **state)
     assert_int_equal(request.token_count, 2);
     assert_int_equal(request.prompt.tokens[1], 511);
     assert_int_equal(request.seed, 35200);
+    assert_false(request.no_thinking);
+    assert_int_equal(
+        read_line("{\"prompt\":\"a\",\"chat_template_kwargs\":{\"enable_thinking\":false}}"),
+        LAUNCH_LINE_REQUEST);
+    assert_true(request.no_thinking);
     assert_int_equal(read_line("{\"cancel\":3}"), LAUNCH_LINE_CANCEL);
     assert_int_equal(request.id, 3);
 }
@@ -91,6 +96,9 @@ static void a_wrong_line_says_why(void **state)
         {"{\"prompt\":\"a\",\"ignore_eos\":1}", "ignore_eos"},
         {"{\"prompt\":\"a\",\"stop_token_ids\":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]}",
          "stop_token_ids"},
+        {"{\"prompt\":\"a\",\"chat_template_kwargs\":[]}", "enable_thinking"},
+        {"{\"prompt\":\"a\",\"chat_template_kwargs\":{\"enable_thinking\":0}}", "enable_thinking"},
+        {"{\"prompt\":\"a\",\"chat_template_kwargs\":{\"date_string\":\"a\"}}", "enable_thinking"},
         {"{\"prompt\":\"a\",\"n\":2}", "no \"n\""},
         {"{\"cancel\":0}", "cancel"},
         {"{\"cancel\":1,\"prompt\":\"a\"}", "stands alone"},

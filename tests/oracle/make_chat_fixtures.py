@@ -116,12 +116,14 @@ def main():
     for name, (kind, begin, template) in TEMPLATES.items():
         tokenizer = Tokenizer.from_file(str(HERE / f"hub_{kind}.json"))
         tokenizer.add_special_tokens(HEADERS)
-        for chat in CHATS + (THOUGHTS if "think" in name else []):
+        chats = CHATS + (THOUGHTS if "think" in name else [])
+        for chat, no_thinking in [(chat, False) for chat in chats] + [(chat, True) for chat in chats[-2:]]:
             messages = [{"role": role, "content": content} for role, content in chat]
             text = environment.from_string(template).render(messages=messages, bos_token=begin,
-                                                            add_generation_prompt=True)
+                                                            add_generation_prompt=True,
+                                                            **({"enable_thinking": False} if no_thinking else {}))
             made.append({"name": name, "tokenizer": kind, "bos_token": begin, "template": template,
-                         "messages": chat, "text": text,
+                         "messages": chat, "no_thinking": no_thinking, "text": text,
                          "ids": tokenizer.encode(text, add_special_tokens=False).ids})
     with open(HERE / "chats.json", "w") as file:
         json.dump(made, file, indent=0)

@@ -178,6 +178,7 @@ typedef struct proto_job_infer {
     bool ignore_eos;               /* the end token does not end a text */
     bool special_tokens;           /* a prompt's text may name them */
     bool chat;                     /* a prompt is a message of a user */
+    bool no_thinking;              /* answers in chats begin behind empty thoughts */
     char curve[PROTO_CURVE_BYTES]; /* widths to measure, as "64,256"; empty: none */
     bool baseline;         /* runs the prompts also on one rank, and on replicas of one rank each */
     double temperature;    /* 0: the most probable token; else 0.001 … 1000 */

@@ -27,6 +27,7 @@ typedef struct proto_request {
     int32_t top_k;          /* 0 … PROTO_TOP_K_MAX */
     int32_t max_new_tokens; /* 1 … PROTO_NEW_TOKENS_MAX */
     bool ignore_eos;
+    bool no_thinking;   /* the answer to a chat begins behind empty thoughts */
     int32_t stop_count; /* 0 … PROTO_STOP_TOKENS_MAX */
     int32_t stops[PROTO_STOP_TOKENS_MAX];
     uint32_t text_bytes;    /* of the prompt, without its last NUL: 0 … PROTO_PROMPT_BYTES_MAX */
