@@ -287,11 +287,11 @@ static base_status complete_work(launch_plan_options *options, base_error *reter
     if (used != BASE_OK) {
         return used;
     }
-    if (!interleaved && ask->chunks > 1) {
+    if (!interleaved && ask->chunks != 0) {
         return base_fail(reterr, BASE_ERR_INVALID, "--chunks goes with --schedule interleaved");
     }
-    if (interleaved && ask->chunks == 1) {
-        return base_fail(reterr, BASE_ERR_INVALID, "--schedule interleaved has 2 chunks or more");
+    if (ask->chunks == 1) {
+        ask->schedule = PROTO_PIPELINE_1F1B; /* as proto_job_pipeline has it */
     }
     ask->chunks = ask->chunks != 0 ? ask->chunks : interleaved ? 2 : 1;
     if (!ask->decode && ask->global_batch % ask->batch != 0) {

@@ -11,6 +11,7 @@ enum {
     GRADIENT_BYTES = 4,
     MOMENT_BYTES = 8,   /* AdamW's two */
     SOFTMAX_FLOATS = 3, /* of a token: maximum, sum, the target's logit */
+    HEAD_NORMS = 2,     /* of a layer: of queries and of keys */
     TASK_S_MAX = 1000,
 };
 
@@ -146,6 +147,7 @@ static double backward_sums(const launch_ask *ask, const launch_stage *part)
 typedef struct sums {
     double row_s;
     double softmax_s;
+    double head_norms_s;
 } sums;
 
 static double row_bytes(const launch_ask *ask)
@@ -158,12 +160,22 @@ static double softmax_bytes(const launch_ask *ask)
     return micro_tokens(ask) * SOFTMAX_FLOATS * sizeof(float);
 }
 
+/* The gradients of a layer's norms of heads: each rank has its own heads' part of them. */
+static double head_norm_bytes(const launch_ask *ask)
+{
+    const double width = ask->model.head_norms ? (double)ask->model.head_width : 0;
+    return HEAD_NORMS * width * LAUNCH_EXCHANGED_BYTES;
+}
+
 static sums time_sums(const launch_ask *ask, const launch_layout *layout)
 {
     const coll_tp_link *link = launch_link_over(ask, layout, layout->tensor);
     return (sums){
         .row_s = coll_allreduce_time_s(row_bytes(ask), (int)layout->tensor, link),
         .softmax_s = coll_allreduce_time_s(softmax_bytes(ask), (int)layout->tensor, link),
+        .head_norms_s = ask->model.head_norms
+                            ? coll_allreduce_time_s(head_norm_bytes(ask), (int)layout->tensor, link)
+                            : 0,
     };
 }
 
@@ -188,9 +200,9 @@ static base_status play(const launch_ask *ask, launch_estimate *made, base_error
         const double params = launch_stage_params(&ask->model, &part, (int)layout->tensor);
         const double forward_s = own.forward_s + launch_bill_forward_sums(&part) * each.row_s +
                                  (part.answers ? each.softmax_s : 0);
-        const double backward_s = 2 * own.forward_s + own.repeated_s +
-                                  backward_sums(ask, &part) * each.row_s +
-                                  merge_s(ask, made, params);
+        const double backward_s =
+            2 * own.forward_s + own.repeated_s + backward_sums(ask, &part) * each.row_s +
+            (double)part.layers * each.head_norms_s + merge_s(ask, made, params);
         if (!(backward_s < TASK_S_MAX)) {
             return base_fail(reterr, BASE_ERR_LIMIT, "a micro-batch takes longer than %d s",
                              TASK_S_MAX);
@@ -226,10 +238,12 @@ static void add_bill(const launch_ask *ask, launch_estimate *made, const share *
     const double micro_batches = made->run.pipeline.micro_batches;
     double params = 0;
     double rows = 0;
+    double layers = 0;
     for (int stage = 0; stage < made->run.pipeline.stages; stage++) {
         const share own = share_of(ask, made, stage);
         params = fmax(params, own.params);
         rows = fmax(rows, rows_of(ask, &own));
+        layers = ask->model.head_norms ? fmax(layers, (double)own.part.layers) : 0;
     }
     const double tied_bytes = (double)ask->model.vocab_size * (double)ask->model.width *
                               GRADIENT_BYTES / (double)layout->tensor;
@@ -240,6 +254,10 @@ static void add_bill(const launch_ask *ask, launch_estimate *made, const share *
     (void)launch_bill_all_reduces(ask, made,
                                   (launch_exchange){"softmax", layout->tensor, layout->tensor,
                                                     micro_batches, softmax_bytes(ask)});
+    (void)launch_bill_all_reduces(ask, made,
+                                  (launch_exchange){"norms of heads", layout->tensor,
+                                                    layout->tensor, layers * micro_batches,
+                                                    head_norm_bytes(ask)});
     add_sends(ask, made, row_bytes(ask));
     const double tied_s = launch_bill_all_reduces(
         ask, made,
@@ -270,6 +288,7 @@ static void add_times(const launch_ask *ask, launch_estimate *made)
     made->compute_s = 3 * slowest.forward_s * micro_batches + made->repeated_s;
     made->merge_s = merge_s(ask, made, slowest.params) * micro_batches;
     made->tensor_s = micro_batches * (rows_of(ask, &slowest) * each.row_s +
+                                      (double)slowest.part.layers * each.head_norms_s +
                                       (slowest.part.answers ? each.softmax_s : 0));
     add_bill(ask, made, &slowest);
     const double whole_s = (double)made->run.result.step_ns / 1e9;

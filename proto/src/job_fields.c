@@ -133,10 +133,10 @@ static const base_field rows[] = {
     {JOB(BOOL, data.heldout_plain), .optional = true},
 
     {JOB(INT, model.vocab_size), .least = 2, .most = PROTO_VOCAB_MAX},
-    {JOB(INT, model.width), .least = 1, .most = 65536, .option = "width", .value = "N",
+    {JOB(INT, model.width), .least = 1, .most = PROTO_WIDTH_MAX, .option = "width", .value = "N",
      .help = "of the embedding", .group = "The model", .marks = PROTO_FIELD_SHAPE},
-    {JOB(INT, model.layers), .least = 1, .most = 1024, .option = "layers", .value = "N", .help = "",
-     .marks = PROTO_FIELD_SHAPE},
+    {JOB(INT, model.layers), .least = 1, .most = PROTO_LAYERS_MAX, .option = "layers", .value = "N",
+     .help = "", .marks = PROTO_FIELD_SHAPE},
     {JOB(INT, model.heads), .least = 1, .most = 1024, .option = "heads", .value = "N",
      .help = "attention heads", .marks = PROTO_FIELD_SHAPE},
     {JOB(INT, model.context), .least = 2, .most = PROTO_CONTEXT_MAX, .option = "context",

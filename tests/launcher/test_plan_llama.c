@@ -151,6 +151,29 @@ static void the_bill_follows_the_stream(void **state)
     }
 }
 
+/* A rank has its own heads' part of the gradients of both norms, for each layer and micro-batch. */
+static void gradients_of_norms_of_heads_are_added_up(void **state)
+{
+    (void)state;
+    launch_model model = small_llama(true);
+    launch_ask ask = small_ask(&model);
+    const launch_estimate without = figures_of(&ask, 2, 2, 1);
+    assert_null(row_of(&without, "norms of heads"));
+    ask.model.head_norms = true;
+    const launch_estimate alone = figures_of(&ask, 2, 1, 2);
+    assert_null(row_of(&alone, "norms of heads"));
+    const launch_estimate made = figures_of(&ask, 2, 2, 1);
+    const launch_bill_row *norms = row_of(&made, "norms of heads");
+    assert_int_equal(norms->ranks, 2);
+    assert_true(norms->times == 2 * 4);
+    assert_true(norms->payload_bytes == 2 * 24 * 4);
+    assert_true(norms->took_s > 0);
+    assert_true(is_close(made.tensor_s, without.tensor_s + norms->took_s));
+    ask.decode = true; /* nothing is trained */
+    const launch_estimate decoded = figures_of(&ask, 2, 2, 1);
+    assert_null(row_of(&decoded, "norms of heads"));
+}
+
 static void decoding_caches_the_heads_of_keys(void **state)
 {
     (void)state;
@@ -204,6 +227,7 @@ int main(void)
         cmocka_unit_test(training_keeps_what_backward_needs),
         cmocka_unit_test(a_step_takes_its_products),
         cmocka_unit_test(the_bill_follows_the_stream),
+        cmocka_unit_test(gradients_of_norms_of_heads_are_added_up),
         cmocka_unit_test(decoding_caches_the_heads_of_keys),
         cmocka_unit_test(ranks_share_whole_heads_of_keys),
     };

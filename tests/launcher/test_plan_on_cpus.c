@@ -193,12 +193,21 @@ static void the_text_ends_with_the_command_for_cpus(void **state)
                "\nOn CPUs: launcher --mode pp-cpu --ranks 2 --stages 2 --pipeline interleaved "
                "--chunks 3 --layers 6 --width 128 --heads 4 --context 64 --batch 4 "
                "--micro-batches 16 --steps 5\n");
+    assert_int_equal(plan_run(PLAN_WORDS(MINI, "--data", "1", "--tensor", "1", "--pipeline", "2",
+                                         "--schedule", "interleaved", "--chunks", "1"),
+                              text),
+                     BASE_EXIT_DONE);
+    assert_has(text, " --stages 2 --pipeline 1f1b --layers 2 "); /* as a job of one chunk has it */
+    assert_null(strstr(text, "--chunks"));
     static const struct {
         const char *words[12];
     } none[] = {
         {{"--model", "gpt2", "--ranks", "3", "--tensor", "3", "--global-batch", "64"}},
         {{MINI, "--data", "2", "--pipeline", "2", "--zero", "1"}}, /* pp-cpu has no ZeRO */
         {{"--decode", "--model", "minigpt", "--ranks", "2"}},
+        {{MINI, "--width", "32768", "--ranks", "1", "--memory",
+          "9999"}}, /* wider than ranks take */
+        {{MINI, "--layers", "513", "--ranks", "1"}},
         {{"--model", "smollm2-135m", "--ranks", "2"}}, /* of which there is no checkpoint */
     };
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {

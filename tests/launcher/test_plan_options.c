@@ -327,8 +327,7 @@ static void wrong_words_are_refused(void **state)
     assert_int_equal(plan_run(PLAN_WORDS("--heads", "7"), text), BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--link", ",450"), text), BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--chunks", "2"), text), BASE_EXIT_USAGE);
-    assert_int_equal(plan_run(PLAN_WORDS("--schedule", "interleaved", "--chunks", "1"), text),
-                     BASE_EXIT_USAGE);
+    assert_int_equal(plan_run(PLAN_WORDS("--chunks", "1"), text), BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--price", "1"), text), BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--batch", "3"), text), BASE_EXIT_USAGE);
     assert_int_equal(

@@ -42,6 +42,8 @@ enum {
     PROTO_NEW_TOKENS_MAX = 65536,
     PROTO_VOCAB_MAX = 1 << 20,
     PROTO_CONTEXT_MAX = 65536,
+    PROTO_WIDTH_MAX = 1 << 14,
+    PROTO_LAYERS_MAX = 512,
     PROTO_BATCH_TOKENS_MAX = 1 << 20, /* of one micro-batch */
     PROTO_TOP_K_MAX = 1024,
     PROTO_SEQUENCES_MAX = 1024,       /* --max-num-seqs */

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/config_read.h"
 #include "model/gpt2/gpt2.h"
+#include "proto/limits.h"
 #include "rank/model.h"
 #include "support.h"
 
@@ -154,9 +156,19 @@ static void wrong_configurations_are_refused(void **state)
     rank_device_close(&device);
 }
 
+/* What a job may ask for is what a model may be. */
+static void limits_are_those_of_jobs(void **state)
+{
+    (void)state;
+    assert_int_equal(RANK_VOCAB_MAX, PROTO_VOCAB_MAX);
+    assert_int_equal(RANK_WIDTH_MAX, PROTO_WIDTH_MAX);
+    assert_int_equal(RANK_LAYERS_MAX, PROTO_LAYERS_MAX);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(limits_are_those_of_jobs),
         cmocka_unit_test(the_layout_is_gpt2s),
         cmocka_unit_test(first_values_never_change),
         cmocka_unit_test(first_values_have_gpt2s_deviations),
