@@ -43,6 +43,10 @@ static bool is_used(const base_field *row, const proto_job *job)
         }
         for_all = for_all && !marked;
     }
+    /* several pipelines are replicas, too, and one is not */
+    if ((row->marks & PROTO_FIELD_BUCKETS) != 0 && mode->pipelined && proto_job_replicas(job) > 1) {
+        return true;
+    }
     return for_all || ((row->marks & PROTO_FIELD_EVALUATES) != 0 && job->infer.eval);
 }
 
@@ -69,6 +73,9 @@ static void describe_users(const base_field *row, char users[USERS_BYTES])
             }
         }
         add(users, "", ")");
+    }
+    if ((row->marks & PROTO_FIELD_BUCKETS) != 0) {
+        add(users, ", or with ", "several pipelines (pp-cpu)");
     }
     if ((row->marks & PROTO_FIELD_EVALUATES) != 0) {
         add(users, users[0] != '\0' ? ", or with " : "", "--eval");

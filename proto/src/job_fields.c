@@ -201,7 +201,7 @@ static const base_field rows[] = {
      .help = "overlapped: all-reduce during backward; bracketed: after it, bare",
      .marks = PROTO_FIELD_DATA_PARALLEL},
     {JOB(INT, parallel.bucket_bytes), .least = 1024, .most = 1 << 30, .option = "bucket-bytes",
-     .value = "N", .help = "of gradients in one all-reduce; ddp-nccl: 26214400",
+     .value = "N", .help = "of gradients in one all-reduce of replicas; ddp-nccl: 26214400",
      .marks = PROTO_FIELD_BUCKETS | PROTO_FIELD_DATA_PARALLEL},
     {JOB(INT, parallel.threads_per_rank), .least = 1, .most = 1024, .option = "threads-per-rank",
      .value = "N", .help = "", .marks = PROTO_FIELD_PROGRAM},

@@ -49,6 +49,8 @@ static void layouts_train_the_bits_of_one_rank(void **state)
         expect_same(layouts[i], FLAGS("--layers", "3", "--heads", "4", "--pipeline",
                                       i % 2 == 0 ? "1f1b" : "gpipe", "--transport", transports[i]));
     }
+    expect_same((layout){"4", "2", "1", "2"},
+                FLAGS("--layers", "3", "--heads", "4", "--bucket-bytes", "5000"));
 }
 
 /* Chunks that do not follow each other: on one pipeline and on several, whose stages ranks share. */

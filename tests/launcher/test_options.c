@@ -207,7 +207,11 @@ static const struct {
     {WORDS(ASKED, "--timing", "bracketed"),
      "--timing goes with data parallel modes (ddp-cpu, ddp-nccl)"},
     {WORDS("--mode", "pp-cpu", "--bucket-bytes", "5000"),
-     "--bucket-bytes goes with data parallel modes (ddp-cpu, ddp-nccl)"},
+     "--bucket-bytes goes with data parallel modes (ddp-cpu, ddp-nccl), or with several pipelines "
+     "(pp-cpu)"},
+    {WORDS("--mode", "pp-cpu", "--ranks", "4", "--layers", "2", "--stages", "2", "--bucket-bytes",
+           "5000"),
+     NULL},
     {WORDS(ASKED, "--overwrite"), "--overwrite goes with modes that leave a record (ddp-cpu, "
                                   "tp-cpu, ddp-nccl, tp-nccl, pp-cpu)"},
     {WORDS("--mode", "tp-cpu", "--eval", "--overwrite"), NULL},
