@@ -1,4 +1,5 @@
-/* Joins paths and makes them absolute. Called by fields.c, the launcher and proto/src/job.c. */
+/* Joins paths, makes them absolute, and knows what their endings say. Called by fields.c, the launcher, proto and
+ * tokenizer-learn. */
 #include "base/path.h"
 
 #include <errno.h>
@@ -35,4 +36,16 @@ base_status base_path_join(const char *directory, const char *name, char path[BA
     return length < BASE_PATH_BYTES
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_LIMIT, "a path of more than %d bytes", BASE_PATH_BYTES);
+}
+
+static bool ends_in(const char *path, const char *ending)
+{
+    const size_t path_bytes = strlen(path);
+    const size_t bytes = strlen(ending);
+    return path_bytes >= bytes && strcmp(path + path_bytes - bytes, ending) == 0;
+}
+
+bool base_path_has_json_lines(const char *path)
+{
+    return ends_in(path, ".jsonl") || ends_in(path, ".json");
 }

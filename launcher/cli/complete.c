@@ -239,12 +239,10 @@ static base_status complete_out(launch_options *options, base_error *reterr)
     return BASE_OK;
 }
 
-/* Whether the file is a plain text by its name. */
+/* Whether there is a file, and it is a plain text by its name. */
 static bool is_plain(const char *path)
 {
-    static const char suffix[] = ".txt";
-    const size_t bytes = strlen(path);
-    return bytes >= sizeof suffix && strcmp(path + bytes - (sizeof suffix - 1), suffix) == 0;
+    return path[0] != '\0' && !base_path_has_json_lines(path);
 }
 
 static base_status complete_job(launch_options *options, base_error *reterr)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/path.h"
 #include "proto/limits.h"
 
 /* Keeps a copy of a prompt. */
@@ -100,7 +101,6 @@ static base_status read_lines(const char *at, const char *end, bool json, proto_
 
 base_status proto_prompts_read(const char *path, proto_prompts *prompts, base_error *reterr)
 {
-    static const char suffix[] = ".jsonl";
     static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8, which some editors write first */
     void *data = NULL;
     size_t size_bytes = 0;
@@ -110,9 +110,7 @@ base_status proto_prompts_read(const char *path, proto_prompts *prompts, base_er
     if (status != BASE_OK) {
         return status;
     }
-    const size_t length = strlen(path);
-    const bool json =
-        length >= sizeof suffix - 1 && strcmp(path + length - (sizeof suffix - 1), suffix) == 0;
+    const bool json = base_path_has_json_lines(path);
     const char *text = data;
     const char *end = text + size_bytes;
     if (size_bytes >= sizeof mark - 1 && memcmp(text, mark, sizeof mark - 1) == 0) {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/path.h"
 #include "data/hub.h"
 #include "data/lines.h"
 #include "data/record.h"
@@ -125,12 +126,8 @@ static base_status count_plain(counting *of)
 base_status rank_texts_count(const char *path, rank_hub *hub, rank_piece_table *table,
                              base_error *reterr)
 {
-    static const char ending[] = ".jsonl";
     counting of = {.path = path, .hub = hub, .table = table, .reterr = reterr};
-    const size_t path_bytes = strlen(path);
-    const bool lines = path_bytes >= sizeof ending - 1 &&
-                       strcmp(path + path_bytes - (sizeof ending - 1), ending) == 0;
-    const base_status status = lines ? count_lines(&of) : count_plain(&of);
+    const base_status status = base_path_has_json_lines(path) ? count_lines(&of) : count_plain(&of);
     free(of.text);
     return status;
 }

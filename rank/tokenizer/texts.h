@@ -1,6 +1,6 @@
 /* Cuts the texts of files into pieces, as a tokenizer with GPT-2's splits does, and counts them.
  *
- * A file whose name ends in .jsonl has a text in each line, as a data file of a training has ("text", or
+ * A file of JSON lines (base_path_has_json_lines) has a text in each, as a data file of a training has ("text", or
  * "wrong" and "right"). Any other is one plain text, of any bytes. It is read in blocks, so that memory
  * does not depend on its size: it is cut only where the splits have a bound in any case. */
 #ifndef RANK_TOKENIZER_TEXTS_H
@@ -12,7 +12,7 @@
 struct rank_hub;
 
 /* Adds a file's pieces to the table. The hub has GPT-2's splits. A plain text may be a pipe. Errors name
- * the file, and the line of a .jsonl. */
+ * the file, and the line of a text's object. */
 BASE_MUST_CHECK base_status rank_texts_count(const char *path, struct rank_hub *hub,
                                              rank_piece_table *table, base_error *reterr);
 

@@ -34,7 +34,7 @@ static int make_texts(void **state)
         }
         lines_bytes += (size_t)snprintf(lines + lines_bytes, sizeof lines - lines_bytes, "\"}\n");
     }
-    test_directory_put(&test_shared_directory, "text.txt", plain);
+    test_directory_put(&test_shared_directory, "text.md", plain); /* by its name no lines of JSON */
     test_directory_put(&test_shared_directory, "text.jsonl", lines);
     return 0;
 }
@@ -44,7 +44,7 @@ static void ranks_share_the_windows(void **state)
 {
     (void)state;
     char text[BASE_PATH_BYTES];
-    (void)snprintf(text, sizeof text, "%s", path_of("text.txt"));
+    (void)snprintf(text, sizeof text, "%s", path_of("text.md"));
     training_expect(&one, &test_shared_directory, "four", 0,
                     FLAGS("--ranks", "4", "--data", text, "--steps", "90", "--heldout", text,
                           "--eval-every", "40", "--lr", "1e-2"));
@@ -92,7 +92,7 @@ static void there_is_nothing_to_correct(void **state)
 {
     (void)state;
     char text[BASE_PATH_BYTES];
-    (void)snprintf(text, sizeof text, "%s", path_of("text.txt"));
+    (void)snprintf(text, sizeof text, "%s", path_of("text.md"));
     training_expect(&one, &test_shared_directory, "evaluated", 0,
                     FLAGS("--ranks", "2", "--data", text, "--heldout", text, "--eval"));
     if (strstr(one.program.text[TEST_STDOUT], "exact match") != NULL) {

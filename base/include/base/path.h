@@ -2,6 +2,7 @@
 #ifndef BASE_PATH_H
 #define BASE_PATH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/limits.h"
@@ -15,5 +16,9 @@ BASE_MUST_CHECK base_status base_path_absolute(const char *path, char *absolute,
 /* directory/name. BASE_ERR_LIMIT if it does not fit. */
 BASE_MUST_CHECK base_status base_path_join(const char *directory, const char *name,
                                            char path[BASE_PATH_BYTES], base_error *reterr);
+
+/* Whether each line of the file is a JSON object, by its name: one that ends in .jsonl or .json. Any other file is
+ * one of plain text. (Data sets have lines in .json files, too, and nobody wants them learnt as text.) */
+bool base_path_has_json_lines(const char *path);
 
 #endif

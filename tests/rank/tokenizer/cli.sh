@@ -32,6 +32,9 @@ grep -q "^made/here/t.json: 280 tokens\. The texts have [0-9]* bytes and [0-9]* 
 [ ! -s err ] || fail "a short run logs $(cat err)"
 tokenizer-learn --vocab-size 280 --out again.json data.jsonl <(cat text.txt) >/dev/null || fail "a pipe is no text"
 cmp made/here/t.json again.json || fail "another order gives another file"
+mv data.jsonl data.json
+tokenizer-learn --vocab-size 280 --out again.json data.json text.txt >/dev/null || fail "lines in a .json file"
+cmp made/here/t.json again.json || fail "lines in a .json file are learnt as text"
 
 refused 2 "at least one text" --vocab-size 300 --out t.json
 refused 2 "at least one text" --out t.json text.txt
