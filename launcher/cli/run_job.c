@@ -65,7 +65,9 @@ static void keep_flights(const launch_cli_run *run, const char *const *records, 
         (void)snprintf(line->message, sizeof line->message,
                        "the ranks' flight records are kept with --log-dir DIR only");
     } else if (directory[0] != '\0' &&
-               launch_flight_write(directory, records, ranks, cause, &error) != BASE_OK) {
+               launch_flight_write(directory, records, ranks,
+                                   options->max_restarts > 0 ? run->attempt : 0, cause,
+                                   &error) != BASE_OK) {
         (void)snprintf(line->message, sizeof line->message, "warning: no flight records: %.*s",
                        (int)sizeof line->message - 32, error.message);
     } else if (directory[0] != '\0') {
@@ -157,7 +159,7 @@ static base_status open_requests(const launch_options *options, requests_source 
 }
 
 /* Runs the job once. If the launcher itself fails, that is in the result as well. */
-static base_status run_once(launch_cli_run *run, int attempt)
+static base_status run_once(launch_cli_run *run)
 {
     const launch_options *options = run->options;
     const bool on_gpus = proto_mode_get(options->job.job.mode)->on_gpus;
@@ -175,7 +177,7 @@ static base_status run_once(launch_cli_run *run, int attempt)
         .file_count = run->file_count,
         .steps = run->record != NULL ? launch_record_steps(run->record) : NULL,
         .lease = run->lease,
-        .attempt = attempt,
+        .attempt = run->attempt,
         .log_dir = options->log_dir[0] != '\0' ? options->log_dir : NULL,
         .bind = options->bind,
         .quiet = options->quiet,
@@ -276,7 +278,8 @@ static void keep_result(launch_cli_run *run)
 static void run_attempts(launch_cli_run *run)
 {
     for (int attempt = 1;; attempt++) {
-        const base_status status = run_once(run, attempt);
+        run->attempt = attempt;
+        const base_status status = run_once(run);
         discard_partial_checkpoint(run);
         if (status != BASE_OK || !may_restart(run, attempt)) {
             say_resume(run);

@@ -23,6 +23,7 @@ typedef struct launch_cli_run {
     bool streamed;                 /* stdout shows the beginning of a text whose end has not come */
     launch_lease *lease;           /* of a mode that may cost money */
     launch_cost cost;              /* with a lease */
+    int attempt;                   /* the present one, from 1 */
     launch_job_result result;      /* of the last attempt */
     launch_job_result earlier;     /* of the last one before that was ready; ranks NULL: none */
     struct launch_gpu_watch *gpus; /* while a job on GPUs runs */

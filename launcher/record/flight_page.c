@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/limits.h"
@@ -18,6 +19,7 @@ enum { ROWS_MAX = 48, COMMS_MAX = 16, KEY_BYTES = 20 };
 
 /* All ranks' records, parsed; ranks[i] is NULL where there is none. */
 typedef struct flight_page {
+    int attempt;
     int count;
     json_t *ranks[BASE_RANKS_MAX];
     int comm_count;
@@ -294,6 +296,9 @@ static base_status write_page(const flight_page *page, const char *directory, co
     launch_text_put(&text, LAUNCH_REPORT_STYLE);
     launch_text_put(&text, "section{margin-top:16px;overflow-x:auto}td,th{text-align:left}"
                            "</style><main><h1>Flight records</h1>");
+    if (page->attempt > 0) {
+        launch_text_printf(&text, "<p>Attempt %d of the job</p>", page->attempt);
+    }
     if (cause[0] != '\0') {
         launch_text_put(&text, "<p class=\"message\">");
         launch_text_html(&text, cause);
@@ -311,7 +316,7 @@ static base_status write_page(const flight_page *page, const char *directory, co
 }
 
 base_status launch_flight_write(const char *directory, const char *const *records, int ranks,
-                                const char *cause, base_error *reterr)
+                                int attempt, const char *cause, base_error *reterr)
 {
     char path[BASE_PATH_BYTES + 40];
     base_status status = BASE_OK;
@@ -319,10 +324,13 @@ base_status launch_flight_write(const char *directory, const char *const *record
     if (page == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the flight records");
     }
+    page->attempt = attempt;
     load(page, records, ranks);
     for (int rank = 0; rank < page->count && status == BASE_OK; rank++) {
-        if (page->ranks[rank] != NULL) {
-            (void)snprintf(path, sizeof path, "%s/flight-rank-%d.json", directory, rank);
+        (void)snprintf(path, sizeof path, "%s/flight-rank-%d.json", directory, rank);
+        if (page->ranks[rank] == NULL) {
+            (void)unlink(path);
+        } else {
             status = base_file_write(path, records[rank], strlen(records[rank]), reterr);
         }
     }

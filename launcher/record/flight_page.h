@@ -10,8 +10,10 @@
 
 #include "base/status.h"
 
-/* records[rank] is a JSON text, or NULL. cause: why the job failed, or "". The directory exists. */
+/* records[rank] is a JSON text, or NULL: what an earlier attempt left of that rank goes. attempt: of the job, which
+ * the page says; 0: there can be one alone. cause: why it failed, or "". The directory exists. */
 BASE_MUST_CHECK base_status launch_flight_write(const char *directory, const char *const *records,
-                                                int ranks, const char *cause, base_error *reterr);
+                                                int ranks, int attempt, const char *cause,
+                                                base_error *reterr);
 
 #endif

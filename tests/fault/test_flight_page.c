@@ -106,6 +106,31 @@ static void after_a_rank_was_killed(void **state)
     free(page);
 }
 
+/* What an earlier attempt has left does not pass for the later one's. */
+static void the_page_says_of_which_attempt_it_is(void **state)
+{
+    (void)state;
+    static const char record[] = "{\"rank\":0,\"pending\":[],\"completed\":[]}";
+    static const char *const both[] = {record, record};
+    static const char *const second[] = {NULL, record};
+    test_directory directory;
+    base_error error;
+    void *page = NULL;
+    size_t size_bytes = 0;
+    test_directory_make(&directory);
+    assert_ok(launch_flight_write(directory.path, both, 2, 1, "because", &error), &error);
+    assert_int_equal(access(test_directory_path(&directory, "flight-rank-0.json"), F_OK), 0);
+    assert_ok(launch_flight_write(directory.path, second, 2, 2, "because", &error), &error);
+    assert_ok(base_file_read(test_directory_path(&directory, "flight.html"), 1 << 20, &page,
+                             &size_bytes, &error),
+              &error);
+    assert_non_null(strstr(page, "Attempt 2 of the job"));
+    assert_int_equal(access(test_directory_path(&directory, "flight-rank-0.json"), F_OK), -1);
+    assert_int_equal(access(test_directory_path(&directory, "flight-rank-1.json"), F_OK), 0);
+    free(page);
+    test_directory_remove(&directory);
+}
+
 /* The page of these records; the caller frees it. */
 static char *page_of(const char *const *records, int ranks)
 {
@@ -114,7 +139,7 @@ static char *page_of(const char *const *records, int ranks)
     void *page = NULL;
     size_t size_bytes = 0;
     test_directory_make(&directory);
-    assert_ok(launch_flight_write(directory.path, records, ranks, "because", &error), &error);
+    assert_ok(launch_flight_write(directory.path, records, ranks, 0, "because", &error), &error);
     assert_ok(base_file_read(test_directory_path(&directory, "flight.html"), 1 << 20, &page,
                              &size_bytes, &error),
               &error);
@@ -264,6 +289,7 @@ int main(void)
         cmocka_unit_test(asked_for_while_a_rank_is_stopped),
         cmocka_unit_test(after_a_rank_was_killed),
         cmocka_unit_test(the_timeline_has_one_clock),
+        cmocka_unit_test(the_page_says_of_which_attempt_it_is),
         cmocka_unit_test(the_page_shows_which_ranks_disagree),
         cmocka_unit_test(strangers_are_not_late),
         cmocka_unit_test(parts_may_differ_in_size),

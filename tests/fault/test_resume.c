@@ -176,6 +176,10 @@ static void a_killed_rank_costs_only_time(void **state)
     training_assert_same_file(&one, STATE, &two, "state-rank-1.safetensors");
     assert_int_equal(number(&two, "steps"), LONG_STEPS);
     assert_int_equal(number(&two, "attempts"), 3);
+    size_t size_bytes = 0;
+    char *page = training_file(&two, "flight.html", &size_bytes);
+    assert_non_null(strstr(page, "Attempt 2 of the job")); /* the last that failed */
+    free(page);
 }
 
 /* The second attempt cannot start: there is no third, and the record is about the first. */

@@ -44,7 +44,7 @@ static void write_flight(const fuzz_directory *directory, const char *text, size
     if (first_bytes < text_bytes) {
         records[1] = text + first_bytes + 1;
     }
-    const base_status status = launch_flight_write(directory->path, records, RANKS, mark, NULL);
+    const base_status status = launch_flight_write(directory->path, records, RANKS, 1, mark, NULL);
     BASE_ASSERT(status == BASE_OK);
     fuzz_directory_path(directory, "flight.html", path);
     const base_status read = base_file_read(path, PAGE_BYTES_MAX, &page, &page_bytes, NULL);
