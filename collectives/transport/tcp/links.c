@@ -115,16 +115,13 @@ static void drop(handshake *g)
     g->stage = HANDSHAKE_FREE;
 }
 
-/* Room for a connection that was accepted. If there is none, the one that has been without a hello
- * for longest is dropped. Those with a good hello stay: strangers cannot have sent that. */
-static handshake *new_handshake(connecting *m)
+/* Drops the connection that has been without a hello for longest, and returns its place; NULL: there is none.
+ * Those with a good hello stay: strangers cannot have sent that. */
+static handshake *drop_oldest(connecting *m)
 {
     handshake *oldest = NULL;
     for (int i = 0; i < HANDSHAKES_MAX; i++) {
         handshake *g = &m->handshakes[i];
-        if (g->stage == HANDSHAKE_FREE) {
-            return g;
-        }
         if (g->stage == HANDSHAKE_HELLO && (oldest == NULL || g->arrival < oldest->arrival)) {
             oldest = g;
         }
@@ -133,6 +130,17 @@ static handshake *new_handshake(connecting *m)
         drop(oldest);
     }
     return oldest;
+}
+
+/* Room for a connection that was accepted. */
+static handshake *new_handshake(connecting *m)
+{
+    for (int i = 0; i < HANDSHAKES_MAX; i++) {
+        if (m->handshakes[i].stage == HANDSHAKE_FREE) {
+            return &m->handshakes[i];
+        }
+    }
+    return drop_oldest(m);
 }
 
 static coll_status connect_fail(const connecting *m, int peer, const char *why, coll_error *reterr)
@@ -314,20 +322,33 @@ static coll_status listener_proof(connecting *m, handshake *g, coll_error *reter
     return finish(m, g, true, reterr);
 }
 
-static void accept_all(connecting *m)
+/* Called where a connection waits. One that cannot be taken would wake each poll: what strangers hold goes first, and
+ * without any it is an error. (Without a descriptor accept4 fails where nobody waits, too.) */
+static coll_status accept_all(connecting *m, coll_error *reterr)
 {
     for (int i = 0; i < HANDSHAKES_MAX; i++) {
         const int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        handshake *g = fd >= 0 ? new_handshake(m) : NULL;
-        if (g == NULL) {
-            if (fd >= 0) {
-                (void)close(fd);
+        if (fd < 0) {
+            const int error = errno;
+            const bool scarce =
+                error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+            if (!scarce || i > 0) {
+                return COLL_OK;
             }
-            return;
+            if (drop_oldest(m) != NULL) {
+                continue;
+            }
+            return coll_fail_errno(reterr, error, "cannot accept a connection");
+        }
+        handshake *g = new_handshake(m);
+        if (g == NULL) {
+            (void)close(fd);
+            return COLL_OK;
         }
         *g = (handshake){.stage = HANDSHAKE_HELLO, .fd = fd, .peer = -1, .arrival = m->accepted++};
         listener_hello(m, g); /* in a crowd it is here by now, and then nobody takes its place */
     }
+    return COLL_OK;
 }
 
 static coll_status advance(connecting *m, handshake *g, coll_error *reterr)
@@ -396,8 +417,8 @@ static coll_status look(connecting *m, int64_t deadline_ns, coll_error *reterr)
         for (nfds_t i = 1; status == COLL_OK && i < count; i++) {
             status = items[i].revents != 0 ? advance(m, of[i], reterr) : COLL_OK;
         }
-        if (items[0].revents != 0) {
-            accept_all(m);
+        if (status == COLL_OK && items[0].revents != 0) {
+            status = accept_all(m, reterr);
         }
     }
     return status;

@@ -2,6 +2,7 @@
  * keep coming, word by word where the network brings no more, once more where the listener hung up,
  * and where they cannot, with the address in question. Ranks are threads. */
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -38,13 +39,22 @@ ssize_t __wrap_recv(int fd, void *bytes, size_t size, int flags)
 }
 
 static atomic_int turned_away; /* so many connections are still closed as soon as they come */
+static atomic_int accepted_max =
+    INT_MAX; /* from then on each second accept finds no descriptor free */
 
 int __real_accept4(int fd, struct sockaddr *address, socklen_t *address_bytes, int flags);
 int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *address_bytes, int flags);
 
 int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *address_bytes, int flags)
 {
+    if (atomic_load(&accepted_max) <= 0 && atomic_fetch_sub(&accepted_max, 1) % 2 == 0) {
+        errno = EMFILE;
+        return -1;
+    }
     const int accepted = __real_accept4(fd, address, address_bytes, flags);
+    if (accepted >= 0 && atomic_load(&accepted_max) > 0 && atomic_load(&accepted_max) < INT_MAX) {
+        (void)atomic_fetch_sub(&accepted_max, 1);
+    }
     if (accepted < 0 || atomic_load(&turned_away) == 0) {
         return accepted;
     }
@@ -343,6 +353,44 @@ static void who_is_turned_away_comes_again(void **state)
     assert_int_equal(atomic_load(&turned_away), 0);
 }
 
+/* ---- descriptors ---- */
+
+/* Strangers have them, and lose them to those who come later. */
+static void strangers_descriptors_are_taken(void **state)
+{
+    manner how = SILENT;
+    (void)state;
+    atomic_store(&accepted_max, 5);
+    test_ranks_as_threads(
+        &(test_ranks_options){
+            .size = 2, .transport = COLL_TRANSPORT_TCP, .bare = true, .user = &how},
+        stranger_body);
+    assert_true(atomic_exchange(&accepted_max, INT_MAX) <= 0);
+}
+
+static void poor_body(test_rank *rank)
+{
+    gate g = {.meddle = leave};
+    const int64_t began_ns = base_now_ns();
+    const coll_status status = create(rank, &g);
+    RANK_CHECK(rank, status != COLL_OK);
+    if (rank->rank == 0) {
+        RANK_CHECK(rank, status == COLL_ERR_IO);
+        RANK_CHECK(rank, strstr(rank->error.message,
+                                "cannot accept a connection: Too many open files") != NULL);
+        RANK_CHECK(rank, base_now_ns() - began_ns < 10 * BASE_NS_PER_S); /* of 20 */
+    }
+}
+
+static void a_rank_without_descriptors_says_so(void **state)
+{
+    (void)state;
+    atomic_store(&accepted_max, 0);
+    test_ranks_as_threads(
+        &(test_ranks_options){.size = 2, .transport = COLL_TRANSPORT_TCP, .bare = true}, poor_body);
+    atomic_store(&accepted_max, INT_MAX);
+}
+
 /* ---- crumbs ---- */
 
 static void crumb_body(test_rank *rank)
@@ -425,6 +473,8 @@ int main(void)
         cmocka_unit_test(the_oldest_stranger_goes_first),
         cmocka_unit_test(strangers_who_keep_coming_keep_nobody_out),
         cmocka_unit_test(who_is_turned_away_comes_again),
+        cmocka_unit_test(strangers_descriptors_are_taken),
+        cmocka_unit_test(a_rank_without_descriptors_says_so),
         cmocka_unit_test(a_handshake_may_come_in_crumbs),
         cmocka_unit_test(a_wrong_address_is_named),
     };
