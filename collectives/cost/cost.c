@@ -324,14 +324,17 @@ static price two_level(const coll_layout *s, coll_kind kind)
     }
     if (locals > 1) {
         p.latencies_inside = 2;
-        p.messages_inside = 2 * (locals - 2);
+        p.messages_inside =
+            (locals - 2) + (s->hosts * (locals - 1) - 1); /* in the end block by block */
         p.bytes_inside = 2 * (locals - 1) * slice;
         p.reduced = (locals - 1) * slice;
     }
     if (s->hosts > 1) {
+        /* Each owner sends its blocks in the order of hosts. So those for the last host, all H - 1, come when H - 2
+         * have gone to the others, and its own block is complete as much later. */
         p.latencies_between = 2;
-        p.messages_between = 2 * (s->hosts - 2);
-        p.bytes_between = 2 * across;
+        p.messages_between = 3 * (s->hosts - 2);
+        p.bytes_between = 2 * across + ratio(s->hosts - 2, s->hosts);
         p.reduced += across * slice;
     }
     return p;

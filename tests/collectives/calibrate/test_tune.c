@@ -95,8 +95,8 @@ static void test_prices_rise(void **state)
     }
 }
 
-/* Few rounds for short vectors, few bytes for long ones, two levels between slow hosts; and only
- * what has the canonical order. */
+/* Few rounds for short vectors, few bytes for long ones, two levels between slow hosts where halving would need more
+ * rounds; and only what has the canonical order. */
 static void test_choice(void **state)
 {
     (void)state;
@@ -109,6 +109,9 @@ static void test_choice(void **state)
     assert_int_equal(coll_cost_choose(&fast_links, &sixteen, kind, 1 << 26),
                      COLL_ALGORITHM_HALVING_DOUBLING);
     assert_int_equal(coll_cost_choose(&slow_between, &hosts, kind, 1 << 20),
+                     COLL_ALGORITHM_HALVING_DOUBLING);
+    const coll_layout three_hosts = even_hosts(3, 2);
+    assert_int_equal(coll_cost_choose(&slow_between, &three_hosts, kind, 1 << 20),
                      COLL_ALGORITHM_TWO_LEVEL);
     assert_int_not_equal(coll_cost_choose(&slow_between, &threes, kind, 1 << 20),
                          COLL_ALGORITHM_TWO_LEVEL);
