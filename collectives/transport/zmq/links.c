@@ -365,7 +365,7 @@ coll_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
     links->own_rank = context->rank;
     links->host_timeout_ns = context->host_timeout_ns;
     for (int rank = 0; rank < COLL_RANKS_MAX; rank++) {
-        links->fds[rank] = -1;
+        links->fds[rank] = COLL_ZMQ_FD_NONE;
     }
     links->encrypted = !plain;
     if (all == NULL) {
@@ -411,7 +411,7 @@ coll_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
 
 bool coll_zmq_links_is_silent(const coll_zmq_links *links, int rank)
 {
-    return rank < links->own_rank && !links->suspect[rank] &&
+    return links->fds[rank] >= 0 && !links->suspect[rank] &&
            coll_silence_is_over(links->fds[rank], links->host_timeout_ns);
 }
 

@@ -25,8 +25,7 @@ typedef struct coll_zmq_links {
     void *sockets[COLL_RANKS_MAX];  /* by context rank; NULL for this one */
     void *monitors[COLL_RANKS_MAX]; /* report what becomes of each connection */
     bool suspect[COLL_RANKS_MAX];   /* some connection of the socket has ended */
-    int fds[COLL_RANKS_MAX]; /* of connections to lower ranks; to higher ones a stranger's may
-                                     * have come */
+    int fds[COLL_RANKS_MAX];        /* of the only connection each has had; else see monitor.h */
     int64_t host_timeout_ns;
     void *zap;
     int wake_fd; /* an eventfd: ends a sleep */
@@ -37,7 +36,8 @@ COLL_MUST_CHECK coll_status coll_zmq_links_open(coll_context *context, coll_zmq_
                                                 const coll_context_options *options,
                                                 int64_t deadline_ns, coll_error *reterr);
 
-/* Whether the host of a rank that this one has connected to is silent (silence.h). */
+/* Whether a rank's host is silent (silence.h). False where a stranger has connected, too: which of the two
+ * connections is its own is not known. The higher rank of the two looks. */
 bool coll_zmq_links_is_silent(const coll_zmq_links *links, int rank);
 
 /* Whether the connection to a rank has ended.

@@ -106,7 +106,7 @@ bool coll_zmq_monitor_read(void *monitor, uint16_t port, int64_t host_timeout_ns
             ended = true;
         } else if (has_port(reported, port)) {
             set_connection(reported, host_timeout_ns);
-            *fd = reported;
+            *fd = *fd == COLL_ZMQ_FD_NONE ? reported : COLL_ZMQ_FD_SEVERAL;
         }
     }
     return ended;

@@ -16,9 +16,11 @@
 COLL_MUST_CHECK coll_status coll_zmq_monitor_open(void *zmq, void *socket, int number,
                                                   void **monitor, coll_error *reterr);
 
+enum { COLL_ZMQ_FD_NONE = -1, COLL_ZMQ_FD_SEVERAL = -2 };
+
 /* Takes the news; sets what is connected by `port` (of this end or the other) to tcp's options, and
- * what listens. Port 0: none. *fd becomes the descriptor of what was connected last. Returns whether
- * some connection has ended. */
+ * what listens. Port 0: none. *fd, COLL_ZMQ_FD_NONE at first, becomes the descriptor of what was connected, or
+ * COLL_ZMQ_FD_SEVERAL. Returns whether some connection has ended. */
 bool coll_zmq_monitor_read(void *monitor, uint16_t port, int64_t host_timeout_ns, int *fd);
 
 #endif

@@ -30,7 +30,8 @@ typedef enum trouble {
     TROUBLE_RATE,
     TROUBLE_LOSS,
     TROUBLE_STOP,
-    TROUBLE_SILENCE, /* a cut, and ranks would wait for long */
+    TROUBLE_SILENCE,      /* a cut, and ranks would wait for long */
+    TROUBLE_SILENCE_LAST, /* the same of the last rank: all others listened for it */
     TROUBLE_CUT,
     TROUBLE_KILL,
     TROUBLE_LOOPBACK, /* no interface is named */
@@ -91,6 +92,16 @@ static coll_status pass_message(coll_comm *comm, coll_error *error)
     return status == COLL_OK ? work(comm, error) : status;
 }
 
+static bool is_silence(trouble what)
+{
+    return what == TROUBLE_SILENCE || what == TROUBLE_SILENCE_LAST;
+}
+
+static int cut_rank(trouble what)
+{
+    return what == TROUBLE_SILENCE_LAST ? RANKS - 1 : 1;
+}
+
 static int rank_body(forked_rank *rank, void *user)
 {
     const job *j = user;
@@ -100,8 +111,7 @@ static int rank_body(forked_rank *rank, void *user)
         FORKED_OPTIONS(rank),
         .transport = j->transport,
         .timeout_ns = (j->what >= TROUBLE_CUT ? 2 : 60) * BASE_NS_PER_S,
-        .host_timeout_ns =
-            j->what == TROUBLE_STOP || j->what == TROUBLE_SILENCE ? HOST_TIMEOUT_NS : 0,
+        .host_timeout_ns = j->what == TROUBLE_STOP || is_silence(j->what) ? HOST_TIMEOUT_NS : 0,
         .algorithm = COLL_ALGORITHM_DIRECT,
         .interface = j->what == TROUBLE_LOOPBACK ? NULL : "10.99.0.0/24",
     };
@@ -126,10 +136,13 @@ static int rank_body(forked_rank *rank, void *user)
     const int64_t begin_ns = base_now_ns();
     const coll_status status =
         j->what == TROUBLE_STOP ? pass_message(comm, &error) : work(comm, &error);
-    if (j->what == TROUBLE_SILENCE) {
+    if (is_silence(j->what)) {
+        char named[] = "rank 0 (host";
+        named[5] = (char)('0' + cut_rank(j->what));
         CHILD_CHECK(status == COLL_ERR_PEER, &error);
         CHILD_CHECK(strstr(error.message, ": its host has not answered for ") != NULL, &error);
-        CHILD_CHECK(rank->rank == 1 || strstr(error.message, "rank 1 (host") != NULL, &error);
+        CHILD_CHECK(rank->rank == cut_rank(j->what) || strstr(error.message, named) != NULL,
+                    &error);
     } else if (j->what < TROUBLE_CUT) {
         CHILD_CHECK(status == COLL_OK, &error);
         CHILD_CHECK(coll_barrier(comm, &error) == COLL_OK, &error);
@@ -189,8 +202,9 @@ static void make_trouble(trouble what, const pid_t *pids)
         assert_int_equal(kill(pids[1], SIGSTOP), 0);
         return;
     case TROUBLE_SILENCE:
+    case TROUBLE_SILENCE_LAST:
     case TROUBLE_CUT:
-        assert_true(netns_run("ip link set v%d-1 down", jobs));
+        assert_true(netns_run("ip link set v%d-%d down", jobs, cut_rank(what)));
         return;
     case TROUBLE_KILL:
         assert_int_equal(kill(pids[1], SIGKILL), 0);
