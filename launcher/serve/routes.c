@@ -1,7 +1,5 @@
 /* Which path is answered how. Called by libmicrohttpd's thread, through server.c. */
-#include <arpa/inet.h>
 #include <microhttpd.h>
-#include <netinet/in.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +9,7 @@
 
 #include "base/clock.h"
 #include "serve/completion_body.h"
+#include "serve/headers.h"
 #include "serve/request_key.h"
 #include "serve/server_impl.h"
 
@@ -311,53 +310,12 @@ static bool has_key(const launch_server *server, struct MHD_Connection *connecti
     return sodium_memcmp(hash, server->key_hash, sizeof hash) == 0;
 }
 
-static enum MHD_Result count_framing(void *user, enum MHD_ValueKind kind, const char *key,
-                                     const char *value)
-{
-    int *count = user;
-    (void)kind;
-    (void)value;
-    *count += strcasecmp(key, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0 ||
-                      strcasecmp(key, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0
-                  ? 1
-                  : 0;
-    return MHD_YES;
-}
-
-/* Whether several headers say where the body ends (RFC 9112, section 6.3). A proxy may believe another
- * one than libmicrohttpd, which takes the first, and then one client's body is the next one's
- * request. */
-static bool has_two_ends(struct MHD_Connection *connection)
-{
-    int count = 0;
-    (void)MHD_get_connection_values(connection, MHD_HEADER_KIND, count_framing, &count);
-    return count > 1;
-}
-
-/* Whether the Host that the client has asked for is an address, or localhost. A page of another site can ask
- * under that site's name, when its DNS says that this is the site's address (DNS rebinding). */
-static bool is_asked_by_address(struct MHD_Connection *connection)
-{
-    char name[INET6_ADDRSTRLEN];
-    uint8_t address[sizeof(struct in6_addr)];
-    const char *host =
-        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
-    const bool brackets = host != NULL && host[0] == '[';
-    const char *begin = brackets ? host + 1 : host;
-    const size_t bytes = host != NULL ? strcspn(begin, brackets ? "]" : ":") : 0;
-    if (host == NULL || bytes >= sizeof name) {
-        return host == NULL; /* no browser leaves it out */
-    }
-    (void)snprintf(name, sizeof name, "%.*s", (int)bytes, begin);
-    return strcasecmp(name, "localhost") == 0 ||
-           inet_pton(brackets ? AF_INET6 : AF_INET, name, address) == 1;
-}
-
 /* Makes the state of a request whose headers have come. What its body cannot change is answered at
  * once. */
 static bool open_call(launch_server *server, struct MHD_Connection *connection, const char *path,
-                      const char *method, void **state)
+                      const char *method, const char *version, void **state)
 {
+    const char *wrong = launch_headers_wrong(connection, version);
     const char *length =
         MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
     const bool posts = strcmp(method, MHD_HTTP_METHOD_POST) == 0;
@@ -366,16 +324,15 @@ static bool open_call(launch_server *server, struct MHD_Connection *connection, 
         return false;
     }
     *state = own;
-    if (has_two_ends(connection)) { /* an answer before the body closes the connection */
-        return send_error(connection, MHD_HTTP_BAD_REQUEST, NULL,
-                          "the headers say the body's length twice", NULL, NULL);
+    if (wrong != NULL) { /* an answer before the body closes the connection */
+        return send_error(connection, MHD_HTTP_BAD_REQUEST, NULL, wrong, NULL, NULL);
     }
     if (server->has_key && strcmp(path, "/health") != 0 && !has_key(server, connection)) {
         return send_error(connection, MHD_HTTP_UNAUTHORIZED, NULL,
                           "the header Authorization: Bearer KEY is missing, or has a wrong key",
                           MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
     }
-    if (!server->has_key && !server->is_open && !is_asked_by_address(connection)) {
+    if (!server->has_key && !server->is_open && !launch_headers_ask_by_address(connection)) {
         return send_error(connection, MHD_HTTP_FORBIDDEN, NULL,
                           "the header Host must be an address or localhost, unless the server has "
                           "--serve-key-file or --serve-open",
@@ -431,9 +388,8 @@ int launch_routes_handle(void *user, struct MHD_Connection *connection, const ch
 {
     launch_server *server = user;
     call *own = *state;
-    (void)version;
     if (own == NULL) {
-        return open_call(server, connection, path, method, state);
+        return open_call(server, connection, path, method, version, state);
     }
     if (*data_bytes > 0) {
         take_body(own, data, *data_bytes, strcmp(method, MHD_HTTP_METHOD_POST) == 0);

@@ -305,29 +305,37 @@ static void what_is_wrong_is_named(void **state)
     assert_int_equal(serving_end(SIGTERM), 0);
 }
 
-/* What stands behind such a body is not taken as a request: a proxy may see the end elsewhere. */
-static void a_body_has_one_length(void **state)
+/* What stands behind such a body is not taken as a request: a proxy may see the end elsewhere. Nor may it see another
+ * host. */
+static void what_a_proxy_may_read_otherwise_is_refused(void **state)
 {
     (void)state;
-    static const char *const framings[] = {
-        "Content-Length: 0\r\nContent-Length: 40\r\n",
-        "Content-Length: 0\r\nContent-Length: 0\r\n",
-        "content-length: 40\r\nTransfer-Encoding: chunked\r\n",
-        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+    static const struct {
+        const char *headers;
+        const char *says;
+    } wrong[] = {
+        {"Host: localhost\r\nContent-Length: 0\r\nContent-Length: 40\r\n", "length twice"},
+        {"Host: localhost\r\nContent-Length: 0\r\nContent-Length: 0\r\n", "length twice"},
+        {"Host: localhost\r\ncontent-length: 40\r\nTransfer-Encoding: chunked\r\n", "length twice"},
+        {"Host: localhost\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+         "length twice"},
+        {"Content-Length: 0\r\n", "Host is missing, or there are two"},
+        {"Host: localhost\r\nHost: localhost\r\nContent-Length: 0\r\n",
+         "Host is missing, or there are two"},
     };
     serving_start(&inference_model, "1", FLAGS("--quiet"));
     free(serving_complete("{\"prompt\":\"a\",\"max_tokens\":1}")); /* the model is loaded */
-    for (size_t i = 0; i < sizeof framings / sizeof framings[0]; i++) {
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         char text[SERVING_COMMAND_BYTES];
         const int fd = serving_connect(false);
         const int bytes = snprintf(text, sizeof text,
-                                   "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
+                                   "POST /v1/completions HTTP/1.1\r\n%s\r\n"
                                    "0\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
-                                   framings[i]);
+                                   wrong[i].headers);
         assert_int_equal(write(fd, text, (size_t)bytes), bytes);
         serving_read_all(fd);
         if (strncmp(serving_reply, "HTTP/1.1 400 ", 13) != 0 ||
-            strstr(serving_reply, "length twice") == NULL ||
+            strstr(serving_reply, wrong[i].says) == NULL ||
             strstr(serving_reply + 1, "HTTP/1.1") != NULL) {
             fail_msg("case %zu: %s", i, serving_reply);
         }
@@ -475,7 +483,7 @@ int main(void)
         cmocka_unit_test(a_stop_ends_the_work),
         cmocka_unit_test(many_clients_get_their_own_texts),
         cmocka_unit_test(what_is_wrong_is_named),
-        cmocka_unit_test(a_body_has_one_length),
+        cmocka_unit_test(what_a_proxy_may_read_otherwise_is_refused),
         cmocka_unit_test(a_name_is_no_way_in),
         cmocka_unit_test(slow_clients_keep_nobody_out),
         cmocka_unit_test(servers_draw_as_they_are_told),
