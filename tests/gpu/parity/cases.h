@@ -14,7 +14,8 @@ typedef struct parity_case {
         tiles; /* so many heads that tiles are others; the exact backend has a block for each row instead */
 } parity_case;
 
-extern const parity_case parity_rows_cases[];      /* norms, embeddings, moves; NULL ends each */
+extern const parity_case parity_norm_cases[];      /* norms; NULL ends each */
+extern const parity_case parity_rows_cases[];      /* embeddings, moves */
 extern const parity_case parity_product_cases[];   /* products and packing */
 extern const parity_case parity_attention_cases[]; /* attention of both kinds */
 extern const parity_case parity_step_cases[];      /* loss, optimizer, digests */
@@ -23,6 +24,9 @@ extern const parity_case parity_mma_cases[];      /* fragments of tensor cores *
 extern const parity_case parity_bfloat16_cases[]; /* operations with bfloat16, where they are */
 extern const parity_case parity_bfloat16_model_cases[];
 extern const parity_case parity_model_cases[]; /* training and answers */
+
+/* Up to `most`, or as wide as models are: those that fit in the registers of a warp, and not. */
+size_t parity_width(twin *t, size_t most);
 
 /* The file that `generating` reads. The sources' own; a program elsewhere sets another. */
 extern const char *parity_tokenizer;

@@ -77,6 +77,7 @@ int main(int argc, char **argv)
         const char *name;
         const parity_case *cases;
     } groups[] = {
+        {.name = "norms", .cases = parity_norm_cases},
         {.name = "rows", .cases = parity_rows_cases},
         {.name = "products", .cases = parity_product_cases},
         {.name = "attention", .cases = parity_attention_cases},

@@ -61,13 +61,10 @@ static const struct {
 #if defined(GPU_PARITY_TILE) /* its kernel is in this program, not in the plugin */
     {parity_mma_cases, {false, true}},
 #endif
-    {parity_rows_cases, {true, true}},
-    {parity_product_cases, {true, true, true}},
-    {parity_attention_cases, {true, true}},
-    {parity_step_cases, {true, true}},
-    {parity_bfloat16_cases, {false, true}},
-    {parity_model_cases, {true, true}},
-    {parity_bfloat16_model_cases, {false, true}},
+    {parity_norm_cases, {true, true}},          {parity_rows_cases, {true, true}},
+    {parity_product_cases, {true, true, true}}, {parity_attention_cases, {true, true}},
+    {parity_step_cases, {true, true}},          {parity_bfloat16_cases, {false, true}},
+    {parity_model_cases, {true, true}},         {parity_bfloat16_model_cases, {false, true}},
 };
 
 static const struct {
