@@ -1,0 +1,61 @@
+/* Loads tokenizers and reads templates for the tests of chats. */
+#include "chat_case.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rank/checkpoint.h"
+#include "support.h"
+
+rank_tokenizer *chat_case_load_marks(const char *kind, int special)
+{
+    static const char *const names[] = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"};
+    base_error error;
+    rank_tokenizer *tokenizer = NULL;
+    test_directory scratch;
+    char path[256];
+    (void)snprintf(path, sizeof path, ORACLE_DIRECTORY "/hub_%s.json", kind);
+    json_t *root = json_load_file(path, 0, NULL);
+    json_t *vocab = json_object_get(json_object_get(root, "model"), "vocab");
+    json_t *added = json_object_get(root, "added_tokens");
+    json_int_t next = 0;
+    const char *text = NULL;
+    json_t *id = NULL;
+    size_t index = 0;
+    json_object_foreach(vocab, text, id)
+    {
+        next = json_integer_value(id) >= next ? json_integer_value(id) + 1 : next;
+    }
+    json_array_foreach(added, index, id)
+    {
+        const json_int_t its = json_integer_value(json_object_get(id, "id"));
+        next = its >= next ? its + 1 : next;
+    }
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        json_t *token = json_pack("{s:I, s:s, s:b, s:b}", "id", next + (json_int_t)i, "content",
+                                  names[i], "special", special, "normalized", 0);
+        assert_int_equal(json_array_append_new(added, token), 0);
+    }
+    test_directory_make(&scratch);
+    const char *copy = test_directory_path(&scratch, "tokenizer.json");
+    assert_int_equal(json_dump_file(root, copy, 0), 0);
+    assert_ok(rank_tokenizer_load(copy, &tokenizer, &error), &error);
+    test_directory_remove(&scratch);
+    json_decref(root);
+    return tokenizer;
+}
+
+rank_tokenizer *chat_case_load(const char *kind)
+{
+    return chat_case_load_marks(kind, 1);
+}
+
+rank_chat chat_case_read(const char *text, const char *begin, rank_tokenizer *tokenizer)
+{
+    rank_chat chat;
+    rank_chat_template template = {.text = (char *)(uintptr_t)text};
+    (void)snprintf(template.begin_token, sizeof template.begin_token, "%s", begin);
+    rank_chat_init(&template, tokenizer, &chat);
+    return chat;
+}
