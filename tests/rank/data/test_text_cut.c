@@ -4,50 +4,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/splitmix.h"
+#include "random_text.h"
 #include "rank/tokenizer.h"
 #include "support.h"
 
-enum { TRIALS = 2000, WORDS_MAX = 30, TEXT_BYTES_MAX = 32 * WORDS_MAX, IDS_MAX = TEXT_BYTES_MAX };
+enum {
+    TRIALS = 2000,
+    WORDS_MAX = 30,
+    TEXT_BYTES_MAX = TEST_RANDOM_WORD_BYTES_MAX * WORDS_MAX,
+    IDS_MAX = TEXT_BYTES_MAX
+};
 
 static const char *const kinds[] = {"tokenizer", "hub_gpt2", "hub_llama3", "hub_qwen2",
                                     "hub_smollm2"};
-
-/* Words, numbers, marks, spaces of all kinds, bytes that are no UTF-8, in any order. */
-static size_t draw(uint64_t *random, char *text)
-{
-    static const char *const words[] = {" ",
-                                        " ",
-                                        " ",
-                                        "\n",
-                                        "\n",
-                                        "\r\n",
-                                        "\t",
-                                        "\xc2\xa0",
-                                        "a",
-                                        "he goes",
-                                        "1234",
-                                        "'s",
-                                        "'T",
-                                        "...",
-                                        "\xc3\xa9",
-                                        "\xe4\xb8\xad",
-                                        "\xff",
-                                        "\x80",
-                                        "x y",
-                                        "a\nb",
-                                        "-1",
-                                        "\xe3\x80\x80",
-                                        "<|endoftext|>",
-                                        "!?"};
-    size_t used = 0;
-    for (uint64_t left = base_splitmix_next(random) % WORDS_MAX; left > 0; left--) {
-        const char *word = words[base_splitmix_next(random) % (sizeof words / sizeof *words)];
-        memcpy(text + used, word, strlen(word));
-        used += strlen(word);
-    }
-    return used;
-}
 
 static size_t encode(rank_tokenizer *tokenizer, const char *text, size_t bytes, int32_t *at)
 {
@@ -73,7 +42,7 @@ static void parts_have_the_tokens_of_the_whole(void **state)
             char text[TEXT_BYTES_MAX];
             int32_t whole[IDS_MAX];
             int32_t parts[2 * IDS_MAX];
-            const size_t bytes = draw(&random, text);
+            const size_t bytes = test_random_text(&random, WORDS_MAX, text);
             const size_t cut = rank_text_cut(text, bytes);
             assert_true(cut == 0 || cut < bytes);
             if (cut == 0 || (text[cut] == '\n' && rank_tokenizer_is_own(tokenizer))) {

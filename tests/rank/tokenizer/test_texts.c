@@ -7,13 +7,18 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "base/splitmix.h"
 #include "data/hub.h"
 #include "data/text_cut.h"
 #include "data/tokenizer_file.h"
+#include "random_text.h"
 #include "support.h"
 
-enum { TRIALS = 3000, WORDS_MAX = 24, TEXT_BYTES_MAX = 512, LONG_BYTES = 3 << 20 };
+enum {
+    TRIALS = 3000,
+    WORDS_MAX = 24,
+    TEXT_BYTES_MAX = TEST_RANDOM_WORD_BYTES_MAX * WORDS_MAX,
+    LONG_BYTES = 3 << 20
+};
 
 static rank_hub *cutter;
 
@@ -70,39 +75,6 @@ static void pieces_are_those_of_gpt2(void **state)
     assert_memory_equal(found.pieces, expected, sizeof expected);
 }
 
-/* Words, spaces of all kinds, bytes that are no UTF-8, in any order. */
-static size_t draw(uint64_t *random, char *text)
-{
-    static const char *const words[] = {" ",
-                                        " ",
-                                        "\n",
-                                        "\r\n",
-                                        "\t",
-                                        "\xc2\xa0",
-                                        "\xe3\x80\x80",
-                                        "a",
-                                        "Zoo",
-                                        "7",
-                                        "'s",
-                                        "'",
-                                        "...",
-                                        "\xc3\xa9t\xc3\xa9",
-                                        "\xe4\xb8\xad",
-                                        "\xff",
-                                        "\xe4",
-                                        "\x80",
-                                        "<|endoftext|>",
-                                        "\x1b",
-                                        "\x7f"};
-    size_t used = 0;
-    for (uint64_t left = base_splitmix_next(random) % WORDS_MAX; left > 0; left--) {
-        const char *word = words[base_splitmix_next(random) % (sizeof words / sizeof *words)];
-        memcpy(text + used, word, strlen(word));
-        used += strlen(word);
-    }
-    return used;
-}
-
 static void a_cut_text_has_the_pieces_of_the_whole(void **state)
 {
     (void)state;
@@ -110,7 +82,7 @@ static void a_cut_text_has_the_pieces_of_the_whole(void **state)
     int cuts = 0;
     for (int trial = 0; trial < TRIALS; trial++) {
         char text[TEXT_BYTES_MAX];
-        const size_t text_bytes = draw(&random, text);
+        const size_t text_bytes = test_random_text(&random, WORDS_MAX, text);
         const size_t cut = rank_text_cut(text, text_bytes);
         listing whole = {.used = 0};
         listing parts = {.used = 0};
