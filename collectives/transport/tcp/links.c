@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,10 +17,10 @@
 #include "transport/socket/interface.h"
 #include "transport/socket/options.h"
 #include "transport/tcp/handshake.h"
+#include "transport/tcp/listen.h"
 #include "transport/tcp/record.h"
 
 enum {
-    BACKLOG = 1024,                      /* strangers may come before this rank looks */
     HANDSHAKES_MAX = 2 * COLL_RANKS_MAX, /* half of them for strangers */
     POLL_SLICE_MS = 20,
     PAUSE_MS = 10, /* before a connector tries again */
@@ -63,49 +62,6 @@ typedef struct connecting {
     uint64_t accepted;
     handshake handshakes[HANDSHAKES_MAX];
 } connecting;
-
-static coll_status resolve(const char *address, uint16_t port, struct addrinfo **to,
-                           coll_error *reterr)
-{
-    const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
-                                   .ai_socktype = SOCK_STREAM};
-    char service[8];
-    (void)snprintf(service, sizeof service, "%u", (unsigned)port);
-    if (getaddrinfo(address, service, &hints, to) != 0) {
-        return coll_fail(reterr, COLL_ERR_PEER, "'%s' is no numeric address", address);
-    }
-    return COLL_OK;
-}
-
-static coll_status listen_on(const char *address, int64_t host_timeout_ns, int *listener,
-                             uint16_t *port, coll_error *reterr)
-{
-    struct addrinfo *at = NULL;
-    union {
-        struct sockaddr any;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    } bound = {.v6 = {.sin6_family = AF_UNSPEC}};
-    socklen_t bound_bytes = sizeof bound;
-    const coll_status status = resolve(address, 0, &at, reterr);
-    if (status != COLL_OK) {
-        return status;
-    }
-    const int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    *listener = fd;
-    if (fd >= 0) {
-        coll_tcp_options_fresh(fd, host_timeout_ns);
-    }
-    const bool listening = fd >= 0 && bind(fd, at->ai_addr, at->ai_addrlen) == 0 &&
-                           listen(fd, BACKLOG) == 0 &&
-                           getsockname(fd, &bound.any, &bound_bytes) == 0;
-    freeaddrinfo(at);
-    if (!listening) {
-        return coll_fail(reterr, COLL_ERR_IO, "cannot listen on %s: %s", address, strerror(errno));
-    }
-    *port = ntohs(bound.any.sa_family == AF_INET ? bound.v4.sin_port : bound.v6.sin6_port);
-    return COLL_OK;
-}
 
 static void drop(handshake *g)
 {
@@ -165,7 +121,7 @@ static coll_status start_connecting(connecting *m, handshake *g, int peer, coll_
         return connect_fail(m, peer, "no other host can reach that", reterr);
     }
     coll_address_reach(m->all[m->context->rank].address, theirs->address, address);
-    coll_status status = resolve(address, theirs->port, &to, reterr);
+    coll_status status = coll_tcp_resolve(address, theirs->port, &to, reterr);
     if (status != COLL_OK) {
         return status;
     }
@@ -473,8 +429,8 @@ coll_status coll_tcp_links_open(coll_context *context, const coll_context_option
         coll_identity_reaches_beyond(context->identities, context->size, context->rank),
         mine.address, reterr);
     if (status == COLL_OK) {
-        status =
-            listen_on(mine.address, context->host_timeout_ns, &m->listener, &mine.port, reterr);
+        status = coll_tcp_listen(mine.address, context->host_timeout_ns, &m->listener, &mine.port,
+                                 reterr);
     }
     if (status == COLL_OK) {
         status =
