@@ -44,7 +44,7 @@ static bool is_used(const base_field *row, const proto_job *job)
         for_all = for_all && !marked;
     }
     /* several pipelines are replicas, too, and one is not */
-    if ((row->marks & PROTO_FIELD_BUCKETS) != 0 && mode->pipelined && proto_job_replicas(job) > 1) {
+    if ((row->marks & PROTO_FIELD_BUCKETS) != 0 && mode->pipelined && proto_job_copies(job) > 1) {
         return true;
     }
     return for_all || ((row->marks & PROTO_FIELD_EVALUATES) != 0 && job->infer.eval);

@@ -1,4 +1,4 @@
-/* base/path.h */
+/* base/path.h: paths that are joined, and which files have lines of JSON by their names. */
 #include "base/path.h"
 
 #include "support.h"
