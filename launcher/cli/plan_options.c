@@ -10,6 +10,7 @@
 #include "budget/codings.h"
 #include "cli/plan_checkpoint.h"
 #include "pipeline/picture.h"
+#include "proto/limits.h"
 
 enum {
     COUNT_MAX = 1 << 20,
@@ -99,11 +100,16 @@ static const base_field rows[] = {
     {COUNT(steps), .option = "steps", .value = "N", .help = "say how long so many steps take"},
 
     {COUNT(ranks), .option = "ranks", .letter = 'n', .value = "N",
-     .help = "data x tensor x pipeline (8, if not all three are given)", .group = "The layout"},
+     .help =
+         "data x context ranks x tensor x pipeline (8, unless data, tensor and pipeline are given)",
+     .group = "The layout"},
     {COUNT(layout.data), .option = "data", .value = "N",
      .help = "replicas that add up their gradients (try all)"},
     {COUNT(layout.tensor), .option = "tensor", .value = "N",
      .help = "ranks that share each layer (try all)"},
+    {OWN(INT, layout.context_ranks), .least = 1, .most = PROTO_CONTEXT_RANKS_MAX,
+     .option = "context-ranks", .value = "N",
+     .help = "of training: ranks that share the tokens of each micro-batch"},
     {OWN(INT, layout.pipeline), .least = 1, .most = PROTO_PIPELINE_STAGES_MAX, .option = "pipeline",
      .value = "N", .help = "stages of layers (try all)"},
     {OWN(ENUM, ask.schedule), .name_of = proto_pipeline_name, .option = "schedule", .value = "NAME",
@@ -151,6 +157,7 @@ static const launch_plan_options defaults = {
             .schedule = PROTO_PIPELINE_1F1B},
     .model = DEFAULT_MODEL,
     .device = DEFAULT_DEVICE,
+    .layout = {.context_ranks = 1},
 };
 
 void launch_plan_options_help(FILE *stream)
@@ -263,11 +270,12 @@ static base_status check_used(const launch_plan_options *options, base_error *re
 {
     const bool schedules = options->given.schedule || options->ask.chunks != 0;
     const char *flag = options->given.schedule ? "schedule" : "chunks";
-    const char *of_training = schedules                     ? flag
-                              : options->given.global_batch ? "global-batch"
-                              : options->ask.recompute      ? "recompute"
-                              : options->ask.zero != 0      ? "zero"
-                                                            : NULL;
+    const char *of_training = schedules                           ? flag
+                              : options->given.global_batch       ? "global-batch"
+                              : options->ask.recompute            ? "recompute"
+                              : options->ask.zero != 0            ? "zero"
+                              : options->layout.context_ranks > 1 ? "context-ranks"
+                                                                  : NULL;
     if (options->ask.decode && of_training != NULL) {
         return base_fail(reterr, BASE_ERR_INVALID, "--%s is of training: not with --decode",
                          of_training);
@@ -309,14 +317,19 @@ static base_status complete_work(launch_plan_options *options, base_error *reter
 static base_status complete_ranks(launch_plan_options *options, base_error *reterr)
 {
     const launch_layout *layout = &options->layout;
-    const int64_t product = layout->data * layout->tensor * layout->pipeline; /* 0: one is open */
+    const int64_t product = launch_layout_ranks(layout); /* 0: one is open */
     if (options->ranks == 0) {
         options->ranks = product != 0 ? product : DEFAULT_RANKS;
     }
-    return options->ranks <= COUNT_MAX
+    if (options->ranks > COUNT_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "%" PRId64 " ranks are more than %d",
+                         options->ranks, COUNT_MAX);
+    }
+    return options->ranks % layout->context_ranks == 0
                ? BASE_OK
-               : base_fail(reterr, BASE_ERR_LIMIT, "%" PRId64 " ranks are more than %d",
-                           options->ranks, COUNT_MAX);
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "--context-ranks %" PRId64 " does not divide the %" PRId64 " ranks",
+                           layout->context_ranks, options->ranks);
 }
 
 static void complete_device(launch_plan_options *options)

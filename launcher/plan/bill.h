@@ -23,7 +23,8 @@ launch_bill_row *launch_bill_add(const launch_ask *ask, launch_estimate *made,
 /* Adds a whole row. Returns the seconds that they take. */
 double launch_bill_all_reduces(const launch_ask *ask, launch_estimate *made, launch_exchange of);
 
-/* A reduce-scatter or an all-gather of the whole payload: half of an all-reduce. */
+/* A reduce-scatter or an all-gather of the whole payload, or an all-to-all of what a rank has: half of an
+ * all-reduce. */
 double launch_bill_halves(const launch_ask *ask, launch_estimate *made, launch_exchange of,
                           const char *operation);
 

@@ -24,12 +24,13 @@ typedef struct launch_ask {
     int64_t chunks;
 } launch_ask;
 
-/* ranks = data · tensor · pipeline. Rank 0's neighbours share its tensors, then come replicas, then
- * stages: what exchanges most is nearest. */
+/* ranks = data · context_ranks · tensor · pipeline. Rank 0's neighbours share its tensors, then come those
+ * that share its tokens, then replicas, then stages: what exchanges most is nearest. */
 typedef struct launch_layout {
     int64_t data;
     int64_t tensor;
     int64_t pipeline;
+    int64_t context_ranks; /* that share the tokens of a micro-batch */
 } launch_layout;
 
 typedef enum launch_memory {
@@ -47,7 +48,7 @@ const char *launch_memory_name(launch_memory use);
 /* One kind of exchange, of the rank with most of it, in one step. */
 typedef struct launch_bill_row {
     const char *what;
-    const char *operation; /* all_reduce, reduce_scatter, all_gather, send */
+    const char *operation; /* all_reduce, reduce_scatter, all_gather, all_to_all, send */
     int64_t ranks;         /* that take part */
     bool between_hosts;
     double times;
@@ -56,7 +57,7 @@ typedef struct launch_bill_row {
     double took_s;        /* of all, one after the other */
 } launch_bill_row;
 
-enum { LAUNCH_BILL_ROWS_MAX = 8 };
+enum { LAUNCH_BILL_ROWS_MAX = 10 };
 
 /* Flags with which a training would fit that does not, and its total_bytes then. */
 typedef struct launch_way {
@@ -84,6 +85,7 @@ typedef struct launch_estimate {
     double repeated_s;          /* of that: what backward computes again */
     double merge_s;             /* adding its micro-batches' gradients up */
     double tensor_s;            /* its all-reduces, which nothing hides */
+    double context_s;           /* its all-to-alls, which nothing hides */
     double waiting_s;           /* its bubble and what the stages' sends add */
     double gradients_s;         /* adding up the replicas' gradients */
     double gradients_exposed_s; /* what backward does not hide of it */
@@ -94,7 +96,12 @@ typedef struct launch_estimate {
     double bubble; /* share of the time in which stages wait, mean over them */
 } launch_estimate;
 
-/* The stage of ZeRO that this layout has: none with one replica, where there is nothing to shard. */
+int64_t launch_layout_ranks(const launch_layout *layout);
+
+/* Copies of the model: ranks that have the same parameters, and add up their gradients. */
+int64_t launch_layout_copies(const launch_layout *layout);
+
+/* The stage of ZeRO that this layout has: none with one copy, where there is nothing to shard. */
 int64_t launch_layout_zero(const launch_ask *ask, const launch_layout *layout);
 
 /* The highest stage that it can have: 1 where stages of layers follow each other. */
@@ -110,7 +117,7 @@ BASE_MUST_CHECK base_status launch_estimate_make(const launch_ask *ask, const la
 void launch_estimate_fini(launch_estimate *estimate);
 
 /* The layouts of so many ranks, the fastest first; those that do not fit last. A number of `wanted`
- * that is not 0 is kept. *estimates: (count), to be freed with launch_estimates_destroy; only the
+ * that is not 0 is kept, and its context_ranks, which are not 0. *estimates: (count), to be freed with launch_estimates_destroy; only the
  * first one has a timeline. BASE_ERR_INVALID: no layout is possible; the message is of the last
  * one tried. */
 BASE_MUST_CHECK base_status launch_plan_search(const launch_ask *ask, int64_t ranks,

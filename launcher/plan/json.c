@@ -6,8 +6,9 @@
 
 static json_t *layout_json(const launch_layout *layout)
 {
-    return json_pack("{s:I, s:I, s:I}", "data", (json_int_t)layout->data, "tensor",
-                     (json_int_t)layout->tensor, "pipeline", (json_int_t)layout->pipeline);
+    return json_pack("{s:I, s:I, s:I, s:I}", "data", (json_int_t)layout->data, "context_ranks",
+                     (json_int_t)layout->context_ranks, "tensor", (json_int_t)layout->tensor,
+                     "pipeline", (json_int_t)layout->pipeline);
 }
 
 static json_t *on_cpus_json(const launch_plan *plan, const launch_layout *layout)
@@ -120,7 +121,7 @@ base_status launch_plan_print_json(const launch_plan *plan, FILE *stream, base_e
     const launch_estimate *best = &plan->estimates[0];
     json_t *root = json_pack(
         "{s:o, s:s, s:o, s:I, s:b, s:f, s:b, s:o, s:f, s:i, s:o, s:o, s:o, "
-        "s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:o, s:o, s:o}",
+        "s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:o, s:o, s:o}",
         "model", model_json(plan), "device", plan->device_name, "layout",
         layout_json(&best->layout), "zero",
         (json_int_t)launch_layout_zero(plan->ask, &best->layout), "recompute", plan->ask->recompute,
@@ -128,11 +129,12 @@ base_status launch_plan_print_json(const launch_plan *plan, FILE *stream, base_e
         "tokens_per_step", best->tokens, "stage", best->stage, "memory", memory_json(best), "bill",
         bill_json(best), "pipeline", pipeline_json(best), "step", "computing_s", best->compute_s,
         "computing_again_s", best->repeated_s, "adding_up_s", best->merge_s, "tensor_exchanges_s",
-        best->tensor_s, "waiting_s", best->waiting_s, "gradients_s", best->gradients_s,
-        "gradients_exposed_s", best->gradients_exposed_s, "optimizer_s", best->optimizer_s,
-        "parameters_s", best->parameters_s, "parameters_exposed_s", best->parameters_exposed_s,
-        "step_s", best->step_s, "cost_usd", cost_json(plan), "on_cpus",
-        on_cpus_json(plan, &best->layout), "layouts", layouts_json(plan));
+        best->tensor_s, "context_exchanges_s", best->context_s, "waiting_s", best->waiting_s,
+        "gradients_s", best->gradients_s, "gradients_exposed_s", best->gradients_exposed_s,
+        "optimizer_s", best->optimizer_s, "parameters_s", best->parameters_s,
+        "parameters_exposed_s", best->parameters_exposed_s, "step_s", best->step_s, "cost_usd",
+        cost_json(plan), "on_cpus", on_cpus_json(plan, &best->layout), "layouts",
+        layouts_json(plan));
     const bool written = root != NULL && json_dumpf(root, stream, JSON_INDENT(2)) == 0;
     json_decref(root);
     (void)fputc('\n', stream);

@@ -3,14 +3,24 @@
 
 #include "plan/estimate.h"
 
+int64_t launch_layout_ranks(const launch_layout *layout)
+{
+    return launch_layout_copies(layout) * layout->tensor * layout->pipeline;
+}
+
+int64_t launch_layout_copies(const launch_layout *layout)
+{
+    return layout->data * layout->context_ranks;
+}
+
 int64_t launch_layout_zero(const launch_ask *ask, const launch_layout *layout)
 {
-    return layout->data > 1 ? ask->zero : 0;
+    return launch_layout_copies(layout) > 1 ? ask->zero : 0;
 }
 
 int64_t launch_layout_zero_most(const launch_layout *layout)
 {
-    return layout->data == 1 ? 0 : layout->pipeline > 1 ? 1 : PROTO_ZERO_PARAMETERS;
+    return launch_layout_copies(layout) == 1 ? 0 : layout->pipeline > 1 ? 1 : PROTO_ZERO_PARAMETERS;
 }
 
 base_status launch_layout_check(const launch_ask *ask, const launch_layout *layout,
@@ -34,6 +44,13 @@ base_status launch_layout_check(const launch_ask *ask, const launch_layout *layo
         return layout->pipeline == 1
                    ? BASE_OK
                    : base_fail(reterr, BASE_ERR_INVALID, "--decode goes without --pipeline");
+    }
+    if (model->heads % (layout->tensor * layout->context_ranks) != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--context-ranks %" PRId64 "%s does not divide the %" PRId64
+                         " heads of the model, which these ranks share in attention",
+                         layout->context_ranks, layout->tensor > 1 ? " times --tensor" : "",
+                         model->heads);
     }
     if (layout->pipeline > 1 && layout->pipeline * ask->chunks > model->layers) {
         return base_fail(reterr, BASE_ERR_INVALID,

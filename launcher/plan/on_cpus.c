@@ -27,7 +27,7 @@ static proto_job job_of(const launch_plan *plan, const launch_layout *layout)
     const launch_ask *ask = plan->ask;
     proto_job job;
     proto_job_defaults(&job);
-    job.job.world_size = layout->data * layout->tensor * layout->pipeline;
+    job.job.world_size = launch_layout_ranks(layout);
     job.model.layers = ask->model.layers;
     job.model.width = ask->model.width;
     job.model.heads = ask->model.heads;
@@ -40,6 +40,7 @@ static proto_job job_of(const launch_plan *plan, const launch_layout *layout)
     job.train.micro_batches = ask->global_batch / (layout->data * ask->batch);
     job.train.recompute = ask->recompute;
     job.parallel.zero = launch_layout_zero(ask, layout);
+    job.parallel.context_ranks = layout->context_ranks;
     job.train.steps = plan->steps > 0 ? plan->steps : job.train.steps;
     if (layout->tensor > 1 || layout->pipeline > 1) {
         job.job.mode = PROTO_MODE_PP_CPU;
@@ -81,6 +82,9 @@ bool launch_plan_on_cpus(const launch_plan *plan, const launch_layout *layout, l
                        proto_mode_get(job.job.mode)->name, job.job.world_size);
     if (job.job.mode == PROTO_MODE_PP_CPU) {
         launch_text_printf(text, " --stages %" PRId64, layout->pipeline);
+    }
+    if (layout->context_ranks > 1) {
+        launch_text_printf(text, " --context-ranks %" PRId64, layout->context_ranks);
     }
     if (layout->tensor > 1) {
         launch_text_printf(text, " --tensor %" PRId64, layout->tensor);

@@ -112,10 +112,14 @@ static void print_head(const launch_plan *plan, FILE *stream)
                   seconds(ask->device.inside.latency_s, texts[1]), ask->device.host_ranks,
                   bytes(ask->device.between.bandwidth_bytes_per_s, texts[2]),
                   seconds(ask->device.between.latency_s, texts[3]));
+    texts[0][0] = '\0';
+    if (layout->context_ranks > 1) {
+        (void)snprintf(texts[0], TEXT_BYTES, "%" PRId64 " context x ", layout->context_ranks);
+    }
     (void)fprintf(stream,
-                  "layout    %" PRId64 " ranks = %" PRId64 " data x %" PRId64 " tensor x %" PRId64
+                  "layout    %" PRId64 " ranks = %" PRId64 " data x %s%" PRId64 " tensor x %" PRId64
                   " pipeline\n",
-                  layout->data * layout->tensor * layout->pipeline, layout->data, layout->tensor,
+                  launch_layout_ranks(layout), layout->data, texts[0], layout->tensor,
                   layout->pipeline);
     if (ask->decode) {
         (void)fprintf(stream,
@@ -145,18 +149,26 @@ static void print_fit(const launch_ask *ask, const launch_estimate *of, FILE *st
     (void)fprintf(stream, "\n");
 }
 
+/* All layouts have as many context ranks: a column for those who have asked for some. */
 static void print_layouts(const launch_plan *plan, FILE *stream)
 {
+    const int64_t context_ranks = plan->estimates[0].layout.context_ranks;
+    char context[TEXT_BYTES] = "";
     char texts[2][TEXT_BYTES];
     if (plan->count == 1) {
         return;
     }
-    (void)fprintf(stream, "\nLayouts of these ranks, by tokens/s; those that do not fit come last\n"
-                          "  data tensor pipeline        step    tokens/s  bubble     memory\n");
+    if (context_ranks > 1) {
+        (void)snprintf(context, sizeof context, " %7" PRId64, context_ranks);
+    }
+    (void)fprintf(stream,
+                  "\nLayouts of these ranks, by tokens/s; those that do not fit come last\n"
+                  "  data%s tensor pipeline        step    tokens/s  bubble     memory\n",
+                  context_ranks > 1 ? " context" : "");
     for (int i = 0; i < plan->count && i < LAYOUTS_SHOWN; i++) {
         const launch_estimate *each = &plan->estimates[i];
-        (void)fprintf(stream, "%6" PRId64 " %6" PRId64 " %8" PRId64 " %11s %11.0f %5.1f %% %10s",
-                      each->layout.data, each->layout.tensor, each->layout.pipeline,
+        (void)fprintf(stream, "%6" PRId64 "%s %6" PRId64 " %8" PRId64 " %11s %11.0f %5.1f %% %10s",
+                      each->layout.data, context, each->layout.tensor, each->layout.pipeline,
                       seconds(each->step_s, texts[0]), each->tokens / each->step_s,
                       100 * each->run.result.bubble, bytes(each->total_bytes, texts[1]));
         print_fit(plan->ask, each, stream);
@@ -272,6 +284,7 @@ static void print_times(const launch_plan *plan, FILE *stream)
     print_share("  of it again", best->repeated_s, best->step_s, stream);
     print_share("adding gradients up", best->merge_s, best->step_s, stream);
     print_share("exchanges of tensors", best->tensor_s, best->step_s, stream);
+    print_share("exchanges of heads", best->context_s, best->step_s, stream);
     print_share("bubble, and sends", best->waiting_s, best->step_s, stream);
     print_share("gradients, not hidden", best->gradients_exposed_s, best->step_s, stream);
     print_share("optimizer", best->optimizer_s, best->step_s, stream);
@@ -302,7 +315,7 @@ static void print_money(const launch_plan *plan, FILE *stream)
     }
     budget_money_show(micro, text);
     (void)fprintf(stream, " and cost %s: %" PRId64 " ranks for so long\n", text,
-                  layout->data * layout->tensor * layout->pipeline);
+                  launch_layout_ranks(layout));
     if (best->fits) {
         budget_money_format(micro, text);
         (void)fprintf(stream,

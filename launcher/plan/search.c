@@ -58,12 +58,15 @@ static base_status try_all(const launch_ask *ask, int64_t ranks, const launch_la
 {
     base_status status = BASE_OK;
     int skipped = 0;
-    for (int64_t tensor = 1; tensor <= ranks && status == BASE_OK; tensor++) {
-        const int64_t most = ranks % tensor == 0 ? ranks / tensor : 0;
+    const int64_t places = ranks / wanted->context_ranks; /* each of ranks that share tokens */
+    for (int64_t tensor = 1; tensor <= places && status == BASE_OK; tensor++) {
+        const int64_t most = places % tensor == 0 ? places / tensor : 0;
         for (int64_t pipeline = 1; pipeline <= most && status == BASE_OK; pipeline++) {
-            const launch_layout layout = {
-                .data = ranks / tensor / pipeline, .tensor = tensor, .pipeline = pipeline};
-            const bool whole = layout.data * tensor * pipeline == ranks;
+            const launch_layout layout = {.data = places / tensor / pipeline,
+                                          .tensor = tensor,
+                                          .pipeline = pipeline,
+                                          .context_ranks = wanted->context_ranks};
+            const bool whole = launch_layout_ranks(&layout) == ranks;
             if (whole && is_wanted(wanted->tensor, tensor) &&
                 is_wanted(wanted->pipeline, pipeline) && is_wanted(wanted->data, layout.data)) {
                 status = try_layout(ask, &layout, estimates, count, &skipped, reterr);
@@ -81,7 +84,8 @@ base_status launch_plan_search(const launch_ask *ask, int64_t ranks, const launc
     if (*estimates == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for layouts");
     }
-    (void)base_fail(reterr, BASE_ERR_INVALID, "data × tensor × pipeline must be that many");
+    (void)base_fail(reterr, BASE_ERR_INVALID, "data ×%s tensor × pipeline must be that many",
+                    wanted->context_ranks > 1 ? " context ×" : "");
     const base_status status = try_all(ask, ranks, wanted, *estimates, count, reterr);
     if (status != BASE_OK || *count == 0) {
         return status != BASE_OK ? status

@@ -14,8 +14,8 @@ double launch_reading_s(const launch_ask *ask, double bytes)
 
 bool launch_link_is_inside(const launch_ask *ask, const launch_layout *layout, int64_t span)
 {
-    const int64_t ranks = layout->data * layout->tensor * layout->pipeline;
-    return ranks <= ask->device.host_ranks || ask->device.host_ranks % span == 0;
+    return launch_layout_ranks(layout) <= ask->device.host_ranks ||
+           ask->device.host_ranks % span == 0;
 }
 
 const coll_tp_link *launch_link_over(const launch_ask *ask, const launch_layout *layout,

@@ -15,6 +15,9 @@ enum {
     TASK_S_MAX = 1000,
 };
 
+/* What ranks that share tokens exchange, in parts as wide as the queries. */
+enum { QKV_PARTS = 3, OUTPUT_PARTS = 1 };
+
 /* The micro-batches' rows that a stage sends on: forward to the next, backward to the one before. */
 static double sends(const launch_estimate *made, int stage)
 {
@@ -29,7 +32,7 @@ static double sends(const launch_estimate *made, int stage)
 static void add_sends(const launch_ask *ask, launch_estimate *made, double payload_bytes)
 {
     const launch_layout *layout = &made->layout;
-    const int64_t span = layout->tensor * layout->data * layout->pipeline;
+    const int64_t span = launch_layout_ranks(layout);
     double most = 0;
     for (int stage = 0; stage < made->run.pipeline.stages; stage++) {
         most = fmax(most, sends(made, stage));
@@ -50,9 +53,10 @@ typedef struct share {
     launch_stage part;        /* all chunks of it */
 } share;
 
-static double micro_tokens(const launch_ask *ask)
+/* A rank's tokens of a micro-batch: the most that one has. */
+static double micro_tokens(const launch_ask *ask, const launch_layout *layout)
 {
-    return (double)ask->batch * (double)ask->model.context;
+    return ceil((double)ask->batch * (double)ask->model.context / (double)layout->context_ranks);
 }
 
 /* What a part's products take for a micro-batch. */
@@ -61,10 +65,12 @@ typedef struct products {
     double repeated_s; /* in backward, beside twice as much as forward */
 } products;
 
-static products time_products(const launch_ask *ask, const launch_stage *part, int tensor)
+static products time_products(const launch_ask *ask, const launch_layout *layout,
+                              const launch_stage *part)
 {
     const launch_model *model = &ask->model;
-    const double tokens = micro_tokens(ask);
+    const int tensor = (int)layout->tensor;
+    const double tokens = micro_tokens(ask, layout);
     const double seen = (double)model->context / 2;
     return (products){
         .forward_s =
@@ -81,7 +87,7 @@ static share share_of(const launch_ask *ask, const launch_estimate *made, int st
     const int stages = made->run.pipeline.stages;
     const int chunks = made->run.pipeline.chunks;
     const int tensor = (int)made->layout.tensor;
-    const double tokens = micro_tokens(ask);
+    const double tokens = micro_tokens(ask, &made->layout);
     share own = {.params = 0};
     for (int at = stage; at < stages * chunks; at += stages) {
         const launch_stage part = launch_model_stage(&ask->model, stages * chunks, at);
@@ -89,7 +95,7 @@ static share share_of(const launch_ask *ask, const launch_estimate *made, int st
         own.activations_bytes += launch_stage_activation_bytes(&ask->model, &part, tensor, tokens,
                                                                ask->precision, ask->recompute) /
                                  chunks;
-        const products each = time_products(ask, &part, tensor);
+        const products each = time_products(ask, &made->layout, &part);
         own.forward_s += each.forward_s;
         own.repeated_s += each.repeated_s;
         own.part.layers += part.layers;
@@ -115,8 +121,9 @@ void launch_step_training_memory(const launch_ask *ask, launch_estimate *made)
                 MOMENT_BYTES * launch_zero_kept(ask, layout, PROTO_ZERO_MOMENTS, own.params),
             [LAUNCH_MEMORY_ACTIVATIONS] = own.activations_bytes * held,
             [LAUNCH_MEMORY_WORK] = launch_work_training_bytes(
-                &ask->model, &(launch_work){.tokens = micro_tokens(ask),
+                &ask->model, &(launch_work){.tokens = micro_tokens(ask, layout),
                                             .tensor = (int)layout->tensor,
+                                            .context_ranks = (int)layout->context_ranks,
                                             .precision = ask->precision,
                                             .answers = own.part.answers,
                                             .recompute = ask->recompute}),
@@ -143,21 +150,29 @@ static double backward_sums(const launch_ask *ask, const launch_stage *part)
     return of_layer * (double)part->layers + (part->answers ? 1 : 0);
 }
 
-/* Seconds of one exchange of each kind among the ranks that share a layer. */
-typedef struct sums {
+/* How often backward exchanges what forward does once: again what a layer that is computed again needs. */
+static double backward_exchanges(const launch_ask *ask)
+{
+    return ask->recompute ? 2 : 1;
+}
+
+/* Seconds of one exchange of each kind among the ranks that share a layer, and of a layer's two among those
+ * that share tokens. */
+typedef struct exchanges {
     double row_s;
     double softmax_s;
     double head_norms_s;
-} sums;
+    double heads_s;
+} exchanges;
 
-static double row_bytes(const launch_ask *ask)
+static double row_bytes(const launch_ask *ask, const launch_layout *layout)
 {
-    return micro_tokens(ask) * (double)ask->model.width * LAUNCH_EXCHANGED_BYTES;
+    return micro_tokens(ask, layout) * (double)ask->model.width * LAUNCH_EXCHANGED_BYTES;
 }
 
-static double softmax_bytes(const launch_ask *ask)
+static double softmax_bytes(const launch_ask *ask, const launch_layout *layout)
 {
-    return micro_tokens(ask) * SOFTMAX_FLOATS * sizeof(float);
+    return micro_tokens(ask, layout) * SOFTMAX_FLOATS * sizeof(float);
 }
 
 /* The gradients of a layer's norms of heads: each rank has its own heads' part of them. */
@@ -167,12 +182,26 @@ static double head_norm_bytes(const launch_ask *ask)
     return HEAD_NORMS * width * LAUNCH_EXCHANGED_BYTES;
 }
 
-static sums time_sums(const launch_ask *ask, const launch_layout *layout)
+/* So many parts of a rank's tokens: all of its heads. */
+static double heads_bytes(const launch_ask *ask, const launch_layout *layout, int parts)
 {
+    return micro_tokens(ask, layout) * parts * (double)launch_model_queries(&ask->model) /
+           (double)layout->tensor * LAUNCH_EXCHANGED_BYTES;
+}
+
+static exchanges time_exchanges(const launch_ask *ask, const launch_layout *layout)
+{
+    const int ranks = (int)layout->context_ranks;
     const coll_tp_link *link = launch_link_over(ask, layout, layout->tensor);
-    return (sums){
-        .row_s = coll_allreduce_time_s(row_bytes(ask), (int)layout->tensor, link),
-        .softmax_s = coll_allreduce_time_s(softmax_bytes(ask), (int)layout->tensor, link),
+    const coll_tp_link *shared = launch_link_over(ask, layout, layout->tensor * ranks);
+    const double qkv_bytes = heads_bytes(ask, layout, QKV_PARTS);
+    const double output_bytes = heads_bytes(ask, layout, OUTPUT_PARTS);
+    return (exchanges){
+        .row_s = coll_allreduce_time_s(row_bytes(ask, layout), (int)layout->tensor, link),
+        .softmax_s = coll_allreduce_time_s(softmax_bytes(ask, layout), (int)layout->tensor, link),
+        .heads_s = (coll_allreduce_time_s(qkv_bytes, ranks, shared) +
+                    coll_allreduce_time_s(output_bytes, ranks, shared)) /
+                   2,
         .head_norms_s = ask->model.head_norms
                             ? coll_allreduce_time_s(head_norm_bytes(ask), (int)layout->tensor, link)
                             : 0,
@@ -191,18 +220,20 @@ static base_status play(const launch_ask *ask, launch_estimate *made, base_error
 {
     const launch_layout *layout = &made->layout;
     const int all = made->run.pipeline.stages * made->run.pipeline.chunks;
-    const sums each = time_sums(ask, layout);
+    const exchanges each = time_exchanges(ask, layout);
     int64_t forward_ns[PROTO_PIPELINE_PARTS_MAX];
     int64_t backward_ns[PROTO_PIPELINE_PARTS_MAX];
     for (int at = 0; at < all; at++) {
         const launch_stage part = launch_model_stage(&ask->model, all, at);
-        const products own = time_products(ask, &part, (int)layout->tensor);
+        const products own = time_products(ask, layout, &part);
         const double params = launch_stage_params(&ask->model, &part, (int)layout->tensor);
+        const double heads_s = (double)part.layers * each.heads_s;
         const double forward_s = own.forward_s + launch_bill_forward_sums(&part) * each.row_s +
-                                 (part.answers ? each.softmax_s : 0);
-        const double backward_s =
-            2 * own.forward_s + own.repeated_s + backward_sums(ask, &part) * each.row_s +
-            (double)part.layers * each.head_norms_s + merge_s(ask, made, params);
+                                 heads_s + (part.answers ? each.softmax_s : 0);
+        const double backward_s = 2 * own.forward_s + own.repeated_s +
+                                  backward_sums(ask, &part) * each.row_s +
+                                  (double)part.layers * each.head_norms_s +
+                                  backward_exchanges(ask) * heads_s + merge_s(ask, made, params);
         if (!(backward_s < TASK_S_MAX)) {
             return base_fail(reterr, BASE_ERR_LIMIT, "a micro-batch takes longer than %d s",
                              TASK_S_MAX);
@@ -210,8 +241,8 @@ static base_status play(const launch_ask *ask, launch_estimate *made, base_error
         forward_ns[at] = llround(forward_s * 1e9);
         backward_ns[at] = llround(backward_s * 1e9);
     }
-    const int64_t span = layout->tensor * layout->data * layout->pipeline;
-    const double hop = launch_hop_s(launch_link_over(ask, layout, span), row_bytes(ask));
+    const int64_t span = launch_layout_ranks(layout);
+    const double hop = launch_hop_s(launch_link_over(ask, layout, span), row_bytes(ask, layout));
     const launch_pipeline_costs costs = {.forward_ns = forward_ns,
                                          .backward_ns = backward_ns,
                                          .hop_ns = llround(fmin(hop, TASK_S_MAX) * 1e9)};
@@ -231,6 +262,22 @@ static double backward_s(const share *own)
     return 2 * own->forward_s + own->repeated_s;
 }
 
+/* The exchanges of so many layers before attention and behind it, and of their gradients. */
+static void add_heads(const launch_ask *ask, launch_estimate *made, double layers)
+{
+    const launch_layout *layout = &made->layout;
+    launch_exchange of = {.what = "q, k and v",
+                          .ranks = layout->context_ranks,
+                          .span = layout->tensor * layout->context_ranks,
+                          .times = (1 + backward_exchanges(ask)) * layers *
+                                   made->run.pipeline.micro_batches,
+                          .payload_bytes = heads_bytes(ask, layout, QKV_PARTS)};
+    (void)launch_bill_halves(ask, made, of, "all_to_all");
+    of.what = "attention";
+    of.payload_bytes = heads_bytes(ask, layout, OUTPUT_PARTS);
+    (void)launch_bill_halves(ask, made, of, "all_to_all");
+}
+
 /* The rows of the bill; each is of the stage with most of its kind. */
 static void add_bill(const launch_ask *ask, launch_estimate *made, const share *slowest)
 {
@@ -243,26 +290,28 @@ static void add_bill(const launch_ask *ask, launch_estimate *made, const share *
         const share own = share_of(ask, made, stage);
         params = fmax(params, own.params);
         rows = fmax(rows, rows_of(ask, &own));
-        layers = ask->model.head_norms ? fmax(layers, (double)own.part.layers) : 0;
+        layers = fmax(layers, (double)own.part.layers);
     }
     const double tied_bytes = (double)ask->model.vocab_size * (double)ask->model.width *
                               GRADIENT_BYTES / (double)layout->tensor;
     launch_zero_bill(ask, made, &(launch_zero_part){slowest->part, params}, backward_s(slowest));
     (void)launch_bill_all_reduces(ask, made,
                                   (launch_exchange){"partial sums", layout->tensor, layout->tensor,
-                                                    rows * micro_batches, row_bytes(ask)});
+                                                    rows * micro_batches, row_bytes(ask, layout)});
     (void)launch_bill_all_reduces(ask, made,
                                   (launch_exchange){"softmax", layout->tensor, layout->tensor,
-                                                    micro_batches, softmax_bytes(ask)});
-    (void)launch_bill_all_reduces(ask, made,
-                                  (launch_exchange){"norms of heads", layout->tensor,
-                                                    layout->tensor, layers * micro_batches,
-                                                    head_norm_bytes(ask)});
-    add_sends(ask, made, row_bytes(ask));
+                                                    micro_batches, softmax_bytes(ask, layout)});
+    (void)launch_bill_all_reduces(
+        ask, made,
+        (launch_exchange){"norms of heads", layout->tensor, layout->tensor,
+                          ask->model.head_norms ? layers * micro_batches : 0,
+                          head_norm_bytes(ask)});
+    add_heads(ask, made, layers);
+    add_sends(ask, made, row_bytes(ask, layout));
     const double tied_s = launch_bill_all_reduces(
         ask, made,
         (launch_exchange){"tied embedding", layout->pipeline > 1 && ask->model.tied ? 2 : 1,
-                          layout->tensor * layout->data * layout->pipeline, 1, tied_bytes});
+                          launch_layout_ranks(layout), 1, tied_bytes});
     made->gradients_s += tied_s;
     made->gradients_exposed_s += tied_s;
     /* parameters, gradient, both moments */
@@ -275,7 +324,7 @@ static void add_times(const launch_ask *ask, launch_estimate *made)
 {
     const launch_layout *layout = &made->layout;
     const double micro_batches = made->run.pipeline.micro_batches;
-    const sums each = time_sums(ask, layout);
+    const exchanges each = time_exchanges(ask, layout);
     share slowest = {.forward_s = 0};
     for (int stage = 0; stage < made->run.pipeline.stages; stage++) {
         const share own = share_of(ask, made, stage);
@@ -290,9 +339,11 @@ static void add_times(const launch_ask *ask, launch_estimate *made)
     made->tensor_s = micro_batches * (rows_of(ask, &slowest) * each.row_s +
                                       (double)slowest.part.layers * each.head_norms_s +
                                       (slowest.part.answers ? each.softmax_s : 0));
+    made->context_s =
+        micro_batches * (1 + backward_exchanges(ask)) * (double)slowest.part.layers * each.heads_s;
     add_bill(ask, made, &slowest);
     const double whole_s = (double)made->run.result.step_ns / 1e9;
-    const double busy_s = made->compute_s + made->merge_s + made->tensor_s;
+    const double busy_s = made->compute_s + made->merge_s + made->tensor_s + made->context_s;
     made->waiting_s = layout->pipeline > 1 ? fmax(whole_s - busy_s, 0) : 0;
     made->step_s =
         whole_s + made->gradients_exposed_s + made->optimizer_s + made->parameters_exposed_s;

@@ -18,17 +18,21 @@ double launch_work_training_bytes(const launch_model *model, const launch_work *
     const double rows = ceil(work->tokens / 16) * 16;
     const double width = (double)model->width;
     const double queries = (double)launch_model_queries(model);
+    const double qkv = 3 * queries;
+    const double chunk = fmin(rows, CHUNK_ROWS);
+    const bool shared = work->context_ranks > 1;
     const double rounded = work->precision == PROTO_PRECISION_BFLOAT16 ? 1.5 : 1;
     const double logits =
         work->answers ? fmin(rows, LOGIT_ROWS) * (double)model->vocab_size * rounded : 0;
     const double wide =
-        fmax(fmax(fmin(rows, CHUNK_ROWS) * (double)model->hidden, rows * 3 * queries), logits);
+        fmax(fmax(chunk * (double)model->hidden, (shared ? chunk : rows) * qkv), logits);
     /* attention's gradient has a place of its own if it is not as wide as the stream's */
     const double attention = queries != width ? rows * queries : 0;
-    const double no_bias = model->rms ? 2 * 3 * queries : 0;
+    const double of_biases = model->rms ? 2 * qkv : shared ? 2 * qkv / work->context_ranks : 0;
+    const double exchanged = shared ? 2 * rows * qkv : 0; /* sent, and received */
     const double head_sums = model->head_norms ? queries + (double)launch_model_keys(model) : 0;
     const double floats = rows * (2 * width + (rounded > 1 ? width / 2 : 0) + 4) +
-                          (wide + attention + no_bias + head_sums) / work->tensor;
+                          (wide + attention + of_biases + exchanged + head_sums) / work->tensor;
     const double block =
         work->recompute ? launch_block_rest_bytes(model, work->tensor, rows, work->precision) : 0;
     return floats * sizeof(float) + block + 2 * QUEUE_BYTES;

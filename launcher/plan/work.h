@@ -7,8 +7,9 @@
 
 /* A rank's part of a training. */
 typedef struct launch_work {
-    double tokens; /* of a micro-batch */
-    int tensor;    /* ranks that share each layer */
+    double tokens;     /* of a micro-batch */
+    int tensor;        /* ranks that share each layer */
+    int context_ranks; /* ranks that share a micro-batch, each with so many tokens */
     proto_precision precision;
     bool answers;   /* it has the output over the vocabulary */
     bool recompute; /* backward computes blocks again */

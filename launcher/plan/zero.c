@@ -1,4 +1,4 @@
-/* Adds up what ZeRO leaves on each replica, and prices its exchanges. Called by training.c. */
+/* Adds up what ZeRO leaves on each copy of the model, and prices its exchanges. Called by training.c. */
 #include "plan/zero.h"
 
 #include <math.h>
@@ -14,7 +14,8 @@ enum {
 double launch_zero_kept(const launch_ask *ask, const launch_layout *layout, proto_zero stage,
                         double params)
 {
-    return launch_layout_zero(ask, layout) < stage ? params : params / (double)layout->data;
+    return launch_layout_zero(ask, layout) < stage ? params
+                                                   : params / (double)launch_layout_copies(layout);
 }
 
 /* What is gathered, and whose gradients backward makes, one after the other. In parameters. */
@@ -49,15 +50,15 @@ double launch_zero_weight_bytes(const launch_ask *ask, const launch_layout *layo
                                 const launch_zero_part *part)
 {
     const double rounded = ask->precision == PROTO_PRECISION_BFLOAT16 ? ROUNDED_BYTES : 0;
-    const double replicas = (double)layout->data;
+    const double copies = (double)launch_layout_copies(layout);
     const sizes of = sizes_of(ask, layout, &part->stage);
     if (launch_layout_zero(ask, layout) < PROTO_ZERO_PARAMETERS) {
         return part->params * (FLOAT_BYTES + rounded);
     }
     const double gathered =
         of.layer + (part->stage.layers > 1 ? of.largest : fmax(of.embedding, of.output));
-    return part->params / replicas * FLOAT_BYTES +
-           gathered * ((replicas - 1) / replicas * FLOAT_BYTES + rounded);
+    return part->params / copies * FLOAT_BYTES +
+           gathered * ((copies - 1) / copies * FLOAT_BYTES + rounded);
 }
 
 double launch_zero_gradient_bytes(const launch_ask *ask, const launch_layout *layout,
@@ -65,25 +66,26 @@ double launch_zero_gradient_bytes(const launch_ask *ask, const launch_layout *la
 {
     /* micro-batches are added up as a tree: a gradient for each level */
     const double trees = 1 + floor(log2(micro_batches));
-    const double replicas = (double)layout->data;
+    const double copies = (double)launch_layout_copies(layout);
     const sizes of = sizes_of(ask, layout, &part->stage);
     if (launch_layout_zero(ask, layout) < PROTO_ZERO_GRADIENTS) {
-        /* an exchange has a piece from each replica, and their sum */
-        const double pieces = replicas > 1 ? 1 + 1 / replicas : 0;
+        /* an exchange has a piece from each copy, and their sum */
+        const double pieces = copies > 1 ? 1 + 1 / copies : 0;
         return part->params * FLOAT_BYTES * (trees + pieces);
     }
     /* backward adds to a tied matrix's gradient first and last, so it has that one all the time */
     const double whole =
         of.tied + fmax(of.layer, fmax(of.embedding - of.tied, of.output - of.tied));
-    return FLOAT_BYTES * (trees * part->params / replicas + whole + of.largest);
+    return FLOAT_BYTES * (trees * part->params / copies + whole + of.largest);
 }
 
 static launch_exchange exchange_of(const launch_estimate *made, const char *what, double times,
                                    double params)
 {
+    const int64_t copies = launch_layout_copies(&made->layout);
     return (launch_exchange){.what = what,
-                             .ranks = made->layout.data,
-                             .span = made->layout.tensor * made->layout.data,
+                             .ranks = copies,
+                             .span = made->layout.tensor * copies,
                              .times = times,
                              .payload_bytes = params * LAUNCH_EXCHANGED_BYTES};
 }

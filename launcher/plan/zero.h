@@ -1,4 +1,4 @@
-/* ZeRO over the replicas of a rank: what each of them keeps, and what they exchange for that. An estimate;
+/* ZeRO over the copies of the model: what each of them keeps, and what they exchange for that. An estimate;
  * docs/PARALLELISM.md, "ZeRO in a plan", has the formulas. Pure.
  *
  * Source: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
@@ -14,7 +14,7 @@ typedef struct launch_zero_part {
     double params;
 } launch_zero_part;
 
-/* Of so many parameters, those of which a replica keeps what `stage` shards. */
+/* Of so many parameters, those of which a copy keeps what `stage` shards. */
 double launch_zero_kept(const launch_ask *ask, const launch_layout *layout, proto_zero stage,
                         double params);
 
@@ -24,7 +24,7 @@ double launch_zero_weight_bytes(const launch_ask *ask, const launch_layout *layo
 double launch_zero_gradient_bytes(const launch_ask *ask, const launch_layout *layout,
                                   const launch_zero_part *part, double micro_batches);
 
-/* Adds the replicas' exchanges to the bill, and sets their times: all of them, and what computing does not
+/* Adds the copies' exchanges to the bill, and sets their times: all of them, and what computing does not
  * hide. `backward_s` is one micro-batch's; its forward is made->forward_s. */
 void launch_zero_bill(const launch_ask *ask, launch_estimate *made, const launch_zero_part *part,
                       double backward_s);

@@ -45,14 +45,21 @@ static inline launch_ask ask_of(const launch_model *model)
 }
 
 /* The caller ends it. */
+static inline launch_estimate estimate_layout(const launch_ask *ask, const launch_layout *layout)
+{
+    launch_estimate made;
+    base_error error;
+    assert_ok(launch_estimate_make(ask, layout, &made, &error), &error);
+    return made;
+}
+
+/* No ranks share tokens. */
 static inline launch_estimate estimate_of(const launch_ask *ask, int64_t data, int64_t tensor,
                                           int64_t pipeline)
 {
-    const launch_layout layout = {.data = data, .tensor = tensor, .pipeline = pipeline};
-    launch_estimate made;
-    base_error error;
-    assert_ok(launch_estimate_make(ask, &layout, &made, &error), &error);
-    return made;
+    return estimate_layout(
+        ask,
+        &(launch_layout){.data = data, .tensor = tensor, .pipeline = pipeline, .context_ranks = 1});
 }
 
 /* NULL: there is none. */

@@ -347,7 +347,7 @@ static void the_search_finds_the_fastest_that_fits(void **state)
     launch_estimate *found = NULL;
     int count = 0;
     base_error error;
-    const launch_layout any = {.data = 0};
+    const launch_layout any = {.context_ranks = 1};
     assert_ok(launch_plan_search(&ask, 8, &any, &found, &count, &error), &error);
     assert_int_equal(count, 9); /* 12 heads are not cut in 8 */
     assert_non_null(found[0].run.spans);
@@ -380,7 +380,7 @@ static void the_search_finds_the_fastest_that_fits(void **state)
     launch_estimates_destroy(found, count);
     ask.global_batch = 32;
 
-    const launch_layout stages = {.pipeline = 2};
+    const launch_layout stages = {.pipeline = 2, .context_ranks = 1};
     assert_ok(launch_plan_search(&ask, 8, &stages, &found, &count, &error), &error);
     for (int i = 0; i < count; i++) {
         assert_int_equal(found[i].layout.pipeline, 2);
@@ -394,6 +394,7 @@ static void assert_refused(const launch_ask *ask, int64_t ranks, launch_layout w
     launch_estimate *found = NULL;
     int count = 0;
     base_error error;
+    wanted.context_ranks = 1;
     assert_int_equal(launch_plan_search(ask, ranks, &wanted, &found, &count, &error),
                      BASE_ERR_INVALID);
     assert_has(error.message, words);

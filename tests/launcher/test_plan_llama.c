@@ -208,12 +208,12 @@ static void ranks_share_whole_heads_of_keys(void **state)
     launch_ask ask = small_ask(&model);
     launch_estimate made;
     base_error error;
-    const launch_layout sixteen = {.data = 1, .tensor = 16, .pipeline = 1};
+    const launch_layout sixteen = {.data = 1, .tensor = 16, .pipeline = 1, .context_ranks = 1};
     assert_int_equal(launch_estimate_make(&ask, &sixteen, &made, &error), BASE_ERR_INVALID);
     assert_string_equal(error.message,
                         "8 heads of keys and values cannot be cut in 16 equal parts: --tensor");
     ask.model.hidden = 14338;
-    const launch_layout eight = {.data = 1, .tensor = 8, .pipeline = 1};
+    const launch_layout eight = {.data = 1, .tensor = 8, .pipeline = 1, .context_ranks = 1};
     assert_int_equal(launch_estimate_make(&ask, &eight, &made, &error), BASE_ERR_INVALID);
     assert_string_equal(error.message,
                         "14338 columns of the MLP cannot be cut in 8 equal parts: --tensor");

@@ -7,6 +7,7 @@
 
 #include "base/exitcode.h"
 #include "launch/options.h"
+#include "plan/estimate.h"
 #include "plan_run.h"
 #include "support.h"
 
@@ -69,8 +70,7 @@ static void flags_that_save_memory_are_planned_and_offered(void **state)
 static const int zero_stages[] = {1, 2, 3};
 
 /* The command for CPUs is one that the launcher accepts, of the layout that it stands beside. */
-static void assert_runs(const char *command, int data, int tensor, int pipeline, int zero,
-                        int chunks)
+static void assert_runs(const char *command, const launch_layout *layout, int zero, int chunks)
 {
     static launch_options options;
     base_error error = {.message = ""};
@@ -87,23 +87,26 @@ static void assert_runs(const char *command, int data, int tensor, int pipeline,
     assert_ok(launch_options_parse(count, arguments, &options, &error), &error);
     assert_ok(launch_options_check(&options, &error), &error);
     const proto_job *job = &options.job;
-    assert_int_equal(proto_job_replicas(job), data);
-    assert_int_equal(proto_job_tensor(job), tensor);
-    assert_int_equal(proto_job_stages(job), pipeline);
-    assert_int_equal(job->train.batch * job->train.micro_batches * data, 192);
+    assert_int_equal(proto_job_replicas(job), layout->data);
+    assert_int_equal(proto_job_context_ranks(job), layout->context_ranks);
+    assert_int_equal(proto_job_tensor(job), layout->tensor);
+    assert_int_equal(proto_job_stages(job), layout->pipeline);
+    assert_int_equal(job->train.batch * job->train.micro_batches * layout->data, 192);
     assert_int_equal(job->parallel.zero, zero);
     assert_int_equal(proto_job_pipeline(job).chunks, chunks);
-    assert_true(pipeline == 1 || job->parallel.pipeline == (chunks > 1 ? PROTO_PIPELINE_INTERLEAVED
-                                                                       : PROTO_PIPELINE_1F1B));
-    const bool whole = tensor == 1 && pipeline == 1;
+    assert_true(layout->pipeline == 1 ||
+                job->parallel.pipeline ==
+                    (chunks > 1 ? PROTO_PIPELINE_INTERLEAVED : PROTO_PIPELINE_1F1B));
+    const bool whole = layout->tensor == 1 && layout->pipeline == 1;
     assert_int_equal(job->job.mode, whole ? PROTO_MODE_DDP_CPU : PROTO_MODE_PP_CPU);
 }
 
-/* Checks the commands of all layouts of a plan with that stage of ZeRO and that schedule. Returns how many have
- * the first. */
-static int assert_commands(int zero, const char *schedule)
+/* Checks the commands of all layouts of a plan with that stage of ZeRO, that schedule and so many context
+ * ranks. Returns how many have the first. */
+static int assert_commands(int zero, const char *schedule, int context_ranks)
 {
     char stage[12];
+    char shared[12];
     static char text[PLAN_TEXT_BYTES];
     json_t *layout = NULL;
     size_t index = 0;
@@ -111,38 +114,41 @@ static int assert_commands(int zero, const char *schedule)
     int sharded = 0;
     int interleaved = 0;
     (void)snprintf(stage, sizeof stage, "%d", zero);
+    (void)snprintf(shared, sizeof shared, "%d", context_ranks);
     assert_int_equal(
         plan_run(PLAN_WORDS("--model", "gpt2", "--layers", "12", "--width", "384", "--heads", "12",
                             "--context", "128", "--ranks", "24", "--batch", "2", "--global-batch",
-                            "192", "--zero", stage, "--schedule", schedule, "--json"),
+                            "192", "--zero", stage, "--schedule", schedule, "--context-ranks",
+                            shared, "--json"),
                  text),
         BASE_EXIT_DONE);
     json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(json);
     json_array_foreach(json_object_get(json, "layouts"), index, layout)
     {
-        int data = 0;
-        int tensor = 0;
-        int pipeline = 0;
+        launch_layout at = {.data = 0};
         int has = 0;
         json_t *command = NULL;
-        assert_int_equal(json_unpack(layout, "{s:{s:i, s:i, s:i}, s:i, s:o}", "layout", "data",
-                                     &data, "tensor", &tensor, "pipeline", &pipeline, "zero", &has,
-                                     "on_cpus", &command),
+        assert_int_equal(json_unpack(layout, "{s:{s:I, s:I, s:I, s:I}, s:i, s:o}", "layout", "data",
+                                     &at.data, "context_ranks", &at.context_ranks, "tensor",
+                                     &at.tensor, "pipeline", &at.pipeline, "zero", &has, "on_cpus",
+                                     &command),
                          0);
-        assert_int_equal(has, data > 1 ? zero : 0);
+        assert_int_equal(at.context_ranks, context_ranks);
+        assert_int_equal(launch_layout_ranks(&at), 24);
+        assert_int_equal(has, launch_layout_copies(&at) > 1 ? zero : 0);
         /* parts on CPUs are a power of two, and pp-cpu has no ZeRO */
-        if (tensor % 3 == 0 || (has > 0 && (tensor > 1 || pipeline > 1))) {
+        if (at.tensor % 3 == 0 || (has > 0 && (at.tensor > 1 || at.pipeline > 1))) {
             assert_true(json_is_null(command));
         } else {
-            const int chunks = pipeline > 1 && strcmp(schedule, "interleaved") == 0 ? 2 : 1;
-            assert_runs(json_string_value(command), data, tensor, pipeline, has, chunks);
+            const int chunks = at.pipeline > 1 && strcmp(schedule, "interleaved") == 0 ? 2 : 1;
+            assert_runs(json_string_value(command), &at, has, chunks);
             commands++;
             interleaved += chunks > 1 ? 1 : 0;
             sharded += has > 0 ? 1 : 0;
         }
     }
-    assert_true(commands > 1);
+    assert_true(commands > (zero > 0 && context_ranks > 1 ? 0 : 1));
     assert_int_equal(interleaved > 0, strcmp(schedule, "interleaved") == 0);
     json_decref(json);
     return sharded;
@@ -151,10 +157,12 @@ static int assert_commands(int zero, const char *schedule)
 static void layouts_have_a_command_for_cpus(void **state)
 {
     (void)state;
-    assert_int_equal(assert_commands(0, "1f1b"), 0);
-    assert_int_equal(assert_commands(0, "interleaved"), 0);
-    for (size_t i = 0; i < sizeof zero_stages / sizeof *zero_stages; i++) {
-        assert_int_equal(assert_commands(zero_stages[i], "1f1b"), 1);
+    for (int context_ranks = 1; context_ranks <= 4; context_ranks++) {
+        assert_int_equal(assert_commands(0, "1f1b", context_ranks), 0);
+        assert_int_equal(assert_commands(0, "interleaved", context_ranks), 0);
+        for (size_t i = 0; i < sizeof zero_stages / sizeof *zero_stages; i++) {
+            assert_int_equal(assert_commands(zero_stages[i], "1f1b", context_ranks), 1);
+        }
     }
 }
 
@@ -184,6 +192,12 @@ static void the_text_ends_with_the_command_for_cpus(void **state)
     assert_has(text, " of 4 x 64, with --zero 3 --recompute\n");
     assert_has(text, "\n  parameters, not hidden ");
     assert_has(text, " --context 64 --batch 4 --micro-batches 8 --zero 3 --recompute\n");
+    assert_int_equal(plan_run(PLAN_WORDS(MINI, "--data", "2", "--tensor", "2", "--pipeline", "2",
+                                         "--context-ranks", "2"),
+                              text),
+                     BASE_EXIT_DONE);
+    assert_has(text, "\nOn CPUs: launcher --mode pp-cpu --ranks 16 --stages 2 --context-ranks 2 "
+                     "--tensor 2 --pipeline 1f1b --layers 2 ");
     assert_int_equal(
         plan_run(PLAN_WORDS(MINI, "--layers", "6", "--data", "1", "--tensor", "1", "--pipeline",
                             "2", "--schedule", "interleaved", "--chunks", "3", "--steps", "5"),

@@ -65,6 +65,49 @@ static void the_text_says_what_its_figures_are(void **state)
 #undef ASK
 }
 
+/* With --context-ranks 1, too, nothing is said of context ranks. */
+static void context_ranks_are_shown_where_there_are_some(void **state)
+{
+    (void)state;
+    static char text[PLAN_TEXT_BYTES];
+    static char plain[PLAN_TEXT_BYTES];
+#define ASK(...) PLAN_WORDS("--model", "gpt2", "--ranks", "8", "--global-batch", "64", __VA_ARGS__)
+    assert_int_equal(plan_run(ASK("--precision", "bfloat16"), plain), BASE_EXIT_DONE);
+    assert_int_equal(plan_run(ASK("--context-ranks", "1"), text), BASE_EXIT_DONE);
+    assert_string_equal(text, plain);
+    assert_null(strstr(text, "context r"));
+    assert_null(strstr(text, "context-ranks"));
+    assert_null(strstr(text, "exchanges of heads"));
+    assert_int_equal(plan_run(ASK("--context-ranks", "2", "--pipeline", "1"), text),
+                     BASE_EXIT_DONE);
+    assert_has(text, "\nlayout    8 ranks = 4 data x 2 context x 1 tensor x 1 pipeline\n");
+    assert_has(text, "\n  data context tensor pipeline        step ");
+    assert_has(text, "\n     4       2      1        1 ");
+    assert_has(text, "\n  q, k and v      all_to_all         2 inside ");
+    assert_has(text, "\n  attention       all_to_all         2 inside ");
+    assert_has(text, "\n  exchanges of heads ");
+    assert_int_equal(plan_run(ASK("--context-ranks", "2", "--pipeline", "1", "--json"), text),
+                     BASE_EXIT_DONE);
+#undef ASK
+    json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(json);
+    int data = 0;
+    int context_ranks = 0;
+    double exchanges_s = 0;
+    assert_int_equal(json_unpack(json, "{s:{s:i, s:i}, s:{s:f}}", "layout", "data", &data,
+                                 "context_ranks", &context_ranks, "step", "context_exchanges_s",
+                                 &exchanges_s),
+                     0);
+    assert_true(data == 4 && context_ranks == 2 && exchanges_s > 0);
+    json_decref(json);
+    /* all of the ranks, where there is no --ranks */
+    assert_int_equal(plan_run(PLAN_WORDS("--model", "gpt2", "--data", "2", "--tensor", "1",
+                                         "--pipeline", "2", "--context-ranks", "3"),
+                              text),
+                     BASE_EXIT_DONE);
+    assert_has(text, "\nlayout    12 ranks = 2 data x 3 context x 1 tensor x 2 pipeline\n");
+}
+
 static void unknown_prices_are_unknown(void **state)
 {
     (void)state;
@@ -344,6 +387,15 @@ static void wrong_words_are_refused(void **state)
     assert_int_equal(plan_run(PLAN_WORDS("--decode", "--recompute"), text), BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--decode", "--zero", "1"), text), BASE_EXIT_USAGE);
     assert_has(plan_warnings, "--zero is of training: not with --decode");
+    assert_int_equal(plan_run(PLAN_WORDS("--decode", "--context-ranks", "2"), text),
+                     BASE_EXIT_USAGE);
+    assert_has(plan_warnings, "--context-ranks is of training: not with --decode");
+    assert_int_equal(plan_run(PLAN_WORDS("--context-ranks", "0"), text), BASE_EXIT_USAGE);
+    assert_int_equal(plan_run(PLAN_WORDS("--context-ranks", "65"), text), BASE_EXIT_USAGE);
+    assert_int_equal(plan_run(PLAN_WORDS("--context-ranks", "3"), text), BASE_EXIT_USAGE);
+    assert_has(plan_warnings, "--context-ranks 3 does not divide the 8 ranks");
+    assert_int_equal(plan_run(PLAN_WORDS("--context-ranks", "8"), text), BASE_EXIT_USAGE);
+    assert_has(plan_warnings, "--context-ranks 8 does not divide the 25 heads of the model");
     assert_int_equal(plan_run(PLAN_WORDS("--zero", "4"), text), BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--zero", "2", "--data", "4", "--pipeline", "2"), text),
                      BASE_EXIT_USAGE);
@@ -361,6 +413,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(json_has_the_same_figures_as_the_estimate),
         cmocka_unit_test(the_text_says_what_its_figures_are),
+        cmocka_unit_test(context_ranks_are_shown_where_there_are_some),
         cmocka_unit_test(unknown_prices_are_unknown),
         cmocka_unit_test(what_does_not_fit_ends_with_1),
         cmocka_unit_test(own_figures_replace_the_devices),

@@ -30,7 +30,7 @@ static launch_layout replicas(int64_t data)
 static void one_replica_has_nothing_to_shard(void **state)
 {
     (void)state;
-    const launch_layout layouts[] = {{1, 1, 1}, {1, 4, 1}, {1, 1, 4}, {1, 2, 2}};
+    const launch_layout layouts[] = {{1, 1, 1, 1}, {1, 4, 1, 1}, {1, 1, 4, 1}, {1, 2, 2, 1}};
     const launch_ask ask = ask_of(model_of("gpt2"));
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         launch_estimate plain = with_zero(ask, 0, layouts[i]);
@@ -306,7 +306,7 @@ static void pipelines_shard_moments_alone(void **state)
     (void)state;
     launch_ask ask = ask_of(model_of("gpt2"));
     ask.device.host_ranks = 8;
-    const launch_layout layout = {.data = 2, .tensor = 1, .pipeline = 2};
+    const launch_layout layout = {.data = 2, .tensor = 1, .pipeline = 2, .context_ranks = 1};
     launch_estimate plain = with_zero(ask, 0, layout);
     launch_estimate made = with_zero(ask, 1, layout);
     assert_int_equal(made.stage, plain.stage);
@@ -318,7 +318,7 @@ static void pipelines_shard_moments_alone(void **state)
     launch_estimate_fini(&made);
     launch_estimate_fini(&plain);
 
-    const launch_layout any = {.data = 0};
+    const launch_layout any = {.context_ranks = 1};
     for (ask.zero = 2; ask.zero <= PROTO_ZERO_PARAMETERS; ask.zero++) {
         launch_estimate *found = NULL;
         int count = 0;

@@ -86,11 +86,12 @@ static launch_ask ask_of(const rank_model_config *config, int64_t batch, rank_ty
     };
 }
 
-static launch_estimate planned(const launch_ask *ask, int64_t tensor)
+static launch_estimate planned(const launch_ask *ask, int64_t tensor, int64_t context_ranks)
 {
     launch_estimate made;
     base_error error;
-    const launch_layout layout = {.data = 1, .tensor = tensor, .pipeline = 1};
+    const launch_layout layout = {
+        .data = 1, .tensor = tensor, .pipeline = 1, .context_ranks = context_ranks};
     assert_ok(launch_estimate_make(ask, &layout, &made, &error), &error);
     launch_estimate_fini(&made);
     return made;
@@ -103,9 +104,9 @@ static double queues_bytes(int queues)
 }
 
 /* One micro-batch. Parameters, gradients, moments and activations are as many bytes; work memory is
- * as much but for what is rounded up. */
+ * as much but for what is rounded up. `cp`: of one of the ranks that share the micro-batch, or NULL. */
 static void assert_training(const rank_model_config *config, int batch, rank_type type,
-                            bool recompute, rank_graphs *graphs)
+                            bool recompute, rank_graphs *graphs, const rank_cp *cp)
 {
     const rank_device device = {.backend = &rank_cuda_backend};
     const rank_model_options options = {.config = config,
@@ -115,20 +116,23 @@ static void assert_training(const rank_model_config *config, int batch, rank_typ
                                         .recompute = recompute,
                                         .graphs = graphs,
                                         .batches_max = 1,
-                                        .type = type};
+                                        .type = type,
+                                        .cp = cp};
     const rank_attention_shape attention = {.tokens = (size_t)options.token_count_max,
                                             .heads = (size_t)config->heads,
                                             .head_width = config->family->head_width(config),
                                             .segment_max = CONTEXT};
     launch_ask ask = ask_of(config, batch, type);
     ask.recompute = recompute;
-    const launch_estimate said = planned(&ask, 1);
+    const launch_estimate said = planned(&ask, 1, cp != NULL ? cp->ranks : 1);
     const double params = (double)rank_model_param_count(config);
     rank_memory_use use = {{0}};
     rank_model_plan(&options, &use);
     assert_true(said.memory_bytes[LAUNCH_MEMORY_WEIGHTS] ==
                 (type == RANK_BFLOAT16 ? 6 : 4) * params);
-    assert_true(said.memory_bytes[LAUNCH_MEMORY_GRADIENTS] == 4 * params);
+    /* a sum of several ranks' gradients has their pieces, too */
+    const double pieces = cp != NULL ? 1 + 1.0 / cp->ranks : 0;
+    assert_true(said.memory_bytes[LAUNCH_MEMORY_GRADIENTS] == 4 * params * (1 + pieces));
     assert_true(said.memory_bytes[LAUNCH_MEMORY_OPTIMIZER] == 8 * params);
     assert_true(said.memory_bytes[LAUNCH_MEMORY_ACTIVATIONS] ==
                 (double)use.bytes[RANK_MEMORY_ACTIVATIONS]);
@@ -158,8 +162,32 @@ static void training(void **state)
             const rank_model_config config = config_of(of, cases[i].vocab_size);
             for (int recompute = 0; recompute < 2; recompute++) {
                 const bool again = recompute == 1;
-                assert_training(&config, cases[i].batch, RANK_FLOAT32, again, graphs);
-                assert_training(&config, cases[i].batch, RANK_BFLOAT16, again, graphs);
+                assert_training(&config, cases[i].batch, RANK_FLOAT32, again, graphs, NULL);
+                assert_training(&config, cases[i].batch, RANK_BFLOAT16, again, graphs, NULL);
+            }
+        }
+    }
+    rank_graphs_destroy(graphs);
+}
+
+/* Ranks that share a micro-batch have their tokens' part, and what they exchange. */
+static void shared_tokens(void **state)
+{
+    enum {
+        SMALL = 4,
+        LARGE_BATCH = 80 /* of which each has more rows than are computed at once */
+    };
+    base_error error;
+    rank_graphs *graphs = NULL;
+    (void)state;
+    assert_ok(rank_graphs_create(&rank_cuda_backend, 1, &graphs, &error), &error);
+    for (int ranks = 2; ranks <= 4; ranks *= 2) {
+        for (kind of = GPT2; of < KINDS; of++) {
+            const rank_model_config config = config_of(of, TINY);
+            for (int batch = SMALL; batch <= LARGE_BATCH; batch += LARGE_BATCH - SMALL) {
+                const rank_cp cp = {.ranks = ranks, .tokens_max = (size_t)batch * CONTEXT};
+                assert_training(&config, batch, RANK_FLOAT32, false, graphs, &cp);
+                assert_training(&config, batch, RANK_FLOAT32, true, graphs, &cp);
             }
         }
     }
@@ -182,7 +210,7 @@ static added assert_shared(const rank_model_config *config, rank_type type)
         const double sign = recompute == 1 ? 1 : -1;
         rank_memory_use use = {{0}};
         ask.recompute = recompute == 1;
-        const launch_estimate said = planned(&ask, config->tensor_ranks);
+        const launch_estimate said = planned(&ask, config->tensor_ranks, 1);
         rank_model_plan(&(rank_model_options){.config = config,
                                               .device = &device,
                                               .token_count_max = BATCH * CONTEXT,
@@ -234,7 +262,7 @@ static void assert_decoding(const rank_model_config *config, int ranks, rank_typ
         rank_cuda_backend.attention_cached_scratch(family->head_width(config), CONTEXT);
     const size_t floats = family->work_floats(&shape) + family->exchanged_floats(&shape) +
                           (size_t)ROWS * (size_t)tp.vocab_count - scratch;
-    const launch_estimate said = planned(&ask, ranks);
+    const launch_estimate said = planned(&ask, ranks, 1);
     const double work = said.memory_bytes[LAUNCH_MEMORY_WORK] - queues_bytes(1);
     if (!is_close(work, (double)(floats * sizeof(float)))) {
         fail_msg("%d ranks, type %d: planned %.0f bytes, held %zu", ranks, (int)type, work,
@@ -277,8 +305,8 @@ static void fused_gelu_needs_no_rows(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(training), cmocka_unit_test(shared_layers),
-                                       cmocka_unit_test(decoding),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(training), cmocka_unit_test(shared_tokens),
+                                       cmocka_unit_test(shared_layers), cmocka_unit_test(decoding),
                                        cmocka_unit_test(fused_gelu_needs_no_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
