@@ -24,7 +24,7 @@
 #include "base/status.h"
 
 enum {
-    RANK_BACKEND_ABI = 27, /* rises when the table or an argument struct changes */
+    RANK_BACKEND_ABI = 28, /* rises when the table or an argument struct changes */
 };
 
 typedef struct rank_queue rank_queue;
@@ -173,6 +173,7 @@ typedef struct rank_backend {
     void (*grad_scale)(rank_queue *queue, const rank_grad_scale *args);
     void (*column_sums)(rank_queue *queue, const rank_column_sums *args);
     void (*add)(rank_queue *queue, const rank_add *args);
+    void (*scale)(rank_queue *queue, const rank_scale *args); /* NULL on a GPU */
     void (*zero_parts)(rank_queue *queue, const rank_zero_parts *args);
     /* NULL: the backend has float32 only. */
     void (*cast)(rank_queue *queue, const rank_cast *args);

@@ -61,9 +61,8 @@ typedef struct rank_embed {
     const float *wte;         /* (V, C) */
     const float *wpe;         /* (context, C) or NULL */
     float *out;               /* (T, C) */
-    int32_t
-        first_id; /* wte has only the ids [first_id, first_id + id_count): out is zero for others */
-    int32_t id_count; /* 0: all; another number only on the CPU */
+    int32_t first_id;         /* wte has only id_count ids from it on: out is zero for others */
+    int32_t id_count;         /* 0: all; another number only on the CPU */
 } rank_embed;
 
 /* dwte[ids] += dx, dwpe[positions] += dx, in token order. dwpe NULL: dwte alone. */
@@ -113,8 +112,8 @@ typedef struct rank_layernorm_grad {
     const float *weight;
     const float *dout;      /* (rows, C) */
     float *dx;              /* (rows, C) */
-    float *dweight;         /* (C), added to */
-    float *dbias;           /* (C), added to */
+    float *dweight;         /* (C), added to; NULL, on the CPU: not wanted */
+    float *dbias;           /* (C), added to; or NULL as well */
     float *dx_sum;          /* (C), the column sums of dx are added; or NULL */
     rank_bfloat16 *rounded; /* (rows, C): dx, rounded as by cast; NULL: not wanted */
 } rank_layernorm_grad;
@@ -164,9 +163,8 @@ typedef struct rank_rmsnorm_grad {
     const float *weight;
     const float *dout; /* (rows, C) */
     float *dx;         /* (rows, C); may be dout, without keep */
-    float *dweight;    /* (C), added to; with heads (heads, C): each head's part */
-    rank_side_by_side
-        heads; /* in rows of dout and of dx; x is (rows, heads, C), rstd (rows, heads) */
+    float *dweight; /* (C), added to; with heads (heads, C): each head's part; or NULL as above */
+    rank_side_by_side heads; /* in rows of dout and dx; x is (rows, heads, C), rstd (rows, heads) */
 } rank_rmsnorm_grad;
 
 /* Adds vectors to the columns of rows, in place: to the first columns[0] columns bias[0], to those
@@ -254,7 +252,7 @@ typedef struct rank_gelu_grad {
     size_t width;
     void *x;        /* (rows, width) */
     void *d;        /* (rows, width) */
-    float *dbias;   /* (width), added to */
+    float *dbias;   /* (width), added to; NULL, on the CPU: not wanted */
     rank_type type; /* of x and d */
 } rank_gelu_grad;
 
@@ -349,11 +347,10 @@ typedef struct rank_cross_entropy {
     double *loss;      /* the rows' losses are added, natural logarithm */
     size_t row_floats; /* from one row of logits to the next; what lies between is not touched. 0:
                           vocab_size */
-    rank_bfloat16
-        *rounded; /* with want_gradient: the gradient goes here, rounded as by cast, in rows as far
-                     apart, with zeros in between, and logits stay. NULL: it does not */
-    int leaves;   /* a power of two up to RANK_LEAVES_MAX; 0: one */
-    size_t leaf_columns; /* of each leaf but the last ones, which may be shorter or empty */
+    rank_bfloat16 *rounded; /* with want_gradient: it goes here, rounded as by cast, in rows as far
+                             * apart with zeros in between, and logits stay. NULL: it does not */
+    int leaves;             /* a power of two up to RANK_LEAVES_MAX; 0: one */
+    size_t leaf_columns;    /* of each leaf but the last ones, which may be shorter or empty */
     rank_loss_shared shared;
 } rank_cross_entropy;
 
@@ -476,6 +473,13 @@ typedef struct rank_add {
     const float *from;
     float *to;
 } rank_add;
+
+/* at *= factor. */
+typedef struct rank_scale {
+    size_t count;
+    float factor;
+    float *at;
+} rank_scale;
 
 /* digest (RANK_DIGEST_BYTES) = BLAKE2b-256 of the bytes. */
 typedef struct rank_digest {

@@ -149,6 +149,11 @@ struct rank_family {
     void (*tensor)(const rank_model_config *config, int index, rank_tensor *tensor);
     void (*init)(const rank_model_config *config, uint64_t seed, float *params);
 
+    /* For adapters: the index of a block's first tensor, of layer `layers` that behind the last block; and
+     * which layers have them if nobody says. NULL: the family's models have none. */
+    int (*block_begin)(const rank_model_config *config, int layer);
+    const char *adapted;
+
     /* What a stage with these layers holds: one range; and in front of it the tied matrix, if it has
      * the model's end and not its begin. NULL: the family cannot be cut into stages. */
     void (*held)(const rank_shape *shape, rank_held *held);

@@ -142,6 +142,10 @@ base_status rank_model_create(const rank_model_options *options, rank_model **mo
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "model: the backend %s has float32 only",
                          options->device->backend->name);
     }
+    if (options->config->adapters.rank > 0 && options->device->backend->scale == NULL) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "model: the backend %s has no adapters",
+                         options->device->backend->name);
+    }
     status = rank_model_check_type(options->config, options->type, reterr);
     if (status == BASE_OK && options->cp != NULL) {
         status = rank_model_check_context_ranks(options->config, options->cp->ranks, reterr);

@@ -175,6 +175,7 @@ const rank_backend rank_cpu_backend = {
     .grad_scale = cpu_grad_scale,
     .column_sums = cpu_column_sums,
     .add = cpu_add,
+    .scale = cpu_scale,
     .zero_parts = cpu_zero_parts,
     .digest = cpu_digest,
     .difference = cpu_difference,

@@ -175,6 +175,14 @@ void cpu_add(rank_queue *queue, const rank_add *args)
     queue_book(queue, RANK_PART_OTHER);
 }
 
+void cpu_scale(rank_queue *queue, const rank_scale *args)
+{
+    for (size_t i = 0; i < args->count; i++) {
+        args->at[i] *= args->factor;
+    }
+    queue_book(queue, RANK_PART_OTHER);
+}
+
 void cpu_digest(rank_queue *queue, const rank_digest *args)
 {
     proto_blake2b256(args->at, args->size_bytes, args->digest);

@@ -43,6 +43,7 @@ void cpu_sum_squares(rank_queue *queue, const rank_sum_squares *args);
 void cpu_grad_scale(rank_queue *queue, const rank_grad_scale *args);
 void cpu_column_sums(rank_queue *queue, const rank_column_sums *args);
 void cpu_add(rank_queue *queue, const rank_add *args);
+void cpu_scale(rank_queue *queue, const rank_scale *args);
 void cpu_zero_parts(rank_queue *queue, const rank_zero_parts *args);
 void cpu_digest(rank_queue *queue, const rank_digest *args);
 void cpu_difference(rank_queue *queue, const rank_difference *args);

@@ -37,6 +37,14 @@ enum {
 
 typedef struct rank_family rank_family;
 
+/* The adapters of a model (rank/adapters.h). */
+typedef struct rank_adapters {
+    int rank;              /* 0: the model has none */
+    float scale;           /* of what they add */
+    uint32_t targets;      /* bit i: linear layer number i of each block has one */
+    const rank_family *of; /* in the adapters' own configuration: the model's family; else NULL */
+} rank_adapters;
+
 typedef struct rank_model_config {
     const rank_family *family;
     int vocab_size;
@@ -49,6 +57,7 @@ typedef struct rank_model_config {
      * then this rank's parts of the model's (parallel/tensor/tp.h). 0 or 1: all of it is here. */
     int tensor_ranks;
     int tensor_rank;
+    rank_adapters adapters;
 } rank_model_config;
 
 /* How decoding reads a tensor: as it is, or packed (backend.h) for products. */
@@ -124,6 +133,8 @@ typedef struct rank_hooks {
     void *weights;
     /* All parameters, rounded: what products of a model of type bfloat16 read. */
     const rank_bfloat16 *rounded;
+    /* Of a model with adapters: their parameters, which alone have gradients. NULL: passes without them. */
+    const float *adapters;
     rank_grad_ready ready; /* NULL: not called */
     void *ready_user;
     /* Called before each backward pass, behind forward; NULL: not called. `replayed`: a graph runs the pass again,

@@ -14,6 +14,7 @@ enum {
 base_status gpt2_check(const rank_model_config *config, base_error *reterr);
 int gpt2_tensor_count(const rank_model_config *config);
 void gpt2_tensor(const rank_model_config *config, int index, rank_tensor *tensor);
+int gpt2_block_begin(const rank_model_config *config, int layer);
 void gpt2_init(const rank_model_config *config, uint64_t seed, float *params);
 void gpt2_layout(const rank_model_config *config, transformer_layout *layout);
 

@@ -76,9 +76,16 @@ void gpt2_layout(const rank_model_config *config, transformer_layout *layout)
     layout->total = layout->final_end;
 }
 
+/* Behind the two embeddings. */
+int gpt2_block_begin(const rank_model_config *config, int layer)
+{
+    (void)config;
+    return 2 + layer * GPT2_BLOCK_TENSORS;
+}
+
 int gpt2_tensor_count(const rank_model_config *config)
 {
-    return 4 + config->layers * GPT2_BLOCK_TENSORS;
+    return gpt2_block_begin(config, config->layers) + 2;
 }
 
 static void set_block_tensor(const rank_model_config *config, const transformer_layout *layout,

@@ -71,6 +71,7 @@ void llama_layout_make(const rank_model_config *config, llama_layout *layout);
 base_status llama_check(const rank_model_config *config, base_error *reterr);
 int llama_tensor_count(const rank_model_config *config);
 void llama_tensor(const rank_model_config *config, int index, rank_tensor *tensor);
+int llama_block_begin(const rank_model_config *config, int layer);
 void llama_init(const rank_model_config *config, uint64_t seed, float *params);
 
 /* config_json.c */

@@ -175,9 +175,15 @@ void llama_layout_make(const rank_model_config *config, llama_layout *layout)
     layout->output = is_tied(config) ? 0 : layout->final_norm + width;
 }
 
+/* Behind the embedding. */
+int llama_block_begin(const rank_model_config *config, int layer)
+{
+    return 1 + layer * block_count(config);
+}
+
 int llama_tensor_count(const rank_model_config *config)
 {
-    return 2 + config->layers * block_count(config) + (is_tied(config) ? 0 : 1);
+    return llama_block_begin(config, config->layers) + (is_tied(config) ? 1 : 2);
 }
 
 static void set_block_tensor(const rank_model_config *config, const llama_layout *layout, int index,
@@ -210,7 +216,7 @@ void llama_tensor(const rank_model_config *config, int index, rank_tensor *tenso
     llama_layout layout;
     llama_layout_make(config, &layout);
     const size_t width = (size_t)config->width;
-    const int norm = 1 + config->layers * block_count(config);
+    const int norm = llama_block_begin(config, config->layers);
     *tensor = (rank_tensor){.cut = {.parts = 1, .unit = 1}};
     if (index > 0 && index < norm) {
         set_block_tensor(config, &layout, index - 1, tensor);

@@ -53,10 +53,19 @@ typedef struct factor_rows {
     size_t row; /* elements from one row to the next; 0: columns */
 } factor_rows;
 
+static transformer_rows adapted_rows(factor_rows of)
+{
+    return (transformer_rows){of.at, of.row > 0 ? of.row : of.columns};
+}
+
 /* dW (depth, columns) = or, from the second chunk on, += xᵀ·dy; or its transpose, dyᵀ·x, where the
- * family keeps that. */
+ * family keeps that. With adapters their gradients, and not W's. */
 static void linear_dw(const backward *b, int tensor, factor_rows x, factor_rows dy)
 {
+    if (b->pass.adapters != NULL) {
+        transformer_adapt_grads(&b->pass, tensor, b->rows, adapted_rows(x), adapted_rows(dy));
+        return;
+    }
     const bool turned = b->pass.layout.transposed;
     const factor_rows *first = turned ? &dy : &x;
     const factor_rows *second = turned ? &x : &dy;
@@ -71,23 +80,27 @@ static void linear_dw(const backward *b, int tensor, factor_rows x, factor_rows 
                                                              .accumulate = b->rows.first > 0});
 }
 
-/* product.c (rows, depth) = product.a, which is dy (rows, columns), · Wᵀ. */
-static void linear_dx(const backward *b, const transformer_operand *weight,
+/* product.c (rows, depth) = product.a, which is dy (rows, columns), · Wᵀ; and what adapters add. */
+static void linear_dx(const backward *b, int tensor, const transformer_operand *weight,
                       transformer_factor product)
 {
     product.rows = b->rows.rows;
     transformer_multiply(&b->pass, weight, product);
+    transformer_adapt_dx(
+        &b->pass, tensor, b->rows.rows,
+        (transformer_rows){product.a, product.a_row > 0 ? product.a_row : weight->depth},
+        product.c);
 }
 
 /* The gradient of a norm's output, in dbranch: a sum over columns that ranks may share. */
-static void linear_dnorm(const backward *b, const transformer_operand *weight,
+static void linear_dnorm(const backward *b, int tensor, const transformer_operand *weight,
                          transformer_factor product)
 {
     const transformer_pass *pass = &b->pass;
     float *dbranch = at(b, pass->dbranch, pass->width);
     product.c = dbranch;
     product.leaves = transformer_grad_leaves(pass, product.leaves);
-    linear_dx(b, weight, product);
+    linear_dx(b, tensor, weight, product);
     transformer_sum_over_ranks(pass, dbranch, b->rows.rows * pass->width);
 }
 
@@ -138,7 +151,8 @@ static activation backward_down(const backward *b, const transformer_operand *do
 {
     const transformer_pass *pass = &b->pass;
     const void *dx = factor_dx(b);
-    linear_dx(b, down, (transformer_factor){.a = dx, .c = pass->wide, .c_type = pass->type});
+    linear_dx(b, DOWN_WEIGHT, down,
+              (transformer_factor){.a = dx, .c = pass->wide, .c_type = pass->type});
     const activation active = activation_grad(b);
     linear_dw(b, DOWN_WEIGHT, active.out, (factor_rows){dx, pass->width, 0});
     return active;
@@ -155,7 +169,7 @@ static void backward_up(const backward *b, const transformer_operand *up, factor
     for (size_t part = 0; part < dsum.columns / pass->sizes.hidden; part++) { /* gate and up */
         factor.parts[part] = pass->sizes.hidden;
     }
-    linear_dnorm(b, up, factor);
+    linear_dnorm(b, UP_WEIGHT, up, factor);
     norm_grad(b, norm, NORM2_WEIGHT, NORM2_BIAS, grad(b, PROJ_BIAS));
 }
 
@@ -168,7 +182,8 @@ static void backward_projection(const backward *b, const transformer_operand *pr
     linear_dw(b, PROJ_WEIGHT,
               (factor_rows){typed_at(b, pass->block.attention, queries), queries, 0},
               (factor_rows){dx, pass->width, 0});
-    linear_dx(b, projection, (transformer_factor){.a = dx, .c = at(b, pass->dattention, queries)});
+    linear_dx(b, PROJ_WEIGHT, projection,
+              (transformer_factor){.a = dx, .c = at(b, pass->dattention, queries)});
 }
 
 static void next_chunk(backward *b, size_t first, size_t end)
@@ -209,7 +224,7 @@ static void attention_grad(const backward *b, const rank_segments *segments)
     args.dout = pass->dattention;
     args.dqkv = pass->wide;
     args.dqkv_first = segments->first_row;
-    args.dbias = pass->no_bias != NULL ? pass->no_bias_grad : grad(b, QKV_BIAS);
+    args.dbias = pass->no_bias_grad != NULL ? pass->no_bias_grad : grad(b, QKV_BIAS);
     pass->backend->attention_grad(pass->queue, &args);
 }
 
@@ -260,7 +275,10 @@ static void backward_below_attention(backward *b)
     while (next_dqkv(b, &segments)) {
         linear_dw(b, QKV_WEIGHT, (factor_rows){typed_at(b, norm->out, width), width, 0},
                   (factor_rows){pass->wide, sizes->qkv, sizes->qkv_row});
-        linear_dnorm(b, &qkv,
+        if (pass->adapters != NULL && pass->layer == 0) {
+            continue; /* nothing below is trained */
+        }
+        linear_dnorm(b, QKV_WEIGHT, &qkv,
                      (transformer_factor){.a = pass->wide,
                                           .a_row = sizes->qkv_row,
                                           .leaves = pass->of.leaves,
@@ -291,39 +309,6 @@ static void backward_layer(backward *b)
     backward_below_attention(b);
 }
 
-static void zero_range(const backward *b, size_t offset, size_t count)
-{
-    if (count > 0) {
-        b->pass.backend->zero(b->pass.queue, transformer_grad(&b->pass, offset),
-                              count * sizeof(float));
-    }
-}
-
-static void embed_grad(const backward *b)
-{
-    const transformer_pass *pass = &b->pass;
-    const transformer_layout *layout = &pass->layout;
-    const size_t wpe_count = layout->block - layout->wpe;
-    const rank_tp *tp = pass->run->shape.tp;
-    /* The output's matrix, if it is the same, has made its part here, or in another stage. */
-    if (!transformer_is_tied(layout) || (!transformer_is_last_stage(pass) && !b->tied_begun)) {
-        zero_range(b, layout->wte, layout->wpe - layout->wte);
-    }
-    zero_range(b, layout->wpe, wpe_count);
-    pass->backend->embed_grad(
-        pass->queue, &(rank_embed_grad){
-                         .tokens = pass->rows->count,
-                         .width = pass->width,
-                         .ids = pass->rows->ids,
-                         .positions = pass->rows->positions,
-                         .dx = pass->dx,
-                         .dwte = transformer_grad(pass, layout->wte),
-                         .dwpe = wpe_count > 0 ? transformer_grad(pass, layout->wpe) : NULL,
-                         .first_id = tp != NULL ? tp->vocab_first : 0,
-                         .id_count = tp != NULL ? tp->vocab_count : 0,
-                     });
-}
-
 /* Reports that the gradients of the range are final. */
 static void tell(const backward *b, size_t offset, size_t end)
 {
@@ -337,15 +322,21 @@ static void tell(const backward *b, size_t offset, size_t end)
 static void tell_output(const backward *b)
 {
     const transformer_layout *layout = &b->pass.layout;
-    if (transformer_is_last_stage(&b->pass) && !transformer_is_tied(layout)) {
+    const bool untied = transformer_is_last_stage(&b->pass) && !transformer_is_tied(layout);
+    if (untied && b->pass.adapters == NULL) {
         tell(b, layout->final_weight, layout->total);
     }
 }
 
 /* Reports a layer's gradients; with the model's last layer also the final norm's, which are few, if that was
- * not done. */
+ * not done. Of adapters theirs alone. */
 static void tell_layer(const backward *b, int layer)
 {
+    const size_t adapters = b->pass.adapted.elements;
+    if (b->pass.adapters != NULL) {
+        tell(b, (size_t)layer * adapters, ((size_t)layer + 1) * adapters);
+        return;
+    }
     const transformer_layout *layout = &b->pass.layout;
     const size_t offset = transformer_offset(&b->pass, layer, 0);
     const bool last = (size_t)layer + 1 == b->pass.layers && transformer_is_tied(layout);
@@ -356,6 +347,9 @@ static void tell_layer(const backward *b, int layer)
  * of them. A stage that only ends it has the part of the tied output embedding. */
 static void tell_embeddings(const backward *b)
 {
+    if (b->pass.adapters != NULL) {
+        return;
+    }
     if (transformer_is_first_stage(&b->pass)) {
         tell(b, 0, b->pass.layout.block);
     } else if (transformer_is_last_stage(&b->pass) && transformer_is_tied(&b->pass.layout)) {
@@ -368,88 +362,26 @@ static void zero_all(const backward *b, float *din)
 {
     const transformer_pass *pass = &b->pass;
     const rank_shape *shape = &pass->run->shape;
+    transformer_zero_adapters(pass);
     if (transformer_is_last_stage(pass)) {
-        zero_range(b, pass->layout.final_weight, pass->layout.total - pass->layout.final_weight);
+        transformer_zero_range(&b->pass, pass->layout.final_weight,
+                               pass->layout.total - pass->layout.final_weight);
     }
     tell_output(b);
     for (int layer = shape->end_layer - 1; layer >= shape->first_layer; layer--) {
-        zero_range(b, transformer_offset(pass, layer, 0), pass->layout.in_block[BLOCK_TENSORS]);
+        transformer_zero_range(&b->pass, transformer_offset(pass, layer, 0),
+                               pass->layout.in_block[BLOCK_TENSORS]);
         tell_layer(b, layer);
     }
     if (transformer_is_first_stage(pass)) {
-        zero_range(b, 0, pass->layout.block);
+        transformer_zero_range(&b->pass, 0, pass->layout.block);
     } else {
         pass->backend->zero(pass->queue, din, pass->rows->count * pass->width * sizeof *din);
         if (transformer_is_last_stage(pass) && transformer_is_tied(&pass->layout)) {
-            zero_range(b, pass->layout.wte, pass->layout.wpe);
+            transformer_zero_range(&b->pass, pass->layout.wte, pass->layout.wpe);
         }
     }
     tell_embeddings(b);
-}
-
-/* Sets what was collected to zero. */
-static void zero_collected(const backward *b, rank_zero_parts *zeros)
-{
-    if (zeros->count > 0) {
-        b->pass.backend->zero_parts(b->pass.queue, zeros);
-        zeros->count = 0;
-    }
-}
-
-static void collect_range(const backward *b, rank_zero_parts *zeros, size_t offset, size_t count)
-{
-    if (count == 0) {
-        return;
-    }
-    if (zeros->count == RANK_ZERO_PARTS_MAX) {
-        zero_collected(b, zeros);
-    }
-    zeros->parts[zeros->count].at = transformer_grad(&b->pass, offset);
-    zeros->parts[zeros->count++].count = count;
-}
-
-/* Biases and norms collect their gradients chunk by chunk. */
-static void zero_vectors(const backward *b)
-{
-    const transformer_pass *pass = &b->pass;
-    const rank_shape *shape = &pass->run->shape;
-    const size_t *in_block = pass->layout.in_block;
-    rank_zero_parts zeros = {.count = 0};
-    /* from the first tensor to before the second: those side by side are one part */
-    static const int runs[][2] = {{NORM1_WEIGHT, QKV_WEIGHT},
-                                  {QKV_BIAS, PROJ_WEIGHT},
-                                  {PROJ_BIAS, UP_WEIGHT},
-                                  {UP_BIAS, DOWN_WEIGHT},
-                                  {DOWN_BIAS, BLOCK_TENSORS}};
-    for (int layer = shape->first_layer; layer < shape->end_layer; layer++) {
-        for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
-            collect_range(b, &zeros, transformer_offset(pass, layer, runs[i][0]),
-                          in_block[runs[i][1]] - in_block[runs[i][0]]);
-        }
-    }
-    if (transformer_is_last_stage(pass)) {
-        collect_range(b, &zeros, pass->layout.final_weight,
-                      pass->layout.final_end - pass->layout.final_weight);
-    }
-    zero_collected(b, &zeros);
-}
-
-/* Weights' gradients are written by the first chunk of rows. Of a micro-batch that ranks share, a rank may
- * have no rows of a layer. */
-static void begin_grads(const backward *b)
-{
-    const transformer_pass *pass = &b->pass;
-    const rank_shape *shape = &pass->run->shape;
-    zero_vectors(b);
-    if (pass->rows->active_count > 0 || shape->cp == NULL) {
-        return;
-    }
-    for (int layer = shape->first_layer; layer < shape->end_layer; layer++) {
-        zero_range(b, transformer_offset(pass, layer, 0), pass->layout.in_block[BLOCK_TENSORS]);
-    }
-    if (transformer_is_last_stage(pass)) {
-        zero_range(b, pass->layout.output, pass->sizes.vocab_size * pass->width);
-    }
 }
 
 /* Targets of the micro-batch, whoever has them. */
@@ -486,9 +418,9 @@ static void begin_stream(const backward *b, const rank_backward_args *args)
 static void end_stream(const backward *b, float *din)
 {
     const transformer_pass *pass = &b->pass;
-    if (transformer_is_first_stage(pass)) {
-        embed_grad(b);
-    } else {
+    if (transformer_is_first_stage(pass) && pass->adapters == NULL) {
+        transformer_embed_grad(pass, b->tied_begun);
+    } else if (!transformer_is_first_stage(pass)) {
         pass->backend->copy(pass->queue, din, pass->dx,
                             pass->rows->count * pass->width * sizeof *din);
     }
@@ -505,7 +437,7 @@ void transformer_backward(const rank_run *run, const rank_backward_args *args)
         zero_all(&b, args->din);
         return;
     }
-    begin_grads(&b);
+    transformer_begin_grads(&b.pass);
     begin_stream(&b, args);
     tell_output(&b);
     for (int layer = run->shape.end_layer - 1; layer >= run->shape.first_layer; layer--) {

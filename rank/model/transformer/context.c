@@ -106,14 +106,14 @@ void transformer_attend_together_grad(const transformer_pass *pass)
     args.dout = pass->received;
     args.dqkv = pass->sent;
     args.dbias = pass->no_bias_grad;
-    if (pass->head_bias_grad != NULL) {
+    if (args.dbias == NULL) {
         memset(pass->head_bias_grad, 0,
                RANK_BIAS_PARTS * head_floats(pass) * sizeof *pass->head_bias_grad);
         args.dbias = pass->head_bias_grad;
     }
     pass->backend->attention_grad(pass->queue, &args);
     exchange(pass, RANK_BIAS_PARTS, pass->received);
-    if (pass->head_bias_grad != NULL) {
+    if (args.dbias == pass->head_bias_grad) {
         put_bias_grad(pass);
     }
 }

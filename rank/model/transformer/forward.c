@@ -47,6 +47,15 @@ static transformer_operand operand(const transformer_pass *pass, int tensor, siz
         to);
 }
 
+/* The product with a layer's tensor, and what its adapters add. Only float32 has some. */
+static void linear(const transformer_pass *pass, int tensor, const transformer_operand *weight,
+                   transformer_factor by)
+{
+    transformer_multiply(pass, weight, by);
+    transformer_adapt(pass, tensor, by.rows, (transformer_rows){by.a, weight->depth}, by.c,
+                      by.c_row > 0 ? by.c_row : weight->columns);
+}
+
 /* The chunk's rows of state->x become the residual stream, and those of state->out its norm. args
  * has the residual (of row 0) and the parameters, in the form of layer norm. */
 static void norm(const transformer_pass *pass, row_chunk chunk, const norm_state *state,
@@ -167,28 +176,26 @@ static void finish_rows(const transformer_pass *pass, const upper_half *half, ro
     const block_state *block = &pass->block;
     const transformer_sizes *sizes = &pass->sizes;
     const size_t at = chunk.first * pass->width;
-    transformer_multiply(pass, &half->projection,
-                         (transformer_factor){.rows = chunk.rows,
-                                              .a = transformer_at(pass, block->attention,
-                                                                  chunk.first * sizes->queries),
-                                              .c = block->norm2.x + at,
-                                              .leaves = pass->of.leaves});
+    linear(pass, PROJ_WEIGHT, &half->projection,
+           (transformer_factor){
+               .rows = chunk.rows,
+               .a = transformer_at(pass, block->attention, chunk.first * sizes->queries),
+               .c = block->norm2.x + at,
+               .leaves = pass->of.leaves});
     transformer_sum_over_ranks(pass, block->norm2.x + at, chunk.rows * pass->width);
     norm_second(pass, chunk, rows);
-    transformer_multiply(
-        pass, &half->up,
-        (transformer_factor){.rows = chunk.rows,
-                             .a = transformer_at(pass, block->norm2.out, at),
-                             .c = transformer_at(pass, block->up, chunk.first * sizes->up),
-                             .c_type = pass->type});
+    linear(pass, UP_WEIGHT, &half->up,
+           (transformer_factor){.rows = chunk.rows,
+                                .a = transformer_at(pass, block->norm2.out, at),
+                                .c = transformer_at(pass, block->up, chunk.first * sizes->up),
+                                .c_type = pass->type});
     activate(pass, chunk); /* which adds the bias to its argument, for backward */
     if (pass->again) {
         return;
     }
-    transformer_multiply(
-        pass, &half->down,
-        (transformer_factor){
-            .rows = chunk.rows, .a = pass->wide, .c = out + at, .leaves = pass->of.leaves});
+    linear(pass, DOWN_WEIGHT, &half->down,
+           (transformer_factor){
+               .rows = chunk.rows, .a = pass->wide, .c = out + at, .leaves = pass->of.leaves});
     transformer_sum_over_ranks(pass, out + at, chunk.rows * pass->width);
 }
 
@@ -207,13 +214,13 @@ static void project_qkv(const transformer_pass *pass, const transformer_operand 
 {
     void *to = transformer_at(pass, pass->block.qkv, chunk.first * pass->sizes.qkv_row);
     norm_first(pass, chunk);
-    transformer_multiply(pass, qkv,
-                         (transformer_factor){.rows = chunk.rows,
-                                              .a = transformer_at(pass, pass->block.norm1.out,
-                                                                  chunk.first * pass->width),
-                                              .c = to,
-                                              .c_row = pass->sizes.qkv_row,
-                                              .c_type = pass->type});
+    linear(pass, QKV_WEIGHT, qkv,
+           (transformer_factor){
+               .rows = chunk.rows,
+               .a = transformer_at(pass, pass->block.norm1.out, chunk.first * pass->width),
+               .c = to,
+               .c_row = pass->sizes.qkv_row,
+               .c_type = pass->type});
     if (pass->sizes.rotated) {
         transformer_prepare_heads(pass, chunk, to);
     }

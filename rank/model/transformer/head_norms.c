@@ -49,6 +49,7 @@ static void norm_heads_grad(const transformer_pass *pass, row_chunk chunk, float
 {
     const size_t width = pass->of.head_width;
     float *at = rows + of->before * width;
+    float *sums = pass->adapters == NULL ? pass->head_sums + of->before * width : NULL;
     pass->backend->rmsnorm_grad(pass->queue, &(rank_rmsnorm_grad){
                                                  .rows = chunk.rows,
                                                  .width = width,
@@ -57,7 +58,7 @@ static void norm_heads_grad(const transformer_pass *pass, row_chunk chunk, float
                                                  .weight = pass->weights[of->weight],
                                                  .dout = at,
                                                  .dx = at,
-                                                 .dweight = pass->head_sums + of->before * width,
+                                                 .dweight = sums,
                                                  .heads = {of->heads, pass->sizes.qkv_row},
                                              });
 }
@@ -81,7 +82,7 @@ void transformer_norm_heads_grad(const transformer_pass *pass, row_chunk chunk, 
 void transformer_begin_head_norms_grad(const transformer_pass *pass)
 {
     const size_t heads = pass->of.heads + pass->of.kv_heads;
-    if (pass->of.head_norms) {
+    if (pass->of.head_norms && pass->adapters == NULL) {
         pass->backend->zero(pass->queue, pass->head_sums,
                             heads * pass->of.head_width * sizeof *pass->head_sums);
     }
@@ -112,7 +113,7 @@ static void sum_over_heads(const transformer_pass *pass, float *parts, size_t he
 void transformer_end_head_norms_grad(const transformer_pass *pass)
 {
     const size_t width = pass->of.head_width;
-    if (!pass->of.head_norms) {
+    if (!pass->of.head_norms || pass->adapters != NULL) {
         return;
     }
     for (int i = 0; i < NORMS; i++) {

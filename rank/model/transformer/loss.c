@@ -65,8 +65,8 @@ static rank_bfloat16 *rounded_gradient(const transformer_pass *pass, size_t rows
     return pass->type == RANK_FLOAT32 ? NULL : (rank_bfloat16 *)((float *)pass->wide + logits);
 }
 
-/* From the gradient of some rows' logits: that of the output's matrix and, in dbranch, the final norm's
- * gradient. */
+/* From the gradient of some rows' logits: that of the output's matrix, unless doutput is NULL, and, in
+ * dbranch, the final norm's gradient. */
 static void logits_grad(const transformer_pass *pass, size_t first, size_t rows, float *doutput)
 {
     const size_t width = pass->width;
@@ -74,15 +74,17 @@ static void logits_grad(const transformer_pass *pass, size_t first, size_t rows,
     const rank_bfloat16 *rounded = rounded_gradient(pass, rows);
     float *dnorm = pass->dbranch + first * width;
     const void *dlogits = rounded != NULL ? (const void *)rounded : pass->wide;
-    transformer_multiply_transposed(
-        pass, (rank_product){.rows = columns,
-                             .columns = width,
-                             .depth = rows,
-                             .a = dlogits,
-                             .a_depth = pass->logit_row,
-                             .b = transformer_at(pass, pass->norm_final.out, first * width),
-                             .c = doutput,
-                             .accumulate = first > 0});
+    if (doutput != NULL) {
+        transformer_multiply_transposed(
+            pass, (rank_product){.rows = columns,
+                                 .columns = width,
+                                 .depth = rows,
+                                 .a = dlogits,
+                                 .a_depth = pass->logit_row,
+                                 .b = transformer_at(pass, pass->norm_final.out, first * width),
+                                 .c = doutput,
+                                 .accumulate = first > 0});
+    }
     pass->backend->product(pass->queue,
                            &(rank_product){.rows = rows,
                                            .columns = width,

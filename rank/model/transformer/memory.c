@@ -237,9 +237,11 @@ static void cut_packed(rank_pieces *from, const rank_shape *shape, transformer_p
     }
     if (shape->training) {
         const size_t columns = larger(larger(sizes->up, sizes->width), sizes->queries);
-        pass->packed_rows = rank_pieces_cut(
-            from, larger(rank_pack_count(chunk, columns),
-                         rank_pack_count(segment_rows(shape), larger(sizes->qkv, sizes->width))));
+        const size_t adapters = (size_t)shape->config->adapters.rank;
+        const size_t of_segments = larger(larger(sizes->qkv, sizes->width), adapters);
+        pass->packed_rows =
+            rank_pieces_cut(from, larger(rank_pack_count(chunk, columns),
+                                         rank_pack_count(segment_rows(shape), of_segments)));
     }
     pass->operands = rank_pieces_cut(from, operands_floats(sizes));
 }
@@ -254,6 +256,16 @@ static void cut_exchanged(rank_pieces *from, const rank_cp *cp, transformer_pass
     if (sizes->biased) {
         pass->head_bias = rank_pieces_cut(from, sizes->qkv_row / (size_t)cp->ranks);
         pass->head_bias_grad = rank_pieces_cut(from, sizes->qkv_row / (size_t)cp->ranks);
+    }
+}
+
+/* What adapters need of a chunk's rows. */
+static void cut_adapters(rank_pieces *from, const rank_shape *shape, transformer_pass *pass)
+{
+    const size_t rank = (size_t)shape->config->adapters.rank;
+    if (rank > 0) {
+        pass->low = rank_pieces_cut(from, segment_rows(shape) * rank);
+        pass->dlow = shape->training ? rank_pieces_cut(from, segment_rows(shape) * rank) : NULL;
     }
 }
 
@@ -287,8 +299,11 @@ static size_t cut_work(transformer_pass *pass, const rank_shape *shape, float *m
     }
     if (!sizes->biased) {
         pass->no_bias = rank_pieces_cut(&from, sizes->qkv_row);
+    }
+    if (!sizes->biased || shape->config->adapters.rank > 0) {
         pass->no_bias_grad = rank_pieces_cut(&from, sizes->qkv_row);
     }
+    cut_adapters(&from, shape, pass);
     cut_packed(&from, shape, pass);
     if (shape->cp != NULL) {
         cut_exchanged(&from, shape->cp, pass);
@@ -410,6 +425,10 @@ void transformer_pass_begin(const rank_run *run, const rank_saved *saved, transf
         .blocks = saved->activations,
     };
     find_layout(shape->config, &pass->layout);
+    if (shape->config->adapters.rank > 0 && run->hooks->adapters != NULL) {
+        pass->adapters = run->hooks->adapters;
+        rank_adapters_describe(shape->config, &pass->adapted);
+    }
     pass->sizes = make_sizes(&pass->of, shape);
     rank_pieces from = {.begin = saved->activations,
                         .used = blocks_kept(shape) * count_block(shape, &pass->sizes).kept};

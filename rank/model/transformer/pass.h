@@ -16,6 +16,7 @@
 
 #include "model/transformer/transformer.h"
 #include "parallel/context/cp.h"
+#include "rank/adapters.h"
 
 /* The sizes of arrays that a shape's passes use. C = width, Q = the heads of queries together, N =
  * columns of q, k and v, D = width of a head, F = columns of the MLP, U = columns of its first product: F, or 2F if it
@@ -106,7 +107,10 @@ typedef struct transformer_pass {
     float *head_sums;    /* (heads of queries and of keys, D): parts of the gradient of norms of
                           * heads; NULL: there are none */
     float *no_bias;      /* (3Q): zeros, for attention without a bias; else NULL */
-    float *no_bias_grad; /* (3Q): what its gradient gives for that; not used */
+    float *no_bias_grad; /* (3Q): what its gradient gives for that; not used. Also where a bias has
+                          * no gradient */
+    float *low;  /* (rows of a chunk, rank of the adapters): x · Aᵀ; NULL: there are none */
+    float *dlow; /* its gradient, in training */
     /* where the backend packs; else NULL */
     float *operands;    /* half of a block's weights made ready for products; turned round in
                            backward */
@@ -124,8 +128,10 @@ typedef struct transformer_pass {
         again; /* forward is computed again, for backward: norm1.x is there, and no output is needed */
     block_state block;
     const float *weights[BLOCK_TENSORS];
+    const float *adapters; /* all of them; NULL: the pass is without */
+    rank_adapters_block adapted;
     /* in backward */
-    float *grads; /* else NULL */
+    float *grads; /* of the adapters, if there are some; else NULL but in backward */
     const rank_held *held;
 } transformer_pass;
 
@@ -162,13 +168,13 @@ static inline size_t transformer_offset(const transformer_pass *pass, int layer,
            pass->layout.in_block[tensor];
 }
 
-/* The gradients of the parameters from that offset on. */
+/* The gradients of the parameters from that offset on; NULL: only adapters have some. */
 static inline float *transformer_grad(const transformer_pass *pass, size_t offset)
 {
-    return pass->grads + rank_held_place(pass->held, offset);
+    return pass->adapters == NULL ? pass->grads + rank_held_place(pass->held, offset) : NULL;
 }
 
-/* The gradient of a block's tensor; NULL: the family has no such tensor. */
+/* The gradient of a block's tensor; NULL: the family has no such tensor, or as above. */
 static inline float *transformer_block_grad(const transformer_pass *pass, int layer, int tensor)
 {
     return transformer_count(pass, tensor) > 0
@@ -265,6 +271,23 @@ void transformer_multiply(const transformer_pass *pass, const transformer_operan
  * 0 for columns. */
 void transformer_multiply_transposed(const transformer_pass *pass, rank_product product);
 
+/* adapters.c: what adapters add to a product with the current layer's tensor, and to its gradients. Rows of x and dy are of so many floats; y
+ * and dx are as far apart as the other factor says. Nothing if the pass or the tensor has none. */
+typedef struct transformer_rows {
+    const float *at;
+    size_t row;
+} transformer_rows;
+
+/* y (rows, out) += scale · (x · Aᵀ) · Bᵀ */
+void transformer_adapt(const transformer_pass *pass, int tensor, size_t rows, transformer_rows x,
+                       float *y, size_t y_row);
+/* dx (rows, in) += scale · (dy · B) · A */
+void transformer_adapt_dx(const transformer_pass *pass, int tensor, size_t rows,
+                          transformer_rows dy, float *dx);
+/* dA = or, from the second chunk on, += scale · (dy · B)ᵀ · x, and dB scale · dyᵀ · (x · Aᵀ). */
+void transformer_adapt_grads(const transformer_pass *pass, int tensor, row_chunk chunk,
+                             transformer_rows x, transformer_rows dy);
+
 /* How many leaves backward gives a sum over what ranks share. A library's products, with which weights
  * are plain, have an order of their own. */
 static inline int transformer_grad_leaves(const transformer_pass *pass, int leaves)
@@ -321,6 +344,15 @@ void transformer_logits(const transformer_pass *pass, const int32_t *rows, size_
 /* Adds the loss of all active rows to *loss. With grads, also writes the gradients of the output's
  * matrix and of the final norm, and the stream's in dx. */
 void transformer_loss(const transformer_pass *pass, double *loss);
+
+/* zero_grads.c: sets a range of the parameters' gradients to zero, which there are without adapters; all of the
+ * adapters', if there are some; and what backward adds to, or does not write. */
+void transformer_zero_range(const transformer_pass *pass, size_t offset, size_t count);
+void transformer_zero_adapters(const transformer_pass *pass);
+void transformer_begin_grads(const transformer_pass *pass);
+
+/* embed_grad.c: the gradients of the embeddings, from dx. tied_begun: as in rank_backward_args. */
+void transformer_embed_grad(const transformer_pass *pass, bool tied_begun);
 
 /* backward.c: the chunk's rows of dx, the gradient of the residual stream, become, or with `keep`
  * get added, the norm's backward of dbranch. dx_sum: the gradient of the bias that was last added

@@ -65,7 +65,7 @@ void transformer_prepare_heads_grad(const transformer_pass *pass, row_chunk chun
     }
     turn(pass, chunk, dqkv, true);
     transformer_norm_heads_grad(pass, chunk, dqkv);
-    if (pass->of.early_bias) {
+    if (pass->of.early_bias && pass->adapters == NULL) {
         pass->backend->column_sums(pass->queue,
                                    &(rank_column_sums){
                                        .rows = chunk.rows,

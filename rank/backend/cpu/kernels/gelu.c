@@ -43,7 +43,9 @@ void KERNEL(gelu_grad)(const rank_gelu_grad *args)
             const vec d = vec_load(d_row + j, left) * slope;
             vec_store(x_row + j, gelu, left);
             vec_store(d_row + j, d, left);
-            vec_store(args->dbias + j, vec_load(args->dbias + j, left) + d, left);
+            if (args->dbias != NULL) {
+                vec_store(args->dbias + j, vec_load(args->dbias + j, left) + d, left);
+            }
         }
     }
 }

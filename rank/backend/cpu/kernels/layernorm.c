@@ -98,8 +98,12 @@ static void row_means(const rank_layernorm_grad *args, size_t row, float *mean_d
             const vec weight = vec_load(args->weight + j, left);
             sum_d[v] += d * weight;
             sum_dn[v] += d_normal * weight;
-            vec_store(args->dbias + j, vec_load(args->dbias + j, left) + d, left);
-            vec_store(args->dweight + j, vec_load(args->dweight + j, left) + d_normal, left);
+            if (args->dbias != NULL) {
+                vec_store(args->dbias + j, vec_load(args->dbias + j, left) + d, left);
+            }
+            if (args->dweight != NULL) {
+                vec_store(args->dweight + j, vec_load(args->dweight + j, left) + d_normal, left);
+            }
         }
     }
     *mean_d = vec_sum_end(sum_d) / (float)width;

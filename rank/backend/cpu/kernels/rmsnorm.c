@@ -56,7 +56,8 @@ static float row_mean(const rank_rmsnorm_grad *args, size_t row)
     const float *x = args->x + row * width;
     const float *dout = args->dout + rank_vector_at(&args->heads, row, width);
     const float rstd = args->rstd[row];
-    float *dweight = args->dweight + (args->heads.count > 0 ? row % args->heads.count * width : 0);
+    const size_t part = args->heads.count > 0 ? row % args->heads.count * width : 0;
+    float *dweight = args->dweight != NULL ? args->dweight + part : NULL;
     vec sum[VEC_SUM_PARTS];
     vec_sum_begin(sum);
     for (size_t first = 0; first < width; first += VEC_SUM_LANES) {
@@ -66,7 +67,9 @@ static float row_mean(const rank_rmsnorm_grad *args, size_t row)
             const size_t left = vec_left(width, first, v);
             const vec d_normal = vec_load(dout + j, left) * (vec_load(x + j, left) * rstd);
             sum[v] += d_normal * vec_load(args->weight + j, left);
-            vec_store(dweight + j, vec_load(dweight + j, left) + d_normal, left);
+            if (dweight != NULL) {
+                vec_store(dweight + j, vec_load(dweight + j, left) + d_normal, left);
+            }
         }
     }
     return vec_sum_end(sum) / (float)width;

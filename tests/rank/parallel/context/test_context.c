@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "parallel/context/cp.h"
+#include "rank/adapters.h"
 #include "ranks.h"
 #include "support.h"
 #include "tiny.h"
@@ -197,6 +198,44 @@ static void sums_are_those_of_one_rank(void **state)
     }
 }
 
+/* Gradients of adapters, whose model is frozen. Ranks without a target have some, too. */
+static void adapters_are_trained_together(void **state)
+{
+    (void)state;
+    for (int i = 0; i < TINY_CONFIGS; i++) {
+        tiny t;
+        base_error error;
+        open_as(&t, tiny_configs[i]);
+        t.config.adapters = (rank_adapters){.rank = 3, .scale = 1.5F};
+        assert_ok(rank_adapters_choose(&t.config, "all-linear", &t.config.adapters.targets, &error),
+                  &error);
+        const rank_model_config config = rank_adapters_config(&t.config);
+        const size_t count = rank_model_param_count(&config);
+        float *adapters = malloc(count * sizeof *adapters);
+        assert_non_null(adapters);
+        assert_true(count <= t.param_count);
+        for (size_t at = 0; at < count; at++) {
+            adapters[at] = (float)(at * 7 % 11) * 0.02F - 0.1F;
+        }
+        t.hooks.adapters = adapters;
+        t.param_count = count; /* of what is trained */
+        rank_model_destroy(t.model);
+        assert_ok(rank_model_create(&(rank_model_options){.config = &t.config,
+                                                          .device = &t.device,
+                                                          .token_count_max = TINY_TOKENS_MAX,
+                                                          .training = true},
+                                    &t.model, &error),
+                  &error);
+        for (int which = 0; which < TARGETS; which++) {
+            tiny_fill(&t, (const int[]){24, 3, 11, 1, 0}, 5);
+            choose_targets(&t, which);
+            check(&t, 2, which % 2 == 1);
+        }
+        tiny_close(&t);
+        free(adapters);
+    }
+}
+
 /* Of what attention adds up itself, a rank has the sum over all rows, for its heads. */
 static bool is_of_heads(const tiny *t, size_t offset)
 {
@@ -274,6 +313,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_those_of_one_rank),
+        cmocka_unit_test(adapters_are_trained_together),
         cmocka_unit_test(whole_segments_are_a_batch_of_their_own),
         cmocka_unit_test(blocks_cover_all_tokens),
         cmocka_unit_test(heads_that_cannot_be_shared_are_refused),
