@@ -25,25 +25,6 @@ static void join(char path[FILE_PATH_BYTES], const char *directory, const char *
     (void)snprintf(path, FILE_PATH_BYTES, "%s/%s", directory, name);
 }
 
-/* Writes the object, indented, with a final newline; takes the reference. */
-static base_status write_json(const char *directory, const char *name, json_t *object,
-                              base_error *reterr)
-{
-    char path[FILE_PATH_BYTES];
-    join(path, directory, name);
-    char *text =
-        object != NULL ? json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
-    json_decref(object);
-    if (text == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to write %s", path);
-    }
-    const size_t length = strlen(text);
-    text[length] = '\n'; /* replaces the NUL, which is not written */
-    const base_status status = base_file_write(path, text, length + 1, reterr);
-    free(text);
-    return status;
-}
-
 static base_status copy_file(const char *from, const char *directory, const char *name,
                              base_error *reterr)
 {
@@ -161,19 +142,31 @@ static base_status write_generation(const char *directory, const rank_checkpoint
         json_decref(object);
         object = NULL;
     }
-    return write_json(directory, name, object, reterr);
+    return rank_hf_json_write(directory, name, object, reterr);
+}
+
+base_status rank_checkpoint_write_generation(const char *directory,
+                                             const rank_checkpoint_about *about, base_error *reterr)
+{
+    json_t *model = NULL;
+    base_status status = read_source(about, "config.json", &model, reterr);
+    if (status == BASE_OK) {
+        status = write_generation(directory, about, model, reterr);
+    }
+    json_decref(model);
+    return status;
 }
 
 static base_status write_tokenizer_config(const char *directory, const rank_checkpoint_about *about,
                                           base_error *reterr)
 {
     const char *end_token = about->end_token != NULL ? about->end_token : END_TOKEN;
-    return write_json(directory, "tokenizer_config.json",
-                      json_pack("{s:s, s:s, s:s, s:i, s:b}", "tokenizer_class",
-                                "PreTrainedTokenizerFast", "bos_token", end_token, "eos_token",
-                                end_token, "model_max_length", about->config->context,
-                                "clean_up_tokenization_spaces", 0),
-                      reterr);
+    return rank_hf_json_write(directory, "tokenizer_config.json",
+                              json_pack("{s:s, s:s, s:s, s:i, s:b}", "tokenizer_class",
+                                        "PreTrainedTokenizerFast", "bos_token", end_token,
+                                        "eos_token", end_token, "model_max_length",
+                                        about->config->context, "clean_up_tokenization_spaces", 0),
+                              reterr);
 }
 
 /* In which transformers then holds the weights. */
@@ -210,7 +203,7 @@ base_status rank_checkpoint_write(const char *directory, const rank_checkpoint_a
             json_decref(object);
             object = NULL;
         }
-        status = write_json(directory, "config.json", object, reterr);
+        status = rank_hf_json_write(directory, "config.json", object, reterr);
     }
     json_decref(model);
     if (status == BASE_OK) {

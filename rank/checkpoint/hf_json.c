@@ -1,8 +1,11 @@
-/* Reads the JSON files of a Hugging Face directory. Called by generation.c and hf_directory.c. */
+/* Reads and writes the JSON files of a Hugging Face directory. Called by the other files of this directory. */
 #include "checkpoint/hf_json.h"
 
 #include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "base/file.h"
 #include "base/json_file.h"
 #include "base/limits.h"
 #include "base/path.h"
@@ -24,4 +27,24 @@ base_status rank_hf_json_read(const char *directory, const char *name, json_t **
     json_decref(*object);
     *object = NULL;
     return base_fail(reterr, BASE_ERR_INVALID, "%s: no JSON object", path);
+}
+
+base_status rank_hf_json_write(const char *directory, const char *name, json_t *object,
+                               base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    base_status status = base_path_join(directory, name, path, reterr);
+    char *text =
+        object != NULL ? json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(object);
+    if (status == BASE_OK && text == NULL) {
+        status = base_fail(reterr, BASE_ERR_MEMORY, "no memory to write %s", path);
+    }
+    if (status == BASE_OK) {
+        const size_t length = strlen(text);
+        text[length] = '\n'; /* replaces the NUL, which is not written */
+        status = base_file_write(path, text, length + 1, reterr);
+    }
+    free(text);
+    return status;
 }

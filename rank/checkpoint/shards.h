@@ -31,6 +31,8 @@ typedef struct rank_shards_options {
     const rank_device *device;
     const rank_tp *tp;
     rank_type type; /* of matrices; bfloat16 for a backend with plain_weights or packs_bfloat16 */
+    const float *
+        adapters; /* of the configuration, which rank_shards_load adds to what it reads; NULL: none */
 } rank_shards_options;
 
 /* A source that reads the parameters of a whole model from the host's memory. */

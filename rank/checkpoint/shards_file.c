@@ -2,16 +2,33 @@
  * Called by the engine when it is made. */
 #include <string.h>
 
+#include "base/bytes.h"
 #include "checkpoint/match.h"
 #include "checkpoint/shards.h"
 #include "checkpoint/weights.h"
+#include "rank/adapters.h"
 
 typedef struct slices {
     const rank_model_config *config;
     rank_weights weights;
-    int tensor; /* the last one that was looked up, -1: none; */
+    const float *adapters; /* NULL: none */
+    int tensor;            /* the last one that was looked up, -1: none; */
     const base_safetensor *found;
+    rank_adapter adapter;
+    bool adapted;
 } slices;
+
+/* Adds the adapter to elements of one row, or of several whole rows. */
+static void adapt(const slices *from, const rank_row_part *part, size_t columns, float *to)
+{
+    size_t row = part->row;
+    size_t column = part->column;
+    for (size_t done = 0; done < part->count; row++, column = 0) {
+        const size_t some = base_min_size(columns - column, part->count - done);
+        rank_adapters_add(&from->adapter, row, column, some, to + done);
+        done += some;
+    }
+}
 
 /* A rank_tensor_source. A tensor that is optional and not in the checkpoint is zero. */
 static base_status read_slice(void *user, const rank_row_part *part, float *to, base_error *reterr)
@@ -22,6 +39,8 @@ static base_status read_slice(void *user, const rank_row_part *part, float *to, 
         rank_model_tensor(from->config, part->tensor, &wanted);
         from->tensor = part->tensor;
         from->found = rank_tensors_find(&from->weights.all, from->config->family, &wanted);
+        from->adapted = from->adapters != NULL && rank_adapters_find(from->config, from->adapters,
+                                                                     part->tensor, &from->adapter);
     }
     const base_safetensor *found = from->found;
     if (found == NULL) {
@@ -29,14 +48,18 @@ static base_status read_slice(void *user, const rank_row_part *part, float *to, 
         return BASE_OK;
     }
     const size_t columns = found->dims > 1 ? found->shape[1] : found->count;
-    return rank_weights_read(&from->weights, found, part->row * columns + part->column, part->count,
-                             to, reterr);
+    const base_status status = rank_weights_read(
+        &from->weights, found, part->row * columns + part->column, part->count, to, reterr);
+    if (status == BASE_OK && from->adapted) {
+        adapt(from, part, columns, to);
+    }
+    return status;
 }
 
 base_status rank_shards_load(const rank_shards_options *options, const char *path,
                              rank_shards **shards, base_error *reterr)
 {
-    slices from = {.config = options->config, .tensor = -1};
+    slices from = {.config = options->config, .adapters = options->adapters, .tensor = -1};
     *shards = NULL;
     base_status status =
         rank_weights_open(&from.weights, path, options->config, RANK_TIED_CONTENTS, reterr);

@@ -33,6 +33,7 @@ typedef struct rank_engine_options {
     const rank_device *device;       /* borrowed */
     coll_comm *comm;                 /* NULL: alone */
     const char *weights;             /* path of model.safetensors; NULL: source */
+    const float *adapters;           /* with weights: as in rank_shards_options */
     const rank_tensor_source *source;
     int sequences;        /* at a time */
     int context;          /* of a sequence; 0: the model's */

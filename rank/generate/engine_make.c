@@ -80,7 +80,8 @@ static rank_shards_options shards_options(const rank_engine *engine,
     return (rank_shards_options){.config = options->config,
                                  .device = &engine->run.device,
                                  .tp = engine->run.shape.tp,
-                                 .type = options->type};
+                                 .type = options->type,
+                                 .adapters = options->adapters};
 }
 
 static rank_step_tables_size tables_size(const rank_engine *engine,

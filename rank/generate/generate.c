@@ -321,6 +321,7 @@ static base_status make_engine(generation *g, base_error *reterr)
                                .device = options->device,
                                .comm = options->comm,
                                .weights = options->weights,
+                               .adapters = options->adapters,
                                .source = &source,
                                .type = options->type,
                                .cache_type = options->cache_type,

@@ -43,6 +43,32 @@ BASE_MUST_CHECK base_status rank_checkpoint_write(const char *directory,
                                                   const rank_checkpoint_about *about,
                                                   const float *params, base_error *reterr);
 
+/* Adapters (rank/adapters.h) and what their directory says of them. */
+typedef struct rank_adapter_about {
+    rank_checkpoint_about
+        checkpoint; /* config: of the model that has them; source: its directory */
+    double alpha;   /* their scale times their rank */
+} rank_adapter_about;
+
+/* Writes adapter_config.json and adapter_model.safetensors, which PEFT reads, and generation_config.json
+ * into directory, which exists. */
+BASE_MUST_CHECK base_status rank_adapter_write(const char *directory,
+                                               const rank_adapter_about *about,
+                                               const float *adapters, base_error *reterr);
+
+/* Reads adapter_config.json, and says in model->adapters which adapters there are for the model.
+ * BASE_ERR_UNSUPPORTED and BASE_ERR_INVALID name what they are not. */
+BASE_MUST_CHECK base_status rank_adapter_config(const char *directory, rank_model_config *model,
+                                                base_error *reterr);
+
+/* Reads adapter_model.safetensors of adapters that model->adapters says. */
+BASE_MUST_CHECK base_status rank_adapter_read(const char *directory, const rank_model_config *model,
+                                              float *adapters, base_error *reterr);
+
+/* Both. *adapters is malloc'ed and the caller's. */
+BASE_MUST_CHECK base_status rank_adapter_load(const char *directory, rank_model_config *model,
+                                              float **adapters, base_error *reterr);
+
 /* Reads the configuration from directory/config.json. */
 BASE_MUST_CHECK base_status rank_checkpoint_config(const char *directory, rank_model_config *config,
                                                    base_error *reterr);

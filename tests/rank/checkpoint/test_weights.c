@@ -108,8 +108,8 @@ static rank_shards *load(const char *path)
     rank_shards *shards = NULL;
     const rank_tp tp = {.ranks = 1, .vocab_count = RANK_TP_LEAVES * 32};
     assert_ok(rank_device_open("cpu", &device, &error), &error);
-    assert_ok(rank_shards_load(&(rank_shards_options){&SMALL, &device, &tp, RANK_FLOAT32}, path,
-                               &shards, &error),
+    assert_ok(rank_shards_load(&(rank_shards_options){&SMALL, &device, &tp, RANK_FLOAT32, NULL},
+                               path, &shards, &error),
               &error);
     rank_device_close(&device);
     return shards;

@@ -68,9 +68,9 @@ static void check_shards(const char *path, rank_type type, const float *cut)
     rank_shards *shards = NULL;
     assert_ok(rank_device_open("cpu", &device, &error), &error);
     const rank_tp tp = {.ranks = 1, .vocab_count = RANK_TP_LEAVES * 32};
-    assert_ok(
-        rank_shards_load(&(rank_shards_options){&SMALL, &device, &tp, type}, path, &shards, &error),
-        &error);
+    assert_ok(rank_shards_load(&(rank_shards_options){&SMALL, &device, &tp, type, NULL}, path,
+                               &shards, &error),
+              &error);
     const rank_hooks hooks = rank_shards_hooks(shards);
     for (int i = 0; i < rank_model_tensor_count(&SMALL); i++) {
         rank_tensor tensor;

@@ -109,9 +109,9 @@ static void bed_make(bed *b)
     b->shape.tp = rank_tp_group_tp(b->group);
     rank_flat_params params = {&b->t.config, b->t.params};
     const rank_tensor_source source = rank_flat_source(&params);
-    assert_ok(rank_shards_create(
-                  &(rank_shards_options){&b->t.config, &b->t.device, b->shape.tp, RANK_FLOAT32},
-                  &source, &b->shards, &error),
+    assert_ok(rank_shards_create(&(rank_shards_options){&b->t.config, &b->t.device, b->shape.tp,
+                                                        RANK_FLOAT32, NULL},
+                                 &source, &b->shards, &error),
               &error);
     assert_int_equal(rank_shards_elements(b->shards), b->t.param_count);
     b->hooks = rank_shards_hooks(b->shards);

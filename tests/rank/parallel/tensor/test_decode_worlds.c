@@ -108,7 +108,7 @@ static base_status open_bed(bed *b, world *w, coll_comm *comm, base_error *reter
     }
     b->shape.tp = rank_tp_group_tp(b->group);
     status = rank_shards_create(
-        &(rank_shards_options){&w->config, &b->device, b->shape.tp, RANK_FLOAT32}, &source,
+        &(rank_shards_options){&w->config, &b->device, b->shape.tp, RANK_FLOAT32, NULL}, &source,
         &b->shards, reterr);
     if (status != BASE_OK) {
         return status;
