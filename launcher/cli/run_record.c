@@ -30,7 +30,11 @@ static void print_notes(const launch_cli_run *run)
 static void say_checkpoint(const launch_cli_run *run)
 {
     const char *checkpoint = run->options->job.model.checkpoint;
-    if (checkpoint[0] != '\0' && !run->options->quiet) {
+    if (run->options->job.lora.rank > 0 && !run->options->quiet) {
+        base_log(BASE_LOG_INFO,
+                 "--lora: the parameters are those of %s and stay so; adapters alone are trained",
+                 checkpoint);
+    } else if (checkpoint[0] != '\0' && !run->options->quiet) {
         base_log(BASE_LOG_INFO,
                  "--checkpoint: the parameters are those of %s; the optimizer is fresh, and the "
                  "data starts from the beginning",
@@ -88,9 +92,10 @@ base_status launch_cli_on_ready(void *user, base_error *reterr)
         return BASE_OK;
     }
     say_beginning(run);
-    base_status status =
-        launch_record_check_room(run->record, run->options->job.job.world_size,
-                                 run->result.model_params, run->result.first_step, reterr);
+    base_status status = launch_record_check_room(
+        run->record, run->options->job.job.world_size,
+        &(launch_record_params){run->result.model_params, run->result.trained_params},
+        run->result.first_step, reterr);
     if (status == BASE_OK) {
         status = launch_record_begin(run->record, run->result.first_step, reterr);
     }
@@ -139,6 +144,7 @@ base_status launch_cli_finish_record(launch_cli_run *run, base_error *reterr)
         .unbound = result->unbound,
         .cpus_taken = result->cpus_taken,
         .model_params = result->model_params,
+        .trained_params = result->trained_params,
         .ranks = result->ranks,
         .scaling = run->scaling.points,
         .scaling_count = run->scaling.point_count,

@@ -201,6 +201,8 @@ void rendezvous_handle_ready(launch_session *session, int rank,
                    ready->instruction_set);
     if (session->ready_count == 0) {
         result->model_params = ready->model_params;
+        result->trained_params =
+            ready->adapter_params > 0 ? ready->adapter_params : ready->model_params;
         result->first_step = ready->first_step;
         (void)snprintf(result->transport, sizeof result->transport, "%s", ready->transport);
         (void)snprintf(result->algorithm, sizeof result->algorithm, "%s", ready->algorithm);

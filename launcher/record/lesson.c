@@ -292,7 +292,7 @@ static bool put_cause(const launch_run *run, const comparison *found, launch_tex
         launch_text_printf(text,
                            "the exchange of %.2f MB of gradients a step; a larger batch would "
                            "spread it over more tokens.",
-                           (double)run->end->model_params * sizeof(float) / 1e6);
+                           (double)run->end->trained_params * sizeof(float) / 1e6);
     } else {
         launch_text_put(text, "waiting: in each step all ranks wait for the one that ends backward "
                               "last");

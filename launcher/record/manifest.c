@@ -53,6 +53,7 @@ static void put_headline(launch_sheet *page, const launch_run *run)
     sheet_string(page, "backend", run->backend);
     sheet_int(page, "world_size", (uint64_t)run->job->job.world_size);
     sheet_int(page, "model_params", run->end->model_params);
+    sheet_int(page, "trained_params", run->end->trained_params);
     sheet_int(page, "steps", summary->steps_done);
     sheet_real(page, "allreduce_p50_ms", summary->allreduce_ms.p50);
     sheet_real(page, "allreduce_p95_ms", summary->allreduce_ms.p95);
@@ -143,6 +144,21 @@ static void put_surroundings(launch_sheet *page, const launch_run *run)
     sheet_string(page, "instruction_set", run->end->instruction_set);
 }
 
+/* The adapters that are trained; null: the model is. */
+static void put_lora(launch_sheet *training, const proto_job_lora *asked)
+{
+    if (asked->rank == 0) {
+        sheet_put(training, "lora", json_null());
+        return;
+    }
+    launch_sheet lora = sheet_make();
+    sheet_int(&lora, "rank", (uint64_t)asked->rank);
+    sheet_real(&lora, "alpha", proto_job_lora_alpha(asked));
+    sheet_string(&lora, "targets", asked->targets[0] != '\0' ? asked->targets : NULL);
+    sheet_put(&lora, "merge", json_boolean(asked->merge));
+    sheet_part(training, "lora", lora);
+}
+
 static void put_job(launch_sheet *page, const launch_run *run)
 {
     const proto_job *job = run->job;
@@ -173,6 +189,7 @@ static void put_job(launch_sheet *page, const launch_run *run)
     sheet_int(&training, "zero", (uint64_t)job->parallel.zero);
     sheet_int(&training, "micro_batches", (uint64_t)job->train.micro_batches);
     sheet_put(&training, "recompute", json_boolean(job->train.recompute));
+    put_lora(&training, &job->lora);
     sheet_string(&training, "optimizer", "AdamW");
     sheet_real(&training, "learning_rate", job->train.learning_rate);
     sheet_real(&training, "learning_rate_min", job->train.learning_rate_min);

@@ -261,16 +261,18 @@ static base_status begin_first(launch_record *record, uint64_t first_step, base_
 }
 
 base_status launch_record_check_room(const launch_record *record, int64_t ranks,
-                                     uint64_t model_params, uint64_t first_step, base_error *reterr)
+                                     const launch_record_params *params, uint64_t first_step,
+                                     base_error *reterr)
 {
     const proto_job_train *train = &record->job.train;
     const uint64_t kept = train->keep > 0 ? (uint64_t)train->keep : PROTO_CHECKPOINTS_KEPT;
     const uint64_t every = (uint64_t)train->save_every;
     const uint64_t written = /* the last one at the end */
         every > 0 ? ((uint64_t)train->steps + every - 1) / every : 0;
-    const uint64_t values_bytes = model_params * sizeof(float);
+    const uint64_t values_bytes = params->trained * sizeof(float);
+    const uint64_t merged_bytes = record->job.lora.merge ? params->model * sizeof(float) : 0;
     const launch_out_need need = {
-        .results_bytes = ((uint64_t)ranks + 1) * values_bytes,
+        .results_bytes = ((uint64_t)ranks + 1) * values_bytes + merged_bytes,
         .checkpoint_bytes = train->save_every > 0 ? 3 * values_bytes : 0,
         .checkpoints_written = written,
         .checkpoints_kept = kept,

@@ -183,6 +183,7 @@ typedef struct launch_record_end {
     const char *unbound; /* why ranks have no CPUs of their own; NULL or empty: they have */
     bool cpus_taken;     /* because other jobs have them */
     uint64_t model_params;
+    uint64_t trained_params;       /* the same, or those of its adapters */
     const launch_rank_info *ranks; /* (world_size) */
     const launch_scaling_point *scaling;
     int scaling_count;
@@ -198,11 +199,16 @@ typedef struct launch_record_end {
 BASE_MUST_CHECK base_status launch_record_open(const launch_record_options *options,
                                                launch_record **record, base_error *reterr);
 
+typedef struct launch_record_params {
+    uint64_t model;
+    uint64_t trained; /* the same, or those of its adapters */
+} launch_record_params;
+
 /* Fails if the disk has no room for the checkpoints, and for the model and each rank's state, which the job
  * writes at its end. Call it before begin. */
 BASE_MUST_CHECK base_status launch_record_check_room(const launch_record *record, int64_t ranks,
-                                                     uint64_t model_params, uint64_t first_step,
-                                                     base_error *reterr);
+                                                     const launch_record_params *params,
+                                                     uint64_t first_step, base_error *reterr);
 
 /* The job is ready, and its next step is first_step. Moves an old record away, or removes it, and
  * opens timings.jsonl. Files in the directory that the job reads (its checkpoint, say) can be read

@@ -16,7 +16,13 @@ static void put_head(const launch_run *run, launch_text *text)
     launch_text_printf(text, "<p class=\"sub\">%d process%s trained a model of ",
                        (int)run->job->job.world_size, run->job->job.world_size == 1 ? "" : "es");
     launch_text_count(text, run->end->model_params);
-    launch_text_printf(text, " parameters for %zu step%s, in %.1f s, on ", run->summary->steps_done,
+    launch_text_put(text, " parameters ");
+    if (run->job->lora.rank > 0) {
+        launch_text_put(text, "(of adapters alone, ");
+        launch_text_count(text, run->end->trained_params);
+        launch_text_put(text, ") ");
+    }
+    launch_text_printf(text, "for %zu step%s, in %.1f s, on ", run->summary->steps_done,
                        run->summary->steps_done == 1 ? "" : "s", run->end->job_seconds);
     launch_report_machine(text, run->info, run->started_at);
     if (run->first_step > 0) {

@@ -1,4 +1,4 @@
-/* Finds the files of a checkpoint, and computes its digest: of each file its name, its length and its
+/* Finds the files of a checkpoint, or of adapters, and computes their digest: of each file its name, its length and its
  * bytes, or of a safetensors file its header. Called by pin.c. */
 #include <endian.h>
 #include <errno.h>
@@ -142,12 +142,35 @@ base_status proto_checkpoint_walk(const char *directory, proto_checkpoint_visit 
                                          : status;
 }
 
+base_status proto_adapter_walk(const char *directory, proto_checkpoint_visit visit, void *user,
+                               base_error *reterr)
+{
+    (void)directory;
+    base_status status = visit(user, "generation_config.json", false, reterr);
+    if (status == BASE_OK || status == BASE_ERR_NOTFOUND) {
+        status = visit(user, "adapter_config.json", false, reterr);
+    }
+    return status == BASE_OK ? visit(user, "adapter_model.safetensors", true, reterr) : status;
+}
+
 base_status proto_checkpoint_digest(const char *directory, proto_verify verify,
                                     uint8_t digest[PROTO_DIGEST_BYTES], base_error *reterr)
 {
     checkpoint_digest at = {.directory = directory, .verify = verify};
     sha256_init(&at.state);
     const base_status status = proto_checkpoint_walk(directory, add_file, &at, reterr);
+    if (status == BASE_OK) {
+        sha256_digest(&at.state, PROTO_DIGEST_BYTES, digest);
+    }
+    return status;
+}
+
+base_status proto_adapter_digest(const char *directory, uint8_t digest[PROTO_DIGEST_BYTES],
+                                 base_error *reterr)
+{
+    checkpoint_digest at = {.directory = directory, .verify = PROTO_VERIFY_FULL};
+    sha256_init(&at.state);
+    const base_status status = proto_adapter_walk(directory, add_file, &at, reterr);
     if (status == BASE_OK) {
         sha256_digest(&at.state, PROTO_DIGEST_BYTES, digest);
     }

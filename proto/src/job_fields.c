@@ -48,6 +48,11 @@ static const base_field rows[] = {
     {JOB(ENUM, model.verify), .name_of = proto_verify_name, .option = "verify", .value = "HOW",
      .help = "of a checkpoint, when JOB.json names it by its digest: index: names, types, shapes "
              "and lengths; full: every byte"},
+    {JOB(PATH, model.adapter), .optional = true, .option = "adapter", .value = "DIR",
+     .help = "generate, tp-cpu: adapters (LoRA) on top of the checkpoint, of --lora or of Hugging "
+             "Face's peft",
+     .marks = PROTO_FIELD_ANSWERS},
+    {JOB(DIGEST, model.adapter_sha256), .optional = true},
     {JOB(BOOL, infer.eval), .option = "eval",
      .help = "at the end, exact-match accuracy on the held-out sentences",
      .marks = PROTO_FIELD_TRAINS | PROTO_FIELD_ANSWERS},
@@ -181,6 +186,22 @@ static const base_field rows[] = {
     {JOB(BOOL, train.resume), .optional = true, .option = "resume",
      .help = "go on from the newest checkpoint in OUT, with the same bits; without one, from the "
              "beginning",
+     .marks = PROTO_FIELD_TRAINS},
+
+    {JOB(INT, lora.rank), .optional = true, .least = 0, .most = PROTO_LORA_RANK_MAX,
+     .option = "lora", .value = "RANK",
+     .help = "ddp-cpu: freeze the model of --checkpoint, and train adapters of this rank (0: none)",
+     .marks = PROTO_FIELD_TRAINS},
+    {JOB(REAL, lora.alpha), .optional = true, .min = 0, .max = 1e6, .option = "lora-alpha",
+     .value = "X", .help = "adapters add their product times X / RANK (0: 2 x RANK)",
+     .marks = PROTO_FIELD_TRAINS},
+    {JOB(TEXT, lora.targets), .optional = true, .option = "lora-targets", .value = "LIST",
+     .help =
+         "which linear layers have adapters, as in q_proj,v_proj, or all-linear (q_proj,v_proj; "
+         "GPT-2: c_attn)",
+     .marks = PROTO_FIELD_TRAINS},
+    {JOB(BOOL, lora.merge), .optional = true, .option = "lora-merge",
+     .help = "also write the model with its adapters in it, as any training does",
      .marks = PROTO_FIELD_TRAINS},
 
     {JOB(ENUM, parallel.transport), .name_of = proto_transport_name, .option = "transport",

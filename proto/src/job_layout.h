@@ -7,4 +7,7 @@
 /* Checks replicas, stages, tensor ranks and ZeRO's stage. BASE_ERR_INVALID names the setting. */
 BASE_MUST_CHECK base_status proto_job_check_layout(const proto_job *job, base_error *reterr);
 
+/* Checks adapters, which job_lora.c does. */
+BASE_MUST_CHECK base_status proto_job_check_lora(const proto_job *job, base_error *reterr);
+
 #endif

@@ -18,7 +18,7 @@ typedef struct pinned {
     size_t path;   /* offset in proto_job */
     size_t sha256; /* offset in proto_job */
     bool large;
-    bool checkpoint;
+    enum { ONE_FILE, CHECKPOINT, ADAPTER } kind; /* a file, or a directory of them */
 } pinned;
 
 #define PINNED(name, member)                                                                       \
@@ -29,12 +29,13 @@ static const pinned files[] = {
     {PINNED("--data", data.train), .large = true},
     {PINNED("--heldout", data.heldout), .large = true},
     {PINNED("--tokenizer", data.tokenizer)},
-    {PINNED("--checkpoint", model.checkpoint), .checkpoint = true},
+    {PINNED("--checkpoint", model.checkpoint), .kind = CHECKPOINT},
+    {PINNED("--adapter", model.adapter), .kind = ADAPTER},
     {PINNED("--prompts", infer.prompts)},
 };
 enum { FILE_COUNT = sizeof files / sizeof files[0] };
-_Static_assert(PROTO_FILES_MAX >= BASE_SAFETENSORS_FILES_MAX + FILE_COUNT + 2,
-               "the largest checkpoint fits, with its index and two configurations");
+_Static_assert(PROTO_FILES_MAX >= BASE_SAFETENSORS_FILES_MAX + FILE_COUNT + 5,
+               "the largest checkpoint fits, with its index and configurations, and an adapter");
 
 static base_status digest_of(const proto_job *job, const pinned *file,
                              char hex[PROTO_DIGEST_HEX_BYTES], base_error *reterr)
@@ -42,8 +43,9 @@ static base_status digest_of(const proto_job *job, const pinned *file,
     uint8_t digest[PROTO_DIGEST_BYTES];
     const char *path = (const char *)job + file->path;
     const base_status status =
-        file->checkpoint ? proto_checkpoint_digest(path, job->model.verify, digest, reterr)
-                         : proto_sha256_file(path, digest, reterr);
+        file->kind == CHECKPOINT ? proto_checkpoint_digest(path, job->model.verify, digest, reterr)
+        : file->kind == ADAPTER  ? proto_adapter_digest(path, digest, reterr)
+                                 : proto_sha256_file(path, digest, reterr);
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "%s", file->option);
     }
@@ -159,11 +161,13 @@ base_status proto_job_files(const proto_job *job, proto_file **listed, int *coun
         const pinned *file = &files[i];
         at.row = file;
         at.path = (const char *)job + file->path;
-        /* the digest of a checkpoint is not that of its files */
-        at.sha256 = file->checkpoint ? "" : (const char *)job + file->sha256;
+        /* the digest of a directory is not that of its files */
+        at.sha256 = file->kind != ONE_FILE ? "" : (const char *)job + file->sha256;
         if (at.path[0] != '\0') {
-            status = file->checkpoint ? proto_checkpoint_walk(at.path, list_file, &at, reterr)
-                                      : list_file(&at, "", false, reterr);
+            status = file->kind == CHECKPOINT
+                         ? proto_checkpoint_walk(at.path, list_file, &at, reterr)
+                     : file->kind == ADAPTER ? proto_adapter_walk(at.path, list_file, &at, reterr)
+                                             : list_file(&at, "", false, reterr);
         }
         if (status != BASE_OK) {
             (void)base_error_prepend(reterr, status, "%s", file->option);

@@ -1,6 +1,8 @@
 /* The checks of modes generate and tp-cpu that need no loaded model. `rank --check` calls them for
  * the launcher, before any rank is started. */
 
+#include <stdlib.h>
+
 #include "base/path.h"
 #include "checkpoint/shards.h"
 #include "generate/mode.h"
@@ -50,11 +52,9 @@ static base_status check_model(const proto_job *job, rank_model_config *config,
 {
     const proto_mode_row *mode = proto_mode_get(job->job.mode);
     char weights[BASE_PATH_BYTES];
-    base_status status = rank_checkpoint_config(job->model.checkpoint, config, reterr);
-    if (status == BASE_OK) {
-        status = rank_checkpoint_generation(job->model.checkpoint, config->vocab_size, generation,
-                                            reterr);
-    }
+    float *adapters = NULL;
+    base_status status = rank_mode_read_checkpoint(job, config, generation, &adapters, reterr);
+    free(adapters);
     if (status == BASE_OK && mode->tensor_parallel) {
         status = rank_model_check_world(config, (int)job->job.world_size, reterr);
     }

@@ -303,6 +303,41 @@ base_status rank_mode_load_tokenizer(const proto_job *job, rank_tokenizer **toke
                            "(enable_thinking)");
 }
 
+static base_status read_adapters(const char *directory, rank_model_config *config,
+                                 rank_generation_config *generation, float **adapters,
+                                 base_error *reterr)
+{
+    rank_generation_config own;
+    base_status status = rank_adapter_load(directory, config, adapters, reterr);
+    if (status == BASE_OK) {
+        status = rank_checkpoint_generation(directory, config->vocab_size, &own, reterr);
+    }
+    if (status != BASE_OK) {
+        free(*adapters);
+        *adapters = NULL;
+        return base_error_prepend(reterr, status, "--adapter");
+    }
+    if (own.stop_count > 0) { /* there is such a file; PEFT writes none */
+        *generation = own;
+    }
+    return BASE_OK;
+}
+
+base_status rank_mode_read_checkpoint(const proto_job *job, rank_model_config *config,
+                                      rank_generation_config *generation, float **adapters,
+                                      base_error *reterr)
+{
+    *adapters = NULL;
+    base_status status = rank_checkpoint_config(job->model.checkpoint, config, reterr);
+    if (status == BASE_OK) {
+        status = rank_checkpoint_generation(job->model.checkpoint, config->vocab_size, generation,
+                                            reterr);
+    }
+    return status == BASE_OK && job->model.adapter[0] != '\0'
+               ? read_adapters(job->model.adapter, config, generation, adapters, reterr)
+               : status;
+}
+
 int rank_mode_context(const proto_job *job, const rank_model_config *config)
 {
     return job->model.context < config->context ? (int)job->model.context : config->context;
@@ -328,14 +363,11 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
     const rank_type asked =
         job->gpu.precision == PROTO_PRECISION_BFLOAT16 ? RANK_BFLOAT16 : RANK_FLOAT32;
     rank_type type = asked;
+    float *adapters = NULL;
     char weights[BASE_PATH_BYTES];
-    base_status status = rank_checkpoint_config(job->model.checkpoint, &config, reterr);
+    base_status status = rank_mode_read_checkpoint(job, &config, &generation, &adapters, reterr);
     if (status == BASE_OK) {
         status = base_path_join(job->model.checkpoint, "model.safetensors", weights, reterr);
-    }
-    if (status == BASE_OK) {
-        status = rank_checkpoint_generation(job->model.checkpoint, config.vocab_size, &generation,
-                                            reterr);
     }
     if (status == BASE_OK) {
         status = rank_mode_load_tokenizer(job, &tokenizer, &chat, reterr);
@@ -343,7 +375,8 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
     if (status == BASE_OK) {
         status = rank_worker_open_device(worker, &device, reterr);
     }
-    if (status == BASE_OK && asked == RANK_FLOAT32 && device.backend->packs_bfloat16) {
+    if (status == BASE_OK && asked == RANK_FLOAT32 && adapters == NULL &&
+        device.backend->packs_bfloat16) {
         status = rank_shards_type(&config, weights, &type, reterr); /* the same numbers, and bits */
     }
     if (status == BASE_OK) {
@@ -352,6 +385,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
             .config = &config,
             .comm = tp_comm(worker),
             .weights = weights,
+            .adapters = adapters,
             .tokenizer = tokenizer,
             .type = type,
             .cache_type = asked,
@@ -384,5 +418,6 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
     }
     rank_device_close(&device);
     rank_tokenizer_destroy(tokenizer);
+    free(adapters);
     return status;
 }

@@ -39,4 +39,12 @@ BASE_MUST_CHECK base_status rank_worker_evaluate(const rank_worker *worker,
                                                  uint64_t *total, uint64_t *correct,
                                                  base_error *reterr);
 
+/* What the job's checkpoint says of its model, of prompts and of stops; and the adapters that the job puts on top
+ * of it, which config then has. *adapters is the caller's to free; NULL: there are none. What their directory
+ * says of prompts and stops counts. */
+BASE_MUST_CHECK base_status rank_mode_read_checkpoint(const proto_job *job,
+                                                      rank_model_config *config,
+                                                      rank_generation_config *generation,
+                                                      float **adapters, base_error *reterr);
+
 #endif

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "model/family.h"
+#include "rank/adapters.h"
 #include "rank/checkpoint.h"
 
 /* config.json has nine digits of a number. */
@@ -39,6 +40,20 @@ static base_status check_shape(const proto_job_model *model, const rank_model_co
                            model->context, config->context, model->checkpoint);
 }
 
+/* --lora */
+static base_status choose_adapters(const proto_job *job, rank_model_config *config,
+                                   base_error *reterr)
+{
+    const proto_job_lora *lora = &job->lora;
+    config->adapters = (rank_adapters){
+        .rank = (int)lora->rank,
+        .scale = (float)(proto_job_lora_alpha(lora) / (double)lora->rank),
+    };
+    const base_status status =
+        rank_adapters_choose(config, lora->targets, &config->adapters.targets, reterr);
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--lora-targets");
+}
+
 base_status rank_train_config(const proto_job *job, rank_model_config *config, int *own_context,
                               base_error *reterr)
 {
@@ -66,7 +81,7 @@ base_status rank_train_config(const proto_job *job, rank_model_config *config, i
         *own_context = config->context;
         config->context = (int)model->context;
     }
-    return status;
+    return status == BASE_OK && job->lora.rank > 0 ? choose_adapters(job, config, reterr) : status;
 }
 
 base_status rank_train_config_check(const rank_model_config *saved, const rank_model_config *now,

@@ -36,19 +36,46 @@ static const char *prompt_suffix(const trainer *self)
     return strstr(info.first_sentence, RANK_DATA_ARROW) != NULL ? RANK_DATA_ARROW : "";
 }
 
-base_status trainer_write_model(const trainer *self, const char *directory, const float *params,
-                                base_error *reterr)
+/* What a directory says. config is the model's as it is written, and storage. */
+static rank_checkpoint_about describe(const trainer *self, rank_model_config *config)
 {
-    rank_model_config config = self->config;
-    config.context = self->checkpoint_context > 0 ? self->checkpoint_context : config.context;
-    const rank_checkpoint_about about = {
-        .config = &config,
+    *config = self->config;
+    config->context = self->checkpoint_context > 0 ? self->checkpoint_context : config->context;
+    return (rank_checkpoint_about){
+        .config = config,
         .tokenizer_path = self->job->data.tokenizer,
         .end_id = rank_tokenizer_end_id(self->tokenizer),
         .prompt_suffix = prompt_suffix(self),
         .end_token = rank_tokenizer_end_token(self->tokenizer),
         .source = self->job->model.checkpoint[0] != '\0' ? self->job->model.checkpoint : NULL};
-    return rank_checkpoint_write(directory, &about, params, reterr);
+}
+
+base_status trainer_write_model(const trainer *self, const char *directory, const float *params,
+                                base_error *reterr)
+{
+    rank_model_config config;
+    const rank_checkpoint_about about = describe(self, &config);
+    if (!trainer_adapts(self)) {
+        return rank_checkpoint_write(directory, &about, params, reterr);
+    }
+    return rank_adapter_write(
+        directory,
+        &(rank_adapter_about){.checkpoint = about, .alpha = proto_job_lora_alpha(&self->job->lora)},
+        params, reterr);
+}
+
+/* --lora-merge: the model with its adapters, beside them. */
+static base_status write_merged(const trainer *self, base_error *reterr)
+{
+    rank_model_config config;
+    const rank_checkpoint_about about = describe(self, &config);
+    float *whole = NULL;
+    base_status status = trainer_merge(self, &whole, reterr);
+    if (status == BASE_OK) {
+        status = rank_checkpoint_write(self->job->output.directory, &about, whole, reterr);
+    }
+    free(whole);
+    return status;
 }
 
 base_status trainer_write(const trainer *self, const float *params, base_error *reterr)
@@ -65,9 +92,12 @@ base_status trainer_write(const trainer *self, const float *params, base_error *
     (void)snprintf(path, sizeof path, "%s/" PROTO_STATE_FORMAT, job->output.directory,
                    self->worker->identity.rank);
     base_status status =
-        rank_safetensors_write(path, &self->config, params, "", RANK_FLOAT32, reterr);
+        rank_safetensors_write(path, &self->trained, params, "", RANK_FLOAT32, reterr);
     if (status == BASE_OK && main) {
         status = trainer_write_model(self, job->output.directory, params, reterr);
+    }
+    if (status == BASE_OK && main && job->lora.merge) {
+        status = write_merged(self, reterr);
     }
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "saving the model");
 }
@@ -109,7 +139,7 @@ static base_status evaluate(const trainer *self, uint64_t *total, uint64_t *corr
 {
     float *whole = NULL;
     base_status status =
-        trainer_has_part(self) ? trainer_give_whole(self, &whole, reterr) : BASE_OK;
+        trainer_lacks_whole(self) ? trainer_give_whole(self, &whole, reterr) : BASE_OK;
     if (status == BASE_OK) {
         status = trainer_accuracy(self, whole != NULL ? whole : self->params, true, total, correct,
                                   reterr);

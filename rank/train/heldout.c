@@ -98,7 +98,7 @@ base_status trainer_heldout(trainer *self, trainer_heldout_result *result, base_
     uint64_t correct = 0;
     float *whole = NULL;
     base_status status =
-        trainer_has_part(self) ? trainer_give_whole(self, &whole, reterr) : BASE_OK;
+        trainer_lacks_whole(self) ? trainer_give_whole(self, &whole, reterr) : BASE_OK;
     const float *params = whole != NULL ? whole : self->params;
     if (status == BASE_OK) {
         status = sum_loss(self, params, &sums, reterr);

@@ -12,6 +12,7 @@
 #include "coll/backend.h"
 #include "control.pb-c.h"
 #include "proto/limits.h"
+#include "rank/adapters.h"
 #include "rank/checkpoint.h"
 #include "ringfence/coll_error.h"
 #include "train/config.h"
@@ -115,6 +116,9 @@ void trainer_plan_state(const trainer *self, rank_memory_use *use)
     if (!trainer_shards_params(self)) {
         use->bytes[RANK_MEMORY_WEIGHTS] += self->param_count * sizeof *self->params;
     }
+    if (trainer_adapts(self)) {
+        use->bytes[RANK_MEMORY_WEIGHTS] += self->model_params * sizeof *self->frozen;
+    }
     plan_update(self, use);
     rank_ddp_plan(&options, identity->rank, identity->world_size, use);
 }
@@ -203,7 +207,7 @@ static base_status make_optimizer(trainer *self, base_error *reterr)
         .held = self->pipeline != NULL ? rank_pipeline_held(self->pipeline) : NULL,
     };
     const rank_model_config *config =
-        self->pipeline != NULL ? rank_pipeline_config(self->pipeline) : &self->config;
+        self->pipeline != NULL ? rank_pipeline_config(self->pipeline) : &self->trained;
     base_status status = trainer_is_sharded(self)
                              ? make_pieces(self, &pieces, &options.piece_count, reterr)
                              : BASE_OK;
@@ -242,7 +246,9 @@ static base_status make_model(trainer *self, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
-    self->param_count = rank_model_param_count(&self->config);
+    self->trained = trainer_adapts(self) ? rank_adapters_config(&self->config) : self->config;
+    self->param_count = rank_model_param_count(&self->trained);
+    self->model_params = rank_model_param_count(&self->config);
     status = make_context_ranks(self, reterr);
     if (status != BASE_OK) {
         return status;
@@ -256,6 +262,9 @@ static base_status make_model(trainer *self, base_error *reterr)
         }
         if (status == BASE_OK) {
             status = make_memory(self, reterr);
+        }
+        if (status == BASE_OK) {
+            status = trainer_make_frozen(self, reterr);
         }
     }
     if (status != BASE_OK) {
@@ -273,11 +282,12 @@ base_status trainer_first_params(const trainer *self, const char *from, float *p
 {
     char path[BASE_PATH_BYTES + 32];
     if (from[0] == '\0') {
-        rank_model_init(&self->config, (uint64_t)self->job->job.seed, params);
+        rank_model_init(&self->trained, (uint64_t)self->job->job.seed, params);
         return BASE_OK;
     }
-    (void)snprintf(path, sizeof path, "%s/model.safetensors", from);
-    return rank_safetensors_read(path, &self->config, params, reterr);
+    (void)snprintf(path, sizeof path, "%s/%s", from,
+                   rank_training_model_file(trainer_adapts(self)));
+    return rank_safetensors_read(path, &self->trained, params, reterr);
 }
 
 static base_status open_data(trainer *self, base_error *reterr)
@@ -371,7 +381,8 @@ static base_status share_shards(trainer *self, const char *from, base_error *ret
 /* Gives every rank its first parameters. `resumed` is a checkpoint of this training, or empty. */
 static base_status share_params(trainer *self, const char *resumed, base_error *reterr)
 {
-    const char *from = resumed[0] != '\0' ? resumed : self->job->model.checkpoint;
+    const char *begun = trainer_adapts(self) ? "" : self->job->model.checkpoint;
+    const char *from = resumed[0] != '\0' ? resumed : begun;
     if (self->pipeline != NULL) {
         return trainer_stage_share(self, from, reterr);
     }
@@ -380,7 +391,8 @@ static base_status share_params(trainer *self, const char *resumed, base_error *
     }
     const base_status status =
         self->worker->identity.rank == 0 ? make_params(self, from, reterr) : BASE_OK;
-    return status == BASE_OK ? wrap(self, self->params, reterr) : status;
+    const base_status wrapped = status == BASE_OK ? wrap(self, self->params, reterr) : status;
+    return wrapped == BASE_OK ? trainer_share_frozen(self, reterr) : wrapped;
 }
 
 base_status trainer_prepare(trainer *self, base_error *reterr)
@@ -391,6 +403,9 @@ base_status trainer_prepare(trainer *self, base_error *reterr)
     base_status status = make_model(self, reterr);
     if (status == BASE_OK && main && (train->save_every > 0 || train->resume)) {
         status = rank_training_course_of(self->job, &self->course, reterr);
+    }
+    if (status == BASE_OK) {
+        status = trainer_read_frozen(self, reterr);
     }
     if (status == BASE_OK) {
         status = open_data(self, reterr);
@@ -427,7 +442,8 @@ static void report_ready(const trainer *self)
     (void)snprintf(first_sentence, sizeof first_sentence, "%s", info.first_sentence);
 
     Ringfence__Control__Ready ready = RINGFENCE__CONTROL__READY__INIT;
-    ready.model_params = self->param_count;
+    ready.model_params = self->model_params;
+    ready.adapter_params = trainer_adapts(self) ? self->param_count : 0;
     ready.params_blake2b256 =
         (ProtobufCBinaryData){.len = RANK_DIGEST_BYTES, .data = (uint8_t *)self->initial_digest};
     ready.sentences_total = info.sentences_total;

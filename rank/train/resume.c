@@ -42,6 +42,12 @@ static base_status check_state(const trainer *self, const char *path,
     rank_model_config saved;
     base_status status = rank_training_course_check(&state->course, &self->course, reterr);
     if (status == BASE_OK) {
+        status = rank_training_lora_check(&state->lora, &self->lora, reterr);
+    }
+    if (status == BASE_OK && trainer_adapts(self)) {
+        return BASE_OK; /* the frozen model is the same */
+    }
+    if (status == BASE_OK) {
         status = rank_checkpoint_config(path, &saved, reterr);
     }
     return status == BASE_OK ? rank_train_config_check(&saved, &self->config, reterr) : status;
@@ -67,7 +73,7 @@ base_status trainer_find_checkpoint(trainer *self, char path[BASE_PATH_BYTES], b
     status = rank_training_state_read(path, &state, &positions, reterr);
     free(positions);
     if (status == BASE_OK) {
-        status = rank_training_files_check(path, &state.sha256, reterr);
+        status = rank_training_files_check(path, &state, reterr);
         if (status == BASE_ERR_INVALID) {
             trainer_name_older(self, step, older);
         }
@@ -109,7 +115,7 @@ static base_status spread(const trainer *self, const char *file, float *values, 
     uint8_t digest[RANK_DIGEST_BYTES];
     base_status status = trainer_make_whole(self, &whole, reterr);
     if (status == BASE_OK && whole != NULL) {
-        status = rank_safetensors_read(file, &self->config, whole, reterr);
+        status = rank_safetensors_read(file, &self->trained, whole, reterr);
     }
     if (status == BASE_OK) {
         status = self->pipeline != NULL
@@ -139,10 +145,11 @@ static base_status share_moments(const trainer *self, const char *path, const ch
         status = device->backend->map(device->queue, values, size_bytes, true, &host, reterr);
     }
     if (status == BASE_OK && host != NULL) {
-        status = rank_safetensors_read(file, &self->config, host, reterr);
+        status = rank_safetensors_read(file, &self->trained, host, reterr);
         device->backend->unmap(device->queue, host);
     }
-    return status == BASE_OK ? rank_ddp_share(self->ddp, values, what, reterr) : status;
+    return status == BASE_OK ? rank_ddp_share(self->ddp, values, self->param_count, what, reterr)
+                             : status;
 }
 
 /* Goes to the place in the data that the sums say. */

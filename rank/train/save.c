@@ -88,7 +88,7 @@ static base_status write_values(const trainer *self, const char *directory, cons
     } else if (status == BASE_OK && whole != NULL) {
         status = base_path_join(directory, name, path, reterr);
         if (status == BASE_OK) {
-            status = rank_safetensors_write(path, &self->config, whole, "", RANK_FLOAT32, reterr);
+            status = rank_safetensors_write(path, &self->trained, whole, "", RANK_FLOAT32, reterr);
         }
     }
     give_back(self, values, whole);
@@ -118,6 +118,7 @@ static base_status write_state(const trainer *self, const char *directory,
                                const uint32_t *positions, base_error *reterr)
 {
     const rank_training_state state = {.course = self->course,
+                                       .lora = self->lora,
                                        .step = (int64_t)self->steps_done,
                                        .epoch = (int64_t)self->epoch,
                                        .epoch_ended = self->epoch_ended};

@@ -64,6 +64,9 @@ void trainer_put_state_use(const trainer *self, trainer_state_use *use,
     }
     trainer_plan_state(self, &planned);
     held.bytes[RANK_MEMORY_WEIGHTS] = self->param_bytes;
+    if (trainer_adapts(self)) {
+        held.bytes[RANK_MEMORY_WEIGHTS] += self->model_params * sizeof *self->frozen;
+    }
     held.bytes[RANK_MEMORY_OPTIMIZER] = rank_optimizer_moment_bytes(self->optimizer);
     rank_ddp_memory(self->ddp, &held);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -95,13 +95,14 @@ static base_status enqueue_slot(trainer *self, training_step *step, int slot, ba
 {
     rank_hooks hooks = trainer_shards_params(self)
                            ? (rank_hooks){.need = rank_ddp_need, .weights = self->ddp}
-                           : rank_hooks_flat(self->params);
+                           : rank_hooks_flat(trainer_adapts(self) ? self->frozen : self->params);
     rank_batch batch;
     const base_status status = rank_data_next_batch(self->data, slot, &batch, reterr);
     if (status != BASE_OK) {
         return status;
     }
     float *grads = rank_ddp_grads(self->ddp, slot);
+    hooks.adapters = trainer_adapts(self) ? self->params : NULL;
     hooks.rounded = self->rounded;
     hooks.ready = rank_ddp_ready;
     hooks.ready_user = self->ddp;

@@ -19,6 +19,9 @@ static void trainer_fini(trainer *self)
     rank_data_close(self->data);
     rank_tokenizer_destroy(self->tokenizer);
     free(self->parts);
+    if (self->frozen != NULL) {
+        self->device.backend->release(self->device.queue, self->frozen);
+    }
     if (self->params != NULL && !trainer_shards_params(self)) {
         self->device.backend->release(self->device.queue, self->rounded);
         self->device.backend->release(self->device.queue, self->params);

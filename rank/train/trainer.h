@@ -28,8 +28,10 @@ typedef struct trainer {
     rank_worker *worker;
     const proto_job *job;
     rank_model_config config;
+    rank_model_config trained; /* of what is trained: the model, or with --lora its adapters */
     int checkpoint_context; /* of the checkpoint that it begins with, where --context is shorter */
-    size_t param_count;     /* of the model */
+    size_t param_count;     /* that are trained */
+    size_t model_params;    /* of the model: the same, but with --lora */
     rank_device device;
     rank_graphs *graphs; /* NULL on the CPU */
     rank_tokenizer *tokenizer;
@@ -47,8 +49,10 @@ typedef struct trainer {
     float *params;          /* in the device's memory; in a pipeline what this stage holds, and with
                               * --zero 3 this rank's shard, which belongs to ddp */
     size_t param_bytes;     /* of params, as allocated; 0: in a pipeline, or a shard */
+    float *frozen;          /* the model's parameters, with --lora; else NULL */
     rank_bfloat16 *rounded; /* the same for products of --precision bfloat16; NULL: not needed */
     rank_memory_use planned;     /* of the device's memory, without what evaluating takes */
+    rank_training_lora lora;     /* rank 0: of adapters */
     rank_training_course course; /* rank 0, if it writes checkpoints or goes on from one */
     uint64_t epoch;
     uint64_t first_step; /* of the checkpoint from which this training goes on; else 0 */
@@ -78,9 +82,25 @@ BASE_MUST_CHECK base_status trainer_stage_share(trainer *self, const char *from,
 BASE_MUST_CHECK base_status trainer_stage_compute(trainer *self, uint64_t *tokens,
                                                   rank_result *results, base_error *reterr);
 
+/* ---- lora.c: training of adapters alone ---- */
+
+bool trainer_adapts(const trainer *self);
+
+/* Each does nothing without adapters. Makes memory for the frozen model; reads it on rank 0, which notes
+ * what it was; and, collective, gives it to all ranks. */
+BASE_MUST_CHECK base_status trainer_make_frozen(trainer *self, base_error *reterr);
+BASE_MUST_CHECK base_status trainer_read_frozen(trainer *self, base_error *reterr);
+BASE_MUST_CHECK base_status trainer_share_frozen(const trainer *self, base_error *reterr);
+
+/* The model with its adapters. *whole is malloc'ed and the caller's, also after a failure. */
+BASE_MUST_CHECK base_status trainer_merge(const trainer *self, float **whole, base_error *reterr);
+
 /* ---- whole.c: models of which a rank has only a part, a stage's or with --zero 3 a shard ---- */
 
 bool trainer_has_part(const trainer *self);
+
+/* Whether params are not those of a whole model, so that who needs one calls trainer_give_whole. */
+bool trainer_lacks_whole(const trainer *self);
 
 /* Memory for a value of each parameter on rank 0, which frees it. Others need none, and get NULL. */
 BASE_MUST_CHECK base_status trainer_make_whole(const trainer *self, float **whole,
@@ -92,7 +112,7 @@ BASE_MUST_CHECK base_status trainer_make_whole(const trainer *self, float **whol
 BASE_MUST_CHECK base_status trainer_collect(const trainer *self, const float *values, float **whole,
                                             rank_pipeline_copies *copies, base_error *reterr);
 
-/* Collective: all parameters on every rank, which frees them. */
+/* Collective: all parameters on every rank, which frees them; with adapters merged. */
 BASE_MUST_CHECK base_status trainer_give_whole(const trainer *self, float **whole,
                                                base_error *reterr);
 
@@ -101,7 +121,7 @@ BASE_MUST_CHECK base_status trainer_save_whole(const trainer *self,
                                                uint8_t digest[PROTO_DIGEST_BYTES], bool *byte_equal,
                                                double *max_abs_difference, base_error *reterr);
 
-/* prepare.c: makes the model's first parameters (param_count, in the host's memory), or reads
+/* prepare.c: makes the first parameters (param_count, in the host's memory), or reads
  * them from the directory `from`; "": makes them. */
 BASE_MUST_CHECK base_status trainer_first_params(const trainer *self, const char *from,
                                                  float *params, base_error *reterr);
@@ -155,7 +175,8 @@ BASE_MUST_CHECK base_status trainer_step(trainer *self, base_error *reterr);
 /* Compares the ranks, saves, evaluates, and sends Finished. */
 BASE_MUST_CHECK base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr);
 
-/* Writes a Hugging Face directory of all parameters, which are in the host's memory. */
+/* Writes a Hugging Face directory of all that are trained, which are in the host's memory: of the model, or of
+ * adapters. */
 BASE_MUST_CHECK base_status trainer_write_model(const trainer *self, const char *directory,
                                                 const float *params, base_error *reterr);
 

@@ -33,6 +33,10 @@ static const base_field rows[] = {
     {STATE(BOOL, course.windows), .optional = true},
     {STATE(DIGEST, course.data_sha256), .filled = true},
     {STATE(DIGEST, course.tokenizer_sha256), .filled = true},
+    {STATE(INT, lora.rank), .least = 0, .most = PROTO_LORA_RANK_MAX, .optional = true},
+    {STATE(REAL, lora.alpha), .min = 0, .max = 1e6, .optional = true},
+    {STATE(TEXT, lora.targets), .optional = true},
+    {STATE(DIGEST, lora.frozen_blake2b256), .optional = true},
     {STATE(DIGEST, sha256.model), .optional = true},
     {STATE(DIGEST, sha256.first_moments), .optional = true},
     {STATE(DIGEST, sha256.second_moments), .optional = true},
@@ -111,6 +115,32 @@ base_status rank_training_course_check(const rank_training_course *saved,
                      same_data ? now->tokenizer_sha256 : now->data_sha256);
 }
 
+base_status rank_training_lora_check(const rank_training_lora *saved, const rank_training_lora *now,
+                                     base_error *reterr)
+{
+    if (saved->rank != now->rank) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "it was written with --lora %" PRId64 ", and this job has %" PRId64,
+                         saved->rank, now->rank);
+    }
+    if (saved->alpha != now->alpha) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "it was written with --lora-alpha %g, and this job has %g", saved->alpha,
+                         now->alpha);
+    }
+    if (strcmp(saved->targets, now->targets) != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "it was written with --lora-targets %s, and this job has %s",
+                         saved->targets, now->targets);
+    }
+    return strcmp(saved->frozen_blake2b256, now->frozen_blake2b256) == 0
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "its adapters are of another model than that of --checkpoint "
+                           "(BLAKE2b-256 %.12s…, now %.12s…)",
+                           saved->frozen_blake2b256, now->frozen_blake2b256);
+}
+
 static base_status hex_of(const char *directory, const char *name, char hex[PROTO_DIGEST_HEX_BYTES],
                           base_error *reterr)
 {
@@ -119,10 +149,15 @@ static base_status hex_of(const char *directory, const char *name, char hex[PROT
     return status == BASE_OK ? hex_of_file(path, hex, reterr) : status;
 }
 
-static base_status digest_files(const char *directory, rank_training_files *files,
-                                base_error *reterr)
+const char *rank_training_model_file(bool adapters)
 {
-    base_status status = hex_of(directory, "model.safetensors", files->model, reterr);
+    return adapters ? "adapter_model.safetensors" : "model.safetensors";
+}
+
+static base_status digest_files(const char *directory, const char *model,
+                                rank_training_files *files, base_error *reterr)
+{
+    base_status status = hex_of(directory, model, files->model, reterr);
     if (status == BASE_OK) {
         status = hex_of(directory, TRAINER_FIRST_MOMENTS_FILE, files->first_moments, reterr);
     }
@@ -131,19 +166,21 @@ static base_status digest_files(const char *directory, rank_training_files *file
                : status;
 }
 
-base_status rank_training_files_check(const char *directory, const rank_training_files *saved,
+base_status rank_training_files_check(const char *directory, const rank_training_state *state,
                                       base_error *reterr)
 {
+    const rank_training_files *saved = &state->sha256;
+    const char *model = rank_training_model_file(state->lora.rank > 0);
     rank_training_files now;
     if (saved->model[0] == '\0') {
         return BASE_OK;
     }
-    const base_status status = digest_files(directory, &now, reterr);
+    const base_status status = digest_files(directory, model, &now, reterr);
     if (status != BASE_OK) {
         return status;
     }
     const char *damaged =
-        strcmp(saved->model, now.model) != 0                     ? "model.safetensors"
+        strcmp(saved->model, now.model) != 0                     ? model
         : strcmp(saved->first_moments, now.first_moments) != 0   ? TRAINER_FIRST_MOMENTS_FILE
         : strcmp(saved->second_moments, now.second_moments) != 0 ? TRAINER_SECOND_MOMENTS_FILE
                                                                  : NULL;
@@ -177,7 +214,8 @@ base_status rank_training_state_write(const char *directory, const rank_training
     written.version = VERSION;
     base_status status = base_path_join(directory, FILE_NAME, path, reterr);
     if (status == BASE_OK) {
-        status = digest_files(directory, &written.sha256, reterr);
+        status = digest_files(directory, rank_training_model_file(state->lora.rank > 0),
+                              &written.sha256, reterr);
     }
     if (status == BASE_OK) {
         status = base_fields_check(&fields, &written, reterr);

@@ -15,6 +15,17 @@
 #define TRAINER_FIRST_MOMENTS_FILE  "exp_avg.safetensors"
 #define TRAINER_SECOND_MOMENTS_FILE "exp_avg_sq.safetensors"
 
+/* In a checkpoint: what is trained. */
+const char *rank_training_model_file(bool adapters);
+
+/* What a training of adapters trains, and beside what. */
+typedef struct rank_training_lora {
+    int64_t rank; /* 0: it trains the model */
+    double alpha;
+    char targets[PROTO_LORA_TARGETS_BYTES];
+    char frozen_blake2b256[PROTO_DIGEST_HEX_BYTES]; /* of the model's parameters */
+} rank_training_lora;
+
 /* What the numbers of a state mean anything with: which batch comes next. */
 typedef struct rank_training_course {
     int64_t slots; /* ranks × micro-batches */
@@ -37,6 +48,7 @@ typedef struct rank_training_files {
 typedef struct rank_training_state {
     int64_t version;
     rank_training_course course;
+    rank_training_lora lora;
     rank_training_files sha256;
     int64_t step;     /* that were done */
     int64_t epoch;    /* from 0 */
@@ -53,6 +65,11 @@ BASE_MUST_CHECK base_status rank_training_course_check(const rank_training_cours
                                                        const rank_training_course *now,
                                                        base_error *reterr);
 
+/* The same of what is trained. */
+BASE_MUST_CHECK base_status rank_training_lora_check(const rank_training_lora *saved,
+                                                     const rank_training_lora *now,
+                                                     base_error *reterr);
+
 /* Writes DIRECTORY/training.json, with the digests of the files that stand there. positions (course.slots): rank_data_position of each slot. */
 BASE_MUST_CHECK base_status rank_training_state_write(const char *directory,
                                                       const rank_training_state *state,
@@ -66,7 +83,7 @@ BASE_MUST_CHECK base_status rank_training_state_read(const char *directory,
 
 /* Reads all files beside it. BASE_ERR_INVALID names one that is not what was written. */
 BASE_MUST_CHECK base_status rank_training_files_check(const char *directory,
-                                                      const rank_training_files *saved,
+                                                      const rank_training_state *saved,
                                                       base_error *reterr);
 
 #endif

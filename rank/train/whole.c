@@ -13,6 +13,11 @@ bool trainer_has_part(const trainer *self)
     return self->pipeline != NULL || trainer_shards_params(self);
 }
 
+bool trainer_lacks_whole(const trainer *self)
+{
+    return trainer_has_part(self) || trainer_adapts(self);
+}
+
 base_status trainer_make_whole(const trainer *self, float **whole, base_error *reterr)
 {
     *whole = NULL;
@@ -55,6 +60,9 @@ base_status trainer_give_whole(const trainer *self, float **whole, base_error *r
     enum { SLICE = 4 << 20 }; /* elements */
     coll_comm *world = coll_context_world(self->worker->context);
     rank_pipeline_copies copies; /* compared when the model is saved */
+    if (trainer_adapts(self)) {
+        return trainer_merge(self, whole, reterr);
+    }
     *whole = malloc(self->param_count * sizeof **whole);
     if (*whole == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY,

@@ -174,6 +174,32 @@ static void the_index_is_what_names_the_tensors(void **state)
     assert_false(changes(PROTO_VERIFY_INDEX, index));
 }
 
+static void adapters_are_pinned_by_every_byte(void **state)
+{
+    (void)state;
+    base_error error;
+    proto_job job;
+    proto_file *files = NULL;
+    int count = 0;
+    proto_job_defaults(&job);
+    (void)snprintf(job.model.adapter, sizeof job.model.adapter, "%s", test_shared_directory.path);
+    put_text("adapter_config.json", "{}");
+    assert_status(proto_job_pin(&job, PROTO_PIN_SMALL, &error), BASE_ERR_NOTFOUND);
+    assert_non_null(strstr(error.message, "adapter_model.safetensors"));
+    put_tensors("adapter_model.safetensors", 'h', 'x');
+    assert_ok(proto_job_pin(&job, PROTO_PIN_SMALL, &error), &error);
+    assert_ok(proto_job_check_files(&job, &error), &error);
+    assert_true(proto_job_reads(&job, "model.adapter"));
+    assert_ok(proto_job_files(&job, &files, &count, &error), &error);
+    assert_int_equal(count, 2);
+    assert_string_equal(files[1].key, "model.adapter");
+    assert_string_equal(files[1].name, "adapter_model.safetensors");
+    free(files);
+    put_tensors("adapter_model.safetensors", 'h', 'r');
+    assert_status(proto_job_check_files(&job, &error), BASE_ERR_INVALID);
+    assert_int_equal(strncmp(error.message, "--adapter: ", 11), 0);
+}
+
 static void shards_count_by_the_index(void **state)
 {
     (void)state;
@@ -303,6 +329,7 @@ int main(void)
         cmocka_unit_test(files_are_listed_by_all_of_their_bytes),
         cmocka_unit_test(only_what_a_job_names_is_read),
         cmocka_unit_test(the_index_is_what_names_the_tensors),
+        cmocka_unit_test(adapters_are_pinned_by_every_byte),
         cmocka_unit_test(shards_count_by_the_index),
         cmocka_unit_test(the_largest_checkpoint_is_listed),
         cmocka_unit_test(malformed_safetensors_files_are_refused),

@@ -71,6 +71,7 @@ typedef struct launch_job_result {
     bool ready;          /* all ranks were about to train */
     uint64_t first_step; /* of the checkpoint from which the training went on; else 0 */
     uint64_t model_params;
+    uint64_t trained_params; /* the same, or those of its adapters */
     char transport[LAUNCH_NAME_BYTES];
     char algorithm[LAUNCH_NAME_BYTES];
     char instruction_set[LAUNCH_NAME_BYTES];

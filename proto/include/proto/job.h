@@ -32,6 +32,8 @@ enum {
     PROTO_JOB_BYTES_MAX = 64 * 1024,
     PROTO_JOB_INTERFACE_BYTES = 256,
     PROTO_CURVE_BYTES = 64,
+    PROTO_LORA_TARGETS_BYTES = 256,
+    PROTO_LORA_RANK_MAX = 1024,
     PROTO_CURVE_WIDTHS_MAX = 8,
     PROTO_CURVE_WIDTH_UNIT = 64, /* whole heads on up to 16 ranks */
     PROTO_CURVE_WIDTH_MAX = 16384,
@@ -103,6 +105,8 @@ typedef struct proto_job_model {
                                                      * pinned */
     proto_verify verify;                            /* what part of the checkpoint the digest
                                                      * covers */
+    char adapter[BASE_PATH_BYTES]; /* directory of adapters on top of the checkpoint; empty: none */
+    char adapter_sha256[PROTO_DIGEST_HEX_BYTES];
 } proto_job_model;
 
 typedef struct proto_job_data {
@@ -136,6 +140,14 @@ typedef struct proto_job_train {
     bool recompute;     /* keeps only the blocks' inputs for backward */
     bool resume; /* goes on from the newest checkpoint in output.directory, if there is one */
 } proto_job_train;
+
+/* Adapters that a training gives the checkpoint's model (LoRA), and trains alone. */
+typedef struct proto_job_lora {
+    int64_t rank; /* 0: none; the model is trained */
+    double alpha; /* what they add is scaled by alpha / rank; 0: alpha is 2 × rank */
+    char targets[PROTO_LORA_TARGETS_BYTES]; /* layers, as "q_proj,v_proj"; empty: the family's */
+    bool merge;                             /* the model with its adapters is written as well */
+} proto_job_lora;
 
 /* ZeRO's stages: what data-parallel ranks have only a shard of. Each also has what those before it have. */
 typedef enum proto_zero {
@@ -214,6 +226,7 @@ typedef struct proto_job {
     proto_job_model model;
     proto_job_data data;
     proto_job_train train;
+    proto_job_lora lora;
     proto_job_parallel parallel;
     proto_job_infer infer;
     proto_job_gpu gpu;
@@ -294,6 +307,9 @@ int64_t proto_job_slot(const proto_job *job, int64_t replica, int64_t micro_batc
 
 /* How far a replica's next slot is from one. */
 int64_t proto_job_slot_step(const proto_job *job);
+
+/* What adapters' products are scaled by, times their rank. */
+double proto_job_lora_alpha(const proto_job_lora *lora);
 
 /* The number of widths in infer.curve. 0: it is empty. -1: it is not a list of widths, which
  * proto_job_check refuses. */

@@ -5,7 +5,8 @@
  * is, and if they exist generation_config.json, tokenizer_config.json, chat_template.jinja and
  * model.safetensors.index.json. Of each
  * safetensors file, its length and its header are pinned: names, types, shapes and offsets. With
- * model.verify full, every byte of it is.
+ * model.verify full, every byte of it is. Of adapters adapter_config.json and adapter_model.safetensors are
+ * pinned, and generation_config.json if it exists.
  *
  * Blocks as long as reading takes. Thread safe. */
 #ifndef PROTO_PIN_H
@@ -36,6 +37,11 @@ BASE_MUST_CHECK base_status proto_checkpoint_digest(const char *directory, proto
                                                     uint8_t digest[PROTO_DIGEST_BYTES],
                                                     base_error *reterr);
 
+/* That of a directory of adapters: of every byte. */
+BASE_MUST_CHECK base_status proto_adapter_digest(const char *directory,
+                                                 uint8_t digest[PROTO_DIGEST_BYTES],
+                                                 base_error *reterr);
+
 /* A file that a job reads. */
 typedef struct proto_file {
     char key[PROTO_FILE_KEY_BYTES_MAX + 1]; /* that names it: "data.train" */
@@ -61,5 +67,8 @@ typedef base_status (*proto_checkpoint_visit)(void *user, const char *name, bool
 BASE_MUST_CHECK base_status proto_checkpoint_walk(const char *directory,
                                                   proto_checkpoint_visit visit, void *user,
                                                   base_error *reterr);
+/* The same of a directory of adapters. */
+BASE_MUST_CHECK base_status proto_adapter_walk(const char *directory, proto_checkpoint_visit visit,
+                                               void *user, base_error *reterr);
 
 #endif

@@ -192,10 +192,10 @@ BASE_MUST_CHECK base_status rank_ddp_spread(rank_ddp *ddp, const float *whole, f
 BASE_MUST_CHECK base_status rank_ddp_collect(rank_ddp *ddp, const float *shard, float *whole,
                                              base_error *reterr);
 
-/* Collective: copies rank 0's values (param_count floats in the device's memory) to every rank, and checks
+/* Collective: copies rank 0's values (`count` floats in the device's memory) to every rank, and checks
  * by digest that all have the same bytes. `what` stands in messages: "parameters". */
-BASE_MUST_CHECK base_status rank_ddp_share(rank_ddp *ddp, float *values, const char *what,
-                                           base_error *reterr);
+BASE_MUST_CHECK base_status rank_ddp_share(rank_ddp *ddp, float *values, size_t count,
+                                           const char *what, base_error *reterr);
 
 /* Collective: compares this rank's params with rank 0's, byte by byte. Not in stage 3. */
 BASE_MUST_CHECK base_status rank_ddp_compare(rank_ddp *ddp, const float *params, bool *byte_equal,

@@ -212,7 +212,7 @@ static base_status share_params(rank_ddp *made, float *params, base_error *reter
     coll_error error;
     base_status status = BASE_OK;
     if (made->shards.stage != RANK_DDP_ZERO_PARAMETERS) {
-        status = rank_ddp_share(made, params, "parameters", reterr);
+        status = rank_ddp_share(made, params, made->param_count, "parameters", reterr);
         memcpy(made->initial_digest, made->found->digest, sizeof made->initial_digest);
         return status;
     }

@@ -85,11 +85,12 @@ base_status rank_ddp_check_same(rank_ddp *ddp, const float *values, size_t count
     return status;
 }
 
-base_status rank_ddp_share(rank_ddp *ddp, float *values, const char *what, base_error *reterr)
+base_status rank_ddp_share(rank_ddp *ddp, float *values, size_t count, const char *what,
+                           base_error *reterr)
 {
-    base_status status = rank_ddp_broadcast(ddp, values, ddp->param_count, reterr);
+    base_status status = rank_ddp_broadcast(ddp, values, count, reterr);
     if (status == BASE_OK) {
-        status = rank_ddp_check_same(ddp, values, ddp->param_count, what, reterr);
+        status = rank_ddp_check_same(ddp, values, count, what, reterr);
     }
     ddp->busy_ns = coll_device_busy_ns(ddp->comm); /* the broadcast is of no step */
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "sharing the %s", what);

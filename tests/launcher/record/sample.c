@@ -78,6 +78,7 @@ void sample_make(sample *made, const char *name, int ranks, int steps)
         .algorithm = "direct",
         .instruction_set = "avx512",
         .model_params = 470528,
+        .trained_params = 470528,
         .ranks = made->ranks,
         .scaling = made->scaling,
         .scaling_count = 1,

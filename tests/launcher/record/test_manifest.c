@@ -20,6 +20,7 @@ static const struct {
     {"backend", JSON_STRING},
     {"world_size", JSON_INTEGER},
     {"model_params", JSON_INTEGER},
+    {"trained_params", JSON_INTEGER},
     {"steps", JSON_INTEGER},
     {"allreduce_p50_ms", JSON_REAL},
     {"allreduce_p95_ms", JSON_REAL},

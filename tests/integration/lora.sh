@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# Adapters (--lora) through the launcher, of a GPT-2 and of a Qwen3 in bfloat16: every layout has the parameters of one
+# rank, what is exchanged is theirs alone, a training goes on with the same bits, and also after a rank was killed. Then
+# every number of ranks draws the same tokens with them. What cannot be is refused.
+#   lora.sh BIN TOKENIZER SCRATCH
+set -euo pipefail
+
+bin=$1
+PATH=$bin:$PATH
+tokenizer=$2
+rm -rf "$3"
+mkdir -p "$3/shape"
+cd "$3"
+
+fail() {
+    echo "lora: $*"
+    exit 1
+}
+
+cat >shape/config.json <<'END_CONFIG'
+{"model_type": "qwen3", "vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+ "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 16, "rms_norm_eps": 1e-6, "rope_theta": 1000000,
+ "max_position_embeddings": 64, "hidden_act": "silu", "tie_word_embeddings": true, "use_sliding_window": false}
+END_CONFIG
+random-checkpoint qwen3 "$tokenizer" --like shape --bfloat16
+random-checkpoint gpt2 "$tokenizer" --vocab-size 512 --width 64 --layers 2 --heads 4
+
+options="--quiet --no-bind --no-scaling --no-plots --batch 8 --lr 1e-2"
+train() { # MODEL OUT ARGUMENTS...
+    model=$1
+    out=$2
+    shift 2
+    # shellcheck disable=SC2086
+    launcher $options --checkpoint "$model" --out "$out" "$@" 2>err || fail "$out $*: $(cat err)"
+}
+same() { # OUT OF
+    cmp "$1/adapter_model.safetensors" "$2/adapter_model.safetensors" || fail "$1 has other adapters than $2"
+}
+of_manifest() { # OUT EXPRESSION
+    tr -d ' \n' <"$1/manifest.json" | grep -q "$2" || fail "$1/manifest.json has no $2"
+}
+first_loss() { # OUT
+    head -n 1 "$1/timings.jsonl" | grep -oE '"loss_global":[^,]*'
+}
+
+for model in gpt2 qwen3; do
+    lora="--lora 4 --lora-targets all-linear"
+    # shellcheck disable=SC2086
+    {
+        train $model $model-one --ranks 1 --micro-batches 4 --steps 6 $lora
+        train $model $model-two --ranks 2 --micro-batches 2 --steps 6 $lora --recompute
+        train $model $model-four --ranks 4 --steps 6 $lora --bucket-bytes 4096
+        train $model $model-shards --ranks 4 --steps 6 $lora --zero 1
+        train $model $model-plain --ranks 4 --steps 1
+        train $model $model-default --ranks 1 --steps 1 --lora 4
+        train $model $model-parts --ranks 2 --micro-batches 2 --steps 3 $lora --save-every 3 --resume
+        train $model $model-parts --ranks 4 --steps 6 $lora --save-every 3 --resume
+    }
+    for other in two four shards parts; do
+        same $model-$other $model-one
+    done
+    [ "$(first_loss $model-one)" = "$(first_loss $model-plain)" ] || fail "new adapters change the loss of $model"
+    of_manifest $model-four '"byte_equivalent":true'
+    [ ! -e $model-one/model.safetensors ] || fail "the frozen $model was written"
+    ls $model-parts/checkpoints/step-000000006/model.safetensors 2>/dev/null && fail "a checkpoint has the frozen $model"
+done
+# 2 layers of 4 × (64 + 192 + 64 + 64 + 64 + 256 + 256 + 64), and of the default layers
+of_manifest gpt2-four '"trained_params":8192,'
+of_manifest gpt2-four '"lora":{"rank":4,"alpha":8.0,"targets":"all-linear","merge":false}'
+of_manifest gpt2-four '"kind":"all_reduce","calls":[0-9.]*,"bytes":328[0-9][0-9].0'
+of_manifest gpt2-four '"purpose":"moments","planned_bytes":65536,'
+of_manifest gpt2-shards '"purpose":"moments","planned_bytes":16384,'
+of_manifest gpt2-default '"trained_params":2048,'
+of_manifest gpt2-default '"targets":null'
+of_manifest qwen3-default '"trained_params":2560,' # q: 4 × (64 + 128), v: 4 × (64 + 64)
+grep -q '"target_modules"' qwen3-default/adapter_config.json || fail "no target_modules"
+
+# A rank is killed, and the job goes on by itself.
+# shellcheck disable=SC2086
+launcher $options --checkpoint gpt2 --lora 4 --lora-targets all-linear --ranks 2 --micro-batches 2 --steps 40 --save-every 5 \
+    --resume --max-restarts 1 --out killed 2>killed.err &
+launcher=$!
+until [ -d killed/checkpoints ] && ls killed/checkpoints | grep -q step-; do
+    kill -0 "$launcher" || fail "the job ended by itself: $(cat killed.err)"
+    sleep 0.02
+done
+kill -KILL "$(pgrep -P "$launcher" | tail -n 1)"
+wait "$launcher" || fail "a job whose rank was killed did not go on: $(cat killed.err)"
+grep -q '"attempts": 2' killed/manifest.json || fail "nobody was killed"
+train gpt2 unharmed --ranks 4 --steps 40 --lora 4 --lora-targets all-linear
+same killed unharmed
+
+# The model with its adapters answers as the merged one, on any number of ranks.
+head -n 20 "$bin/../share/ringfence/heldout.jsonl" >heldout.jsonl
+train qwen3 merged --ranks 2 --steps 20 --lora 8 --lora-alpha 8 --lora-targets all-linear --lora-merge --heldout heldout.jsonl \
+    --eval-every 10
+of_manifest merged '"eval":{"sentences":20,'
+tokens() { tr -d ' \n' <"$1/results.json" | grep -oE '"token_ids":\[[0-9,]*\]'; }
+answer() { # OUT ARGUMENTS...
+    launcher --mode tp-cpu --max-new-tokens 12 --ignore-eos --quiet --no-bind --prompt "he goed to school" --prompt "she have" \
+        --out "$@" >"$1.text" || fail "$*"
+}
+answer merged-1 --ranks 1 --checkpoint merged
+for ranks in 1 2 4; do
+    answer "adapter-$ranks" --ranks $ranks --checkpoint qwen3 --adapter merged
+    [ "$(tokens "adapter-$ranks")" = "$(tokens merged-1)" ] || fail "$ranks ranks draw other tokens than the merged model"
+done
+answer plain-1 --ranks 1 --checkpoint qwen3
+[ "$(tokens plain-1)" != "$(tokens merged-1)" ] || fail "adapters change nothing"
+launcher --mode generate --eval --heldout heldout.jsonl --quiet --checkpoint qwen3 --adapter merged >generate.text || fail "generate --eval"
+
+refused() { # WHAT IT SAYS, ARGUMENTS...
+    says=$1
+    shift
+    if launcher --quiet --out refused "$@" >refused.text 2>&1 || ! grep -qF -- "$says" refused.text; then
+        fail "$*: $(cat refused.text), and not: $says"
+    fi
+}
+refused "--lora 4 adapts a model that is trained already" --lora 4
+refused "--lora 4 goes with mode ddp-cpu, not with pp-cpu" --mode pp-cpu --checkpoint gpt2 --lora 4
+refused "--lora 4 goes with mode ddp-cpu, not with ddp-nccl" --mode ddp-nccl --checkpoint gpt2 --lora 4
+refused "--lora 4 goes with --zero 0 and 1" --checkpoint gpt2 --lora 4 --zero 2
+refused "--lora goes with modes that train" --mode generate --prompt a --checkpoint gpt2 --lora 4
+refused "--lora-alpha goes with --lora" --checkpoint gpt2 --lora-alpha 4
+refused "--lora-merge goes with --lora" --checkpoint gpt2 --lora-merge
+refused 'no linear layer "q_proj"; it has c_attn' --checkpoint gpt2 --lora 4 --lora-targets q_proj
+refused "--adapter goes with modes that answer" --checkpoint gpt2 --adapter merged
+refused "--adapter goes with modes that answer on CPUs" --mode tp-nccl --prompt a --checkpoint gpt2 --adapter merged
+refused 'no linear layer "q_proj"' --mode generate --prompt a --checkpoint gpt2 --adapter merged
+refused "adapter_config.json" --mode generate --prompt a --checkpoint gpt2 --adapter gpt2
+goes_on() { # WHAT IT SAYS, ARGUMENTS...
+    says=$1
+    shift
+    # shellcheck disable=SC2086
+    if launcher $options --ranks 2 --micro-batches 2 --steps 8 --save-every 3 --resume --out gpt2-parts "$@" >refused.text 2>&1 ||
+        ! grep -qF -- "$says" refused.text; then
+        fail "$*: $(cat refused.text), and not: $says"
+    fi
+}
+goes_on "with --lora 4, and this job has 8" --checkpoint gpt2 --lora 8 --lora-targets all-linear
+goes_on "with --lora 4, and this job has 0" --checkpoint gpt2
+goes_on "with --lora-alpha 8, and this job has 4" --checkpoint gpt2 --lora 4 --lora-alpha 4 --lora-targets all-linear
+goes_on "with --lora-targets c_attn,c_proj,c_fc, and this job has c_attn" --checkpoint gpt2 --lora 4
+goes_on "are of another model than that of --checkpoint" --checkpoint gpt2-plain --lora 4 --lora-targets all-linear
+echo "lora: ok"
