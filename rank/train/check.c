@@ -25,8 +25,9 @@ static base_status check_model(const proto_job *job, base_error *reterr)
         status = rank_model_check_tensor_ranks(&config, (int)proto_job_tensor(job), reterr);
     }
     if (status == BASE_OK && proto_job_context_ranks(job) > 1) {
-        config.tensor_ranks = (int)proto_job_tensor(job);
-        status = rank_model_check_context_ranks(&config, (int)proto_job_context_ranks(job), reterr);
+        rank_model_config part = config; /* the checkpoint has the whole model */
+        part.tensor_ranks = (int)proto_job_tensor(job);
+        status = rank_model_check_context_ranks(&part, (int)proto_job_context_ranks(job), reterr);
     }
     if (status != BASE_OK || job->model.checkpoint[0] == '\0') {
         return status;

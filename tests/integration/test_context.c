@@ -86,6 +86,23 @@ static void copies_may_be_cut(void **state)
     }
 }
 
+/* A checkpoint has the whole model, whatever part of it a rank takes. */
+static void copies_of_a_checkpoint_may_be_cut(void **state)
+{
+    (void)state;
+    char base[BASE_PATH_BYTES];
+    training_expect(&one, &test_shared_directory, "whole", 0,
+                    FLAGS("--ranks", "1", "--heads", "4"));
+    (void)snprintf(base, sizeof base, "%s", one.out);
+    training_expect(
+        &one, &test_shared_directory, "copies", 0,
+        FLAGS("--ranks", "2", "--context-ranks", "2", "--heads", "4", "--checkpoint", base));
+    training_expect(&two, &test_shared_directory, "cut", 0,
+                    FLAGS("--mode", "pp-cpu", "--ranks", "4", "--stages", "1", "--tensor", "2",
+                          "--context-ranks", "2", "--heads", "4", "--checkpoint", base));
+    training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
+}
+
 static void a_training_in_parts_has_the_bits_of_the_whole(void **state)
 {
     (void)state;
@@ -214,6 +231,7 @@ int main(void)
         cmocka_unit_test(the_bits_are_the_same_however_it_runs),
         cmocka_unit_test(slots_may_be_cut_otherwise),
         cmocka_unit_test(copies_may_be_cut),
+        cmocka_unit_test(copies_of_a_checkpoint_may_be_cut),
         cmocka_unit_test(a_training_in_parts_has_the_bits_of_the_whole),
         cmocka_unit_test(held_out_sentences_are_shared),
         cmocka_unit_test(the_record_has_the_bill),
