@@ -48,8 +48,10 @@ proto_job launch_scaling_job(const proto_job *job, int ranks)
     while (ranks % proto_job_tensor(&point) != 0) {
         point.parallel.tensor /= 2;
     }
-    while (ranks % (proto_job_tensor(&point) * proto_job_context_ranks(&point)) != 0 ||
-           point.model.heads % (proto_job_tensor(&point) * proto_job_context_ranks(&point)) != 0) {
+    while (
+        proto_job_context_ranks(&point) > 1 &&
+        (ranks % (proto_job_tensor(&point) * proto_job_context_ranks(&point)) != 0 ||
+         point.model.heads % (proto_job_tensor(&point) * proto_job_context_ranks(&point)) != 0)) {
         point.parallel.context_ranks--;
     }
     if (ranks % (proto_job_stages(&point) * proto_job_tensor(&point) *

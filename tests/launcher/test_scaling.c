@@ -83,11 +83,39 @@ static void measurements_of_fewer_pipelines_are_jobs(void **state)
                               "multiple of the 3 stages");
 }
 
+/* Fewer ranks share a batch where so many ranks, or heads, cannot be shared. Whether tensor ranks can share
+ * the heads of a checkpoint is not known yet. */
+static void measurements_have_the_context_ranks_that_fit(void **state)
+{
+    (void)state;
+    static launch_options options;
+    base_error error;
+    static const int shared[] = {1, 2, 3, 4, 1, 6, 1, 4};
+    assert_ok(parse(&options,
+                    WORDS("--ranks", "12", "--context-ranks", "6", "--heads", "12", "--width", "48",
+                          "--scaling", "1"),
+                    &error),
+              &error);
+    for (int ranks = 1; ranks <= 8; ranks++) {
+        const proto_job point = launch_scaling_job(&options.job, ranks);
+        assert_int_equal(proto_job_context_ranks(&point), shared[ranks - 1]);
+        assert_ok(proto_job_check(&point, &error), &error);
+    }
+    proto_job odd = options.job;
+    odd.job.mode = PROTO_MODE_PP_CPU;
+    odd.model.heads = 3;
+    odd.parallel.tensor = 2;
+    const proto_job point = launch_scaling_job(&odd, 2);
+    assert_int_equal(proto_job_context_ranks(&point), 1);
+    assert_int_equal(proto_job_tensor(&point), 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(measurements_after_a_job),
         cmocka_unit_test(measurements_of_fewer_pipelines_are_jobs),
+        cmocka_unit_test(measurements_have_the_context_ranks_that_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
