@@ -219,6 +219,9 @@ static void what_cannot_be_shared_is_refused(void **state)
                             FLAGS("--mode", "pp-cpu", "--ranks", "4", "--tensor", "2", "--stages",
                                   "1", "--context-ranks", "2"),
                             "--context-ranks 2 times --tensor does not divide the 2 heads");
+    training_expect_refused(
+        &one, FLAGS("--mode", "pp-cpu", "--ranks", "8", "--layers", "2", "--context-ranks", "2"),
+        "the stages of each pipeline, 4: each stage has a layer at least");
     training_expect(&two, &test_shared_directory, "base", 0, FLAGS("--ranks", "1"));
     training_expect_refused(&one,
                             FLAGS("--ranks", "4", "--checkpoint", two.out, "--context-ranks", "4"),
