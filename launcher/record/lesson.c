@@ -106,7 +106,7 @@ typedef struct comparison {
     const launch_scaling_point *all;
     double speedup;
     double longer_ms;             /* how much longer a step of all ranks takes than one of one
-                                   * rank */
+                                   * rank; NaN: that says nothing */
     double more_ms[LAUNCH_PARTS]; /* the same by part, of the last to arrive */
     double more_cpu_ms;           /* CPU time of forward and backward; NaN: not known */
     double later_ms;              /* how much later than the mean of all ranks the last one arrives,
@@ -131,6 +131,9 @@ static comparison compare(const launch_run *run, const launch_scaling_point *one
     made.is_noise =
         made.longer_ms <= NOISE_SHARE * one->mean_step.step_ms ||
         made.all->tokens_per_second_high >= made.all->ranks * one->tokens_per_second_low;
+    if (proto_job_context_ranks(run->job) > 1) {
+        made.longer_ms = NAN; /* of a part of a batch, beside a whole one */
+    }
     return made;
 }
 

@@ -83,6 +83,26 @@ static void two_ranks_against_one(void **state)
     assert_null(strstr(lesson, "largest loss"));
 }
 
+/* Ranks that share a batch have parts of it, whose step says nothing beside one of a whole batch. */
+static void shared_batches_are_compared_by_speed(void **state)
+{
+    (void)state;
+    sample made;
+    char lesson[4096];
+    sample_make(&made, "unused", 2, 10);
+    made.scaling[0] = sample_point(1, 100000, 9, 1);
+    made.job.parallel.context_ranks = 2;
+    launch_step step = step_of(10, 0.25, 2);
+    step.context_ns = 1250000;
+    lesson_of(&made, &step, 10, 2, lesson, sizeof lesson);
+    assert_has(lesson, "took 1.25 ms (10.0 % of the step), waiting");
+    assert_has(lesson, "80 % of the ideal 2.");
+    assert_null(strstr(lesson, "own batch"));
+    assert_null(strstr(lesson, "largest loss"));
+    lesson_of(&made, &step, 10, 1, lesson, sizeof lesson);
+    assert_null(strstr(lesson, "own batch"));
+}
+
 /* The text has the parts of the rank that arrived last, and they add up to the longest step. */
 static void the_parts_of_a_step_add_up(void **state)
 {
@@ -376,6 +396,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_ranks_against_one),
+        cmocka_unit_test(shared_batches_are_compared_by_speed),
         cmocka_unit_test(the_parts_of_a_step_add_up),
         cmocka_unit_test(a_cause_needs_evidence),
         cmocka_unit_test(a_few_long_steps_are_named),
