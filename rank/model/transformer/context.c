@@ -37,8 +37,19 @@ static void exchange_rows(const transformer_pass *pass, const float *from, size_
         for (size_t i = 0; i < pass->rows->count * parts; i++, sent += part) {
             memcpy(sent, from + i * pass->sizes.queries + r * part, part * sizeof *sent);
         }
+        memset(sent, 0, block * sizeof *sent - pass->rows->count * parts * part * sizeof *sent);
     }
     exchange(pass, parts, to);
+}
+
+/* All blocks are sent whole, also behind the last row that attention writes: nothing of what was in memory
+ * before leaves the rank. */
+static void clear_behind_rows(const transformer_pass *pass, size_t parts)
+{
+    const size_t row = parts * head_floats(pass);
+    const size_t whole = pass->rows->whole_count;
+    const size_t rows = rank_cp_block(whole, (int)ranks(pass)) * ranks(pass);
+    memset(pass->sent + whole * row, 0, (rows - whole) * row * sizeof *pass->sent);
 }
 
 void transformer_take_rows(const transformer_pass *pass, row_chunk chunk, size_t parts, float *to)
@@ -84,6 +95,7 @@ void transformer_attend_together(const transformer_pass *pass)
     exchange_rows(pass, qkv, RANK_BIAS_PARTS, qkv);
     rank_attention args = own_attention(pass);
     args.out = pass->sent;
+    clear_behind_rows(pass, 1);
     pass->backend->attention(pass->queue, &args);
     exchange(pass, 1, pass->received);
     transformer_take_rows(pass, (row_chunk){0, pass->rows->count}, 1, pass->block.attention);
@@ -105,6 +117,7 @@ void transformer_attend_together_grad(const transformer_pass *pass)
     rank_attention args = own_attention(pass);
     args.dout = pass->received;
     args.dqkv = pass->sent;
+    clear_behind_rows(pass, RANK_BIAS_PARTS);
     args.dbias = pass->no_bias_grad;
     if (args.dbias == NULL) {
         memset(pass->head_bias_grad, 0,
