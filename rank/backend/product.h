@@ -11,19 +11,51 @@ enum {
     RANK_PANEL = 32,      /* columns of a packed matrix that are stored together */
     RANK_LEAVES_MAX = 16, /* of a product's sum */
     RANK_DEPTH_PARTS = 3, /* of one: queries, keys and values */
+    RANK_INT8_BLOCK = 32, /* numbers of a column that share a scale */
+    RANK_INT8_ROWS = 1 + RANK_INT8_BLOCK / 2, /* of a panel: the scales, then pairs */
 };
 
 /* The type of an array's elements. */
 typedef enum rank_type {
     RANK_FLOAT32,
     RANK_BFLOAT16, /* a float32 without the lower half of its bits */
+    RANK_INT8,     /* of packed matrices alone, see below */
 } rank_type;
 
 typedef uint16_t rank_bfloat16; /* the upper half of a float32's bits */
 
+/* "float32", "bfloat16", "int8": as the record has it. NULL: no such type. */
+static inline const char *rank_type_name(rank_type type)
+{
+    static const char *const names[] = {"float32", "bfloat16", "int8"};
+    return (size_t)type < sizeof names / sizeof *names ? names[type] : NULL;
+}
+
+/* Of int8: a pair of numbers, or a scale. */
 static inline size_t rank_type_bytes(rank_type type)
 {
-    return type == RANK_BFLOAT16 ? 2 : 4;
+    return type == RANK_FLOAT32 ? 4 : 2;
+}
+
+/* Matrices in int8. Each column of the depth is cut into blocks of RANK_INT8_BLOCK numbers, and the
+ * last one may be shorter. Blocks begin anew at each leaf of the products' sums: so a rank's part of
+ * the depth has exactly the whole matrix's blocks. A block has a scale, max |w| / 127 rounded to
+ * bfloat16, and a number is round(w / scale), ties to even, -127 … 127. An 8-bit scale costs at most
+ * a quarter of a step for the largest number, which still is 127; it has float32's range; and
+ * q · scale is exact in float32.
+ *
+ * In a panel a block is a row of RANK_PANEL scales, then a row of RANK_PANEL pairs for each two rows
+ * of the matrix: a column's numbers k and k + 1, zero if there is no k + 1. Such rows are what the
+ * panel's depth counts, in elements of two bytes: */
+static inline size_t rank_int8_rows(size_t leaf_depth)
+{
+    return (leaf_depth + RANK_INT8_BLOCK - 1) / RANK_INT8_BLOCK + (leaf_depth + 1) / 2;
+}
+
+/* The rows of a panel that hold `depth` rows of a matrix, whose products have so many leaves. */
+static inline size_t rank_pack_depth(rank_type type, size_t depth, int leaves)
+{
+    return type == RANK_INT8 ? (size_t)leaves * rank_int8_rows(depth / (size_t)leaves) : depth;
 }
 
 /* A matrix (depth, columns) is packed as panels of RANK_PANEL columns, one after the other, each
@@ -41,11 +73,13 @@ typedef struct rank_pack {
     size_t from_row; /* floats from one row of `from` to the next */
     bool transposed; /* from is (columns, depth) */
     void *to;        /* the first of these rows, in the first of these panels */
-    size_t to_panel; /* elements from one panel to the next: the matrix's depth × RANK_PANEL */
+    size_t
+        to_panel; /* elements from one panel to the next: the packed matrix's depth × RANK_PANEL */
     /* 0: panels. Else `to` is (columns, depth), with so many elements from one column to the next. */
     size_t to_row;
     rank_type to_type; /* bfloat16: elements are rounded as cast rounds them. With to_row, or in a
-                          backend with packs_bfloat16 */
+                          backend with packs_narrow. int8: the rows begin with a block and are of one
+                          leaf; in such a backend, without to_row */
 } rank_pack;
 
 /* c (rows, columns) = a (rows, depth) · b; or, with accumulate, c += it.
@@ -58,8 +92,15 @@ typedef struct rank_pack {
  * columns, and on the CPU not on the instruction set, but for the baseline's, which has no fused
  * multiply-add.
  *
- * With packs_bfloat16 a packed b may be bfloat16, beside a in float32: the bits are those of the same
+ * With packs_narrow a packed b may be bfloat16, beside a in float32: the bits are those of the same
  * numbers in float32.
+ *
+ * It may also be int8. Then each row of a is cut into the same blocks, and is rounded to 16 bits:
+ * x = round(a / s), ties to even, with s = max |a| / 32767 of the block. A block's sum of q · x is an
+ * integer below 2^27, so it has no order. An element of c is the leaf's chain of fused multiply-adds
+ * over its blocks: of that sum in float32, times the product of the two scales. What 16 bits lose is
+ * a 256th of what 8 bits of the weights have lost. In return a processor multiplies and adds two
+ * numbers in each lane. Nothing is accumulated, and depth is one part.
  *
  * With a library's products (backend `cuda`) the order is the library's, whatever the leaves. a and b
  * are of one type, and bfloat16 only where b is not packed. With plain_weights a may be float32 and b bfloat16, if b is transposed and
@@ -82,8 +123,8 @@ typedef struct rank_product {
                           row to the next, and has no parts if the backend packs */
     bool b_transposed; /* with b_row: it is (columns, depth) */
     float *scratch;    /* NULL, or what makes many rows faster: rank_pack_count(depth, columns)
-                          floats to pack b in, if it is not; depth × RANK_PANEL to widen it in, if it
-                          is, in bfloat16 */
+                          floats to pack b in, if it is not; rank_narrow_scratch if it is, in another
+                          type than float32. With int8 not NULL */
     void *c;           /* element (row, column) at row·c_row + column */
     rank_type c_type;
     size_t c_row;
@@ -95,6 +136,14 @@ typedef struct rank_product {
     const float *gelu_bias; /* (columns): c = gelu(a · b + gelu_bias), float32 without gaps between
                                rows. Only with product_gelu of the backend; NULL: not */
 } rank_product;
+
+/* Floats of a product's scratch, if b is packed and not float32: a panel that is widened, and with int8
+ * the rows of a. */
+static inline size_t rank_narrow_scratch(rank_type type, size_t rows, size_t depth, int leaves)
+{
+    const size_t packed = rank_pack_depth(type, depth, leaves);
+    return packed * (RANK_PANEL + (type == RANK_INT8 ? rows : 0));
+}
 
 /* A leaf's range of the depth, where that is one part. */
 typedef struct rank_leaf {

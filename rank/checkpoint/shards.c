@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "model/family.h"
+#include "model/decoder.h"
 
 enum {
     PARTS_MAX = 4,    /* pieces of one tensor's axis that are cut in the same way */
@@ -172,41 +172,77 @@ static rank_type type_of(const transfer *t)
     return t->tensor.pack == RANK_TENSOR_PLAIN ? RANK_FLOAT32 : t->options->type;
 }
 
-/* Reads a few rows of the file at a time, and packs them: as rows of the packed matrix, or as some
- * of its panels. */
-static base_status fill_packed(const transfer *t, char *at, base_error *reterr)
+/* How many leaves the products with this rank's part have: one, unless their sum is cut. */
+static int leaves_of(const transfer *t)
+{
+    const int depth_axis = t->tensor.pack == RANK_TENSOR_PACKED ? 0 : 1;
+    return t->tensor.cut.kind != RANK_CUT_NONE && t->tensor.cut.axis == depth_axis
+               ? rank_decoder_describe(t->options->config, t->options->tp->ranks).leaves
+               : 1;
+}
+
+static size_t depth_of(const transfer *t)
+{
+    return rows_are_depth(&t->tensor) ? t->rows.count : t->columns.count;
+}
+
+/* Where row `row` of the matrix stands in a panel: in a block of int8 its first one. */
+static size_t packed_row(const transfer *t, size_t row)
+{
+    const size_t leaf = depth_of(t) / (size_t)leaves_of(t);
+    const rank_type type = type_of(t);
+    return row / leaf * rank_pack_depth(type, leaf, 1) + rank_pack_depth(type, row % leaf, 1);
+}
+
+/* Packs staged rows of the file, from `row` on: rows of one leaf, or all of some panels. */
+static void pack_staged(const transfer *t, size_t row, size_t rows, char *at)
 {
     const rank_device *device = t->options->device;
     const size_t element_bytes = rank_type_bytes(type_of(t));
+    rank_pack args = {.depth = rows,
+                      .columns = t->columns.count,
+                      .from = t->staging,
+                      .from_row = t->columns.count,
+                      .to_type = type_of(t)};
+    if (device->backend->plain_weights) { /* see is_plain: the depth is the file's rows */
+        args.to = at + row * element_bytes;
+        args.to_row = t->rows.count;
+        device->backend->pack(device->queue, &args);
+        return;
+    }
+    args.to_panel = rank_pack_depth(args.to_type, depth_of(t), leaves_of(t)) * RANK_PANEL;
+    if (rows_are_depth(&t->tensor)) {
+        args.to = at + packed_row(t, row) * RANK_PANEL * element_bytes;
+        device->backend->pack(device->queue, &args);
+        return;
+    }
+    args.depth = t->columns.count / (size_t)leaves_of(t);
+    args.columns = rows;
+    args.transposed = true;
+    at += row / RANK_PANEL * args.to_panel * element_bytes;
+    for (size_t k = 0; k < t->columns.count; k += args.depth) {
+        args.from = t->staging + k;
+        args.to = at + packed_row(t, k) * RANK_PANEL * element_bytes;
+        device->backend->pack(device->queue, &args);
+    }
+}
+
+/* Reads a few rows of the file at a time, and packs them. */
+static base_status fill_packed(const transfer *t, char *at, base_error *reterr)
+{
+    const rank_device *device = t->options->device;
     const bool depth = rows_are_depth(&t->tensor);
     const size_t at_once = depth ? STAGED_ROWS : STAGED_COLUMNS;
+    const size_t leaf = depth ? t->rows.count / (size_t)leaves_of(t) : t->rows.count;
     base_status status = BASE_OK;
-    for (size_t row = 0; status == BASE_OK && row < t->rows.count; row += at_once) {
-        const size_t left = t->rows.count - row;
-        const size_t rows = left < at_once ? left : at_once;
+    for (size_t row = 0, rows = 0; status == BASE_OK && row < t->rows.count; row += rows) {
+        const size_t left = leaf - row % leaf;
+        rows = left < at_once ? left : at_once;
         status = read_rows(t, row, rows, reterr);
         if (status != BASE_OK) {
             return status;
         }
-        rank_pack args = {.from = t->staging, .from_row = t->columns.count, .to_type = type_of(t)};
-        if (device->backend->plain_weights) { /* see is_plain: the depth is the file's rows */
-            args.depth = rows;
-            args.columns = t->columns.count;
-            args.to = at + row * element_bytes;
-            args.to_row = t->rows.count;
-        } else if (depth) {
-            args.depth = rows;
-            args.columns = t->columns.count;
-            args.to = at + row * RANK_PANEL * element_bytes;
-            args.to_panel = t->rows.count * RANK_PANEL;
-        } else {
-            args.depth = t->columns.count;
-            args.columns = rows;
-            args.transposed = true;
-            args.to = at + row * t->columns.count * element_bytes;
-            args.to_panel = t->columns.count * RANK_PANEL;
-        }
-        device->backend->pack(device->queue, &args);
+        pack_staged(t, row, rows, at);
         status =
             device->backend->sync(device->queue, reterr); /* the staging memory can be used again */
     }
@@ -248,8 +284,8 @@ static size_t packed_count(const transfer *t)
     if (is_plain(t) || t->options->device->backend->plain_weights) {
         return t->rows.count * t->columns.count;
     }
-    return rows_are_depth(&t->tensor) ? rank_pack_count(t->rows.count, t->columns.count)
-                                      : rank_pack_count(t->columns.count, t->rows.count);
+    const size_t columns = rows_are_depth(&t->tensor) ? t->columns.count : t->rows.count;
+    return rank_pack_count(rank_pack_depth(type_of(t), depth_of(t), leaves_of(t)), columns);
 }
 
 /* How many elements of an axis are not padding. */

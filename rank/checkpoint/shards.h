@@ -30,7 +30,8 @@ typedef struct rank_shards_options {
     const rank_model_config *config;
     const rank_device *device;
     const rank_tp *tp;
-    rank_type type; /* of matrices; bfloat16 for a backend with plain_weights or packs_bfloat16 */
+    rank_type type; /* of matrices; bfloat16 for a backend with plain_weights or packs_narrow,
+                       int8 for one with packs_narrow; they are rounded as they are read */
     const float *
         adapters; /* of the configuration, which rank_shards_load adds to what it reads; NULL: none */
 } rank_shards_options;

@@ -376,7 +376,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
         status = rank_worker_open_device(worker, &device, reterr);
     }
     if (status == BASE_OK && asked == RANK_FLOAT32 && adapters == NULL &&
-        device.backend->packs_bfloat16) {
+        device.backend->packs_narrow) {
         status = rank_shards_type(&config, weights, &type, reterr); /* the same numbers, and bits */
     }
     if (status == BASE_OK) {

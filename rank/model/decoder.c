@@ -53,6 +53,20 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* What the largest of a step's products needs, whose matrices are not float32. */
+static size_t product_scratch(const decoder_step *step, const rank_shape *shape)
+{
+    const rank_decoder *of = &step->of;
+    const size_t tokens = shape->token_count_max;
+    const rank_type type = shape->decode_type;
+    if (shape->backend->plain_weights) {
+        return (tokens * larger(larger(of->hidden, step->across), step->width) + 1) / 2;
+    }
+    return larger(larger(rank_narrow_scratch(type, tokens, of->hidden, of->leaves),
+                         rank_narrow_scratch(type, tokens, step->across, of->leaves)),
+                  rank_narrow_scratch(type, tokens, step->width, 1));
+}
+
 static size_t cut_work(decoder_step *step, const rank_shape *shape, float *memory)
 {
     rank_pieces from = {.begin = memory};
@@ -74,10 +88,8 @@ static size_t cut_work(decoder_step *step, const rank_shape *shape, float *memor
         step->up = rank_pieces_cut(&from, tokens * of->hidden);
     }
     step->active = rank_pieces_cut(&from, tokens * of->hidden);
-    const size_t depth = larger(larger(of->hidden, step->across), step->width);
     if (shape->decode_type != RANK_FLOAT32) {
-        step->product_scratch = rank_pieces_cut(
-            &from, shape->backend->plain_weights ? (tokens * depth + 1) / 2 : depth * RANK_PANEL);
+        step->product_scratch = rank_pieces_cut(&from, product_scratch(step, shape));
     }
     step->scratch = rank_pieces_cut(&from, shape->backend->attention_cached_scratch(
                                                of->head_width, (size_t)shape->config->context));

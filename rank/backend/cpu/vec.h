@@ -29,6 +29,7 @@ typedef int32_t vec_int __attribute__((vector_size(4 * VEC_LANES)));
 typedef float vec_unaligned __attribute__((vector_size(4 * VEC_LANES), aligned(4), may_alias));
 typedef float vec_half __attribute__((vector_size(2 * VEC_LANES)));
 typedef uint32_t vec_bits __attribute__((vector_size(4 * VEC_LANES)));
+typedef int32_t vec_word __attribute__((may_alias));
 typedef uint16_t vec_bfloat16 __attribute__((vector_size(2 * VEC_LANES), aligned(2), may_alias));
 
 VEC_INLINE vec vec_set(float x)
@@ -69,6 +70,46 @@ VEC_INLINE void vec_put_bfloat16(uint16_t *to, vec x)
     const vec_bits number = (vec_bits)((bits & 0x7fffffff) <= 0x7f800000);
     const vec_bits rounded = (number & nearest) | (~number & (bits | 0x400000));
     *(vec_bfloat16 *)to = __builtin_convertvector(rounded >> 16, vec_bfloat16);
+}
+
+/* The lower halves of 32-bit numbers. */
+VEC_INLINE void vec_put_low(uint16_t *to, vec_int x)
+{
+    *(vec_bfloat16 *)to = __builtin_convertvector((vec_bits)x, vec_bfloat16);
+}
+
+/* Pairs of 8-bit numbers, each widened to a lane's two halves. */
+VEC_INLINE vec_int vec_get_pairs(const uint16_t *from)
+{
+#if defined(__AVX512BW__)
+    return (vec_int)_mm512_cvtepi8_epi16(_mm256_loadu_si256((const void *)from));
+#elif defined(__AVX2__) /* which GCC 12 does not find by itself */
+    return (vec_int)_mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)from));
+#else
+    const vec_bits pairs = __builtin_convertvector(*(const vec_bfloat16 *)from, vec_bits);
+    const vec_int low = (vec_int)(pairs << 24) >> 24;
+    return ((vec_int)(pairs << 16) >> 24 << 16) | (low & 0xffff);
+#endif
+}
+
+/* Of pairs of 16-bit numbers: in each lane the products of the first ones and of the second ones, added. */
+VEC_INLINE vec_int vec_add_pair(vec_int a, vec_int b)
+{
+#if defined(__AVX512BW__)
+    return (vec_int)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+    return (vec_int)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+#elif defined(__SSE2__)
+    return (vec_int)_mm_madd_epi16((__m128i)a, (__m128i)b);
+#else
+    return (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
+#endif
+}
+
+/* The same 32 bits in each lane. */
+VEC_INLINE vec_int vec_set_bits(const float *from)
+{
+    return *(const vec_word *)from - (vec_int){0};
 }
 
 static __attribute__((noinline, cold, unused)) void vec_copy_part(float *to, const float *from,
@@ -240,6 +281,36 @@ VEC_INLINE float vec_largest(vec x)
     x = vec_max(x, VEC_SWAP_2(x));
     x = vec_max(x, VEC_SWAP_1(x));
     return x[0];
+}
+
+/* largest and |x|, as numbers without a sign: the larger ones of their bits, which is a NaN before it is
+ * infinite. */
+VEC_INLINE vec_int vec_larger_bits(vec_int largest, vec x)
+{
+    const vec_int bits = (vec_int)x & INT32_MAX;
+    return (vec_int)vec_select(bits > largest, (vec)bits, (vec)largest);
+}
+
+VEC_INLINE float vec_largest_bits(vec_int largest)
+{
+    vec_int most = largest;
+#if VEC_LANES >= 16
+    most = vec_larger_bits(most, (vec)VEC_SWAP_8(most));
+#endif
+#if VEC_LANES >= 8
+    most = vec_larger_bits(most, (vec)VEC_SWAP_4(most));
+#endif
+    most = vec_larger_bits(most, (vec)VEC_SWAP_2(most));
+    most = vec_larger_bits(most, (vec)VEC_SWAP_1(most));
+    return ((vec)most)[0];
+}
+
+/* The nearest integers, ties to even, -most … most; most if it is not a number. most: below 2^22. */
+VEC_INLINE vec_int vec_round(vec x, float most)
+{
+    const vec magic = vec_set(0x1.8p23f); /* adding it rounds to an integer in the low bits */
+    const vec bounded = vec_max(vec_set(-most), vec_min(x, vec_set(most)));
+    return (vec_int)(bounded + magic) - (vec_int)magic;
 }
 
 /* exp(x) for x in [-87, 88], beyond that the value at the end of the range; NaN stays.

@@ -28,15 +28,39 @@ void KERNEL(embed)(const rank_embed *args)
     }
 }
 
-static float element(const void *from, size_t at, rank_type type)
+static float widened(rank_bfloat16 half)
 {
-    if (type == RANK_FLOAT32) {
-        return ((const float *)from)[at];
-    }
-    const uint32_t bits = (uint32_t)((const rank_bfloat16 *)from)[at] << 16;
+    const uint32_t bits = (uint32_t)half << 16;
     float value = 0.0f;
     memcpy(&value, &bits, sizeof value);
     return value;
+}
+
+static float element(const void *from, size_t at, rank_type type)
+{
+    return type == RANK_FLOAT32 ? ((const float *)from)[at]
+                                : widened(((const rank_bfloat16 *)from)[at]);
+}
+
+/* A column of a packed table, as numbers in float32. */
+static void get_column(const rank_embed_packed *args, size_t column, float *out)
+{
+    const size_t panel =
+        column / RANK_PANEL * RANK_PANEL * rank_pack_depth(args->wte_type, args->width, 1);
+    const size_t in_panel = column % RANK_PANEL;
+    if (args->wte_type != RANK_INT8) {
+        for (size_t j = 0; j < args->width; j++) {
+            out[j] = element(args->wte, panel + in_panel + j * RANK_PANEL, args->wte_type);
+        }
+        return;
+    }
+    const rank_bfloat16 *block = (const rank_bfloat16 *)args->wte + panel + in_panel;
+    for (size_t j = 0; j < args->width; j++) {
+        const size_t i = j % RANK_INT8_BLOCK;
+        const uint16_t pair = block[(1 + i / 2) * RANK_PANEL];
+        out[j] = (float)(int8_t)(i % 2 == 0 ? pair : pair >> 8) * widened(*block);
+        block += i + 1 == RANK_INT8_BLOCK ? RANK_INT8_ROWS * RANK_PANEL : 0;
+    }
 }
 
 void KERNEL(embed_packed)(const rank_embed_packed *args)
@@ -51,13 +75,14 @@ void KERNEL(embed_packed)(const rank_embed_packed *args)
             memset(out, 0, width * sizeof *out);
             continue;
         }
-        const bool plain = args->wte_row > 0;
-        const size_t first =
-            plain ? (size_t)column * args->wte_row
-                  : (size_t)column / RANK_PANEL * RANK_PANEL * width + (size_t)column % RANK_PANEL;
+        if (args->wte_row == 0) {
+            get_column(args, (size_t)column, out);
+        }
         for (size_t j = 0; j < width; j++) {
-            const size_t at = first + j * (plain ? 1 : RANK_PANEL);
-            const float value = element(args->wte, at, args->wte_type);
+            const float value =
+                args->wte_row == 0
+                    ? out[j]
+                    : element(args->wte, (size_t)column * args->wte_row + j, args->wte_type);
             out[j] = 0.0f + (position != NULL ? value + position[j] : value);
         }
     }

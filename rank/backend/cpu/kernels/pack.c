@@ -1,5 +1,6 @@
 /* Packs matrices into panels, as kernels/product.c reads them. Weights are packed when they are
  * loaded; in training, operands are packed anew for every product. */
+#include <string.h>
 
 #include "backend/cpu/transpose.h"
 #include "kernels_isa.h"
@@ -77,6 +78,35 @@ static void pack_rounded(const rank_pack *args, size_t column, rank_bfloat16 *to
     }
 }
 
+/* Blocks of a panel: a row of scales, then a row for each two rows of the matrix (product.h). */
+static void pack_blocks(const rank_pack *args, size_t column, uint16_t *to)
+{
+    float rows[RANK_INT8_BLOCK * RANK_PANEL];
+    rank_pack piece = *args;
+    for (size_t k = 0; k < args->depth; k += RANK_INT8_BLOCK) {
+        piece.depth = args->depth - k < RANK_INT8_BLOCK ? args->depth - k : RANK_INT8_BLOCK;
+        piece.from = args->from + k * (args->transposed ? 1 : args->from_row);
+        memset(rows, 0, sizeof rows);
+        pack_panel(&piece, column, rows);
+        const size_t pairs = (piece.depth + 1) / 2;
+        for (size_t j = 0; j < RANK_PANEL; j += VEC_LANES) {
+            vec_int largest = {0};
+            for (size_t i = 0; i < piece.depth; i++) {
+                largest = vec_larger_bits(largest, vec_get(rows + i * RANK_PANEL + j));
+            }
+            vec_put_bfloat16(to + j, (vec)largest / vec_set(INT8_MAX));
+            const vec scale = vec_get_bfloat16(to + j);
+            for (size_t i = 0; i < pairs; i++) {
+                const float *first = rows + 2 * i * RANK_PANEL + j;
+                const vec_int low = vec_round(vec_get(first) / scale, INT8_MAX);
+                const vec_int high = vec_round(vec_get(first + RANK_PANEL) / scale, INT8_MAX);
+                vec_put_low(to + (1 + i) * RANK_PANEL + j, (low & UINT8_MAX) | high << 8);
+            }
+        }
+        to += (1 + pairs) * RANK_PANEL;
+    }
+}
+
 void KERNEL(pack)(const rank_pack *args)
 {
     const size_t panel_bytes = args->to_panel * rank_type_bytes(args->to_type);
@@ -86,7 +116,9 @@ void KERNEL(pack)(const rank_pack *args)
         return;
     }
     for (size_t column = 0; column < args->columns; column += RANK_PANEL, to += panel_bytes) {
-        if (args->to_type == RANK_BFLOAT16) {
+        if (args->to_type == RANK_INT8) {
+            pack_blocks(args, column, (uint16_t *)(void *)to);
+        } else if (args->to_type == RANK_BFLOAT16) {
             pack_rounded(args, column, (rank_bfloat16 *)(void *)to);
         } else {
             pack_panel(args, column, (float *)(void *)to);
