@@ -149,12 +149,12 @@ static void say_sum(launch_session *session)
                           elements, first->model_elements, more);
         return;
     }
-    if (first->bfloat16) {
-        launch_screen_say(
-            &session->screen,
-            "together: weights %.2f MB, matrices in bfloat16: the model's %.2f million "
-            "numbers + %.2f million that are on every rank",
-            (double)bytes / 1e6, (double)first->model_elements / 1e6, (double)more / 1e6);
+    if (strcmp(first->weight_type, "float32") != 0) {
+        launch_screen_say(&session->screen,
+                          "together: weights %.2f MB, matrices in %s: the model's %.2f million "
+                          "numbers + %.2f million that are on every rank",
+                          (double)bytes / 1e6, first->weight_type,
+                          (double)first->model_elements / 1e6, (double)more / 1e6);
         return;
     }
     launch_screen_say(&session->screen,
@@ -171,11 +171,12 @@ static void handle_loaded(launch_session *session, int rank,
         launch_feed_ready(session);
     }
     session->ranks[rank].loaded = (launch_loaded){.reported = true,
-                                                  .bfloat16 = loaded->bfloat16 != 0,
                                                   .weight_bytes = loaded->weight_bytes,
                                                   .elements = loaded->weight_elements,
                                                   .uncut_elements = loaded->uncut_elements,
                                                   .model_elements = loaded->model_elements};
+    (void)snprintf(session->ranks[rank].loaded.weight_type,
+                   sizeof session->ranks[rank].loaded.weight_type, "%s", loaded->weight_type);
     if (!session->screen.quiet) {
         launch_screen_say(&session->screen,
                           "rank %d: weights %.2f MB, cache %" PRIu64 " blocks of %" PRIu64

@@ -44,7 +44,7 @@ typedef struct launch_answering {
 /* What a rank has loaded of a model that is cut between ranks. */
 typedef struct launch_loaded {
     bool reported;
-    bool bfloat16; /* matrices */
+    char weight_type[16]; /* of matrices, by name */
     uint64_t weight_bytes;
     uint64_t elements;       /* without padding */
     uint64_t uncut_elements; /* of them in tensors that every rank has whole */

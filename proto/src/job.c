@@ -175,6 +175,16 @@ static base_status check_precision(const proto_job *job, base_error *reterr)
     return BASE_OK;
 }
 
+static base_status check_weights(const proto_job *job, base_error *reterr)
+{
+    const proto_mode_row *mode = proto_mode_get(job->job.mode);
+    return job->infer.weights == PROTO_WEIGHTS_CHECKPOINT || (mode->answers && !mode->on_gpus)
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "--weights %s goes with generate and tp-cpu, not with %s",
+                           proto_weights_name((int)job->infer.weights), mode->name);
+}
+
 /* Checks the fields of modes on GPUs. */
 static base_status check_gpu(const proto_job *job, base_error *reterr)
 {
@@ -282,6 +292,9 @@ static base_status check_together(const proto_job *job, base_error *reterr)
     }
     if (status == BASE_OK) {
         status = check_precision(job, reterr);
+    }
+    if (status == BASE_OK) {
+        status = check_weights(job, reterr);
     }
     if (status == BASE_OK) {
         status = proto_job_check_layout(job, reterr);

@@ -14,6 +14,7 @@
 
 NAMES(proto_loss_on_name, "correction", "all")
 NAMES(proto_precision_name, "float32", "tf32", "bfloat16")
+NAMES(proto_weights_name, "checkpoint", "int8")
 NAMES(proto_schedule_name, "constant", "cosine")
 NAMES(proto_verify_name, "index", "full")
 NAMES(proto_timing_name, "overlapped", "bracketed")
@@ -75,6 +76,11 @@ static const base_field rows[] = {
     {JOB(INT, infer.max_num_seqs), .least = 1, .most = PROTO_SEQUENCES_MAX,
      .option = "max-num-seqs", .value = "N", .help = "generate, tp-*: so many texts at a time",
      .marks = PROTO_FIELD_ANSWERS | PROTO_FIELD_EVALUATES},
+    {JOB(ENUM, infer.weights), .optional = true, .name_of = proto_weights_name, .option = "weights",
+     .value = "TYPE",
+     .help = "generate, tp-cpu: how matrices are held: checkpoint: float32, or bfloat16 as the "
+             "checkpoint has them; int8: rounded to 8 bits, with a scale for every 32 (checkpoint)",
+     .marks = PROTO_FIELD_ANSWERS},
     {JOB(INT, infer.speculate), .optional = true, .least = 0, .most = PROTO_DRAFT_TOKENS_MAX,
      .option = "speculate", .value = "N",
      .help = "generate, tp-cpu: draft up to N tokens a step from what followed the same tokens "

@@ -52,6 +52,13 @@ static inline size_t rank_int8_rows(size_t leaf_depth)
     return (leaf_depth + RANK_INT8_BLOCK - 1) / RANK_INT8_BLOCK + (leaf_depth + 1) / 2;
 }
 
+/* Of so many numbers in whole blocks. */
+static inline size_t rank_numbers_bytes(rank_type type, size_t count)
+{
+    const size_t elements = type == RANK_INT8 ? count / RANK_INT8_BLOCK * RANK_INT8_ROWS : count;
+    return elements * rank_type_bytes(type);
+}
+
 /* The rows of a panel that hold `depth` rows of a matrix, whose products have so many leaves. */
 static inline size_t rank_pack_depth(rank_type type, size_t depth, int leaves)
 {

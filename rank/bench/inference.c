@@ -176,7 +176,7 @@ static base_status prepare(bench *b, base_error *reterr)
     void *memory = NULL;
     base_status status = BASE_OK;
     const size_t wide = (size_t)PREFILL_TOKENS * 4 * (size_t)b->config.width;
-    b->words_bytes = rank_model_param_count(&b->config) / 1024 * 1024 * rank_type_bytes(b->type);
+    b->words_bytes = rank_numbers_bytes(b->type, rank_model_param_count(&b->config) / 1024 * 1024);
     status = backend->alloc(b->device.queue, RANK_MEMORY_WEIGHTS, b->words_bytes, &memory, reterr);
     b->words = memory;
     if (status == BASE_OK) {
@@ -184,7 +184,9 @@ static base_status prepare(bench *b, base_error *reterr)
             b->words[i] = 0x3c003c00 + (uint32_t)(i % 97) * 0x10001; /* about 0.01, in both types */
         }
         const size_t wide_depth = 4 * (size_t)b->config.width;
-        const size_t scratch = (wide_depth > PEAK_DEPTH ? wide_depth : PEAK_DEPTH) * RANK_PANEL;
+        const size_t scratch =
+            rank_narrow_scratch(b->type, PREFILL_TOKENS,
+                                wide_depth > PEAK_DEPTH ? wide_depth : PEAK_DEPTH, RANK_LEAVES_MAX);
         status = backend->alloc(b->device.queue, RANK_MEMORY_WORK,
                                 (2 * wide + scratch) * sizeof(float), &memory, reterr);
     }
@@ -291,7 +293,8 @@ static const char *multiply(const bench *b, const char *weights, size_t rows, si
                                                                 .c = b->out,
                                                                 .c_row = columns,
                                                                 .leaves = leaves});
-    return weights + rank_pack_count(depth, columns) * rank_type_bytes(b->type);
+    return weights + rank_pack_count(rank_pack_depth(b->type, depth, leaves), columns) *
+                         rank_type_bytes(b->type);
 }
 
 /* The products of a prefill, each over its own weights. */
@@ -440,10 +443,10 @@ static base_status run(bench *b, int rounds, base_error *reterr)
     return status == BASE_OK ? report(b, rounds, reterr) : status;
 }
 
-base_status bench_inference(coll_context *context, const char *checkpoint, int rounds,
+base_status bench_inference(coll_context *context, const char *checkpoint, int rounds, bool int8,
                             base_error *reterr)
 {
-    bench b = {.world = coll_context_world(context)};
+    bench b = {.world = coll_context_world(context), .type = RANK_INT8};
     b.rank = coll_comm_rank(b.world);
     b.ranks = coll_comm_size(b.world);
     base_status status = rank_checkpoint_config(checkpoint, &b.config, reterr);
@@ -466,7 +469,7 @@ base_status bench_inference(coll_context *context, const char *checkpoint, int r
     if (status == BASE_OK) {
         status = rank_device_open("cpu", &b.device, reterr);
     }
-    if (status == BASE_OK) {
+    if (status == BASE_OK && !int8) {
         status = rank_shards_type(&b.config, b.weights, &b.type, reterr);
     }
     if (status == BASE_OK) {

@@ -7,8 +7,9 @@
 
 enum { BENCH_INFERENCE_ROUNDS_MAX = 1000 };
 
-/* Collective over the world of the context; rank 0 prints the medians of the rounds. */
+/* Collective over the world of the context; rank 0 prints the medians of the rounds. int8: matrices
+ * are rounded to that. */
 BASE_MUST_CHECK base_status bench_inference(coll_context *context, const char *checkpoint,
-                                            int rounds, base_error *reterr);
+                                            int rounds, bool int8, base_error *reterr);
 
 #endif

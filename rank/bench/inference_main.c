@@ -10,10 +10,10 @@
 #include "ringfence/coll_error.h"
 
 static const char usage[] =
-    "Usage: launcher --ranks N -- inference-bench CHECKPOINT [ROUNDS]\n"
+    "Usage: launcher --ranks N -- inference-bench CHECKPOINT [ROUNDS [int8]]\n"
     "Times decoding and prefill on one rank and on all N, against the memory's bandwidth and the\n"
     "matrix products alone, in turns (default 10 rounds). CHECKPOINT has a context of 708 at\n"
-    "least.\n";
+    "least. int8: matrices are held as with launcher --weights int8.\n";
 
 int main(int argc, char **argv)
 {
@@ -25,8 +25,9 @@ int main(int argc, char **argv)
         (void)fputs(usage, stdout);
         return 0;
     }
-    if (argc < 2 || argc > 3 || !coll_launched_here() ||
-        (argc == 3 && !base_parse_int(argv[2], 1, BENCH_INFERENCE_ROUNDS_MAX, &rounds))) {
+    if (argc < 2 || argc > 4 || !coll_launched_here() ||
+        (argc == 4 && strcmp(argv[3], "int8") != 0) ||
+        (argc >= 3 && !base_parse_int(argv[2], 1, BENCH_INFERENCE_ROUNDS_MAX, &rounds))) {
         (void)fputs(usage, stderr);
         return BASE_EXIT_USAGE;
     }
@@ -35,7 +36,7 @@ int main(int argc, char **argv)
         return BASE_EXIT_ERROR;
     }
     const base_status status =
-        bench_inference(coll_launched_context(launched), argv[1], (int)rounds, &failure);
+        bench_inference(coll_launched_context(launched), argv[1], (int)rounds, argc == 4, &failure);
     if (status != BASE_OK) {
         (void)coll_from_base(status, &failure, &error);
         coll_launched_fail(launched, &error);

@@ -49,7 +49,7 @@ static bool has_room(const rank_generate_options *options, int ranks,
 {
     const rank_device *device = options->device;
     const uint64_t model_bytes =
-        rank_model_param_count(options->config) * rank_type_bytes(options->type);
+        rank_numbers_bytes(options->type, rank_model_param_count(options->config));
     return device->backend->free_bytes == NULL
                ? rank_baseline_fits(model_bytes, ranks, rank_free_memory_bytes(""), reason)
                : rank_baseline_fits(model_bytes, 1, device->backend->free_bytes(device->queue),

@@ -184,7 +184,7 @@ static base_status report_loaded(void *user, const rank_generate_report *report,
     const rank_engine_memory *memory = &report->memory;
     Ringfence__Control__Loaded loaded = RINGFENCE__CONTROL__LOADED__INIT;
     (void)reterr;
-    loaded.bfloat16 = report->weight_type == RANK_BFLOAT16;
+    loaded.weight_type = (char *)rank_type_name(report->weight_type);
     loaded.weight_bytes = memory->weight_bytes;
     loaded.weight_elements = memory->weight_elements;
     loaded.uncut_elements = memory->uncut_elements;
@@ -375,8 +375,10 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
     if (status == BASE_OK) {
         status = rank_worker_open_device(worker, &device, reterr);
     }
-    if (status == BASE_OK && asked == RANK_FLOAT32 && adapters == NULL &&
-        device.backend->packs_narrow) {
+    if (status == BASE_OK && job->infer.weights == PROTO_WEIGHTS_INT8) {
+        type = RANK_INT8;
+    } else if (status == BASE_OK && asked == RANK_FLOAT32 && adapters == NULL &&
+               device.backend->packs_narrow) {
         status = rank_shards_type(&config, weights, &type, reterr); /* the same numbers, and bits */
     }
     if (status == BASE_OK) {

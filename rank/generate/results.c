@@ -339,8 +339,8 @@ static json_t *describe(const rank_results_rank *rank)
     bool failed = false;
     json_t *object = json_pack(
         "{s:s, s:I, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}",
-        "weight_type", report->weight_type == RANK_BFLOAT16 ? "bfloat16" : "float32",
-        "weight_bytes", (json_int_t)report->memory.weight_bytes, "weight_elements",
+        "weight_type", rank_type_name(report->weight_type), "weight_bytes",
+        (json_int_t)report->memory.weight_bytes, "weight_elements",
         (json_int_t)report->memory.weight_elements, "cache_bytes",
         (json_int_t)report->memory.cache_bytes, "cache_blocks", report->memory.cache_blocks,
         "cache_tokens", report->memory.cache_tokens, "work_bytes",

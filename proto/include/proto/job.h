@@ -57,6 +57,12 @@ typedef enum proto_precision {
     PROTO_PRECISION_BFLOAT16, /* parameters, moments and sums of gradients stay float32 */
 } proto_precision;
 
+/* How decoding on CPUs holds matrices. */
+typedef enum proto_weights {
+    PROTO_WEIGHTS_CHECKPOINT, /* float32; or bfloat16, if the checkpoint has all of them so */
+    PROTO_WEIGHTS_INT8,
+} proto_weights;
+
 typedef enum proto_schedule { PROTO_SCHEDULE_CONSTANT, PROTO_SCHEDULE_COSINE } proto_schedule;
 typedef enum proto_verify { PROTO_VERIFY_INDEX, PROTO_VERIFY_FULL } proto_verify;
 typedef enum proto_timing { PROTO_TIMING_OVERLAPPED, PROTO_TIMING_BRACKETED } proto_timing;
@@ -185,7 +191,8 @@ typedef struct proto_job_infer {
     bool no_prefix_cache; /* … whose beginnings are computed each time */
     bool unrecorded; /* … any number of them, and nothing is kept of those that are answered */
     int64_t max_new_tokens;
-    int64_t max_num_seqs;          /* sequences that are decoded together */
+    int64_t max_num_seqs; /* sequences that are decoded together */
+    proto_weights weights;
     int64_t speculate;             /* tokens of a draft, at most; 0: none is made */
     bool ignore_eos;               /* the end token does not end a text */
     bool special_tokens;           /* a prompt's text may name them */
@@ -261,6 +268,7 @@ extern const base_fields proto_job_fields;
 /* The names of a value in JOB.json; NULL: there is no such value. */
 const char *proto_loss_on_name(int value);
 const char *proto_precision_name(int value);
+const char *proto_weights_name(int value);
 const char *proto_schedule_name(int value);
 const char *proto_verify_name(int value);
 const char *proto_timing_name(int value);
