@@ -39,6 +39,8 @@ const base_other_name launch_other_names[LAUNCH_OTHER_NAMES] = {
     {"block_size", "context"},
     {"dtype", "precision"},
     {"bf16", "precision"},
+    {"quantization", "weights"},
+    {"load_in_8bit", "weights"},
     {"port", "serve"},
     {"api_key", "serve-key-file"},
     {"hidden_size", "width"},

@@ -78,8 +78,8 @@ static const base_field rows[] = {
      .marks = PROTO_FIELD_ANSWERS | PROTO_FIELD_EVALUATES},
     {JOB(ENUM, infer.weights), .optional = true, .name_of = proto_weights_name, .option = "weights",
      .value = "TYPE",
-     .help = "generate, tp-cpu: how matrices are held: checkpoint: float32, or bfloat16 as the "
-             "checkpoint has them; int8: rounded to 8 bits, with a scale for every 32 (checkpoint)",
+     .help = "generate, tp-cpu: how matrices are held: checkpoint: in float32, or in "
+             "bfloat16 if all are so; int8: in 8 bits, with a scale for every 32 (checkpoint)",
      .marks = PROTO_FIELD_ANSWERS},
     {JOB(INT, infer.speculate), .optional = true, .least = 0, .most = PROTO_DRAFT_TOKENS_MAX,
      .option = "speculate", .value = "N",

@@ -132,6 +132,33 @@ static void drafts_are_refused_on_gpus(void **state)
     assert_has(program.text[TEST_STDERR], "--speculate goes with modes on CPUs");
 }
 
+/* One model in int8 has the same texts however it is cut, and with drafts; a
+ * quarter of the bytes; and no place in other modes. */
+static void int8_has_one_text(void **state)
+{
+    (void)state;
+    static test_program program;
+    static const char *const ranks[] = {"2", "4"};
+    char *alone = inference_tokens("1", "int8", FLAGS(LONG, "--weights", "int8"));
+    json_t *results = inference_results("int8");
+    const json_t *rank = json_array_get(json_object_get(results, "ranks"), 0);
+    const double bytes = inference_real(rank, "weight_bytes");
+    const double elements = inference_real(rank, "weight_elements");
+    assert_string_equal(json_string_value(json_object_get(rank, "weight_type")), "int8");
+    assert_true(bytes > 34.0 / 32.0 * elements && bytes < 1.4 * elements);
+    json_decref(results);
+    for (size_t i = 0; i < 2; i++) {
+        char *cut = inference_tokens(ranks[i], "int8",
+                                     FLAGS(LONG, "--weights", "int8", "--speculate", "3"));
+        assert_string_equal(cut, alone);
+        free(cut);
+    }
+    free(alone);
+    assert_int_equal(
+        inference_run(&program, "tp-nccl", "1", "never", FLAGS(PROMPTS, "--weights", "int8")), 2);
+    assert_has(program.text[TEST_STDERR], "--weights int8 goes with generate and tp-cpu");
+}
+
 static void sampling_out_of_range_is_refused_by_name(void **state)
 {
     (void)state;
@@ -281,6 +308,7 @@ int main(void)
         cmocka_unit_test(drafts_change_no_text),
         cmocka_unit_test(drafts_are_counted),
         cmocka_unit_test(drafts_are_refused_on_gpus),
+        cmocka_unit_test(int8_has_one_text),
         cmocka_unit_test(sampling_out_of_range_is_refused_by_name),
         cmocka_unit_test(one_text_streams),
         cmocka_unit_test(an_interrupted_text_ends_with_its_line),

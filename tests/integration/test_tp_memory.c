@@ -16,7 +16,7 @@ static const char tokenizer_path[] = ORACLE_DIRECTORY "/tokenizer.json";
 
 /* A model of 102 MB, or 51 in bfloat16: what a rank has beside its weights must not hide a second
  * copy. */
-static void write_model(rank_type type)
+static void write_model(rank_type type, rank_type held)
 {
     base_error error;
     rank_tokenizer *tokenizer = NULL;
@@ -31,7 +31,7 @@ static void write_model(rank_type type)
     const size_t count = rank_model_param_count(&config);
     float *params = calloc(count, sizeof *params);
     assert_non_null(params);
-    model_bytes = (double)(count * rank_type_bytes(type));
+    model_bytes = (double)rank_numbers_bytes(held, count);
     assert_ok(
         rank_checkpoint_write(test_directory_path(&test_shared_directory, "."),
                               &(rank_checkpoint_about){&config, tokenizer_path,
@@ -48,7 +48,8 @@ static json_t *read_json(const char *name)
     return json;
 }
 
-static void check_ranks(rank_type type)
+/* `type` is the checkpoint's, `held` the ranks'. */
+static void check_ranks(rank_type type, rank_type held)
 {
     static const char *const worlds[] = {"1", "2", "4"};
     char checkpoint[BASE_PATH_BYTES];
@@ -56,14 +57,15 @@ static void check_ranks(rank_type type)
     (void)snprintf(checkpoint, sizeof checkpoint, "%s",
                    test_directory_path(&test_shared_directory, "."));
     (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, "out"));
-    write_model(type);
+    write_model(type, held);
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
         const int ranks = (int)strtol(worlds[i], NULL, 10);
         test_program_start(&program,
                            FLAGS(LAUNCHER_PATH, "--ranks", worlds[i], "--mode", "tp-cpu",
                                  "--checkpoint", checkpoint, "--tokenizer", tokenizer_path,
                                  "--prompt", "the boy", "--max-new-tokens", "2", "--no-bind",
-                                 "--out", out, "--timeout", "60"),
+                                 "--out", out, "--timeout", "60", "--weights",
+                                 held == RANK_INT8 ? "int8" : "checkpoint"),
                            FLAGS());
         const int code = test_program_wait(&program);
         if (code != 0) {
@@ -77,7 +79,7 @@ static void check_ranks(rank_type type)
         const json_t *peaks = json_object_get(manifest, "max_rss_bytes");
         assert_true(cache > 0);
         assert_string_equal(json_string_value(json_object_get(first, "weight_type")),
-                            type == RANK_BFLOAT16 ? "bfloat16" : "float32");
+                            rank_type_name(held));
         assert_int_equal(json_array_size(peaks), ranks);
         for (size_t rank = 0; rank < (size_t)ranks; rank++) {
             const double peak = json_number_value(json_array_get(peaks, rank));
@@ -94,14 +96,21 @@ static void check_ranks(rank_type type)
 static void a_rank_holds_little_beside_its_part(void **state)
 {
     (void)state;
-    check_ranks(RANK_FLOAT32);
+    check_ranks(RANK_FLOAT32, RANK_FLOAT32);
 }
 
 /* In the type that the file has. */
 static void matrices_in_bfloat16_take_half(void **state)
 {
     (void)state;
-    check_ranks(RANK_BFLOAT16);
+    check_ranks(RANK_BFLOAT16, RANK_BFLOAT16);
+}
+
+/* In whatever type the file has them: no copy of them all is made. */
+static void matrices_in_int8_take_a_quarter(void **state)
+{
+    (void)state;
+    check_ranks(RANK_FLOAT32, RANK_INT8);
 }
 
 int main(void)
@@ -109,6 +118,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_holds_little_beside_its_part),
         cmocka_unit_test(matrices_in_bfloat16_take_half),
+        cmocka_unit_test(matrices_in_int8_take_a_quarter),
     };
     return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }

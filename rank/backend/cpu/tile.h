@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "backend/cpu/vec.h"
-#include "backend/product.h"
+#include "backend/operations.h"
 
 #if VEC_LANES == 16
 #define TILE_ROWS 14 /* 14 × 2 sums, 2 vectors of the panel, 1 element: of 32 registers */

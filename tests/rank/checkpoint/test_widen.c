@@ -92,6 +92,42 @@ static void check_shards(const char *path, rank_type type, const float *cut)
     rank_device_close(&device);
 }
 
+/* Matrices are rounded as they are read: those of a file are those of the same numbers in memory. */
+static void check_int8(const char *path, float *params)
+{
+    base_error error;
+    rank_device device;
+    rank_shards *shards[2] = {NULL, NULL};
+    rank_hooks hooks[2];
+    rank_flat_params flat = {&SMALL, params};
+    const rank_tensor_source source = rank_flat_source(&flat);
+    assert_ok(rank_device_open("cpu", &device, &error), &error);
+    const rank_tp tp = {.ranks = 1, .vocab_count = RANK_TP_LEAVES * 32};
+    const rank_shards_options options = {&SMALL, &device, &tp, RANK_INT8, NULL};
+    assert_ok(rank_shards_load(&options, path, &shards[0], &error), &error);
+    assert_ok(rank_shards_create(&options, &source, &shards[1], &error), &error);
+    size_t bytes = 0;
+    for (int i = 0; i < 2; i++) {
+        hooks[i] = rank_shards_hooks(shards[i]);
+        assert_int_equal(rank_shards_bytes(shards[i]), rank_shards_plan(&options));
+    }
+    for (int i = 0; i < rank_model_tensor_count(&SMALL); i++) {
+        rank_tensor tensor;
+        rank_model_tensor(&SMALL, i, &tensor);
+        const float *read = hooks[0].need(hooks[0].weights, tensor.offset, tensor.count);
+        const float *made = hooks[1].need(hooks[1].weights, tensor.offset, tensor.count);
+        const size_t count = tensor.pack == RANK_TENSOR_PLAIN
+                                 ? tensor.count * sizeof *read
+                                 : rank_numbers_bytes(RANK_INT8, tensor.count / 32 * 32);
+        assert_memory_equal(read, made, count);
+        bytes += count;
+    }
+    assert_true(bytes > 0 && bytes <= rank_shards_bytes(shards[0]));
+    rank_shards_destroy(shards[0]);
+    rank_shards_destroy(shards[1]);
+    rank_device_close(&device);
+}
+
 static void a_model_in_bfloat16_is_read(void **state)
 {
     (void)state;
@@ -123,6 +159,7 @@ static void a_model_in_bfloat16_is_read(void **state)
     assert_int_equal(type, RANK_BFLOAT16);
     check_shards(narrow, RANK_BFLOAT16, cut);
     check_shards(narrow, RANK_FLOAT32, cut);
+    check_int8(narrow, cut);
     assert_ok(rank_safetensors_write(narrow, &SMALL, params, "", RANK_FLOAT32, &error), &error);
     assert_ok(rank_shards_type(&SMALL, narrow, &type, &error), &error);
     assert_int_equal(type, RANK_FLOAT32);

@@ -312,8 +312,10 @@ static void run_plans_of(int context, const plan *plans, size_t count)
 {
     static answer expected[REQUESTS];
     static world w;
+    plan reference = reference_plan;
+    reference.type = plans[0].type == RANK_INT8 ? RANK_INT8 : RANK_FLOAT32; /* other numbers */
     world_open(&w, context);
-    run_plan(&w, &reference_plan);
+    run_plan(&w, &reference);
     memcpy(expected, w.answers[0], sizeof expected);
     assert_true(count_ends(expected, RANK_FINISH_LENGTH) > 5);
     assert_true(count_ends(expected, RANK_FINISH_CONTEXT) > 0);
@@ -382,6 +384,12 @@ static void matrices_in_bfloat16_change_no_token(void **state)
 {
     (void)state;
     run_batches("bfloat16", RANK_BFLOAT16);
+}
+
+static void matrices_in_int8_have_one_text_in_every_batch(void **state)
+{
+    (void)state;
+    run_batches("int8", RANK_INT8);
 }
 
 /* Ranks, transport, sequences, tokens of a chunk, of the cache, steps between two submissions, cancels, type, shares,
@@ -550,6 +558,7 @@ int main(void)
         cmocka_unit_test(every_world_draws_the_same_tokens),
         cmocka_unit_test(batches_and_chunks_change_no_token),
         cmocka_unit_test(matrices_in_bfloat16_change_no_token),
+        cmocka_unit_test(matrices_in_int8_have_one_text_in_every_batch),
         cmocka_unit_test(joining_leaving_and_waiting_change_no_token),
         cmocka_unit_test(cached_beginnings_change_no_token),
         cmocka_unit_test(drafts_change_no_token),

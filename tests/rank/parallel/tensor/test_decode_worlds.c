@@ -66,6 +66,7 @@ typedef struct script {
 
 typedef struct world {
     rank_model_config config;
+    rank_type type; /* of matrices */
     float *params;
     script script;
     float (*logits)[SEQUENCES][TOKENS][PADDED]; /* every rank writes its ids */
@@ -100,7 +101,8 @@ static base_status open_bed(bed *b, world *w, coll_comm *comm, base_error *reter
     b->shape = (rank_shape){.config = &w->config,
                             .backend = b->device.backend,
                             .end_layer = w->config.layers,
-                            .token_count_max = ROWS_MAX};
+                            .token_count_max = ROWS_MAX,
+                            .decode_type = w->type};
     status = rank_tp_group_create(comm, &b->device, VOCAB, family->exchanged_floats(&b->shape),
                                   &b->group, reterr);
     if (status != BASE_OK) {
@@ -108,7 +110,7 @@ static base_status open_bed(bed *b, world *w, coll_comm *comm, base_error *reter
     }
     b->shape.tp = rank_tp_group_tp(b->group);
     status = rank_shards_create(
-        &(rank_shards_options){&w->config, &b->device, b->shape.tp, RANK_FLOAT32, NULL}, &source,
+        &(rank_shards_options){&w->config, &b->device, b->shape.tp, w->type, NULL}, &source,
         &b->shards, reterr);
     if (status != BASE_OK) {
         return status;
@@ -219,9 +221,9 @@ static void run_world(world *w, int ranks, coll_transport transport, script step
                           run_rank);
 }
 
-static world new_world(const rank_model_config *config)
+static world new_world(const rank_model_config *config, rank_type type)
 {
-    world w = {.config = *config};
+    world w = {.config = *config, .type = type};
     w.config.family = config->family != NULL ? config->family : rank_family_default();
     const size_t count = rank_model_param_count(&w.config);
     w.params = malloc(count * sizeof *w.params);
@@ -249,11 +251,11 @@ static void free_world(world *w)
     free(w->logits);
 }
 
-static void check_worlds(const rank_model_config *config)
+static void check_worlds(const rank_model_config *config, rank_type type)
 {
     static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP,
                                                 COLL_TRANSPORT_ZMQ};
-    world w = new_world(config);
+    world w = new_world(config, type);
     run_world(&w, 1, COLL_TRANSPORT_SHM, (script){SEQUENCES, TOKENS});
     float(*alone)[SEQUENCES][TOKENS][PADDED] = keep(&w);
     assert_true(fabsf((*alone)[1][5][3]) > 1e-3f);
@@ -270,16 +272,48 @@ static void check_worlds(const rank_model_config *config)
 static void every_world_has_the_same_bits(void **state)
 {
     (void)state;
-    check_worlds(&config_of_4);
-    check_worlds(&qwen2);
-    check_worlds(&qwen3);
+    check_worlds(&config_of_4, RANK_FLOAT32);
+    check_worlds(&qwen2, RANK_FLOAT32);
+    check_worlds(&qwen3, RANK_FLOAT32);
 }
 
-static void batch_and_chunks_change_no_bit(void **state)
+/* Their blocks of int8 begin anew at each leaf, of 16 numbers and more, and some have a few numbers left. */
+static void every_world_has_the_same_bits_in_int8(void **state)
 {
     (void)state;
+    check_worlds(&config_of_4, RANK_INT8);
+    check_worlds(&qwen2, RANK_INT8);
+    check_worlds(&qwen3, RANK_INT8);
+}
+
+/* Logits change, and little. */
+static void int8_comes_close(void **state)
+{
+    (void)state;
+    double difference = 0;
+    double size = 0;
+    world w = new_world(&config_of_4, RANK_FLOAT32);
+    run_world(&w, 1, COLL_TRANSPORT_SHM, (script){SEQUENCES, TOKENS});
+    float(*exact)[SEQUENCES][TOKENS][PADDED] = keep(&w);
+    w.type = RANK_INT8;
+    run_world(&w, 2, COLL_TRANSPORT_SHM, (script){SEQUENCES, TOKENS});
+    const float *before = (const void *)exact;
+    const float *after = (const void *)w.logits;
+    for (size_t i = 0; i < sizeof *exact / sizeof *before; i++) {
+        const double expected = (double)before[i];
+        difference += pow((double)after[i] - expected, 2);
+        size += pow(expected, 2);
+    }
+    assert_true(difference > 1e-8 * size);
+    assert_true(difference < 4e-4 * size); /* 2 % of the logits' length */
+    free(exact);
+    free_world(&w);
+}
+
+static void check_chunks(rank_type type)
+{
     static const script scripts[] = {{1, TOKENS}, {1, 1}, {1, 7}, {SEQUENCES, 1}, {SEQUENCES, 13}};
-    world w = new_world(&config_of_4);
+    world w = new_world(&config_of_4, type);
     run_world(&w, 2, COLL_TRANSPORT_SHM, (script){SEQUENCES, TOKENS});
     float(*whole)[SEQUENCES][TOKENS][PADDED] = keep(&w);
     for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
@@ -290,11 +324,18 @@ static void batch_and_chunks_change_no_bit(void **state)
     free_world(&w);
 }
 
+static void batch_and_chunks_change_no_bit(void **state)
+{
+    (void)state;
+    check_chunks(RANK_FLOAT32);
+    check_chunks(RANK_INT8);
+}
+
 /* 3 does not divide the leaves: another order of the same sums. */
 static void three_ranks_come_close(void **state)
 {
     (void)state;
-    world w = new_world(&config_of_12);
+    world w = new_world(&config_of_12, RANK_FLOAT32);
     run_world(&w, 1, COLL_TRANSPORT_SHM, (script){SEQUENCES, TOKENS});
     float(*alone)[SEQUENCES][TOKENS][PADDED] = keep(&w);
     run_world(&w, 3, COLL_TRANSPORT_SHM, (script){SEQUENCES, TOKENS});
@@ -413,7 +454,7 @@ static void check_lesson(const rank_model_config *config)
     static const script scripts[] = {{SEQUENCES, TOKENS}, {1, 1}, {SEQUENCES, 7}};
     lesson *l = calloc(1, sizeof *l);
     char expected[PROTO_DIGEST_HEX_BYTES];
-    world w = new_world(config);
+    world w = new_world(config, RANK_FLOAT32);
     assert_non_null(l);
     take_lesson(&w, l);
     digest_log_probabilities(l->logits[0], VOCAB, expected);
@@ -442,6 +483,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_world_has_the_same_bits),
+        cmocka_unit_test(every_world_has_the_same_bits_in_int8),
+        cmocka_unit_test(int8_comes_close),
         cmocka_unit_test(batch_and_chunks_change_no_bit),
         cmocka_unit_test(three_ranks_come_close),
         cmocka_unit_test(training_has_the_log_probabilities_of_every_world),
