@@ -40,9 +40,9 @@ static inline size_t rank_type_bytes(rank_type type)
 /* Matrices in int8. Each column of the depth is cut into blocks of RANK_INT8_BLOCK numbers, and the
  * last one may be shorter. Blocks begin anew at each leaf of the products' sums: so a rank's part of
  * the depth has exactly the whole matrix's blocks. A block has a scale, max |w| / 127 rounded to
- * bfloat16, and a number is round(w / scale), ties to even, -127 … 127. An 8-bit scale costs at most
- * a quarter of a step for the largest number, which still is 127; it has float32's range; and
- * q · scale is exact in float32.
+ * bfloat16, and a number is round(w / scale), ties to even, -127 … 127. The largest one is 127 for
+ * every rounding of the scale, so no number is off by more than half a step. A scale in bfloat16 has
+ * float32's range, which one in float16 has not, and q · scale is exact in float32.
  *
  * In a panel a block is a row of RANK_PANEL scales, then a row of RANK_PANEL pairs for each two rows
  * of the matrix: a column's numbers k and k + 1, zero if there is no k + 1. Such rows are what the
@@ -80,8 +80,7 @@ typedef struct rank_pack {
     size_t from_row; /* floats from one row of `from` to the next */
     bool transposed; /* from is (columns, depth) */
     void *to;        /* the first of these rows, in the first of these panels */
-    size_t
-        to_panel; /* elements from one panel to the next: the packed matrix's depth × RANK_PANEL */
+    size_t to_panel; /* elements from one panel to the next: RANK_PANEL × all of rank_pack_depth */
     /* 0: panels. Else `to` is (columns, depth), with so many elements from one column to the next. */
     size_t to_row;
     rank_type to_type; /* bfloat16: elements are rounded as cast rounds them. With to_row, or in a

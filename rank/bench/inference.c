@@ -131,7 +131,8 @@ static size_t peak_rss_bytes(void)
 static base_status warm_memory(const bench *b, base_error *reterr)
 {
     const size_t page_bytes = 4096;
-    const size_t bytes = rank_model_param_count(&b->config) / (size_t)b->ranks * sizeof(float);
+    const size_t bytes =
+        rank_numbers_bytes(b->type, rank_model_param_count(&b->config) / (size_t)b->ranks);
     void *memory = NULL;
     const base_status status =
         b->device.backend->alloc(b->device.queue, RANK_MEMORY_WEIGHTS, bytes, &memory, reterr);
