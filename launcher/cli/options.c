@@ -226,14 +226,26 @@ static base_status check_requests(const launch_options *options, base_error *ret
                : base_fail(reterr, BASE_ERR_INVALID, "--%s goes with --serve HOST:PORT", flag);
 }
 
-/* Drafts are checked beside other rows, which may change a row's bits where products are a library's. */
+/* Drafts are checked beside other rows. These may change a row's bits where products are a library's, or where the
+ * order of a sum depends on its place in the vector. */
 static base_status check_drafts(const proto_job *job, base_error *reterr)
 {
-    return job->infer.speculate == 0 || !proto_mode_get(job->job.mode)->on_gpus
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_INVALID,
-                           "--speculate goes with modes on CPUs (generate, tp-cpu): on GPUs a "
-                           "token's bits may depend on the rows beside it");
+    const proto_algorithm algorithm = job->parallel.algorithm;
+    if (job->infer.speculate == 0) {
+        return BASE_OK;
+    }
+    if (proto_mode_get(job->job.mode)->on_gpus) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--speculate goes with modes on CPUs (generate, tp-cpu): on GPUs a "
+                         "token's bits may depend on the rows beside it");
+    }
+    if (algorithm == PROTO_ALGORITHM_RING || algorithm == PROTO_ALGORITHM_TREE) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--speculate does not go with --algorithm %s: a token's bits may depend "
+                         "on the rows beside it",
+                         proto_algorithm_name((int)algorithm));
+    }
+    return BASE_OK;
 }
 
 /* Checks what can be checked of --interface without a look at this host's. */

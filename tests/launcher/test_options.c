@@ -219,6 +219,15 @@ static const struct {
            "--timeout", "5", "--quiet", "--no-plots", "--no-scaling", "--threads-per-rank", "2",
            "--out", "/o", "--transport", "tcp"),
      NULL},
+    {WORDS("--mode", "tp-cpu", "--prompt", "a", "--speculate", "2", "--algorithm", "ring"),
+     "--speculate does not go with --algorithm ring: a token's bits may depend on the rows beside "
+     "it"},
+    {WORDS("--mode", "tp-cpu", "--prompt", "a", "--speculate", "2", "--algorithm", "tree"),
+     "--speculate does not go with --algorithm tree: a token's bits may depend on the rows beside "
+     "it"},
+    {WORDS("--mode", "tp-cpu", "--prompt", "a", "--algorithm", "ring"), NULL},
+    {WORDS("--mode", "tp-cpu", "--prompt", "a", "--speculate", "2", "--algorithm", "two_level"),
+     NULL},
     {WORDS("compare", "--json", "A", "B"), "compare does not take --json"},
     {WORDS("gpus", "--quiet"), "gpus does not take --quiet"},
     {WORDS("make-job-key", "K", "--ranks", "2"), "make-job-key does not take --ranks"},
