@@ -1,10 +1,12 @@
 /* Reads and writes adapters in the form of Hugging Face's PEFT: adapter_config.json and
  * adapter_model.safetensors. Called by train/ and generate/. */
+#include <float.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/file.h"
 #include "base/path.h"
@@ -88,6 +90,22 @@ static base_status check_absent(const json_t *object, const char *key, const cha
                : base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s is not supported", key);
 }
 
+/* How A and B began. Other ways ("pissa", "olora", "loftq") have changed the model's own weights, too: the adapters
+ * do not go with the model as its directory has it. */
+static base_status check_beginning(const json_t *object, base_error *reterr)
+{
+    static const char *const kept[] = {"gaussian", "eva", "orthogonal"};
+    const char *name = json_string_value(json_object_get(object, "init_lora_weights"));
+    bool known = name == NULL; /* true or false */
+    for (size_t i = 0; !known && i < sizeof kept / sizeof *kept; i++) {
+        known = strcasecmp(name, kept[i]) == 0;
+    }
+    return known
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                           "init_lora_weights \"%s\" is not supported: it changes the model", name);
+}
+
 /* Adapters that are not of a plain sum of products. */
 static base_status check_kind(const json_t *object, base_error *reterr)
 {
@@ -104,6 +122,12 @@ static base_status check_kind(const json_t *object, base_error *reterr)
         {"layer_replication", NULL},
         {"target_parameters", NULL},
         {"trainable_token_indices", NULL},
+        {"alora_invocation_tokens", NULL},
+        {"arrow_config", NULL},
+        {"kasa_config", NULL},
+        {"monteclora_config", NULL},
+        {"use_bdlora", NULL},
+        {"use_qalora", NULL},
     };
     const char *type = json_string_value(json_object_get(object, "peft_type"));
     base_status status =
@@ -113,7 +137,7 @@ static base_status check_kind(const json_t *object, base_error *reterr)
     for (size_t i = 0; status == BASE_OK && i < sizeof absent / sizeof *absent; i++) {
         status = check_absent(object, absent[i].key, absent[i].allowed, reterr);
     }
-    return status;
+    return status == BASE_OK ? check_beginning(object, reterr) : status;
 }
 
 static base_status read_numbers(const json_t *object, rank_adapters *adapters, base_error *reterr)
@@ -124,12 +148,13 @@ static base_status read_numbers(const json_t *object, rank_adapters *adapters, b
     if (!json_is_integer(rank) || r < 1 || r > RANK_ADAPTERS_RANK_MAX) {
         return base_fail(reterr, BASE_ERR_INVALID, "r must be 1 to %d", RANK_ADAPTERS_RANK_MAX);
     }
-    if (!json_is_number(alpha) || !isfinite(json_number_value(alpha))) {
-        return base_fail(reterr, BASE_ERR_INVALID, "lora_alpha must be a number");
-    }
     const bool root = json_is_true(json_object_get(object, "use_rslora"));
+    const double scale = json_number_value(alpha) / (root ? sqrt((double)r) : (double)r);
+    if (!json_is_number(alpha) || fabs(scale) > (double)FLT_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID, "lora_alpha must be a number of float32");
+    }
     adapters->rank = (int)r;
-    adapters->scale = (float)(json_number_value(alpha) / (root ? sqrt((double)r) : (double)r));
+    adapters->scale = (float)scale;
     return BASE_OK;
 }
 
