@@ -27,7 +27,8 @@ typedef struct launch_out_options {
     bool overwrite;
     bool
         goes_on; /* the older record is that of the same training: it stays, for clear is not called */
-    const char *log_dir;       /* written before the job has begun; NULL: none */
+    bool needs_model;    /* what the job writes is of no use without the model that it reads */
+    const char *log_dir; /* written before the job has begun; NULL: none */
     const char *const *inputs; /* (input_count) files that the job reads; some may not exist */
     int input_count;           /* LAUNCH_INPUTS_MAX at most */
 } launch_out_options;

@@ -17,10 +17,24 @@
 /* The files that a run writes, besides those of each rank. A later run may start from the
  * first ones, so they are replaced at the very end. */
 static const char *const OUR_FILES[] = {
-    "model.safetensors", "config.json",   "tokenizer.json",        "generation_config.json",
-    "timings.jsonl",     "manifest.json", "report.html",           "scaling.png",
-    "loss.png",          "steptime.png",  "scaling.dat",           "loss.dat",
-    "steptime.dat",      "plots.gp",      "tokenizer_config.json", "flight.html",
+    "model.safetensors",
+    "config.json",
+    "tokenizer.json",
+    "generation_config.json",
+    "timings.jsonl",
+    "manifest.json",
+    "report.html",
+    "scaling.png",
+    "loss.png",
+    "steptime.png",
+    "scaling.dat",
+    "loss.dat",
+    "steptime.dat",
+    "plots.gp",
+    "tokenizer_config.json",
+    "flight.html",
+    "adapter_config.json",
+    "adapter_model.safetensors",
 };
 enum { MODEL_FILES = 3 };
 
@@ -124,10 +138,12 @@ base_status launch_out_find_inputs(const launch_out_options *options, const char
         for (int j = 0; j < MODEL_FILES; j++) {
             model_file = model_file || strcmp(rest, OUR_FILES[j]) == 0;
         }
+        model_file = model_file && !options->needs_model;
         if (launch_out_is_ours(rest) && !model_file) {
-            return base_fail(reterr, BASE_ERR_INVALID,
-                             "this run reads %s and would write over it: name another --out",
-                             options->inputs[i]);
+            return base_fail(
+                reterr, BASE_ERR_INVALID,
+                "this run reads %s and would write over it, or move it away: name another --out",
+                options->inputs[i]);
         }
         (void)snprintf(directory->inputs[directory->input_count++], BASE_PATH_BYTES, "%s", rest);
     }

@@ -101,6 +101,7 @@ static base_status open_directory(launch_record *record, base_error *reterr)
         .path = record->options.out,
         .overwrite = record->options.overwrite,
         .goes_on = goes_on,
+        .needs_model = job->lora.rank > 0,
         .log_dir = record->options.log_dir,
         .inputs = inputs,
         .input_count = count,

@@ -287,6 +287,39 @@ static void overwriting_an_input_is_refused(void **state)
     assert_true(has_file(out, "timings.jsonl"));
 }
 
+/* Adapters in place of their model, or beside another one, would be of no use. */
+static void adapters_and_models_do_not_mix(void **state)
+{
+    (void)state;
+    base_error error;
+    launch_out_directory directory;
+    const char *out = test_directory_path(&test_shared_directory, "out");
+    char model[BASE_PATH_BYTES];
+    const char *const inputs[] = {model};
+    assert_ok(base_mkdirs(out, &error), &error);
+    (void)snprintf(model, sizeof model, "%s/model.safetensors", out);
+    for (int overwrite = 0; overwrite < 2; overwrite++) {
+        put_file(out, "manifest.json");
+        put_file(out, "model.safetensors");
+        launch_out_options options = {.path = out,
+                                      .overwrite = overwrite != 0,
+                                      .needs_model = true,
+                                      .inputs = inputs,
+                                      .input_count = 1};
+        assert_status(launch_out_directory_open(&options, &directory, &error), BASE_ERR_INVALID);
+        assert_has(error.message, model);
+        assert_true(has_file(out, "model.safetensors"));
+    }
+    put_file(out, "adapter_config.json");
+    put_file(out, "adapter_model.safetensors");
+    const launch_out_options options = {.path = out, .overwrite = true};
+    assert_ok(launch_out_directory_open(&options, &directory, &error), &error);
+    assert_ok(launch_out_directory_clear(&directory, &error), &error);
+    launch_out_directory_finish(&directory);
+    launch_out_directory_close(&directory);
+    assert_int_equal(count_entries(out), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -298,6 +331,7 @@ int main(void)
         TEST_IN_DIRECTORY(all_files_of_a_run_are_replaced),
         TEST_IN_DIRECTORY(states_of_ranks_that_are_gone_are_dropped),
         TEST_IN_DIRECTORY(inputs_stay_readable),
+        TEST_IN_DIRECTORY(adapters_and_models_do_not_mix),
         TEST_IN_DIRECTORY(overwriting_an_input_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
