@@ -29,6 +29,7 @@ struct rank_results {
 base_status rank_results_create(const proto_job *job, const rank_model_config *config,
                                 rank_results **results, base_error *reterr)
 {
+    const char *adapter = job->model.adapter[0] != '\0' ? job->model.adapter : NULL;
     rank_results *made = calloc(1, sizeof *made);
     *results = made;
     if (made == NULL) {
@@ -37,12 +38,12 @@ base_status rank_results_create(const proto_job *job, const rank_model_config *c
     made->ranks = (int)job->job.world_size;
     made->prompts = json_array();
     made->object = json_pack(
-        "{s:I, s:s, s:{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:I}, s:I, s:I, s:b, s:O}", "world_size",
-        (json_int_t)job->job.world_size, "mode", proto_mode_name((int)job->job.mode), "model",
-        "checkpoint", job->model.checkpoint, "family", config->family->model_types[0], "vocab_size",
-        config->vocab_size, "width", config->width, "layers", config->layers, "heads",
-        config->heads, "context", rank_mode_context(job, config), "parameters",
-        (json_int_t)rank_model_param_count(config), "max_new_tokens",
+        "{s:I, s:s, s:{s:s, s:s?, s:s, s:i, s:i, s:i, s:i, s:i, s:I}, s:I, s:I, s:b, s:O}",
+        "world_size", (json_int_t)job->job.world_size, "mode", proto_mode_name((int)job->job.mode),
+        "model", "checkpoint", job->model.checkpoint, "adapter", adapter, "family",
+        config->family->model_types[0], "vocab_size", config->vocab_size, "width", config->width,
+        "layers", config->layers, "heads", config->heads, "context", rank_mode_context(job, config),
+        "parameters", (json_int_t)rank_model_param_count(config), "max_new_tokens",
         (json_int_t)job->infer.max_new_tokens, "max_num_seqs", (json_int_t)job->infer.max_num_seqs,
         "ignore_eos", job->infer.ignore_eos, "prompts", made->prompts);
     json_decref(made->prompts);

@@ -105,7 +105,9 @@ for ranks in 1 2 4; do
     answer "adapter-$ranks" --ranks $ranks --checkpoint qwen3 --adapter merged
     [ "$(tokens "adapter-$ranks")" = "$(tokens merged-1)" ] || fail "$ranks ranks draw other tokens than the merged model"
 done
+tr -d ' \n' <adapter-2/results.json | grep -q '"adapter":"[^"]*/merged",' || fail "results.json does not name the adapters"
 answer plain-1 --ranks 1 --checkpoint qwen3
+tr -d ' \n' <plain-1/results.json | grep -q '"adapter":null,' || fail "results.json names adapters where there are none"
 [ "$(tokens plain-1)" != "$(tokens merged-1)" ] || fail "adapters change nothing"
 launcher --mode generate --eval --heldout heldout.jsonl --quiet --checkpoint qwen3 --adapter merged >generate.text || fail "generate --eval"
 
@@ -122,6 +124,8 @@ refused "--lora 4 goes with mode ddp-cpu, not with ddp-nccl" --mode ddp-nccl --c
 refused "--lora 4 goes with --zero 0 and 1" --checkpoint gpt2 --lora 4 --zero 2
 refused "--lora goes with modes that train" --mode generate --prompt a --checkpoint gpt2 --lora 4
 refused "--lora-alpha goes with --lora" --checkpoint gpt2 --lora-alpha 4
+refused "gpt2-plain/model.safetensors and would write over it, or move it away" --checkpoint gpt2-plain --lora 4 --out gpt2-plain
+[ -f gpt2-plain/model.safetensors ] || fail "the model of adapters was moved away"
 refused "--lora-merge goes with --lora" --checkpoint gpt2 --lora-merge
 refused 'no linear layer "q_proj"; it has c_attn' --checkpoint gpt2 --lora 4 --lora-targets q_proj
 refused "--adapter goes with modes that answer" --checkpoint gpt2 --adapter merged
