@@ -142,10 +142,8 @@ base_status proto_checkpoint_walk(const char *directory, proto_checkpoint_visit 
                                          : status;
 }
 
-base_status proto_adapter_walk(const char *directory, proto_checkpoint_visit visit, void *user,
-                               base_error *reterr)
+base_status proto_adapter_walk(proto_checkpoint_visit visit, void *user, base_error *reterr)
 {
-    (void)directory;
     base_status status = visit(user, "generation_config.json", false, reterr);
     if (status == BASE_OK || status == BASE_ERR_NOTFOUND) {
         status = visit(user, "adapter_config.json", false, reterr);
@@ -170,7 +168,7 @@ base_status proto_adapter_digest(const char *directory, uint8_t digest[PROTO_DIG
 {
     checkpoint_digest at = {.directory = directory, .verify = PROTO_VERIFY_FULL};
     sha256_init(&at.state);
-    const base_status status = proto_adapter_walk(directory, add_file, &at, reterr);
+    const base_status status = proto_adapter_walk(add_file, &at, reterr);
     if (status == BASE_OK) {
         sha256_digest(&at.state, PROTO_DIGEST_BYTES, digest);
     }

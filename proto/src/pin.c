@@ -166,7 +166,7 @@ base_status proto_job_files(const proto_job *job, proto_file **listed, int *coun
         if (at.path[0] != '\0') {
             status = file->kind == CHECKPOINT
                          ? proto_checkpoint_walk(at.path, list_file, &at, reterr)
-                     : file->kind == ADAPTER ? proto_adapter_walk(at.path, list_file, &at, reterr)
+                     : file->kind == ADAPTER ? proto_adapter_walk(list_file, &at, reterr)
                                              : list_file(&at, "", false, reterr);
         }
         if (status != BASE_OK) {

@@ -67,8 +67,8 @@ typedef base_status (*proto_checkpoint_visit)(void *user, const char *name, bool
 BASE_MUST_CHECK base_status proto_checkpoint_walk(const char *directory,
                                                   proto_checkpoint_visit visit, void *user,
                                                   base_error *reterr);
-/* The same of a directory of adapters. */
-BASE_MUST_CHECK base_status proto_adapter_walk(const char *directory, proto_checkpoint_visit visit,
-                                               void *user, base_error *reterr);
+/* The same of any directory of adapters: the names are always these. */
+BASE_MUST_CHECK base_status proto_adapter_walk(proto_checkpoint_visit visit, void *user,
+                                               base_error *reterr);
 
 #endif
