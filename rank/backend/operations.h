@@ -49,8 +49,7 @@ typedef struct rank_embed_packed {
     const float *wpe; /* (context, C); NULL: none is added */
     float *out;       /* (T, C) */
     size_t wte_row;   /* 0: packed. Else wte is (columns, C), with so many floats from row to row */
-    rank_type
-        wte_type; /* bfloat16 with wte_row, or in a backend with packs_narrow, which also has int8 */
+    rank_type wte_type; /* bfloat16 with wte_row, or as backends with packs_narrow have it */
 } rank_embed_packed;
 
 /* out (T, C) = wte[ids] + wpe[positions]; wpe NULL: wte[ids]. */
