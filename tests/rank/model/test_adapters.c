@@ -22,19 +22,6 @@ typedef struct adapted {
     size_t count;
 } adapted;
 
-static void make_model(tiny *t, bool recompute)
-{
-    base_error error;
-    rank_model_destroy(t->model);
-    assert_ok(rank_model_create(&(rank_model_options){.config = &t->config,
-                                                      .device = &t->device,
-                                                      .token_count_max = TINY_TOKENS_MAX,
-                                                      .training = true,
-                                                      .recompute = recompute},
-                                &t->model, &error),
-              &error);
-}
-
 static void open_adapted(adapted *made, const char *config, const char *targets)
 {
     base_error error;
@@ -50,7 +37,7 @@ static void open_adapted(adapted *made, const char *config, const char *targets)
     assert_true(made->count <= made->t.param_count);
     rank_model_init(&made->config, 7, made->adapters);
     made->t.hooks.adapters = made->adapters;
-    make_model(&made->t, false);
+    tiny_make_model(&made->t, false);
     tiny_fill(&made->t, (const int[]){24, 3, 11, 1, 0}, 5);
     for (int i = 0; i < made->t.batch.token_count; i += 3) {
         made->t.targets[i] = -1;
@@ -145,7 +132,7 @@ static void chosen_layers_have_the_same_gradients(void **state)
         float *grads = malloc(of.count * sizeof *grads);
         assert_non_null(grads);
         memcpy(grads, of.t.grads, of.count * sizeof *grads);
-        make_model(&of.t, true);
+        tiny_make_model(&of.t, true);
         assert_true(tiny_train(&of.t) == loss);
         assert_memory_equal(of.t.grads, grads, of.count * sizeof *grads);
         for (int j = 0; j < of.t.batch.token_count; j++) {

@@ -6,20 +6,6 @@
 #include "support.h"
 #include "tiny.h"
 
-/* Closes the model, and opens it to compute activations again. */
-static void open_again(tiny *t)
-{
-    base_error error;
-    rank_model_destroy(t->model);
-    assert_ok(rank_model_create(&(rank_model_options){.config = &t->config,
-                                                      .device = &t->device,
-                                                      .token_count_max = TINY_TOKENS_MAX,
-                                                      .training = true,
-                                                      .recompute = true},
-                                &t->model, &error),
-              &error);
-}
-
 static void fill(tiny *t, int step)
 {
     static const int lengths[] = {24, 1, 17, 24, 9, 0};
@@ -46,7 +32,7 @@ static void gradients_have_the_same_bits(void **state)
             assert_non_null(grads[step]);
             memcpy(grads[step], t.grads, size_bytes);
         }
-        open_again(&t);
+        tiny_make_model(&t, true);
         for (int step = 0; step < STEPS; step++) {
             fill(&t, step);
             assert_true(tiny_train(&t) == losses[step]);

@@ -60,10 +60,18 @@ void tiny_open_as(tiny *t, const char *config)
     }
     assert_ok(rank_device_open("cpu", &t->device, &error), &error);
     t->hooks = rank_hooks_flat(t->params);
+    tiny_make_model(t, false);
+}
+
+void tiny_make_model(tiny *t, bool recompute)
+{
+    base_error error;
+    rank_model_destroy(t->model);
     assert_ok(rank_model_create(&(rank_model_options){.config = &t->config,
                                                       .device = &t->device,
                                                       .token_count_max = TINY_TOKENS_MAX,
-                                                      .training = true},
+                                                      .training = true,
+                                                      .recompute = recompute},
                                 &t->model, &error),
               &error);
 }

@@ -67,6 +67,8 @@ void tiny_config(rank_model_config *config, const char *text);
 
 void tiny_open(tiny *t); /* a GPT-2 */
 void tiny_open_as(tiny *t, const char *config);
+/* Makes the model again, after its configuration has changed, or for activations that are computed again. */
+void tiny_make_model(tiny *t, bool recompute);
 void tiny_close(tiny *t);
 
 /* Tokens and targets, every one with a target, in segments of the given lengths (0 ends). */

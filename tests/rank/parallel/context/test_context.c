@@ -219,13 +219,7 @@ static void adapters_are_trained_together(void **state)
         }
         t.hooks.adapters = adapters;
         t.param_count = count; /* of what is trained */
-        rank_model_destroy(t.model);
-        assert_ok(rank_model_create(&(rank_model_options){.config = &t.config,
-                                                          .device = &t.device,
-                                                          .token_count_max = TINY_TOKENS_MAX,
-                                                          .training = true},
-                                    &t.model, &error),
-                  &error);
+        tiny_make_model(&t, false);
         for (int which = 0; which < TARGETS; which++) {
             tiny_fill(&t, (const int[]){24, 3, 11, 1, 0}, 5);
             choose_targets(&t, which);
