@@ -1,30 +1,100 @@
-/* Runs a fuzz target over the files of a directory, once each: fuzz-NAME DIRECTORY. */
+/* Runs a fuzz target over the files of a directory, and over MUTANTS inputs drawn from each:
+ * fuzz-NAME DIRECTORY. The same inputs every time: what breaks here breaks again. libFuzzer looks
+ * further (./dev fuzz). */
 #include <dirent.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
 
-enum { INPUT_BYTES_MAX = 1 << 20 };
+enum { INPUT_BYTES_MAX = 1 << 20, MUTANTS = 1000, EDITS_MAX = 4, RUN_BYTES_MAX = 16 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
+
+/* A random number in 0 .. below - 1: splitmix64. */
+static size_t draw(uint64_t *state, size_t below)
+{
+    uint64_t bits = *state += UINT64_C(0x9e3779b97f4a7c15);
+    bits = (bits ^ (bits >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    bits = (bits ^ (bits >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return (size_t)((bits ^ (bits >> 31)) % below);
+}
+
+/* Edits one place of size_bytes > 0 bytes, in a buffer that has room for RUN_BYTES_MAX more. Returns
+ * the new size. */
+static size_t edit(uint8_t *data, size_t size_bytes, uint64_t *state)
+{
+    static const uint8_t edges[] = {0, 1, 0x7f, 0x80, 0xff, '0', '9', '-', '"', '{', '[', '\n'};
+    const size_t at = draw(state, size_bytes);
+    const size_t left = size_bytes - at;
+    const size_t run = 1 + draw(state, left < RUN_BYTES_MAX ? left : RUN_BYTES_MAX);
+    switch (draw(state, 6)) {
+    case 0:
+        data[at] ^= (uint8_t)(1U << draw(state, 8));
+        return size_bytes;
+    case 1:
+        data[at] = edges[draw(state, sizeof edges)];
+        return size_bytes;
+    case 2: /* another place's bytes here */
+        memmove(data + at, data + draw(state, size_bytes - run + 1), run);
+        return size_bytes;
+    case 3: /* the bytes twice */
+        memmove(data + at + run, data + at, left);
+        return size_bytes + run;
+    case 4: /* not at all */
+        memmove(data + at, data + at + run, left - run);
+        return size_bytes - run;
+    default: /* nor what follows, one time in four */
+        return draw(state, 4) == 0 ? at : size_bytes;
+    }
+}
+
+/* Each input has memory of its own size, for AddressSanitizer to see a byte behind it. */
+static void run_target(const uint8_t *data, size_t size_bytes)
+{
+    uint8_t *copy = malloc(size_bytes + (size_bytes == 0));
+    if (copy == NULL) {
+        abort();
+    }
+    memcpy(copy, data, size_bytes);
+    (void)LLVMFuzzerTestOneInput(copy, size_bytes);
+    free(copy);
+}
 
 static bool replay(const char *directory, const char *name)
 {
     char path[PATH_MAX];
     base_error error = {0};
-    void *data = NULL;
-    size_t size_bytes = 0;
+    void *seed = NULL;
+    size_t seed_bytes = 0;
+    uint64_t state = 1;
     (void)snprintf(path, sizeof path, "%s/%s", directory, name);
-    if (base_file_read(path, INPUT_BYTES_MAX, &data, &size_bytes, &error) != BASE_OK) {
+    if (base_file_read(path, INPUT_BYTES_MAX, &seed, &seed_bytes, &error) != BASE_OK) {
         (void)fprintf(stderr, "%s\n", error.message);
         return false;
     }
-    (void)LLVMFuzzerTestOneInput(data, size_bytes);
-    free(data);
+    uint8_t *mutant = malloc(seed_bytes + EDITS_MAX * RUN_BYTES_MAX + 1);
+    if (mutant == NULL) {
+        abort();
+    }
+    (void)printf("%s\n", name);
+    (void)fflush(stdout);
+    memcpy(mutant, seed, seed_bytes);
+    run_target(mutant, seed_bytes);
+    for (int i = 0; i < MUTANTS && seed_bytes > 0; i++) {
+        size_t size_bytes = seed_bytes;
+        memcpy(mutant, seed, seed_bytes);
+        for (size_t edits = 1 + draw(&state, EDITS_MAX); edits > 0 && size_bytes > 0; edits--) {
+            size_bytes = edit(mutant, size_bytes, &state);
+        }
+        run_target(mutant, size_bytes);
+    }
+    free(mutant);
+    free(seed);
     return true;
 }
 
@@ -45,6 +115,6 @@ int main(int argument_count, char **arguments)
         }
     }
     (void)closedir(directory);
-    (void)printf("%d inputs\n", count);
+    (void)printf("%d seeds, %d inputs of each\n", count, 1 + MUTANTS);
     return good && count > 0 ? 0 : 1;
 }
