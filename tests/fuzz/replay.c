@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 
-enum { INPUT_BYTES_MAX = 1 << 20, MUTANTS = 1000, EDITS_MAX = 4, RUN_BYTES_MAX = 16 };
+enum { INPUT_BYTES_MAX = 1 << 20, MUTANTS = 300, EDITS_MAX = 4, RUN_BYTES_MAX = 16 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 
