@@ -57,6 +57,41 @@ typedef uint8_t any_uint8 __attribute__((may_alias));
         }                                                                                          \
     }
 
+/* The same for sums and products of floats: of two NaNs the left one stays (MANY_ORDERED). */
+#define KERNEL_ORDERED(name, vector, operation)                                                    \
+    static inline void name##_to(uint8_t *o, uint8_t *o2, const uint8_t *a, const uint8_t *b,      \
+                                 size_t bytes)                                                     \
+    {                                                                                              \
+        size_t at = 0;                                                                             \
+        for (; at + MANY_VECTOR <= bytes; at += MANY_VECTOR) {                                     \
+            const vector value = operation(*(const vector *)(const void *)(a + at),                \
+                                           *(const vector *)(const void *)(b + at));               \
+            *(vector *)(void *)(o + at) = value;                                                   \
+            if (o2 != NULL) {                                                                      \
+                *(vector *)(void *)(o2 + at) = value;                                              \
+            }                                                                                      \
+        }                                                                                          \
+        if (at < bytes) {                                                                          \
+            vector rest[2] = {{0}, {0}};                                                           \
+            memcpy(&rest[0], a + at, bytes - at);                                                  \
+            memcpy(&rest[1], b + at, bytes - at);                                                  \
+            rest[0] = operation(rest[0], rest[1]);                                                 \
+            memcpy(o + at, &rest[0], bytes - at);                                                  \
+            if (o2 != NULL) {                                                                      \
+                memcpy(o2 + at, &rest[0], bytes - at);                                             \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static void name(void *out, const void *left, const void *right, size_t count)                 \
+    {                                                                                              \
+        name##_to(out, NULL, left, right, count * sizeof((vector){0}[0]));                         \
+    }                                                                                              \
+    static void name##_twice(void *out, void *also, const void *left, const void *right,           \
+                             size_t count)                                                         \
+    {                                                                                              \
+        name##_to(out, also, left, right, count * sizeof((vector){0}[0]));                         \
+    }
+
 #define DIVIDE(name, element, divisor_type)                                                        \
     static void name(void *data, size_t count, int divisor)                                        \
     {                                                                                              \
@@ -74,8 +109,15 @@ typedef uint8_t any_uint8 __attribute__((may_alias));
     KERNEL(max_##type, any_##type, MAX)                                                            \
     DIVIDE(divide_##type, any_##type, divisor_type)
 
-KERNELS(float32, float32, float)
-KERNELS(float64, float64, double)
+#define KERNELS_FLOAT(type, element)                                                               \
+    KERNEL_ORDERED(sum_##type, many_##type, many_##type##_sum)                                     \
+    KERNEL_ORDERED(product_##type, many_##type, many_##type##_product)                             \
+    KERNEL(min_##type, any_##type, MIN)                                                            \
+    KERNEL(max_##type, any_##type, MAX)                                                            \
+    DIVIDE(divide_##type, any_##type, element)
+
+KERNELS_FLOAT(float32, float)
+KERNELS_FLOAT(float64, double)
 KERNELS(int32, uint32, int32_t)
 KERNELS(int64, uint64, int64_t)
 KERNELS(uint64, uint64, uint64_t)

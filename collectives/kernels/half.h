@@ -129,9 +129,7 @@ static void narrow_float16_all(void *out, const float *in, size_t count)
             const size_t n = SMALLER_HALF(count, done);                                            \
             widen_##half##_all(a, (const any_uint16 *)left + done, n);                             \
             widen_##half##_all(b, (const any_uint16 *)right + done, n);                            \
-            for (size_t i = 0; i < n; i++) {                                                       \
-                a[i] = operation(a[i], b[i]);                                                      \
-            }                                                                                      \
+            operation(a, a, b, n);                                                                 \
             narrow_##half##_all((any_uint16 *)out + done, a, n);                                   \
         }                                                                                          \
     }
@@ -184,8 +182,8 @@ static void narrow_float16_all(void *out, const float *in, size_t count)
     }
 
 #define KERNELS_HALF(half)                                                                         \
-    ARITHMETIC_HALF(sum_##half, half, SUM)                                                         \
-    ARITHMETIC_HALF(product_##half, half, PRODUCT)                                                 \
+    ARITHMETIC_HALF(sum_##half, half, sum_float32)                                                 \
+    ARITHMETIC_HALF(product_##half, half, product_float32)                                         \
     CHOICE_HALF(min_##half, half, <)                                                               \
     CHOICE_HALF(max_##half, half, >)                                                               \
     TWICE_HALF(sum_##half)                                                                         \
