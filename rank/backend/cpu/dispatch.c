@@ -9,28 +9,47 @@ extern const rank_kernels rank_baseline_table;
 #if defined(__x86_64__)
 extern const rank_kernels rank_avx2_table;
 extern const rank_kernels rank_avx512_table;
+#elif defined(__aarch64__)
+extern const rank_kernels rank_neon_table;
 #endif
 
-static const char *const isa_names[] = {"avx512", "avx2", "baseline"}; /* best first */
+static const char *const isa_names[] = {"avx512", "avx2", "neon", "baseline"};
 enum { ISA_COUNT = sizeof isa_names / sizeof *isa_names };
+
+/* What this processor has, the best last. Returns how many. */
+static int list_tables(const rank_kernels *tables[ISA_COUNT])
+{
+    int count = 0;
+    tables[count++] = &rank_baseline_table;
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        tables[count++] = &rank_avx2_table;
+        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+            tables[count++] = &rank_avx512_table;
+        }
+    }
+#elif defined(__aarch64__)
+    tables[count++] = &rank_neon_table;
+#endif
+    return count;
+}
+
+const rank_kernels *rank_kernels_at(int index)
+{
+    const rank_kernels *tables[ISA_COUNT];
+    return index < list_tables(tables) ? tables[index] : NULL;
+}
 
 const rank_kernels *rank_kernels_named(const char *name)
 {
-    if (strcmp(name, "baseline") == 0) {
-        return &rank_baseline_table;
+    const rank_kernels *tables[ISA_COUNT];
+    for (int i = list_tables(tables) - 1; i >= 0; i--) {
+        if (strcmp(name, tables[i]->name) == 0) {
+            return tables[i];
+        }
     }
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    const int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    if (strcmp(name, "avx2") == 0 && avx2) {
-        return &rank_avx2_table;
-    }
-    const int avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-    if (strcmp(name, "avx512") == 0 && avx512 && avx2) {
-        return &rank_avx512_table;
-    }
-#endif
     return NULL;
 }
 
@@ -43,11 +62,10 @@ static const char *forced_isa(void)
 static const rank_kernels *choose(void)
 {
     const char *name = forced_isa();
+    const rank_kernels *tables[ISA_COUNT];
+    const int count = list_tables(tables);
     const rank_kernels *table = name != NULL ? rank_kernels_named(name) : NULL;
-    for (int i = 0; table == NULL && i < ISA_COUNT; i++) {
-        table = rank_kernels_named(isa_names[i]);
-    }
-    return table;
+    return table != NULL ? table : tables[count - 1];
 }
 
 const rank_kernels *rank_kernels_get(void)
@@ -74,5 +92,5 @@ base_status rank_kernels_check(base_error *reterr)
         }
     }
     return base_fail(reterr, BASE_ERR_INVALID,
-                     "RINGFENCE_ISA=%s: it is one of avx512, avx2 and baseline", name);
+                     "RINGFENCE_ISA=%s: it is one of avx512, avx2, neon and baseline", name);
 }

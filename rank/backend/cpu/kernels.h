@@ -1,10 +1,10 @@
 /* The CPU kernels: everything of the model and the optimizer.
  *
  * The same source is compiled once per instruction set. rank_kernels_get gives the best table for
- * this CPU, or the one that RINGFENCE_ISA=baseline|avx2|avx512 names. Arithmetic is in a fixed
+ * this CPU, or the one that RINGFENCE_ISA=baseline|neon|avx2|avx512 names. Arithmetic is in a fixed
  * order, which is the same on every instruction set: sums along a row have sixteen lanes everywhere
  * (vec.h), sums over the depth of a product are chains of fused multiply-adds (product.c). Nothing
- * is contracted by the compiler. So avx2 and avx512 give the same bits. The baseline has no fused
+ * is contracted by the compiler. So neon, avx2 and avx512 give the same bits. The baseline has no fused
  * multiply-add, and other bits wherever there are products.
  *
  * Arrays may have any alignment; backend/operations.h has their shapes. Kernels keep no state and may run in
@@ -18,7 +18,7 @@
 #include "base/status.h"
 
 typedef struct rank_kernels {
-    const char *name; /* "avx512", "avx2", "baseline" */
+    const char *name; /* "avx512", "avx2", "neon", "baseline" */
     void (*embed)(const rank_embed *args);
     void (*embed_packed)(const rank_embed_packed *args);
     void (*embed_grad)(const rank_embed_grad *args);
@@ -50,6 +50,10 @@ typedef struct rank_kernels {
 
 /* The table by name, or NULL if there is no such name or this CPU cannot run it. */
 const rank_kernels *rank_kernels_named(const char *name);
+
+/* The tables that this CPU can run, by index: the baseline first, the best last, then NULL. All
+ * but the baseline have fused multiply-add. */
+const rank_kernels *rank_kernels_at(int index);
 
 /* The table of this process: the one of RINGFENCE_ISA if it is set, else the best. Chosen once.
  * Never NULL: if RINGFENCE_ISA is wrong, this is the best table, and rank_kernels_check returns the

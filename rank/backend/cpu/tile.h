@@ -11,7 +11,7 @@
 #include "backend/cpu/vec.h"
 #include "backend/operations.h"
 
-#if VEC_LANES == 16
+#if VEC_LANES == 16 || defined(VEC_NEON)
 #define TILE_ROWS 14 /* 14 × 2 sums, 2 vectors of the panel, 1 element: of 32 registers */
 #else
 #define TILE_ROWS 6 /* 6 × 2 sums, 2, 1: of 16 registers */

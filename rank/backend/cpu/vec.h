@@ -12,6 +12,8 @@
 #include <string.h>
 #if defined(__SSE2__)
 #include <immintrin.h>
+#elif defined(VEC_NEON) /* the build's word: arm64 has NEON always, but the baseline does without */
+#include <arm_neon.h>
 #endif
 
 #if defined(__AVX512F__)
@@ -85,6 +87,8 @@ VEC_INLINE vec_int vec_get_pairs(const uint16_t *from)
     return (vec_int)_mm512_cvtepi8_epi16(_mm256_loadu_si256((const void *)from));
 #elif defined(__AVX2__) /* which GCC 12 does not find by itself */
     return (vec_int)_mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)from));
+#elif defined(VEC_NEON)
+    return (vec_int)vmovl_s8(vld1_s8((const int8_t *)from));
 #else
     const vec_bits pairs = __builtin_convertvector(*(const vec_bfloat16 *)from, vec_bits);
     const vec_int low = (vec_int)(pairs << 24) >> 24;
@@ -101,6 +105,10 @@ VEC_INLINE vec_int vec_add_pair(vec_int a, vec_int b)
     return (vec_int)_mm256_madd_epi16((__m256i)a, (__m256i)b);
 #elif defined(__SSE2__)
     return (vec_int)_mm_madd_epi16((__m128i)a, (__m128i)b);
+#elif defined(VEC_NEON)
+    const int16x8_t x = (int16x8_t)a;
+    const int16x8_t y = (int16x8_t)b;
+    return (vec_int)vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y));
 #else
     return (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
 #endif
@@ -155,6 +163,8 @@ VEC_INLINE vec vec_fma(vec a, vec b, vec c)
     return (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 #elif defined(__FMA__)
     return (vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(VEC_NEON)
+    return (vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else
     return a * b + c;
 #endif

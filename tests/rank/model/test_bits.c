@@ -152,26 +152,30 @@ static void get_digests(const char *isa, digests all[CONFIGS])
     (void)close(ends[1]);
 }
 
+/* On x86-64 and arm64 alike. Where the model's arithmetic changes on purpose, so does this digest, and every
+ * instruction set must agree on the new one. */
 static void every_fused_instruction_set_has_the_same_digests(void **state)
 {
+    static const char expected[] =
+        "23fedbe5c75e4055b8e4391af6882069785c7c1a5e1835c0d027f55c0b1f94e6";
     (void)state;
-    digests narrow[CONFIGS];
-    digests wide[CONFIGS];
-    if (rank_kernels_named("avx512") == NULL) {
+    const rank_kernels *kernels = NULL;
+    if (rank_kernels_at(1) == NULL) {
         skip();
     }
-    get_digests("avx2", narrow);
-    get_digests("avx512", wide);
-    for (int i = 0; i < CONFIGS; i++) {
-        char expected[PROTO_DIGEST_HEX_BYTES];
+    for (int isa = 1; (kernels = rank_kernels_at(isa)) != NULL; isa++) {
+        digests all[CONFIGS];
+        uint8_t digest[PROTO_DIGEST_BYTES];
         char found[PROTO_DIGEST_HEX_BYTES];
-        assert_true(narrow[i].loss_sum > 0.0 && narrow[i].loss_sum == wide[i].loss_sum);
-        proto_digest_hex(narrow[i].grads, expected);
-        proto_digest_hex(wide[i].grads, found);
-        assert_string_equal(found, expected);
-        proto_digest_hex(narrow[i].params, expected);
-        proto_digest_hex(wide[i].params, found);
-        assert_string_equal(found, expected);
+        get_digests(kernels->name, all);
+        for (int i = 0; i < CONFIGS; i++) {
+            assert_true(all[i].loss_sum > 0.0);
+        }
+        proto_sha256(all, sizeof all, digest);
+        proto_digest_hex(digest, found);
+        if (strcmp(found, expected) != 0) {
+            fail_msg("%s: %s", kernels->name, found);
+        }
     }
 }
 

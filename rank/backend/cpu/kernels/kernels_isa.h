@@ -1,4 +1,4 @@
-/* Names for one compilation of the kernels: RANK_ISA is baseline, avx2 or avx512 and comes from the
+/* Names for one compilation of the kernels: RANK_ISA is baseline, neon, avx2 or avx512 and comes from the
  * build. */
 #ifndef RANK_BACKEND_CPU_KERNELS_ISA_H
 #define RANK_BACKEND_CPU_KERNELS_ISA_H

@@ -1,5 +1,4 @@
-/* Numbers for the tests of packed matrices and their products, and the instruction sets that have fused
- * multiply-add. */
+/* Numbers for the tests of packed matrices and their products. */
 #ifndef TEST_NUMBERS_H
 #define TEST_NUMBERS_H
 
@@ -8,9 +7,6 @@
 #include <string.h>
 
 #include "backend/operations.h"
-
-static const char *const fused[] = {"avx2", "avx512"};
-enum { FUSED_COUNT = 2 };
 
 static inline void fill(float *values, size_t count, uint32_t seed)
 {

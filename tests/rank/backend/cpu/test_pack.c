@@ -20,11 +20,8 @@ static void a_transposed_matrix_packs_alike(void **state)
             turned[j * DEPTH + k] = b[k * COLUMNS + j];
         }
     }
-    for (int isa = 0; isa < FUSED_COUNT; isa++) {
-        const rank_kernels *kernels = rank_kernels_named(fused[isa]);
-        if (kernels == NULL) {
-            continue;
-        }
+    const rank_kernels *kernels = NULL;
+    for (int isa = 1; (kernels = rank_kernels_at(isa)) != NULL; isa++) {
         fill(packed[0], COUNT, 7);
         fill(packed[1], COUNT, 8);
         kernels->pack(&(rank_pack){DEPTH, COLUMNS, b, COLUMNS, false, packed[0], DEPTH * RANK_PANEL,
@@ -41,7 +38,6 @@ static void a_transposed_matrix_packs_alike(void **state)
 static void packing_rounds_to_nearest(void **state)
 {
     (void)state;
-    static const char *const names[] = {"baseline", "avx2", "avx512"};
     static const uint32_t bits[][2] = {
         {0x3f800000, 0x3f80}, {0x3f808000, 0x3f80}, {0x3f818000, 0x3f82}, {0x3f808001, 0x3f81},
         {0xbf80ffff, 0xbf81}, {0x7f7fffff, 0x7f80}, {0x7f800000, 0x7f80}, {0x7f800001, 0x7fc0},
@@ -52,12 +48,9 @@ static void packing_rounds_to_nearest(void **state)
     for (size_t i = 0; i < COUNT; i++) {
         memcpy(&from[i], &bits[i][0], sizeof from[i]);
     }
-    for (size_t isa = 0; isa < sizeof names / sizeof *names; isa++) {
+    const rank_kernels *kernels = NULL;
+    for (int isa = 0; (kernels = rank_kernels_at(isa)) != NULL; isa++) {
         rank_bfloat16 to[RANK_PANEL] = {0};
-        const rank_kernels *kernels = rank_kernels_named(names[isa]);
-        if (kernels == NULL) {
-            continue;
-        }
         kernels->pack(&(rank_pack){.depth = 1,
                                    .columns = COUNT,
                                    .from = from,

@@ -7,13 +7,7 @@
 #include "backend/cpu/kernels.h"
 #include "support.h"
 
-enum { ISA_COUNT = 3, COUNT = 5 * 2048 + 77, RANKS_MAX = 7 };
-
-static const rank_kernels *kernels_at(int isa)
-{
-    static const char *const names[ISA_COUNT] = {"baseline", "avx2", "avx512"};
-    return rank_kernels_named(names[isa]);
-}
+enum { COUNT = 5 * 2048 + 77, RANKS_MAX = 7 };
 
 static uint32_t next_random(uint64_t *seed)
 {
@@ -69,8 +63,8 @@ static double sum_of_ranks(const float *values, size_t count, int ranks, uint64_
     }
     for (int pass = 0; pass < 2; pass++) {
         for (int rank = 0; rank < ranks; rank++) {
-            const rank_kernels *kernels = kernels_at(rank % ISA_COUNT);
-            kernels = kernels != NULL ? kernels : kernels_at(0);
+            const rank_kernels *kernels = rank_kernels_at(rank % 3);
+            kernels = kernels != NULL ? kernels : rank_kernels_at(0);
             int32_t mine = 0;
             rank_squares sum = {0};
             for (int i = rank; i < RANGES; i += ranks) {
@@ -98,14 +92,12 @@ static void order_and_partition_do_not_matter(void **state)
     assert_non_null(values);
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
         fill(values, COUNT, i, ranges[i][0], ranges[i][1]);
-        const double expected = sum_of(kernels_at(0), values, COUNT);
+        const double expected = sum_of(rank_kernels_at(0), values, COUNT);
         assert_true(isfinite(expected) && expected > 0.0);
         for (uint64_t seed = 0; seed < 20; seed++) {
             shuffle(values, COUNT, seed);
-            for (int isa = 0; isa < ISA_COUNT; isa++) {
-                if (kernels_at(isa) != NULL) {
-                    assert_same(sum_of(kernels_at(isa), values, COUNT), expected);
-                }
+            for (int isa = 0; rank_kernels_at(isa) != NULL; isa++) {
+                assert_same(sum_of(rank_kernels_at(isa), values, COUNT), expected);
             }
             for (int ranks = 1; ranks <= RANKS_MAX; ranks++) {
                 assert_same(sum_of_ranks(values, COUNT, ranks, seed), expected);
@@ -132,7 +124,7 @@ static void the_sum_is_close(void **state)
             sum = next;
         }
         const double expected = sum + rest;
-        const double found = sum_of(kernels_at(0), values, COUNT);
+        const double found = sum_of(rank_kernels_at(0), values, COUNT);
         assert_true(fabs(found - expected) < 0x1p-37 * expected);
     }
     free(values);
@@ -150,7 +142,7 @@ static void the_error_is_bounded(void **state)
     }
     values[77] = 1.0f;
     const double expected = 1.0 + (MANY - 1) * (0x1.6p-26 * 0x1.6p-26);
-    const double found = sum_of(kernels_at(0), values, MANY);
+    const double found = sum_of(rank_kernels_at(0), values, MANY);
     assert_true(found == 1.0);
     assert_true(expected - found < 0x1p-30 * expected);
     free(values);
@@ -162,11 +154,8 @@ static void few_values_are_exact(void **state)
     static const float ones[] = {
         0.0f,       1.0f,        1.7e-3f,          -0x1.fffffep-1f, 0x1p-126f, 0x1p-149f,
         -0x1p-127f, 0x1.8p-146f, 0x1.fffffep-127f, 3.402823466e38f, -0x1p127f, 0x1.000002p0f};
-    for (int isa = 0; isa < ISA_COUNT; isa++) {
-        const rank_kernels *kernels = kernels_at(isa);
-        if (kernels == NULL) {
-            continue;
-        }
+    const rank_kernels *kernels = NULL;
+    for (int isa = 0; (kernels = rank_kernels_at(isa)) != NULL; isa++) {
         assert_same(sum_of(kernels, NULL, 0), 0.0);
         for (size_t i = 0; i < sizeof ones / sizeof ones[0]; i++) {
             assert_same(sum_of(kernels, &ones[i], 1), (double)ones[i] * (double)ones[i]);
@@ -184,11 +173,8 @@ static void values_that_are_not_finite_win(void **state)
 {
     (void)state;
     float values[] = {1.0f, 3.402823466e38f, -INFINITY, 2.0f};
-    for (int isa = 0; isa < ISA_COUNT; isa++) {
-        const rank_kernels *kernels = kernels_at(isa);
-        if (kernels == NULL) {
-            continue;
-        }
+    const rank_kernels *kernels = NULL;
+    for (int isa = 0; (kernels = rank_kernels_at(isa)) != NULL; isa++) {
         values[3] = 2.0f;
         assert_same(sum_of(kernels, values, 4), (double)INFINITY);
         values[3] = -NAN;
@@ -208,8 +194,8 @@ static void there_is_room_for_many(void **state)
     const float one = 0x1.fffffep0f;
     int32_t largest = 0;
     rank_squares sum = {0};
-    kernels_at(0)->largest(&(rank_largest){&one, 1, &largest});
-    kernels_at(0)->add_squares(&(rank_add_squares){&one, 1, &largest, &sum});
+    rank_kernels_at(0)->largest(&(rank_largest){&one, 1, &largest});
+    rank_kernels_at(0)->add_squares(&(rank_add_squares){&one, 1, &largest, &sum});
     const uint64_t ulps = sum.high << 32 | sum.low;
     assert_true(ulps < UINT64_C(1) << 52);
     const uint64_t high = (ulps >> 32) << 23; /* a rank's 2^23 values, with all carries done */
