@@ -216,15 +216,28 @@ static base_status take_tensors(const rank_weights *weights, const rank_model_co
     return status;
 }
 
-base_status rank_safetensors_read(const char *path, const rank_model_config *config, float *params,
-                                  base_error *reterr)
+static base_status read_file(const char *path, const rank_model_config *config, bool takes_any,
+                             float *params, base_error *reterr)
 {
     rank_weights weights;
     base_status status = rank_weights_open(&weights, path, config, RANK_TIED_CONTENTS, reterr);
     if (status == BASE_OK) {
+        weights.takes_any = takes_any;
         status = take_tensors(&weights, config, params, reterr);
         rank_weights_close(&weights);
         status = status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "%s", path);
     }
     return status;
+}
+
+base_status rank_safetensors_read(const char *path, const rank_model_config *config, float *params,
+                                  base_error *reterr)
+{
+    return read_file(path, config, false, params, reterr);
+}
+
+base_status rank_safetensors_read_saved(const char *path, const rank_model_config *config,
+                                        float *params, base_error *reterr)
+{
+    return read_file(path, config, true, params, reterr);
 }

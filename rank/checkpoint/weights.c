@@ -44,10 +44,14 @@ base_status rank_weights_read(const rank_weights *weights, const base_safetensor
     char *last = (char *)(to + count) - size_bytes; /* from where they are widened in place */
     const base_status status = read_data(
         weights, tensor->offset_bytes + first * tensor->element_bytes, last, size_bytes, reterr);
-    if (status == BASE_OK) {
-        rank_widen(tensor, last, count, to);
+    if (status != BASE_OK) {
+        return status;
     }
-    return status;
+    rank_widen(tensor, last, count, to);
+    return weights->takes_any || rank_all_finite(to, count)
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID, "tensor %s has a NaN or an infinity in it",
+                           tensor->name);
 }
 
 base_status rank_weights_same(const rank_weights *weights, const base_safetensor *a,

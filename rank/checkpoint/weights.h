@@ -19,6 +19,7 @@ typedef struct rank_weights {
     base_safetensors all; /* owner and data are NULL */
     rank_weights_file *files;
     int file_count;
+    bool takes_any; /* rank_weights_read takes infinities and NaNs, too */
 } rank_weights;
 
 /* How much of tied tensors, which must hold the same, is compared. */
@@ -36,7 +37,8 @@ BASE_MUST_CHECK base_status rank_weights_open(rank_weights *weights, const char 
                                               base_error *reterr);
 
 /* to = `count` elements of the tensor from the one at `first` on, as float32. `tensor` is one of
- * `all`. Blocks as long as reading takes. */
+ * `all`. An infinity or a NaN among them is BASE_ERR_INVALID, which names the tensor. Blocks as long as
+ * reading takes. */
 BASE_MUST_CHECK base_status rank_weights_read(const rank_weights *weights,
                                               const base_safetensor *tensor, size_t first,
                                               size_t count, float *to, base_error *reterr);

@@ -52,6 +52,33 @@ void rank_widen(const base_safetensor *tensor, const void *from, size_t count, f
     }
 }
 
+/* Ones in all of the exponent carry into the sign's place. */
+static uint32_t carry_of(const float *value)
+{
+    uint32_t bits = 0;
+    memcpy(&bits, value, sizeof bits);
+    return (bits & 0x7f800000) + 0x00800000;
+}
+
+bool rank_all_finite(const float *values, size_t count)
+{
+    enum { LANES = 16 }; /* this many at once become vector instructions */
+    uint32_t carries[LANES] = {0};
+    size_t i = 0;
+    for (; count - i >= LANES; i += LANES) {
+        for (size_t lane = 0; lane < LANES; lane++) {
+            carries[lane] |= carry_of(values + i + lane);
+        }
+    }
+    for (; i < count; i++) {
+        carries[0] |= carry_of(values + i);
+    }
+    for (int lane = 1; lane < LANES; lane++) {
+        carries[0] |= carries[lane];
+    }
+    return (carries[0] & 0x80000000) == 0;
+}
+
 void rank_narrow(const float *from, size_t count, rank_bfloat16 *to)
 {
     for (size_t i = 0; i < count; i++) {

@@ -19,4 +19,7 @@ void rank_widen(const base_safetensor *tensor, const void *from, size_t count, f
 /* to = `count` elements rounded to nearest, ties to even. NaN stays NaN. */
 void rank_narrow(const float *from, size_t count, rank_bfloat16 *to);
 
+/* Whether none of `count` values is an infinity or a NaN. */
+bool rank_all_finite(const float *values, size_t count);
+
 #endif

@@ -287,7 +287,9 @@ base_status trainer_first_params(const trainer *self, const char *from, float *p
     }
     (void)snprintf(path, sizeof path, "%s/%s", from,
                    rank_training_model_file(trainer_adapts(self)));
-    return rank_safetensors_read(path, &self->trained, params, reterr);
+    return strcmp(from, self->job->model.checkpoint) == 0
+               ? rank_safetensors_read(path, &self->trained, params, reterr)
+               : rank_safetensors_read_saved(path, &self->trained, params, reterr);
 }
 
 static base_status open_data(trainer *self, base_error *reterr)

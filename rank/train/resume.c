@@ -115,7 +115,7 @@ static base_status spread(const trainer *self, const char *file, float *values, 
     uint8_t digest[RANK_DIGEST_BYTES];
     base_status status = trainer_make_whole(self, &whole, reterr);
     if (status == BASE_OK && whole != NULL) {
-        status = rank_safetensors_read(file, &self->trained, whole, reterr);
+        status = rank_safetensors_read_saved(file, &self->trained, whole, reterr);
     }
     if (status == BASE_OK) {
         status = self->pipeline != NULL
@@ -145,7 +145,7 @@ static base_status share_moments(const trainer *self, const char *path, const ch
         status = device->backend->map(device->queue, values, size_bytes, true, &host, reterr);
     }
     if (status == BASE_OK && host != NULL) {
-        status = rank_safetensors_read(file, &self->trained, host, reterr);
+        status = rank_safetensors_read_saved(file, &self->trained, host, reterr);
         device->backend->unmap(device->queue, host);
     }
     return status == BASE_OK ? rank_ddp_share(self->ddp, values, self->param_count, what, reterr)

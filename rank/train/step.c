@@ -165,11 +165,9 @@ static base_status check_sums(const trainer *self, const step_sums *global, base
     }
     if (!isfinite(global->loss) && self->steps_done == 0 &&
         self->job->model.checkpoint[0] != '\0') {
-        return base_fail(
-            reterr, BASE_ERR_INVALID,
-            "the loss of the first step is not finite: weights in %s are not finite, or "
-            "too large",
-            self->job->model.checkpoint);
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "the loss of the first step is not finite: weights in %s are too large",
+                         self->job->model.checkpoint);
     }
     if (!isfinite(global->loss) && self->steps_done > 0 && self->steps_done == self->first_step) {
         char older[TRAINER_OLDER_BYTES];

@@ -14,7 +14,7 @@
 #include "rank/tokenizer.h"
 #include "support.h"
 
-enum { FILE_BYTES_MAX = 1 << 20, LONG_PROMPT_WORDS = 200 };
+enum { FILE_BYTES_MAX = 1 << 20, LONG_PROMPT_WORDS = 200, ROW = 32 };
 
 static test_directory directory;
 static char checkpoint[BASE_PATH_BYTES];
@@ -43,7 +43,7 @@ static int setup(void **state)
     assert_ok(rank_tokenizer_load(tokenizer_path, &tokenizer, &error), &error);
     config = (rank_model_config){.family = rank_family_default(),
                                  .vocab_size = rank_tokenizer_vocab_size(tokenizer),
-                                 .width = 32,
+                                 .width = ROW,
                                  .layers = 1,
                                  .heads = 4,
                                  .context = 64};
@@ -281,18 +281,34 @@ static void a_training_refuses_the_same(void **state)
     (void)remove(test_directory_path(&directory, index));
 }
 
+/* Writes the checkpoint with this value in the first token's row. */
+static void write_with(float value)
+{
+    float before[ROW];
+    memcpy(before, params, sizeof before);
+    for (int i = 0; i < ROW; i++) {
+        params[i] = value;
+    }
+    write_checkpoint();
+    memcpy(params, before, sizeof before);
+}
+
 /* The rate of learning has no part in the first loss. */
-static void weights_that_are_no_numbers_are_blamed_on_the_checkpoint(void **state)
+static void weights_out_of_range_are_blamed_on_the_checkpoint(void **state)
 {
     (void)state;
-    const float before = params[0];
-    params[0] = NAN;
-    write_checkpoint();
-    params[0] = before;
-    assert_int_equal(train(), BASE_EXIT_ERROR);
     const char *said = program.text[TEST_STDERR];
+    write_with(3e38f);
+    assert_int_equal(train(), BASE_EXIT_ERROR);
     assert_has(said, "the loss of the first step is not finite: weights in ");
     assert_null(strstr(said, "--lr"));
+    write_with(NAN);
+    assert_int_equal(train(), BASE_EXIT_ERROR);
+    assert_has(said,
+               "model.safetensors: tensor transformer.wte.weight has a NaN or an infinity in it");
+    assert_int_equal(run("2", "--prompt", "the boy"), BASE_EXIT_ERROR);
+    assert_has(said,
+               "model.safetensors: tensor transformer.wte.weight has a NaN or an infinity in it");
 }
 
 static void prompts_that_cannot_be(void **state)
@@ -341,7 +357,7 @@ int main(void)
         cmocka_unit_test(another_type_of_model),
         cmocka_unit_test(a_tokenizer_that_does_not_fit),
         cmocka_unit_test(a_training_refuses_the_same),
-        cmocka_unit_test(weights_that_are_no_numbers_are_blamed_on_the_checkpoint),
+        cmocka_unit_test(weights_out_of_range_are_blamed_on_the_checkpoint),
         cmocka_unit_test(prompts_that_cannot_be),
         cmocka_unit_test(worlds_that_do_not_fit),
         cmocka_unit_test(a_checkpoint_without_a_tokenizer_is_refused),

@@ -20,9 +20,15 @@ BASE_MUST_CHECK base_status rank_safetensors_write(const char *path,
 
 /* Reads them back. The prefix may be missing. If there is PATH.index.json, as large models of
  * Hugging Face have it, the files that it names are read instead. Tensors may be F32, BF16 or
- * F16. */
+ * F16. An infinity or a NaN is BASE_ERR_INVALID. Errors name the file and the tensor. */
 BASE_MUST_CHECK base_status rank_safetensors_read(const char *path, const rank_model_config *config,
                                                   float *params, base_error *reterr);
+
+/* The same of what a training saved of itself, parameters or moments, which it goes on with whatever
+ * their values are. */
+BASE_MUST_CHECK base_status rank_safetensors_read_saved(const char *path,
+                                                        const rank_model_config *config,
+                                                        float *params, base_error *reterr);
 
 /* What a directory holds besides the parameters. */
 typedef struct rank_checkpoint_about {

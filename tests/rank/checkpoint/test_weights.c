@@ -1,6 +1,7 @@
 /* Checkpoints in several files, with an index: both readers take them as one, and refuse an index
  * that does not say what its files hold. */
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,17 +102,22 @@ static int make_paths(void **state)
     return 0;
 }
 
+static base_status try_load(const char *path, rank_shards **shards, base_error *error)
+{
+    rank_device device;
+    const rank_tp tp = {.ranks = 1, .vocab_count = RANK_TP_LEAVES * 32};
+    assert_ok(rank_device_open("cpu", &device, error), error);
+    const base_status status = rank_shards_load(
+        &(rank_shards_options){&SMALL, &device, &tp, RANK_FLOAT32, NULL}, path, shards, error);
+    rank_device_close(&device);
+    return status;
+}
+
 static rank_shards *load(const char *path)
 {
     base_error error;
-    rank_device device;
     rank_shards *shards = NULL;
-    const rank_tp tp = {.ranks = 1, .vocab_count = RANK_TP_LEAVES * 32};
-    assert_ok(rank_device_open("cpu", &device, &error), &error);
-    assert_ok(rank_shards_load(&(rank_shards_options){&SMALL, &device, &tp, RANK_FLOAT32, NULL},
-                               path, &shards, &error),
-              &error);
-    rank_device_close(&device);
+    assert_ok(try_load(path, &shards, &error), &error);
     return shards;
 }
 
@@ -208,6 +214,36 @@ static void a_missing_or_damaged_file_is_named(void **state)
     expect_refused(BASE_ERR_INVALID, NAMES[1]);
 }
 
+/* At any place of any tensor. What a training has saved of itself may have them. */
+static void values_that_are_not_finite_are_refused(void **state)
+{
+    (void)state;
+    static const float VALUES[] = {NAN, -NAN, INFINITY, -INFINITY};
+    float *back = calloc(count, sizeof *back);
+    assert_non_null(back);
+    for (size_t at = 0; at < count; at++) {
+        base_error error;
+        rank_shards *shards = NULL;
+        rank_tensor tensor = {.count = 0};
+        const float before = params[at];
+        params[at] = VALUES[at % 4];
+        assert_ok(rank_safetensors_write(whole, &SMALL, params, "", RANK_FLOAT32, &error), &error);
+        params[at] = before;
+        for (int i = 0; at >= tensor.offset + tensor.count; i++) {
+            rank_model_tensor(&SMALL, i, &tensor);
+        }
+        assert_status(rank_safetensors_read(whole, &SMALL, back, &error), BASE_ERR_INVALID);
+        assert_non_null(strstr(error.message, whole));
+        assert_non_null(strstr(error.message, tensor.name));
+        assert_status(try_load(whole, &shards, &error), BASE_ERR_INVALID);
+        assert_non_null(strstr(error.message, whole));
+        assert_non_null(strstr(error.message, tensor.name));
+        assert_ok(rank_safetensors_read_saved(whole, &SMALL, back, &error), &error);
+        assert_false(isfinite(back[at]));
+    }
+    free(back);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -216,6 +252,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_index_that_is_not_true_is_refused, make_paths,
                                         remove_scratch),
         cmocka_unit_test_setup_teardown(a_missing_or_damaged_file_is_named, make_paths,
+                                        remove_scratch),
+        cmocka_unit_test_setup_teardown(values_that_are_not_finite_are_refused, make_paths,
                                         remove_scratch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
