@@ -47,5 +47,5 @@ static bool ends_in(const char *path, const char *ending)
 
 bool base_path_has_json_lines(const char *path)
 {
-    return ends_in(path, ".jsonl") || ends_in(path, ".json");
+    return ends_in(path, ".jsonl") || ends_in(path, ".ndjson") || ends_in(path, ".json");
 }

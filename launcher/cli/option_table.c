@@ -119,8 +119,9 @@ static const base_field rows[] = {
      .help = "generate, tp-*: a sentence to correct; may be given again"},
     {CALL(set_prompts), .option = "prompts", .value = "FILE",
      .marks = LAUNCH_MARK_JOB | PROTO_FIELD_ANSWERS,
-     .help = "generate, tp-*: sentences to correct, one a line; of FILE.jsonl and FILE.json in a "
-             "\"prompt\" field; tp-*: - takes them from standard input while the job runs"},
+     .help = "generate, tp-*: sentences to correct, one a line; of FILE.jsonl, FILE.ndjson and "
+             "FILE.json in a \"prompt\" field; tp-*: - takes them from standard input while the "
+             "job runs"},
     {OWN(ENUM, stream), .name_of = stream_name, .option = "stream", .value = "HOW",
      .help = "with --prompts -: text: a line for each whole text; json: a line for each event"},
 

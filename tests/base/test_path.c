@@ -6,7 +6,7 @@
 static void endings_say_what_lines_are(void **state)
 {
     (void)state;
-    static const char *const lines[] = {"a.jsonl", "/d.txt/a.json", ".jsonl", ".json"};
+    static const char *const lines[] = {"a.jsonl", "/d.txt/a.json", "a.ndjson", ".jsonl", ".json"};
     static const char *const plain[] = {"a.txt",      "a",          "",       "json",
                                         "a.jsonl.gz", "/d.jsonl/a", "a.JSONL"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
