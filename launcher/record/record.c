@@ -310,7 +310,7 @@ base_status launch_record_step(launch_record *record, const launch_step *step, b
         return BASE_OK;
     }
     errno = 0;
-    launch_timings_put(record->timings, step, record->steps.tensor);
+    launch_timings_put(record->timings, step, &record->job);
     const base_status status = check_timings(record, false, reterr);
     const int64_t now_ns = base_now_ns();
     const int64_t every = record->job.train.save_every;

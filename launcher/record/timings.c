@@ -25,8 +25,9 @@ static void print_ms(FILE *stream, const char *key, int64_t ns)
 
 static const char line_begin[] = "{\"step\": ";
 
-void launch_timings_put(FILE *stream, const launch_step *step, int tensor)
+void launch_timings_put(FILE *stream, const launch_step *step, const proto_job *job)
 {
+    const int tensor = (int)proto_job_tensor(job);
     (void)fprintf(stream, "%s%llu, \"rank\": %d", line_begin, (unsigned long long)step->step,
                   step->rank);
     print_real(stream, "loss", step->loss);
@@ -49,7 +50,7 @@ void launch_timings_put(FILE *stream, const launch_step *step, int tensor)
                       (unsigned long long)step->heldout_sentences,
                       (unsigned long long)step->heldout_correct);
     }
-    if (step->context_ns > 0) {
+    if (proto_job_context_ranks(job) > 1) {
         print_ms(stream, "context_ms", step->context_ns);
     }
     if (step->stage.held > 0) {

@@ -8,8 +8,8 @@
 
 enum { LAUNCH_TIMINGS_LINE_BYTES_MAX = 1024 }; /* a line has fewer */
 
-/* Writes the step's line. `tensor` ranks share a stage; else 1. The stream keeps a failure. */
-void launch_timings_put(FILE *stream, const launch_step *step, int tensor);
+/* Writes the line of a step of the job. The stream keeps a failure. */
+void launch_timings_put(FILE *stream, const launch_step *step, const proto_job *job);
 
 /* Reads the whole lines of a file back into `steps`, which are empty: their first step becomes that of the
  * file. A file that is missing, or of other ranks or with other stages or parts of them than this job's, or

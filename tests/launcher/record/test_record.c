@@ -52,6 +52,36 @@ static void every_step_is_a_line(void **state)
     free(text);
 }
 
+/* Of ranks that share batches each line has the time of their exchanges, also where there was none. */
+static void context_ranks_have_a_time_in_every_line(void **state)
+{
+    (void)state;
+    static sample made;
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        sample_make(&made, ranks > 1 ? "shared" : "alone", 2, 2);
+        made.job.parallel.context_ranks = ranks;
+        launch_record *record = sample_begin(&made, 0);
+        for (int rank = 0; rank < 2; rank++) {
+            launch_step step = sample_step(&made, 0, rank);
+            step.context_ns = rank * 1250000;
+            sample_add(record, &step);
+        }
+        sample_end(&made, record);
+        char *text = sample_text(&made, "timings.jsonl");
+        json_t *first = json_loads(strtok(text, "\n"), 0, NULL);
+        json_t *second = json_loads(strtok(NULL, "\n"), 0, NULL);
+        if (ranks > 1) {
+            sample_assert_near(sample_number(first, "context_ms"), 0.0);
+            sample_assert_near(sample_number(second, "context_ms"), 1.25);
+        } else {
+            assert_null(json_object_get(first, "context_ms"));
+        }
+        json_decref(first);
+        json_decref(second);
+        free(text);
+    }
+}
+
 static void report_steps(launch_record *record, const sample *made, uint64_t first, uint64_t end)
 {
     for (uint64_t step = first; step < end; step++) {
@@ -316,6 +346,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST_IN_DIRECTORY(every_step_is_a_line),
+        TEST_IN_DIRECTORY(context_ranks_have_a_time_in_every_line),
         TEST_IN_DIRECTORY(a_record_continues_after_a_restart),
         TEST_IN_DIRECTORY(a_training_that_goes_on_keeps_its_record),
         TEST_IN_DIRECTORY(lines_that_cannot_be_kept_are_not_dropped),
