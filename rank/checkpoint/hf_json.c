@@ -1,7 +1,9 @@
 /* Reads and writes the JSON files of a Hugging Face directory. Called by the other files of this directory. */
 #include "checkpoint/hf_json.h"
 
+#include <float.h>
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +12,7 @@
 #include "base/limits.h"
 #include "base/path.h"
 
-enum { JSON_BYTES_MAX = 1 << 20 };
+enum { JSON_BYTES_MAX = 1 << 20, DIGITS_MIN = 6 };
 
 base_status rank_hf_json_read(const char *directory, const char *name, json_t **object,
                               base_error *reterr)
@@ -29,13 +31,27 @@ base_status rank_hf_json_read(const char *directory, const char *name, json_t **
     return base_fail(reterr, BASE_ERR_INVALID, "%s: no JSON object", path);
 }
 
+/* The text with the fewest digits that reads back as the object. The caller frees it; NULL: no memory. */
+static char *write_text(const json_t *object)
+{
+    char *text = NULL;
+    bool same = false;
+    for (int digits = DIGITS_MIN; !same && digits <= DBL_DECIMAL_DIG; digits++) {
+        free(text);
+        text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(digits));
+        json_t *back = text != NULL ? json_loads(text, 0, NULL) : NULL;
+        same = json_equal(back, object) != 0;
+        json_decref(back);
+    }
+    return text;
+}
+
 base_status rank_hf_json_write(const char *directory, const char *name, json_t *object,
                                base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
     base_status status = base_path_join(directory, name, path, reterr);
-    char *text =
-        object != NULL ? json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+    char *text = object != NULL ? write_text(object) : NULL;
     json_decref(object);
     if (status == BASE_OK && text == NULL) {
         status = base_fail(reterr, BASE_ERR_MEMORY, "no memory to write %s", path);

@@ -11,7 +11,7 @@ struct json_t;
 BASE_MUST_CHECK base_status rank_hf_json_read(const char *directory, const char *name,
                                               struct json_t **object, base_error *reterr);
 
-/* Writes the object, indented; takes the reference. NULL: no memory for it. */
+/* Writes the object, indented, each number so that it reads back as it is; takes the reference. NULL: no memory for it. */
 BASE_MUST_CHECK base_status rank_hf_json_write(const char *directory, const char *name,
                                                struct json_t *object, base_error *reterr);
 

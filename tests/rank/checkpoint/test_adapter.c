@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "checkpoint/shards.h"
 #include "difference.h"
 #include "fixture.h"
@@ -240,6 +241,41 @@ static void ours_are_read_back(void **state)
     }
 }
 
+/* No digit is lost that PEFT would compute with, and none is written that says nothing. */
+static void alpha_is_written_as_it_is(void **state)
+{
+    static const struct {
+        double alpha;
+        const char *text;
+    } cases[] = {
+        {16.0, "\"lora_alpha\": 16,"},
+        {0.1, "\"lora_alpha\": 0.1,"},
+        {1.0 / 3.0, "\"lora_alpha\": 0.3333333333333333,"},
+        {12.3456789012, "\"lora_alpha\": 12.3456789012,"},
+        {0.1 + 0.2, "\"lora_alpha\": 0.30000000000000004,"},
+    };
+    (void)state;
+    test_directory scratch;
+    adapted of;
+    test_directory_make(&scratch);
+    open_adapted(&of, &models[0]);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        base_error error;
+        char *text = NULL;
+        size_t size_bytes = 0;
+        const rank_adapter_about about = {.checkpoint = {.config = &of.config, .prompt_suffix = ""},
+                                          .alpha = cases[i].alpha};
+        assert_ok(rank_adapter_write(scratch.path, &about, of.adapters, &error), &error);
+        assert_ok(base_file_read(test_directory_path(&scratch, "adapter_config.json"), 4096,
+                                 (void **)&text, &size_bytes, &error),
+                  &error);
+        assert_has(text, cases[i].text);
+        free(text);
+    }
+    close_adapted(&of);
+    test_directory_remove(&scratch);
+}
+
 /* The saved configuration with one member that is another; value NULL: without it. */
 static base_status load_with(const test_directory *scratch, const char *key, const char *value,
                              base_error *error)
@@ -327,6 +363,7 @@ int main(void)
         cmocka_unit_test(what_peft_saves_is_what_it_computes),
         cmocka_unit_test(ranks_read_parts_of_the_merged_model),
         cmocka_unit_test(ours_are_read_back),
+        cmocka_unit_test(alpha_is_written_as_it_is),
         cmocka_unit_test(other_adapters_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
