@@ -328,7 +328,7 @@ static base_status complete_ranks(launch_plan_options *options, base_error *rete
     return options->ranks % layout->context_ranks == 0
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_INVALID,
-                           "--context-ranks %" PRId64 " does not divide the %" PRId64 " ranks",
+                           "--context-ranks %" PRId64 " does not divide --ranks %" PRId64,
                            layout->context_ranks, options->ranks);
 }
 

@@ -47,8 +47,8 @@ base_status launch_layout_check(const launch_ask *ask, const launch_layout *layo
     }
     if (model->heads % (layout->tensor * layout->context_ranks) != 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "--context-ranks %" PRId64 "%s does not divide the %" PRId64
-                         " heads of the model, which these ranks share in attention",
+                         "--context-ranks %" PRId64 "%s does not divide the model's heads, %" PRId64
+                         ": these ranks share them in attention",
                          layout->context_ranks, layout->tensor > 1 ? " times --tensor" : "",
                          model->heads);
     }

@@ -210,17 +210,18 @@ static base_status check_context_ranks(const proto_job *job, base_error *reterr)
     }
     if (proto_job_copies(job) % ranks != 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "parallel.context_ranks %" PRId64 " does not divide the %" PRId64 " %s",
-                         ranks, proto_job_copies(job),
-                         proto_mode_get(job->job.mode)->pipelined ? "pipelines" : "ranks");
+                         "parallel.context_ranks %" PRId64
+                         " does not divide the number of %s, %" PRId64,
+                         ranks, proto_mode_get(job->job.mode)->pipelined ? "pipelines" : "ranks",
+                         proto_job_copies(job));
     }
     if (job->model.checkpoint[0] == '\0' &&
         job->model.heads % (ranks * proto_job_tensor(job)) != 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "parallel.context_ranks %" PRId64 "%s does not divide the %" PRId64
-                         " heads of the model, which these ranks share in attention",
-                         ranks, proto_job_tensor(job) > 1 ? " times parallel.tensor" : "",
-                         job->model.heads);
+        return base_fail(
+            reterr, BASE_ERR_INVALID,
+            "parallel.context_ranks %" PRId64 "%s does not divide the model's heads, %" PRId64
+            ": these ranks share them in attention",
+            ranks, proto_job_tensor(job) > 1 ? " times parallel.tensor" : "", job->model.heads);
     }
     return BASE_OK;
 }

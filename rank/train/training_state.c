@@ -86,7 +86,7 @@ base_status rank_training_course_check(const rank_training_course *saved,
         int64_t saved;
         int64_t now;
     } numbers[] = {
-        {"--ranks × --micro-batches", saved->slots, now->slots},
+        {"replicas × --micro-batches", saved->slots, now->slots},
         {"--batch", saved->batch, now->batch},
         {"--context", saved->context, now->context},
         {"--seed", saved->seed, now->seed},

@@ -271,7 +271,7 @@ static void another_course_is_refused(void **state)
     training_expect(&two, &test_shared_directory, "refused", 0,
                     FLAGS("--save-every", "6", "--ranks", "2"));
     expect_refused(FLAGS("--resume", "--steps", "9", "--ranks", "3"),
-                   "it was written with --ranks × --micro-batches 2, and this job has 3");
+                   "it was written with replicas × --micro-batches 2, and this job has 3");
     expect_refused(FLAGS("--resume", "--steps", "9", "--batch", "3"),
                    "--batch 2, and this job has 3");
     expect_refused(FLAGS("--resume", "--steps", "9", "--context", "48"),

@@ -209,16 +209,17 @@ static void what_cannot_be_shared_is_refused(void **state)
 {
     (void)state;
     training_expect_refused(&one, FLAGS("--ranks", "3", "--context-ranks", "2"),
-                            "--context-ranks 2 does not divide the 3 ranks");
+                            "--context-ranks 2 does not divide the number of ranks, 3");
     training_expect_refused(&one, FLAGS("--ranks", "3", "--context-ranks", "3"),
-                            "--context-ranks 3 does not divide the 2 heads");
+                            "--context-ranks 3 does not divide the model's heads, 2");
     training_expect_refused(
         &one, FLAGS("--mode", "pp-cpu", "--ranks", "3", "--stages", "1", "--context-ranks", "2"),
-        "--context-ranks 2 does not divide the 3 pipelines");
-    training_expect_refused(&one,
-                            FLAGS("--mode", "pp-cpu", "--ranks", "4", "--tensor", "2", "--stages",
-                                  "1", "--context-ranks", "2"),
-                            "--context-ranks 2 times --tensor does not divide the 2 heads");
+        "--context-ranks 2 does not divide the number of pipelines, 3");
+    training_expect_refused(
+        &one,
+        FLAGS("--mode", "pp-cpu", "--ranks", "4", "--tensor", "2", "--stages", "1",
+              "--context-ranks", "2"),
+        "--context-ranks 2 times --tensor does not divide the model's heads, 2");
     training_expect_refused(
         &one, FLAGS("--mode", "pp-cpu", "--ranks", "8", "--layers", "2", "--context-ranks", "2"),
         "the stages of each pipeline, 4: each stage has a layer at least");

@@ -231,8 +231,12 @@ static void impossible_layouts_are_refused_with_the_reason(void **state)
         launch_layout wanted;
         const char *words;
     } cases[] = {
-        {5, {.context_ranks = 5}, "5 ranks: --context-ranks 5 does not divide the 12 heads of"},
-        {8, {.tensor = 4, .context_ranks = 2}, "2 times --tensor does not divide the 12 heads of"},
+        {5,
+         {.context_ranks = 5},
+         "5 ranks: --context-ranks 5 does not divide the model's heads, 12"},
+        {8,
+         {.tensor = 4, .context_ranks = 2},
+         "2 times --tensor does not divide the model's heads, 12"},
         {8, {.tensor = 3, .context_ranks = 2}, "data × context × tensor × pipeline must be that"},
         {6, {.context_ranks = 4}, "data × context × tensor × pipeline must be that"},
     };

@@ -393,9 +393,9 @@ static void wrong_words_are_refused(void **state)
     assert_int_equal(plan_run(PLAN_WORDS("--context-ranks", "0"), text), BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--context-ranks", "65"), text), BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--context-ranks", "3"), text), BASE_EXIT_USAGE);
-    assert_has(plan_warnings, "--context-ranks 3 does not divide the 8 ranks");
+    assert_has(plan_warnings, "--context-ranks 3 does not divide --ranks 8");
     assert_int_equal(plan_run(PLAN_WORDS("--context-ranks", "8"), text), BASE_EXIT_USAGE);
-    assert_has(plan_warnings, "--context-ranks 8 does not divide the 25 heads of the model");
+    assert_has(plan_warnings, "--context-ranks 8 does not divide the model's heads, 25");
     assert_int_equal(plan_run(PLAN_WORDS("--zero", "4"), text), BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--zero", "2", "--data", "4", "--pipeline", "2"), text),
                      BASE_EXIT_USAGE);
