@@ -37,6 +37,13 @@ void rank_chat_init(const rank_chat_template *template, rank_tokenizer *tokenize
         return;
     }
     const rank_chat_form *form = rank_chat_form_find(template->text, &chat->habits);
+    if (form == NULL && chat->habits.unknown[0] != '\0') {
+        (void)base_fail(&chat->why, BASE_ERR_UNSUPPORTED,
+                        "the checkpoint's chat template begins an answer on a condition that is "
+                        "not known here, %s: send a whole prompt",
+                        chat->habits.unknown);
+        return;
+    }
     if (form == NULL) {
         (void)base_fail(&chat->why, BASE_ERR_UNSUPPORTED,
                         "the checkpoint's chat template is not of a form that is known here, as "
@@ -214,9 +221,11 @@ base_status rank_chat_encode(const rank_chat *chat, rank_tokenizer *tokenizer,
         status = put_message(&to, "system", habits->preamble, habits->system, false);
     }
     const uint32_t question = rank_chat_last_question(texts, message_count);
+    bool answered = false;
     for (uint32_t i = 0; status == BASE_OK && i < message_count; i++) {
         const char *content = texts + strlen(texts) + 1;
-        if (habits->thinks && strcmp(texts, "assistant") == 0) {
+        answered = strcmp(texts, "assistant") == 0;
+        if (habits->thinks && answered) {
             const rank_chat_thought answer = rank_chat_thought_of(content);
             const bool last = i + 1 == message_count;
             status =
@@ -227,5 +236,9 @@ base_status rank_chat_encode(const rank_chat *chat, rank_tokenizer *tokenizer,
         }
         texts = content + strlen(content) + 1;
     }
-    return status == BASE_OK ? put_beginning(&to, messages->no_thinking) : status;
+    if (status != BASE_OK) {
+        return status;
+    }
+    return habits->ends_answered && answered ? flush(&to)
+                                             : put_beginning(&to, messages->no_thinking);
 }

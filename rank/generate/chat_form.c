@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "generate/chat_answer.h"
 #include "generate/chat_thinking.h"
 
 static const rank_chat_form forms[] = {
@@ -364,6 +365,9 @@ static const char *read_tag(reading *of, const char *tag)
     at = tag + 2;
     of->has_mark = false;
     of->tag = tag;
+    if (!rank_chat_answer_read(tag, tag_before_has(of, "defined"), of->habits)) {
+        return NULL;
+    }
     while (*at != '\0' && strncmp(at, end, 2) != 0) {
         const char quote = *at++;
         if (quote != '\'' && quote != '"') {

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-enum { RANK_CHAT_SYSTEM_BYTES = 1024 };
+enum { RANK_CHAT_SYSTEM_BYTES = 1024, RANK_CHAT_STATEMENT_BYTES = 256 };
 
 typedef struct rank_chat_form {
     const char *name;
@@ -24,10 +24,14 @@ typedef struct rank_chat_habits {
     bool thinks;                         /* earlier answers lose their thoughts (chat_thinking.h) */
     bool has_switch;                     /* … and an answer may begin behind empty ones */
     bool begins;                         /* bos_token comes first */
+    bool ends_answered;                  /* no answer is begun behind a last message that is one */
     bool adds_system;                    /* where the first message is not the system's: */
     char system[RANK_CHAT_SYSTEM_BYTES]; /* this is its content, */
     char
         preamble[RANK_CHAT_SYSTEM_BYTES]; /* behind this, which begins every first system message */
+    char
+        unknown[RANK_CHAT_STATEMENT_BYTES]; /* of a form that is not known: a statement that decides
+                                              * whether an answer is begun, cut; "": that is not why */
 } rank_chat_habits;
 
 /* NULL: the template is of no form that is known. */

@@ -1,8 +1,9 @@
 /* Recognises how a chat template treats thoughts, and does it to messages. Called by chat_form.c and chat.c. */
 #include "generate/chat_thinking.h"
 
-#include <ctype.h>
 #include <string.h>
+
+#include "generate/chat_tag.h"
 
 /* ---- the template ---- */
 
@@ -28,10 +29,9 @@ enum {
     OFF = 1 << 18,                                    /* the model does not think */
     EITHER = IS_GIVEN | GIVEN | BEGUN | IS_OFF | OFF, /* a template may do without these */
     ALL = (OFF << 1) - 1,
-    STATEMENT_BYTES = 256,
 };
 
-/* Without spaces outside of strings, with ' around these, \n for a line end, and `content` for message.content. */
+/* In the form of chat_tag.h. */
 static const struct {
     const char *text;
     unsigned bit;
@@ -68,95 +68,6 @@ static const struct {
     {"'<think>\\n\\n</think>\\n\\n'", OFF, IS_OFF},
 };
 
-/* A tag in the form of the table. */
-typedef struct normal_tag {
-    char text[STATEMENT_BYTES];
-    size_t used;     /* more: it was too long */
-    bool of_message; /* it has message.content */
-    const char *end; /* behind the tag; NULL: it has no end */
-} normal_tag;
-
-static void put(normal_tag *tag, char one)
-{
-    if (tag->used + 1 < sizeof tag->text) {
-        tag->text[tag->used] = one;
-        tag->text[tag->used + 1] = '\0';
-    }
-    tag->used++;
-}
-
-static bool is_word(char one)
-{
-    return isalnum((unsigned char)one) || one == '_';
-}
-
-/* Spaces stay where words, or a word and a string, would run together. */
-static const char *put_blank(normal_tag *tag, const char *at)
-{
-    while (isspace((unsigned char)*at)) {
-        at++;
-    }
-    const size_t used = tag->used < sizeof tag->text ? tag->used : 0;
-    const char last = used > 0 ? tag->text[used - 1] : '\0';
-    const bool opens = is_word(*at) || *at == '\'' || *at == '"';
-    if ((is_word(last) && opens) ||
-        ((last == '\'' || last == ')' || last == ']') && is_word(*at))) {
-        put(tag, ' ');
-    }
-    return at;
-}
-
-/* From behind the quote that begins it to behind that which ends it; NULL: it has no end. */
-static const char *put_string(normal_tag *tag, const char *at, char quote)
-{
-    put(tag, '\'');
-    for (; *at != quote; at++) {
-        if (*at == '\0') {
-            return NULL;
-        }
-        if (*at == '\n') {
-            put(tag, '\\');
-            put(tag, 'n');
-            continue;
-        }
-        put(tag, *at == '\'' ? '"' : *at); /* which no statement has */
-        if (*at == '\\' && at[1] != '\0') {
-            put(tag, *++at);
-        }
-    }
-    put(tag, '\'');
-    return at + 1;
-}
-
-static bool ends_here(const char *at, const char *end)
-{
-    return strncmp(at, end, 2) == 0 || (*at == '-' && strncmp(at + 1, end, 2) == 0);
-}
-
-static normal_tag normalise(const char *begin)
-{
-    static const char own[] = "message.content";
-    normal_tag tag = {.used = 0};
-    const char *end = begin[1] == '{' ? "}}" : "%}";
-    const char *at = begin + 2 + (begin[2] == '-' ? 1 : 0);
-    while (at != NULL && *at != '\0' && !ends_here(at, end)) {
-        if (isspace((unsigned char)*at)) {
-            at = put_blank(&tag, at);
-        } else if (*at == '\'' || *at == '"') {
-            at = put_string(&tag, at + 1, *at);
-        } else if (strncmp(at, own, sizeof own - 1) == 0 && !is_word(at[sizeof own - 1])) {
-            tag.of_message = true;
-            at += strlen("message.");
-        } else {
-            put(&tag, *at++);
-        }
-    }
-    if (at != NULL && *at != '\0') {
-        tag.end = at + (*at == '-' ? 3 : 2);
-    }
-    return tag;
-}
-
 /* Whether the tag decides something of thoughts. */
 static bool is_watched(const char *tag, const char *end)
 {
@@ -175,7 +86,7 @@ static bool is_watched(const char *tag, const char *end)
 rank_chat_statement rank_chat_thinking_read(rank_chat_thinking *read, const char *tag,
                                             const char **end)
 {
-    const normal_tag normal = normalise(tag);
+    const rank_chat_tag normal = rank_chat_tag_read(tag);
     const unsigned before = read->before;
     read->before = 0;
     if (normal.end == NULL) {

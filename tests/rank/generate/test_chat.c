@@ -119,6 +119,32 @@ static void marks_that_are_not_special_are_letters_too(void **state)
     rank_tokenizer_destroy(tokenizer);
 }
 
+/* As Qwen1.5's template has it. What differs is the beginning of an answer alone: its mark, role and line end. */
+static void an_answer_is_not_answered_where_the_template_says_so(void **state)
+{
+    (void)state;
+    static const char only_others[] = CHATML
+        "{% if add_generation_prompt and messages[-1]['role'] != 'assistant' %}" CHATML_ANSWER
+        "{% endif %}";
+    static const char texts[] = "user\0a\0assistant\0b\0user\0c";
+    base_error error;
+    rank_tokenizer *tokenizer = chat_case_load("qwen2");
+    const rank_chat always = chat_case_read(CHATML CHATML_ANSWER, "", tokenizer);
+    const rank_chat others = chat_case_read(only_others, "", tokenizer);
+    for (uint32_t messages = 1; messages <= 3; messages++) {
+        int32_t at[2][IDS_MAX];
+        rank_ids ids[] = {{.at = at[0], .capacity = IDS_MAX}, {.at = at[1], .capacity = IDS_MAX}};
+        const rank_chat_messages said = {texts, messages, false};
+        assert_ok(rank_chat_encode(&always, tokenizer, &said, &ids[0], &error), &error);
+        assert_ok(rank_chat_encode(&others, tokenizer, &said, &ids[1], &error), &error);
+        assert_int_equal(count_of(&ids[0], always.open_id), messages + 1);
+        assert_int_equal(count_of(&ids[1], always.open_id), messages == 2 ? 2 : messages + 1);
+        assert_true(messages == 2 ? ids[1].count < ids[0].count : ids[1].count == ids[0].count);
+        assert_memory_equal(at[0], at[1], ids[1].count * sizeof at[0][0]);
+    }
+    rank_tokenizer_destroy(tokenizer);
+}
+
 static void the_longest_chat_is_encoded(void **state)
 {
     (void)state;
@@ -194,6 +220,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chats_have_the_ids_that_jinja_and_the_library_give),
         cmocka_unit_test(marks_in_a_message_are_letters),
+        cmocka_unit_test(an_answer_is_not_answered_where_the_template_says_so),
         cmocka_unit_test(the_longest_chat_is_encoded),
         cmocka_unit_test(spaces_of_all_kinds_are_trimmed_if_the_template_says_so),
         cmocka_unit_test(marks_that_are_not_special_are_letters_too),

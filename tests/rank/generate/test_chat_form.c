@@ -111,6 +111,47 @@ static void those_that_look_alike_are_refused(void **state)
     }
 }
 
+/* What begins an answer is not run: a condition beside it is known, or is named. */
+static void a_condition_beside_the_answer_is_known_or_named(void **state)
+{
+    (void)state;
+    static const char *const known[] = {
+        "add_generation_prompt",
+        "loop.last and add_generation_prompt",
+        "(loop.last and add_generation_prompt) or not loop.last",
+        "add_generation_prompt and messages[-1][\"role\"] != 'assistant'",
+        "add_generation_prompt  and messages[-1].role!='assistant'",
+    };
+    static const char *const other[] = {
+        "add_generation_prompt and messages[-1].role=='user'",
+        "tools and add_generation_prompt",
+        "not add_generation_prompt",
+        "loop.first and add_generation_prompt",
+    };
+    char text[1024];
+    rank_tokenizer *tokenizer = chat_case_load("qwen2");
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        (void)snprintf(text, sizeof text, "%s{%%- if %s -%%}%s{%% endif %%}", CHATML, known[i],
+                       CHATML_ANSWER);
+        const rank_chat chat = chat_case_read(text, "", tokenizer);
+        assert_string_equal(chat.why.message, "");
+    }
+    static const char undefined[] =
+        "{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}"
+        "{% endif %}" CHATML "{% if add_generation_prompt %}" CHATML_ANSWER "{% endif %}";
+    assert_string_equal(chat_case_read(undefined, "", tokenizer).why.message, "");
+    rank_tokenizer_destroy(tokenizer);
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        char why[256];
+        (void)snprintf(text, sizeof text, "%s{%% if %s %%}%s{%% endif %%}", CHATML, other[i],
+                       CHATML_ANSWER);
+        (void)snprintf(why, sizeof why, "not known here, if %s:", other[i]);
+        expect_refused(text, "", why);
+    }
+    expect_refused("{% set add_generation_prompt = false %}" CHATML CHATML_ANSWER, "",
+                   "not known here, set add_generation_prompt=false:");
+}
+
 /* The template of that name in chats.json. */
 static char *template_named(const char *name)
 {
@@ -263,6 +304,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_known_is_refused_by_name),
         cmocka_unit_test(those_that_look_alike_are_refused),
+        cmocka_unit_test(a_condition_beside_the_answer_is_known_or_named),
         cmocka_unit_test(those_that_think_otherwise_are_refused),
         cmocka_unit_test(other_ways_to_write_a_form_are_known),
         cmocka_unit_test(a_system_message_is_whole_or_refused),
