@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "serve/served.h"
+
 /* What all objects of one completion say. */
 typedef struct launch_reply_head {
     uint64_t id;
@@ -37,8 +39,9 @@ char *launch_reply_chunk(const launch_reply_head *head, const char *text,
 /* The usage, after the last piece. */
 char *launch_reply_usage(const launch_reply_head *head, const launch_usage *usage);
 
-char *launch_reply_models(const char *model, int64_t created_s);
-char *launch_reply_model(const char *model, int64_t created_s);
+/* All that is served, what answers first; and one of it. */
+char *launch_reply_models(const launch_served *served, int64_t created_s);
+char *launch_reply_model(const launch_served *served, const char *name, int64_t created_s);
 
 /* {"status": …}. */
 char *launch_reply_health(const char *status);

@@ -292,22 +292,6 @@ static base_status write_url(const char *directory, launch_server *server, base_
     return base_file_write(server->url_file, line, (size_t)bytes, reterr);
 }
 
-/* The last part of the checkpoint's path. */
-static void name_model(launch_server *server)
-{
-    const char *path = server->job->model.checkpoint;
-    size_t bytes = strlen(path);
-    while (bytes > 1 && path[bytes - 1] == '/') {
-        bytes--;
-    }
-    size_t begin = bytes;
-    while (begin > 0 && path[begin - 1] != '/') {
-        begin--;
-    }
-    (void)snprintf(server->model, sizeof server->model, "%.*s", (int)(bytes - begin), path + begin);
-    proto_text_tame(server->model);
-}
-
 base_status launch_server_create(const launch_server_options *options, launch_server **server,
                                  base_error *reterr)
 {
@@ -329,7 +313,7 @@ base_status launch_server_create(const launch_server_options *options, launch_se
     }
     (void)pthread_mutex_init(&made->lock, NULL);
     base_cond_init(&made->idle);
-    name_model(made);
+    launch_served_name(made->job, &made->served);
     base_status status = read_key(options->key_file, made, reterr);
     if (status == BASE_OK) {
         status = open_events(made, reterr);

@@ -81,7 +81,7 @@ struct launch_server {
     launch_connections connections;
     char url[LAUNCH_SERVE_URL_BYTES];
     char url_file[BASE_PATH_BYTES + 16]; /* empty: none */
-    char model[LAUNCH_SERVE_MODEL_BYTES];
+    launch_served served;
     int64_t started_s;
     uint64_t seed; /* of requests without one */
     bool is_open;  /* to anybody: --serve-open */
