@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "job/writer.h"
 #include "record/architecture.h"
 #include "record/scaling_point.h"
@@ -22,6 +23,27 @@ static void print_accuracy(const launch_job_result *result, int ranks)
     if (total > 0) {
         launch_writer_result("held-out exact match: %" PRIu64 "/%" PRIu64 " (%.1f %%)\n", correct,
                              total, 100.0 * (double)correct / (double)total);
+    }
+}
+
+/* What drafts have saved. Ranks that hold one model together have counted the same. */
+static void print_drafts(const proto_job *job, const launch_job_result *result)
+{
+    const bool together = proto_mode_get(job->job.mode)->tensor_parallel;
+    const int ranks = together ? 1 : (int)job->job.world_size;
+    uint64_t drawn = 0;
+    uint64_t drafted = 0;
+    uint64_t accepted = 0;
+    for (int rank = 0; rank < ranks; rank++) {
+        drawn += result->ranks[rank].tokens_drawn;
+        drafted += result->ranks[rank].tokens_drafted;
+        accepted += result->ranks[rank].tokens_accepted;
+    }
+    if (drawn > 0) {
+        base_log(BASE_LOG_INFO,
+                 "drafts: %" PRIu64 " tokens, %" PRIu64
+                 " of them accepted; %.2f tokens of a text a step",
+                 drafted, accepted, (double)drawn / (double)(drawn - accepted));
     }
 }
 
@@ -139,6 +161,9 @@ void launch_summary_print(const launch_options *options, const launch_job_result
     if (!options->quiet && training) {
         print_training(options, result);
         print_scaling(scaling);
+    }
+    if (!options->quiet && options->job.infer.speculate > 0) {
+        print_drafts(&options->job, result);
     }
     if (options->job.infer.eval) {
         print_accuracy(result, (int)options->job.job.world_size);

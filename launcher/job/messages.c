@@ -277,6 +277,9 @@ static void handle_finished(launch_session *session, int rank,
     info->startup_ns = finished->startup_ns;
     info->eval_total = finished->eval_total;
     info->eval_correct = finished->eval_correct;
+    info->tokens_drawn = finished->tokens_drawn;
+    info->tokens_drafted = finished->tokens_drafted;
+    info->tokens_accepted = finished->tokens_accepted;
     info->checkpoints = finished->checkpoints;
     info->checkpoint_ns = finished->checkpoint_ns;
     (void)snprintf(info->gpu.products, sizeof info->gpu.products, "%s", finished->products);

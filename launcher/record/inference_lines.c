@@ -25,15 +25,6 @@ static void put_comparison(const launch_inference_figures *of, launch_text *line
     launch_text_put(lines, "\n");
 }
 
-static void put_drafts(const launch_inference_rank *mean, launch_text *lines)
-{
-    if (mean->drafted > 0) {
-        launch_text_printf(
-            lines, "drafts: %.0f tokens, %.0f of them accepted; %.2f tokens of a text a step\n",
-            mean->drafted, mean->accepted, mean->tokens_per_step);
-    }
-}
-
 static void put_curve(const launch_curve *curve, launch_text *lines)
 {
     bool any = false;
@@ -57,6 +48,5 @@ void launch_inference_lines(const launch_inference_figures *figures, const json_
     } else if (reason != NULL) {
         launch_text_printf(lines, "nothing was compared: %s\n", reason);
     }
-    put_drafts(&figures->mean, lines);
     put_curve(&figures->curve, lines);
 }

@@ -111,6 +111,18 @@ static void put_exchange_cards(const launch_inference_figures *of, launch_text *
     launch_report_card_end(text, more);
 }
 
+static void put_draft_card(const launch_inference_rank *mean, launch_text *text)
+{
+    char more[128];
+    (void)snprintf(more, sizeof more,
+                   "of %.0f drafted tokens were right; %.2f tokens of a text a step", mean->drafted,
+                   mean->tokens_per_step);
+    launch_report_card_begin(text, "Drafts");
+    launch_text_number(text, 100 * mean->accepted / mean->drafted, 1);
+    launch_text_put(text, mean->drafted > 0 ? "\xc2\xa0%" : "");
+    launch_report_card_end(text, more);
+}
+
 static void put_bars(const launch_inference_figures *of, launch_text *text)
 {
     launch_figure *figure =
@@ -381,6 +393,8 @@ base_status launch_inference_report(const launch_inference_view *view, launch_te
                                    "tokens, with the waiting for that."},
         {"Slowest rank", "The one that enters exchanges last: in a step, the one for which the "
                          "others have waited longest."},
+        {"Drafts", "Tokens that were guessed from the text so far (--speculate). One that is right "
+                   "saves a step."},
         {"First token", "From the first step that computes for a prompt to its first token."},
         {"Crossover", "The width from which on all ranks together draw a token sooner than one."},
         {"p50, p95", "50 %, and 95 %, of the values are below."},
@@ -389,6 +403,9 @@ base_status launch_inference_report(const launch_inference_view *view, launch_te
     launch_text_put(text, "<div class=\"cards\">\n");
     put_speed_cards(view->figures, text);
     put_exchange_cards(view->figures, text);
+    if (view->run->job->infer.speculate > 0) {
+        put_draft_card(&view->figures->mean, text);
+    }
     launch_text_put(text, "</div>\n");
     launch_report_lesson(text, view->lesson_notes);
     put_prompts(view, text);

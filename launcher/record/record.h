@@ -135,6 +135,9 @@ typedef struct launch_rank_info {
     int64_t startup_ns;
     uint64_t eval_total;
     uint64_t eval_correct;
+    uint64_t tokens_drawn; /* answering prompts */
+    uint64_t tokens_drafted;
+    uint64_t tokens_accepted;
     uint64_t checkpoints; /* written by this job; all ranks wait for each */
     int64_t checkpoint_ns;
     int state_count; /* data-parallel training on CPUs; else 0 */

@@ -197,6 +197,16 @@ static base_status report_loaded(void *user, const rank_generate_report *report,
     return BASE_OK;
 }
 
+static void put_report(rank_generate_report *report, Ringfence__Control__Finished *finished)
+{
+    finished->tokens_drawn = report->costs.sampled;
+    finished->tokens_drafted = report->costs.drafted;
+    finished->tokens_accepted = report->costs.accepted;
+    finished->graphs = report->graphs;
+    finished->replays = report->replays;
+    finished->capture_failure = report->capture_failure;
+}
+
 static base_status answer(rank_worker *worker, const rank_generate_options *options,
                           base_error *reterr)
 {
@@ -261,9 +271,7 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
     rank_finished_put_memory(options->device, &own.report.memory.planned,
                              worker->gpu != NULL ? worker->gpu->info.memory_bytes : 0, &memory,
                              &finished);
-    finished.graphs = own.report.graphs;
-    finished.replays = own.report.replays;
-    finished.capture_failure = own.report.capture_failure;
+    put_report(&own.report, &finished);
     /* --baseline and --curve load other models, whose memory does not count */
     const bool measured = job->infer.baseline || job->infer.curve[0] != '\0';
     finished.max_rss_bytes = measured ? own.max_rss_bytes : rank_worker_max_rss_bytes();

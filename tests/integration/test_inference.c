@@ -94,6 +94,9 @@ static void drafts_are_counted(void **state)
 {
     (void)state;
     static test_program program;
+    base_error error;
+    void *page = NULL;
+    size_t page_bytes = 0;
     char line[128];
     const char *const *flags = FLAGS(PROMPTS, "--ignore-eos", "--speculate", "8");
     assert_int_equal(inference_run(&program, "tp-cpu", "2", "counted", flags), 0);
@@ -118,6 +121,19 @@ static void drafts_are_counted(void **state)
                    drafted, inference_real(manifest, "tokens_accepted"),
                    inference_real(manifest, "tokens_per_step"));
     assert_has(program.text[TEST_STDERR], line);
+    assert_ok(base_file_read(test_directory_path(&test_shared_directory, "counted/report.html"),
+                             1 << 20, &page, &page_bytes, &error),
+              &error);
+    test_program_start(&program,
+                       FLAGS(LAUNCHER_PATH, "--mode", "generate", "--ranks", "2", "--checkpoint",
+                             inference_model.out, "--no-bind", "--max-new-tokens", "12", PROMPTS,
+                             "--ignore-eos", "--speculate", "8"),
+                       FLAGS(NULL));
+    assert_int_equal(test_program_wait(&program), 0);
+    assert_has(program.text[TEST_STDERR], line); /* a draft depends on its text alone */
+    (void)snprintf(line, sizeof line, "of %.0f drafted tokens were right", drafted);
+    assert_has((const char *)page, line);
+    free(page);
     json_decref(lines);
     json_decref(results);
     json_decref(manifest);

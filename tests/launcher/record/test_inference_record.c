@@ -172,29 +172,6 @@ static void what_was_measured_has_a_line(void **state)
     assert_lines(NULL, "d_model 64: 0.50 x\n");
 }
 
-static void drafts_have_a_line(void **state)
-{
-    (void)state;
-    static const struct {
-        double drafted;
-        const char *expected;
-    } cases[] = {{0, ""},
-                 {(double)NAN, ""},
-                 {40, "drafts: 40 tokens, 25 of them accepted; 1.45 tokens of a text a step\n"}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        launch_inference_figures of;
-        launch_text lines = {0};
-        read_made_up(&of);
-        of.curve.point_count = 0;
-        of.mean.drafted = cases[i].drafted;
-        of.mean.accepted = 25;
-        of.mean.tokens_per_step = 1.454;
-        launch_inference_lines(&of, NULL, &lines);
-        assert_string_equal(lines.data != NULL ? lines.data : "", cases[i].expected);
-        launch_text_fini(&lines);
-    }
-}
-
 static void what_is_not_there_is_not_known(void **state)
 {
     (void)state;
@@ -465,7 +442,6 @@ int main(void)
         cmocka_unit_test(medians_are_those_of_the_rounds),
         cmocka_unit_test(all_reduces_are_counted_by_the_step),
         cmocka_unit_test(what_was_measured_has_a_line),
-        cmocka_unit_test(drafts_have_a_line),
         cmocka_unit_test(what_is_not_there_is_not_known),
         cmocka_unit_test(the_lesson_says_why),
         cmocka_unit_test(the_lesson_of_rounds_is_of_their_medians),
