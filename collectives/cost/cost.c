@@ -104,6 +104,15 @@ static void add_one_round(price *p, const coll_layout *s, double times)
     p->latencies_between += s->hosts == 1 ? 0 : times;
 }
 
+/* What a price is for no bytes. */
+static double latency_us(const price *p, const coll_costs *costs)
+{
+    return p->latencies_inside * costs->inside.latency_us +
+           p->latencies_between * costs->between.latency_us +
+           p->messages_inside * costs->inside.message_us +
+           p->messages_between * costs->between.message_us;
+}
+
 /* One message after the other along all ranks. */
 static void add_chain(price *p, const coll_layout *s, double times)
 {
@@ -255,12 +264,68 @@ static int second_segment(int n)
     return second;
 }
 
-static price halving(const coll_layout *s, coll_kind kind)
+/* Whether ranks first ... end - 1 are on one host. */
+static bool is_here(const coll_layout *s, int first, int end)
+{
+    return s->hosts == 1 ||
+           (s->contiguous && first / s->host_ranks_max == (end - 1) / s->host_ranks_max);
+}
+
+/* The latencies and messages that lie one after the other until the first of the segments of powers of two has the
+ * value (plan/halving.c). Each halves by itself while what those on its right have is on its way to it, in as many
+ * messages as its ranks are more than theirs, and waits for what comes later. `back`: the value goes the other way,
+ * where its receivers wait for these messages while the first segment doubles. */
+static price longest_way(const coll_layout *s, const coll_costs *costs, bool back)
+{
+    price longest = {.reduced = 0};
+    int smaller = 0; /* ranks of the segment on the right; 0: there is none */
+    for (int log = 0; 1 << log <= s->ranks; log++) {
+        price own = {.reduced = 0};
+        bool here = true;
+        if ((s->ranks & 1 << log) == 0) {
+            continue;
+        }
+        for (int round = 0; round < log; round++) {
+            own.latencies_inside += crossing(s, round) == 0 ? 1 : 0;
+            own.latencies_between += crossing(s, round) == 0 ? 0 : 1;
+        }
+        if (smaller > 0) {
+            const double messages = back ? 0 : ratio(1 << log, smaller) - 1;
+            const int begin = s->ranks >> log & ~1; /* in segments of this size */
+            here = is_here(s, begin << log, ((begin + 1) << log) + smaller);
+            longest.latencies_inside += here ? 1 : 0;
+            longest.latencies_between += here ? 0 : 1;
+            longest.messages_inside += here ? messages : 0;
+            longest.messages_between += here ? 0 : messages;
+        }
+        longest = latency_us(&longest, costs) > latency_us(&own, costs) ? longest : own;
+        if (smaller > 0) { /* a message shares a link with those of a round */
+            longest.messages_inside += here ? 1 : 0;
+            longest.messages_between += here ? 0 : 1;
+        }
+        smaller = 1 << log;
+    }
+    return longest;
+}
+
+static void add_way(price *p, const coll_layout *s, const coll_costs *costs, bool back)
+{
+    const price way = longest_way(s, costs, back);
+    p->latencies_inside += way.latencies_inside;
+    p->latencies_between += way.latencies_between;
+    p->messages_inside += way.messages_inside;
+    p->messages_between += way.messages_between;
+}
+
+static price halving(const coll_layout *s, const coll_costs *costs, coll_kind kind)
 {
     price p = {.reduced = ratio(s->ranks - 1, s->ranks)};
     const double times = kind == COLL_ALL_REDUCE ? 2 : 1;
     double left = 1; /* of the vector, at a rank */
-    add_rounds(&p, s, times);
+    add_way(&p, s, costs, false);
+    if (kind == COLL_ALL_REDUCE) {
+        add_way(&p, s, costs, true);
+    }
     for (int round = 0; round < log2_up(s->ranks); round++) {
         const double after = left / 2 > 1.0 / s->ranks ? left / 2 : 1.0 / s->ranks;
         const int out = crossing(s, round);
@@ -269,7 +334,6 @@ static price halving(const coll_layout *s, coll_kind kind)
         left = after;
     }
     if (!is_power(s->ranks)) {
-        add_one_round(&p, s, times);
         add_bytes(&p, s, times / (second_segment(s->ranks) + 1), 1);
     }
     if (kind == COLL_REDUCE) {
@@ -340,7 +404,8 @@ static price two_level(const coll_layout *s, coll_kind kind)
     return p;
 }
 
-static price price_of(const coll_layout *s, coll_kind kind, coll_algorithm algorithm)
+static price price_of(const coll_layout *s, const coll_costs *costs, coll_kind kind,
+                      coll_algorithm algorithm)
 {
     switch (coll_plan_form(algorithm, kind)) {
     case COLL_FORM_RING:
@@ -352,7 +417,7 @@ static price price_of(const coll_layout *s, coll_kind kind, coll_algorithm algor
     case COLL_FORM_DOUBLING:
         return doubling(s);
     case COLL_FORM_HALVING:
-        return halving(s, kind);
+        return halving(s, costs, kind);
     case COLL_FORM_TWO_LEVEL:
         return two_level(s, kind);
     case COLL_FORM_BINOMIAL:
@@ -372,14 +437,11 @@ double coll_cost_us(const coll_costs *costs, const coll_layout *shape, coll_kind
     if (algorithm < COLL_ALGORITHM_RING || algorithm > COLL_ALGORITHM_LAST) {
         algorithm = coll_cost_choose(costs, shape, kind, whole_bytes);
     }
-    const price p = price_of(shape, kind, algorithm);
+    const price p = price_of(shape, costs, kind, algorithm);
     const double kilo = (double)whole_bytes / 1000; /* ns per byte, us per kilobyte */
     const double chunk = whole_bytes < CHUNK_BYTES ? kilo : CHUNK_BYTES / 1000.0;
     const coll_link_cost *link = shape->hosts == 1 ? &costs->inside : &costs->between;
-    return costs->start_us + p.latencies_inside * costs->inside.latency_us +
-           p.latencies_between * costs->between.latency_us +
-           p.messages_inside * costs->inside.message_us +
-           p.messages_between * costs->between.message_us +
+    return costs->start_us + latency_us(&p, costs) +
            kilo * (p.bytes_inside * costs->inside.byte_ns +
                    p.bytes_between * costs->between.byte_ns + p.reduced * costs->reduce_byte_ns) +
            p.fill * chunk * link->byte_ns;

@@ -167,6 +167,30 @@ static void test_last_host_of_any_size(void **state)
     }
 }
 
+/* Small vectors, where latencies decide, of any number of ranks on hosts of any size: halving and doubling of
+ * segments that wait for each other is within 1.25 times of the simulation. */
+static void test_segments_of_small_vectors(void **state)
+{
+    static const int per_host[] = {1, 2, 3, 4, 6, 8, 64};
+    static const size_t vectors[] = {64, 1024};
+    (void)state;
+    for (size_t i = 0; i < sizeof per_host / sizeof per_host[0]; i++) {
+        for (int ranks = 2; ranks <= 2 * 64 + 1; ranks++) {
+            const size_t bytes = vectors[ranks % 2];
+            const coll_layout layout = odd_layout(ranks, per_host[i]);
+            const double us =
+                run(COLL_ALGORITHM_HALVING_DOUBLING, COLL_ALL_REDUCE, ranks, per_host[i], bytes)
+                    .time_us;
+            const double formula = coll_cost_us(&prices, &layout, COLL_ALL_REDUCE,
+                                                COLL_ALGORITHM_HALVING_DOUBLING, bytes);
+            if (formula < us / 1.25 || formula > us * 1.25) {
+                fail_msg("%d ranks, %d per host: formula %.1f us, simulated %.1f us", ranks,
+                         per_host[i], formula, us);
+            }
+        }
+    }
+}
+
 /* Hosts of the same 2^k ranks, 2^k of them: what `auto` chooses takes at most 1.2 times as long as the fastest. */
 static void test_the_choice_on_whole_hosts(void **state)
 {
@@ -204,6 +228,7 @@ int main(void)
         cmocka_unit_test(test_formulas_hold),
         cmocka_unit_test(test_hosts_of_any_size),
         cmocka_unit_test(test_last_host_of_any_size),
+        cmocka_unit_test(test_segments_of_small_vectors),
         cmocka_unit_test(test_the_choice_on_whole_hosts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
