@@ -16,8 +16,6 @@
 
 enum { EXIT_GOOD = 0, EXIT_BAD = 1 };
 
-#define SHORT_NS (300 * BASE_NS_PER_MS)
-
 typedef struct job {
     coll_transport transport;
     int64_t timeout_ns;
@@ -62,10 +60,8 @@ static int killed_body(forked_rank *rank, void *user)
     (void)!write(j->pipe[1], "r", 1);
     const coll_status status =
         coll_all_reduce(comm, data, data, 100, COLL_FLOAT32, COLL_SUM, &error);
-    const bool lost = status == COLL_ERR_PEER;
-    CHILD_CHECK(status == COLL_ERR_TIMEOUT || lost, &error);
+    CHILD_CHECK(status == COLL_ERR_PEER, &error); /* long before the timeout */
     CHILD_CHECK(strstr(error.message, "rank 1 (host") != NULL, &error);
-    CHILD_CHECK(lost || strstr(error.message, "waiting for rank 1 (host") != NULL, &error);
     coll_context_destroy(context);
     return EXIT_GOOD;
 }
@@ -86,7 +82,7 @@ static int count_dev_shm(void)
 
 static void kill_one(coll_transport transport)
 {
-    job j = {.transport = transport, .timeout_ns = 2 * SHORT_NS};
+    job j = {.transport = transport, .timeout_ns = 20 * BASE_NS_PER_S};
     pid_t pids[3];
     coll_error error;
     char byte = 0;
@@ -276,15 +272,17 @@ static void test_sixteen_ranks(void **state)
     }
 }
 
-enum { CROWD = 24, DESCRIPTORS = 4 * CROWD, SOME_USER = 61234 };
+enum { CROWD = 24, DESCRIPTORS = 4 * CROWD, USER_FIRST = 20000, USERS = 40000 };
 
 /* Makes this process one of an ordinary user who may open so many files. That limit holds for
- * descriptors in transit, too, but not for root. */
+ * descriptors in transit, too, of all the user's processes together, but not for root. So each run of this test has
+ * a user of its own. */
 static bool become_ordinary(void)
 {
+    const uid_t user = USER_FIRST + (uid_t)getppid() % USERS;
     const struct rlimit limit = {.rlim_cur = DESCRIPTORS, .rlim_max = DESCRIPTORS};
     return setrlimit(RLIMIT_NOFILE, &limit) == 0 &&
-           (geteuid() != 0 || (setgid(SOME_USER) == 0 && setuid(SOME_USER) == 0)) &&
+           (geteuid() != 0 || (setgid(user) == 0 && setuid(user) == 0)) &&
            prctl(PR_SET_DUMPABLE, 1) == 0; /* or /proc/self is root's */
 }
 
