@@ -83,6 +83,18 @@ static void handle_failed(launch_session *session, int rank,
     if (secondary && (session->abort_sent_ns != 0 || stopped)) {
         return;
     }
+    const int halted = failed->status == BASE_ERR_TIMEOUT
+                           ? launch_watch_find_stopped(session, base_now_ns())
+                           : PROTO_NO_RANK;
+    if (halted != PROTO_NO_RANK) {
+        launch_blame(session, LAUNCH_BLAME_CAUSE, halted, BASE_EXIT_ERROR,
+                     "rank %d (pid %d) has been stopped (SIGSTOP or the like), and rank %d (pid "
+                     "%d) has waited in "
+                     "vain: %s",
+                     halted, launch_rank_pid(&session->ranks[halted]), rank,
+                     launch_rank_pid(failing), failed->message);
+        return;
+    }
     launch_watch_describe_stops(session, stops, sizeof stops);
     if (failed->status == BASE_ERR_TIMEOUT) {
         rendezvous_describe_exchange(session, exchange, sizeof exchange);

@@ -320,6 +320,10 @@ void launch_watch_stops(launch_session *session, int64_t now_ns);
  * due. */
 int64_t launch_watch_stop_deadlines(launch_session *session, int64_t now_ns);
 
+/* The rank that has been stopped for half of the job's timeout or longer, so that it is for this one that others
+ * have waited in vain; PROTO_NO_RANK: there is none. */
+int launch_watch_find_stopped(const launch_session *session, int64_t now_ns);
+
 /* For how long nobody has read standard output, once that is long enough to be said; else 0. */
 int64_t launch_watch_unread_ns(int64_t now_ns);
 

@@ -357,6 +357,18 @@ int64_t launch_watch_stop_deadlines(launch_session *session, int64_t now_ns)
     return next_ns;
 }
 
+int launch_watch_find_stopped(const launch_session *session, int64_t now_ns)
+{
+    const int64_t long_ns = session->job->parallel.timeout_ms * BASE_NS_PER_MS / 2;
+    for (int i = 0; i < session->world_size; i++) {
+        const launch_rank *rank = &session->ranks[i];
+        if (rank->stopped && !rank->exited && now_ns - rank->stopped_ns >= long_ns) {
+            return i;
+        }
+    }
+    return PROTO_NO_RANK;
+}
+
 /* The process's state letter and the debugger that traces it (0: none). */
 static char process_state(pid_t pid, long *tracer)
 {
