@@ -127,7 +127,7 @@ static base_status read_input(const char *key, const json_t *value, launch_compl
                       : read_prompt(value, &body->request, reterr);
 }
 
-static base_status read_field(const char *key, const json_t *value, const launch_served *served,
+static base_status read_field(const char *key, const json_t *value, const char *model,
                               launch_completion_body *body, base_error *reterr)
 {
     proto_request *request = &body->request;
@@ -135,10 +135,10 @@ static base_status read_field(const char *key, const json_t *value, const launch
         return BASE_OK; /* as if it were left out */
     }
     if (strcmp(key, "model") == 0) {
-        return json_is_string(value) && launch_served_has(served, json_string_value(value))
+        return json_is_string(value) && strcmp(json_string_value(value), model) == 0
                    ? BASE_OK
                    : base_fail(reterr, BASE_ERR_NOTFOUND, "model: there is only \"%s\" here",
-                               served->name);
+                               model);
     }
     if (strcmp(key, "prompt") == 0 || strcmp(key, "messages") == 0) {
         return read_input(key, value, body, reterr);
@@ -175,8 +175,8 @@ static base_status read_field(const char *key, const json_t *value, const launch
     return read_other(key, value, reterr);
 }
 
-base_status launch_completion_body_read(const char *text, size_t text_bytes,
-                                        const launch_served *served, launch_completion_body *body,
+base_status launch_completion_body_read(const char *text, size_t text_bytes, const char *model,
+                                        launch_completion_body *body,
                                         char field[LAUNCH_FIELD_BYTES], base_error *reterr)
 {
     json_error_t json_error;
@@ -196,7 +196,7 @@ base_status launch_completion_body_read(const char *text, size_t text_bytes,
     }
     json_object_foreach(object, key, value)
     {
-        status = read_field(key, value, served, body, reterr);
+        status = read_field(key, value, model, body, reterr);
         if (status != BASE_OK) {
             (void)snprintf(field, LAUNCH_FIELD_BYTES, "%.48s", key);
             break;

@@ -10,7 +10,6 @@
 
 #include "base/status.h"
 #include "proto/request.h"
-#include "serve/served.h"
 #include "serve/stop_texts.h"
 
 enum { LAUNCH_FIELD_BYTES = 64 };
@@ -24,10 +23,10 @@ typedef struct launch_completion_body {
     bool seeded;        /* it has a seed */
 } launch_completion_body;
 
-/* served: what there is. BASE_ERR_NOTFOUND: another model is asked for. BASE_ERR_INVALID or
+/* model: the only one that there is. BASE_ERR_NOTFOUND: another is asked for. BASE_ERR_INVALID or
  * BASE_ERR_LIMIT: what is wrong, and in field[] its name, "" if it is the body as a whole. */
 BASE_MUST_CHECK base_status launch_completion_body_read(const char *text, size_t text_bytes,
-                                                        const launch_served *served,
+                                                        const char *model,
                                                         launch_completion_body *body,
                                                         char field[LAUNCH_FIELD_BYTES],
                                                         base_error *reterr);

@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/status.h"
 #include "proto/envelope.h"
@@ -113,28 +112,24 @@ char *launch_reply_usage(const launch_reply_head *head, const launch_usage *usag
     return dump(object);
 }
 
-/* As vLLM lists a model and its adapters. */
-static json_t *model_object(const launch_served *served, bool is_base, int64_t created_s)
+/* As vLLM lists adapters. */
+static json_t *model_object(const char *model, const char *base, int64_t created_s)
 {
-    const bool adapted = !is_base && served->base[0] != '\0';
-    const char *name = is_base ? served->base : served->name;
-    return json_pack("{s:s, s:s, s:I, s:s, s:s, s:s?}", "id", name, "object", "model", "created",
-                     (json_int_t)created_s, "owned_by", "ringfence", "root",
-                     adapted ? served->base : name, "parent", adapted ? served->base : NULL);
+    const bool adapted = base[0] != '\0';
+    return json_pack("{s:s, s:s, s:I, s:s, s:s, s:s?}", "id", model, "object", "model", "created",
+                     (json_int_t)created_s, "owned_by", "ringfence", "root", adapted ? base : model,
+                     "parent", adapted ? base : NULL);
 }
 
-char *launch_reply_model(const launch_served *served, const char *name, int64_t created_s)
+char *launch_reply_model(const char *model, const char *base, int64_t created_s)
 {
-    return dump(model_object(served, strcmp(name, served->name) != 0, created_s));
+    return dump(model_object(model, base, created_s));
 }
 
-char *launch_reply_models(const launch_served *served, int64_t created_s)
+char *launch_reply_models(const char *model, const char *base, int64_t created_s)
 {
-    json_t *list = json_pack("[o]", model_object(served, false, created_s));
-    if (served->base[0] != '\0') {
-        (void)json_array_append_new(list, model_object(served, true, created_s));
-    }
-    return dump(json_pack("{s:s, s:o}", "object", "list", "data", list));
+    return dump(
+        json_pack("{s:s, s:[o]}", "object", "list", "data", model_object(model, base, created_s)));
 }
 
 char *launch_reply_health(const char *status)

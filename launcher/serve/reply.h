@@ -6,8 +6,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "serve/served.h"
-
 /* What all objects of one completion say. */
 typedef struct launch_reply_head {
     uint64_t id;
@@ -39,9 +37,9 @@ char *launch_reply_chunk(const launch_reply_head *head, const char *text,
 /* The usage, after the last piece. */
 char *launch_reply_usage(const launch_reply_head *head, const launch_usage *usage);
 
-/* All that is served, what answers first; and one of it. */
-char *launch_reply_models(const launch_served *served, int64_t created_s);
-char *launch_reply_model(const launch_served *served, const char *name, int64_t created_s);
+/* base: the model that adapters are for; "": there are none. */
+char *launch_reply_models(const char *model, const char *base, int64_t created_s);
+char *launch_reply_model(const char *model, const char *base, int64_t created_s);
 
 /* {"status": …}. */
 char *launch_reply_health(const char *status);

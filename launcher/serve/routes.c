@@ -18,8 +18,7 @@ typedef struct call {
     launch_completion *completion; /* NULL: it is none, or not yet */
     size_t body_bytes;
     bool too_long;
-    const char *model; /* of a path of one, while it is answered */
-    char body[];       /* LAUNCH_SERVE_BODY_BYTES_MAX of a POST */
+    char body[]; /* LAUNCH_SERVE_BODY_BYTES_MAX of a POST */
 } call;
 
 #define MODEL_PATH "/v1/models/{model}" /* as OpenAI writes it */
@@ -80,7 +79,7 @@ static launch_completion *add(launch_server *server, const launch_completion_bod
         .server = server,
         .head = {.id = request->id,
                  .created_s = base_timestamp(timestamp) / 1000,
-                 .model = server->served.name,
+                 .model = server->model,
                  .chat = body->chat},
         .request = request,
         .connection = connection,
@@ -141,8 +140,8 @@ static bool post(launch_server *server, struct MHD_Connection *connection, call 
     }
     body->chat = chat;
     launch_request_defaults(server->job, &body->request);
-    const base_status read = launch_completion_body_read(own->body, own->body_bytes,
-                                                         &server->served, body, field, &error);
+    const base_status read =
+        launch_completion_body_read(own->body, own->body_bytes, server->model, body, field, &error);
     if (read != BASE_OK) {
         free(body);
         (void)pthread_mutex_lock(&server->lock);
@@ -239,13 +238,14 @@ static bool get_models(launch_server *server, struct MHD_Connection *connection,
 {
     (void)own;
     return send_json(connection, MHD_HTTP_OK,
-                     launch_reply_models(&server->served, server->started_s));
+                     launch_reply_models(server->model, server->base, server->started_s));
 }
 
 static bool get_model(launch_server *server, struct MHD_Connection *connection, call *own)
 {
+    (void)own;
     return send_json(connection, MHD_HTTP_OK,
-                     launch_reply_model(&server->served, own->model, server->started_s));
+                     launch_reply_model(server->model, server->base, server->started_s));
 }
 
 static bool get_health(launch_server *server, struct MHD_Connection *connection, call *own)
@@ -364,8 +364,7 @@ static bool answer(launch_server *server, struct MHD_Connection *connection, con
     static const char models[] = "/v1/models/";
     const char *asked = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0 ? MHD_HTTP_METHOD_GET : method;
     if (strncmp(path, models, sizeof models - 1) == 0 &&
-        launch_served_has(&server->served, path + sizeof models - 1)) {
-        own->model = path + sizeof models - 1;
+        strcmp(path + sizeof models - 1, server->model) == 0) {
         path = MODEL_PATH;
     }
     for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {

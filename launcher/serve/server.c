@@ -292,6 +292,21 @@ static base_status write_url(const char *directory, launch_server *server, base_
     return base_file_write(server->url_file, line, (size_t)bytes, reterr);
 }
 
+/* The last part of a path. */
+static void name_model(const char *path, char name[LAUNCH_SERVE_MODEL_BYTES])
+{
+    size_t bytes = strlen(path);
+    while (bytes > 1 && path[bytes - 1] == '/') {
+        bytes--;
+    }
+    size_t begin = bytes;
+    while (begin > 0 && path[begin - 1] != '/') {
+        begin--;
+    }
+    (void)snprintf(name, LAUNCH_SERVE_MODEL_BYTES, "%.*s", (int)(bytes - begin), path + begin);
+    proto_text_tame(name);
+}
+
 base_status launch_server_create(const launch_server_options *options, launch_server **server,
                                  base_error *reterr)
 {
@@ -313,7 +328,9 @@ base_status launch_server_create(const launch_server_options *options, launch_se
     }
     (void)pthread_mutex_init(&made->lock, NULL);
     base_cond_init(&made->idle);
-    launch_served_name(made->job, &made->served);
+    const bool adapted = made->job->model.adapter[0] != '\0';
+    name_model(adapted ? made->job->model.adapter : made->job->model.checkpoint, made->model);
+    name_model(adapted ? made->job->model.checkpoint : "", made->base);
     base_status status = read_key(options->key_file, made, reterr);
     if (status == BASE_OK) {
         status = open_events(made, reterr);

@@ -80,8 +80,9 @@ struct launch_server {
     int open_max; /* completions */
     launch_connections connections;
     char url[LAUNCH_SERVE_URL_BYTES];
-    char url_file[BASE_PATH_BYTES + 16]; /* empty: none */
-    launch_served served;
+    char url_file[BASE_PATH_BYTES + 16];  /* empty: none */
+    char model[LAUNCH_SERVE_MODEL_BYTES]; /* what answers: adapters, or else the checkpoint */
+    char base[LAUNCH_SERVE_MODEL_BYTES];  /* the adapters' checkpoint; empty: there are none */
     int64_t started_s;
     uint64_t seed; /* of requests without one */
     bool is_open;  /* to anybody: --serve-open */

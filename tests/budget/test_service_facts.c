@@ -159,7 +159,8 @@ static void test_hook_that_hangs_is_left(void **state)
                    "\"hook\": [\"/bin/sh\", \"-c\", \"echo $$ >'%s'; exec sleep 600\"]", fifo);
     fixture_write_policy(fixture, extra);
     const int fd = open(fifo, O_RDWR | O_CLOEXEC);
-    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0); /* the hook's, once the service has gone */
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1),
+                     0); /* the hook's, once the service has gone */
     fixture_start(fixture);
     fixture_account(fixture, "phase35", USD(50));
     fixture_begin_run(fixture, "run-1", 1);

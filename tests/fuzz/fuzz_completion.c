@@ -21,9 +21,8 @@ static void read_body(const uint8_t *data, size_t size_bytes, bool chat)
     body.chat = chat;
     proto_job_defaults(&job);
     launch_request_defaults(&job, &body.request);
-    const launch_served served = {.name = "model", .base = "base"};
     const base_status status =
-        launch_completion_body_read((const char *)data, size_bytes, &served, &body, field, &error);
+        launch_completion_body_read((const char *)data, size_bytes, "model", &body, field, &error);
     if (status == BASE_OK) {
         BASE_ASSERT(proto_request_check(&body.request, NULL) == BASE_OK);
         BASE_ASSERT(body.request.text_bytes > 0 || body.request.token_count > 0);
