@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Keeps the pages true. From CTest, and from ./dev docs.
-#   check.sh links ROOT            every relative link of every page leads to a file of the project
+#   check.sh links ROOT            every relative link of every page leads to a file of the project,
+#                                  and to a heading that is there
 #   check.sh fields ROOT BUILD     docs/RECORD.md explains every field that a record has
 #   check.sh errors ROOT           docs/ERRORS.md quotes messages that the sources have
 #   check.sh help ROOT BUILD       docs/CLI.md holds what the programs' --help says, of every command;
@@ -22,8 +23,23 @@ pages() {
         -prune -o -name '*.md' -print
 }
 
+# anchors PAGE: what leads to its headings, as GitHub names them, and "" for the whole page.
+anchors() {
+    awk '/^```/ { code = !code }
+         /^#+ / && !code {
+             sub(/^#+ +/, ""); gsub(/\]\([^)]*\)/, ""); text = tolower($0)
+             gsub(/[^[:alnum:]_ -]/, "", text); gsub(/ /, "-", text)
+             print text (seen[text]++ ? "-" (seen[text] - 1) : "")
+         }
+         END { print "" }' "$1"
+}
+
 check_links() {
-    local page target bad=0 count=0
+    local page target to bad=0 count=0
+    pages | while read -r page; do
+        mkdir -p "$scratch/$(dirname "$page")"
+        anchors "$page" >"$scratch/$page"
+    done
     while read -r page; do
         while read -r target; do
             count=$((count + 1))
@@ -31,7 +47,16 @@ check_links() {
                 echo "${page#"$root"/}: no such file: $target"
                 bad=1
             fi
-        done < <(grep -oE '\]\([^)]+\)' "$page" | sed 's/^](\(.*\))$/\1/' | grep -vE '^(https?:|#)')
+            case $target in
+            '#'*) to=$page ;;
+            *.md#*) to=$(realpath "$(dirname "$page")/${target%%#*}") ;;
+            *) continue ;;
+            esac
+            if ! grep -qxF -- "${target#*#}" "$scratch/$to"; then
+                echo "${page#"$root"/}: no such heading: $target"
+                bad=1
+            fi
+        done < <(grep -oE '\]\([^)]+\)' "$page" | sed 's/^](\(.*\))$/\1/' | grep -vE '^https?:')
     done < <(pages)
     echo "$count links"
     [ "$bad" -eq 0 ] && [ "$count" -gt 0 ]
