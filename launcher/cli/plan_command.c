@@ -75,6 +75,7 @@ static int show(const launch_plan_options *options, bool known, const launch_est
         .device_name = launch_device_name(options->device),
         .source = source_of(options, known),
         .checkpoint = options->checkpoint,
+        .lora_targets = options->lora_targets,
         .estimates = estimates,
         .count = count,
         .price_micro_per_hour = options->price_micro_per_hour,

@@ -97,6 +97,12 @@ static const base_field rows[] = {
      .value = "STAGE",
      .help = "of training: what replicas shard: 0: nothing; 1: AdamW's moments; 2: gradients too; "
              "3: parameters too"},
+    {OWN(INT, ask.adapters.rank), .least = 0, .most = PROTO_LORA_RANK_MAX, .option = "lora",
+     .value = "RANK",
+     .help = "of training: adapters (LoRA) alone, beside a model that is frozen; 0: the model"},
+    {OWN(TEXT, lora_targets), .option = "lora-targets", .value = "LIST",
+     .help = "of --lora: the layers, as q_proj,v_proj; all-linear: all (as PEFT: c_attn, or "
+             "q_proj,v_proj)"},
     {COUNT(steps), .option = "steps", .value = "N", .help = "say how long so many steps take"},
 
     {COUNT(ranks), .option = "ranks", .letter = 'n', .value = "N",
@@ -274,6 +280,7 @@ static base_status check_used(const launch_plan_options *options, base_error *re
                               : options->given.global_batch       ? "global-batch"
                               : options->ask.recompute            ? "recompute"
                               : options->ask.zero != 0            ? "zero"
+                              : options->ask.adapters.rank > 0    ? "lora"
                               : options->layout.context_ranks > 1 ? "context-ranks"
                                                                   : NULL;
     if (options->ask.decode && of_training != NULL) {
@@ -284,6 +291,22 @@ static base_status check_used(const launch_plan_options *options, base_error *re
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_INVALID, "--%s goes with --pipeline of 2 or more",
                            flag);
+}
+
+static base_status complete_adapters(launch_plan_options *options, base_error *reterr)
+{
+    launch_adapters *adapters = &options->ask.adapters;
+    if (adapters->rank == 0) {
+        return options->lora_targets[0] == '\0'
+                   ? BASE_OK
+                   : base_fail(reterr, BASE_ERR_INVALID, "--lora-targets goes with --lora");
+    }
+    if (options->ask.zero >= PROTO_ZERO_GRADIENTS) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--lora goes with --zero 0 and 1: adapters' gradients are small");
+    }
+    return launch_adapters_choose(&options->ask.model, adapters->rank, options->lora_targets,
+                                  adapters, reterr);
 }
 
 /* What does not depend on the layout, so that the search need not find it out. */
@@ -371,6 +394,9 @@ base_status launch_plan_options_parse(int argc, char **argv, launch_plan_options
     }
     if (status == BASE_OK) {
         status = complete_model(options, reterr);
+    }
+    if (status == BASE_OK) {
+        status = complete_adapters(options, reterr);
     }
     if (status == BASE_OK) {
         complete_device(options);

@@ -20,6 +20,7 @@ typedef struct launch_plan_options {
     int64_t host_ranks;
     int64_t ranks;
     launch_layout layout; /* 0: any */
+    char lora_targets[PROTO_LORA_TARGETS_BYTES];
     int64_t price_micro_per_hour;
     int64_t steps;
     char picture[BASE_PATH_BYTES];

@@ -31,7 +31,7 @@ static void try_zero(const launch_ask *ask, bool recompute, launch_estimate *mad
 {
     bool found = false;
     for (int64_t zero = launch_layout_zero(ask, &made->layout) + 1;
-         zero <= launch_layout_zero_most(&made->layout) && !found; zero++) {
+         zero <= launch_layout_zero_most(ask, &made->layout) && !found; zero++) {
         found = try_way(ask, zero, recompute, made);
     }
 }

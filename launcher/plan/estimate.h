@@ -5,6 +5,7 @@
 #define LAUNCH_PLAN_ESTIMATE_H
 
 #include "pipeline/timeline.h"
+#include "plan/adapters.h"
 #include "plan/device.h"
 #include "plan/model.h"
 
@@ -15,6 +16,7 @@ typedef struct launch_ask {
     bool decode;    /* a token for each sequence; else a step of training */
     bool recompute; /* of training: blocks keep their inputs alone, as of --recompute */
     int64_t zero;   /* of training: what replicas shard, as of --zero: 0 to PROTO_ZERO_PARAMETERS */
+    launch_adapters adapters; /* of training: with a rank, of a model that is frozen beside them */
     proto_precision precision;
     double efficiency;        /* share of the peak that products reach */
     double memory_efficiency; /* share of the memory's bandwidth that reading reaches */
@@ -104,8 +106,8 @@ int64_t launch_layout_copies(const launch_layout *layout);
 /* The stage of ZeRO that this layout has: none with one copy, where there is nothing to shard. */
 int64_t launch_layout_zero(const launch_ask *ask, const launch_layout *layout);
 
-/* The highest stage that it can have: 1 where stages of layers follow each other. */
-int64_t launch_layout_zero_most(const launch_layout *layout);
+/* The highest stage that it can have: 1 where stages of layers follow each other, and of adapters. */
+int64_t launch_layout_zero_most(const launch_ask *ask, const launch_layout *layout);
 
 /* BASE_ERR_INVALID: the model cannot be laid out so; the message says what it divides by. */
 BASE_MUST_CHECK base_status launch_layout_check(const launch_ask *ask, const launch_layout *layout,

@@ -104,6 +104,18 @@ static json_t *cost_json(const launch_plan *plan)
     return json_string(text);
 }
 
+/* null: the model is trained. */
+static json_t *adapters_json(const launch_plan *plan)
+{
+    const int64_t rank = plan->ask->adapters.rank;
+    return rank == 0
+               ? json_null()
+               : json_pack(
+                     "{s:I, s:s?, s:I}", "rank", (json_int_t)rank, "targets",
+                     plan->lora_targets[0] != '\0' ? plan->lora_targets : NULL, "parameters",
+                     (json_int_t)launch_adapters_of_model(&plan->ask->adapters, &plan->ask->model));
+}
+
 static json_t *model_json(const launch_plan *plan)
 {
     const launch_model *model = &plan->ask->model;
@@ -120,10 +132,10 @@ base_status launch_plan_print_json(const launch_plan *plan, FILE *stream, base_e
 {
     const launch_estimate *best = &plan->estimates[0];
     json_t *root = json_pack(
-        "{s:o, s:s, s:o, s:I, s:b, s:f, s:b, s:o, s:f, s:i, s:o, s:o, s:o, "
+        "{s:o, s:o, s:s, s:o, s:I, s:b, s:f, s:b, s:o, s:f, s:i, s:o, s:o, s:o, "
         "s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:o, s:o, s:o}",
-        "model", model_json(plan), "device", plan->device_name, "layout",
-        layout_json(&best->layout), "zero",
+        "model", model_json(plan), "lora", adapters_json(plan), "device", plan->device_name,
+        "layout", layout_json(&best->layout), "zero",
         (json_int_t)launch_layout_zero(plan->ask, &best->layout), "recompute", plan->ask->recompute,
         "memory_bytes", best->total_bytes, "fits", best->fits, "fits_with", ways_json(best),
         "tokens_per_step", best->tokens, "stage", best->stage, "memory", memory_json(best), "bill",

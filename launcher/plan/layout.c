@@ -18,9 +18,10 @@ int64_t launch_layout_zero(const launch_ask *ask, const launch_layout *layout)
     return launch_layout_copies(layout) > 1 ? ask->zero : 0;
 }
 
-int64_t launch_layout_zero_most(const launch_layout *layout)
+int64_t launch_layout_zero_most(const launch_ask *ask, const launch_layout *layout)
 {
-    return launch_layout_copies(layout) == 1 ? 0 : layout->pipeline > 1 ? 1 : PROTO_ZERO_PARAMETERS;
+    const bool moments_alone = layout->pipeline > 1 || ask->adapters.rank > 0;
+    return launch_layout_copies(layout) == 1 ? 0 : moments_alone ? 1 : PROTO_ZERO_PARAMETERS;
 }
 
 base_status launch_layout_check(const launch_ask *ask, const launch_layout *layout,
@@ -45,6 +46,11 @@ base_status launch_layout_check(const launch_ask *ask, const launch_layout *layo
                    ? BASE_OK
                    : base_fail(reterr, BASE_ERR_INVALID, "--decode goes without --pipeline");
     }
+    if (ask->adapters.rank > 0 && (layout->tensor > 1 || layout->pipeline > 1)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--lora goes without --tensor and --pipeline: each rank has the whole "
+                         "model, which is frozen");
+    }
     if (model->heads % (layout->tensor * layout->context_ranks) != 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--context-ranks %" PRId64 "%s does not divide the model's heads, %" PRId64
@@ -58,7 +64,7 @@ base_status launch_layout_check(const launch_ask *ask, const launch_layout *layo
                          " chunks each",
                          model->layers, layout->pipeline, ask->chunks);
     }
-    if (launch_layout_zero(ask, layout) > launch_layout_zero_most(layout)) {
+    if (launch_layout_zero(ask, layout) > launch_layout_zero_most(ask, layout)) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--zero %" PRId64 " goes without stages of layers: --pipeline 1, or "
                          "--zero 1",

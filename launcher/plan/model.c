@@ -192,10 +192,16 @@ double launch_stage_activation_bytes(const launch_model *model, const launch_sta
     return (double)part->layers * (input + rest) + (part->answers ? norm : 0) + tokens * turns;
 }
 
-/* Of a token in a layer: products, scores, and their sum of values. */
+/* Of a token in a layer: scores, and their sum of values. */
+static double attention_flops(const launch_model *model, double seen)
+{
+    return 2 * 2 * seen * (double)launch_model_queries(model);
+}
+
+/* With its products. */
 static double layer_flops(const launch_model *model, double seen)
 {
-    return 2 * matrix_params(model) + 2 * 2 * seen * (double)launch_model_queries(model);
+    return 2 * matrix_params(model) + attention_flops(model, seen);
 }
 
 double launch_stage_forward_flops(const launch_model *model, const launch_stage *part, int tensor,
@@ -203,6 +209,19 @@ double launch_stage_forward_flops(const launch_model *model, const launch_stage 
 {
     const double output = part->answers ? 2 * (double)model->vocab_size * (double)model->width : 0;
     return tokens * ((double)part->layers * layer_flops(model, seen) + output) / tensor;
+}
+
+double launch_stage_backward_flops(const launch_model *model, const launch_stage *part, int tensor,
+                                   double tokens, double seen, bool frozen)
+{
+    const double forward = launch_stage_forward_flops(model, part, tensor, tokens, seen);
+    if (!frozen) {
+        return 2 * forward;
+    }
+    const double qkv = (double)(launch_model_queries(model) + 2 * launch_model_keys(model));
+    const double first = part->embeds ? 2 * qkv * (double)model->width : 0;
+    const double attention = (double)part->layers * attention_flops(model, seen);
+    return forward + tokens * (attention - first) / tensor;
 }
 
 double launch_stage_repeated_flops(const launch_model *model, const launch_stage *part, int tensor,

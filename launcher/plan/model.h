@@ -68,10 +68,14 @@ double launch_block_rest_bytes(const launch_model *model, int tensor, double tok
                                proto_precision precision);
 
 /* Operations (a multiplication and an addition are two) of a part going forward with `tokens`, each
- * of which attends to `seen` tokens in the mean: what each of `tensor` ranks does. Backward does
- * twice as many. */
+ * of which attends to `seen` tokens in the mean: what each of `tensor` ranks does. */
 double launch_stage_forward_flops(const launch_model *model, const launch_stage *part, int tensor,
                                   double tokens, double seen);
+
+/* Operations of backward: twice as many. `frozen`: of a model that is not trained, whose weights need no
+ * gradients, and whose first layer's norm, queries, keys and values pass none on. */
+double launch_stage_backward_flops(const launch_model *model, const launch_stage *part, int tensor,
+                                   double tokens, double seen, bool frozen);
 
 /* Operations that backward does again with recompute: forward's of the layers, but for the MLP's last
  * product. */

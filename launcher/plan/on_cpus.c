@@ -39,6 +39,8 @@ static proto_job job_of(const launch_plan *plan, const launch_layout *layout)
     job.train.batch = ask->batch;
     job.train.micro_batches = ask->global_batch / (layout->data * ask->batch);
     job.train.recompute = ask->recompute;
+    job.lora.rank = ask->adapters.rank;
+    (void)snprintf(job.lora.targets, sizeof job.lora.targets, "%s", plan->lora_targets);
     job.parallel.zero = launch_layout_zero(ask, layout);
     job.parallel.context_ranks = layout->context_ranks;
     job.train.steps = plan->steps > 0 ? plan->steps : job.train.steps;
@@ -103,6 +105,13 @@ bool launch_plan_on_cpus(const launch_plan *plan, const launch_layout *layout, l
     }
     if (job.train.recompute) {
         launch_text_put(text, " --recompute");
+    }
+    if (job.lora.rank > 0) {
+        launch_text_printf(text, " --lora %" PRId64, job.lora.rank);
+    }
+    if (job.lora.targets[0] != '\0') {
+        launch_text_put(text, " --lora-targets ");
+        launch_text_shell(text, job.lora.targets);
     }
     if (plan->steps > 0) {
         launch_text_printf(text, " --steps %" PRId64, plan->steps);

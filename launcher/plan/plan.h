@@ -21,6 +21,7 @@ typedef struct launch_plan {
     const char *device_name;
     launch_plan_source source;
     const char *checkpoint;           /* a directory */
+    const char *lora_targets;         /* of adapters; empty: as PEFT has it */
     const launch_estimate *estimates; /* (count), at least 1 */
     int count;
     int64_t price_micro_per_hour; /* of one rank; 0: not known */

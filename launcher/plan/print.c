@@ -87,7 +87,13 @@ static void print_model(const launch_plan *plan, FILE *stream)
     if (model->context < model->context_max && model->gated) {
         (void)fprintf(stream, " of %" PRId64, model->context_max);
     }
-    (void)fprintf(stream, "; %" PRId64 " parameters\n", launch_model_params(model));
+    (void)fprintf(stream, "; %" PRId64 " parameters", launch_model_params(model));
+    if (plan->ask->adapters.rank > 0) {
+        (void)fprintf(stream, ", frozen, beside %" PRId64 " of adapters: --lora %" PRId64,
+                      launch_adapters_of_model(&plan->ask->adapters, &plan->ask->model),
+                      plan->ask->adapters.rank);
+    }
+    (void)fprintf(stream, "\n");
 }
 
 static void print_head(const launch_plan *plan, FILE *stream)

@@ -46,11 +46,13 @@ static void add_sends(const launch_ask *ask, launch_estimate *made, double paylo
 
 /* What a rank of a stage has of everything. */
 typedef struct share {
-    double params;
+    double params;            /* with adapters */
+    double trained;           /* of those: the adapters', or all */
     double activations_bytes; /* of one micro-batch in one chunk, in the mean */
     double forward_s;         /* all chunks' products */
-    double repeated_s;        /* those that backward does again */
-    launch_stage part;        /* all chunks of it */
+    double backward_s;        /* without what it does again */
+    double repeated_s;
+    launch_stage part; /* all chunks of it */
 } share;
 
 /* A rank's tokens of a micro-batch: the most that one has. */
@@ -62,7 +64,8 @@ static double micro_tokens(const launch_ask *ask, const launch_layout *layout)
 /* What a part's products take for a micro-batch. */
 typedef struct products {
     double forward_s;
-    double repeated_s; /* in backward, beside twice as much as forward */
+    double backward_s; /* without what is done again */
+    double repeated_s;
 } products;
 
 static products time_products(const launch_ask *ask, const launch_layout *layout,
@@ -72,14 +75,22 @@ static products time_products(const launch_ask *ask, const launch_layout *layout
     const int tensor = (int)layout->tensor;
     const double tokens = micro_tokens(ask, layout);
     const double seen = (double)model->context / 2;
+    const double adapters = launch_adapters_flops(&ask->adapters, part, tokens);
+    const double forward = launch_stage_forward_flops(model, part, tensor, tokens, seen);
+    const double backward =
+        launch_stage_backward_flops(model, part, tensor, tokens, seen, ask->adapters.rank > 0);
+    const double again = launch_stage_repeated_flops(model, part, tensor, tokens, seen);
     return (products){
-        .forward_s =
-            launch_products_s(ask, launch_stage_forward_flops(model, part, tensor, tokens, seen)),
-        .repeated_s = ask->recompute
-                          ? launch_products_s(
-                                ask, launch_stage_repeated_flops(model, part, tensor, tokens, seen))
-                          : 0,
+        .forward_s = launch_products_s(ask, forward + adapters),
+        .backward_s = launch_products_s(ask, backward + 3 * adapters),
+        .repeated_s = ask->recompute ? launch_products_s(ask, again + adapters) : 0,
     };
+}
+
+static double trained_params(const launch_ask *ask, const launch_stage *part, int tensor)
+{
+    return ask->adapters.rank > 0 ? launch_adapters_params(&ask->adapters, part)
+                                  : launch_stage_params(&ask->model, part, tensor);
 }
 
 static share share_of(const launch_ask *ask, const launch_estimate *made, int stage)
@@ -91,12 +102,15 @@ static share share_of(const launch_ask *ask, const launch_estimate *made, int st
     share own = {.params = 0};
     for (int at = stage; at < stages * chunks; at += stages) {
         const launch_stage part = launch_model_stage(&ask->model, stages * chunks, at);
-        own.params += launch_stage_params(&ask->model, &part, tensor);
+        own.params += launch_stage_params(&ask->model, &part, tensor) +
+                      launch_adapters_params(&ask->adapters, &part);
+        own.trained += trained_params(ask, &part, tensor);
         own.activations_bytes += launch_stage_activation_bytes(&ask->model, &part, tensor, tokens,
                                                                ask->precision, ask->recompute) /
                                  chunks;
         const products each = time_products(ask, &made->layout, &part);
         own.forward_s += each.forward_s;
+        own.backward_s += each.backward_s;
         own.repeated_s += each.repeated_s;
         own.part.layers += part.layers;
         own.part.embeds = own.part.embeds || part.embeds;
@@ -111,20 +125,21 @@ void launch_step_training_memory(const launch_ask *ask, launch_estimate *made)
     const double micro_batches = made->run.pipeline.micro_batches;
     for (int stage = 0; stage < made->run.pipeline.stages; stage++) {
         const share own = share_of(ask, made, stage);
-        const launch_zero_part part = {own.part, own.params};
+        const launch_zero_part part = {own.part, own.params, own.trained};
         const double held = proto_pipeline_held(&made->run.pipeline, stage);
         const double bytes[LAUNCH_MEMORY_COUNT] = {
             [LAUNCH_MEMORY_WEIGHTS] = launch_zero_weight_bytes(ask, layout, &part),
             [LAUNCH_MEMORY_GRADIENTS] =
                 launch_zero_gradient_bytes(ask, layout, &part, micro_batches),
             [LAUNCH_MEMORY_OPTIMIZER] =
-                MOMENT_BYTES * launch_zero_kept(ask, layout, PROTO_ZERO_MOMENTS, own.params),
+                MOMENT_BYTES * launch_zero_kept(ask, layout, PROTO_ZERO_MOMENTS, own.trained),
             [LAUNCH_MEMORY_ACTIVATIONS] = own.activations_bytes * held,
             [LAUNCH_MEMORY_WORK] = launch_work_training_bytes(
                 &ask->model, &(launch_work){.tokens = micro_tokens(ask, layout),
                                             .tensor = (int)layout->tensor,
                                             .context_ranks = (int)layout->context_ranks,
                                             .precision = ask->precision,
+                                            .adapter_rank = ask->adapters.rank,
                                             .answers = own.part.answers,
                                             .recompute = ask->recompute}),
         };
@@ -226,14 +241,14 @@ static base_status play(const launch_ask *ask, launch_estimate *made, base_error
     for (int at = 0; at < all; at++) {
         const launch_stage part = launch_model_stage(&ask->model, all, at);
         const products own = time_products(ask, layout, &part);
-        const double params = launch_stage_params(&ask->model, &part, (int)layout->tensor);
+        const double trained = trained_params(ask, &part, (int)layout->tensor);
         const double heads_s = (double)part.layers * each.heads_s;
         const double forward_s = own.forward_s + launch_bill_forward_sums(&part) * each.row_s +
                                  heads_s + (part.answers ? each.softmax_s : 0);
-        const double backward_s = 2 * own.forward_s + own.repeated_s +
+        const double backward_s = own.backward_s + own.repeated_s +
                                   backward_sums(ask, &part) * each.row_s +
                                   (double)part.layers * each.head_norms_s +
-                                  backward_exchanges(ask) * heads_s + merge_s(ask, made, params);
+                                  backward_exchanges(ask) * heads_s + merge_s(ask, made, trained);
         if (!(backward_s < TASK_S_MAX)) {
             return base_fail(reterr, BASE_ERR_LIMIT, "a micro-batch takes longer than %d s",
                              TASK_S_MAX);
@@ -259,7 +274,7 @@ static double rows_of(const launch_ask *ask, const share *own)
 /* What backward computes of a micro-batch. */
 static double backward_s(const share *own)
 {
-    return 2 * own->forward_s + own->repeated_s;
+    return own->backward_s + own->repeated_s;
 }
 
 /* The exchanges of so many layers before attention and behind it, and of their gradients. */
@@ -284,17 +299,20 @@ static void add_bill(const launch_ask *ask, launch_estimate *made, const share *
     const launch_layout *layout = &made->layout;
     const double micro_batches = made->run.pipeline.micro_batches;
     double params = 0;
+    double trained = 0;
     double rows = 0;
     double layers = 0;
     for (int stage = 0; stage < made->run.pipeline.stages; stage++) {
         const share own = share_of(ask, made, stage);
         params = fmax(params, own.params);
+        trained = fmax(trained, own.trained);
         rows = fmax(rows, rows_of(ask, &own));
         layers = fmax(layers, (double)own.part.layers);
     }
     const double tied_bytes = (double)ask->model.vocab_size * (double)ask->model.width *
                               GRADIENT_BYTES / (double)layout->tensor;
-    launch_zero_bill(ask, made, &(launch_zero_part){slowest->part, params}, backward_s(slowest));
+    launch_zero_bill(ask, made, &(launch_zero_part){slowest->part, params, trained},
+                     backward_s(slowest));
     (void)launch_bill_all_reduces(ask, made,
                                   (launch_exchange){"partial sums", layout->tensor, layout->tensor,
                                                     rows * micro_batches, row_bytes(ask, layout)});
@@ -316,7 +334,7 @@ static void add_bill(const launch_ask *ask, launch_estimate *made, const share *
     made->gradients_exposed_s += tied_s;
     /* parameters, gradient, both moments */
     made->optimizer_s =
-        launch_reading_s(ask, 28 * launch_zero_kept(ask, layout, PROTO_ZERO_MOMENTS, params));
+        launch_reading_s(ask, 28 * launch_zero_kept(ask, layout, PROTO_ZERO_MOMENTS, trained));
 }
 
 /* The times of the stage that computes longest, and with it the step's. */
@@ -334,8 +352,8 @@ static void add_times(const launch_ask *ask, launch_estimate *made)
     }
     made->forward_s = slowest.forward_s;
     made->repeated_s = slowest.repeated_s * micro_batches;
-    made->compute_s = 3 * slowest.forward_s * micro_batches + made->repeated_s;
-    made->merge_s = merge_s(ask, made, slowest.params) * micro_batches;
+    made->compute_s = (slowest.forward_s + slowest.backward_s) * micro_batches + made->repeated_s;
+    made->merge_s = merge_s(ask, made, slowest.trained) * micro_batches;
     made->tensor_s = micro_batches * (rows_of(ask, &slowest) * each.row_s +
                                       (double)slowest.part.layers * each.head_norms_s +
                                       (slowest.part.answers ? each.softmax_s : 0));

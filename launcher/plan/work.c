@@ -28,10 +28,15 @@ double launch_work_training_bytes(const launch_model *model, const launch_work *
         fmax(fmax(chunk * (double)model->hidden, (shared ? chunk : rows) * qkv), logits);
     /* attention's gradient has a place of its own if it is not as wide as the stream's */
     const double attention = queries != width ? rows * queries : 0;
-    const double of_biases = model->rms ? 2 * qkv : shared ? 2 * qkv / work->context_ranks : 0;
+    /* adapters have small products; and biases that are frozen, whose gradient is made in vain */
+    const double adapters = 2 * (shared ? chunk : rows) * (double)work->adapter_rank;
+    const double of_frozen = work->adapter_rank > 0 && !model->rms ? qkv : 0;
+    const double of_biases = of_frozen + (model->rms ? 2 * qkv
+                                          : shared   ? 2 * qkv / work->context_ranks
+                                                     : 0);
     const double exchanged = shared ? 2 * rows * qkv : 0; /* sent, and received */
     const double head_sums = model->head_norms ? queries + (double)launch_model_keys(model) : 0;
-    const double floats = rows * (2 * width + (rounded > 1 ? width / 2 : 0) + 4) +
+    const double floats = rows * (2 * width + (rounded > 1 ? width / 2 : 0) + 4) + adapters +
                           (wide + attention + of_biases + exchanged + head_sums) / work->tensor;
     const double block =
         work->recompute ? launch_block_rest_bytes(model, work->tensor, rows, work->precision) : 0;

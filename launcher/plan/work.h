@@ -11,8 +11,9 @@ typedef struct launch_work {
     int tensor;        /* ranks that share each layer */
     int context_ranks; /* ranks that share a micro-batch, each with so many tokens */
     proto_precision precision;
-    bool answers;   /* it has the output over the vocabulary */
-    bool recompute; /* backward computes blocks again */
+    int64_t adapter_rank; /* 0: none */
+    bool answers;         /* it has the output over the vocabulary */
+    bool recompute;       /* backward computes blocks again */
 } launch_work;
 
 double launch_work_training_bytes(const launch_model *model, const launch_work *work);

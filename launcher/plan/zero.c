@@ -71,12 +71,12 @@ double launch_zero_gradient_bytes(const launch_ask *ask, const launch_layout *la
     if (launch_layout_zero(ask, layout) < PROTO_ZERO_GRADIENTS) {
         /* an exchange has a piece from each copy, and their sum */
         const double pieces = copies > 1 ? 1 + 1 / copies : 0;
-        return part->params * FLOAT_BYTES * (trees + pieces);
+        return part->trained * FLOAT_BYTES * (trees + pieces);
     }
     /* backward adds to a tied matrix's gradient first and last, so it has that one all the time */
     const double whole =
         of.tied + fmax(of.layer, fmax(of.embedding - of.tied, of.output - of.tied));
-    return FLOAT_BYTES * (trees * part->params / copies + whole + of.largest);
+    return FLOAT_BYTES * (trees * part->trained / copies + whole + of.largest);
 }
 
 static launch_exchange exchange_of(const launch_estimate *made, const char *what, double times,
@@ -126,16 +126,16 @@ void launch_zero_bill(const launch_ask *ask, launch_estimate *made, const launch
     const int64_t stage = launch_layout_zero(ask, &made->layout);
     const double rounds =
         stage >= PROTO_ZERO_GRADIENTS ? (double)made->run.pipeline.micro_batches : 1;
-    const double buckets = fmax(ceil(part->params * FLOAT_BYTES / BUCKET_BYTES), 1);
+    const double buckets = fmax(ceil(part->trained * FLOAT_BYTES / BUCKET_BYTES), 1);
     const launch_exchange gradients =
-        exchange_of(made, "gradients", rounds * buckets, part->params / buckets);
+        exchange_of(made, "gradients", rounds * buckets, part->trained / buckets);
     made->gradients_s = stage == 0 ? launch_bill_all_reduces(ask, made, gradients)
                                    : launch_bill_halves(ask, made, gradients, "reduce_scatter");
     double hides_s = backward_s;
     if (stage == PROTO_ZERO_PARAMETERS) {
         hides_s = gather_layers(ask, made, &part->stage, backward_s);
     } else if (stage > 0) {
-        made->parameters_s = gather(ask, made, "parameters", buckets, part->params / buckets);
+        made->parameters_s = gather(ask, made, "parameters", buckets, part->trained / buckets);
         made->parameters_exposed_s = made->parameters_s;
     }
     /* backward hides all buckets but the step's last one */

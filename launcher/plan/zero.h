@@ -11,7 +11,8 @@
 /* The part of the model that a rank would have without ZeRO. */
 typedef struct launch_zero_part {
     launch_stage stage;
-    double params;
+    double params;  /* with adapters */
+    double trained; /* of those: the adapters', or all */
 } launch_zero_part;
 
 /* Of so many parameters, those of which a copy keeps what `stage` shards. */

@@ -75,6 +75,33 @@ of_manifest gpt2-default '"targets":null'
 of_manifest qwen3-default '"trained_params":2560,' # q: 4 × (64 + 128), v: 4 × (64 + 64)
 grep -q '"target_modules"' qwen3-default/adapter_config.json || fail "no target_modules"
 
+# A plan has the figures of the record: parameters, moments, and the sum of the adapters' gradients.
+of_record() { # OUT PURPOSE: the mean of all ranks
+    tr -d ' \n' <"$1/manifest.json" | grep -oE "\"purpose\":\"$2\",\"planned_bytes\":[0-9]*" | awk -F: '{ sum += $3 } END { print sum / NR }'
+}
+for model in gpt2 qwen3; do
+    for out in four shards default; do
+        zero=0
+        lora="--lora 4 --lora-targets all-linear"
+        ranks=4
+        [ $out != shards ] || zero=1
+        [ $out != default ] || lora="--lora 4" ranks=1
+        # shellcheck disable=SC2086
+        launcher plan --json --precision float32 --checkpoint $model --ranks $ranks --data $ranks --batch 8 --global-batch 32 \
+            --zero $zero $lora >plan.json 2>err || fail "plan of $model-$out: $(cat err)"
+        figure() { tr -d ' \n' <plan.json | grep -oE "$1[0-9]*" | head -n 1 | grep -oE '[0-9]*$'; }
+        [ "$(figure '"weights":')" = "$(of_record $model-$out parameters)" ] || fail "plan of $model-$out: $(cat plan.json)"
+        [ "$(figure '"optimizer":')" = "$(of_record $model-$out moments)" ] || fail "plan of $model-$out: $(cat plan.json)"
+        [ $zero = 1 ] || [ $ranks = 1 ] || {
+            times=$(figure '"operation":"all_reduce",.*"times":')
+            each=$(figure '"operation":"all_reduce",.*"payload_bytes":')
+            # and 32 bytes of losses, of tokens, and of the norm
+            of_manifest $model-$out "\"kind\":\"all_reduce\",\"calls\":[0-9.]*,\"bytes\":$((times * each + 32)).0"
+        }
+        of_manifest $model-$out "\"trained_params\":$(figure '"targets":[^,]*,"parameters":'),"
+    done
+done
+
 # A rank is killed, and the job goes on by itself.
 # shellcheck disable=SC2086
 launcher $options --checkpoint gpt2 --lora 4 --lora-targets all-linear --ranks 2 --micro-batches 2 --steps 40 --save-every 5 \

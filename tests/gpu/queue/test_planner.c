@@ -8,6 +8,7 @@
 #include "backend/memory_use.h"
 #include "model/llama/parts.h"
 #include "plan/estimate.h"
+#include "rank/adapters.h"
 #include "support.h"
 
 enum { CONTEXT = 1024, WIDTH = 64, LAYERS = 2, HEADS = 4, TINY = 100, LARGE = 50257 };
@@ -103,6 +104,20 @@ static double queues_bytes(int queues)
     return queues * (double)(rank_cuda_backend.queue_bytes - rank_cuda_exact_backend.queue_bytes);
 }
 
+/* The same adapters, by their names. */
+static launch_adapters adapters_of(const rank_model_config *config, const launch_model *model)
+{
+    char names[RANK_ADAPTERS_NAMES_BYTES];
+    launch_adapters adapters = {.rank = 0};
+    base_error error;
+    if (config->adapters.rank > 0) {
+        rank_adapters_names(config, names);
+        assert_ok(launch_adapters_choose(model, config->adapters.rank, names, &adapters, &error),
+                  &error);
+    }
+    return adapters;
+}
+
 /* One micro-batch. Parameters, gradients, moments and activations are as many bytes; work memory is
  * as much but for what is rounded up. `cp`: of one of the ranks that share the micro-batch, or NULL. */
 static void assert_training(const rank_model_config *config, int batch, rank_type type,
@@ -124,16 +139,20 @@ static void assert_training(const rank_model_config *config, int batch, rank_typ
                                             .segment_max = CONTEXT};
     launch_ask ask = ask_of(config, batch, type);
     ask.recompute = recompute;
+    ask.adapters = adapters_of(config, &ask.model);
     const launch_estimate said = planned(&ask, 1, cp != NULL ? cp->ranks : 1);
-    const double params = (double)rank_model_param_count(config);
+    const rank_model_config adapters = rank_adapters_config(config);
+    const double added = config->adapters.rank > 0 ? (double)rank_model_param_count(&adapters) : 0;
+    const double params = (double)rank_model_param_count(config) + added;
+    const double trained = added > 0 ? added : params;
     rank_memory_use use = {{0}};
     rank_model_plan(&options, &use);
     assert_true(said.memory_bytes[LAUNCH_MEMORY_WEIGHTS] ==
                 (type == RANK_BFLOAT16 ? 6 : 4) * params);
     /* a sum of several ranks' gradients has their pieces, too */
     const double pieces = cp != NULL ? 1 + 1.0 / cp->ranks : 0;
-    assert_true(said.memory_bytes[LAUNCH_MEMORY_GRADIENTS] == 4 * params * (1 + pieces));
-    assert_true(said.memory_bytes[LAUNCH_MEMORY_OPTIMIZER] == 8 * params);
+    assert_true(said.memory_bytes[LAUNCH_MEMORY_GRADIENTS] == 4 * trained * (1 + pieces));
+    assert_true(said.memory_bytes[LAUNCH_MEMORY_OPTIMIZER] == 8 * trained);
     assert_true(said.memory_bytes[LAUNCH_MEMORY_ACTIVATIONS] ==
                 (double)use.bytes[RANK_MEMORY_ACTIVATIONS]);
     const size_t scratch = rank_cuda_backend.attention_scratch(&attention) * sizeof(float);
@@ -189,6 +208,29 @@ static void shared_tokens(void **state)
                 assert_training(&config, batch, RANK_FLOAT32, false, graphs, &cp);
                 assert_training(&config, batch, RANK_FLOAT32, true, graphs, &cp);
             }
+        }
+    }
+    rank_graphs_destroy(graphs);
+}
+
+/* Adapters of every set of layers, and of one that both have. Ranks have them in float32. */
+static void adapters(void **state)
+{
+    enum { BATCH = 4 };
+    base_error error;
+    rank_graphs *graphs = NULL;
+    (void)state;
+    assert_ok(rank_graphs_create(&rank_cuda_backend, 1, &graphs, &error), &error);
+    for (kind of = GPT2; of < KINDS; of++) {
+        rank_model_config config = config_of(of, LARGE);
+        config.adapters = (rank_adapters){.rank = 64, .scale = 2};
+        const uint32_t sets = of == GPT2 ? 1 << 4 : 1 << 7;
+        for (config.adapters.targets = 1; config.adapters.targets < sets;
+             config.adapters.targets++) {
+            const rank_cp cp = {.ranks = 2, .tokens_max = (size_t)BATCH * CONTEXT};
+            const bool again = config.adapters.targets % 2 == 0;
+            assert_training(&config, BATCH, RANK_FLOAT32, again, graphs, NULL);
+            assert_training(&config, BATCH, RANK_FLOAT32, again, graphs, &cp);
         }
     }
     rank_graphs_destroy(graphs);
@@ -305,8 +347,9 @@ static void fused_gelu_needs_no_rows(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(training), cmocka_unit_test(shared_tokens),
-                                       cmocka_unit_test(shared_layers), cmocka_unit_test(decoding),
-                                       cmocka_unit_test(fused_gelu_needs_no_rows)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(training), cmocka_unit_test(shared_tokens),
+        cmocka_unit_test(adapters), cmocka_unit_test(shared_layers),
+        cmocka_unit_test(decoding), cmocka_unit_test(fused_gelu_needs_no_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,100 @@
+/* Finds and counts the adapters of a plan. Called by cli/plan_options.c and training.c. The ranks have their own
+ * (rank/model/adapters.c); ctest -R gpu-planner compares. */
+#include "plan/adapters.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { LINEARS_MAX = 8, NAMES_BYTES = 128, NUMBER_OPERATIONS = 2 };
+
+/* A linear layer of a block. */
+typedef struct linear {
+    const char *name;
+    int64_t in;
+    int64_t out;
+} linear;
+
+/* The layers of a block; one without a name ends them. */
+static void list_linears(const launch_model *model, linear linears[LINEARS_MAX])
+{
+    const int64_t width = model->width;
+    const int64_t queries = launch_model_queries(model);
+    const int64_t keys = launch_model_keys(model);
+    const linear of_gpt2[LINEARS_MAX] = {{"attn.c_attn", width, queries + 2 * keys},
+                                         {"attn.c_proj", queries, width},
+                                         {"mlp.c_fc", width, model->hidden},
+                                         {"mlp.c_proj", model->hidden, width}};
+    const linear of_llama[LINEARS_MAX] = {
+        {"self_attn.q_proj", width, queries},    {"self_attn.k_proj", width, keys},
+        {"self_attn.v_proj", width, keys},       {"self_attn.o_proj", queries, width},
+        {"mlp.gate_proj", width, model->hidden}, {"mlp.up_proj", width, model->hidden},
+        {"mlp.down_proj", model->hidden, width},
+    };
+    memcpy(linears, model->gated ? of_llama : of_gpt2, sizeof of_gpt2);
+}
+
+/* Whether `name` means the layer: it is the layer's, or its last parts. */
+static bool means(const char *name, size_t length, const char *layer)
+{
+    const size_t whole = strlen(layer);
+    return length > 0 && whole >= length && memcmp(layer + whole - length, name, length) == 0 &&
+           (whole == length || layer[whole - length - 1] == '.');
+}
+
+static base_status refuse(const linear *linears, const char *name, size_t length,
+                          base_error *reterr)
+{
+    char known[NAMES_BYTES] = "";
+    size_t used = 0;
+    for (int i = 0; linears[i].name != NULL && used < sizeof known; i++) {
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? "," : "",
+                                 linears[i].name);
+    }
+    return base_fail(reterr, BASE_ERR_INVALID,
+                     "the model has no linear layer \"%.*s\"; it has %s (all-linear: all)",
+                     (int)length, name, known);
+}
+
+base_status launch_adapters_choose(const launch_model *model, int64_t rank, const char *targets,
+                                   launch_adapters *adapters, base_error *reterr)
+{
+    static const char all[] = "all-linear";
+    linear linears[LINEARS_MAX];
+    bool chosen[LINEARS_MAX] = {false};
+    const char *at = targets[0] != '\0' ? targets : model->gated ? "q_proj,v_proj" : "c_attn";
+    *adapters = (launch_adapters){.rank = rank};
+    list_linears(model, linears);
+    for (bool ends = false; !ends;) {
+        const size_t length = strcspn(at, ",");
+        const bool every = length == strlen(all) && memcmp(at, all, length) == 0;
+        bool found = false;
+        for (int i = 0; linears[i].name != NULL; i++) {
+            const bool meant = every || means(at, length, linears[i].name);
+            adapters->columns += meant && !chosen[i] ? linears[i].in + linears[i].out : 0;
+            chosen[i] = chosen[i] || meant;
+            found = found || meant;
+        }
+        if (!found) {
+            return refuse(linears, at, length, reterr);
+        }
+        ends = at[length] == '\0';
+        at += length + 1;
+    }
+    return BASE_OK;
+}
+
+double launch_adapters_params(const launch_adapters *adapters, const launch_stage *part)
+{
+    return (double)part->layers * (double)adapters->rank * (double)adapters->columns;
+}
+
+int64_t launch_adapters_of_model(const launch_adapters *adapters, const launch_model *model)
+{
+    return model->layers * adapters->rank * adapters->columns;
+}
+
+double launch_adapters_flops(const launch_adapters *adapters, const launch_stage *part,
+                             double tokens)
+{
+    return NUMBER_OPERATIONS * tokens * launch_adapters_params(adapters, part);
+}
