@@ -91,6 +91,10 @@ static const base_field rows[] = {
      .help = "sequences of a training step, on all ranks together"},
     {OWN(ENUM, ask.precision), .name_of = proto_precision_name, .option = "precision",
      .value = "TYPE", .help = "of products: float32, tf32, bfloat16"},
+    {OWN(ENUM, ask.weights), .name_of = proto_weights_name, .option = "weights", .value = "TYPE",
+     .help =
+         "with --decode, of matrices: checkpoint: as --precision; int8: 8 bits, and a scale for "
+         "32"},
     {OWN(BOOL, ask.recompute), .option = "recompute",
      .help = "of training: keep only the blocks' inputs for backward, and compute the rest again"},
     {OWN(INT, ask.zero), .least = 0, .most = PROTO_ZERO_PARAMETERS, .option = "zero",
@@ -286,6 +290,9 @@ static base_status check_used(const launch_plan_options *options, base_error *re
     if (options->ask.decode && of_training != NULL) {
         return base_fail(reterr, BASE_ERR_INVALID, "--%s is of training: not with --decode",
                          of_training);
+    }
+    if (!options->ask.decode && options->ask.weights != PROTO_WEIGHTS_CHECKPOINT) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--weights goes with --decode");
     }
     return !schedules || options->layout.pipeline != 1
                ? BASE_OK

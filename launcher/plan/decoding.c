@@ -2,11 +2,19 @@
 #include <math.h>
 
 #include "plan/bill.h"
+#include "plan/int8.h"
 #include "plan/step.h"
 #include "plan/times.h"
 #include "plan/work.h"
 
 enum { BEST_BYTES = 16 /* a rank's most probable token and its logit */ };
+
+/* Of a token's row of the embedding. */
+static double row_bytes(const launch_ask *ask, double number_bytes)
+{
+    return ask->weights == PROTO_WEIGHTS_INT8 ? launch_int8_column_bytes(ask->model.width, 1)
+                                              : (double)ask->model.width * number_bytes;
+}
 
 void launch_step_decoding(const launch_ask *ask, launch_estimate *made)
 {
@@ -22,7 +30,9 @@ void launch_step_decoding(const launch_ask *ask, launch_estimate *made)
     made->run.pipeline = (proto_pipeline){.stages = 1, .chunks = 1, .micro_batches = 1};
     made->tokens = batch * (double)layout->data;
     made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] =
-        launch_stage_params(model, &whole, tensor) * number_bytes;
+        ask->weights == PROTO_WEIGHTS_INT8
+            ? launch_int8_weight_bytes(model, tensor, number_bytes)
+            : launch_stage_params(model, &whole, tensor) * number_bytes;
     made->memory_bytes[LAUNCH_MEMORY_CACHE] = cached;
     made->memory_bytes[LAUNCH_MEMORY_WORK] =
         launch_work_decoding_bytes(model, batch, tensor, ask->precision);
@@ -31,7 +41,7 @@ void launch_step_decoding(const launch_ask *ask, launch_estimate *made)
     /* An embedding of its own is not read, but for the tokens' rows. The cache is half full in the
      * mean. */
     const double not_read =
-        model->tied ? 0 : (double)model->vocab_size * (double)model->width / tensor * number_bytes;
+        model->tied ? 0 : (double)model->vocab_size / tensor * row_bytes(ask, number_bytes);
     const double read = made->memory_bytes[LAUNCH_MEMORY_WEIGHTS] - not_read + cached / 2;
     const double seen = (double)model->context / 2;
     made->compute_s = fmax(

@@ -18,6 +18,7 @@ typedef struct launch_ask {
     int64_t zero;   /* of training: what replicas shard, as of --zero: 0 to PROTO_ZERO_PARAMETERS */
     launch_adapters adapters; /* of training: with a rank, of a model that is frozen beside them */
     proto_precision precision;
+    proto_weights weights;    /* of decoding: matrices are of the precision, or int8 */
     double efficiency;        /* share of the peak that products reach */
     double memory_efficiency; /* share of the memory's bandwidth that reading reaches */
     int64_t batch;            /* sequences of a micro-batch; of a decoding step on each replica */

@@ -132,10 +132,11 @@ base_status launch_plan_print_json(const launch_plan *plan, FILE *stream, base_e
 {
     const launch_estimate *best = &plan->estimates[0];
     json_t *root = json_pack(
-        "{s:o, s:o, s:s, s:o, s:I, s:b, s:f, s:b, s:o, s:f, s:i, s:o, s:o, s:o, "
+        "{s:o, s:o, s:s, s:s, s:o, s:I, s:b, s:f, s:b, s:o, s:f, s:i, s:o, s:o, s:o, "
         "s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:o, s:o, s:o}",
-        "model", model_json(plan), "lora", adapters_json(plan), "device", plan->device_name,
-        "layout", layout_json(&best->layout), "zero",
+        "model", model_json(plan), "lora", adapters_json(plan), "weights",
+        proto_weights_name((int)plan->ask->weights), "device", plan->device_name, "layout",
+        layout_json(&best->layout), "zero",
         (json_int_t)launch_layout_zero(plan->ask, &best->layout), "recompute", plan->ask->recompute,
         "memory_bytes", best->total_bytes, "fits", best->fits, "fits_with", ways_json(best),
         "tokens_per_step", best->tokens, "stage", best->stage, "memory", memory_json(best), "bill",

@@ -128,9 +128,10 @@ static void print_head(const launch_plan *plan, FILE *stream)
                   launch_layout_ranks(layout), layout->data, texts[0], layout->tensor,
                   layout->pipeline);
     if (ask->decode) {
-        (void)fprintf(stream,
-                      "step      a token for each of %.0f sequences, %" PRId64 " on each replica\n",
-                      best->tokens, ask->batch);
+        (void)fprintf(
+            stream, "step      a token for each of %.0f sequences, %" PRId64 " on each replica%s\n",
+            best->tokens, ask->batch,
+            ask->weights == PROTO_WEIGHTS_INT8 ? ", with --weights int8" : "");
     } else {
         const char *with = flags(launch_layout_zero(ask, layout), ask->recompute, with_text);
         (void)fprintf(stream,

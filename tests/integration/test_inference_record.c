@@ -105,6 +105,37 @@ static void libcoll_counts_what_a_token_costs(void **state)
     json_decref(results);
 }
 
+/* And as many bytes of weights on each rank, to the byte. */
+static void the_plan_counts_the_same_weights(void **state)
+{
+    (void)state;
+    static test_program program;
+    static const char *const weights[] = {"checkpoint", "int8"};
+    static const char *const ranks[] = {"1", "2"};
+    for (size_t i = 0; i < 4; i++) {
+        const char *count = ranks[i % 2];
+        json_t *results = inference_measure(
+            count, "planned", FLAGS("--prompt", "he goed to school", "--weights", weights[i / 2]));
+        test_program_start(&program,
+                           FLAGS(LAUNCHER_PATH, "plan", "--decode", "--checkpoint",
+                                 inference_model.out, "--tensor", count, "--ranks", count,
+                                 "--precision", "float32", "--weights", weights[i / 2], "--json"),
+                           NULL);
+        assert_int_equal(test_program_wait(&program), 0);
+        json_t *plan = json_loads(program.text[TEST_STDOUT], JSON_REJECT_DUPLICATES, NULL);
+        const double planned = inference_real(json_object_get(plan, "memory"), "weights");
+        size_t rank = 0;
+        const json_t *row = NULL;
+        json_array_foreach(json_object_get(results, "ranks"), rank, row)
+        {
+            assert_true(inference_real(row, "weight_bytes") == planned);
+        }
+        assert_int_equal(rank, i % 2 + 1);
+        json_decref(plan);
+        json_decref(results);
+    }
+}
+
 /* What `launcher plan` says of the same model: as many all-reduces a token. */
 static void the_plan_counts_the_same_exchanges(void **state)
 {
@@ -296,6 +327,7 @@ int main(void)
         cmocka_unit_test(each_rank_says_where_its_time_went),
         cmocka_unit_test(libcoll_counts_what_a_token_costs),
         cmocka_unit_test(the_plan_counts_the_same_exchanges),
+        cmocka_unit_test(the_plan_counts_the_same_weights),
         cmocka_unit_test(each_rank_says_what_it_has_loaded),
         cmocka_unit_test(a_training_keeps_its_manifest),
         cmocka_unit_test(ranks_of_one_model_evaluate_all_sentences),

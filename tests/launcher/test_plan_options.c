@@ -390,6 +390,14 @@ static void wrong_words_are_refused(void **state)
     assert_int_equal(plan_run(PLAN_WORDS("--decode", "--context-ranks", "2"), text),
                      BASE_EXIT_USAGE);
     assert_has(plan_warnings, "--context-ranks is of training: not with --decode");
+    assert_int_equal(plan_run(PLAN_WORDS("--decode", "--lora", "4"), text), BASE_EXIT_USAGE);
+    assert_has(plan_warnings, "--lora is of training: not with --decode");
+    assert_int_equal(plan_run(PLAN_WORDS("--lora-targets", "c_attn"), text), BASE_EXIT_USAGE);
+    assert_has(plan_warnings, "--lora-targets goes with --lora");
+    assert_int_equal(plan_run(PLAN_WORDS("--lora", "4", "--zero", "2"), text), BASE_EXIT_USAGE);
+    assert_has(plan_warnings, "--lora goes with --zero 0 and 1");
+    assert_int_equal(plan_run(PLAN_WORDS("--weights", "int8"), text), BASE_EXIT_USAGE);
+    assert_has(plan_warnings, "--weights goes with --decode");
     assert_int_equal(plan_run(PLAN_WORDS("--context-ranks", "0"), text), BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--context-ranks", "65"), text), BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--context-ranks", "3"), text), BASE_EXIT_USAGE);
