@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -136,6 +137,7 @@ static base_status check_shape(const proto_job *job, base_error *reterr)
     proto_job likely;
     proto_job_defaults(&likely);
     likely.model = job->model;
+    likely.model.adapter[0] = '\0';
     likely.train.batch = 1;
     const base_status status = proto_mode_get(job->job.mode)->trains
                                    ? proto_job_check(&likely, reterr)
@@ -206,6 +208,38 @@ static base_status complete_checkpoint(launch_options *options, base_error *rete
     return status;
 }
 
+/* Adapters that are trained further keep their rank and what they are multiplied with. What the command line says of
+ * these, and of the layers, ranks compare. */
+static base_status complete_adapter(proto_job *job, base_error *reterr)
+{
+    json_t *json = NULL;
+    char path[BASE_PATH_BYTES];
+    if (job->model.adapter[0] == '\0' || !proto_mode_get(job->job.mode)->trains) {
+        return BASE_OK;
+    }
+    base_status status = base_path_join(job->model.adapter, "adapter_config.json", path, reterr);
+    if (status == BASE_OK) {
+        status = base_json_read(path, CONFIG_BYTES_MAX, &json, reterr);
+    }
+    const json_t *rank = json_object_get(json, "r");
+    const json_t *alpha = json_object_get(json, "lora_alpha");
+    if (status == BASE_OK && (!json_is_integer(rank) || json_integer_value(rank) < 1 ||
+                              !json_is_number(alpha) || json_number_value(alpha) <= 0)) {
+        status = base_fail(reterr, BASE_ERR_INVALID,
+                           "%s: \"r\" or \"lora_alpha\" is not there, or no number above 0", path);
+    }
+    if (status == BASE_OK && job->lora.rank == 0) {
+        job->lora.rank = json_integer_value(rank);
+    }
+    if (status == BASE_OK && job->lora.alpha == 0.0) {
+        const bool root = json_is_true(json_object_get(json, "use_rslora"));
+        job->lora.alpha =
+            json_number_value(alpha) * (root ? sqrt((double)json_integer_value(rank)) : 1.0);
+    }
+    json_decref(json);
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--adapter");
+}
+
 static base_status complete_out(launch_options *options, base_error *reterr)
 {
     proto_job *job = &options->job;
@@ -252,6 +286,9 @@ static base_status complete_job(launch_options *options, base_error *reterr)
     base_status status = complete_out(options, reterr);
     if (status == BASE_OK) {
         status = complete_checkpoint(options, reterr);
+    }
+    if (status == BASE_OK) {
+        status = complete_adapter(job, reterr);
     }
     options->installed_data = job->data.train[0] == '\0' && job->data.tokenizer[0] == '\0';
     if (status == BASE_OK && trains) {

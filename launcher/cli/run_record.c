@@ -30,10 +30,12 @@ static void print_notes(const launch_cli_run *run)
 static void say_checkpoint(const launch_cli_run *run)
 {
     const char *checkpoint = run->options->job.model.checkpoint;
+    const char *adapter = run->options->job.model.adapter;
     if (run->options->job.lora.rank > 0 && !run->options->quiet) {
-        base_log(BASE_LOG_INFO,
-                 "--lora: the parameters are those of %s and stay so; adapters alone are trained",
-                 checkpoint);
+        base_log(
+            BASE_LOG_INFO,
+            "--lora: the parameters are those of %s and stay so; adapters alone are trained%s%s",
+            checkpoint, adapter[0] != '\0' ? ", from those of " : "", adapter);
     } else if (checkpoint[0] != '\0' && !run->options->quiet) {
         base_log(BASE_LOG_INFO,
                  "--checkpoint: the parameters are those of %s; the optimizer is fresh, and the "

@@ -145,8 +145,10 @@ static void put_surroundings(launch_sheet *page, const launch_run *run)
 }
 
 /* The adapters that are trained; null: the model is. */
-static void put_lora(launch_sheet *training, const proto_job_lora *asked)
+static void put_lora(launch_sheet *training, const proto_job *job)
 {
+    const proto_job_lora *asked = &job->lora;
+    const char *begun = job->model.adapter[0] != '\0' ? job->model.adapter : NULL;
     if (asked->rank == 0) {
         sheet_put(training, "lora", json_null());
         return;
@@ -156,6 +158,7 @@ static void put_lora(launch_sheet *training, const proto_job_lora *asked)
     sheet_real(&lora, "alpha", proto_job_lora_alpha(asked));
     sheet_string(&lora, "targets", asked->targets[0] != '\0' ? asked->targets : NULL);
     sheet_put(&lora, "merge", json_boolean(asked->merge));
+    sheet_string(&lora, "adapter", begun);
     sheet_part(training, "lora", lora);
 }
 
@@ -189,7 +192,7 @@ static void put_job(launch_sheet *page, const launch_run *run)
     sheet_int(&training, "zero", (uint64_t)job->parallel.zero);
     sheet_int(&training, "micro_batches", (uint64_t)job->train.micro_batches);
     sheet_put(&training, "recompute", json_boolean(job->train.recompute));
-    put_lora(&training, &job->lora);
+    put_lora(&training, job);
     sheet_string(&training, "optimizer", "AdamW");
     sheet_real(&training, "learning_rate", job->train.learning_rate);
     sheet_real(&training, "learning_rate_min", job->train.learning_rate_min);

@@ -72,7 +72,7 @@ static base_status open_timings(launch_record *record, base_error *reterr)
 static base_status open_directory(launch_record *record, base_error *reterr)
 {
     const proto_job *job = &record->job;
-    char files[2][PATH_BYTES];
+    char files[4][PATH_BYTES];
     const char *inputs[LAUNCH_INPUTS_MAX];
     int count = 0;
     uint64_t step = 0;
@@ -89,6 +89,13 @@ static base_status open_directory(launch_record *record, base_error *reterr)
         (void)snprintf(files[1], sizeof files[1], "%s/config.json", job->model.checkpoint);
         inputs[count++] = files[0];
         inputs[count++] = files[1];
+    }
+    if (job->model.adapter[0] != '\0') {
+        (void)snprintf(files[2], sizeof files[2], "%s/adapter_config.json", job->model.adapter);
+        (void)snprintf(files[3], sizeof files[3], "%s/adapter_model.safetensors",
+                       job->model.adapter);
+        inputs[count++] = files[2];
+        inputs[count++] = files[3];
     }
     const char *const named[] = {job->data.tokenizer, job->data.train, job->data.heldout,
                                  job->infer.prompts};

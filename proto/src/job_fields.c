@@ -51,8 +51,8 @@ static const base_field rows[] = {
              "and lengths; full: every byte"},
     {JOB(PATH, model.adapter), .optional = true, .option = "adapter", .value = "DIR",
      .help = "generate, tp-cpu: adapters (LoRA) on top of the checkpoint, of --lora or of Hugging "
-             "Face's peft",
-     .marks = PROTO_FIELD_ANSWERS},
+             "Face's peft; ddp-cpu: train them further, as --lora",
+     .marks = PROTO_FIELD_TRAINS | PROTO_FIELD_ANSWERS},
     {JOB(DIGEST, model.adapter_sha256), .optional = true},
     {JOB(BOOL, infer.eval), .option = "eval",
      .help = "at the end, exact-match accuracy on the held-out sentences",

@@ -23,16 +23,23 @@ base_status proto_job_check_lora(const proto_job *job, base_error *reterr)
 {
     const proto_mode_row *mode = proto_mode_get(job->job.mode);
     const int64_t rank = job->lora.rank;
-    if (job->model.adapter[0] != '\0' && (!mode->answers || mode->on_gpus)) {
+    const bool loads = job->model.adapter[0] != '\0';
+    const bool adapts = job->job.mode == PROTO_MODE_DDP_CPU;
+    if (loads && !adapts && (!mode->answers || mode->on_gpus)) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "model.adapter goes with modes that answer on CPUs (generate, tp-cpu), "
-                         "not with %s",
+                         "and with ddp-cpu, not with %s",
+                         mode->name);
+    }
+    if (loads && adapts && rank == 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "model.adapter is trained further in %s: lora.rank must be its rank",
                          mode->name);
     }
     if (rank == 0) {
         return check_none(&job->lora, reterr);
     }
-    if (job->job.mode != PROTO_MODE_DDP_CPU) {
+    if (!adapts) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "lora.rank %" PRId64 " goes with mode ddp-cpu, not with %s", rank,
                          mode->name);

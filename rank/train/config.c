@@ -40,6 +40,38 @@ static base_status check_shape(const proto_job_model *model, const rank_model_co
                            model->context, config->context, model->checkpoint);
 }
 
+/* --adapter: what the job says of adapters must be what their directory says. Takes the layers from there. */
+static base_status take_targets(const proto_job *job, rank_model_config *config, base_error *reterr)
+{
+    const proto_job_lora *lora = &job->lora;
+    const char *directory = job->model.adapter;
+    rank_model_config read = *config;
+    char names[RANK_ADAPTERS_NAMES_BYTES];
+    const base_status status = rank_adapter_config(directory, &read, reterr);
+    if (status != BASE_OK) {
+        return base_error_prepend(reterr, status, "--adapter");
+    }
+    if (read.adapters.rank != config->adapters.rank) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--lora %d: %s/adapter_config.json has r %d",
+                         config->adapters.rank, directory, read.adapters.rank);
+    }
+    if (fabsf(read.adapters.scale - config->adapters.scale) >
+        (float)ROUNDING * fabsf(read.adapters.scale)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--lora-alpha %g: %s/adapter_config.json has adapters times %g / %d",
+                         proto_job_lora_alpha(lora), directory,
+                         (double)read.adapters.scale * read.adapters.rank, read.adapters.rank);
+    }
+    rank_adapters_names(&read, names);
+    if (lora->targets[0] != '\0' && read.adapters.targets != config->adapters.targets) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--lora-targets %s: %s/adapter_config.json has %s", lora->targets,
+                         directory, names);
+    }
+    config->adapters.targets = read.adapters.targets;
+    return BASE_OK;
+}
+
 /* --lora */
 static base_status choose_adapters(const proto_job *job, rank_model_config *config,
                                    base_error *reterr)
@@ -51,7 +83,10 @@ static base_status choose_adapters(const proto_job *job, rank_model_config *conf
     };
     const base_status status =
         rank_adapters_choose(config, lora->targets, &config->adapters.targets, reterr);
-    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--lora-targets");
+    if (status != BASE_OK) {
+        return base_error_prepend(reterr, status, "--lora-targets");
+    }
+    return job->model.adapter[0] != '\0' ? take_targets(job, config, reterr) : BASE_OK;
 }
 
 base_status rank_train_config(const proto_job *job, rank_model_config *config, int *own_context,

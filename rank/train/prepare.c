@@ -383,7 +383,8 @@ static base_status share_shards(trainer *self, const char *from, base_error *ret
 /* Gives every rank its first parameters. `resumed` is a checkpoint of this training, or empty. */
 static base_status share_params(trainer *self, const char *resumed, base_error *reterr)
 {
-    const char *begun = trainer_adapts(self) ? "" : self->job->model.checkpoint;
+    const proto_job_model *model = &self->job->model;
+    const char *begun = trainer_adapts(self) ? model->adapter : model->checkpoint;
     const char *from = resumed[0] != '\0' ? resumed : begun;
     if (self->pipeline != NULL) {
         return trainer_stage_share(self, from, reterr);

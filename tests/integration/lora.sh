@@ -66,7 +66,7 @@ for model in gpt2 qwen3; do
 done
 # 2 layers of 4 × (64 + 192 + 64 + 64 + 64 + 256 + 256 + 64), and of the default layers
 of_manifest gpt2-four '"trained_params":8192,'
-of_manifest gpt2-four '"lora":{"rank":4,"alpha":8.0,"targets":"all-linear","merge":false}'
+of_manifest gpt2-four '"lora":{"rank":4,"alpha":8.0,"targets":"all-linear","merge":false,"adapter":null}'
 of_manifest gpt2-four '"kind":"all_reduce","calls":[0-9.]*,"bytes":328[0-9][0-9].0'
 of_manifest gpt2-four '"purpose":"moments","planned_bytes":65536,'
 of_manifest gpt2-shards '"purpose":"moments","planned_bytes":16384,'
@@ -101,6 +101,29 @@ for model in gpt2 qwen3; do
         of_manifest $model-$out "\"trained_params\":$(figure '"targets":[^,]*,"parameters":'),"
     done
 done
+
+# Adapters are trained further: with their rank, alpha and layers, on any number of ranks; the first loss is that of the
+# model with them, and the optimizer begins anew.
+train qwen3 base --ranks 1 --micro-batches 4 --steps 3 --lora 4 --lora-alpha 12 --lora-targets all-linear --lora-merge
+train qwen3 further-one --ranks 1 --micro-batches 4 --steps 3 --adapter base
+train qwen3 further-four --ranks 4 --steps 3 --adapter base --zero 1 --lora 4 --lora-alpha 12 --lora-targets all-linear
+same further-four further-one
+of_manifest further-one '"lora":{"rank":4,"alpha":12.0,"targets":null,"merge":false,"adapter":"[^"]*/base"}'
+cmp base/adapter_config.json further-one/adapter_config.json || fail "adapters that were trained further have another configuration"
+cmp -s base/adapter_model.safetensors further-one/adapter_model.safetensors && fail "training further changes nothing"
+train base merged-plain --ranks 4 --steps 1
+close() { # OF ONE AND ANOTHER: sums of the merged model are rounded otherwise
+    awk -v a="${1#*:}" -v b="${2#*:}" 'BEGIN { exit !(a - b < 1e-4 && b - a < 1e-4) }'
+}
+close "$(first_loss further-one)" "$(first_loss merged-plain)" || fail "a training of adapters does not begin with them"
+close "$(first_loss further-one)" "$(first_loss qwen3-plain)" && fail "the adapters of base change no loss"
+train qwen3 further-parts --ranks 4 --steps 1 --adapter base --save-every 1 --resume
+train qwen3 further-parts --ranks 2 --micro-batches 2 --steps 3 --adapter base --save-every 3 --resume
+same further-parts further-one
+cp -r base root # of rank 4: 12 / sqrt(4) is 24 / 4
+sed -i 's/"use_rslora": false/"use_rslora": true/' root/adapter_config.json
+train qwen3 further-root --ranks 1 --steps 1 --adapter root
+grep -q '"lora_alpha": 24,' further-root/adapter_config.json || fail "$(cat further-root/adapter_config.json)"
 
 # A rank is killed, and the job goes on by itself.
 # shellcheck disable=SC2086
@@ -155,7 +178,15 @@ refused "gpt2-plain/model.safetensors and would write over it, or move it away" 
 [ -f gpt2-plain/model.safetensors ] || fail "the model of adapters was moved away"
 refused "--lora-merge goes with --lora" --checkpoint gpt2 --lora-merge
 refused 'no linear layer "q_proj"; it has c_attn' --checkpoint gpt2 --lora 4 --lora-targets q_proj
-refused "--adapter goes with modes that answer" --checkpoint gpt2 --adapter merged
+refused "--adapter goes with modes that answer on CPUs (generate, tp-cpu), and with ddp-cpu, not with pp-cpu" --mode pp-cpu \
+    --checkpoint gpt2 --adapter gpt2-one
+refused 'no linear layer "q_proj"' --checkpoint gpt2 --adapter merged
+refused "--adapter: cannot open $PWD/nowhere/adapter_config.json" --checkpoint gpt2 --adapter nowhere
+refused "--lora 8: $PWD/gpt2-one/adapter_config.json has r 4" --checkpoint gpt2 --adapter gpt2-one --lora 8
+refused "--lora-alpha 4: $PWD/gpt2-one/adapter_config.json has adapters times 8 / 4" --checkpoint gpt2 --adapter gpt2-one --lora-alpha 4
+refused "--lora-targets c_attn: $PWD/gpt2-one/adapter_config.json has c_attn,c_proj,c_fc" --checkpoint gpt2 --adapter gpt2-one \
+    --lora-targets c_attn
+refused "gpt2-two/adapter_config.json and would write over it" --checkpoint gpt2 --adapter gpt2-two --out gpt2-two
 refused "--adapter goes with modes that answer on CPUs" --mode tp-nccl --prompt a --checkpoint gpt2 --adapter merged
 refused 'no linear layer "q_proj"' --mode generate --prompt a --checkpoint gpt2 --adapter merged
 refused "adapter_config.json" --mode generate --prompt a --checkpoint gpt2 --adapter gpt2
