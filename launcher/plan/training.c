@@ -15,9 +15,6 @@ enum {
     TASK_S_MAX = 1000,
 };
 
-/* What ranks that share tokens exchange, in parts as wide as the queries. */
-enum { QKV_PARTS = 3, OUTPUT_PARTS = 1 };
-
 /* The micro-batches' rows that a stage sends on: forward to the next, backward to the one before. */
 static double sends(const launch_estimate *made, int stage)
 {
@@ -197,11 +194,21 @@ static double head_norm_bytes(const launch_ask *ask)
     return HEAD_NORMS * width * LAUNCH_EXCHANGED_BYTES;
 }
 
-/* So many parts of a rank's tokens: all of its heads. */
-static double heads_bytes(const launch_ask *ask, const launch_layout *layout, int parts)
+/* Attention's output of a rank's tokens: all of its heads. */
+static double output_bytes(const launch_ask *ask, const launch_layout *layout)
 {
-    return micro_tokens(ask, layout) * parts * (double)launch_model_queries(&ask->model) /
+    return micro_tokens(ask, layout) * (double)launch_model_queries(&ask->model) /
            (double)layout->tensor * LAUNCH_EXCHANGED_BYTES;
+}
+
+/* Queries, keys and values. Heads of keys and values go once for each head of queries that shares them, but where
+ * each rank has all of these. */
+static double qkv_bytes(const launch_ask *ask, const launch_layout *layout)
+{
+    const launch_model *model = &ask->model;
+    const bool once = model->kv_heads % (layout->tensor * layout->context_ranks) == 0;
+    const double keys = (double)(once ? model->kv_heads : model->heads) / (double)model->heads;
+    return output_bytes(ask, layout) * (1 + 2 * keys);
 }
 
 static exchanges time_exchanges(const launch_ask *ask, const launch_layout *layout)
@@ -209,13 +216,11 @@ static exchanges time_exchanges(const launch_ask *ask, const launch_layout *layo
     const int ranks = (int)layout->context_ranks;
     const coll_tp_link *link = launch_link_over(ask, layout, layout->tensor);
     const coll_tp_link *shared = launch_link_over(ask, layout, layout->tensor * ranks);
-    const double qkv_bytes = heads_bytes(ask, layout, QKV_PARTS);
-    const double output_bytes = heads_bytes(ask, layout, OUTPUT_PARTS);
     return (exchanges){
         .row_s = coll_allreduce_time_s(row_bytes(ask, layout), (int)layout->tensor, link),
         .softmax_s = coll_allreduce_time_s(softmax_bytes(ask, layout), (int)layout->tensor, link),
-        .heads_s = (coll_allreduce_time_s(qkv_bytes, ranks, shared) +
-                    coll_allreduce_time_s(output_bytes, ranks, shared)) /
+        .heads_s = (coll_allreduce_time_s(qkv_bytes(ask, layout), ranks, shared) +
+                    coll_allreduce_time_s(output_bytes(ask, layout), ranks, shared)) /
                    2,
         .head_norms_s = ask->model.head_norms
                             ? coll_allreduce_time_s(head_norm_bytes(ask), (int)layout->tensor, link)
@@ -286,10 +291,10 @@ static void add_heads(const launch_ask *ask, launch_estimate *made, double layer
                           .span = layout->tensor * layout->context_ranks,
                           .times = (1 + backward_exchanges(ask)) * layers *
                                    made->run.pipeline.micro_batches,
-                          .payload_bytes = heads_bytes(ask, layout, QKV_PARTS)};
+                          .payload_bytes = qkv_bytes(ask, layout)};
     (void)launch_bill_halves(ask, made, of, "all_to_all");
     of.what = "attention";
-    of.payload_bytes = heads_bytes(ask, layout, OUTPUT_PARTS);
+    of.payload_bytes = output_bytes(ask, layout);
     (void)launch_bill_halves(ask, made, of, "all_to_all");
 }
 

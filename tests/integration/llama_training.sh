@@ -54,6 +54,22 @@ grep -q '"byte_equivalent": null' pipeline-3/manifest.json || fail "stages witho
 launcher --checkpoint model --context 64 --mode pp-cpu --ranks 2 --micro-batches 2 --steps 1 --no-bind --no-scaling --no-plots --out printed >lines
 ! grep -q "tied matrix" lines || fail "says: $(grep "tied matrix" lines)"
 
+# Ranks that share batches exchange a head of keys and values once where each has whole groups of heads, and else once
+# for each head of queries: as planned, to the byte.
+for i in $(seq 400); do echo "$i words make a text of which every window is full"; done >text.txt
+for ranks in 2 4; do
+    train "shared-$ranks" --ranks $ranks --context-ranks $ranks --data text.txt --steps 2 --batch 4
+    exchanged=$(tr -d ' \n' <"shared-$ranks/manifest.json" | grep -oE '"kind":"alltoall","calls":[0-9.]*,"bytes":[0-9]*' | head -1 | grep -oE '[0-9]*$')
+    launcher plan --checkpoint model --ranks $ranks --data 1 --context-ranks $ranks --context 64 --batch 4 --global-batch 4 --json >plan.json 2>err
+    planned=$(tr -d ' \n' <plan.json | grep -oE '"operation":"all_to_all"[^}]*' |
+        awk -F'[:,]' '{ sum += $8 * $10 } END { printf "%.0f", sum }')
+    [ -n "$exchanged" ] && [ "$exchanged" = "$planned" ] || fail "$ranks ranks exchange $exchanged bytes, and planned are $planned"
+done
+# 4 layers, forward and backward, 4 × 64 tokens: 64 columns of queries and of attention's output, and of keys and of
+# values 32 or 64
+grep -q "\"bytes\": $((8 * 128 * (128 + 64) * 4))\.0" shared-2/manifest.json || fail "$(grep -A2 alltoall shared-2/manifest.json)"
+grep -q "\"bytes\": $((8 * 64 * (128 + 128) * 4))\.0" shared-4/manifest.json || fail "$(grep -A2 alltoall shared-4/manifest.json)"
+
 # Some steps, and the rest in another job.
 train resumed --ranks 2 --steps 20 --lr 3e-3 --save-every 20
 train resumed --ranks 2 --steps 60 --lr 3e-3 --save-every 20 --resume

@@ -246,7 +246,7 @@ static bool next_dqkv(backward *b, rank_segments *segments)
         return false;
     }
     if (pass->run->shape.cp != NULL) {
-        transformer_take_rows(pass, b->rows, RANK_BIAS_PARTS, pass->wide);
+        transformer_take_dqkv(pass, b->rows, pass->wide);
     } else {
         attention_grad(b, segments);
     }

@@ -13,55 +13,154 @@ static size_t ranks(const transformer_pass *pass)
     return (size_t)pass->run->shape.cp->ranks;
 }
 
-/* Floats of one of q, k and v, of one rank's heads. */
+/* Floats of the queries of one rank's heads. */
 static size_t head_floats(const transformer_pass *pass)
 {
     return pass->sizes.queries / ranks(pass);
 }
 
-/* What is sent becomes what is received. A row has so many parts (q, k and v, or attention's output). */
-static void exchange(const transformer_pass *pass, size_t parts, float *to)
+/* What is exchanged of a row of all heads: parts side by side, of each of which a rank's heads have an equal part. */
+typedef struct heads_row {
+    size_t parts;
+    size_t columns[RANK_BIAS_PARTS];
+    size_t row; /* from one row to the next */
+} heads_row;
+
+/* q, k and v. A head of k and v goes once for all heads of q that share it, if a rank has all of these. */
+static heads_row qkv_row(const transformer_pass *pass)
 {
-    const rank_cp *cp = pass->run->shape.cp;
-    const size_t rows = rank_cp_block(pass->rows->whole_count, cp->ranks);
-    cp->exchange(cp->group, pass->sent, to, rows * parts * head_floats(pass));
+    const size_t queries = pass->sizes.queries;
+    const size_t keys = transformer_exchanges_groups(pass)
+                            ? pass->sizes.kv_heads * pass->sizes.head_width
+                            : queries;
+    return (heads_row){RANK_BIAS_PARTS, {queries, keys, keys}, pass->sizes.qkv_row};
 }
 
-/* Sends rows (T, parts · Q) of all heads. `to` (all rows, parts · Q / ranks) gets those of this rank's heads. */
-static void exchange_rows(const transformer_pass *pass, const float *from, size_t parts, float *to)
+/* Attention's output. */
+static heads_row output_row(const transformer_pass *pass)
 {
-    const size_t part = head_floats(pass);
-    const size_t block = rank_cp_block(pass->rows->whole_count, (int)ranks(pass)) * parts * part;
+    return (heads_row){1, {pass->sizes.queries}, pass->sizes.queries};
+}
+
+/* Floats of a row of one rank's heads. */
+static size_t row_floats(const transformer_pass *pass, const heads_row *of)
+{
+    size_t columns = 0;
+    for (size_t part = 0; part < of->parts; part++) {
+        columns += of->columns[part];
+    }
+    return columns / ranks(pass);
+}
+
+/* Floats of what one rank gets from another. */
+static size_t block_floats(const transformer_pass *pass, const heads_row *of)
+{
+    return rank_cp_block(pass->rows->whole_count, (int)ranks(pass)) * row_floats(pass, of);
+}
+
+/* What is sent becomes what is received. */
+static void exchange(const transformer_pass *pass, const heads_row *of, float *to)
+{
+    const rank_cp *cp = pass->run->shape.cp;
+    cp->exchange(cp->group, pass->sent, to, block_floats(pass, of));
+}
+
+/* Sends rows of all heads. `to` gets all rows of this rank's heads. */
+static void exchange_rows(const transformer_pass *pass, const float *from, const heads_row *of,
+                          float *to)
+{
+    const size_t block = block_floats(pass, of);
     for (size_t r = 0; r < ranks(pass); r++) {
         float *sent = pass->sent + r * block;
-        for (size_t i = 0; i < pass->rows->count * parts; i++, sent += part) {
-            memcpy(sent, from + i * pass->sizes.queries + r * part, part * sizeof *sent);
+        for (size_t i = 0; i < pass->rows->count; i++) {
+            const float *part = from + i * of->row;
+            for (size_t p = 0; p < of->parts; part += of->columns[p++]) {
+                const size_t count = of->columns[p] / ranks(pass);
+                memcpy(sent, part + r * count, count * sizeof *sent);
+                sent += count;
+            }
         }
-        memset(sent, 0, block * sizeof *sent - pass->rows->count * parts * part * sizeof *sent);
+        memset(sent, 0, (size_t)(pass->sent + (r + 1) * block - sent) * sizeof *sent);
     }
-    exchange(pass, parts, to);
+    exchange(pass, of, to);
 }
 
 /* All blocks are sent whole, also behind the last row that attention writes: nothing of what was in memory
  * before leaves the rank. */
-static void clear_behind_rows(const transformer_pass *pass, size_t parts)
+static void clear_behind_rows(const transformer_pass *pass, const heads_row *of)
 {
-    const size_t row = parts * head_floats(pass);
-    const size_t whole = pass->rows->whole_count;
-    const size_t rows = rank_cp_block(whole, (int)ranks(pass)) * ranks(pass);
-    memset(pass->sent + whole * row, 0, (rows - whole) * row * sizeof *pass->sent);
+    const size_t used = pass->rows->whole_count * row_floats(pass, of);
+    memset(pass->sent + used, 0,
+           (block_floats(pass, of) * ranks(pass) - used) * sizeof *pass->sent);
 }
 
-void transformer_take_rows(const transformer_pass *pass, row_chunk chunk, size_t parts, float *to)
+/* Rows of all heads, of those that have come. */
+static void take_rows(const transformer_pass *pass, row_chunk chunk, const heads_row *of, float *to)
 {
-    const size_t part = head_floats(pass);
-    const size_t block = rank_cp_block(pass->rows->whole_count, (int)ranks(pass)) * parts * part;
+    const size_t block = block_floats(pass, of);
     for (size_t r = 0; r < ranks(pass); r++) {
-        const float *from = pass->received + r * block + chunk.first * parts * part;
-        for (size_t i = 0; i < chunk.rows * parts; i++, from += part) {
-            memcpy(to + i * pass->sizes.queries + r * part, from, part * sizeof *from);
+        const float *from = pass->received + r * block + chunk.first * row_floats(pass, of);
+        for (size_t i = 0; i < chunk.rows; i++) {
+            float *part = to + i * of->row;
+            for (size_t p = 0; p < of->parts; part += of->columns[p++]) {
+                const size_t count = of->columns[p] / ranks(pass);
+                memcpy(part + r * count, from, count * sizeof *from);
+                from += count;
+            }
         }
     }
+}
+
+void transformer_take_dqkv(const transformer_pass *pass, row_chunk chunk, float *to)
+{
+    const heads_row row = qkv_row(pass);
+    take_rows(pass, chunk, &row, to);
+}
+
+/* Heads of k and v that are shared, in rows of this rank's heads as attention has them. */
+static rank_shared_heads own_groups(const transformer_pass *pass, float *rows)
+{
+    return (rank_shared_heads){.rows = pass->rows->whole_count,
+                               .heads = pass->sizes.heads / ranks(pass),
+                               .kv_heads = pass->sizes.kv_heads / ranks(pass),
+                               .head_width = pass->sizes.head_width,
+                               .at = rows};
+}
+
+/* q, k and v of this rank's heads, with heads of k and v beside all of q. */
+static void exchange_qkv(const transformer_pass *pass)
+{
+    const heads_row row = qkv_row(pass);
+    float *qkv = pass->block.qkv;
+    if (!transformer_exchanges_groups(pass)) {
+        exchange_rows(pass, qkv, &row, qkv);
+        return;
+    }
+    const size_t count = row_floats(pass, &row);
+    const rank_shared_heads groups = own_groups(pass, qkv);
+    exchange_rows(pass, qkv, &row, pass->received);
+    for (size_t i = 0; i < groups.rows; i++) {
+        memcpy(qkv + i * RANK_BIAS_PARTS * head_floats(pass), pass->received + i * count,
+               count * sizeof *qkv);
+    }
+    pass->backend->copy_heads(pass->queue, &groups);
+}
+
+/* The gradient of q, k and v, which attention has left in what is sent, becomes that of this rank's rows. */
+static void exchange_dqkv(const transformer_pass *pass)
+{
+    const heads_row row = qkv_row(pass);
+    if (transformer_exchanges_groups(pass)) {
+        const size_t count = row_floats(pass, &row);
+        const rank_shared_heads groups = own_groups(pass, pass->sent);
+        pass->backend->sum_heads(pass->queue, &groups);
+        for (size_t i = 1; i < groups.rows; i++) {
+            memmove(pass->sent + i * count, pass->sent + i * RANK_BIAS_PARTS * head_floats(pass),
+                    count * sizeof *pass->sent);
+        }
+    }
+    clear_behind_rows(pass, &row);
+    exchange(pass, &row, pass->received);
 }
 
 /* Where in a vector (3, Q) that part of this rank's heads begins: of q, k or v. */
@@ -91,14 +190,14 @@ static rank_attention own_attention(const transformer_pass *pass)
 
 void transformer_attend_together(const transformer_pass *pass)
 {
-    float *qkv = pass->block.qkv;
-    exchange_rows(pass, qkv, RANK_BIAS_PARTS, qkv);
+    const heads_row output = output_row(pass);
+    exchange_qkv(pass);
     rank_attention args = own_attention(pass);
     args.out = pass->sent;
-    clear_behind_rows(pass, 1);
     pass->backend->attention(pass->queue, &args);
-    exchange(pass, 1, pass->received);
-    transformer_take_rows(pass, (row_chunk){0, pass->rows->count}, 1, pass->block.attention);
+    clear_behind_rows(pass, &output);
+    exchange(pass, &output, pass->received);
+    take_rows(pass, (row_chunk){0, pass->rows->count}, &output, pass->block.attention);
 }
 
 /* The gradient of the bias of this rank's heads, over all rows; of the other heads it is zero here. */
@@ -113,11 +212,11 @@ static void put_bias_grad(const transformer_pass *pass)
 
 void transformer_attend_together_grad(const transformer_pass *pass)
 {
-    exchange_rows(pass, pass->dattention, 1, pass->received);
+    const heads_row output = output_row(pass);
+    exchange_rows(pass, pass->dattention, &output, pass->received);
     rank_attention args = own_attention(pass);
     args.dout = pass->received;
     args.dqkv = pass->sent;
-    clear_behind_rows(pass, RANK_BIAS_PARTS);
     args.dbias = pass->no_bias_grad;
     if (args.dbias == NULL) {
         memset(pass->head_bias_grad, 0,
@@ -125,7 +224,7 @@ void transformer_attend_together_grad(const transformer_pass *pass)
         args.dbias = pass->head_bias_grad;
     }
     pass->backend->attention_grad(pass->queue, &args);
-    exchange(pass, RANK_BIAS_PARTS, pass->received);
+    exchange_dqkv(pass);
     if (args.dbias == pass->head_bias_grad) {
         put_bias_grad(pass);
     }

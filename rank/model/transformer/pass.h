@@ -328,12 +328,21 @@ void transformer_norm_heads_grad(const transformer_pass *pass, row_chunk chunk, 
 void transformer_begin_head_norms_grad(const transformer_pass *pass);
 void transformer_end_head_norms_grad(const transformer_pass *pass);
 
+/* Whether ranks that share the micro-batch exchange a head of k and v once for all heads of q that share it: each
+ * rank has whole groups of them. */
+static inline bool transformer_exchanges_groups(const transformer_pass *pass)
+{
+    const rank_cp *cp = pass->run->shape.cp;
+    return cp != NULL && pass->sizes.kv_heads < pass->sizes.heads &&
+           pass->sizes.kv_heads % (size_t)cp->ranks == 0;
+}
+
 /* context.c: attention, where ranks share the micro-batch. From block.qkv of this rank's rows, which becomes
  * that of its heads for all rows, to block.attention. */
 void transformer_attend_together(const transformer_pass *pass);
 /* From dattention to the gradient of q, k and v, which comes in `received`; and those rows of it. */
 void transformer_attend_together_grad(const transformer_pass *pass);
-void transformer_take_rows(const transformer_pass *pass, row_chunk chunk, size_t parts, float *to);
+void transformer_take_dqkv(const transformer_pass *pass, row_chunk chunk, float *to);
 
 /* forward.c: with recompute, computes the current layer again, from norm1.x to what backward reads. */
 void transformer_recompute(transformer_pass *pass);

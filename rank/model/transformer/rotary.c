@@ -3,7 +3,8 @@
  *
  * Attention has a head of keys and values for each head of queries, in rows of 3Q. A product leaves
  * the rows as q, k, v side by side. If heads are shared, each of k and v is copied to the places of
- * all its heads of queries before attention; in backward their gradients are added up. */
+ * all its heads of queries before attention; in backward their gradients are added up. Ranks that share a
+ * micro-batch may do so behind their exchange, and before that of the gradients (context.c). */
 #include "model/transformer/pass.h"
 
 void transformer_make_turns(const transformer_pass *pass)
@@ -52,7 +53,7 @@ void transformer_prepare_heads(const transformer_pass *pass, row_chunk chunk, fl
     }
     transformer_norm_heads(pass, chunk, qkv);
     turn(pass, chunk, qkv, false);
-    if (shared.kv_heads < shared.heads) {
+    if (shared.kv_heads < shared.heads && !transformer_exchanges_groups(pass)) {
         pass->backend->copy_heads(pass->queue, &shared);
     }
 }
@@ -60,7 +61,7 @@ void transformer_prepare_heads(const transformer_pass *pass, row_chunk chunk, fl
 void transformer_prepare_heads_grad(const transformer_pass *pass, row_chunk chunk, float *dqkv)
 {
     const rank_shared_heads shared = shared_heads(pass, chunk, dqkv);
-    if (shared.kv_heads < shared.heads) {
+    if (shared.kv_heads < shared.heads && !transformer_exchanges_groups(pass)) {
         pass->backend->sum_heads(pass->queue, &shared);
     }
     turn(pass, chunk, dqkv, true);
