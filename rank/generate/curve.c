@@ -64,7 +64,7 @@ coll_tp_link rank_curve_link(double short_s, double long_s, double payload_bytes
 
 void rank_curve_predict(const rank_curve *curve, rank_curve_point *point)
 {
-    const double weight_bytes = point->parameters * sizeof(float);
+    const double weight_bytes = point->weight_bytes;
     const coll_tp_step step = {.layers = RANK_CURVE_LAYERS,
                                .tokens = 1,
                                .d_model = point->width,

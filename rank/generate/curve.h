@@ -29,8 +29,9 @@ typedef struct rank_curve_point {
     int width;
     bool asked; /* it must be measured */
     double parameters;
-    double single_rate; /* bytes per second: one rank reading the weights, alone, */
-    double tp_rate;     /* and each of all ranks reading its part at the same time */
+    double weight_bytes; /* that one rank holds */
+    double single_rate;  /* bytes per second: one rank reading the weights, alone, */
+    double tp_rate;      /* and each of all ranks reading its part at the same time */
     double predicted_single_ms;
     double predicted_tp_ms;
     double predicted_comm_fraction; /* of predicted_tp_ms */

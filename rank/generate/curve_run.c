@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/percentile.h"
 #include "base/splitmix.h"
+#include "checkpoint/shards.h"
 #include "generate/alone.h"
 #include "generate/baseline.h"
 #include "generate/engine.h"
@@ -133,6 +134,7 @@ static base_status time_tokens(timing_run *run, double *ms, base_error *reterr)
                                                                    .device = run->options->device,
                                                                    .comm = run->comm,
                                                                    .source = &source,
+                                                                   .type = run->options->type,
                                                                    .sequences = 1,
                                                                    .chunk_tokens = PROMPT_TOKENS,
                                                                    .block_tokens = 16,
@@ -182,8 +184,10 @@ static base_status may_measure(const rank_generate_options *options,
         return BASE_OK; /* all ranks see that by themselves */
     }
     if (coll_comm_rank(options->comm) == 0) {
-        const uint64_t bytes = (uint64_t)(point->parameters * sizeof(float));
-        fits = rank_baseline_fits(bytes, 1, rank_free_memory_bytes(""), point->reason) ? 1 : 0;
+        fits = rank_baseline_fits((uint64_t)point->weight_bytes, 1, rank_free_memory_bytes(""),
+                                  point->reason)
+                   ? 1
+                   : 0;
         if (fits != 0 && rank_generate_should_stop(options)) {
             fits = 0;
             give_reason(point, "the job was stopped");
@@ -370,7 +374,7 @@ static base_status make_memory(const rank_curve *curve, int rank, reading_memory
 {
     double longest = 0;
     for (int i = 0; i < curve->count; i++) {
-        longest = fmax(longest, curve->points[i].parameters * sizeof(float));
+        longest = fmax(longest, curve->points[i].weight_bytes);
     }
     longest = rank == 0 ? longest : longest / curve->ranks;
     memory->size_bytes = read_bytes_max(curve->ranks);
@@ -389,7 +393,7 @@ static base_status measure_rates(const rank_generate_options *options, const rea
 {
     coll_error error;
     const int ranks = coll_comm_size(options->comm);
-    const double weight_bytes = point->parameters * sizeof(float);
+    const double weight_bytes = point->weight_bytes;
     rank_alone alone = {.comm = options->comm};
     rank_alone_state state = RANK_ALONE_WAIT;
     base_status status = BASE_OK;
@@ -478,9 +482,13 @@ static base_status predict(const rank_generate_options *options, rank_curve *cur
 base_status rank_curve_run(const rank_generate_options *options, rank_curve *curve,
                            base_error *reterr)
 {
+    const rank_tp one = {.ranks = 1, .vocab_count = RANK_CURVE_VOCAB};
     for (int i = 0; i < curve->count; i++) {
         const rank_model_config config = config_of(curve->points[i].width, curve->ranks);
+        const rank_shards_options whole = {
+            .config = &config, .device = options->device, .tp = &one, .type = options->type};
         curve->points[i].parameters = (double)rank_model_param_count(&config);
+        curve->points[i].weight_bytes = (double)rank_shards_plan(&whole);
     }
     base_status status = predict(options, curve, reterr);
     for (int i = 0; status == BASE_OK && i < curve->count; i++) {

@@ -244,15 +244,15 @@ void rank_results_steps(void *user, const rank_step_cost *steps, size_t count)
 static json_t *describe_point(const rank_curve_point *point)
 {
     return json_pack(
-        "{s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "d_model",
-        point->width, "parameters", (json_int_t)point->parameters, "single_read_gb_per_s",
-        number(point->single_rate / 1e9), "tp_read_gb_per_s", number(point->tp_rate / 1e9),
-        "predicted_single_ms", number(point->predicted_single_ms), "predicted_tp_ms",
-        number(point->predicted_tp_ms), "predicted_comm_fraction",
-        number(point->predicted_comm_fraction), "rounds", point->rounds, "single_ms",
-        number(point->single.median), "single_ms_low", number(point->single.low), "single_ms_high",
-        number(point->single.high), "tp_ms", number(point->tp.median), "tp_ms_low",
-        number(point->tp.low), "tp_ms_high", number(point->tp.high), "null_because",
+        "{s:i, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "d_model", point->width, "parameters", (json_int_t)point->parameters, "weight_bytes",
+        (json_int_t)point->weight_bytes, "single_read_gb_per_s", number(point->single_rate / 1e9),
+        "tp_read_gb_per_s", number(point->tp_rate / 1e9), "predicted_single_ms",
+        number(point->predicted_single_ms), "predicted_tp_ms", number(point->predicted_tp_ms),
+        "predicted_comm_fraction", number(point->predicted_comm_fraction), "rounds", point->rounds,
+        "single_ms", number(point->single.median), "single_ms_low", number(point->single.low),
+        "single_ms_high", number(point->single.high), "tp_ms", number(point->tp.median),
+        "tp_ms_low", number(point->tp.low), "tp_ms_high", number(point->tp.high), "null_because",
         point->reason[0] != '\0' ? json_string(point->reason) : json_null());
 }
 

@@ -227,6 +227,30 @@ static void a_curve_has_what_was_measured(void **state)
     json_decref(results);
 }
 
+/* The curve's models have matrices of the job's type. Of width 128 there are 2 layers of 12 matrices of 128 x 128 and an
+ * embedding of 512 words, and 160 positions, norms and biases beside them. */
+static void a_curve_is_of_the_jobs_weights(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"checkpoint", "int8"};
+    const double width = 128;
+    const double matrices = 2 * 12 * width * width + 512 * width;
+    const double others = 160 * width + 2 * 13 * width + 2 * width;
+    for (size_t i = 0; i < 2; i++) {
+        json_t *results = inference_measure(
+            "2", "curve-type",
+            FLAGS(PROMPTS, "--weights", types[i], "--curve", "128", "--no-plots"));
+        const json_t *points = json_object_get(json_object_get(results, "curve"), "points");
+        const json_t *point = json_array_get(points, 1);
+        assert_true(inference_real(point, "d_model") == width);
+        assert_true(inference_real(point, "parameters") == matrices + others);
+        assert_true(inference_real(point, "weight_bytes") ==
+                    matrices * (i == 0 ? 4 : 34.0 / 32) + others * 4);
+        assert_true(inference_real(point, "tp_ms") > 0);
+        json_decref(results);
+    }
+}
+
 /* It is not printed if it is to be quiet, or nothing was measured. */
 static void nothing_else_is_printed(void **state)
 {
@@ -289,6 +313,7 @@ int main(void)
         cmocka_unit_test(a_baseline_is_one_rank_and_replicas),
         cmocka_unit_test(the_shipped_prompts_make_a_thousand_tokens),
         cmocka_unit_test(a_curve_has_what_was_measured),
+        cmocka_unit_test(a_curve_is_of_the_jobs_weights),
         cmocka_unit_test(nothing_else_is_printed),
 #ifndef __SANITIZE_ADDRESS__
         cmocka_unit_test(memory_of_the_curve_is_not_the_models),

@@ -58,7 +58,8 @@ static void a_prediction_is_weights_and_exchanges(void **state)
     (void)state;
     const rank_curve curve = {.ranks = 2,
                               .link = {.latency_s = 1e-4, .bandwidth_bytes_per_s = 1e18}};
-    rank_curve_point point = {.width = 64, .parameters = 2.5e6, .single_rate = 1e9, .tp_rate = 2e9};
+    rank_curve_point point = {
+        .width = 64, .weight_bytes = 10e6, .single_rate = 1e9, .tp_rate = 2e9};
     rank_curve_predict(&curve, &point);
     assert_true(near(point.predicted_single_ms, 10));
     assert_true(fabs(point.predicted_tp_ms - (2.5 + 0.6)) < 1e-6);
