@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "checkpoint/shards_beside.h"
 #include "model/decoder.h"
 
 enum {
@@ -21,6 +22,7 @@ struct rank_shards {
     size_t elements;
     size_t uncut_elements; /* of tensors that are not cut */
     size_t size_bytes;
+    rank_shards_beside beside;
 };
 
 /* This rank's elements along one axis: some ranges, one after the other. */
@@ -172,11 +174,13 @@ static rank_type type_of(const transfer *t)
     return t->tensor.pack == RANK_TENSOR_PLAIN ? RANK_FLOAT32 : t->options->type;
 }
 
-/* How many leaves the products with this rank's part have: one, unless their sum is cut. */
+/* How many leaves the products with this rank's part have, if its form depends on that: one, unless their sum is
+ * cut. */
 static int leaves_of(const transfer *t)
 {
     const int depth_axis = t->tensor.pack == RANK_TENSOR_PACKED ? 0 : 1;
-    return t->tensor.cut.kind != RANK_CUT_NONE && t->tensor.cut.axis == depth_axis
+    return type_of(t) == RANK_INT8 && t->tensor.cut.kind != RANK_CUT_NONE &&
+                   t->tensor.cut.axis == depth_axis
                ? rank_decoder_describe(t->options->config, t->options->tp->ranks).leaves
                : 1;
 }
@@ -330,7 +334,7 @@ size_t rank_shards_plan(const rank_shards_options *options)
         find_axes(&t);
         size_bytes += packed_count(&t) * rank_type_bytes(type_of(&t));
     }
-    return size_bytes;
+    return size_bytes + rank_shards_beside_plan(options);
 }
 
 /* Room for the longest rows that are staged at a time. */
@@ -382,6 +386,10 @@ base_status rank_shards_create(const rank_shards_options *options, const rank_te
     status = made->offset != NULL && made->at != NULL
                  ? fill(made, options, source, reterr)
                  : base_fail(reterr, BASE_ERR_MEMORY, "no memory for weights");
+    if (status == BASE_OK && rank_shards_are_beside(options)) {
+        const rank_hooks own = rank_shards_hooks(made);
+        status = rank_shards_beside_make(options, &own, &made->beside, reterr);
+    }
     if (status != BASE_OK) {
         rank_shards_destroy(made);
         return status;
@@ -398,6 +406,7 @@ void rank_shards_destroy(rank_shards *shards)
     for (int i = 0; shards->at != NULL && i < shards->count; i++) {
         shards->device.backend->release(shards->device.queue, shards->at[i]);
     }
+    rank_shards_beside_free(&shards->beside);
     free(shards->at);
     free(shards->offset);
     free(shards);
@@ -424,7 +433,10 @@ static const float *need(void *weights, size_t offset, size_t count)
 
 rank_hooks rank_shards_hooks(rank_shards *shards)
 {
-    return (rank_hooks){.need = need, .weights = shards};
+    return (rank_hooks){.need = need,
+                        .weights = shards,
+                        .beside = shards->beside.rows,
+                        .beside_count = shards->beside.count};
 }
 
 static base_status read_flat(void *user, const rank_row_part *part, float *to, base_error *reterr)
@@ -464,5 +476,6 @@ size_t rank_shards_uncut_elements(const rank_shards *shards)
 
 size_t rank_shards_bytes(const rank_shards *shards)
 {
-    return shards->size_bytes;
+    const rank_shards *adapters = shards->beside.adapters;
+    return shards->size_bytes + (adapters != NULL ? adapters->size_bytes : 0);
 }

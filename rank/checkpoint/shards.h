@@ -32,8 +32,9 @@ typedef struct rank_shards_options {
     const rank_tp *tp;
     rank_type type; /* of matrices; bfloat16 for a backend with plain_weights or packs_narrow,
                        int8 for one with packs_narrow; they are rounded as they are read */
-    const float *
-        adapters; /* of the configuration, which rank_shards_load adds to what it reads; NULL: none */
+    /* Of the configuration; NULL: none. With matrices in float32 rank_shards_load adds them to what it reads. Else they
+     * stand beside the matrices, in float32, for a backend that packs. */
+    const float *adapters;
 } rank_shards_options;
 
 /* A source that reads the parameters of a whole model from the host's memory. */
@@ -72,7 +73,7 @@ rank_hooks rank_shards_hooks(rank_shards *shards);
 
 /* How many elements of the model this rank has, without padding. Over the ranks of a group they add
  * up to the model's, except that a tensor that every rank has counts once for each. And the memory
- * they take. */
+ * they take, with adapters beside them. */
 size_t rank_shards_elements(const rank_shards *shards);
 size_t rank_shards_uncut_elements(const rank_shards *shards); /* of tensors that are not cut */
 size_t rank_shards_bytes(const rank_shards *shards);

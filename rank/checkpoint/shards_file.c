@@ -4,7 +4,7 @@
 
 #include "base/bytes.h"
 #include "checkpoint/match.h"
-#include "checkpoint/shards.h"
+#include "checkpoint/shards_beside.h"
 #include "checkpoint/weights.h"
 #include "rank/adapters.h"
 
@@ -59,7 +59,9 @@ static base_status read_slice(void *user, const rank_row_part *part, float *to, 
 base_status rank_shards_load(const rank_shards_options *options, const char *path,
                              rank_shards **shards, base_error *reterr)
 {
-    slices from = {.config = options->config, .adapters = options->adapters, .tensor = -1};
+    const bool adds = !rank_shards_are_beside(options);
+    slices from = {
+        .config = options->config, .adapters = adds ? options->adapters : NULL, .tensor = -1};
     *shards = NULL;
     base_status status =
         rank_weights_open(&from.weights, path, options->config, RANK_TIED_CONTENTS, reterr);

@@ -49,10 +49,11 @@ struct rank_generate_report;
 typedef struct rank_generate_options {
     const rank_device *device;
     const rank_model_config *config;
-    coll_comm *comm;       /* the ranks that share one model; NULL: alone */
-    const char *weights;   /* the path of a safetensors file; NULL: params */
-    const float *adapters; /* with weights: of the configuration, merged into them; NULL: none */
-    const float *params;   /* of the whole model, the device's */
+    coll_comm *comm;     /* the ranks that share one model; NULL: alone */
+    const char *weights; /* the path of a safetensors file; NULL: params */
+    const float
+        *adapters; /* with weights: of the configuration, in them or beside them; NULL: none */
+    const float *params;       /* of the whole model, the device's */
     rank_tokenizer *tokenizer; /* on rank 0 */
     rank_type type;            /* of matrices */
     rank_type cache_type;      /* of keys and values */

@@ -385,8 +385,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
     }
     if (status == BASE_OK && job->infer.weights == PROTO_WEIGHTS_INT8) {
         type = RANK_INT8;
-    } else if (status == BASE_OK && asked == RANK_FLOAT32 && adapters == NULL &&
-               device.backend->packs_narrow) {
+    } else if (status == BASE_OK && asked == RANK_FLOAT32 && device.backend->packs_narrow) {
         status = rank_shards_type(&config, weights, &type, reterr); /* the same numbers, and bits */
     }
     if (status == BASE_OK) {

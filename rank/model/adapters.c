@@ -184,6 +184,18 @@ void rank_adapters_describe(const rank_model_config *config, rank_adapters_block
 
 enum { EACH = 2 /* tensors of a layer: A and B */ };
 
+/* Ranks that share W share B where W's outputs are cut, and A where its inputs are. */
+static rank_cut cut_beside(const rank_tensor *w, bool is_b)
+{
+    const bool of_inputs = w->cut.axis == (w->pack == RANK_TENSOR_PACKED ? 0 : 1);
+    rank_cut cut = {.parts = 1, .unit = 1};
+    if (w->cut.kind != RANK_CUT_NONE && of_inputs != is_b) {
+        cut = w->cut;
+        cut.axis = is_b ? 0 : 1;
+    }
+    return cut;
+}
+
 static int tensor_count(const rank_model_config *config)
 {
     return config->layers * count_targets(config) * EACH;
@@ -202,7 +214,8 @@ static void tensor(const rank_model_config *config, int index, rank_tensor *made
     const rank_adapted *layer = &block.layers[place];
     const bool found = find_linear(&model, index / each, target_at(config, place), &of);
     BASE_ASSERT(found);
-    *made = (rank_tensor){.cut = {.parts = 1, .unit = 1}};
+    *made =
+        (rank_tensor){.cut = cut_beside(&of.tensor, is_b), .pack = RANK_TENSOR_PACKED_TRANSPOSED};
     const int named = snprintf(
         made->name, sizeof made->name, "%s%.*s.lora_%c%s", model.family->file_prefix,
         (int)(strlen(of.tensor.name) - strlen(WEIGHT)), of.tensor.name, is_b ? 'B' : 'A', WEIGHT);

@@ -13,6 +13,7 @@
  * sum, so the stream is then in the other half. */
 #include "model/decoder.h"
 
+#include "model/beside.h"
 #include "model/pieces.h"
 
 typedef struct decoder_step {
@@ -40,6 +41,8 @@ typedef struct decoder_step {
     float *active; /* and after; at first the gate */
     float *scratch;
     float *product_scratch; /* see rank_product */
+    float
+        *low; /* (T, rank of adapters): what they make of a product's input; NULL: there are none */
     int layer;
 } decoder_step;
 
@@ -84,12 +87,15 @@ static size_t cut_work(decoder_step *step, const rank_shape *shape, float *memor
     }
     step->qkv = rank_pieces_cut(&from, tokens * qkv_columns(step));
     step->attention = rank_pieces_cut(&from, tokens * step->across);
-    if (of->gated || !shape->backend->product_gelu) {
+    if (of->gated || !shape->backend->product_gelu || rank_beside_rank(shape) > 0) {
         step->up = rank_pieces_cut(&from, tokens * of->hidden);
     }
     step->active = rank_pieces_cut(&from, tokens * of->hidden);
     if (shape->decode_type != RANK_FLOAT32) {
         step->product_scratch = rank_pieces_cut(&from, product_scratch(step, shape));
+    }
+    if (rank_beside_rank(shape) > 0) {
+        step->low = rank_pieces_cut(&from, tokens * rank_beside_rank(shape));
     }
     step->scratch = rank_pieces_cut(&from, shape->backend->attention_cached_scratch(
                                                of->head_width, (size_t)shape->config->context));
@@ -107,9 +113,15 @@ size_t rank_decoder_head_width(const rank_model_config *config)
     return rank_decoder_describe(config, 1).head_width;
 }
 
+/* Of one half: the stream, or a sum, and what adapters add up with it. */
+static size_t half_floats(const rank_shape *shape)
+{
+    return shape->token_count_max * ((size_t)shape->config->width + rank_beside_rank(shape));
+}
+
 size_t rank_decoder_exchanged_floats(const rank_shape *shape)
 {
-    return 2 * shape->token_count_max * (size_t)shape->config->width;
+    return 2 * half_floats(shape);
 }
 
 size_t rank_decoder_cache_floats(const rank_shape *shape)
@@ -131,16 +143,16 @@ static void begin(decoder_step *step, const rank_run *run, const rank_decode_arg
         .stream = args->exchanged,
     };
     (void)cut_work(step, shape, run->work);
-    step->sum = step->stream + shape->token_count_max * step->width;
+    step->sum = step->stream + half_floats(shape);
     table->ends(run, &step->ends);
     table->layer(run, shape->first_layer, &step->weights);
 }
 
 /* Sums the ranks' parts. Every rank gets the sum. */
-static void all_reduce(const decoder_step *step, float *at, size_t rows)
+static void all_reduce(const decoder_step *step, float *at, size_t count)
 {
     const rank_tp *tp = step->run->shape.tp;
-    tp->all_reduce(tp->group, at, rows * step->width);
+    tp->all_reduce(tp->group, at, count);
 }
 
 static void embed(const decoder_step *step)
@@ -160,14 +172,13 @@ static void embed(const decoder_step *step)
                                     .wpe = step->ends.positions,
                                     .out = step->stream,
                                 });
-    all_reduce(step, step->stream, step->rows->count);
+    all_reduce(step, step->stream, step->rows->count * step->width);
 }
 
 /* y (rows, columns) = x (rows, depth) · b, in the form in which shards hold b. */
-static void product(const decoder_step *step, rank_product args)
+static void multiply(const decoder_step *step, rank_product args)
 {
     const bool plain = step->backend->plain_weights;
-    args.rows = args.rows > 0 ? args.rows : step->rows->count;
     args.a_row = args.depth;
     args.a_depth = 1;
     args.c_row = args.c_row > 0 ? args.c_row : args.columns;
@@ -179,13 +190,25 @@ static void product(const decoder_step *step, rank_product args)
     step->backend->product(step->queue, &args);
 }
 
+/* The same, and what adapters add. */
+static void product(const decoder_step *step, rank_product args)
+{
+    args.rows = args.rows > 0 ? args.rows : step->rows->count;
+    multiply(step, args);
+    (void)rank_beside_make_low(step->run, step->layer, args, step->low);
+    rank_beside_add(step->run, step->layer, args, step->low);
+}
+
 /* A row-parallel product: this rank's part of the sum, then the all-reduce. */
 static void row_parallel(const decoder_step *step, rank_product args)
 {
+    const size_t count = args.rows * step->width;
+    float *low = step->sum + count;
     args.columns = step->width;
     args.c = step->sum;
-    product(step, args);
-    all_reduce(step, step->sum, args.rows);
+    multiply(step, args);
+    all_reduce(step, step->sum, count + rank_beside_make_low(step->run, step->layer, args, low));
+    rank_beside_add(step->run, step->layer, args, low);
 }
 
 /* x becomes x + residual + bias, and its norm goes into `normed` if there is one. */
@@ -403,12 +426,12 @@ static size_t run_layer(decoder_step *step)
 /* This rank's logits, from the final norm. */
 static void make_logits(const decoder_step *step)
 {
-    product(step, (rank_product){.rows = step->rows->active_count,
-                                 .columns = (size_t)step->run->shape.tp->vocab_count,
-                                 .depth = step->width,
-                                 .a = step->normed,
-                                 .b = step->ends.output,
-                                 .c = step->args->logits});
+    multiply(step, (rank_product){.rows = step->rows->active_count,
+                                  .columns = (size_t)step->run->shape.tp->vocab_count,
+                                  .depth = step->width,
+                                  .a = step->normed,
+                                  .b = step->ends.output,
+                                  .c = step->args->logits});
 }
 
 /* Adds the layer's last sum to the stream, and makes the input of layer `next`, of the final norm,

@@ -155,6 +155,10 @@ for ranks in 1 2 4; do
     answer "adapter-$ranks" --ranks $ranks --checkpoint qwen3 --adapter merged
     [ "$(tokens "adapter-$ranks")" = "$(tokens merged-1)" ] || fail "$ranks ranks draw other tokens than the merged model"
 done
+tr -d ' \n' <adapter-2/results.json | grep -q '"weight_type":"bfloat16",' || fail "adapters change the type of the model's matrices"
+answer adapter-int8 --ranks 1 --checkpoint qwen3 --adapter merged --weights int8
+answer adapter-int8-4 --ranks 4 --checkpoint qwen3 --adapter merged --weights int8 --baseline
+[ "$(tokens adapter-int8-4)" = "$(tokens adapter-int8)" ] || fail "4 ranks draw other tokens beside int8"
 tr -d ' \n' <adapter-2/results.json | grep -q '"adapter":"[^"]*/merged",' || fail "results.json does not name the adapters"
 answer plain-1 --ranks 1 --checkpoint qwen3
 tr -d ' \n' <plain-1/results.json | grep -q '"adapter":null,' || fail "results.json names adapters where there are none"

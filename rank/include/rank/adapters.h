@@ -7,6 +7,8 @@
  * layer after the other, by the names of Hugging Face's PEFT. What trains, sums up and saves parameters does
  * so with them.
  *
+ * Ranks that share a model share them: tensors of A and B are cut where W is.
+ *
  * Pure. A configuration has been checked. */
 #ifndef RANK_ADAPTERS_H
 #define RANK_ADAPTERS_H

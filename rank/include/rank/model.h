@@ -123,6 +123,13 @@ typedef struct rank_batch {
  * and cover all. */
 typedef void (*rank_grad_ready)(void *user, size_t offset, size_t count, rank_mark mark);
 
+/* Adapters beside a matrix that decoding reads (rank/adapters.h): the addresses of this rank's parts. */
+typedef struct rank_beside {
+    const float *matrix;
+    const float *a;
+    const float *b;
+} rank_beside;
+
 /* How a model reaches its parameters, and the function that it calls for final gradients. */
 typedef struct rank_hooks {
     /* The current address of elements offset … offset+count of the parameters. It is valid until
@@ -135,6 +142,9 @@ typedef struct rank_hooks {
     const rank_bfloat16 *rounded;
     /* Of a model with adapters: their parameters, which alone have gradients. NULL: passes without them. */
     const float *adapters;
+    /* In decoding, of adapters that are not in the matrices: (layers, beside_count) of them. */
+    const rank_beside *beside;
+    int beside_count;
     rank_grad_ready ready; /* NULL: not called */
     void *ready_user;
     /* Called before each backward pass, behind forward; NULL: not called. `replayed`: a graph runs the pass again,
