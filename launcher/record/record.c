@@ -72,30 +72,25 @@ static base_status open_timings(launch_record *record, base_error *reterr)
 static base_status open_directory(launch_record *record, base_error *reterr)
 {
     const proto_job *job = &record->job;
+    static const char *const names[] = {"model.safetensors", "config.json", "adapter_config.json",
+                                        "adapter_model.safetensors"};
+    const char *const directories[] = {job->model.checkpoint, job->model.adapter};
     char files[4][PATH_BYTES];
     const char *inputs[LAUNCH_INPUTS_MAX];
     int count = 0;
     uint64_t step = 0;
     bool goes_on = false;
-    if (job->train.resume) {
-        const base_status status =
-            proto_checkpoints_newest(record->options.out, &goes_on, &step, reterr);
-        if (status != BASE_OK) {
-            return status;
+    const base_status status =
+        job->train.resume ? proto_checkpoints_newest(record->options.out, &goes_on, &step, reterr)
+                          : BASE_OK;
+    if (status != BASE_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        if (directories[i / 2][0] != '\0') {
+            (void)snprintf(files[i], PATH_BYTES, "%s/%s", directories[i / 2], names[i]);
+            inputs[count++] = files[i];
         }
-    }
-    if (job->model.checkpoint[0] != '\0') {
-        (void)snprintf(files[0], sizeof files[0], "%s/model.safetensors", job->model.checkpoint);
-        (void)snprintf(files[1], sizeof files[1], "%s/config.json", job->model.checkpoint);
-        inputs[count++] = files[0];
-        inputs[count++] = files[1];
-    }
-    if (job->model.adapter[0] != '\0') {
-        (void)snprintf(files[2], sizeof files[2], "%s/adapter_config.json", job->model.adapter);
-        (void)snprintf(files[3], sizeof files[3], "%s/adapter_model.safetensors",
-                       job->model.adapter);
-        inputs[count++] = files[2];
-        inputs[count++] = files[3];
     }
     const char *const named[] = {job->data.tokenizer, job->data.train, job->data.heldout,
                                  job->infer.prompts};
