@@ -12,6 +12,9 @@
 /* config.json has nine digits of a number. */
 static const double ROUNDING = 1e-8;
 
+static const float SCALE_ROUNDING =
+    1e-6f; /* of lora_alpha / sqrt(r), which a job has as alpha / r */
+
 static base_status check_shape(const proto_job_model *model, const rank_model_config *config,
                                base_error *reterr)
 {
@@ -56,7 +59,7 @@ static base_status take_targets(const proto_job *job, rank_model_config *config,
                          config->adapters.rank, directory, read.adapters.rank);
     }
     if (fabsf(read.adapters.scale - config->adapters.scale) >
-        (float)ROUNDING * fabsf(read.adapters.scale)) {
+        SCALE_ROUNDING * fabsf(read.adapters.scale)) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--lora-alpha %g: %s/adapter_config.json has adapters times %g / %d",
                          proto_job_lora_alpha(lora), directory,

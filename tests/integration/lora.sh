@@ -120,10 +120,10 @@ close "$(first_loss further-one)" "$(first_loss qwen3-plain)" && fail "the adapt
 train qwen3 further-parts --ranks 4 --steps 1 --adapter base --save-every 1 --resume
 train qwen3 further-parts --ranks 2 --micro-batches 2 --steps 3 --adapter base --save-every 3 --resume
 same further-parts further-one
-cp -r base root # of rank 4: 12 / sqrt(4) is 24 / 4
+train qwen3 root --ranks 1 --steps 1 --lora 3 --lora-alpha 7 # 7 / sqrt(3) is 12.12... / 3
 sed -i 's/"use_rslora": false/"use_rslora": true/' root/adapter_config.json
 train qwen3 further-root --ranks 1 --steps 1 --adapter root
-grep -q '"lora_alpha": 24,' further-root/adapter_config.json || fail "$(cat further-root/adapter_config.json)"
+grep -q '"lora_alpha": 12.1243557,' further-root/adapter_config.json || fail "$(cat further-root/adapter_config.json)"
 
 # A rank is killed, and the job goes on by itself.
 # shellcheck disable=SC2086
