@@ -90,6 +90,7 @@ for model in gpt2 qwen3; do
         launcher plan --json --precision float32 --checkpoint $model --ranks $ranks --data $ranks --batch 8 --global-batch 32 \
             --zero $zero $lora >plan.json 2>err || fail "plan of $model-$out: $(cat err)"
         figure() { tr -d ' \n' <plan.json | grep -oE "$1[0-9]*" | head -n 1 | grep -oE '[0-9]*$'; }
+        grep -q "\"on_cpus\": \"launcher --mode ddp-cpu .* $lora\"" plan.json || fail "plan of $model-$out names another command: $(cat plan.json)"
         [ "$(figure '"weights":')" = "$(of_record $model-$out parameters)" ] || fail "plan of $model-$out: $(cat plan.json)"
         [ "$(figure '"optimizer":')" = "$(of_record $model-$out moments)" ] || fail "plan of $model-$out: $(cat plan.json)"
         [ $zero = 1 ] || [ $ranks = 1 ] || {
