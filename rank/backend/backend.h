@@ -20,11 +20,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/experts.h"
 #include "backend/operations.h"
 #include "base/status.h"
 
 enum {
-    RANK_BACKEND_ABI = 28, /* rises when the table or an argument struct changes */
+    RANK_BACKEND_ABI = 29, /* rises when the table or an argument struct changes */
 };
 
 typedef struct rank_queue rank_queue;
@@ -152,6 +153,15 @@ typedef struct rank_backend {
     void (*sum_heads)(rank_queue *queue, const rank_shared_heads *args);
     void (*swiglu)(rank_queue *queue, const rank_swiglu *args);
     void (*swiglu_grad)(rank_queue *queue, const rank_swiglu_grad *args);
+    /* Of experts. NULL, all of them, on a GPU: it has none. */
+    void (*route)(rank_queue *queue, const rank_route *args);
+    void (*route_grad)(rank_queue *queue, const rank_route_grad *args);
+    void (*take_places)(rank_queue *queue, const rank_take_places *args);
+    void (*add_places)(rank_queue *queue, const rank_add_places *args);
+    void (*dot_places)(rank_queue *queue, const rank_dot_places *args);
+    void (*weigh_places)(rank_queue *queue, const rank_weigh_places *args);
+    void (*measure_loads)(rank_queue *queue, const rank_measure_loads *args);
+    void (*router_loss)(rank_queue *queue, const rank_router_loss *args);
     void (*gelu)(rank_queue *queue, const rank_gelu *args);
     void (*gelu_grad)(rank_queue *queue, const rank_gelu_grad *args);
     /* Floats of scratch that attention and its gradient need. */

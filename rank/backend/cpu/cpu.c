@@ -87,6 +87,12 @@ OPERATION(rmsnorm, RANK_PART_LAYERNORM)
 OPERATION(rmsnorm_grad, RANK_PART_LAYERNORM_GRAD)
 OPERATION(swiglu, RANK_PART_GELU)
 OPERATION(swiglu_grad, RANK_PART_GELU_GRAD)
+OPERATION(route, RANK_PART_OTHER)
+OPERATION(route_grad, RANK_PART_OTHER)
+OPERATION(take_places, RANK_PART_OTHER)
+OPERATION(add_places, RANK_PART_OTHER)
+OPERATION(dot_places, RANK_PART_OTHER)
+OPERATION(weigh_places, RANK_PART_OTHER)
 OPERATION(gelu, RANK_PART_GELU)
 OPERATION(gelu_grad, RANK_PART_GELU_GRAD)
 OPERATION(attention, RANK_PART_ATTENTION)
@@ -158,6 +164,14 @@ const rank_backend rank_cpu_backend = {
     .sum_heads = cpu_sum_heads,
     .swiglu = cpu_swiglu,
     .swiglu_grad = cpu_swiglu_grad,
+    .route = cpu_route,
+    .route_grad = cpu_route_grad,
+    .take_places = cpu_take_places,
+    .add_places = cpu_add_places,
+    .dot_places = cpu_dot_places,
+    .weigh_places = cpu_weigh_places,
+    .measure_loads = cpu_measure_loads,
+    .router_loss = cpu_router_loss,
     .gelu = cpu_gelu,
     .gelu_grad = cpu_gelu_grad,
     .attention_scratch = cpu_attention_scratch,

@@ -14,6 +14,7 @@
 
 #include <stddef.h>
 
+#include "backend/experts.h"
 #include "backend/operations.h"
 #include "base/status.h"
 
@@ -28,6 +29,12 @@ typedef struct rank_kernels {
     void (*rmsnorm_grad)(const rank_rmsnorm_grad *args);
     void (*swiglu)(const rank_swiglu *args);
     void (*swiglu_grad)(const rank_swiglu_grad *args);
+    void (*route)(const rank_route *args);
+    void (*route_grad)(const rank_route_grad *args);
+    void (*take_places)(const rank_take_places *args);
+    void (*add_places)(const rank_add_places *args);
+    void (*dot_places)(const rank_dot_places *args);
+    void (*weigh_places)(const rank_weigh_places *args);
     void (*gelu)(const rank_gelu *args);
     void (*gelu_grad)(const rank_gelu_grad *args);
     void (*cross_entropy)(const rank_cross_entropy *args);

@@ -183,6 +183,39 @@ void cpu_scale(rank_queue *queue, const rank_scale *args)
     queue_book(queue, RANK_PART_OTHER);
 }
 
+void cpu_measure_loads(rank_queue *queue, const rank_measure_loads *args)
+{
+    const rank_routing *routing = args->routing;
+    for (size_t e = 0; e < args->experts; e++) {
+        double scores = 0.0;
+        for (size_t row = 0; row < args->rows; row++) {
+            scores += (double)routing->scores[row * args->experts + e];
+        }
+        args->loads[e] =
+            (rank_load){.rows = routing->begins[e + 1] - routing->begins[e], .scores = scores};
+    }
+    queue_book(queue, RANK_PART_OTHER);
+}
+
+void cpu_router_loss(rank_queue *queue, const rank_router_loss *args)
+{
+    const double rows = (double)args->rows;
+    const double experts = (double)args->experts;
+    double sum = 0.0;
+    for (size_t e = 0; e < args->experts; e++) {
+        rank_load all = {.rows = 0.0};
+        for (size_t layer = 0; layer < args->layers; layer++) {
+            all.rows += args->loads[layer * args->experts + e].rows;
+            all.scores += args->loads[layer * args->experts + e].scores;
+        }
+        sum += all.rows / rows * (all.scores / rows);
+        args->dscores[e] =
+            (float)(args->factor * (double)args->targets * experts * (all.rows / rows) / rows);
+    }
+    *args->loss = (double)args->targets * experts * sum;
+    queue_book(queue, RANK_PART_OTHER);
+}
+
 void cpu_digest(rank_queue *queue, const rank_digest *args)
 {
     proto_blake2b256(args->at, args->size_bytes, args->digest);

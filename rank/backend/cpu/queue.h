@@ -45,6 +45,8 @@ void cpu_column_sums(rank_queue *queue, const rank_column_sums *args);
 void cpu_add(rank_queue *queue, const rank_add *args);
 void cpu_scale(rank_queue *queue, const rank_scale *args);
 void cpu_zero_parts(rank_queue *queue, const rank_zero_parts *args);
+void cpu_measure_loads(rank_queue *queue, const rank_measure_loads *args);
+void cpu_router_loss(rank_queue *queue, const rank_router_loss *args);
 void cpu_digest(rank_queue *queue, const rank_digest *args);
 void cpu_difference(rank_queue *queue, const rank_difference *args);
 
