@@ -29,6 +29,12 @@ static base_status check_prompts(const proto_job *job, const rank_generate_optio
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--prompts");
 }
 
+base_status rank_mode_refuse_experts(const proto_job *job, base_error *reterr)
+{
+    return base_fail(reterr, BASE_ERR_UNSUPPORTED, "mode %s: models with experts run on CPUs only",
+                     proto_mode_name((int)job->job.mode));
+}
+
 base_status rank_mode_check_heldout(const proto_job *job, base_error *reterr)
 {
     rank_pairs *pairs = NULL;
@@ -55,6 +61,9 @@ static base_status check_model(const proto_job *job, rank_model_config *config,
     float *adapters = NULL;
     base_status status = rank_mode_read_checkpoint(job, config, generation, &adapters, reterr);
     free(adapters);
+    if (status == BASE_OK && mode->on_gpus && rank_model_experts(config).count > 0) {
+        status = rank_mode_refuse_experts(job, reterr);
+    }
     if (status == BASE_OK && mode->tensor_parallel) {
         status = rank_model_check_world(config, (int)job->job.world_size, reterr);
     }

@@ -30,6 +30,9 @@ BASE_MUST_CHECK base_status rank_mode_load_tokenizer(const proto_job *job,
                                                      rank_tokenizer **tokenizer, rank_chat *chat,
                                                      base_error *reterr);
 
+/* The error of a job on GPUs whose model has experts. */
+BASE_MUST_CHECK base_status rank_mode_refuse_experts(const proto_job *job, base_error *reterr);
+
 /* Answers this rank's share of the prompts; sends Finished itself. */
 BASE_MUST_CHECK base_status rank_mode_generate(rank_worker *worker, base_error *reterr);
 

@@ -121,6 +121,9 @@ base_status rank_adapters_choose(const rank_model_config *model, const char *nam
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "models of the family %s have no adapters",
                          model->family->model_types[0]);
     }
+    if (rank_model_experts(model).count > 0) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "models with experts have no adapters");
+    }
     *targets = 0;
     for (;;) {
         const size_t length = strcspn(at, ",");

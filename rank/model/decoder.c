@@ -11,40 +11,10 @@
  * Every rank has the whole residual stream. The exchanged memory has two halves. One holds the
  * stream, and an all-reduce writes its sum into the other. The next norm adds the stream to the
  * sum, so the stream is then in the other half. */
-#include "model/decoder.h"
+#include "model/decoder_step.h"
 
 #include "model/beside.h"
 #include "model/pieces.h"
-
-typedef struct decoder_step {
-    const rank_run *run;
-    const rank_decode_args *args;
-    const rank_backend *backend;
-    rank_queue *queue;
-    const rank_rows *rows;
-    rank_decoder of;
-    size_t width;
-    size_t across;    /* heads × head width */
-    size_t kv_across; /* the same of keys, and of values */
-    rank_decoder_ends ends;
-    rank_decoder_layer weights; /* of the current layer */
-    float *stream;              /* (T, C): one half of the exchanged memory, */
-    float *sum;                 /* and the other */
-    float *normed;              /* (T, C) */
-    float *mean;                /* (T), of layer norms */
-    float *rstd;                /* (T) */
-    float *turns;               /* (T, head width): rope's table */
-    float *qkv;                 /* (T, across + 2·kv_across) */
-    float *attention;           /* (T, across) */
-    float *up;     /* (T, hidden), before GELU, or the gate's factor; NULL where the product makes
-                      GELU, */
-    float *active; /* and after; at first the gate */
-    float *scratch;
-    float *product_scratch; /* see rank_product */
-    float
-        *low; /* (T, rank of adapters): what they make of a product's input; NULL: there are none */
-    int layer;
-} decoder_step;
 
 static size_t qkv_columns(const decoder_step *step)
 {
@@ -97,6 +67,10 @@ static size_t cut_work(decoder_step *step, const rank_shape *shape, float *memor
     if (rank_beside_rank(shape) > 0) {
         step->low = rank_pieces_cut(&from, tokens * rank_beside_rank(shape));
     }
+    if (of->experts > 0) {
+        step->routing = rank_routing_cut(&from, of, tokens);
+        step->taken = rank_pieces_cut(&from, tokens * step->width);
+    }
     step->scratch = rank_pieces_cut(&from, shape->backend->attention_cached_scratch(
                                                of->head_width, (size_t)shape->config->context));
     return from.used;
@@ -121,7 +95,9 @@ static size_t half_floats(const rank_shape *shape)
 
 size_t rank_decoder_exchanged_floats(const rank_shape *shape)
 {
-    return 2 * half_floats(shape);
+    const rank_decoder of = rank_decoder_describe(shape->config, 1);
+    return 2 * half_floats(shape) +
+           of.chosen * shape->token_count_max * (size_t)shape->config->width;
 }
 
 size_t rank_decoder_cache_floats(const rank_shape *shape)
@@ -144,12 +120,12 @@ static void begin(decoder_step *step, const rank_run *run, const rank_decode_arg
     };
     (void)cut_work(step, shape, run->work);
     step->sum = step->stream + half_floats(shape);
+    step->results = step->sum + half_floats(shape);
     table->ends(run, &step->ends);
     table->layer(run, shape->first_layer, &step->weights);
 }
 
-/* Sums the ranks' parts. Every rank gets the sum. */
-static void all_reduce(const decoder_step *step, float *at, size_t count)
+void rank_decoder_all_reduce(const decoder_step *step, float *at, size_t count)
 {
     const rank_tp *tp = step->run->shape.tp;
     tp->all_reduce(tp->group, at, count);
@@ -172,11 +148,10 @@ static void embed(const decoder_step *step)
                                     .wpe = step->ends.positions,
                                     .out = step->stream,
                                 });
-    all_reduce(step, step->stream, step->rows->count * step->width);
+    rank_decoder_all_reduce(step, step->stream, step->rows->count * step->width);
 }
 
-/* y (rows, columns) = x (rows, depth) · b, in the form in which shards hold b. */
-static void multiply(const decoder_step *step, rank_product args)
+void rank_decoder_multiply(const decoder_step *step, rank_product args)
 {
     const bool plain = step->backend->plain_weights;
     args.a_row = args.depth;
@@ -194,7 +169,7 @@ static void multiply(const decoder_step *step, rank_product args)
 static void product(const decoder_step *step, rank_product args)
 {
     args.rows = args.rows > 0 ? args.rows : step->rows->count;
-    multiply(step, args);
+    rank_decoder_multiply(step, args);
     (void)rank_beside_make_low(step->run, step->layer, args, step->low);
     rank_beside_add(step->run, step->layer, args, step->low);
 }
@@ -202,12 +177,13 @@ static void product(const decoder_step *step, rank_product args)
 /* A row-parallel product: this rank's part of the sum, then the all-reduce. */
 static void row_parallel(const decoder_step *step, rank_product args)
 {
-    const size_t count = args.rows * step->width;
+    size_t count = args.rows * step->width;
     float *low = step->sum + count;
     args.columns = step->width;
     args.c = step->sum;
-    multiply(step, args);
-    all_reduce(step, step->sum, count + rank_beside_make_low(step->run, step->layer, args, low));
+    rank_decoder_multiply(step, args);
+    count += rank_beside_make_low(step->run, step->layer, args, low);
+    rank_decoder_all_reduce(step, step->sum, count);
     rank_beside_add(step->run, step->layer, args, low);
 }
 
@@ -357,25 +333,32 @@ static void keep_active_rows(const decoder_step *step)
     step->backend->gather_rows(step->queue, &together);
 }
 
-/* c (rows, hidden) = the norm's output · b, with GELU if there is a bias for it. */
-static void widen(const decoder_step *step, size_t rows, const float *b, float *c,
+/* Some rows before an MLP. */
+typedef struct mlp_rows {
+    size_t count;
+    const float *at; /* (rows, C) */
+} mlp_rows;
+
+/* c (rows, hidden) = in · b, with GELU if there is a bias for it. */
+static void widen(const decoder_step *step, mlp_rows in, const float *b, float *c,
                   const float *gelu_bias)
 {
-    product(step, (rank_product){.rows = rows,
+    product(step, (rank_product){.rows = in.count,
                                  .columns = step->of.hidden,
                                  .depth = step->width,
-                                 .a = step->normed,
+                                 .a = in.at,
                                  .b = b,
                                  .c = c,
                                  .gelu_bias = gelu_bias});
 }
 
-static void mlp(const decoder_step *step, size_t rows)
+void rank_decoder_activate(const decoder_step *step, size_t rows, const float *in)
 {
     const rank_decoder_layer *weights = &step->weights;
+    const mlp_rows from = {rows, in};
     if (step->of.gated) {
-        widen(step, rows, weights->gate, step->active, NULL);
-        widen(step, rows, weights->up, step->up, NULL);
+        widen(step, from, weights->gate, step->active, NULL);
+        widen(step, from, weights->up, step->up, NULL);
         step->backend->swiglu(step->queue, &(rank_swiglu){.rows = rows,
                                                           .width = step->of.hidden,
                                                           .gate = step->active,
@@ -383,19 +366,29 @@ static void mlp(const decoder_step *step, size_t rows)
                                                           .row = step->of.hidden,
                                                           .out = step->active});
     } else if (step->up == NULL) {
-        widen(step, rows, weights->up, step->active, weights->up_bias);
+        widen(step, from, weights->up, step->active, weights->up_bias);
     } else {
-        widen(step, rows, weights->up, step->up, NULL);
+        widen(step, from, weights->up, step->up, NULL);
         step->backend->gelu(step->queue, &(rank_gelu){.rows = rows,
                                                       .width = step->of.hidden,
                                                       .bias = weights->up_bias,
                                                       .x = step->up,
                                                       .out = step->active});
     }
+}
+
+/* The layer's MLP, or its experts, into step->sum. */
+static void run_mlp(decoder_step *step, size_t rows)
+{
+    if (step->of.experts > 0) {
+        rank_decoder_experts(step, rows);
+        return;
+    }
+    rank_decoder_activate(step, rows, step->normed);
     row_parallel(step, (rank_product){.rows = rows,
                                       .depth = step->of.hidden,
                                       .a = step->active,
-                                      .b = weights->down,
+                                      .b = step->weights.down,
                                       .leaves = step->of.leaves});
 }
 
@@ -419,19 +412,20 @@ static size_t run_layer(decoder_step *step)
                                       .b = step->weights.projection,
                                       .leaves = step->of.leaves});
     add_to_stream(step, rows, step->weights.projection_bias, &step->weights.norm2);
-    mlp(step, rows);
+    run_mlp(step, rows);
     return rows;
 }
 
 /* This rank's logits, from the final norm. */
 static void make_logits(const decoder_step *step)
 {
-    multiply(step, (rank_product){.rows = step->rows->active_count,
-                                  .columns = (size_t)step->run->shape.tp->vocab_count,
-                                  .depth = step->width,
-                                  .a = step->normed,
-                                  .b = step->ends.output,
-                                  .c = step->args->logits});
+    rank_decoder_multiply(step,
+                          (rank_product){.rows = step->rows->active_count,
+                                         .columns = (size_t)step->run->shape.tp->vocab_count,
+                                         .depth = step->width,
+                                         .a = step->normed,
+                                         .b = step->ends.output,
+                                         .c = step->args->logits});
 }
 
 /* Adds the layer's last sum to the stream, and makes the input of layer `next`, of the final norm,

@@ -22,6 +22,10 @@ typedef struct rank_decoder {
     bool head_norms; /* each head of queries and of keys has an RMS norm before rope */
     bool rotated;    /* rope turns queries and keys by `frequency` (head_width / 2) */
     float frequency[RANK_ROPE_PAIRS_MAX];
+    size_t experts;     /* of a gated MLP, each of `hidden` columns; 0: it is one */
+    size_t chosen;      /* experts that each row goes to */
+    bool normed;        /* the weights of their results add up to 1 */
+    double router_loss; /* how much of the router's loss training adds (transformer/experts.c) */
 } rank_decoder;
 
 typedef struct rank_decoder_norm {
@@ -40,6 +44,9 @@ typedef struct rank_decoder_layer {
     const float *projection;
     const float *projection_bias;
     rank_decoder_norm norm2;
+    const float
+        *router;       /* (experts, C), float32; NULL: there are none. Else the next ones are of one
+                          * expert */
     const float *gate; /* NULL: not gated */
     const float *up;
     const float *up_bias;
@@ -61,6 +68,8 @@ struct transformer_layout; /* transformer/transformer.h */
 typedef struct rank_decoder_table {
     void (*describe)(const rank_model_config *config, int ranks, rank_decoder *decoder);
     void (*layer)(const rank_run *run, int layer, rank_decoder_layer *weights);
+    /* Sets gate, up and down of that expert. NULL: the family has none. */
+    void (*expert)(const rank_run *run, int layer, int expert, rank_decoder_layer *weights);
     void (*ends)(const rank_run *run, rank_decoder_ends *weights);
     void (*layout)(const rank_model_config *config, struct transformer_layout *layout);
 } rank_decoder_table;

@@ -73,7 +73,11 @@ typedef struct rank_rows {
  * Several may exist at once. */
 typedef struct rank_saved {
     rank_rows rows;
-    double *loss;       /* in RANK_MEMORY_HOST, unless rows are padded */
+    double *loss; /* in RANK_MEMORY_HOST, unless rows are padded */
+    double
+        *router_loss;   /* of a model with experts: of the batch's mean token, times its targets; */
+    rank_load *loads;   /* (layers of the run, experts): and what forward has routed. Both in
+                          * RANK_MEMORY_HOST. NULL: it has none */
     float *activations; /* saved_floats */
     void *tables;       /* the memory of rows and loss */
     rank_device device;
@@ -183,6 +187,9 @@ struct rank_family {
 /* Makes memory of a micro-batch for runs of this shape, which is borrowed. */
 BASE_MUST_CHECK base_status rank_saved_create(const rank_shape *shape, const rank_device *device,
                                               rank_saved *saved, base_error *reterr);
+/* loads += the rows that each expert had in the training batch that has just run; NULL, or no experts: nothing.
+ * Only backends whose operations have run when they return have experts. */
+void rank_saved_add_loads(const rank_saved *saved, double *loads);
 void rank_saved_destroy(rank_saved *saved); /* zeros are fine */
 
 /* Checks that the batch is one for the shape. */

@@ -2,7 +2,7 @@
  * train/, generate/ and bench/. */
 #include <stdlib.h>
 
-#include "model/family.h"
+#include "model/decoder.h"
 #include "model/padded.h"
 
 struct rank_model {
@@ -14,9 +14,10 @@ struct rank_model {
     /* batches that were enqueued, and whose results were not asked for */
     int enqueued;
     int batches_max;
-    double *losses; /* in RANK_MEMORY_HOST */
+    double *losses; /* in RANK_MEMORY_HOST: each batch's loss, and behind these its router's */
     int64_t *target_counts;
-    float *grads; /* of the batch that is being enqueued */
+    float *grads;  /* of the batch that is being enqueued */
+    double *loads; /* of the options */
 };
 
 static const float *need_flat(void *weights, size_t offset, size_t count)
@@ -72,7 +73,7 @@ static base_status fill(rank_model *made, base_error *reterr)
     run->work = work;
     if (status == BASE_OK) {
         status = run->device.backend->alloc(run->device.queue, RANK_MEMORY_HOST,
-                                            (size_t)made->batches_max * sizeof *made->losses,
+                                            2 * (size_t)made->batches_max * sizeof *made->losses,
                                             &losses, reterr);
     }
     made->losses = losses;
@@ -103,6 +104,26 @@ base_status rank_model_check_type(const rank_model_config *config, rank_type typ
     return BASE_OK;
 }
 
+rank_experts rank_model_experts(const rank_model_config *config)
+{
+    if (config->family->decoder == NULL) {
+        return (rank_experts){.count = 0};
+    }
+    const rank_decoder of = rank_decoder_describe(config, 1);
+    return (rank_experts){
+        .count = (int)of.experts, .chosen = (int)of.chosen, .router_loss = of.router_loss};
+}
+
+base_status rank_model_check_experts(const rank_model_config *config, const rank_device *device,
+                                     base_error *reterr)
+{
+    return rank_model_experts(config).count == 0 || device->backend->route != NULL
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                           "model: the backend %s has no experts: run it on CPUs",
+                           device->backend->name);
+}
+
 base_status rank_model_check_context_ranks(const rank_model_config *config, int ranks,
                                            base_error *reterr)
 {
@@ -110,6 +131,10 @@ base_status rank_model_check_context_ranks(const rank_model_config *config, int 
         return base_fail(reterr, BASE_ERR_UNSUPPORTED,
                          "model: ranks cannot share the tokens of a batch of the family %s",
                          config->family->model_types[0]);
+    }
+    if (rank_model_experts(config).count > 0) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                         "model: ranks cannot share the tokens of a batch of a model with experts");
     }
     const int heads = config->heads / rank_tensor_ranks(config);
     if (heads % ranks != 0) {
@@ -146,7 +171,10 @@ base_status rank_model_create(const rank_model_options *options, rank_model **mo
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "model: the backend %s has no adapters",
                          options->device->backend->name);
     }
-    status = rank_model_check_type(options->config, options->type, reterr);
+    status = rank_model_check_experts(options->config, options->device, reterr);
+    if (status == BASE_OK) {
+        status = rank_model_check_type(options->config, options->type, reterr);
+    }
     if (status == BASE_OK && options->cp != NULL) {
         status = rank_model_check_context_ranks(options->config, options->cp->ranks, reterr);
     }
@@ -159,6 +187,7 @@ base_status rank_model_create(const rank_model_options *options, rank_model **mo
     }
     made->config = *options->config;
     made->graphs = options->graphs;
+    made->loads = options->loads;
     made->batches_max = options->batches_max > 0 ? options->batches_max : 1;
     made->run.device = *options->device;
     made->run.shape = make_shape(options);
@@ -253,6 +282,12 @@ base_status rank_model_enqueue(rank_model *model, const rank_hooks *hooks, const
     model->target_counts[model->enqueued] = count_targets(model, batch);
     run->device.backend->copy(run->device.queue, &model->losses[model->enqueued], model->saved.loss,
                               sizeof *model->losses);
+    rank_saved_add_loads(&model->saved, model->loads);
+    if (model->saved.loads != NULL) {
+        run->device.backend->copy(run->device.queue,
+                                  &model->losses[model->batches_max + model->enqueued],
+                                  model->saved.router_loss, sizeof *model->losses);
+    }
     model->enqueued++;
     return BASE_OK;
 }
@@ -278,8 +313,12 @@ base_status rank_model_results(rank_model *model, rank_result *results, int coun
     const base_status status = device->backend->sync(device->queue, reterr);
     rank_padded_waited(&model->padded);
     for (int i = 0; i < count; i++) {
-        results[i] =
-            (rank_result){.loss_sum = model->losses[i], .target_count = model->target_counts[i]};
+        results[i] = (rank_result){
+            .loss_sum = model->losses[i],
+            .target_count = model->target_counts[i],
+            .router_loss_sum =
+                model->saved.loads != NULL ? model->losses[model->batches_max + i] : 0.0,
+        };
     }
     return status;
 }

@@ -5,6 +5,8 @@
 
 #include "model/family.h"
 
+enum { LOSSES = 2 };
+
 static base_status check_segments(const rank_shape *shape, const rank_batch *batch,
                                   base_error *reterr)
 {
@@ -125,12 +127,22 @@ static void place_active(rank_rows *rows, const int32_t *targets, const rank_log
     }
 }
 
-/* The loss, then the five tables. */
+/* Loads of experts in the layers of a run. */
+static size_t load_count(const rank_shape *shape)
+{
+    return (size_t)(shape->end_layer - shape->first_layer) *
+           (size_t)rank_model_experts(shape->config).count;
+}
+
+/* The losses, the loads, then the five tables. */
 static void point_at_tables(rank_saved *saved)
 {
     const size_t tokens = saved->shape->token_count_max;
-    int32_t *table = (int32_t *)((char *)saved->tables + sizeof(double));
     saved->loss = saved->tables;
+    saved->router_loss = saved->loss + 1;
+    rank_load *loads = (rank_load *)(saved->loss + LOSSES);
+    saved->loads = load_count(saved->shape) > 0 ? loads : NULL;
+    int32_t *table = (int32_t *)(loads + load_count(saved->shape));
     saved->rows.padded = false;
     saved->rows.ids = table;
     saved->rows.positions = table + tokens;
@@ -234,7 +246,9 @@ static base_status make_tables(rank_saved *saved, base_error *reterr)
 {
     const size_t tokens = saved->shape->token_count_max;
     const size_t segments = whole_count_max(saved->shape);
-    const size_t size_bytes = sizeof(double) + (4 * tokens + segments + 1) * sizeof(int32_t);
+    const size_t size_bytes = LOSSES * sizeof(double) +
+                              load_count(saved->shape) * sizeof(rank_load) +
+                              (4 * tokens + segments + 1) * sizeof(int32_t);
     const base_status status = saved->device.backend->alloc(saved->device.queue, RANK_MEMORY_HOST,
                                                             size_bytes, &saved->tables, reterr);
     if (status == BASE_OK) {
@@ -264,6 +278,14 @@ base_status rank_saved_create(const rank_shape *shape, const rank_device *device
         return base_error_prepend(reterr, status, "model: activations of %zu tokens", tokens);
     }
     return BASE_OK;
+}
+
+void rank_saved_add_loads(const rank_saved *saved, double *loads)
+{
+    const bool routed = saved->loads != NULL && saved->rows.target_count > 0;
+    for (size_t i = 0; routed && loads != NULL && i < load_count(saved->shape); i++) {
+        loads[i] += saved->loads[i].rows;
+    }
 }
 
 void rank_saved_destroy(rank_saved *saved)

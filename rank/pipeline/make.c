@@ -186,6 +186,7 @@ base_status rank_pipeline_create(const rank_pipeline_options *options, rank_pipe
     made->bucket_elements = options->bucket_bytes / sizeof(float);
     made->schedule = options->schedule;
     made->cp = options->cp;
+    made->loads = options->loads;
     base_status status = check(made, reterr);
     if (status == BASE_OK) {
         status = rank_model_check_tensor_ranks(&made->config, options->tensor, reterr);

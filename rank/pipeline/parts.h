@@ -84,6 +84,7 @@ struct rank_pipeline {
     rank_model_config config; /* of this rank's part */
     rank_tp tp;               /* with `tensor` */
     const rank_cp_group *cp;  /* NULL: micro-batches are not shared */
+    double *loads;            /* of the options */
     pipeline_exchange exchange;
     pipeline_reductions reductions; /* with `replicas` */
     coll_arena *arena; /* of levels[0] then, so that peers read each other's gradients */

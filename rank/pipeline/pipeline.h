@@ -63,6 +63,7 @@ typedef struct rank_pipeline_options {
     const rank_model_config *config;
     int token_count_max; /* of a micro-batch */
     bool recompute;      /* as in rank_model_options */
+    double *loads;       /* the same; only where there is one stage */
     const rank_cp_group
         *cp; /* pipelines in a row that get the same batches, and share their tokens;
                                 borrowed. NULL: each has its own */

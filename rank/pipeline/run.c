@@ -214,9 +214,11 @@ static base_status run_backward(const pipeline_step *step, const proto_pipeline_
     status = finish_pass(pipeline, reterr);
     if (pipeline_chunk_is_last(pipeline, chunk) &&
         pipeline->part == 0) { /* the others have the same */
-        step->results[micro_batch] =
-            (rank_result){.loss_sum = *place->saved.loss,
-                          .target_count = (int64_t)place->saved.rows.target_count};
+        step->results[micro_batch] = (rank_result){
+            .loss_sum = *place->saved.loss,
+            .target_count = (int64_t)place->saved.rows.target_count,
+            .router_loss_sum = place->saved.loads != NULL ? *place->saved.router_loss : 0.0};
+        rank_saved_add_loads(&place->saved, pipeline->loads);
     }
     book(&at_ns, &pipeline->times.backward_ns);
     if (status == BASE_OK) {

@@ -31,7 +31,7 @@ enum {
     RANK_MODEL_TOKENS_MAX = 1 << 20, /* of a batch */
     RANK_TENSOR_NAME_BYTES = 64,
     RANK_TENSOR_DIMS_MAX = 2,
-    RANK_FAMILY_SETTINGS = 13, /* numbers in a configuration that only the family knows */
+    RANK_FAMILY_SETTINGS = 17, /* numbers in a configuration that only the family knows */
     RANK_MODEL_SIZES_MAX = 8,  /* to which batches are padded */
 };
 
@@ -161,6 +161,9 @@ rank_hooks rank_hooks_flat(const float *params);
 typedef struct rank_result {
     double loss_sum; /* natural logarithm */
     int64_t target_count;
+    double
+        router_loss_sum; /* of training a model with experts, as often as there are targets. It is not
+                             * in loss_sum, and gradients have it times the configuration's factor */
 } rank_result;
 
 /* The logits that a forward pass is to give. */
@@ -182,6 +185,9 @@ typedef struct rank_model_options {
     int batches_max;     /* enqueued before their results are asked for; 0: one */
     rank_type type;      /* of what products read; sums, norms, the residual stream and
                                 * gradients are float32 */
+    /* (layers, experts): training adds to it the rows that each expert gets; borrowed. NULL: nothing is
+     * added */
+    double *loads;
     /* Ranks that share each batch, which they all give, and pass over it together: losses and gradients are
      * those of this rank's tokens, and so are rows of logits. On the CPU; borrowed. NULL: all is here. */
     const rank_cp *cp;
@@ -202,6 +208,16 @@ BASE_MUST_CHECK base_status rank_model_config_check(const rank_model_config *con
 /* Checks that such a model can be trained with products of that type. */
 BASE_MUST_CHECK base_status rank_model_check_type(const rank_model_config *config, rank_type type,
                                                   base_error *reterr);
+/* The experts that each block has in place of one MLP. */
+typedef struct rank_experts {
+    int count;          /* 0: none */
+    int chosen;         /* each token goes to so many */
+    double router_loss; /* training adds so much of the router's loss */
+} rank_experts;
+rank_experts rank_model_experts(const rank_model_config *config);
+/* Checks that the device has what the model's experts need, if there are some. */
+BASE_MUST_CHECK base_status rank_model_check_experts(const rank_model_config *config,
+                                                     const rank_device *device, base_error *reterr);
 size_t rank_model_param_count(const rank_model_config *config);
 int rank_model_tensor_count(const rank_model_config *config);
 void rank_model_tensor(const rank_model_config *config, int index, rank_tensor *tensor);

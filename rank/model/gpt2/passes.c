@@ -52,4 +52,4 @@ static void end_weights(const rank_run *run, rank_decoder_ends *weights)
     };
 }
 
-const rank_decoder_table gpt2_decoder = {describe, layer_weights, end_weights, gpt2_layout};
+const rank_decoder_table gpt2_decoder = {describe, layer_weights, NULL, end_weights, gpt2_layout};

@@ -7,6 +7,8 @@
 
 static const char QWEN2[] = "qwen2";
 static const char QWEN3[] = "qwen3";
+static const char QWEN3_MOE[] = "qwen3_moe";
+static const char MIXTRAL[] = "mixtral";
 static const char LINEAR[] = "linear";
 static const char LLAMA3[] = "llama3";
 
@@ -14,6 +16,7 @@ enum {
     MISTRAL_WINDOW = 4096,
     QWEN3_HEAD_WIDTH = 128, /* of a configuration that says nothing, as in transformers */
 };
+static const double ROUTER_LOSS = 0.001; /* the same */
 
 /* The kinds of Llama that are written. */
 typedef struct kind {
@@ -23,8 +26,13 @@ typedef struct kind {
 
 static kind kind_of(const rank_model_config *config)
 {
+    const bool experts = config->settings[LLAMA_EXPERTS] != 0.0;
     if (config->settings[LLAMA_HEAD_NORMS] != 0.0) {
-        return (kind){QWEN3, "Qwen3ForCausalLM"};
+        return experts ? (kind){QWEN3_MOE, "Qwen3MoeForCausalLM"}
+                       : (kind){QWEN3, "Qwen3ForCausalLM"};
+    }
+    if (experts) {
+        return (kind){MIXTRAL, "MixtralForCausalLM"};
     }
     return config->settings[LLAMA_BIASED] != 0.0 ? (kind){QWEN2, "Qwen2ForCausalLM"}
                                                  : (kind){"llama", "LlamaForCausalLM"};
@@ -36,8 +44,29 @@ static json_t *describe_off(const char *model_type)
     if (model_type == QWEN2) {
         return json_pack("{s:b}", "use_sliding_window", 0);
     }
-    const char *other = model_type == QWEN3 ? "use_sliding_window" : "mlp_bias";
+    const bool qwen3 = model_type == QWEN3 || model_type == QWEN3_MOE;
+    const char *other = qwen3 ? "use_sliding_window" : "mlp_bias";
     return json_pack("{s:b, s:b}", "attention_bias", 0, other, 0);
+}
+
+/* What a model with experts has beside what others have. */
+static json_t *describe_experts(const rank_model_config *config, const char *model_type)
+{
+    const double *of = config->settings;
+    const int experts = (int)of[LLAMA_EXPERTS];
+    const int chosen = (int)of[LLAMA_CHOSEN];
+    if (experts == 0) {
+        return json_object();
+    }
+    if (model_type == MIXTRAL) {
+        return json_pack("{s:i, s:i, s:f, s:f}", "num_local_experts", experts,
+                         "num_experts_per_tok", chosen, "router_aux_loss_coef",
+                         of[LLAMA_ROUTER_LOSS], "router_jitter_noise", 0.0);
+    }
+    return json_pack("{s:i, s:i, s:f, s:i, s:b, s:i, s:[]}", "num_experts", experts,
+                     "num_experts_per_tok", chosen, "router_aux_loss_coef", of[LLAMA_ROUTER_LOSS],
+                     "moe_intermediate_size", (int)of[LLAMA_HIDDEN], "norm_topk_prob",
+                     of[LLAMA_NORMED] != 0.0, "decoder_sparse_step", 1, "mlp_only_layers");
 }
 
 /* The object that scales rope's frequencies; NULL: nothing does. */
@@ -67,6 +96,7 @@ json_t *llama_describe(const rank_model_config *config)
                                "model_type", is.model_type, "dtype", "float32", "hidden_act",
                                "silu", "tie_word_embeddings", of[LLAMA_TIED] != 0.0);
     json_t *off = describe_off(is.model_type);
+    json_t *experts = describe_experts(config, is.model_type);
     json_t *shape =
         json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "hidden_size", config->width,
                   "intermediate_size", (int)of[LLAMA_HIDDEN], "num_hidden_layers", config->layers,
@@ -77,11 +107,13 @@ json_t *llama_describe(const rank_model_config *config)
         json_pack("{s:f, s:f, s:o*, s:f}", "rms_norm_eps", of[LLAMA_EPSILON], "rope_theta",
                   of[LLAMA_THETA], "rope_scaling", scaling, "initializer_range", 0.02);
     if (object == NULL || json_object_update(object, off) != 0 ||
-        json_object_update(object, shape) != 0 || json_object_update(object, rest) != 0) {
+        json_object_update(object, experts) != 0 || json_object_update(object, shape) != 0 ||
+        json_object_update(object, rest) != 0) {
         json_decref(object);
         object = NULL;
     }
     json_decref(off);
+    json_decref(experts);
     json_decref(shape);
     json_decref(rest);
     return object;
@@ -177,7 +209,7 @@ static bool is_type(const json_t *object, const char *wanted)
  * attention it has. */
 static bool is_qwen(const json_t *object)
 {
-    return is_type(object, QWEN2) || is_type(object, QWEN3);
+    return is_type(object, QWEN2) || is_type(object, QWEN3) || is_type(object, QWEN3_MOE);
 }
 
 /* Tokens that attention looks back at; `context`: at all. A configuration of Mistral that says
@@ -243,13 +275,18 @@ static base_status check_fixed(const json_t *object, base_error *reterr)
 static base_status read_shape(const json_t *object, rank_model_config *read, base_error *reterr)
 {
     int hidden = 0;
+    const char *hidden_key =
+        is_type(object, QWEN3_MOE) ? "moe_intermediate_size" : "intermediate_size";
     const struct {
         const char *key;
         int *value;
     } fields[] = {
-        {"vocab_size", &read->vocab_size},     {"hidden_size", &read->width},
-        {"intermediate_size", &hidden},        {"num_hidden_layers", &read->layers},
-        {"num_attention_heads", &read->heads}, {"max_position_embeddings", &read->context},
+        {"vocab_size", &read->vocab_size},
+        {"hidden_size", &read->width},
+        {hidden_key, &hidden},
+        {"num_hidden_layers", &read->layers},
+        {"num_attention_heads", &read->heads},
+        {"max_position_embeddings", &read->context},
     };
     base_status status = BASE_OK;
     for (size_t i = 0; status == BASE_OK && i < sizeof fields / sizeof fields[0]; i++) {
@@ -268,6 +305,50 @@ static base_status read_shape(const json_t *object, rank_model_config *read, bas
     return status;
 }
 
+/* Every block has experts, and nothing disturbs the router. */
+static base_status check_sparse(const json_t *object, base_error *reterr)
+{
+    const json_t *step = json_object_get(object, "decoder_sparse_step");
+    const json_t *noise = json_object_get(object, "router_jitter_noise");
+    if (step != NULL && json_integer_value(step) != 1) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "decoder_sparse_step must be 1");
+    }
+    if (json_array_size(json_object_get(object, "mlp_only_layers")) > 0) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "mlp_only_layers must be empty");
+    }
+    if (noise != NULL && json_number_value(noise) != 0.0) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "router_jitter_noise must be 0");
+    }
+    return BASE_OK;
+}
+
+/* Newer files call the experts of a Qwen3 as those of Mixtral. */
+static base_status read_experts(const json_t *object, double *of, base_error *reterr)
+{
+    static const char LOSS[] = "router_aux_loss_coef";
+    static const char LOCAL[] = "num_local_experts";
+    const json_t *loss = json_object_get(object, LOSS);
+    int experts = 0;
+    int chosen = 0;
+    base_status status = check_sparse(object, reterr);
+    if (status == BASE_OK) {
+        const bool local = is_type(object, MIXTRAL) || json_object_get(object, LOCAL) != NULL;
+        status = rank_config_int(object, local ? LOCAL : "num_experts", &experts, reterr);
+    }
+    if (status == BASE_OK) {
+        status = rank_config_int(object, "num_experts_per_tok", &chosen, reterr);
+    }
+    if (status == BASE_OK && loss != NULL && !json_is_number(loss)) {
+        status = base_fail(reterr, BASE_ERR_INVALID, "%s is no number", LOSS);
+    }
+    of[LLAMA_EXPERTS] = experts;
+    of[LLAMA_CHOSEN] = chosen;
+    of[LLAMA_NORMED] =
+        is_type(object, MIXTRAL) || json_is_true(json_object_get(object, "norm_topk_prob"));
+    of[LLAMA_ROUTER_LOSS] = loss != NULL ? json_number_value(loss) : ROUTER_LOSS;
+    return status;
+}
+
 base_status llama_configure(const json_t *object, rank_model_config *config, base_error *reterr)
 {
     rank_model_config read = {.family = &rank_llama};
@@ -280,13 +361,16 @@ base_status llama_configure(const json_t *object, rank_model_config *config, bas
     }
     if (status == BASE_OK) {
         read.settings[LLAMA_BIASED] = is_type(object, QWEN2);
-        read.settings[LLAMA_HEAD_NORMS] = is_type(object, QWEN3);
+        read.settings[LLAMA_HEAD_NORMS] = is_type(object, QWEN3) || is_type(object, QWEN3_MOE);
         read.settings[LLAMA_TIED] = json_is_true(json_object_get(object, "tie_word_embeddings"));
         read.settings[LLAMA_EPSILON] = 1e-6;
         status = read_number(object, "rms_norm_eps", &read.settings[LLAMA_EPSILON], reterr);
     }
     if (status == BASE_OK) {
         status = read_rope(object, &read, reterr);
+    }
+    if (status == BASE_OK && (is_type(object, MIXTRAL) || is_type(object, QWEN3_MOE))) {
+        status = read_experts(object, read.settings, reterr);
     }
     if (status == BASE_OK) {
         status = llama_check(&read, reterr);

@@ -21,6 +21,10 @@ enum {
     LLAMA_ORIGINAL,   /* and original_max_position_embeddings of LLAMA_SCALING_LLAMA3 */
     LLAMA_BIASED,     /* 1: queries, keys and values have biases, as in Qwen2 */
     LLAMA_HEAD_NORMS, /* 1: each head of queries and of keys has a norm, as in Qwen3 */
+    LLAMA_EXPERTS,    /* of each block's MLP; 0: it is one MLP. Else LLAMA_HIDDEN is an expert's, */
+    LLAMA_CHOSEN,     /* a token goes to so many of them, */
+    LLAMA_NORMED,     /* 1: whose weights add up to 1, */
+    LLAMA_ROUTER_LOSS, /* and training adds so much of the loss that spreads tokens evenly */
     LLAMA_SETTINGS,
 };
 
@@ -49,23 +53,31 @@ enum {
     LLAMA_V_BIAS,
     LLAMA_PROJECTION, /* (C, Q) */
     LLAMA_NORM2,
-    LLAMA_GATE,   /* (F, C) */
-    LLAMA_UP,     /* (F, C) */
+    LLAMA_GATE,   /* (F, C), and the next two: with E experts there are E of each. Gate and up */
+    LLAMA_UP,     /* (F, C)  of each expert in turn, and behind them all of down */
     LLAMA_DOWN,   /* (C, F) */
     LLAMA_Q_NORM, /* (head width), and the next one; only if LLAMA_HEAD_NORMS */
     LLAMA_K_NORM,
+    LLAMA_ROUTER, /* (E, C); only if LLAMA_EXPERTS */
     LLAMA_BLOCK_TENSORS,
 };
 
 /* Where tensors begin in the parameter array, in elements. */
 typedef struct llama_layout {
-    size_t block;                             /* the first block; before it is the embedding */
-    size_t in_block[LLAMA_BLOCK_TENSORS + 1]; /* from the block's own begin; the last: its length */
+    size_t block; /* the first block; before it is the embedding */
+    size_t
+        in_block[LLAMA_BLOCK_TENSORS + 1]; /* from the block's own begin; the last: its length. Of
+                                               * experts' tensors the first expert's */
+    size_t matrix; /* elements of LLAMA_GATE, and as many of LLAMA_UP and of LLAMA_DOWN */
     size_t final_norm;
     size_t output; /* 0, the embedding's, if they are tied */
 } llama_layout;
 
 void llama_layout_make(const rank_model_config *config, llama_layout *layout);
+
+/* Where a block's tensor begins, from the block's own begin. expert: of LLAMA_GATE, LLAMA_UP and
+ * LLAMA_DOWN; 0 in a model without experts, and for other tensors. */
+size_t llama_in_block(const llama_layout *layout, int which, int expert);
 
 /* tensors.c */
 base_status llama_check(const rank_model_config *config, base_error *reterr);

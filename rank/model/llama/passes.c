@@ -17,16 +17,33 @@ static void describe(const rank_model_config *config, int ranks, rank_decoder *d
         .early_bias = config->settings[LLAMA_BIASED] != 0.0,
         .head_norms = config->settings[LLAMA_HEAD_NORMS] != 0.0,
         .rotated = true,
+        .experts = llama_setting(config, LLAMA_EXPERTS),
+        .chosen = llama_setting(config, LLAMA_CHOSEN),
+        .normed = config->settings[LLAMA_NORMED] != 0.0,
+        .router_loss = config->settings[LLAMA_ROUTER_LOSS],
     };
     llama_frequencies(config, decoder->frequency);
 }
 
-/* This rank's part of a tensor of the block that begins at `block`; NULL: the model has none. */
+/* This rank's part of a tensor of the block that begins at `block`; NULL: the model has none. Of an
+ * expert's tensors the first expert's. */
 static const float *block_shard(const rank_run *run, const llama_layout *layout, size_t block,
                                 int which)
 {
     const size_t count = layout->in_block[which + 1] - layout->in_block[which];
     return count > 0 ? rank_decoder_shard(run, block + layout->in_block[which], count) : NULL;
+}
+
+static void expert_weights(const rank_run *run, int layer, int expert, rank_decoder_layer *weights)
+{
+    llama_layout layout;
+    llama_layout_make(run->shape.config, &layout);
+    const size_t block = layout.block + (size_t)layer * layout.in_block[LLAMA_BLOCK_TENSORS];
+    const float **const to[] = {&weights->gate, &weights->up, &weights->down};
+    for (int i = 0; i < 3; i++) {
+        const size_t at = block + llama_in_block(&layout, LLAMA_GATE + i, expert);
+        *to[i] = rank_decoder_shard(run, at, layout.matrix);
+    }
 }
 
 static void layer_weights(const rank_run *run, int layer, rank_decoder_layer *weights)
@@ -45,6 +62,7 @@ static void layer_weights(const rank_run *run, int layer, rank_decoder_layer *we
         .head_norm = {of[LLAMA_Q_NORM], of[LLAMA_K_NORM]},
         .projection = of[LLAMA_PROJECTION],
         .norm2 = {of[LLAMA_NORM2], NULL},
+        .router = of[LLAMA_ROUTER],
         .gate = of[LLAMA_GATE],
         .up = of[LLAMA_UP],
         .down = of[LLAMA_DOWN],
@@ -63,8 +81,8 @@ static void end_weights(const rank_run *run, rank_decoder_ends *weights)
     };
 }
 
-/* Neighbouring matrices with as many columns are one: q, k and v; gate and up. So are the biases of
- * q, k and v. The range of what a model lacks is empty. */
+/* Neighbouring matrices with as many columns are one: q, k and v; gate and up, or those of all experts.
+ * So are the biases of q, k and v. The range of what a model lacks is empty. */
 static void training_layout(const rank_model_config *config, transformer_layout *layout)
 {
     /* the tensor of ours that begins where that one of BLOCK_TENSORS does */
@@ -83,6 +101,7 @@ static void training_layout(const rank_model_config *config, transformer_layout 
         LLAMA_Q_NORM,     /* DOWN_BIAS: none */
         LLAMA_Q_NORM,     /* Q_NORM_WEIGHT */
         LLAMA_K_NORM,     /* K_NORM_WEIGHT */
+        LLAMA_ROUTER,     /* ROUTER_WEIGHT */
         LLAMA_BLOCK_TENSORS,
     };
     llama_layout of;
@@ -103,4 +122,5 @@ static void training_layout(const rank_model_config *config, transformer_layout 
     }
 }
 
-const rank_decoder_table llama_decoder = {describe, layer_weights, end_weights, training_layout};
+const rank_decoder_table llama_decoder = {describe, layer_weights, expert_weights, end_weights,
+                                          training_layout};

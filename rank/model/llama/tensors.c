@@ -49,6 +49,27 @@ static base_status check_numbers(const rank_model_config *config, base_error *re
     return BASE_OK;
 }
 
+static base_status check_experts(const rank_model_config *config, base_error *reterr)
+{
+    const double *of = config->settings;
+    const int experts = (int)of[LLAMA_EXPERTS];
+    const int chosen = (int)of[LLAMA_CHOSEN];
+    if (experts == 0) {
+        return BASE_OK;
+    }
+    base_status status =
+        rank_config_range("the number of experts", experts, RANK_EXPERTS_MAX, reterr);
+    if (status == BASE_OK) {
+        status = rank_config_range("the number of experts of a token", chosen, experts, reterr);
+    }
+    if (status == BASE_OK && !(of[LLAMA_ROUTER_LOSS] >= 0.0 && of[LLAMA_ROUTER_LOSS] <= 1e3)) {
+        status =
+            base_fail(reterr, BASE_ERR_INVALID,
+                      "model: %g of the router's loss, it must be 0 … 1000", of[LLAMA_ROUTER_LOSS]);
+    }
+    return status;
+}
+
 base_status llama_check(const rank_model_config *config, base_error *reterr)
 {
     const struct {
@@ -70,11 +91,14 @@ base_status llama_check(const rank_model_config *config, base_error *reterr)
     if (status == BASE_OK) {
         status = check_heads(config, reterr);
     }
+    if (status == BASE_OK) {
+        status = check_experts(config, reterr);
+    }
     return status == BASE_OK ? check_numbers(config, reterr) : status;
 }
 
 /* The sides of a matrix, in elements. */
-typedef enum side { NOTHING, WIDTH, QUERIES, KEYS, HEAD, HIDDEN } side;
+typedef enum side { NOTHING, WIDTH, QUERIES, KEYS, HEAD, HIDDEN, EXPERTS } side;
 
 static size_t elements(const rank_model_config *config, side of)
 {
@@ -90,6 +114,8 @@ static size_t elements(const rank_model_config *config, side of)
         return head_width;
     case HIDDEN:
         return llama_setting(config, LLAMA_HIDDEN);
+    case EXPERTS:
+        return llama_setting(config, LLAMA_EXPERTS);
     case NOTHING:
         break;
     }
@@ -117,6 +143,7 @@ static const struct {
     [LLAMA_DOWN] = {"mlp.down_proj", WIDTH, HIDDEN, RANK_CUT_HIDDEN, 1},
     [LLAMA_Q_NORM] = {"self_attn.q_norm", NOTHING, HEAD, RANK_CUT_NONE, 0},
     [LLAMA_K_NORM] = {"self_attn.k_norm", NOTHING, HEAD, RANK_CUT_NONE, 0},
+    [LLAMA_ROUTER] = {"mlp.gate", EXPERTS, WIDTH, RANK_CUT_NONE, 0},
 };
 
 static bool is_bias(int which)
@@ -129,11 +156,22 @@ static bool is_head_norm(int which)
     return which == LLAMA_Q_NORM || which == LLAMA_K_NORM;
 }
 
-/* Whether this model's blocks have the tensor. */
-static bool has(const rank_model_config *config, int which)
+static bool is_of_expert(int which)
 {
-    return (!is_bias(which) || config->settings[LLAMA_BIASED] != 0.0) &&
-           (!is_head_norm(which) || config->settings[LLAMA_HEAD_NORMS] != 0.0);
+    return which >= LLAMA_GATE && which <= LLAMA_DOWN;
+}
+
+/* How many of the tensor this model's blocks have. */
+static int count_of(const rank_model_config *config, int which)
+{
+    const double *of = config->settings;
+    const int experts = (int)of[LLAMA_EXPERTS];
+    if (is_of_expert(which)) {
+        return experts > 0 ? experts : 1;
+    }
+    return (!is_bias(which) || of[LLAMA_BIASED] != 0.0) &&
+           (!is_head_norm(which) || of[LLAMA_HEAD_NORMS] != 0.0) &&
+           (which != LLAMA_ROUTER || experts > 0);
 }
 
 /* How many tensors a block of this model has. */
@@ -141,19 +179,36 @@ static int block_count(const rank_model_config *config)
 {
     int count = 0;
     for (int i = 0; i < LLAMA_BLOCK_TENSORS; i++) {
-        count += has(config, i);
+        count += count_of(config, i);
     }
     return count;
 }
 
-/* The block's tensor number `place` of those that this model has. */
-static int block_tensor_at(const rank_model_config *config, int place)
+typedef struct block_tensor {
+    int which;
+    int expert; /* 0 unless it is an expert's */
+} block_tensor;
+
+/* The block's tensor number `place` of those that this model has. Experts' gates and ups take turns. */
+static block_tensor block_tensor_at(const rank_model_config *config, int place)
 {
     int which = 0;
-    for (int left = place; left > 0 || !has(config, which); which++) {
-        left -= has(config, which);
+    while (place >= count_of(config, which) && which != LLAMA_GATE) {
+        place -= count_of(config, which++);
     }
-    return which;
+    const int pairs = 2 * count_of(config, LLAMA_GATE);
+    if (which < LLAMA_GATE) {
+        return (block_tensor){which, 0};
+    }
+    if (place < pairs) {
+        return (block_tensor){LLAMA_GATE + place % 2, place / 2};
+    }
+    place -= pairs;
+    which = LLAMA_DOWN;
+    while (place >= count_of(config, which)) {
+        place -= count_of(config, which++);
+    }
+    return (block_tensor){which, place};
 }
 
 static bool is_tied(const rank_model_config *config)
@@ -168,11 +223,19 @@ void llama_layout_make(const rank_model_config *config, llama_layout *layout)
     for (int i = 0; i < LLAMA_BLOCK_TENSORS; i++) {
         const size_t count =
             elements(config, block_tensors[i].rows) * elements(config, block_tensors[i].columns);
-        layout->in_block[i + 1] = layout->in_block[i] + (has(config, i) ? count : 0);
+        layout->in_block[i + 1] = layout->in_block[i] + count * (size_t)count_of(config, i);
     }
+    layout->matrix = llama_setting(config, LLAMA_HIDDEN) * width;
+    layout->in_block[LLAMA_UP] = layout->in_block[LLAMA_GATE] + layout->matrix;
     layout->final_norm =
         layout->block + (size_t)config->layers * layout->in_block[LLAMA_BLOCK_TENSORS];
     layout->output = is_tied(config) ? 0 : layout->final_norm + width;
+}
+
+size_t llama_in_block(const llama_layout *layout, int which, int expert)
+{
+    const size_t others = (size_t)expert * layout->matrix;
+    return layout->in_block[which] + (which == LLAMA_DOWN ? others : 2 * others);
 }
 
 /* Behind the embedding. */
@@ -186,20 +249,44 @@ int llama_tensor_count(const rank_model_config *config)
     return llama_block_begin(config, config->layers) + (is_tied(config) ? 1 : 2);
 }
 
+/* Mixtral has names of its own for the experts and their router. */
+static void name_block_tensor(const rank_model_config *config, int layer, block_tensor of,
+                              char *name)
+{
+    static const char *const mixtral[] = {
+        [LLAMA_GATE] = "w1", [LLAMA_UP] = "w3", [LLAMA_DOWN] = "w2"};
+    const bool has_experts = config->settings[LLAMA_EXPERTS] != 0.0;
+    const bool is_mixtral = has_experts && config->settings[LLAMA_HEAD_NORMS] == 0.0;
+    const char *own = block_tensors[of.which].name;
+    char expert[RANK_TENSOR_NAME_BYTES / 2];
+    if (has_experts && is_of_expert(of.which)) {
+        (void)snprintf(expert, sizeof expert, "%s.experts.%d.%s",
+                       is_mixtral ? "block_sparse_moe" : "mlp", of.expert,
+                       is_mixtral ? mixtral[of.which] : own + sizeof "mlp." - 1);
+        own = expert;
+    } else if (is_mixtral && of.which == LLAMA_ROUTER) {
+        own = "block_sparse_moe.gate";
+    }
+    (void)snprintf(name, RANK_TENSOR_NAME_BYTES, "model.layers.%d.%s.%s", layer, own,
+                   is_bias(of.which) ? "bias" : "weight");
+}
+
 static void set_block_tensor(const rank_model_config *config, const llama_layout *layout, int index,
                              rank_tensor *tensor)
 {
     const int layer = index / block_count(config);
-    const int which = block_tensor_at(config, index % block_count(config));
+    const block_tensor of = block_tensor_at(config, index % block_count(config));
+    const int which = of.which;
     const size_t offset = layout->block + (size_t)layer * layout->in_block[LLAMA_BLOCK_TENSORS] +
-                          layout->in_block[which];
+                          llama_in_block(layout, which, of.expert);
     const size_t columns = elements(config, block_tensors[which].columns);
     const rank_cut_kind kind = block_tensors[which].cut;
-    (void)snprintf(tensor->name, sizeof tensor->name, "model.layers.%d.%s.%s", layer,
-                   block_tensors[which].name, is_bias(which) ? "bias" : "weight");
+    name_block_tensor(config, layer, of, tensor->name);
     const side rows = block_tensors[which].rows;
     rank_tensor_set_shape(tensor, rows == NOTHING ? 0 : elements(config, rows), columns, offset);
-    tensor->pack = rows == NOTHING ? RANK_TENSOR_PLAIN : RANK_TENSOR_PACKED_TRANSPOSED;
+    /* a router stays in float32, whatever the matrices are */
+    tensor->pack = rows == NOTHING || which == LLAMA_ROUTER ? RANK_TENSOR_PLAIN
+                                                            : RANK_TENSOR_PACKED_TRANSPOSED;
     /* A rank's query heads are those that share its heads of keys: they are cut together. */
     const size_t head_width = llama_setting(config, LLAMA_HEAD_WIDTH);
     const size_t shared = (size_t)config->heads / llama_setting(config, LLAMA_KV_HEADS);

@@ -158,7 +158,7 @@ static activation backward_down(const backward *b, const transformer_operand *do
     return active;
 }
 
-/* From there to the gradient of the stream between the block's halves, in dx. */
+/* From there to the gradient of the second norm's output, in dbranch. */
 static void backward_up(const backward *b, const transformer_operand *up, factor_rows dsum)
 {
     const transformer_pass *pass = &b->pass;
@@ -170,7 +170,6 @@ static void backward_up(const backward *b, const transformer_operand *up, factor
         factor.parts[part] = pass->sizes.hidden;
     }
     linear_dnorm(b, UP_WEIGHT, up, factor);
-    norm_grad(b, norm, NORM2_WEIGHT, NORM2_BIAS, grad(b, PROJ_BIAS));
 }
 
 /* From dx to the gradient of attention's output, in dattention. */
@@ -192,23 +191,47 @@ static void next_chunk(backward *b, size_t first, size_t end)
     b->rows = (row_chunk){first, end - first < most ? end - first : most};
 }
 
-/* From a block's output back to its attention's, in chunks of rows that stay in the near caches. */
-static void backward_above_attention(backward *b, size_t end)
+/* The MLP's weights, turned round. */
+typedef struct mlp_operands {
+    transformer_operand down;
+    transformer_operand up;
+} mlp_operands;
+
+static mlp_operands turn_mlp(const backward *b)
 {
     const transformer_sizes *sizes = &b->pass.sizes;
+    const size_t up_at = rank_pack_count(sizes->width, sizes->hidden);
+    return (mlp_operands){
+        .down = transposed(b, DOWN_WEIGHT, sizes->hidden, sizes->width,
+                           transformer_packed(&b->pass, 0)),
+        .up =
+            transposed(b, UP_WEIGHT, sizes->width, sizes->up, transformer_packed(&b->pass, up_at)),
+    };
+}
+
+/* From a block's output back to its attention's, in chunks of rows that stay in the near caches. Experts have
+ * their own rows, all of which come before. */
+static void backward_above_attention(backward *b, size_t end)
+{
+    const transformer_pass *pass = &b->pass;
+    const transformer_sizes *sizes = &pass->sizes;
+    const bool routed = sizes->experts > 0;
     const size_t width = sizes->width;
-    const size_t up_at = rank_pack_count(width, sizes->hidden);
-    const size_t projection_at = up_at + rank_pack_count(sizes->up, width);
-    const transformer_operand down =
-        transposed(b, DOWN_WEIGHT, sizes->hidden, width, transformer_packed(&b->pass, 0));
-    const transformer_operand up =
-        transposed(b, UP_WEIGHT, width, sizes->up, transformer_packed(&b->pass, up_at));
-    const transformer_operand projection = transposed(b, PROJ_WEIGHT, sizes->queries, width,
-                                                      transformer_packed(&b->pass, projection_at));
-    for (size_t first = 0; first < end; first += b->pass.backend->rows_at_once) {
+    const size_t projection_at =
+        rank_pack_count(width, sizes->hidden) + rank_pack_count(sizes->up, width);
+    if (routed) {
+        transformer_experts_grad(pass, end);
+    }
+    const mlp_operands mlp = routed ? (mlp_operands){.up = {.at = NULL}} : turn_mlp(b);
+    const transformer_operand projection =
+        transposed(b, PROJ_WEIGHT, sizes->queries, width, transformer_packed(pass, projection_at));
+    for (size_t first = 0; first < end; first += pass->backend->rows_at_once) {
         next_chunk(b, first, end);
-        const activation active = backward_down(b, &down);
-        backward_up(b, &up, active.dsum);
+        if (!routed) {
+            const activation active = backward_down(b, &mlp.down);
+            backward_up(b, &mlp.up, active.dsum);
+        }
+        norm_grad(b, &pass->block.norm2, NORM2_WEIGHT, NORM2_BIAS, grad(b, PROJ_BIAS));
         backward_projection(b, &projection);
     }
 }
@@ -439,6 +462,9 @@ void transformer_backward(const rank_run *run, const rank_backward_args *args)
     }
     transformer_begin_grads(&b.pass);
     begin_stream(&b, args);
+    if (b.pass.sizes.experts > 0) {
+        transformer_router_loss(&b.pass, args->saved->router_loss);
+    }
     tell_output(&b);
     for (int layer = run->shape.end_layer - 1; layer >= run->shape.first_layer; layer--) {
         transformer_enter_layer(&b.pass, layer);

@@ -157,9 +157,13 @@ static upper_half upper_half_make(const transformer_pass *pass)
     const size_t width = pass->width;
     const size_t up = rank_pack_count(sizes->queries, width);
     const size_t down = up + rank_pack_count(width, sizes->up);
+    const transformer_operand projection =
+        operand(pass, PROJ_WEIGHT, sizes->queries, width, transformer_packed(pass, 0));
+    if (sizes->experts > 0) { /* which make their own ready, behind it */
+        return (upper_half){.projection = projection};
+    }
     return (upper_half){
-        .projection =
-            operand(pass, PROJ_WEIGHT, sizes->queries, width, transformer_packed(pass, 0)),
+        .projection = projection,
         .up = operand(pass, UP_WEIGHT, width, sizes->up, transformer_packed(pass, up)),
         .down = pass->again ? (transformer_operand){.at = NULL}
                             : operand(pass, DOWN_WEIGHT, sizes->hidden, width,
@@ -167,23 +171,31 @@ static upper_half upper_half_make(const transformer_pass *pass)
     };
 }
 
-/* Computes what follows attention, for some rows. The block's output goes to `out` without bias and
- * residual; if the block is computed again, nobody wants it. `rows` are the indices of all its rows in
+/* From attention to the second norm, for some rows. `rows` are the indices of all the block's rows in
  * the stream before; NULL: the same. */
-static void finish_rows(const transformer_pass *pass, const upper_half *half, row_chunk chunk,
-                        const int32_t *rows, float *out)
+static void project(const transformer_pass *pass, const upper_half *half, row_chunk chunk,
+                    const int32_t *rows)
 {
     const block_state *block = &pass->block;
-    const transformer_sizes *sizes = &pass->sizes;
     const size_t at = chunk.first * pass->width;
     linear(pass, PROJ_WEIGHT, &half->projection,
            (transformer_factor){
                .rows = chunk.rows,
-               .a = transformer_at(pass, block->attention, chunk.first * sizes->queries),
+               .a = transformer_at(pass, block->attention, chunk.first * pass->sizes.queries),
                .c = block->norm2.x + at,
                .leaves = pass->of.leaves});
     transformer_sum_over_ranks(pass, block->norm2.x + at, chunk.rows * pass->width);
     norm_second(pass, chunk, rows);
+}
+
+/* The MLP of these rows. The block's output goes to `out` without bias and residual; if the block is
+ * computed again, nobody wants it. */
+static void run_mlp(const transformer_pass *pass, const upper_half *half, row_chunk chunk,
+                    float *out)
+{
+    const block_state *block = &pass->block;
+    const transformer_sizes *sizes = &pass->sizes;
+    const size_t at = chunk.first * pass->width;
     linear(pass, UP_WEIGHT, &half->up,
            (transformer_factor){.rows = chunk.rows,
                                 .a = transformer_at(pass, block->norm2.out, at),
@@ -258,7 +270,14 @@ static void forward_layer(const transformer_pass *pass, float *out)
     }
     const upper_half half = upper_half_make(pass);
     for (size_t first = 0; first < end; first += pass->backend->rows_at_once) {
-        finish_rows(pass, &half, chunk_at(pass, first, end), some ? pass->rows->active : NULL, out);
+        const row_chunk chunk = chunk_at(pass, first, end);
+        project(pass, &half, chunk, some ? pass->rows->active : NULL);
+        if (pass->sizes.experts == 0) {
+            run_mlp(pass, &half, chunk, out);
+        }
+    }
+    if (pass->sizes.experts > 0) {
+        transformer_experts(pass, end, out);
     }
 }
 
@@ -323,6 +342,9 @@ void transformer_forward(const rank_run *run, const rank_forward_args *args)
     transformer_pass pass;
     transformer_pass_begin(run, args->saved, &pass);
     pass.backend->zero(pass.queue, args->saved->loss, sizeof *args->saved->loss);
+    if (pass.sizes.experts > 0) {
+        pass.backend->zero(pass.queue, args->saved->router_loss, sizeof(double));
+    }
     const bool shared = run->shape.cp != NULL && pass.rows->whole_count > 0;
     if (transformer_is_last_stage(&pass) && pass.rows->active_count == 0 && !shared) {
         return; /* no output is needed, nor what other ranks would need for theirs */

@@ -35,6 +35,8 @@ static transformer_sizes make_sizes(const rank_decoder *of, const rank_shape *sh
         .qkv = (of->heads + 2 * of->kv_heads) * of->head_width,
         .hidden = of->hidden,
         .up = of->gated ? 2 * of->hidden : of->hidden,
+        .experts = of->experts,
+        .places = shape->token_count_max * (of->experts > 0 ? of->chosen : 1),
         .layer_norm = !of->rms,
         .head_norms = of->head_norms,
         .rotated = of->rotated,
@@ -77,12 +79,15 @@ static heads_state cut_heads(rank_pieces *from, const transformer_sizes *sizes, 
     };
 }
 
-/* A block's input, and what follows from it. */
-static block_state cut_block(rank_pieces *input, rank_pieces *from, const transformer_sizes *sizes)
+/* A block's input and its routing, and what follows from them. */
+static block_state cut_block(rank_pieces *input, rank_pieces *from, const rank_decoder *of,
+                             const transformer_sizes *sizes)
 {
     const size_t tokens = sizes->tokens;
     block_state block;
     block.norm1.x = rank_pieces_cut(input, tokens * sizes->width);
+    block.routing =
+        of->experts > 0 ? rank_routing_cut(input, of, tokens) : (rank_routing){.scores = NULL};
     cut_norm_result(from, sizes, &block.norm1);
     block.normed[0] = cut_heads(from, sizes, sizes->heads);
     block.normed[1] = cut_heads(from, sizes, sizes->kv_heads);
@@ -91,7 +96,7 @@ static block_state cut_block(rank_pieces *input, rank_pieces *from, const transf
     block.row_scale = rank_pieces_cut(from, tokens * sizes->heads);
     block.attention = cut_typed(from, sizes, tokens * sizes->queries);
     cut_norm(from, sizes, &block.norm2);
-    block.up = cut_typed(from, sizes, tokens * sizes->up);
+    block.up = cut_typed(from, sizes, sizes->places * sizes->up);
     return block;
 }
 
@@ -101,11 +106,12 @@ typedef struct block_floats {
     size_t shared; /* 0 without recompute */
 } block_floats;
 
-static block_floats count_block(const rank_shape *shape, const transformer_sizes *sizes)
+static block_floats count_block(const rank_shape *shape, const rank_decoder *of,
+                                const transformer_sizes *sizes)
 {
     rank_pieces input = {.begin = NULL};
     rank_pieces rest = {.begin = NULL};
-    (void)cut_block(&input, shape->recompute ? &rest : &input, sizes);
+    (void)cut_block(&input, shape->recompute ? &rest : &input, of, sizes);
     return (block_floats){.kept = input.used, .shared = rest.used};
 }
 
@@ -115,11 +121,11 @@ static size_t blocks_kept(const rank_shape *shape)
 }
 
 /* What is kept besides blocks. */
-static void cut_ends(rank_pieces *from, const transformer_sizes *sizes, norm_state *norm,
-                     float **turns)
+static void cut_ends(rank_pieces *from, transformer_pass *pass)
 {
-    cut_norm(from, sizes, norm);
-    *turns = sizes->rotated ? rank_pieces_cut(from, sizes->tokens * sizes->head_width) : NULL;
+    const transformer_sizes *sizes = &pass->sizes;
+    cut_norm(from, sizes, &pass->norm_final);
+    pass->turns = sizes->rotated ? rank_pieces_cut(from, sizes->tokens * sizes->head_width) : NULL;
 }
 
 size_t transformer_saved_floats(const rank_shape *shape)
@@ -127,13 +133,11 @@ size_t transformer_saved_floats(const rank_shape *shape)
     if (shape->tp != NULL && !shape->training) {
         return 0; /* decoding keeps nothing */
     }
-    const rank_decoder of = describe(shape);
-    const transformer_sizes sizes = make_sizes(&of, shape);
+    transformer_pass pass = {.of = describe(shape)};
     rank_pieces count = {.begin = NULL};
-    norm_state final;
-    float *turns = NULL;
-    cut_ends(&count, &sizes, &final, &turns);
-    return blocks_kept(shape) * count_block(shape, &sizes).kept + count.used;
+    pass.sizes = make_sizes(&pass.of, shape);
+    cut_ends(&count, &pass);
+    return blocks_kept(shape) * count_block(shape, &pass.of, &pass.sizes).kept + count.used;
 }
 
 /* Tokens that go through attention together at most. */
@@ -269,6 +273,23 @@ static void cut_adapters(rank_pieces *from, const rank_shape *shape, transformer
     }
 }
 
+/* What the experts need beside wide: rows of one, and the results of all. */
+static void cut_experts(rank_pieces *from, const rank_shape *shape, transformer_pass *pass)
+{
+    const transformer_sizes *sizes = &pass->sizes;
+    const size_t chunk = base_min_size(shape->backend->rows_at_once, sizes->tokens);
+    experts_work *work = &pass->experts;
+    work->taken = rank_pieces_cut(from, chunk * sizes->width);
+    work->results = rank_pieces_cut(from, sizes->places * sizes->width);
+    if (shape->training) {
+        work->dtaken = rank_pieces_cut(from, chunk * sizes->width);
+        work->active = rank_pieces_cut(from, chunk * sizes->hidden);
+        work->dweights = rank_pieces_cut(from, sizes->places);
+        work->dlogits = rank_pieces_cut(from, sizes->tokens * sizes->experts);
+        work->dscores = rank_pieces_cut(from, sizes->experts);
+    }
+}
+
 static size_t cut_work(transformer_pass *pass, const rank_shape *shape, float *memory)
 {
     rank_pieces from = {.begin = memory};
@@ -288,8 +309,9 @@ static size_t cut_work(transformer_pass *pass, const rank_shape *shape, float *m
             pass->narrow_dx = cut_typed(&from, sizes, tokens * sizes->width);
         }
     }
-    pass->shared_block =
-        shape->recompute ? rank_pieces_cut(&from, count_block(shape, sizes).shared) : NULL;
+    pass->shared_block = shape->recompute
+                             ? rank_pieces_cut(&from, count_block(shape, &pass->of, sizes).shared)
+                             : NULL;
     if (shape->training && rank_tensor_ranks(shape->config) > 1) {
         pass->shared_loss = rank_pieces_cut(&from, 3 * pass->logit_rows_at_once);
     }
@@ -302,6 +324,9 @@ static size_t cut_work(transformer_pass *pass, const rank_shape *shape, float *m
     }
     if (!sizes->biased || shape->config->adapters.rank > 0) {
         pass->no_bias_grad = rank_pieces_cut(&from, sizes->qkv_row);
+    }
+    if (sizes->experts > 0) {
+        cut_experts(&from, shape, pass);
     }
     cut_adapters(&from, shape, pass);
     cut_packed(&from, shape, pass);
@@ -324,78 +349,6 @@ size_t transformer_work_floats(const rank_shape *shape)
     transformer_pass pass = {.of = describe(shape)};
     pass.sizes = make_sizes(&pass.of, shape);
     return cut_work(&pass, shape, NULL);
-}
-
-/* Where this rank's parts begin: in the order of rank_model_tensor. */
-static void cut_layout(const rank_model_config *config, transformer_layout *layout)
-{
-    static const bool cut[BLOCK_TENSORS] = {
-        [QKV_WEIGHT] = true, [QKV_BIAS] = true, [PROJ_WEIGHT] = true,
-        [UP_WEIGHT] = true,  [UP_BIAS] = true,  [DOWN_WEIGHT] = true,
-    };
-    const transformer_layout whole = *layout;
-    const int ranks = rank_tensor_ranks(config);
-    const size_t tokens =
-        (size_t)rank_tp_ids_of(config->vocab_size, ranks, config->tensor_rank).count *
-        (size_t)config->width;
-    layout->wpe = layout->wte + tokens;
-    layout->block = layout->wpe + (whole.block - whole.wpe);
-    for (int i = 0; i < BLOCK_TENSORS; i++) {
-        const size_t count = whole.in_block[i + 1] - whole.in_block[i];
-        layout->in_block[i + 1] = layout->in_block[i] + (cut[i] ? count / (size_t)ranks : count);
-    }
-    layout->final_weight = layout->block + (size_t)config->layers * layout->in_block[BLOCK_TENSORS];
-    layout->final_bias = layout->final_weight + (whole.final_bias - whole.final_weight);
-    layout->final_end = layout->final_weight + (whole.final_end - whole.final_weight);
-    layout->output = transformer_is_tied(&whole) ? layout->wte : layout->final_end;
-    layout->total = layout->final_end + (transformer_is_tied(&whole) ? 0 : tokens);
-}
-
-static void find_layout(const rank_model_config *config, transformer_layout *layout)
-{
-    config->family->decoder->layout(config, layout);
-    if (rank_tensor_ranks(config) > 1) {
-        cut_layout(config, layout);
-    }
-}
-
-/* The first stage holds the embeddings, the last one the final norm and the output's matrix. */
-void transformer_held(const rank_shape *shape, rank_held *held)
-{
-    transformer_layout layout;
-    find_layout(shape->config, &layout);
-    const bool first = shape->first_layer == 0;
-    const bool last = shape->end_layer == shape->config->layers;
-    const size_t tied = transformer_is_tied(&layout) ? layout.wpe : 0;
-    const size_t layer_count = layout.in_block[BLOCK_TENSORS];
-    const size_t begin = layout.block + (size_t)shape->first_layer * layer_count;
-    const size_t end = last ? layout.total : layout.block + (size_t)shape->end_layer * layer_count;
-    *held = (rank_held){.tied_count = first != last ? tied : 0};
-    if (last && held->tied_count > 0) {
-        rank_held_add(held, 0, tied);
-    }
-    rank_held_add(held, first ? 0 : begin, first ? end : end - begin);
-}
-
-void transformer_reads(const rank_model_config *config, int part, rank_model_reads *reads)
-{
-    transformer_layout layout;
-    find_layout(config, &layout);
-    const size_t *in_block = layout.in_block;
-    const size_t layer_count = in_block[BLOCK_TENSORS];
-    const bool biased = in_block[DOWN_BIAS + 1] > in_block[DOWN_BIAS];
-    const size_t below = biased ? layer_count - in_block[DOWN_BIAS] : 0;
-    *reads = (rank_model_reads){.count = {0}};
-    if (part == 0) {
-        reads->count[0] = layout.block;
-        return;
-    }
-    const bool last = part > config->layers;
-    const size_t begin = layout.block + (size_t)(part - 1) * layer_count;
-    reads->offset[0] = part > 1 ? begin - below : begin;
-    reads->count[0] = (last ? layout.total : begin + layer_count) - reads->offset[0];
-    reads->count[1] = last && transformer_is_tied(&layout) ? layout.wpe - layout.wte : 0;
-    reads->offset[1] = layout.wte;
 }
 
 /* Products in bfloat16 are three times as slow where an extent is odd, as GPT-2's vocabulary is. So
@@ -423,16 +376,18 @@ void transformer_pass_begin(const rank_run *run, const rank_saved *saved, transf
         .layers = (size_t)shape->config->layers,
         .type = shape->type,
         .blocks = saved->activations,
+        .loads = saved->loads,
     };
-    find_layout(shape->config, &pass->layout);
+    transformer_layout_of(shape->config, &pass->layout);
     if (shape->config->adapters.rank > 0 && run->hooks->adapters != NULL) {
         pass->adapters = run->hooks->adapters;
         rank_adapters_describe(shape->config, &pass->adapted);
     }
     pass->sizes = make_sizes(&pass->of, shape);
     rank_pieces from = {.begin = saved->activations,
-                        .used = blocks_kept(shape) * count_block(shape, &pass->sizes).kept};
-    cut_ends(&from, &pass->sizes, &pass->norm_final, &pass->turns);
+                        .used =
+                            blocks_kept(shape) * count_block(shape, &pass->of, &pass->sizes).kept};
+    cut_ends(&from, pass);
     (void)cut_work(pass, shape, run->work);
     pass->logit_columns = logit_columns(pass);
     if (pass->no_bias != NULL) {
@@ -445,9 +400,9 @@ block_state transformer_block(const transformer_pass *pass, int layer)
     const rank_shape *shape = &pass->run->shape;
     const size_t index = shape->training ? (size_t)(layer - shape->first_layer) : 0;
     rank_pieces kept = {.begin = pass->blocks,
-                        .used = index * count_block(shape, &pass->sizes).kept};
+                        .used = index * count_block(shape, &pass->of, &pass->sizes).kept};
     rank_pieces shared = {.begin = pass->shared_block};
-    return cut_block(&kept, shape->recompute ? &shared : &kept, &pass->sizes);
+    return cut_block(&kept, shape->recompute ? &shared : &kept, &pass->of, &pass->sizes);
 }
 
 void transformer_enter_layer(transformer_pass *pass, int layer)

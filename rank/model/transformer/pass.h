@@ -14,6 +14,7 @@
 #ifndef RANK_MODEL_TRANSFORMER_PASS_H
 #define RANK_MODEL_TRANSFORMER_PASS_H
 
+#include "model/routing.h"
 #include "model/transformer/transformer.h"
 #include "parallel/context/cp.h"
 #include "rank/adapters.h"
@@ -32,8 +33,10 @@ typedef struct transformer_sizes {
     size_t qkv;
     size_t qkv_row; /* 3Q: from one row of q, k and v to the next. Attention has as many heads of k
                      * and v there as of q */
-    size_t hidden;
+    size_t hidden;  /* with experts, of one */
     size_t up;
+    size_t experts;  /* 0: the MLP is one */
+    size_t places;   /* rows that MLPs take: T, or with experts those of all of them */
     bool layer_norm; /* else RMS norm, which has no mean */
     bool head_norms;
     bool rotated;
@@ -57,14 +60,15 @@ typedef struct heads_state {
 
 typedef struct block_state {
     norm_state norm1;
+    rank_routing routing;  /* with experts. Like norm1.x it is not computed again */
     heads_state normed[2]; /* queries' and keys'; NULL: they have no norms */
     void *qkv;             /* (T, 3Q), of the pass's type */
     float *row_max;        /* (T, H) */
     float *row_scale;      /* (T, H) */
     void *attention;       /* (T, Q), of the pass's type; of the last block (A, Q) in the end */
     norm_state norm2;      /* of the last block A rows */
-    void
-        *up; /* (T, U), of the pass's type, before GELU or SwiGLU. Backward puts GELU's result here,
+    void *
+        up; /* (T, U), with experts (places, U), of the pass's type, before GELU or SwiGLU. Backward puts GELU's result here,
                  or the gradient of SwiGLU's arguments */
 } block_state;
 
@@ -73,6 +77,18 @@ typedef struct row_chunk {
     size_t first;
     size_t rows;
 } row_chunk;
+
+/* Scratch of the experts (experts.c). `taken` and `active` are of a chunk of one expert's rows. */
+typedef struct experts_work {
+    float *taken;   /* (rows, C): of the norm's output */
+    float *results; /* (places, C): what experts make of their rows, or the gradient of these */
+    /* in backward */
+    float *dtaken;   /* (rows, C): of the gradient of the block's output */
+    float *active;   /* (rows, F): SwiGLU's result */
+    float *dweights; /* (T, chosen): the gradient of the routing's weights, */
+    float *dlogits;  /* (T, experts): of the router's logits, */
+    float *dscores;  /* (experts): and what the router's loss adds to that of each row's scores */
+} experts_work;
 
 /* One pass of one micro-batch over the layers of a run. */
 typedef struct transformer_pass {
@@ -91,6 +107,7 @@ typedef struct transformer_pass {
                             * recompute only norm1.x of each */
     norm_state norm_final; /* (A, C), in the last stage */
     float *turns;          /* (T, head width): rope's table; NULL: none */
+    rank_load *loads;      /* of rank_saved */
     /* work. For a chunk of rows, of the pass's type: the activation's result or its gradient
      * (rows, F); dqkv (rows, 3Q). And logits (rows, V), which are float32; behind them their
      * gradient as products read it. */
@@ -109,6 +126,7 @@ typedef struct transformer_pass {
     float *no_bias;      /* (3Q): zeros, for attention without a bias; else NULL */
     float *no_bias_grad; /* (3Q): what its gradient gives for that; not used. Also where a bias has
                           * no gradient */
+    experts_work experts;
     float *low;  /* (rows of a chunk, rank of the adapters): x · Aᵀ; NULL: there are none */
     float *dlow; /* its gradient, in training */
     /* where the backend packs; else NULL */
@@ -134,6 +152,9 @@ typedef struct transformer_pass {
     float *grads; /* of the adapters, if there are some; else NULL but in backward */
     const rank_held *held;
 } transformer_pass;
+
+/* layout.c: of the model, or where ranks share it of this rank's part. */
+void transformer_layout_of(const rank_model_config *config, transformer_layout *layout);
 
 /* memory.c */
 void transformer_pass_begin(const rank_run *run, const rank_saved *saved, transformer_pass *pass);
@@ -343,6 +364,15 @@ void transformer_attend_together(const transformer_pass *pass);
 /* From dattention to the gradient of q, k and v, which comes in `received`; and those rows of it. */
 void transformer_attend_together_grad(const transformer_pass *pass);
 void transformer_take_dqkv(const transformer_pass *pass, row_chunk chunk, float *to);
+
+/* experts.c: the current layer's experts of `rows` rows of norm2.out, into `out`; and back from dx, in which
+ * is the gradient of `out`, to that of norm2.out, in dbranch. */
+void transformer_experts(const transformer_pass *pass, size_t rows, float *out);
+void transformer_experts_grad(const transformer_pass *pass, size_t rows);
+
+/* Before the first layer's backward: the router's loss of all layers, and its gradient, which the layers add.
+ * *loss is that of the mean token, times the targets. */
+void transformer_router_loss(const transformer_pass *pass, double *loss);
 
 /* forward.c: with recompute, computes the current layer again, from norm1.x to what backward reads. */
 void transformer_recompute(transformer_pass *pass);

@@ -23,6 +23,8 @@ enum {
     DOWN_BIAS,
     Q_NORM_WEIGHT, /* (head width): of each head of queries, */
     K_NORM_WEIGHT, /* and of keys */
+    ROUTER_WEIGHT, /* (C, experts). With it UP_WEIGHT is that of all experts, one behind the other, and so
+                    * is DOWN_WEIGHT */
     BLOCK_TENSORS,
 };
 

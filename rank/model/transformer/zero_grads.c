@@ -53,7 +53,7 @@ static void zero_vectors(const transformer_pass *pass)
                                   {QKV_BIAS, PROJ_WEIGHT},
                                   {PROJ_BIAS, UP_WEIGHT},
                                   {UP_BIAS, DOWN_WEIGHT},
-                                  {DOWN_BIAS, BLOCK_TENSORS}};
+                                  {DOWN_BIAS, ROUTER_WEIGHT}};
     for (int layer = shape->first_layer; layer < shape->end_layer; layer++) {
         for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
             collect_range(pass, &zeros, transformer_offset(pass, layer, runs[i][0]),

@@ -103,7 +103,7 @@ static void check_tensor(adapted *of, const rank_tensor *tensor)
 static void gradients_are_differences(void **state)
 {
     (void)state;
-    for (int i = 0; i < TINY_CONFIGS; i++) {
+    for (int i = 0; i < TINY_DENSE_CONFIGS; i++) {
         adapted of;
         open_adapted(&of, tiny_configs[i], "all-linear");
         fill_b(&of);
@@ -124,7 +124,7 @@ static void gradients_are_differences(void **state)
 static void chosen_layers_have_the_same_gradients(void **state)
 {
     (void)state;
-    for (int i = 0; i < TINY_CONFIGS; i++) {
+    for (int i = 0; i < TINY_DENSE_CONFIGS; i++) {
         adapted of;
         open_adapted(&of, tiny_configs[i], "");
         fill_b(&of);
@@ -150,7 +150,7 @@ static void chosen_layers_have_the_same_gradients(void **state)
 static void new_adapters_change_no_bit(void **state)
 {
     (void)state;
-    for (int i = 0; i < TINY_CONFIGS; i++) {
+    for (int i = 0; i < TINY_DENSE_CONFIGS; i++) {
         adapted of;
         open_adapted(&of, tiny_configs[i], "all-linear");
         const double with = loss_of(&of.t);
@@ -166,7 +166,7 @@ static void new_adapters_change_no_bit(void **state)
 static void merged_weights_have_their_loss(void **state)
 {
     (void)state;
-    for (int i = 0; i < TINY_CONFIGS; i++) {
+    for (int i = 0; i < TINY_DENSE_CONFIGS; i++) {
         adapted of;
         open_adapted(&of, tiny_configs[i], "all-linear");
         const double before = loss_of(&of.t);
@@ -219,6 +219,16 @@ static void layers_are_chosen_by_name(void **state)
     }
 }
 
+static void models_with_experts_have_none(void **state)
+{
+    (void)state;
+    base_error error;
+    uint32_t targets = 0;
+    rank_model_config config;
+    tiny_config(&config, TINY_MIXTRAL);
+    assert_status(rank_adapters_choose(&config, "", &targets, &error), BASE_ERR_UNSUPPORTED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +237,7 @@ int main(void)
         cmocka_unit_test(new_adapters_change_no_bit),
         cmocka_unit_test(merged_weights_have_their_loss),
         cmocka_unit_test(layers_are_chosen_by_name),
+        cmocka_unit_test(models_with_experts_have_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

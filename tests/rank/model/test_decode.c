@@ -80,7 +80,8 @@ static void open_llama(bed *b, const char *which, const char *config)
     size_t count = 0;
     tiny_config(&b->t.config, config);
     assert_ok(rank_device_open("cpu", &b->t.device, &error), &error);
-    fixture_open(&file, "llama.fixture");
+    const bool experts = strstr(config, "experts") != NULL;
+    fixture_open(&file, experts ? "experts.fixture" : "llama.fixture");
     b->t.params = fixture_get(&file, &b->t.param_count, "%s.params", which);
     assert_int_equal(b->t.param_count, rank_model_param_count(&b->t.config));
     int32_t *ids = fixture_get_ints(&file, &count, "%s.ids", which);
@@ -306,6 +307,9 @@ static void transformers_says_the_same_of_llama(void **state)
     decode_llama("qwen2-tied", TINY_QWEN2_TIED);
     decode_llama("qwen3", TINY_QWEN3);
     decode_llama("qwen3-untied", TINY_QWEN3_UNTIED);
+    decode_llama("mixtral", TINY_MIXTRAL);
+    decode_llama("qwen3-moe", TINY_QWEN3_MOE);
+    decode_llama("qwen3-moe-raw", TINY_QWEN3_MOE_RAW);
 }
 
 static void broken_settings_of_rope_are_refused(void **state)

@@ -67,7 +67,8 @@ static void check_model(const char *config)
 static void gradients_are_differences(void **state)
 {
     (void)state;
-    for (int i = 0; i < TINY_CONFIGS; i++) {
+    /* a small change of what is routed may send a row elsewhere: those models have test_oracle.c */
+    for (int i = 0; i < TINY_DENSE_CONFIGS; i++) {
         check_model(tiny_configs[i]);
     }
 }

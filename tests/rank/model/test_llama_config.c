@@ -198,7 +198,7 @@ static void qwen3_has_norms_of_heads(void **state)
          "layer_types"},
         {"{\"model_type\":\"qwen3\",\"attention_bias\":true}", "attention_bias must be false"},
     };
-    enum { TENSORS = LLAMA_BLOCK_TENSORS - 3 /* of a block, which has no biases */ };
+    enum { TENSORS = LLAMA_BLOCK_TENSORS - 4 /* of a block, which has no biases and no router */ };
     base_error error;
     rank_model_config config;
     (void)state;
@@ -224,6 +224,87 @@ static void qwen3_has_norms_of_heads(void **state)
     }
 }
 
+static const char mixtral_members[] =
+    "\"model_type\":\"mixtral\",\"num_local_experts\":3,\"num_experts_per_tok\":2";
+static const char qwen3_moe_members[] =
+    "\"model_type\":\"qwen3_moe\",\"num_experts\":3,\"num_experts_per_tok\":2,"
+    "\"moe_intermediate_size\":32";
+
+static base_status configure_with(const char *members, const char *more, rank_model_config *config,
+                                  base_error *reterr)
+{
+    char changes[512];
+    (void)snprintf(changes, sizeof changes, "{%s%s}", members, more);
+    return configure(changes, config, reterr);
+}
+
+/* Gate and up of each expert in turn, then all of down, in the order of the array. */
+static void experts_are_tensors_of_their_own(void **state)
+{
+    static const char *const expected[] = {
+        "block_sparse_moe.experts.0.w1", "block_sparse_moe.experts.0.w3",
+        "block_sparse_moe.experts.1.w1", "block_sparse_moe.experts.1.w3",
+        "block_sparse_moe.experts.2.w1", "block_sparse_moe.experts.2.w3",
+        "block_sparse_moe.experts.0.w2", "block_sparse_moe.experts.1.w2",
+        "block_sparse_moe.experts.2.w2", "block_sparse_moe.gate"};
+    enum { FIRST = 7, TENSORS = 6 + 10 };
+    base_error error;
+    rank_model_config config;
+    (void)state;
+    assert_ok(configure_with(mixtral_members, "", &config, &error), &error);
+    assert_int_equal(llama_tensor_count(&config), 1 + 2 * TENSORS + 2);
+    assert_true(config.settings[LLAMA_NORMED] == 1.0);
+    assert_true(config.settings[LLAMA_ROUTER_LOSS] == 0.001);
+    size_t end = 0;
+    for (int i = 0; i < llama_tensor_count(&config); i++) {
+        rank_tensor tensor;
+        llama_tensor(&config, i, &tensor);
+        assert_int_equal(tensor.offset, end);
+        end += tensor.count;
+        const int in_block = (i - FIRST) % TENSORS;
+        if (i >= FIRST && i < 1 + 2 * TENSORS && in_block < 10) {
+            assert_non_null(strstr(tensor.name, expected[in_block]));
+        }
+    }
+    assert_int_equal(end, rank_model_param_count(&config));
+    assert_ok(configure_with(qwen3_moe_members, "", &config, &error), &error);
+    assert_true(config.settings[LLAMA_NORMED] == 0.0);
+    assert_true(config.settings[LLAMA_HIDDEN] == 32.0);
+    rank_tensor down;
+    llama_tensor(&config, FIRST + 8, &down);
+    assert_string_equal(down.name, "model.layers.0.mlp.experts.2.down_proj.weight");
+    assert_int_equal(down.count, 32 * 44);
+    assert_int_equal(down.cut.kind, RANK_CUT_HIDDEN);
+}
+
+static void what_experts_cannot_be_is_refused(void **state)
+{
+    static const struct {
+        const char *members;
+        const char *more;
+        const char *message;
+    } cases[] = {
+        {qwen3_moe_members, ",\"decoder_sparse_step\":2", "decoder_sparse_step must be 1"},
+        {qwen3_moe_members, ",\"mlp_only_layers\":[1]", "mlp_only_layers must be empty"},
+        {mixtral_members, ",\"router_jitter_noise\":0.1", "router_jitter_noise must be 0"},
+        {mixtral_members, ",\"num_experts_per_tok\":4", "the number of experts of a token is 4"},
+        {mixtral_members, ",\"num_local_experts\":1000", "the number of experts is 1000"},
+        {mixtral_members, ",\"router_aux_loss_coef\":-1", "it must be 0"},
+        {mixtral_members, ",\"router_aux_loss_coef\":\"x\"", "is no number"},
+        {"\"model_type\":\"mixtral\"", "", "num_local_experts"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        base_error error = {.message = ""};
+        rank_model_config config;
+        assert_int_not_equal(configure_with(cases[i].members, cases[i].more, &config, &error),
+                             BASE_OK);
+        if (strstr(error.message, cases[i].message) == NULL) {
+            fail_msg("not refused with \"%s\", but: %s", cases[i].message, error.message);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -234,6 +315,8 @@ int main(void)
         cmocka_unit_test(a_context_is_no_longer_than_the_window),
         cmocka_unit_test(qwen2_has_biases_and_no_window),
         cmocka_unit_test(qwen3_has_norms_of_heads),
+        cmocka_unit_test(experts_are_tensors_of_their_own),
+        cmocka_unit_test(what_experts_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

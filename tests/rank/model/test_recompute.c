@@ -43,11 +43,11 @@ static void gradients_have_the_same_bits(void **state)
     }
 }
 
-/* Of each block but one only its input: T × C floats. */
+/* Of each block but one only its input: T × C floats; and the routing of one with experts. */
 static void memory_is_that_of_one_block_and_inputs(void **state)
 {
     (void)state;
-    for (int i = 0; i < TINY_CONFIGS; i++) {
+    for (int i = 0; i < TINY_DENSE_CONFIGS; i++) {
         rank_device device;
         rank_model_config config;
         base_error error;

@@ -58,8 +58,28 @@ typedef struct tiny {
     "\"rms_norm_eps\":1e-6,\"rope_theta\":1e4,\"max_position_embeddings\":24,"                     \
     "\"hidden_act\":\"silu\"}"
 
-/* NULL, which is a GPT-2, the Llamas and the Qwens above. */
-enum { TINY_CONFIGS = 8 };
+/* Models with experts, as in experts.fixture; `loss`: how much of the router's loss training adds. */
+#define TINY_EXPERTS(loss)                                                                         \
+    "\"vocab_size\":37,\"hidden_size\":20,\"num_hidden_layers\":2,\"num_attention_heads\":4,"      \
+    "\"num_key_value_heads\":2,\"head_dim\":6,\"rms_norm_eps\":1e-6,\"hidden_act\":\"silu\","      \
+    "\"max_position_embeddings\":24,\"router_aux_loss_coef\":" loss ","
+#define TINY_MIXTRAL_WITH(loss)                                                                    \
+    "{\"model_type\":\"mixtral\"," TINY_EXPERTS(                                                   \
+        loss) "\"intermediate_size\":16,"                                                          \
+              "\"num_local_experts\":4,\"num_experts_per_tok\":2}"
+#define TINY_MIXTRAL TINY_MIXTRAL_WITH("0.05")
+#define TINY_QWEN3_MOE                                                                             \
+    "{\"model_type\":\"qwen3_moe\"," TINY_EXPERTS(                                                 \
+        "0.05") "\"moe_intermediate_size\":16,"                                                    \
+                "\"num_experts\":5,\"num_experts_per_tok\":3,\"norm_topk_prob\":true,"             \
+                "\"tie_word_embeddings\":true}"
+#define TINY_QWEN3_MOE_RAW                                                                         \
+    "{\"model_type\":\"qwen3_moe\"," TINY_EXPERTS(                                                 \
+        "0.05") "\"moe_intermediate_size\":16,"                                                    \
+                "\"num_experts\":4,\"num_experts_per_tok\":2,\"norm_topk_prob\":false}"
+
+/* NULL, which is a GPT-2, the Llamas and the Qwens above; and behind these the models with experts. */
+enum { TINY_DENSE_CONFIGS = 8, TINY_CONFIGS = 11 };
 extern const char *const tiny_configs[TINY_CONFIGS];
 
 /* Of config.json's text; NULL: a GPT-2. */

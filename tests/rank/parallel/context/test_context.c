@@ -182,7 +182,7 @@ static void sums_are_those_of_one_rank(void **state)
     (void)state;
     static const int batches[][8] = {
         {24, 1, 17, 24, 9, 21, 0}, {24, 24, 24, 24, 0}, {23, 0}, {1, 1, 1, 0}, {1, 0}};
-    for (int i = 0; i < TINY_CONFIGS; i++) {
+    for (int i = 0; i < TINY_DENSE_CONFIGS; i++) {
         tiny t;
         open_as(&t, tiny_configs[i]);
         for (size_t b = 0; b < sizeof batches / sizeof *batches; b++) {
@@ -202,7 +202,7 @@ static void sums_are_those_of_one_rank(void **state)
 static void adapters_are_trained_together(void **state)
 {
     (void)state;
-    for (int i = 0; i < TINY_CONFIGS; i++) {
+    for (int i = 0; i < TINY_DENSE_CONFIGS; i++) {
         tiny t;
         base_error error;
         open_as(&t, tiny_configs[i]);
@@ -249,7 +249,7 @@ static void whole_segments_are_a_batch_of_their_own(void **state)
     enum { RANKS = 2 };
     static const int both[] = {20, 4, 24, 11, 13, 24, 0};
     static const int half[RANKS][4] = {{20, 4, 24, 0}, {11, 13, 24, 0}};
-    for (int i = 0; i < TINY_CONFIGS; i++) {
+    for (int i = 0; i < TINY_DENSE_CONFIGS; i++) {
         tiny t;
         shared_batch batch = {.whole = &t};
         open_as(&t, tiny_configs[i]);

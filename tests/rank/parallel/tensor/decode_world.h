@@ -16,10 +16,11 @@ enum {
     SUM_LEAVES = 4, /* of a sum, with the heads of all models below */
 };
 
-/* A GPT-2, and two Llamas. */
+/* A GPT-2, and three Llamas, the last with experts. */
 extern const rank_model_config config_of_4;
 extern const rank_model_config qwen2;
 extern const rank_model_config qwen3;
+extern const rank_model_config mixtral;
 
 /* How the tokens of all sequences are handed in. */
 typedef struct script {

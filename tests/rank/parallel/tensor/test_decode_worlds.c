@@ -39,6 +39,7 @@ static void every_world_has_the_same_bits(void **state)
     check_worlds(&config_of_4, RANK_FLOAT32);
     check_worlds(&qwen2, RANK_FLOAT32);
     check_worlds(&qwen3, RANK_FLOAT32);
+    check_worlds(&mixtral, RANK_FLOAT32);
 }
 
 /* Their blocks of int8 begin anew at each leaf, of 16 numbers and more, and some have a few numbers left. */
@@ -48,6 +49,7 @@ static void every_world_has_the_same_bits_in_int8(void **state)
     check_worlds(&config_of_4, RANK_INT8);
     check_worlds(&qwen2, RANK_INT8);
     check_worlds(&qwen3, RANK_INT8);
+    check_worlds(&mixtral, RANK_INT8);
 }
 
 /* Logits change, and little. */
@@ -74,10 +76,10 @@ static void int8_comes_close(void **state)
     free_world(&w);
 }
 
-static void check_chunks(rank_type type)
+static void check_chunks(const rank_model_config *config, rank_type type)
 {
     static const script scripts[] = {{1, TOKENS}, {1, 1}, {1, 7}, {SEQUENCES, 1}, {SEQUENCES, 13}};
-    world w = new_world(&config_of_4, type);
+    world w = new_world(config, type);
     run_world(&w, 2, COLL_TRANSPORT_SHM, (script){SEQUENCES, TOKENS});
     float(*whole)[SEQUENCES][TOKENS][PADDED] = keep(&w);
     for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
@@ -91,8 +93,10 @@ static void check_chunks(rank_type type)
 static void batch_and_chunks_change_no_bit(void **state)
 {
     (void)state;
-    check_chunks(RANK_FLOAT32);
-    check_chunks(RANK_INT8);
+    check_chunks(&config_of_4, RANK_FLOAT32);
+    check_chunks(&config_of_4, RANK_INT8);
+    check_chunks(&mixtral, RANK_FLOAT32);
+    check_chunks(&mixtral, RANK_INT8);
 }
 
 /* 3 does not divide the leaves: another order of the same sums. */
@@ -241,6 +245,7 @@ static void training_has_the_log_probabilities_of_every_world(void **state)
     check_lesson(&config_of_4);
     check_lesson(&qwen2);
     check_lesson(&qwen3);
+    check_lesson(&mixtral);
 }
 
 int main(void)

@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# Models with experts, a Mixtral and a Qwen3-MoE, through the launcher: every layout of training gives the parameters of
+# one rank, and a training goes on from a checkpoint with the same bits. Every number of ranks draws the same tokens,
+# alone and beside other prompts, in float32, bfloat16 and int8. What cannot be is refused.
+#   experts.sh BIN TOKENIZER SCRATCH
+set -euo pipefail
+
+PATH=$1:$PATH
+tokenizer=$2
+rm -rf "$3"
+mkdir -p "$3/mixtral-shape" "$3/qwen3-shape"
+cd "$3"
+
+fail() {
+    echo "experts: $*"
+    exit 1
+}
+
+cat >mixtral-shape/config.json <<'END_CONFIG'
+{"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "vocab_size": 512, "hidden_size": 64, "intermediate_size": 64,
+ "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 8, "rms_norm_eps": 1e-5, "rope_theta": 1000000,
+ "max_position_embeddings": 128, "hidden_act": "silu", "tie_word_embeddings": false, "num_local_experts": 4, "num_experts_per_tok": 2,
+ "router_aux_loss_coef": 0.02, "router_jitter_noise": 0.0, "sliding_window": null, "output_router_logits": false}
+END_CONFIG
+cat >qwen3-shape/config.json <<'END_CONFIG'
+{"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "vocab_size": 512, "hidden_size": 64, "intermediate_size": 192,
+ "moe_intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 16,
+ "rms_norm_eps": 1e-6, "rope_theta": 1000000, "max_position_embeddings": 128, "hidden_act": "silu", "tie_word_embeddings": true,
+ "attention_bias": false, "use_sliding_window": false, "sliding_window": null, "num_experts": 6, "num_experts_per_tok": 3,
+ "norm_topk_prob": true, "decoder_sparse_step": 1, "mlp_only_layers": [], "router_aux_loss_coef": 0.001}
+END_CONFIG
+for kind in mixtral qwen3; do
+    random-checkpoint $kind "$tokenizer" --like $kind-shape
+    random-checkpoint $kind-half "$tokenizer" --like $kind-shape --bfloat16
+done
+
+train() { # DIRECTORY ARGUMENTS...
+    launcher --checkpoint $kind --quiet --no-bind --no-scaling --no-plots --batch 8 --steps 6 --lr 3e-3 --out "$@" 2>err || fail "$*: $(cat err)"
+    [ "$1" = $kind-one ] || cmp "$1/model.safetensors" $kind-one/model.safetensors || fail "$* trains otherwise than one rank"
+}
+tensor() { train "$@" --mode pp-cpu --stages 1; }
+for kind in mixtral qwen3; do
+    train $kind-one --ranks 1 --micro-batches 4
+    cmp -s $kind/model.safetensors $kind-one/model.safetensors && fail "nothing was learnt"
+    train $kind-four --ranks 4
+    train $kind-trained --ranks 2 --micro-batches 2 --recompute
+    for stage in 1 2 3; do
+        train $kind-sharded-$stage --ranks 2 --micro-batches 2 --zero $stage
+    done
+    tensor $kind-shared --ranks 2 --tensor 2 --micro-batches 4
+    tensor $kind-both --ranks 4 --tensor 2 --micro-batches 2 --recompute
+    launcher compare $kind-one $kind-four >out || fail "compare: $(cat out)"
+    grep -q byte-equal out || fail "compare: $(cat out)"
+    launcher --checkpoint $kind --quiet --no-bind --no-scaling --no-plots --batch 8 --steps 3 --save-every 3 --lr 3e-3 --ranks 2 --micro-batches 2 \
+        --out $kind-resumed 2>err || fail "$(cat err)"
+    train $kind-resumed --ranks 2 --micro-batches 2 --save-every 3 --resume
+done
+grep -q '"model_type": "mixtral"' mixtral-trained/config.json || fail "the trained model is no mixtral"
+grep -q '"num_experts": 6' qwen3-trained/config.json || fail "the trained model has no experts"
+
+cat >prompts.jsonl <<'END_PROMPTS'
+{"prompt": "The quick brown fox"}
+{"prompt": "he goed to school"}
+{"prompt": "i has"}
+END_PROMPTS
+sed -n 2p prompts.jsonl >second.jsonl
+tokens() { tr -d ' \n' <"$1/results.json" | grep -oE '"(prompt_)?token_ids":\[[0-9,]*\]'; }
+answer() { # DIRECTORY ARGUMENTS...
+    launcher --max-new-tokens 12 --ignore-eos --special-tokens --quiet --no-bind --out "$@" >"$1.text" 2>err || fail "$*: $(cat err)"
+}
+check() { # NAME MODEL ARGUMENTS...
+    local name=$1 model=$2 ranks
+    shift 2
+    for ranks in 1 2 4; do
+        answer "$name-$ranks" --mode tp-cpu --ranks $ranks --checkpoint "$model" --prompts prompts.jsonl "$@"
+        [ "$(tokens "$name-$ranks" | wc -l)" -eq 6 ] || fail "$name-$ranks has not the tokens of three prompts and answers"
+        [ "$(tokens "$name-1")" = "$(tokens "$name-$ranks")" ] || fail "$ranks ranks draw other tokens than one from $name"
+    done
+    answer "$name-second" --mode tp-cpu --ranks 2 --checkpoint "$model" --prompts second.jsonl "$@"
+    [ "$(tokens "$name-second")" = "$(tokens "$name-1" | sed -n 3,4p)" ] || fail "$name: a prompt alone has other tokens than beside others"
+    answer "$name-0" --mode generate --checkpoint "$model" --prompts prompts.jsonl "$@"
+    cmp "$name-0.text" "$name-1.text" || fail "mode generate answers otherwise from $name"
+}
+for kind in mixtral qwen3; do
+    check $kind $kind-trained
+    check $kind-half $kind-half
+    check $kind-int8 $kind --weights int8
+done
+grep -q '"weight_type": "bfloat16"' qwen3-half-4/results.json || fail "matrices in bfloat16 are not held so"
+grep -q '"weight_type": "int8"' mixtral-int8-4/results.json || fail "matrices in int8 are not held so"
+
+refused() { # WHAT COMMAND...
+    local what=$1
+    shift
+    "$@" --out none >out 2>err && fail "not refused: $*"
+    grep -q -- "$what" err || fail "not refused with \"$what\", but: $(cat err)"
+    [ "$(grep -c . err)" -eq 1 ] || fail "refused in more than one line: $(cat err)"
+}
+changed() { # MODEL CHANGE
+    rm -rf changed
+    cp -r "$1" changed
+    sed -i "$2" changed/config.json
+}
+ask() { launcher --mode tp-cpu --checkpoint changed --prompt hello --quiet --no-bind "$@"; }
+changed qwen3 's/"decoder_sparse_step": 1/"decoder_sparse_step": 2/'
+refused "decoder_sparse_step must be 1" ask
+changed qwen3 's/"mlp_only_layers": \[\]/"mlp_only_layers": [1]/'
+refused "mlp_only_layers must be empty" ask
+changed mixtral 's/"num_experts_per_tok": 2/"num_experts_per_tok": 5/'
+refused "the number of experts of a token is 5" ask
+changed mixtral 's/"model_type": "mixtral"/"model_type": "llama"/'
+refused "no tensor model.layers.0.mlp.gate_proj.weight" ask
+teach() { launcher --checkpoint mixtral --quiet --no-bind --no-scaling --no-plots --steps 1 --ranks 2 "$@"; }
+refused "cannot be cut into stages" teach --mode pp-cpu --micro-batches 2
+refused "ranks cannot share the tokens of a batch of a model with experts" teach --context-ranks 2
+refused "models with experts have no adapters" teach --lora 4
+refused "models with experts run on CPUs only" teach --mode ddp-nccl
+refused "models with experts run on CPUs only" launcher --mode tp-nccl --checkpoint mixtral --prompt hello --quiet
+launcher plan --checkpoint mixtral --ranks 2 >out 2>err && fail "a plan of a mixtral"
+grep -q "the family is mixtral, and plans are made of" err || fail "not refused for its family, but: $(cat err)"
+echo "experts: passed"
