@@ -137,7 +137,9 @@ static base_status check_shape(const proto_job *job, base_error *reterr)
     proto_job likely;
     proto_job_defaults(&likely);
     likely.model = job->model;
-    likely.model.adapter[0] = '\0';
+    likely.model.adapter[0] = '\0'; /* what asks for another model is checked with the whole job */
+    likely.model.experts = 0;
+    likely.model.experts_per_token = 0;
     likely.train.batch = 1;
     const base_status status = proto_mode_get(job->job.mode)->trains
                                    ? proto_job_check(&likely, reterr)

@@ -2,6 +2,7 @@
  * of a run (cli/summary_lines.c). */
 #include "record/architecture.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,17 +24,37 @@ static json_t *read_config(const char *checkpoint)
                : NULL;
 }
 
+/* "2 of 4 experts", if the model has some. */
+static void describe_experts(const json_t *config, char *text, size_t size_bytes)
+{
+    const json_t *local = json_object_get(config, "num_local_experts");
+    const json_t *experts = local != NULL ? local : json_object_get(config, "num_experts");
+    if (experts != NULL) {
+        (void)snprintf(text, size_bytes,
+                       "%" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT " experts",
+                       json_integer_value(json_object_get(config, "num_experts_per_tok")),
+                       json_integer_value(experts));
+    }
+}
+
 void launch_architecture_find(const proto_job_model *model, launch_architecture *found)
 {
     json_t *config = model->checkpoint[0] != '\0' ? read_config(model->checkpoint) : NULL;
     const char *type = json_string_value(json_object_get(config, "model_type"));
     *found = (launch_architecture){.untied = false};
-    if (model->checkpoint[0] == '\0' || (type != NULL && strcmp(type, "gpt2") == 0)) {
+    if (model->experts > 0) {
+        (void)snprintf(found->text, sizeof found->text,
+                       "mixtral, pre-norm, RMS norm, rotary positions, %" PRId64 " of %" PRId64
+                       " experts, tied embedding",
+                       proto_job_experts_per_token(model), model->experts);
+    } else if (model->checkpoint[0] == '\0' || (type != NULL && strcmp(type, "gpt2") == 0)) {
         (void)snprintf(found->text, sizeof found->text, "GPT-2, pre-norm, tied embedding");
     } else if (type != NULL) { /* Llama's kind, where nothing is tied unless config.json says so */
         found->untied = !json_is_true(json_object_get(config, "tie_word_embeddings"));
+        char mlp[48] = "SwiGLU";
+        describe_experts(config, mlp, sizeof mlp);
         (void)snprintf(found->text, sizeof found->text,
-                       "%.32s, pre-norm, RMS norm, rotary positions, SwiGLU, %s", type,
+                       "%.32s, pre-norm, RMS norm, rotary positions, %s, %s", type, mlp,
                        found->untied ? "an output of its own" : "tied embedding");
     }
     json_decref(config);

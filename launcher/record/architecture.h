@@ -7,11 +7,11 @@
 #include "proto/job.h"
 
 typedef struct launch_architecture {
-    char text[128]; /* "GPT-2, pre-norm, tied embedding"; empty: not known */
+    char text[160]; /* "GPT-2, pre-norm, tied embedding"; empty: not known */
     bool untied;    /* the output has a matrix of its own, so no two stages hold the same one */
 } launch_architecture;
 
-/* Of the checkpoint's config.json, or without a checkpoint of GPT-2, which is then trained. */
+/* Of the checkpoint's config.json, or without a checkpoint of what is then trained: a GPT-2, or a Mixtral. */
 void launch_architecture_find(const proto_job_model *model, launch_architecture *found);
 
 /* Whether several ranks would hold the same parameters, which can be compared: all ranks all of them, the

@@ -152,6 +152,20 @@ static const base_field rows[] = {
      .help = "", .marks = PROTO_FIELD_SHAPE},
     {JOB(INT, model.heads), .least = 1, .most = 1024, .option = "heads", .value = "N",
      .help = "attention heads", .marks = PROTO_FIELD_SHAPE},
+    {JOB(INT, model.experts), .optional = true, .least = 0, .most = PROTO_EXPERTS_MAX,
+     .option = "experts", .value = "E",
+     .help =
+         "ddp-cpu: a new model is a Mixtral, whose blocks have E experts in place of one MLP (0: "
+         "a GPT-2)",
+     .marks = PROTO_FIELD_TRAINS},
+    {JOB(INT, model.experts_per_token), .optional = true, .least = 0, .most = PROTO_EXPERTS_MAX,
+     .option = "experts-per-token", .value = "K", .help = "to how many of them a token goes (0: 2)",
+     .marks = PROTO_FIELD_TRAINS},
+    {JOB(REAL, model.router_loss), .optional = true, .min = -1, .max = 1000,
+     .option = "router-loss", .value = "C",
+     .help = "with experts: how much of the loss that spreads tokens evenly is added; -1: none (0: "
+             "what the checkpoint says, or 0.01)",
+     .marks = PROTO_FIELD_TRAINS},
     {JOB(INT, model.context), .least = 2, .most = PROTO_CONTEXT_MAX, .option = "context",
      .value = "N", .help = "tokens a sentence may have; generate, tp-*: a text, up to the model's",
      .marks = PROTO_FIELD_CONTEXT},

@@ -8,6 +8,7 @@
 BASE_MUST_CHECK base_status proto_job_check_layout(const proto_job *job, base_error *reterr);
 
 /* Checks adapters, which job_lora.c does. */
+BASE_MUST_CHECK base_status proto_job_check_experts(const proto_job *job, base_error *reterr);
 BASE_MUST_CHECK base_status proto_job_check_lora(const proto_job *job, base_error *reterr);
 
 #endif

@@ -26,10 +26,16 @@ static bool cuts_heads(const proto_job_model *model, int64_t ranks)
     return model->checkpoint[0] != '\0' || model->heads % ranks == 0;
 }
 
+/* Or of an expert. */
+static int64_t mlp_columns(const proto_job_model *model)
+{
+    return model->experts > 0 ? proto_job_expert_width(model) : MLP_WIDENING * model->width;
+}
+
 static bool cuts_mlp(const proto_job_model *model, int64_t ranks)
 {
     return model->checkpoint[0] != '\0' || ranks == 1 ||
-           MLP_WIDENING * model->width % (MLP_UNIT * ranks) == 0;
+           mlp_columns(model) % (MLP_UNIT * ranks) == 0;
 }
 
 static bool cuts_all(const proto_job_model *model, int64_t ranks)

@@ -22,10 +22,9 @@ typedef struct rank_decoder {
     bool head_norms; /* each head of queries and of keys has an RMS norm before rope */
     bool rotated;    /* rope turns queries and keys by `frequency` (head_width / 2) */
     float frequency[RANK_ROPE_PAIRS_MAX];
-    size_t experts;     /* of a gated MLP, each of `hidden` columns; 0: it is one */
-    size_t chosen;      /* experts that each row goes to */
-    bool normed;        /* the weights of their results add up to 1 */
-    double router_loss; /* how much of the router's loss training adds (transformer/experts.c) */
+    size_t experts; /* of a gated MLP, each of `hidden` columns; 0: it is one */
+    size_t chosen;  /* experts that each row goes to */
+    bool normed;    /* the weights of their results add up to 1 */
 } rank_decoder;
 
 typedef struct rank_decoder_norm {

@@ -110,8 +110,7 @@ rank_experts rank_model_experts(const rank_model_config *config)
         return (rank_experts){.count = 0};
     }
     const rank_decoder of = rank_decoder_describe(config, 1);
-    return (rank_experts){
-        .count = (int)of.experts, .chosen = (int)of.chosen, .router_loss = of.router_loss};
+    return (rank_experts){.count = (int)of.experts, .chosen = (int)of.chosen};
 }
 
 base_status rank_model_check_experts(const rank_model_config *config, const rank_device *device,

@@ -31,7 +31,8 @@ static base_status check_model(const proto_job *job, base_error *reterr)
     rank_model_config config;
     int own_context = 0;
     char weights[BASE_PATH_BYTES];
-    if (job->model.checkpoint[0] == '\0' && proto_job_tensor(job) == 1) {
+    const bool plain = job->model.checkpoint[0] == '\0' && job->model.experts == 0;
+    if (plain && proto_job_tensor(job) == 1) {
         return BASE_OK;
     }
     base_status status = rank_train_config(job, &config, &own_context, reterr);

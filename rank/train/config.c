@@ -3,6 +3,7 @@
 #include "train/config.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <math.h>
 
 #include "model/family.h"
@@ -92,25 +93,72 @@ static base_status choose_adapters(const proto_job *job, rank_model_config *conf
     return job->model.adapter[0] != '\0' ? take_targets(job, config, reterr) : BASE_OK;
 }
 
+/* --experts: a Mixtral. It has as many heads of keys as of queries, and a tied embedding. */
+static base_status new_experts(const proto_job_model *model, rank_model_config *config,
+                               base_error *reterr)
+{
+    const rank_family *family = rank_family_find("mixtral");
+    json_t *shape = json_pack(
+        "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:b}", "model_type", "mixtral",
+        "hidden_act", "silu", "vocab_size", (json_int_t)model->vocab_size, "hidden_size",
+        (json_int_t)model->width, "intermediate_size", (json_int_t)proto_job_expert_width(model),
+        "num_hidden_layers", (json_int_t)model->layers, "num_attention_heads",
+        (json_int_t)model->heads, "max_position_embeddings", (json_int_t)model->context,
+        "num_local_experts", (json_int_t)model->experts, "num_experts_per_tok",
+        (json_int_t)proto_job_experts_per_token(model), "router_aux_loss_coef", PROTO_ROUTER_LOSS,
+        "tie_word_embeddings", 1);
+    const base_status status = shape != NULL ? family->configure(shape, config, reterr)
+                                             : base_fail(reterr, BASE_ERR_MEMORY, "no memory");
+    json_decref(shape);
+    return status;
+}
+
+/* --router-loss */
+static base_status set_router_loss(const proto_job_model *model, rank_model_config *config,
+                                   base_error *reterr)
+{
+    if (model->router_loss == 0.0) {
+        return BASE_OK;
+    }
+    if (rank_model_experts(config).count == 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--router-loss: the model has no experts");
+    }
+    config->router_loss = model->router_loss > 0.0 ? model->router_loss : 0.0;
+    return BASE_OK;
+}
+
+static base_status new_model(const proto_job_model *model, rank_model_config *config,
+                             base_error *reterr)
+{
+    if (model->experts > 0) {
+        const base_status status = new_experts(model, config, reterr);
+        return status == BASE_OK ? set_router_loss(model, config, reterr) : status;
+    }
+    *config = (rank_model_config){
+        .family = rank_family_default(),
+        .vocab_size = (int)model->vocab_size,
+        .width = (int)model->width,
+        .layers = (int)model->layers,
+        .heads = (int)model->heads,
+        .context = (int)model->context,
+    };
+    return rank_model_config_check(config, reterr);
+}
+
 base_status rank_train_config(const proto_job *job, rank_model_config *config, int *own_context,
                               base_error *reterr)
 {
     const proto_job_model *model = &job->model;
     *own_context = 0;
     if (model->checkpoint[0] == '\0') {
-        *config = (rank_model_config){
-            .family = rank_family_default(),
-            .vocab_size = (int)model->vocab_size,
-            .width = (int)model->width,
-            .layers = (int)model->layers,
-            .heads = (int)model->heads,
-            .context = (int)model->context,
-        };
-        return rank_model_config_check(config, reterr);
+        return new_model(model, config, reterr);
     }
     base_status status = rank_checkpoint_config(model->checkpoint, config, reterr);
     if (status == BASE_OK) {
         status = check_shape(model, config, reterr);
+    }
+    if (status == BASE_OK) {
+        status = set_router_loss(model, config, reterr);
     }
     if (status == BASE_OK && job->gpu.precision == PROTO_PRECISION_BFLOAT16) {
         status = rank_model_check_type(config, RANK_BFLOAT16, reterr);
@@ -132,8 +180,9 @@ base_status rank_train_config_check(const rank_model_config *saved, const rank_m
         const double most = ROUNDING * fabs(now->settings[i]);
         same = same && fabs(saved->settings[i] - now->settings[i]) <= most;
     }
+    same = same && fabs(saved->router_loss - now->router_loss) <= ROUNDING * now->router_loss;
     return same ? BASE_OK
                 : base_fail(reterr, BASE_ERR_INVALID,
                             "its config.json says another model than this job has "
-                            "(--checkpoint, --width, --layers, --heads)");
+                            "(--checkpoint, --width, --layers, --heads, --experts, --router-loss)");
 }

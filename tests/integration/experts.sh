@@ -29,6 +29,7 @@ cat >qwen3-shape/config.json <<'END_CONFIG'
  "attention_bias": false, "use_sliding_window": false, "sliding_window": null, "num_experts": 6, "num_experts_per_tok": 3,
  "norm_topk_prob": true, "decoder_sparse_step": 1, "mlp_only_layers": [], "router_aux_loss_coef": 0.001}
 END_CONFIG
+random-checkpoint plain "$tokenizer" --vocab-size 512 --width 32 --layers 1 --heads 2 --context 64
 for kind in mixtral qwen3; do
     random-checkpoint $kind "$tokenizer" --like $kind-shape
     random-checkpoint $kind-half "$tokenizer" --like $kind-shape --bfloat16
@@ -57,6 +58,21 @@ for kind in mixtral qwen3; do
 done
 grep -q '"model_type": "mixtral"' mixtral-trained/config.json || fail "the trained model is no mixtral"
 grep -q '"num_experts": 6' qwen3-trained/config.json || fail "the trained model has no experts"
+
+# A new model, of GPT-2's sizes.
+new() { # DIRECTORY ARGUMENTS...
+    launcher --quiet --no-bind --no-scaling --no-plots --experts 4 --experts-per-token 2 --width 32 --batch 8 --steps 4 --out "$@" 2>err ||
+        fail "$*: $(cat err)"
+}
+new new-one --ranks 1 --micro-batches 4
+new new-four --ranks 4
+new new-shared --mode pp-cpu --ranks 2 --tensor 2 --stages 1 --micro-batches 4
+new new-unforced --ranks 1 --micro-batches 4 --router-loss -1
+for other in four shared; do
+    cmp new-$other/model.safetensors new-one/model.safetensors || fail "new-$other is otherwise than one rank"
+done
+cmp -s new-unforced/model.safetensors new-one/model.safetensors && fail "--router-loss changes nothing"
+grep -q '"num_local_experts": 4' new-one/config.json || fail "the new model is no mixtral of 4 experts: $(cat new-one/config.json)"
 
 cat >prompts.jsonl <<'END_PROMPTS'
 {"prompt": "The quick brown fox"}
@@ -110,6 +126,8 @@ changed mixtral 's/"num_experts_per_tok": 2/"num_experts_per_tok": 5/'
 refused "the number of experts of a token is 5" ask
 changed mixtral 's/"model_type": "mixtral"/"model_type": "llama"/'
 refused "no tensor model.layers.0.mlp.gate_proj.weight" ask
+refused "makes a new model" launcher --checkpoint mixtral --experts 4 --quiet
+refused "the model has no experts" launcher --checkpoint plain --router-loss 0.1 --quiet
 teach() { launcher --checkpoint mixtral --quiet --no-bind --no-scaling --no-plots --steps 1 --ranks 2 "$@"; }
 refused "cannot be cut into stages" teach --mode pp-cpu --micro-batches 2
 refused "ranks cannot share the tokens of a batch of a model with experts" teach --context-ranks 2

@@ -232,6 +232,44 @@ static void each_rank_has_its_gpu(void **state)
     assert_ok(proto_job_check_devices(&job, 4, &error), &error);
 }
 
+static void experts_make_a_new_model(void **state)
+{
+    static const struct {
+        proto_mode mode;
+        proto_job_model model;
+        const char *message; /* NULL: it is fine */
+    } cases[] = {
+        {PROTO_MODE_DDP_CPU, {.experts = 4}, NULL},
+        {PROTO_MODE_DDP_CPU, {.experts = 4, .experts_per_token = 4, .router_loss = -1}, NULL},
+        {PROTO_MODE_DDP_CPU, {.experts = 1}, "model.experts_per_token 2 is more"},
+        {PROTO_MODE_DDP_CPU, {.experts_per_token = 2}, "goes with model.experts"},
+        {PROTO_MODE_DDP_CPU, {.router_loss = 0.1}, "goes with model.experts"},
+        {PROTO_MODE_DDP_CPU, {.checkpoint = "/model", .router_loss = 0.1}, NULL},
+        {PROTO_MODE_DDP_CPU, {.checkpoint = "/model", .experts = 4}, "makes a new model"},
+        {PROTO_MODE_GENERATE, {.checkpoint = "/model", .experts = 4}, "go with modes that train"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        base_error error = {.message = ""};
+        proto_job job;
+        proto_job_defaults(&job);
+        job.job.mode = cases[i].mode;
+        job.job.world_size = 1;
+        job.model.experts = cases[i].model.experts;
+        job.model.experts_per_token = cases[i].model.experts_per_token;
+        job.model.router_loss = cases[i].model.router_loss;
+        (void)snprintf(job.model.checkpoint, sizeof job.model.checkpoint, "%s",
+                       cases[i].model.checkpoint);
+        const base_status status = proto_job_check(&job, &error);
+        if (cases[i].message == NULL) {
+            assert_ok(status, &error);
+        } else {
+            assert_status(status, BASE_ERR_INVALID);
+            assert_non_null(strstr(error.message, cases[i].message));
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -242,6 +280,7 @@ int main(void)
         cmocka_unit_test(modes_on_gpus_have_fields_of_their_own),
         cmocka_unit_test(exact_products_have_float32_only),
         cmocka_unit_test(each_rank_has_its_gpu),
+        cmocka_unit_test(experts_make_a_new_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

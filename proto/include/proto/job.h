@@ -100,6 +100,8 @@ typedef struct proto_job_job {
     int64_t seed;
 } proto_job_job;
 
+#define PROTO_ROUTER_LOSS 0.01 /* of a new model */
+
 typedef struct proto_job_model {
     int64_t vocab_size;
     int64_t width;
@@ -113,6 +115,11 @@ typedef struct proto_job_model {
                                                      * covers */
     char adapter[BASE_PATH_BYTES]; /* directory of adapters on top of the checkpoint; empty: none */
     char adapter_sha256[PROTO_DIGEST_HEX_BYTES];
+    int64_t experts; /* of each block of a new model, which is then a Mixtral; 0: it is a GPT-2 */
+    int64_t experts_per_token; /* each token goes to so many of them; 0: 2 */
+    double router_loss; /* of a model with experts: training adds so much of the loss that spreads
+                                * tokens evenly; below 0: none; 0: what the checkpoint says, or
+                                * PROTO_ROUTER_LOSS */
 } proto_job_model;
 
 typedef struct proto_job_data {
@@ -288,6 +295,10 @@ BASE_MUST_CHECK base_status proto_job_check(const proto_job *job, base_error *re
  * Some copies in a row, the context ranks, are a replica: it trains on slots of its own, and they share the
  * tokens of each of its micro-batches. Ranks in a row first share a stage, then a copy, then a replica. */
 int64_t proto_job_stages(const proto_job *job);
+
+/* Of a new model with experts: to how many of them a token goes, and the columns of one. */
+int64_t proto_job_experts_per_token(const proto_job_model *model);
+int64_t proto_job_expert_width(const proto_job_model *model);
 int64_t proto_job_tensor(const proto_job *job);
 int64_t proto_job_context_ranks(const proto_job *job);
 int64_t proto_job_copies(const proto_job *job); /* of the model: replicas × context ranks */

@@ -44,6 +44,7 @@ enum {
     PROTO_CONTEXT_MAX = 65536,
     PROTO_WIDTH_MAX = 1 << 14,
     PROTO_LAYERS_MAX = 512,
+    PROTO_EXPERTS_MAX = 512,          /* of a block */
     PROTO_BATCH_TOKENS_MAX = 1 << 20, /* of one micro-batch */
     PROTO_TOP_K_MAX = 1024,
     PROTO_SEQUENCES_MAX = 1024,       /* --max-num-seqs */

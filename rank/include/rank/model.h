@@ -31,7 +31,7 @@ enum {
     RANK_MODEL_TOKENS_MAX = 1 << 20, /* of a batch */
     RANK_TENSOR_NAME_BYTES = 64,
     RANK_TENSOR_DIMS_MAX = 2,
-    RANK_FAMILY_SETTINGS = 17, /* numbers in a configuration that only the family knows */
+    RANK_FAMILY_SETTINGS = 16, /* numbers in a configuration that only the family knows */
     RANK_MODEL_SIZES_MAX = 8,  /* to which batches are padded */
 };
 
@@ -53,6 +53,8 @@ typedef struct rank_model_config {
     int heads;
     int context;
     double settings[RANK_FAMILY_SETTINGS]; /* what else the family's configure has read */
+    double
+        router_loss; /* with experts: training adds so much of the loss that spreads tokens evenly */
     /* In tensor-parallel training so many ranks share the model above. Tensors and parameters are
      * then this rank's parts of the model's (parallel/tensor/tp.h). 0 or 1: all of it is here. */
     int tensor_ranks;
@@ -210,9 +212,8 @@ BASE_MUST_CHECK base_status rank_model_check_type(const rank_model_config *confi
                                                   base_error *reterr);
 /* The experts that each block has in place of one MLP. */
 typedef struct rank_experts {
-    int count;          /* 0: none */
-    int chosen;         /* each token goes to so many */
-    double router_loss; /* training adds so much of the router's loss */
+    int count;  /* 0: none */
+    int chosen; /* each token goes to so many */
 } rank_experts;
 rank_experts rank_model_experts(const rank_model_config *config);
 /* Checks that the device has what the model's experts need, if there are some. */

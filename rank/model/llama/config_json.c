@@ -44,6 +44,9 @@ static json_t *describe_off(const char *model_type)
     if (model_type == QWEN2) {
         return json_pack("{s:b}", "use_sliding_window", 0);
     }
+    if (model_type == MIXTRAL) {
+        return json_object();
+    }
     const bool qwen3 = model_type == QWEN3 || model_type == QWEN3_MOE;
     const char *other = qwen3 ? "use_sliding_window" : "mlp_bias";
     return json_pack("{s:b, s:b}", "attention_bias", 0, other, 0);
@@ -60,11 +63,11 @@ static json_t *describe_experts(const rank_model_config *config, const char *mod
     }
     if (model_type == MIXTRAL) {
         return json_pack("{s:i, s:i, s:f, s:f}", "num_local_experts", experts,
-                         "num_experts_per_tok", chosen, "router_aux_loss_coef",
-                         of[LLAMA_ROUTER_LOSS], "router_jitter_noise", 0.0);
+                         "num_experts_per_tok", chosen, "router_aux_loss_coef", config->router_loss,
+                         "router_jitter_noise", 0.0);
     }
     return json_pack("{s:i, s:i, s:f, s:i, s:b, s:i, s:[]}", "num_experts", experts,
-                     "num_experts_per_tok", chosen, "router_aux_loss_coef", of[LLAMA_ROUTER_LOSS],
+                     "num_experts_per_tok", chosen, "router_aux_loss_coef", config->router_loss,
                      "moe_intermediate_size", (int)of[LLAMA_HIDDEN], "norm_topk_prob",
                      of[LLAMA_NORMED] != 0.0, "decoder_sparse_step", 1, "mlp_only_layers");
 }
@@ -323,7 +326,7 @@ static base_status check_sparse(const json_t *object, base_error *reterr)
 }
 
 /* Newer files call the experts of a Qwen3 as those of Mixtral. */
-static base_status read_experts(const json_t *object, double *of, base_error *reterr)
+static base_status read_experts(const json_t *object, rank_model_config *read, base_error *reterr)
 {
     static const char LOSS[] = "router_aux_loss_coef";
     static const char LOCAL[] = "num_local_experts";
@@ -341,11 +344,12 @@ static base_status read_experts(const json_t *object, double *of, base_error *re
     if (status == BASE_OK && loss != NULL && !json_is_number(loss)) {
         status = base_fail(reterr, BASE_ERR_INVALID, "%s is no number", LOSS);
     }
+    double *of = read->settings;
     of[LLAMA_EXPERTS] = experts;
     of[LLAMA_CHOSEN] = chosen;
     of[LLAMA_NORMED] =
         is_type(object, MIXTRAL) || json_is_true(json_object_get(object, "norm_topk_prob"));
-    of[LLAMA_ROUTER_LOSS] = loss != NULL ? json_number_value(loss) : ROUTER_LOSS;
+    read->router_loss = loss != NULL ? json_number_value(loss) : ROUTER_LOSS;
     return status;
 }
 
@@ -370,7 +374,7 @@ base_status llama_configure(const json_t *object, rank_model_config *config, bas
         status = read_rope(object, &read, reterr);
     }
     if (status == BASE_OK && (is_type(object, MIXTRAL) || is_type(object, QWEN3_MOE))) {
-        status = read_experts(object, read.settings, reterr);
+        status = read_experts(object, &read, reterr);
     }
     if (status == BASE_OK) {
         status = llama_check(&read, reterr);

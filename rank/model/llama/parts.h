@@ -23,8 +23,7 @@ enum {
     LLAMA_HEAD_NORMS, /* 1: each head of queries and of keys has a norm, as in Qwen3 */
     LLAMA_EXPERTS,    /* of each block's MLP; 0: it is one MLP. Else LLAMA_HIDDEN is an expert's, */
     LLAMA_CHOSEN,     /* a token goes to so many of them, */
-    LLAMA_NORMED,     /* 1: whose weights add up to 1, */
-    LLAMA_ROUTER_LOSS, /* and training adds so much of the loss that spreads tokens evenly */
+    LLAMA_NORMED,     /* 1: whose weights add up to 1 */
     LLAMA_SETTINGS,
 };
 

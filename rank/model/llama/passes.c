@@ -20,7 +20,6 @@ static void describe(const rank_model_config *config, int ranks, rank_decoder *d
         .experts = llama_setting(config, LLAMA_EXPERTS),
         .chosen = llama_setting(config, LLAMA_CHOSEN),
         .normed = config->settings[LLAMA_NORMED] != 0.0,
-        .router_loss = config->settings[LLAMA_ROUTER_LOSS],
     };
     llama_frequencies(config, decoder->frequency);
 }

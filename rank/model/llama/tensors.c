@@ -62,10 +62,10 @@ static base_status check_experts(const rank_model_config *config, base_error *re
     if (status == BASE_OK) {
         status = rank_config_range("the number of experts of a token", chosen, experts, reterr);
     }
-    if (status == BASE_OK && !(of[LLAMA_ROUTER_LOSS] >= 0.0 && of[LLAMA_ROUTER_LOSS] <= 1e3)) {
+    if (status == BASE_OK && !(config->router_loss >= 0.0 && config->router_loss <= 1e3)) {
         status =
             base_fail(reterr, BASE_ERR_INVALID,
-                      "model: %g of the router's loss, it must be 0 … 1000", of[LLAMA_ROUTER_LOSS]);
+                      "model: %g of the router's loss, it must be 0 … 1000", config->router_loss);
     }
     return status;
 }

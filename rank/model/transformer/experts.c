@@ -325,7 +325,7 @@ void transformer_router_loss(const transformer_pass *pass, double *loss)
                                                    .rows = (layers - 1) * pass->rows->count +
                                                            transformer_rows_behind(pass, (int)last),
                                                    .targets = pass->rows->target_count,
-                                                   .factor = pass->of.router_loss,
+                                                   .factor = pass->run->shape.config->router_loss,
                                                    .loads = pass->loads,
                                                    .loss = loss,
                                                    .dscores = pass->experts.dscores});

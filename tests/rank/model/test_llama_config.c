@@ -254,7 +254,7 @@ static void experts_are_tensors_of_their_own(void **state)
     assert_ok(configure_with(mixtral_members, "", &config, &error), &error);
     assert_int_equal(llama_tensor_count(&config), 1 + 2 * TENSORS + 2);
     assert_true(config.settings[LLAMA_NORMED] == 1.0);
-    assert_true(config.settings[LLAMA_ROUTER_LOSS] == 0.001);
+    assert_true(config.router_loss == 0.001);
     size_t end = 0;
     for (int i = 0; i < llama_tensor_count(&config); i++) {
         rank_tensor tensor;
