@@ -148,6 +148,7 @@ base_status launch_cli_finish_record(launch_cli_run *run, base_error *reterr)
         .model_params = result->model_params,
         .trained_params = result->trained_params,
         .ranks = result->ranks,
+        .experts = result->experts,
         .scaling = run->scaling.points,
         .scaling_count = run->scaling.point_count,
         .scaling_failed = run->scaling.failures,

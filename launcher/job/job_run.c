@@ -477,5 +477,7 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
 void launch_job_result_fini(launch_job_result *result)
 {
     free(result->ranks);
+    free(result->experts);
     result->ranks = NULL;
+    result->experts = NULL;
 }

@@ -2,6 +2,7 @@
  * all that have come. Joining and readiness are in rendezvous.c. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -27,6 +28,7 @@ static void handle_step(launch_session *session, int rank, const Ringfence__Cont
         .epoch = step->epoch,
         .learning_rate = step->learning_rate,
         .grad_norm = step->grad_norm,
+        .router_loss = step->router_loss,
         .evaluated = step->evaluated,
         .heldout_loss = step->heldout_loss,
         .heldout_sentences = step->heldout_sentences,
@@ -270,6 +272,25 @@ static void take_memory(launch_rank_info *info, const Ringfence__Control__Finish
     }
 }
 
+/* Without memory for it the record goes without. */
+static void take_experts(launch_session *session, const Ringfence__Control__Experts *experts)
+{
+    launch_experts *taken =
+        session->result->experts == NULL && experts != NULL ? calloc(1, sizeof *taken) : NULL;
+    if (taken == NULL) {
+        return;
+    }
+    taken->count = (int)experts->count;
+    taken->chosen = (int)experts->chosen;
+    taken->router_loss = experts->router_loss;
+    taken->steps = experts->steps;
+    taken->load_count = (int)experts->n_loads;
+    for (size_t i = 0; i < experts->n_loads; i++) {
+        taken->loads[i] = experts->loads[i];
+    }
+    session->result->experts = taken;
+}
+
 static void handle_finished(launch_session *session, int rank,
                             const Ringfence__Control__Finished *finished)
 {
@@ -296,6 +317,7 @@ static void handle_finished(launch_session *session, int rank,
     info->checkpoint_ns = finished->checkpoint_ns;
     (void)snprintf(info->gpu.products, sizeof info->gpu.products, "%s", finished->products);
     take_memory(info, finished);
+    take_experts(session, finished->experts);
     info->gpu.graphs = finished->graphs;
     info->gpu.replays = finished->replays;
     (void)snprintf(info->gpu.capture_failure, sizeof info->gpu.capture_failure, "%s",

@@ -240,6 +240,35 @@ static void put_results(launch_sheet *page, const launch_run *run)
     sheet_real(page, "max_abs_difference", summary->max_abs_difference);
 }
 
+/* The experts, and how they were loaded; null: the model has none. */
+static void put_experts(launch_sheet *page, const launch_run *run)
+{
+    const launch_experts *of = run->end->experts;
+    const size_t steps = run->summary->steps_done;
+    if (of == NULL || steps == 0) {
+        sheet_put(page, "experts", json_null());
+        return;
+    }
+    launch_sheet experts = sheet_make();
+    json_t *layers = json_array();
+    for (int i = 0; i < of->load_count; i++) {
+        json_t *layer = i % of->count == 0 ? json_array() : NULL;
+        if (layer != NULL) {
+            (void)json_array_append_new(layers, layer);
+        }
+        (void)json_array_append_new(json_array_get(layers, (size_t)(i / of->count)),
+                                    json_real((double)of->loads[i]));
+    }
+    sheet_int(&experts, "count", (uint64_t)of->count);
+    sheet_int(&experts, "per_token", (uint64_t)of->chosen);
+    sheet_real(&experts, "router_loss_added", of->router_loss);
+    sheet_real(&experts, "router_loss_first", run->steps->router_losses[0]);
+    sheet_real(&experts, "router_loss_last", run->steps->router_losses[steps - 1]);
+    sheet_int(&experts, "loads_steps", of->steps);
+    sheet_put(&experts, "loads", layers);
+    sheet_part(page, "experts", experts);
+}
+
 static void put_eval(launch_sheet *page, const launch_run *run)
 {
     const uint64_t total = run->summary->eval_total;
@@ -414,6 +443,7 @@ base_status launch_manifest_write(const launch_run *run, launch_text *text, base
     sheet_put(&page, "token", launch_cost_json(run->end->cost));
     sheet_put(&page, "gpu", launch_gpus_json(run->end->ranks, run->job, run->end->nvlink));
     sheet_put(&page, "pipeline", launch_stages_json(run));
+    put_experts(&page, run);
     put_eval(&page, run);
     put_eval_curve(&page, run);
     put_lists(&page, run);

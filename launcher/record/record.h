@@ -65,6 +65,7 @@ typedef struct launch_step {
     uint64_t epoch;
     double learning_rate;
     double grad_norm;
+    double router_loss; /* 0: the model has no experts */
     bool evaluated; /* with --eval-every: the fields below are valid, and the same for all ranks */
     double heldout_loss;
     uint64_t heldout_sentences;
@@ -115,6 +116,16 @@ typedef struct launch_gpu_info {
     int64_t celsius_max;
     char slowed_by[96]; /* what kept the clocks down; "nothing" */
 } launch_gpu_info;
+
+/* A model's experts; as in control.proto's Experts. */
+typedef struct launch_experts {
+    int count;
+    int chosen;
+    double router_loss;
+    uint64_t steps;
+    int load_count; /* layers × count; 0: too many */
+    float loads[PROTO_LOADS_MAX];
+} launch_experts;
 
 /* What is known of one rank at the end. */
 typedef struct launch_rank_info {
@@ -192,9 +203,10 @@ typedef struct launch_record_end {
     int scaling_count;
     const launch_scaling_failure *scaling_failed;
     int scaling_failed_count;
-    double job_seconds;      /* of the job itself, without the measurements after it */
-    const launch_cost *cost; /* NULL: the mode is free */
-    launch_answer nvlink;    /* between the ranks' GPUs */
+    const launch_experts *experts; /* NULL: the model has none, or they are not known */
+    double job_seconds;            /* of the job itself, without the measurements after it */
+    const launch_cost *cost;       /* NULL: the mode is free */
+    launch_answer nvlink;          /* between the ranks' GPUs */
 } launch_record_end;
 
 /* Makes the directory and locks it, but changes nothing in it. BASE_ERR_BUSY names the process that

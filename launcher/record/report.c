@@ -128,6 +128,22 @@ static void put_equality_card(const launch_run *run, launch_text *text)
                                                    : ANSWERS[answer][1]);
 }
 
+/* How far the busiest expert of any layer is from an equal share. */
+static void put_experts_card(const launch_experts *of, launch_text *text)
+{
+    int busiest = 0;
+    for (int i = 1; i < of->load_count; i++) {
+        busiest = of->loads[i] > of->loads[busiest] ? i : busiest;
+    }
+    launch_report_card_begin(text, "Busiest expert");
+    launch_text_printf(text, "%.1f\xc2\xa0%%</b><span class=\"more\">",
+                       100 * (double)of->loads[busiest]);
+    launch_text_printf(text,
+                       "of layer %d's choices, in the last %llu steps; an equal share is "
+                       "%.1f\xc2\xa0%%</span></div>\n",
+                       busiest / of->count, (unsigned long long)of->steps, 100.0 / of->count);
+}
+
 static void put_outcome_cards(const launch_run *run, launch_text *text)
 {
     const launch_summary *summary = run->summary;
@@ -147,6 +163,9 @@ static void put_outcome_cards(const launch_run *run, launch_text *text)
         launch_text_put(text, " of ");
         launch_text_count(text, summary->eval_total);
         launch_text_put(text, " sentences exact</span></div>\n");
+    }
+    if (run->end->experts != NULL && run->end->experts->load_count > 0) {
+        put_experts_card(run->end->experts, text);
     }
     if (run->job->job.world_size > 1 && launch_architecture_copies(&run->architecture, run->job)) {
         put_equality_card(run, text);

@@ -8,12 +8,12 @@
 enum { SMOOTHING_SHARE = 25 /* the window is 1/25 of the run each way */ };
 
 /* The mean loss of steps first … end - 1 over all ranks; NaN if none is known. */
-static double mean_loss(const launch_run *run, size_t first, size_t end)
+static double mean_loss(const double *losses, size_t first, size_t end)
 {
     double sum = 0;
     size_t known = 0;
     for (size_t i = first; i < end; i++) {
-        const double loss = run->steps->losses[i];
+        const double loss = losses[i];
         if (isfinite(loss)) {
             sum += loss;
             known++;
@@ -23,7 +23,7 @@ static double mean_loss(const launch_run *run, size_t first, size_t end)
 }
 
 /* Each step's loss, or means over equal stretches of steps if there are more steps than points. */
-static void add_losses(const launch_run *run, launch_series *series)
+static void add_losses(const launch_run *run, const double *losses, launch_series *series)
 {
     const size_t steps = run->summary->steps_done;
     const size_t points = steps < LAUNCH_FIGURE_POINTS_MAX ? steps : LAUNCH_FIGURE_POINTS_MAX;
@@ -31,7 +31,7 @@ static void add_losses(const launch_run *run, launch_series *series)
         const size_t first = i * steps / points;
         const size_t end = (i + 1) * steps / points;
         const double step = (double)(first + end - 1) / 2;
-        launch_point *point = launch_series_add(series, step, mean_loss(run, first, end));
+        launch_point *point = launch_series_add(series, step, mean_loss(losses, first, end));
         if (end - first > 1) {
             (void)snprintf(point->hint, sizeof point->hint, "steps %zu to %zu, mean loss %.4f",
                            first, end - 1, point->y);
@@ -119,11 +119,15 @@ launch_figure *launch_loss_figure(const launch_run *run, bool logarithmic)
     figure->width = LAUNCH_CHART_WIDTH_HALF;
     figure->height = 250;
     launch_series *raw = launch_figure_add(figure, "each step", "accent", LAUNCH_STROKE_FAINT);
-    add_losses(run, raw);
+    add_losses(run, run->steps->losses, raw);
     add_smoothed(raw, launch_figure_add(figure, "smoothed", "accent", LAUNCH_STROKE_LINE));
     add_heldout(run,
                 launch_figure_add(figure, "held-out sentences", "exchange", LAUNCH_STROKE_POINTS),
                 true);
+    if (run->summary->steps_done > 0 && run->steps->router_losses[0] > 0) {
+        add_losses(run, run->steps->router_losses,
+                   launch_figure_add(figure, "router's loss", "optimizer", LAUNCH_STROKE_LINE));
+    }
     const bool any = launch_figure_range(figure, &low, &high);
     if (any && logarithmic && !(low > 0)) {
         figure->nothing = "A loss of 0 has no logarithm.";

@@ -36,6 +36,7 @@ void launch_steps_fini(launch_steps *steps)
     }
     free(steps->ranks);
     free(steps->losses);
+    free(steps->router_losses);
     free(steps->evaluations);
     memset(steps, 0, sizeof *steps);
 }
@@ -73,12 +74,16 @@ static bool make_room(launch_steps *steps, launch_rank_steps *rank)
     if (done && rank == steps->ranks) {
         double *losses = base_grow(steps->losses, rank->count, &steps->loss_capacity, STEPS_FIRST,
                                    sizeof *losses);
+        double *router_losses =
+            base_grow(steps->router_losses, rank->count, &steps->router_loss_capacity, STEPS_FIRST,
+                      sizeof *router_losses);
         launch_evaluation *evaluations =
             base_grow(steps->evaluations, steps->evaluation_count, &steps->evaluation_capacity,
                       EVALUATIONS_FIRST, sizeof *evaluations);
         steps->losses = losses != NULL ? losses : steps->losses;
+        steps->router_losses = router_losses != NULL ? router_losses : steps->router_losses;
         steps->evaluations = evaluations != NULL ? evaluations : steps->evaluations;
-        done = losses != NULL && evaluations != NULL;
+        done = losses != NULL && router_losses != NULL && evaluations != NULL;
     }
     return done;
 }
@@ -114,6 +119,7 @@ base_status launch_steps_add(launch_steps *steps, const launch_step *step, base_
     }
     if (step->rank == 0) {
         steps->losses[rank->count] = step->loss_global;
+        steps->router_losses[rank->count] = step->router_loss;
     }
     if (step->rank == 0 && step->evaluated) {
         steps->evaluations[steps->evaluation_count++] =

@@ -49,6 +49,8 @@ typedef struct launch_steps {
     /* What is the same on all ranks, as rank 0 has reported it. */
     double *losses; /* loss_global: (ranks[0].count) */
     size_t loss_capacity;
+    double *router_losses; /* as many; zeros: the model has no experts */
+    size_t router_loss_capacity;
     launch_evaluation *evaluations;
     size_t evaluation_count;
     size_t evaluation_capacity;

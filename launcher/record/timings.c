@@ -44,6 +44,9 @@ void launch_timings_put(FILE *stream, const launch_step *step, const proto_job *
                   (unsigned long long)step->bytes_sent, (unsigned long long)step->epoch);
     print_real(stream, "learning_rate", step->learning_rate);
     print_real(stream, "grad_norm", step->grad_norm);
+    if (step->router_loss > 0) {
+        print_real(stream, "router_loss", step->router_loss);
+    }
     if (step->evaluated) {
         print_real(stream, "heldout_loss", step->heldout_loss);
         (void)fprintf(stream, ", \"heldout_sentences\": %llu, \"heldout_correct\": %llu",
@@ -106,6 +109,7 @@ static launch_step take_step(const json_t *line)
         .epoch = take_count(line, "epoch"),
         .learning_rate = take_real(line, "learning_rate"),
         .grad_norm = take_real(line, "grad_norm"),
+        .router_loss = json_number_value(json_object_get(line, "router_loss")),
         .evaluated = json_object_get(line, "heldout_loss") != NULL,
         .heldout_loss = take_real(line, "heldout_loss"),
         .heldout_sentences = take_count(line, "heldout_sentences"),

@@ -90,6 +90,12 @@ static bool gpu_fits(const Ringfence__Control__Gpu *gpu)
            gpu->cpus.len <= PROTO_CPU_BITS_BYTES_MAX;
 }
 
+static bool experts_fit(const Ringfence__Control__Experts *experts)
+{
+    return experts->count > 0 && experts->count <= PROTO_EXPERTS_MAX &&
+           experts->n_loads <= PROTO_LOADS_MAX && experts->n_loads % experts->count == 0;
+}
+
 static bool finished_fits(const Ringfence__Control__Finished *finished)
 {
     bool fits =
@@ -101,7 +107,8 @@ static bool finished_fits(const Ringfence__Control__Finished *finished)
         fits = proto_text_fits(finished->memory[i]->purpose, PROTO_MEMORY_NAME_BYTES_MAX);
     }
     fits = fits && finished->n_state <= PROTO_MEMORY_USES_MAX &&
-           finished->n_exchanges <= PROTO_EXCHANGE_USES_MAX;
+           finished->n_exchanges <= PROTO_EXCHANGE_USES_MAX &&
+           (finished->experts == NULL || experts_fit(finished->experts));
     for (size_t i = 0; fits && i < finished->n_state; i++) {
         fits = proto_text_fits(finished->state[i]->purpose, PROTO_MEMORY_NAME_BYTES_MAX);
     }

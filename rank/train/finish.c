@@ -178,9 +178,14 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
     rank_backend_info computed;
     rank_finished_memory memory;
     trainer_state_use use;
+    trainer_experts experts;
     const rank_graphs_info graphs = rank_graphs_get_info(self->graphs);
     Ringfence__Control__Finished finished = RINGFENCE__CONTROL__FINISHED__INIT;
     self->device.backend->info(self->device.queue, &computed);
+    status = trainer_put_experts(self, &experts, &finished, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
     finished.params_sha256 = (ProtobufCBinaryData){.len = sizeof digest, .data = digest};
     finished.steps_done = self->steps_done;
     finished.checkpoints = self->checkpoints;

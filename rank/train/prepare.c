@@ -41,6 +41,7 @@ static rank_model_options model_options(const trainer *self)
                                     (int)(self->job->train.batch * self->job->model.context),
                                 .training = true,
                                 .recompute = self->job->train.recompute,
+                                .loads = self->loads,
                                 .graphs = self->graphs,
                                 .batches_max = (int)self->job->train.micro_batches,
                                 .cp = self->cp != NULL ? rank_cp_group_cp(self->cp) : NULL,
@@ -249,7 +250,8 @@ static base_status make_model(trainer *self, base_error *reterr)
     self->trained = trainer_adapts(self) ? rank_adapters_config(&self->config) : self->config;
     self->param_count = rank_model_param_count(&self->trained);
     self->model_params = rank_model_param_count(&self->config);
-    status = make_context_ranks(self, reterr);
+    status = trainer_loads_make(self, reterr);
+    status = status == BASE_OK ? make_context_ranks(self, reterr) : status;
     if (status != BASE_OK) {
         return status;
     }

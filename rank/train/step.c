@@ -11,13 +11,14 @@
 /* Values that the ranks add up each step, besides the gradients. Doubles hold these counts
  * exactly. */
 typedef struct step_sums {
-    double loss;      /* sum over target tokens */
-    double stop;      /* how many ranks have received the launcher's Stop */
-    double targets;   /* target tokens; from here on the host knows them when all is enqueued */
-    double remaining; /* sentences that no batch has had yet in this epoch */
+    double loss;        /* sum over target tokens */
+    double router_loss; /* the same of a model with experts */
+    double stop;        /* how many ranks have received the launcher's Stop */
+    double targets;     /* target tokens; from here on the host knows them when all is enqueued */
+    double remaining;   /* sentences that no batch has had yet in this epoch */
 } step_sums;
 
-enum { STEP_SUMS = 4, STEP_SUMS_LATE = 2 };
+enum { STEP_SUMS = 5, STEP_SUMS_LATE = 3 };
 _Static_assert(sizeof(step_sums) == STEP_SUMS * sizeof(double), "summed as an array");
 
 typedef struct training_step {
@@ -78,6 +79,7 @@ static void begin(trainer *self, training_step *step)
     if (self->ddp != NULL) {
         rank_ddp_begin(self->ddp);
     }
+    trainer_loads_begin(self);
 }
 
 uint64_t trainer_tokens_here(const trainer *self, const rank_batch *batch)
@@ -132,11 +134,16 @@ static double sum_losses(const double *losses, int count)
 static void take_losses(const trainer *self, training_step *step, const rank_result *results)
 {
     const int slots = (int)self->job->train.micro_batches;
+    double router_losses[RANK_DDP_MICRO_BATCHES_MAX];
     for (int slot = 0; slot < slots; slot++) {
         step->losses[slot] = results[slot].loss_sum;
         step->mine.targets += (double)results[slot].target_count;
     }
     step->mine.loss = sum_losses(step->losses, slots);
+    for (int slot = 0; slot < slots; slot++) {
+        router_losses[slot] = results[slot].router_loss_sum;
+    }
+    step->mine.router_loss = sum_losses(router_losses, slots);
 }
 
 /* Forward and backward of all slots, through this stage of the pipeline. */
@@ -301,6 +308,7 @@ static base_status sum_counts(const trainer *self, training_step *step, base_err
         return sum_global(self, step, reterr);
     }
     step->global.loss = step->mine.loss;
+    step->global.router_loss = step->mine.router_loss;
     step->global.stop = step->mine.stop;
     return trainer_sum(self, (double *)&step->global, STEP_SUMS_LATE, reterr);
 }
@@ -373,6 +381,7 @@ static void report(const trainer *self, const training_step *step)
     message.step = self->steps_done;
     message.loss = mine->targets > 0.0 ? mine->loss / mine->targets : 0.0;
     message.loss_global = global->targets > 0.0 ? global->loss / global->targets : 0.0;
+    message.router_loss = global->targets > 0.0 ? global->router_loss / global->targets : 0.0;
     message.tokens = step->tokens;
     message.compute_ns = step->compute_ns - (times->allreduce_ns - times->allreduce_exposed_ns);
     BASE_ASSERT(message.compute_ns >= 0); /* what is hidden behind backward is a part of compute */

@@ -19,6 +19,7 @@ static void trainer_fini(trainer *self)
     rank_data_close(self->data);
     rank_tokenizer_destroy(self->tokenizer);
     free(self->parts);
+    free(self->loads);
     if (self->frozen != NULL) {
         self->device.backend->release(self->device.queue, self->frozen);
     }

@@ -9,6 +9,7 @@
 #include "control.pb-c.h"
 #include "pipeline/pipeline.h"
 #include "proto/digest.h"
+#include "proto/limits.h"
 #include "rank/data.h"
 #include "rank/ddp.h"
 #include "rank/model.h"
@@ -61,8 +62,10 @@ typedef struct trainer {
     uint64_t checkpoints; /* written */
     int64_t checkpoint_ns;
     trainer_exchanges exchanges; /* of all steps of this job */
-    bool epoch_ended;            /* of all ranks */
-    bool stopping;               /* of all ranks: the launcher has asked for a stop */
+    double *loads; /* (layers, experts): the rows of each in the last steps; NULL: no experts */
+    uint64_t loads_first; /* the first of these steps */
+    bool epoch_ended;     /* of all ranks */
+    bool stopping;        /* of all ranks: the launcher has asked for a stop */
 } trainer;
 
 /* Which copy of the model this rank belongs to, and what it has of that. A replica has slots of its own. */
@@ -94,6 +97,22 @@ BASE_MUST_CHECK base_status trainer_share_frozen(const trainer *self, base_error
 
 /* The model with its adapters. *whole is malloc'ed and the caller's, also after a failure. */
 BASE_MUST_CHECK base_status trainer_merge(const trainer *self, float **whole, base_error *reterr);
+
+/* ---- loads.c: how a model with experts spreads tokens. Each does nothing without experts. ---- */
+
+BASE_MUST_CHECK base_status trainer_loads_make(trainer *self, base_error *reterr);
+void trainer_loads_begin(trainer *self); /* before each step */
+
+/* Storage of what Finished has of this. */
+typedef struct trainer_experts {
+    Ringfence__Control__Experts message;
+    float loads[PROTO_LOADS_MAX];
+} trainer_experts;
+
+/* Collective: puts the shares of all ranks' tokens into rank 0's message. */
+BASE_MUST_CHECK base_status trainer_put_experts(trainer *self, trainer_experts *experts,
+                                                Ringfence__Control__Finished *finished,
+                                                base_error *reterr);
 
 /* ---- whole.c: models of which a rank has only a part, a stage's or with --zero 3 a shard ---- */
 

@@ -56,6 +56,12 @@ for kind in mixtral qwen3; do
         --out $kind-resumed 2>err || fail "$(cat err)"
     train $kind-resumed --ranks 2 --micro-batches 2 --save-every 3 --resume
 done
+[ "$(grep -c '"router_loss": [0-9]' qwen3-trained/timings.jsonl)" -eq 12 ] || fail "not each step of each rank has the router's loss"
+loads() { tr -d ' \n' <"$1/manifest.json" | grep -oE '"experts":\{[^}]*\}'; }
+[ -n "$(loads qwen3-one)" ] || fail "no experts in the manifest"
+for other in four trained shared both; do
+    [ "$(loads qwen3-one)" = "$(loads qwen3-$other)" ] || fail "qwen3-$other loads its experts so: $(loads qwen3-$other), and one rank so: $(loads qwen3-one)"
+done
 grep -q '"model_type": "mixtral"' mixtral-trained/config.json || fail "the trained model is no mixtral"
 grep -q '"num_experts": 6' qwen3-trained/config.json || fail "the trained model has no experts"
 

@@ -385,6 +385,37 @@ static void a_body_is_found_by_its_type(void **state)
     assert_true(try_bodies(&ringfence__budget__response__descriptor) > 5);
 }
 
+static void loads_are_of_whole_layers(void **state)
+{
+    (void)state;
+    static float loads[PROTO_LOADS_MAX + 4];
+    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    Ringfence__Control__Finished finished = RINGFENCE__CONTROL__FINISHED__INIT;
+    Ringfence__Control__Experts experts = RINGFENCE__CONTROL__EXPERTS__INIT;
+    const struct {
+        uint32_t count;
+        size_t loads;
+        base_status status;
+    } cases[] = {
+        {4, 8, BASE_OK},
+        {4, 0, BASE_OK},
+        {4, PROTO_LOADS_MAX, BASE_OK},
+        {0, 0, BASE_ERR_INVALID},
+        {4, 7, BASE_ERR_INVALID},
+        {4, PROTO_LOADS_MAX + 4, BASE_ERR_INVALID},
+        {PROTO_EXPERTS_MAX + 1, 0, BASE_ERR_INVALID},
+    };
+    envelope.version = PROTO_CONTROL_VERSION;
+    finished.experts = &experts;
+    experts.loads = loads;
+    proto_set_body(&envelope.base, &finished.base);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        experts.count = cases[i].count;
+        experts.n_loads = cases[i].loads;
+        assert_status(unpack(&envelope, PROTO_SIDE_RANK), cases[i].status);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -399,6 +430,7 @@ int main(void)
         cmocka_unit_test(requests_and_events_are_bounded),
         cmocka_unit_test(texts_do_not_drive_the_terminal),
         cmocka_unit_test(a_body_is_found_by_its_type),
+        cmocka_unit_test(loads_are_of_whole_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

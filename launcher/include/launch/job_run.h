@@ -79,6 +79,7 @@ typedef struct launch_job_result {
                                       * them */
     bool cpus_taken;                 /* because other jobs have them */
     launch_rank_info *ranks;         /* (world_size) */
+    launch_experts *experts;         /* NULL: the model has none, or rank 0 has not finished */
     int64_t steps_done;              /* with those before first_step */
     double loss_first;               /* NaN when there was no step, as below */
     double loss_last;

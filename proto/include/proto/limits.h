@@ -44,7 +44,8 @@ enum {
     PROTO_CONTEXT_MAX = 65536,
     PROTO_WIDTH_MAX = 1 << 14,
     PROTO_LAYERS_MAX = 512,
-    PROTO_EXPERTS_MAX = 512,          /* of a block */
+    PROTO_EXPERTS_MAX = 512, /* of a block */
+    PROTO_LOADS_MAX = 4096,  /* experts of all layers, whose shares of tokens the record has */
     PROTO_BATCH_TOKENS_MAX = 1 << 20, /* of one micro-batch */
     PROTO_TOP_K_MAX = 1024,
     PROTO_SEQUENCES_MAX = 1024,       /* --max-num-seqs */

@@ -57,6 +57,7 @@ static const struct {
     {"transport", JSON_STRING},
     {"algorithm", JSON_STRING},
     {"instruction_set", JSON_STRING},
+    {"experts", JSON_NULL},
     {"eval", JSON_NULL},
     {"token", JSON_NULL},
     {"gpu", JSON_NULL},
@@ -237,6 +238,54 @@ static void the_data_file_is_identified(void **state)
     json_decref(manifest);
 }
 
+static void write_router_losses(const sample *made)
+{
+    launch_record *record = sample_begin(made, 0);
+    for (uint64_t i = 0; i < 4; i++) {
+        launch_step step = sample_step(made, i, 0);
+        step.router_loss = 3.0 - 0.25 * (double)i;
+        sample_add(record, &step);
+    }
+    sample_end(made, record);
+}
+
+/* Of a model with experts: the router's loss in each step, and each expert's share, layer by layer. */
+static void experts_have_their_loads(void **state)
+{
+    (void)state;
+    static sample made;
+    static const launch_experts experts = {.count = 2,
+                                           .chosen = 1,
+                                           .router_loss = 0.5,
+                                           .steps = 3,
+                                           .load_count = 4,
+                                           .loads = {0.5f, 0.5f, 0.25f, 0.75f}};
+    sample_make(&made, "out", 1, 4);
+    made.end.experts = &experts;
+    write_router_losses(&made);
+    json_t *manifest = sample_load(made.options.out, "manifest.json");
+    const json_t *found = json_object_get(manifest, "experts");
+    sample_assert_near(sample_number(found, "count"), 2);
+    sample_assert_near(sample_number(found, "per_token"), 1);
+    sample_assert_near(sample_number(found, "router_loss_added"), 0.5);
+    sample_assert_near(sample_number(found, "router_loss_first"), 3.0);
+    sample_assert_near(sample_number(found, "router_loss_last"), 2.25);
+    sample_assert_near(sample_number(found, "loads_steps"), 3);
+    const json_t *loads = json_object_get(found, "loads");
+    assert_int_equal(json_array_size(loads), 2);
+    assert_int_equal(json_array_size(json_array_get(loads, 1)), 2);
+    sample_assert_near(json_real_value(json_array_get(json_array_get(loads, 1), 1)), 0.75);
+    json_decref(manifest);
+
+    char *text = sample_text(&made, "timings.jsonl");
+    assert_non_null(strstr(text, "\"router_loss\": 2.5"));
+    free(text);
+    text = sample_text(&made, "report.html");
+    assert_non_null(strstr(text, "Busiest expert"));
+    assert_non_null(strstr(text, "of layer 1's choices, in the last 3 steps"));
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,6 +295,7 @@ int main(void)
         TEST_IN_DIRECTORY(unmeasured_figures_are_null),
         TEST_IN_DIRECTORY(one_differing_rank_is_seen),
         TEST_IN_DIRECTORY(the_data_file_is_identified),
+        TEST_IN_DIRECTORY(experts_have_their_loads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
