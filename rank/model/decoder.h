@@ -43,9 +43,8 @@ typedef struct rank_decoder_layer {
     const float *projection;
     const float *projection_bias;
     rank_decoder_norm norm2;
-    const float
-        *router;       /* (experts, C), float32; NULL: there are none. Else the next ones are of one
-                          * expert */
+    /* (experts, C), in float32; NULL: there are none. Else gate, up and down are of one expert. */
+    const float *router;
     const float *gate; /* NULL: not gated */
     const float *up;
     const float *up_bias;

@@ -74,10 +74,11 @@ typedef struct rank_rows {
 typedef struct rank_saved {
     rank_rows rows;
     double *loss; /* in RANK_MEMORY_HOST, unless rows are padded */
-    double
-        *router_loss;   /* of a model with experts: of the batch's mean token, times its targets; */
-    rank_load *loads;   /* (layers of the run, experts): and what forward has routed. Both in
-                          * RANK_MEMORY_HOST. NULL: it has none */
+    /* Of a model with experts, in RANK_MEMORY_HOST: the router's loss of the batch's mean token, times its
+     * targets; and what forward has routed (layers of the run, experts); NULL: there are no experts. */
+    double *router_loss;
+    rank_load *loads;
+    size_t load_count;
     float *activations; /* saved_floats */
     void *tables;       /* the memory of rows and loss */
     rank_device device;

@@ -127,13 +127,6 @@ static void place_active(rank_rows *rows, const int32_t *targets, const rank_log
     }
 }
 
-/* Loads of experts in the layers of a run. */
-static size_t load_count(const rank_shape *shape)
-{
-    return (size_t)(shape->end_layer - shape->first_layer) *
-           (size_t)rank_model_experts(shape->config).count;
-}
-
 /* The losses, the loads, then the five tables. */
 static void point_at_tables(rank_saved *saved)
 {
@@ -141,8 +134,8 @@ static void point_at_tables(rank_saved *saved)
     saved->loss = saved->tables;
     saved->router_loss = saved->loss + 1;
     rank_load *loads = (rank_load *)(saved->loss + LOSSES);
-    saved->loads = load_count(saved->shape) > 0 ? loads : NULL;
-    int32_t *table = (int32_t *)(loads + load_count(saved->shape));
+    saved->loads = saved->load_count > 0 ? loads : NULL;
+    int32_t *table = (int32_t *)(loads + saved->load_count);
     saved->rows.padded = false;
     saved->rows.ids = table;
     saved->rows.positions = table + tokens;
@@ -246,8 +239,7 @@ static base_status make_tables(rank_saved *saved, base_error *reterr)
 {
     const size_t tokens = saved->shape->token_count_max;
     const size_t segments = whole_count_max(saved->shape);
-    const size_t size_bytes = LOSSES * sizeof(double) +
-                              load_count(saved->shape) * sizeof(rank_load) +
+    const size_t size_bytes = LOSSES * sizeof(double) + saved->load_count * sizeof(rank_load) +
                               (4 * tokens + segments + 1) * sizeof(int32_t);
     const base_status status = saved->device.backend->alloc(saved->device.queue, RANK_MEMORY_HOST,
                                                             size_bytes, &saved->tables, reterr);
@@ -264,7 +256,12 @@ base_status rank_saved_create(const rank_shape *shape, const rank_device *device
     const size_t tokens = shape->token_count_max;
     const size_t size_bytes = shape->config->family->saved_floats(shape) * sizeof(float);
     void *activations = NULL;
-    *saved = (rank_saved){.device = *device, .shape = shape};
+    *saved = (rank_saved){
+        .device = *device,
+        .shape = shape,
+        .load_count = (size_t)(shape->end_layer - shape->first_layer) *
+                      (size_t)rank_model_experts(shape->config).count,
+    };
     const size_t whole = whole_count_max(shape);
     saved->rows.segment_max = context < whole ? context : whole;
     base_status status = make_tables(saved, reterr);
@@ -283,7 +280,7 @@ base_status rank_saved_create(const rank_shape *shape, const rank_device *device
 void rank_saved_add_loads(const rank_saved *saved, double *loads)
 {
     const bool routed = saved->loads != NULL && saved->rows.target_count > 0;
-    for (size_t i = 0; routed && loads != NULL && i < load_count(saved->shape); i++) {
+    for (size_t i = 0; routed && loads != NULL && i < saved->load_count; i++) {
         loads[i] += saved->loads[i].rows;
     }
 }

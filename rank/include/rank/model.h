@@ -53,8 +53,7 @@ typedef struct rank_model_config {
     int heads;
     int context;
     double settings[RANK_FAMILY_SETTINGS]; /* what else the family's configure has read */
-    double
-        router_loss; /* with experts: training adds so much of the loss that spreads tokens evenly */
+    double router_loss; /* with experts: how much of the router's loss training adds */
     /* In tensor-parallel training so many ranks share the model above. Tensors and parameters are
      * then this rank's parts of the model's (parallel/tensor/tp.h). 0 or 1: all of it is here. */
     int tensor_ranks;
@@ -163,9 +162,9 @@ rank_hooks rank_hooks_flat(const float *params);
 typedef struct rank_result {
     double loss_sum; /* natural logarithm */
     int64_t target_count;
-    double
-        router_loss_sum; /* of training a model with experts, as often as there are targets. It is not
-                             * in loss_sum, and gradients have it times the configuration's factor */
+    /* Of training a model with experts: the router's, as often as there are targets. It is not in loss_sum;
+     * gradients have it, times the configuration's router_loss. */
+    double router_loss_sum;
 } rank_result;
 
 /* The logits that a forward pass is to give. */

@@ -52,8 +52,9 @@ enum {
     LLAMA_V_BIAS,
     LLAMA_PROJECTION, /* (C, Q) */
     LLAMA_NORM2,
-    LLAMA_GATE,   /* (F, C), and the next two: with E experts there are E of each. Gate and up */
-    LLAMA_UP,     /* (F, C)  of each expert in turn, and behind them all of down */
+    /* With E experts there are E of each of the next three: gate and up of each in turn, then all of down. */
+    LLAMA_GATE,   /* (F, C) */
+    LLAMA_UP,     /* (F, C) */
     LLAMA_DOWN,   /* (C, F) */
     LLAMA_Q_NORM, /* (head width), and the next one; only if LLAMA_HEAD_NORMS */
     LLAMA_K_NORM,
@@ -64,9 +65,8 @@ enum {
 /* Where tensors begin in the parameter array, in elements. */
 typedef struct llama_layout {
     size_t block; /* the first block; before it is the embedding */
-    size_t
-        in_block[LLAMA_BLOCK_TENSORS + 1]; /* from the block's own begin; the last: its length. Of
-                                               * experts' tensors the first expert's */
+    /* From the block's own begin; the last: its length. Of experts' tensors the first expert's. */
+    size_t in_block[LLAMA_BLOCK_TENSORS + 1];
     size_t matrix; /* elements of LLAMA_GATE, and as many of LLAMA_UP and of LLAMA_DOWN */
     size_t final_norm;
     size_t output; /* 0, the embedding's, if they are tied */

@@ -67,9 +67,9 @@ typedef struct block_state {
     float *row_scale;      /* (T, H) */
     void *attention;       /* (T, Q), of the pass's type; of the last block (A, Q) in the end */
     norm_state norm2;      /* of the last block A rows */
-    void *
-        up; /* (T, U), with experts (places, U), of the pass's type, before GELU or SwiGLU. Backward puts GELU's result here,
-                 or the gradient of SwiGLU's arguments */
+    /* (T, U), with experts (places, U), of the pass's type, before GELU or SwiGLU. Backward puts GELU's
+     * result here, or the gradient of SwiGLU's arguments. */
+    void *up;
 } block_state;
 
 /* Rows first … first + rows of the batch. */
