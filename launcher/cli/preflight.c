@@ -94,7 +94,7 @@ int launch_preflight_model(const char *directory, const char *rank_path, base_er
 }
 
 /* A training on CPUs from nothing with the default context, data and tokenizer needs no check: most
- * sentences fit. The held-out file is looked at before a training, which reads it at its end. */
+ * sentences fit; but experts may not be in every layout. The held-out file is looked at before a training, which reads it at its end. */
 static bool may_be_refused(const launch_options *options)
 {
     const proto_mode_row *mode = proto_mode_get(options->job.job.mode);
@@ -104,7 +104,7 @@ static bool may_be_refused(const launch_options *options)
            (mode->trains &&
             (!options->installed_data || options->job.infer.eval ||
              options->job.infer.eval_every > 0 || options->job.model.checkpoint[0] != '\0' ||
-             options->job.model.context != usual.model.context));
+             options->job.model.experts > 0 || options->job.model.context != usual.model.context));
 }
 
 int launch_preflight(const launch_options *options, const char *rank_path)

@@ -138,6 +138,12 @@ static base_status check(const rank_pipeline *pipeline, base_error *reterr)
                          "%d layers are too few for %d stages of %d chunks",
                          pipeline->config.layers, schedule->stages, schedule->chunks);
     }
+    if (schedule->stages > 1 && rank_model_experts(&pipeline->config).count > 0) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                         "a model with experts cannot be cut into %d stages: the router's loss is "
+                         "over all layers",
+                         schedule->stages);
+    }
     if (schedule->stages == 1 && schedule->chunks > 1) {
         return base_fail(reterr, BASE_ERR_INVALID, "a stage that is alone has one chunk, not %d",
                          schedule->chunks);
