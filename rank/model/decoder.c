@@ -419,13 +419,12 @@ static size_t run_layer(decoder_step *step)
 /* This rank's logits, from the final norm. */
 static void make_logits(const decoder_step *step)
 {
-    rank_decoder_multiply(step,
-                          (rank_product){.rows = step->rows->active_count,
-                                         .columns = (size_t)step->run->shape.tp->vocab_count,
-                                         .depth = step->width,
-                                         .a = step->normed,
-                                         .b = step->ends.output,
-                                         .c = step->args->logits});
+    rank_decoder_multiply(step, (rank_product){.rows = step->rows->active_count,
+                                               .columns = (size_t)step->run->shape.tp->vocab_count,
+                                               .depth = step->width,
+                                               .a = step->normed,
+                                               .b = step->ends.output,
+                                               .c = step->args->logits});
 }
 
 /* Adds the layer's last sum to the stream, and makes the input of layer `next`, of the final norm,

@@ -19,29 +19,29 @@ const rank_model_config config_of_4 = {
 
 /* Biases of q, k and v are cut, too; two heads share one of keys. */
 const rank_model_config qwen2 = {OF_LLAMA, .settings = {[LLAMA_KV_HEADS] = 4,
-                                                               [LLAMA_HEAD_WIDTH] = 8,
-                                                               [LLAMA_HIDDEN] = 128,
-                                                               [LLAMA_EPSILON] = 1e-6,
-                                                               [LLAMA_THETA] = 1e6,
-                                                               [LLAMA_BIASED] = 1}};
+                                                        [LLAMA_HEAD_WIDTH] = 8,
+                                                        [LLAMA_HIDDEN] = 128,
+                                                        [LLAMA_EPSILON] = 1e-6,
+                                                        [LLAMA_THETA] = 1e6,
+                                                        [LLAMA_BIASED] = 1}};
 
 /* The weights of heads' norms are whole on each rank. */
 const rank_model_config qwen3 = {OF_LLAMA, .settings = {[LLAMA_KV_HEADS] = 4,
-                                                               [LLAMA_HEAD_WIDTH] = 18,
-                                                               [LLAMA_HIDDEN] = 128,
-                                                               [LLAMA_EPSILON] = 1e-6,
-                                                               [LLAMA_THETA] = 1e6,
-                                                               [LLAMA_HEAD_NORMS] = 1}};
+                                                        [LLAMA_HEAD_WIDTH] = 18,
+                                                        [LLAMA_HIDDEN] = 128,
+                                                        [LLAMA_EPSILON] = 1e-6,
+                                                        [LLAMA_THETA] = 1e6,
+                                                        [LLAMA_HEAD_NORMS] = 1}};
 
 /* Each rank has the whole router, and its columns of each expert. */
 const rank_model_config mixtral = {OF_LLAMA, .settings = {[LLAMA_KV_HEADS] = 4,
-                                                                 [LLAMA_HEAD_WIDTH] = 8,
-                                                                 [LLAMA_HIDDEN] = 64,
-                                                                 [LLAMA_EPSILON] = 1e-6,
-                                                                 [LLAMA_THETA] = 1e6,
-                                                                 [LLAMA_EXPERTS] = 5,
-                                                                 [LLAMA_CHOSEN] = 2,
-                                                                 [LLAMA_NORMED] = 1}};
+                                                          [LLAMA_HEAD_WIDTH] = 8,
+                                                          [LLAMA_HIDDEN] = 64,
+                                                          [LLAMA_EPSILON] = 1e-6,
+                                                          [LLAMA_THETA] = 1e6,
+                                                          [LLAMA_EXPERTS] = 5,
+                                                          [LLAMA_CHOSEN] = 2,
+                                                          [LLAMA_NORMED] = 1}};
 
 typedef struct bed {
     rank_device device;
