@@ -11,8 +11,8 @@
 /* Values that the ranks add up each step, besides the gradients. Doubles hold these counts
  * exactly. */
 typedef struct step_sums {
-    double loss;        /* sum over target tokens */
-    double router_loss; /* the same of a model with experts */
+    double router_loss; /* sum over target tokens; only a model with experts exchanges it */
+    double loss;        /* the same of the loss */
     double stop;        /* how many ranks have received the launcher's Stop */
     double targets;     /* target tokens; from here on the host knows them when all is enqueued */
     double remaining;   /* sentences that no batch has had yet in this epoch */
@@ -280,13 +280,20 @@ static base_status reduce_stage(trainer *self, training_step *step, base_error *
     return status;
 }
 
+/* Adds up the first `end` of the sums, from which on there are `more` values. */
+static base_status sum_up_to(const trainer *self, training_step *step, size_t end, size_t more,
+                             base_error *reterr)
+{
+    const size_t first = self->loads == NULL ? 1 : 0;
+    return trainer_sum(self, (double *)&step->global + first, end - first + more, reterr);
+}
+
 /* Where gradients are summed over the ranks first, and over micro-batches second, so are losses. */
 static base_status sum_global(const trainer *self, training_step *step, base_error *reterr)
 {
     const int slots = (int)self->job->train.micro_batches;
     const bool each = slots > 1 && self->job->parallel.zero >= PROTO_ZERO_GRADIENTS;
-    const base_status status =
-        trainer_sum(self, (double *)&step->global, STEP_SUMS + (each ? (size_t)slots : 0), reterr);
+    const base_status status = sum_up_to(self, step, STEP_SUMS, each ? (size_t)slots : 0, reterr);
     if (each) {
         step->global.loss = sum_losses(step->losses, slots);
     }
@@ -310,7 +317,7 @@ static base_status sum_counts(const trainer *self, training_step *step, base_err
     step->global.loss = step->mine.loss;
     step->global.router_loss = step->mine.router_loss;
     step->global.stop = step->mine.stop;
-    return trainer_sum(self, (double *)&step->global, STEP_SUMS_LATE, reterr);
+    return sum_up_to(self, step, STEP_SUMS_LATE, 0, reterr);
 }
 
 /* Waits for the sums of the gradients, and sums the counts over all ranks. */
