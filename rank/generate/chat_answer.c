@@ -18,13 +18,23 @@ static const struct {
     condition when;
 } statements[] = {
     {"if add_generation_prompt", ALWAYS},
+    {"if(add_generation_prompt)", ALWAYS},
+    {"if add_generation_prompt==true", ALWAYS},
+    {"if add_generation_prompt is true", ALWAYS},
+    {"if add_generation_prompt is defined and add_generation_prompt", ALWAYS},
     {"if loop.last and add_generation_prompt", ALWAYS},
+    {"if add_generation_prompt and loop.last", ALWAYS},
     {"if(loop.last and add_generation_prompt) or not loop.last", ALWAYS},
     {"if not add_generation_prompt is defined", ALWAYS},
     {"if add_generation_prompt is not defined", ALWAYS},
+    {"set add_generation_prompt=true", ALWAYS},
+    {"set add_generation_prompt=True", ALWAYS},
     {"set add_generation_prompt=false", IF_DEFINED},
+    {"set add_generation_prompt=False", IF_DEFINED},
     {"if add_generation_prompt and messages[-1]['role']!='assistant'", NOT_ANSWERED},
     {"if add_generation_prompt and messages[-1].role!='assistant'", NOT_ANSWERED},
+    {"if messages[-1]['role']!='assistant' and add_generation_prompt", NOT_ANSWERED},
+    {"if messages[-1].role!='assistant' and add_generation_prompt", NOT_ANSWERED},
 };
 
 bool rank_chat_answer_read(const char *tag, bool if_defined, rank_chat_habits *habits)

@@ -121,6 +121,11 @@ static void a_condition_beside_the_answer_is_known_or_named(void **state)
         "(loop.last and add_generation_prompt) or not loop.last",
         "add_generation_prompt and messages[-1][\"role\"] != 'assistant'",
         "add_generation_prompt  and messages[-1].role!='assistant'",
+        "messages[-1]['role'] != 'assistant' and add_generation_prompt",
+        "(add_generation_prompt)",
+        "add_generation_prompt == true",
+        "add_generation_prompt is defined and add_generation_prompt",
+        "add_generation_prompt and loop.last",
     };
     static const char *const other[] = {
         "add_generation_prompt and messages[-1].role=='user'",
@@ -136,10 +141,15 @@ static void a_condition_beside_the_answer_is_known_or_named(void **state)
         const rank_chat chat = chat_case_read(text, "", tokenizer);
         assert_string_equal(chat.why.message, "");
     }
-    static const char undefined[] =
-        "{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}"
-        "{% endif %}" CHATML "{% if add_generation_prompt %}" CHATML_ANSWER "{% endif %}";
-    assert_string_equal(chat_case_read(undefined, "", tokenizer).why.message, "");
+    static const char *const defaults[] = {"false", "true", "False", "True"};
+    for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) {
+        (void)snprintf(text, sizeof text,
+                       "{%% if not add_generation_prompt is defined %%}"
+                       "{%% set add_generation_prompt = %s %%}{%% endif %%}%s"
+                       "{%% if add_generation_prompt %%}%s{%% endif %%}",
+                       defaults[i], CHATML, CHATML_ANSWER);
+        assert_string_equal(chat_case_read(text, "", tokenizer).why.message, "");
+    }
     rank_tokenizer_destroy(tokenizer);
     for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
         char why[256];
