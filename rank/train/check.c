@@ -1,10 +1,12 @@
 /* The check of a training job that needs no rank. `rank --check` calls it for the launcher, before
  * any rank is started. */
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "base/path.h"
 #include "checkpoint/shards.h"
 #include "generate/mode.h"
+#include "rank/checkpoint.h"
 #include "rank/data.h"
 #include "rank/tokenizer.h"
 #include "train/config.h"
@@ -22,6 +24,18 @@ static base_status check_experts(const proto_job *job, base_error *reterr)
                : base_fail(reterr, BASE_ERR_UNSUPPORTED,
                            "a model with experts cannot be cut into stages: take --stages 1, or "
                            "mode ddp-cpu");
+}
+
+/* --adapter: its tensors are those of its configuration. */
+static base_status check_adapter(const proto_job *job, rank_model_config config, base_error *reterr)
+{
+    float *adapters = NULL;
+    if (job->model.adapter[0] == '\0') {
+        return BASE_OK;
+    }
+    const base_status status = rank_adapter_load(job->model.adapter, &config, &adapters, reterr);
+    free(adapters);
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--adapter");
 }
 
 /* The model that the training begins with: its configuration, whether it can be cut, and the headers of
@@ -51,7 +65,8 @@ static base_status check_model(const proto_job *job, base_error *reterr)
         return status;
     }
     status = base_path_join(job->model.checkpoint, "model.safetensors", weights, reterr);
-    return status == BASE_OK ? rank_shards_check(&config, weights, reterr) : status;
+    status = status == BASE_OK ? rank_shards_check(&config, weights, reterr) : status;
+    return status == BASE_OK ? check_adapter(job, config, reterr) : status;
 }
 
 base_status rank_mode_train_check(const proto_job *job, base_error *reterr)

@@ -282,6 +282,7 @@ static base_status make_model(trainer *self, base_error *reterr)
 base_status trainer_first_params(const trainer *self, const char *from, float *params,
                                  base_error *reterr)
 {
+    const proto_job_model *model = &self->job->model;
     char path[BASE_PATH_BYTES + 32];
     if (from[0] == '\0') {
         rank_model_init(&self->trained, (uint64_t)self->job->job.seed, params);
@@ -289,7 +290,7 @@ base_status trainer_first_params(const trainer *self, const char *from, float *p
     }
     (void)snprintf(path, sizeof path, "%s/%s", from,
                    rank_training_model_file(trainer_adapts(self)));
-    return strcmp(from, self->job->model.checkpoint) == 0
+    return strcmp(from, model->checkpoint) == 0 || strcmp(from, model->adapter) == 0
                ? rank_safetensors_read(path, &self->trained, params, reterr)
                : rank_safetensors_read_saved(path, &self->trained, params, reterr);
 }

@@ -165,6 +165,7 @@ base_status trainer_sum(const trainer *self, double *values, size_t count, base_
 
 static base_status check_sums(const trainer *self, const step_sums *global, base_error *reterr)
 {
+    const char *adapter = self->job->model.adapter;
     if (global->targets == 0.0 && global->remaining == 0.0) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "%s has no sentence that fits into a context of %d tokens",
@@ -173,8 +174,9 @@ static base_status check_sums(const trainer *self, const step_sums *global, base
     if (!isfinite(global->loss) && self->steps_done == 0 &&
         self->job->model.checkpoint[0] != '\0') {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "the loss of the first step is not finite: weights in %s are too large",
-                         self->job->model.checkpoint);
+                         "the loss of the first step is not finite: weights in %s%s%s are too "
+                         "large",
+                         self->job->model.checkpoint, adapter[0] != '\0' ? " or in " : "", adapter);
     }
     if (!isfinite(global->loss) && self->steps_done > 0 && self->steps_done == self->first_step) {
         char older[TRAINER_OLDER_BYTES];

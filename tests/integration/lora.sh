@@ -191,6 +191,14 @@ refused "--lora 8: $PWD/gpt2-one/adapter_config.json has r 4" --checkpoint gpt2 
 refused "--lora-alpha 4: $PWD/gpt2-one/adapter_config.json has adapters times 8 / 4" --checkpoint gpt2 --adapter gpt2-one --lora-alpha 4
 refused "--lora-targets c_attn: $PWD/gpt2-one/adapter_config.json has c_attn,c_proj,c_fc" --checkpoint gpt2 --adapter gpt2-one \
     --lora-targets c_attn
+cp -r gpt2-one hostile
+tail -c +9 hostile/adapter_model.safetensors >hostile/cut
+mv hostile/cut hostile/adapter_model.safetensors
+refused "launcher: error: --adapter: $PWD/hostile/adapter_model.safetensors" --checkpoint gpt2 --adapter hostile
+size=$(stat -c %s gpt2-one/adapter_model.safetensors)
+head -c $((size - 4)) gpt2-one/adapter_model.safetensors >hostile/adapter_model.safetensors
+printf '\0\0\300\177' >>hostile/adapter_model.safetensors
+refused "has a NaN or an infinity in it" --checkpoint gpt2 --adapter hostile
 refused "gpt2-two/adapter_config.json and would write over it" --checkpoint gpt2 --adapter gpt2-two --out gpt2-two
 refused "--adapter goes with modes that answer on CPUs" --mode tp-nccl --prompt a --checkpoint gpt2 --adapter merged
 refused 'no linear layer "q_proj"' --mode generate --prompt a --checkpoint gpt2 --adapter merged
