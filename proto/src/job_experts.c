@@ -40,6 +40,11 @@ base_status proto_job_check_experts(const proto_job *job, base_error *reterr)
             "model.experts and model.router_loss go with modes that train, not with %s",
             mode->name);
     }
+    if (model->router_loss < 0.0 && model->router_loss != -1.0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "model.router_loss %g: it is -1, for none, or not negative",
+                         model->router_loss);
+    }
     if (model->experts == 0) {
         return check_none(model, reterr);
     }

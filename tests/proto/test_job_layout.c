@@ -241,6 +241,7 @@ static void experts_make_a_new_model(void **state)
     } cases[] = {
         {PROTO_MODE_DDP_CPU, {.experts = 4}, NULL},
         {PROTO_MODE_DDP_CPU, {.experts = 4, .experts_per_token = 4, .router_loss = -1}, NULL},
+        {PROTO_MODE_DDP_CPU, {.experts = 4, .router_loss = -0.5}, "or not negative"},
         {PROTO_MODE_DDP_CPU, {.experts = 1}, "model.experts_per_token 2 is more"},
         {PROTO_MODE_DDP_CPU, {.experts_per_token = 2}, "goes with model.experts"},
         {PROTO_MODE_DDP_CPU, {.router_loss = 0.1}, "goes with model.experts"},
