@@ -308,18 +308,24 @@ static base_status read_shape(const json_t *object, rank_model_config *read, bas
     return status;
 }
 
+static bool given(const json_t *value)
+{
+    return value != NULL && !json_is_null(value);
+}
+
 /* Every block has experts, and nothing disturbs the router. */
 static base_status check_sparse(const json_t *object, base_error *reterr)
 {
     const json_t *step = json_object_get(object, "decoder_sparse_step");
+    const json_t *layers = json_object_get(object, "mlp_only_layers");
     const json_t *noise = json_object_get(object, "router_jitter_noise");
     if (step != NULL && json_integer_value(step) != 1) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "decoder_sparse_step must be 1");
     }
-    if (json_array_size(json_object_get(object, "mlp_only_layers")) > 0) {
+    if (given(layers) && (!json_is_array(layers) || json_array_size(layers) > 0)) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "mlp_only_layers must be empty");
     }
-    if (noise != NULL && json_number_value(noise) != 0.0) {
+    if (given(noise) && (!json_is_number(noise) || json_number_value(noise) != 0.0)) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "router_jitter_noise must be 0");
     }
     return BASE_OK;

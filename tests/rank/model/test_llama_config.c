@@ -286,7 +286,9 @@ static void what_experts_cannot_be_is_refused(void **state)
     } cases[] = {
         {qwen3_moe_members, ",\"decoder_sparse_step\":2", "decoder_sparse_step must be 1"},
         {qwen3_moe_members, ",\"mlp_only_layers\":[1]", "mlp_only_layers must be empty"},
+        {qwen3_moe_members, ",\"mlp_only_layers\":1", "mlp_only_layers must be empty"},
         {mixtral_members, ",\"router_jitter_noise\":0.1", "router_jitter_noise must be 0"},
+        {mixtral_members, ",\"router_jitter_noise\":\"x\"", "router_jitter_noise must be 0"},
         {mixtral_members, ",\"num_experts_per_tok\":4", "the number of experts of a token is 4"},
         {mixtral_members, ",\"num_local_experts\":1000", "the number of experts is 1000"},
         {mixtral_members, ",\"router_aux_loss_coef\":-1", "it must be 0"},
