@@ -2,12 +2,14 @@
  * llama.c's table. */
 #include <stdio.h>
 
+#include "base/safetensors.h"
 #include "model/config_read.h"
 #include "model/llama/parts.h"
 #include "model/normal.h"
 
 enum {
     HIDDEN_MAX = 1 << 17,
+    TENSORS_MAX = BASE_SAFETENSORS_TENSORS_MAX - 1, /* beside the file's metadata */
     CONTEXT_MAX = 1 << 20, /* positions · frequency stays in what backend/turn.h takes */
 };
 
@@ -61,6 +63,10 @@ static base_status check_experts(const rank_model_config *config, base_error *re
         rank_config_range("the number of experts", experts, RANK_EXPERTS_MAX, reterr);
     if (status == BASE_OK) {
         status = rank_config_range("the number of experts of a token", chosen, experts, reterr);
+    }
+    if (status == BASE_OK) {
+        status = rank_config_range("the number of tensors of a model with experts",
+                                   llama_tensor_count(config), TENSORS_MAX, reterr);
     }
     if (status == BASE_OK && !(config->router_loss >= 0.0 && config->router_loss <= 1e3)) {
         status =

@@ -291,6 +291,8 @@ static void what_experts_cannot_be_is_refused(void **state)
         {mixtral_members, ",\"router_jitter_noise\":\"x\"", "router_jitter_noise must be 0"},
         {mixtral_members, ",\"num_experts_per_tok\":4", "the number of experts of a token is 4"},
         {mixtral_members, ",\"num_local_experts\":1000", "the number of experts is 1000"},
+        {mixtral_members, ",\"num_local_experts\":512,\"num_hidden_layers\":64",
+         "the number of tensors of a model with experts is 98755"},
         {mixtral_members, ",\"router_aux_loss_coef\":-1", "it must be 0"},
         {mixtral_members, ",\"router_aux_loss_coef\":\"x\"", "is no number"},
         {"\"model_type\":\"mixtral\"", "", "num_local_experts"},
