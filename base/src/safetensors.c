@@ -289,12 +289,40 @@ base_status base_safetensors_read(int fd, base_safetensors *parsed, base_error *
 void base_safetensors_release(base_safetensors *parsed)
 {
     free(parsed->tensors);
+    free(parsed->by_name);
     json_decref(parsed->owner);
     memset(parsed, 0, sizeof *parsed);
 }
 
+static int by_name(const void *left, const void *right)
+{
+    const base_safetensor *const *a = left;
+    const base_safetensor *const *b = right;
+    return strcmp((*a)->name, (*b)->name);
+}
+
+base_status base_safetensors_sort(base_safetensors *parsed, base_error *reterr)
+{
+    parsed->by_name = calloc(parsed->count + 1, sizeof *parsed->by_name);
+    if (parsed->by_name == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu tensors", parsed->count);
+    }
+    for (size_t i = 0; i < parsed->count; i++) {
+        parsed->by_name[i] = &parsed->tensors[i];
+    }
+    qsort(parsed->by_name, parsed->count, sizeof *parsed->by_name, by_name);
+    return BASE_OK;
+}
+
 const base_safetensor *base_safetensors_find(const base_safetensors *parsed, const char *name)
 {
+    if (parsed->by_name != NULL) {
+        const base_safetensor key = {.name = name};
+        const base_safetensor *const wanted = &key;
+        const base_safetensor *const *found =
+            bsearch(&wanted, parsed->by_name, parsed->count, sizeof *parsed->by_name, by_name);
+        return found != NULL ? *found : NULL;
+    }
     for (size_t i = 0; i < parsed->count; i++) {
         if (strcmp(parsed->tensors[i].name, name) == 0) {
             return &parsed->tensors[i];

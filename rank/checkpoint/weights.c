@@ -159,6 +159,9 @@ base_status rank_weights_open(rank_weights *weights, const char *path,
                      : base_fail(reterr, BASE_ERR_MEMORY, "no memory to read %s", path);
     }
     if (status == BASE_OK) {
+        status = base_safetensors_sort(&weights->all, reterr);
+    }
+    if (status == BASE_OK) {
         status = rank_tensors_check(&weights->all, config,
                                     tied == RANK_TIED_CONTENTS ? weights : NULL, reterr);
         status = status == BASE_OK
@@ -179,5 +182,6 @@ void rank_weights_close(rank_weights *weights)
     }
     free(weights->files);
     free(weights->all.tensors);
+    free(weights->all.by_name);
     *weights = (rank_weights){.files = NULL};
 }

@@ -43,8 +43,9 @@ typedef struct base_safetensors {
     size_t data_offset_bytes; /* of the data in the file */
     size_t data_bytes;
     size_t count;
-    base_safetensor *tensors; /* (count), by rising offset */
-    void *owner;              /* owns the names */
+    base_safetensor *tensors;        /* (count), by rising offset */
+    const base_safetensor **by_name; /* (count), by rising name; NULL: not sorted */
+    void *owner;                     /* owns the names */
 } base_safetensors;
 
 /* Parses size_bytes at file. The caller keeps these bytes as long as it uses *parsed. Every flaw is
@@ -66,7 +67,11 @@ BASE_MUST_CHECK base_status base_safetensors_data_offset(int fd, size_t size_byt
 /* Frees the records, but not the caller's bytes. An empty *parsed is fine. */
 void base_safetensors_release(base_safetensors *parsed);
 
-/* The tensor of that name, or NULL. */
+/* Makes by_name, for many calls of base_safetensors_find. The caller frees it, if *parsed was not parsed
+ * but put together. BASE_ERR_MEMORY. */
+BASE_MUST_CHECK base_status base_safetensors_sort(base_safetensors *parsed, base_error *reterr);
+
+/* The tensor of that name, or NULL. Looks at all, if they are not sorted. */
 const base_safetensor *base_safetensors_find(const base_safetensors *parsed, const char *name);
 
 #endif
