@@ -179,7 +179,8 @@ static void a_rank_that_goes_is_noticed(void **state)
     device_case_run(&c);
 }
 
-static bool polls; /* the others, and do not wait */
+static bool polls;       /* the others, and do not wait */
+static atomic_int begun; /* ranks whose first operation has ended */
 
 static coll_status poll_op(coll_op *op, coll_error *error)
 {
@@ -198,7 +199,12 @@ static void aborted_body(device_rank *r)
     test_rank *rank = r->rank;
     coll_op *op = NULL;
     RANK_OK(rank, run_often(r, 1, &op));
+    atomic_fetch_add(&begun, 1);
     if (rank->rank == VICTIM) {
+        const int64_t all_ns = base_deadline_after_ns(10 * BASE_NS_PER_S);
+        while (atomic_load(&begun) < rank->size && base_now_ns() < all_ns) {
+            (void)sched_yield();
+        }
         coll_context_abort(r->context, "the launcher says so");
         RANK_CHECK(rank, coll_op_start(op, &rank->error) == COLL_ERR_ABORTED);
     } else {
@@ -222,6 +228,7 @@ static void an_abort_reaches_every_device(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         polls = i == 1;
+        atomic_store(&begun, 0);
         device_case c = {.ranks = 3, .body = aborted_body};
         device_case_run(&c);
     }
