@@ -1,5 +1,6 @@
 /* Checks the adapters of a job: those that it trains, and those that it loads. Called by job.c. */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "job_layout.h"
 
@@ -45,10 +46,13 @@ base_status proto_job_check_lora(const proto_job *job, base_error *reterr)
                          mode->name);
     }
     if (job->model.checkpoint[0] == '\0') {
+        char what[32] = "model.adapter";
+        if (job->model.adapter[0] == '\0') {
+            (void)snprintf(what, sizeof what, "lora.rank %" PRId64, rank);
+        }
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "lora.rank %" PRId64
-                         " adapts a model that is trained already: model.checkpoint names it",
-                         rank);
+                         "%s adapts a model that is trained already: model.checkpoint names it",
+                         what);
     }
     return job->parallel.zero < PROTO_ZERO_GRADIENTS
                ? BASE_OK

@@ -174,6 +174,7 @@ refused() { # WHAT IT SAYS, ARGUMENTS...
     fi
 }
 refused "--lora 4 adapts a model that is trained already" --lora 4
+refused "--adapter adapts a model that is trained already" --adapter gpt2-four
 refused "--lora 4 goes with mode ddp-cpu, not with pp-cpu" --mode pp-cpu --checkpoint gpt2 --lora 4
 refused "--lora 4 goes with mode ddp-cpu, not with ddp-nccl" --mode ddp-nccl --checkpoint gpt2 --lora 4
 refused "--lora 4 goes with --zero 0 and 1" --checkpoint gpt2 --lora 4 --zero 2
