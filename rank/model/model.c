@@ -127,13 +127,15 @@ base_status rank_model_check_context_ranks(const rank_model_config *config, int 
                                            base_error *reterr)
 {
     if (config->family->decoder == NULL) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
-                         "model: ranks cannot share the tokens of a batch of the family %s",
-                         config->family->model_types[0]);
+        return base_fail(
+            reterr, BASE_ERR_UNSUPPORTED,
+            "--context-ranks: ranks cannot share the tokens of a batch of the family %s",
+            config->family->model_types[0]);
     }
     if (rank_model_experts(config).count > 0) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
-                         "model: ranks cannot share the tokens of a batch of a model with experts");
+        return base_fail(
+            reterr, BASE_ERR_UNSUPPORTED,
+            "--context-ranks: ranks cannot share the tokens of a batch of a model with experts");
     }
     const int heads = config->heads / rank_tensor_ranks(config);
     if (heads % ranks != 0) {

@@ -139,7 +139,7 @@ refused "cannot be cut into stages" teach --mode pp-cpu --micro-batches 2
 refused "cannot be cut into stages" launcher --experts 4 --mode pp-cpu --ranks 2 --micro-batches 2 --steps 1 --quiet
 refused "they must be even" launcher --experts 4 --width 66 --heads 22 --steps 1 --quiet
 refused "models with experts run on CPUs only" launcher --experts 4 --mode ddp-nccl --steps 1 --quiet
-refused "ranks cannot share the tokens of a batch of a model with experts" teach --context-ranks 2
+refused "--context-ranks: ranks cannot share the tokens of a batch of a model with experts" teach --context-ranks 2
 refused "models with experts have no adapters" teach --lora 4
 refused "models with experts run on CPUs only" teach --mode ddp-nccl
 refused "models with experts run on CPUs only" launcher --mode tp-nccl --checkpoint mixtral --prompt hello --quiet
