@@ -9,10 +9,10 @@
 
 static const double MS_PER_NS = 1e-6;
 
-/* How long the rank was in the exchange after backward. */
-static int64_t exposed_ns(const launch_steps *steps, int rank, size_t index)
+/* How long the rank was in the exchange after backward, and in the barrier before it. */
+static int64_t exposed_ns(const launch_step_times *step)
 {
-    return steps->ranks[rank].times[index].allreduce_exposed_ns;
+    return step->allreduce_exposed_ns + step->barrier_ns;
 }
 
 /* The rank that came last to the exchange: it was in it for the shortest time, which is the time of
@@ -21,8 +21,8 @@ static int last_to_arrive(const launch_steps *steps, size_t index)
 {
     int last = 0;
     for (int r = 1; r < steps->world_size; r++) {
-        const int64_t own_ns = exposed_ns(steps, r, index);
-        const int64_t least_ns = exposed_ns(steps, last, index);
+        const int64_t own_ns = exposed_ns(&steps->ranks[r].times[index]);
+        const int64_t least_ns = exposed_ns(&steps->ranks[last].times[index]);
         if (own_ns < least_ns ||
             (own_ns == least_ns &&
              steps->ranks[r].times[index].step_ns > steps->ranks[last].times[index].step_ns)) {
@@ -37,8 +37,9 @@ static double others_waiting_ms(const launch_steps *steps, int last, size_t inde
 {
     double sum_ms = 0;
     for (int r = 0; r < steps->world_size; r++) {
-        sum_ms +=
-            (double)(exposed_ns(steps, r, index) - exposed_ns(steps, last, index)) * MS_PER_NS;
+        sum_ms += (double)(exposed_ns(&steps->ranks[r].times[index]) -
+                           exposed_ns(&steps->ranks[last].times[index])) *
+                  MS_PER_NS;
     }
     return steps->world_size > 1 ? sum_ms / (steps->world_size - 1) : 0;
 }
@@ -56,7 +57,7 @@ static void add_step(launch_breakdown *sum, const launch_step_times *step, int64
         [LAUNCH_PART_OVERLAPPED] = (double)overlapped_ns * MS_PER_NS,
         [LAUNCH_PART_EXCHANGE] = (double)alone_ns * MS_PER_NS,
         [LAUNCH_PART_WAITING] =
-            (double)(step->allreduce_exposed_ns - alone_ns + neighbour_ns) * MS_PER_NS,
+            (double)(exposed_ns(step) - alone_ns + neighbour_ns) * MS_PER_NS,
         [LAUNCH_PART_OPTIMIZER] = (double)step->optimizer_ns * MS_PER_NS,
     };
     double known_ms = 0;
@@ -105,7 +106,7 @@ launch_breakdown launch_breakdown_of(const launch_steps *steps, int rank, size_t
         const launch_rank_steps *shown = &steps->ranks[of_step ? last : rank];
         const launch_step_times *step = &shown->times[i];
         add_step(&made, step, steps->stages > 0 ? shown->stages[i].neighbour_ns : 0,
-                 exposed_ns(steps, last, i),
+                 exposed_ns(&steps->ranks[last].times[i]),
                  of_step ? launch_steps_slowest_ns(steps, i) : step->step_ns);
         made.others_waiting_ms += of_step ? others_waiting_ms(steps, last, i) : NAN;
     }

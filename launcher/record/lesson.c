@@ -35,6 +35,7 @@ static void put_step(const launch_run *run, launch_text *text)
     const bool alone = run->job->job.world_size == 1;
     bool first = true;
     const bool stages = proto_mode_get(run->job->job.mode)->pipelined;
+    const bool shards = run->job->parallel.zero >= PROTO_ZERO_GRADIENTS;
     launch_text_put(text, "The mean step took ");
     put_ms(text, step->step_ms);
     launch_text_put(text, alone ? "" : ", in the rank that arrived last");
@@ -46,7 +47,8 @@ static void put_step(const launch_run *run, launch_text *text)
         put_ms(text, step->part_ms[p]);
         launch_text_printf(text, " (%.1f %%) of %s",
                            launch_share_percent(step->part_ms[p], step->step_ms),
-                           !stages || p != LAUNCH_PART_WAITING ? WORDS[p]
+                           shards && p == LAUNCH_PART_EXCHANGE ? "exchanging shards"
+                           : !stages || p != LAUNCH_PART_WAITING ? WORDS[p]
                            : proto_job_tensor(run->job) > 1    ? "waiting for other ranks"
                                                                : "waiting for other stages");
         first = false;

@@ -94,14 +94,18 @@ static void put_wait_card(const launch_run *run, launch_text *text)
     const launch_breakdown *step = &run->summary->mean_step;
     const double exposed_ms = launch_breakdown_exposed_ms(step);
     const bool stages = proto_mode_get(run->job->job.mode)->pipelined;
-    launch_report_card_begin(text, !stages                          ? "All-reduce"
+    const bool shards = run->job->parallel.zero >= PROTO_ZERO_GRADIENTS;
+    launch_report_card_begin(text, shards                           ? "Exchange"
+                                   : !stages                        ? "All-reduce"
                                    : proto_job_tensor(run->job) > 1 ? "Waiting for ranks"
                                                                     : "Waiting for stages");
     launch_report_ms(text, exposed_ms, exposed_ms < 1 ? 3 : 2);
     launch_text_put(text, "</b><span class=\"more\">");
     if (isfinite(exposed_ms)) {
         launch_text_printf(text, "%s; %.1f %% of a step",
-                           stages ? "mean, with the exchange" : "mean, after backward",
+                           stages   ? "mean, with the exchange"
+                           : shards ? "mean, of shards; with the waits of forward and backward"
+                                    : "mean, after backward",
                            launch_share_percent(exposed_ms, step->step_ms));
     }
     launch_text_put(text, "</span></div>\n");
@@ -266,6 +270,25 @@ static void put_figure(launch_text *text, launch_figure *figure)
     free(figure);
 }
 
+/* What the figure of the scaling curve shows. */
+static void put_scaling_caption(const launch_run *run, launch_text *text)
+{
+    const launch_summary *summary = run->summary;
+    launch_text_put(text, "Tokens per second with more processes");
+    launch_text_put(text, proto_mode_get(run->job->job.mode)->pipelined
+                              ? "."
+                              : ", each with a batch of its own.");
+    if (summary->scaling_count < 2) {
+        launch_text_put(text, " Other numbers of processes were not measured.");
+    }
+    for (int i = 0; i < summary->scaling_count; i++) {
+        if (summary->scaling[i].rounds > 1) {
+            launch_text_put(text, " The bars show the slowest and the fastest round.");
+            break;
+        }
+    }
+}
+
 static void put_curves(const launch_run *run, launch_text *text)
 {
     launch_text_put(text,
@@ -281,9 +304,9 @@ static void put_curves(const launch_run *run, launch_text *text)
     launch_text_put(text, "</div>");
     put_figure(text, launch_accuracy_figure(run));
     launch_text_put(text,
-                    "</section><section><h2>How it scales</h2><p class=\"hintline\">Tokens per "
-                    "second with more processes, each with a batch of its own. The bars show the "
-                    "slowest and the fastest round.</p>");
+                    "</section><section><h2>How it scales</h2><p class=\"hintline\">");
+    put_scaling_caption(run, text);
+    launch_text_put(text, "</p>");
     put_figure(text, launch_scaling_figure(run));
     launch_text_put(text, "</section></div>\n");
 }
@@ -301,7 +324,7 @@ base_status launch_report_write(const launch_run *run, const char *manifest, lau
     launch_stages_report(run, text);
     put_curves(run, text);
     launch_report_ranks(run, text);
-    launch_report_training_terms(text);
+    launch_report_training_terms(text, run->job);
     const base_status status = launch_report_manifest(manifest, text, reterr);
     launch_report_end(text, run->info);
     return status;

@@ -11,7 +11,7 @@ BASE_MUST_CHECK base_status launch_report_write(const launch_run *run, const cha
 
 /* The parts of it. */
 void launch_report_ranks(const launch_run *run, launch_text *text);
-void launch_report_training_terms(launch_text *text);
+void launch_report_training_terms(launch_text *text, const proto_job *job);
 BASE_MUST_CHECK base_status launch_report_manifest(const char *manifest, launch_text *text,
                                                    base_error *reterr);
 extern const char LAUNCH_REPORT_STYLE[];

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/text.h"
 #include "record/report.h"
 
@@ -78,45 +79,93 @@ void launch_report_ranks(const launch_run *run, launch_text *text)
     launch_text_put(text, "</section>\n");
 }
 
-void launch_report_training_terms(launch_text *text)
+static const launch_term RANK_TERM = {"Rank",
+                                      "One of the processes that train together, numbered from 0."};
+
+static const launch_term DATA_PARALLEL_TERMS[] = {
+    {"Step", "Every rank takes a batch of its own sentences, works out how each parameter should "
+             "change (the gradient), the ranks add their gradients up, and all make the same "
+             "change."},
+    {"Forward and backward", "Running the model on the batch, then working back from its errors "
+                             "to the gradients. Useful work."},
+    {"All-reduce", "The exchange that adds up the ranks' gradients. It starts while backward still "
+                   "runs. What is transferred between two calls costs nothing; the calls themselves "
+                   "take this rank's time, and are a part of the step."},
+    {"All-reduce after backward",
+     "Backward is done, the sum is not: the time that the last rank to get there needs. The "
+     "price of having several processes."},
+};
+
+static const launch_term PIPELINE_TERMS[] = {
+    {"Stage", "A rank, or several, with some of the model's layers. Micro-batches go through all "
+              "stages forward, and back."},
+    {"Step", "The stages work on some micro-batches, one behind the other, and add up what each of "
+             "them says of how the parameters should change (the gradient). Then each stage changes "
+             "its own."},
+    {"Micro-batch", "The part of a step that goes through the stages at one time."},
+    {"Bubble", "The share of the time from the first stage's first forward to its last backward in "
+               "which stages are idle."},
+    {"Held", "How many micro-batches a stage keeps the activations of at one time, at most."},
+    {"Tied matrix", "The embedding, which is the output's matrix as well. The first and the last "
+                    "stage both have it, and add up its gradients."},
+    {"Forward and backward", "This stage's, of all micro-batches. Useful work."},
+    {"All-reduce after backward", "The sums at the end of a step: of losses, of the gradient's norm, "
+                                  "and of gradients where several ranks have the same layers."},
+};
+
+static const launch_term ZERO_TERMS[] = {
+    {"Shards", "A rank keeps only its part of gradients, moments and, with --zero 3, parameters. "
+               "Gradients are added up by reduce-scatter, parameters come by all-gather; both "
+               "count as all-reduce here. What forward and backward wait for them is in "
+               "&ldquo;all-reduce after backward&rdquo;, too."},
+};
+
+static const launch_term TIME_TERMS[] = {
+    {"Last to arrive",
+     "The rank that reaches the all-reduce after backward last in a step. It waits for nobody "
+     "there and all others wait for it, so its work is what the step takes. Which rank that "
+     "is can change from step to step."},
+    {"Waiting for other ranks",
+     "What another rank spends there beyond that: the last one holds up all. In a pipeline "
+     "also the wait for messages of the stages beside it."},
+    {"Optimizer", "AdamW turns the summed gradient into a change of every parameter."},
+    {"Other", "What is left of a step: bookkeeping, time without a core, and by what another rank "
+              "began the step earlier or ended it later than the last to arrive."},
+    {"Loss", "How surprised the model is by the right text, per token (natural logarithm). Lower "
+             "is better; 0 is certain and right."},
+    {"Tokens/s", "Pieces of text per second, all ranks together, by the time of the rank that took "
+                 "longest for all of these steps."},
+    {"Efficiency", "Speed-up over one process, divided by the number of processes."},
+    {"Warm-up", "The first half of the steps. Speeds and times are taken over the last half."},
+    {"Median, p95", "Half of the values, or 95 % of them, are below."},
+};
+
+enum { TERMS_MAX = 24 };
+
+static void add_terms(launch_term *shown, size_t *count, const launch_term *terms, size_t more)
 {
-    static const launch_term TERMS[] = {
-        {"Rank", "One of the processes that train together, numbered from 0."},
-        {"Step",
-         "Every rank takes a batch of its own sentences, works out how each parameter should "
-         "change (the gradient), the ranks add their gradients up, and all make the same "
-         "change."},
-        {"Forward and backward",
-         "Running the model on the batch, then working back from its errors "
-         "to the gradients. Useful work."},
-        {"All-reduce",
-         "The exchange that adds up the ranks' gradients. It starts while backward still "
-         "runs, so part of it costs nothing."},
-        {"All-reduce after backward",
-         "Backward is done, the sum is not: the time that the last rank to get there needs. The "
-         "price of having several processes."},
-        {"Last to arrive",
-         "The rank that reaches the all-reduce after backward last in a step. It waits for nobody "
-         "there and all others wait for it, so its work is what the step takes. Which rank that "
-         "is can change from step to step."},
-        {"Waiting for other ranks",
-         "What another rank spends there beyond that: the last one holds up all. In a pipeline "
-         "also the wait for messages of the stages beside it."},
-        {"Optimizer", "AdamW turns the summed gradient into a change of every parameter."},
-        {"Other",
-         "What is left of a step: bookkeeping, time without a core, and by what another rank began "
-         "the step earlier or ended it later than the last to arrive."},
-        {"Loss",
-         "How surprised the model is by the right text, per token (natural logarithm). Lower "
-         "is better; 0 is certain and right."},
-        {"Tokens/s",
-         "Pieces of text per second, all ranks together, by the time of the rank that took longest "
-         "for all of these steps."},
-        {"Efficiency", "Speed-up over one process, divided by the number of processes."},
-        {"Warm-up", "The first half of the steps. Speeds and times are taken over the last half."},
-        {"Median, p95", "Half of the values, or 95 % of them, are below."},
-    };
-    launch_report_terms(text, TERMS, sizeof TERMS / sizeof TERMS[0]);
+    BASE_ASSERT(*count + more <= TERMS_MAX);
+    memcpy(shown + *count, terms, more * sizeof *terms);
+    *count += more;
+}
+
+#define ADD_TERMS(terms) add_terms(shown, &count, terms, sizeof(terms) / sizeof(terms)[0])
+
+void launch_report_training_terms(launch_text *text, const proto_job *job)
+{
+    launch_term shown[TERMS_MAX];
+    size_t count = 0;
+    add_terms(shown, &count, &RANK_TERM, 1);
+    if (proto_mode_get(job->job.mode)->pipelined) {
+        ADD_TERMS(PIPELINE_TERMS);
+    } else {
+        ADD_TERMS(DATA_PARALLEL_TERMS);
+    }
+    if (job->parallel.zero >= PROTO_ZERO_GRADIENTS) {
+        ADD_TERMS(ZERO_TERMS);
+    }
+    ADD_TERMS(TIME_TERMS);
+    launch_report_terms(text, shown, count);
 }
 
 static void put_value(launch_text *text, const json_t *value)

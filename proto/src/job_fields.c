@@ -241,7 +241,7 @@ static const base_field rows[] = {
              "auto, direct, native",
      .marks = PROTO_FIELD_PROGRAM},
     {JOB(ENUM, parallel.timing), .name_of = proto_timing_name, .option = "timing", .value = "NAME",
-     .help = "overlapped: all-reduce during backward; bracketed: after it, bare",
+     .help = "overlapped: all-reduce during backward; bracketed: after it, all at once",
      .marks = PROTO_FIELD_DATA_PARALLEL},
     {JOB(INT, parallel.bucket_bytes), .least = 1024, .most = 1 << 30, .option = "bucket-bytes",
      .value = "N", .help = "of gradients in one all-reduce of replicas; ddp-nccl: 26214400",

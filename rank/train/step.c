@@ -408,6 +408,7 @@ static void report(const trainer *self, const training_step *step)
     message.backward_ns = step->stage.backward_ns;
     message.tensor_ns = step->stage.tensor_ns;
     message.context_ns = step->context_ns;
+    message.barrier_ns = step->times.barrier_ns;
     message.neighbour_ns = step->stage.wait_ns;
     message.stage_span_ns = step->stage.span_ns;
     message.held = (uint64_t)step->stage.held;

@@ -96,6 +96,7 @@ typedef struct rank_ddp_times {
     int64_t
         waited_ns; /* the part of it in which passes waited: parameters to gather, memory to free */
     int64_t waited_cpu_ns; /* CPU time of this thread in that part */
+    int64_t barrier_ns;    /* bracketed: until all ranks were there; in none of the others */
     bool by_device;
     int64_t
         compute_ns; /* by_device: from rank_ddp_grads of the first micro-batch to the end of what

@@ -194,11 +194,13 @@ static void finish_on_host(rank_ddp *ddp)
 base_status rank_ddp_finish(rank_ddp *ddp, rank_ddp_times *times, base_error *reterr)
 {
     coll_error error;
+    const int64_t barrier_ns = base_now_ns();
     if (ddp->failed == BASE_OK && ddp->bracketed) {
         rank_ddp_keep(ddp, coll_to_base(coll_barrier(ddp->comm, &error), &error, &ddp->error));
     }
     const int64_t before_ns = base_now_ns();
     const int64_t hidden_ns = ddp->inside_ns;
+    times->barrier_ns = before_ns - barrier_ns;
     times->waited_ns = ddp->waited_ns;
     times->waited_cpu_ns = ddp->waited_cpu_ns;
     if (rank_ddp_on_device(ddp)) {

@@ -104,9 +104,8 @@ static void shared_batches_are_compared_by_speed(void **state)
 }
 
 /* The text has the parts of the rank that arrived last, and they add up to the longest step. */
-static void the_parts_of_a_step_add_up(void **state)
+static void check_parts(bool bracketed)
 {
-    (void)state;
     base_error error;
     launch_steps kept = {0};
     sample made;
@@ -119,8 +118,10 @@ static void the_parts_of_a_step_add_up(void **state)
         step.step = (uint64_t)(i / 2);
         step.rank = i % 2;
         step.allreduce_exposed_ns = (i / 2 % 2 == 1 && !late ? 7 : 1) * 1000000;
+        step.barrier_ns = bracketed ? step.allreduce_exposed_ns - 400000 : 0;
+        step.allreduce_exposed_ns -= step.barrier_ns;
         step.allreduce_ns = step.allreduce_exposed_ns + 500000;
-        step.step_ns = step.compute_ns + step.allreduce_ns + step.optimizer_ns +
+        step.step_ns = step.compute_ns + step.allreduce_ns + step.barrier_ns + step.optimizer_ns +
                        (i % 2 == 0 ? 300000 : 200000); /* rank 0's step is the longest */
         assert_ok(launch_steps_add(&kept, &step, &error), &error);
     }
@@ -149,6 +150,14 @@ static void the_parts_of_a_step_add_up(void **state)
     launch_text_fini(&text);
     launch_summary_fini(&summary);
     launch_steps_fini(&kept);
+}
+
+/* Also where ranks wait in a barrier before they exchange. */
+static void the_parts_of_a_step_add_up(void **state)
+{
+    (void)state;
+    check_parts(false);
+    check_parts(true);
 }
 
 /* The cause of slower computing depends on the measurements: a rank without a core, slower cores,
