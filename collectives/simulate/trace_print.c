@@ -204,6 +204,7 @@ static void print_title(const trace_result *played, FILE *out)
                   played->round_count == 1 ? "" : "s");
     (void)fprintf(out, "A0 is what rank 0 has of block A in the beginning%s",
                   coll_kind_reduces(played->plan.kind) ? ", A alone the sum of all ranks" : "");
+    (void)fprintf(out, ",\n\"C to 1\" means that what it holds in column C goes to rank 1");
     (void)fprintf(out, "%s%s.\n\n", aside ? ",\n[A0] a value that is added later" : "",
                   chains ? ",\nA1+..+A4 is ((A1+A2)+A3)+A4" : "");
 }

@@ -64,8 +64,7 @@ static launch_plan_source source_of(const launch_plan_options *options, bool kno
                                                                 : LAUNCH_PLAN_NOWHERE;
 }
 
-static int show(const launch_plan_options *options, bool known, const launch_estimate *estimates,
-                int count)
+static int show(const launch_plan_options *options, bool known, const launch_found *found)
 {
     base_error error;
     base_status status = BASE_OK;
@@ -76,13 +75,12 @@ static int show(const launch_plan_options *options, bool known, const launch_est
         .source = source_of(options, known),
         .checkpoint = options->checkpoint,
         .lora_targets = options->lora_targets,
-        .estimates = estimates,
-        .count = count,
+        .found = found,
         .price_micro_per_hour = options->price_micro_per_hour,
         .steps = options->steps,
     };
     if (options->picture[0] != '\0') {
-        status = draw(&estimates[0], options->picture, &error);
+        status = draw(&found->estimates[0], options->picture, &error);
     }
     if (status == BASE_OK && options->json) {
         status = launch_plan_print_json(&plan, stdout, &error);
@@ -93,7 +91,7 @@ static int show(const launch_plan_options *options, bool known, const launch_est
         (void)launch_report_error(&error);
         return is_usage(status) ? BASE_EXIT_USAGE : BASE_EXIT_ERROR;
     }
-    return estimates[0].fits ? BASE_EXIT_DONE : BASE_EXIT_ERROR;
+    return found->estimates[0].fits ? BASE_EXIT_DONE : BASE_EXIT_ERROR;
 }
 
 /* A plan needs the shape alone. Whether the model can be run is another question, and the answer. */
@@ -119,8 +117,7 @@ int launch_plan_command(int argc, char **argv, const char *rank_path)
 {
     base_error error;
     launch_plan_options options;
-    launch_estimate *estimates = NULL;
-    int count = 0;
+    launch_found found = {.estimates = NULL};
     if (launch_plan_options_parse(argc, argv, &options, &error) != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s (launcher plan --help lists the flags)", error.message);
         return BASE_EXIT_USAGE;
@@ -132,14 +129,14 @@ int launch_plan_command(int argc, char **argv, const char *rank_path)
     const bool known =
         options.checkpoint[0] != '\0' && warn_of_checkpoint(options.checkpoint, rank_path);
     int exit_status = BASE_EXIT_ERROR;
-    const base_status status = launch_plan_search(&options.ask, options.ranks, &options.layout,
-                                                  &estimates, &count, &error);
+    const base_status status =
+        launch_plan_search(&options.ask, options.ranks, &options.layout, &found, &error);
     if (status == BASE_OK) {
-        exit_status = show(&options, known, estimates, count);
+        exit_status = show(&options, known, &found);
     } else {
         (void)launch_report_error(&error);
         exit_status = is_usage(status) ? BASE_EXIT_USAGE : BASE_EXIT_ERROR;
     }
-    launch_estimates_destroy(estimates, count);
+    launch_found_fini(&found);
     return exit_status;
 }

@@ -37,12 +37,17 @@ static int64_t shortest_ns(const launch_pipeline_run *run)
     return shortest;
 }
 
+int64_t launch_pipeline_column_ns(const launch_pipeline_run *run)
+{
+    const int64_t least = (run->result.step_ns + COLUMNS_MAX - 1) / COLUMNS_MAX;
+    const int64_t shortest = shortest_ns(run);
+    return shortest > least ? shortest : least;
+}
+
 void launch_pipeline_picture_text(const launch_pipeline_run *run, FILE *out)
 {
     const int tasks = proto_pipeline_tasks(&run->pipeline);
-    const int64_t least = (run->result.step_ns + COLUMNS_MAX - 1) / COLUMNS_MAX;
-    const int64_t shortest = shortest_ns(run);
-    const int64_t column_ns = shortest > least ? shortest : least;
+    const int64_t column_ns = launch_pipeline_column_ns(run);
     for (int stage = 0; stage < run->pipeline.stages; stage++) {
         int index = 0;
         (void)fprintf(out, "  stage %-2d |", stage);

@@ -10,6 +10,9 @@
  * have more than 100 columns. */
 void launch_pipeline_picture_text(const launch_pipeline_run *run, FILE *out);
 
+/* The time that a column of it is. */
+int64_t launch_pipeline_column_ns(const launch_pipeline_run *run);
+
 /* One SVG of all runs, on a common time axis, for light and dark pages. */
 void launch_pipeline_picture_svg(const launch_pipeline_run *runs, int count, FILE *out);
 

@@ -6,7 +6,7 @@
 
 bool launch_plan_cost(const launch_plan *plan, int64_t *micro)
 {
-    const launch_estimate *best = &plan->estimates[0];
+    const launch_estimate *best = &plan->found->estimates[0];
     const launch_layout *layout = &best->layout;
     const double seconds = ceil(best->step_s * (double)plan->steps);
     return plan->price_micro_per_hour > 0 && plan->steps > 0 && seconds < 9e15 &&

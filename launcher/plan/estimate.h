@@ -119,14 +119,21 @@ BASE_MUST_CHECK base_status launch_estimate_make(const launch_ask *ask, const la
                                                  launch_estimate *estimate, base_error *reterr);
 void launch_estimate_fini(launch_estimate *estimate);
 
-/* The layouts of so many ranks, the fastest first; those that do not fit last. A number of `wanted`
- * that is not 0 is kept, and its context_ranks, which are not 0. *estimates: (count), to be freed with launch_estimates_destroy; only the
- * first one has a timeline. BASE_ERR_INVALID: no layout is possible; the message is of the last
- * one tried. */
+/* What a search has found. */
+typedef struct launch_found {
+    launch_estimate *estimates; /* (count), the fastest first; those that do not fit last */
+    int count;
+    int left_out;                       /* layouts that are not possible, */
+    launch_layout left_out_one;         /* the first of them, which has most replicas, */
+    char why[BASE_ERROR_MESSAGE_BYTES]; /* and why it is not */
+} launch_found;
+
+/* The layouts of so many ranks. A number of `wanted` that is not 0 is kept, and its context_ranks, which
+ * are not 0. Only the first estimate has a timeline. launch_found_fini frees what it holds, also after a
+ * failure. BASE_ERR_INVALID: no layout is possible; the message is of the first one tried. */
 BASE_MUST_CHECK base_status launch_plan_search(const launch_ask *ask, int64_t ranks,
-                                               const launch_layout *wanted,
-                                               launch_estimate **estimates, int *count,
+                                               const launch_layout *wanted, launch_found *found,
                                                base_error *reterr);
-void launch_estimates_destroy(launch_estimate *estimates, int count);
+void launch_found_fini(launch_found *found);
 
 #endif

@@ -37,8 +37,8 @@ static json_t *ways_json(const launch_estimate *estimate)
 static json_t *layouts_json(const launch_plan *plan)
 {
     json_t *list = json_array();
-    for (int i = 0; i < plan->count; i++) {
-        const launch_estimate *each = &plan->estimates[i];
+    for (int i = 0; i < plan->found->count; i++) {
+        const launch_estimate *each = &plan->found->estimates[i];
         (void)json_array_append_new(
             list, json_pack("{s:o, s:I, s:f, s:f, s:f, s:f, s:b, s:o, s:o}", "layout",
                             layout_json(&each->layout), "zero",
@@ -49,6 +49,13 @@ static json_t *layouts_json(const launch_plan *plan)
                             on_cpus_json(plan, &each->layout)));
     }
     return list;
+}
+
+static json_t *left_out_json(const launch_found *found)
+{
+    return found->left_out == 0 ? json_null()
+                                : json_pack("{s:o, s:s}", "layout",
+                                            layout_json(&found->left_out_one), "why", found->why);
 }
 
 static json_t *memory_json(const launch_estimate *best)
@@ -137,10 +144,10 @@ static json_t *model_json(const launch_plan *plan)
 
 base_status launch_plan_print_json(const launch_plan *plan, FILE *stream, base_error *reterr)
 {
-    const launch_estimate *best = &plan->estimates[0];
+    const launch_estimate *best = &plan->found->estimates[0];
     json_t *root = json_pack(
         "{s:o, s:o, s:s, s:s, s:o, s:I, s:b, s:f, s:b, s:o, s:f, s:i, s:o, s:o, s:o, "
-        "s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:o, s:o, s:o}",
+        "s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:o, s:o, s:o, s:i, s:o}",
         "model", model_json(plan), "lora", adapters_json(plan), "weight_type",
         weight_type(plan->ask), "device", plan->device_name, "layout", layout_json(&best->layout),
         "zero", (json_int_t)launch_layout_zero(plan->ask, &best->layout), "recompute",
@@ -153,7 +160,8 @@ base_status launch_plan_print_json(const launch_plan *plan, FILE *stream, base_e
         best->gradients_exposed_s, "optimizer_s", best->optimizer_s, "parameters_s",
         best->parameters_s, "parameters_exposed_s", best->parameters_exposed_s, "step_s",
         best->step_s, "cost_usd", cost_json(plan), "on_cpus", on_cpus_json(plan, &best->layout),
-        "layouts", layouts_json(plan));
+        "layouts", layouts_json(plan), "left_out", plan->found->left_out, "left_out_first",
+        left_out_json(plan->found));
     const bool written = root != NULL && json_dumpf(root, stream, JSON_INDENT(2)) == 0;
     json_decref(root);
     (void)fputc('\n', stream);

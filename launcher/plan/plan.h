@@ -20,10 +20,9 @@ typedef struct launch_plan {
     const char *model_name;
     const char *device_name;
     launch_plan_source source;
-    const char *checkpoint;           /* a directory */
-    const char *lora_targets;         /* of adapters; empty: as PEFT has it */
-    const launch_estimate *estimates; /* (count), at least 1 */
-    int count;
+    const char *checkpoint;       /* a directory */
+    const char *lora_targets;     /* of adapters; empty: as PEFT has it */
+    const launch_found *found;    /* at least one layout */
     int64_t price_micro_per_hour; /* of one rank; 0: not known */
     int64_t steps;
 } launch_plan;

@@ -100,7 +100,7 @@ static void print_head(const launch_plan *plan, FILE *stream)
 {
     const launch_ask *ask = plan->ask;
     const launch_model *model = &ask->model;
-    const launch_estimate *best = &plan->estimates[0];
+    const launch_estimate *best = &plan->found->estimates[0];
     const launch_layout *layout = &best->layout;
     char texts[4][TEXT_BYTES];
     char with_text[FLAGS_BYTES];
@@ -159,10 +159,10 @@ static void print_fit(const launch_ask *ask, const launch_estimate *of, FILE *st
 /* All layouts have as many context ranks: a column for those who have asked for some. */
 static void print_layouts(const launch_plan *plan, FILE *stream)
 {
-    const int64_t context_ranks = plan->estimates[0].layout.context_ranks;
+    const int64_t context_ranks = plan->found->estimates[0].layout.context_ranks;
     char context[TEXT_BYTES] = "";
     char texts[2][TEXT_BYTES];
-    if (plan->count == 1) {
+    if (plan->found->count == 1) {
         return;
     }
     if (context_ranks > 1) {
@@ -172,22 +172,37 @@ static void print_layouts(const launch_plan *plan, FILE *stream)
                   "\nLayouts of these ranks, by tokens/s; those that do not fit come last\n"
                   "  data%s tensor pipeline        step    tokens/s  bubble     memory\n",
                   context_ranks > 1 ? " context" : "");
-    for (int i = 0; i < plan->count && i < LAYOUTS_SHOWN; i++) {
-        const launch_estimate *each = &plan->estimates[i];
+    for (int i = 0; i < plan->found->count && i < LAYOUTS_SHOWN; i++) {
+        const launch_estimate *each = &plan->found->estimates[i];
         (void)fprintf(stream, "%6" PRId64 "%s %6" PRId64 " %8" PRId64 " %11s %11.0f %5.1f %% %10s",
                       each->layout.data, context, each->layout.tensor, each->layout.pipeline,
                       seconds(each->step_s, texts[0]), each->tokens / each->step_s,
                       100 * each->run.result.bubble, bytes(each->total_bytes, texts[1]));
         print_fit(plan->ask, each, stream);
     }
-    if (plan->count > LAYOUTS_SHOWN) {
-        (void)fprintf(stream, "  and %d more\n", plan->count - LAYOUTS_SHOWN);
+    if (plan->found->count > LAYOUTS_SHOWN) {
+        (void)fprintf(stream, "  and %d more\n", plan->found->count - LAYOUTS_SHOWN);
     }
+}
+
+/* Who looks for a layout that is not in the table learns why. */
+static void print_left_out(const launch_found *found, FILE *stream)
+{
+    const launch_layout *one = &found->left_out_one;
+    if (found->left_out == 0) {
+        return;
+    }
+    (void)fprintf(stream, "%s  left out: ", found->count == 1 ? "\n" : "");
+    if (found->left_out > 1) {
+        (void)fprintf(stream, "%d layouts, such as ", found->left_out);
+    }
+    (void)fprintf(stream, "%" PRId64 " data x %" PRId64 " tensor x %" PRId64 " pipeline: %s\n",
+                  one->data, one->tensor, one->pipeline, found->why);
 }
 
 static void print_memory(const launch_plan *plan, FILE *stream)
 {
-    const launch_estimate *best = &plan->estimates[0];
+    const launch_estimate *best = &plan->found->estimates[0];
     char texts[2][TEXT_BYTES];
     char way_text[FLAGS_BYTES];
     (void)fprintf(stream, "\nMemory of a rank");
@@ -213,7 +228,7 @@ static void print_memory(const launch_plan *plan, FILE *stream)
 
 static void print_bill(const launch_plan *plan, FILE *stream)
 {
-    const launch_estimate *best = &plan->estimates[0];
+    const launch_estimate *best = &plan->found->estimates[0];
     char texts[3][TEXT_BYTES];
     if (best->row_count == 0) {
         (void)fprintf(stream, "\nNothing is exchanged.\n");
@@ -236,7 +251,7 @@ static void print_bill(const launch_plan *plan, FILE *stream)
 /* The output over the vocabulary weighs as much as layers do. */
 static void print_balance(const launch_plan *plan, FILE *stream)
 {
-    const launch_estimate *best = &plan->estimates[0];
+    const launch_estimate *best = &plan->found->estimates[0];
     const launch_model *model = &plan->ask->model;
     const int all = best->run.pipeline.stages * best->run.pipeline.chunks;
     (void)fprintf(stream,
@@ -250,7 +265,7 @@ static void print_balance(const launch_plan *plan, FILE *stream)
 
 static void print_pipeline(const launch_plan *plan, FILE *stream)
 {
-    const launch_estimate *best = &plan->estimates[0];
+    const launch_estimate *best = &plan->found->estimates[0];
     const proto_pipeline *pipeline = &best->run.pipeline;
     if (pipeline->stages == 1) {
         return;
@@ -284,7 +299,7 @@ static void print_share(const char *what, double took_s, double step_s, FILE *st
 
 static void print_times(const launch_plan *plan, FILE *stream)
 {
-    const launch_estimate *best = &plan->estimates[0];
+    const launch_estimate *best = &plan->found->estimates[0];
     char text[TEXT_BYTES];
     (void)fprintf(stream, "\nA step, of the rank that computes longest\n");
     print_share("computing", best->compute_s, best->step_s, stream);
@@ -302,7 +317,7 @@ static void print_times(const launch_plan *plan, FILE *stream)
 
 static void print_money(const launch_plan *plan, FILE *stream)
 {
-    const launch_estimate *best = &plan->estimates[0];
+    const launch_estimate *best = &plan->found->estimates[0];
     const launch_layout *layout = &best->layout;
     char text[BUDGET_MONEY_BYTES];
     char took[TEXT_BYTES];
@@ -335,7 +350,7 @@ static void print_money(const launch_plan *plan, FILE *stream)
 static void print_on_cpus(const launch_plan *plan, FILE *stream)
 {
     launch_text text = {.data = NULL};
-    if (launch_plan_on_cpus(plan, &plan->estimates[0].layout, &text) && !text.failed) {
+    if (launch_plan_on_cpus(plan, &plan->found->estimates[0].layout, &text) && !text.failed) {
         (void)fprintf(stream, "\nOn CPUs: %s\n", text.data);
     }
     launch_text_fini(&text);
@@ -345,6 +360,7 @@ void launch_plan_print(const launch_plan *plan, FILE *stream)
 {
     print_head(plan, stream);
     print_layouts(plan, stream);
+    print_left_out(plan->found, stream);
     print_memory(plan, stream);
     print_bill(plan, stream);
     print_pipeline(plan, stream);

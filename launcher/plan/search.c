@@ -1,6 +1,8 @@
 /* Tries every layout of some ranks. Called by the command line. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "plan/estimate.h"
 
@@ -33,31 +35,30 @@ static bool is_wanted(int64_t wanted, int64_t count)
 
 /* Adds the layout if it is possible. */
 static base_status try_layout(const launch_ask *ask, const launch_layout *layout,
-                              launch_estimate *estimates, int *count, int *skipped,
-                              base_error *reterr)
+                              launch_found *found, base_error *reterr)
 {
-    if (*count == LAYOUTS_MAX) {
+    if (found->count == LAYOUTS_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT, "more than %d layouts", LAYOUTS_MAX);
     }
     base_error error;
-    const base_status status = launch_estimate_make(ask, layout, &estimates[*count], &error);
-    launch_estimate_fini(&estimates[*count]);
+    launch_estimate *estimate = &found->estimates[found->count];
+    const base_status status = launch_estimate_make(ask, layout, estimate, &error);
+    launch_estimate_fini(estimate);
     if (status == BASE_OK) {
-        (*count)++;
+        found->count++;
         return BASE_OK;
     }
-    if (*skipped == 0 || status == BASE_ERR_MEMORY) { /* why the first one is not possible */
-        *reterr = error;
+    if (found->left_out++ == 0) {
+        found->left_out_one = *layout;
+        memcpy(found->why, error.message, sizeof found->why);
     }
-    (*skipped)++;
-    return status == BASE_ERR_MEMORY ? status : BASE_OK;
+    return status == BASE_ERR_MEMORY ? base_fail(reterr, status, "%s", error.message) : BASE_OK;
 }
 
 static base_status try_all(const launch_ask *ask, int64_t ranks, const launch_layout *wanted,
-                           launch_estimate *estimates, int *count, base_error *reterr)
+                           launch_found *found, base_error *reterr)
 {
     base_status status = BASE_OK;
-    int skipped = 0;
     const int64_t places = ranks / wanted->context_ranks; /* each of ranks that share tokens */
     for (int64_t tensor = 1; tensor <= places && status == BASE_OK; tensor++) {
         const int64_t most = places % tensor == 0 ? places / tensor : 0;
@@ -69,7 +70,7 @@ static base_status try_all(const launch_ask *ask, int64_t ranks, const launch_la
             const bool whole = launch_layout_ranks(&layout) == ranks;
             if (whole && is_wanted(wanted->tensor, tensor) &&
                 is_wanted(wanted->pipeline, pipeline) && is_wanted(wanted->data, layout.data)) {
-                status = try_layout(ask, &layout, estimates, count, &skipped, reterr);
+                status = try_layout(ask, &layout, found, reterr);
             }
         }
     }
@@ -77,30 +78,31 @@ static base_status try_all(const launch_ask *ask, int64_t ranks, const launch_la
 }
 
 base_status launch_plan_search(const launch_ask *ask, int64_t ranks, const launch_layout *wanted,
-                               launch_estimate **estimates, int *count, base_error *reterr)
+                               launch_found *found, base_error *reterr)
 {
-    *count = 0;
-    *estimates = calloc(LAYOUTS_MAX, sizeof **estimates);
-    if (*estimates == NULL) {
+    *found = (launch_found){.estimates = calloc(LAYOUTS_MAX, sizeof *found->estimates)};
+    if (found->estimates == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for layouts");
     }
-    (void)base_fail(reterr, BASE_ERR_INVALID, "data ×%s tensor × pipeline must be that many",
-                    wanted->context_ranks > 1 ? " context ×" : "");
-    const base_status status = try_all(ask, ranks, wanted, *estimates, count, reterr);
-    if (status != BASE_OK || *count == 0) {
-        return status != BASE_OK ? status
-                                 : base_error_prepend(reterr, BASE_ERR_INVALID,
-                                                      "no layout of %" PRId64 " ranks", ranks);
+    (void)snprintf(found->why, sizeof found->why, "data ×%s tensor × pipeline must be that many",
+                   wanted->context_ranks > 1 ? " context ×" : "");
+    const base_status status = try_all(ask, ranks, wanted, found, reterr);
+    if (status != BASE_OK) {
+        return status;
     }
-    qsort(*estimates, (size_t)*count, sizeof **estimates, by_step);
-    const launch_layout best = (*estimates)[0].layout;
-    return launch_estimate_make(ask, &best, &(*estimates)[0], reterr);
+    if (found->count == 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "no layout of %" PRId64 " ranks: %s", ranks,
+                         found->why);
+    }
+    qsort(found->estimates, (size_t)found->count, sizeof *found->estimates, by_step);
+    const launch_layout best = found->estimates[0].layout;
+    return launch_estimate_make(ask, &best, &found->estimates[0], reterr);
 }
 
-void launch_estimates_destroy(launch_estimate *estimates, int count)
+void launch_found_fini(launch_found *found)
 {
-    if (estimates != NULL && count > 0) {
-        launch_estimate_fini(&estimates[0]);
+    if (found->estimates != NULL && found->count > 0) {
+        launch_estimate_fini(&found->estimates[0]);
     }
-    free(estimates);
+    free(found->estimates);
 }

@@ -208,20 +208,19 @@ static void times_add_up(void **state)
 static void the_search_keeps_the_context_ranks(void **state)
 {
     (void)state;
-    launch_estimate *found = NULL;
-    int count = 0;
+    launch_found found;
     base_error error;
     const launch_layout wanted = {.context_ranks = 2};
     launch_ask ask = ask_of(model_of("gpt2"));
     ask.device.host_ranks = 8;
-    assert_ok(launch_plan_search(&ask, 8, &wanted, &found, &count, &error), &error);
+    assert_ok(launch_plan_search(&ask, 8, &wanted, &found, &error), &error);
     /* of 4: tensor 1 with 3 numbers of stages, tensor 2 with 2; 4 x 2 do not divide 12 heads */
-    assert_int_equal(count, 5);
-    for (int i = 0; i < count; i++) {
-        assert_int_equal(found[i].layout.context_ranks, 2);
-        assert_int_equal(launch_layout_ranks(&found[i].layout), 8);
+    assert_int_equal(found.count, 5);
+    for (int i = 0; i < found.count; i++) {
+        assert_int_equal(found.estimates[i].layout.context_ranks, 2);
+        assert_int_equal(launch_layout_ranks(&found.estimates[i].layout), 8);
     }
-    launch_estimates_destroy(found, count);
+    launch_found_fini(&found);
 }
 
 static void impossible_layouts_are_refused_with_the_reason(void **state)
@@ -243,14 +242,12 @@ static void impossible_layouts_are_refused_with_the_reason(void **state)
     const launch_ask ask = ask_of(model_of("gpt2"));
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        launch_estimate *found = NULL;
-        int count = 0;
+        launch_found found;
         base_error error;
-        assert_int_equal(
-            launch_plan_search(&ask, cases[i].ranks, &cases[i].wanted, &found, &count, &error),
-            BASE_ERR_INVALID);
+        assert_int_equal(launch_plan_search(&ask, cases[i].ranks, &cases[i].wanted, &found, &error),
+                         BASE_ERR_INVALID);
         assert_has(error.message, cases[i].words);
-        launch_estimates_destroy(found, count);
+        launch_found_fini(&found);
     }
 }
 

@@ -344,61 +344,61 @@ static void the_search_finds_the_fastest_that_fits(void **state)
     (void)state;
     launch_ask ask = ask_of(model_of("gpt2"));
     ask.device.host_ranks = 8;
-    launch_estimate *found = NULL;
-    int count = 0;
+    launch_found found;
     base_error error;
     const launch_layout any = {.context_ranks = 1};
-    assert_ok(launch_plan_search(&ask, 8, &any, &found, &count, &error), &error);
-    assert_int_equal(count, 9); /* 12 heads are not cut in 8 */
-    assert_non_null(found[0].run.spans);
-    for (int i = 1; i < count; i++) {
-        assert_true(found[i - 1].step_s <= found[i].step_s);
-        assert_null(found[i].run.spans);
+    assert_ok(launch_plan_search(&ask, 8, &any, &found, &error), &error);
+    assert_int_equal(found.count, 9); /* 12 heads are not cut in 8 */
+    assert_int_equal(found.left_out, 1);
+    assert_int_equal(found.left_out_one.tensor, 8);
+    assert_has(found.why, "12 heads");
+    assert_non_null(found.estimates[0].run.spans);
+    for (int i = 1; i < found.count; i++) {
+        assert_true(found.estimates[i - 1].step_s <= found.estimates[i].step_s);
+        assert_null(found.estimates[i].run.spans);
     }
-    const double least_s = found[0].step_s;
-    const double most_bytes = found[0].total_bytes;
-    launch_estimates_destroy(found, count);
+    const double least_s = found.estimates[0].step_s;
+    const double most_bytes = found.estimates[0].total_bytes;
+    launch_found_fini(&found);
 
     ask.device.memory_bytes = most_bytes - 1;
-    assert_ok(launch_plan_search(&ask, 8, &any, &found, &count, &error), &error);
-    assert_true(found[0].fits && found[0].step_s >= least_s);
-    launch_estimates_destroy(found, count);
+    assert_ok(launch_plan_search(&ask, 8, &any, &found, &error), &error);
+    assert_true(found.estimates[0].fits && found.estimates[0].step_s >= least_s);
+    launch_found_fini(&found);
 
     ask.device.memory_bytes = 1;
-    assert_ok(launch_plan_search(&ask, 8, &any, &found, &count, &error), &error);
-    for (int i = 1; i < count; i++) {
-        assert_true(found[i - 1].total_bytes <= found[i].total_bytes);
+    assert_ok(launch_plan_search(&ask, 8, &any, &found, &error), &error);
+    for (int i = 1; i < found.count; i++) {
+        assert_true(found.estimates[i - 1].total_bytes <= found.estimates[i].total_bytes);
     }
-    launch_estimates_destroy(found, count);
+    launch_found_fini(&found);
 
     /* a layout with more tasks than are played is left out */
     ask.device.memory_bytes = 1e12;
     ask.batch = 1;
     ask.global_batch = 65536;
-    assert_ok(launch_plan_search(&ask, 12, &any, &found, &count, &error), &error);
-    assert_true(count > 0 && found[0].fits);
-    launch_estimates_destroy(found, count);
+    assert_ok(launch_plan_search(&ask, 12, &any, &found, &error), &error);
+    assert_true(found.count > 0 && found.estimates[0].fits);
+    launch_found_fini(&found);
     ask.global_batch = 32;
 
     const launch_layout stages = {.pipeline = 2, .context_ranks = 1};
-    assert_ok(launch_plan_search(&ask, 8, &stages, &found, &count, &error), &error);
-    for (int i = 0; i < count; i++) {
-        assert_int_equal(found[i].layout.pipeline, 2);
+    assert_ok(launch_plan_search(&ask, 8, &stages, &found, &error), &error);
+    for (int i = 0; i < found.count; i++) {
+        assert_int_equal(found.estimates[i].layout.pipeline, 2);
     }
-    launch_estimates_destroy(found, count);
+    launch_found_fini(&found);
 }
 
 static void assert_refused(const launch_ask *ask, int64_t ranks, launch_layout wanted,
                            const char *words)
 {
-    launch_estimate *found = NULL;
-    int count = 0;
+    launch_found found;
     base_error error;
     wanted.context_ranks = 1;
-    assert_int_equal(launch_plan_search(ask, ranks, &wanted, &found, &count, &error),
-                     BASE_ERR_INVALID);
+    assert_int_equal(launch_plan_search(ask, ranks, &wanted, &found, &error), BASE_ERR_INVALID);
     assert_has(error.message, words);
-    launch_estimates_destroy(found, count);
+    launch_found_fini(&found);
 }
 
 static void impossible_layouts_are_refused_with_the_reason(void **state)

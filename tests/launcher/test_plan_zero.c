@@ -320,18 +320,18 @@ static void pipelines_shard_moments_alone(void **state)
 
     const launch_layout any = {.context_ranks = 1};
     for (ask.zero = 2; ask.zero <= PROTO_ZERO_PARAMETERS; ask.zero++) {
-        launch_estimate *found = NULL;
-        int count = 0;
+        launch_found found;
         base_error error;
         assert_int_equal(launch_layout_check(&ask, &layout, &error), BASE_ERR_INVALID);
         assert_has(error.message, "goes without stages of layers: --pipeline 1");
-        assert_ok(launch_plan_search(&ask, 8, &any, &found, &count, &error), &error);
+        assert_ok(launch_plan_search(&ask, 8, &any, &found, &error), &error);
         /* 8, 4 x 2 and 2 x 4 on one stage; 8 stages, 2 x 4 and 4 x 2 without replicas */
-        assert_int_equal(count, 6);
-        for (int i = 0; i < count; i++) {
-            assert_true(found[i].layout.data == 1 || found[i].layout.pipeline == 1);
+        assert_int_equal(found.count, 6);
+        for (int i = 0; i < found.count; i++) {
+            assert_true(found.estimates[i].layout.data == 1 ||
+                        found.estimates[i].layout.pipeline == 1);
         }
-        launch_estimates_destroy(found, count);
+        launch_found_fini(&found);
     }
 }
 

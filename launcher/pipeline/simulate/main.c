@@ -61,13 +61,14 @@ static base_status compare(const pipeline_options *options, base_error *reterr)
         (void)printf("left out: %s\n", left_out.message);
     }
     for (int i = 0; i < count; i++) {
-        (void)printf("\n%s\n", proto_pipeline_name(runs[i].pipeline.kind));
+        (void)printf("\n%s, a column is %g ms\n", proto_pipeline_name(runs[i].pipeline.kind),
+                     (double)launch_pipeline_column_ns(&runs[i]) * 1e-6);
         launch_pipeline_picture_text(&runs[i], stdout);
     }
     (void)printf(
         "\nheld: micro-batches whose activations stage 0 keeps at once.\n"
         "0 1 2 ... forward of a micro-batch, a b c ... backward of 0 1 2 ..., . idle; 0 follows\n"
-        "9, and a follows j.\n");
+        "9, and a follows j. With chunks each comes once for every chunk of the stage.\n");
     const base_status status =
         options->picture_path[0] == '\0'
             ? BASE_OK

@@ -184,7 +184,8 @@ static void the_ring_on_three_ranks(void **state)
     run(COLL_ALGORITHM_RING, COLL_ALL_REDUCE, 3, 3);
     assert_printed(
         "all_reduce by ring: 3 ranks, 3 blocks, 4 rounds\n"
-        "A0 is what rank 0 has of block A in the beginning, A alone the sum of all ranks.\n"
+        "A0 is what rank 0 has of block A in the beginning, A alone the sum of all ranks,\n"
+        "\"C to 1\" means that what it holds in column C goes to rank 1.\n"
         "\n"
         "           sends    receives   A       B       C\n"
         "start\n"
@@ -223,6 +224,7 @@ static void a_value_aside_is_in_brackets(void **state)
     assert_printed(
         "all_reduce by recursive_doubling: 5 ranks, 1 block, 3 rounds\n"
         "A0 is what rank 0 has of block A in the beginning, A alone the sum of all ranks,\n"
+        "\"C to 1\" means that what it holds in column C goes to rank 1,\n"
         "[A0] a value that is added later.\n"
         "\n"
         "           sends                 receives                A\n"
