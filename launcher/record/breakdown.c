@@ -56,8 +56,7 @@ static void add_step(launch_breakdown *sum, const launch_step_times *step, int64
         [LAUNCH_PART_COMPUTE] = (double)step->compute_ns * MS_PER_NS,
         [LAUNCH_PART_OVERLAPPED] = (double)overlapped_ns * MS_PER_NS,
         [LAUNCH_PART_EXCHANGE] = (double)alone_ns * MS_PER_NS,
-        [LAUNCH_PART_WAITING] =
-            (double)(exposed_ns(step) - alone_ns + neighbour_ns) * MS_PER_NS,
+        [LAUNCH_PART_WAITING] = (double)(exposed_ns(step) - alone_ns + neighbour_ns) * MS_PER_NS,
         [LAUNCH_PART_OPTIMIZER] = (double)step->optimizer_ns * MS_PER_NS,
     };
     double known_ms = 0;

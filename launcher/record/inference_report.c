@@ -63,8 +63,9 @@ static void put_speed_cards(const launch_inference_figures *of, launch_text *tex
     const double shown_ms = of->tp.per_token_ms.median;
     launch_report_card_begin(text, "Token");
     launch_report_ms(text, shown_ms, shown_ms < 1 ? 3 : 2);
-    launch_report_card_end(text, of->rounds > 1 ? "from one token of a text to the next; median of the rounds"
-                                               : "from one token of a text to the next; mean");
+    launch_report_card_end(text, of->rounds > 1
+                                     ? "from one token of a text to the next; median of the rounds"
+                                     : "from one token of a text to the next; mean");
     launch_report_card_begin(text, "First token");
     launch_report_ms(text, of->tp.ttft_ms, 2);
     launch_report_card_end(text, "from the prompt's first step; mean");

@@ -47,10 +47,10 @@ static void put_step(const launch_run *run, launch_text *text)
         put_ms(text, step->part_ms[p]);
         launch_text_printf(text, " (%.1f %%) of %s",
                            launch_share_percent(step->part_ms[p], step->step_ms),
-                           shards && p == LAUNCH_PART_EXCHANGE ? "exchanging shards"
+                           shards && p == LAUNCH_PART_EXCHANGE   ? "exchanging shards"
                            : !stages || p != LAUNCH_PART_WAITING ? WORDS[p]
-                           : proto_job_tensor(run->job) > 1    ? "waiting for other ranks"
-                                                               : "waiting for other stages");
+                           : proto_job_tensor(run->job) > 1      ? "waiting for other ranks"
+                                                                 : "waiting for other stages");
         first = false;
     }
     launch_text_put(text, ". ");

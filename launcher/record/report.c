@@ -303,8 +303,7 @@ static void put_curves(const launch_run *run, launch_text *text)
     put_figure(text, launch_loss_figure(run, true));
     launch_text_put(text, "</div>");
     put_figure(text, launch_accuracy_figure(run));
-    launch_text_put(text,
-                    "</section><section><h2>How it scales</h2><p class=\"hintline\">");
+    launch_text_put(text, "</section><section><h2>How it scales</h2><p class=\"hintline\">");
     put_scaling_caption(run, text);
     launch_text_put(text, "</p>");
     put_figure(text, launch_scaling_figure(run));

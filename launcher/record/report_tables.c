@@ -88,9 +88,10 @@ static const launch_term DATA_PARALLEL_TERMS[] = {
              "change."},
     {"Forward and backward", "Running the model on the batch, then working back from its errors "
                              "to the gradients. Useful work."},
-    {"All-reduce", "The exchange that adds up the ranks' gradients. It starts while backward still "
-                   "runs. What is transferred between two calls costs nothing; the calls themselves "
-                   "take this rank's time, and are a part of the step."},
+    {"All-reduce",
+     "The exchange that adds up the ranks' gradients. It starts while backward still "
+     "runs. What is transferred between two calls costs nothing; the calls themselves "
+     "take this rank's time, and are a part of the step."},
     {"All-reduce after backward",
      "Backward is done, the sum is not: the time that the last rank to get there needs. The "
      "price of having several processes."},
@@ -99,9 +100,10 @@ static const launch_term DATA_PARALLEL_TERMS[] = {
 static const launch_term PIPELINE_TERMS[] = {
     {"Stage", "A rank, or several, with some of the model's layers. Micro-batches go through all "
               "stages forward, and back."},
-    {"Step", "The stages work on some micro-batches, one behind the other, and add up what each of "
-             "them says of how the parameters should change (the gradient). Then each stage changes "
-             "its own."},
+    {"Step",
+     "The stages work on some micro-batches, one behind the other, and add up what each of "
+     "them says of how the parameters should change (the gradient). Then each stage changes "
+     "its own."},
     {"Micro-batch", "The part of a step that goes through the stages at one time."},
     {"Bubble", "The share of the time from the first stage's first forward to its last backward in "
                "which stages are idle."},
@@ -109,8 +111,9 @@ static const launch_term PIPELINE_TERMS[] = {
     {"Tied matrix", "The embedding, which is the output's matrix as well. The first and the last "
                     "stage both have it, and add up its gradients."},
     {"Forward and backward", "This stage's, of all micro-batches. Useful work."},
-    {"All-reduce after backward", "The sums at the end of a step: of losses, of the gradient's norm, "
-                                  "and of gradients where several ranks have the same layers."},
+    {"All-reduce after backward",
+     "The sums at the end of a step: of losses, of the gradient's norm, "
+     "and of gradients where several ranks have the same layers."},
 };
 
 static const launch_term ZERO_TERMS[] = {

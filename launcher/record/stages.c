@@ -325,7 +325,8 @@ void launch_stages_lesson(const launch_run *run, launch_text *text)
         text,
         "%d stage%s trained in a pipeline by schedule %s, with %d micro-batch%s%s. In "
         "a mean step the stages were idle for %.1f %% of the time from the first forward to the "
-        "last backward, which is the bubble. The schedule with the stages' own times has %.1f %%, and with "
+        "last backward, which is the bubble. The schedule with the stages' own times has %.1f %%, "
+        "and with "
         "equal stages %.1f %%.",
         stages.count, stages.count == 1 ? "" : "s", proto_pipeline_name((int)stages.pipeline.kind),
         stages.pipeline.micro_batches, stages.pipeline.micro_batches == 1 ? "" : "es", chunks,
