@@ -1,4 +1,5 @@
-/* Starts a program and waits for it. Called for gnuplot, and by the launcher to let a rank check a job. */
+/* Starts a program and waits for it. Called for gnuplot, by the launcher to let a rank check a job, and
+ * for the hook of budget-service. */
 #include "base/child.h"
 
 #include <errno.h>
@@ -30,14 +31,15 @@ static int add_actions(const base_child *child, posix_spawn_file_actions_t *acti
                : failed;
 }
 
-static int set_signals(posix_spawnattr_t *attributes)
+static int set_attributes(posix_spawnattr_t *attributes, bool leads_group)
 {
     sigset_t none;
     sigset_t all;
     (void)sigemptyset(&none);
     (void)sigfillset(&all);
-    int failed =
-        posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    const short flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
+    int failed = posix_spawnattr_setflags(
+        attributes, leads_group ? (short)(flags | POSIX_SPAWN_SETPGROUP) : flags);
     failed = failed ? failed : posix_spawnattr_setsigmask(attributes, &none);
     return failed ? failed : posix_spawnattr_setsigdefault(attributes, &all);
 }
@@ -53,7 +55,7 @@ static int start(const base_child *child, pid_t *pid)
     }
     failed = posix_spawnattr_init(&attributes);
     if (failed == 0) {
-        failed = set_signals(&attributes);
+        failed = set_attributes(&attributes, child->group != NULL);
         failed = failed ? failed : add_actions(child, &actions);
         failed = failed ? failed
                         : posix_spawnp(pid, child->program, &actions, &attributes,
@@ -64,28 +66,46 @@ static int start(const base_child *child, pid_t *pid)
     return failed;
 }
 
-/* Waits for the child until the deadline, then kills it. Returns whether it ended in time. */
-static bool wait_for(pid_t pid, int64_t deadline_ns, int *wait_status)
+/* Waits until the child has ended, or its time is over. Returns whether it has ended. It is not
+ * reaped. */
+static bool wait_for(const base_child *child, int pidfd)
 {
-    struct pollfd watched = {.fd = pidfd_open(pid, 0), .events = POLLIN};
-    int ready = 0;
-    while (watched.fd >= 0 && ready == 0) {
+    const base_child_group *group = child->group;
+    int64_t deadline_ns = base_deadline_after_ns(child->timeout_ns);
+    struct pollfd watched[] = {{.fd = pidfd, .events = POLLIN},
+                               {.fd = group != NULL ? group->stop_fd : -1}};
+    for (;;) {
         const int timeout_ms = base_deadline_poll_ms(deadline_ns, 1000);
-        ready = poll(&watched, 1, timeout_ms);
-        if (timeout_ms == 0 || (ready < 0 && errno != EINTR)) {
-            break;
+        const int ready = poll(watched, 2, timeout_ms);
+        if (ready > 0 && watched[0].revents != 0) {
+            return true;
         }
-        ready = ready < 0 ? 0 : ready;
+        if (ready > 0) { /* the other end of stop_fd was closed */
+            const int64_t stop_ns = base_deadline_after_ns(group->grace_ns);
+            deadline_ns = stop_ns < deadline_ns ? stop_ns : deadline_ns;
+            watched[1].fd = -1;
+        } else if (timeout_ms == 0 || (ready < 0 && errno != EINTR)) {
+            return false;
+        }
     }
-    if (ready <= 0) {
+}
+
+/* The child is reaped last: until then nothing else can get its number, or that of its group. */
+static bool wait_and_reap(const base_child *child, pid_t pid, int *wait_status)
+{
+    const int pidfd = pidfd_open(pid, 0);
+    const bool ended = pidfd >= 0 && wait_for(child, pidfd);
+    if (child->group != NULL) {
+        (void)kill(-pid, SIGKILL);
+    } else if (!ended) {
         (void)kill(pid, SIGKILL);
     }
-    if (watched.fd >= 0) {
-        (void)close(watched.fd);
+    if (pidfd >= 0) {
+        (void)close(pidfd);
     }
     while (waitpid(pid, wait_status, 0) < 0 && errno == EINTR) {
     }
-    return ready > 0;
+    return ended;
 }
 
 base_status base_child_run(const base_child *child, int *wait_status, base_error *reterr)
@@ -99,7 +119,7 @@ base_status base_child_run(const base_child *child, int *wait_status, base_error
     if (failed != 0) {
         return base_fail_errno(reterr, failed, "cannot start %s", child->program);
     }
-    return wait_for(pid, base_deadline_after_ns(child->timeout_ns), wait_status)
+    return wait_and_reap(child, pid, wait_status)
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_TIMEOUT, "%s took longer than %lld s and was ended",
                            child->program, (long long)(child->timeout_ns / BASE_NS_PER_S));

@@ -1,10 +1,14 @@
 /* base/child.h: programs that end, fail, hang, or are not there. */
 #include "base/child.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -85,6 +89,49 @@ static void a_program_that_hangs_is_ended(void **state)
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* nothing is left */
 }
 
+/* Both: what is left of a group when its leader ends, and a leader that must stop. */
+static void a_group_is_ended_as_a_whole(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"sleep 1000 & echo $!", "sleep 1000 & echo $!; sleep 1000"};
+    for (int i = 0; i < 2; i++) {
+        base_error error;
+        char said[64] = "";
+        int ended = 0;
+        int out[2];
+        int stop[2];
+        assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+        assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, stop), 0);
+        const base_child_group group = {.stop_fd = stop[0], .grace_ns = 20 * BASE_NS_PER_MS};
+        const base_child child = {.program = "sh",
+                                  .argv = (const char *const[]){"sh", "-c", lines[i], NULL},
+                                  .directory_fd = -1,
+                                  .stdin_fd = -1,
+                                  .stdout_fd = out[1],
+                                  .stderr_fd = STDERR_FILENO,
+                                  .timeout_ns = 100 * BASE_NS_PER_S,
+                                  .group = &group};
+        if (i == 1) {
+            (void)close(stop[1]);
+        }
+        assert_status(base_child_run(&child, &ended, &error), i == 0 ? BASE_OK : BASE_ERR_TIMEOUT);
+        (void)close(out[1]);
+        const ssize_t got = read(out[0], said, sizeof said - 1);
+        if (got > 0) { /* it may have been ended before it said so */
+            struct pollfd left = {.fd = pidfd_open((pid_t)strtol(said, NULL, 10), 0),
+                                  .events = POLLIN};
+            assert_true(left.fd < 0 || poll(&left, 1, 10 * 1000) == 1);
+            (void)close(left.fd);
+        }
+        assert_true(got > 0 || i == 1);
+        (void)close(out[0]);
+        (void)close(stop[0]);
+        if (i == 0) {
+            (void)close(stop[1]);
+        }
+    }
+}
+
 static void a_missing_program_is_named(void **state)
 {
     (void)state;
@@ -107,6 +154,7 @@ int main(void)
         cmocka_unit_test(a_program_says_something_and_ends),
         cmocka_unit_test(signals_are_as_a_program_expects_them),
         cmocka_unit_test(a_program_that_hangs_is_ended),
+        cmocka_unit_test(a_group_is_ended_as_a_whole),
         cmocka_unit_test(a_missing_program_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

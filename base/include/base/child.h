@@ -7,6 +7,13 @@
 
 #include "base/status.h"
 
+/* A child that leads a process group of its own. When it ends, or is ended, so does what is left of
+ * the group. */
+typedef struct base_child_group {
+    int stop_fd;      /* if this is closed at its other end, the child must end as well; -1: none */
+    int64_t grace_ns; /* so long it may go on then */
+} base_child_group;
+
 typedef struct base_child {
     const char *program;     /* a path; without a slash it is looked for in PATH */
     const char *const *argv; /* ends with NULL */
@@ -14,11 +21,12 @@ typedef struct base_child {
     int stdin_fd;            /* -1: /dev/null, as for the next one */
     int stdout_fd;
     int stderr_fd;
-    int64_t timeout_ns; /* then it is killed; BASE_NO_DEADLINE: never */
+    int64_t timeout_ns;            /* then it is killed; BASE_NO_DEADLINE: never */
+    const base_child_group *group; /* NULL: it is in the caller's group */
 } base_child;
 
 /* *wait_status is waitpid's. BASE_ERR_NOTFOUND: there is no such program. BASE_ERR_IO: it could not be
- * started. BASE_ERR_TIMEOUT: it was killed. */
+ * started. BASE_ERR_TIMEOUT: it was killed, because its time was over or it had to stop. */
 BASE_MUST_CHECK base_status base_child_run(const base_child *child, int *wait_status,
                                            base_error *reterr);
 
