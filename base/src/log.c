@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -13,12 +15,31 @@
 
 static char log_prefix[BASE_LOG_PREFIX_BYTES];
 static base_log_level log_level_max = BASE_LOG_INFO;
+static bool log_with_time;
 static void (*log_put)(const char *line, size_t bytes); /* NULL: stderr */
 
 void base_log_init(const char *prefix, base_log_level level_max)
 {
     (void)snprintf(log_prefix, sizeof log_prefix, "%s", prefix);
     log_level_max = level_max;
+}
+
+void base_log_with_time(void)
+{
+    log_with_time = true;
+}
+
+/* The time and the prefix. Returns their length. */
+static int begin_line(char line[BASE_LOG_LINE_BYTES], const char *mark)
+{
+    struct tm utc;
+    size_t length = 0;
+    const time_t now = time(NULL);
+    if (log_with_time && gmtime_r(&now, &utc) != NULL) {
+        length = strftime(line, BASE_LOG_LINE_BYTES, "%Y-%m-%dT%H:%M:%SZ ", &utc);
+    }
+    return (int)length +
+           snprintf(line + length, BASE_LOG_LINE_BYTES - length, "%s%s", log_prefix, mark);
 }
 
 void base_log_redirect(void (*put)(const char *line, size_t bytes))
@@ -33,7 +54,7 @@ void base_log(base_log_level level, const char *format, ...)
         return;
     }
     char line[BASE_LOG_LINE_BYTES];
-    int length = snprintf(line, sizeof line, "%s%s", log_prefix, marks[level]);
+    int length = begin_line(line, marks[level]);
     va_list args;
     va_start(args, format);
     const int body = vsnprintf(line + length, sizeof line - (size_t)length, format, args);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -56,10 +57,37 @@ static void a_full_pipe_loses_no_line(void **state)
     assert_int_equal(*(const int *)lines, LINES);
 }
 
+static char put_line[LINE_BYTES];
+
+static void put(const char *line, size_t bytes)
+{
+    memcpy(put_line, line, bytes);
+    put_line[bytes] = '\0';
+}
+
+/* The last test: the time stays on. */
+static void a_line_begins_with_the_time(void **state)
+{
+    (void)state;
+    int year = 0;
+    int used = 0;
+    base_log_init("here: ", BASE_LOG_INFO);
+    base_log_redirect(put);
+    base_log(BASE_LOG_WARNING, "before");
+    assert_string_equal(put_line, "here: warning: before\n");
+    base_log_with_time();
+    base_log(BASE_LOG_WARNING, "after");
+    base_log_redirect(NULL);
+    assert_int_equal(sscanf(put_line, "%4d-%*2d-%*2dT%*2d:%*2d:%*2dZ %n", &year, &used), 1);
+    assert_true(year > 2024);
+    assert_string_equal(put_line + used, "here: warning: after\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_full_pipe_loses_no_line),
+        cmocka_unit_test(a_line_begins_with_the_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

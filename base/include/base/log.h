@@ -21,6 +21,9 @@ enum { BASE_LOG_LINE_BYTES = 2048, BASE_LOG_PREFIX_BYTES = 64 };
 /* Copies prefix (cut at BASE_LOG_PREFIX_BYTES) and sets the most verbose level that is shown. */
 void base_log_init(const char *prefix, base_log_level level_max);
 
+/* From now on each line begins with the time: "2026-01-02T03:04:05Z ". Before other threads start. */
+void base_log_with_time(void);
+
 void base_log(base_log_level level, const char *format, ...) BASE_PRINTF(2, 3);
 
 /* From now on each line, newline included, goes to `put` instead of stderr; NULL: to stderr again. Other
