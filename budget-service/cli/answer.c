@@ -1,7 +1,9 @@
 /* Prints results, errors and refusals as text or as one JSON object, and formats money, times and
  * accounts. Called by every command of cli/. */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "budget/time.h"
@@ -125,6 +127,13 @@ int cli_list(const cli_args *args, budget_client *client, budget_verdict verdict
     return rows != NULL ? cli_object(json_pack("{s:o}", name, rows)) : BASE_EXIT_DONE;
 }
 
+bool cli_token_claims(const char *token, budget_claims *claims)
+{
+    static budget_token_parts parts;
+    return budget_token_decode(token, strlen(token), &parts, NULL) == BUDGET_TOKEN_OK &&
+           budget_claims_parse(parts.payload, parts.payload_bytes, claims, NULL) == BASE_OK;
+}
+
 const char *cli_usd(int64_t micro)
 {
     static char texts[TURNS][BUDGET_MONEY_BYTES];
@@ -146,14 +155,13 @@ const char *cli_time(int64_t time_s)
     return text;
 }
 
-int cli_percent(const budget_account *account)
+int64_t cli_percent(const budget_account *account)
 {
     const double used = (double)account->posted_usd_micro + (double)account->reserved_usd_micro;
     if (account->cap_usd_micro <= 0) {
         return used > 0 ? 100 : 0;
     }
-    const double percent = used * 100.0 / (double)account->cap_usd_micro;
-    return percent > 999 ? 999 : (int)percent;
+    return (int64_t)(used * 100.0 / (double)account->cap_usd_micro);
 }
 
 json_t *cli_account_json(const budget_account *account)
@@ -179,7 +187,8 @@ void cli_warn(const budget_account *account)
                       account->name, account->name);
     }
     if (cli_percent(account) >= CLI_HINT_PERCENT) {
-        (void)fprintf(stderr, "budget-service: warning: %s has used %d %% of its %s; %s left\n",
+        (void)fprintf(stderr,
+                      "budget-service: warning: %s has used %" PRId64 " %% of its %s; %s left\n",
                       account->name, cli_percent(account), cli_usd(account->cap_usd_micro),
                       cli_usd(account->remaining_usd_micro));
     }

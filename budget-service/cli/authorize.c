@@ -1,5 +1,6 @@
 /* The command authorize: makes a request from options and JOB.json, and stores the token. Run by
  * the table of commands in options.c. */
+#include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -84,8 +85,40 @@ static int put_token(const cli_args *args, const budget_client *client, const ch
                            error.message, budget_client_request_id(client));
 }
 
+/* What the token allows, and where its price comes from. */
+static void show_terms(const budget_claims *claims)
+{
+    if (strcmp(claims->vendor, "local") == 0) {
+        return;
+    }
+    (void)fprintf(stderr,
+                  "for %" PRId64 " instance%s of %s at %s/h each, %.4g h (%" PRId64 " s)%s\n",
+                  claims->instances, claims->instances == 1 ? "" : "s", claims->vendor,
+                  cli_usd(claims->max_price_usd_micro_per_hour), (double)claims->max_seconds / 3600,
+                  claims->max_seconds,
+                  claims->price_derived
+                      ? ": nobody named the price. It is what the amount pays for, and no quote: a "
+                        "vendor that asks more costs more. Name it with --max-price"
+                      : "");
+}
+
+/* Standard output has the token, or where it is. If that is lost, the same answer can be had again. */
+static int check_output(const cli_args *args, const budget_client *client)
+{
+    if (fflush(stdout) == 0 && ferror(stdout) == 0) {
+        return BASE_EXIT_DONE;
+    }
+    (void)fprintf(
+        stderr,
+        "budget-service: %s is granted, and the answer could not be printed; for the same "
+        "answer ask again with --request-id %s\n",
+        args->operands[0], budget_client_request_id(client));
+    return BASE_EXIT_ERROR;
+}
+
 static int show_grant(const cli_args *args, budget_client *client, const budget_grant *grant)
 {
+    budget_claims claims = {0};
     const int exit_code = put_token(args, client, grant->token);
     const budget_account binding = {.cap_usd_micro = grant->cap_usd_micro,
                                     .reserved_usd_micro =
@@ -94,23 +127,30 @@ static int show_grant(const cli_args *args, budget_client *client, const budget_
     if (exit_code != BASE_EXIT_DONE) {
         return exit_code;
     }
+    if (!cli_token_claims(grant->token, &claims)) {
+        return cli_error(args, BASE_EXIT_ERROR, "granted, but what came is no token");
+    }
     if (args->json) {
-        return cli_object(json_pack(
-            "{s:b, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:I, s:b, s:s}", "granted", 1, "label",
-            grant->label, "jti", grant->jti, "token", grant->token, "kid", grant->kid,
-            "remaining_before_usd_micro", (json_int_t)grant->remaining_before_usd_micro,
+        (void)cli_object(json_pack(
+            "{s:b, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:I, s:b, s:s, s:I, s:I, s:I, s:b}",
+            "granted", 1, "label", grant->label, "jti", grant->jti, "token", grant->token, "kid",
+            grant->kid, "remaining_before_usd_micro", (json_int_t)grant->remaining_before_usd_micro,
             "remaining_after_usd_micro", (json_int_t)grant->remaining_after_usd_micro,
             "reserved_usd_micro", (json_int_t)grant->max_usd_micro, "account", grant->account,
             "cap_usd_micro", (json_int_t)grant->cap_usd_micro, "warning",
             cli_percent(&binding) >= CLI_HINT_PERCENT, "request_id",
-            budget_client_request_id(client)));
+            budget_client_request_id(client), "instances", (json_int_t)claims.instances,
+            "max_price_usd_micro_per_hour", (json_int_t)claims.max_price_usd_micro_per_hour,
+            "max_seconds", (json_int_t)claims.max_seconds, "price_derived", claims.price_derived));
+        return check_output(args, client);
     }
     (void)fprintf(stderr, "granted %s: %s reserved\nremaining of %s: %s before, %s after\n",
                   grant->label, cli_usd(grant->max_usd_micro), grant->account,
                   cli_usd(grant->remaining_before_usd_micro),
                   cli_usd(grant->remaining_after_usd_micro));
+    show_terms(&claims);
     if (cli_percent(&binding) >= CLI_HINT_PERCENT) {
-        (void)fprintf(stderr, "budget-service: warning: %s has used %d %% of its %s\n",
+        (void)fprintf(stderr, "budget-service: warning: %s has used %" PRId64 " %% of its %s\n",
                       grant->account, cli_percent(&binding), cli_usd(grant->cap_usd_micro));
     }
     if (args->options[CLI_OUT] != NULL) {
@@ -118,7 +158,7 @@ static int show_grant(const cli_args *args, budget_client *client, const budget_
     } else {
         (void)printf("%s\n", grant->token);
     }
-    return BASE_EXIT_DONE;
+    return check_output(args, client);
 }
 
 static int ask_for(const cli_args *args, const budget_claims *ask)

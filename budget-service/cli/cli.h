@@ -133,6 +133,7 @@ extern const cli_group cli_service_group;
 extern const cli_group cli_account_group;
 extern const cli_group cli_authorize_group;
 extern const cli_group cli_read_group;
+extern const cli_group cli_running_group;
 extern const cli_group cli_token_group;
 extern const cli_group cli_fact_group;
 extern const cli_group cli_report_group;
@@ -154,7 +155,7 @@ bool cli_money(const cli_args *args, const char *name, const char *text, int64_t
 /* ------------------------------------------------------------------------------------------------
  * Answering */
 
-/* Prints the object on one line and releases it. Returns DONE. */
+/* Prints the object on one line and releases it. Returns DONE, or ERROR if it could not be printed. */
 int cli_object(json_t *object);
 
 /* An error that is not a verdict: says it, as text or as {"error":…,"exit":…};
@@ -178,6 +179,9 @@ int cli_list(const cli_args *args, budget_client *client, budget_verdict verdict
 /* "$3.00" in a buffer of eight that take turns; "-$0.50". */
 const char *cli_usd(int64_t micro);
 
+/* What a token says, without a check of its signature. False: it is no token. */
+bool cli_token_claims(const char *token, budget_claims *claims);
+
 /* "2026-01-02T03:04:05Z", or "-" for 0, likewise. */
 const char *cli_time(int64_t time_s);
 
@@ -185,7 +189,7 @@ const char *cli_time(int64_t time_s);
 json_t *cli_account_json(const budget_account *account);
 
 /* Percent of the cap that is posted or reserved; 100 where the cap is 0. */
-int cli_percent(const budget_account *account);
+int64_t cli_percent(const budget_account *account);
 
 /* From CLI_HINT_PERCENT on, and for a frozen account: one line on standard error. */
 void cli_warn(const budget_account *account);

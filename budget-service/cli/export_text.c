@@ -1,6 +1,7 @@
 /* Formats the ledger for `budget-service export`: JSON lines, hledger journal, Markdown page.
  * Called by report.c. */
 #include "export_text.h"
+#include <inttypes.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +57,7 @@ static void put_transaction(void *user, const budget_entry *entry)
 
 static void put_account_row(void *user, const budget_account *account)
 {
-    (void)fprintf(user, "| %s | %s | %s | %s | %s | %d %%%s |\n", account->name,
+    (void)fprintf(user, "| %s | %s | %s | %s | %s | %" PRId64 " %%%s |\n", account->name,
                   cli_usd(account->cap_usd_micro), cli_usd(account->posted_usd_micro),
                   cli_usd(account->reserved_usd_micro), cli_usd(account->remaining_usd_micro),
                   cli_percent(account), account->frozen ? ", frozen" : "");
@@ -64,7 +65,7 @@ static void put_account_row(void *user, const budget_account *account)
 
 typedef struct run_rows {
     FILE *out;
-    int64_t reserved;
+    int64_t authorized;
     int64_t actual;
     long runs;
 } run_rows;
@@ -105,9 +106,9 @@ static void put_run_row(void *user, const budget_entry *entry)
         rows->out, "| %.10s | %s | %s | %s | %s | %s | %s | %s |\n", cli_time(entry->authorized_at),
         entry->label, entry->account,
         entry->instance_type[0] != '\0' ? to_cell(entry->instance_type, type) : entry->vendor,
-        cli_usd(entry->reserved_usd_micro),
+        cli_usd(entry->authorized_usd_micro),
         entry->actual_known ? cli_usd(entry->actual_usd_micro) : "unknown", entry->state, evidence);
-    rows->reserved += entry->reserved_usd_micro;
+    rows->authorized += entry->authorized_usd_micro;
     rows->actual += entry->actual_known ? entry->actual_usd_micro : 0;
     rows->runs++;
 }
@@ -130,7 +131,7 @@ static budget_verdict put_page(budget_client *client, FILE *out, base_error *why
                 out);
     const budget_verdict listed = budget_list(client, NULL, put_run_row, &rows, why);
     (void)fprintf(out, "\n%ld run%s, %s estimated, %s known actuals.\n", rows.runs,
-                  rows.runs == 1 ? "" : "s", cli_usd(rows.reserved), cli_usd(rows.actual));
+                  rows.runs == 1 ? "" : "s", cli_usd(rows.authorized), cli_usd(rows.actual));
     return listed;
 }
 

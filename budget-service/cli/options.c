@@ -71,7 +71,7 @@ static const base_field all_rows[CLI_OPTION_COUNT] = {
     [CLI_ATTEMPT] = {OWN(INT, attempt), .least = 1, .most = ATTEMPTS_MAX, .option = "attempt",
                      .value = "K", .help = "which start of the job, from 1"},
     [CLI_CREATE] = {OWN(BOOL, flag), .option = "create",
-                    .help = "the creation permit for one instance: once per token"},
+                    .help = "the creation permit for its instances: once per token"},
     [CLI_INSTANCE_ID] = {TEXT(instance_id), .option = "instance-id", .value = "ID",
                          .help = "the vendor's id of the instance"},
     [CLI_LINE_ID] = {TEXT(line_id), .option = "line-id", .value = "ID",
@@ -107,9 +107,9 @@ typedef struct option_rows {
 } option_rows;
 
 static const cli_group *const groups[] = {
-    &cli_service_group, &cli_account_group, &cli_authorize_group,
-    &cli_read_group,    &cli_token_group,   &cli_fact_group,
-    &cli_report_group,  &cli_key_group,     &cli_client_group,
+    &cli_service_group, &cli_account_group, &cli_authorize_group, &cli_read_group,
+    &cli_running_group, &cli_token_group,   &cli_fact_group,      &cli_report_group,
+    &cli_key_group,     &cli_client_group,
 };
 enum { GROUP_COUNT = sizeof groups / sizeof groups[0], FLAG_BYTES = 40, HIDDEN_SIGN = '\x01' };
 
@@ -348,6 +348,16 @@ static bool wants_json(int count, char **arguments)
     return false;
 }
 
+/* What was printed must have arrived: else the command has not done what it says. */
+static int finish_output(int exit_code)
+{
+    if (fflush(stdout) == 0 && ferror(stdout) == 0) {
+        return exit_code;
+    }
+    (void)fputs("budget-service: the answer could not be printed\n", stderr);
+    return exit_code == BASE_EXIT_DONE ? BASE_EXIT_ERROR : exit_code;
+}
+
 int cli_main(int argument_count, char **arguments)
 {
     int used = 0;
@@ -356,13 +366,13 @@ int cli_main(int argument_count, char **arguments)
     if (argument_count < 2 || strcmp(arguments[1], "--help") == 0 ||
         strcmp(arguments[1], "help") == 0 || strcmp(arguments[1], "-h") == 0) {
         print_help_all(argument_count < 2 ? stderr : stdout);
-        return argument_count < 2 ? BASE_EXIT_USAGE : BASE_EXIT_DONE;
+        return finish_output(argument_count < 2 ? BASE_EXIT_USAGE : BASE_EXIT_DONE);
     }
     args.command = find_command(argument_count - 1, arguments + 1, &used);
     if (args.command == NULL && argument_count > 2 && strcmp(arguments[2], "--help") == 0 &&
         is_family(arguments[1])) {
         print_help_all(stdout);
-        return BASE_EXIT_DONE;
+        return finish_output(BASE_EXIT_DONE);
     }
     if (args.command == NULL) {
         return wrong_command(&args, argument_count - 1, arguments + 1);
@@ -370,11 +380,11 @@ int cli_main(int argument_count, char **arguments)
     const int exit_code = read_args(&args, argument_count - used, arguments + used);
     if (args.options[CLI_HELP] != NULL) {
         print_help(args.command, stdout);
-        return BASE_EXIT_DONE;
+        return finish_output(BASE_EXIT_DONE);
     }
     if (exit_code != BASE_EXIT_DONE) {
         return exit_code;
     }
     const int checked = check_args(&args);
-    return checked != BASE_EXIT_DONE ? checked : run_command(&args);
+    return checked != BASE_EXIT_DONE ? checked : finish_output(run_command(&args));
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "entry.h"
 
 enum { BAR_CELLS = 24 };
 
@@ -66,38 +67,6 @@ static void make_bar(const budget_account *account, char bar[BAR_CELLS + 1])
     bar[BAR_CELLS] = '\0';
 }
 
-/* An authorization as an object; an unknown actual is null. */
-static json_t *entry_json(const budget_entry *entry)
-{
-    json_t *object =
-        json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:s}", "label",
-                  entry->label, "account", entry->account, "jti", entry->jti, "state", entry->state,
-                  "reserved_usd_micro", (json_int_t)entry->reserved_usd_micro, "mode", entry->mode,
-                  "vendor", entry->vendor, "instance_type", entry->instance_type, "instance_id",
-                  entry->instance_id, "client", entry->client, "evidence", entry->evidence,
-                  "attested", entry->attested, "authorized_at", cli_time(entry->authorized_at));
-    const struct {
-        const char *name;
-        int64_t time_s;
-    } times[] = {{"redeemed_at", entry->redeemed_at},
-                 {"deadline", entry->deadline},
-                 {"terminated_at", entry->terminated_at}};
-    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
-        (void)json_object_set_new(object, times[i].name,
-                                  times[i].time_s != 0 ? json_string(cli_time(times[i].time_s))
-                                                       : json_null());
-    }
-    /* an unknown cost is unknown, never zero */
-    (void)json_object_set_new(object, "actual_usd_micro",
-                              entry->actual_known ? json_integer(entry->actual_usd_micro)
-                                                  : json_null());
-    if (entry->credit_usd_micro != 0) {
-        (void)json_object_set_new(object, "credit_usd_micro",
-                                  json_integer(entry->credit_usd_micro));
-    }
-    return object;
-}
-
 typedef struct report_sink {
     bool json;
     json_t *accounts;
@@ -116,8 +85,8 @@ static void report_account(void *user, const budget_account *account)
         return;
     }
     make_bar(account, bar);
-    (void)printf("%-24s [%s] %3d %%  %s left of %s: %s posted, %s reserved%s\n", account->name, bar,
-                 cli_percent(account), cli_usd(account->remaining_usd_micro),
+    (void)printf("%-24s [%s] %3" PRId64 " %%  %s left of %s: %s posted, %s reserved%s\n",
+                 account->name, bar, cli_percent(account), cli_usd(account->remaining_usd_micro),
                  cli_usd(account->cap_usd_micro), cli_usd(account->posted_usd_micro),
                  cli_usd(account->reserved_usd_micro), account->frozen ? "  FROZEN" : "");
     (void)fflush(stdout);
@@ -132,25 +101,28 @@ static void report_alarm(void *user, const budget_entry *entry)
         return;
     }
     (void)printf("ALARM %s: past its deadline (%s) without proof of termination; %s stays "
-                 "reserved; instance %s at %s\n",
+                 "reserved; %s: ",
                  entry->label, cli_time(entry->deadline), cli_usd(entry->reserved_usd_micro),
-                 entry->instance_id[0] != '\0' ? entry->instance_id : "unknown", entry->vendor);
+                 entry->vendor);
+    entry_put_instances(entry, stdout);
+    (void)printf("\n");
 }
 
 static int show_report(const cli_args *args, report_sink *sink, const budget_report *report)
 {
     const bool attention = report->alarms_total > 0 || report->frozen_total > 0 ||
                            sink->above_cap > 0 || report->clock_alarm[0] != '\0' ||
-                           report->audit_finding[0] != '\0';
+                           report->audit_finding[0] != '\0' || report->hook_failure[0] != '\0';
     const int exit_code =
         attention && args->options[CLI_CHECK] != NULL ? BASE_EXIT_NEEDS_ATTENTION : BASE_EXIT_DONE;
     if (args->json) {
         (void)cli_object(json_pack(
-            "{s:O, s:O, s:I, s:I, s:I, s:I, s:s, s:s, s:b}", "accounts", sink->accounts, "alarms",
-            sink->alarms, "accounts_total", (json_int_t)report->accounts_total, "frozen_total",
-            (json_int_t)report->frozen_total, "above_cap_total", (json_int_t)sink->above_cap,
-            "alarms_total", (json_int_t)report->alarms_total, "clock_alarm", report->clock_alarm,
-            "audit_finding", report->audit_finding, "needs_attention", attention));
+            "{s:O, s:O, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:b}", "accounts", sink->accounts,
+            "alarms", sink->alarms, "accounts_total", (json_int_t)report->accounts_total,
+            "frozen_total", (json_int_t)report->frozen_total, "above_cap_total",
+            (json_int_t)sink->above_cap, "alarms_total", (json_int_t)report->alarms_total,
+            "clock_alarm", report->clock_alarm, "audit_finding", report->audit_finding,
+            "hook_failure", report->hook_failure, "needs_attention", attention));
         return exit_code;
     }
     if (report->audit_finding[0] != '\0') {
@@ -158,6 +130,9 @@ static int show_report(const cli_args *args, report_sink *sink, const budget_rep
     }
     if (report->clock_alarm[0] != '\0') {
         (void)printf("ALARM %s\n", report->clock_alarm);
+    }
+    if (report->hook_failure[0] != '\0') {
+        (void)printf("ALARM nobody may have heard the last alarm: %s\n", report->hook_failure);
     }
     (void)printf("%" PRIu64 " account%s, %" PRIu64 " frozen, %" PRIu64 " past the deadline",
                  report->accounts_total, report->accounts_total == 1 ? "" : "s",
@@ -185,6 +160,8 @@ static int ask_status(const cli_args *args, budget_client *client)
     return exit_code;
 }
 
+static const char list_row[] = "%-28s %-20s %-20s %10s %10s %10s  %-20s  %-20s  ";
+
 static void list_entry(void *user, const budget_entry *entry)
 {
     json_t *entries = user;
@@ -192,10 +169,11 @@ static void list_entry(void *user, const budget_entry *entry)
         (void)json_array_append_new(entries, entry_json(entry));
         return;
     }
-    (void)printf("%-28s %-20s %-20s %10s %10s  %s", entry->label, entry->account, entry->state,
-                 cli_usd(entry->reserved_usd_micro),
+    (void)printf(list_row, entry->label, entry->account, entry->state,
+                 cli_usd(entry->authorized_usd_micro), cli_usd(entry->reserved_usd_micro),
                  entry->actual_known ? cli_usd(entry->actual_usd_micro) : "unknown",
-                 cli_time(entry->authorized_at));
+                 cli_time(entry->authorized_at), cli_time(entry->deadline));
+    entry_put_instances(entry, stdout);
     if (entry->credit_usd_micro != 0) {
         (void)printf("  credited %s more than it cost", cli_usd(entry->credit_usd_micro));
     }
@@ -207,11 +185,12 @@ static int list(const cli_args *args, budget_client *client)
     base_error why = {0};
     json_t *entries = args->json ? json_array() : NULL;
     if (!args->json) {
-        (void)printf("%-28s %-20s %-20s %10s %10s  %s\n", "label", "account", "state", "reserved",
-                     "actual", "authorized");
+        (void)printf(list_row, "label", "account", "state", "authorized", "reserved", "actual",
+                     "granted", "deadline");
+        (void)printf("instances\n");
     }
-    const budget_verdict verdict =
-        budget_list(client, args->options[CLI_ACCOUNT], list_entry, entries, &why);
+    const budget_selection selection = {.account = args->options[CLI_ACCOUNT]};
+    const budget_verdict verdict = budget_list(client, &selection, list_entry, entries, &why);
     return cli_list(args, client, verdict, &why, "entries", entries);
 }
 

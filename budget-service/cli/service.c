@@ -1,12 +1,14 @@
-/* The commands init and serve. Run by the table of commands in options.c. */
+/* The commands init, serve and hook test. Run by the table of commands in options.c. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/path.h"
 #include "budget/passphrase.h"
+#include "budget/policy.h"
 #include "budget/server.h"
 #include "budget/service_files.h"
 #include "budget/time.h"
@@ -218,6 +220,7 @@ static int run_serve(const cli_args *args)
         .ready = ready,
         .ready_user = &state,
     };
+    base_log_with_time();
     const base_status status = budget_serve(&options, &error);
     release(&state);
     if (status == BASE_OK) {
@@ -228,6 +231,48 @@ static int run_serve(const cli_args *args)
         exit_code = BASE_EXIT_NEEDS_ATTENTION;
     }
     return cli_error(args, exit_code, "%s", error.message);
+}
+
+/* Runs the policy's hook once, as an alarm does. */
+static int run_hook_test(const cli_args *args)
+{
+    char dir[BASE_PATH_BYTES];
+    char path[BASE_PATH_BYTES];
+    char json[128];
+    char text[BASE_ERROR_MESSAGE_BYTES];
+    int exit_code = BASE_EXIT_USAGE;
+    int hook_exit = 0;
+    budget_policy *policy = NULL;
+    base_error error = {0};
+    if (!cli_dir(args, dir, &exit_code)) {
+        return exit_code;
+    }
+    base_status status = base_path_join(dir, BUDGET_FILE_POLICY, path, &error);
+    if (status == BASE_OK) {
+        status = budget_policy_read(path, &policy, &error);
+    }
+    const char *const *command = status == BASE_OK ? budget_policy_hook(policy) : NULL;
+    if (status == BASE_OK && command == NULL) {
+        status =
+            base_fail(&error, BASE_ERR_INVALID, "%s has no \"hook\": nobody hears an alarm", path);
+    }
+    if (status == BASE_OK) {
+        (void)snprintf(json, sizeof json, "{\"at\":\"%s\",\"event\":\"test\"}",
+                       cli_time(budget_time_now()));
+        status = budget_hook_try(command, json, &hook_exit, text, &error);
+    }
+    budget_policy_destroy(policy);
+    if (status != BASE_OK) {
+        return cli_status(args, &error);
+    }
+    exit_code = hook_exit == 0 ? BASE_EXIT_DONE : BASE_EXIT_ERROR;
+    if (args->json) {
+        (void)cli_object(json_pack("{s:i, s:s, s:i}", "hook_exit", hook_exit, "message", text,
+                                   "exit", exit_code));
+    } else {
+        (void)printf("%s\n", text);
+    }
+    return exit_code;
 }
 
 static const cli_command commands[] = {
@@ -245,5 +290,13 @@ static const cli_command commands[] = {
      .summary = "run the service; prints one line when it is ready",
      .details = PASSPHRASE_HELP,
      .run = run_serve},
+    {.name = "hook test",
+     .operands = "",
+     .optional = CLI_BIT(CLI_DIR),
+     .summary = "run the policy's hook once, and say how it ended",
+     .details =
+         "Its standard input is {\"at\":TIME,\"event\":\"test\"}. Run this as the user that the "
+         "service runs as.",
+     .run = run_hook_test},
 };
 const cli_group cli_service_group = {"The service", commands, sizeof commands / sizeof commands[0]};

@@ -1,5 +1,6 @@
 /* The commands redeem and verify. Run by the table of commands in options.c. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -126,15 +127,22 @@ static int redeem_create(const cli_args *args, const budget_redeem_options *opti
                          const char *token)
 {
     int64_t not_after = 0;
+    budget_claims claims = {0};
     base_error why = {0};
     const budget_verdict verdict = budget_redeem_create(options, token, &not_after, &why);
     if (verdict != BUDGET_GRANTED) {
         return cli_refused(args, NULL, verdict, &why, NULL);
     }
-    if (args->json) {
-        return cli_object(json_pack("{s:b, s:s}", "granted", 1, "not_after", cli_time(not_after)));
+    if (!cli_token_claims(token, &claims)) { /* the service has just read it */
+        return cli_error(args, BASE_EXIT_ERROR, "granted, but the token cannot be read");
     }
-    (void)printf("creation permit: one instance, to be ended before %s\n", cli_time(not_after));
+    if (args->json) {
+        return cli_object(json_pack("{s:b, s:s, s:I}", "granted", 1, "not_after",
+                                    cli_time(not_after), "instances",
+                                    (json_int_t)claims.instances));
+    }
+    (void)printf("creation permit: %" PRId64 " instance%s, to be ended before %s\n",
+                 claims.instances, claims.instances == 1 ? "" : "s", cli_time(not_after));
     return BASE_EXIT_DONE;
 }
 

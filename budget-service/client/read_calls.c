@@ -63,6 +63,7 @@ budget_verdict budget_status(budget_client *client, const budget_status_sinks *s
     };
     (void)snprintf(report->clock_alarm, sizeof report->clock_alarm, "%s", got->clock_alarm);
     (void)snprintf(report->audit_finding, sizeof report->audit_finding, "%s", got->audit_finding);
+    (void)snprintf(report->hook_failure, sizeof report->hook_failure, "%s", got->hook_failure);
     for (size_t i = 0; i < got->n_accounts && sinks->account != NULL; i++) {
         budget_account account;
         if (!budget_shape_read(&budget_account_shape, &got->accounts[i]->base, &account)) {
@@ -80,13 +81,16 @@ budget_verdict budget_status(budget_client *client, const budget_status_sinks *s
     return BUDGET_GRANTED;
 }
 
-budget_verdict budget_list(budget_client *client, const char *account, budget_entry_fn entry_fn,
-                           void *user, base_error *why)
+budget_verdict budget_list(budget_client *client, const budget_selection *selection,
+                           budget_entry_fn entry_fn, void *user, base_error *why)
 {
     Ringfence__Budget__List body = RINGFENCE__BUDGET__LIST__INIT;
     budget_pages pages = {
         .body = &body.base, .after = &body.after, .answer_case = BUDGET_RESPONSE(ENTRIES)};
-    body.account = budget_wire_text(account);
+    if (selection != NULL) {
+        body.account = budget_wire_text(selection->account);
+        body.running = selection->running;
+    }
     while (budget_pages_next(client, &pages, why)) {
         const Ringfence__Budget__Entries *got = pages.response->entries;
         pages.next = got->next;

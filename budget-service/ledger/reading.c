@@ -75,20 +75,69 @@ base_status budget_ledger_list(budget_ledger *ledger, int64_t after_id, size_t m
     return gather(ledger, SQL_RESERVATION_WALK, status, max, found, count, reterr);
 }
 
-base_status budget_ledger_overdue(budget_ledger *ledger, size_t max, budget_reservation *found,
-                                  size_t *count, base_error *reterr)
+base_status budget_ledger_running(budget_ledger *ledger, int64_t after_id, size_t max,
+                                  budget_reservation *found, size_t *count, base_error *reterr)
 {
-    const base_status status =
-        store_query(&ledger->store, reterr, SQL_RESERVATION_OVERDUE, "max:i", (int64_t)max);
-    return gather(ledger, SQL_RESERVATION_OVERDUE, status, max, found, count, reterr);
+    const base_status status = store_query(&ledger->store, reterr, SQL_RESERVATION_RUNNING,
+                                           "after:i max:i", after_id, (int64_t)max);
+    return gather(ledger, SQL_RESERVATION_RUNNING, status, max, found, count, reterr);
+}
+
+base_status budget_ledger_overdue(budget_ledger *ledger, budget_ledger_moment *after, size_t max,
+                                  budget_reservation *found, size_t *count, base_error *reterr)
+{
+    base_status status = store_query(&ledger->store, reterr, SQL_RESERVATION_OVERDUE,
+                                     "after_ms:i after:i now:i max:i", after->ms, after->id,
+                                     ledger->now.ledger_ms, (int64_t)max);
+    status = gather(ledger, SQL_RESERVATION_OVERDUE, status, max, found, count, reterr);
+    if (status == BASE_OK && *count > 0) {
+        const budget_reservation *last = &found[*count - 1];
+        *after = (budget_ledger_moment){.ms = last->rule.deadline_ms, .id = last->id};
+    }
+    return status;
+}
+
+base_status budget_ledger_ending(budget_ledger *ledger, int64_t lead_ms,
+                                 budget_ledger_moment *after, size_t max, budget_reservation *found,
+                                 size_t *count, base_error *reterr)
+{
+    base_status status = store_query(
+        &ledger->store, reterr, SQL_RESERVATION_ENDING, "now:i lead_ms:i after_ms:i after:i max:i",
+        ledger->now.ledger_ms, lead_ms, after->ms, after->id, (int64_t)max);
+    status = gather(ledger, SQL_RESERVATION_ENDING, status, max, found, count, reterr);
+    if (status == BASE_OK && *count > 0) {
+        const budget_reservation *last = &found[*count - 1];
+        const int64_t tenth_ms = last->rule.max_seconds * 100;
+        *after = (budget_ledger_moment){.ms = last->rule.deadline_ms -
+                                              (lead_ms < tenth_ms ? lead_ms : tenth_ms),
+                                        .id = last->id};
+    }
+    return status;
+}
+
+base_status budget_ledger_instances(budget_ledger *ledger, int64_t reservation,
+                                    char ids[BUDGET_INSTANCES_MAX][BUDGET_INSTANCE_BYTES],
+                                    size_t *count, base_error *reterr)
+{
+    store_db *store = &ledger->store;
+    base_status status =
+        store_query(store, reterr, SQL_INSTANCE_OF_RUN, "reservation:i", reservation);
+    *count = 0;
+    while (*count < BUDGET_INSTANCES_MAX &&
+           store_next(store, SQL_INSTANCE_OF_RUN, &status, reterr)) {
+        store_copy_text(store, SQL_INSTANCE_OF_RUN, 0, ids[*count], BUDGET_INSTANCE_BYTES);
+        *count += 1;
+    }
+    store_done(store, SQL_INSTANCE_OF_RUN);
+    return status;
 }
 
 base_status budget_ledger_attention(budget_ledger *ledger, int64_t *overdue_count,
                                     int64_t *frozen_count, base_error *reterr)
 {
     store_db *store = &ledger->store;
-    const base_status status =
-        store_number(store, reterr, SQL_RESERVATION_OVERDUE_COUNT, overdue_count, "");
+    const base_status status = store_number(store, reterr, SQL_RESERVATION_OVERDUE_COUNT,
+                                            overdue_count, "now:i", ledger->now.ledger_ms);
     return status == BASE_OK
                ? store_number(store, reterr, SQL_ACCOUNT_FROZEN_COUNT, frozen_count, "")
                : status;

@@ -170,12 +170,15 @@ base_status reservation_describe(budget_ledger *ledger, budget_reservation *rese
     }
     memcpy(entry->account, chain.names[0], sizeof entry->account);
     (void)snprintf(entry->state, sizeof entry->state, "%s", budget_state_name(rule->state));
-    entry->reserved_usd_micro = rule->amount;
+    entry->authorized_usd_micro = rule->amount;
+    entry->reserved_usd_micro = rule->held;
+    entry->instances = reservation->instances;
     entry->actual_usd_micro = rule->posted;
     entry->credit_usd_micro = rule->posted - rule->total;
     entry->actual_known = budget_rule_cost_known(rule);
     entry->authorized_at = reservation->authorized_ms / 1000;
     entry->deadline = wall_of(ledger, rule->deadline_ms) / 1000;
+    entry->began_at = entry->deadline != 0 ? entry->deadline - rule->max_seconds : 0;
     entry->redeemed_at = reservation->started_ms / 1000;
     entry->terminated_at = wall_of(ledger, rule->ended_ms) / 1000;
     if (reservation->has_evidence) {

@@ -71,6 +71,12 @@ static const char schema_sql[] =
     " job_key, evidence, authorized_ms, ended_ms, actual_ms, subject, instance_type,"              \
     " started_ms"
 
+/* A deadline that is over, and no row says so: created, and not of vendor local, which ends then. */
+#define PASSED_SQL "state = 2 AND deadline_ms > 0 AND deadline_ms <= :now AND (flags & 1) = 0"
+
+/* So long before its deadline a run is reminded of: a tenth of its time at most. */
+#define REMIND_SQL "(deadline_ms - min(:lead_ms, max_seconds * 100))"
+
 static const char *const statement_sql[SQL_COUNT_] = {
     [SQL_BEGIN] = "BEGIN",
     [SQL_COMMIT] = "COMMIT",
@@ -125,9 +131,22 @@ static const char *const statement_sql[SQL_COUNT_] = {
     [SQL_RESERVATION_DUE] = "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE state = 2"
                             " AND deadline_ms > 0 AND deadline_ms <= :now ORDER BY deadline_ms"
                             " LIMIT 1",
-    [SQL_RESERVATION_OVERDUE] = "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE state = 3"
-                                " ORDER BY deadline_ms LIMIT :max",
-    [SQL_RESERVATION_OVERDUE_COUNT] = "SELECT count(*) FROM reservation WHERE state = 3",
+    /* Those that have no row of that yet count too: a full disk hides no deadline. */
+    [SQL_RESERVATION_OVERDUE] =
+        "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE state = 3"
+        " AND (deadline_ms, id) > (:after_ms, :after) UNION ALL SELECT " RESERVATION_COLUMNS
+        " FROM reservation WHERE " PASSED_SQL " AND (deadline_ms, id) > (:after_ms, :after)"
+        " ORDER BY deadline_ms, id LIMIT :max",
+    [SQL_RESERVATION_OVERDUE_COUNT] = "SELECT (SELECT count(*) FROM reservation WHERE state = 3)"
+                                      " + (SELECT count(*) FROM reservation WHERE " PASSED_SQL ")",
+    [SQL_RESERVATION_ENDING] =
+        "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE state = 2 AND deadline_ms > :now"
+        " AND deadline_ms <= :now + :lead_ms AND (flags & 1) = 0 AND " REMIND_SQL " <= :now"
+        " AND (" REMIND_SQL ", id) > (:after_ms, :after) ORDER BY " REMIND_SQL ", id LIMIT :max",
+    /* Created, past the deadline, or ended by a proof that a bill has refuted. */
+    [SQL_RESERVATION_RUNNING] =
+        "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE id > :after AND (flags & 1) = 0"
+        " AND (state IN (2, 3) OR (state = 4 AND (flags & 128) <> 0)) ORDER BY id LIMIT :max",
     [SQL_RESERVATION_NEXT_DEADLINE] = "SELECT min(deadline_ms) FROM reservation WHERE state = 2"
                                       " AND deadline_ms > 0",
     [SQL_REDEMPTION_GET] = "SELECT seq FROM redemption WHERE reservation = :reservation AND "
@@ -152,6 +171,7 @@ static const char *const statement_sql[SQL_COUNT_] = {
     [SQL_INSTANCE_COUNT] = "SELECT count(*) FROM instance WHERE reservation = :reservation",
     [SQL_INSTANCE_FIRST] =
         "SELECT id FROM instance WHERE reservation = :reservation ORDER BY seq LIMIT 1",
+    [SQL_INSTANCE_OF_RUN] = "SELECT id FROM instance WHERE reservation = :reservation ORDER BY seq",
     [SQL_INSTANCE_WALK] =
         "SELECT id, seq FROM instance WHERE reservation = :reservation ORDER BY id",
     [SQL_EVIDENCE_INSERT] = "INSERT OR IGNORE INTO evidence(digest, bytes) VALUES(:digest, :bytes)",

@@ -92,6 +92,7 @@ static void fill_price(const budget_policy *policy, budget_claims *claims)
         !__builtin_mul_overflow(claims->instances, seconds, &hours_of_all) &&
         !__builtin_mul_overflow(claims->max_usd_micro, (int64_t)3600, &paid)) {
         claims->max_price_usd_micro_per_hour = paid / hours_of_all;
+        claims->price_derived = true;
     }
 }
 

@@ -314,6 +314,8 @@ static base_status take_root(budget_policy *policy, json_t *root, base_error *re
             status = take_hook(policy, value, reterr);
         } else if (strcmp(key, "token_seconds") == 0) {
             status = take_number(value, key, 1, SECONDS_MAX, &policy->token_s, reterr);
+        } else if (strcmp(key, "reminder_seconds") == 0) {
+            status = take_number(value, key, 0, SECONDS_MAX, &policy->reminder_s, reterr);
         } else if (strcmp(key, "vendors") == 0) {
             status = take_all(policy, value, key, take_vendor, reterr);
         } else if (strcmp(key, "accounts") == 0) {
@@ -344,6 +346,7 @@ base_status budget_policy_parse(const void *text, size_t text_bytes, budget_poli
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the policy");
     }
     made->token_s = BUDGET_POLICY_TOKEN_S;
+    made->reminder_s = BUDGET_POLICY_REMINDER_S;
     const base_status status = take_root(made, root, reterr);
     json_decref(root);
     if (status != BASE_OK) {
@@ -412,4 +415,9 @@ const char *const *budget_policy_hook(const budget_policy *policy)
 int64_t budget_policy_token_seconds(const budget_policy *policy)
 {
     return policy->token_s;
+}
+
+int64_t budget_policy_reminder_seconds(const budget_policy *policy)
+{
+    return policy->reminder_s;
 }

@@ -54,6 +54,7 @@ struct budget_policy {
     char *spend;
     char *hook[BUDGET_POLICY_HOOK_ARGUMENTS_MAX + 1];
     int64_t token_s;
+    int64_t reminder_s;
     int vendor_count;
     policy_vendor vendors[BUDGET_POLICY_VENDORS_MAX];
     int account_count;

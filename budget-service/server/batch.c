@@ -152,7 +152,7 @@ static base_status commit(budget_service *service, base_status filled, const bas
     const bool clients_changed = service->clients_changed;
     service->clients_changed = false;
     if (status != BASE_OK) {
-        base_log(BASE_LOG_ERROR, "%s", error.message);
+        service_log_failure(service, error.message);
         return make_transient(service, reterr);
     }
     /* Committed: a failure from here on ends the service. */

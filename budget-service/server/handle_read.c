@@ -138,6 +138,8 @@ base_status service_account_list(budget_service *service, const service_question
 /* A page of reservations, as rows. */
 typedef struct entry_page {
     size_t count;
+    size_t found_count;
+    bool cut; /* there is more than that */
     budget_reservation *found;
     entry_row *rows;
     entry_row **pointers;
@@ -153,8 +155,19 @@ static base_status entry_page_make(entry_page *page, size_t count_max, base_erro
                : base_fail(reterr, BASE_ERR_MEMORY, "no memory for a page of authorizations");
 }
 
+static void free_instances(budget_texts *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        free(list->texts[i]);
+    }
+    free(list->texts);
+}
+
 static void entry_page_free(entry_page *page)
 {
+    for (size_t i = 0; page->found != NULL && i < page->found_count; i++) {
+        free_instances(&page->found[i].entry.instance_ids);
+    }
     free(page->found);
     free(page->rows);
     free(page->pointers);
@@ -167,17 +180,72 @@ static bool within(const char *account, const char *name)
            (strncmp(name, account, length) == 0 && (name[length] == '\0' || name[length] == '/'));
 }
 
-/* Rows of those within account; the others are left out. */
-static void entry_page_fill(entry_page *page, size_t found_count, const char *account)
+/* The price stands in the token's claims. A ledger that was edited may have lost them: its alarms are
+ * shown all the same. */
+static base_status set_price(budget_service *service, budget_entry *entry, base_error *reterr)
 {
-    for (size_t i = 0; i < found_count; i++) {
-        const budget_entry *entry = &page->found[i].entry;
-        if (within(account, entry->account)) {
-            budget_shape_write(&budget_entry_shape, entry, &page->rows[page->count].base);
-            page->pointers[page->count] = &page->rows[page->count];
-            page->count++;
+    char payload[BUDGET_CLAIMS_JSON_BYTES];
+    budget_authorization authorization;
+    const base_status status =
+        budget_ledger_claims(service->ledger, entry->jti, &authorization, payload, reterr);
+    if (status == BASE_OK) {
+        entry->max_price_usd_micro_per_hour = authorization.claims.max_price_usd_micro_per_hour;
+        entry->price_derived = authorization.claims.price_derived;
+    }
+    return status == BASE_ERR_STATE ? BASE_OK : status;
+}
+
+/* The list of its instances, which free_instances frees. */
+static base_status set_instances(budget_service *service, budget_reservation *found,
+                                 base_error *reterr)
+{
+    static char ids[BUDGET_INSTANCES_MAX][BUDGET_INSTANCE_BYTES];
+    size_t count = 0;
+    budget_texts *list = &found->entry.instance_ids;
+    const base_status status =
+        budget_ledger_instances(service->ledger, found->id, ids, &count, reterr);
+    if (status != BASE_OK || count == 0) {
+        return status;
+    }
+    list->texts = calloc(count, sizeof(char *));
+    while (list->texts != NULL && list->count < count &&
+           (list->texts[list->count] = strdup(ids[list->count])) != NULL) {
+        list->count++;
+    }
+    return list->count == count
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_MEMORY, "no memory for the ids of instances");
+}
+
+/* Rows of those within account; the others are left out. The page ends early where many instances make
+ * it large. */
+static base_status entry_page_fill(budget_service *service, entry_page *page, const char *account,
+                                   base_error *reterr)
+{
+    base_status status = BASE_OK;
+    size_t instances = 0;
+    for (size_t i = 0; i < page->found_count && status == BASE_OK; i++) {
+        budget_reservation *found = &page->found[i];
+        if (instances > SERVICE_PAGE_INSTANCES_MAX) {
+            page->found_count = i;
+            page->cut = true;
+            break;
+        }
+        if (!within(account, found->entry.account)) {
+            continue;
+        }
+        status = set_price(service, &found->entry, reterr);
+        if (status == BASE_OK) {
+            status = set_instances(service, found, reterr);
+        }
+        if (status == BASE_OK) {
+            entry_row *row = &page->rows[page->count];
+            budget_shape_write(&budget_entry_shape, &found->entry, &row->base);
+            page->pointers[page->count++] = row;
+            instances += found->entry.instance_ids.count;
         }
     }
+    return status;
 }
 
 /* Accounts are named by hand: a misspelt one is none without runs. */
@@ -201,7 +269,6 @@ base_status service_list(budget_service *service, const service_question *questi
     const Ringfence__Budget__List *body = question->request->list;
     char *end = NULL;
     const long long after = strtoll(body->after[0] != '\0' ? body->after : "0", &end, 10);
-    size_t found_count = 0;
     entry_page page = {0};
     if (end == NULL || *end != '\0' || after < 0) {
         return base_fail(reterr, BASE_ERR_INVALID, "a page that does not exist");
@@ -211,13 +278,16 @@ base_status service_list(budget_service *service, const service_question *questi
         status = entry_page_make(&page, BUDGET_PAGE_MAX, reterr);
     }
     if (status == BASE_OK) {
-        status = budget_ledger_list(service->ledger, after, BUDGET_PAGE_MAX, page.found,
-                                    &found_count, reterr);
+        status = (body->running ? budget_ledger_running : budget_ledger_list)(
+            service->ledger, after, BUDGET_PAGE_MAX, page.found, &page.found_count, reterr);
     }
     if (status == BASE_OK) {
-        entry_page_fill(&page, found_count, body->account);
-        if (found_count == BUDGET_PAGE_MAX) {
-            (void)snprintf(next, sizeof next, "%lld", (long long)page.found[found_count - 1].id);
+        status = entry_page_fill(service, &page, body->account, reterr);
+    }
+    if (status == BASE_OK) {
+        if (page.cut || page.found_count == BUDGET_PAGE_MAX) {
+            (void)snprintf(next, sizeof next, "%lld",
+                           (long long)page.found[page.found_count - 1].id);
         }
         entries.entries = page.pointers;
         entries.n_entries = page.count;
@@ -235,21 +305,14 @@ static base_status put_status(budget_service *service, const account_page *accou
     char clock_alarm[BUDGET_ANSWER_MESSAGE_BYTES] = "";
     int64_t overdue = 0;
     int64_t frozen = 0;
-    int64_t wall_ms = 0;
-    int64_t skew_ms = 0;
     base_status status = budget_ledger_attention(service->ledger, &overdue, &frozen, reterr);
     if (status == BASE_OK) {
-        status = budget_ledger_now(service->ledger, &service->clock, &wall_ms, &skew_ms, reterr);
+        status = service_clock_text(service, clock_alarm, reterr);
     }
     if (status != BASE_OK) {
         return status;
     }
-    if (llabs(skew_ms) > BUDGET_CLOCK_SKEW_MS_MAX) {
-        (void)snprintf(clock_alarm, sizeof clock_alarm,
-                       "the wall clock is %lld s %s of the ledger's time; if it is right, an admin "
-                       "runs: budget-service clock repair",
-                       llabs(skew_ms) / 1000, skew_ms > 0 ? "ahead" : "behind");
-    }
+    service_hook_look(&service->hook);
     report.accounts = accounts->pointers;
     report.n_accounts = accounts->count;
     report.accounts_total = accounts->total;
@@ -259,6 +322,7 @@ static base_status put_status(budget_service *service, const account_page *accou
     report.frozen_total = (uint64_t)frozen;
     report.clock_alarm = clock_alarm;
     report.audit_finding = service->finding;
+    report.hook_failure = service->hook.failure;
     return service_item_done(item, &report.base, reterr);
 }
 
@@ -267,18 +331,20 @@ base_status service_status(budget_service *service, const service_question *ques
 {
     account_page accounts = {.after = "", .count_max = SERVICE_STATUS_ACCOUNTS_MAX};
     entry_page alarms = {0};
-    size_t found_count = 0;
+    budget_ledger_moment after = {0};
     (void)question;
     base_status status = read_accounts(service, &accounts, reterr);
     if (status == BASE_OK) {
         status = entry_page_make(&alarms, SERVICE_STATUS_ALARMS_MAX, reterr);
     }
     if (status == BASE_OK) {
-        status = budget_ledger_overdue(service->ledger, SERVICE_STATUS_ALARMS_MAX, alarms.found,
-                                       &found_count, reterr);
+        status = budget_ledger_overdue(service->ledger, &after, SERVICE_STATUS_ALARMS_MAX,
+                                       alarms.found, &alarms.found_count, reterr);
     }
     if (status == BASE_OK) {
-        entry_page_fill(&alarms, found_count, "");
+        status = entry_page_fill(service, &alarms, "", reterr);
+    }
+    if (status == BASE_OK) {
         status = put_status(service, &accounts, &alarms, item, reterr);
     }
     entry_page_free(&alarms);

@@ -1,5 +1,5 @@
-/* Forks the helper process that runs the policy's hook, and passes alarms to it through a pipe.
- * Started by service.c; alarms come from usage.c and reaper.c. */
+/* Forks the helper process that runs the policy's hook, and passes alarms to it through a socket.
+ * Started by service.c; alarms come from alarm.c. */
 #include "hook.h"
 
 #include <errno.h>
@@ -7,75 +7,144 @@
 #include <jansson.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "budget/server.h"
+#include "limits.h"
 
-enum { MESSAGE_BYTES = 4096, FIRST_OTHER_FD = 3, STOP_MS = 2000, STOP_LOOK_MS = 20 };
+enum {
+    MESSAGE_BYTES = 16 << 10, /* an alarm names BUDGET_INSTANCES_MAX instances at most */
+    FIRST_OTHER_FD = 3,
+    STOP_MS = 4000, /* the helper's own end takes GRACE_MS at most */
+    GRACE_MS = 1500,
+    STOP_LOOK_MS = 20,
+};
 
-/* In the helper's child: the command, with the alarm on its standard input. */
-_Noreturn static void run_command(const char *const *command, const char *json)
+/* ---- running the command ---- */
+
+static base_status check_program(const char *program, base_error *reterr)
+{
+    struct stat file;
+    if (stat(program, &file) != 0) {
+        return base_fail_errno(reterr, errno, "the policy's hook, %s", program);
+    }
+    return S_ISREG(file.st_mode) && faccessat(AT_FDCWD, program, X_OK, AT_EACCESS) == 0
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "the policy's hook, %s, is no program that may be run: chmod +x it",
+                           program);
+}
+
+/* What happened to the command, in words; false: it ended with 0. */
+static bool describe_end(int wait_status, char text[BASE_ERROR_MESSAGE_BYTES])
+{
+    if (WIFSIGNALED(wait_status)) {
+        (void)snprintf(text, BASE_ERROR_MESSAGE_BYTES, "the policy's hook was ended by signal %d",
+                       WTERMSIG(wait_status));
+        return true;
+    }
+    (void)snprintf(text, BASE_ERROR_MESSAGE_BYTES, "the policy's hook ended with exit code %d",
+                   WEXITSTATUS(wait_status));
+    return WEXITSTATUS(wait_status) != 0;
+}
+
+/* Runs the command with the alarm on its standard input. stop_fd: the service's end; -1: none. */
+static base_status run_command(const char *const *command, const char *json, int stop_fd,
+                               int *wait_status, base_error *reterr)
 {
     int input[2];
     const size_t json_bytes = strlen(json);
-    /* A pipe holds more than one alarm, so this write does not block. */
-    if (pipe(input) != 0 || write(input[1], json, json_bytes) != (ssize_t)json_bytes ||
-        dup2(input[0], STDIN_FILENO) < 0) {
-        _exit(127);
+    if (pipe2(input, O_CLOEXEC) != 0) {
+        return base_fail_errno(reterr, errno, "no pipe for the policy's hook");
     }
-    (void)close(input[0]);
+    /* A pipe holds more than one alarm, so this write does not block. */
+    const bool put = write(input[1], json, json_bytes) == (ssize_t)json_bytes;
     (void)close(input[1]);
-    (void)signal(SIGXFSZ, SIG_DFL); /* the service ignores it */
-    (void)execvp(command[0], (char *const *)(uintptr_t)command);
-    _exit(127);
+    const base_child_group group = {.stop_fd = stop_fd, .grace_ns = GRACE_MS * BASE_NS_PER_MS};
+    const base_child child = {.program = command[0],
+                              .argv = command,
+                              .directory_fd = -1,
+                              .stdin_fd = input[0],
+                              .stdout_fd = STDOUT_FILENO,
+                              .stderr_fd = STDERR_FILENO,
+                              .timeout_ns = SERVICE_HOOK_S * BASE_NS_PER_S,
+                              .group = &group};
+    const base_status status =
+        put ? base_child_run(&child, wait_status, reterr)
+            : base_fail(reterr, BASE_ERR_IO, "an alarm does not fit into a pipe");
+    (void)close(input[0]);
+    return status;
 }
 
-/* Logs that nobody may have heard of an alarm. status: of waitpid. */
-static void check_end(int status, const char *json)
+base_status budget_hook_try(const char *const *command, const char *json, int *exit_code,
+                            char text[BASE_ERROR_MESSAGE_BYTES], base_error *reterr)
 {
-    if (WIFSIGNALED(status)) {
-        base_log(BASE_LOG_ERROR, "the policy's hook was ended by signal %d, at the alarm %s",
-                 WTERMSIG(status), json);
-    } else if (WEXITSTATUS(status) != 0) {
-        base_log(BASE_LOG_ERROR, "the policy's hook ended with exit code %d, at the alarm %s",
-                 WEXITSTATUS(status), json);
+    int wait_status = 0;
+    base_status status = check_program(command[0], reterr);
+    if (status == BASE_OK) {
+        status = run_command(command, json, -1, &wait_status, reterr);
     }
+    if (status == BASE_OK) {
+        (void)describe_end(wait_status, text);
+        *exit_code =
+            WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+    }
+    return status;
+}
+
+/* ---- the helper process ---- */
+
+static bool service_has_ended(int fd)
+{
+    struct pollfd watched = {.fd = fd};
+    return poll(&watched, 1, 0) > 0;
+}
+
+/* Runs the command for one alarm, and reports what became of it: an empty text is all well. */
+static void handle_alarm(int fd, const char *const *command, const char *json)
+{
+    char text[BASE_ERROR_MESSAGE_BYTES];
+    base_error why = {0};
+    int wait_status = 0;
+    bool failed = true;
+    if (run_command(command, json, fd, &wait_status, &why) == BASE_OK) {
+        failed = describe_end(wait_status, text);
+    } else {
+        (void)snprintf(text, sizeof text, "the policy's hook: %.400s", why.message);
+    }
+    if (failed) {
+        base_log(BASE_LOG_ERROR, "%s, at the alarm %s", text, json);
+    } else {
+        text[0] = '\0';
+    }
+    (void)send(fd, text, strlen(text) + 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* One alarm after the other, until the service closes its end. */
 _Noreturn static void serve_alarms(int fd, const char *const *command)
 {
-    for (;;) {
-        char message[MESSAGE_BYTES + 1];
-        ssize_t got = recv(fd, message, MESSAGE_BYTES, 0);
+    static char message[MESSAGE_BYTES + 1];
+    while (!service_has_ended(fd)) {
+        const ssize_t got = recv(fd, message, MESSAGE_BYTES, 0);
         if (got < 0 && errno == EINTR) {
             continue;
         }
         if (got <= 0) {
-            _exit(0);
+            break;
         }
         message[got] = '\0';
-        const pid_t child = fork();
-        if (child == 0) {
-            (void)close(fd);
-            (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* it ends with the helper */
-            run_command(command, message);
-        }
-        int status = 0;
-        while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
-        }
-        if (child < 0) {
-            base_log(BASE_LOG_ERROR, "no process for the policy's hook, at the alarm %s", message);
-        }
-        check_end(status, message);
+        handle_alarm(fd, command, message);
     }
+    _exit(0);
 }
 
 static void become_helper(int fd)
@@ -83,14 +152,16 @@ static void become_helper(int fd)
     sigset_t none;
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    (void)signal(SIGINT, SIG_IGN); /* a terminal's Ctrl-C is for the budget_service */
-    (void)signal(SIGTERM, SIG_DFL);
+    (void)signal(SIGINT, SIG_IGN);  /* a terminal's Ctrl-C is for the budget_service, */
+    (void)signal(SIGTERM, SIG_IGN); /* and the helper ends with it: its socket says so */
     (void)signal(SIGPIPE, SIG_IGN);
     (void)prctl(PR_SET_NAME, "budget-hook");
     (void)dup2(fd, FIRST_OTHER_FD);
     (void)close_range(FIRST_OTHER_FD + 1, ~0U, 0);
     (void)fcntl(FIRST_OTHER_FD, F_SETFD, FD_CLOEXEC);
 }
+
+/* ---- the service's side ---- */
 
 base_status service_hook_start(service_hook *hook, const char *const *command, base_error *reterr)
 {
@@ -99,6 +170,10 @@ base_status service_hook_start(service_hook *hook, const char *const *command, b
     hook->pid = -1;
     if (command == NULL || command[0] == NULL) {
         return BASE_OK;
+    }
+    const base_status status = check_program(command[0], reterr);
+    if (status != BASE_OK) {
+        return status;
     }
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
         return base_fail_errno(reterr, errno, "cannot make a socket for the policy's hook");
@@ -136,15 +211,30 @@ static const char *tell(const service_hook *hook, const char *json)
                : "the process of the policy's hook is gone";
 }
 
-void service_hook_tell(const service_hook *hook, json_t *alarm)
+void service_hook_tell(service_hook *hook, json_t *alarm)
 {
     char *json = alarm != NULL ? json_dumps(alarm, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     const char *failure = hook->fd >= 0 ? tell(hook, json) : NULL;
     if (failure != NULL) {
         base_log(BASE_LOG_ERROR, "%s", failure);
+        (void)snprintf(hook->failure, sizeof hook->failure, "%s", failure);
     }
     json_decref(alarm);
     free(json);
+}
+
+void service_hook_look(service_hook *hook)
+{
+    char report[BASE_ERROR_MESSAGE_BYTES];
+    struct pollfd watched = {.fd = hook->fd, .events = POLLIN};
+    while (hook->fd >= 0 && poll(&watched, 1, 0) > 0 && (watched.revents & POLLIN) != 0) {
+        const ssize_t got = recv(hook->fd, report, sizeof report - 1, MSG_DONTWAIT);
+        if (got <= 0) {
+            return;
+        }
+        report[got] = '\0';
+        (void)snprintf(hook->failure, sizeof hook->failure, "%s", report);
+    }
 }
 
 /* A hook that takes long does not hold up the end: its alarm is raised again at the next start. */

@@ -1,7 +1,9 @@
 /* The policy's hook: a command that is notified of alarms. A process of its own runs it, which was
- * forked before any secret was read. The command gets one JSON object on standard input. The service
- * never waits for it. If too many alarms queue up, one is dropped, and the log says so. The log also
- * says if the command fails. */
+ * forked before any secret was read. The command gets one JSON object on standard input, one alarm
+ * after the other. It leads a process group of its own, has the signals that a program expects, and
+ * may take SERVICE_HOOK_S; then the whole group is ended. The service never waits for it. Alarms that
+ * come meanwhile wait in a socket's buffer; if that is full, one is dropped. The log says what was
+ * dropped and what has failed, and so does `status`, until a later alarm has reached the command. */
 #ifndef BUDGET_SERVER_HOOK_H
 #define BUDGET_SERVER_HOOK_H
 
@@ -12,19 +14,23 @@
 typedef struct service_hook {
     int fd; /* -1: there is none */
     pid_t pid;
+    char failure[BASE_ERROR_MESSAGE_BYTES]; /* of the last alarm; empty: it was heard */
 } service_hook;
 
 /* command: program and arguments, NULL behind the last; NULL: no hook, nothing is forked. The
- * child's only descriptors are 0 to 2 and the socket. */
+ * child's only descriptors are 0 to 2 and the socket. BASE_ERR_INVALID: the program is none that can
+ * be run. */
 BASE_MUST_CHECK base_status service_hook_start(service_hook *hook, const char *const *command,
                                                base_error *reterr);
 
-/* Hands an alarm over, and releases it; NULL: there was no memory for it. If it is dropped, the log
- * says so. */
+/* Hands an alarm over, and releases it; NULL: there was no memory for it. */
 struct json_t;
-void service_hook_tell(const service_hook *hook, struct json_t *alarm);
+void service_hook_tell(service_hook *hook, struct json_t *alarm);
 
-/* Lets it end what it is doing, and waits. */
+/* Takes what the hook's process has reported, into failure. Does not block. */
+void service_hook_look(service_hook *hook);
+
+/* Lets it end what it is doing, for a moment, and waits. Nothing of it is left then. */
 void service_hook_stop(service_hook *hook);
 
 #endif

@@ -72,7 +72,12 @@ typedef struct budget_service {
     char finding[BUDGET_AUDIT_FINDING_BYTES];     /* of the last audit; empty: it was good */
     char audit_digest[BUDGET_AUDIT_DIGEST_BYTES]; /* of all its findings */
     int64_t reaper_due_ns;
-    int64_t alarms_due_ns;       /* when alarms of passed deadlines are repeated */
+    int64_t alarms_due_ns;            /* when alarms of passed deadlines are repeated */
+    budget_ledger_moment overdue;     /* runs up to here have had that alarm, */
+    budget_ledger_moment ending_soon; /* and those their reminder */
+    bool clock_is_wrong;              /* there was an alarm of it */
+    int64_t failure_due_ns;           /* when the failure below is logged again */
+    char failure_logged[BASE_ERROR_MESSAGE_BYTES];
     struct service_usage *usage; /* accounts near their caps */
     service_hook hook;
     struct service_spend *spend; /* spend.jsonl */
@@ -160,13 +165,40 @@ void service_flood_check(budget_service *service);
 
 /* ---- reaper.c */
 
-/* Deadlines that have passed: to the ledger, then to the log and the hook, and to those again every
- * SERVICE_ALARM_AGAIN_S. */
+/* Deadlines that have passed: to the ledger, to the log and the hook, and to those again every
+ * SERVICE_ALARM_AGAIN_S. Those that come soon: to the log and the hook, once. */
 BASE_MUST_CHECK base_status service_reap(budget_service *service, base_error *reterr);
+
+/* ---- alarm.c */
+
+/* Logs the line and hands the object to the hook, with the time. Takes the object (NULL: there was no
+ * memory for it). */
+struct json_t;
+void service_alarm(budget_service *service, struct json_t *alarm, const char *format, ...)
+    BASE_PRINTF(3, 4);
+
+/* The run has passed its deadline, or will soon. */
+BASE_MUST_CHECK base_status service_alarm_overdue(budget_service *service,
+                                                  const budget_reservation *run,
+                                                  base_error *reterr);
+BASE_MUST_CHECK base_status service_alarm_ending(budget_service *service,
+                                                 const budget_reservation *run, base_error *reterr);
+
+/* What is wrong with the wall clock; empty: nothing. */
+BASE_MUST_CHECK base_status service_clock_text(budget_service *service,
+                                               char text[BUDGET_ANSWER_MESSAGE_BYTES],
+                                               base_error *reterr);
+
+/* Raises an alarm of it, once until it is right again. */
+BASE_MUST_CHECK base_status service_clock_look(budget_service *service, base_error *reterr);
+
+/* Logs what may fail again and again, the same at most every SERVICE_FAILURE_AGAIN_S. */
+void service_log_failure(budget_service *service, const char *message);
 
 /* ---- usage.c */
 
-/* Notifies of accounts that have passed 80 % of their cap since the last look. */
+/* Raises alarms of accounts that have passed 80 % of their cap, or the cap, or that have been frozen
+ * since the last look. */
 BASE_MUST_CHECK base_status service_usage_look(budget_service *service, base_error *reterr);
 void service_usage_free(struct service_usage *usage); /* NULL is fine */
 

@@ -64,6 +64,7 @@ static const base_field rows[] = {
     INT("max_usd_micro", max_usd_micro, 0, BUDGET_MONEY_MICRO_MAX),
     WORD("mode", mode),
     TIME("nbf", not_before),
+    {ROW("price_derived", BOOL, price_derived), .optional = true},
     TEXT("sub", subject),
     EMPTY_OK("tier", tier),
     WORD("vendor", vendor),

@@ -12,6 +12,7 @@ typedef enum field_kind {
     INT, /* int64_t */
     BOOL,
     BYTES, /* of a fixed size */
+    TEXTS, /* a list */
 } field_kind;
 
 typedef struct shape_row {
@@ -19,6 +20,7 @@ typedef struct shape_row {
     size_t field;  /* its offset in the message */
     size_t member; /* its offset in the record */
     size_t size_bytes;
+    size_t count; /* TEXTS: the offset of their number in the message */
 } shape_row;
 
 struct budget_shape {
@@ -30,7 +32,12 @@ struct budget_shape {
 #define ROW(kind, message, field, type, member)                                                    \
     {                                                                                              \
         kind, offsetof(Ringfence__Budget__##message, field), offsetof(type, member),               \
-            sizeof(((type *)0)->member)                                                            \
+            sizeof(((type *)0)->member), 0                                                         \
+    }
+#define TEXTS_ROW(message, field, type, member)                                                    \
+    {                                                                                              \
+        TEXTS, offsetof(Ringfence__Budget__##message, field), offsetof(type, member),              \
+            sizeof(((type *)0)->member), offsetof(Ringfence__Budget__##message, n_##field)         \
     }
 #define SHAPE(message, rows)                                                                       \
     {                                                                                              \
@@ -50,13 +57,31 @@ const budget_shape budget_account_shape = SHAPE(account, account_rows);
 
 #define ENTRY(kind, name) ROW(kind, Entry, name, budget_entry, name)
 static const shape_row entry_rows[] = {
-    ENTRY(TEXT, label),           ENTRY(TEXT, account),           ENTRY(TEXT, jti),
-    ENTRY(TEXT, state),           ENTRY(INT, reserved_usd_micro), ENTRY(INT, actual_usd_micro),
-    ENTRY(INT, credit_usd_micro), ENTRY(BOOL, actual_known),      ENTRY(TEXT, mode),
-    ENTRY(TEXT, vendor),          ENTRY(TEXT, instance_type),     ENTRY(TEXT, instance_id),
-    ENTRY(INT, authorized_at),    ENTRY(INT, redeemed_at),        ENTRY(INT, deadline),
-    ENTRY(INT, terminated_at),    ENTRY(BOOL, attested),          ENTRY(TEXT, evidence),
+    ENTRY(TEXT, label),
+    ENTRY(TEXT, account),
+    ENTRY(TEXT, jti),
+    ENTRY(TEXT, state),
+    ENTRY(INT, reserved_usd_micro),
+    ENTRY(INT, actual_usd_micro),
+    ENTRY(INT, credit_usd_micro),
+    ENTRY(BOOL, actual_known),
+    ENTRY(TEXT, mode),
+    ENTRY(TEXT, vendor),
+    ENTRY(TEXT, instance_type),
+    ENTRY(TEXT, instance_id),
+    ENTRY(INT, authorized_at),
+    ENTRY(INT, redeemed_at),
+    ENTRY(INT, deadline),
+    ENTRY(INT, terminated_at),
+    ENTRY(BOOL, attested),
+    ENTRY(TEXT, evidence),
     ENTRY(TEXT, client),
+    ENTRY(INT, authorized_usd_micro),
+    ENTRY(INT, instances),
+    ENTRY(INT, began_at),
+    ENTRY(INT, max_price_usd_micro_per_hour),
+    ENTRY(BOOL, price_derived),
+    TEXTS_ROW(Entry, instance_ids, budget_entry, instance_ids),
 };
 const budget_shape budget_entry_shape = SHAPE(entry, entry_rows);
 
@@ -121,6 +146,12 @@ void budget_shape_write(const budget_shape *shape, const void *record, ProtobufC
             *(ProtobufCBinaryData *)field =
                 (ProtobufCBinaryData){.len = row->size_bytes, .data = (uint8_t *)borrowed};
             break;
+        case TEXTS: {
+            const budget_texts *list = (const void *)member;
+            *(char ***)field = list->texts;
+            *(size_t *)(void *)((char *)message + row->count) = list->count;
+            break;
+        }
         }
     }
 }
@@ -163,6 +194,11 @@ bool budget_shape_read(const budget_shape *shape, const ProtobufCMessage *messag
             break;
         case BYTES:
             good = read_bytes(field, member, row->size_bytes);
+            break;
+        case TEXTS:
+            *(budget_texts *)member = (budget_texts){
+                .count = *(const size_t *)(const void *)((const char *)message + row->count),
+                .texts = *(char **const *)field};
             break;
         }
     }

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sodium.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,24 +43,41 @@ __attribute__((visibility("default"))) int fsync(int fd)
     return fdatasync(fd);
 }
 
-/* While there is a file $BUDGET_FULL_FILE.full, the disk has no room for what is written to the file
- * itself: a part of it fits, then nothing. */
-__attribute__((visibility("default"))) ssize_t write(int fd, const void *buf, size_t n)
+/* Whether the descriptor is of $BUDGET_FULL_FILE, and there is a file $BUDGET_FULL_FILE.full. */
+static bool is_full(int fd)
 {
     const char *file = getenv("BUDGET_FULL_FILE");
     struct stat named;
     struct stat written;
     char full[4096];
-    if (file != NULL && fstat(fd, &written) == 0 && stat(file, &named) == 0 &&
-        named.st_dev == written.st_dev && named.st_ino == written.st_ino) {
-        (void)snprintf(full, sizeof full, "%s.full", file);
-        n = access(full, F_OK) == 0 ? n / 2 : n;
-        if (n == 0) {
-            errno = ENOSPC;
-            return -1;
-        }
+    if (file == NULL || fstat(fd, &written) != 0 || stat(file, &named) != 0 ||
+        named.st_dev != written.st_dev || named.st_ino != written.st_ino) {
+        return false;
+    }
+    (void)snprintf(full, sizeof full, "%s.full", file);
+    return access(full, F_OK) == 0;
+}
+
+/* The disk has no room for what is written to a full file: a part of it fits, then nothing. */
+__attribute__((visibility("default"))) ssize_t write(int fd, const void *buf, size_t n)
+{
+    n = is_full(fd) ? n / 2 : n;
+    if (n == 0) {
+        errno = ENOSPC;
+        return -1;
     }
     return syscall(SYS_write, fd, buf, n);
+}
+
+/* SQLite writes so: nothing fits. */
+__attribute__((visibility("default"))) ssize_t pwrite64(int fd, const void *buf, size_t n,
+                                                        off64_t offset)
+{
+    if (is_full(fd)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return syscall(SYS_pwrite64, fd, buf, n, offset);
 }
 
 /* The wall clock is $BUDGET_WALL_SHIFT_S seconds off. While there is a file $BUDGET_LATER_FILE, the

@@ -41,6 +41,8 @@ ringfence_service_test(service-facts LABELS ipc TIMEOUT 60)
 target_compile_definitions(test-budget-service-facts
                            PRIVATE BUDGET_SERVICE_PATH="$<TARGET_FILE:budget-service>")
 add_dependencies(test-budget-service-facts budget-service)
+ringfence_service_test(service-alarms LABELS ipc TIMEOUT 120)
+set_tests_properties(budget-service-alarms PROPERTIES COST 20)
 ringfence_service_test(service-spend LABELS ipc TIMEOUT 60)
 ringfence_service_test(service-roles LABELS ipc TIMEOUT 60)
 ringfence_service_test(service-start LABELS ipc TIMEOUT 60)

@@ -284,10 +284,12 @@ static void test_lists(void **state)
     assert_verdict(budget_list(client, NULL, count_entry, &entries, &why), BUDGET_GRANTED, &why);
     assert_int_equal(entries, RUNS);
     entries = 0;
-    assert_verdict(budget_list(client, "phase35/lab02", count_entry, &entries, &why),
+    assert_verdict(budget_list(client, &(budget_selection){.account = "phase35/lab02"}, count_entry,
+                               &entries, &why),
                    BUDGET_GRANTED, &why);
     assert_int_equal(entries, 0);
-    assert_verdict(budget_list(client, "phase35/lab20", count_entry, &entries, &why),
+    assert_verdict(budget_list(client, &(budget_selection){.account = "phase35/lab20"}, count_entry,
+                               &entries, &why),
                    BUDGET_REFUSED, &why);
     assert_non_null(strstr(why.message, "there is no account phase35/lab20"));
     assert_verdict(budget_account_list(client, count_account, &accounts, &why), BUDGET_GRANTED,

@@ -84,20 +84,20 @@ static void another_version_is_named_before_an_unknown_field(void **state)
     assert_ok(proto_arena_init(&arena, ARENA_BYTES, &error), &error);
     assert_status(budget_request_unpack(newer, sizeof newer, &arena, &request, &error),
                   BASE_ERR_UNSUPPORTED);
-    assert_string_equal(error.message, "the client speaks version 3 of the protocol, and the "
-                                       "service version 2: update the service");
+    assert_string_equal(error.message, "the client speaks version 4 of the protocol, and the "
+                                       "service version 3: update the service");
     assert_status(budget_request_unpack(older, sizeof older, &arena, &request, &error),
                   BASE_ERR_UNSUPPORTED);
-    assert_string_equal(error.message, "the client speaks version 1 of the protocol, and the "
-                                       "service version 2: update the client");
+    assert_string_equal(error.message, "the client speaks version 2 of the protocol, and the "
+                                       "service version 3: update the client");
     assert_status(budget_response_unpack(newer, sizeof newer, &arena, &response, &error),
                   BASE_ERR_UNSUPPORTED);
-    assert_string_equal(error.message, "the service speaks version 3 of the protocol, and the "
-                                       "client version 2: update the client");
+    assert_string_equal(error.message, "the service speaks version 4 of the protocol, and the "
+                                       "client version 3: update the client");
     assert_status(budget_response_unpack(older, sizeof older, &arena, &response, &error),
                   BASE_ERR_UNSUPPORTED);
-    assert_string_equal(error.message, "the service speaks version 1 of the protocol, and the "
-                                       "client version 2: update the service");
+    assert_string_equal(error.message, "the service speaks version 2 of the protocol, and the "
+                                       "client version 3: update the service");
     /* of the same version it is refused, under the request's own id */
     assert_status(budget_request_unpack(same, sizeof same, &arena, &request, &error),
                   BASE_ERR_INVALID);
@@ -206,6 +206,13 @@ static void fill_fields(shape_message *message, char texts[][8], uint8_t bytes[]
         switch (type->fields[i].type) {
         case PROTOBUF_C_TYPE_STRING:
             (void)snprintf(texts[i], 8, "t%u", i);
+            if (type->fields[i].label == PROTOBUF_C_LABEL_REPEATED) {
+                static char *list[2];
+                list[0] = list[1] = texts[i];
+                *(char ***)field_of(message, i) = list;
+                *(size_t *)(void *)((char *)message + type->fields[i].quantifier_offset) = 2;
+                break;
+            }
             *(char **)field_of(message, i) = texts[i];
             break;
         case PROTOBUF_C_TYPE_INT64:
@@ -248,7 +255,8 @@ static void check_shape(const budget_shape *shape, const ProtobufCMessageDescrip
     memset(too_long, 'x', sizeof too_long - 1);
     too_long[sizeof too_long - 1] = '\0';
     for (unsigned i = 0; i < type->n_fields; i++) {
-        if (type->fields[i].type == PROTOBUF_C_TYPE_STRING) {
+        if (type->fields[i].type == PROTOBUF_C_TYPE_STRING &&
+            type->fields[i].label != PROTOBUF_C_LABEL_REPEATED) {
             char *good = *(char **)field_of(&message, i);
             *(char **)field_of(&message, i) = too_long;
             assert_false(budget_shape_read(shape, &message.base, &record));

@@ -51,6 +51,7 @@ typedef struct budget_claims {
     char machine_id[BUDGET_NAME_BYTES]; /* vendor local: the machine it is bound to; else empty */
     int64_t max_usd_micro;
     int64_t max_price_usd_micro_per_hour; /* per instance */
+    bool price_derived;                   /* nobody named a price: it is what the amount pays for */
     int64_t max_seconds;
     int64_t max_attempts;
     uint64_t ledger_sequence; /* ledger_seq: the row that reserved it */
@@ -68,7 +69,7 @@ BASE_MUST_CHECK base_status budget_claims_write(const budget_claims *claims,
                                                 size_t *text_bytes, base_error *reterr);
 
 /* Strict: any order and spacing, but unknown, missing and duplicate keys, wrong types and values
- * out of range are refused by name. machine_id and ledger_head alone may be absent. claims is
+ * out of range are refused by name. machine_id, ledger_head and price_derived alone may be absent. claims is
  * untouched on failure. */
 BASE_MUST_CHECK base_status budget_claims_parse(const void *text, size_t text_bytes,
                                                 budget_claims *claims, base_error *reterr);

@@ -143,6 +143,7 @@ typedef struct budget_report {
     uint64_t alarms_total;                   /* past their deadline without proof of termination */
     char clock_alarm[BUDGET_REASON_BYTES];   /* what the wall clock has done; empty: nothing */
     char audit_finding[BUDGET_REASON_BYTES]; /* of the last audit; empty: it was good */
+    char hook_failure[BUDGET_REASON_BYTES];  /* the policy's hook did not hear the last alarm */
 } budget_report;
 
 /* What a page is handed to; the pointer lives until the function returns. */
@@ -161,8 +162,13 @@ BASE_MUST_CHECK budget_verdict budget_status(budget_client *client,
                                              const budget_status_sinks *sinks,
                                              budget_report *report, base_error *why);
 
-/* Every authorization of account and those below (NULL: of all), by label. */
-BASE_MUST_CHECK budget_verdict budget_list(budget_client *client, const char *account,
+typedef struct budget_selection {
+    const char *account; /* this one and those below; NULL: all */
+    bool running;        /* only those whose instances may still be billed */
+} budget_selection;
+
+/* Every authorization that is selected (NULL: all), oldest first. */
+BASE_MUST_CHECK budget_verdict budget_list(budget_client *client, const budget_selection *selection,
                                            budget_entry_fn entry, void *user, base_error *why);
 
 /* The instance that was created for it. Once; the same id again is fine. */

@@ -308,10 +308,36 @@ BASE_MUST_CHECK base_status budget_ledger_list(budget_ledger *ledger, int64_t af
                                                budget_reservation *found, size_t *count,
                                                base_error *reterr);
 
-/* Those past their deadline without proof of termination, oldest deadline first. */
-BASE_MUST_CHECK base_status budget_ledger_overdue(budget_ledger *ledger, size_t max,
+/* The same, of those whose instances may still be billed: which have begun, are not of vendor local,
+ * and have no proof of their end that no bill has refuted. */
+BASE_MUST_CHECK base_status budget_ledger_running(budget_ledger *ledger, int64_t after_id,
+                                                  size_t max, budget_reservation *found,
+                                                  size_t *count, base_error *reterr);
+
+/* How far a walk by time has come: a ledger time, and the run of it. Zero at its beginning. */
+typedef struct budget_ledger_moment {
+    int64_t ms;
+    int64_t id;
+} budget_ledger_moment;
+
+/* Those past their deadline without proof of termination at the time of the last batch, oldest
+ * deadline first, also before budget_ledger_expire has made their rows. *after moves on. */
+BASE_MUST_CHECK base_status budget_ledger_overdue(budget_ledger *ledger,
+                                                  budget_ledger_moment *after, size_t max,
                                                   budget_reservation *found, size_t *count,
                                                   base_error *reterr);
+
+/* Those whose deadline comes within lead_ms of that time, or within a tenth of their own, whichever
+ * is shorter; the first of which this is true comes first. *after moves on. */
+BASE_MUST_CHECK base_status budget_ledger_ending(budget_ledger *ledger, int64_t lead_ms,
+                                                 budget_ledger_moment *after, size_t max,
+                                                 budget_reservation *found, size_t *count,
+                                                 base_error *reterr);
+
+/* The ids of the instances that are attached to a reservation, oldest first. */
+BASE_MUST_CHECK base_status budget_ledger_instances(
+    budget_ledger *ledger, int64_t reservation,
+    char ids[BUDGET_INSTANCES_MAX][BUDGET_INSTANCE_BYTES], size_t *count, base_error *reterr);
 
 /* How many of them, and how many accounts are frozen. */
 BASE_MUST_CHECK base_status budget_ledger_attention(budget_ledger *ledger, int64_t *overdue_count,

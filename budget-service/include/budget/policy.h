@@ -7,6 +7,8 @@
  *    "account": "phase35",              pays where a request names none
  *    "spend": "experiments/35-cloud-budget/spend.jsonl",   where spend.jsonl is appended
  *    "hook": ["/usr/local/bin/tell-me", "budget"],         run at an alarm, given on its stdin
+ *    "reminder_seconds": 600,           so long before a deadline the hook is told, or a tenth of
+ *                                       the run's time, if that is shorter; 0: it is not
  *    "token_seconds": 900,              exp - iat
  *    "vendors": {"runpod": {
  *      "granularity_seconds": 60,       what the vendor bills at least
@@ -47,6 +49,7 @@ enum {
     BUDGET_POLICY_HOOK_ARGUMENTS_MAX = 16,
     BUDGET_POLICY_GRANULARITY_S = 3600,      /* of a vendor that the policy does not name */
     BUDGET_POLICY_SETTLING_S = 48 * 3600,    /* the same */
+    BUDGET_POLICY_REMINDER_S = 600,          /* reminder_seconds where it is absent */
     BUDGET_POLICY_TOKEN_S = 900,             /* token_seconds where it is absent */
     BUDGET_POLICY_SECONDS = 3600,            /* of a job, where neither it nor a default says */
     BUDGET_POLICY_LOCAL_SECONDS = 24 * 3600, /* the same for vendor local, within its limits */
@@ -72,6 +75,7 @@ const char *budget_policy_account(const budget_policy *policy);
 const char *budget_policy_spend_path(const budget_policy *policy);
 const char *const *budget_policy_hook(const budget_policy *policy);
 int64_t budget_policy_token_seconds(const budget_policy *policy);
+int64_t budget_policy_reminder_seconds(const budget_policy *policy);
 
 /* policy NULL: the default, of both. */
 int64_t budget_policy_granularity_seconds(const budget_policy *policy, const char *vendor);
@@ -80,7 +84,7 @@ int64_t budget_policy_settling_seconds(const budget_policy *policy, const char *
 /* Fills what is empty (texts) or 0 (numbers) in the claims from the defaults of claims->account.
  * What stays empty then gets: vendor "local" for an amount of 0, else "cloud" (any vendor),
  * instances 1, max_attempts 1, BUDGET_POLICY_SECONDS (local: BUDGET_POLICY_LOCAL_SECONDS), and the
- * price that the amount pays for. */
+ * price that the amount pays for: price_derived then. */
 void budget_policy_fill(const budget_policy *policy, budget_claims *claims);
 
 /* What the policy says of full claims: BUDGET_REASON_NONE, POLICY (a limit; the message says

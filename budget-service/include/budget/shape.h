@@ -6,6 +6,7 @@
 #define BUDGET_SHAPE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "budget/claims.h"
@@ -27,6 +28,12 @@ typedef struct budget_account {
     bool frozen;             /* until `account acknowledge` */
 } budget_account;
 
+/* Texts that belong to a message, or to whoever makes one of them. */
+typedef struct budget_texts {
+    size_t count;
+    char **texts; /* (count) */
+} budget_texts;
+
 /* One authorization, as it stands. Times are seconds since 1970, 0: not yet. */
 typedef struct budget_entry {
     char label[BUDGET_LABEL_BYTES];
@@ -34,7 +41,8 @@ typedef struct budget_entry {
     char jti[BUDGET_JTI_BYTES];
     char state[BUDGET_STATE_BYTES]; /* reserved, created, expired-unconfirmed, terminated-unbilled,
                                        posted, voided */
-    int64_t reserved_usd_micro;     /* by the authorization: the estimate */
+    int64_t authorized_usd_micro;   /* what it may cost at most */
+    int64_t reserved_usd_micro;     /* what of that is still reserved */
     int64_t actual_usd_micro;       /* what counts of its cost: never below 0 */
     int64_t credit_usd_micro;       /* by how much credits are above what it cost */
     bool actual_known;              /* somebody has said what it cost, and be it nothing */
@@ -49,6 +57,11 @@ typedef struct budget_entry {
     bool attested;                              /* a person vouches for the end; not checked */
     char evidence[2 * BUDGET_DIGEST_BYTES + 1]; /* digest in hex; empty: none */
     char client[BUDGET_LABEL_BYTES];            /* whoever asked */
+    int64_t instances;                          /* how many it may have */
+    int64_t began_at;                           /* its time: deadline less what it may take */
+    int64_t max_price_usd_micro_per_hour;       /* per instance */
+    bool price_derived;                         /* from the amount: nobody named it */
+    budget_texts instance_ids;                  /* all that are attached, oldest first */
 } budget_entry;
 
 typedef struct budget_difference {
@@ -71,11 +84,11 @@ extern const budget_shape budget_ask_shape;    /* of budget_claims, what is aske
 
 struct ProtobufCMessage;
 
-/* Makes the message, which borrows the record's texts and bytes. */
+/* Makes the message, which borrows the record's texts, lists and bytes. */
 void budget_shape_write(const budget_shape *shape, const void *record,
                         struct ProtobufCMessage *message);
 
-/* Sets the members that the table names. False: a text is too long, or bytes are not as many as
+/* Sets the members that the table names; lists are borrowed from the message. False: a text is too long, or bytes are not as many as
  * there must be. */
 bool budget_shape_read(const budget_shape *shape, const struct ProtobufCMessage *message,
                        void *record);
