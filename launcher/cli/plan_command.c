@@ -78,6 +78,7 @@ static int show(const launch_plan_options *options, bool known, const launch_fou
         .found = found,
         .price_micro_per_hour = options->price_micro_per_hour,
         .steps = options->steps,
+        .granularity_s = options->granularity_s,
     };
     if (options->picture[0] != '\0') {
         status = draw(&found->estimates[0], options->picture, &error);

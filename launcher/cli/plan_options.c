@@ -57,6 +57,8 @@ static const base_coding link_coding = {.parse = parse_link, .format = format_li
 #define OWN(kind, member) BASE_##kind(launch_plan_options, member)
 #define COUNT(member)     OWN(INT, member), .least = 1, .most = COUNT_MAX
 
+enum { GRANULARITY_S_MAX = 24 * 3600 };
+
 static const base_field rows[] = {
     {OWN(ENUM, model), .name_of = launch_model_name, .option = "model", .value = "NAME",
      .help = "minigpt, gpt2, gpt2-medium, gpt2-large, gpt2-xl, gpt3-6.7b, gpt3-175b, smollm2-135m, "
@@ -146,6 +148,9 @@ static const base_field rows[] = {
      .value = "X", .help = "share of the memory's bandwidth that reading reaches"},
     {OWN(CODED, price_micro_per_hour), .coding = &budget_price_coding, .option = "price",
      .value = "USD", .help = "of a rank for an hour, with --steps: what they cost"},
+    {OWN(INT, granularity_s), .least = 0, .most = GRANULARITY_S_MAX, .option = "granularity",
+     .value = "SECONDS",
+     .help = "what the vendor bills at least: granularity_seconds of budget-service's policy"},
 
     {OWN(BOOL, json), .option = "json", .help = "print JSON", .group = "Output"},
     {OWN(PATH, picture), .filled = true, .option = "picture", .value = "FILE",
@@ -156,7 +161,8 @@ static const base_field rows[] = {
 static const base_fields fields = {
     .rows = rows, .count = sizeof rows / sizeof rows[0], .what = "plan"};
 
-enum { DEFAULT_MODEL = 4, DEFAULT_DEVICE = 1, DEFAULT_RANKS = 8 };
+/* GRANULARITY_S: what budget-service assumes of a vendor that its policy does not name. */
+enum { DEFAULT_MODEL = 4, DEFAULT_DEVICE = 1, DEFAULT_RANKS = 8, GRANULARITY_S = 3600 };
 
 static const launch_plan_options defaults = {
     .ask = {.precision = PROTO_PRECISION_BFLOAT16,
@@ -167,6 +173,7 @@ static const launch_plan_options defaults = {
             .schedule = PROTO_PIPELINE_1F1B},
     .model = DEFAULT_MODEL,
     .device = DEFAULT_DEVICE,
+    .granularity_s = GRANULARITY_S,
     .layout = {.context_ranks = 1},
 };
 

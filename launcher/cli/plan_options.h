@@ -23,6 +23,7 @@ typedef struct launch_plan_options {
     char lora_targets[PROTO_LORA_TARGETS_BYTES];
     int64_t price_micro_per_hour;
     int64_t steps;
+    int64_t granularity_s;
     char picture[BASE_PATH_BYTES];
     bool json;
     bool help;

@@ -111,6 +111,23 @@ static json_t *cost_json(const launch_plan *plan)
     return json_string(text);
 }
 
+/* What budget-service is to be asked for. */
+static json_t *reserve_json(const launch_plan *plan)
+{
+    char usd[BUDGET_MONEY_BYTES];
+    char price[BUDGET_MONEY_BYTES];
+    launch_reserve reserve;
+    if (!plan->found->estimates[0].fits || !launch_plan_reserve(plan, &reserve)) {
+        return json_null();
+    }
+    budget_money_format(reserve.usd_micro, usd);
+    budget_money_format(reserve.price_micro_per_hour, price);
+    return json_pack("{s:s, s:I, s:I, s:s, s:I, s:I}", "usd", usd, "instances",
+                     (json_int_t)reserve.instances, "gpus", (json_int_t)reserve.gpus,
+                     "max_price_usd", price, "max_seconds", (json_int_t)reserve.seconds,
+                     "granularity_seconds", (json_int_t)plan->granularity_s);
+}
+
 /* null: the model is trained. */
 static json_t *adapters_json(const launch_plan *plan)
 {
@@ -147,7 +164,8 @@ base_status launch_plan_print_json(const launch_plan *plan, FILE *stream, base_e
     const launch_estimate *best = &plan->found->estimates[0];
     json_t *root = json_pack(
         "{s:o, s:o, s:s, s:s, s:o, s:I, s:b, s:f, s:b, s:o, s:f, s:i, s:o, s:o, s:o, "
-        "s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:o, s:o, s:o, s:i, s:o}",
+        "s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:o, s:o, s:o, s:o, s:i, "
+        "s:o}",
         "model", model_json(plan), "lora", adapters_json(plan), "weight_type",
         weight_type(plan->ask), "device", plan->device_name, "layout", layout_json(&best->layout),
         "zero", (json_int_t)launch_layout_zero(plan->ask, &best->layout), "recompute",
@@ -159,9 +177,9 @@ base_status launch_plan_print_json(const launch_plan *plan, FILE *stream, base_e
         "waiting_s", best->waiting_s, "gradients_s", best->gradients_s, "gradients_exposed_s",
         best->gradients_exposed_s, "optimizer_s", best->optimizer_s, "parameters_s",
         best->parameters_s, "parameters_exposed_s", best->parameters_exposed_s, "step_s",
-        best->step_s, "cost_usd", cost_json(plan), "on_cpus", on_cpus_json(plan, &best->layout),
-        "layouts", layouts_json(plan), "left_out", plan->found->left_out, "left_out_first",
-        left_out_json(plan->found));
+        best->step_s, "cost_usd", cost_json(plan), "authorize", reserve_json(plan), "on_cpus",
+        on_cpus_json(plan, &best->layout), "layouts", layouts_json(plan), "left_out",
+        plan->found->left_out, "left_out_first", left_out_json(plan->found));
     const bool written = root != NULL && json_dumpf(root, stream, JSON_INDENT(2)) == 0;
     json_decref(root);
     (void)fputc('\n', stream);

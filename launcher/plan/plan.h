@@ -25,10 +25,24 @@ typedef struct launch_plan {
     const launch_found *found;    /* at least one layout */
     int64_t price_micro_per_hour; /* of one rank; 0: not known */
     int64_t steps;
+    int64_t granularity_s; /* what the vendor bills at least */
 } launch_plan;
 
 /* What `steps` steps cost, rounded up. False: no price is known, or it is beyond all bounds. */
 bool launch_plan_cost(const launch_plan *plan, int64_t *micro);
+
+/* What to ask the budget for, so that those steps are paid for: instances are hosts, and hours are
+ * rounded up to hundredths. */
+typedef struct launch_reserve {
+    int64_t instances;
+    int64_t gpus;                 /* in each */
+    int64_t price_micro_per_hour; /* of each */
+    int64_t seconds;
+    int64_t usd_micro; /* instances × price × (seconds + granularity) */
+} launch_reserve;
+
+/* False: as above, or no single authorization is for so many instances, or for so long. */
+bool launch_plan_reserve(const launch_plan *plan, launch_reserve *reserve);
 
 /* Puts the command that trains in this layout on CPUs: "launcher --mode pp-cpu …". False: no mode does, or
  * the launcher would refuse it; nothing is put then. */

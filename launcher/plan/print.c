@@ -315,6 +315,29 @@ static void print_times(const launch_plan *plan, FILE *stream)
                   seconds(best->step_s, text), best->tokens / best->step_s);
 }
 
+/* The command that reserves what the steps need. */
+static void print_reserve(const launch_plan *plan, FILE *stream)
+{
+    char usd[BUDGET_MONEY_BYTES];
+    char price[BUDGET_MONEY_BYTES];
+    launch_reserve reserve;
+    if (!launch_plan_reserve(plan, &reserve)) {
+        (void)fprintf(stream, "No single authorization is for so much, for so many hosts or for so "
+                              "long.\n");
+        return;
+    }
+    budget_money_format(reserve.usd_micro, usd);
+    budget_money_format(reserve.price_micro_per_hour, price);
+    (void)fprintf(stream,
+                  "To reserve that: budget-service authorize LABEL %s --account ACCOUNT --job "
+                  "JOB.json --instances %" PRId64 " --gpus %" PRId64
+                  " --max-price %s --max-hours %.2f\n"
+                  "  so long, rounded up, and %" PRId64 " s that the vendor may bill at least "
+                  "(--granularity); what the machines need to start comes on top\n",
+                  usd, reserve.instances, reserve.gpus, price, (double)reserve.seconds / 3600,
+                  plan->granularity_s);
+}
+
 static void print_money(const launch_plan *plan, FILE *stream)
 {
     const launch_estimate *best = &plan->found->estimates[0];
@@ -339,11 +362,7 @@ static void print_money(const launch_plan *plan, FILE *stream)
     (void)fprintf(stream, " and cost %s: %" PRId64 " ranks for so long\n", text,
                   launch_layout_ranks(layout));
     if (best->fits) {
-        budget_money_format(micro, text);
-        (void)fprintf(stream,
-                      "To reserve that: budget-service authorize LABEL %s --account ACCOUNT --job "
-                      "JOB.json\n",
-                      text);
+        print_reserve(plan, stream);
     }
 }
 
