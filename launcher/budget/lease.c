@@ -155,11 +155,12 @@ static void print_claims(const launch_lease *lease)
         budget_money_show(micro, estimate);
     }
     base_log(BASE_LOG_INFO,
-             "estimate: %s at most (%" PRId64 " × %s of %s, %s/h, %" PRId64
+             "estimate: %s at most (%" PRId64 " × %s of %s, %s/h%s, %" PRId64
              " s); authorized: %s for %s, account %s",
              estimate, claims->instances,
              claims->instance_type[0] != '\0' ? claims->instance_type : "instance", claims->vendor,
-             price, claims->max_seconds, most, claims->label, claims->account);
+             price, claims->price_derived ? ", which is what the amount pays for and no quote" : "",
+             claims->max_seconds, most, claims->label, claims->account);
 }
 
 /* What needs neither token nor money. So nothing is reserved for a job whose token nobody could
@@ -405,6 +406,21 @@ void launch_lease_cost(const launch_lease *lease, launch_cost *cost)
 int launch_lease_attempts_max(const launch_lease *lease)
 {
     return lease->options->budget.receipts[0] == '\0' ? (int)lease->claims.max_attempts : 1;
+}
+
+void launch_lease_print_open(const launch_lease *lease)
+{
+    if (lease == NULL || strcmp(lease->claims.vendor, "local") == 0 ||
+        (!lease->used && lease->options->budget.receipts[0] == '\0')) {
+        return;
+    }
+    base_log(BASE_LOG_INFO,
+             "%s is still open, and its %s of %s may still be billed. Ringfence stops no machine: "
+             "end it at the vendor, then: budget-service terminated %s --evidence FILE; "
+             "budget-service record-actual %s USD, or reconcile with the bill. budget-service "
+             "running lists what may be billed",
+             lease->claims.label, lease->claims.instances == 1 ? "instance" : "instances",
+             lease->claims.vendor, lease->claims.label, lease->claims.label);
 }
 
 void launch_lease_destroy(launch_lease *lease)

@@ -66,6 +66,10 @@ const char *launch_lease_label(const launch_lease *lease);
 void launch_lease_cost(const launch_lease *lease, launch_cost *cost);
 int launch_lease_attempts_max(const launch_lease *lease);
 
+/* Logs, at the end of a launch, what is still open and what to do: the instances may be billed on.
+ * Nothing of a token that was not redeemed, or of vendor local. NULL is fine. */
+void launch_lease_print_open(const launch_lease *lease);
+
 /* Wipes and frees. Logs how to void what --authorize has reserved, if the token was never redeemed.
  * NULL is fine. */
 void launch_lease_destroy(launch_lease *lease);

@@ -421,8 +421,9 @@ int launch_run_job(launch_cli_run *run)
     }
     (void)pthread_sigmask(SIG_SETMASK, NULL, &mask_before);
     const int exit_status = run_whole(run);
-    launch_lease_destroy(run->lease);
     finish_output(&mask_before);
+    launch_lease_print_open(run->lease);
+    launch_lease_destroy(run->lease);
     if (launch_writer_lost() != 0) {
         base_log(BASE_LOG_ERROR, "cannot write to standard output: %s",
                  strerror(launch_writer_lost()));
