@@ -3,6 +3,7 @@
  * each batch, and by access.c for a request. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,6 +144,14 @@ static base_status make_parents(const char *path, base_error *reterr)
     return base_mkdirs(directory, reterr);
 }
 
+/* The policy may name any path: a mistyped one is noticed so. */
+static void log_made(const char *path)
+{
+    char whole[PATH_MAX];
+    base_log(BASE_LOG_INFO, "made %s, which the policy names (\"spend\")",
+             realpath(path, whole) != NULL ? whole : path);
+}
+
 base_status service_spend_open(budget_service *service, base_error *reterr)
 {
     const char *path = budget_policy_spend_path(service->policy);
@@ -164,9 +173,13 @@ base_status service_spend_open(budget_service *service, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
+    const bool is_new = access(made->path, F_OK) != 0;
     made->fd = open(made->path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
     if (made->fd < 0) {
         return base_fail_errno(reterr, errno, "cannot open %s, which the policy names", made->path);
+    }
+    if (is_new) {
+        log_made(made->path);
     }
     status = take_up(service->ledger, made, reterr);
     if (status == BASE_OK) {
