@@ -27,6 +27,9 @@ target_include_directories(token-tool PRIVATE ${CMAKE_SOURCE_DIR}/budget-service
 add_test(NAME budget-cli COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/cli.sh ${CMAKE_BINARY_DIR}/bin)
 set_tests_properties(budget-cli PROPERTIES LABELS "integration;dev-only" TIMEOUT 120
                                            SKIP_RETURN_CODE 77)
+add_test(NAME budget-forgotten COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/forgotten.sh ${CMAKE_BINARY_DIR}/bin
+                                       ${PROJECT_SOURCE_DIR})
+set_tests_properties(budget-forgotten PROPERTIES LABELS "integration;dev-only" TIMEOUT 120)
 add_test(NAME budget-anchor COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/anchor.sh ${CMAKE_BINARY_DIR}/bin)
 set_tests_properties(budget-anchor PROPERTIES LABELS "integration;dev-only" TIMEOUT 120
                                               SKIP_RETURN_CODE 77)

@@ -1,0 +1,176 @@
+#!/usr/bin/env bash
+# What a person sees who may have forgotten a machine, or who asks for less than it costs: running, list
+# and status, the launcher's last line, the terms of a grant, lost answers, the hook and its example.
+#   forgotten.sh BIN SOURCES    where budget-service and launcher are, and the project's directory
+set -euo pipefail
+
+bin=$(cd "$1" && pwd)
+sources=$(cd "$2" && pwd)
+. "$sources/tests/support/service.sh"
+export PATH=$bin:$PATH
+export BUDGET_SERVICE_DIR=$scratch/service
+
+# budget CODE ARGUMENTS...: runs it, expects this exit code; out and err hold what it said.
+budget() {
+    local expected=$1 got=0
+    shift
+    budget-service "$@" >out 2>err </dev/null || got=$?
+    [ "$got" -eq "$expected" ] || fail "exit $got, not $expected: budget-service $*"
+}
+out_lacks() { ! grep -qF -- "$1" out || fail "out has $1"; }
+
+head -c 24 /dev/urandom | base64 >passphrase
+budget 0 init --passphrase-file passphrase
+
+echo "== the hook, by hand"
+budget 1 hook test
+err_has 'has no "hook"'
+cat >told.sh <<'SH'
+#!/bin/sh
+cat >"$(dirname "$0")/told"
+exit "$(cat "$(dirname "$0")/code" 2>/dev/null || echo 0)"
+SH
+cat >service/policy.json <<JSON
+{"version": 1, "account": "lab", "spend": "$scratch/reports/spend.jsonl", "hook": ["$scratch/told.sh"],
+ "vendors": {"runpod": {"granularity_seconds": 60}},
+ "accounts": {"*": {"defaults": {"instances": 1, "max_attempts": 2}},
+              "quoted": {"defaults": {"vendor": "runpod", "max_price": "0.69", "max_hours": "1"},
+                         "limits": {"vendors": ["runpod", "local"], "max_price": "2.00", "max_hours": "8"}}}}
+JSON
+budget 1 hook test
+err_has "told.sh, is no program that may be run: chmod +x it"
+budget 1 serve --passphrase-file passphrase
+err_has "told.sh, is no program that may be run: chmod +x it"
+chmod +x told.sh
+budget 0 hook test
+out_has "the policy's hook ended with exit code 0"
+grep -q '^{"at":"20.*Z","event":"test"}$' told || fail "the hook heard: $(cat told)"
+echo 3 >code
+budget 1 hook test --json
+out_has '"hook_exit":3' '"exit":1'
+rm code
+
+echo "== serve"
+start_service --passphrase-file passphrase
+grep -qE "^20.*Z budget-service: made $scratch/reports/spend.jsonl" log || fail "the log says: $(cat log)"
+budget 0 account create lab --cap 100
+budget 0 account create quoted --cap 100
+echo '{"job":{"mode":"gate-check","world_size":2}}' >JOB.json
+budget 0 running
+out_has "nothing runs that may be billed"
+budget 0 running --check
+
+echo "== terms of a grant"
+budget 0 authorize big 0.10 --job JOB.json --max-hours 1000 --instances 3 --out big.token
+err_has 'for 3 instances of cloud at $0.000033/h each, 1000 h (3600000 s)' "no quote"
+budget 0 authorize named 0.80 --account quoted --job JOB.json --out named.token --json
+out_has '"price_derived":false' '"max_price_usd_micro_per_hour":690000' '"max_seconds":3600' '"instances":1'
+budget 0 authorize made-up 0.80 --job JOB.json --json
+out_has '"price_derived":true'
+budget 0 void made-up
+
+echo "== answers that are lost"
+! budget-service authorize lost 1.00 --job JOB.json >/dev/full 2>err || fail "a lost token is no success"
+err_has "lost is granted" "--request-id"
+budget 0 authorize lost 1.00 --job JOB.json --request-id "$(sed -n 's/.*--request-id //p' err)"
+out_has "v4.public."
+budget 0 void lost
+for command in status list running "account list" "remaining lab" "audit" "status --json" --help; do
+    # shellcheck disable=SC2086
+    ! budget-service $command >/dev/full 2>err || fail "a lost answer is no success: $command"
+done
+
+echo "== what runs"
+budget 0 redeem big.token --create
+out_has "creation permit: 3 instances, to be ended before"
+budget 0 attach big --instance-id i-1
+budget 0 attach big --instance-id i-2
+budget 8 running --check
+out_has "big  lab  cloud: i-1 i-2 (2 of 3 attached); since 20" "in 41 days" "about \$0.00 by now, at \$0.000033/h, which" \
+    "1 may still be billed, 0 past the deadline" "Ringfence stops no machine: end it at the vendor"
+budget 8 running --check --json
+out_has '"instance_ids":["i-1","i-2"]' '"estimated_usd_micro":' '"left_seconds":' '"price_derived":true'
+budget 0 running --check --account quoted
+budget 0 list
+out_has "authorized" "i-1 i-2 (2 of 3 attached)" "deadline"
+budget 0 terminated big --evidence JOB.json
+budget 0 record-actual big 0.02
+budget 0 running --check
+budget 0 list --json
+out_has '"authorized_usd_micro":100000' '"reserved_usd_micro":0'
+
+echo "== the launcher's last line"
+launcher --mode gate-check --ranks 2 --write-job GATE.json >out 2>err
+budget 0 authorize gate 0.80 --account quoted --job GATE.json --out gate.token
+launcher --mode gate-check --token gate.token --keyring service/keyring.json >out 2>err || fail "the launch"
+tail -n 1 err >last && cp last err
+err_has "gate is still open, and its instance of runpod may still be billed" "Ringfence stops no machine" \
+    "budget-service terminated gate --evidence FILE" "budget-service running"
+launcher --mode gate-check --ranks 2 --authorize local --account quoted >out 2>err || fail "the local launch"
+! grep -q "still open" err || fail "a machine of one's own is not billed"
+budget 0 authorize derived 0.80 --account lab --job GATE.json --out derived.token
+launcher --mode gate-check --token derived.token >out 2>err || fail "the launch"
+err_has "which is what the amount pays for and no quote"
+
+echo "== a plan's command is granted as it is printed"
+for ranks in 1 2 8 24; do
+    for granularity in "" "--granularity 60"; do
+        # shellcheck disable=SC2086
+        launcher plan --model gpt2 --ranks "$ranks" --device h100 --batch 1 --global-batch 48 --price 0.07 --steps 50000 \
+            --ranks-per-host 8 $granularity >out 2>err || fail "no plan"
+        label=plan-$ranks-${#granularity}
+        account=quoted
+        [ -n "$granularity" ] || account=lab # whose vendor is not known, and bills an hour at least
+        command=$(sed -n "s/^To reserve that: budget-service authorize LABEL \(.*\) --account ACCOUNT /authorize $label \1 --account $account /p" out)
+        [ -n "$command" ] || fail "the plan recommends nothing"
+        # shellcheck disable=SC2086
+        budget 0 $command
+        err_has "granted $label" "at \$0.$(printf %02d $((ranks < 8 ? ranks * 7 : 56)))"
+        budget 0 void "$label"
+    done
+done
+
+echo "== percent"
+budget 0 record-actual gate 4000
+budget 8 status --check
+out_has "4000 %" "1 frozen"
+kill "$service" && wait "$service" || fail "serve ended with $?"
+
+echo "== the example of a hook ends instances and sends mail"
+mkdir stubs
+cat >stubs/runpodctl <<SH
+#!/bin/sh
+[ "\$3" != pod-2 ] || { echo "no such pod"; exit 1; }
+echo "pod \"\$3\" removed"
+echo "\$*" >>$scratch/ended
+SH
+cat >stubs/mail <<SH
+#!/bin/sh
+{ echo "\$*"; cat; } >>$scratch/mailed.part
+[ "\$2" != "budget: deadline-passed short" ] || mv $scratch/mailed.part $scratch/mailed
+SH
+chmod +x stubs/*
+cp "$sources/budget-service/examples/alarm.sh" alarm.sh
+printf 'mail_to=me@example.org\nend_at_deadline=yes\n' >alarm.conf
+sed -i "s#$scratch/told.sh#$scratch/alarm.sh#" service/policy.json
+PATH=$scratch/stubs:$PATH budget 0 hook test
+grep -q '"event":"test"' mailed.part || fail "no mail of the test"
+PATH=$scratch/stubs:$PATH start_service --passphrase-file passphrase
+budget 0 authorize short 0.80 --account lab --vendor runpod --instances 2 --max-hours 0.0003 --job JOB.json
+budget 0 attach short --instance-id pod-1
+budget 0 attach short --instance-id pod-2
+for ((i = 0; i < 200; i++)); do
+    [ ! -e mailed ] || break
+    sleep 0.1
+done
+cp mailed out || fail "no mail of the deadline"
+out_has "-s budget: deadline-passed short me@example.org" 'ended pod-1: pod "pod-1" removed' \
+    "NOT ended, look at the vendor's list: pod-2: no such pod" "budget-service terminated short --evidence FILE"
+[ "$(cat ended)" = "remove pod pod-1" ] || fail "ended: $(cat ended)"
+for ((i = 0; i < 200; i++)); do
+    ! grep -q "the policy's hook ended with exit code 1" log || break
+    sleep 0.1
+done
+budget 8 status --check
+out_has "ALARM nobody may have heard the last alarm: the policy's hook ended with exit code 1" "pod-1 pod-2"
+echo passed
