@@ -18,6 +18,7 @@
 #include "base/child.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "budget/server.h"
 #include "limits.h"
 
@@ -234,6 +235,7 @@ void service_hook_look(service_hook *hook)
         }
         report[got] = '\0';
         (void)snprintf(hook->failure, sizeof hook->failure, "%s", report);
+        base_text_escape(hook->failure, sizeof hook->failure); /* a path is any text */
     }
 }
 
