@@ -1,10 +1,10 @@
 /* base/log.h: no line is lost where standard error is a full pipe that somebody has made non-blocking. */
 #include "base/log.h"
 
+#include <ctype.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -69,8 +69,7 @@ static void put(const char *line, size_t bytes)
 static void a_line_begins_with_the_time(void **state)
 {
     (void)state;
-    int year = 0;
-    int used = 0;
+    const char *form = "nnnn-nn-nnTnn:nn:nnZ ";
     base_log_init("here: ", BASE_LOG_INFO);
     base_log_redirect(put);
     base_log(BASE_LOG_WARNING, "before");
@@ -78,9 +77,11 @@ static void a_line_begins_with_the_time(void **state)
     base_log_with_time();
     base_log(BASE_LOG_WARNING, "after");
     base_log_redirect(NULL);
-    assert_int_equal(sscanf(put_line, "%4d-%*2d-%*2dT%*2d:%*2d:%*2dZ %n", &year, &used), 1);
-    assert_true(year > 2024);
-    assert_string_equal(put_line + used, "here: warning: after\n");
+    for (size_t i = 0; i < strlen(form); i++) {
+        assert_true(form[i] == 'n' ? isdigit((unsigned char)put_line[i]) != 0
+                                   : put_line[i] == form[i]);
+    }
+    assert_string_equal(put_line + strlen(form), "here: warning: after\n");
 }
 
 int main(void)

@@ -58,6 +58,8 @@ static void the_nearest_default_is_taken(void **state)
     assert_string_equal(budget_policy_hook(policy)[1], "me");
     assert_null(budget_policy_hook(policy)[2]);
     assert_int_equal(budget_policy_token_seconds(policy), 60);
+    assert_false(claims.price_derived);
+    assert_int_equal(budget_policy_reminder_seconds(policy), BUDGET_POLICY_REMINDER_S);
     assert_int_equal(budget_policy_granularity_seconds(policy, "runpod"), 60);
     assert_int_equal(budget_policy_granularity_seconds(policy, "vast"),
                      BUDGET_POLICY_GRANULARITY_S);
