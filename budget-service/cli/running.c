@@ -8,7 +8,7 @@
 #include "cli.h"
 #include "entry.h"
 
-enum { MINUTE_S = 60, HOUR_S = 3600, DAY_S = 24 * 3600 };
+enum { MINUTE_S = 60, HOUR_S = 3600, DAY_S = 24 * 3600, CENT = 10000 };
 
 const char *entry_span(int64_t seconds, char text[ENTRY_SPAN_BYTES])
 {
@@ -134,7 +134,7 @@ static void show_running(void *user, const budget_entry *entry)
     (void)printf("; since %s, ", cli_time(entry->began_at));
     put_deadline(entry, sink->now_s);
     if (micro >= 0) {
-        (void)printf("; about %s by now, at %s/h%s\n", cli_usd(micro),
+        (void)printf("; about %s by now, at %s/h%s\n", cli_usd((micro + CENT / 2) / CENT * CENT),
                      cli_usd(entry->max_price_usd_micro_per_hour),
                      entry->price_derived ? ", which is what the amount pays for and no quote"
                                           : "");
