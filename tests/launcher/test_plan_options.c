@@ -61,8 +61,9 @@ static void the_text_says_what_its_figures_are(void **state)
     /* 8 ranks at 2.50 dollars: $16.155556 is 2908 s of them */
     assert_has(text, "10000 steps take 2908 s and cost $16.155556: ");
     /* 2916 s, and an hour at least, of one host for 20 dollars an hour */
-    assert_has(text, "authorize LABEL 36.20 --account ACCOUNT --job JOB.json --instances 1 --gpus 8 "
-                     "--max-price 20.00 --max-hours 0.81\n");
+    assert_has(text,
+               "authorize LABEL 36.20 --account ACCOUNT --job JOB.json --instances 1 --gpus 8 "
+               "--max-price 20.00 --max-hours 0.81\n");
     assert_int_equal(plan_run(ASK("64", "--ranks-per-host", "4", "--granularity", "60"), text),
                      BASE_EXIT_DONE);
     assert_has(text, " --instances 2 --gpus 4 --max-price 10.00 --max-hours ");
