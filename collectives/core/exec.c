@@ -315,23 +315,6 @@ bool coll_exec_advance(coll_op *op, bool *moved)
     return op->plan.tracks_ended == op->plan.track_count;
 }
 
-int coll_exec_waits_for(const coll_op *op)
-{
-    for (int t = 0; t < op->plan.track_count; t++) {
-        const coll_track *track = &op->plan.tracks[t];
-        const bool waits =
-            !track->ended && track->loaded && track->step.action <= COLL_ACTION_COMBINE;
-        if (!waits) {
-            continue;
-        }
-        const size_t at = range_of(op, &track->step).begin + track->offset_bytes;
-        if (is_released(op, &track->step, at, at + 1)) {
-            return track->step.peer;
-        }
-    }
-    return -1;
-}
-
 /* Whether a frame of the peer is all that the step lacks. */
 static bool lacks_frame(const coll_op *op, const coll_step *step, int peer, size_t size_bytes)
 {

@@ -7,8 +7,6 @@
 void coll_exec_begin(coll_op *op);
 /* Moves what can be moved; true when all tracks have ended. */
 bool coll_exec_advance(coll_op *op, bool *moved);
-/* The peer that the first unfinished track waits for; -1. */
-int coll_exec_waits_for(const coll_op *op);
 /* Whether some track cannot go on before the peer sends, or takes, something. */
 bool coll_exec_awaits(const coll_op *op, int peer);
 

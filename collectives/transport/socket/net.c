@@ -177,8 +177,8 @@ bool coll_net_awaits(const coll_op *op, int peer)
     if (op->protocol == COLL_PROTOCOL_INLINE) {
         return (absent && coll_shape_awaits(op, peer)) || is_owed(op, peer);
     }
-    const int waits_for = op->stage == COLL_STAGE_RUNNING ? coll_exec_waits_for(op) : -1;
-    return waits_for >= 0 ? peer == waits_for : absent || is_owed(op, peer);
+    return absent || is_owed(op, peer) ||
+           (op->stage == COLL_STAGE_RUNNING && coll_exec_awaits(op, peer));
 }
 
 /* The communicator that a frame is for, and the sender's rank in it;

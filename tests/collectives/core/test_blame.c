@@ -13,7 +13,7 @@
 #include "support.h"
 
 /* LONG_COUNT: more than all streams hold, so that nobody can end without the victim. */
-enum { RANKS = 5, LONG_COUNT = 3000000, AT_ONCE = -1 };
+enum { RANKS = 5, LONG_COUNT = 3000000, SHORT_COUNT = 10000, AT_ONCE = -1 };
 
 /* The timeouts of the ranks. Ranks show each other that they wait after an eighth of it. On a
  * machine with other work, a rank may not have come so far by then, or may not run. So a case that
@@ -24,8 +24,9 @@ enum { TRIES = sizeof timeouts_ns / sizeof timeouts_ns[0] };
 
 typedef struct job {
     coll_transport transport;
+    coll_kind kind;
     coll_algorithm algorithm;
-    size_t count;
+    size_t count; /* reduce-scatter: of all parts together; the victim's is the short one */
     int victim;
     int64_t timeout_ns;
     int looks; /* that the victim makes at its operation before it stops; AT_ONCE: it has none */
@@ -58,6 +59,8 @@ static void stop(const job *j, coll_comm *comm, const coll_op_desc *desc)
 static int body(forked_rank *rank, void *user)
 {
     static int32_t data[LONG_COUNT];
+    static int32_t part[LONG_COUNT];
+    size_t counts[RANKS];
     const job *j = user;
     coll_context *context = NULL;
     report r = {.rank = rank->rank};
@@ -65,14 +68,19 @@ static int body(forked_rank *rank, void *user)
     char byte = 0;
     const coll_context_options options = {FORKED_OPTIONS(rank), .transport = j->transport,
                                           .timeout_ns = j->timeout_ns};
+    const bool scatters = j->kind == COLL_REDUCE_SCATTER;
     const coll_op_desc desc = {.size = sizeof(coll_op_desc),
-                               .kind = COLL_ALL_REDUCE,
+                               .kind = j->kind,
                                .send = data,
-                               .recv = data,
-                               .count = j->count,
+                               .recv = scatters ? part : data,
+                               .count = scatters ? 0 : j->count,
+                               .counts = scatters ? counts : NULL,
                                .type = COLL_INT32,
                                .reduce = COLL_SUM,
                                .algorithm = j->algorithm};
+    for (int i = 0; i < RANKS; i++) {
+        counts[i] = i == j->victim ? SHORT_COUNT : (j->count - SHORT_COUNT) / (RANKS - 1);
+    }
     (void)close(j->over[1]);
     r.status = coll_context_create(&options, &context, &error);
     if (r.status == COLL_OK) {
@@ -130,10 +138,10 @@ static int play(job *j)
         const bool is_right = blames(&r, j->victim);
         right += is_right ? 1 : 0;
         if (!is_right) {
-            print_message("over %s, %s × %zu, rank %d stopped after %d looks; rank %d: %s: %s\n",
+            print_message("over %s, %s %s × %zu, rank %d stopped after %d looks; rank %d: %s: %s\n",
                           coll_transport_name(j->transport), coll_algorithm_name(j->algorithm),
-                          j->count, j->victim, j->looks, r.rank, coll_status_name(r.status),
-                          r.text);
+                          coll_kind_name(j->kind), j->count, j->victim, j->looks, r.rank,
+                          coll_status_name(r.status), r.text);
         }
     }
     (void)kill(pids[j->victim], SIGKILL);
@@ -150,28 +158,33 @@ static void a_stopped_rank_is_named(void **state)
 {
     static const struct {
         coll_transport transport;
+        coll_kind kind;
         coll_algorithm algorithm;
         size_t count;
         int looks;
     } cases[] = {
-        {COLL_TRANSPORT_SHM, COLL_ALGORITHM_DIRECT, 1, AT_ONCE},
-        {COLL_TRANSPORT_SHM, COLL_ALGORITHM_DIRECT, LONG_COUNT, 0},
-        {COLL_TRANSPORT_SHM, COLL_ALGORITHM_DIRECT, LONG_COUNT, 1},
-        {COLL_TRANSPORT_SHM, COLL_ALGORITHM_RING, LONG_COUNT, AT_ONCE},
-        {COLL_TRANSPORT_SHM, COLL_ALGORITHM_RING, LONG_COUNT, 0},
-        {COLL_TRANSPORT_SHM, COLL_ALGORITHM_TREE, LONG_COUNT, 1},
-        {COLL_TRANSPORT_SHM, COLL_ALGORITHM_HALVING_DOUBLING, LONG_COUNT, 1},
-        {COLL_TRANSPORT_TCP, COLL_ALGORITHM_RING, LONG_COUNT, AT_ONCE},
-        {COLL_TRANSPORT_TCP, COLL_ALGORITHM_RING, LONG_COUNT, 0},
-        {COLL_TRANSPORT_TCP, COLL_ALGORITHM_TREE, LONG_COUNT, 1},
-        {COLL_TRANSPORT_TCP, COLL_ALGORITHM_HALVING_DOUBLING, LONG_COUNT, 0},
-        {COLL_TRANSPORT_ZMQ, COLL_ALGORITHM_RING, LONG_COUNT, 0},
-        {COLL_TRANSPORT_ZMQ, COLL_ALGORITHM_DIRECT, LONG_COUNT, AT_ONCE},
+        {COLL_TRANSPORT_SHM, COLL_ALL_REDUCE, COLL_ALGORITHM_DIRECT, 1, AT_ONCE},
+        {COLL_TRANSPORT_SHM, COLL_ALL_REDUCE, COLL_ALGORITHM_DIRECT, LONG_COUNT, 0},
+        {COLL_TRANSPORT_SHM, COLL_ALL_REDUCE, COLL_ALGORITHM_DIRECT, LONG_COUNT, 1},
+        {COLL_TRANSPORT_SHM, COLL_ALL_REDUCE, COLL_ALGORITHM_RING, LONG_COUNT, AT_ONCE},
+        {COLL_TRANSPORT_SHM, COLL_ALL_REDUCE, COLL_ALGORITHM_RING, LONG_COUNT, 0},
+        {COLL_TRANSPORT_SHM, COLL_ALL_REDUCE, COLL_ALGORITHM_TREE, LONG_COUNT, 1},
+        {COLL_TRANSPORT_SHM, COLL_ALL_REDUCE, COLL_ALGORITHM_HALVING_DOUBLING, LONG_COUNT, 1},
+        {COLL_TRANSPORT_TCP, COLL_ALL_REDUCE, COLL_ALGORITHM_RING, LONG_COUNT, AT_ONCE},
+        {COLL_TRANSPORT_TCP, COLL_ALL_REDUCE, COLL_ALGORITHM_RING, LONG_COUNT, 0},
+        {COLL_TRANSPORT_TCP, COLL_ALL_REDUCE, COLL_ALGORITHM_TREE, LONG_COUNT, 1},
+        {COLL_TRANSPORT_TCP, COLL_ALL_REDUCE, COLL_ALGORITHM_HALVING_DOUBLING, LONG_COUNT, 0},
+        {COLL_TRANSPORT_ZMQ, COLL_ALL_REDUCE, COLL_ALGORITHM_RING, LONG_COUNT, 0},
+        {COLL_TRANSPORT_ZMQ, COLL_ALL_REDUCE, COLL_ALGORITHM_DIRECT, LONG_COUNT, AT_ONCE},
+        {COLL_TRANSPORT_SHM, COLL_REDUCE_SCATTER, COLL_ALGORITHM_DIRECT, LONG_COUNT, 0},
+        {COLL_TRANSPORT_TCP, COLL_REDUCE_SCATTER, COLL_ALGORITHM_DIRECT, LONG_COUNT, 0},
+        {COLL_TRANSPORT_ZMQ, COLL_REDUCE_SCATTER, COLL_ALGORITHM_DIRECT, LONG_COUNT, 0},
     };
     int wrong = 0;
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         job j = {.transport = cases[i].transport,
+                 .kind = cases[i].kind,
                  .algorithm = cases[i].algorithm,
                  .count = cases[i].count,
                  .looks = cases[i].looks,
