@@ -112,7 +112,8 @@ coll_status coll_tune_file_read(const char *path, const char *key, coll_costs *c
     size_t size_bytes = 0;
     base_error error;
     *found = false;
-    const base_status read = base_file_read(path, FILE_BYTES_MAX, &text, &size_bytes, &error);
+    const base_status read =
+        base_file_read_regular(path, FILE_BYTES_MAX, &text, &size_bytes, &error);
     if (read == BASE_ERR_NOTFOUND) {
         return COLL_OK;
     }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -297,6 +298,9 @@ static void test_file_is_used(void **state)
     assert_ok(base_file_read(path, 4096, &text, &size_bytes, &failure), &failure);
     assert_string_equal(text, "mine\n");
     free(text);
+    const char *pipe = test_directory_path(&directory, "pipe");
+    assert_int_equal(mkfifo(pipe, 0600), 0); /* nobody writes to it */
+    create_contexts((cached){.path = pipe, .status = COLL_ERR_INVALID}, COLL_TRANSPORT_ZMQ);
     create_contexts((cached){.path = test_directory_path(&directory, "no/such/directory"),
                              .status = COLL_ERR_IO},
                     COLL_TRANSPORT_ZMQ);
