@@ -91,13 +91,20 @@ static bool wait_for(const base_child *child, int pidfd)
 }
 
 /* The child is reaped last: until then nothing else can get its number, or that of its group. */
-static bool wait_and_reap(const base_child *child, pid_t pid, int *wait_status)
+static base_status wait_and_reap(const base_child *child, pid_t pid, int *wait_status,
+                                 base_error *reterr)
 {
+    base_status status = BASE_OK;
     const int pidfd = pidfd_open(pid, 0);
-    const bool ended = pidfd >= 0 && wait_for(child, pidfd);
+    if (pidfd < 0) {
+        status = base_fail_errno(reterr, errno, "cannot watch %s", child->program);
+    } else if (!wait_for(child, pidfd)) {
+        status = base_fail(reterr, BASE_ERR_TIMEOUT, "%s took longer than %lld s and was ended",
+                           child->program, (long long)(child->timeout_ns / BASE_NS_PER_S));
+    }
     if (child->group != NULL) {
         (void)kill(-pid, SIGKILL);
-    } else if (!ended) {
+    } else if (status != BASE_OK) {
         (void)kill(pid, SIGKILL);
     }
     if (pidfd >= 0) {
@@ -105,7 +112,7 @@ static bool wait_and_reap(const base_child *child, pid_t pid, int *wait_status)
     }
     while (waitpid(pid, wait_status, 0) < 0 && errno == EINTR) {
     }
-    return ended;
+    return status;
 }
 
 base_status base_child_run(const base_child *child, int *wait_status, base_error *reterr)
@@ -119,8 +126,5 @@ base_status base_child_run(const base_child *child, int *wait_status, base_error
     if (failed != 0) {
         return base_fail_errno(reterr, failed, "cannot start %s", child->program);
     }
-    return wait_and_reap(child, pid, wait_status)
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_TIMEOUT, "%s took longer than %lld s and was ended",
-                           child->program, (long long)(child->timeout_ns / BASE_NS_PER_S));
+    return wait_and_reap(child, pid, wait_status, reterr);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -132,6 +133,27 @@ static void a_group_is_ended_as_a_whole(void **state)
     }
 }
 
+/* The parent has no descriptor left to watch the program with. That is no lack of time. */
+static void a_program_that_cannot_be_watched_is_ended(void **state)
+{
+    (void)state;
+    base_error error;
+    char said[256];
+    int ended = 0;
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const int unused = dup(STDERR_FILENO);
+    assert_true(unused >= 0);
+    assert_int_equal(close(unused), 0); /* which the file of what is said takes */
+    const struct rlimit few = {.rlim_cur = (rlim_t)unused + 1, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    const base_status status = run("exec sleep 100", BASE_NO_DEADLINE, said, &ended, &error);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_status(status, BASE_ERR_IO);
+    assert_non_null(strstr(error.message, "cannot watch sh: Too many open files"));
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* nothing is left */
+}
+
 static void a_missing_program_is_named(void **state)
 {
     (void)state;
@@ -155,6 +177,7 @@ int main(void)
         cmocka_unit_test(signals_are_as_a_program_expects_them),
         cmocka_unit_test(a_program_that_hangs_is_ended),
         cmocka_unit_test(a_group_is_ended_as_a_whole),
+        cmocka_unit_test(a_program_that_cannot_be_watched_is_ended),
         cmocka_unit_test(a_missing_program_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,7 +26,8 @@ typedef struct base_child {
 } base_child;
 
 /* *wait_status is waitpid's. BASE_ERR_NOTFOUND: there is no such program. BASE_ERR_IO: it could not be
- * started. BASE_ERR_TIMEOUT: it was killed, because its time was over or it had to stop. */
+ * started, or was killed because it could not be watched. BASE_ERR_TIMEOUT: it was killed, because its time
+ * was over or it had to stop. */
 BASE_MUST_CHECK base_status base_child_run(const base_child *child, int *wait_status,
                                            base_error *reterr);
 
