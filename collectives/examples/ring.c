@@ -139,7 +139,7 @@ static coll_status prepare(ring *r, size_t elements, coll_error *error)
     r->expected = malloc(r->elements * sizeof(float));
     r->incoming = malloc(r->elements / n * sizeof(float));
     if (r->mine == NULL || r->sum == NULL || r->expected == NULL || r->incoming == NULL) {
-        (void)snprintf(error->message, sizeof error->message, "no memory");
+        *error = (coll_error){.status = COLL_ERR_MEMORY, .message = "no memory"};
         return COLL_ERR_MEMORY;
     }
     for (size_t i = 0; i < r->elements; i++) { /* so that the order of the sum matters */

@@ -142,6 +142,26 @@ for kind in shared static archives; do
     check_forked "$scratch/fork-$kind"
 done
 
+# Of a failure of its own the ring tells the status, too: whatever else was in that memory.
+cat >"$scratch/seen.c" <<'END'
+#include <coll/launched.h>
+#include <stdio.h>
+void seen_fail(coll_launched *launched, const coll_error *error);
+void seen_fail(coll_launched *launched, const coll_error *error)
+{
+    fprintf(stderr, "it is %s: %s\n", coll_status_name(error->status), error->message);
+    coll_launched_fail(launched, error);
+}
+END
+cc "$scratch/seen.c" $(pkg-config --cflags libcoll-launched) -c -o "$scratch/seen.o"
+compile ring-seen-shared c ring.c -ftrivial-auto-var-init=pattern -Dcoll_launched_fail=seen_fail \
+    "$scratch/seen.o" $(pkg-config --cflags --libs libcoll-launched)
+seen=$("$prefix/bin/launcher" --ranks 1 --quiet -- "$scratch/ring-seen-shared" 1000000000000000 2>&1) || true
+grep -q 'it is out of memory: no memory' <<<"$seen" || {
+    echo "a ring without memory says something else: $seen"
+    exit 1
+}
+
 # The shared libraries' users need no headers, and no package files, of what these are made from.
 PKG_CONFIG_LIBDIR=$PKG_CONFIG_PATH pkg-config --cflags --libs libcoll-launched >/dev/null
 
