@@ -91,6 +91,16 @@ static void find_hosts(coll_comm *comm)
     coll_cost_layout(&comm->hosts, &comm->layout);
 }
 
+/* The next communicator is there before it is asked for: without it, this rank could not tell its
+ * peers that it has no memory for one. */
+static coll_status make_spare(coll_context *context, coll_error *reterr)
+{
+    context->spare = calloc(1, sizeof *context->spare);
+    return context->spare != NULL
+               ? COLL_OK
+               : coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a communicator");
+}
+
 coll_status coll_comm_open(coll_context *context, const int *ranks, int count, int64_t deadline_ns,
                            coll_comm **comm, coll_error *reterr)
 {
@@ -98,7 +108,8 @@ coll_status coll_comm_open(coll_context *context, const int *ranks, int count, i
     if (status != COLL_OK) {
         return status;
     }
-    coll_comm *made = calloc(1, sizeof *made);
+    coll_comm *made = context->spare != NULL ? context->spare : calloc(1, sizeof *made);
+    context->spare = NULL;
     if (made == NULL) {
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a communicator");
     }
@@ -117,10 +128,13 @@ coll_status coll_comm_open(coll_context *context, const int *ranks, int count, i
     context->comms = made;
     status = next_id(context, ranks, count, &made->id, reterr);
     if (status == COLL_OK) {
+        status = made->table->comm_open(made, deadline_ns, reterr);
+    }
+    if (status == COLL_OK) {
         status = coll_op_alloc(made, &made->blocking, reterr);
     }
     if (status == COLL_OK) {
-        status = made->table->comm_open(made, deadline_ns, reterr);
+        status = make_spare(context, reterr);
     }
     if (status == COLL_OK) {
         status = coll_op_agree(made, COLL_KIND_COMM, (uint64_t)count, reterr);

@@ -60,6 +60,7 @@ void coll_context_destroy(coll_context *context)
     free(context->flight);
     free(context->identities);
     free(context->made);
+    free(context->spare);
     free(context);
 }
 

@@ -139,8 +139,8 @@ static coll_status hybrid_comm_open(coll_comm *comm, int64_t deadline_ns, coll_e
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a communicator");
     }
     comm->hybrid = link;
-    const coll_status status = coll_net_comm_open(comm, deadline_ns, reterr);
-    return status == COLL_OK ? open_inside(comm, link, deadline_ns, reterr) : status;
+    const coll_status status = open_inside(comm, link, deadline_ns, reterr);
+    return status == COLL_OK ? coll_net_comm_open(comm, deadline_ns, reterr) : status;
 }
 
 static void hybrid_comm_close(coll_comm *comm)
@@ -154,7 +154,8 @@ static void hybrid_comm_close(coll_comm *comm)
     comm->hybrid = NULL;
 }
 
-/* Hands this rank's eventfd to its neighbours and takes theirs, in rounds as segments are. */
+/* Hands this rank's eventfd to its neighbours and takes theirs, in rounds as segments are. After a
+ * failure it only hands out its own, which they wait for. */
 static coll_status swap_doorbells(coll_context *context, int64_t deadline_ns, coll_error *reterr)
 {
     const coll_tcp *tcp = context->net;
@@ -170,9 +171,11 @@ static coll_status swap_doorbells(coll_context *context, int64_t deadline_ns, co
         }
     }
     coll_status status = COLL_OK;
-    for (int k = 1; status == COLL_OK && k < count; k++) {
+    for (int k = 1; k < count; k++) {
         const int from = here[(own + count - k) % count];
-        status = coll_fdpass_send(context, here[(own + k) % count], tcp->wake_fd, &label, reterr);
+        const coll_status sent = coll_fdpass_send(context, here[(own + k) % count], tcp->wake_fd,
+                                                  &label, status == COLL_OK ? reterr : NULL);
+        status = status == COLL_OK ? sent : status;
         if (status == COLL_OK) {
             status = coll_fdpass_receive(context, from, &label, deadline_ns,
                                          &context_shm->doorbell_fds[from], reterr);

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "core/failure.h"
+#include "core/text.h"
 
 enum {
     NONCE_BYTES = 16,
@@ -299,15 +300,16 @@ coll_status coll_fdpass_send(coll_context *context, int rank, int fd,
         char bytes[CMSG_SPACE(sizeof(int))];
     } control;
     memset(&control, 0, sizeof control);
-    struct msghdr message = {.msg_iov = &body,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof control.bytes};
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(head), &fd, sizeof fd);
+    struct msghdr message = {.msg_iov = &body, .msg_iovlen = 1};
+    if (fd >= 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = sizeof control.bytes;
+        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(head), &fd, sizeof fd);
+    }
     if (sendmsg(context->socks[rank], &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
         const bool gone = errno == EPIPE || errno == ECONNRESET;
         const coll_status status = coll_fail_errno(
@@ -316,6 +318,13 @@ coll_status coll_fdpass_send(coll_context *context, int rank, int fd,
         return gone ? COLL_ERR_PEER : status;
     }
     return COLL_OK;
+}
+
+static void discard(int fd)
+{
+    if (fd >= 0) {
+        (void)close(fd);
+    }
 }
 
 /* Takes the one descriptor out of a message, closes any others; -1 if there is none. */
@@ -340,7 +349,7 @@ static int descriptor_of(struct msghdr *message)
     return fd;
 }
 
-/* The next message of a rank: a label and a descriptor. */
+/* The next message of a rank: a label, and a descriptor or why there is none. */
 static coll_status receive_one(coll_context *context, int rank, int64_t deadline_ns,
                                coll_fdpass_label *label, int *fd, coll_error *reterr)
 {
@@ -362,7 +371,8 @@ static coll_status receive_one(coll_context *context, int rank, int64_t deadline
                              .msg_controllen = sizeof control.bytes};
     const ssize_t got = recvmsg(context->socks[rank], &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     *fd = got > 0 ? descriptor_of(&message) : -1;
-    if (got == (ssize_t)sizeof *label && *fd >= 0) {
+    label->lack[sizeof label->lack - 1] = '\0';
+    if (got == (ssize_t)sizeof *label && (*fd >= 0) == (label->lack[0] == '\0')) {
         return COLL_OK;
     }
     if (got > 0 && *fd < 0 && (message.msg_flags & MSG_CTRUNC) != 0) {
@@ -371,9 +381,7 @@ static coll_status receive_one(coll_context *context, int rank, int64_t deadline
                          "limit of open files (ulimit -n)",
                          rank, peer->host, (unsigned)peer->pid);
     }
-    if (*fd >= 0) {
-        (void)close(*fd);
-    }
+    discard(*fd);
     return coll_fail(reterr, COLL_ERR_PEER, "rank %d (host %s, pid %u) is gone", rank, peer->host,
                      (unsigned)peer->pid);
 }
@@ -407,19 +415,25 @@ coll_status coll_fdpass_receive(coll_context *context, int rank, const coll_fdpa
     *fd = -1;
     coll_status status = receive_one(context, rank, deadline_ns, &got, &received, reterr);
     while (status == COLL_OK && is_stale(context, got.tag, label->tag)) {
-        (void)close(received);
+        discard(received);
         status = receive_one(context, rank, deadline_ns, &got, &received, reterr);
     }
     if (status != COLL_OK) {
         return status;
     }
     if (got.tag != label->tag || got.size_bytes != label->size_bytes) {
-        (void)close(received);
+        discard(received);
         return coll_fail(reterr, COLL_ERR_MISMATCH,
                          "rank %d (host %s, pid %u) makes memory %016" PRIx64 " of %" PRIu64
                          " bytes where this rank makes %016" PRIx64 " of %" PRIu64,
                          rank, peer->host, (unsigned)peer->pid, got.tag, got.size_bytes, label->tag,
                          label->size_bytes);
+    }
+    if (received < 0) {
+        char name[160];
+        coll_context_rank_text(context, rank, name, sizeof name);
+        coll_text_clean(got.lack);
+        return coll_fail(reterr, COLL_ERR_PEER, "%s failed: %s", name, got.lack);
     }
     *fd = received;
     return COLL_OK;

@@ -18,13 +18,15 @@ COLL_MUST_CHECK coll_status coll_fdpass_open(coll_context *context,
                                              int64_t deadline_ns, coll_error *reterr);
 void coll_fdpass_close(coll_context *context);
 
-/* What goes along with a descriptor. */
+/* What goes along with a descriptor, or in place of one. */
 typedef struct coll_fdpass_label {
     uint64_t tag;
     uint64_t size_bytes;
+    char lack[COLL_ERROR_MESSAGE_BYTES]; /* why there is no descriptor; empty: there is one */
 } coll_fdpass_label;
 
-/* Sends fd to a rank of the context with its label; the caller keeps fd.
+/* Sends fd to a rank of the context with its label, or why there is none (fd: -1); the caller keeps
+ * fd.
  *
  * Linux refuses (ETOOMANYREFS) while more descriptors of a user are in transit than a process may
  * have open. So n ranks that pass descriptors to each other do so in rounds: each sends one, and
@@ -32,8 +34,8 @@ typedef struct coll_fdpass_label {
 COLL_MUST_CHECK coll_status coll_fdpass_send(coll_context *context, int rank, int fd,
                                              const coll_fdpass_label *label, coll_error *reterr);
 
-/* Receives the next descriptor from a rank. It must carry this label, else COLL_ERR_MISMATCH. One
- * exception: descriptors of communicators that this rank has begun to make before are closed and
+/* Receives the next descriptor from a rank. It must carry this label, else COLL_ERR_MISMATCH.
+ * COLL_ERR_PEER: the rank is gone, or has none and says why. One exception: descriptors of communicators that this rank has begun to make before are closed and
  * skipped (comm_make.c numbers them). Such a descriptor remains where a creation failed: this rank
  * gave it up, and the peer has sent its descriptor. The caller closes *fd. Blocks until the
  * deadline or an abort. */

@@ -10,6 +10,7 @@
  * sleeper sees what was published, or the publisher sees that it sleeps. */
 #include <errno.h>
 #include <linux/futex.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -201,13 +202,33 @@ static coll_status take_segment(coll_comm *comm, int peer, const coll_fdpass_lab
     return status;
 }
 
-/* Hands this rank's segment to all peers and maps theirs: in round k to the k-th rank after it, and
- * from the k-th before it (fdpass.h says why). After a failure it goes on handing out its own. So
- * no peer waits for that in vain, and in a communicator's they find the failure notice. */
-static coll_status swap_segments(coll_comm *comm, int fd, const coll_fdpass_label *label,
-                                 int64_t deadline_ns, uint8_t **peers, coll_error *reterr)
+/* Makes this rank's segment, unless the label says why there is none. */
+static coll_status make_segment(coll_fdpass_label *label, int *fd, uint8_t **mapped,
+                                coll_error *reterr)
 {
-    coll_status status = COLL_OK;
+    coll_error error;
+    void *data = NULL;
+    if (label->lack[0] != '\0') {
+        return coll_fail(reterr, COLL_ERR_MEMORY, "%s", label->lack);
+    }
+    const coll_status status = coll_segment_create(label->size_bytes, fd, &data, &error);
+    if (status != COLL_OK) {
+        (void)snprintf(label->lack, sizeof label->lack, "%s", error.message);
+        return coll_fail(reterr, status, "%s", error.message);
+    }
+    *mapped = data;
+    return COLL_OK;
+}
+
+/* Makes this rank's segment, hands it to all peers and maps theirs: in round k to the k-th rank after
+ * it, and from the k-th before it (fdpass.h says why). After a failure it goes on handing out its own,
+ * or why there is none. So no peer waits for that in vain, and in a communicator's they find the
+ * failure notice. */
+static coll_status swap_segments(coll_comm *comm, coll_fdpass_label *label, int64_t deadline_ns,
+                                 uint8_t **peers, coll_error *reterr)
+{
+    int fd = -1;
+    coll_status status = make_segment(label, &fd, &peers[comm->rank], reterr);
     for (int k = 1; k < comm->size; k++) {
         const int to = (comm->rank + k) % comm->size;
         const int from = (comm->rank + comm->size - k) % comm->size;
@@ -218,6 +239,9 @@ static coll_status swap_segments(coll_comm *comm, int fd, const coll_fdpass_labe
             status = take_segment(comm, from, label, deadline_ns, &peers[from], reterr);
         }
     }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
     return status;
 }
 
@@ -225,22 +249,16 @@ static coll_status shm_comm_open(coll_comm *comm, int64_t deadline_ns, coll_erro
 {
     shm_context *context_shm = comm->context->shm;
     shm_comm *shm = calloc(1, sizeof *shm);
+    uint8_t *peers[COLL_RANKS_MAX] = {NULL};
+    coll_fdpass_label label = {.tag = comm->id, .size_bytes = coll_shm_segment_bytes(comm->size)};
     if (shm == NULL) {
-        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a communicator");
+        (void)snprintf(label.lack, sizeof label.lack, "no memory for a communicator");
     }
     comm->shm = shm;
-    const size_t size_bytes = coll_shm_segment_bytes(comm->size);
-    int fd = -1;
-    void *data = NULL;
-    coll_status status = coll_segment_create(size_bytes, &fd, &data, reterr);
-    if (status != COLL_OK) {
-        return status;
+    const coll_status status = swap_segments(comm, &label, deadline_ns, peers, reterr);
+    if (shm == NULL || peers[comm->rank] == NULL) {
+        return status; /* and peers' were not mapped */
     }
-    uint8_t *peers[COLL_RANKS_MAX] = {NULL};
-    peers[comm->rank] = data;
-    const coll_fdpass_label label = {.tag = comm->id, .size_bytes = size_bytes};
-    status = swap_segments(comm, fd, &label, deadline_ns, peers, reterr);
-    (void)close(fd);
     for (int rank = 0; rank < comm->size; rank++) {
         shm_segment *segment = (shm_segment *)(void *)peers[rank];
         shm->segments[rank] = segment;
@@ -272,18 +290,9 @@ static void shm_comm_close(coll_comm *comm)
 static coll_status shm_arena_open(coll_arena *arena, int64_t deadline_ns, coll_error *reterr)
 {
     coll_comm *comm = arena->comm;
-    int fd = -1;
-    void *data = NULL;
-    coll_status status = coll_segment_create(arena->mapped_bytes, &fd, &data, reterr);
-    if (status != COLL_OK) {
-        return status;
-    }
-    arena->data = data;
-    arena->peers[comm->rank] = data;
-    const coll_fdpass_label label = {.tag = comm->id + arena->number,
-                                     .size_bytes = arena->mapped_bytes};
-    status = swap_segments(comm, fd, &label, deadline_ns, arena->peers, reterr);
-    (void)close(fd);
+    coll_fdpass_label label = {.tag = comm->id + arena->number, .size_bytes = arena->mapped_bytes};
+    const coll_status status = swap_segments(comm, &label, deadline_ns, arena->peers, reterr);
+    arena->data = arena->peers[comm->rank];
     return status;
 }
 

@@ -200,15 +200,13 @@ void coll_net_lost(coll_context *context, int peer, const char *how)
 static void send_failure(coll_comm *comm)
 {
     const coll_net *net = coll_net_of(comm->context);
-    const coll_net_comm *link = comm->net;
-    if (link == NULL) {
-        return;
-    }
+    const coll_net_comm *link = comm->net;   /* NULL: it could not be opened here */
     net->links->forget(comm->context, comm); /* the caller may take its buffers back */
     const bool mismatch = comm->failure.status == COLL_ERR_MISMATCH && comm->head != NULL;
     const uint64_t here = mismatch ? current(comm) : 0;
     const reason_head reason = {.status = comm->failure.status,
-                                .sequence = link->failed_at != 0 ? link->failed_at : here,
+                                .sequence =
+                                    link != NULL && link->failed_at != 0 ? link->failed_at : here,
                                 .origin = (uint32_t)comm->origin};
     uint8_t body[COLL_FRAME_REASON_BYTES];
     const char *message = comm->failure.message + comm->message_offset_bytes;

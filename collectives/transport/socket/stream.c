@@ -8,13 +8,14 @@
 
 enum { CREDIT_STEP = COLL_NET_CREDITS / 2 };
 
-/* leaves_now: the frame leaves in this turn, so the peer will know what was taken. */
+/* leaves_now: the frame leaves in this turn, so the peer will know what was taken. There is no
+ * stream where a communicator could not be opened. */
 static void fill_head(coll_comm *comm, int peer, coll_frame_head *head, bool leaves_now)
 {
     const coll_net_comm *link = comm->net;
     head->magic = COLL_FRAME_MAGIC;
     head->comm_id = comm->id;
-    for (int channel = 0; channel < COLL_CHANNELS; channel++) {
+    for (int channel = 0; link != NULL && channel < COLL_CHANNELS; channel++) {
         coll_net_stream *stream = &link->streams[peer][channel];
         head->taken[channel] = (uint32_t)stream->taken;
         stream->credit_sent = leaves_now ? stream->taken : stream->credit_sent;

@@ -2,6 +2,7 @@
  * says so, leaves none open, and whoever waits for it learns that it is gone. The build sends
  * libcoll's requests through the counters here. Ranks are threads. */
 #include <errno.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,10 @@
 #include "support.h"
 
 enum { STRIDE = TEST_HAS_TSAN ? 4 : 1, REQUESTS_MAX = 400, COUNT = 50000, PLENTY = 1 << 30 };
+
+static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP,
+                                            COLL_TRANSPORT_ZMQ};
+enum { TRANSPORTS = sizeof transports / sizeof transports[0] };
 
 typedef enum want { WANT_MEMORY, WANT_DESCRIPTOR, WANT_MAPPING, WANTS } want;
 
@@ -185,10 +190,8 @@ static void sweep(const test_ranks_options *options, want what, test_rank_body b
 
 static void contexts_alone(void **state)
 {
-    static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP,
-                                                COLL_TRANSPORT_ZMQ};
     (void)state;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < TRANSPORTS; i++) {
         for (want what = WANT_MEMORY; what < WANTS; what++) {
             sweep(&(test_ranks_options){.size = 1, .transport = transports[i], .bare = true}, what,
                   context_body);
@@ -198,9 +201,8 @@ static void contexts_alone(void **state)
 
 static void contexts_of_two(void **state)
 {
-    static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP};
     (void)state;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; transports[i] != COLL_TRANSPORT_ZMQ; i++) {
         for (want what = WANT_MEMORY; what < WANTS; what++) {
             sweep(&(test_ranks_options){.size = 2, .transport = transports[i], .bare = true}, what,
                   context_body);
@@ -357,12 +359,95 @@ static void operations_over_zmq(void **state)
     operations_over(COLL_TRANSPORT_ZMQ, WANT_MEMORY);
 }
 
+/* ---- what is made by all ranks, where rank 0 cannot and stays ---- */
+
+static coll_status make_comm(test_rank *rank, meal *m)
+{
+    static const int both[] = {0, 1};
+    return coll_comm_create(rank->context, both, 2, &m->comm, &rank->error);
+}
+
+static coll_status make_arena(test_rank *rank, meal *m)
+{
+    return coll_arena_create(coll_context_world(rank->context), (size_t)COUNT * 4, &m->arena,
+                             &rank->error);
+}
+
+/* Both begin, rank 0 with too little. Neither goes on before both have ended. */
+static coll_status make_together(test_rank *rank, meal *m,
+                                 coll_status (*make)(test_rank *rank, meal *m))
+{
+    static atomic_int meetings;
+    famine *f = rank->user;
+    coll_status status = coll_barrier(coll_context_world(rank->context), &rank->error);
+    if (rank->rank == 0) {
+        begin(f);
+    }
+    status = status == COLL_OK ? make(rank, m) : status;
+    if (rank->rank == 0) {
+        end(f);
+    }
+    for (const int met = atomic_fetch_add(&meetings, 1) / 2 * 2;
+         atomic_load(&meetings) < met + 2;) {
+        (void)sched_yield();
+    }
+    return status;
+}
+
+/* Rank 1 learns of it at once, with the cause, and the same list can be tried again. */
+static void comm_body(test_rank *rank)
+{
+    const famine *f = rank->user;
+    meal m = {.comm = NULL};
+    const coll_status status = make_together(rank, &m, make_comm);
+    RANK_CHECK(rank, status != COLL_ERR_TIMEOUT && (status == COLL_OK || f->refused));
+    RANK_CHECK(rank, status == COLL_OK || f->what != WANT_MEMORY ||
+                         strstr(rank->error.message, "no memory") != NULL);
+    RANK_CHECK(rank, status == COLL_OK || rank->rank == 0 ||
+                         strstr(rank->error.message, "rank 0 (") != NULL);
+    coll_comm_destroy(m.comm);
+    RANK_OK(rank, make_comm(rank, &m));
+    RANK_OK(rank, coll_barrier(m.comm, &rank->error));
+    coll_comm_destroy(m.comm);
+}
+
+static void arena_body(test_rank *rank)
+{
+    const famine *f = rank->user;
+    meal m = {.arena = NULL};
+    const coll_status status = make_together(rank, &m, make_arena);
+    RANK_CHECK(rank, status != COLL_ERR_TIMEOUT && (status == COLL_OK || f->refused));
+    coll_arena_destroy(m.arena);
+}
+
+static void communicators_of_two(void **state)
+{
+    (void)state;
+    for (int i = 0; i < TRANSPORTS; i++) {
+        const test_ranks_options options = {
+            .size = 2, .transport = transports[i], .algorithm = COLL_ALGORITHM_DIRECT};
+        const want last = transports[i] == COLL_TRANSPORT_ZMQ ? WANT_MEMORY : WANT_MAPPING;
+        for (want what = WANT_MEMORY; what <= last; what++) {
+            sweep(&options, what, comm_body);
+        }
+    }
+}
+
+static void arenas_of_two(void **state)
+{
+    const test_ranks_options options = {.size = 2, .transport = COLL_TRANSPORT_SHM};
+    (void)state;
+    sweep(&options, WANT_DESCRIPTOR, arena_body);
+    sweep(&options, WANT_MAPPING, arena_body);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(contexts_alone),      cmocka_unit_test(contexts_of_two),
         cmocka_unit_test(operations_over_shm), cmocka_unit_test(operations_over_tcp),
-        cmocka_unit_test(operations_over_zmq),
+        cmocka_unit_test(operations_over_zmq), cmocka_unit_test(communicators_of_two),
+        cmocka_unit_test(arenas_of_two),
     };
     return cmocka_run_group_tests_name("coll-starved", tests, NULL, NULL);
 }

@@ -273,7 +273,8 @@ static void what_is_agreed_on_arrives(void **state)
 
 static void another_label_is_a_mismatch(void **state)
 {
-    static const coll_fdpass_label labels[] = {{TAG + 1, BYTES}, {TAG, BYTES + 1}};
+    static const coll_fdpass_label labels[] = {{.tag = TAG + 1, .size_bytes = BYTES},
+                                               {.tag = TAG, .size_bytes = BYTES + 1}};
     pair p;
     coll_error error = {.message = ""};
     (void)state;
@@ -292,9 +293,8 @@ static void another_label_is_a_mismatch(void **state)
 }
 
 /* A message with so many descriptors and bytes. */
-static void say(const pair *p, int count, size_t size_bytes)
+static void say(const pair *p, int count, const coll_fdpass_label *label, size_t size_bytes)
 {
-    const uint64_t label[3] = {TAG, BYTES};
     int fds[8] = {0};
     struct iovec body = {.iov_base = (void *)(uintptr_t)label, .iov_len = size_bytes};
     union {
@@ -322,8 +322,12 @@ static void more_or_fewer_are_not_kept(void **state)
         int count;
         size_t size_bytes;
         coll_status status;
-    } cases[] = {{1, 16, COLL_OK},     {2, 16, COLL_OK},       {4, 16, COLL_OK},
-                 {8, 16, COLL_OK},     {0, 16, COLL_ERR_PEER}, {1, 15, COLL_ERR_PEER},
+    } cases[] = {{1, sizeof agreed, COLL_OK},
+                 {2, sizeof agreed, COLL_OK},
+                 {4, sizeof agreed, COLL_OK},
+                 {8, sizeof agreed, COLL_OK},
+                 {0, sizeof agreed, COLL_ERR_PEER},
+                 {1, sizeof agreed - 1, COLL_ERR_PEER},
                  {4, 1, COLL_ERR_PEER}};
     coll_error error = {.message = ""};
     pair p;
@@ -332,7 +336,7 @@ static void more_or_fewer_are_not_kept(void **state)
     const int before = test_open_descriptors();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int fd = -1;
-        say(&p, cases[i].count, cases[i].size_bytes);
+        say(&p, cases[i].count, &agreed, cases[i].size_bytes);
         assert_status(take(&p, base_deadline_after_ns(BASE_NS_PER_S), &fd, &error),
                       cases[i].status);
         assert_int_equal(fd >= 0, cases[i].status == COLL_OK);
@@ -341,6 +345,34 @@ static void more_or_fewer_are_not_kept(void **state)
         }
         assert_int_equal(test_open_descriptors(), before);
     }
+    close_pair(&p);
+}
+
+/* A rank that has none says why, in any bytes; with one all the same it makes no sense. */
+static void why_there_is_none_arrives(void **state)
+{
+    coll_fdpass_label label = {.tag = TAG, .size_bytes = BYTES, .lack = "no memory\n"};
+    coll_error error = {.message = ""};
+    pair p;
+    int fd = 0;
+    (void)state;
+    open_pair(&p);
+    const int before = test_open_descriptors();
+    const int64_t deadline_ns = base_deadline_after_ns(5 * BASE_NS_PER_S);
+    assert_ok(coll_fdpass_send(&p.contexts[1], 0, -1, &label, &error), &error);
+    assert_status(take(&p, deadline_ns, &fd, &error), COLL_ERR_PEER);
+    assert_string_equal(error.message, "rank 1 (host there, pid 0) failed: no memory?");
+    say(&p, 1, &label, sizeof label);
+    assert_status(take(&p, deadline_ns, &fd, &error), COLL_ERR_PEER);
+    memset(label.lack, 'x', sizeof label.lack);
+    say(&p, 0, &label, sizeof label);
+    assert_status(take(&p, deadline_ns, &fd, &error), COLL_ERR_PEER);
+    assert_non_null(strstr(error.message, "failed: xxx"));
+    label.tag = TAG + 1;
+    assert_ok(coll_fdpass_send(&p.contexts[1], 0, -1, &label, &error), &error);
+    assert_status(take(&p, deadline_ns, &fd, &error), COLL_ERR_MISMATCH);
+    assert_int_equal(fd, -1);
+    assert_int_equal(test_open_descriptors(), before);
     close_pair(&p);
 }
 
@@ -394,6 +426,7 @@ int main(void)
         cmocka_unit_test(what_is_agreed_on_arrives),
         cmocka_unit_test(another_label_is_a_mismatch),
         cmocka_unit_test(more_or_fewer_are_not_kept),
+        cmocka_unit_test(why_there_is_none_arrives),
         cmocka_unit_test(a_lack_of_descriptors_is_named),
         cmocka_unit_test(an_absent_rank_is_named),
     };
