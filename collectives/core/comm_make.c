@@ -108,12 +108,18 @@ coll_status coll_comm_open(coll_context *context, const int *ranks, int count, i
     if (status != COLL_OK) {
         return status;
     }
+    uint64_t id = 0;
+    status = next_id(context, ranks, count, &id, reterr);
+    if (status != COLL_OK) {
+        return status;
+    }
     coll_comm *made = context->spare != NULL ? context->spare : calloc(1, sizeof *made);
     context->spare = NULL;
     if (made == NULL) {
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a communicator");
     }
     made->context = context;
+    made->id = id;
     made->size = count;
     for (int i = 0; i < count; i++) {
         made->ranks[i] = ranks[i];
@@ -126,10 +132,7 @@ coll_status coll_comm_open(coll_context *context, const int *ranks, int count, i
     find_hosts(made);
     made->next = context->comms;
     context->comms = made;
-    status = next_id(context, ranks, count, &made->id, reterr);
-    if (status == COLL_OK) {
-        status = made->table->comm_open(made, deadline_ns, reterr);
-    }
+    status = made->table->comm_open(made, deadline_ns, reterr);
     if (status == COLL_OK) {
         status = coll_op_alloc(made, &made->blocking, reterr);
     }

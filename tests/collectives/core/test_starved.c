@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <zmq.h>
 
+#include "base/clock.h"
 #include "ranks.h"
 #include "support.h"
 
@@ -23,14 +24,15 @@ enum { TRANSPORTS = sizeof transports / sizeof transports[0] };
 typedef enum want { WANT_MEMORY, WANT_DESCRIPTOR, WANT_MAPPING, WANTS } want;
 
 static _Thread_local int left[WANTS] = {PLENTY, PLENTY, PLENTY}; /* requests that are granted, */
-static _Thread_local bool refused;                               /* and whether one was not */
+static _Thread_local bool refused;                               /* whether one was not, */
+static _Thread_local bool lasts;                                 /* and none after it is */
 
 static bool grant(want what, int error)
 {
     if (left[what]-- > 0) {
         return true;
     }
-    left[what] = PLENTY; /* one only: what comes after is to work again */
+    left[what] = lasts ? 0 : PLENTY; /* one only: what comes after is to work again */
     refused = true;
     errno = error;
     return false;
@@ -127,18 +129,21 @@ static bool works(test_rank *rank)
 typedef struct famine {
     want what;
     int granted;
+    bool lasts;
     atomic_bool refused; /* it came to that */
 } famine;
 
 static void begin(const famine *f)
 {
     refused = false;
+    lasts = f->lasts;
     left[f->what] = f->granted;
 }
 
 static void end(famine *f)
 {
     left[f->what] = PLENTY;
+    lasts = false;
     f->refused = refused;
 }
 
@@ -373,24 +378,30 @@ static coll_status make_arena(test_rank *rank, meal *m)
                              &rank->error);
 }
 
-/* Both begin, rank 0 with too little. Neither goes on before both have ended. */
+/* Neither rank goes on before both have come. */
+static void meet(void)
+{
+    static atomic_int comings;
+    const int wanted = (atomic_fetch_add(&comings, 1) / 2 + 1) * 2;
+    while (atomic_load(&comings) < wanted) {
+        (void)sched_yield();
+    }
+}
+
+/* Both make something, rank 0 with too little. */
 static coll_status make_together(test_rank *rank, meal *m,
                                  coll_status (*make)(test_rank *rank, meal *m))
 {
-    static atomic_int meetings;
     famine *f = rank->user;
-    coll_status status = coll_barrier(coll_context_world(rank->context), &rank->error);
+    meet();
     if (rank->rank == 0) {
         begin(f);
     }
-    status = status == COLL_OK ? make(rank, m) : status;
+    const coll_status status = make(rank, m);
     if (rank->rank == 0) {
         end(f);
     }
-    for (const int met = atomic_fetch_add(&meetings, 1) / 2 * 2;
-         atomic_load(&meetings) < met + 2;) {
-        (void)sched_yield();
-    }
+    meet();
     return status;
 }
 
@@ -406,6 +417,19 @@ static void comm_body(test_rank *rank)
     RANK_CHECK(rank, status == COLL_OK || rank->rank == 0 ||
                          strstr(rank->error.message, "rank 0 (") != NULL);
     coll_comm_destroy(m.comm);
+    RANK_OK(rank, make_comm(rank, &m));
+    RANK_OK(rank, coll_barrier(m.comm, &rank->error));
+    coll_comm_destroy(m.comm);
+}
+
+/* Without any memory, twice. The second time rank 0 cannot even say so, and rank 1 waits in vain;
+ * but both have counted that. */
+static void long_famine_body(test_rank *rank)
+{
+    meal m = {.comm = NULL};
+    for (int i = 0; i < 2; i++) {
+        RANK_CHECK(rank, make_together(rank, &m, make_comm) != COLL_OK);
+    }
     RANK_OK(rank, make_comm(rank, &m));
     RANK_OK(rank, coll_barrier(m.comm, &rank->error));
     coll_comm_destroy(m.comm);
@@ -433,6 +457,18 @@ static void communicators_of_two(void **state)
     }
 }
 
+static void a_list_outlasts_a_famine(void **state)
+{
+    (void)state;
+    for (int i = 0; i < TRANSPORTS; i++) {
+        famine f = {.what = WANT_MEMORY, .lasts = true};
+        test_ranks_as_threads(
+            &(test_ranks_options){
+                .size = 2, .transport = transports[i], .timeout_ns = 2 * BASE_NS_PER_S, .user = &f},
+            long_famine_body);
+    }
+}
+
 static void arenas_of_two(void **state)
 {
     const test_ranks_options options = {.size = 2, .transport = COLL_TRANSPORT_SHM};
@@ -444,10 +480,10 @@ static void arenas_of_two(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(contexts_alone),      cmocka_unit_test(contexts_of_two),
-        cmocka_unit_test(operations_over_shm), cmocka_unit_test(operations_over_tcp),
-        cmocka_unit_test(operations_over_zmq), cmocka_unit_test(communicators_of_two),
-        cmocka_unit_test(arenas_of_two),
+        cmocka_unit_test(contexts_alone),           cmocka_unit_test(contexts_of_two),
+        cmocka_unit_test(operations_over_shm),      cmocka_unit_test(operations_over_tcp),
+        cmocka_unit_test(operations_over_zmq),      cmocka_unit_test(communicators_of_two),
+        cmocka_unit_test(a_list_outlasts_a_famine), cmocka_unit_test(arenas_of_two),
     };
     return cmocka_run_group_tests_name("coll-starved", tests, NULL, NULL);
 }
