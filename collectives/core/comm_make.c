@@ -188,7 +188,8 @@ coll_status coll_comm_split(coll_comm *comm, int colour, int key, coll_comm **sp
                                .recv = all,
                                .count = 2,
                                .type = COLL_INT32};
-    const coll_status status = coll_op_run_as(comm, &desc, COLL_KIND_SPLIT, 0, reterr);
+    const coll_descriptor shown = {.kind = COLL_KIND_SPLIT, .type = COLL_INT32};
+    const coll_status status = coll_op_run_as(comm, &desc, &shown, reterr);
     *split = NULL;
     if (status != COLL_OK || colour < 0) {
         return status;

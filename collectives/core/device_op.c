@@ -227,9 +227,10 @@ coll_status coll_device_op_make(coll_op *op, coll_comm *comm, const coll_op_desc
     }
     op->device = made;
     op->queued = true;
+    const coll_op_desc barrier = {.size = sizeof(coll_op_desc), .kind = COLL_BARRIER};
     coll_descriptor shown = op->descriptor;
     shown.kind += COLL_KIND_DEVICE;
-    status = coll_op_agree_on(comm, &shown, reterr);
+    status = coll_op_run_as(comm, &barrier, &shown, reterr);
     if (status == COLL_OK) {
         status = make_on_device(op, reterr);
     }

@@ -295,7 +295,7 @@ coll_status coll_run(coll_comm *comm, const coll_op_desc *desc, coll_error *rete
     return status == COLL_OK ? end_blocking(comm, reterr) : status;
 }
 
-coll_status coll_op_run_as(coll_comm *comm, const coll_op_desc *desc, int kind, uint64_t count,
+coll_status coll_op_run_as(coll_comm *comm, const coll_op_desc *desc, const coll_descriptor *shown,
                            coll_error *reterr)
 {
     const coll_status status = begin_blocking(comm, desc, reterr);
@@ -304,28 +304,13 @@ coll_status coll_op_run_as(coll_comm *comm, const coll_op_desc *desc, int kind, 
         return status;
     }
     op->ready = false;
-    op->descriptor.kind = kind;
-    op->descriptor.count = count;
-    op->digest = coll_descriptor_digest(&op->descriptor);
-    return end_blocking(comm, reterr);
-}
-
-coll_status coll_op_agree_on(coll_comm *comm, const coll_descriptor *descriptor, coll_error *reterr)
-{
-    const coll_op_desc barrier = {.size = sizeof(coll_op_desc), .kind = COLL_BARRIER};
-    const coll_status status = begin_blocking(comm, &barrier, reterr);
-    coll_op *op = comm->blocking;
-    if (status != COLL_OK) {
-        return status;
-    }
-    op->ready = false;
-    op->descriptor = *descriptor;
-    op->digest = coll_descriptor_digest(&op->descriptor);
+    op->descriptor = *shown;
+    op->digest = coll_descriptor_digest(shown);
     return end_blocking(comm, reterr);
 }
 
 coll_status coll_op_agree(coll_comm *comm, int kind, uint64_t count, coll_error *reterr)
 {
     return coll_op_run_as(comm, &(coll_op_desc){.size = sizeof(coll_op_desc), .kind = COLL_BARRIER},
-                          kind, count, reterr);
+                          &(coll_descriptor){.kind = kind, .count = count}, reterr);
 }

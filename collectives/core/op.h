@@ -160,16 +160,13 @@ COLL_MUST_CHECK coll_status coll_op_alloc(coll_comm *comm, coll_op **op, coll_er
  * from the same desc lately, or a new one. coll_op_number has to follow. */
 COLL_MUST_CHECK coll_status coll_op_recall(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
                                            coll_error *reterr);
-/* The same, and everybody agrees on all that the descriptor says, as `kind` says. */
-COLL_MUST_CHECK coll_status coll_op_agree_on(coll_comm *comm, const coll_descriptor *descriptor,
-                                             coll_error *reterr);
-/* Runs an operation of the library's own: everybody arrives, and agrees on kind and count. */
+/* Runs an operation of the library's own: everybody arrives, and agrees on what its flag shows in
+ * place of desc. */
+COLL_MUST_CHECK coll_status coll_op_run_as(coll_comm *comm, const coll_op_desc *desc,
+                                           const coll_descriptor *shown, coll_error *reterr);
+/* The same of a barrier that shows kind and count. */
 COLL_MUST_CHECK coll_status coll_op_agree(coll_comm *comm, int kind, uint64_t count,
                                           coll_error *reterr);
-
-/* Runs an operation that no descriptor of the caller's makes: `kind` goes into the flag. */
-COLL_MUST_CHECK coll_status coll_op_run_as(coll_comm *comm, const coll_op_desc *desc, int kind,
-                                           uint64_t count, coll_error *reterr);
 
 /* Gives op the next sequence number, and resets its state. */
 void coll_op_number(coll_op *op);
