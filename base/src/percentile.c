@@ -12,13 +12,6 @@ static int by_value(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static int by_value_int64(const void *left, const void *right)
-{
-    const int64_t a = *(const int64_t *)left;
-    const int64_t b = *(const int64_t *)right;
-    return (a > b) - (a < b);
-}
-
 void base_sort(double *values, size_t count)
 {
     if (count > 0) {
@@ -35,17 +28,4 @@ double base_percentile(const double *sorted, size_t count, double fraction)
     const size_t below = (size_t)position;
     const size_t above = below + 1 < count ? below + 1 : below;
     return sorted[below] + (sorted[above] - sorted[below]) * (position - (double)below);
-}
-
-double base_percentile_int64(int64_t *values, size_t count, double fraction)
-{
-    if (count == 0) {
-        return NAN;
-    }
-    qsort(values, count, sizeof *values, by_value_int64);
-    const double position = fraction * (double)(count - 1);
-    const size_t below = (size_t)position;
-    const size_t above = below + 1 < count ? below + 1 : below;
-    return (double)values[below] +
-           (double)(values[above] - values[below]) * (position - (double)below);
 }

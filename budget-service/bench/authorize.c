@@ -24,10 +24,10 @@ enum {
     TIMEOUT_MS = 300 * 1000, /* an audit of a million rows takes a minute */
 };
 
-double bench_percentile_us(int64_t *samples_ns, int count, int percent)
+double bench_percentile_us(double *samples_ns, int count, int percent)
 {
-    return base_percentile_int64(samples_ns, (size_t)count, percent / 100.0) /
-           (double)BASE_NS_PER_US;
+    base_sort(samples_ns, (size_t)count);
+    return base_percentile(samples_ns, (size_t)count, percent / 100.0) / (double)BASE_NS_PER_US;
 }
 
 void bench_die(const char *what, const base_error *error)
@@ -79,7 +79,7 @@ void bench_authorize(budget_client *client, const char *label, budget_grant *gra
 double bench_one_client_us(const bench_service *bench, const char *prefix, int samples,
                            double *p99_us)
 {
-    static int64_t taken_ns[SAMPLES];
+    static double taken_ns[SAMPLES];
     budget_grant grant;
     budget_client *client = bench_client(bench, "request");
     for (int i = -WARMUP; i < samples; i++) {
@@ -88,7 +88,7 @@ double bench_one_client_us(const bench_service *bench, const char *prefix, int s
         const int64_t begun_ns = base_now_ns();
         bench_authorize(client, label, &grant);
         if (i >= 0) {
-            taken_ns[i] = base_now_ns() - begun_ns;
+            taken_ns[i] = (double)(base_now_ns() - begun_ns);
         }
     }
     budget_client_close(client);
@@ -150,8 +150,8 @@ static void print_row(const char *what, double value, const char *unit, const ch
 
 /* An echo, an append, an authorization, and again:
  * what else the machine does falls on all alike. */
-static void in_turns(const bench_service *bench, int64_t *echo_ns, int64_t *append_ns,
-                     int64_t *authorize_ns)
+static void in_turns(const bench_service *bench, double *echo_ns, double *append_ns,
+                     double *authorize_ns)
 {
     bench_floor floor;
     budget_grant grant;
@@ -161,11 +161,11 @@ static void in_turns(const bench_service *bench, int64_t *echo_ns, int64_t *appe
         const int at = i < 0 ? 0 : i;
         char label[64];
         (void)snprintf(label, sizeof label, "turn-%d", i);
-        echo_ns[at] = bench_echo_ns(&floor);
-        append_ns[at] = bench_append_ns(&floor);
+        echo_ns[at] = (double)bench_echo_ns(&floor);
+        append_ns[at] = (double)bench_append_ns(&floor);
         const int64_t begun_ns = base_now_ns();
         bench_authorize(client, label, &grant);
-        authorize_ns[at] = base_now_ns() - begun_ns;
+        authorize_ns[at] = (double)(base_now_ns() - begun_ns);
     }
     bench_floor_close(&floor);
     budget_client_close(client);
@@ -173,9 +173,9 @@ static void in_turns(const bench_service *bench, int64_t *echo_ns, int64_t *appe
 
 static void run_short(const bench_service *bench)
 {
-    static int64_t echo_ns[SAMPLES];
-    static int64_t append_ns[SAMPLES];
-    static int64_t authorize_ns[SAMPLES];
+    static double echo_ns[SAMPLES];
+    static double append_ns[SAMPLES];
+    static double authorize_ns[SAMPLES];
     double p99_us = 0;
     in_turns(bench, echo_ns, append_ns, authorize_ns);
     const double echo_us = bench_percentile_us(echo_ns, SAMPLES, 50);

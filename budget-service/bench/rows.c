@@ -22,7 +22,7 @@ void bench_fill(const bench_service *bench, long rows)
 
 static double status_p50_us(const bench_service *bench)
 {
-    int64_t taken_ns[STATUS_SAMPLES];
+    double taken_ns[STATUS_SAMPLES];
     base_error why = {0};
     budget_report report;
     const budget_status_sinks sinks = {0};
@@ -32,7 +32,7 @@ static double status_p50_us(const bench_service *bench)
         if (budget_status(client, &sinks, &report, &why) != BUDGET_GRANTED) {
             bench_die("status", &why);
         }
-        taken_ns[i] = base_now_ns() - begun_ns;
+        taken_ns[i] = (double)(base_now_ns() - begun_ns);
     }
     budget_client_close(client);
     return bench_percentile_us(taken_ns, STATUS_SAMPLES, 99);
@@ -63,7 +63,7 @@ static void *audit(void *user)
 /* Authorizations one after the other, while the audit runs. */
 static double p99_during_audit_us(const bench_service *bench, audit_task *task)
 {
-    static int64_t taken_ns[AUDIT_SAMPLES_MAX];
+    static double taken_ns[AUDIT_SAMPLES_MAX];
     pthread_t thread;
     int count = 0;
     budget_grant grant;
@@ -78,7 +78,7 @@ static double p99_during_audit_us(const bench_service *bench, audit_task *task)
         (void)snprintf(label, sizeof label, "audit-%d", count);
         const int64_t begun_ns = base_now_ns();
         bench_authorize(client, label, &grant);
-        taken_ns[count++] = base_now_ns() - begun_ns;
+        taken_ns[count++] = (double)(base_now_ns() - begun_ns);
     }
     (void)pthread_join(thread, NULL);
     budget_client_close(client);

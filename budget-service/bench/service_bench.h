@@ -16,7 +16,7 @@ typedef struct bench_service {
 /* Says what failed, and ends. */
 _Noreturn void bench_die(const char *what, const base_error *error);
 
-double bench_percentile_us(int64_t *samples_ns, int count, int percent);
+double bench_percentile_us(double *samples_ns, int count, int percent);
 budget_client *bench_client(const bench_service *bench, const char *name);
 extern const budget_claims bench_claims; /* that a job asks for, without a label */
 void bench_authorize(budget_client *client, const char *label, budget_grant *grant);

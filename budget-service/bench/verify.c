@@ -56,7 +56,7 @@ static bool verify_once(const verify_case *c)
 int bench_verify(void)
 {
     static verify_case c;
-    static int64_t samples_ns[ROUNDS];
+    static double samples_ns[ROUNDS];
     base_error error = {0};
     if (prepare(&c, &error) != BASE_OK) {
         bench_die("prepare", &error);
@@ -67,7 +67,7 @@ int bench_verify(void)
             (void)base_fail(&error, BASE_ERR_STATE, "the token does not");
             bench_die("verify", &error);
         }
-        samples_ns[i < 0 ? 0 : i] = base_now_ns() - begin_ns;
+        samples_ns[i < 0 ? 0 : i] = (double)(base_now_ns() - begin_ns);
     }
     (void)printf("verify a token offline: p50 %.1f us, p99 %.1f us (%zu bytes, %d keys)\n",
                  bench_percentile_us(samples_ns, ROUNDS, 50),

@@ -20,22 +20,10 @@ static void percentiles_interpolate(void **state)
     base_sort(values, 0);
 }
 
-static void times_are_sorted_first(void **state)
-{
-    (void)state;
-    int64_t values[] = {INT64_MAX / 2, 10, 30, 20, -5};
-    assert_true(base_percentile_int64(values, 5, 0.5) == 20);
-    assert_true(base_percentile_int64(values, 5, 0.25) == 10);
-    assert_true(base_percentile_int64(values, 5, 0.125) == 2.5);
-    assert_true(base_percentile_int64(values, 5, 1) == (double)(INT64_MAX / 2));
-    assert_true(isnan(base_percentile_int64(values, 0, 0.5)));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(percentiles_interpolate),
-        cmocka_unit_test(times_are_sorted_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,6 @@
 #define BASE_PERCENTILE_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 /* Sorts ascending. No value may be NaN. */
 void base_sort(double *values, size_t count);
@@ -12,8 +11,5 @@ void base_sort(double *values, size_t count);
  * closest ones: position fraction × (count - 1). Hyndman and Fan's type 7, NumPy's default. NaN for
  * count 0. */
 double base_percentile(const double *sorted, size_t count, double fraction);
-
-/* The same of int64_t (times). Sorts them first. */
-double base_percentile_int64(int64_t *values, size_t count, double fraction);
 
 #endif
