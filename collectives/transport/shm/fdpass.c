@@ -19,7 +19,8 @@
 
 enum {
     NONCE_BYTES = 16,
-    NAME_BYTES = 16, /* an autobound name is a NUL and five hex digits */
+    NAME_BYTES = 16,   /* an autobound name is a NUL and five hex digits */
+    NAMED_BYTES = 128, /* a rank, as messages name it */
     POLL_SLICE_MS = 20,
     PENDING_MAX = COLL_RANKS_MAX + 16, /* connected, and not known yet; strangers included */
 };
@@ -117,11 +118,10 @@ static coll_status connect_to(coll_context *context, int rank, const fdpass_reco
         send(sock, &hello, sizeof hello, MSG_NOSIGNAL) != (ssize_t)sizeof hello) {
         status = coll_fail_errno(reterr, errno, "its local socket refuses");
     }
-    return status == COLL_OK
-               ? COLL_OK
-               : coll_error_prepend(reterr, status, "cannot connect to rank %d (host %s, pid %u)",
-                                    rank, context->identities[rank].host,
-                                    (unsigned)context->identities[rank].pid);
+    char name[NAMED_BYTES];
+    coll_context_rank_text(context, rank, name, sizeof name);
+    return status == COLL_OK ? COLL_OK
+                             : coll_error_prepend(reterr, status, "cannot connect to %s", name);
 }
 
 /* Until one of them can be read; slices, so that an abort is seen. */
@@ -311,11 +311,12 @@ coll_status coll_fdpass_send(coll_context *context, int rank, int fd,
         memcpy(CMSG_DATA(head), &fd, sizeof fd);
     }
     if (sendmsg(context->socks[rank], &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
-        const bool gone = errno == EPIPE || errno == ECONNRESET;
-        const coll_status status = coll_fail_errno(
-            reterr, errno, "cannot hand memory to rank %d (host %s, pid %u)", rank,
-            context->identities[rank].host, (unsigned)context->identities[rank].pid);
-        return gone ? COLL_ERR_PEER : status;
+        const int reason = errno;
+        char name[NAMED_BYTES];
+        coll_context_rank_text(context, rank, name, sizeof name);
+        const coll_status status =
+            coll_fail_errno(reterr, reason, "cannot hand memory to %s", name);
+        return reason == EPIPE || reason == ECONNRESET ? COLL_ERR_PEER : status;
     }
     return COLL_OK;
 }
@@ -353,12 +354,12 @@ static int descriptor_of(struct msghdr *message)
 static coll_status receive_one(coll_context *context, int rank, int64_t deadline_ns,
                                coll_fdpass_label *label, int *fd, coll_error *reterr)
 {
-    const coll_identity *peer = &context->identities[rank];
+    char name[NAMED_BYTES];
     struct pollfd item = {.fd = context->socks[rank], .events = POLLIN};
+    coll_context_rank_text(context, rank, name, sizeof name);
     const coll_status status = wait_any(context, &item, 1, deadline_ns, reterr);
     if (status != COLL_OK) {
-        return coll_error_prepend(reterr, status, "waiting for memory of rank %d (host %s, pid %u)",
-                                  rank, peer->host, (unsigned)peer->pid);
+        return coll_error_prepend(reterr, status, "waiting for memory of %s", name);
     }
     struct iovec body = {.iov_base = label, .iov_len = sizeof *label};
     union {
@@ -377,13 +378,12 @@ static coll_status receive_one(coll_context *context, int rank, int64_t deadline
     }
     if (got > 0 && *fd < 0 && (message.msg_flags & MSG_CTRUNC) != 0) {
         return coll_fail(reterr, COLL_ERR_IO,
-                         "no free descriptor for memory of rank %d (host %s, pid %u): raise the "
-                         "limit of open files (ulimit -n)",
-                         rank, peer->host, (unsigned)peer->pid);
+                         "no free descriptor for memory of %s: raise the limit of open files "
+                         "(ulimit -n)",
+                         name);
     }
     discard(*fd);
-    return coll_fail(reterr, COLL_ERR_PEER, "rank %d (host %s, pid %u) is gone", rank, peer->host,
-                     (unsigned)peer->pid);
+    return coll_fail(reterr, COLL_ERR_PEER, "%s is gone", name);
 }
 
 /* The upper half of a tag is that of its list's hash, or inverted (hybrid.c). Then comes how many
@@ -409,7 +409,7 @@ static bool is_stale(const coll_context *context, uint64_t tag, uint64_t wanted)
 coll_status coll_fdpass_receive(coll_context *context, int rank, const coll_fdpass_label *label,
                                 int64_t deadline_ns, int *fd, coll_error *reterr)
 {
-    const coll_identity *peer = &context->identities[rank];
+    char name[NAMED_BYTES];
     coll_fdpass_label got = {.tag = 0};
     int received = -1;
     *fd = -1;
@@ -421,17 +421,15 @@ coll_status coll_fdpass_receive(coll_context *context, int rank, const coll_fdpa
     if (status != COLL_OK) {
         return status;
     }
+    coll_context_rank_text(context, rank, name, sizeof name);
     if (got.tag != label->tag || got.size_bytes != label->size_bytes) {
         discard(received);
         return coll_fail(reterr, COLL_ERR_MISMATCH,
-                         "rank %d (host %s, pid %u) makes memory %016" PRIx64 " of %" PRIu64
+                         "%s makes memory %016" PRIx64 " of %" PRIu64
                          " bytes where this rank makes %016" PRIx64 " of %" PRIu64,
-                         rank, peer->host, (unsigned)peer->pid, got.tag, got.size_bytes, label->tag,
-                         label->size_bytes);
+                         name, got.tag, got.size_bytes, label->tag, label->size_bytes);
     }
     if (received < 0) {
-        char name[160];
-        coll_context_rank_text(context, rank, name, sizeof name);
         coll_text_clean(got.lack);
         return coll_fail(reterr, COLL_ERR_PEER, "%s failed: %s", name, got.lack);
     }
