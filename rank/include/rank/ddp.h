@@ -38,6 +38,10 @@
  *   stage 3   Also, a rank keeps only its shard of the parameters. A pass gathers them part by part:
  *             the part in use, and the next one (ddp_window.c).
  *
+ * Local steps (`local`): ranks take steps of their own, and exchange nothing in them. rank_ddp_finish then
+ * checks that backward is complete, and rank_ddp_sums has this rank's sums. Now and then the caller puts
+ * what the ranks shall add up where gradients were (rank_ddp_exchanged), and calls rank_ddp_exchange.
+ *
  * One thread. After an error the object is dead: destroy it. */
 #ifndef RANK_DDP_H
 #define RANK_DDP_H
@@ -78,6 +82,9 @@ typedef struct rank_ddp_options {
     int micro_batches;   /* per step, 1 … RANK_DDP_MICRO_BATCHES_MAX */
     bool bracketed;      /* a barrier, then one all-reduce after backward, to measure that alone */
     int zero;            /* the stage of ZeRO, 0: none; not on a device */
+    bool
+        local; /* steps add up this rank's micro-batches alone; rank_ddp_exchange is the caller's to
+                 * call. Not on a device, and not with `zero` */
     /* From stage 2 on: what passes read. Forward reads the parts in order, backward from the last one
      * down to the second, and its `ready` comes in that order; that of the last two is one if the
      * last has two ranges. Copied. */
@@ -171,6 +178,13 @@ BASE_MUST_CHECK base_status rank_ddp_finish(rank_ddp *ddp, rank_ddp_times *times
 /* After finish, until the next begin: the sums over all slots; in stage 1 only in this rank's pieces, and
  * later of its shard alone. */
 const float *rank_ddp_sums(const rank_ddp *ddp);
+
+/* With `local`, after finish: the memory of the sums, for what the caller wants to add up over the ranks
+ * (param_count floats); and, collective, adds it up, in place, with the buckets and in the order of
+ * gradients. */
+float *rank_ddp_exchanged(rank_ddp *ddp);
+BASE_MUST_CHECK base_status rank_ddp_exchange(rank_ddp *ddp, rank_ddp_times *times,
+                                              base_error *reterr);
 
 /* With `zero`: how the array is cut between so many ranks. Pure. */
 rank_zero_cut rank_ddp_cut(const rank_ddp_options *options, int ranks);

@@ -172,7 +172,7 @@ void rank_ddp_ready(void *user, size_t offset, size_t count, rank_mark mark)
     }
     if (rank_ddp_on_device(ddp)) {
         rank_ddp_signal_full(ddp);
-    } else if (!ddp->bracketed) {
+    } else if (!ddp->bracketed && !ddp->local) {
         start_full_buckets(ddp);
     }
 }
@@ -191,7 +191,22 @@ static void finish_on_host(rank_ddp *ddp)
     }
 }
 
-base_status rank_ddp_finish(rank_ddp *ddp, rank_ddp_times *times, base_error *reterr)
+/* A bucket counts as started when it is full or, of those that are exchanged, under way. */
+static base_status check_started(rank_ddp *ddp, base_error *reterr)
+{
+    if (ddp->failed == BASE_OK && ddp->started_count != ddp->bucket_count) {
+        ddp->failed = base_fail(&ddp->error, BASE_ERR_STATE,
+                                "backward left gradients of %zu of %zu buckets unset",
+                                ddp->bucket_count - ddp->started_count, ddp->bucket_count);
+    }
+    if (ddp->failed != BASE_OK && reterr != NULL) {
+        *reterr = ddp->error;
+    }
+    return ddp->failed;
+}
+
+/* Exchanges what backward has not, or, with local steps, all. */
+static base_status sum_buckets(rank_ddp *ddp, rank_ddp_times *times, base_error *reterr)
 {
     coll_error error;
     const int64_t barrier_ns = base_now_ns();
@@ -208,21 +223,41 @@ base_status rank_ddp_finish(rank_ddp *ddp, rank_ddp_times *times, base_error *re
     } else {
         finish_on_host(ddp);
     }
-    if (ddp->failed == BASE_OK && ddp->started_count != ddp->bucket_count) {
-        ddp->failed = base_fail(&ddp->error, BASE_ERR_STATE,
-                                "backward left gradients of %zu of %zu buckets unset",
-                                ddp->bucket_count - ddp->started_count, ddp->bucket_count);
-    }
     times->allreduce_exposed_ns = base_now_ns() - before_ns + times->waited_ns;
     times->allreduce_ns = hidden_ns + times->allreduce_exposed_ns;
     if (rank_ddp_on_device(ddp)) {
         rank_ddp_take_device_times(ddp, times);
     }
     BASE_ASSERT(times->allreduce_ns >= times->allreduce_exposed_ns);
-    if (ddp->failed != BASE_OK && reterr != NULL) {
-        *reterr = ddp->error;
+    return check_started(ddp, reterr);
+}
+
+base_status rank_ddp_finish(rank_ddp *ddp, rank_ddp_times *times, base_error *reterr)
+{
+    if (!ddp->local) {
+        return sum_buckets(ddp, times, reterr);
     }
-    return ddp->failed;
+    *times = (rank_ddp_times){.allreduce_ns = 0};
+    while (ddp->started_count < ddp->bucket_count &&
+           ddp->buckets[ddp->started_count].missing == 0) {
+        ddp->started_count++;
+    }
+    return check_started(ddp, reterr);
+}
+
+float *rank_ddp_exchanged(rank_ddp *ddp)
+{
+    BASE_ASSERT(ddp->local);
+    return ddp->levels[0];
+}
+
+base_status rank_ddp_exchange(rank_ddp *ddp, rank_ddp_times *times, base_error *reterr)
+{
+    BASE_ASSERT(ddp->local);
+    BASE_ASSERT(ddp->started_count == ddp->bucket_count);
+    *times = (rank_ddp_times){.allreduce_ns = 0};
+    ddp->started_count = 0;
+    return sum_buckets(ddp, times, reterr);
 }
 
 const float *rank_ddp_sums(const rank_ddp *ddp)

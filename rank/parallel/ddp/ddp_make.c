@@ -253,8 +253,10 @@ base_status rank_ddp_wrap(coll_comm *comm, const rank_ddp_options *options, floa
     }
     made->micro_batches = options->micro_batches;
     made->bracketed = options->bracketed;
+    made->local = options->local;
     made->graphs = options->graphs;
     status = make_levels(made, reterr);
+    BASE_ASSERT(!made->local || (!rank_ddp_on_device(made) && options->zero == 0));
     if (status == BASE_OK) {
         status = make_buckets(made, options->algorithm, reterr);
     }

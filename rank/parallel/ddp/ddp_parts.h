@@ -83,6 +83,7 @@ struct rank_ddp {
     rank_ddp_window window;
     int micro_batches;
     bool bracketed;
+    bool local;
     int micro_batch; /* the current one */
     rank_leaf_plan plan;
     coll_arena *arena;                  /* NULL on a device */

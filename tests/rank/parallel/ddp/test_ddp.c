@@ -25,6 +25,7 @@ typedef struct shape {
     int micro_batches;
     size_t bucket_bytes;
     bool bracketed;
+    bool local; /* the sums of this rank are exchanged when the step has ended */
     coll_algorithm algorithm;
     float *sums; /* (ranks, STEPS, PARAMS) */
 } shape;
@@ -61,6 +62,7 @@ static void sum_steps(test_rank *rank)
         .bucket_bytes = job->bucket_bytes,
         .micro_batches = job->micro_batches,
         .bracketed = job->bracketed,
+        .local = job->local,
         .algorithm = job->algorithm,
     };
     RANK_OK(rank, rank_ddp_wrap(coll_context_world(rank->context), &options, params, &ddp,
@@ -73,6 +75,13 @@ static void sum_steps(test_rank *rank)
             fill_leaf(ddp, m, rank->rank * job->micro_batches + m, step);
         }
         RANK_OK(rank, rank_ddp_finish(ddp, &times, &rank->failure));
+        if (job->local) {
+            RANK_CHECK(rank, times.allreduce_ns == 0);
+            RANK_CHECK(rank, job->micro_batches > 1 ||
+                                 rank_ddp_sums(ddp)[step] == leaf(rank->rank, step, (size_t)step));
+            RANK_CHECK(rank, rank_ddp_exchanged(ddp) == rank_ddp_sums(ddp));
+            RANK_OK(rank, rank_ddp_exchange(ddp, &times, &rank->failure));
+        }
         RANK_CHECK(rank, times.allreduce_ns >= times.allreduce_exposed_ns);
         memcpy(job->sums + ((size_t)rank->rank * STEPS + (size_t)step) * PARAMS, rank_ddp_sums(ddp),
                PARAMS * sizeof(float));
@@ -119,6 +128,15 @@ static void ranks_and_micro_batches_give_the_same_bits(void **state)
                 (shape){.micro_batches = 4 / ranks, .bucket_bytes = 4096, .bracketed = true});
         assert_memory_equal(bracketed, reference, STEPS * PARAMS * sizeof(float));
         free(bracketed);
+        for (int i = 0; i < 2; i++) {
+            float *late = run(ranks, i == 0 ? COLL_TRANSPORT_SHM : COLL_TRANSPORT_ZMQ,
+                              (shape){.micro_batches = 4 / ranks,
+                                      .bucket_bytes = 4096,
+                                      .bracketed = i == 1,
+                                      .local = true});
+            assert_memory_equal(late, reference, STEPS * PARAMS * sizeof(float));
+            free(late);
+        }
     }
     free(reference);
 }
@@ -205,6 +223,7 @@ static void other_initial_parameters_are_refused(void **state)
 
 static void forget_a_range(test_rank *rank)
 {
+    const bool *local = rank->user;
     float params[100] = {0};
     rank_ddp *ddp = NULL;
     rank_device device;
@@ -214,7 +233,8 @@ static void forget_a_range(test_rank *rank)
                                       .param_count = 100,
                                       .bucket_bytes = 40,
                                       .micro_batches = 1,
-                                      .bracketed = true};
+                                      .bracketed = true,
+                                      .local = *local};
     RANK_OK(rank, rank_ddp_wrap(coll_context_world(rank->context), &options, params, &ddp,
                                 &rank->failure));
     rank_ddp_begin(ddp);
@@ -228,7 +248,10 @@ static void forget_a_range(test_rank *rank)
 static void an_unset_gradient_is_an_error(void **state)
 {
     (void)state;
-    test_ranks_as_threads(&(test_ranks_options){.size = 2}, forget_a_range);
+    for (int i = 0; i < 2; i++) {
+        bool local = i == 1;
+        test_ranks_as_threads(&(test_ranks_options){.size = 2, .user = &local}, forget_a_range);
+    }
 }
 
 static void compare_params(test_rank *rank)
