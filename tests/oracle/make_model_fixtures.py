@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes model.fixture and adamw.fixture: what PyTorch computes for the cases of
-tests/rank/model/test_oracle.c and tests/rank/optim/test_adamw.c. Needs numpy and torch.
+"""Makes model.fixture, adamw.fixture and outer.fixture: what PyTorch computes for the cases of
+tests/rank/model/test_oracle.c, tests/rank/optim/test_adamw.c and test_outer.c there. Needs numpy and torch.
 
     python make_model_fixtures.py [directory]
 
@@ -189,6 +189,26 @@ def adamw_case(file, count=301, steps=10):
         put(file, f"decay{decay}.second", state["exp_avg_sq"])
 
 
+def outer_case(file, ranks=3, count=301, rounds=4):
+    """Rounds of local steps: what each rank has after one, and the common parameters behind it."""
+    generator = torch.Generator().manual_seed(8)
+    start = torch.randn(count, generator=generator)
+    put(file, "start", start)
+    for rate, momentum in ((0.7, 0.9), (1.0, 0.0)):
+        param = torch.nn.Parameter(start.clone())
+        sgd = torch.optim.SGD([param], lr=rate, momentum=momentum, nesterov=momentum > 0,
+                              foreach=False, fused=False)
+        for i in range(rounds):
+            local = [param.detach() + torch.randn(count, generator=generator) * 0.1
+                     for _ in range(ranks)]
+            param.grad = torch.stack([param.detach() - each for each in local]).mean(dim=0)
+            sgd.step()
+            put(file, f"momentum{momentum}.local{i}", torch.cat(local))
+            put(file, f"momentum{momentum}.params{i}", param.detach())
+        if momentum > 0:
+            put(file, f"momentum{momentum}.velocity", sgd.state[param]["momentum_buffer"])
+
+
 def main():
     directory = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
     tiny = dict(vocab=64, width=32, layers=2, heads=4, context=16)
@@ -200,6 +220,8 @@ def main():
         sampled_case(file, "default", default, 35000, [64] * 8 + [17, 47, 5, 64, 30])
     with open(os.path.join(directory, "adamw.fixture"), "wb") as file:
         adamw_case(file)
+    with open(os.path.join(directory, "outer.fixture"), "wb") as file:
+        outer_case(file)
 
 
 if __name__ == "__main__":

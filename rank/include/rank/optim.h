@@ -72,6 +72,31 @@ double rank_optimizer_norm(const rank_optimizer *optimizer);
 /* How long the last step took by the device's clock; negative: it does not say. Call it as the norm. */
 int64_t rank_optimizer_device_ns(const rank_optimizer *optimizer);
 
+/* The outer step of local SGD (DiLoCo, arXiv 2311.08105): what ranks have changed in steps of their own is
+ * taken for a gradient, and SGD with Nesterov's momentum takes one step with it. In the host's memory;
+ * element by element, so that all instruction sets give the same bits. Pure. */
+
+/* changes = outer - params: the way that a rank has gone from the last common parameters, turned round. */
+void rank_outer_changes(const float *outer, const float *params, size_t count, float *changes);
+
+/* torch.optim.SGD(momentum, nesterov=True), with the gradient g = scale × sums. For each element
+ *
+ *     velocity = momentum × velocity + g
+ *     outer   -= learning_rate × (g + momentum × velocity)
+ *
+ * and params = outer. Velocities begin with 0. */
+typedef struct rank_outer_step {
+    double learning_rate;
+    double momentum; /* 0: plain SGD */
+    double scale;    /* 1 / ranks, if sums are the sums over ranks of their changes */
+    size_t count;
+    const float *sums;
+    float *velocity;
+    float *outer;
+    float *params; /* written */
+} rank_outer_step;
+void rank_outer_update(const rank_outer_step *step);
+
 typedef enum rank_learning_schedule {
     RANK_SCHEDULE_CONSTANT,
     RANK_SCHEDULE_COSINE
