@@ -147,8 +147,9 @@ base_status launch_dry_run_print(const launch_options *options, const char *rank
         print_files(options, stream);
         const int count = launch_scaling_plan(options, points);
         for (int i = 0; i < count; i++) {
-            (void)fprintf(stream, "then, %d times in turn: %d steps on %d %s, to measure\n",
-                          LAUNCH_SCALING_ROUNDS, LAUNCH_SCALING_STEPS, points[i],
+            (void)fprintf(stream,
+                          "then, %d times in turn: %" PRId64 " steps on %d %s, to measure\n",
+                          LAUNCH_SCALING_ROUNDS, launch_scaling_steps(&options->job), points[i],
                           points[i] == 1 ? "rank" : "ranks");
         }
     }

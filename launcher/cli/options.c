@@ -257,6 +257,18 @@ static base_status check_interface(const launch_options *options, base_error *re
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--interface");
 }
 
+/* Of local steps: what stands behind a round, where nobody says. */
+static void complete_outer(launch_options *options)
+{
+    proto_job_train *train = &options->job.train;
+    if (!launch_options_given(options, "outer-lr")) {
+        train->outer_learning_rate = PROTO_OUTER_LEARNING_RATE;
+    }
+    if (!launch_options_given(options, "outer-momentum")) {
+        train->outer_momentum = PROTO_OUTER_MOMENTUM;
+    }
+}
+
 /* Checks what several flags must have in common. */
 static base_status check_together(launch_options *options, base_error *reterr)
 {
@@ -278,6 +290,9 @@ static base_status check_together(launch_options *options, base_error *reterr)
     }
     if (job->infer.eval_every > 0 && options->job_file[0] == '\0') {
         job->infer.eval = true;
+    }
+    if (proto_job_is_local(job) && options->job_file[0] == '\0') {
+        complete_outer(options);
     }
     const base_status modes = launch_options_check_modes(options, reterr);
     if (modes != BASE_OK) {

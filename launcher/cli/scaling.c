@@ -2,6 +2,7 @@
  * run_job.c, and by plan.c for --dry-run. */
 #include "cli/scaling.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +22,12 @@ static int add_number(int number, int ranks[LAUNCH_SCALING_POINTS_MAX], int coun
     return count;
 }
 
+int64_t launch_scaling_steps(const proto_job *job)
+{
+    const int64_t local = proto_job_local_steps(job);
+    return (LAUNCH_SCALING_STEPS + local - 1) / local * local;
+}
+
 int launch_scaling_plan(const launch_options *options, int ranks[LAUNCH_SCALING_POINTS_MAX])
 {
     int count = 0;
@@ -28,7 +35,8 @@ int launch_scaling_plan(const launch_options *options, int ranks[LAUNCH_SCALING_
     const int own = (int)job->job.world_size;
     if (!options->scaling || !proto_mode_get(job->job.mode)->trains ||
         proto_mode_costs_money(job->job.mode) || /* its token is for one job */
-        (options->scaling_count == 0 && job->train.steps < LAUNCH_SCALING_AFTER_STEPS)) {
+        (options->scaling_count == 0 && (job->train.steps < LAUNCH_SCALING_AFTER_STEPS ||
+                                         launch_scaling_steps(job) > LAUNCH_SCALING_AFTER_STEPS))) {
         return 0;
     }
     count = add_number(own, ranks, count); /* is measured in any case */
@@ -70,7 +78,7 @@ static base_status run_once(const launch_options *options, const char *rank_path
 {
     char label[64];
     proto_job job = launch_scaling_job(&options->job, ranks);
-    job.train.steps = LAUNCH_SCALING_STEPS;
+    job.train.steps = launch_scaling_steps(&job);
     job.train.warmup_steps = 0;
     job.train.save_every = 0;
     job.train.resume = false;
@@ -163,9 +171,9 @@ static void announce(const launch_options *options, const int *ranks, int count)
     }
     if (count > 0 && !options->quiet) {
         base_log(BASE_LOG_INFO,
-                 "now %d rounds of %d steps each on %s ranks, to compare their speed "
+                 "now %d rounds of %" PRId64 " steps each on %s ranks, to compare their speed "
                  "(--no-scaling: without)",
-                 LAUNCH_SCALING_ROUNDS, LAUNCH_SCALING_STEPS, list);
+                 LAUNCH_SCALING_ROUNDS, launch_scaling_steps(&options->job), list);
     }
 }
 

@@ -21,7 +21,8 @@ typedef struct launch_scaling {
 } launch_scaling;
 
 /* The numbers of ranks to measure. With --scaling: those numbers, and the job's own. Without: 1 and
- * the job's own, after a plain job of enough steps. Returns how many; 0 if there is nothing to
+ * the job's own, after a plain job of enough steps, whose rounds of local steps are not too long to be
+ * measured. Returns how many; 0 if there is nothing to
  * compare. Pure. */
 int launch_scaling_plan(const launch_options *options, int ranks[LAUNCH_SCALING_POINTS_MAX]);
 
@@ -29,8 +30,11 @@ int launch_scaling_plan(const launch_options *options, int ranks[LAUNCH_SCALING_
  * pipeline has all of them where its stages do not divide it. Pure. */
 proto_job launch_scaling_job(const proto_job *job, int ranks);
 
+/* The steps of one measurement: LAUNCH_SCALING_STEPS, or whole rounds of local steps. Pure. */
+int64_t launch_scaling_steps(const proto_job *job);
+
 /* Runs the same job LAUNCH_SCALING_ROUNDS times on each of the planned numbers of ranks, for
- * LAUNCH_SCALING_STEPS steps, without writing anything. A measurement that fails is logged, and
+ * launch_scaling_steps steps, without writing anything. A measurement that fails is logged, and
  * gives no point. Blocks. */
 void launch_scaling_measure(const launch_options *options, const char *rank_path,
                             launch_scaling *scaling);

@@ -1,5 +1,6 @@
 /* Writes lesson_notes: a paragraph that explains this run's speed from its own figures. Called by
  * record.c. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -20,6 +21,8 @@ static void put_ms(launch_text *text, double ms)
     launch_text_put(text, " ms");
 }
 
+static const char LOCAL_EXCHANGE[] = "exchanging losses, and now and then what ranks have changed";
+
 /* The parts of the mean step. */
 static void put_step(const launch_run *run, launch_text *text)
 {
@@ -36,6 +39,7 @@ static void put_step(const launch_run *run, launch_text *text)
     bool first = true;
     const bool stages = proto_mode_get(run->job->job.mode)->pipelined;
     const bool shards = run->job->parallel.zero >= PROTO_ZERO_GRADIENTS;
+    const bool local = proto_job_is_local(run->job);
     launch_text_put(text, "The mean step took ");
     put_ms(text, step->step_ms);
     launch_text_put(text, alone ? "" : ", in the rank that arrived last");
@@ -48,6 +52,7 @@ static void put_step(const launch_run *run, launch_text *text)
         launch_text_printf(text, " (%.1f %%) of %s",
                            launch_share_percent(step->part_ms[p], step->step_ms),
                            shards && p == LAUNCH_PART_EXCHANGE   ? "exchanging shards"
+                           : local && p == LAUNCH_PART_EXCHANGE  ? LOCAL_EXCHANGE
                            : !stages || p != LAUNCH_PART_WAITING ? WORDS[p]
                            : proto_job_tensor(run->job) > 1      ? "waiting for other ranks"
                                                                  : "waiting for other stages");
@@ -293,6 +298,12 @@ static bool put_cause(const launch_run *run, const comparison *found, launch_tex
                                             : "The largest loss is ");
     if (compute_ms >= exchange_ms && compute_ms >= waiting_ms) {
         put_slower_compute(run, found, text);
+    } else if (exchange_ms >= waiting_ms && proto_job_is_local(run->job)) {
+        launch_text_printf(text,
+                           "the exchange of %.2f MB every %" PRId64
+                           " steps; --local-steps can make it rarer.",
+                           (double)run->end->trained_params * sizeof(float) / 1e6,
+                           proto_job_local_steps(run->job));
     } else if (exchange_ms >= waiting_ms) {
         launch_text_printf(text,
                            "the exchange of %.2f MB of gradients a step; a larger batch would "

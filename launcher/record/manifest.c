@@ -162,6 +162,15 @@ static void put_lora(launch_sheet *training, const proto_job *job)
     sheet_part(training, "lora", lora);
 }
 
+/* Steps that ranks take alone; null: the outer step that goes with them, where there is none. */
+static void put_local(launch_sheet *training, const proto_job *job)
+{
+    const bool local = proto_job_is_local(job);
+    sheet_int(training, "local_steps", (uint64_t)proto_job_local_steps(job));
+    sheet_real(training, "outer_lr", local ? job->train.outer_learning_rate : NAN);
+    sheet_real(training, "outer_momentum", local ? job->train.outer_momentum : NAN);
+}
+
 static void put_job(launch_sheet *page, const launch_run *run)
 {
     const proto_job *job = run->job;
@@ -191,6 +200,7 @@ static void put_job(launch_sheet *page, const launch_run *run)
     sheet_int(&training, "context_ranks", (uint64_t)proto_job_context_ranks(job));
     sheet_int(&training, "zero", (uint64_t)job->parallel.zero);
     sheet_int(&training, "micro_batches", (uint64_t)job->train.micro_batches);
+    put_local(&training, job);
     sheet_put(&training, "recompute", json_boolean(job->train.recompute));
     put_lora(&training, job);
     sheet_string(&training, "optimizer", "AdamW");

@@ -128,6 +128,7 @@ base_status launch_record_open(const launch_record_options *options, launch_reco
     base_status status = launch_steps_init(&made->steps, (int)made->job.job.world_size,
                                            launch_steps_stages(&made->job),
                                            (int)proto_job_tensor(&made->job), reterr);
+    made->steps.round = proto_job_local_steps(&made->job);
     if (status == BASE_OK) {
         status = open_directory(made, reterr);
     }

@@ -123,6 +123,13 @@ static const launch_term ZERO_TERMS[] = {
                "&ldquo;all-reduce after backward&rdquo;, too."},
 };
 
+static const launch_term LOCAL_TERMS[] = {
+    {"Local steps",
+     "Here every rank makes the change of its own gradient, step by step, and no gradient is "
+     "exchanged. At the end of a round the ranks add up what each has changed, and all go on "
+     "from the same parameters. What steps exchange besides is their losses."},
+};
+
 static const launch_term TIME_TERMS[] = {
     {"Last to arrive",
      "The rank that reaches the all-reduce after backward last in a step. It waits for nobody "
@@ -166,6 +173,9 @@ void launch_report_training_terms(launch_text *text, const proto_job *job)
     }
     if (job->parallel.zero >= PROTO_ZERO_GRADIENTS) {
         ADD_TERMS(ZERO_TERMS);
+    }
+    if (proto_job_is_local(job)) {
+        ADD_TERMS(LOCAL_TERMS);
     }
     ADD_TERMS(TIME_TERMS);
     launch_report_terms(text, shown, count);

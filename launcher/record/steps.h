@@ -43,9 +43,11 @@ typedef struct launch_evaluation {
 
 typedef struct launch_steps {
     int world_size;
-    int stages;     /* of a pipeline: rank r is number r / tensor % stages; 0: there is none */
-    int tensor;     /* ranks of a stage: rank r is number r % tensor; else 1 */
-    uint64_t first; /* the number of the step with index 0 */
+    int stages; /* of a pipeline: rank r is number r / tensor % stages; 0: there is none */
+    int tensor; /* ranks of a stage: rank r is number r % tensor; else 1 */
+    int64_t
+        round; /* steps between two exchanges of local steps, which are measured together; else 0 */
+    uint64_t first;           /* the number of the step with index 0 */
     launch_rank_steps *ranks; /* (world_size) */
     /* What is the same on all ranks, as rank 0 has reported it. */
     double *losses; /* loss_global: (ranks[0].count) */

@@ -119,12 +119,20 @@ void launch_loss_message(double first, double last, char message[LAUNCH_LOSS_MES
                    "the loss grew from %.3g to %.6g: a smaller --lr may help", first, last);
 }
 
+/* Where the last half of the steps begins. A part of a round would have too many exchanges, or too few. */
+static size_t begin_of_half(const launch_steps *steps, size_t first, size_t done)
+{
+    const size_t round = steps->round > 1 ? (size_t)steps->round : 1;
+    const size_t half = (done - first) / 2;
+    return first + half / round * round;
+}
+
 base_status launch_summary_init(launch_summary *summary, const launch_steps *steps, size_t first,
                                 const launch_record_end *end, base_error *reterr)
 {
     memset(summary, 0, sizeof *summary);
     summary->steps_done = launch_steps_count(steps);
-    summary->measured_first = first + (summary->steps_done - first) / 2;
+    summary->measured_first = begin_of_half(steps, first, summary->steps_done);
     const size_t measured = summary->steps_done - summary->measured_first;
     double *scratch = calloc(measured * (size_t)steps->world_size + 1, sizeof *scratch);
     summary->ranks = calloc((size_t)steps->world_size, sizeof *summary->ranks);

@@ -1,7 +1,7 @@
 /* The figures of a run, computed from its steps. Manifest, plots and report share them.
  *
  * Speeds and times are taken over the last half of the complete steps, because the first half is
- * warm-up: steps measured_first … steps_done - 1. A spread is over all ranks' values of these
+ * warm-up: steps measured_first … steps_done - 1. Of rounds of local steps it is whole ones. A spread is over all ranks' values of these
  * steps. step_ms is over the slowest rank of each step, because the job waits for that one.
  * `mean_step` says where the mean of step_ms went. Pure. */
 #ifndef LAUNCH_SUMMARY_H
@@ -15,7 +15,7 @@
 
 typedef struct launch_summary {
     size_t steps_done;     /* complete steps, also those before `first` */
-    size_t measured_first; /* first step of the last half */
+    size_t measured_first; /* first step of the last half, or of the round in which that begins */
     launch_spread step_ms;
     launch_spread compute_ms;
     launch_spread allreduce_ms;

@@ -303,6 +303,9 @@ static base_status check_together(const proto_job *job, base_error *reterr)
         status = proto_job_check_lora(job, reterr);
     }
     if (status == BASE_OK) {
+        status = proto_job_check_local(job, reterr);
+    }
+    if (status == BASE_OK) {
         status = proto_job_check_experts(job, reterr);
     }
     return status == BASE_OK ? check_sampling(&job->infer, reterr) : status;

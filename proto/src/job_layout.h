@@ -7,8 +7,9 @@
 /* Checks replicas, stages, tensor ranks and ZeRO's stage. BASE_ERR_INVALID names the setting. */
 BASE_MUST_CHECK base_status proto_job_check_layout(const proto_job *job, base_error *reterr);
 
-/* Checks adapters, which job_lora.c does. */
+/* Checks what the files job_experts.c, job_local.c and job_lora.c are about. */
 BASE_MUST_CHECK base_status proto_job_check_experts(const proto_job *job, base_error *reterr);
 BASE_MUST_CHECK base_status proto_job_check_lora(const proto_job *job, base_error *reterr);
+BASE_MUST_CHECK base_status proto_job_check_local(const proto_job *job, base_error *reterr);
 
 #endif

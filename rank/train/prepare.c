@@ -58,6 +58,7 @@ static rank_ddp_options ddp_options(const trainer *self)
         .micro_batches = (int)job->train.micro_batches,
         .bracketed = job->parallel.timing == PROTO_TIMING_BRACKETED,
         .zero = (int)job->parallel.zero,
+        .local = trainer_is_local(self),
         .parts = self->parts,
         .part_count = self->part_count,
         .graphs = self->graphs,
@@ -135,6 +136,7 @@ static base_status check_room(trainer *self, base_error *reterr)
     }
     rank_memory_use use = {{0}};
     trainer_plan_state(self, &use);
+    use.bytes[RANK_MEMORY_OPTIMIZER] += trainer_outer_plan(self);
     if (trains_rounded(self)) {
         use.bytes[RANK_MEMORY_WEIGHTS] += self->param_count * sizeof *self->rounded;
     }
@@ -424,6 +426,9 @@ base_status trainer_prepare(trainer *self, base_error *reterr)
     }
     if (status == BASE_OK) {
         status = share_params(self, resumed, reterr);
+    }
+    if (status == BASE_OK) {
+        status = trainer_outer_make(self, reterr);
     }
     if (status == BASE_OK && self->job->train.resume) {
         status = trainer_go_on(self, resumed, reterr);

@@ -44,6 +44,10 @@ static base_status check_state(const trainer *self, const char *path,
     if (status == BASE_OK) {
         status = rank_training_lora_check(&state->lora, &self->lora, reterr);
     }
+    if (status == BASE_OK) {
+        const rank_training_local local = rank_training_local_of(self->job);
+        status = rank_training_local_check(&state->local, &local, reterr);
+    }
     if (status == BASE_OK && trainer_adapts(self)) {
         return BASE_OK; /* the frozen model is the same */
     }
@@ -126,9 +130,8 @@ static base_status spread(const trainer *self, const char *file, float *values, 
     return status;
 }
 
-/* Collective: gives each rank what it has of the moments. path is rank 0's. */
-static base_status share_moments(const trainer *self, const char *path, const char *name,
-                                 float *values, const char *what, base_error *reterr)
+base_status trainer_share_file(const trainer *self, const char *directory, const char *name,
+                               float *values, const char *what, base_error *reterr)
 {
     const rank_device *device = &self->device;
     const size_t size_bytes = self->param_count * sizeof *values;
@@ -136,7 +139,7 @@ static base_status share_moments(const trainer *self, const char *path, const ch
     void *host = NULL;
     base_status status = BASE_OK;
     if (self->worker->identity.rank == 0) {
-        status = base_path_join(path, name, file, reterr);
+        status = base_path_join(directory, name, file, reterr);
     }
     if (status == BASE_OK && (self->pipeline != NULL || trainer_is_sharded(self))) {
         return spread(self, file, values, what, reterr);
@@ -177,10 +180,23 @@ static base_status seek(trainer *self, const double *sums, base_error *reterr)
     return status;
 }
 
+/* Collective: gives each rank what it has of the moments. path is rank 0's. */
+static base_status share_moments(const trainer *self, const char *path, base_error *reterr)
+{
+    const rank_optimizer_moments moments = rank_optimizer_get_moments(self->optimizer);
+    if (trainer_is_local(self)) {
+        return trainer_read_local(self, path, reterr);
+    }
+    const base_status status = trainer_share_file(self, path, TRAINER_FIRST_MOMENTS_FILE,
+                                                  moments.first, "first moments", reterr);
+    return status == BASE_OK ? trainer_share_file(self, path, TRAINER_SECOND_MOMENTS_FILE,
+                                                  moments.second, "second moments", reterr)
+                             : status;
+}
+
 base_status trainer_go_on(trainer *self, const char *path, base_error *reterr)
 {
     const int slots = (int)(proto_job_replicas(self->job) * self->job->train.micro_batches);
-    const rank_optimizer_moments moments = rank_optimizer_get_moments(self->optimizer);
     double *sums = calloc(HEAD + (size_t)slots, sizeof *sums);
     if (sums == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the positions of %d slots", slots);
@@ -195,12 +211,7 @@ base_status trainer_go_on(trainer *self, const char *path, base_error *reterr)
     }
     free(sums);
     if (status == BASE_OK && resumed) {
-        status = share_moments(self, path, TRAINER_FIRST_MOMENTS_FILE, moments.first,
-                               "first moments", reterr);
-    }
-    if (status == BASE_OK && resumed) {
-        status = share_moments(self, path, TRAINER_SECOND_MOMENTS_FILE, moments.second,
-                               "second moments", reterr);
+        status = share_moments(self, path, reterr);
     }
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--resume");
 }

@@ -106,6 +106,9 @@ static base_status write_files(const trainer *self, const char *directory, base_
     if (status == BASE_OK) {
         status = write_values(self, directory, NULL, self->params, reterr);
     }
+    if (status == BASE_OK && trainer_is_local(self)) {
+        return trainer_write_local(self, directory, reterr);
+    }
     if (status == BASE_OK) {
         status = write_values(self, directory, TRAINER_FIRST_MOMENTS_FILE, moments.first, reterr);
     }
@@ -119,6 +122,7 @@ static base_status write_state(const trainer *self, const char *directory,
 {
     const rank_training_state state = {.course = self->course,
                                        .lora = self->lora,
+                                       .local = rank_training_local_of(self->job),
                                        .step = (int64_t)self->steps_done,
                                        .epoch = (int64_t)self->epoch,
                                        .epoch_ended = self->epoch_ended};

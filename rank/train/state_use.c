@@ -47,6 +47,17 @@ static void put_exchanges(const trainer *self, trainer_state_use *use,
     finished->exchanges = use->kind_at;
 }
 
+static void put_row(trainer_state_use *use, Ringfence__Control__Finished *finished,
+                    const char *name, uint64_t planned_bytes, uint64_t held_bytes)
+{
+    Ringfence__Control__MemoryUse *row = &use->rows[finished->n_state];
+    *row = (Ringfence__Control__MemoryUse)RINGFENCE__CONTROL__MEMORY_USE__INIT;
+    row->purpose = (char *)(uintptr_t)name;
+    row->planned_bytes = planned_bytes;
+    row->peak_bytes = held_bytes;
+    use->row_at[finished->n_state++] = row;
+}
+
 void trainer_put_state_use(const trainer *self, trainer_state_use *use,
                            Ringfence__Control__Finished *finished)
 {
@@ -70,13 +81,10 @@ void trainer_put_state_use(const trainer *self, trainer_state_use *use,
     held.bytes[RANK_MEMORY_OPTIMIZER] = rank_optimizer_moment_bytes(self->optimizer);
     rank_ddp_memory(self->ddp, &held);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        Ringfence__Control__MemoryUse *row = &use->rows[i];
-        *row = (Ringfence__Control__MemoryUse)RINGFENCE__CONTROL__MEMORY_USE__INIT;
-        row->purpose = (char *)(uintptr_t)rows[i].name;
-        row->planned_bytes = planned.bytes[rows[i].kind];
-        row->peak_bytes = held.bytes[rows[i].kind];
-        use->row_at[i] = row;
-        finished->n_state++;
+        put_row(use, finished, rows[i].name, planned.bytes[rows[i].kind], held.bytes[rows[i].kind]);
+    }
+    if (trainer_is_local(self)) {
+        put_row(use, finished, "outer", trainer_outer_plan(self), self->outer.size_bytes);
     }
     finished->state = use->row_at;
     put_exchanges(self, use, finished);

@@ -193,6 +193,12 @@ static base_status check_sums(const trainer *self, const step_sums *global, base
     return BASE_OK;
 }
 
+/* Target tokens of the gradients that an update is with: all ranks', or with local steps this rank's. */
+static double update_targets(const trainer *self, const training_step *step)
+{
+    return trainer_is_local(self) ? step->mine.targets : step->global.targets;
+}
+
 /* Enqueues clipping and AdamW. */
 static void enqueue_update(const trainer *self, const training_step *step)
 {
@@ -202,7 +208,7 @@ static void enqueue_update(const trainer *self, const training_step *step)
         self->optimizer,
         &(rank_optimizer_values){.step = (int64_t)self->steps_done + 1,
                                  .learning_rate = step->learning_rate,
-                                 .tokens = step->global.targets,
+                                 .tokens = update_targets(self, step),
                                  .sum_squares = has_part ? &step->sum_squares : NULL},
         self->params, stage ? rank_pipeline_sums(self->pipeline) : rank_ddp_sums(self->ddp));
 }
@@ -362,12 +368,28 @@ static base_status gather(const trainer *self, training_step *step, base_error *
     return status;
 }
 
-/* Clips and applies AdamW, equally on every rank. */
+/* With local steps, at the end of a round: all ranks get the same parameters. */
+static base_status join(trainer *self, training_step *step, base_error *reterr)
+{
+    rank_ddp_times times;
+    int64_t update_ns = 0;
+    if (!trainer_is_local(self) || !trainer_ends_round(self, (int64_t)self->steps_done + 1)) {
+        return BASE_OK;
+    }
+    const base_status status = trainer_outer_step(self, &times, &update_ns, reterr);
+    step->ended_ns = base_now_ns();
+    step->times.allreduce_ns += times.allreduce_ns;
+    step->times.allreduce_exposed_ns += times.allreduce_exposed_ns;
+    step->optimizer_ns += update_ns;
+    return status;
+}
+
+/* Clips and applies AdamW, equally on every rank but with local steps. */
 static base_status update(trainer *self, training_step *step, base_error *reterr)
 {
     base_status status = BASE_OK;
     int64_t device_ns = -1;
-    if (step->global.targets > 0.0) {
+    if (update_targets(self, step) > 0.0) {
         if (!step->updating) {
             enqueue_update(self, step);
         }
@@ -435,6 +457,9 @@ base_status trainer_step(trainer *self, base_error *reterr)
     if (status == BASE_OK) {
         status = gather(self, &step, reterr);
     }
+    if (status == BASE_OK) {
+        status = join(self, &step, reterr);
+    }
     trainer_exchanges_end(self, &before);
     step.bytes_sent = coll_context_bytes_sent(self->worker->context) - step.bytes_before;
     const int64_t done = (int64_t)self->steps_done + 1;
@@ -447,8 +472,8 @@ base_status trainer_step(trainer *self, base_error *reterr)
     }
     report(self, &step);
     self->epoch_ended = step.global.remaining == 0.0;
-    self->stopping = step.global.stop > 0.0;
     self->steps_done++;
+    self->stopping = step.global.stop > 0.0 && trainer_ends_round(self, done);
     self->worker->step = self->steps_done;
     return BASE_OK;
 }

@@ -10,6 +10,7 @@
 static void trainer_fini(trainer *self)
 {
     rank_graphs_destroy(self->graphs);
+    trainer_outer_free(self);
     rank_ddp_destroy(self->ddp);
     rank_pipeline_destroy(self->pipeline);
     rank_model_destroy(self->model);

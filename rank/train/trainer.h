@@ -25,6 +25,13 @@ typedef struct trainer_exchanges {
     uint64_t bytes[TRAINER_EXCHANGE_KINDS];
 } trainer_exchanges;
 
+/* --local-steps. In the host's memory, which is the device's: a value for each parameter that is trained. */
+typedef struct trainer_outer {
+    float *params;     /* that all ranks had after the last round */
+    float *velocity;   /* of the outer steps */
+    size_t size_bytes; /* of both, as allocated */
+} trainer_outer;
+
 typedef struct trainer {
     rank_worker *worker;
     const proto_job *job;
@@ -42,6 +49,7 @@ typedef struct trainer {
     rank_model *model;
     rank_optimizer *optimizer;
     rank_ddp *ddp;
+    trainer_outer outer;  /* with local steps; else empty */
     rank_ddp_part *parts; /* what passes read at one time, for --zero 2 and 3 */
     int part_count;
     rank_pipeline
@@ -65,7 +73,7 @@ typedef struct trainer {
     double *loads; /* (layers, experts): the rows of each in the last steps; NULL: no experts */
     uint64_t loads_first; /* the first of these steps */
     bool epoch_ended;     /* of all ranks */
-    bool stopping;        /* of all ranks: the launcher has asked for a stop */
+    bool stopping; /* of all ranks: the launcher has asked for a stop, and a round has ended */
 } trainer;
 
 /* Which copy of the model this rank belongs to, and what it has of that. A replica has slots of its own. */
@@ -97,6 +105,33 @@ BASE_MUST_CHECK base_status trainer_share_frozen(const trainer *self, base_error
 
 /* The model with its adapters. *whole is malloc'ed and the caller's, also after a failure. */
 BASE_MUST_CHECK base_status trainer_merge(const trainer *self, float **whole, base_error *reterr);
+
+/* ---- outer.c: rounds of local steps. Each does nothing, or knows none, without --local-steps. ---- */
+
+bool trainer_is_local(const trainer *self);
+
+/* Whether all ranks have the same parameters after so many steps: they exchange in each, or a round ends. */
+bool trainer_ends_round(const trainer *self, int64_t steps);
+
+/* Bytes that the outer state takes. */
+size_t trainer_outer_plan(const trainer *self);
+
+/* Makes it, from the parameters that all ranks have. */
+BASE_MUST_CHECK base_status trainer_outer_make(trainer *self, base_error *reterr);
+void trainer_outer_free(trainer *self);
+
+/* Collective, with local steps, at the end of a round: all ranks get the same parameters. *update_ns: what
+ * it took besides the exchange. */
+BASE_MUST_CHECK base_status trainer_outer_step(trainer *self, rank_ddp_times *times,
+                                               int64_t *update_ns, base_error *reterr);
+
+/* ---- local.c: what a checkpoint has besides, with local steps ---- */
+
+/* Collective: each rank's moments, and the outer momentum, to files in rank 0's directory; and back. */
+BASE_MUST_CHECK base_status trainer_write_local(const trainer *self, const char *directory,
+                                                base_error *reterr);
+BASE_MUST_CHECK base_status trainer_read_local(const trainer *self, const char *directory,
+                                               base_error *reterr);
 
 /* ---- loads.c: how a model with experts spreads tokens. Each does nothing without experts. ---- */
 
@@ -161,6 +196,12 @@ bool trainer_shards_params(const trainer *self);
 
 /* prepare.c: adds what data-parallel training keeps of the model's state: parameters, gradients, moments. */
 void trainer_plan_state(const trainer *self, rank_memory_use *use);
+
+/* resume.c; collective: the values of rank 0's file `name` in the directory to all ranks, or to each its part.
+ * `what` stands in messages. */
+BASE_MUST_CHECK base_status trainer_share_file(const trainer *self, const char *directory,
+                                               const char *name, float *values, const char *what,
+                                               base_error *reterr);
 
 /* state_use.c: counts a step's collectives: what is under way counts from begin on, and is added by end. */
 void trainer_exchanges_begin(const trainer *self, trainer_exchanges *before);

@@ -16,10 +16,13 @@ enum {
     VERSION = 1,
     SLOTS_MAX = 1 << 16,      /* more than rank_data_open takes is in no file */
     POSITION_TEXT_BYTES = 11, /* of one in the array, with its comma */
-    TEXT_BYTES_MAX = SLOTS_MAX * POSITION_TEXT_BYTES + 4096,
+    FILE_TEXT_BYTES = TRAINER_MOMENTS_NAME_BYTES + PROTO_DIGEST_HEX_BYTES + 6,
+    TEXT_BYTES_MAX =
+        SLOTS_MAX * POSITION_TEXT_BYTES + 2 * BASE_COLL_RANKS_MAX * FILE_TEXT_BYTES + 4096,
 };
 
 static const char FILE_NAME[] = "training.json";
+static const char RANK_FILES[] = "moments_sha256";
 
 #define STATE(kind, member) .key = #member, BASE_##kind(rank_training_state, member)
 
@@ -40,6 +43,11 @@ static const base_field rows[] = {
     {STATE(DIGEST, sha256.model), .optional = true},
     {STATE(DIGEST, sha256.first_moments), .optional = true},
     {STATE(DIGEST, sha256.second_moments), .optional = true},
+    {STATE(DIGEST, sha256.outer_momentum), .optional = true},
+    {STATE(INT, local.steps), .least = 2, .most = INT64_MAX, .optional = true},
+    {STATE(INT, local.ranks), .least = 1, .most = BASE_COLL_RANKS_MAX, .optional = true},
+    {STATE(REAL, local.outer_learning_rate), .min = 0, .max = 100, .optional = true},
+    {STATE(REAL, local.outer_momentum), .min = 0, .max = 1, .optional = true},
     {STATE(INT, step), .least = 0, .most = INT64_MAX},
     {STATE(INT, epoch), .least = 0, .most = INT64_MAX},
     {STATE(BOOL, epoch_ended)},
@@ -50,17 +58,6 @@ static const base_fields fields = {
     .count = sizeof rows / sizeof rows[0],
     .what = FILE_NAME,
 };
-
-static base_status hex_of_file(const char *path, char hex[PROTO_DIGEST_HEX_BYTES],
-                               base_error *reterr)
-{
-    uint8_t digest[PROTO_DIGEST_BYTES];
-    const base_status status = proto_sha256_file(path, digest, reterr);
-    if (status == BASE_OK) {
-        proto_digest_hex(digest, hex);
-    }
-    return status;
-}
 
 base_status rank_training_course_of(const proto_job *job, rank_training_course *course,
                                     base_error *reterr)
@@ -73,9 +70,10 @@ base_status rank_training_course_of(const proto_job *job, rank_training_course *
         .loss_on = job->data.loss_on,
         .windows = job->data.windows || job->data.plain,
     };
-    const base_status status = hex_of_file(job->data.train, course->data_sha256, reterr);
-    return status == BASE_OK ? hex_of_file(job->data.tokenizer, course->tokenizer_sha256, reterr)
-                             : status;
+    const base_status status = rank_training_file_hex(job->data.train, course->data_sha256, reterr);
+    return status == BASE_OK
+               ? rank_training_file_hex(job->data.tokenizer, course->tokenizer_sha256, reterr)
+               : status;
 }
 
 base_status rank_training_course_check(const rank_training_course *saved,
@@ -141,53 +139,53 @@ base_status rank_training_lora_check(const rank_training_lora *saved, const rank
                            saved->frozen_blake2b256, now->frozen_blake2b256);
 }
 
-static base_status hex_of(const char *directory, const char *name, char hex[PROTO_DIGEST_HEX_BYTES],
-                          base_error *reterr)
+rank_training_local rank_training_local_of(const proto_job *job)
 {
-    char path[BASE_PATH_BYTES];
-    const base_status status = base_path_join(directory, name, path, reterr);
-    return status == BASE_OK ? hex_of_file(path, hex, reterr) : status;
+    const proto_job_train *train = &job->train;
+    return proto_job_is_local(job)
+               ? (rank_training_local){.steps = train->local_steps,
+                                       .ranks = job->job.world_size,
+                                       .outer_learning_rate = train->outer_learning_rate,
+                                       .outer_momentum = train->outer_momentum}
+               : (rank_training_local){.steps = 0};
 }
 
-const char *rank_training_model_file(bool adapters)
+base_status rank_training_local_check(const rank_training_local *saved,
+                                      const rank_training_local *now, base_error *reterr)
 {
-    return adapters ? "adapter_model.safetensors" : "model.safetensors";
+    const struct {
+        const char *what;
+        double saved;
+        double now;
+    } numbers[] = {
+        {"--local-steps", saved->steps > 0 ? (double)saved->steps : 1,
+         now->steps > 0 ? (double)now->steps : 1},
+        {"--ranks", (double)saved->ranks, (double)now->ranks},
+        {"--outer-lr", saved->outer_learning_rate, now->outer_learning_rate},
+        {"--outer-momentum", saved->outer_momentum, now->outer_momentum},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        if (numbers[i].saved != numbers[i].now) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "it was written with %s %.10g, and this job has %.10g",
+                             numbers[i].what, numbers[i].saved, numbers[i].now);
+        }
+    }
+    return BASE_OK;
 }
 
-static base_status digest_files(const char *directory, const char *model,
-                                rank_training_files *files, base_error *reterr)
+/* Of local steps: the moments of each rank, by the names of their files. */
+static bool put_of_ranks(json_t *object, const rank_training_state *state)
 {
-    base_status status = hex_of(directory, model, files->model, reterr);
-    if (status == BASE_OK) {
-        status = hex_of(directory, TRAINER_FIRST_MOMENTS_FILE, files->first_moments, reterr);
+    json_t *files = state->local.steps > 0 ? json_object() : NULL;
+    bool made = true;
+    for (int i = 0; files != NULL && made && i < 2 * (int)state->local.ranks; i++) {
+        char name[TRAINER_MOMENTS_NAME_BYTES];
+        rank_training_moments_name(i / 2, i % 2 > 0, name);
+        made = json_object_set_new(files, name,
+                                   json_string(state->sha256.of_ranks[i / 2][i % 2])) == 0;
     }
-    return status == BASE_OK
-               ? hex_of(directory, TRAINER_SECOND_MOMENTS_FILE, files->second_moments, reterr)
-               : status;
-}
-
-base_status rank_training_files_check(const char *directory, const rank_training_state *state,
-                                      base_error *reterr)
-{
-    const rank_training_files *saved = &state->sha256;
-    const char *model = rank_training_model_file(state->lora.rank > 0);
-    rank_training_files now;
-    if (saved->model[0] == '\0') {
-        return BASE_OK;
-    }
-    const base_status status = digest_files(directory, model, &now, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    const char *damaged =
-        strcmp(saved->model, now.model) != 0                     ? model
-        : strcmp(saved->first_moments, now.first_moments) != 0   ? TRAINER_FIRST_MOMENTS_FILE
-        : strcmp(saved->second_moments, now.second_moments) != 0 ? TRAINER_SECOND_MOMENTS_FILE
-                                                                 : NULL;
-    return damaged == NULL
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_INVALID,
-                           "%s is not what was written there (its SHA-256 is another)", damaged);
+    return state->local.steps == 0 || (json_object_set_new(object, RANK_FILES, files) == 0 && made);
 }
 
 static json_t *state_json(const rank_training_state *state, const uint32_t *positions)
@@ -198,7 +196,7 @@ static json_t *state_json(const rank_training_state *state, const uint32_t *posi
     for (int64_t i = 0; made && i < state->course.slots; i++) {
         made = json_array_append_new(array, json_integer(positions[i])) == 0;
     }
-    if (!made || json_object_set(object, "positions", array) != 0) {
+    if (!made || !put_of_ranks(object, state) || json_object_set(object, "positions", array) != 0) {
         json_decref(object);
         object = NULL;
     }
@@ -214,8 +212,7 @@ base_status rank_training_state_write(const char *directory, const rank_training
     written.version = VERSION;
     base_status status = base_path_join(directory, FILE_NAME, path, reterr);
     if (status == BASE_OK) {
-        status = digest_files(directory, rank_training_model_file(state->lora.rank > 0),
-                              &written.sha256, reterr);
+        status = rank_training_files_digest(directory, state, &written.sha256, reterr);
     }
     if (status == BASE_OK) {
         status = base_fields_check(&fields, &written, reterr);
@@ -260,6 +257,27 @@ static base_status take_positions(json_t *object, uint32_t **positions, size_t *
     return BASE_OK;
 }
 
+/* Of local steps: takes the digests of each rank's moments. */
+static base_status take_of_ranks(const json_t *files, rank_training_state *state,
+                                 base_error *reterr)
+{
+    const int count = state->local.steps > 0 ? 2 * (int)state->local.ranks : 0;
+    bool sound = (int)json_object_size(files) == count;
+    for (int i = 0; sound && i < count; i++) {
+        char name[TRAINER_MOMENTS_NAME_BYTES];
+        uint8_t digest[PROTO_DIGEST_BYTES];
+        rank_training_moments_name(i / 2, i % 2 > 0, name);
+        const char *hex = json_string_value(json_object_get(files, name));
+        sound = hex != NULL && proto_digest_parse(hex, digest);
+        if (sound) {
+            proto_digest_hex(digest, state->sha256.of_ranks[i / 2][i % 2]);
+        }
+    }
+    return sound ? BASE_OK
+                 : base_fail(reterr, BASE_ERR_INVALID,
+                             "%s has not the two digests of each rank's moments", RANK_FILES);
+}
+
 static base_status parse(const void *text, size_t text_bytes, rank_training_state *state,
                          uint32_t **positions, base_error *reterr)
 {
@@ -269,9 +287,15 @@ static base_status parse(const void *text, size_t text_bytes, rank_training_stat
     base_status status = json_is_object(object)
                              ? take_positions(object, positions, &count, reterr)
                              : base_fail(reterr, BASE_ERR_INVALID, "no JSON object");
+    json_t *files = json_incref(json_object_get(object, RANK_FILES));
+    (void)json_object_del(object, RANK_FILES);
     if (status == BASE_OK) {
         status = base_fields_from_json(&fields, object, state, reterr);
     }
+    if (status == BASE_OK) {
+        status = take_of_ranks(files, state, reterr);
+    }
+    json_decref(files);
     if (status == BASE_OK && count != (size_t)state->course.slots) {
         status = base_fail(reterr, BASE_ERR_INVALID, "it has %zu positions for %" PRId64 " slots",
                            count, state->course.slots);

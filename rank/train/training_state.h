@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/limits.h"
 #include "base/status.h"
 #include "proto/digest.h"
 #include "proto/job.h"
@@ -14,6 +15,11 @@
 /* In a checkpoint: AdamW's moments, by PyTorch's names for them. */
 #define TRAINER_FIRST_MOMENTS_FILE  "exp_avg.safetensors"
 #define TRAINER_SECOND_MOMENTS_FILE "exp_avg_sq.safetensors"
+
+/* Of local steps: what ranks have in common, and the moments of each. */
+#define TRAINER_OUTER_MOMENTUM_FILE "outer_momentum.safetensors"
+enum { TRAINER_MOMENTS_NAME_BYTES = 48 };
+void rank_training_moments_name(int rank, bool second, char name[TRAINER_MOMENTS_NAME_BYTES]);
 
 /* In a checkpoint: what is trained. */
 const char *rank_training_model_file(bool adapters);
@@ -25,6 +31,14 @@ typedef struct rank_training_lora {
     char targets[PROTO_LORA_TARGETS_BYTES];
     char frozen_blake2b256[PROTO_DIGEST_HEX_BYTES]; /* of the model's parameters */
 } rank_training_lora;
+
+/* Rounds of local steps. */
+typedef struct rank_training_local {
+    int64_t steps; /* of each; 0: there are none */
+    int64_t ranks; /* that take them, each with moments of its own */
+    double outer_learning_rate;
+    double outer_momentum;
+} rank_training_local;
 
 /* What the numbers of a state mean anything with: which batch comes next. */
 typedef struct rank_training_course {
@@ -41,14 +55,17 @@ typedef struct rank_training_course {
 /* SHA-256 of the files beside training.json; empty in checkpoints of earlier versions. */
 typedef struct rank_training_files {
     char model[PROTO_DIGEST_HEX_BYTES];
-    char first_moments[PROTO_DIGEST_HEX_BYTES];
+    char first_moments[PROTO_DIGEST_HEX_BYTES]; /* but with local steps */
     char second_moments[PROTO_DIGEST_HEX_BYTES];
+    char outer_momentum[PROTO_DIGEST_HEX_BYTES]; /* with local steps */
+    char of_ranks[BASE_COLL_RANKS_MAX][2][PROTO_DIGEST_HEX_BYTES];
 } rank_training_files;
 
 typedef struct rank_training_state {
     int64_t version;
     rank_training_course course;
     rank_training_lora lora;
+    rank_training_local local;
     rank_training_files sha256;
     int64_t step;     /* that were done */
     int64_t epoch;    /* from 0 */
@@ -70,6 +87,12 @@ BASE_MUST_CHECK base_status rank_training_lora_check(const rank_training_lora *s
                                                      const rank_training_lora *now,
                                                      base_error *reterr);
 
+/* That of a job, and the same of it. */
+rank_training_local rank_training_local_of(const proto_job *job);
+BASE_MUST_CHECK base_status rank_training_local_check(const rank_training_local *saved,
+                                                      const rank_training_local *now,
+                                                      base_error *reterr);
+
 /* Writes DIRECTORY/training.json, with the digests of the files that stand there. positions (course.slots): rank_data_position of each slot. */
 BASE_MUST_CHECK base_status rank_training_state_write(const char *directory,
                                                       const rank_training_state *state,
@@ -80,6 +103,17 @@ BASE_MUST_CHECK base_status rank_training_state_write(const char *directory,
 BASE_MUST_CHECK base_status rank_training_state_read(const char *directory,
                                                      rank_training_state *state,
                                                      uint32_t **positions, base_error *reterr);
+
+/* training_files.c: SHA-256 of a file, in hex. */
+BASE_MUST_CHECK base_status rank_training_file_hex(const char *path,
+                                                   char hex[PROTO_DIGEST_HEX_BYTES],
+                                                   base_error *reterr);
+
+/* Computes the digests of all files beside it. */
+BASE_MUST_CHECK base_status rank_training_files_digest(const char *directory,
+                                                       const rank_training_state *state,
+                                                       rank_training_files *files,
+                                                       base_error *reterr);
 
 /* Reads all files beside it. BASE_ERR_INVALID names one that is not what was written. */
 BASE_MUST_CHECK base_status rank_training_files_check(const char *directory,

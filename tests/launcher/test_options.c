@@ -323,6 +323,27 @@ static void buckets_are_larger_on_gpus(void **state)
     }
 }
 
+/* Without local steps JOB.json says nothing of them. */
+static void local_steps_have_an_outer_step(void **state)
+{
+    (void)state;
+    static launch_options options;
+    base_error error;
+    assert_ok(parse(&options, WORDS("--local-steps", "10"), &error), &error);
+    assert_true(options.job.train.outer_learning_rate == 0.7);
+    assert_true(options.job.train.outer_momentum == 0.9);
+    assert_ok(parse(&options,
+                    WORDS("--outer-momentum", "0", "--local-steps", "10", "--outer-lr", "1"),
+                    &error),
+              &error);
+    assert_true(options.job.train.outer_learning_rate == 1.0);
+    assert_true(options.job.train.outer_momentum == 0.0);
+    assert_ok(parse(&options, WORDS("--local-steps", "1"), &error), &error);
+    assert_true(options.job.train.outer_learning_rate == 0.0);
+    assert_true(options.job.train.outer_momentum == 0.0);
+    assert_false(proto_job_is_local(&options.job));
+}
+
 static void flags_reach_the_job(void **state)
 {
     (void)state;
@@ -446,6 +467,7 @@ int main(void)
         cmocka_unit_test(a_file_does_not_ask_a_mode_for_what_it_does_not_do),
         cmocka_unit_test(inference_has_a_seed_of_its_own),
         cmocka_unit_test(buckets_are_larger_on_gpus),
+        cmocka_unit_test(local_steps_have_an_outer_step),
         cmocka_unit_test(flags_reach_the_job),
         cmocka_unit_test(relative_paths_become_absolute),
         cmocka_unit_test(generate_takes_prompts),

@@ -28,6 +28,30 @@ static void measurements_after_a_job(void **state)
     assert_int_equal(launch_scaling_plan(&options, ranks), 0);
 }
 
+/* Rounds are measured whole, and not without being asked for where they are long. */
+static void measurements_have_whole_rounds(void **state)
+{
+    (void)state;
+    static launch_options options;
+    base_error error;
+    int ranks[LAUNCH_SCALING_POINTS_MAX];
+    static const struct {
+        const char *local;
+        int64_t steps;
+        int points;
+    } cases[] = {{"1", 30, 2}, {"7", 35, 2}, {"30", 30, 2}, {"50", 50, 2}, {"51", 51, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_ok(
+            parse(&options, WORDS("--steps", "107100", "--local-steps", cases[i].local), &error),
+            &error);
+        assert_int_equal(launch_scaling_steps(&options.job), cases[i].steps);
+        assert_int_equal(launch_scaling_plan(&options, ranks), cases[i].points);
+    }
+    options.scaling_ranks[0] = 1;
+    options.scaling_count = 1;
+    assert_int_equal(launch_scaling_plan(&options, ranks), 2);
+}
+
 /* What several pipelines may say, one may not, as the sum's algorithm. */
 static void measurements_of_fewer_pipelines_are_jobs(void **state)
 {
@@ -114,6 +138,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(measurements_after_a_job),
+        cmocka_unit_test(measurements_have_whole_rounds),
         cmocka_unit_test(measurements_of_fewer_pipelines_are_jobs),
         cmocka_unit_test(measurements_have_the_context_ranks_that_fit),
     };

@@ -100,7 +100,9 @@ typedef struct proto_job_job {
     int64_t seed;
 } proto_job_job;
 
-#define PROTO_ROUTER_LOSS 0.01 /* of a new model */
+#define PROTO_ROUTER_LOSS         0.01 /* of a new model */
+#define PROTO_OUTER_LEARNING_RATE 0.7  /* the launcher's, with local steps */
+#define PROTO_OUTER_MOMENTUM      0.9
 
 typedef struct proto_job_model {
     int64_t vocab_size;
@@ -148,9 +150,14 @@ typedef struct proto_job_train {
     double clip_norm; /* 0: no clipping */
     int64_t warmup_steps;
     proto_schedule schedule;
-    int64_t save_every; /* steps between two checkpoints; 0: none is written */
-    int64_t keep;       /* so many checkpoints, the newest; 0: PROTO_CHECKPOINTS_KEPT */
-    bool recompute;     /* keeps only the blocks' inputs for backward */
+    int64_t
+        local_steps; /* of each rank alone, between two exchanges; 0 and 1: gradients are added up
+                          * over the ranks in each step */
+    double outer_learning_rate; /* with local steps: of the step that follows their exchange */
+    double outer_momentum;      /* Nesterov's, of that step */
+    int64_t save_every;         /* steps between two checkpoints; 0: none is written */
+    int64_t keep;               /* so many checkpoints, the newest; 0: PROTO_CHECKPOINTS_KEPT */
+    bool recompute;             /* keeps only the blocks' inputs for backward */
     bool resume; /* goes on from the newest checkpoint in output.directory, if there is one */
 } proto_job_train;
 
@@ -303,6 +310,10 @@ int64_t proto_job_tensor(const proto_job *job);
 int64_t proto_job_context_ranks(const proto_job *job);
 int64_t proto_job_copies(const proto_job *job); /* of the model: replicas × context ranks */
 int64_t proto_job_replicas(const proto_job *job);
+
+/* Whether ranks take steps alone, and how many between two exchanges; 1 if they do not. */
+bool proto_job_is_local(const proto_job *job);
+int64_t proto_job_local_steps(const proto_job *job);
 
 /* The schedule of a stage's micro-batches. A stage that is alone has one chunk, and what has one chunk is
  * not interleaved: it is 1f1b then. */

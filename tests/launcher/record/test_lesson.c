@@ -160,6 +160,48 @@ static void the_parts_of_a_step_add_up(void **state)
     check_parts(true);
 }
 
+/* Of rounds of local steps whole ones are measured, with as many exchanges as there are. */
+static void whole_rounds_are_measured(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t round;
+        size_t steps, first;
+    } cases[] = {{0, 21, 10}, {1, 21, 10}, {5, 20, 10}, {4, 20, 8}, {20, 20, 0}, {50, 20, 0}};
+    base_error error;
+    sample made;
+    sample_make(&made, "unused", 1, 30);
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        launch_steps kept = {0};
+        launch_summary summary;
+        assert_ok(launch_steps_init(&kept, 1, 0, 1, &error), &error);
+        kept.round = cases[c].round;
+        for (size_t i = 0; i < cases[c].steps; i++) {
+            launch_step step = step_of(10, 1, 0);
+            step.step = i;
+            assert_ok(launch_steps_add(&kept, &step, &error), &error);
+        }
+        assert_ok(launch_summary_init(&summary, &kept, 0, &made.end, &error), &error);
+        assert_int_equal(summary.measured_first, cases[c].first);
+        launch_summary_fini(&summary);
+        launch_steps_fini(&kept);
+    }
+}
+
+static void local_steps_exchange_now_and_then(void **state)
+{
+    (void)state;
+    sample made;
+    char lesson[4096];
+    sample_make(&made, "unused", 2, 10);
+    made.scaling[0] = sample_point(1, 100000, 9, 1);
+    made.job.train.local_steps = 5;
+    const launch_step exchanging = step_of(9, 1, 1.5);
+    lesson_of(&made, &exchanging, 10, 2, lesson, sizeof lesson);
+    assert_has(lesson, "of exchanging losses, and now and then what ranks have changed");
+    assert_has(lesson, "the exchange of 1.88 MB every 5 steps; --local-steps can make it rarer.");
+}
+
 /* The cause of slower computing depends on the measurements: a rank without a core, slower cores,
  * the host. Without evidence the text says "probably". */
 static void a_cause_needs_evidence(void **state)
@@ -407,6 +449,8 @@ int main(void)
         cmocka_unit_test(two_ranks_against_one),
         cmocka_unit_test(shared_batches_are_compared_by_speed),
         cmocka_unit_test(the_parts_of_a_step_add_up),
+        cmocka_unit_test(whole_rounds_are_measured),
+        cmocka_unit_test(local_steps_exchange_now_and_then),
         cmocka_unit_test(a_cause_needs_evidence),
         cmocka_unit_test(a_few_long_steps_are_named),
         cmocka_unit_test(the_last_rank_is_waited_for),
