@@ -103,6 +103,9 @@ static const base_field rows[] = {
      .value = "STAGE",
      .help = "of training: what replicas shard: 0: nothing; 1: AdamW's moments; 2: gradients too; "
              "3: parameters too"},
+    {COUNT(ask.local_steps), .option = "local-steps", .value = "H",
+     .help = "of training: replicas take H steps alone, and then exchange what they have changed "
+             "(1: gradients in each step)"},
     {OWN(INT, ask.adapters.rank), .least = 0, .most = PROTO_LORA_RANK_MAX, .option = "lora",
      .value = "RANK",
      .help = "of training: adapters (LoRA) alone, beside a model that is frozen; 0: the model"},
@@ -291,6 +294,7 @@ static base_status check_used(const launch_plan_options *options, base_error *re
                               : options->given.global_batch       ? "global-batch"
                               : options->ask.recompute            ? "recompute"
                               : options->ask.zero != 0            ? "zero"
+                              : options->ask.local_steps > 1      ? "local-steps"
                               : options->ask.adapters.rank > 0    ? "lora"
                               : options->layout.context_ranks > 1 ? "context-ranks"
                                                                   : NULL;
@@ -305,6 +309,22 @@ static base_status check_used(const launch_plan_options *options, base_error *re
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_INVALID, "--%s goes with --pipeline of 2 or more",
                            flag);
+}
+
+/* Steps that replicas take alone. */
+static base_status check_local(const launch_plan_options *options, base_error *reterr)
+{
+    const launch_ask *ask = &options->ask;
+    const int64_t local = launch_ask_local_steps(ask);
+    if (local > 1 && ask->zero > 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--local-steps goes with --zero 0: each rank updates all parameters");
+    }
+    return options->steps % local == 0
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "--steps %" PRId64 " is no multiple of --local-steps %" PRId64,
+                           options->steps, local);
 }
 
 static base_status complete_adapters(launch_plan_options *options, base_error *reterr)
@@ -328,7 +348,8 @@ static base_status complete_work(launch_plan_options *options, base_error *reter
 {
     launch_ask *ask = &options->ask;
     const bool interleaved = ask->schedule == PROTO_PIPELINE_INTERLEAVED;
-    const base_status used = check_used(options, reterr);
+    base_status used = check_used(options, reterr);
+    used = used == BASE_OK ? check_local(options, reterr) : used;
     if (used != BASE_OK) {
         return used;
     }

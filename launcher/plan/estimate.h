@@ -16,6 +16,8 @@ typedef struct launch_ask {
     bool decode;    /* a token for each sequence; else a step of training */
     bool recompute; /* of training: blocks keep their inputs alone, as of --recompute */
     int64_t zero;   /* of training: what replicas shard, as of --zero: 0 to PROTO_ZERO_PARAMETERS */
+    int64_t
+        local_steps; /* of training: of each replica alone, between two exchanges; 0 and 1: none is */
     launch_adapters adapters; /* of training: with a rank, of a model that is frozen beside them */
     proto_precision precision;
     proto_weights weights;    /* of decoding: matrices are of the precision, or int8 */
@@ -106,6 +108,9 @@ int64_t launch_layout_copies(const launch_layout *layout);
 
 /* The stage of ZeRO that this layout has: none with one copy, where there is nothing to shard. */
 int64_t launch_layout_zero(const launch_ask *ask, const launch_layout *layout);
+
+/* Steps of training between two exchanges: 1 unless replicas take local ones. */
+int64_t launch_ask_local_steps(const launch_ask *ask);
 
 /* The highest stage that it can have: 1 where stages of layers follow each other, and of adapters. */
 int64_t launch_layout_zero_most(const launch_ask *ask, const launch_layout *layout);

@@ -18,10 +18,16 @@ int64_t launch_layout_zero(const launch_ask *ask, const launch_layout *layout)
     return launch_layout_copies(layout) > 1 ? ask->zero : 0;
 }
 
+int64_t launch_ask_local_steps(const launch_ask *ask)
+{
+    return ask->local_steps > 1 ? ask->local_steps : 1;
+}
+
 int64_t launch_layout_zero_most(const launch_ask *ask, const launch_layout *layout)
 {
     const bool moments_alone = layout->pipeline > 1 || ask->adapters.rank > 0;
-    return launch_layout_copies(layout) == 1 ? 0 : moments_alone ? 1 : PROTO_ZERO_PARAMETERS;
+    const bool whole = launch_layout_copies(layout) == 1 || launch_ask_local_steps(ask) > 1;
+    return whole ? 0 : moments_alone ? 1 : PROTO_ZERO_PARAMETERS;
 }
 
 base_status launch_layout_check(const launch_ask *ask, const launch_layout *layout,
@@ -50,6 +56,12 @@ base_status launch_layout_check(const launch_ask *ask, const launch_layout *layo
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--lora goes without --tensor and --pipeline: each rank has the whole "
                          "model, which is frozen");
+    }
+    if (launch_ask_local_steps(ask) > 1 &&
+        launch_layout_ranks(layout) > layout->data) { /* there are other ranks than replicas */
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--local-steps goes without --tensor, --pipeline and --context-ranks: "
+                         "each rank takes its steps alone");
     }
     if (model->heads % (layout->tensor * layout->context_ranks) != 0) {
         return base_fail(reterr, BASE_ERR_INVALID,

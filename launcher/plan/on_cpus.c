@@ -44,6 +44,11 @@ static proto_job job_of(const launch_plan *plan, const launch_layout *layout)
     job.parallel.zero = launch_layout_zero(ask, layout);
     job.parallel.context_ranks = layout->context_ranks;
     job.train.steps = plan->steps > 0 ? plan->steps : job.train.steps;
+    if (launch_ask_local_steps(ask) > 1) {
+        job.train.local_steps = ask->local_steps;
+        job.train.outer_learning_rate = PROTO_OUTER_LEARNING_RATE;
+        job.train.steps = plan->steps > 0 ? plan->steps : ask->local_steps;
+    }
     if (layout->tensor > 1 || layout->pipeline > 1) {
         job.job.mode = PROTO_MODE_PP_CPU;
         job.parallel.stages = layout->pipeline;
@@ -102,6 +107,9 @@ bool launch_plan_on_cpus(const launch_plan *plan, const launch_layout *layout, l
                        job.train.micro_batches);
     if (job.parallel.zero > 0) {
         launch_text_printf(text, " --zero %" PRId64, launch_layout_zero(plan->ask, layout));
+    }
+    if (job.train.local_steps > 0) {
+        launch_text_printf(text, " --local-steps %" PRId64, job.train.local_steps);
     }
     if (job.train.recompute) {
         launch_text_put(text, " --recompute");

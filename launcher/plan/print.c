@@ -96,6 +96,17 @@ static void print_model(const launch_plan *plan, FILE *stream)
     (void)fprintf(stream, "\n");
 }
 
+/* Steps that replicas take alone. */
+static void print_rounds(const launch_ask *ask, FILE *stream)
+{
+    if (launch_ask_local_steps(ask) > 1) {
+        (void)fprintf(stream,
+                      "round     %" PRId64
+                      " steps that each replica takes alone; what follows is of the mean step\n",
+                      ask->local_steps);
+    }
+}
+
 static void print_head(const launch_plan *plan, FILE *stream)
 {
     const launch_ask *ask = plan->ask;
@@ -139,6 +150,7 @@ static void print_head(const launch_plan *plan, FILE *stream)
                       " x %" PRId64 "%s%s\n",
                       best->tokens, best->run.pipeline.micro_batches, ask->batch, model->context,
                       with[0] != '\0' ? ", with " : "", with);
+        print_rounds(ask, stream);
     }
 }
 
@@ -241,9 +253,10 @@ static void print_bill(const launch_plan *plan, FILE *stream)
                   "takes");
     for (int i = 0; i < best->row_count; i++) {
         const launch_bill_row *row = &best->rows[i];
-        (void)fprintf(stream, "  %-15s %-14s %5" PRId64 " %-6s %7.0f %10s %10s %10s\n", row->what,
+        const bool whole = row->times == floor(row->times); /* else once in a round of steps */
+        (void)fprintf(stream, "  %-15s %-14s %5" PRId64 " %-6s %7.*f %10s %10s %10s\n", row->what,
                       row->operation, row->ranks, row->between_hosts ? "hosts" : "inside",
-                      row->times, bytes(row->payload_bytes, texts[0]),
+                      whole ? 0 : 3, row->times, bytes(row->payload_bytes, texts[0]),
                       bytes(row->sent_bytes, texts[1]), seconds(row->took_s, texts[2]));
     }
 }

@@ -10,6 +10,8 @@
 enum {
     GRADIENT_BYTES = 4,
     MOMENT_BYTES = 8,   /* AdamW's two */
+    OUTER_BYTES = 8,    /* of local steps: common parameters, and the outer steps' momentum */
+    OUTER_MOVED = 36,   /* two read and one written for the changes, three and three for the step */
     SOFTMAX_FLOATS = 3, /* of a token: maximum, sum, the target's logit */
     HEAD_NORMS = 2,     /* of a layer: of queries and of keys */
     TASK_S_MAX = 1000,
@@ -129,7 +131,8 @@ void launch_step_training_memory(const launch_ask *ask, launch_estimate *made)
             [LAUNCH_MEMORY_GRADIENTS] =
                 launch_zero_gradient_bytes(ask, layout, &part, micro_batches),
             [LAUNCH_MEMORY_OPTIMIZER] =
-                MOMENT_BYTES * launch_zero_kept(ask, layout, PROTO_ZERO_MOMENTS, own.trained),
+                MOMENT_BYTES * launch_zero_kept(ask, layout, PROTO_ZERO_MOMENTS, own.trained) +
+                (launch_ask_local_steps(ask) > 1 ? OUTER_BYTES * own.trained : 0),
             [LAUNCH_MEMORY_ACTIVATIONS] = own.activations_bytes * held,
             [LAUNCH_MEMORY_WORK] = launch_work_training_bytes(
                 &ask->model, &(launch_work){.tokens = micro_tokens(ask, layout),
@@ -340,6 +343,10 @@ static void add_bill(const launch_ask *ask, launch_estimate *made, const share *
     /* parameters, gradient, both moments */
     made->optimizer_s =
         launch_reading_s(ask, 28 * launch_zero_kept(ask, layout, PROTO_ZERO_MOMENTS, trained));
+    if (launch_ask_local_steps(ask) > 1) {
+        made->optimizer_s +=
+            launch_reading_s(ask, OUTER_MOVED * trained) / (double)ask->local_steps;
+    }
 }
 
 /* The times of the stage that computes longest, and with it the step's. */

@@ -127,8 +127,10 @@ void launch_zero_bill(const launch_ask *ask, launch_estimate *made, const launch
     const double rounds =
         stage >= PROTO_ZERO_GRADIENTS ? (double)made->run.pipeline.micro_batches : 1;
     const double buckets = fmax(ceil(part->trained * FLOAT_BYTES / BUCKET_BYTES), 1);
-    const launch_exchange gradients =
-        exchange_of(made, "gradients", rounds * buckets, part->trained / buckets);
+    const double local = (double)launch_ask_local_steps(ask);
+    const launch_exchange gradients = /* of local steps: what they have changed, once in a round */
+        exchange_of(made, local > 1 ? "changes" : "gradients", rounds * buckets / local,
+                    part->trained / buckets);
     made->gradients_s = stage == 0 ? launch_bill_all_reduces(ask, made, gradients)
                                    : launch_bill_halves(ask, made, gradients, "reduce_scatter");
     double hides_s = backward_s;
@@ -137,6 +139,10 @@ void launch_zero_bill(const launch_ask *ask, launch_estimate *made, const launch
     } else if (stage > 0) {
         made->parameters_s = gather(ask, made, "parameters", buckets, part->trained / buckets);
         made->parameters_exposed_s = made->parameters_s;
+    }
+    if (local > 1) { /* they are known when the last step has ended */
+        made->gradients_exposed_s = made->gradients_s;
+        return;
     }
     /* backward hides all buckets but the step's last one */
     const double round_s = made->gradients_s / rounds;

@@ -192,6 +192,13 @@ static void the_text_ends_with_the_command_for_cpus(void **state)
     assert_has(text, " of 4 x 64, with --zero 3 --recompute\n");
     assert_has(text, "\n  parameters, not hidden ");
     assert_has(text, " --context 64 --batch 4 --micro-batches 8 --zero 3 --recompute\n");
+    assert_int_equal(plan_run(PLAN_WORDS(MINI, "--data", "2", "--tensor", "1", "--pipeline", "1",
+                                         "--local-steps", "7"),
+                              text),
+                     BASE_EXIT_DONE);
+    assert_has(text, "\nround     7 steps that each replica takes alone;");
+    assert_has(text, "\n  changes         all_reduce         2 inside   0.143 ");
+    assert_has(text, " --context 64 --batch 4 --micro-batches 8 --local-steps 7\n");
     assert_int_equal(plan_run(PLAN_WORDS(MINI, "--data", "2", "--tensor", "2", "--pipeline", "2",
                                          "--context-ranks", "2"),
                               text),

@@ -407,6 +407,15 @@ static void wrong_words_are_refused(void **state)
     assert_has(plan_warnings, "--lora goes with --zero 0 and 1");
     assert_int_equal(plan_run(PLAN_WORDS("--weights", "int8"), text), BASE_EXIT_USAGE);
     assert_has(plan_warnings, "--weights goes with --decode");
+    assert_int_equal(plan_run(PLAN_WORDS("--local-steps", "10", "--steps", "95"), text),
+                     BASE_EXIT_USAGE);
+    assert_has(plan_warnings, "--steps 95 is no multiple of --local-steps 10");
+    assert_int_equal(plan_run(PLAN_WORDS("--local-steps", "10", "--zero", "1"), text),
+                     BASE_EXIT_USAGE);
+    assert_has(plan_warnings, "--local-steps goes with --zero 0");
+    assert_int_equal(plan_run(PLAN_WORDS("--local-steps", "10", "--decode"), text),
+                     BASE_EXIT_USAGE);
+    assert_has(plan_warnings, "--local-steps is of training: not with --decode");
     assert_int_equal(plan_run(PLAN_WORDS("--context-ranks", "0"), text), BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--context-ranks", "65"), text), BASE_EXIT_USAGE);
     assert_int_equal(plan_run(PLAN_WORDS("--context-ranks", "3"), text), BASE_EXIT_USAGE);
