@@ -6,51 +6,19 @@ set -euo pipefail
 
 launcher=$1/launcher
 rounds=${2:-7}
-scratch=$(mktemp -d)
-hosts=("rf-bench-$$-0" "rf-bench-$$-1")
-finish() {
-    ip netns del "${hosts[0]}" 2>/dev/null || true
-    ip netns del "${hosts[1]}" 2>/dev/null || true
-    rm -rf "$scratch"
-}
-trap finish EXIT
-
-if ! command -v tc >/dev/null || ! ip netns add "${hosts[0]}" 2>/dev/null || ! ip netns add "${hosts[1]}"; then
-    echo "two hosts against one: skipped, needs root, network namespaces and iproute2"
-    exit
-fi
-ip -n "${hosts[0]}" link add net type veth peer name net netns "${hosts[1]}"
-for i in 0 1; do
-    ip -n "${hosts[i]}" addr add "10.78.0.$((i + 1))/24" dev net
-    ip -n "${hosts[i]}" link set lo up
-    ip -n "${hosts[i]}" link set net up
-    tc -n "${hosts[i]}" qdisc add dev net root tbf rate 10gbit burst 256k latency 10ms
-done
+# shellcheck source=tests/two_hosts.sh
+. "$(dirname "$0")/two_hosts.sh"
+make_hosts "two hosts against one"
+limit_link 10gbit 256k 10ms
 
 flags=(--mode ddp-cpu --ranks 2 --transport tcp --no-scaling --no-plots --overwrite --out "$scratch/out")
-
-# The namespaces do not see each other's claims to processors, so no rank is bound, on one host neither.
-on_host() {
-    local node=$1
-    shift
-    exec ip netns exec "${hosts[node]}" "$launcher" --nodes 2 --node-rank "$node" --no-bind --quiet \
-        --rendezvous tcp://10.78.0.1:29400 --job-key "$scratch/key" "$@"
-}
 
 one_host() {
     ip netns exec "${hosts[0]}" "$launcher" --no-bind --quiet "${flags[@]}" "$@" >/dev/null 2>&1
 }
 
 two_hosts() {
-    (on_host 1 >/dev/null 2>&1) &
-    agent=$!
-    (on_host 0 "${flags[@]}" "$@" >/dev/null 2>&1)
-    wait "$agent"
-}
-
-# field NAME: the greatest value of that name in the manifest.
-field() {
-    sed -n "s/^ *\"$1\": \([-0-9.e]*\),\{0,1\}$/\1/p" "$scratch/out/manifest.json" | sort -g | tail -1
+    on_two_hosts "${flags[@]}" "$@"
 }
 
 # over_the_step COMMAND: the wall time of a job of one step, less the step, in milliseconds.
@@ -71,7 +39,6 @@ median() {
     sort -g "$1" | awk '{ v[NR] = $1 } END { printf "%.1f (%.1f to %.1f)", v[int((NR + 1) / 2)], v[1], v[NR] }'
 }
 
-"$launcher" make-job-key "$scratch/key" >/dev/null
 for where in one_host two_hosts; do over_the_step "$where" >/dev/null; done
 for _ in $(seq "$rounds"); do
     for where in one_host two_hosts; do

@@ -272,8 +272,9 @@ void launch_stop(launch_session *session, int signal_number, bool again)
         char stops[STOPS_BYTES];
         describe_waits(session, stops);
         launch_screen_say(&session->screen,
-                          "%s: ending after the current %s; %s again ends at once%s", name,
-                          training ? "step, states and record are saved" : "step", name, stops);
+                          "%s: ending after the current %s%s; %s again ends at once%s", name,
+                          proto_job_is_local(session->job) ? "round of local steps" : "step",
+                          training ? ", states and record are saved" : "", name, stops);
         send_stop(session, name);
         return;
     }

@@ -25,6 +25,8 @@ static base_status read_state(const char *directory, base_error *error)
     if (status == BASE_OK) {
         BASE_ASSERT(state.course.slots > 0);
         BASE_ASSERT(rank_training_course_check(&state.course, &state.course, NULL) == BASE_OK);
+        BASE_ASSERT(rank_training_local_check(&state.local, &state.local, NULL) == BASE_OK);
+        BASE_ASSERT(state.local.ranks <= BASE_COLL_RANKS_MAX);
     }
     free(positions);
     return status;

@@ -333,6 +333,7 @@ static void a_stop_waits_for_the_end_of_a_round(void **state)
     assert_int_equal(kill(one.program.pid, SIGINT), 0);
     assert_int_equal(test_program_wait(&one.program), 130);
     test_program_assert_no_children();
+    assert_has(one.program.text[TEST_STDERR], "ending after the current round of local steps, ");
     const long stopped =
         test_program_number_after(&one.program, TEST_STDERR, "--resume goes on after step ");
     assert_true(stopped > 0);

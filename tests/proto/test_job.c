@@ -227,6 +227,7 @@ static void the_corpus_is_read(void **state)
     (void)state;
     static const char *const seeds[] = {CORPUS "/every_key_bench_nccl",
                                         CORPUS "/every_key_ddp_nccl",
+                                        CORPUS "/every_key_local",
                                         CORPUS "/every_key_pp_cpu",
                                         CORPUS "/every_key_requests",
                                         CORPUS "/every_key_tp_cpu",
