@@ -2,7 +2,8 @@
  *
  * A checkpoint has all that the training needs to go on with the same bits: the model as a directory
  * of Hugging Face's (rank/checkpoint.h), AdamW's moments (exp_avg.safetensors, exp_avg_sq.safetensors,
- * under the names of the model's tensors), and training.json. It is written under another name and
+ * under the names of the model's tensors; of local steps those of each rank, and the outer momentum), and
+ * training.json. It is written under another name and
  * renamed when it is whole and on the disk. */
 #ifndef PROTO_CHECKPOINTS_H
 #define PROTO_CHECKPOINTS_H

@@ -105,7 +105,10 @@ static void each_operation_is_rounded(void **state)
 {
     (void)state;
     enum { COUNT = 1000 };
-    float sums[COUNT], velocity[COUNT], outer[COUNT], params[COUNT];
+    float sums[COUNT];
+    float velocity[COUNT];
+    float outer[COUNT];
+    float params[COUNT];
     volatile float expected[COUNT];
     for (int i = 0; i < COUNT; i++) {
         sums[i] = (float)i * 0.1F - 37.7F;
