@@ -124,9 +124,7 @@ static base_status session_open(launch_session *session, base_error *reterr)
     session->steps = session->options->steps;
     if (status == BASE_OK && session->steps == NULL) {
         session->steps = &session->own_steps;
-        status = launch_steps_init(session->steps, world_size, launch_steps_stages(job),
-                                   (int)proto_job_tensor(job), reterr);
-        session->steps->round = proto_job_local_steps(job);
+        status = launch_steps_of_job(session->steps, job, reterr);
     }
     if (status == BASE_OK && session->options->hosts != NULL) {
         status = launch_head_open(session, reterr);

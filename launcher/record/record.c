@@ -125,10 +125,7 @@ base_status launch_record_open(const launch_record_options *options, launch_reco
     made->started_unix_ms = base_timestamp(made->started_at);
     made->load_before = launch_load_average();
     made->flushed_ns = base_now_ns();
-    base_status status = launch_steps_init(&made->steps, (int)made->job.job.world_size,
-                                           launch_steps_stages(&made->job),
-                                           (int)proto_job_tensor(&made->job), reterr);
-    made->steps.round = proto_job_local_steps(&made->job);
+    base_status status = launch_steps_of_job(&made->steps, &made->job, reterr);
     if (status == BASE_OK) {
         status = open_directory(made, reterr);
     }

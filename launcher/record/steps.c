@@ -28,6 +28,15 @@ int launch_steps_stages(const proto_job *job)
     return proto_mode_get(job->job.mode)->pipelined ? (int)proto_job_stages(job) : 0;
 }
 
+base_status launch_steps_of_job(launch_steps *steps, const proto_job *job, base_error *reterr)
+{
+    const base_status status =
+        launch_steps_init(steps, (int)job->job.world_size, launch_steps_stages(job),
+                          (int)proto_job_tensor(job), reterr);
+    steps->round = proto_job_local_steps(job);
+    return status;
+}
+
 void launch_steps_fini(launch_steps *steps)
 {
     for (int r = 0; steps->ranks != NULL && r < steps->world_size; r++) {

@@ -63,6 +63,10 @@ BASE_MUST_CHECK base_status launch_steps_init(launch_steps *steps, int world_siz
                                               int tensor, base_error *reterr);
 void launch_steps_fini(launch_steps *steps);
 
+/* The same of a job's ranks. */
+BASE_MUST_CHECK base_status launch_steps_of_job(launch_steps *steps, const proto_job *job,
+                                                base_error *reterr);
+
 /* What init needs of a job, beside proto_job_tensor. */
 int launch_steps_stages(const proto_job *job);
 
