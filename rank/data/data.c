@@ -65,14 +65,17 @@ static bool make_room(rank_data *data, size_t bytes)
     return true;
 }
 
-/* Appends the record's text and its sentence. */
+/* Appends the record's text and its sentence. What stands before an arrow is no target: it is a pair. */
 static bool keep_text(rank_data *data, const rank_record *record)
 {
     const size_t bytes = rank_record_text_bytes(record);
     if (!make_room(data, bytes)) {
         return false;
     }
-    rank_record_text(record, data->texts + data->text_bytes);
+    char *text = data->texts + data->text_bytes;
+    rank_record_text(record, text);
+    data->records++;
+    data->pairs += rank_record_arrow_end(text, bytes) > 0 ? 1 : 0;
     data->text_bytes += bytes + 1;
     return true;
 }
@@ -242,6 +245,8 @@ void rank_data_get_info(const rank_data *data, rank_data_info *info)
     *info = (rank_data_info){.sentences_total = data->sentences_total,
                              .sentences_shard = data->sentence_count,
                              .sentences_long = data->long_count,
+                             .records = data->records,
+                             .pairs = data->pairs,
                              .first_sentence = data->sentence_count > 0 ? data->texts : ""};
 }
 

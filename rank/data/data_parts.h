@@ -45,6 +45,8 @@ struct rank_data {
     size_t text_bytes;
     size_t text_capacity;
     uint64_t long_count;
+    uint64_t records;
+    uint64_t pairs;
     uint64_t handed_out; /* in this epoch */
     uint64_t epoch;
     slot_state *slots; /* (slots_here) */

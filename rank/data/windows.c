@@ -208,6 +208,8 @@ static base_status put_line(cutter *self, const rank_lines *lines, base_error *r
     const size_t bytes = rank_record_text_bytes(&record);
     if (self->text_capacity <= bytes) {
         free(self->text);
+    self->data->records++;
+    self->data->pairs += record.wrong.data != NULL ? 1 : 0;
         self->text_capacity = 2 * bytes + RANK_DATA_READ_BYTES;
         self->text = malloc(self->text_capacity);
     }

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/limits.h"
@@ -28,14 +27,6 @@ static void warn_of_infinity(const trainer *self, const float *params)
     }
 }
 
-/* The text behind the wrong sentence in training, if there was one. */
-static const char *prompt_suffix(const trainer *self)
-{
-    rank_data_info info;
-    rank_data_get_info(self->data, &info);
-    return strstr(info.first_sentence, RANK_DATA_ARROW) != NULL ? RANK_DATA_ARROW : "";
-}
-
 /* What a directory says. config is the model's as it is written, and storage. */
 static rank_checkpoint_about describe(const trainer *self, rank_model_config *config)
 {
@@ -45,7 +36,7 @@ static rank_checkpoint_about describe(const trainer *self, rank_model_config *co
         .config = config,
         .tokenizer_path = self->job->data.tokenizer,
         .end_id = rank_tokenizer_end_id(self->tokenizer),
-        .prompt_suffix = prompt_suffix(self),
+        .prompt_suffix = self->learns_pairs ? RANK_DATA_ARROW : "",
         .end_token = rank_tokenizer_end_token(self->tokenizer),
         .source = self->job->model.checkpoint[0] != '\0' ? self->job->model.checkpoint : NULL};
 }

@@ -480,13 +480,28 @@ static void report_ready(const trainer *self)
     }
 }
 
-base_status trainer_ready(const trainer *self, base_error *reterr)
+/* What a rank has read of the data. */
+typedef struct data_counts {
+    uint64_t records;
+    uint64_t pairs;
+} data_counts;
+
+base_status trainer_ready(trainer *self, base_error *reterr)
 {
     const rank_worker *worker = self->worker;
-    const uint8_t mine = 1;
-    uint8_t all[BASE_RANKS_MAX];
+    data_counts all[BASE_RANKS_MAX];
+    data_counts sum = {.records = 0};
+    rank_data_info info;
+    rank_data_get_info(self->data, &info);
+    const data_counts mine = {.records = info.records, .pairs = info.pairs};
     report_ready(self);
-    return proto_client_exchange(
+    const base_status status = proto_client_exchange(
         worker->client, &mine, all, sizeof mine,
         base_deadline_after_ns(self->job->parallel.timeout_ms * BASE_NS_PER_MS), reterr);
+    for (int64_t i = 0; status == BASE_OK && i < self->job->job.world_size; i++) {
+        sum.records += all[i].records;
+        sum.pairs += all[i].pairs;
+    }
+    self->learns_pairs = 2 * sum.pairs > sum.records;
+    return status;
 }

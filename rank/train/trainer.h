@@ -44,6 +44,7 @@ typedef struct trainer {
     rank_graphs *graphs; /* NULL on the CPU */
     rank_tokenizer *tokenizer;
     rank_data *data;
+    bool learns_pairs;  /* most of the data, on all ranks, are pairs: trainer_ready finds it out */
     rank_data *heldout; /* NULL: evaluated only at the end */
     rank_cp_group *cp;  /* ranks that share micro-batches with this one; NULL: there are none */
     rank_model *model;
@@ -224,8 +225,8 @@ void trainer_put_state_use(const trainer *self, trainer_state_use *use,
 BASE_MUST_CHECK base_status trainer_prepare(trainer *self, base_error *reterr);
 
 /* Sends Ready, and waits until the launcher has it from every rank. The launcher then clears OUT.
- * No rank may save anything there before. */
-BASE_MUST_CHECK base_status trainer_ready(const trainer *self, base_error *reterr);
+ * No rank may save anything there before. The ranks tell each other how many pairs they have. */
+BASE_MUST_CHECK base_status trainer_ready(trainer *self, base_error *reterr);
 
 /* step.c */
 BASE_MUST_CHECK base_status trainer_step(trainer *self, base_error *reterr);

@@ -106,12 +106,45 @@ static void there_is_nothing_to_correct(void **state)
     assert_has(two.program.text[TEST_STDERR], "a plain text has no sentences to correct");
 }
 
+/* The suffix of prompts is what most of the data say, on all ranks, not the first sentence of one. */
+static void prompts_end_as_the_data_do(void **state)
+{
+    (void)state;
+    static const char pair[] = "{\"wrong\":\"he go\",\"right\":\"he goes\"}\n";
+    static const char plain[] = "{\"text\":\"he goes there\"}\n";
+    static const struct {
+        const char *name;
+        const char *lines[5];
+        const char *suffix;
+    } data[] = {
+        {"arrow.txt", {"open File \xe2\x86\x92 New, and he goes there", "", "", "", ""}, ""},
+        {"most.jsonl", {plain, pair, pair, plain, pair}, " \xe2\x86\x92"},
+        {"few.jsonl", {pair, plain, plain, pair, plain}, ""},
+    };
+    for (size_t i = 0; i < sizeof data / sizeof data[0]; i++) {
+        char text[512];
+        char path[BASE_PATH_BYTES];
+        (void)snprintf(text, sizeof text, "%s%s%s%s%s", data[i].lines[0], data[i].lines[1],
+                       data[i].lines[2], data[i].lines[3], data[i].lines[4]);
+        test_directory_put(&test_shared_directory, data[i].name, text);
+        (void)snprintf(path, sizeof path, "%s", path_of(data[i].name));
+        training_expect(&one, &test_shared_directory, "suffix", 0,
+                        FLAGS("--ranks", "2", "--data", path, "--steps", "1"));
+        (void)snprintf(path, sizeof path, "%s/generation_config.json", one.out);
+        json_t *written = json_load_file(path, 0, NULL);
+        assert_string_equal(json_string_value(json_object_get(written, "prompt_suffix")),
+                            data[i].suffix);
+        json_decref(written);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_share_the_windows),
         cmocka_unit_test(lines_are_cut_if_asked),
         cmocka_unit_test(there_is_nothing_to_correct),
+        cmocka_unit_test(prompts_end_as_the_data_do),
     };
     return cmocka_run_group_tests(tests, make_texts, test_shared_directory_remove);
 }

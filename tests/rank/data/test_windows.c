@@ -217,6 +217,31 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_token_is_an_input_once),
         cmocka_unit_test(lines_are_texts_of_their_own),
+/* A plain text has no pairs, whatever characters it has. */
+static void pairs_are_counted(void **state)
+{
+    const data_fixture *fixture = *state;
+    static const char pair[] = "{\"wrong\":\"a\",\"right\":\"b\"}\n";
+    static const char lines[] = "{\"text\":\"open File \xe2\x86\x92 New\"}\n{\"text\":\"a\"}\n";
+    char file[256];
+    base_error error;
+    rank_data_info info;
+    (void)snprintf(file, sizeof file, "%s%s%s%s", pair, lines, pair, pair);
+    data_write(fixture, file);
+    for (int kind = 0; kind < 3; kind++) { /* windows, a plain text, sentences */
+        static const uint64_t pairs[] = {3, 0, 4};
+        static const uint64_t records[] = {5, 0, 5};
+        rank_data_options options = options_of(fixture, 1, 0, kind == 1);
+        options.windows = kind == 0;
+        rank_data *data = NULL;
+        assert_ok(rank_data_open(&options, &data, &error), &error);
+        rank_data_get_info(data, &info);
+        assert_int_equal(info.records, records[kind]);
+        assert_int_equal(info.pairs, pairs[kind]);
+        rank_data_close(data);
+    }
+}
+
         cmocka_unit_test(blocks_do_not_show),
         cmocka_unit_test(characters_stay_whole),
         cmocka_unit_test(what_cannot_be_cut_is_refused),
@@ -224,3 +249,4 @@ int main(void)
     };
     return cmocka_run_group_tests_name("rank-data-windows", tests, data_set_up, data_tear_down);
 }
+        cmocka_unit_test(pairs_are_counted),
