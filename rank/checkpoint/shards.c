@@ -143,11 +143,16 @@ static size_t rows_in_one(const transfer *t, size_t first, size_t count)
 /* Reads rows of this rank's part, from `first` on, into the staging memory. */
 static base_status read_rows(const transfer *t, size_t first, size_t count, base_error *reterr)
 {
+    const rank_shards_options *options = t->options;
     base_status status = BASE_OK;
     for (size_t i = 0; status == BASE_OK && i < count;) {
         const size_t rows = rows_in_one(t, first + i, count - i);
         const size_t element = element_at(&t->rows, first + i);
         float *to = t->staging + i * t->columns.count;
+        status = options->on_rows != NULL ? options->on_rows(options->user, reterr) : BASE_OK;
+        if (status != BASE_OK) {
+            return status;
+        }
         if (rows > 1) {
             const rank_row_part wanted = {
                 .tensor = t->index, .row = element, .count = rows * t->columns.count};

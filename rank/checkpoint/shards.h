@@ -35,6 +35,9 @@ typedef struct rank_shards_options {
     /* Of the configuration; NULL: none. With matrices in float32 rank_shards_load adds them to what it reads. Else they
      * stand beside the matrices, in float32, for a backend that packs. */
     const float *adapters;
+    /* Called again and again while the model's tensors are read; NULL: nobody wants to know. */
+    base_status (*on_rows)(void *user, base_error *reterr);
+    void *user;
 } rank_shards_options;
 
 /* A source that reads the parameters of a whole model from the host's memory. */

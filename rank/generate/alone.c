@@ -1,11 +1,18 @@
 /* Lets one rank work while the others sleep. Called by baseline.c and curve_run.c, which measure
- * one rank. */
+ * one rank, and by the engine of that rank. */
 #include "generate/alone.h"
 
 #include "base/clock.h"
 #include "ringfence/coll_error.h"
 
-enum { STATE_EVERY_S = 1 };
+enum { PERIOD_S_MAX = 1, PERIODS_PER_TIMEOUT = 4 };
+
+int64_t rank_alone_period_ns(int64_t timeout_ns)
+{
+    const int64_t longest_ns = PERIOD_S_MAX * BASE_NS_PER_S;
+    const int64_t part_ns = timeout_ns / PERIODS_PER_TIMEOUT;
+    return part_ns < longest_ns ? part_ns : longest_ns;
+}
 
 static base_status broadcast(coll_comm *comm, int32_t *state, base_error *reterr)
 {
@@ -18,12 +25,15 @@ static base_status broadcast(coll_comm *comm, int32_t *state, base_error *reterr
 
 base_status rank_alone_tick(rank_alone *alone, base_error *reterr)
 {
-    const int64_t now_ns = base_now_ns();
     int32_t state = RANK_ALONE_WAIT;
+    if (alone == NULL) {
+        return BASE_OK;
+    }
+    const int64_t now_ns = base_now_ns();
     if (now_ns < alone->due_ns) {
         return BASE_OK;
     }
-    alone->due_ns = now_ns + STATE_EVERY_S * BASE_NS_PER_S;
+    alone->due_ns = now_ns + rank_alone_period_ns(alone->timeout_ns);
     return broadcast(alone->comm, &state, reterr);
 }
 

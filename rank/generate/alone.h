@@ -1,7 +1,8 @@
 /* Rank 0 works alone for a while, and the other ranks of a communicator sleep.
  *
- * They sleep in a broadcast of one number. Rank 0 repeats it every second, so that no collective
- * times out. Its last broadcast has the result of its work. One thread. */
+ * They sleep in a broadcast of one number. Rank 0 repeats it while it loads and between its steps,
+ * every second, or four times in a shorter timeout, so that no collective times out. Its last
+ * broadcast has the result of its work. One thread. */
 #ifndef RANK_GENERATE_ALONE_H
 #define RANK_GENERATE_ALONE_H
 
@@ -20,10 +21,14 @@ typedef enum rank_alone_state {
 
 typedef struct rank_alone {
     coll_comm *comm;
-    int64_t due_ns; /* 0 at first */
+    int64_t timeout_ns; /* of its collectives */
+    int64_t due_ns;     /* 0 at first */
 } rank_alone;
 
-/* On rank 0, often: broadcasts RANK_ALONE_WAIT when it is due. */
+/* How often a rank takes part in a collective that others wait in, so that it does not time out. */
+int64_t rank_alone_period_ns(int64_t timeout_ns);
+
+/* On rank 0, often: broadcasts RANK_ALONE_WAIT when it is due. NULL: nobody waits. */
 BASE_MUST_CHECK base_status rank_alone_tick(rank_alone *alone, base_error *reterr);
 
 /* On rank 0, once: its last broadcast. */

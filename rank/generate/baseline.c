@@ -1,8 +1,7 @@
 /* --baseline: runs the two phases that a tensor-parallel run is compared with, and then all three in
  * turns. Called by mode.c.
  *
- * While rank 0 works alone, the other ranks sleep in a broadcast of one word. Rank 0 repeats it
- * between its steps, before it could time out. */
+ * While rank 0 works alone, the other ranks sleep (alone.h). */
 #include "generate/baseline.h"
 
 #include <inttypes.h>
@@ -23,7 +22,6 @@ typedef struct phase_run {
     rank_pass *pass;
     size_t first; /* prompt i of this rank is number first + i * stride */
     size_t stride;
-    rank_alone alone;
     base_status status; /* of a callback */
     base_error error;
 } phase_run;
@@ -74,17 +72,6 @@ static base_status all_have_room(const rank_generate_options *options, bool *all
     return status;
 }
 
-/* should_stop of rank 0 while it works alone. Called before each step. */
-static bool keep_waiting(void *user)
-{
-    phase_run *run = user;
-    if (run->status == BASE_OK) {
-        run->status = rank_alone_tick(&run->alone, &run->error);
-    }
-    const bool asked = rank_generate_should_stop(run->tp);
-    return run->status != BASE_OK || asked;
-}
-
 static void take_timing(void *user, const rank_answer *answer)
 {
     phase_run *run = user;
@@ -126,20 +113,17 @@ static base_status run_single(phase_run *run, const char *const *prompts, size_t
                               rank_alone_state *state, base_error *reterr)
 {
     rank_generate_options options = *run->tp;
+    rank_alone alone = {.comm = run->tp->comm, .timeout_ns = run->tp->timeout_ns};
     base_error broadcast_error = {0};
     options.comm = NULL;
+    options.alone = &alone;
     options.index_first = 0;
     options.index_stride = 1;
-    options.should_stop = keep_waiting;
-    options.stop_user = run;
     const base_status status = answer_prompts(run, &options, prompts, count, reterr);
     *state = status == BASE_OK           ? RANK_ALONE_DONE
              : status == BASE_ERR_MEMORY ? RANK_ALONE_NO_ROOM
                                          : RANK_ALONE_FAILED;
-    if (run->status != BASE_OK) {
-        return status; /* the other ranks have gone */
-    }
-    const base_status broadcast = rank_alone_end(&run->alone, *state, &broadcast_error);
+    const base_status broadcast = rank_alone_end(&alone, *state, &broadcast_error);
     if (status == BASE_OK && broadcast != BASE_OK) {
         *reterr = broadcast_error;
         return broadcast;
@@ -195,7 +179,7 @@ typedef struct comparison {
 /* *ran: there was room for a whole model. */
 static base_status run_alone(const comparison *c, rank_pass *pass, bool *ran, base_error *reterr)
 {
-    phase_run single = {.tp = c->tp, .pass = pass, .stride = 1, .alone = {.comm = c->tp->comm}};
+    phase_run single = {.tp = c->tp, .pass = pass, .stride = 1};
     rank_alone_state state = RANK_ALONE_WAIT;
     base_status status = BASE_OK;
     if (coll_comm_rank(c->tp->comm) != 0) {

@@ -1,12 +1,10 @@
 /* Times a token of small models on one rank and on all, and what the prediction is made of: how
- * fast memory is read, and what an all-reduce takes. mode.c asks for it with --curve. */
+ * fast memory is read (curve_rates.c), and what an all-reduce takes. mode.c asks for it with --curve. */
 #include "generate/curve_run.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/percentile.h"
@@ -14,9 +12,9 @@
 #include "checkpoint/shards.h"
 #include "generate/alone.h"
 #include "generate/baseline.h"
+#include "generate/curve_rates.h"
 #include "generate/engine.h"
 #include "generate/free_memory.h"
-#include "generate/reading.h"
 #include "ringfence/coll_error.h"
 
 enum {
@@ -25,13 +23,7 @@ enum {
     WARM_TOKENS = 8,
     TOKENS_MAX = 128, /* that are timed */
     TOKENS_MIN = 16,
-    TOKEN_SECONDS = 1,         /* after so long TOKENS_MIN are enough */
-    READ_BYTES_MIN = 64 << 20, /* of weights that are longer */
-    CACHES_READ = 4,
-    READ_BYTES_LONG = 4 << 20, /* so many are read once, less in rounds */
-    READ_ROUNDS = 5,
-    READ_PIECE_BYTES = 16 << 20,
-    READ_PIECES = 128,
+    TOKEN_SECONDS = 1, /* after so long TOKENS_MIN are enough */
     LINK_ROUNDS = 64,
     LINK_BYTES = 1 << 20,
 };
@@ -111,15 +103,10 @@ static base_status drive(timing_run *run, bool decides, base_error *reterr)
         const bool enough =
             run->times.ended || (run->times.count >= TOKENS_MIN && base_now_ns() > until_ns);
         const bool last = decides && (enough || rank_generate_should_stop(run->options));
-        if (run->alone != NULL) {
-            status = rank_alone_tick(run->alone, reterr);
-        }
         if (last && run->comm == NULL) {
-            return status;
+            return BASE_OK;
         }
-        if (status == BASE_OK) {
-            status = rank_engine_step(run->engine, last, &ended, reterr);
-        }
+        status = rank_engine_step(run->engine, last, &ended, reterr);
     }
     return status;
 }
@@ -140,7 +127,8 @@ static base_status time_tokens(timing_run *run, double *ms, base_error *reterr)
                                                                    .block_tokens = 16,
                                                                    .waiting_max = 1,
                                                                    .on_event = on_event,
-                                                                   .user = &run->times},
+                                                                   .user = &run->times,
+                                                                   .alone = run->alone},
                                             &run->engine, reterr);
     if (status == BASE_OK) {
         status = drive(run, decides, reterr);
@@ -216,7 +204,7 @@ typedef struct width_rounds {
 static base_status time_single(width_rounds *rounds, base_error *reterr)
 {
     const rank_generate_options *options = rounds->options;
-    rank_alone alone = {.comm = options->comm};
+    rank_alone alone = {.comm = options->comm, .timeout_ns = options->timeout_ns};
     rank_alone_state state = RANK_ALONE_WAIT;
     base_error error = {0};
     base_error told = {0};
@@ -304,118 +292,6 @@ static base_status measure_point(const rank_generate_options *options, rank_curv
 
 /* ---- what the prediction is made of ---- */
 
-typedef struct reading_memory {
-    void *at;
-    size_t size_bytes;
-} reading_memory;
-
-/* The fastest way of reading so many bytes: of each, the median round. A long one needs no rounds:
- * it takes as long as many short ones. */
-static int best_reading(const void *memory, size_t size_bytes, double *rate)
-{
-    const size_t rounds = size_bytes < READ_BYTES_LONG ? READ_ROUNDS : 1;
-    int best = 0;
-    *rate = 0;
-    for (int reading = 0; reading < RANK_READINGS; reading++) {
-        double rates[READ_ROUNDS];
-        for (size_t round = 0; round < rounds; round++) {
-            rates[round] = rank_read_speed(memory, size_bytes, reading);
-        }
-        base_sort(rates, rounds);
-        const double median = base_percentile(rates, rounds, 0.5);
-        best = median > *rate ? reading : best;
-        *rate = fmax(*rate, median);
-    }
-    return best;
-}
-
-/* What is longer than READ_BYTES_MIN is read in the way that is best for so many bytes, in pieces
- * from its beginning to its end, again and again. The median piece counts: a whole reading would
- * take in whatever else the machine does meanwhile. */
-static double best_rate(const void *memory, size_t size_bytes)
-{
-    double rates[READ_PIECES];
-    const int reading =
-        best_reading(memory, size_bytes < READ_BYTES_MIN ? size_bytes : READ_BYTES_MIN, &rates[0]);
-    if (size_bytes <= READ_BYTES_MIN) {
-        return rates[0];
-    }
-    for (size_t i = 0, at = 0; i < READ_PIECES; i++) {
-        rates[i] = rank_read_speed((const char *)memory + at, READ_PIECE_BYTES, reading);
-        at = at + 2 * READ_PIECE_BYTES <= size_bytes ? at + READ_PIECE_BYTES : 0;
-    }
-    base_sort(rates, READ_PIECES);
-    return base_percentile(rates, READ_PIECES, 0.5);
-}
-
-/* So much is read that a cache holds little of it, as long as all ranks together take no more than
- * a quarter of the memory that is free. */
-static size_t read_bytes_max(int ranks)
-{
-    const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    const size_t wanted = cache > 0 ? CACHES_READ * (size_t)cache : 0;
-    const size_t room = (size_t)(rank_free_memory_bytes("") / 4 / (uint64_t)ranks);
-    const size_t most = wanted < room ? wanted : room;
-    return most > READ_BYTES_MIN ? most : READ_BYTES_MIN;
-}
-
-/* What is read of so many bytes of weights. */
-static size_t read_bytes(const reading_memory *memory, double weight_bytes)
-{
-    enum { UNIT = 4096 };
-    const double most = (double)memory->size_bytes;
-    const double bytes = weight_bytes < most ? weight_bytes : most;
-    return ((size_t)bytes + UNIT - 1) / UNIT * UNIT;
-}
-
-/* Memory for the longest reading of this rank. */
-static base_status make_memory(const rank_curve *curve, int rank, reading_memory *memory,
-                               base_error *reterr)
-{
-    double longest = 0;
-    for (int i = 0; i < curve->count; i++) {
-        longest = fmax(longest, curve->points[i].weight_bytes);
-    }
-    longest = rank == 0 ? longest : longest / curve->ranks;
-    memory->size_bytes = read_bytes_max(curve->ranks);
-    memory->size_bytes = read_bytes(memory, longest);
-    memory->at = malloc(memory->size_bytes);
-    if (memory->at == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to read, for --curve");
-    }
-    memset(memory->at, 1, memory->size_bytes);
-    return BASE_OK;
-}
-
-/* Rank 0 alone reads all weights; then each rank its part, at the same time. The slowest counts. */
-static base_status measure_rates(const rank_generate_options *options, const reading_memory *memory,
-                                 rank_curve_point *point, base_error *reterr)
-{
-    coll_error error;
-    const int ranks = coll_comm_size(options->comm);
-    const double weight_bytes = point->weight_bytes;
-    rank_alone alone = {.comm = options->comm};
-    rank_alone_state state = RANK_ALONE_WAIT;
-    base_status status = BASE_OK;
-    if (coll_comm_rank(options->comm) == 0) {
-        point->single_rate = best_rate(memory->at, read_bytes(memory, weight_bytes));
-        status = rank_alone_end(&alone, RANK_ALONE_DONE, reterr);
-    } else {
-        status = rank_alone_sleep(options->comm, &state, reterr);
-    }
-    if (status == BASE_OK) {
-        status = coll_to_base(coll_barrier(options->comm, &error), &error, reterr);
-    }
-    if (status == BASE_OK) {
-        double rate = best_rate(memory->at, read_bytes(memory, weight_bytes / ranks));
-        status = coll_to_base(
-            coll_all_reduce(options->comm, &rate, &rate, 1, COLL_FLOAT64, COLL_MIN, &error), &error,
-            reterr);
-        point->tp_rate = rate;
-    }
-    return status;
-}
-
 static base_status time_all_reduce(coll_comm *comm, float *at, size_t count, double *seconds,
                                    base_error *reterr)
 {
@@ -463,14 +339,14 @@ static base_status measure_link(const rank_generate_options *options, rank_curve
 static base_status predict(const rank_generate_options *options, rank_curve *curve,
                            base_error *reterr)
 {
-    reading_memory memory = {.at = NULL};
+    rank_curve_memory memory = {.at = NULL};
     base_status status = measure_link(options, curve, reterr);
     if (status == BASE_OK) {
-        status = make_memory(curve, coll_comm_rank(options->comm), &memory, reterr);
+        status = rank_curve_memory_make(options, curve, &memory, reterr);
     }
     for (int i = 0; status == BASE_OK && i < curve->count; i++) {
         rank_curve_point *point = &curve->points[i];
-        status = measure_rates(options, &memory, point, reterr);
+        status = rank_curve_rates(options, &memory, point, reterr);
         if (status == BASE_OK && coll_comm_rank(options->comm) == 0) {
             rank_curve_predict(curve, point);
         }

@@ -385,7 +385,10 @@ base_status rank_engine_step(rank_engine *engine, bool last, bool *ended, base_e
     const uint64_t tokens_before = engine->costs.tokens;
     const uint64_t drawn_before = engine->costs.sampled;
     rank_step_trace_begin(engine->trace, before_ns);
-    base_status status = compute(engine, reterr);
+    base_status status = rank_alone_tick(engine->alone, reterr);
+    if (status == BASE_OK) {
+        status = compute(engine, reterr);
+    }
     *ended = false;
     if (status == BASE_OK && engine->requests != NULL) {
         head.record_bytes =

@@ -19,6 +19,7 @@
 
 #include "backend/graphs.h"
 #include "checkpoint/shards.h"
+#include "generate/alone.h"
 #include "generate/requests.h"
 #include "generate/step_trace.h"
 #include "model/family.h"
@@ -51,6 +52,9 @@ typedef struct rank_engine_options {
     void (*on_begin)(void *user, uint64_t request_id, int32_t cached);
     void *user;
     rank_step_trace *trace; /* borrowed: every step is logged in it; NULL: none is */
+    /* Borrowed: this rank is alone, and others wait until it has ended. They hear of it while it loads
+     * and at each step. NULL: nobody waits. */
+    rank_alone *alone;
 } rank_engine_options;
 
 /* The memory of an engine, for reports. */

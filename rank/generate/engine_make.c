@@ -74,6 +74,11 @@ static base_status make_schedule(rank_engine *engine, const rank_engine_options 
     return BASE_OK;
 }
 
+static base_status on_rows(void *user, base_error *reterr)
+{
+    return rank_alone_tick(user, reterr);
+}
+
 static rank_shards_options shards_options(const rank_engine *engine,
                                           const rank_engine_options *options)
 {
@@ -81,7 +86,9 @@ static rank_shards_options shards_options(const rank_engine *engine,
                                  .device = &engine->run.device,
                                  .tp = engine->run.shape.tp,
                                  .type = options->type,
-                                 .adapters = options->adapters};
+                                 .adapters = options->adapters,
+                                 .on_rows = on_rows,
+                                 .user = options->alone};
 }
 
 static rank_step_tables_size tables_size(const rank_engine *engine,
@@ -310,6 +317,7 @@ base_status rank_engine_create(const rank_engine_options *options, rank_engine *
     made->on_event = options->on_event;
     made->on_begin = options->on_begin;
     made->trace = options->trace;
+    made->alone = options->alone;
     made->user = options->user;
     const base_status status = make(made, options, reterr);
     if (status != BASE_OK) {

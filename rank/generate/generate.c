@@ -337,7 +337,8 @@ static base_status make_engine(generation *g, base_error *reterr)
                                .on_event = on_event,
                                .on_begin = on_begin,
                                .user = g,
-                               .trace = g->trace},
+                               .trace = g->trace,
+                               .alone = options->alone},
         &g->engine, reterr);
     if (host != NULL) {
         device->backend->unmap(device->queue, host);

@@ -50,6 +50,8 @@ typedef struct rank_generate_options {
     const rank_device *device;
     const rank_model_config *config;
     coll_comm *comm;     /* the ranks that share one model; NULL: alone */
+    int64_t timeout_ns;  /* of its collectives */
+    rank_alone *alone;   /* as in rank_engine_options */
     const char *weights; /* the path of a safetensors file; NULL: params */
     const float
         *adapters; /* with weights: of the configuration, in them or beside them; NULL: none */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/path.h"
 #include "checkpoint/shards.h"
@@ -393,6 +394,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
             .device = &device,
             .config = &config,
             .comm = tp_comm(worker),
+            .timeout_ns = job->parallel.timeout_ms * BASE_NS_PER_MS,
             .weights = weights,
             .adapters = adapters,
             .tokenizer = tokenizer,

@@ -4,10 +4,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "control.pb-c.h"
-
-/* While nothing is to be computed, rank 0 steps so often, so that the others' collective does not
- * time out. */
-enum { IDLE_STEP_MS = 1000, IDLE_STEPS_PER_TIMEOUT = 4 };
+#include "generate/alone.h"
 
 static bool take(void *user, proto_work *work)
 {
@@ -15,15 +12,13 @@ static bool take(void *user, proto_work *work)
     return proto_client_take_work(worker->client, work);
 }
 
+/* While nothing is to be computed, rank 0 steps so often that the others' collective does not time out. */
 static base_status wait_for_work(void *user, base_error *reterr)
 {
     const rank_worker *worker = user;
     const int64_t timeout_ns = worker->identity.job.parallel.timeout_ms * BASE_NS_PER_MS;
-    int64_t idle_ns = IDLE_STEP_MS * BASE_NS_PER_MS;
-    if (idle_ns > timeout_ns / IDLE_STEPS_PER_TIMEOUT) {
-        idle_ns = timeout_ns / IDLE_STEPS_PER_TIMEOUT;
-    }
-    return proto_client_wait_work(worker->client, base_deadline_after_ns(idle_ns), reterr);
+    return proto_client_wait_work(worker->client,
+                                  base_deadline_after_ns(rank_alone_period_ns(timeout_ns)), reterr);
 }
 
 static Ringfence__Control__FinishReason reason_of(rank_finish finish)

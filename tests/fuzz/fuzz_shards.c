@@ -27,7 +27,9 @@ static bool load(const rank_device *device, const char *path, int rank, int rank
                         .vocab_first = first * width,
                         .vocab_count = (rank_tp_first_leaf(ranks, rank + 1) - first) * width};
     const base_status status = rank_shards_load(
-        &(rank_shards_options){&config, device, &tp, RANK_FLOAT32, NULL}, path, &shards, &error);
+        &(rank_shards_options){
+            .config = &config, .device = device, .tp = &tp, .type = RANK_FLOAT32},
+        path, &shards, &error);
     BASE_ASSERT((status == BASE_OK) == (shards != NULL));
     BASE_ASSERT(status == BASE_OK || error.message[0] != '\0');
     *elements = shards != NULL ? rank_shards_elements(shards) : 0;

@@ -169,7 +169,11 @@ static void check_cut(const adapted *of, const float *merged, const char *path, 
     const rank_tp tp = {
         .rank = rank, .ranks = ranks, .vocab_first = rank * ids, .vocab_count = ids};
     assert_ok(rank_device_open("cpu", &device, &error), &error);
-    rank_shards_options options = {&of->config, &device, &tp, RANK_FLOAT32, of->adapters};
+    rank_shards_options options = {.config = &of->config,
+                                   .device = &device,
+                                   .tp = &tp,
+                                   .type = RANK_FLOAT32,
+                                   .adapters = of->adapters};
     assert_ok(rank_shards_load(&options, path, &read, &error), &error);
     assert_ok(rank_shards_create(&options, &source, &made, &error), &error);
     const rank_hooks from_read = rank_shards_hooks(read);

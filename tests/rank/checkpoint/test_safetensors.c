@@ -251,7 +251,8 @@ static void a_rank_compares_the_whole_tied_embedding(void **state)
     assert_non_null(values);
     rank_model_init(&config, 7, values);
     assert_ok(rank_device_open("cpu", &device, &error), &error);
-    const rank_shards_options options = {&config, &device, &alone, RANK_FLOAT32, NULL};
+    const rank_shards_options options = {
+        .config = &config, .device = &device, .tp = &alone, .type = RANK_FLOAT32};
     for (int other = 0; other < 2; other++) {
         assert_ok(rank_safetensors_write(path, &config, values, "", RANK_FLOAT32, &error), &error);
         values[VOCAB * WIDTH - 1] += (float)other; /* the embedding comes first */

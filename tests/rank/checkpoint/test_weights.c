@@ -108,7 +108,9 @@ static base_status try_load(const char *path, rank_shards **shards, base_error *
     const rank_tp tp = {.ranks = 1, .vocab_count = RANK_TP_LEAVES * 32};
     assert_ok(rank_device_open("cpu", &device, error), error);
     const base_status status = rank_shards_load(
-        &(rank_shards_options){&SMALL, &device, &tp, RANK_FLOAT32, NULL}, path, shards, error);
+        &(rank_shards_options){
+            .config = &SMALL, .device = &device, .tp = &tp, .type = RANK_FLOAT32},
+        path, shards, error);
     rank_device_close(&device);
     return status;
 }

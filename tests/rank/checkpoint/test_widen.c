@@ -68,9 +68,11 @@ static void check_shards(const char *path, rank_type type, const float *cut)
     rank_shards *shards = NULL;
     assert_ok(rank_device_open("cpu", &device, &error), &error);
     const rank_tp tp = {.ranks = 1, .vocab_count = RANK_TP_LEAVES * 32};
-    assert_ok(rank_shards_load(&(rank_shards_options){&SMALL, &device, &tp, type, NULL}, path,
-                               &shards, &error),
-              &error);
+    assert_ok(
+        rank_shards_load(
+            &(rank_shards_options){.config = &SMALL, .device = &device, .tp = &tp, .type = type},
+            path, &shards, &error),
+        &error);
     const rank_hooks hooks = rank_shards_hooks(shards);
     for (int i = 0; i < rank_model_tensor_count(&SMALL); i++) {
         rank_tensor tensor;
@@ -103,7 +105,8 @@ static void check_int8(const char *path, float *params)
     const rank_tensor_source source = rank_flat_source(&flat);
     assert_ok(rank_device_open("cpu", &device, &error), &error);
     const rank_tp tp = {.ranks = 1, .vocab_count = RANK_TP_LEAVES * 32};
-    const rank_shards_options options = {&SMALL, &device, &tp, RANK_INT8, NULL};
+    const rank_shards_options options = {
+        .config = &SMALL, .device = &device, .tp = &tp, .type = RANK_INT8};
     assert_ok(rank_shards_load(&options, path, &shards[0], &error), &error);
     assert_ok(rank_shards_create(&options, &source, &shards[1], &error), &error);
     size_t bytes = 0;

@@ -107,12 +107,92 @@ static void bfloat16_is_refused_on_a_cpu(void **state)
     free(w.params);
 }
 
+/* A model whose weights come slowly: all of them take longer than the others wait for one collective. */
+typedef struct slow_weights {
+    rank_tensor_source source;
+    int64_t read_ns; /* of each part */
+} slow_weights;
+
+static base_status read_slowly(void *user, const rank_row_part *part, float *to, base_error *reterr)
+{
+    const slow_weights *slow = user;
+    const int64_t until_ns = base_now_ns() + slow->read_ns;
+    while (base_now_ns() < until_ns) {
+    }
+    return slow->source.read(slow->source.user, part, to, reterr);
+}
+
+static const int64_t ALONE_TIMEOUT_NS = 2 * BASE_NS_PER_S;
+enum { ALONE_PARTS = 300 }; /* at least so many parts are read */
+
+/* Loads rank 0's engine, and steps it until it has worked for twice the timeout. */
+static base_status work_alone(const world *w, rank_alone *alone, base_error *reterr)
+{
+    rank_device device = {.backend = NULL};
+    rank_engine *engine = NULL;
+    rank_flat_params params = {&w->config, w->params};
+    slow_weights slow = {rank_flat_source(&params), 3 * ALONE_TIMEOUT_NS / 2 / ALONE_PARTS};
+    const rank_tensor_source source = {read_slowly, &slow};
+    const int64_t began_ns = base_now_ns();
+    base_status status = rank_device_open("cpu", &device, reterr);
+    if (status == BASE_OK) {
+        status = rank_engine_create(&(rank_engine_options){.config = &w->config,
+                                                           .device = &device,
+                                                           .source = &source,
+                                                           .sequences = 1,
+                                                           .chunk_tokens = 4,
+                                                           .block_tokens = BLOCK_TOKENS,
+                                                           .waiting_max = 1,
+                                                           .alone = alone},
+                                    &engine, reterr);
+    }
+    if (status == BASE_OK && base_now_ns() - began_ns < ALONE_TIMEOUT_NS) {
+        status = base_fail(reterr, BASE_ERR_STATE, "the weights came too soon");
+    }
+    const int64_t loaded_ns = base_now_ns();
+    while (status == BASE_OK && base_now_ns() - loaded_ns < 3 * ALONE_TIMEOUT_NS / 2) {
+        bool ended = false;
+        status = rank_engine_step(engine, false, &ended, reterr);
+    }
+    rank_engine_destroy(engine);
+    rank_device_close(&device);
+    return status;
+}
+
+static void sleeping_body(test_rank *rank)
+{
+    coll_comm *comm = coll_context_world(rank->context);
+    rank_alone alone = {.comm = comm, .timeout_ns = ALONE_TIMEOUT_NS};
+    rank_alone_state state = RANK_ALONE_WAIT;
+    if (rank->rank == 0) {
+        RANK_OK(rank, work_alone(rank->user, &alone, &rank->failure));
+        RANK_OK(rank, rank_alone_end(&alone, RANK_ALONE_DONE, &rank->failure));
+        return;
+    }
+    RANK_OK(rank, rank_alone_sleep(comm, &state, &rank->failure));
+    RANK_CHECK(rank, state == RANK_ALONE_DONE);
+}
+
+/* Neither loading nor steps of the one that works let the others' collective time out. */
+static void ranks_sleep_longer_than_the_timeout(void **state)
+{
+    (void)state;
+    static world w;
+    world_open(&w, CONTEXT);
+    test_ranks_as_threads(
+        &(test_ranks_options){
+            .size = 2, .transport = COLL_TRANSPORT_SHM, .timeout_ns = ALONE_TIMEOUT_NS, .user = &w},
+        sleeping_body);
+    free(w.params);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_remaining_ranks_end_with_an_error),
         cmocka_unit_test(logits_that_are_no_numbers_end_all_ranks),
         cmocka_unit_test(bfloat16_is_refused_on_a_cpu),
+        cmocka_unit_test(ranks_sleep_longer_than_the_timeout),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

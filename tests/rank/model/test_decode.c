@@ -110,8 +110,10 @@ static void bed_make(bed *b)
     b->shape.tp = rank_tp_group_tp(b->group);
     rank_flat_params params = {&b->t.config, b->t.params};
     const rank_tensor_source source = rank_flat_source(&params);
-    assert_ok(rank_shards_create(&(rank_shards_options){&b->t.config, &b->t.device, b->shape.tp,
-                                                        RANK_FLOAT32, NULL},
+    assert_ok(rank_shards_create(&(rank_shards_options){.config = &b->t.config,
+                                                        .device = &b->t.device,
+                                                        .tp = b->shape.tp,
+                                                        .type = RANK_FLOAT32},
                                  &source, &b->shards, &error),
               &error);
     assert_int_equal(rank_shards_elements(b->shards), b->t.param_count);

@@ -80,9 +80,12 @@ static base_status open_bed(bed *b, world *w, coll_comm *comm, base_error *reter
         return status;
     }
     b->shape.tp = rank_tp_group_tp(b->group);
-    status = rank_shards_create(
-        &(rank_shards_options){&w->config, &b->device, b->shape.tp, w->type, w->adapters}, &source,
-        &b->shards, reterr);
+    status = rank_shards_create(&(rank_shards_options){.config = &w->config,
+                                                       .device = &b->device,
+                                                       .tp = b->shape.tp,
+                                                       .type = w->type,
+                                                       .adapters = w->adapters},
+                                &source, &b->shards, reterr);
     if (status != BASE_OK) {
         return status;
     }

@@ -88,8 +88,9 @@ static base_status bed_open(bed *b, const layer_test *test, coll_comm *comm, bas
     if (status == BASE_OK) {
         b->tp = rank_tp_group_tp(b->group);
         status = rank_shards_create(
-            &(rank_shards_options){&test->config, &b->device, b->tp, RANK_FLOAT32, NULL}, &source,
-            &b->shards, reterr);
+            &(rank_shards_options){
+                .config = &test->config, .device = &b->device, .tp = b->tp, .type = RANK_FLOAT32},
+            &source, &b->shards, reterr);
     }
     if (status == BASE_OK) {
         b->hooks = rank_shards_hooks(b->shards);
