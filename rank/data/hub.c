@@ -243,8 +243,11 @@ static bool next_match(const encoding *of, int step, const uint8_t *text, size_t
                        size_t from, size_t *begin, size_t *end, base_status *status)
 {
     const rank_hub *hub = of->hub;
-    const int found =
-        pcre2_match(hub->splits[step], text, text_bytes, from, 0, hub->match, hub->limits);
+    int found = pcre2_match(hub->splits[step], text, text_bytes, from, 0, hub->match, hub->limits);
+    if (found == PCRE2_ERROR_JIT_STACKLIMIT) { /* a repeated group; the slower way takes the heap */
+        found = pcre2_match(hub->splits[step], text, text_bytes, from, PCRE2_NO_JIT, hub->match,
+                            hub->limits);
+    }
     if (found == PCRE2_ERROR_NOMATCH) {
         return false;
     }

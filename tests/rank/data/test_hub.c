@@ -302,6 +302,31 @@ static void expressions_do_no_harm(void **state)
     }
 }
 
+/* A repeated group takes a frame for each letter, of which a long word has more than PCRE2's compiled code has
+ * room for. The word is one piece all the same. */
+static void a_long_word_is_one_piece(void **state)
+{
+    (void)state;
+    enum { LONG = 100000 };
+    static char text[LONG];
+    static int32_t plain_at[LONG];
+    static int32_t grouped_at[LONG];
+    base_error error;
+    rank_ids plain = {.at = plain_at, .capacity = LONG};
+    rank_ids grouped = {.at = grouped_at, .capacity = LONG};
+    rank_tokenizer *of_plain = load_split_by("[a-z]+|[^a-z]+");
+    rank_tokenizer *of_grouped = load_split_by("(?:[a-z]\\p{M}*)+|[^a-z]+");
+    for (int i = 0; i < LONG; i++) {
+        text[i] = (char)('a' + i * i % 23);
+    }
+    assert_ok(rank_tokenizer_encode(of_plain, text, LONG, &plain, &error), &error);
+    assert_ok(rank_tokenizer_encode(of_grouped, text, LONG, &grouped, &error), &error);
+    assert_int_equal(plain.count, grouped.count);
+    assert_memory_equal(plain_at, grouped_at, plain.count * sizeof *plain_at);
+    rank_tokenizer_destroy(of_plain);
+    rank_tokenizer_destroy(of_grouped);
+}
+
 /* Encodes e and an acute accent with a tokenizer of Qwen2's kind that has the normalizer. */
 static size_t count_with(const char *normalizer)
 {
@@ -369,6 +394,7 @@ int main(void)
         cmocka_unit_test(what_has_another_meaning_is_refused),
         cmocka_unit_test(an_empty_match_cuts),
         cmocka_unit_test(expressions_do_no_harm),
+        cmocka_unit_test(a_long_word_is_one_piece),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
