@@ -20,15 +20,20 @@
 
 enum {
     PROMPT_TOKENS = 8,
-    NEW_TOKENS = 700, /* more than are drawn */
+    NEW_TOKENS = 700, /* of a sequence that is decoded in all rounds */
     PREFILL_TOKENS = 512,
     TOKENS_A_ROUND = 6,
+    FIRST_STEPS = 2, /* a request is admitted, then computed */
     REDUCES = 50,
     PEAK_ROWS = 112, /* of a product that stays in the near caches */
     PEAK_COLUMNS = 64,
     PEAK_DEPTH = 512,
     PEAK_TIMES = 200,
 };
+
+_Static_assert((int)FIRST_STEPS + (int)TOKENS_A_ROUND * (1 + (int)BENCH_INFERENCE_ROUNDS_MAX) <
+                   (int)NEW_TOKENS,
+               "a sequence does not end before the rounds do");
 
 /* What a round gives; the slowest rank's where several take part. */
 typedef enum figure {
@@ -159,7 +164,7 @@ static base_status begin(bench *b, base_error *reterr)
         status = submit(b->all, PROMPT_TOKENS, NEW_TOKENS, reterr);
     }
     if (status == BASE_OK) {
-        status = steps(b->all, 2, reterr); /* admitted, then computed */
+        status = steps(b->all, FIRST_STEPS, reterr);
     }
     b->first_token_ns = base_now_ns() - before_ns;
     if (status == BASE_OK) {
@@ -206,7 +211,7 @@ static base_status prepare(bench *b, base_error *reterr)
     if (status == BASE_OK && b->rank == 0) {
         status = submit(b->one, PROMPT_TOKENS, NEW_TOKENS, reterr);
     }
-    return status == BASE_OK && b->rank == 0 ? steps(b->one, 4, reterr) : status;
+    return status == BASE_OK && b->rank == 0 ? steps(b->one, FIRST_STEPS + 2, reterr) : status;
 }
 
 /* ---- a round ---- */

@@ -5,7 +5,7 @@
 #include "base/status.h"
 #include "coll/coll.h"
 
-enum { BENCH_INFERENCE_ROUNDS_MAX = 1000 };
+enum { BENCH_INFERENCE_ROUNDS_MAX = 100 };
 
 /* Collective over the world of the context; rank 0 prints the medians of the rounds. int8: matrices
  * are rounded to that. */
