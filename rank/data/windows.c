@@ -162,6 +162,7 @@ static base_status fill_block(const cutter *self, int fd, char *block, size_t *b
 static base_status put_file(cutter *self, int fd, char *block, base_error *reterr)
 {
     size_t bytes = 0;
+    bool begun = false; /* an empty text is none */
     base_status status = BASE_OK;
     for (bool more = true; status == BASE_OK && more;) {
         status = fill_block(self, fd, block, &bytes, reterr);
@@ -169,8 +170,12 @@ static base_status put_file(cutter *self, int fd, char *block, base_error *reter
             return status;
         }
         more = bytes == RANK_DATA_BLOCK_BYTES;
+        if (!begun && bytes > 0) {
+            begun = true;
+            status = begin_text(self, reterr);
+        }
         const size_t cut = more ? cut_block(block, bytes) : bytes;
-        status = put_text(self, block, cut, reterr);
+        status = status == BASE_OK ? put_text(self, block, cut, reterr) : status;
         bytes -= cut;
         memmove(block, block + cut, bytes);
     }
@@ -185,10 +190,7 @@ static base_status read_plain(cutter *self, base_error *reterr)
         return status;
     }
     char *block = malloc(RANK_DATA_BLOCK_BYTES);
-    status = block != NULL ? begin_text(self, reterr) : no_memory(self, reterr);
-    if (status == BASE_OK) {
-        status = put_file(self, fd, block, reterr);
-    }
+    status = block != NULL ? put_file(self, fd, block, reterr) : no_memory(self, reterr);
     if (status == BASE_OK && self->count > 0) {
         status = end_text(self, reterr);
     }
@@ -206,10 +208,10 @@ static base_status put_line(cutter *self, const rank_lines *lines, base_error *r
         return base_error_prepend(reterr, status, "%s:%" PRIu64, lines->path, lines->number);
     }
     const size_t bytes = rank_record_text_bytes(&record);
-    if (self->text_capacity <= bytes) {
-        free(self->text);
     self->data->records++;
     self->data->pairs += record.wrong.data != NULL ? 1 : 0;
+    if (self->text_capacity <= bytes) {
+        free(self->text);
         self->text_capacity = 2 * bytes + RANK_DATA_READ_BYTES;
         self->text = malloc(self->text_capacity);
     }

@@ -183,6 +183,11 @@ static void what_cannot_be_cut_is_refused(void **state)
     data_write(fixture, "");
     assert_status(rank_data_open(&options, &data, &error), BASE_ERR_INVALID);
     assert_non_null(strstr(error.message, "has no text"));
+    assert_ok(rank_tokenizer_load(ORACLE_DIRECTORY "/hub_llama3.json", &options.tokenizer, &error),
+              &error);
+    assert_status(rank_data_open(&options, &data, &error), BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, "has no text")); /* a token before each text makes none */
+    rank_tokenizer_destroy(options.tokenizer);
     options = options_of(fixture, 1, 0, false);
     data_write(fixture, "{\"text\":\"a\"}\nplain\n");
     assert_status(rank_data_open(&options, &data, &error), BASE_ERR_INVALID);
@@ -212,11 +217,6 @@ static void the_first_one_is_shown(void **state)
     rank_data_close(data);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_token_is_an_input_once),
-        cmocka_unit_test(lines_are_texts_of_their_own),
 /* A plain text has no pairs, whatever characters it has. */
 static void pairs_are_counted(void **state)
 {
@@ -242,11 +242,16 @@ static void pairs_are_counted(void **state)
     }
 }
 
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_token_is_an_input_once),
+        cmocka_unit_test(lines_are_texts_of_their_own),
         cmocka_unit_test(blocks_do_not_show),
         cmocka_unit_test(characters_stay_whole),
         cmocka_unit_test(what_cannot_be_cut_is_refused),
         cmocka_unit_test(the_first_one_is_shown),
+        cmocka_unit_test(pairs_are_counted),
     };
     return cmocka_run_group_tests_name("rank-data-windows", tests, data_set_up, data_tear_down);
 }
-        cmocka_unit_test(pairs_are_counted),
