@@ -13,7 +13,10 @@
 #include "train/trainer.h"
 #include "worker/finished.h"
 
-enum { SLOW_DISK_BYTES_PER_S = 10 * 1000 * 1000 };
+enum {
+    SLOW_DISK_NS_PER_BYTE = 100, /* 10 MB/s */
+    FILES = 2, /* of parameters that rank 0 writes at the end: its state, the model */
+};
 
 /* Warns if a parameter is not finite. No later step computes a loss that would show it. */
 static void warn_of_infinity(const trainer *self, const float *params)
@@ -110,14 +113,13 @@ static base_status save(const trainer *self, uint8_t digest[PROTO_DIGEST_BYTES],
     return status;
 }
 
-/* A rank whose disk stands still is missed like one in a collective. But rank 0 writes the model as well, for
- * which there is as much time more as a slow disk takes. */
-static base_status wait_for_all(const trainer *self, base_error *reterr)
+/* A rank whose disk stands still is missed like one in a collective, but not before a slow disk is done. */
+base_status trainer_await_files(const trainer *self, int count, base_error *reterr)
 {
     const uint8_t mine = 1;
     uint8_t all[BASE_RANKS_MAX];
-    const int64_t bytes = 2 * (int64_t)(self->param_count * sizeof *self->params);
-    const int64_t writing_ns = bytes / SLOW_DISK_BYTES_PER_S * BASE_NS_PER_S;
+    const int64_t bytes = count * (int64_t)(self->param_count * sizeof *self->params);
+    const int64_t writing_ns = bytes * SLOW_DISK_NS_PER_BYTE;
     return proto_client_exchange(
         self->worker->client, &mine, all, sizeof mine,
         base_deadline_after_ns(self->job->parallel.timeout_ms * BASE_NS_PER_MS + writing_ns),
@@ -158,7 +160,7 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
         }
     }
     if (status == BASE_OK) {
-        status = wait_for_all(self, reterr);
+        status = trainer_await_files(self, FILES, reterr);
     }
     if (status == BASE_OK && self->job->infer.eval && !self->stopping) {
         status = evaluate(self, &eval_total, &eval_correct, reterr);

@@ -14,6 +14,8 @@
 #include "train/trainer.h"
 #include "train/training_state.h"
 
+enum { FILES = 3 }; /* large ones, which are read for their digests, and brought to the disk */
+
 /* How far each slot of the job is in its epoch: those of other ranks are zero until the sum. The ranks of a replica have the same slots, so that the first one tells. Doubles hold
  * such counts exactly. */
 static base_status gather_positions(const trainer *self, uint32_t **positions, base_error *reterr)
@@ -76,7 +78,8 @@ static void give_back(const trainer *self, const float *values, float *whole)
     }
 }
 
-/* Collective: writes values under the names of the model's tensors; name NULL: the model itself. */
+/* Collective: writes values under the names of the model's tensors; name NULL: the model itself. All ranks
+ * wait until it is written: what they do next may be a collective. */
 static base_status write_values(const trainer *self, const char *directory, const char *name,
                                 float *values, base_error *reterr)
 {
@@ -92,7 +95,7 @@ static base_status write_values(const trainer *self, const char *directory, cons
         }
     }
     give_back(self, values, whole);
-    return status;
+    return status == BASE_OK ? trainer_await_files(self, 1, reterr) : status;
 }
 
 /* Collective: what rank 0 writes into the directory. */
@@ -183,14 +186,13 @@ static base_status write_checkpoint(const trainer *self, base_error *reterr)
 base_status trainer_save(trainer *self, base_error *reterr)
 {
     const int64_t begun_ns = base_now_ns();
-    double done = 1.0; /* the others wait here for rank 0 */
     if (self->job->train.save_every == 0 || self->job->output.directory[0] == '\0' ||
         self->saved_step == self->steps_done) {
         return BASE_OK;
     }
     base_status status = write_checkpoint(self, reterr);
     if (status == BASE_OK) {
-        status = trainer_sum(self, &done, 1, reterr);
+        status = trainer_await_files(self, FILES, reterr);
     }
     self->saved_step = self->steps_done;
     self->checkpoints++;

@@ -241,6 +241,10 @@ BASE_MUST_CHECK base_status trainer_finish(trainer *self, int64_t startup_ns, ba
 BASE_MUST_CHECK base_status trainer_write_model(const trainer *self, const char *directory,
                                                 const float *params, base_error *reterr);
 
+/* Collective: waits until all ranks are here. For rank 0, which reads or writes so many files of all
+ * parameters meanwhile, there is as much time more as a slow disk takes. */
+BASE_MUST_CHECK base_status trainer_await_files(const trainer *self, int count, base_error *reterr);
+
 /* ---- save.c ---- */
 
 /* Collective: writes a checkpoint of this moment into OUT, and removes old ones. All ranks wait until it is

@@ -379,6 +379,28 @@ static void a_checkpoint_that_would_go_is_refused(void **state)
                     FLAGS("--checkpoint", checkpoint, "--save-every", "6"));
 }
 
+/* The others wait for a slow disk longer than for a peer. */
+static void a_checkpoint_may_take_longer_than_a_collective(void **state)
+{
+    (void)state;
+#ifndef __SANITIZE_ADDRESS__ /* it must be loaded before all others */
+    assert_int_equal(setenv("LD_PRELOAD", SLOW_LIBRARY, 1), 0);
+    training_start(&one, &test_shared_directory, "slow-disk",
+                   FLAGS("--steps", "2", "--save-every", "1", "--width", "256", "--heads", "4",
+                         "--layers", "4", "--context", "32", "--batch", "1", "--timeout", "2"));
+    assert_int_equal(unsetenv("LD_PRELOAD"), 0);
+    const int code = test_program_wait(&one.program);
+    if (code != 0) {
+        fail_msg("%d: %s", code, one.program.text[TEST_STDERR]);
+    }
+    assert_true(has_checkpoint(&one, 2));
+    json_t *manifest = training_manifest(&one);
+    const json_t *saved = json_object_get(manifest, "checkpoints");
+    assert_true(json_number_value(json_object_get(saved, "seconds")) > 3.0);
+    json_decref(manifest);
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -393,6 +415,7 @@ int main(void)
         cmocka_unit_test(an_older_checkpoint_goes_on),
         cmocka_unit_test(a_new_training_has_its_own_checkpoints),
         cmocka_unit_test(a_checkpoint_that_would_go_is_refused),
+        cmocka_unit_test(a_checkpoint_may_take_longer_than_a_collective),
     };
     return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }
