@@ -12,9 +12,8 @@
 static const char usage[] =
     "Usage: launcher --ranks N -- inference-bench CHECKPOINT [ROUNDS [int8]]\n"
     "Times decoding and prefill on one rank and on all N, against the memory's bandwidth and the\n"
-    "matrix products alone, in turns (default 10 rounds, at most 100). CHECKPOINT has a context of "
-    "708 at\n"
-    "least. int8: matrices are held as with launcher --weights int8.\n";
+    "matrix products alone, in turns (default 10 rounds, at most 100). CHECKPOINT has a context\n"
+    "of 708 at least. int8: matrices are held as with launcher --weights int8.\n";
 
 int main(int argc, char **argv)
 {
