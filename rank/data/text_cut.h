@@ -11,4 +11,8 @@
  * place. */
 size_t rank_text_cut(const char *text, size_t text_bytes);
 
+/* How much of a full block is tokenized before its text is read on: up to that place. In a text without one, up to
+ * its last character, which may go on behind the block, or all of it where its end is no character. Not 0. */
+size_t rank_text_block(const char *block, size_t bytes);
+
 #endif

@@ -1,8 +1,6 @@
 /* Texts of any length, cut into windows of as many tokens as the context has. Called by data.c. */
 #include "windows.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,8 +9,7 @@
 #include "base/grow.h"
 #include "limits.h"
 #include "lines.h"
-#include "record.h"
-#include "text_cut.h"
+#include "text_parts.h"
 
 enum { IDS_FIRST = 1 << 16, WINDOWS_FIRST = 1024, SHOWN_IDS = 64 };
 
@@ -23,10 +20,8 @@ typedef struct cutter {
     const char *path;
     int32_t *window; /* (context + 1) */
     size_t count;
-    int32_t *ids; /* of a block of text */
+    int32_t *ids; /* of a part of a text */
     size_t capacity;
-    char *text; /* of a line */
-    size_t text_capacity;
 } cutter;
 
 static base_status no_memory(const cutter *self, base_error *reterr)
@@ -134,109 +129,26 @@ static base_status end_text(cutter *self, base_error *reterr)
     return status;
 }
 
-/* How many bytes of a block are tokenized at once. In a text without a place to cut, up to its last character,
- * which may go on in the next block. */
-static size_t cut_block(const char *block, size_t bytes)
+static base_status put_part(void *user, const rank_text_part *part, base_error *reterr)
 {
-    const size_t cut = rank_text_cut(block, bytes);
-    size_t at = bytes;
-    while (at > 2 && ((unsigned char)block[at - 1] & 0xc0U) == 0x80U) {
-        at--;
+    cutter *self = user;
+    base_status status = part->begins ? begin_text(self, reterr) : BASE_OK;
+    if (status == BASE_OK) {
+        status = put_text(self, part->at, part->bytes, reterr);
     }
-    return cut > 0 ? cut : at - 1;
-}
-
-/* Reads on behind *bytes of the block, until it is full or the file ends. */
-static base_status fill_block(const cutter *self, int fd, char *block, size_t *bytes,
-                              base_error *reterr)
-{
-    ssize_t got = 1;
-    while (got > 0 && *bytes < RANK_DATA_BLOCK_BYTES) {
-        got = read(fd, block + *bytes, RANK_DATA_BLOCK_BYTES - *bytes);
-        *bytes += got > 0 ? (size_t)got : 0;
-        got = got < 0 && errno == EINTR ? 1 : got;
-    }
-    return got >= 0 ? BASE_OK : base_fail_errno(reterr, errno, "cannot read %s", self->path);
-}
-
-static base_status put_file(cutter *self, int fd, char *block, base_error *reterr)
-{
-    size_t bytes = 0;
-    bool begun = false; /* an empty text is none */
-    base_status status = BASE_OK;
-    for (bool more = true; status == BASE_OK && more;) {
-        status = fill_block(self, fd, block, &bytes, reterr);
-        if (status != BASE_OK) {
-            return status;
-        }
-        more = bytes == RANK_DATA_BLOCK_BYTES;
-        if (!begun && bytes > 0) {
-            begun = true;
-            status = begin_text(self, reterr);
-        }
-        const size_t cut = more ? cut_block(block, bytes) : bytes;
-        status = status == BASE_OK ? put_text(self, block, cut, reterr) : status;
-        bytes -= cut;
-        memmove(block, block + cut, bytes);
-    }
-    return status;
+    self->data->records += part->ends ? 1 : 0;
+    self->data->pairs += part->is_pair ? 1 : 0;
+    return status == BASE_OK && part->ends ? end_text(self, reterr) : status;
 }
 
 static base_status read_plain(cutter *self, base_error *reterr)
 {
     int fd = -1;
     base_status status = rank_lines_open_file(self->path, &fd, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    char *block = malloc(RANK_DATA_BLOCK_BYTES);
-    status = block != NULL ? put_file(self, fd, block, reterr) : no_memory(self, reterr);
-    if (status == BASE_OK && self->count > 0) {
-        status = end_text(self, reterr);
-    }
-    free(block);
-    (void)close(fd);
-    return status;
-}
-
-static base_status put_line(cutter *self, const rank_lines *lines, base_error *reterr)
-{
-    rank_record record;
-    base_status status = rank_record_read(lines->line, lines->line_bytes, &record, reterr);
-    if (status != BASE_OK) {
-        rank_record_clear(&record);
-        return base_error_prepend(reterr, status, "%s:%" PRIu64, lines->path, lines->number);
-    }
-    const size_t bytes = rank_record_text_bytes(&record);
-    self->data->records++;
-    self->data->pairs += record.wrong.data != NULL ? 1 : 0;
-    if (self->text_capacity <= bytes) {
-        free(self->text);
-        self->text_capacity = 2 * bytes + RANK_DATA_READ_BYTES;
-        self->text = malloc(self->text_capacity);
-    }
-    if (self->text == NULL) {
-        rank_record_clear(&record);
-        self->text_capacity = 0;
-        return no_memory(self, reterr);
-    }
-    rank_record_text(&record, self->text);
-    rank_record_clear(&record);
-    status = begin_text(self, reterr);
     if (status == BASE_OK) {
-        status = put_text(self, self->text, bytes, reterr);
+        status = rank_text_parts_plain(self->path, fd, put_part, self, reterr);
+        (void)close(fd);
     }
-    return status == BASE_OK ? end_text(self, reterr) : status;
-}
-
-static base_status read_lines(cutter *self, base_error *reterr)
-{
-    rank_lines lines;
-    base_status status = rank_lines_open(&lines, self->path, reterr);
-    while (status == BASE_OK && rank_lines_next(&lines, &status, reterr)) {
-        status = put_line(self, &lines, reterr);
-    }
-    rank_lines_close(&lines);
     return status;
 }
 
@@ -267,13 +179,13 @@ base_status rank_windows_read(rank_data *data, const char *path, bool plain, bas
     self.window = malloc(((size_t)data->options.context + 1) * sizeof *self.window);
     base_status status = self.window != NULL ? BASE_OK : no_memory(&self, reterr);
     if (status == BASE_OK) {
-        status = plain ? read_plain(&self, reterr) : read_lines(&self, reterr);
+        status = plain ? read_plain(&self, reterr)
+                       : rank_text_parts_lines(path, put_part, &self, reterr);
     }
     if (status == BASE_OK) {
         status = show_first(data, reterr);
     }
     free(self.window);
     free(self.ids);
-    free(self.text);
     return status;
 }

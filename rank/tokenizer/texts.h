@@ -1,8 +1,7 @@
 /* Cuts the texts of files into pieces, as a tokenizer with GPT-2's splits does, and counts them.
  *
  * A file of JSON lines (base_path_has_json_lines) has a text in each, as a data file of a training has ("text", or
- * "wrong" and "right"). Any other is one plain text, of any bytes. It is read in blocks, so that memory
- * does not depend on its size: it is cut only where the splits have a bound in any case. */
+ * "wrong" and "right"). Any other is one plain text, of any bytes, which is read in blocks (data/text_parts.h). */
 #ifndef RANK_TOKENIZER_TEXTS_H
 #define RANK_TOKENIZER_TEXTS_H
 

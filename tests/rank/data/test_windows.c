@@ -230,7 +230,7 @@ static void pairs_are_counted(void **state)
     data_write(fixture, file);
     for (int kind = 0; kind < 3; kind++) { /* windows, a plain text, sentences */
         static const uint64_t pairs[] = {3, 0, 4};
-        static const uint64_t records[] = {5, 0, 5};
+        static const uint64_t records[] = {5, 1, 5};
         rank_data_options options = options_of(fixture, 1, 0, kind == 1);
         options.windows = kind == 0;
         rank_data *data = NULL;

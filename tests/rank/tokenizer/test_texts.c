@@ -17,7 +17,8 @@ enum {
     TRIALS = 3000,
     WORDS_MAX = 24,
     TEXT_BYTES_MAX = TEST_RANDOM_WORD_BYTES_MAX * WORDS_MAX,
-    LONG_BYTES = 3 << 20
+    BLOCK_BYTES = 1 << 20,
+    LONG_BYTES = 3 * BLOCK_BYTES
 };
 
 static rank_hub *cutter;
@@ -137,10 +138,13 @@ static void long_files_are_read_in_blocks(void **state)
     assert_int_equal(table.piece_count, 6);
     rank_piece_table_fini(&table);
 
-    memset(text, 'w', LONG_BYTES);
+    memset(text, 'w',
+           LONG_BYTES); /* all but the last byte of a block, which the next begins with */
     count("word.txt", text, LONG_BYTES, &table);
-    assert_int_equal(table.piece_count, 1);
-    assert_int_equal(table.pieces[0].size_bytes, LONG_BYTES);
+    assert_int_equal(table.piece_count, 2);
+    assert_int_equal(table.pieces[0].size_bytes, BLOCK_BYTES - 1);
+    assert_int_equal(table.pieces[0].occurrences, LONG_BYTES / BLOCK_BYTES);
+    assert_int_equal(table.pieces[1].size_bytes, LONG_BYTES / BLOCK_BYTES);
     rank_piece_table_fini(&table);
     free(text);
 }

@@ -1,0 +1,104 @@
+/* Reads texts part by part. Called by windows.c and tokenizer/texts.c. */
+#include "text_parts.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "limits.h"
+#include "lines.h"
+#include "record.h"
+#include "text_cut.h"
+
+static base_status no_memory(const char *path, base_error *reterr)
+{
+    return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the texts of %s", path);
+}
+
+/* Reads on behind *bytes of the block, until it is full or the file ends. */
+static base_status fill_block(const char *path, int fd, char *block, size_t *bytes,
+                              base_error *reterr)
+{
+    ssize_t got = 1;
+    while (got > 0 && *bytes < RANK_DATA_BLOCK_BYTES) {
+        got = read(fd, block + *bytes, RANK_DATA_BLOCK_BYTES - *bytes);
+        *bytes += got > 0 ? (size_t)got : 0;
+        got = got < 0 && errno == EINTR ? 1 : got;
+    }
+    return got >= 0 ? BASE_OK : base_fail_errno(reterr, errno, "cannot read %s", path);
+}
+
+base_status rank_text_parts_plain(const char *path, int fd, rank_text_take take, void *user,
+                                  base_error *reterr)
+{
+    char *block = malloc(RANK_DATA_BLOCK_BYTES);
+    rank_text_part part = {.at = block, .begins = true};
+    base_status status = block != NULL ? BASE_OK : no_memory(path, reterr);
+    for (size_t held = 0; status == BASE_OK && !part.ends;) {
+        status = fill_block(path, fd, block, &held, reterr);
+        if (status != BASE_OK || (held == 0 && part.begins)) {
+            break;
+        }
+        part.ends = held < RANK_DATA_BLOCK_BYTES;
+        part.bytes = part.ends ? held : rank_text_block(block, held);
+        status = take(user, &part, reterr);
+        part.begins = false;
+        held -= part.bytes;
+        memmove(block, block + part.bytes, held);
+    }
+    free(block);
+    return status;
+}
+
+/* Room for the text of a record. */
+typedef struct text_room {
+    char *at;
+    size_t bytes;
+} text_room;
+
+static bool make_room(text_room *room, size_t text_bytes)
+{
+    if (room->bytes <= text_bytes) {
+        free(room->at);
+        room->bytes = 2 * text_bytes + RANK_DATA_READ_BYTES;
+        room->at = malloc(room->bytes);
+    }
+    return room->at != NULL;
+}
+
+static base_status take_line(const rank_lines *lines, text_room *room, rank_text_take take,
+                             void *user, base_error *reterr)
+{
+    rank_record record;
+    base_status status = rank_record_read(lines->line, lines->line_bytes, &record, reterr);
+    rank_text_part part = {.begins = true, .ends = true, .is_pair = record.wrong.data != NULL};
+    if (status == BASE_OK) {
+        part.bytes = rank_record_text_bytes(&record);
+        status = make_room(room, part.bytes) ? BASE_OK : no_memory(lines->path, reterr);
+    }
+    if (status == BASE_OK) {
+        rank_record_text(&record, room->at);
+        part.at = room->at;
+        status = take(user, &part, reterr);
+    }
+    rank_record_clear(&record);
+    return status == BASE_OK
+               ? BASE_OK
+               : base_error_prepend(reterr, status, "%s:%" PRIu64, lines->path, lines->number);
+}
+
+base_status rank_text_parts_lines(const char *path, rank_text_take take, void *user,
+                                  base_error *reterr)
+{
+    rank_lines lines;
+    text_room room = {.at = NULL};
+    base_status status = rank_lines_open(&lines, path, reterr);
+    while (status == BASE_OK && rank_lines_next(&lines, &status, reterr)) {
+        status = take_line(&lines, &room, take, user, reterr);
+    }
+    rank_lines_close(&lines);
+    free(room.at);
+    return status;
+}
