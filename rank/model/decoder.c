@@ -1,4 +1,4 @@
-/* One step of decoding over the layers of a run, on this rank's shard of each. Called by families.
+/* One step of decoding over all layers, on this rank's shard of each. Called by families.
  *
  *     embedding of this rank's ids, all-reduce
  *     each layer:  norm · q, k and v of this rank's heads · biases, norms of heads, rope · attention
@@ -13,6 +13,7 @@
  * sum, so the stream is then in the other half. */
 #include "model/decoder_step.h"
 
+#include "base/assert.h"
 #include "model/beside.h"
 #include "model/pieces.h"
 
@@ -122,7 +123,7 @@ static void begin(decoder_step *step, const rank_run *run, const rank_decode_arg
     step->sum = step->stream + half_floats(shape);
     step->results = step->sum + half_floats(shape);
     table->ends(run, &step->ends);
-    table->layer(run, shape->first_layer, &step->weights);
+    table->layer(run, 0, &step->weights);
 }
 
 void rank_decoder_all_reduce(const decoder_step *step, float *at, size_t count)
@@ -288,7 +289,7 @@ static void attend(const decoder_step *step)
     const rank_decode_args *args = step->args;
     const rank_cache *cache = args->cache;
     const size_t half = cache->block_count * cache->block_tokens * step->kv_across;
-    const size_t layer = (size_t)(step->layer - step->run->shape.first_layer);
+    const size_t layer = (size_t)step->layer;
     const rank_type type = step->run->shape.cache_type;
     char *keys = (char *)cache->memory + layer * 2 * half * rank_type_bytes(type);
     step->backend->attention_cached(
@@ -427,20 +428,16 @@ static void make_logits(const decoder_step *step)
                                                .c = step->args->logits});
 }
 
-/* Adds the layer's last sum to the stream, and makes the input of layer `next`, of the final norm,
- * or of the next stage. */
+/* Adds the layer's last sum to the stream, and makes the input of layer `next`, or of the final norm. */
 static void end_layer(decoder_step *step, int next, size_t rows)
 {
-    const rank_shape *shape = &step->run->shape;
+    const rank_model_config *config = step->run->shape.config;
     const float *bias = step->weights.down_bias;
-    const rank_decoder_norm *norm = NULL;
-    if (next == shape->config->layers) {
-        norm = &step->ends.norm;
-    } else if (next < shape->end_layer) {
-        shape->config->family->decoder->layer(step->run, next, &step->weights);
-        norm = &step->weights.norm1;
+    const bool last = next == config->layers;
+    if (!last) {
+        config->family->decoder->layer(step->run, next, &step->weights);
     }
-    add_to_stream(step, rows, bias, norm);
+    add_to_stream(step, rows, bias, last ? &step->ends.norm : &step->weights.norm1);
 }
 
 static void begin_stream(const decoder_step *step)
@@ -456,35 +453,29 @@ static void begin_stream(const decoder_step *step)
         }
         step->backend->rope_table(step->queue, &table);
     }
-    if (step->run->shape.first_layer == 0) {
-        embed(step);
-    } else {
-        step->backend->copy(step->queue, step->stream, step->args->in,
-                            rows * step->width * sizeof(float));
-    }
+    embed(step);
     norm_rows(step, rows, step->stream, NULL, NULL, &step->weights.norm1);
 }
 
 void rank_decoder_decode(const rank_run *run, const rank_decode_args *args)
 {
-    const rank_shape *shape = &run->shape;
-    const bool last_stage = shape->end_layer == shape->config->layers;
+    const int layers = run->shape.config->layers;
     decoder_step step;
     size_t rows = args->saved->rows.count;
+    BASE_ASSERT(run->shape.first_layer == 0);
+    BASE_ASSERT(run->shape.end_layer == layers);
     if (rows == 0) {
         return;
     }
     begin(&step, run, args);
     begin_stream(&step);
-    for (step.layer = shape->first_layer; step.layer < shape->end_layer && rows > 0; step.layer++) {
+    for (step.layer = 0; step.layer < layers && rows > 0; step.layer++) {
         rows = run_layer(&step);
         if (rows > 0) {
             end_layer(&step, step.layer + 1, rows);
         }
     }
-    if (last_stage && rows > 0) {
+    if (rows > 0) {
         make_logits(&step);
-    } else if (!last_stage) {
-        step.backend->copy(step.queue, args->out, step.stream, rows * step.width * sizeof(float));
     }
 }

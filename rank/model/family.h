@@ -120,7 +120,7 @@ typedef struct rank_cache {
  * prompt. The rows of `saved` are these tokens. segment_start cuts them into sequences, and active
  * rows are those whose logits are wanted. Tables are where the device reads them.
  *
- * The run's shape has a tp, and its hooks give this rank's shards: for a tensor of the whole model,
+ * The run's shape has all layers and a tp, and its hooks give this rank's shards: for a tensor of the whole model,
  * need(offset, count) gives this rank's part of it, packed if the tensor's `pack` says so. A single
  * rank has all of each tensor. Every rank of the group calls decode with the same rows. */
 typedef struct rank_decode_args {
@@ -131,9 +131,7 @@ typedef struct rank_decode_args {
     const int32_t *block_table; /* (sequences, table_width): the sequence's blocks in order */
     size_t table_width;
     float *exchanged; /* exchanged_floats: the memory that the group's ranks reduce */
-    const float *in;  /* (T, C), or NULL in the first stage */
-    float *out;       /* (T, C), or NULL in the last stage */
-    float *logits;    /* (A, tp->vocab_count) in the last stage: of this rank's ids */
+    float *logits;    /* (A, tp->vocab_count): of this rank's ids */
 } rank_decode_args;
 
 struct rank_family {
