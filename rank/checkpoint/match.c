@@ -41,7 +41,7 @@ static base_status check_tensor(const base_safetensor *found, const rank_tensor 
     }
     bool same = found->dims == wanted->dims;
     for (int i = 0; same && i < wanted->dims; i++) {
-        same = found->shape[wanted->transposed ? wanted->dims - 1 - i : i] == wanted->shape[i];
+        same = found->shape[i] == wanted->shape[i];
     }
     if (!same || found->count != wanted->count) {
         return base_fail(reterr, BASE_ERR_INVALID,
@@ -72,7 +72,7 @@ static base_status check_tied(const base_safetensors *file, const rank_family *f
     const base_safetensor *found = rank_tensors_find(file, family, wanted);
     const base_safetensor *tied =
         wanted->tied != NULL ? find_name(file, family->file_prefix, wanted->tied) : NULL;
-    if (tied == NULL || found == NULL || tied == found) {
+    if (tied == NULL || tied == found) {
         return BASE_OK;
     }
     (*known)++;
@@ -108,16 +108,13 @@ base_status rank_tensors_check(const base_safetensors *file, const rank_model_co
         rank_tensor wanted;
         rank_model_tensor(config, i, &wanted);
         const base_safetensor *found = rank_tensors_find(file, family, &wanted);
-        if (found == NULL && !wanted.optional) {
+        if (found == NULL) {
             return base_fail(reterr, BASE_ERR_INVALID,
                              "no tensor %s in it: it has %zu, the model %d", wanted.name,
                              file->count, count);
         }
-        base_status status = BASE_OK;
-        if (found != NULL) {
-            known++;
-            status = check_tensor(found, &wanted, reterr);
-        }
+        known++;
+        base_status status = check_tensor(found, &wanted, reterr);
         if (status == BASE_OK) {
             status = check_tied(file, family, &wanted, contents, &known, reterr);
         }

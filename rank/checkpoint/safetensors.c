@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/bytes.h"
 #include "base/file.h"
 #include "checkpoint/match.h"
 #include "checkpoint/weights.h"
 #include "checkpoint/widen.h"
 #include "model/family.h"
-#include "model/share_out.h"
 #include "rank/checkpoint.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -23,8 +23,6 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 enum {
     NAME_BYTES = 2 * RANK_TENSOR_NAME_BYTES,
     ROUNDED_AT_ONCE = 4096,
-    TURNED_ROWS = 32,
-    TURNED_OF_THREAD = 1 << 19, /* elements that a thread transposes at least */
 };
 
 /* Adds one tensor's entry; false when out of memory. */
@@ -34,8 +32,7 @@ static bool add_entry(json_t *header, const rank_tensor *tensor, const char *pre
     (void)snprintf(name, sizeof name, "%s%s", prefix, tensor->name);
     json_t *shape = json_array();
     for (int i = 0; i < tensor->dims; i++) {
-        const size_t extent = tensor->shape[tensor->transposed ? tensor->dims - 1 - i : i];
-        if (json_array_append_new(shape, json_integer((json_int_t)extent)) != 0) {
+        if (json_array_append_new(shape, json_integer((json_int_t)tensor->shape[i])) != 0) {
             json_decref(shape);
             return false;
         }
@@ -67,35 +64,6 @@ static char *make_header(const rank_model_config *config, const char *prefix, ra
     return text;
 }
 
-/* A transpose under way. */
-typedef struct turning {
-    const float *from; /* (rows, columns) */
-    size_t rows;
-    size_t columns;
-    float *to; /* (columns, rows) */
-} turning;
-
-/* Columns first … end, TURNED_ROWS rows at a time, whose cache lines serve several columns. */
-static void turn_columns(void *user, size_t first, size_t end)
-{
-    const turning *of = user;
-    for (size_t row = 0; row < of->rows; row += TURNED_ROWS) {
-        const size_t last = row + TURNED_ROWS < of->rows ? row + TURNED_ROWS : of->rows;
-        for (size_t j = first; j < end; j++) {
-            for (size_t i = row; i < last; i++) {
-                of->to[j * of->rows + i] = of->from[i * of->columns + j];
-            }
-        }
-    }
-}
-
-/* to (columns, rows) = the transpose of from (rows, columns). */
-static void transpose(const float *from, size_t rows, size_t columns, float *to)
-{
-    turning of = {.from = from, .rows = rows, .columns = columns, .to = to};
-    rank_share_out(columns, TURNED_OF_THREAD / (rows + 1) + 1, turn_columns, &of);
-}
-
 static base_status put_floats(base_file_writer *writer, const float *from, size_t count,
                               rank_type type, base_error *reterr)
 {
@@ -109,23 +77,6 @@ static base_status put_floats(base_file_writer *writer, const float *from, size_
         rank_narrow(from + i, some, part);
         status = base_file_writer_put(writer, part, some * sizeof *part, reterr);
     }
-    return status;
-}
-
-static base_status put_tensor(base_file_writer *writer, const rank_tensor *tensor,
-                              const float *params, rank_type type, base_error *reterr)
-{
-    const float *from = params + tensor->offset;
-    if (!tensor->transposed) {
-        return put_floats(writer, from, tensor->count, type, reterr);
-    }
-    float *turned = malloc(tensor->count * sizeof *turned);
-    if (turned == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to write tensor %s", tensor->name);
-    }
-    transpose(from, tensor->shape[0], tensor->shape[1], turned);
-    const base_status status = put_floats(writer, turned, tensor->count, type, reterr);
-    free(turned);
     return status;
 }
 
@@ -160,7 +111,7 @@ base_status rank_safetensors_write(const char *path, const rank_model_config *co
     for (int i = 0; status == BASE_OK && i < rank_model_tensor_count(config); i++) {
         rank_tensor tensor;
         rank_model_tensor(config, i, &tensor);
-        status = put_tensor(writer, &tensor, params, type, reterr);
+        status = put_floats(writer, params + tensor.offset, tensor.count, type, reterr);
     }
     if (status == BASE_OK) {
         status = base_file_writer_commit(writer, reterr);
@@ -171,48 +122,17 @@ base_status rank_safetensors_write(const char *path, const rank_model_config *co
     return status;
 }
 
-/* Transposes a tensor that the file has transposed, through `scratch`. */
-static void turn_tensor(const rank_tensor *tensor, float *params, float *scratch)
-{
-    float *at = params + tensor->offset;
-    memcpy(scratch, at, tensor->count * sizeof *at);
-    transpose(scratch, tensor->shape[1], tensor->shape[0], at);
-}
-
-static size_t transposed_count_max(const rank_model_config *config)
-{
-    size_t most = 0;
-    for (int i = 0; i < rank_model_tensor_count(config); i++) {
-        rank_tensor tensor;
-        rank_model_tensor(config, i, &tensor);
-        most = tensor.transposed && tensor.count > most ? tensor.count : most;
-    }
-    return most;
-}
-
-/* A tensor that is optional and not in the checkpoint is zero. */
 static base_status take_tensors(const rank_weights *weights, const rank_model_config *config,
                                 float *params, base_error *reterr)
 {
-    float *scratch = malloc((transposed_count_max(config) + 1) * sizeof *scratch);
-    base_status status =
-        scratch != NULL ? BASE_OK
-                        : base_fail(reterr, BASE_ERR_MEMORY, "no memory to turn tensors round");
+    base_status status = BASE_OK;
     for (int i = 0; status == BASE_OK && i < rank_model_tensor_count(config); i++) {
         rank_tensor wanted;
         rank_model_tensor(config, i, &wanted);
-        float *to = params + wanted.offset;
         const base_safetensor *found = rank_tensors_find(&weights->all, config->family, &wanted);
-        if (found == NULL) {
-            memset(to, 0, wanted.count * sizeof *to);
-            continue;
-        }
-        status = rank_weights_read(weights, found, 0, found->count, to, reterr);
-        if (status == BASE_OK && wanted.transposed) {
-            turn_tensor(&wanted, params, scratch);
-        }
+        BASE_ASSERT(found != NULL); /* rank_weights_open has checked */
+        status = rank_weights_read(weights, found, 0, found->count, params + wanted.offset, reterr);
     }
-    free(scratch);
     return status;
 }
 

@@ -77,15 +77,15 @@ static void find_axes(transfer *t)
     if (cut) {
         axes[tensor->cut.axis] = cut_axis(tensor, t->options->tp);
     }
-    const bool turned = tensor->dims == 1 || tensor->transposed;
-    t->rows = axes[turned ? 1 : 0];
-    t->columns = axes[turned ? 0 : 1];
+    const bool vector = tensor->dims == 1; /* one row */
+    t->rows = axes[vector ? 1 : 0];
+    t->columns = axes[vector ? 0 : 1];
 }
 
 /* Whether a product sums over the file's rows. */
 static bool rows_are_depth(const rank_tensor *tensor)
 {
-    return (tensor->pack == RANK_TENSOR_PACKED) != tensor->transposed;
+    return tensor->pack == RANK_TENSOR_PACKED;
 }
 
 /* The index in the whole axis of element `i` of this rank's part; SIZE_MAX: padding. */
@@ -451,16 +451,8 @@ static base_status read_flat(void *user, const rank_row_part *part, float *to, b
     (void)reterr;
     rank_model_tensor(flat->config, part->tensor, &wanted);
     const float *from = flat->params + wanted.offset;
-    if (!wanted.transposed) {
-        const size_t columns = wanted.dims > 1 ? wanted.shape[1] : wanted.count;
-        memcpy(to, from + part->row * columns + part->column, part->count * sizeof *to);
-        return BASE_OK;
-    }
-    for (size_t i = 0; i < part->count; i++) {
-        /* the file has its axes exchanged, but this source has not */
-        const size_t element = part->row * wanted.shape[0] + part->column + i;
-        to[i] = from[element % wanted.shape[0] * wanted.shape[1] + element / wanted.shape[0]];
-    }
+    const size_t columns = wanted.dims > 1 ? wanted.shape[1] : wanted.count;
+    memcpy(to, from + part->row * columns + part->column, part->count * sizeof *to);
     return BASE_OK;
 }
 

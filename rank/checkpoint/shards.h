@@ -12,8 +12,7 @@
 typedef struct rank_shards rank_shards;
 
 /* The origin of a tensor's elements, in the form of checkpoints: row-major. A vector is one row.
- * `transposed` tensors have their axes exchanged. A part is some elements that follow each other:
- * of one row, or of several whole rows. */
+ * A part is some elements that follow each other: of one row, or of several whole rows. */
 typedef struct rank_row_part {
     int tensor;
     size_t row;

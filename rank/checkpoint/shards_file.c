@@ -2,6 +2,7 @@
  * Called by the engine when it is made. */
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/bytes.h"
 #include "checkpoint/match.h"
 #include "checkpoint/shards_beside.h"
@@ -30,7 +31,7 @@ static void adapt(const slices *from, const rank_row_part *part, size_t columns,
     }
 }
 
-/* A rank_tensor_source. A tensor that is optional and not in the checkpoint is zero. */
+/* A rank_tensor_source. */
 static base_status read_slice(void *user, const rank_row_part *part, float *to, base_error *reterr)
 {
     slices *from = user;
@@ -39,14 +40,11 @@ static base_status read_slice(void *user, const rank_row_part *part, float *to, 
         rank_model_tensor(from->config, part->tensor, &wanted);
         from->tensor = part->tensor;
         from->found = rank_tensors_find(&from->weights.all, from->config->family, &wanted);
+        BASE_ASSERT(from->found != NULL); /* rank_weights_open has checked */
         from->adapted = from->adapters != NULL && rank_adapters_find(from->config, from->adapters,
                                                                      part->tensor, &from->adapter);
     }
     const base_safetensor *found = from->found;
-    if (found == NULL) {
-        memset(to, 0, part->count * sizeof *to);
-        return BASE_OK;
-    }
     const size_t columns = found->dims > 1 ? found->shape[1] : found->count;
     const base_status status = rank_weights_read(
         &from->weights, found, part->row * columns + part->column, part->count, to, reterr);
@@ -81,8 +79,7 @@ static bool has_bfloat16_matrices(const rank_model_config *config, const base_sa
         rank_tensor wanted;
         rank_model_tensor(config, i, &wanted);
         const base_safetensor *found = rank_tensors_find(all, config->family, &wanted);
-        only =
-            wanted.pack == RANK_TENSOR_PLAIN || found == NULL || strcmp(found->dtype, "BF16") == 0;
+        only = wanted.pack == RANK_TENSOR_PLAIN || strcmp(found->dtype, "BF16") == 0;
     }
     return only;
 }

@@ -305,10 +305,6 @@ base_status rank_engine_create(const rank_engine_options *options, rank_engine *
                                base_error *reterr)
 {
     *engine = NULL;
-    if (options->config->family->decode == NULL) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "model: the family %s does not decode",
-                         options->config->family->model_types[0]);
-    }
     rank_engine *made = calloc(1, sizeof *made);
     if (made == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for an engine");

@@ -117,10 +117,6 @@ base_status rank_adapters_choose(const rank_model_config *model, const char *nam
                                  uint32_t *targets, base_error *reterr)
 {
     const char *at = names[0] != '\0' ? names : model->family->adapted;
-    if (at == NULL || model->family->block_begin == NULL) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "models of the family %s have no adapters",
-                         model->family->model_types[0]);
-    }
     if (rank_model_experts(model).count > 0) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "models with experts have no adapters");
     }

@@ -23,7 +23,7 @@ size_t rank_model_param_count(const rank_model_config *config)
 
 int rank_model_part_count(const rank_model_config *config)
 {
-    return config->family->reads != NULL ? config->layers + 2 : 0;
+    return config->layers + 2;
 }
 
 void rank_model_part_reads(const rank_model_config *config, int part, rank_model_reads *reads)
@@ -79,11 +79,9 @@ static bool can_decode(const rank_model_config *config, int ranks)
 
 static bool can_train(const rank_model_config *config, int ranks)
 {
-    if (ranks == 1 || config->family->decoder == NULL) {
-        return ranks == 1;
-    }
-    return ranks <= RANK_TP_LEAVES && rank_decoder_describe(config, 1).leaves % ranks == 0 &&
-           rank_tp_ids_of(config->vocab_size, ranks, ranks - 1).count > 0;
+    return ranks == 1 ||
+           (ranks <= RANK_TP_LEAVES && rank_decoder_describe(config, 1).leaves % ranks == 0 &&
+            rank_tp_ids_of(config->vocab_size, ranks, ranks - 1).count > 0);
 }
 
 /* Refuses a number of ranks, and lists those up to `most` that are possible. */

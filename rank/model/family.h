@@ -134,6 +134,7 @@ typedef struct rank_decode_args {
     float *logits;    /* (A, tp->vocab_count): of this rank's ids */
 } rank_decode_args;
 
+/* Families of models have every member. Adapters are a family, too, of which only the tensors are used. */
 struct rank_family {
     const char *const *model_types; /* config.json's model_type; ends with NULL */
     const char *const *ignored;     /* tensors of checkpoints that are ignored: patterns of fnmatch;
@@ -153,34 +154,33 @@ struct rank_family {
     void (*init)(const rank_model_config *config, uint64_t seed, float *params);
 
     /* For adapters: the index of a block's first tensor, of layer `layers` that behind the last block; and
-     * which layers have them if nobody says. NULL: the family's models have none. */
+     * which layers have them if nobody says. */
     int (*block_begin)(const rank_model_config *config, int layer);
     const char *adapted;
 
     /* What a stage with these layers holds: one range; and in front of it the tied matrix, if it has
-     * the model's end and not its begin. NULL: the family cannot be cut into stages. */
+     * the model's end and not its begin. */
     void (*held)(const rank_shape *shape, rank_held *held);
 
-    /* What a part of the model reads: rank_model_part_reads. NULL: it does not say. */
+    /* What a part of the model reads: rank_model_part_reads. */
     void (*reads)(const rank_model_config *config, int part, rank_model_reads *reads);
 
     size_t (*saved_floats)(const rank_shape *shape); /* activations of one micro-batch */
     size_t (*work_floats)(const rank_shape *shape);
-    /* NULL without decode: elements of a head; elements of one token in one layer's cache; and floats
-     * that the ranks of a group exchange. */
+    /* Of decode: elements of a head; elements of one token in one layer's cache; and floats that the
+     * ranks of a group exchange. */
     size_t (*head_width)(const rank_model_config *config);
     size_t (*cache_floats)(const rank_shape *shape);
     size_t (*exchanged_floats)(const rank_shape *shape);
 
-    /* What the functions of decoder.h and transformer/transformer.h read, where those around it are
-     * theirs; else NULL. */
+    /* What the functions of decoder.h and transformer/transformer.h read. Of a family with functions of
+     * its own only `describe` is read. */
     const struct rank_decoder_table *decoder;
 
     bool bfloat16; /* forward and backward can have products in bfloat16 (rank_shape.type) */
-    void (*forward)(const rank_run *run, const rank_forward_args *args); /* NULL: decodes only */
-    void (*backward)(const rank_run *run,
-                     const rank_backward_args *args);                  /* NULL: does not train */
-    void (*decode)(const rank_run *run, const rank_decode_args *args); /* NULL: does not decode */
+    void (*forward)(const rank_run *run, const rank_forward_args *args);
+    void (*backward)(const rank_run *run, const rank_backward_args *args);
+    void (*decode)(const rank_run *run, const rank_decode_args *args);
 };
 
 /* Makes memory of a micro-batch for runs of this shape, which is borrowed. */

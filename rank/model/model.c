@@ -106,9 +106,6 @@ base_status rank_model_check_type(const rank_model_config *config, rank_type typ
 
 rank_experts rank_model_experts(const rank_model_config *config)
 {
-    if (config->family->decoder == NULL) {
-        return (rank_experts){.count = 0};
-    }
     const rank_decoder of = rank_decoder_describe(config, 1);
     return (rank_experts){.count = (int)of.experts, .chosen = (int)of.chosen};
 }
@@ -126,12 +123,6 @@ base_status rank_model_check_experts(const rank_model_config *config, const rank
 base_status rank_model_check_context_ranks(const rank_model_config *config, int ranks,
                                            base_error *reterr)
 {
-    if (config->family->decoder == NULL) {
-        return base_fail(
-            reterr, BASE_ERR_UNSUPPORTED,
-            "--context-ranks: ranks cannot share the tokens of a batch of the family %s",
-            config->family->model_types[0]);
-    }
     if (rank_model_experts(config).count > 0) {
         return base_fail(
             reterr, BASE_ERR_UNSUPPORTED,
@@ -158,11 +149,6 @@ base_status rank_model_create(const rank_model_options *options, rank_model **mo
     if (options->token_count_max < 1 || options->token_count_max > RANK_MODEL_TOKENS_MAX) {
         return base_fail(reterr, BASE_ERR_INVALID, "model: %d tokens in a batch, it must be 1 … %d",
                          options->token_count_max, RANK_MODEL_TOKENS_MAX);
-    }
-    if (options->config->family->forward == NULL ||
-        (options->training && options->config->family->backward == NULL)) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "model: the family %s does not train",
-                         options->config->family->model_types[0]);
     }
     if (options->type != RANK_FLOAT32 && options->device->backend->cast == NULL) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "model: the backend %s has float32 only",

@@ -129,10 +129,6 @@ static base_status make_gradients(rank_pipeline *pipeline, base_error *reterr)
 static base_status check(const rank_pipeline *pipeline, base_error *reterr)
 {
     const proto_pipeline *schedule = &pipeline->schedule;
-    if (pipeline->config.family->held == NULL || pipeline->config.family->backward == NULL) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "the family %s is not trained in a pipeline",
-                         pipeline->config.family->model_types[0]);
-    }
     if (schedule->stages * schedule->chunks > pipeline->config.layers) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "%d layers are too few for %d stages of %d chunks",

@@ -82,10 +82,6 @@ static base_status find_parts(trainer *self, base_error *reterr)
         return BASE_OK;
     }
     self->part_count = rank_model_part_count(&self->config);
-    if (self->part_count == 0) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "--zero %d: not for models of this family",
-                         (int)self->job->parallel.zero);
-    }
     self->parts = calloc((size_t)self->part_count, sizeof *self->parts);
     if (self->parts == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the parts of a model");

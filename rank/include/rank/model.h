@@ -78,8 +78,6 @@ typedef struct rank_tensor {
     rank_cut cut;
     rank_tensor_pack pack;
     const char *tied; /* another name for it in checkpoints ("lm_head.weight"), or NULL */
-    bool transposed;  /* checkpoints hold the transpose */
-    bool optional;    /* a checkpoint may lack it, and it is zero then */
 } rank_tensor;
 
 enum { RANK_HELD_RANGES_MAX = 17 }; /* 16 of layers, and the tied matrix */
@@ -231,7 +229,6 @@ typedef struct rank_model_reads {
     size_t count[2];
 } rank_model_reads;
 
-/* 0: the family does not say what its parts read. */
 int rank_model_part_count(const rank_model_config *config);
 void rank_model_part_reads(const rank_model_config *config, int part, rank_model_reads *reads);
 

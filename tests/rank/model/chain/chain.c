@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "model/decoder.h"
 #include "model/normal.h"
 #include "model/pieces.h"
 
@@ -37,8 +38,6 @@ static void describe_tensor(const rank_model_config *config, int index, rank_ten
         (void)snprintf(tensor->name, sizeof tensor->name, "layers.%d.%s", (index - 2) / 2,
                        is_bias ? "bias" : "weight");
         rank_tensor_set_shape(tensor, is_bias ? 0 : width, width, 0);
-        tensor->transposed = !is_bias;
-        tensor->optional = is_bias;
         tensor->cut =
             (rank_cut){.kind = RANK_CUT_HIDDEN, .axis = is_bias ? 0 : 1, .parts = 1, .unit = 2};
     }
@@ -351,6 +350,19 @@ static void backward(const rank_run *run, const rank_backward_args *args)
     }
 }
 
+/* Training reads of it that there are no experts. */
+static void describe_decoder(const rank_model_config *config, int ranks, rank_decoder *decoder)
+{
+    (void)ranks;
+    *decoder = (rank_decoder){.heads = 1,
+                              .kv_heads = 1,
+                              .head_width = (size_t)config->width,
+                              .hidden = (size_t)config->width,
+                              .leaves = 1};
+}
+
+static const rank_decoder_table decoder_table = {.describe = describe_decoder};
+
 static const char *const model_types[] = {"chain", NULL};
 static const char *const ignored[] = {"layers.*.mask", NULL};
 
@@ -366,6 +378,7 @@ const rank_family chain_family = {
     .init = init,
     .saved_floats = saved_floats,
     .work_floats = work_floats,
+    .decoder = &decoder_table,
     .forward = forward,
     .backward = backward,
 };

@@ -1,6 +1,6 @@
 /* A second family, for tests: what somebody who adds one writes. x = GELU(x·W + b) layer by layer,
- * a layer norm, an output matrix of its own. It trains and does not decode; checkpoints hold W
- * transposed, may lack b, and carry along a tensor that means nothing. */
+ * a layer norm, an output matrix of its own. Here it only trains; checkpoints may carry along a tensor that
+ * means nothing. */
 #ifndef TEST_CHAIN_H
 #define TEST_CHAIN_H
 
