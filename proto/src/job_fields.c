@@ -76,6 +76,12 @@ static const base_field rows[] = {
     {JOB(INT, infer.max_num_seqs), .least = 1, .most = PROTO_SEQUENCES_MAX,
      .option = "max-num-seqs", .value = "N", .help = "generate, tp-*: so many texts at a time",
      .marks = PROTO_FIELD_ANSWERS | PROTO_FIELD_EVALUATES},
+    {JOB(INT, infer.cache_tokens), .optional = true, .least = 0, .most = PROTO_CACHE_TOKENS_MAX,
+     .option = "cache-tokens", .value = "N",
+     .help =
+         "generate, tp-*: room in the cache for N tokens, of all texts together, which wait for "
+         "it (0: for --max-num-seqs whole contexts)",
+     .marks = PROTO_FIELD_ANSWERS},
     {JOB(ENUM, infer.weights), .optional = true, .name_of = proto_weights_name, .option = "weights",
      .value = "TYPE",
      .help = "generate, tp-cpu: how matrices are held: checkpoint: in float32, or in "

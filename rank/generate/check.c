@@ -88,6 +88,7 @@ base_status rank_mode_generate_check(const proto_job *job, base_error *reterr)
             .config = &config,
             .tokenizer = tokenizer,
             .context = rank_mode_context(job, &config),
+            .cache_tokens = (int)job->infer.cache_tokens,
             .new_tokens_max = (int)job->infer.max_new_tokens,
             .prompt_suffix = rank_mode_prompt_suffix(&generation, job),
             .chat = &chat,

@@ -327,6 +327,7 @@ static base_status make_engine(generation *g, base_error *reterr)
                                .cache_type = options->cache_type,
                                .context = options->context,
                                .sequences = options->sequences,
+                               .cache_tokens = options->cache_tokens,
                                .chunk_tokens = CHUNK_TOKENS,
                                .block_tokens = BLOCK_TOKENS,
                                .shares = options->shares,

@@ -60,6 +60,7 @@ typedef struct rank_generate_options {
     rank_type type;            /* of matrices */
     rank_type cache_type;      /* of keys and values */
     int sequences;             /* at a time */
+    int cache_tokens;          /* room for so many of all texts; 0: for whole contexts */
     int new_tokens_max;
     bool ignore_end;              /* no token ends a text */
     const int32_t *stops;         /* (stop_count): that end it, beside the tokenizer's end token */
@@ -144,7 +145,7 @@ BASE_MUST_CHECK base_status rank_generate(const rank_generate_options *options,
                                           rank_generate_report *report, base_error *reterr);
 
 /* BASE_ERR_INVALID names a prompt that rank_generate would not take. Of the options it looks at
- * config, tokenizer, prompt_suffix and new_tokens_max. */
+ * config, context, cache_tokens, tokenizer, prompt_suffix and new_tokens_max. */
 BASE_MUST_CHECK base_status rank_generate_check(const rank_generate_options *options,
                                                 const char *const *prompts, size_t prompt_count,
                                                 base_error *reterr);
@@ -152,10 +153,10 @@ BASE_MUST_CHECK base_status rank_generate_check(const rank_generate_options *opt
 typedef struct rank_evaluation {
     uint64_t total;
     uint64_t correct;  /* answers that equal the right sentence byte for byte */
-    uint64_t left_out; /* wrong sentences that do not fit into the context */
+    uint64_t left_out; /* wrong sentences that do not fit into the context, or the cache */
 } rank_evaluation;
 
-/* Corrects every wrong sentence that fits into the context. If it ends early, total and correct are
+/* Corrects every wrong sentence that fits. If it ends early, total and correct are
  * 0. */
 BASE_MUST_CHECK base_status rank_evaluate(const rank_generate_options *options,
                                           const rank_pairs *pairs, rank_evaluation *result,

@@ -109,9 +109,10 @@ base_status rank_worker_evaluate(const rank_worker *worker, const rank_generate_
     if (status == BASE_OK && result.left_out > 0 && options->should_stop != NULL) {
         base_log(BASE_LOG_WARNING,
                  "%" PRIu64
-                 " held-out %s longer than the context of %d tokens and left out of the accuracy",
+                 " held-out %s longer than the context of %d tokens%s and left out of the accuracy",
                  result.left_out, result.left_out == 1 ? "sentence is" : "sentences are",
-                 rank_generate_context(options));
+                 rank_generate_context(options),
+                 options->cache_tokens > 0 ? ", or than --cache-tokens," : "");
     }
     *total = result.total;
     *correct = result.correct;
@@ -401,6 +402,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
             .type = type,
             .cache_type = asked,
             .sequences = (int)job->infer.max_num_seqs,
+            .cache_tokens = (int)job->infer.cache_tokens,
             .new_tokens_max = (int)job->infer.max_new_tokens,
             .context = rank_mode_context(job, &config),
             .warm_up = job->infer.baseline,

@@ -24,6 +24,13 @@ static base_status make_room(const rank_generate_options *options, int new_token
     }
     const size_t left = context - work->prompt_count;
     const size_t room = left < most ? left : most;
+    const size_t cached = (size_t)options->cache_tokens;
+    if (cached > 0 && work->prompt_count + room > cached) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "a prompt of %zu tokens and %zu new ones do not fit into the cache, which "
+                         "has room for %zu (--cache-tokens): \"%.60s\"",
+                         work->prompt_count, room, cached, work->text);
+    }
     work->tokens = malloc(room * sizeof *work->tokens);
     work->drawn_ns = malloc(room * sizeof *work->drawn_ns);
     return work->tokens != NULL && work->drawn_ns != NULL

@@ -54,6 +54,38 @@ static void replicas_draw_the_same(void **state)
     assert_string_equal(split.text[TEST_STDOUT], dealt.text[TEST_STDOUT]);
 }
 
+/* Texts wait for room in a small cache, and are what they are in one of whole contexts. What can never fit is
+ * refused before the job. */
+static void a_small_cache_changes_no_text(void **state)
+{
+    (void)state;
+    static test_program program;
+    const char *const *flags = FLAGS(DRAWN, "--ignore-eos", "--max-new-tokens", "20");
+    char *whole = inference_tokens("2", "cache-whole", flags);
+    json_t *results = inference_results("cache-whole");
+    const double whole_bytes =
+        inference_real(json_array_get(json_object_get(results, "ranks"), 0), "cache_bytes");
+    json_decref(results);
+    char *small = inference_tokens(
+        "2", "cache-small",
+        FLAGS(DRAWN, "--ignore-eos", "--max-new-tokens", "20", "--cache-tokens", "40"));
+    assert_string_equal(small, whole);
+    results = inference_results("cache-small");
+    const json_t *rank = json_array_get(json_object_get(results, "ranks"), 0);
+    assert_int_equal((int)inference_real(rank, "cache_tokens"), 48); /* three blocks */
+    assert_true(inference_real(rank, "cache_bytes") < whole_bytes / 10);
+    json_decref(results);
+    free(small);
+    free(whole);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(
+            inference_run(&program, i == 0 ? "tp-cpu" : "generate", "2", "cache-none",
+                          FLAGS(PROMPTS, "--max-new-tokens", "20", "--cache-tokens", "16")),
+            2);
+        assert_has(program.text[TEST_STDERR], "do not fit into the cache, which has room for 16");
+    }
+}
+
 #define LONG PROMPTS, "--ignore-eos", "--max-new-tokens", "200" /* up to a full context */
 
 /* Greedy and drawn: with drafts, of which many are accepted and many are not, the tokens are the same. */
@@ -321,6 +353,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(draws_do_not_depend_on_the_number_of_ranks),
         cmocka_unit_test(replicas_draw_the_same),
+        cmocka_unit_test(a_small_cache_changes_no_text),
         cmocka_unit_test(drafts_change_no_text),
         cmocka_unit_test(drafts_are_counted),
         cmocka_unit_test(drafts_are_refused_on_gpus),

@@ -200,6 +200,19 @@ static void a_stop_ends_the_work(void **state)
     assert_int_equal(serving_end(SIGTERM), 0);
 }
 
+/* A request that the cache could never hold is the client's error, and the next one is answered. */
+static void a_request_beyond_the_cache_is_refused(void **state)
+{
+    (void)state;
+    serving_start(&inference_model, "2", FLAGS("--cache-tokens", "40"));
+    assert_int_equal(
+        serving_ask("/v1/completions", "-d '{\"prompt\":\"he goed\",\"max_tokens\":48}'"), 400);
+    assert_has(serving_reply, "do not fit into the cache, which has room for 40");
+    char *text = serving_complete("{\"prompt\":\"he goed\",\"max_tokens\":8}");
+    free(text);
+    assert_int_equal(serving_end(SIGTERM), 0);
+}
+
 static void many_clients_get_their_own_texts(void **state)
 {
     (void)state;
@@ -481,6 +494,7 @@ int main(void)
         cmocka_unit_test(a_stream_has_the_same_text),
         cmocka_unit_test(a_text_ends_before_its_stop),
         cmocka_unit_test(a_stop_ends_the_work),
+        cmocka_unit_test(a_request_beyond_the_cache_is_refused),
         cmocka_unit_test(many_clients_get_their_own_texts),
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(what_a_proxy_may_read_otherwise_is_refused),

@@ -181,6 +181,8 @@ static const struct {
     {WORDS("--max-num-seqs", "5"), "--max-num-seqs goes with " ANSWER ", or with --eval"},
     {WORDS("--max-num-seqs", "5", "--max-new-tokens", "5", "--eval"), NULL},
     {WORDS("--max-num-seqs", "5", ASKED), NULL},
+    {WORDS("--cache-tokens", "500", ASKED), NULL},
+    {WORDS("--cache-tokens", "500", "--eval"), "--cache-tokens goes with " ANSWER},
     {WORDS("--heldout", "/h"), "--heldout goes with --eval"},
     {WORDS("--heldout", "/h", ASKED), "--heldout goes with --eval"},
     {WORDS("--heldout", "/h", "--eval-every", "0"), "--heldout goes with --eval"},

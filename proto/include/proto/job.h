@@ -206,6 +206,7 @@ typedef struct proto_job_infer {
     bool unrecorded; /* … any number of them, and nothing is kept of those that are answered */
     int64_t max_new_tokens;
     int64_t max_num_seqs; /* sequences that are decoded together */
+    int64_t cache_tokens; /* that the cache has room for, of all of them; 0: for whole contexts */
     proto_weights weights;
     int64_t speculate;             /* tokens of a draft, at most; 0: none is made */
     bool ignore_eos;               /* the end token does not end a text */

@@ -48,7 +48,8 @@ enum {
     PROTO_LOADS_MAX = 4096,  /* experts of all layers, whose shares of tokens the record has */
     PROTO_BATCH_TOKENS_MAX = 1 << 20, /* of one micro-batch */
     PROTO_TOP_K_MAX = 1024,
-    PROTO_SEQUENCES_MAX = 1024,       /* --max-num-seqs */
+    PROTO_SEQUENCES_MAX = 1024, /* --max-num-seqs */
+    PROTO_CACHE_TOKENS_MAX = PROTO_SEQUENCES_MAX * PROTO_CONTEXT_MAX,
     PROTO_DRAFT_TOKENS_MAX = 16,      /* --speculate */
     PROTO_REQUESTS_WAITING_MAX = 64,  /* beyond those that run */
     PROTO_REQUESTS_UNJUDGED_MAX = 32, /* sent, without a verdict yet */
