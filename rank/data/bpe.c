@@ -1,5 +1,4 @@
-/* Byte-pair encoding without files: builds the merge tables and merges one piece. Called by
- * tokenizer.c, tokenizer_file.c and corpus-gen. */
+/* The vocabulary that merges make. Called by tokenizer_file.c, corpus-gen and tokenizer-learn. */
 #include "bpe.h"
 
 #include <stdbool.h>
@@ -8,73 +7,24 @@
 
 #include "base/assert.h"
 
-enum { TABLE_ENTRIES_MIN = 64, NO_MERGE = -1 };
-
-struct rank_bpe_entry {
-    uint32_t pair; /* left << 16 | right */
-    int32_t merge; /* NO_MERGE: free */
-};
-
-static uint32_t pair_key(uint16_t left, uint16_t right)
-{
-    return (uint32_t)left << 16 | right;
-}
-
-static struct rank_bpe_entry *find_entry(const rank_bpe *bpe, uint32_t pair)
-{
-    uint32_t at = (pair * UINT32_C(0x9e3779b1)) >> 7 & bpe->table_mask;
-    while (bpe->table[at].merge != NO_MERGE && bpe->table[at].pair != pair) {
-        at = (at + 1) & bpe->table_mask;
-    }
-    return &bpe->table[at];
-}
-
 static bool allocate(rank_bpe *bpe, int merge_count)
 {
-    uint32_t entries = TABLE_ENTRIES_MIN;
-    while (entries < 4 * (uint32_t)merge_count) {
-        entries *= 2;
-    }
-    bpe->table_mask = entries - 1;
     bpe->merges = calloc((size_t)merge_count + 1, sizeof *bpe->merges);
     bpe->token_offset =
         calloc((size_t)RANK_BPE_BYTES + (size_t)merge_count + 1, sizeof *bpe->token_offset);
-    bpe->table = malloc(entries * sizeof *bpe->table);
-    if (bpe->merges == NULL || bpe->token_offset == NULL || bpe->table == NULL) {
-        return false;
-    }
-    for (uint32_t i = 0; i < entries; i++) {
-        bpe->table[i] = (struct rank_bpe_entry){.merge = NO_MERGE};
-    }
-    return true;
+    return bpe->merges != NULL && bpe->token_offset != NULL;
 }
 
-/* Checks merge m against the tokens before it, and enters it. fill_bytes adds its bytes. */
-static base_status add_merge(rank_bpe *bpe, rank_bpe_pair pair, int m, base_error *reterr)
+static void add_merge(rank_bpe *bpe, rank_bpe_pair pair, int m)
 {
     const int id = RANK_BPE_BYTES + m;
-    if (pair.left >= id || pair.right >= id) {
-        return base_fail(reterr, BASE_ERR_INVALID, "merge %d uses a token made after it", m);
-    }
-    struct rank_bpe_entry *entry = find_entry(bpe, pair_key(pair.left, pair.right));
-    if (entry->merge != NO_MERGE) {
-        return base_fail(reterr, BASE_ERR_INVALID, "merge %d is merge %d again", m, entry->merge);
-    }
+    BASE_ASSERT(pair.left < id);
+    BASE_ASSERT(pair.right < id);
     const uint32_t left_bytes = bpe->token_offset[pair.left + 1] - bpe->token_offset[pair.left];
     const uint32_t right_bytes = bpe->token_offset[pair.right + 1] - bpe->token_offset[pair.right];
-    if (left_bytes + right_bytes > RANK_BPE_TOKEN_BYTES_MAX) {
-        return base_fail(reterr, BASE_ERR_INVALID, "merge %d makes a token of more than %d bytes",
-                         m, (int)RANK_BPE_TOKEN_BYTES_MAX);
-    }
-    entry->pair = pair_key(pair.left, pair.right);
-    entry->merge = m;
+    BASE_ASSERT(left_bytes + right_bytes <= RANK_BPE_TOKEN_BYTES_MAX);
     bpe->merges[m] = pair;
-    if (pair.left < RANK_BPE_BYTES && pair.right < RANK_BPE_BYTES) {
-        const unsigned bit = (unsigned)pair.left * RANK_BPE_BYTES + pair.right;
-        bpe->byte_pairs[bit / 8] |= (uint8_t)(1U << bit % 8);
-    }
     bpe->token_offset[id + 1] = bpe->token_offset[id] + left_bytes + right_bytes;
-    return BASE_OK;
 }
 
 static base_status fill_bytes(rank_bpe *bpe, base_error *reterr)
@@ -115,14 +65,11 @@ base_status rank_bpe_init(rank_bpe *bpe, const rank_bpe_pair *merges, int merge_
     for (uint32_t id = 0; id < RANK_BPE_BYTES; id++) {
         bpe->token_offset[id + 1] = id + 1;
     }
-    base_status status = BASE_OK;
-    for (int m = 0; m < merge_count && status == BASE_OK; m++) {
-        status = add_merge(bpe, merges[m], m, reterr);
+    for (int m = 0; m < merge_count; m++) {
+        add_merge(bpe, merges[m], m);
     }
     bpe->merge_count = merge_count;
-    if (status == BASE_OK) {
-        status = fill_bytes(bpe, reterr);
-    }
+    const base_status status = fill_bytes(bpe, reterr);
     if (status != BASE_OK) {
         rank_bpe_fini(bpe);
     }
@@ -134,7 +81,6 @@ void rank_bpe_fini(rank_bpe *bpe)
     free(bpe->merges);
     free(bpe->token_offset);
     free(bpe->token_bytes);
-    free(bpe->table);
     memset(bpe, 0, sizeof *bpe);
 }
 
@@ -146,36 +92,6 @@ const uint8_t *rank_bpe_token(const rank_bpe *bpe, int32_t id, size_t *size_byte
     }
     *size_bytes = bpe->token_offset[id + 1] - bpe->token_offset[id];
     return bpe->token_bytes + bpe->token_offset[id];
-}
-
-/* Replaces every occurrence of the merge's pair, left to right. Returns the ids left. */
-static size_t apply_merge(rank_bpe_pair pair, uint16_t made, uint16_t *ids, size_t count)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (i + 1 < count && ids[i] == pair.left && ids[i + 1] == pair.right) {
-            ids[kept++] = made;
-            i++;
-        } else {
-            ids[kept++] = ids[i];
-        }
-    }
-    return kept;
-}
-
-size_t rank_bpe_merge_piece(const rank_bpe *bpe, uint16_t *ids, size_t count)
-{
-    for (;;) {
-        int32_t first = INT32_MAX;
-        for (size_t i = 0; i + 1 < count; i++) {
-            const int32_t merge = find_entry(bpe, pair_key(ids[i], ids[i + 1]))->merge;
-            first = merge != NO_MERGE && merge < first ? merge : first;
-        }
-        if (first == INT32_MAX) {
-            return count;
-        }
-        count = apply_merge(bpe->merges[first], (uint16_t)(RANK_BPE_BYTES + first), ids, count);
-    }
 }
 
 size_t rank_bpe_piece_bytes(const char *text, size_t text_bytes)
@@ -192,23 +108,6 @@ size_t rank_bpe_piece_bytes(const char *text, size_t text_bytes)
         at++;
     }
     return at;
-}
-
-size_t rank_bpe_count_bound(const rank_bpe *bpe, const char *text, size_t text_bytes)
-{
-    const uint8_t *bytes = (const uint8_t *)text;
-    size_t pairs = 0;
-    for (size_t i = 0; i + 1 < text_bytes; i++) {
-        const unsigned bit = (unsigned)bytes[i] * RANK_BPE_BYTES + bytes[i + 1];
-        /* the space between two pieces may be left out */
-        const bool one_piece =
-            bytes[i + 1] != ' ' && (bytes[i] != ' ' || i == 0 || bytes[i - 1] != ' ');
-        if (one_piece && (bpe->byte_pairs[bit / 8] >> bit % 8 & 1) != 0) {
-            pairs++;
-            i++;
-        }
-    }
-    return text_bytes - (pairs + 1) / 2;
 }
 
 static bool stands_for_itself(unsigned byte)

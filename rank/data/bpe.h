@@ -1,14 +1,10 @@
-/* Byte-pair encoding over bytes: the arithmetic, without files.
+/* The vocabulary that merges of bytes make, as it is learned and written: without files.
  *
  * Ids 0 … 255 are the bytes. Id 256 + m is the result of merge m. The last id is the end token,
- * which has no bytes. A merge joins two ids that are smaller than its own. So the merge with the
- * smallest rank can be applied everywhere before the next one, and a word takes at most one pass
- * for each merge that occurs in it.
+ * which has no bytes. A merge joins two ids that are smaller than its own.
  *
- * Merges never cross the bounds of a piece: a word with the one space before it, or a run of spaces
- * (the regular expression " ?[^ ]+| +"). Only U+0020 is a space here.
- *
- * Only rank_bpe_piece_bytes knows how pieces are cut; the merges work on pieces of any kind.
+ * In corpus-gen's tokenizer merges never cross the bounds of a piece: a word with the one space before it, or a
+ * run of spaces (the regular expression " ?[^ ]+| +"). Only U+0020 is a space here.
  *
  * A rank_bpe does not change after it is built. Any number of threads may read it. */
 #ifndef RANK_BPE_H
@@ -33,16 +29,13 @@ typedef struct rank_bpe_pair {
 
 typedef struct rank_bpe {
     int merge_count;
-    rank_bpe_pair *merges;        /* (merge_count) */
-    uint32_t *token_offset;       /* (256 + merge_count + 1), into token_bytes */
-    uint8_t *token_bytes;         /* all tokens' bytes, end to end */
-    uint32_t table_mask;          /* entries - 1, a power of two less one */
-    struct rank_bpe_entry *table; /* pair -> merge, open addressing */
-    uint8_t byte_pairs[RANK_BPE_BYTES * RANK_BPE_BYTES / 8]; /* bit left × 256 + right: a merge */
+    rank_bpe_pair *merges;  /* (merge_count) */
+    uint32_t *token_offset; /* (256 + merge_count + 1), into token_bytes */
+    uint8_t *token_bytes;   /* all tokens' bytes, end to end */
 } rank_bpe;
 
-/* Builds from merges in rank order, which are copied. BASE_ERR_INVALID if a merge uses an id that
- * does not exist before it, occurs twice, or makes a token above RANK_BPE_TOKEN_BYTES_MAX. */
+/* Builds from merges in rank order, which are copied. Each uses ids that exist before it, and makes a token of
+ * RANK_BPE_TOKEN_BYTES_MAX at most. BASE_ERR_LIMIT, BASE_ERR_MEMORY. */
 BASE_MUST_CHECK base_status rank_bpe_init(rank_bpe *bpe, const rank_bpe_pair *merges,
                                           int merge_count, base_error *reterr);
 void rank_bpe_fini(rank_bpe *bpe);
@@ -59,15 +52,6 @@ static inline int rank_bpe_end_id(const rank_bpe *bpe)
 
 /* A token's bytes and their number. The end token and ids outside the vocabulary have none. */
 const uint8_t *rank_bpe_token(const rank_bpe *bpe, int32_t id, size_t *size_bytes);
-
-/* Merges one piece in place. ids holds its bytes as ids, and is shortened. Returns how many ids are
- * left. */
-size_t rank_bpe_merge_piece(const rank_bpe *bpe, uint16_t *ids, size_t count);
-
-/* An upper bound of the number of ids, from one pass over the text. When merging has ended, no two
- * neighbours are single bytes that a merge joins. So of every such pair in the text, a longer token
- * has taken a byte. Of m pairs that share no byte, at least m / 2 bytes are saved. */
-size_t rank_bpe_count_bound(const rank_bpe *bpe, const char *text, size_t text_bytes);
 
 /* How many bytes the first piece of text has; text_bytes > 0. */
 size_t rank_bpe_piece_bytes(const char *text, size_t text_bytes);

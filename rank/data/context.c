@@ -5,7 +5,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "bpe.h"
 #include "lines.h"
 #include "record.h"
 
@@ -19,26 +18,7 @@ static base_status count_tokens(rank_tokenizer *tokenizer, const char *text, siz
     return status;
 }
 
-/* Of our own tokenizer: a text's tokens are those of its pieces, and a token has at least one byte.
- * So tokenizing goes on, piece by piece, only until the rest fits in any case, or nothing does. */
-static base_status pieces_exceed(rank_tokenizer *tokenizer, const char *text, size_t left_bytes,
-                                 size_t context, bool *exceeded, base_error *reterr)
-{
-    size_t tokens = 0;
-    while (tokens <= context && tokens + left_bytes > context && left_bytes > 0) {
-        const size_t piece_bytes = rank_bpe_piece_bytes(text, left_bytes);
-        const base_status status = count_tokens(tokenizer, text, piece_bytes, &tokens, reterr);
-        if (status != BASE_OK) {
-            return status;
-        }
-        text += piece_bytes;
-        left_bytes -= piece_bytes;
-    }
-    *exceeded = tokens + left_bytes > context;
-    return BASE_OK;
-}
-
-/* Of any tokenizer: tokenizes what a batch tokenizes at once, as batch.c does. */
+/* Tokenizes what a batch tokenizes at once, as batch.c does. */
 static base_status halves_exceed(const rank_data_options *options, const char *text,
                                  size_t text_bytes, size_t context, bool *exceeded,
                                  base_error *reterr)
@@ -67,12 +47,8 @@ base_status rank_context_exceeded(const rank_data_options *options, const char *
         return BASE_OK;
     }
     context -= before;
-    const bool own = rank_tokenizer_is_own(tokenizer);
-    if ((own && text_bytes <= context) ||
-        rank_tokenizer_count_bound(tokenizer, text, text_bytes) <= context) {
-        return BASE_OK;
-    }
-    return own ? pieces_exceed(tokenizer, text, text_bytes, context, exceeded, reterr)
+    return rank_tokenizer_count_bound(tokenizer, text, text_bytes) <= context
+               ? BASE_OK
                : halves_exceed(options, text, text_bytes, context, exceeded, reterr);
 }
 

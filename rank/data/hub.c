@@ -1,4 +1,4 @@
-/* Encodes text with a hub tokenizer: cuts it into pieces, and merges each. Called by tokenizer.c. */
+/* Encodes text: cuts it into pieces, and merges each. */
 #include "hub.h"
 
 #include <stdlib.h>
@@ -9,93 +9,44 @@
 
 enum { TEXT_BYTES_MAX = 1 << 30, ROOM_MIN = 256 };
 
-hub_merge *hub_find_merge(const rank_hub *hub, int32_t left, int32_t right)
+hub_merge *hub_find_merge(const rank_tokenizer *self, int32_t left, int32_t right)
 {
     const uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    size_t at = (size_t)((pair * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & hub->merge_mask;
-    while (hub->merges[at].left != HUB_NONE &&
-           (hub->merges[at].left != left || hub->merges[at].right != right)) {
-        at = (at + 1) & hub->merge_mask;
+    size_t at = (size_t)((pair * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & self->merge_mask;
+    while (self->merges[at].left != HUB_NONE &&
+           (self->merges[at].left != left || self->merges[at].right != right)) {
+        at = (at + 1) & self->merge_mask;
     }
-    return &hub->merges[at];
+    return &self->merges[at];
 }
 
-int32_t hub_find_text(const rank_hub *hub, const uint8_t *bytes, size_t size_bytes, size_t *entry)
+int32_t hub_find_text(const rank_tokenizer *self, const uint8_t *bytes, size_t size_bytes,
+                      size_t *entry)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
     for (size_t i = 0; i < size_bytes; i++) {
         hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
     }
-    size_t at = (size_t)(hash ^ hash >> 32) & hub->text_mask;
-    while (hub->text_ids[at] != HUB_NONE) {
-        const hub_token *token = &hub->tokens[hub->text_ids[at]];
+    size_t at = (size_t)(hash ^ hash >> 32) & self->text_mask;
+    while (self->text_ids[at] != HUB_NONE) {
+        const hub_token *token = &self->tokens[self->text_ids[at]];
         if (token->size_bytes == size_bytes &&
-            memcmp(hub->bytes + token->offset, bytes, size_bytes) == 0) {
+            memcmp(self->bytes + token->offset, bytes, size_bytes) == 0) {
             break;
         }
-        at = (at + 1) & hub->text_mask;
+        at = (at + 1) & self->text_mask;
     }
     *entry = at;
-    return hub->text_ids[at];
-}
-
-int rank_hub_vocab_size(const rank_hub *hub)
-{
-    return hub->count;
-}
-
-int32_t rank_hub_end_id(const rank_hub *hub)
-{
-    return hub->end_id;
-}
-
-const char *rank_hub_end_token(const rank_hub *hub)
-{
-    return hub->end_token;
-}
-
-int32_t rank_hub_added_id(const rank_hub *hub, const char *name)
-{
-    for (size_t i = 0; i < hub->added_count; i++) {
-        const hub_token *token = &hub->tokens[hub->added[i]];
-        if (token->size_bytes == strlen(name) &&
-            memcmp(hub->bytes + token->offset, name, token->size_bytes) == 0) {
-            return hub->added[i];
-        }
-    }
-    return HUB_NONE;
-}
-
-void rank_hub_make_special(rank_hub *hub, int32_t id)
-{
-    BASE_ASSERT(id >= 0);
-    BASE_ASSERT(id < hub->count);
-    hub->tokens[id].special = true;
-}
-
-const int32_t *rank_hub_prefix(const rank_hub *hub, size_t *count)
-{
-    *count = hub->prefix_count;
-    return hub->prefix;
-}
-
-const uint8_t *rank_hub_token(const rank_hub *hub, int32_t id, size_t *size_bytes)
-{
-    *size_bytes = 0;
-    if (id < 0 || id >= hub->count || hub->tokens[id].special) {
-        return hub->bytes;
-    }
-    *size_bytes = hub->tokens[id].size_bytes;
-    return hub->bytes + hub->tokens[id].offset;
+    return self->text_ids[at];
 }
 
 /* What is encoded, and where to. */
 typedef struct encoding {
-    rank_hub *hub;
+    rank_tokenizer *self;
     bool special; /* special tokens in the text become their ids, as other added ones always do */
     rank_ids *ids;
-    rank_hub_take take; /* gets the pieces in place of merges; or NULL */
-    void *context;      /* its first argument */
+    rank_tokenizer_take take; /* gets the pieces in place of merges; or NULL */
+    void *context;            /* its first argument */
     base_error *reterr;
 } encoding;
 
@@ -140,98 +91,98 @@ static hub_candidate heap_pop(hub_candidate *heap, size_t *count)
 }
 
 /* Notes the merge of the part with the one behind it, if there is one. */
-static void consider(const rank_hub *hub, int32_t at, size_t *count)
+static void consider(const rank_tokenizer *self, int32_t at, size_t *count)
 {
-    const int32_t next = at != HUB_NONE ? hub->parts[at].next : HUB_NONE;
+    const int32_t next = at != HUB_NONE ? self->parts[at].next : HUB_NONE;
     if (next == HUB_NONE) {
         return;
     }
-    const int32_t left = hub->parts[at].id;
-    const int32_t right = hub->parts[next].id;
-    const hub_merge *merge = hub_find_merge(hub, left, right);
+    const int32_t left = self->parts[at].id;
+    const int32_t right = self->parts[next].id;
+    const hub_merge *merge = hub_find_merge(self, left, right);
     if (merge->left != HUB_NONE) {
-        heap_push(hub->heap, count, (hub_candidate){merge->rank, at, left, right, merge->made});
+        heap_push(self->heap, count, (hub_candidate){merge->rank, at, left, right, merge->made});
     }
 }
 
 /* Makes all merges of a piece, the one of the lowest rank first, and of equals the one furthest
  * left. Of a piece of n bytes there are n - 1 candidates at first, and two more for each merge. */
-static void merge_parts(rank_hub *hub, size_t part_count)
+static void merge_parts(rank_tokenizer *self, size_t part_count)
 {
     size_t count = 0;
     for (size_t i = 0; i + 1 < part_count; i++) {
-        consider(hub, (int32_t)i, &count);
+        consider(self, (int32_t)i, &count);
     }
     while (count > 0) {
-        const hub_candidate best = heap_pop(hub->heap, &count);
-        hub_part *left = &hub->parts[best.at];
+        const hub_candidate best = heap_pop(self->heap, &count);
+        hub_part *left = &self->parts[best.at];
         if (left->id != best.left || left->next == HUB_NONE ||
-            hub->parts[left->next].id != best.right) {
+            self->parts[left->next].id != best.right) {
             continue; /* one of the two has been merged since */
         }
-        hub_part *right = &hub->parts[left->next];
+        hub_part *right = &self->parts[left->next];
         left->id = best.made;
         left->next = right->next;
         right->id = HUB_NONE;
         if (left->next != HUB_NONE) {
-            hub->parts[left->next].before = best.at;
+            self->parts[left->next].before = best.at;
         }
-        consider(hub, best.at, &count);
-        consider(hub, left->before, &count);
+        consider(self, best.at, &count);
+        consider(self, left->before, &count);
     }
 }
 
-static base_status make_room(rank_hub *hub, size_t needed, base_error *reterr)
+static base_status make_room(rank_tokenizer *self, size_t needed, base_error *reterr)
 {
-    size_t room = hub->room > 0 ? hub->room : ROOM_MIN;
+    size_t room = self->room > 0 ? self->room : ROOM_MIN;
     while (room < needed) {
         room *= 2;
     }
-    if (room == hub->room) {
+    if (room == self->room) {
         return BASE_OK;
     }
-    hub_part *parts = realloc(hub->parts, room * sizeof *parts);
-    hub->parts = parts != NULL ? parts : hub->parts;
-    hub_candidate *heap = realloc(hub->heap, 3 * room * sizeof *heap);
-    hub->heap = heap != NULL ? heap : hub->heap;
+    hub_part *parts = realloc(self->parts, room * sizeof *parts);
+    self->parts = parts != NULL ? parts : self->parts;
+    hub_candidate *heap = realloc(self->heap, 3 * room * sizeof *heap);
+    self->heap = heap != NULL ? heap : self->heap;
     if (parts == NULL || heap == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory to tokenize a word of %zu bytes",
                          needed);
     }
-    hub->room = room;
+    self->room = room;
     return BASE_OK;
 }
 
 static base_status encode_piece(const encoding *of, const uint8_t *piece, size_t piece_bytes)
 {
-    rank_hub *hub = of->hub;
+    rank_tokenizer *self = of->self;
     size_t entry = 0;
-    const int32_t whole = hub->whole_first || piece_bytes == 1
-                              ? hub_find_text(hub, piece, piece_bytes, &entry)
+    const int32_t whole = self->whole_first || piece_bytes == 1
+                              ? hub_find_text(self, piece, piece_bytes, &entry)
                               : HUB_NONE;
     if (whole != HUB_NONE) {
         put(of, whole);
         return BASE_OK;
     }
-    const base_status status = make_room(hub, piece_bytes, of->reterr);
+    const base_status status = make_room(self, piece_bytes, of->reterr);
     if (status != BASE_OK) {
         return status;
     }
     size_t count = 0;
     for (size_t i = 0; i < piece_bytes; i++) {
-        const int32_t id = hub->byte_ids[piece[i]];
+        const int32_t id = self->byte_ids[piece[i]];
         if (id != HUB_NONE) { /* the library drops bytes that it has no token for */
-            hub->parts[count] = (hub_part){id, (int32_t)count - 1, (int32_t)count + 1};
+            self->parts[count] = (hub_part){id, (int32_t)count - 1, (int32_t)count + 1};
             count++;
         }
     }
     if (count == 0) {
         return BASE_OK;
     }
-    hub->parts[count - 1].next = HUB_NONE;
-    merge_parts(hub, count);
-    for (int32_t at = 0; at != HUB_NONE; at = hub->parts[at].next) {
-        put(of, hub->parts[at].id);
+    self->parts[count - 1].next = HUB_NONE;
+    merge_parts(self, count);
+    for (int32_t at = 0; at != HUB_NONE; at = self->parts[at].next) {
+        put(of, self->parts[at].id);
     }
     return BASE_OK;
 }
@@ -242,11 +193,12 @@ static base_status encode_piece(const encoding *of, const uint8_t *piece, size_t
 static bool next_match(const encoding *of, int step, const uint8_t *text, size_t text_bytes,
                        size_t from, size_t *begin, size_t *end, base_status *status)
 {
-    const rank_hub *hub = of->hub;
-    int found = pcre2_match(hub->splits[step], text, text_bytes, from, 0, hub->match, hub->limits);
+    const rank_tokenizer *self = of->self;
+    int found =
+        pcre2_match(self->splits[step], text, text_bytes, from, 0, self->match, self->limits);
     if (found == PCRE2_ERROR_JIT_STACKLIMIT) { /* a repeated group; the slower way takes the heap */
-        found = pcre2_match(hub->splits[step], text, text_bytes, from, PCRE2_NO_JIT, hub->match,
-                            hub->limits);
+        found = pcre2_match(self->splits[step], text, text_bytes, from, PCRE2_NO_JIT, self->match,
+                            self->limits);
     }
     if (found == PCRE2_ERROR_NOMATCH) {
         return false;
@@ -258,7 +210,7 @@ static bool next_match(const encoding *of, int step, const uint8_t *text, size_t
                             step + 1);
         return false;
     }
-    const PCRE2_SIZE *match = pcre2_get_ovector_pointer(hub->match);
+    const PCRE2_SIZE *match = pcre2_get_ovector_pointer(self->match);
     *begin = match[0];
     *end = match[1];
     if (*begin < from || *end < *begin) {
@@ -292,7 +244,7 @@ static base_status split(const encoding *of, int step, const uint8_t *text, size
     if (text_bytes == 0) {
         return BASE_OK;
     }
-    if (step == of->hub->split_count) {
+    if (step == of->self->split_count) {
         return of->take != NULL ? of->take(of->context, text, text_bytes, of->reterr)
                                 : encode_piece(of, text, text_bytes);
     }
@@ -315,15 +267,15 @@ static base_status split(const encoding *of, int step, const uint8_t *text, size
 /* The longest added token at the text's begin, of those looked for now; HUB_NONE: there is none. */
 static int32_t added_token(const encoding *of, bool late, const uint8_t *text, size_t text_bytes)
 {
-    const rank_hub *hub = of->hub;
+    const rank_tokenizer *self = of->self;
     int32_t found = HUB_NONE;
-    for (size_t i = 0; hub->added_begins[text[0]] && i < hub->added_count; i++) {
-        const hub_token *token = &hub->tokens[hub->added[i]];
+    for (size_t i = 0; self->added_begins[text[0]] && i < self->added_count; i++) {
+        const hub_token *token = &self->tokens[self->added[i]];
         if (token->late == late && (of->special || !token->special) &&
             token->size_bytes <= text_bytes &&
-            (found == HUB_NONE || token->size_bytes > hub->tokens[found].size_bytes) &&
-            memcmp(hub->bytes + token->offset, text, token->size_bytes) == 0) {
-            found = hub->added[i];
+            (found == HUB_NONE || token->size_bytes > self->tokens[found].size_bytes) &&
+            memcmp(self->bytes + token->offset, text, token->size_bytes) == 0) {
+            found = self->added[i];
         }
     }
     return found;
@@ -335,7 +287,7 @@ typedef base_status (*between)(const encoding *of, const uint8_t *text, size_t t
 static base_status cut(const encoding *of, bool late, const uint8_t *text, size_t text_bytes,
                        between encode)
 {
-    const rank_hub *hub = of->hub;
+    const rank_tokenizer *self = of->self;
     base_status status = BASE_OK;
     size_t done = 0;
     for (size_t at = 0; status == BASE_OK && at < text_bytes;) {
@@ -346,7 +298,7 @@ static base_status cut(const encoding *of, bool late, const uint8_t *text, size_
         }
         status = encode(of, text + done, at - done);
         put(of, id);
-        at += hub->tokens[id].size_bytes;
+        at += self->tokens[id].size_bytes;
         done = at;
     }
     return status == BASE_OK ? encode(of, text + done, text_bytes - done) : status;
@@ -360,10 +312,10 @@ static base_status encode_plain(const encoding *of, const uint8_t *text, size_t 
 /* What lies between tokens that are looked for before a text is normalised. */
 static base_status encode_raw(const encoding *of, const uint8_t *text, size_t text_bytes)
 {
-    rank_hub *hub = of->hub;
-    if (hub->normalises) {
+    rank_tokenizer *self = of->self;
+    if (self->normalises) {
         const base_status status =
-            rank_nfc_of(&hub->nfc, text, text_bytes, &text, &text_bytes, of->reterr);
+            rank_nfc_of(&self->nfc, text, text_bytes, &text, &text_bytes, of->reterr);
         if (status != BASE_OK) {
             return status;
         }
@@ -381,27 +333,19 @@ static base_status encode_all(const encoding *of, const char *text, size_t text_
     return cut(of, false, (const uint8_t *)text, text_bytes, encode_raw);
 }
 
-base_status rank_hub_encode(rank_hub *hub, const char *text, size_t text_bytes, bool special,
-                            rank_ids *ids, base_error *reterr)
+base_status rank_tokenizer_encode(rank_tokenizer *tokenizer, const char *text, size_t text_bytes,
+                                  rank_ids *ids, base_error *reterr)
 {
-    const encoding of = {.hub = hub, .special = special, .ids = ids, .reterr = reterr};
+    const encoding of = {
+        .self = tokenizer, .special = tokenizer->allows_special, .ids = ids, .reterr = reterr};
     return encode_all(&of, text, text_bytes);
 }
 
-base_status rank_hub_cut(rank_hub *hub, const char *text, size_t text_bytes, rank_hub_take take,
-                         void *context, base_error *reterr)
+base_status rank_tokenizer_cut(rank_tokenizer *tokenizer, const char *text, size_t text_bytes,
+                               rank_tokenizer_take take, void *context, base_error *reterr)
 {
     rank_ids none = {.capacity = 0}; /* added tokens go there */
     const encoding of = {
-        .hub = hub, .ids = &none, .take = take, .context = context, .reterr = reterr};
+        .self = tokenizer, .ids = &none, .take = take, .context = context, .reterr = reterr};
     return encode_all(&of, text, text_bytes);
-}
-
-size_t rank_hub_count_bound(const rank_hub *hub, const char *text, size_t text_bytes)
-{
-    size_t bound = text_bytes;
-    for (size_t i = 0; hub->normalises && i < text_bytes; i++) {
-        bound += (uint8_t)text[i] >= 0x80 ? RANK_NFC_GROWTH_MAX - 1 : 0;
-    }
-    return bound;
 }

@@ -1,4 +1,4 @@
-/* What hub.c, hub_read.c and hub_split.c share. */
+/* What the files of a tokenizer share: tokenizer.c, hub.c, hub_read.c and hub_split.c. */
 #ifndef RANK_DATA_HUB_PARTS_H
 #define RANK_DATA_HUB_PARTS_H
 
@@ -16,7 +16,7 @@ enum {
     HUB_NONE = -1,
 };
 
-/* A token's bytes in hub.bytes. */
+/* A token's bytes in the tokenizer's. */
 typedef struct hub_token {
     uint32_t offset;
     uint32_t size_bytes;
@@ -48,7 +48,7 @@ typedef struct hub_candidate {
     int32_t made;
 } hub_candidate;
 
-struct rank_hub {
+struct rank_tokenizer {
     int32_t count;     /* of ids */
     hub_token *tokens; /* (count) */
     uint8_t *bytes;
@@ -57,6 +57,7 @@ struct rank_hub {
     hub_merge *merges;           /* open addressing by the pair */
     size_t text_mask;            /* the same of text_ids, */
     int32_t *text_ids;           /* where tokens of the vocabulary are found by their bytes */
+    bool allows_special;         /* special tokens may stand in texts */
     bool whole_first;            /* a piece that is a token is that token, whatever merges say */
     int split_count;
     pcre2_code *splits[HUB_SPLITS_MAX]; /* each cuts the pieces of the one before it */
@@ -77,14 +78,15 @@ struct rank_hub {
 };
 
 /* hub.c: the entry of that pair, or the free one where it belongs. */
-hub_merge *hub_find_merge(const rank_hub *hub, int32_t left, int32_t right);
+hub_merge *hub_find_merge(const rank_tokenizer *self, int32_t left, int32_t right);
 /* The token of the vocabulary with these bytes; HUB_NONE: there is none. `entry` is where it is, or
  * belongs. */
-int32_t hub_find_text(const rank_hub *hub, const uint8_t *bytes, size_t size_bytes, size_t *entry);
+int32_t hub_find_text(const rank_tokenizer *self, const uint8_t *bytes, size_t size_bytes,
+                      size_t *entry);
 
 /* hub_split.c: adds the steps of "pre_tokenizer": those of a Sequence, or the one that it is. */
 struct json_t;
-BASE_MUST_CHECK base_status hub_read_steps(rank_hub *hub, const struct json_t *root,
+BASE_MUST_CHECK base_status hub_read_steps(rank_tokenizer *self, const struct json_t *root,
                                            base_error *reterr);
 bool hub_has_type(const struct json_t *object, const char *type);
 /* Missing, null, false or empty. */

@@ -1,4 +1,4 @@
-/* Makes a hub tokenizer of a tokenizer.json. Called by tokenizer.c. */
+/* Makes a tokenizer of the content of a tokenizer.json. Called by tokenizer.c, and by tokenizer-learn. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,53 +87,54 @@ static base_status measure(const json_t *vocab, const json_t *added, int32_t *la
     return BASE_OK;
 }
 
-static bool allocate(rank_hub *hub, size_t bytes, size_t merges)
+static bool allocate(rank_tokenizer *self, size_t bytes, size_t merges)
 {
     size_t texts = 64;
     size_t pairs = 64;
-    while (texts < 2 * (size_t)hub->count) {
+    while (texts < 2 * (size_t)self->count) {
         texts *= 2;
     }
     while (pairs < 2 * merges) {
         pairs *= 2;
     }
-    hub->text_mask = texts - 1;
-    hub->merge_mask = pairs - 1;
-    hub->tokens = calloc((size_t)hub->count, sizeof *hub->tokens);
-    hub->added = calloc((size_t)hub->count, sizeof *hub->added);
-    hub->bytes = malloc(bytes + 1);
-    hub->text_ids = malloc(texts * sizeof *hub->text_ids);
-    hub->merges = malloc(pairs * sizeof *hub->merges);
-    if (hub->tokens == NULL || hub->added == NULL || hub->bytes == NULL || hub->text_ids == NULL ||
-        hub->merges == NULL) {
+    self->text_mask = texts - 1;
+    self->merge_mask = pairs - 1;
+    self->tokens = calloc((size_t)self->count, sizeof *self->tokens);
+    self->added = calloc((size_t)self->count, sizeof *self->added);
+    self->bytes = malloc(bytes + 1);
+    self->text_ids = malloc(texts * sizeof *self->text_ids);
+    self->merges = malloc(pairs * sizeof *self->merges);
+    if (self->tokens == NULL || self->added == NULL || self->bytes == NULL ||
+        self->text_ids == NULL || self->merges == NULL) {
         return false;
     }
-    memset(hub->text_ids, 0xff, texts * sizeof *hub->text_ids); /* HUB_NONE */
-    memset(hub->merges, 0xff, pairs * sizeof *hub->merges);
+    memset(self->text_ids, 0xff, texts * sizeof *self->text_ids); /* HUB_NONE */
+    memset(self->merges, 0xff, pairs * sizeof *self->merges);
     return true;
 }
 
 /* An added token may be the one that ends a text. Llama 3 has another name for it. */
-static void take_end(rank_hub *hub, const char *content, int32_t id)
+static void take_end(rank_tokenizer *self, const char *content, int32_t id)
 {
     static const char *const names[] = {RANK_TOKENIZER_END_TOKEN, "<|end_of_text|>"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strcmp(content, names[i]) == 0 && (i == 0 || hub->end_token == NULL)) {
-            hub->end_id = id;
-            hub->end_token = names[i];
+        if (strcmp(content, names[i]) == 0 && (i == 0 || self->end_token == NULL)) {
+            self->end_id = id;
+            self->end_token = names[i];
         }
     }
 }
 
 /* Added tokens first: they stand for their own letters, also where the vocabulary has them. */
-static base_status read_added(rank_hub *hub, const json_t *added, size_t *used, base_error *reterr)
+static base_status read_added(rank_tokenizer *self, const json_t *added, size_t *used,
+                              base_error *reterr)
 {
     size_t index = 0;
     json_t *entry = NULL;
     json_array_foreach(added, index, entry)
     {
         const json_t *content = json_object_get(entry, "content");
-        hub_token *token = &hub->tokens[json_integer_value(json_object_get(entry, "id"))];
+        hub_token *token = &self->tokens[json_integer_value(json_object_get(entry, "id"))];
         const size_t size_bytes = json_string_length(content);
         if (size_bytes == 0 || token->size_bytes > 0) {
             return base_fail(reterr, BASE_ERR_INVALID, "added token %zu is empty or not the first",
@@ -148,16 +149,17 @@ static base_status read_added(rank_hub *hub, const json_t *added, size_t *used, 
                              .size_bytes = (uint32_t)size_bytes,
                              .special = json_is_true(json_object_get(entry, "special")),
                              .late = json_is_true(json_object_get(entry, "normalized"))};
-        memcpy(hub->bytes + *used, json_string_value(content), size_bytes);
-        if (token->late && hub->normalises) {
+        memcpy(self->bytes + *used, json_string_value(content), size_bytes);
+        if (token->late && self->normalises) {
             const uint8_t *normal = NULL;
             size_t normal_bytes = 0;
-            const base_status status = rank_nfc_of(&hub->nfc, hub->bytes + *used, size_bytes,
+            const base_status status = rank_nfc_of(&self->nfc, self->bytes + *used, size_bytes,
                                                    &normal, &normal_bytes, reterr);
             if (status != BASE_OK) {
                 return status;
             }
-            if (normal_bytes != size_bytes || memcmp(normal, hub->bytes + *used, size_bytes) != 0) {
+            if (normal_bytes != size_bytes ||
+                memcmp(normal, self->bytes + *used, size_bytes) != 0) {
                 return base_fail(reterr, BASE_ERR_UNSUPPORTED,
                                  "added token %s is not in normal form C",
                                  json_string_value(content));
@@ -165,14 +167,15 @@ static base_status read_added(rank_hub *hub, const json_t *added, size_t *used, 
         }
         *used += size_bytes;
         const int32_t id = (int32_t)json_integer_value(json_object_get(entry, "id"));
-        hub->added[hub->added_count++] = id;
-        hub->added_begins[(uint8_t)json_string_value(content)[0]] = true;
-        take_end(hub, json_string_value(content), id);
+        self->added[self->added_count++] = id;
+        self->added_begins[(uint8_t)json_string_value(content)[0]] = true;
+        take_end(self, json_string_value(content), id);
     }
     return BASE_OK;
 }
 
-static base_status read_vocab(rank_hub *hub, const json_t *vocab, size_t used, base_error *reterr)
+static base_status read_vocab(rank_tokenizer *self, const json_t *vocab, size_t used,
+                              base_error *reterr)
 {
     const size_t added_end = used;
     int16_t byte_of[GLYPHS_MAX];
@@ -183,24 +186,24 @@ static base_status read_vocab(rank_hub *hub, const json_t *vocab, size_t used, b
     {
         size_t entry = 0;
         const int32_t id = (int32_t)json_integer_value(value);
-        hub_token *token = &hub->tokens[id];
+        hub_token *token = &self->tokens[id];
         if (token->size_bytes > 0 && token->offset < added_end) {
             continue; /* an added one */
         }
-        uint8_t *to = hub->bytes + used;
+        uint8_t *to = self->bytes + used;
         const size_t size_bytes = from_glyphs(byte_of, glyphs, strlen(glyphs), to);
         if (size_bytes == 0 || token->size_bytes > 0 ||
-            hub_find_text(hub, to, size_bytes, &entry) != HUB_NONE) {
+            hub_find_text(self, to, size_bytes, &entry) != HUB_NONE) {
             return base_fail(reterr, BASE_ERR_INVALID,
                              "token %d is empty, or not the only one with its id and text", id);
         }
         *token = (hub_token){.offset = (uint32_t)used, .size_bytes = (uint32_t)size_bytes};
-        hub->text_ids[entry] = id;
+        self->text_ids[entry] = id;
         used += size_bytes;
     }
     for (int byte = 0; byte < HUB_BYTES; byte++) {
         size_t entry = 0;
-        hub->byte_ids[byte] = hub_find_text(hub, &(uint8_t){(uint8_t)byte}, 1, &entry);
+        self->byte_ids[byte] = hub_find_text(self, &(uint8_t){(uint8_t)byte}, 1, &entry);
     }
     return BASE_OK;
 }
@@ -212,7 +215,33 @@ static int32_t find_id(const json_t *vocab, const char *text, size_t text_bytes)
     return json_is_integer(id) ? (int32_t)json_integer_value(id) : HUB_NONE;
 }
 
-static base_status read_merges(rank_hub *hub, const json_t *vocab, const json_t *merges,
+/* A merge is "left right" or ["left", "right"]; parts point into it. */
+static bool find_parts(const json_t *merge, const char *parts[2], size_t parts_bytes[2])
+{
+    if (json_is_string(merge)) {
+        const char *text = json_string_value(merge);
+        const char *space = strchr(text, ' ');
+        if (space == NULL) {
+            return false;
+        }
+        parts[0] = text;
+        parts_bytes[0] = (size_t)(space - text);
+        parts[1] = space + 1;
+        parts_bytes[1] = strlen(space + 1);
+        return true;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *part = json_array_get(merge, i);
+        if (!json_is_string(part)) {
+            return false;
+        }
+        parts[i] = json_string_value(part);
+        parts_bytes[i] = json_string_length(part);
+    }
+    return json_array_size(merge) == 2;
+}
+
+static base_status read_merges(rank_tokenizer *self, const json_t *vocab, const json_t *merges,
                                base_error *reterr)
 {
     size_t index = 0;
@@ -222,7 +251,7 @@ static base_status read_merges(rank_hub *hub, const json_t *vocab, const json_t 
         char both[2 * HUB_TOKEN_BYTES_MAX];
         const char *parts[2] = {NULL, NULL};
         size_t bytes[2] = {0, 0};
-        if (!rank_tokenizer_merge_parts(merge, parts, bytes) || bytes[0] > HUB_TOKEN_BYTES_MAX ||
+        if (!find_parts(merge, parts, bytes) || bytes[0] > HUB_TOKEN_BYTES_MAX ||
             bytes[1] > HUB_TOKEN_BYTES_MAX) {
             return base_fail(reterr, BASE_ERR_INVALID, "merge %zu is not a pair of tokens", index);
         }
@@ -236,7 +265,7 @@ static base_status read_merges(rank_hub *hub, const json_t *vocab, const json_t 
                              "merge %zu uses or makes a token that is not in the vocabulary",
                              index);
         }
-        hub_merge *entry = hub_find_merge(hub, left, right);
+        hub_merge *entry = hub_find_merge(self, left, right);
         if (entry->left != HUB_NONE) {
             return base_fail(reterr, BASE_ERR_INVALID, "merge %zu is merge %d again", index,
                              entry->rank);
@@ -248,7 +277,7 @@ static base_status read_merges(rank_hub *hub, const json_t *vocab, const json_t 
 
 /* The tokens before the text. Some behind it would end it, so that there is nothing to go on
  * with. */
-static base_status read_template(rank_hub *hub, const json_t *template, base_error *reterr)
+static base_status read_template(rank_tokenizer *self, const json_t *template, base_error *reterr)
 {
     size_t index = 0;
     json_t *item = NULL;
@@ -265,18 +294,18 @@ static base_status read_template(rank_hub *hub, const json_t *template, base_err
         const json_t *ids =
             json_object_get(json_object_get(known, name != NULL ? name : ""), "ids");
         const json_t *id = json_array_get(ids, 0);
-        if (behind || json_array_size(ids) != 1 || hub->prefix_count == HUB_PREFIX_MAX ||
+        if (behind || json_array_size(ids) != 1 || self->prefix_count == HUB_PREFIX_MAX ||
             !json_is_integer(id) || json_integer_value(id) < 0 ||
-            json_integer_value(id) >= hub->count) {
+            json_integer_value(id) >= self->count) {
             return base_fail(reterr, BASE_ERR_UNSUPPORTED,
                              "its template puts other tokens than a few before a text");
         }
-        hub->prefix[hub->prefix_count++] = (int32_t)json_integer_value(id);
+        self->prefix[self->prefix_count++] = (int32_t)json_integer_value(id);
     }
     return BASE_OK;
 }
 
-static base_status read_post(rank_hub *hub, const json_t *post, base_error *reterr)
+static base_status read_post(rank_tokenizer *self, const json_t *post, base_error *reterr)
 {
     size_t index = 0;
     json_t *one = NULL;
@@ -285,7 +314,7 @@ static base_status read_post(rank_hub *hub, const json_t *post, base_error *rete
         return BASE_OK;
     }
     if (hub_has_type(post, "TemplateProcessing")) {
-        return read_template(hub, post, reterr);
+        return read_template(self, post, reterr);
     }
     if (!hub_has_type(post, "Sequence")) {
         return hub_refuse("post-processor", post, reterr);
@@ -293,7 +322,7 @@ static base_status read_post(rank_hub *hub, const json_t *post, base_error *rete
     json_array_foreach(json_object_get(post, "processors"), index, one)
     {
         if (status == BASE_OK && hub_has_type(one, "TemplateProcessing")) {
-            status = read_template(hub, one, reterr);
+            status = read_template(self, one, reterr);
         } else if (status == BASE_OK && !hub_has_type(one, "ByteLevel")) {
             status = hub_refuse("post-processor", one, reterr);
         }
@@ -302,7 +331,7 @@ static base_status read_post(rank_hub *hub, const json_t *post, base_error *rete
 }
 
 /* NFC, or a Sequence of it; an empty one does nothing. */
-static base_status read_normalizer(rank_hub *hub, const json_t *root, base_error *reterr)
+static base_status read_normalizer(rank_tokenizer *self, const json_t *root, base_error *reterr)
 {
     size_t index = 0;
     json_t *one = NULL;
@@ -313,12 +342,12 @@ static base_status read_normalizer(rank_hub *hub, const json_t *root, base_error
         return BASE_OK;
     }
     if (!hub_has_type(normalizer, "Sequence") || !json_is_array(sequence)) {
-        hub->normalises = hub_has_type(normalizer, "NFC");
-        return hub->normalises ? BASE_OK : hub_refuse("normalizer", normalizer, reterr);
+        self->normalises = hub_has_type(normalizer, "NFC");
+        return self->normalises ? BASE_OK : hub_refuse("normalizer", normalizer, reterr);
     }
     json_array_foreach(sequence, index, one)
     {
-        hub->normalises = true;
+        self->normalises = true;
         if (status == BASE_OK && !hub_has_type(one, "NFC")) {
             status = hub_refuse("normalizer", one, reterr);
         }
@@ -344,7 +373,7 @@ static base_status check_settings(const json_t *root, base_error *reterr)
     return BASE_OK;
 }
 
-static base_status fill(rank_hub *hub, const json_t *root, base_error *reterr)
+static base_status fill(rank_tokenizer *self, const json_t *root, base_error *reterr)
 {
     const json_t *model = json_object_get(root, "model");
     const json_t *vocab = json_object_get(model, "vocab");
@@ -356,7 +385,7 @@ static base_status fill(rank_hub *hub, const json_t *root, base_error *reterr)
     if (!json_is_object(vocab) || !json_is_array(merges)) {
         return base_fail(reterr, BASE_ERR_INVALID, "no \"model\" with vocabulary and merges");
     }
-    base_status status = read_normalizer(hub, root, reterr);
+    base_status status = read_normalizer(self, root, reterr);
     if (status == BASE_OK) {
         status = check_settings(root, reterr);
     }
@@ -366,64 +395,65 @@ static base_status fill(rank_hub *hub, const json_t *root, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
-    hub->count = largest + 1;
-    hub->whole_first = json_is_true(json_object_get(model, "ignore_merges"));
-    hub->limits = pcre2_match_context_create(NULL);
-    hub->match = pcre2_match_data_create(1, NULL);
-    if (!allocate(hub, bytes, json_array_size(merges)) || hub->limits == NULL ||
-        hub->match == NULL) {
+    self->count = largest + 1;
+    self->whole_first = json_is_true(json_object_get(model, "ignore_merges"));
+    self->limits = pcre2_match_context_create(NULL);
+    self->match = pcre2_match_data_create(1, NULL);
+    if (!allocate(self, bytes, json_array_size(merges)) || self->limits == NULL ||
+        self->match == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the tokenizer");
     }
-    (void)pcre2_set_match_limit(hub->limits, MATCH_LIMIT);
-    (void)pcre2_set_heap_limit(hub->limits, MATCH_HEAP_KIB_MAX);
-    status = read_added(hub, added, &used, reterr);
+    (void)pcre2_set_match_limit(self->limits, MATCH_LIMIT);
+    (void)pcre2_set_heap_limit(self->limits, MATCH_HEAP_KIB_MAX);
+    status = read_added(self, added, &used, reterr);
     if (status == BASE_OK) {
-        status = read_vocab(hub, vocab, used, reterr);
+        status = read_vocab(self, vocab, used, reterr);
     }
     if (status == BASE_OK) {
-        status = read_merges(hub, vocab, merges, reterr);
+        status = read_merges(self, vocab, merges, reterr);
     }
     if (status == BASE_OK) {
-        status = hub_read_steps(hub, root, reterr);
+        status = hub_read_steps(self, root, reterr);
     }
-    return status == BASE_OK ? read_post(hub, json_object_get(root, "post_processor"), reterr)
+    return status == BASE_OK ? read_post(self, json_object_get(root, "post_processor"), reterr)
                              : status;
 }
 
-base_status rank_hub_create(const json_t *root, rank_hub **hub, base_error *reterr)
+base_status rank_tokenizer_create(const json_t *root, rank_tokenizer **tokenizer,
+                                  base_error *reterr)
 {
-    *hub = NULL;
-    rank_hub *made = calloc(1, sizeof *made);
+    *tokenizer = NULL;
+    rank_tokenizer *made = calloc(1, sizeof *made);
     if (made == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the tokenizer");
     }
     made->end_id = HUB_NONE;
     const base_status status = fill(made, root, reterr);
     if (status != BASE_OK) {
-        rank_hub_destroy(made);
+        rank_tokenizer_destroy(made);
         return status;
     }
-    *hub = made;
+    *tokenizer = made;
     return BASE_OK;
 }
 
-void rank_hub_destroy(rank_hub *hub)
+void rank_tokenizer_destroy(rank_tokenizer *tokenizer)
 {
-    if (hub == NULL) {
+    if (tokenizer == NULL) {
         return;
     }
-    for (int i = 0; i < hub->split_count; i++) {
-        pcre2_code_free(hub->splits[i]);
+    for (int i = 0; i < tokenizer->split_count; i++) {
+        pcre2_code_free(tokenizer->splits[i]);
     }
-    pcre2_match_data_free(hub->match);
-    pcre2_match_context_free(hub->limits);
-    free(hub->tokens);
-    free(hub->added);
-    free(hub->bytes);
-    free(hub->text_ids);
-    free(hub->merges);
-    free(hub->parts);
-    free(hub->heap);
-    rank_nfc_fini(&hub->nfc);
-    free(hub);
+    pcre2_match_data_free(tokenizer->match);
+    pcre2_match_context_free(tokenizer->limits);
+    free(tokenizer->tokens);
+    free(tokenizer->added);
+    free(tokenizer->bytes);
+    free(tokenizer->text_ids);
+    free(tokenizer->merges);
+    free(tokenizer->parts);
+    free(tokenizer->heap);
+    rank_nfc_fini(&tokenizer->nfc);
+    free(tokenizer);
 }

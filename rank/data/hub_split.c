@@ -30,11 +30,11 @@ bool hub_is_off(const json_t *object, const char *key)
            (json_is_string(value) && json_string_length(value) == 0);
 }
 
-static base_status add_split(rank_hub *hub, const char *pattern, base_error *reterr)
+static base_status add_split(rank_tokenizer *self, const char *pattern, base_error *reterr)
 {
     int code = 0;
     PCRE2_SIZE place = 0;
-    if (hub->split_count == HUB_SPLITS_MAX) {
+    if (self->split_count == HUB_SPLITS_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT, "more than %d pre-tokenizers", HUB_SPLITS_MAX);
     }
     pcre2_code *made =
@@ -47,7 +47,7 @@ static base_status add_split(rank_hub *hub, const char *pattern, base_error *ret
                          (const char *)reason, (size_t)place);
     }
     (void)pcre2_jit_compile(made, PCRE2_JIT_COMPLETE); /* without it matching is slower */
-    hub->splits[hub->split_count++] = made;
+    self->splits[self->split_count++] = made;
     return BASE_OK;
 }
 
@@ -92,7 +92,7 @@ static const char *find_foreign(const char *pattern)
     return NULL;
 }
 
-static base_status read_split(rank_hub *hub, const json_t *step, base_error *reterr)
+static base_status read_split(rank_tokenizer *self, const json_t *step, base_error *reterr)
 {
     const char *pattern =
         json_string_value(json_object_get(json_object_get(step, "pattern"), "Regex"));
@@ -104,18 +104,19 @@ static base_status read_split(rank_hub *hub, const json_t *step, base_error *ret
     }
     const char *foreign = find_foreign(pattern);
     return foreign == NULL
-               ? add_split(hub, pattern, reterr)
+               ? add_split(self, pattern, reterr)
                : base_fail(reterr, BASE_ERR_UNSUPPORTED,
                            "its expression has %s, which is not known here: %s", foreign, pattern);
 }
 
-static base_status read_step(rank_hub *hub, const json_t *step, base_error *reterr)
+static base_status read_step(rank_tokenizer *self, const json_t *step, base_error *reterr)
 {
     if (hub_has_type(step, "Split")) {
-        return read_split(hub, step, reterr);
+        return read_split(self, step, reterr);
     }
     if (hub_has_type(step, "Digits")) {
-        return add_split(hub, hub_is_off(step, "individual_digits") ? "\\p{N}+" : "\\p{N}", reterr);
+        return add_split(self, hub_is_off(step, "individual_digits") ? "\\p{N}+" : "\\p{N}",
+                         reterr);
     }
     if (!hub_has_type(step, "ByteLevel")) {
         return hub_refuse("pre-tokenizer", step, reterr);
@@ -124,12 +125,12 @@ static base_status read_step(rank_hub *hub, const json_t *step, base_error *rete
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "its ByteLevel adds a space before a text");
     }
     const json_t *own = json_object_get(step, "use_regex");
-    return own == NULL || json_is_true(own) ? add_split(hub, GPT2_PATTERN, reterr) : BASE_OK;
+    return own == NULL || json_is_true(own) ? add_split(self, GPT2_PATTERN, reterr) : BASE_OK;
 }
 
 /* ByteLevel must be the last step: the vocabulary is in its alphabet, and a step behind it would cut
  * glyphs instead of the text. */
-base_status hub_read_steps(rank_hub *hub, const json_t *root, base_error *reterr)
+base_status hub_read_steps(rank_tokenizer *self, const json_t *root, base_error *reterr)
 {
     size_t index = 0;
     json_t *step = NULL;
@@ -137,14 +138,14 @@ base_status hub_read_steps(rank_hub *hub, const json_t *root, base_error *reterr
     const json_t *steps = json_object_get(root, "pre_tokenizer");
     bool bytes = hub_has_type(steps, "ByteLevel");
     if (!hub_has_type(steps, "Sequence")) {
-        status = read_step(hub, steps, reterr);
+        status = read_step(self, steps, reterr);
     } else {
         json_array_foreach(json_object_get(steps, "pretokenizers"), index, step)
         {
             if (status == BASE_OK && bytes) {
                 status = hub_refuse("pre-tokenizer behind ByteLevel,", step, reterr);
             }
-            status = status == BASE_OK ? read_step(hub, step, reterr) : status;
+            status = status == BASE_OK ? read_step(self, step, reterr) : status;
             bytes = bytes || hub_has_type(step, "ByteLevel");
         }
     }

@@ -19,16 +19,16 @@
 enum { PROGRESS_EVERY_S = 5 };
 
 /* A tokenizer of the kind that is written, without merges: it cuts texts as that one will. */
-static base_status make_cutter(rank_hub **hub, base_error *reterr)
+static base_status make_cutter(rank_tokenizer **cutter, base_error *reterr)
 {
     rank_bpe bytes;
-    *hub = NULL;
+    *cutter = NULL;
     base_status status = rank_bpe_init(&bytes, NULL, 0, reterr);
     if (status != BASE_OK) {
         return status;
     }
     json_t *root = rank_tokenizer_make(&bytes, RANK_TOKENIZER_AS_GPT2);
-    status = root != NULL ? rank_hub_create(root, hub, reterr)
+    status = root != NULL ? rank_tokenizer_create(root, cutter, reterr)
                           : base_fail(reterr, BASE_ERR_MEMORY, "no memory for the tokenizer");
     json_decref(root);
     rank_bpe_fini(&bytes);
@@ -38,17 +38,17 @@ static base_status make_cutter(rank_hub **hub, base_error *reterr)
 static base_status count_texts(const rank_learn_options *options, rank_piece_table *table,
                                base_error *reterr)
 {
-    rank_hub *hub = NULL;
+    rank_tokenizer *cutter = NULL;
     const int64_t began_ns = base_now_ns();
-    base_status status = make_cutter(&hub, reterr);
+    base_status status = make_cutter(&cutter, reterr);
     for (int i = 0; i < options->text_count && status == BASE_OK; i++) {
-        status = rank_texts_count(options->text_paths[i], hub, table, reterr);
+        status = rank_texts_count(options->text_paths[i], cutter, table, reterr);
         if (status == BASE_OK && base_now_ns() - began_ns > PROGRESS_EVERY_S * BASE_NS_PER_S) {
             base_log(BASE_LOG_INFO, "read %d of %d files: %" PRIu64 " MB, %zu different words",
                      i + 1, options->text_count, table->text_bytes / 1000000, table->piece_count);
         }
     }
-    rank_hub_destroy(hub);
+    rank_tokenizer_destroy(cutter);
     return status;
 }
 

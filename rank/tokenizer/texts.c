@@ -10,7 +10,7 @@
 #include "data/text_parts.h"
 
 typedef struct counting {
-    rank_hub *hub;
+    rank_tokenizer *cutter;
     rank_piece_table *table;
 } counting;
 
@@ -23,7 +23,7 @@ static base_status add_piece(void *context, const uint8_t *piece, size_t piece_b
 static base_status count_part(void *user, const rank_text_part *part, base_error *reterr)
 {
     const counting *of = user;
-    return rank_hub_cut(of->hub, part->at, part->bytes, add_piece, of->table, reterr);
+    return rank_tokenizer_cut(of->cutter, part->at, part->bytes, add_piece, of->table, reterr);
 }
 
 static base_status count_plain(const char *path, counting *of, base_error *reterr)
@@ -37,10 +37,10 @@ static base_status count_plain(const char *path, counting *of, base_error *reter
     return status;
 }
 
-base_status rank_texts_count(const char *path, rank_hub *hub, rank_piece_table *table,
+base_status rank_texts_count(const char *path, rank_tokenizer *cutter, rank_piece_table *table,
                              base_error *reterr)
 {
-    counting of = {.hub = hub, .table = table};
+    counting of = {.cutter = cutter, .table = table};
     return base_path_has_json_lines(path) ? rank_text_parts_lines(path, count_part, &of, reterr)
                                           : count_plain(path, &of, reterr);
 }

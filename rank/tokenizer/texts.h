@@ -8,11 +8,11 @@
 #include "base/status.h"
 #include "piece_table.h"
 
-struct rank_hub;
+struct rank_tokenizer;
 
-/* Adds a file's pieces to the table. The hub has GPT-2's splits. A plain text may be a pipe. Errors name
+/* Adds a file's pieces to the table. The cutter has GPT-2's splits. A plain text may be a pipe. Errors name
  * the file, and the line of a text's object. */
-BASE_MUST_CHECK base_status rank_texts_count(const char *path, struct rank_hub *hub,
+BASE_MUST_CHECK base_status rank_texts_count(const char *path, struct rank_tokenizer *cutter,
                                              rank_piece_table *table, base_error *reterr);
 
 #endif

@@ -1,6 +1,5 @@
-/* Byte-level BPE, from Hugging Face's tokenizer.json: the ids are those of that library. There are
- * two kinds. Ours, which corpus-gen writes, splits at spaces only, and is quick. All others split by
- * the file's regular expressions, as those of GPT-2, Llama 3 and SmolLM2 do.
+/* Byte-level BPE, from Hugging Face's tokenizer.json: the ids are those of that library. Texts are cut by the file's
+ * regular expressions, as those of GPT-2, Llama 3 and SmolLM2, and ours, which corpus-gen writes.
  *
  * Any bytes can be encoded. No text encodes to a special token, such as `<|endoftext|>`, which ends
  * a sentence, unless rank_tokenizer_allow_special was called. (That library makes them from the same
@@ -22,8 +21,6 @@ typedef struct rank_tokenizer rank_tokenizer;
 BASE_MUST_CHECK base_status rank_tokenizer_load(const char *path, rank_tokenizer **tokenizer,
                                                 base_error *reterr);
 void rank_tokenizer_destroy(rank_tokenizer *tokenizer);
-/* Whether it is of our own kind. Then a text's ids are those of its pieces (rank_bpe_piece_bytes). */
-bool rank_tokenizer_is_own(const rank_tokenizer *tokenizer);
 int rank_tokenizer_vocab_size(const rank_tokenizer *tokenizer);
 /* What ends a text: `<|endoftext|>`, or without it Llama 3's `<|end_of_text|>`. -1 and NULL: there is
  * none. */

@@ -21,7 +21,7 @@ enum {
     LONG_BYTES = 3 * BLOCK_BYTES
 };
 
-static rank_hub *cutter;
+static rank_tokenizer *cutter;
 
 static int set_up(void **state)
 {
@@ -30,7 +30,7 @@ static int set_up(void **state)
     assert_ok(rank_bpe_init(&bytes, NULL, 0, &error), &error);
     json_t *root = rank_tokenizer_make(&bytes, RANK_TOKENIZER_AS_GPT2);
     assert_non_null(root);
-    assert_ok(rank_hub_create(root, &cutter, &error), &error);
+    assert_ok(rank_tokenizer_create(root, &cutter, &error), &error);
     json_decref(root);
     rank_bpe_fini(&bytes);
     return test_shared_directory_make(state);
@@ -38,7 +38,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    rank_hub_destroy(cutter);
+    rank_tokenizer_destroy(cutter);
     return test_shared_directory_remove(state);
 }
 
@@ -62,7 +62,7 @@ static base_status take(void *context, const uint8_t *piece, size_t piece_bytes,
 static void list(const char *text, size_t text_bytes, listing *to)
 {
     base_error error;
-    assert_ok(rank_hub_cut(cutter, text, text_bytes, take, to, &error), &error);
+    assert_ok(rank_tokenizer_cut(cutter, text, text_bytes, take, to, &error), &error);
 }
 
 static void pieces_are_those_of_gpt2(void **state)
