@@ -23,7 +23,7 @@ static base_status move(const trainer *self, int from, int to, float *values, fl
                       : BASE_OK;
 }
 
-/* Writes or reads the file of a rank's moments on rank 0. Those of other ranks pass through the memory of
+/* Writes or reads the file of a rank's moments on rank 0; all wait until it is written. Those of other ranks pass through the memory of
  * gradients, which nobody needs between two steps. */
 static base_status do_file(const trainer *self, const char *directory, int of_rank, bool second,
                            bool writes, base_error *reterr)
@@ -49,7 +49,7 @@ static base_status do_file(const trainer *self, const char *directory, int of_ra
     if (status == BASE_OK && of_rank > 0 && !writes) {
         status = move(self, 0, of_rank, there, mine, reterr);
     }
-    return status;
+    return status == BASE_OK && writes ? trainer_await_files(self, 1, reterr) : status;
 }
 
 static base_status do_moments(const trainer *self, const char *directory, bool writes,

@@ -14,7 +14,11 @@
 #include "train/trainer.h"
 #include "train/training_state.h"
 
-enum { FILES = 3 }; /* large ones, which are read for their digests, and brought to the disk */
+/* Large ones, which are read for their digests, and brought to the disk. */
+static int file_count(const trainer *self)
+{
+    return trainer_is_local(self) ? 2 + 2 * (int)self->job->job.world_size : 3;
+}
 
 /* How far each slot of the job is in its epoch: those of other ranks are zero until the sum. The ranks of a replica have the same slots, so that the first one tells. Doubles hold
  * such counts exactly. */
@@ -192,7 +196,7 @@ base_status trainer_save(trainer *self, base_error *reterr)
     }
     base_status status = write_checkpoint(self, reterr);
     if (status == BASE_OK) {
-        status = trainer_await_files(self, FILES, reterr);
+        status = trainer_await_files(self, file_count(self), reterr);
     }
     self->saved_step = self->steps_done;
     self->checkpoints++;
