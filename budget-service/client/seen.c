@@ -75,7 +75,7 @@ static bool parse(const char line[LINE_BYTES + 1], budget_seen_row *row)
     return true;
 }
 
-base_status budget_seen_read(const budget_seen *seen, budget_seen_row *row, base_error *reterr)
+static base_status read_row(const budget_seen *seen, budget_seen_row *row, base_error *reterr)
 {
     char line[LINE_BYTES + 1] = "";
     const ssize_t got = pread(seen->fd, line, LINE_BYTES, 0);
@@ -91,16 +91,32 @@ base_status budget_seen_read(const budget_seen *seen, budget_seen_row *row, base
     return BASE_OK;
 }
 
+static base_status take_lock(const budget_seen *seen, base_error *reterr)
+{
+    return base_lock_wait(seen->fd, "what is remembered of the ledger", reterr);
+}
+
+base_status budget_seen_read(const budget_seen *seen, budget_seen_row *row, base_error *reterr)
+{
+    base_status status = take_lock(seen, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    status = read_row(seen, row, reterr);
+    base_lock_drop(seen->fd);
+    return status;
+}
+
 base_status budget_seen_update(const budget_seen *seen, const budget_seen_row *row,
                                base_error *reterr)
 {
     char line[LINE_BYTES + 1];
     budget_seen_row old;
-    base_status status = base_lock_wait(seen->fd, "what is remembered of the ledger", reterr);
+    base_status status = take_lock(seen, reterr);
     if (status != BASE_OK) {
         return status;
     }
-    status = budget_seen_read(seen, &old, reterr);
+    status = read_row(seen, &old, reterr);
     if (status == BASE_OK && row->sequence > old.sequence) {
         format(row, line);
         if (pwrite(seen->fd, line, LINE_BYTES, 0) != LINE_BYTES) {

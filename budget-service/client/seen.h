@@ -1,5 +1,6 @@
 /* The newest row of the ledger that this client has seen, in one line of a file that several
- * processes may share: "SEQUENCE HEAD CHECK\n", of fixed length, written in place under a lock. */
+ * processes may share: "SEQUENCE HEAD CHECK\n", of fixed length, written in place and
+ * read under a lock: on some filesystems a reader could see half of what is being written. */
 #ifndef BUDGET_SEEN_H
 #define BUDGET_SEEN_H
 

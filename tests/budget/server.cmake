@@ -36,6 +36,8 @@ endfunction()
 ringfence_test(budget-link SOURCES test_link.c LIBS ringfence::budget PkgConfig::ZMQ LABELS ipc
                TIMEOUT 60)
 target_include_directories(test-budget-link PRIVATE ${PROJECT_SOURCE_DIR}/budget-service)
+ringfence_test(budget-seen SOURCES test_seen.c LIBS ringfence::budget LABELS ipc TIMEOUT 60)
+target_include_directories(test-budget-seen PRIVATE ${PROJECT_SOURCE_DIR}/budget-service)
 ringfence_service_test(service LABELS ipc TIMEOUT 60)
 ringfence_service_test(service-facts LABELS ipc TIMEOUT 60)
 target_compile_definitions(test-budget-service-facts
