@@ -1,9 +1,14 @@
 /* Handles requests of role admin: accounts, clients and the clock. Called by access.c once the
  * caller's role allows it. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "budget/wire.h"
 #include "service.h"
+
+enum { ID_BYTES = 24 }; /* an int64_t in decimal, with NUL */
 
 base_status service_account_create(budget_service *service, const service_question *question,
                                    service_item *item, base_error *reterr)
@@ -82,10 +87,9 @@ base_status service_clock_repair(budget_service *service, const service_question
     return service_item_answer(item, status, reterr);
 }
 
-/* A page of clients by name. */
+/* A page of clients by id: a name that was revoked and added again has several rows. */
 typedef struct client_page {
-    const char *after; /* skip until this name has passed */
-    bool passed;
+    int64_t after;
     size_t count;
     bool more;
     budget_ledger_client clients[BUDGET_PAGE_MAX];
@@ -94,8 +98,7 @@ typedef struct client_page {
 static bool collect_client(void *context, const budget_ledger_client *client)
 {
     client_page *page = context;
-    if (!page->passed) {
-        page->passed = strcmp(client->name, page->after) == 0;
+    if (client->id <= page->after) {
         return true;
     }
     if (page->count == BUDGET_PAGE_MAX) {
@@ -112,8 +115,14 @@ base_status service_client_list(budget_service *service, const service_question 
     Ringfence__Budget__Clients clients = RINGFENCE__BUDGET__CLIENTS__INIT;
     Ringfence__Budget__Client rows[BUDGET_PAGE_MAX];
     Ringfence__Budget__Client *pointers[BUDGET_PAGE_MAX];
-    client_page page = {.after = question->request->client_list->after};
-    page.passed = page.after[0] == '\0';
+    const char *after = question->request->client_list->after;
+    char *end = NULL;
+    char next[ID_BYTES];
+    client_page page = {.after = strtoll(after, &end, 10)};
+    if (*end != '\0') {
+        return base_fail(reterr, BASE_ERR_INVALID, "'%.32s' is no place in the list of clients",
+                         after);
+    }
     const base_status status =
         budget_ledger_clients(service->ledger, collect_client, &page, reterr);
     if (status != BASE_OK) {
@@ -130,6 +139,9 @@ base_status service_client_list(budget_service *service, const service_question 
     }
     clients.clients = pointers;
     clients.n_clients = page.count;
-    clients.next = page.more ? page.clients[page.count - 1].name : clients.next;
+    if (page.more) {
+        (void)snprintf(next, sizeof next, "%" PRId64, page.clients[page.count - 1].id);
+        clients.next = next;
+    }
     return service_item_done(item, &clients.base, reterr);
 }

@@ -1,9 +1,10 @@
 /* Every message × every role, the redeem endpoint, and a client that is revoked while connected. */
 #include <string.h>
 
+#include "budget/ledger.h"
 #include "service_raw.h"
 
-enum { MESSAGE_BYTES_MAX = 512 };
+enum { MESSAGE_BYTES_MAX = 512, ROTATIONS = 300 };
 
 typedef struct rights {
     const char *message;
@@ -156,11 +157,57 @@ static void test_revoked_on_an_open_connection(void **state)
     assert_alive(fixture);
 }
 
+/* One name that was revoked and added again, time after time: more rows than a page has. */
+static void rotate(const service_fixture *fixture)
+{
+    base_error error = {0};
+    budget_ledger *ledger = NULL;
+    budget_answer answer;
+    budget_ledger_options options = {.dir = fixture->dir};
+    budget_ledger_client client = {.name = "rotated", .role = BUDGET_ROLE_REQUEST};
+    assert_ok(budget_clock_read(&options.clock, &error), &error);
+    assert_ok(budget_ledger_open(&options, &ledger, &error), &error);
+    assert_ok(budget_ledger_begin(ledger, &options.clock, &error), &error);
+    for (int i = 0; i < ROTATIONS; i++) {
+        memset(client.public_key, 1 + i % 250, sizeof client.public_key);
+        client.public_key[0] = (uint8_t)(i / 250);
+        assert_ok(budget_ledger_client_add(ledger, NULL, &client, &answer, &error), &error);
+        assert_int_equal(answer.reason, BUDGET_REASON_NONE);
+        assert_ok(budget_ledger_client_revoke(ledger, NULL, client.name, &answer, &error), &error);
+    }
+    assert_ok(budget_ledger_commit(ledger, &error), &error);
+    budget_ledger_close(ledger);
+}
+
+static void count_client(void *user, const budget_client_info *info)
+{
+    int *count = user;
+    (*count)++;
+    if (*count > ROTATIONS + 2) {
+        fail_msg("%s is listed again", info->name);
+    }
+}
+
+static void test_clients_of_one_name_are_listed_once(void **state)
+{
+    service_fixture *fixture = *state;
+    base_error why;
+    int count = 0;
+    rotate(fixture);
+    fixture_start(fixture);
+    budget_client *admin = fixture_client(fixture, "admin", 0);
+    assert_verdict(budget_client_list(admin, count_client, &count, &why), BUDGET_GRANTED, &why);
+    assert_int_equal(count, ROTATIONS + 2); /* request and admin */
+    budget_client_close(admin);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_roles_and_messages, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_a_label_is_its_clients, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_clients_of_one_name_are_listed_once, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(test_revoked_on_an_open_connection, setup,
                                         fixture_teardown),
     };
