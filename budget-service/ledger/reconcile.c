@@ -107,6 +107,24 @@ static void report_stray(reconciler *self, const budget_charge *charge, bool amb
     reconcile_report(self, &finding);
 }
 
+/* All lines, before any is recorded: a bill is taken as a whole, or not at all. */
+static base_status check_texts(reconciler *self)
+{
+    for (size_t i = 0; i < self->options->count; i++) {
+        const budget_charge *charge = &self->options->charges[i];
+        base_status status =
+            text_check("a line's id", charge->line_id, BUDGET_LINE_BYTES, self->reterr);
+        if (status == BASE_OK && charge->instance_id[0] != '\0') {
+            status = text_check("an instance id", charge->instance_id, BUDGET_INSTANCE_BYTES,
+                                self->reterr);
+        }
+        if (status != BASE_OK) {
+            return base_error_prepend(self->reterr, status, "line %zu of the bill", i + 1);
+        }
+    }
+    return BASE_OK;
+}
+
 static base_status match_lines(reconciler *self)
 {
     for (size_t i = 0; i < self->options->count; i++) {
@@ -434,7 +452,8 @@ static void mark_known_twice(reconciler *self)
 
 static base_status run(reconciler *self)
 {
-    base_status status = match_lines(self);
+    base_status status = check_texts(self);
+    status = status == BASE_OK ? match_lines(self) : status;
     status = status == BASE_OK ? refuse_twins(self) : status;
     if (status != BASE_OK || self->count == 0) {
         return status;
@@ -473,8 +492,13 @@ base_status budget_reconcile_run(budget_ledger *ledger, const budget_caller *cal
     if (self.lines == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory to reconcile");
     }
+    const uint64_t before = ledger->batch_sequence;
     base_status status = run(&self);
     status = status == BASE_OK ? reconcile_look_for_missing(&self) : status;
+    if (status == BASE_ERR_INVALID && ledger->batch_sequence != before) {
+        ledger->lost = true; /* some of it is in the batch, and it was to be all or nothing */
+        status = BASE_ERR_STATE;
+    }
     free(self.lines);
     return status;
 }

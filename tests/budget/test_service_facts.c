@@ -316,6 +316,35 @@ static void test_bill_and_audit(void **state)
     budget_client_close(admin);
 }
 
+/* A bill is taken as a whole: a line that cannot be recorded keeps out those before it. */
+static void test_a_refused_bill_posts_nothing(void **state)
+{
+    service_fixture *fixture = *state;
+    base_error why;
+    int64_t spent = -1;
+    budget_reconciliation result;
+    static budget_charge lines[2] = {{.line_id = "l-1", .label = "run-1", .usd_micro = 500000},
+                                     {.line_id = "l-2", .label = "run-1", .usd_micro = 500000}};
+    static const budget_charge bad[] = {{.line_id = "quote\""},
+                                        {.line_id = ""},
+                                        {.line_id = "l-2", .instance_id = "back\\slash"},
+                                        {.line_id = "l-1"}};
+    fixture_start(fixture);
+    fixture_account(fixture, "phase35", USD(500));
+    fixture_begin_run(fixture, "run-1", 3600);
+    budget_client *admin = fixture_client(fixture, "admin", 0);
+    const budget_bill bill = {.as_of = 4000000000, .charges = lines, .count = 2};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        memcpy(lines[1].line_id, bad[i].line_id, sizeof lines[1].line_id);
+        memcpy(lines[1].instance_id, bad[i].instance_id, sizeof lines[1].instance_id);
+        assert_verdict(budget_reconcile(admin, &bill, NULL, NULL, &result, &why), BUDGET_REFUSED,
+                       &why);
+        assert_verdict(budget_total_spent(admin, NULL, &spent, &why), BUDGET_GRANTED, &why);
+        assert_int_equal(spent, 0);
+    }
+    budget_client_close(admin);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -328,6 +357,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_clock_alarm, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_hook_hears_of_a_cap, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_bill_and_audit, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_a_refused_bill_posts_nothing, fixture_setup,
+                                        fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
