@@ -176,6 +176,15 @@ json_t *cli_account_json(const budget_account *account)
     return object;
 }
 
+void cli_frozen(const char *account, const char *why)
+{
+    (void)fflush(stdout);
+    (void)fprintf(stderr,
+                  "budget-service: warning: %s is frozen: %s: budget-service account "
+                  "acknowledge %s\n",
+                  account, why, account);
+}
+
 void cli_warn(const budget_account *account)
 {
     if (account->frozen) {

@@ -191,6 +191,9 @@ json_t *cli_account_json(const budget_account *account);
 /* Percent of the cap that is posted or reserved; 100 where the cap is 0. */
 int64_t cli_percent(const budget_account *account);
 
+/* One line on standard error: the account is frozen, why, and what an admin runs. */
+void cli_frozen(const char *account, const char *why);
+
 /* From CLI_HINT_PERCENT on, and for a frozen account: one line on standard error. */
 void cli_warn(const budget_account *account);
 

@@ -37,6 +37,22 @@ static int done(const cli_args *args, const char *what)
     return BASE_EXIT_DONE;
 }
 
+/* The account that this has frozen, on standard error, or as "frozen" and "message". */
+static int finish_actual(const cli_args *args, const budget_client *client)
+{
+    const budget_note *note = budget_client_note(client);
+    if (note->account[0] == '\0') {
+        return done(args, "recorded");
+    }
+    if (args->json) {
+        return cli_object(json_pack("{s:s, s:s, s:s, s:s}", "label", args->operands[0], "done",
+                                    "recorded", "frozen", note->account, "message", note->message));
+    }
+    (void)done(args, "recorded");
+    cli_frozen(note->account, note->message);
+    return BASE_EXIT_DONE;
+}
+
 static int finish(const cli_args *args, budget_client *client, budget_verdict verdict,
                   const base_error *why, const char *what)
 {
@@ -81,7 +97,8 @@ static int run_record_actual(const cli_args *args)
     budget_client *client = cli_client(args, "admin", &exit_code);
     if (client != NULL) {
         const budget_verdict verdict = budget_record_actual(client, &actual, &why);
-        exit_code = finish(args, client, verdict, &why, "recorded");
+        exit_code = verdict == BUDGET_GRANTED ? finish_actual(args, client)
+                                              : finish(args, client, verdict, &why, "recorded");
         budget_client_close(client);
     }
     free(evidence);

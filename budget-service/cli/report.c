@@ -53,19 +53,58 @@ static void show_difference(void *user, const budget_difference *difference)
 {
     const difference_sink *sink = user;
     if (sink->json) {
-        (void)json_array_append_new(
-            sink->differences,
-            json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "kind", difference->kind, "label",
-                      difference->label, "instance_id", difference->instance_id, "line_id",
-                      difference->line_id, "ledger_usd_micro",
-                      (json_int_t)difference->ledger_usd_micro, "bill_usd_micro",
-                      (json_int_t)difference->bill_usd_micro));
+        json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "kind", difference->kind, "label",
+                                difference->label, "instance_id", difference->instance_id,
+                                "line_id", difference->line_id, "ledger_usd_micro",
+                                (json_int_t)difference->ledger_usd_micro, "bill_usd_micro",
+                                (json_int_t)difference->bill_usd_micro);
+        if (difference->account[0] != '\0') {
+            (void)json_object_set_new(row, "account", json_string(difference->account));
+            (void)json_object_set_new(row, "message", json_string(difference->message));
+        }
+        (void)json_array_append_new(sink->differences, row);
         return;
     }
     (void)printf("%-18s %-28s %-20s %12s %12s\n", difference->kind,
                  difference->label[0] != '\0' ? difference->label : "-",
                  difference->instance_id[0] != '\0' ? difference->instance_id : "-",
                  cli_usd(difference->ledger_usd_micro), cli_usd(difference->bill_usd_micro));
+    if (difference->account[0] != '\0') {
+        cli_frozen(difference->account, difference->message);
+    }
+}
+
+static void show_counts(const cli_args *args, const budget_reconciliation *result)
+{
+    (void)printf("%" PRIu64 " matched, %" PRIu64 " missing in the bill, %" PRIu64
+                 " missing in the ledger, %" PRIu64 " differing, %" PRIu64 " unknown\n",
+                 result->matched, result->missing_in_bill, result->missing_in_ledger,
+                 result->differing, result->unknown);
+    if (result->ambiguous > 0) {
+        (void)printf("%" PRIu64 " ambiguous: the ledger has runs of several vendors, and an "
+                     "instance alone does not say whose it is; nothing of %s is posted. Say "
+                     "it with --vendor, or in a column vendor (csv) or x_Vendor (focus-csv). A "
+                     "run authorized without a vendor: --vendor cloud, or its label in the "
+                     "line\n",
+                     result->ambiguous, result->ambiguous == 1 ? "it" : "them");
+    }
+    if (result->after_the_end > 0) {
+        (void)printf("%" PRIu64 " billed after the end, here or on a bill before: an instance "
+                     "that was said to be gone "
+                     "still costs; look at the vendor's list, end it, and send new evidence "
+                     "(terminated)\n",
+                     result->after_the_end);
+    }
+    if (result->frozen > 0) {
+        (void)printf("%" PRIu64 " frozen: the bill is posted; find out why it cost that much, and "
+                     "acknowledge. Until then nothing is granted there\n",
+                     result->frozen);
+    }
+    if (result->passed_over > 0) {
+        (void)printf("%" PRIu64 " line%s passed over: the period begins after %s\n",
+                     result->passed_over, result->passed_over == 1 ? "" : "s",
+                     cli_time(args->values.as_of_s));
+    }
 }
 
 static int show_reconciliation(const cli_args *args, const budget_reconciliation *result,
@@ -73,43 +112,20 @@ static int show_reconciliation(const cli_args *args, const budget_reconciliation
 {
     const bool all = result->missing_in_bill == 0 && result->missing_in_ledger == 0 &&
                      result->differing == 0 && result->unknown == 0 && result->ambiguous == 0 &&
-                     result->after_the_end == 0;
+                     result->after_the_end == 0 && result->frozen == 0;
     const int exit_code = all ? BASE_EXIT_DONE : BASE_EXIT_NOT_RECONCILED;
-    if (args->json) {
-        (void)cli_object(json_pack(
-            "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:O}", "matched",
-            (json_int_t)result->matched, "missing_in_bill", (json_int_t)result->missing_in_bill,
-            "missing_in_ledger", (json_int_t)result->missing_in_ledger, "differing",
-            (json_int_t)result->differing, "unknown", (json_int_t)result->unknown, "ambiguous",
-            (json_int_t)result->ambiguous, "after_the_end", (json_int_t)result->after_the_end,
-            "passed_over", (json_int_t)result->passed_over, "reconciled", all, "differences",
-            differences));
-    } else {
-        (void)printf("%" PRIu64 " matched, %" PRIu64 " missing in the bill, %" PRIu64
-                     " missing in the ledger, %" PRIu64 " differing, %" PRIu64 " unknown\n",
-                     result->matched, result->missing_in_bill, result->missing_in_ledger,
-                     result->differing, result->unknown);
-        if (result->ambiguous > 0) {
-            (void)printf("%" PRIu64 " ambiguous: the ledger has runs of several vendors, and an "
-                         "instance alone does not say whose it is; nothing of %s is posted. Say "
-                         "it with --vendor, or in a column vendor (csv) or x_Vendor (focus-csv). A "
-                         "run authorized without a vendor: --vendor cloud, or its label in the "
-                         "line\n",
-                         result->ambiguous, result->ambiguous == 1 ? "it" : "them");
-        }
-        if (result->after_the_end > 0) {
-            (void)printf("%" PRIu64 " billed after the end, here or on a bill before: an instance "
-                         "that was said to be gone "
-                         "still costs; look at the vendor's list, end it, and send new evidence "
-                         "(terminated)\n",
-                         result->after_the_end);
-        }
-        if (result->passed_over > 0) {
-            (void)printf("%" PRIu64 " line%s passed over: the period begins after %s\n",
-                         result->passed_over, result->passed_over == 1 ? "" : "s",
-                         cli_time(args->values.as_of_s));
-        }
+    if (!args->json) {
+        show_counts(args, result);
+        return exit_code;
     }
+    (void)cli_object(json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:O}", "matched",
+        (json_int_t)result->matched, "missing_in_bill", (json_int_t)result->missing_in_bill,
+        "missing_in_ledger", (json_int_t)result->missing_in_ledger, "differing",
+        (json_int_t)result->differing, "unknown", (json_int_t)result->unknown, "ambiguous",
+        (json_int_t)result->ambiguous, "after_the_end", (json_int_t)result->after_the_end, "frozen",
+        (json_int_t)result->frozen, "passed_over", (json_int_t)result->passed_over, "reconciled",
+        all, "differences", differences));
     return exit_code;
 }
 

@@ -224,6 +224,11 @@ const budget_refusal *budget_client_refusal(const budget_client *client)
     return &client->refusal;
 }
 
+const budget_note *budget_client_note(const budget_client *client)
+{
+    return &client->note;
+}
+
 bool budget_copy_text(char *into, size_t into_bytes, const char *text)
 {
     const size_t length = strlen(text);
@@ -359,6 +364,7 @@ budget_verdict budget_ask_service(budget_client *client, ProtobufCMessage *body,
                     (*response)->verdict == RINGFENCE__BUDGET__VERDICT__VERDICT_TRANSIENT;
     }
     client->refusal = (budget_refusal){0};
+    client->note = (budget_note){0};
     if (*response != NULL && verdict != BUDGET_GRANTED) {
         (void)snprintf(client->refusal.code, sizeof client->refusal.code, "%s", (*response)->code);
     }
@@ -372,6 +378,8 @@ budget_verdict budget_ask_service(budget_client *client, ProtobufCMessage *body,
         return verdict;
     }
     BASE_ASSERT(*response != NULL);
+    (void)snprintf(client->note.account, sizeof client->note.account, "%s", (*response)->account);
+    (void)snprintf(client->note.message, sizeof client->note.message, "%s", (*response)->reason);
     return (*response)->body_case == answer_case ? verdict : budget_broken_answer(why);
 }
 

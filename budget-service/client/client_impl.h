@@ -15,6 +15,7 @@ struct budget_client {
     char request_id[BUDGET_REQUEST_ID_BYTES];      /* of the last question */
     char next_request_id[BUDGET_REQUEST_ID_BYTES]; /* "": a fresh one */
     budget_refusal refusal;
+    budget_note note;
 };
 
 typedef Ringfence__Budget__Request budget_wire_request;

@@ -29,6 +29,7 @@ static budget_verdict hand_over(const Ringfence__Budget__Reconciled *got,
         .unknown = got->unknown,
         .ambiguous = got->ambiguous,
         .after_the_end = got->after_the_end,
+        .frozen = got->frozen,
         .passed_over = got->passed_over,
     };
     for (size_t i = 0; i < got->n_differences && difference_fn != NULL; i++) {

@@ -91,27 +91,28 @@ static base_status look_at_caps(ledger_op *op, const budget_reservation *before,
     return BASE_OK;
 }
 
-static void warn_frozen(ledger_op *op, const budget_reservation *reservation, bool passes_cap)
+void actual_frozen_message(const budget_reservation *run, const char *above_cap,
+                           char message[BUDGET_ANSWER_MESSAGE_BYTES])
 {
     char total[BUDGET_MONEY_BYTES];
     char amount[BUDGET_MONEY_BYTES];
-    const budget_rule_reservation *rule = &reservation->rule;
-    if (passes_cap) {
-        (void)snprintf(op->answer->message, sizeof op->answer->message,
-                       "%.100s cost more after its cost was final, so %.64s is above its cap: the "
+    const budget_rule_reservation *rule = &run->rule;
+    if (above_cap != NULL) {
+        (void)snprintf(message, BUDGET_ANSWER_MESSAGE_BYTES,
+                       "%.100s cost more after its cost was final, so %.64s is above its cap: its "
                        "account is frozen until an admin acknowledges",
-                       reservation->entry.label, op->answer->account);
+                       run->entry.label, above_cap);
         return;
     }
     budget_money_show(rule->total < 0 ? -rule->total : rule->total, total);
     budget_money_show(rule->amount, amount);
-    (void)snprintf(op->answer->message, sizeof op->answer->message,
+    (void)snprintf(message, BUDGET_ANSWER_MESSAGE_BYTES,
                    rule->total < 0
-                       ? "%s was credited %s more than it cost, which counts as nothing: the "
+                       ? "%s was credited %s more than it cost, which counts as nothing: its "
                          "account is frozen until an admin acknowledges"
-                       : "%s cost %s, above its %s: the account is frozen until an admin "
+                       : "%s cost %s, above its %s: its account is frozen until an admin "
                          "acknowledges",
-                   reservation->entry.label, total, amount);
+                   run->entry.label, total, amount);
 }
 
 /* What goes into the row's data; the evidence is kept. */
@@ -173,7 +174,8 @@ static base_status write_actual(ledger_op *op, const budget_ledger_actual *actua
         return op_refuse_overflow(op);
     }
     if (effect->freeze) {
-        warn_frozen(op, after, effect->passes_cap);
+        actual_frozen_message(after, effect->passes_cap ? op->answer->account : NULL,
+                              op->answer->message);
     }
     status = op_grant(op);
     return status == BASE_OK && actual->line_id != NULL

@@ -154,6 +154,11 @@ typedef struct ledger_line {
  * named an instance then and does not now, or the other way round. */
 BASE_MUST_CHECK base_status line_find(budget_ledger *ledger, ledger_line *line, base_error *reterr);
 
+/* actual.c: why a cost of the run, as it is with it, froze its account. above_cap: the account that
+ * is above its cap by it; NULL: the run's own sum is the reason. */
+void actual_frozen_message(const budget_reservation *run, const char *above_cap,
+                           char message[BUDGET_ANSWER_MESSAGE_BYTES]);
+
 /* final.c: the cost of reservation `id` is final by this bill, with a row that says so, unless the
  * rules say that it is not; nothing is written then. */
 BASE_MUST_CHECK base_status reservation_finalize(budget_ledger *ledger, const budget_caller *caller,

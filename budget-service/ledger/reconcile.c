@@ -8,7 +8,6 @@
 
 #include "base/assert.h"
 #include "budget/money.h"
-#include "evidence.h"
 #include "reconcile_core.h"
 
 enum {
@@ -25,6 +24,7 @@ const char *budget_finding_name(budget_finding_kind kind)
         [BUDGET_FINDING_UNKNOWN] = "unknown",
         [BUDGET_FINDING_AMBIGUOUS] = "ambiguous",
         [BUDGET_FINDING_AFTER_THE_END] = "after_the_end",
+        [BUDGET_FINDING_FROZEN] = "frozen",
     };
     return (unsigned)kind < BUDGET_FINDING_COUNT_ ? names[kind] : "unknown";
 }
@@ -230,9 +230,11 @@ static size_t last_news(const matched_line *lines, size_t count)
 
 /* Records the new lines, and those that have changed. by_hand is what a person recorded before them:
  * it is taken off them, so that in the end just the bill is posted. Then the last one alone posts
- * anything: what is posted must not rise and fall on the way, which could pass a cap. */
+ * anything: what is posted must not rise and fall on the way, which could pass a cap. frozen: why
+ * one of them froze the account; else it stays as it is. */
 static base_status record_lines(reconciler *self, const char *label, const matched_line *lines,
-                                size_t count, int64_t by_hand)
+                                size_t count, int64_t by_hand,
+                                char frozen[BUDGET_ANSWER_MESSAGE_BYTES])
 {
     base_status status = BASE_OK;
     const size_t last = last_news(lines, count);
@@ -259,56 +261,10 @@ static base_status record_lines(reconciler *self, const char *label, const match
             status = base_fail(self->reterr, BASE_ERR_STATE, "%s: %s", label, answer.message);
         }
         self->result->recorded += status == BASE_OK;
-        self->result->frozen = self->result->frozen || answer.message[0] != '\0';
-    }
-    return status;
-}
-
-/* The latest end of a period billed for the instance (NULL: for any); 0: none is said. A period
- * that is not over at as_of_s is billed in part, like a vendor's hour or day that goes on. */
-static int64_t latest_until(const matched_line *lines, size_t count, const char *instance,
-                            bool unnamed, int64_t as_of_s)
-{
-    int64_t latest_s = 0;
-    for (size_t i = 0; i < count; i++) {
-        const budget_charge *charge = lines[i].charge;
-        const bool named = charge->instance_id[0] != '\0';
-        const bool ours =
-            instance == NULL || (named ? strcmp(charge->instance_id, instance) == 0 : unnamed);
-        if (ours && charge->usd_micro > 0 && charge->until_s > latest_s &&
-            charge->until_s <= as_of_s) {
-            latest_s = charge->until_s;
+        if (status == BASE_OK && answer.message[0] != '\0') {
+            memcpy(frozen, answer.message, sizeof answer.message);
         }
     }
-    return latest_s;
-}
-
-/* Until when every instance that the token allows is billed by these lines, wall time; 0: one is
- * not. A line that names no instance counts where there is one at most. Credits bill no time. *all:
- * each is known, so that none is left out of the proof of the end. */
-static base_status billed_until(reconciler *self, const budget_reservation *found,
-                                const matched_line *lines, size_t count, int64_t *until_ms,
-                                bool *all)
-{
-    int64_t instances = 0;
-    int64_t least_s = INT64_MAX;
-    const int64_t as_of_s = self->as_of_ms / 1000;
-    store_db *store = &self->ledger->store;
-    base_status status =
-        store_query(store, self->reterr, SQL_INSTANCE_WALK, "reservation:i", found->id);
-    while (store_next(store, SQL_INSTANCE_WALK, &status, self->reterr)) {
-        const char *instance = store_text(store, SQL_INSTANCE_WALK, 0);
-        const int64_t until_s =
-            latest_until(lines, count, instance, found->instances == 1, as_of_s);
-        least_s = until_s < least_s ? until_s : least_s;
-        instances++;
-    }
-    if (instances == 0 && found->instances == 1) {
-        least_s = latest_until(lines, count, NULL, true, as_of_s);
-        instances = 1;
-    }
-    *all = instances == found->instances;
-    *until_ms = *all ? least_s * 1000 : 0;
     return status;
 }
 
@@ -331,59 +287,40 @@ static bool lines_match(const budget_reservation *found, const label_sums *sums,
     return difference <= rounding && difference >= -rounding;
 }
 
-static base_status finalize(reconciler *self, const budget_reservation *found,
-                            const matched_line *lines, size_t count)
+/* Reports a run of a frozen account: this bill froze it (why), or the run is one that does, and
+ * nobody has acknowledged yet. */
+static base_status report_frozen(reconciler *self, int64_t id, const char *why)
 {
-    const budget_ledger *ledger = self->ledger;
-    bool all = false;
-    budget_rule_bill bill = {
-        .until_ms = self->as_of_ms - ledger->anchor.offset_ms,
-        .settling_ms =
-            1000 * budget_policy_settling_seconds(self->options->policy, found->entry.vendor),
+    budget_reservation run;
+    ledger_chain chain;
+    char message[BUDGET_ANSWER_MESSAGE_BYTES];
+    base_status status = reservation_load_id(self->ledger, id, &run, self->reterr);
+    if (status == BASE_OK) {
+        status = chain_load(self->ledger, NULL, run.account_id, &chain, self->reterr);
+    }
+    if (status != BASE_OK || !chain.rule.accounts[0].frozen ||
+        (why[0] == '\0' && !budget_rule_is_odd(&run.rule))) {
+        return status;
+    }
+    actual_frozen_message(&run, NULL, message);
+    const budget_finding finding = {
+        .kind = BUDGET_FINDING_FROZEN,
+        .label = run.entry.label,
+        .instance_id = "",
+        .line_id = "",
+        .ledger_usd_micro = run.rule.amount,
+        .bill_usd_micro = run.rule.total,
+        .account = chain.names[0],
+        .message = why[0] != '\0' ? why : message,
     };
-    base_status status = billed_until(self, found, lines, count, &bill.billed_until_ms, &all);
-    if (!all && !found->entry.attested) { /* an earlier service proved the end of some */
-        bill.settling_ms = INT64_MAX;
-    }
-    if (bill.billed_until_ms != 0) {
-        bill.billed_until_ms -= ledger->anchor.offset_ms;
-    }
-    return status == BASE_OK
-               ? reservation_finalize(self->ledger, &self->caller, found->id, &bill, self->reterr)
-               : status;
-}
-
-/* Charges for a time after the proven end, on this bill or one before: then it was no end. */
-static bool look_after_the_end(reconciler *self, const budget_reservation *found,
-                               const matched_line *lines, size_t count)
-{
-    budget_finding finding = {
-        .kind = BUDGET_FINDING_AFTER_THE_END, .label = found->entry.label, .line_id = ""};
-    const int64_t granularity_s =
-        budget_policy_granularity_seconds(self->options->policy, found->entry.vendor);
-    const int64_t end_s =
-        wall_of(self->ledger, found->rule.ended_ms) / 1000 + granularity_s + EVIDENCE_CLOCK_SLACK_S;
-    for (size_t i = 0; i < count && found->rule.terminated; i++) {
-        const budget_charge *charge = lines[i].charge;
-        if (charge->usd_micro > 0 && charge->at_s > end_s) {
-            finding.instance_id =
-                finding.instance_id == NULL ? charge->instance_id : finding.instance_id;
-            finding.ledger_usd_micro += lines[i].recorded;
-            finding.bill_usd_micro += charge->usd_micro;
-        }
-    }
-    if (finding.instance_id == NULL && found->rule.refuted) {
-        finding.instance_id = lines[0].charge->instance_id;
-    }
-    if (finding.instance_id != NULL) {
-        reconcile_report(self, &finding);
-    }
-    return finding.instance_id != NULL;
+    reconcile_report(self, &finding);
+    return BASE_OK;
 }
 
 static base_status reconcile_label(reconciler *self, const matched_line *lines, size_t count)
 {
     budget_reservation found;
+    char frozen[BUDGET_ANSWER_MESSAGE_BYTES] = "";
     base_status status =
         reservation_load_id(self->ledger, lines[0].reservation, &found, self->reterr);
     if (status != BASE_OK) {
@@ -402,16 +339,19 @@ static base_status reconcile_label(reconciler *self, const matched_line *lines, 
         .bill_usd_micro = sums.bill,
     };
     reconcile_report(self, &finding);
-    const bool goes_on = look_after_the_end(self, &found, lines, count);
+    const bool goes_on = reconcile_look_after_the_end(self, &found, lines, count);
     if (matched) {
-        status = record_lines(self, found.entry.label, lines, count, by_hand);
+        status = record_lines(self, found.entry.label, lines, count, by_hand, frozen);
+    }
+    if (status == BASE_OK) {
+        status = report_frozen(self, found.id, frozen);
     }
     if (status == BASE_OK && goes_on) {
         status = reservation_refute(self->ledger, &self->caller, found.id, self->reterr);
     }
     if (status == BASE_OK && finding.kind == BUDGET_FINDING_MATCHED && !goes_on &&
         self->result->counts[BUDGET_FINDING_AMBIGUOUS] == 0) {
-        status = finalize(self, &found, lines, count);
+        status = reconcile_finalize(self, &found, lines, count);
     }
     return status;
 }

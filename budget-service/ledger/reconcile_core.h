@@ -1,4 +1,4 @@
-/* What the two files of reconcile share. Private to ledger/. */
+/* What the files of reconcile share. Private to ledger/. */
 #ifndef BUDGET_RECONCILE_CORE_H
 #define BUDGET_RECONCILE_CORE_H
 
@@ -31,6 +31,14 @@ void reconcile_report(reconciler *self, const budget_finding *finding);
 
 /* Whether a line of this vendor (NULL: not known) may be about a run of that one. */
 bool reconcile_is_vendors(const char *vendor, const char *of_run);
+
+/* The cost of the run is final, if its lines say so. */
+base_status reconcile_finalize(reconciler *self, const budget_reservation *found,
+                               const matched_line *lines, size_t count);
+
+/* Reports charges for a time after the proven end, on this bill or one before: then it was no end. */
+bool reconcile_look_after_the_end(reconciler *self, const budget_reservation *found,
+                                  const matched_line *lines, size_t count);
 
 /* Reports the runs that the bill lacks. self->lines are sorted by reservation. */
 base_status reconcile_look_for_missing(reconciler *self);

@@ -331,6 +331,17 @@ budget_reason budget_rule_void(budget_rule_reservation *reservation)
     return BUDGET_REASON_NONE;
 }
 
+/* What may be posted for it before a person must look: nothing is reserved for a voided one. */
+static int64_t limit_of(const budget_rule_reservation *reservation)
+{
+    return reservation->state == BUDGET_STATE_VOIDED ? 0 : reservation->amount;
+}
+
+bool budget_rule_is_odd(const budget_rule_reservation *reservation)
+{
+    return reservation->total < 0 || reservation->total > limit_of(reservation);
+}
+
 budget_reason budget_rule_actual(budget_rule_reservation *reservation, const budget_rule_cost *cost,
                                  bool *freeze)
 {
@@ -340,8 +351,8 @@ budget_reason budget_rule_actual(budget_rule_reservation *reservation, const bud
         total > BUDGET_MONEY_MICRO_MAX || total < -BUDGET_MONEY_MICRO_MAX) {
         return BUDGET_REASON_OVERFLOW;
     }
-    const int64_t limit = reservation->state == BUDGET_STATE_VOIDED ? 0 : reservation->amount;
-    const bool overrun = cost->amount > 0 && total > limit && !BUDGET_MUTANT(OVERRUN_UNFROZEN);
+    const bool overrun =
+        cost->amount > 0 && total > limit_of(reservation) && !BUDGET_MUTANT(OVERRUN_UNFROZEN);
     *freeze = overrun || (cost->amount < 0 && total < 0);
     reservation->total = total;
     reservation->billed = reservation->billed || cost->billed;

@@ -85,6 +85,17 @@ base_status service_terminated(budget_service *service, const service_question *
     return service_item_answer(item, status, reterr);
 }
 
+/* Adds which account the cost has frozen. */
+static base_status name_frozen(budget_service *service, const char *label, service_item *item,
+                               base_error *reterr)
+{
+    budget_reservation found;
+    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
+    const base_status status = budget_ledger_find(service->ledger, label, &found, reterr);
+    part.account = found.entry.account;
+    return status == BASE_OK ? service_item_put(item, &part, reterr) : status;
+}
+
 base_status service_record_actual(budget_service *service, const service_question *question,
                                   service_item *item, base_error *reterr)
 {
@@ -98,9 +109,12 @@ base_status service_record_actual(budget_service *service, const service_questio
         .evidence = body->evidence.len > 0 ? body->evidence.data : NULL,
         .evidence_bytes = body->evidence.len,
     };
-    const base_status status = budget_ledger_record_actual(service->ledger, &question->caller,
-                                                           &actual, &item->answer, reterr);
-    return service_item_answer(item, status, reterr);
+    const budget_answer *answer = &item->answer;
+    base_status status = budget_ledger_record_actual(service->ledger, &question->caller, &actual,
+                                                     &item->answer, reterr);
+    status = service_item_answer(item, status, reterr);
+    const bool froze = answer->reason == BUDGET_REASON_NONE && answer->message[0] != '\0';
+    return status == BASE_OK && froze ? name_frozen(service, body->label, item, reterr) : status;
 }
 
 static base_status redeem_create(budget_service *service, const service_question *question,

@@ -26,6 +26,10 @@ static void collect(void *context, const budget_finding *finding)
     (void)snprintf(copy->label, sizeof copy->label, "%s", finding->label);
     (void)snprintf(copy->instance_id, sizeof copy->instance_id, "%s", finding->instance_id);
     (void)snprintf(copy->line_id, sizeof copy->line_id, "%s", finding->line_id);
+    if (finding->account != NULL) {
+        (void)snprintf(copy->account, sizeof copy->account, "%s", finding->account);
+        (void)snprintf(copy->message, sizeof copy->message, "%s", finding->message);
+    }
     copy->ledger_usd_micro = finding->ledger_usd_micro;
     copy->bill_usd_micro = finding->bill_usd_micro;
     budget_shape_write(&budget_difference_shape, copy, &row->base);
@@ -63,6 +67,7 @@ static base_status put_result(const budget_reconciled *result, findings *all, se
     reconciled.unknown = (uint64_t)result->counts[BUDGET_FINDING_UNKNOWN];
     reconciled.ambiguous = (uint64_t)result->counts[BUDGET_FINDING_AMBIGUOUS];
     reconciled.after_the_end = (uint64_t)result->counts[BUDGET_FINDING_AFTER_THE_END];
+    reconciled.frozen = (uint64_t)result->counts[BUDGET_FINDING_FROZEN];
     reconciled.passed_over = (uint64_t)result->passed_over;
     reconciled.differences = all->pointers;
     reconciled.n_differences = all->count;

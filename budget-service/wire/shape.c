@@ -89,6 +89,7 @@ const budget_shape budget_entry_shape = SHAPE(entry, entry_rows);
 static const shape_row difference_rows[] = {
     DIFFERENCE(TEXT, kind),    DIFFERENCE(TEXT, label),           DIFFERENCE(TEXT, instance_id),
     DIFFERENCE(TEXT, line_id), DIFFERENCE(INT, ledger_usd_micro), DIFFERENCE(INT, bill_usd_micro),
+    DIFFERENCE(TEXT, account), DIFFERENCE(TEXT, message),
 };
 const budget_shape budget_difference_shape = SHAPE(difference, difference_rows);
 

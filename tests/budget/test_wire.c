@@ -236,7 +236,7 @@ static void check_shape(const budget_shape *shape, const ProtobufCMessageDescrip
     char texts[FIELDS_MAX][8];
     uint8_t bytes[BUDGET_DIGEST_BYTES];
     uint8_t packed[2][PACKED_BYTES];
-    char too_long[BUDGET_LABEL_BYTES + 1];
+    char too_long[BUDGET_ANSWER_MESSAGE_BYTES + 1];
     shape_message message;
     shape_message back;
     shape_record record = {0};

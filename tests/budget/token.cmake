@@ -24,6 +24,9 @@ set_target_properties(token-tool PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BIN
 target_link_libraries(token-tool PRIVATE ringfence_options ringfence::budget-guard)
 target_include_directories(token-tool PRIVATE ${CMAKE_SOURCE_DIR}/budget-service/token)
 
+add_test(NAME budget-costs COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/costs.sh
+                                   ${CMAKE_BINARY_DIR}/bin)
+set_tests_properties(budget-costs PROPERTIES LABELS "integration;dev-only" TIMEOUT 120)
 add_test(NAME budget-cli COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/cli.sh ${CMAKE_BINARY_DIR}/bin)
 set_tests_properties(budget-cli PROPERTIES LABELS "integration;dev-only" TIMEOUT 120
                                            SKIP_RETURN_CODE 77)

@@ -103,6 +103,13 @@ typedef struct budget_refusal {
 } budget_refusal;
 const budget_refusal *budget_client_refusal(const budget_client *client);
 
+/* What the last answer, which granted, says beside that; both empty: nothing. */
+typedef struct budget_note {
+    char account[BUDGET_ACCOUNT_BYTES]; /* record_actual: this one is frozen by it */
+    char message[BUDGET_REASON_BYTES];  /* and why */
+} budget_note;
+const budget_note *budget_client_note(const budget_client *client);
+
 /* ------------------------------------------------------------------------------------------------
  * Asking for money: role request */
 
@@ -219,6 +226,7 @@ typedef struct budget_reconciliation {
     uint64_t unknown;
     uint64_t ambiguous;     /* lines that name an instance that several vendors may have */
     uint64_t after_the_end; /* runs that are billed for a time after their proven end */
+    uint64_t frozen;        /* runs of a frozen account that need a look */
     uint64_t passed_over;   /* lines whose period begins after as_of */
 } budget_reconciliation;
 

@@ -41,9 +41,8 @@
 #define BUDGET_NO_ACCOUNT "there is no account %s: budget-service account list has them"
 
 enum {
-    BUDGET_CLIENT_KEY_BYTES = 32,      /* CURVE */
-    BUDGET_LINE_BYTES = 192,           /* a bill line's id; with NUL */
-    BUDGET_ANSWER_MESSAGE_BYTES = 256, /* one line for a person; with NUL */
+    BUDGET_CLIENT_KEY_BYTES = 32, /* CURVE */
+    BUDGET_LINE_BYTES = 192,      /* a bill line's id; with NUL */
     BUDGET_ACCOUNTS_MAX = 4096,
     BUDGET_CLIENTS_MAX = 4096, /* revoked ones included */
 };

@@ -24,6 +24,10 @@
  *   - after_the_end: lines of a run, charges, that begin after its proven end, by more than the
  *     vendor's granularity: the instance was not gone. Beside what else is found about the run; no
  *     cost of it is final by this bill
+ *   - frozen: a run on the bill whose account is frozen, where it cost more than was reserved for it,
+ *     or credits exceed its costs, or a line of this bill took an account above its cap after the
+ *     cost was final. Beside what else is found about the run; the sums are the reserved amount and
+ *     all that it cost
  *   - unknown: a line that names neither; or a run that was on before as_of, has not ended, and is
  *     on no bill: its cost is not known
  *   - missing_in_bill: a run with a cost, or ended, that no line of any bill is about; runs of
@@ -48,6 +52,7 @@ typedef enum budget_finding_kind {
     BUDGET_FINDING_UNKNOWN,
     BUDGET_FINDING_AMBIGUOUS,
     BUDGET_FINDING_AFTER_THE_END,
+    BUDGET_FINDING_FROZEN,
     BUDGET_FINDING_COUNT_,
 } budget_finding_kind;
 
@@ -61,6 +66,8 @@ typedef struct budget_finding {
     const char *line_id;
     int64_t ledger_usd_micro;
     int64_t bill_usd_micro;
+    const char *account; /* FROZEN: which; else NULL */
+    const char *message; /* FROZEN: why; else NULL */
 } budget_finding;
 
 typedef struct budget_reconcile_options {
@@ -82,7 +89,6 @@ typedef struct budget_reconciled {
     int64_t counts[BUDGET_FINDING_COUNT_];
     int64_t passed_over; /* lines that begin after as_of */
     int64_t recorded;    /* new actuals, corrected lines among them */
-    bool frozen;         /* one of them froze its account */
 } budget_reconciled;
 
 /* In a batch. BASE_ERR_INVALID: two lines of the bill have the same id. */

@@ -197,6 +197,9 @@ typedef struct budget_rule_cost {
 budget_reason budget_rule_actual(budget_rule_reservation *reservation, const budget_rule_cost *cost,
                                  bool *freeze);
 
+/* Does the run cost more than was reserved for it, or are its credits more than its costs? */
+bool budget_rule_is_odd(const budget_rule_reservation *reservation);
+
 /* An end that was refuted is proven anew: it ended now. */
 budget_reason budget_rule_terminated(budget_rule_reservation *reservation,
                                      const budget_rule_now *now);

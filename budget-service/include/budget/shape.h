@@ -12,8 +12,9 @@
 #include "budget/claims.h"
 
 enum {
-    BUDGET_INSTANCE_BYTES = 128, /* a vendor's instance id; with NUL */
-    BUDGET_LINE_ID_BYTES = 128,  /* the id of a bill's line; with NUL */
+    BUDGET_ANSWER_MESSAGE_BYTES = 256, /* one line for a person; with NUL */
+    BUDGET_INSTANCE_BYTES = 128,       /* a vendor's instance id; with NUL */
+    BUDGET_LINE_ID_BYTES = 128,        /* the id of a bill's line; with NUL */
     BUDGET_STATE_BYTES = 32,
 };
 
@@ -66,12 +67,14 @@ typedef struct budget_entry {
 
 typedef struct budget_difference {
     char kind[BUDGET_STATE_BYTES]; /* missing_in_bill, missing_in_ledger, differing, unknown,
-                                    * ambiguous, after_the_end */
+                                    * ambiguous, after_the_end, frozen */
     char label[BUDGET_LABEL_BYTES];
     char instance_id[BUDGET_INSTANCE_BYTES];
     char line_id[BUDGET_LINE_ID_BYTES];
     int64_t ledger_usd_micro;
     int64_t bill_usd_micro;
+    char account[BUDGET_ACCOUNT_BYTES];        /* frozen: which; else empty */
+    char message[BUDGET_ANSWER_MESSAGE_BYTES]; /* frozen: why; else empty */
 } budget_difference;
 
 /* The table of a struct and its message. */

@@ -1,0 +1,103 @@
+/* What a bill says of the end of a run: that it was none, or that the cost is final. Called by
+ * reconcile.c for each run that is on the bill. */
+#include <string.h>
+
+#include "evidence.h"
+#include "reconcile_core.h"
+
+/* The latest end of a period billed for the instance (NULL: for any); 0: none is said. A period
+ * that is not over at as_of_s is billed in part, like a vendor's hour or day that goes on. */
+static int64_t latest_until(const matched_line *lines, size_t count, const char *instance,
+                            bool unnamed, int64_t as_of_s)
+{
+    int64_t latest_s = 0;
+    for (size_t i = 0; i < count; i++) {
+        const budget_charge *charge = lines[i].charge;
+        const bool named = charge->instance_id[0] != '\0';
+        const bool ours =
+            instance == NULL || (named ? strcmp(charge->instance_id, instance) == 0 : unnamed);
+        if (ours && charge->usd_micro > 0 && charge->until_s > latest_s &&
+            charge->until_s <= as_of_s) {
+            latest_s = charge->until_s;
+        }
+    }
+    return latest_s;
+}
+
+/* Until when every instance that the token allows is billed by these lines, wall time; 0: one is
+ * not. A line that names no instance counts where there is one at most. Credits bill no time. *all:
+ * each is known, so that none is left out of the proof of the end. */
+static base_status billed_until(reconciler *self, const budget_reservation *found,
+                                const matched_line *lines, size_t count, int64_t *until_ms,
+                                bool *all)
+{
+    int64_t instances = 0;
+    int64_t least_s = INT64_MAX;
+    const int64_t as_of_s = self->as_of_ms / 1000;
+    store_db *store = &self->ledger->store;
+    base_status status =
+        store_query(store, self->reterr, SQL_INSTANCE_WALK, "reservation:i", found->id);
+    while (store_next(store, SQL_INSTANCE_WALK, &status, self->reterr)) {
+        const char *instance = store_text(store, SQL_INSTANCE_WALK, 0);
+        const int64_t until_s =
+            latest_until(lines, count, instance, found->instances == 1, as_of_s);
+        least_s = until_s < least_s ? until_s : least_s;
+        instances++;
+    }
+    if (instances == 0 && found->instances == 1) {
+        least_s = latest_until(lines, count, NULL, true, as_of_s);
+        instances = 1;
+    }
+    *all = instances == found->instances;
+    *until_ms = *all ? least_s * 1000 : 0;
+    return status;
+}
+
+base_status reconcile_finalize(reconciler *self, const budget_reservation *found,
+                               const matched_line *lines, size_t count)
+{
+    const budget_ledger *ledger = self->ledger;
+    bool all = false;
+    budget_rule_bill bill = {
+        .until_ms = self->as_of_ms - ledger->anchor.offset_ms,
+        .settling_ms =
+            1000 * budget_policy_settling_seconds(self->options->policy, found->entry.vendor),
+    };
+    base_status status = billed_until(self, found, lines, count, &bill.billed_until_ms, &all);
+    if (!all && !found->entry.attested) { /* an earlier service proved the end of some */
+        bill.settling_ms = INT64_MAX;
+    }
+    if (bill.billed_until_ms != 0) {
+        bill.billed_until_ms -= ledger->anchor.offset_ms;
+    }
+    return status == BASE_OK
+               ? reservation_finalize(self->ledger, &self->caller, found->id, &bill, self->reterr)
+               : status;
+}
+
+bool reconcile_look_after_the_end(reconciler *self, const budget_reservation *found,
+                                  const matched_line *lines, size_t count)
+{
+    budget_finding finding = {
+        .kind = BUDGET_FINDING_AFTER_THE_END, .label = found->entry.label, .line_id = ""};
+    const int64_t granularity_s =
+        budget_policy_granularity_seconds(self->options->policy, found->entry.vendor);
+    const int64_t end_s =
+        wall_of(self->ledger, found->rule.ended_ms) / 1000 + granularity_s + EVIDENCE_CLOCK_SLACK_S;
+    for (size_t i = 0; i < count && found->rule.terminated; i++) {
+        const budget_charge *charge = lines[i].charge;
+        if (charge->usd_micro > 0 && charge->at_s > end_s) {
+            finding.instance_id =
+                finding.instance_id == NULL ? charge->instance_id : finding.instance_id;
+            finding.ledger_usd_micro += lines[i].recorded;
+            finding.bill_usd_micro += charge->usd_micro;
+        }
+    }
+    if (finding.instance_id == NULL && found->rule.refuted) {
+        finding.instance_id = lines[0].charge->instance_id;
+    }
+    if (finding.instance_id != NULL) {
+        reconcile_report(self, &finding);
+    }
+    return finding.instance_id != NULL;
+}

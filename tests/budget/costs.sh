@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# What budget-service says of costs and bills, with a real service.
+#   costs.sh BIN    where budget-service is
+set -euo pipefail
+
+bin=$(cd "$1" && pwd)
+. "$(dirname "$0")/../support/service.sh"
+export PATH=$bin:$PATH
+
+# budget CODE ARGUMENTS...: runs it, expects this exit code; out and err hold what it said.
+budget() {
+    local expected=$1 got=0
+    shift
+    "$bin/budget-service" "$@" >out 2>err </dev/null || got=$?
+    [ "$got" -eq "$expected" ] || fail "exit $got, not $expected: budget-service $*"
+}
+
+now() { date -u +%Y-%m-%dT%H:%M:%SZ; }
+
+# run LABEL USD: a run of lab/a that goes on, with the instance pod-LABEL.
+run() {
+    budget 0 authorize "$1" "$2" --account lab/a --job JOB.json --out "$1.token"
+    budget 0 redeem "$1.token" --create
+    budget 0 attach "$1" --instance-id "pod-$1"
+}
+
+export BUDGET_SERVICE_DIR=$scratch/service
+echo "correct horse battery staple" >passphrase
+budget 0 init --passphrase-file passphrase
+start_service --passphrase-file passphrase
+echo '{"job":{"mode":"gate-check","world_size":2}}' >JOB.json
+budget 0 account create lab --cap 100.00
+budget 0 account create lab/a --cap 50.00
+
+echo "== who is frozen, why, and what to run"
+run dear 1.00
+budget 0 record-actual dear 5 --json
+out_has '"done":"recorded"' '"frozen":"lab/a"' '"message":"dear cost $5.00, above its $1.00'
+budget 0 account acknowledge lab/a
+budget 0 record-actual dear 0.50
+out_has 'dear: recorded'
+err_has 'lab/a is frozen: dear cost $5.50, above its $1.00' ': budget-service account acknowledge lab/a'
+budget 0 account acknowledge lab/a
+# The parent is above its cap; frozen is the account of the run.
+run late 1.00
+budget 0 terminated late --evidence JOB.json
+budget 0 record-actual late 0.10
+budget 0 account set-cap lab --cap 5.00
+budget 0 record-actual late 0.20
+err_has 'lab/a is frozen: late cost more after its cost was final, so lab is above its cap' 'acknowledge lab/a'
+[ "$(wc -l <err)" -eq 1 ] || fail "more than one line"
+$(sed 's/.*: budget-service/budget-service/' err) >out
+budget 0 account set-cap lab --cap 1000.00
+
+echo "== a bill above the reservation is a finding"
+run more 1.00
+printf 'line_id,instance_id,usd\n1,pod-more,300\n2,pod-dear,5.50\n3,pod-late,0.30\n' >bill.csv
+for again in 1 2; do # until somebody acknowledges
+    budget 7 reconcile --bill bill.csv --as-of "$(now)"
+    out_has 'frozen             more' '3 matched' ' frozen: the bill is posted'
+    err_has 'lab/a is frozen: more cost $300.00, above its $1.00' 'acknowledge lab/a'
+done
+budget 7 reconcile --bill bill.csv --as-of "$(now)" --json
+out_has '"reconciled":false' '"kind":"frozen"' '"account":"lab/a"' '"message":"more cost $300.00'
+budget 8 status --check
+budget 0 account acknowledge lab/a
+budget 0 reconcile --bill bill.csv --as-of "$(now)"
+
+budget 0 audit
+echo "all good"
