@@ -189,7 +189,7 @@ static base_status replay_final(replay *self)
 static base_status replay_terminated(replay *self)
 {
     const journal_row *row = self->row;
-    budget_termination termination = {.label = row->label, .attested_allowed = true};
+    budget_termination termination = {.label = row->label, .attest = BUDGET_ATTEST_ANY_FILE};
     if (row->data_bytes != 1 + BUDGET_DIGEST_BYTES) {
         return malformed(self);
     }

@@ -50,6 +50,7 @@ typedef enum cli_option {
     CLI_LINE_ID,
     CLI_PARTIAL,
     CLI_EVIDENCE,
+    CLI_ATTESTED,
     CLI_BILL,
     CLI_AS_OF,
     CLI_FORMAT,

@@ -105,6 +105,23 @@ static int run_record_actual(const cli_args *args)
     return exit_code;
 }
 
+/* What the evidence was taken for: a proof, or the word of an admin, and then why. */
+static int finish_terminated(const cli_args *args, const budget_client *client)
+{
+    const char *why = budget_client_note(client)->message;
+    const char *taken_for = why[0] != '\0' ? "attested" : "proof";
+    if (args->json) {
+        return cli_object(json_pack("{s:s, s:s, s:s, s:s}", "label", args->operands[0], "done",
+                                    "terminated", "taken_for", taken_for, "message", why));
+    }
+    if (why[0] != '\0') {
+        (void)printf("%s: terminated, attested by an admin (%s)\n", args->operands[0], why);
+    } else {
+        (void)printf("%s: terminated, proven by the driver's evidence\n", args->operands[0]);
+    }
+    return BASE_EXIT_DONE;
+}
+
 static int run_terminated(const cli_args *args)
 {
     int exit_code = BASE_EXIT_USAGE;
@@ -117,8 +134,10 @@ static int run_terminated(const cli_args *args)
     budget_client *client = cli_client(args, "admin", &exit_code);
     if (client != NULL) {
         const budget_verdict verdict =
-            budget_terminated(client, args->operands[0], evidence, evidence_bytes, &why);
-        exit_code = finish(args, client, verdict, &why, "terminated");
+            budget_terminated(client, args->operands[0], evidence, evidence_bytes,
+                              args->options[CLI_ATTESTED] != NULL, &why);
+        exit_code = verdict == BUDGET_GRANTED ? finish_terminated(args, client)
+                                              : finish(args, client, verdict, &why, "terminated");
         budget_client_close(client);
     }
     free(evidence);
@@ -158,10 +177,11 @@ static const cli_command commands[] = {
      .operands = "LABEL",
      .operand_count = 1,
      .required = CLI_BIT(CLI_EVIDENCE),
-     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID),
+     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID) | CLI_BIT(CLI_ATTESTED),
      .summary = "prove that its instance is gone",
      .details = "The driver's JSON is checked field by field; any other file is kept as attested, "
-                "and needs an admin's key.",
+                "and\nneeds an admin's key. A driver's JSON that proves no end is refused, unless "
+                "an admin adds\n--attested. The answer says what the file was taken for.",
      .run = run_terminated},
     {.name = "void",
      .operands = "LABEL",

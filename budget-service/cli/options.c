@@ -80,6 +80,8 @@ static const base_field all_rows[CLI_OPTION_COUNT] = {
                      .help = "more of its cost may come: nothing returns yet"},
     [CLI_EVIDENCE] = {TEXT(evidence), .option = "evidence", .value = "FILE",
                       .help = "kept, with its digest"},
+    [CLI_ATTESTED] = {OWN(BOOL, flag), .option = "attested",
+                      .help = "vouch for the end, though a driver's file does not prove it"},
     [CLI_BILL] = {TEXT(bill), .option = "bill", .value = "FILE", .help = "the vendor's bill"},
     [CLI_AS_OF] = {OWN(CODED, as_of_s), .coding = &budget_time_coding, .option = "as-of",
                    .value = "TIME", .help = "until when the bill goes, as 2026-01-02T03:04:05Z"},

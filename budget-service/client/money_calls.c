@@ -47,12 +47,13 @@ budget_verdict budget_attach(budget_client *client, const char *label, const cha
 }
 
 budget_verdict budget_terminated(budget_client *client, const char *label, const void *evidence,
-                                 size_t evidence_bytes, base_error *why)
+                                 size_t evidence_bytes, bool attested, base_error *why)
 {
     Ringfence__Budget__Terminated body = RINGFENCE__BUDGET__TERMINATED__INIT;
     body.label = budget_wire_text(label);
     body.evidence.data = (uint8_t *)(uintptr_t)evidence;
     body.evidence.len = evidence_bytes;
+    body.attested = attested;
     return budget_tell_service(client, &body.base, why);
 }
 

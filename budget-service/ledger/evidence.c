@@ -4,10 +4,11 @@
 
 #include <inttypes.h>
 #include <jansson.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "budget/time.h"
+
+static const char drivers_format[] = "ringfence/termination/v1";
 
 static base_status bad(base_error *why, const char *field, const char *what)
 {
@@ -153,7 +154,7 @@ static base_status check_describe(const json_t *root, const evidence_expected *e
         return base_fail(why, BASE_ERR_INVALID,
                          "evidence: describe has %" PRId64 " of the %" PRId64
                          " instances that the token allows: attach and describe all, or, if fewer "
-                         "were made, an admin vouches for it with the admin's key",
+                         "were made, an admin vouches for it with --attested",
                          count, expected->instances_max);
     }
     return BASE_OK;
@@ -207,7 +208,7 @@ static base_status check_root(json_t *root, const evidence_expected *expected, b
     const char *format = text_of(root, "evidence");
     const char *vendor = text_of(root, "vendor");
     const char *jti = text_of(root, "jti");
-    if (format == NULL || strcmp(format, "ringfence/termination/v1") != 0) {
+    if (format == NULL || strcmp(format, drivers_format) != 0) {
         return bad(why, "evidence", "is not \"ringfence/termination/v1\"");
     }
     if (vendor == NULL || strcmp(vendor, expected->vendor) != 0) {
@@ -231,4 +232,9 @@ base_status evidence_check(const void *bytes, size_t size_bytes, const evidence_
     const base_status status = check_root(root, expected, why);
     json_decref(root);
     return status;
+}
+
+bool evidence_is_drivers(const void *bytes, size_t size_bytes)
+{
+    return memmem(bytes, size_bytes, drivers_format, sizeof drivers_format - 1) != NULL;
 }

@@ -12,6 +12,7 @@
 #ifndef BUDGET_EVIDENCE_H
 #define BUDGET_EVIDENCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,5 +38,8 @@ typedef struct evidence_expected {
 /* BASE_OK: proof. BASE_ERR_INVALID: none; *why names the field. */
 BASE_MUST_CHECK base_status evidence_check(const void *bytes, size_t size_bytes,
                                            const evidence_expected *expected, base_error *why);
+
+/* Is it a driver's, whatever it says? One that is cut off is, too. */
+bool evidence_is_drivers(const void *bytes, size_t size_bytes);
 
 #endif

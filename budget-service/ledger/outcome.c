@@ -1,6 +1,7 @@
 /* Ledger operations on what came of an authorization, but for its cost: instances, termination,
  * voids, deadlines. Called by server/handle_facts.c, server/reaper.c and audit/replay.c. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -120,6 +121,14 @@ static bool is_earlier(const ledger_op *op)
            *(const uint8_t *)again->data == JOURNAL_END_ATTACHED;
 }
 
+/* Whether a person may vouch for what this file does not prove. */
+static bool may_attest(const budget_termination *termination)
+{
+    return termination->attest == BUDGET_ATTEST_ANY_FILE ||
+           (termination->attest == BUDGET_ATTEST_OTHER_FILES &&
+            !evidence_is_drivers(termination->evidence, termination->evidence_bytes));
+}
+
 static base_status terminate(ledger_op *op, budget_termination *termination)
 {
     budget_reservation before;
@@ -147,8 +156,11 @@ static base_status terminate(ledger_op *op, budget_termination *termination)
     }
     termination->attested = evidence_check(termination->evidence, termination->evidence_bytes,
                                            &expected, &why) != BASE_OK;
-    if (termination->attested && !termination->attested_allowed) {
+    if (termination->attested && !may_attest(termination)) {
         return op_refuse(op, BUDGET_REASON_EVIDENCE, "%.200s", why.message);
+    }
+    if (termination->attested) {
+        (void)snprintf(op->answer->message, sizeof op->answer->message, "%.200s", why.message);
     }
     budget_reservation after = before;
     const budget_reason reason = budget_rule_terminated(&after.rule, &op->ledger->now);

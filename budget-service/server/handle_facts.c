@@ -70,7 +70,9 @@ base_status service_terminated(budget_service *service, const service_question *
         .label = body->label,
         .evidence = body->evidence.data,
         .evidence_bytes = body->evidence.len,
-        .attested_allowed = question->client->role == BUDGET_ROLE_ADMIN,
+        .attest = question->client->role != BUDGET_ROLE_ADMIN ? BUDGET_ATTEST_NOTHING
+                  : body->attested                            ? BUDGET_ATTEST_ANY_FILE
+                                                              : BUDGET_ATTEST_OTHER_FILES,
     };
     if (body->evidence.len == 0) {
         return base_fail(reterr, BASE_ERR_INVALID, "termination without any evidence");

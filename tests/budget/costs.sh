@@ -50,7 +50,8 @@ budget 0 record-actual late 0.20
 err_has 'lab/a is frozen: late cost more after its cost was final, so lab is above its cap' 'acknowledge lab/a'
 [ "$(wc -l <err)" -eq 1 ] || fail "more than one line"
 $(sed 's/.*: budget-service/budget-service/' err) >out
-budget 0 account set-cap lab --cap 1000.00
+budget 0 account set-cap lab --cap 9000.00
+budget 0 account set-cap lab/a --cap 9000.00
 
 echo "== a bill above the reservation is a finding"
 run more 1.00
@@ -65,6 +66,37 @@ out_has '"reconciled":false' '"kind":"frozen"' '"account":"lab/a"' '"message":"m
 budget 8 status --check
 budget 0 account acknowledge lab/a
 budget 0 reconcile --bill bill.csv --as-of "$(now)"
+
+echo "== a driver's file that proves no end"
+run alive 1.00
+jti=$("$bin/budget-service" list --json | sed 's/.*"jti":"\([0-9a-f]*\)","label":"alive".*/\1/')
+# evidence STATUS: a driver's, of an instance that is gone from the list.
+evidence() {
+    cat <<JSON
+{"evidence": "ringfence/termination/v1", "vendor": "cloud", "jti": "$jti",
+ "describe": [{"at": "$(now)", "instance_id": "pod-alive", "name": "rf-$jti", "status": "$1"}],
+ "list": {"at": "$(now)", "instances": []}}
+JSON
+}
+evidence RUNNING >alive.json
+head -c 200 alive.json >part.json
+for file in alive.json part.json; do # with the admin's key
+    budget 4 terminated alive --evidence $file
+    err_has 'refused: evidence: '
+done
+budget 4 terminated alive --evidence alive.json --attested --key request
+budget 0 terminated alive --evidence alive.json --attested
+out_has 'alive: terminated, attested by an admin (evidence: describe.status is neither "terminated" nor "not-found")'
+run seen 1.00
+echo "gone, seen at 12:00" >seen.txt
+budget 4 terminated seen --evidence seen.txt --key request
+budget 0 terminated seen --evidence seen.txt --json
+out_has '"done":"terminated"' '"taken_for":"attested"' '"message":"evidence: the file is not JSON"'
+run gone 1.00
+jti=$("$bin/budget-service" list --json | sed 's/.*"jti":"\([0-9a-f]*\)","label":"gone".*/\1/')
+evidence terminated | sed s/pod-alive/pod-gone/ >gone.json
+budget 0 terminated gone --evidence gone.json --key request
+out_has "gone: terminated, proven by the driver's evidence"
 
 budget 0 audit
 echo "all good"

@@ -174,14 +174,14 @@ budget_answer fixture_line(ledger_fixture *fixture, const char *label, int64_t u
 }
 
 budget_answer fixture_terminate(ledger_fixture *fixture, const char *label, const char *evidence,
-                                bool attested_allowed)
+                                budget_attest attest)
 {
     budget_answer answer;
     budget_termination termination = {
         .label = label,
         .evidence = evidence,
         .evidence_bytes = strlen(evidence),
-        .attested_allowed = attested_allowed,
+        .attest = attest,
     };
     IN_BATCH(fixture, budget_ledger_terminated(fixture->ledger, NULL, &termination, &answer,
                                                &fixture->error));
@@ -190,7 +190,7 @@ budget_answer fixture_terminate(ledger_fixture *fixture, const char *label, cons
 
 budget_answer fixture_attest(ledger_fixture *fixture, const char *label)
 {
-    return fixture_terminate(fixture, label, "I looked at the console", true);
+    return fixture_terminate(fixture, label, "I looked at the console", BUDGET_ATTEST_OTHER_FILES);
 }
 
 void fixture_evidence(ledger_fixture *fixture, const char *label, const char *instance, char *json,
@@ -219,7 +219,7 @@ budget_answer fixture_prove(ledger_fixture *fixture, const char *label, const ch
 {
     char json[2048];
     fixture_evidence(fixture, label, instance, json, sizeof json);
-    return fixture_terminate(fixture, label, json, false);
+    return fixture_terminate(fixture, label, json, BUDGET_ATTEST_NOTHING);
 }
 
 budget_answer fixture_attach(ledger_fixture *fixture, const char *label, const char *instance)

@@ -71,7 +71,7 @@ void fixture_evidence(ledger_fixture *fixture, const char *label, const char *in
                       size_t json_bytes);
 
 budget_answer fixture_terminate(ledger_fixture *fixture, const char *label, const char *evidence,
-                                bool attested_allowed);
+                                budget_attest attest);
 
 #define assert_reason(answer, expected)                                                            \
     do {                                                                                           \

@@ -217,7 +217,8 @@ static bool terminate(sim *self, int run, const char *label)
     budget_termination termination = {.label = label,
                                       .evidence = json,
                                       .evidence_bytes = strlen(json),
-                                      .attested_allowed = described == 0};
+                                      .attest = described == 0 ? BUDGET_ATTEST_OTHER_FILES
+                                                               : BUDGET_ATTEST_NOTHING};
     const bool granted = sim_terminate(&self->model, run, described, sim_now_ms(self));
     return sim_same_verdict(
         self, "terminated",

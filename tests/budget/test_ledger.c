@@ -139,7 +139,7 @@ static void all_instances_are_proven_to_be_gone(void **state)
     const budget_answer answer = fixture_prove(fixture, "run", "pod-3");
     assert_reason(answer, BUDGET_REASON_EVIDENCE);
     assert_non_null(strstr(answer.message, "1 of the 2 instances that the token allows"));
-    assert_non_null(strstr(answer.message, "with the admin's key"));
+    assert_non_null(strstr(answer.message, "--attested"));
     assert_reason(fixture_prove(fixture, "run", "pod-3,pod-4"), BUDGET_REASON_EVIDENCE);
     assert_granted(fixture_attach(fixture, "run", "pod-4"));
     assert_reason(fixture_prove(fixture, "run", "pod-3"), BUDGET_REASON_EVIDENCE);

@@ -331,7 +331,8 @@ static void a_refuted_end_is_proven_anew(void **state)
         assert_int_equal(found.count, 1);
     }
     assert_true(fixture_find(fixture, "a").rule.refuted);
-    assert_reason(fixture_terminate(fixture, "a", old, false), BUDGET_REASON_EVIDENCE);
+    assert_reason(fixture_terminate(fixture, "a", old, BUDGET_ATTEST_NOTHING),
+                  BUDGET_REASON_EVIDENCE);
     assert_granted(fixture_prove(fixture, "a", "pod-a"));
     assert_int_equal(fixture_find(fixture, "a").rule.ended_ms / 1000 - end_s, 6 * 3600);
     fixture_pass(fixture, SETTLING_S - 1);

@@ -229,8 +229,9 @@ static void test_life_of_an_authorization(void **state)
     budget_chain chain;
     assert_verdict(budget_remaining(client, "phase35/lab02", &chain, &why), BUDGET_GRANTED, &why);
     assert_int_equal(chain.accounts[1].remaining_usd_micro, USD(1)); /* nothing came back yet */
-    assert_verdict(budget_terminated(client, "run-1", "gone", 4, &why), BUDGET_REFUSED, &why);
-    assert_verdict(budget_terminated(admin, "run-1", "gone", 4, &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_terminated(client, "run-1", "gone", 4, false, &why), BUDGET_REFUSED,
+                   &why);
+    assert_verdict(budget_terminated(admin, "run-1", "gone", 4, false, &why), BUDGET_GRANTED, &why);
     assert_verdict(budget_remaining(client, "phase35/lab02", &chain, &why), BUDGET_GRANTED, &why);
     assert_int_equal(chain.accounts[1].remaining_usd_micro, USD(1)); /* more of it may come */
     const budget_actual part = {.label = "run-1", .usd_micro = 0, .partial = true};

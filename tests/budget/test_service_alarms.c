@@ -183,7 +183,7 @@ static void test_reminder_and_instances(void **state)
     assert_verdict(budget_status(client, &sinks, &report, &why), BUDGET_GRANTED, &why);
     assert_int_equal(seen, 2);
     budget_client *admin = fixture_client(fixture, "admin", 0);
-    assert_verdict(budget_terminated(admin, "two", "gone", 4, &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_terminated(admin, "two", "gone", 4, false, &why), BUDGET_GRANTED, &why);
     assert_verdict(budget_list(client, &selection, check_instances, &seen, &why), BUDGET_GRANTED,
                    &why);
     assert_int_equal(seen, 2); /* it runs no more */

@@ -135,7 +135,7 @@ static void test_deadline_alarm_is_repeated(void **state)
     assert_told(fd, "run-1");
 
     budget_client *admin = fixture_client(fixture, "admin", 0);
-    assert_verdict(budget_terminated(admin, "run-1", "gone", 4, &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_terminated(admin, "run-1", "gone", 4, false, &why), BUDGET_GRANTED, &why);
     budget_client_close(admin);
     fixture_begin_run(fixture, "run-2", 1);
     assert_told(fd, "run-2");
@@ -291,8 +291,8 @@ static void test_bill_and_audit(void **state)
     budget_client *admin = fixture_client(fixture, "admin", 0);
     const budget_actual by_hand = {.label = "run-2", .usd_micro = USD(0.6)};
     assert_verdict(budget_record_actual(admin, &by_hand, &why), BUDGET_GRANTED, &why);
-    assert_verdict(budget_terminated(admin, "run-1", "gone", 4, &why), BUDGET_GRANTED, &why);
-    assert_verdict(budget_terminated(admin, "run-2", "gone", 4, &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_terminated(admin, "run-1", "gone", 4, false, &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_terminated(admin, "run-2", "gone", 4, false, &why), BUDGET_GRANTED, &why);
     const budget_bill bill = {.as_of = 4000000000, .charges = lines, .count = 2};
     assert_verdict(budget_reconcile(admin, &bill, count_difference, &differences, &result, &why),
                    BUDGET_GRANTED, &why);

@@ -124,7 +124,7 @@ static void test_a_label_is_its_clients(void **state)
     assert_string_equal(budget_client_refusal(other)->code, "FORBIDDEN");
     assert_non_null(strstr(why.message, "another client's"));
     assert_verdict(budget_attach(other, "mine", "pod-1", &why), BUDGET_REFUSED, &why);
-    assert_verdict(budget_terminated(other, "mine", evidence, sizeof evidence, &why),
+    assert_verdict(budget_terminated(other, "mine", evidence, sizeof evidence, false, &why),
                    BUDGET_REFUSED, &why);
     assert_string_equal(budget_client_refusal(other)->code, "FORBIDDEN");
     assert_verdict(budget_attach(owner, "mine", "pod-1", &why), BUDGET_GRANTED, &why);

@@ -106,7 +106,7 @@ const budget_refusal *budget_client_refusal(const budget_client *client);
 /* What the last answer, which granted, says beside that; both empty: nothing. */
 typedef struct budget_note {
     char account[BUDGET_ACCOUNT_BYTES]; /* record_actual: this one is frozen by it */
-    char message[BUDGET_REASON_BYTES];  /* and why */
+    char message[BUDGET_REASON_BYTES];  /* and why; terminated: why the end is attested */
 } budget_note;
 const budget_note *budget_client_note(const budget_client *client);
 
@@ -182,10 +182,12 @@ BASE_MUST_CHECK budget_verdict budget_list(budget_client *client, const budget_s
 BASE_MUST_CHECK budget_verdict budget_attach(budget_client *client, const char *label,
                                              const char *instance_id, base_error *why);
 
-/* The driver's JSON is checked field by field; another file is attested and needs role admin. */
+/* The driver's JSON is checked field by field; another file is attested and needs role admin. Granted,
+ * budget_client_note says why the end is attested and not proven; empty: it is proven. attested, role
+ * admin: a driver's file that does not prove it is taken as well. */
 BASE_MUST_CHECK budget_verdict budget_terminated(budget_client *client, const char *label,
                                                  const void *evidence, size_t evidence_bytes,
-                                                 base_error *why);
+                                                 bool attested, base_error *why);
 
 /* Gives a reservation back whose token was never redeemed. */
 BASE_MUST_CHECK budget_verdict budget_void(budget_client *client, const char *label,

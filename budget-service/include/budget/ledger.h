@@ -245,16 +245,23 @@ BASE_MUST_CHECK base_status budget_ledger_record_actual(budget_ledger *ledger,
                                                         const budget_ledger_actual *actual,
                                                         budget_answer *answer, base_error *reterr);
 
+/* What is taken as the word of a person, beside evidence that proves the end. */
+typedef enum budget_attest {
+    BUDGET_ATTEST_NOTHING,
+    BUDGET_ATTEST_OTHER_FILES, /* a file that is not a driver's: role admin */
+    BUDGET_ATTEST_ANY_FILE,    /* an admin says so, whatever is in the file */
+} budget_attest;
+
 /* Evidence of termination: the driver's JSON (docs/BUDGET.md), checked field by field; what fails
- * the check is refused (EVIDENCE, the message says which field), or kept as `attested` when
- * attested_allowed: the admin role. It must describe as many instances as the token allows: where
+ * the check is refused (EVIDENCE, the message says which field), or kept as `attested`. A driver's
+ * file that fails it says that an instance may be there. It must describe as many instances as the token allows: where
  * fewer were made, only an admin can say so. Refused: LABEL_UNKNOWN, STATE (voided). */
 typedef struct budget_termination {
     const char *label;
     const void *evidence;
     size_t evidence_bytes;
-    bool attested_allowed;
-    bool attested; /* out */
+    budget_attest attest;
+    bool attested; /* out; answer->message says what the check found */
 } budget_termination;
 
 BASE_MUST_CHECK base_status budget_ledger_terminated(budget_ledger *ledger,
