@@ -80,6 +80,13 @@ static void show_counts(const cli_args *args, const budget_reconciliation *resul
                  " missing in the ledger, %" PRIu64 " differing, %" PRIu64 " unknown\n",
                  result->matched, result->missing_in_bill, result->missing_in_ledger,
                  result->differing, result->unknown);
+    if (result->differing > 0) {
+        (void)printf("%" PRIu64
+                     " differing: a bill of more is posted, because it is a fact; one of "
+                     "less is not: if it is right, record-actual LABEL -USD takes the difference "
+                     "off\n",
+                     result->differing);
+    }
     if (result->ambiguous > 0) {
         (void)printf("%" PRIu64 " ambiguous: the ledger has runs of several vendors, and an "
                      "instance alone does not say whose it is; nothing of %s is posted. Say "

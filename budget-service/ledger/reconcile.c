@@ -193,7 +193,8 @@ typedef struct label_sums {
     int64_t bill;     /* of these lines, as they are now */
     int64_t recorded; /* of those known, as they were recorded */
     int64_t changed_count;
-    int64_t total; /* billed, once these are recorded */
+    int64_t shrunk_count; /* of the changed ones */
+    int64_t total;        /* billed, once these are recorded */
     size_t fresh_count;
     bool failed; /* a line is another run's, or a sum leaves what money may be */
 } label_sums;
@@ -210,6 +211,7 @@ static label_sums add_up(int64_t billed_before, const matched_line *lines, size_
                           sums.total >= -BUDGET_MONEY_MICRO_MAX;
         sums.fresh_count += !lines[i].known;
         sums.changed_count += lines[i].known && added(&lines[i]) != 0;
+        sums.shrunk_count += lines[i].known && added(&lines[i]) < 0;
         sums.failed = sums.failed || !good;
     }
     return sums;
@@ -228,37 +230,45 @@ static size_t last_news(const matched_line *lines, size_t count)
     return count > 0 ? count - 1 : 0;
 }
 
-/* Records the new lines, and those that have changed. by_hand is what a person recorded before them:
- * it is taken off them, so that in the end just the bill is posted. Then the last one alone posts
- * anything: what is posted must not rise and fall on the way, which could pass a cap. frozen: why
- * one of them froze the account; else it stays as it is. */
-static base_status record_lines(reconciler *self, const char *label, const matched_line *lines,
-                                size_t count, int64_t by_hand,
+/* What is recorded of one run. */
+typedef struct recording {
+    const char *label;
+    const matched_line *lines;
+    size_t count;
+    int64_t by_hand; /* what a person recorded before them: it is taken off them, so that in the end
+                      * just the bill is posted */
+    bool at_once; /* the last one alone posts anything: what is posted must not rise and fall on the
+                      * way, which could pass a cap */
+} recording;
+
+/* Records the new lines, and those that have changed. frozen: why one of them froze the account; else
+ * it stays as it is. */
+static base_status record_lines(reconciler *self, const recording *what,
                                 char frozen[BUDGET_ANSWER_MESSAGE_BYTES])
 {
     base_status status = BASE_OK;
-    const size_t last = last_news(lines, count);
-    const bool said = by_hand != 0;
-    int64_t left = by_hand;
-    for (size_t i = 0; i < count && status == BASE_OK; i++) {
+    const size_t last = last_news(what->lines, what->count);
+    int64_t left = what->by_hand;
+    for (size_t i = 0; i < what->count && status == BASE_OK; i++) {
         budget_answer answer;
-        if (!is_news(&lines[i])) {
+        const matched_line *line = &what->lines[i];
+        if (!is_news(line)) {
             continue;
         }
-        const int64_t taken = i == last || !said ? left : added(&lines[i]);
+        const int64_t taken = i == last || !what->at_once ? left : added(line);
         const budget_ledger_actual actual = {
-            .label = label,
-            .usd_micro = added(&lines[i]) - taken,
-            .line_id = lines[i].charge->line_id,
-            .instance_id = lines[i].charge->instance_id,
-            .billed_usd_micro = lines[i].charge->usd_micro,
+            .label = what->label,
+            .usd_micro = added(line) - taken,
+            .line_id = line->charge->line_id,
+            .instance_id = line->charge->instance_id,
+            .billed_usd_micro = line->charge->usd_micro,
             .corrects = true,
         };
         left -= taken;
         status = budget_ledger_record_actual(self->ledger, &self->caller, &actual, &answer,
                                              self->reterr);
         if (status == BASE_OK && answer.reason != BUDGET_REASON_NONE) {
-            status = base_fail(self->reterr, BASE_ERR_STATE, "%s: %s", label, answer.message);
+            status = base_fail(self->reterr, BASE_ERR_STATE, "%s: %s", what->label, answer.message);
         }
         self->result->recorded += status == BASE_OK;
         if (status == BASE_OK && answer.message[0] != '\0') {
@@ -282,7 +292,7 @@ static bool lines_match(const budget_reservation *found, const label_sums *sums,
     /* "It cost nothing" is a word by hand as well. */
     const bool said_nothing = found->rule.final && found->rule.total == 0 && !found->rule.billed;
     if (by_hand == 0 && !said_nothing) {
-        return sums->changed_count == 0; /* new lines alone, or none */
+        return sums->shrunk_count == 0; /* lines that are new or have grown, or none */
     }
     return difference <= rounding && difference >= -rounding;
 }
@@ -317,6 +327,12 @@ static base_status report_frozen(reconciler *self, int64_t id, const char *why)
     return BASE_OK;
 }
 
+/* Does this bill say something new, by which it comes to more than is posted? */
+static bool is_more(const budget_reservation *found, const label_sums *sums)
+{
+    return !sums->failed && sums->bill > sums->recorded && sums->total > found->rule.total;
+}
+
 static base_status reconcile_label(reconciler *self, const matched_line *lines, size_t count)
 {
     budget_reservation found;
@@ -340,8 +356,13 @@ static base_status reconcile_label(reconciler *self, const matched_line *lines, 
     };
     reconcile_report(self, &finding);
     const bool goes_on = reconcile_look_after_the_end(self, &found, lines, count);
-    if (matched) {
-        status = record_lines(self, found.entry.label, lines, count, by_hand, frozen);
+    if (matched || is_more(&found, &sums)) {
+        const recording what = {.label = found.entry.label,
+                                .lines = lines,
+                                .count = count,
+                                .by_hand = by_hand,
+                                .at_once = by_hand != 0 || sums.shrunk_count > 0};
+        status = record_lines(self, &what, frozen);
     }
     if (status == BASE_OK) {
         status = report_frozen(self, found.id, frozen);

@@ -290,7 +290,7 @@ budget 0 record-actual run1 0.05
 budget 0 reconcile --bill bill.csv --as-of "$(date -u +%Y-%m-%dT%H:%M:%SZ)" # the line is 1.25 again
 budget 2 record-actual run1 --0.05
 budget 2 record-actual run1 -
-printf 'line_id,instance_id,usd\nbill-1,pod-1,1.35\nbill-2,pod-9,3.00\n' >wrong.csv
+printf 'line_id,instance_id,usd\nbill-1,pod-1,1.20\nbill-2,pod-9,3.00\n' >wrong.csv
 budget 7 reconcile --bill wrong.csv --as-of "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
 budget 2 reconcile --bill bill.csv --as-of yesterday
 { echo usd,label && seq 4097 | sed 's=.*=0.01,run1='; } >long.csv

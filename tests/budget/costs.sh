@@ -67,6 +67,21 @@ budget 8 status --check
 budget 0 account acknowledge lab/a
 budget 0 reconcile --bill bill.csv --as-of "$(now)"
 
+echo "== a line that grows"
+run grows 1.00
+printf 'line_id,instance_id,usd\n1,pod-grows,0.20\n' >day.csv
+budget 0 reconcile --bill day.csv --as-of "$(now)"
+printf 'line_id,instance_id,usd\n1,pod-grows,9.45\n' >day.csv
+budget 7 reconcile --bill day.csv --as-of "$(now)"
+out_has 'frozen             grows' '1 matched'
+budget 4 authorize later 1.00 --account lab/a --job JOB.json
+budget 0 account acknowledge lab/a
+budget 0 record-actual grows 0.05
+budget 7 reconcile --bill day.csv --as-of "$(now)" # less than a person said
+out_has 'differing          grows' '1 differing: a bill of more is posted' 'record-actual LABEL -USD'
+budget 0 record-actual grows -0.05
+budget 0 account acknowledge lab/a
+
 echo "== a driver's file that proves no end"
 run alive 1.00
 jti=$("$bin/budget-service" list --json | sed 's/.*"jti":"\([0-9a-f]*\)","label":"alive".*/\1/')

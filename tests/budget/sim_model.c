@@ -304,27 +304,40 @@ static int owner_of(const sim_model *model, const sim_line *line)
     return STRAY;
 }
 
-/* Do a run's lines on a bill, beside what is recorded, need nobody to look? */
-static bool agrees(const sim_run *run, const sim_line *lines, int count)
+/* How a run's lines on a bill stand beside what is recorded. */
+typedef struct sim_news {
+    int64_t sum; /* beyond the lines recorded before */
+    int changed;
+    int shrunk; /* of the changed ones */
+    int fresh;
+} sim_news;
+
+static sim_news news_of(const sim_run *run, const sim_line *lines, int count)
 {
-    int64_t news = 0;
-    int changed = 0;
-    int fresh = 0;
+    sim_news news = {0};
+    for (int i = 0; i < count; i++) {
+        const int number = lines[i].number;
+        const int64_t more = lines[i].amount - (run->known[number] ? run->billed[number] : 0);
+        news.sum += more;
+        news.fresh += !run->known[number];
+        news.changed += run->known[number] && more != 0;
+        news.shrunk += run->known[number] && more < 0;
+    }
+    return news;
+}
+
+/* Do they need nobody to look? */
+static bool agrees(const sim_run *run, const sim_news *news)
+{
     bool billed = false;
     for (int i = 0; i < SIM_LINES; i++) {
         billed = billed || run->known[i];
     }
-    for (int i = 0; i < count; i++) {
-        const int number = lines[i].number;
-        news += lines[i].amount - (run->known[number] ? run->billed[number] : 0);
-        fresh += !run->known[number];
-        changed += run->known[number] && lines[i].amount != run->billed[number];
-    }
     if (run->by_hand == 0 && (!run->final || billed)) {
-        return changed == 0;
+        return news->shrunk == 0;
     }
-    const int64_t off = news - run->by_hand;
-    return (off < 0 ? -off : off) <= 5000 * (int64_t)(fresh + changed);
+    const int64_t off = news->sum - run->by_hand;
+    return (off < 0 ? -off : off) <= 5000 * (int64_t)(news->fresh + news->changed);
 }
 
 static bool final_by(const sim_run *run, int instances, int64_t settling_s, const sim_line *lines,
@@ -356,6 +369,31 @@ static bool goes_on_after_the_end(const sim_run *run, int64_t granularity_s, con
     return false;
 }
 
+/* Takes the lines over, one by one, or all at once. */
+static void record_all(sim_model *model, sim_run *run, const sim_line *lines, int count,
+                       bool at_once, sim_counts *counts)
+{
+    sim_run before = *run;
+    int recorded = 0;
+    for (int i = 0; i < count; i++) {
+        const int number = lines[i].number;
+        if (!run->known[number] || run->billed[number] != lines[i].amount) {
+            run->known[number] = true;
+            run->billed[number] = lines[i].amount;
+            run->by_hand = 0;
+            recorded++;
+            if (!at_once) {
+                look(model, run, &before, true);
+                before = *run;
+            }
+        }
+    }
+    if (at_once && recorded > 0) {
+        look(model, run, &before, true);
+    }
+    counts->recorded += recorded;
+}
+
 /* One run's lines, those that add to it first. */
 static void reconcile_run(sim_model *model, int number_of_run, const sim_line *lines, int count,
                           int64_t as_of_ms, sim_counts *counts)
@@ -365,21 +403,15 @@ static void reconcile_run(sim_model *model, int number_of_run, const sim_line *l
     const bool goes_on = goes_on_after_the_end(run, vendor->granularity_s, lines, count);
     const bool refuted = goes_on || run->refuted;
     counts->after_the_end += refuted;
-    if (!agrees(run, lines, count)) {
+    const sim_news news = news_of(run, lines, count);
+    const bool agreed = agrees(run, &news);
+    if (agreed || (news.sum > 0 && news.sum > run->by_hand)) { /* a bill of more is a fact */
+        record_all(model, run, lines, count, run->by_hand != 0 || news.shrunk > 0, counts);
+    }
+    if (!agreed) {
         counts->differing++;
         run->refuted = refuted && !run->final;
         return;
-    }
-    for (int i = 0; i < count; i++) {
-        const int number = lines[i].number;
-        if (!run->known[number] || run->billed[number] != lines[i].amount) {
-            const sim_run before = *run;
-            run->known[number] = true;
-            run->billed[number] = lines[i].amount;
-            run->by_hand = 0;
-            counts->recorded++;
-            look(model, run, &before, true);
-        }
     }
     run->refuted = refuted && !run->final;
     if (sim_total(run) - run->by_hand < 0) {

@@ -148,7 +148,7 @@ static void a_settled_bill_releases_the_rest(void **state)
     fixture_pass(fixture, 1);
     (void)reconcile_until(fixture, bill, &found, end_s + SETTLING_S - 1); /* not far enough */
     (void)reconcile(fixture, "label,usd,line_id\n", &found);              /* does not show it */
-    (void)reconcile(fixture, "label,usd,line_id\na,0.70,1\n", &found);    /* does not agree */
+    (void)reconcile(fixture, "label,usd,line_id\na,0.68,1\n", &found);    /* does not agree */
     check_phase(fixture, 690000, 1310000);
     (void)reconcile(fixture, bill, &found);
     check_phase(fixture, 690000, 0);

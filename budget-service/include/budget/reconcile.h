@@ -6,11 +6,15 @@
  * without a vendor): the line is ambiguous, and nothing is recorded of it. No
  * cost is final by a bill with such lines.
  *
- * For each label, the bill's lines seen so far must come to what is posted:
- *   - nothing recorded by hand: new lines are recorded as actuals, each once, by their ids: matched
+ * For each label, the bill's lines seen so far must come to what is posted, and are posted if they are
+ * more:
+ *   - nothing recorded by hand: new lines are recorded as actuals, each once, by their ids, and so is
+ *     by how much known ones have grown: matched
  *   - recorded by hand, and the same but for rounding (half a cent a line): the lines, new and
  *     changed ones, take its place, so that what is posted is exactly what is billed: matched
- *   - otherwise: differing, and nothing is recorded until a person has looked
+ *   - otherwise: differing. If the bill says something new, by which it comes to more than is posted,
+ *     it is a fact: its lines are recorded, and just the bill is posted. If not, nothing is recorded
+ *     until a person has looked
  *   - credits take the sum below 0: the lines are recorded, and count as nothing: differing, and
  *     the account is frozen
  *
