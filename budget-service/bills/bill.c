@@ -22,7 +22,6 @@ enum {
         1000000000, /* of 2001: a date without separators, 20271231, is no number of seconds */
 };
 
-/* Of those of a kind, one with a mark comes before the one without. */
 static const budget_bill_format *const formats[] = {
     &bill_runpod,
     &bill_vast,
@@ -49,6 +48,11 @@ base_status budget_bill_format_parse(const char *name, const budget_bill_format 
     }
     return base_fail(reterr, BASE_ERR_INVALID, "no such format of a bill: %.64s (there are %s)",
                      name, known);
+}
+
+const char *budget_bill_format_name(const budget_bill_format *format)
+{
+    return format->name;
 }
 
 const char *budget_bill_format_vendor(const budget_bill_format *format)
@@ -94,6 +98,16 @@ static size_t seconds_length(const char *text)
     return digits + (digits > 0 && fraction > 0 ? 1 + fraction : 0);
 }
 
+/* A time without an offset from UTC may be of any zone, and half a day of a bill would be wrong. */
+static base_status no_time(const char *time, base_error *reterr)
+{
+    return base_fail(
+        reterr, BASE_ERR_INVALID,
+        "the time %.32s is none: it must be as 2026-01-02T03:04:05Z, with Z or another "
+        "offset from UTC, a date, or seconds since 1970",
+        time);
+}
+
 static base_status put_time(const char *time, int64_t *time_s, base_error *reterr)
 {
     char text[32];
@@ -108,11 +122,11 @@ static base_status put_time(const char *time, int64_t *time_s, base_error *reter
         *time_s = digits < 12 ? strtoll(time, &end, 10) : BUDGET_TIME_S_MAX + 1;
         return *time_s == 0 || (*time_s >= TIME_S_MIN && *time_s <= BUDGET_TIME_S_MAX)
                    ? BASE_OK
-                   : base_fail(reterr, BASE_ERR_INVALID, "the time %.32s is none", time);
+                   : no_time(time, reterr);
     }
     (void)snprintf(text, sizeof text, length == 10 ? "%.10sT00:00:00Z" : "%.31s", time);
     if (length >= sizeof text || budget_time_parse(text, strlen(text), time_s, NULL) != BASE_OK) {
-        return base_fail(reterr, BASE_ERR_INVALID, "the time %.32s is none", time);
+        return no_time(time, reterr);
     }
     return BASE_OK;
 }
@@ -242,22 +256,36 @@ static base_status number_equals(bill_charges *charges, base_error *reterr)
     return status;
 }
 
-const budget_bill_format *budget_bill_format_guess(const void *bytes, size_t size_bytes)
+static bool has_mark(const budget_bill_format *format, const char *text, size_t size_bytes)
+{
+    bool found = false;
+    for (size_t i = 0; i < sizeof format->marks / sizeof format->marks[0]; i++) {
+        const char *mark = format->marks[i];
+        found = found || (mark != NULL && memmem(text, size_bytes, mark, strlen(mark)) != NULL);
+    }
+    return found;
+}
+
+const budget_bill_format *budget_bill_format_guess(const void *bytes, size_t size_bytes,
+                                                   const char *vendor)
 {
     const char *text = bytes;
-    size_t i = 0;
-    while (i < size_bytes && strchr(" \t\r\n\xef\xbb\xbf", text[i]) != NULL) {
-        i++;
+    size_t start = 0;
+    while (start < size_bytes && strchr(" \t\r\n\xef\xbb\xbf", text[start]) != NULL) {
+        start++;
     }
-    const bool is_json = i < size_bytes && (text[i] == '[' || text[i] == '{');
-    size_t at = 0;
-    while (at + 1 < FORMATS &&
-           (formats[at]->is_json != is_json ||
-            (formats[at]->mark != NULL &&
-             memmem(text, size_bytes, formats[at]->mark, strlen(formats[at]->mark)) == NULL))) {
-        at++;
+    const bool is_json = start < size_bytes && (text[start] == '[' || text[start] == '{');
+    for (size_t i = 0; i < FORMATS; i++) {
+        if (formats[i]->is_json == is_json && has_mark(formats[i], text, size_bytes)) {
+            return formats[i];
+        }
     }
-    return formats[at];
+    for (size_t i = 0; i < FORMATS && is_json && vendor != NULL; i++) {
+        if (formats[i]->vendor != NULL && strcmp(formats[i]->vendor, vendor) == 0) {
+            return formats[i];
+        }
+    }
+    return is_json ? NULL : &bill_own;
 }
 
 base_status budget_bill_parse(const void *bytes, size_t size_bytes,
@@ -280,7 +308,6 @@ base_status budget_bill_parse(const void *bytes, size_t size_bytes,
     }
     memcpy(text, bytes, size_bytes);
     text[size_bytes] = '\0';
-    format = format != NULL ? format : budget_bill_format_guess(text, size_bytes);
     status = format->read(text, size_bytes, &made, reterr);
     free(text);
     status = status == BASE_OK ? number_equals(&made, reterr) : status;

@@ -34,9 +34,10 @@ BASE_MUST_CHECK base_status bill_add(bill_charges *charges, const bill_line *lin
 /* One vendor's, or one standard's: its own file, and its row in bill.c. */
 struct budget_bill_format {
     const char *name;
-    const char *vendor; /* whose bills alone have it; NULL: any vendor's may */
-    bool is_json;       /* else CSV */
-    const char *mark;   /* a text that only such a bill has; NULL: any of its kind */
+    const char *vendor;   /* whose bills alone have it; NULL: any vendor's may */
+    bool is_json;         /* else CSV */
+    const char *marks[2]; /* texts of which only such a bill has one; none: any of its kind, in CSV,
+                           * which then says itself if a column is missing */
     /* text is changed, and ends with NUL. */
     base_status (*read)(char *text, size_t text_bytes, bill_charges *charges, base_error *reterr);
 };

@@ -46,4 +46,4 @@ static base_status read_focus(char *text, size_t text_bytes, bill_charges *charg
 }
 
 const budget_bill_format bill_focus = {
-    .name = "focus-csv", .mark = "BilledCost", .read = read_focus};
+    .name = "focus-csv", .marks = {"BilledCost"}, .read = read_focus};

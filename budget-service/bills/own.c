@@ -20,4 +20,4 @@ static base_status read_own(char *text, size_t text_bytes, bill_charges *charges
     return bill_read_csv(text, text_bytes, &kind, charges, reterr);
 }
 
-const budget_bill_format bill_own = {.name = "csv", .mark = NULL, .read = read_own};
+const budget_bill_format bill_own = {.name = "csv", .read = read_own};

@@ -26,5 +26,5 @@ static base_status read_runpod(char *text, size_t text_bytes, bill_charges *char
 const budget_bill_format bill_runpod = {.name = "runpod-json",
                                         .vendor = "runpod",
                                         .is_json = true,
-                                        .mark = "\"podId\"",
+                                        .marks = {"\"podId\""},
                                         .read = read_runpod};

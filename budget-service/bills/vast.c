@@ -15,9 +15,11 @@ static base_status vast_line(const json_t *object, bill_line *line, bool *wanted
                              base_error *reterr)
 {
     static const char *const charges[] = {"charge", "instance", "volume", "serverless", NULL};
-    static const char *const payments[] = {"payment",   "credit",     "transfer",
-                                           "transfers", "stripe",     "bitpay",
-                                           "coinbase",  "crypto.com", NULL};
+    /* Money that moves between the account and its owner. A refund is one too: taken for a credit of a
+     * run it would make room, and it may be what was paid in. */
+    static const char *const payments[] = {"payment", "credit",        "transfer",    "transfers",
+                                           "stripe",  "bitpay",        "coinbase",    "crypto.com",
+                                           "refund",  "payout_paypal", "payout_wise", NULL};
     static const char prefix[] = "instance-";
     const char *type = BILL_FIRST(object, "type");
     *wanted = type == NULL || is_one_of(type, charges);
@@ -49,5 +51,8 @@ static base_status read_vast(char *text, size_t text_bytes, bill_charges *charge
     return bill_read_json(text, text_bytes, vast_line, charges, reterr);
 }
 
-const budget_bill_format bill_vast = {
-    .name = "vast-json", .vendor = "vast", .is_json = true, .mark = NULL, .read = read_vast};
+const budget_bill_format bill_vast = {.name = "vast-json",
+                                      .vendor = "vast",
+                                      .is_json = true,
+                                      .marks = {"\"instance_id\"", "\"instance-"},
+                                      .read = read_vast};

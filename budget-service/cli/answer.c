@@ -80,8 +80,8 @@ static void refused_as_json(const budget_client *client, budget_verdict verdict,
     (void)cli_object(object);
 }
 
-static void refused_in_words(const budget_client *client, budget_verdict verdict,
-                             const char *message)
+static void refused_in_words(const cli_args *args, const budget_client *client,
+                             budget_verdict verdict, const char *message)
 {
     char shown[BASE_ERROR_MESSAGE_BYTES];
     (void)snprintf(shown, sizeof shown, "%s", message);
@@ -95,9 +95,10 @@ static void refused_in_words(const budget_client *client, budget_verdict verdict
                       refusal->account, cli_usd(refusal->left_usd_micro),
                       cli_usd(refusal->asked_usd_micro), refusal->account);
     } else if (verdict == BUDGET_UNKNOWN && client != NULL) {
-        (void)fprintf(stderr,
-                      "budget-service: outcome unknown: %s; ask again with --request-id %s\n",
-                      shown, budget_client_request_id(client));
+        const bool by_id = (args->command->optional & CLI_BIT(CLI_REQUEST_ID)) != 0;
+        (void)fprintf(stderr, "budget-service: outcome unknown: %s; %s%s\n", shown,
+                      by_id ? "ask again with --request-id " : "run it again",
+                      by_id ? budget_client_request_id(client) : "");
     } else {
         (void)fprintf(stderr, "budget-service: %s%s\n",
                       verdict == BUDGET_FAILED ? "" : "refused: ", shown);
@@ -111,7 +112,7 @@ int cli_refused(const cli_args *args, budget_client *client, budget_verdict verd
     if (args->json) {
         refused_as_json(client, verdict, message, object != NULL ? object : json_object());
     } else {
-        refused_in_words(client, verdict, message);
+        refused_in_words(args, client, verdict, message);
         json_decref(object);
     }
     return budget_verdict_exit(verdict);

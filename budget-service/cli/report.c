@@ -9,36 +9,68 @@
 #include "export_text.h"
 #include "offline_audit.h"
 
-static bool read_format(const cli_args *args, const budget_bill_format **format)
+/* A bill, and what it was read as. */
+typedef struct read_bill {
+    budget_bill bill;
+    const budget_bill_format *format; /* NULL: neither the bill nor an option says it */
+    budget_charge *charges;
+} read_bill;
+
+/* What --format and --vendor say of the bytes, or they themselves. Nothing is assumed: a bill of
+ * another vendor has none of this one's runs, and would be an all-clear. */
+static base_status find_format(const cli_args *args, const void *bytes, size_t size_bytes,
+                               const budget_bill_format **format, base_error *reterr)
 {
-    base_error error = {0};
-    *format = NULL; /* guessed */
-    if (args->options[CLI_FORMAT] != NULL &&
-        budget_bill_format_parse(args->options[CLI_FORMAT], format, &error) != BASE_OK) {
-        (void)cli_error(args, BASE_EXIT_USAGE, "--format: %s", error.message);
-        return false;
+    const char *name = args->options[CLI_FORMAT];
+    if (name != NULL) {
+        const base_status status = budget_bill_format_parse(name, format, reterr);
+        return status == BASE_OK ? status : base_error_prepend(reterr, status, "--format");
     }
-    return true;
+    *format = budget_bill_format_guess(bytes, size_bytes, args->options[CLI_VENDOR]);
+    return *format != NULL
+               ? BASE_OK
+               : base_fail(
+                     reterr, BASE_ERR_INVALID,
+                     "nothing in the bill says whose it is (it has no lines, or none with "
+                     "podId or instance_id): say --vendor runpod, --vendor vast, or --format. "
+                     "RunPod's has podId if it is asked for with grouping=podId");
 }
 
-/* Reads the bill's file; *charges is the caller's to free. */
-static base_status read_bill(const cli_args *args, const budget_bill_format *format,
-                             budget_bill *bill, budget_charge **charges, base_error *reterr)
+static base_status parse_bill(const cli_args *args, const void *bytes, size_t size_bytes,
+                              read_bill *bill, base_error *reterr)
+{
+    base_status status = find_format(args, bytes, size_bytes, &bill->format, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    budget_bill *sent = &bill->bill;
+    sent->as_of = args->values.as_of_s;
+    sent->vendor = args->options[CLI_VENDOR] != NULL ? args->options[CLI_VENDOR]
+                                                     : budget_bill_format_vendor(bill->format);
+    status =
+        budget_bill_parse(bytes, size_bytes, bill->format, &bill->charges, &sent->count, reterr);
+    sent->charges = bill->charges;
+    if (status == BASE_OK && sent->count == 0 && args->options[CLI_FORMAT] == NULL &&
+        args->options[CLI_VENDOR] == NULL) {
+        bill->format = NULL;
+        status = base_fail(reterr, BASE_ERR_INVALID,
+                           "the bill has no lines; if that is so, say --vendor or --format");
+    }
+    return status;
+}
+
+/* Reads the bill's file; bill->charges is the caller's to free, also on failure. */
+static base_status read_file(const cli_args *args, read_bill *bill, base_error *reterr)
 {
     void *bytes = NULL;
     size_t size_bytes = 0;
     base_status status =
         base_file_read(args->options[CLI_BILL], BUDGET_BILL_BYTES_MAX, &bytes, &size_bytes, reterr);
     if (status == BASE_OK) {
-        format = format != NULL ? format : budget_bill_format_guess(bytes, size_bytes);
-        bill->vendor = bill->vendor != NULL ? bill->vendor : budget_bill_format_vendor(format);
-        status = budget_bill_parse(bytes, size_bytes, format, charges, &bill->count, reterr);
+        status = parse_bill(args, bytes, size_bytes, bill, reterr);
         if (status != BASE_OK) {
             status = base_error_prepend(reterr, status, "%s", args->options[CLI_BILL]);
         }
-    }
-    if (status == BASE_OK) {
-        bill->charges = *charges;
     }
     free(bytes);
     return status;
@@ -114,8 +146,8 @@ static void show_counts(const cli_args *args, const budget_reconciliation *resul
     }
 }
 
-static int show_reconciliation(const cli_args *args, const budget_reconciliation *result,
-                               json_t *differences)
+static int show_reconciliation(const cli_args *args, const read_bill *bill,
+                               const budget_reconciliation *result, json_t *differences)
 {
     const bool all = result->missing_in_bill == 0 && result->missing_in_ledger == 0 &&
                      result->differing == 0 && result->unknown == 0 && result->ambiguous == 0 &&
@@ -126,7 +158,8 @@ static int show_reconciliation(const cli_args *args, const budget_reconciliation
         return exit_code;
     }
     (void)cli_object(json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:O}", "matched",
+        "{s:s, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:O}", "format",
+        budget_bill_format_name(bill->format), "vendor", bill->bill.vendor, "matched",
         (json_int_t)result->matched, "missing_in_bill", (json_int_t)result->missing_in_bill,
         "missing_in_ledger", (json_int_t)result->missing_in_ledger, "differing",
         (json_int_t)result->differing, "unknown", (json_int_t)result->unknown, "ambiguous",
@@ -136,7 +169,16 @@ static int show_reconciliation(const cli_args *args, const budget_reconciliation
     return exit_code;
 }
 
-static int send_bill(const cli_args *args, const budget_bill *bill)
+static void show_head(const cli_args *args, const read_bill *bill)
+{
+    const char *vendor = bill->bill.vendor;
+    (void)printf("%s: %zu line%s, read as %s, of %s%s\n", args->options[CLI_BILL], bill->bill.count,
+                 bill->bill.count == 1 ? "" : "s", budget_bill_format_name(bill->format),
+                 vendor != NULL ? "vendor " : "any vendor", vendor != NULL ? vendor : "");
+    (void)printf("%-18s %-28s %-20s %12s %12s\n", "", "label", "instance", "ledger", "bill");
+}
+
+static int send_bill(const cli_args *args, const read_bill *bill)
 {
     int exit_code = BASE_EXIT_ERROR;
     budget_reconciliation result = {0};
@@ -147,12 +189,13 @@ static int send_bill(const cli_args *args, const budget_bill *bill)
     }
     difference_sink sink = {.json = args->json, .differences = json_array()};
     if (!args->json) {
-        (void)printf("%-18s %-28s %-20s %12s %12s\n", "", "label", "instance", "ledger", "bill");
+        show_head(args, bill);
     }
     const budget_verdict verdict =
-        budget_reconcile(client, bill, show_difference, &sink, &result, &why);
-    exit_code = verdict == BUDGET_GRANTED ? show_reconciliation(args, &result, sink.differences)
-                                          : cli_refused(args, client, verdict, &why, NULL);
+        budget_reconcile(client, &bill->bill, show_difference, &sink, &result, &why);
+    exit_code = verdict == BUDGET_GRANTED
+                    ? show_reconciliation(args, bill, &result, sink.differences)
+                    : cli_refused(args, client, verdict, &why, NULL);
     json_decref(sink.differences);
     budget_client_close(client);
     return exit_code;
@@ -160,19 +203,19 @@ static int send_bill(const cli_args *args, const budget_bill *bill)
 
 static int run_reconcile(const cli_args *args)
 {
-    budget_bill bill = {.vendor = args->options[CLI_VENDOR], .as_of = args->values.as_of_s};
-    budget_charge *charges = NULL;
-    const budget_bill_format *format;
+    read_bill bill = {0};
     base_error error = {0};
-    if (!read_format(args, &format)) {
-        return BASE_EXIT_USAGE;
+    int exit_code = BASE_EXIT_DONE;
+    const base_status status = read_file(args, &bill, &error);
+    if (status == BASE_OK) {
+        exit_code = send_bill(args, &bill);
+    } else if (status == BASE_ERR_INVALID &&
+               bill.format == NULL) { /* an option is missing, or wrong */
+        exit_code = cli_error(args, BASE_EXIT_USAGE, "%s", error.message);
+    } else {
+        exit_code = cli_status(args, &error);
     }
-    if (read_bill(args, format, &bill, &charges, &error) != BASE_OK) {
-        free(charges);
-        return cli_status(args, &error);
-    }
-    const int exit_code = send_bill(args, &bill);
-    free(charges);
+    free(bill.charges);
     return exit_code;
 }
 
@@ -300,13 +343,13 @@ static const cli_command commands[] = {
     {.name = "reconcile",
      .operands = "",
      .required = CLI_BIT(CLI_BILL) | CLI_BIT(CLI_AS_OF),
-     .optional =
-         CLI_CLIENT_OPTIONS | CLI_BIT(CLI_FORMAT) | CLI_BIT(CLI_VENDOR) | CLI_BIT(CLI_REQUEST_ID),
+     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_FORMAT) | CLI_BIT(CLI_VENDOR),
      .summary = "compare the vendor's bill with the ledger; exit 7 unless all matches",
-     .details = "Formats: runpod-json, vast-json, focus-csv, csv (guessed where none is given). "
-                "--vendor: whose\nbill it is; runpod-json and vast-json say it "
-                "themselves. Only its authorizations are expected\non the bill (default: all but "
-                "local ones).",
+     .details = "Formats: runpod-json, vast-json, focus-csv, csv. If none is given, the bill must "
+                "say it: by podId,\ninstance_id or its columns. --vendor: whose bill it is; "
+                "runpod-json and vast-json say it\nthemselves. Only its authorizations are "
+                "expected on the bill (default: all but local ones).\nRun it again if the answer "
+                "is lost: a line is recorded once.",
      .run = run_reconcile},
     {.name = "export",
      .operands = "",

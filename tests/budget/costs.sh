@@ -16,6 +16,7 @@ budget() {
 }
 
 now() { date -u +%Y-%m-%dT%H:%M:%SZ; }
+later=$(date -u -d "+1 hour" +%Y-%m-%dT%H:%M:%SZ)
 
 # run LABEL USD: a run of lab/a that goes on, with the instance pod-LABEL.
 run() {
@@ -57,30 +58,50 @@ echo "== a bill above the reservation is a finding"
 run more 1.00
 printf 'line_id,instance_id,usd\n1,pod-more,300\n2,pod-dear,5.50\n3,pod-late,0.30\n' >bill.csv
 for again in 1 2; do # until somebody acknowledges
-    budget 7 reconcile --bill bill.csv --as-of "$(now)"
+    budget 7 reconcile --bill bill.csv --as-of "$later"
     out_has 'frozen             more' '3 matched' ' frozen: the bill is posted'
     err_has 'lab/a is frozen: more cost $300.00, above its $1.00' 'acknowledge lab/a'
 done
-budget 7 reconcile --bill bill.csv --as-of "$(now)" --json
+budget 7 reconcile --bill bill.csv --as-of "$later" --json
 out_has '"reconciled":false' '"kind":"frozen"' '"account":"lab/a"' '"message":"more cost $300.00'
 budget 8 status --check
 budget 0 account acknowledge lab/a
-budget 0 reconcile --bill bill.csv --as-of "$(now)"
+budget 0 reconcile --bill bill.csv --as-of "$later"
 
 echo "== a line that grows"
 run grows 1.00
 printf 'line_id,instance_id,usd\n1,pod-grows,0.20\n' >day.csv
-budget 0 reconcile --bill day.csv --as-of "$(now)"
+budget 0 reconcile --bill day.csv --as-of "$later"
 printf 'line_id,instance_id,usd\n1,pod-grows,9.45\n' >day.csv
-budget 7 reconcile --bill day.csv --as-of "$(now)"
+budget 7 reconcile --bill day.csv --as-of "$later"
 out_has 'frozen             grows' '1 matched'
 budget 4 authorize later 1.00 --account lab/a --job JOB.json
 budget 0 account acknowledge lab/a
 budget 0 record-actual grows 0.05
-budget 7 reconcile --bill day.csv --as-of "$(now)" # less than a person said
+budget 7 reconcile --bill day.csv --as-of "$later" # less than a person said
 out_has 'differing          grows' '1 differing: a bill of more is posted' 'record-actual LABEL -USD'
 budget 0 record-actual grows -0.05
 budget 0 account acknowledge lab/a
+
+echo "== whose bill it is"
+run pod 1.00
+for text in '[]' '[{"gpuTypeId": "NVIDIA A40", "amount": 0.5, "time": "2026-01-02T00:00:00Z"}]' '{"results": []}'; do
+    echo "$text" >unsaid.json
+    budget 2 reconcile --bill unsaid.json --as-of "$later"
+    err_has 'nothing in the bill says whose it is' '--vendor runpod' 'grouping=podId'
+done
+echo usd,label >none.csv
+budget 2 reconcile --bill none.csv --as-of "$later"
+err_has 'the bill has no lines'
+budget 7 reconcile --bill none.csv --format csv --as-of "$later"
+out_has 'none.csv: 0 lines, read as csv, of any vendor' 'unknown            pod'
+echo '[]' >unsaid.json
+budget 7 reconcile --bill unsaid.json --vendor runpod --as-of "$later" --json # the run is of any vendor
+out_has '"format":"runpod-json"' '"vendor":"runpod"' '"unknown":1'
+budget 7 reconcile --bill none.csv --format csv --as-of "$later" --json
+out_has '"format":"csv"' '"vendor":null'
+budget 2 reconcile --bill bill.csv --as-of "$later" --request-id once # lines are known by their ids
+err_has 'unknown flag --request-id'
 
 echo "== a driver's file that proves no end"
 run alive 1.00

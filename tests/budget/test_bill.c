@@ -9,10 +9,13 @@
 enum { CHARGES = 8 };
 
 /* By its name; NULL: the bill's own text says which. */
-static const budget_bill_format *format_of(const char *name)
+static const budget_bill_format *format_of(const char *name, const char *text)
 {
     const budget_bill_format *format = NULL;
-    if (name != NULL) {
+    if (name == NULL) {
+        format = budget_bill_format_guess(text, strlen(text), NULL);
+        assert_non_null(format);
+    } else {
         assert_int_equal(budget_bill_format_parse(name, &format, NULL), BASE_OK);
     }
     return format;
@@ -23,8 +26,9 @@ static size_t read_all(const char *text, const char *format, budget_charge found
     base_error error = {0};
     budget_charge *charges = NULL;
     size_t count = 0;
-    assert_ok(budget_bill_parse(text, strlen(text), format_of(format), &charges, &count, &error),
-              &error);
+    assert_ok(
+        budget_bill_parse(text, strlen(text), format_of(format, text), &charges, &count, &error),
+        &error);
     assert_true(count <= CHARGES);
     memcpy(found, charges, count * sizeof *charges);
     free(charges);
@@ -77,7 +81,7 @@ static void a_bill_says_whose_it_is(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof bills / sizeof bills[0]; i++) {
         const budget_bill_format *format =
-            budget_bill_format_guess(bills[i].text, strlen(bills[i].text));
+            budget_bill_format_guess(bills[i].text, strlen(bills[i].text), NULL);
         const char *vendor = budget_bill_format_vendor(format);
         const budget_bill_format *named = NULL;
         assert_ok(budget_bill_format_parse(bills[i].format, &named, &error), &error);
@@ -91,6 +95,36 @@ static void a_bill_says_whose_it_is(void **state)
                      2);
 }
 
+/* A bill without lines, or whose lines say nothing, is not taken for anybody's. */
+static void a_format_is_not_made_up(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *vendor;
+        const char *format; /* NULL: none */
+    } bills[] = {
+        {"[]", NULL, NULL},
+        {"[]", "cloud", NULL},
+        {"[]", "runpod", "runpod-json"},
+        {"{\"results\": []}", "vast", "vast-json"},
+        {"[{\"gpuTypeId\": \"NVIDIA A40\", \"amount\": 1}]", NULL, NULL},
+        {"[{\"gpuTypeId\": \"NVIDIA A40\", \"amount\": 1}]", "runpod", "runpod-json"},
+        {"[{\"podId\": \"a\", \"amount\": 1}]", "cloud", "runpod-json"},
+        {"{\"results\": [{\"source\": \"instance-7\", \"amount\": 1}]}", NULL, "vast-json"},
+        {"usd,label\n", NULL, "csv"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof bills / sizeof bills[0]; i++) {
+        const budget_bill_format *format =
+            budget_bill_format_guess(bills[i].text, strlen(bills[i].text), bills[i].vendor);
+        const char *name = format != NULL ? budget_bill_format_name(format) : NULL;
+        if ((name == NULL) != (bills[i].format == NULL) ||
+            (name != NULL && strcmp(name, bills[i].format) != 0)) {
+            fail_msg("%s is taken for %s", bills[i].text, name != NULL ? name : "nothing");
+        }
+    }
+}
+
 static void vast_bills_are_read(void **state)
 {
     (void)state;
@@ -99,6 +133,7 @@ static void vast_bills_are_read(void **state)
         "  \"timestamp\": 1633036800.25, \"quantity\": \"10.000\", \"rate\": \"0.1000\","
         "  \"amount\": \"1.000\", \"instance_id\": 123},"
         " {\"type\": \"payment\", \"amount\": \"-20\", \"timestamp\": 1633036801},"
+        " {\"type\": \"refund\", \"amount\": \"-7\", \"instance_id\": 123},"
         " {\"type\": \"charge\", \"description\": \"Instance 123 storage charge\","
         "  \"timestamp\": 1633036800, \"amount\": 0.0000014, \"instance_id\": 123}]";
     static const char newer[] =
@@ -211,14 +246,14 @@ static void what_is_no_bill_is_refused(void **state)
          "{\"currency\": \"EUR\", \"results\": [{\"amount\": 1, \"currency\": null}]}"},
         {"vast-json", "[{\"type\": \"charge\", \"amount\": 1, \"currency\": \"EUR\"}]"},
         {"vast-json", "[{\"type\": \"surprise\", \"amount\": 1}]"},
-        {NULL, ""},
+        {"csv", ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         budget_charge *charges = NULL;
         size_t count = 0;
         const base_status status =
-            budget_bill_parse(cases[i].text, strlen(cases[i].text), format_of(cases[i].format),
-                              &charges, &count, NULL);
+            budget_bill_parse(cases[i].text, strlen(cases[i].text),
+                              format_of(cases[i].format, cases[i].text), &charges, &count, NULL);
         if (status != BASE_ERR_INVALID) {
             fail_msg("\"%s\" is taken for a bill", cases[i].text);
         }
@@ -230,9 +265,9 @@ static void what_is_no_bill_is_refused(void **state)
                                        "vast-json, focus-csv and csv)");
     budget_charge *charges = NULL;
     size_t count = 0;
-    assert_status(
-        budget_bill_parse("label,usd\nr\0n,1\n", 16, format_of("csv"), &charges, &count, NULL),
-        BASE_ERR_INVALID);
+    assert_status(budget_bill_parse("label,usd\nr\0n,1\n", 16, format_of("csv", NULL), &charges,
+                                    &count, NULL),
+                  BASE_ERR_INVALID);
 }
 
 /* A record may have several lines of the file, and empty lines are none. */
@@ -256,6 +291,12 @@ static void an_error_names_the_line_of_the_file(void **state)
         {"focus-csv", "BilledCost,BillingCurrency,\"a\nb\"\n1,USD,\"\"\"\n\"\n1,EUR,c\n",
          "bill, line 5: the currency EUR is not USD"},
         {"runpod-json", "[{\"podId\": \"a\", \"amount\": 1}, 2]", "bill, entry 2: not an object"},
+        {"csv", "usd,time\n1,2026-11-29T02:00:00Z\n1,2026-11-29 02:00:00\n",
+         "bill, line 3: the time 2026-11-29 02:00:00 is none: it must be as 2026-01-02T03:04:05Z, "
+         "with "
+         "Z or another offset from UTC"},
+        {"runpod-json", "[{\"podId\": \"a\", \"amount\": 1, \"time\": \"2026-11-29 02:00:00\"}]",
+         "bill, entry 1: the time 2026-11-29 02:00:00 is none: it must be as "},
         {"vast-json", "[{\"type\": \"surprise\", \"amount\": 1}]",
          "bill, entry 1: a line of the type surprise is not known"},
     };
@@ -265,7 +306,8 @@ static void an_error_names_the_line_of_the_file(void **state)
         budget_charge *charges = NULL;
         size_t count = 0;
         assert_status(budget_bill_parse(cases[i].text, strlen(cases[i].text),
-                                        format_of(cases[i].format), &charges, &count, &error),
+                                        format_of(cases[i].format, cases[i].text), &charges, &count,
+                                        &error),
                       BASE_ERR_INVALID);
         if (strncmp(error.message, cases[i].message, strlen(cases[i].message)) != 0) {
             fail_msg("\"%s\" is refused with: %s", cases[i].text, error.message);
@@ -277,6 +319,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bill_says_whose_it_is),
+        cmocka_unit_test(a_format_is_not_made_up),
         cmocka_unit_test(runpod_bills_are_read),
         cmocka_unit_test(vast_bills_are_read),
         cmocka_unit_test(focus_bills_are_read),

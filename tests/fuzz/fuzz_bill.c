@@ -33,6 +33,9 @@ static void parse(const uint8_t *data, size_t size_bytes, const budget_bill_form
 {
     budget_charge *charges = NULL;
     size_t count = 0;
+    if (format == NULL) {
+        return; /* nothing says it */
+    }
     if (budget_bill_parse(data, size_bytes, format, &charges, &count, NULL) == BASE_OK) {
         check(charges, count);
         free(charges);
@@ -42,7 +45,7 @@ static void parse(const uint8_t *data, size_t size_bytes, const budget_bill_form
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
     static const char *const names[] = {"runpod-json", "vast-json", "focus-csv", "csv"};
-    parse(data, size_bytes, NULL);
+    parse(data, size_bytes, budget_bill_format_guess(data, size_bytes, NULL));
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const budget_bill_format *format = NULL;
         const base_status status = budget_bill_format_parse(names[i], &format, NULL);

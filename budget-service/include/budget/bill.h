@@ -5,7 +5,7 @@
  *
  *   runpod-json  the answer of /v1/billing/pods: [{"podId", "amount", "time", …}]
  *   vast-json    the answer of /api/v0/invoices or charges: [{"instance_id", "amount", "timestamp",
- *                "type": "charge", …}] or {"results": […]}; payments are passed over
+ *                "type": "charge", …}] or {"results": […]}; payments and refunds are passed over
  *   focus-csv    FOCUS (focus.finops.org): BilledCost, BillingCurrency (USD), ResourceId,
  *                ResourceName, Tags, ChargePeriodStart, ChargePeriodEnd
  *   csv          a header with "usd" and any of "label", "instance_id", "line_id", "time", "until",
@@ -38,13 +38,18 @@ BASE_MUST_CHECK base_status budget_bill_format_parse(const char *name,
                                                      const budget_bill_format **format,
                                                      base_error *reterr);
 
-/* Which format the text seems to have. */
-const budget_bill_format *budget_bill_format_guess(const void *bytes, size_t size_bytes);
+/* "runpod-json", … */
+const char *budget_bill_format_name(const budget_bill_format *format);
+
+/* Which format the text has: by what only that one has in it, or, in JSON without, the vendor's
+ * (NULL: not known). NULL: nothing says it, as in a bill without lines. */
+const budget_bill_format *budget_bill_format_guess(const void *bytes, size_t size_bytes,
+                                                   const char *vendor);
 
 /* The vendor whose bills alone have that format, NULL: any vendor's may. */
 const char *budget_bill_format_vendor(const budget_bill_format *format);
 
-/* format NULL: guessed from the text. The charges (malloc'ed, the caller frees them).
+/* The charges (malloc'ed, the caller frees them).
  * BASE_ERR_INVALID: which line and field. BASE_ERR_LIMIT, BASE_ERR_MEMORY. */
 BASE_MUST_CHECK base_status budget_bill_parse(const void *bytes, size_t size_bytes,
                                               const budget_bill_format *format,
