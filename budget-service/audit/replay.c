@@ -228,6 +228,20 @@ static base_status replay_client(replay *self)
                                     self->reterr);
 }
 
+static base_status replay_replace(replay *self)
+{
+    const journal_row *row = self->row;
+    char replaces[BUDGET_INSTANCE_BYTES];
+    if (row->text == NULL || row->data_bytes == 0 || row->data_bytes >= sizeof replaces) {
+        return malformed(self);
+    }
+    (void)snprintf(replaces, sizeof replaces, "%.*s", (int)row->data_bytes,
+                   (const char *)row->data);
+    const budget_replacement what = {
+        .label = row->label, .instance_id = row->text, .replaces = replaces};
+    return budget_ledger_replace(self->scratch, &self->caller, &what, &self->answer, self->reterr);
+}
+
 static base_status replay_row(replay *self)
 {
     const journal_row *row = self->row;
@@ -244,6 +258,8 @@ static base_status replay_row(replay *self)
     case BUDGET_KIND_ATTACH:
         return budget_ledger_attach(self->scratch, &self->caller, row->label, row->text,
                                     &self->answer, self->reterr);
+    case BUDGET_KIND_REPLACE:
+        return replay_replace(self);
     case BUDGET_KIND_ACTUAL:
         return replay_actual(self);
     case BUDGET_KIND_FINAL:

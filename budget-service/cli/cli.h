@@ -47,6 +47,7 @@ typedef enum cli_option {
     CLI_ATTEMPT,
     CLI_CREATE,
     CLI_INSTANCE_ID,
+    CLI_REPLACES,
     CLI_LINE_ID,
     CLI_PARTIAL,
     CLI_EVIDENCE,
@@ -84,6 +85,7 @@ typedef struct cli_values {
     char listen_redeem[CLI_TEXT_BYTES];
     char request_id[CLI_TEXT_BYTES];
     char instance_id[CLI_TEXT_BYTES];
+    char replaces[CLI_TEXT_BYTES];
     char line_id[CLI_TEXT_BYTES];
     char format[CLI_TEXT_BYTES];
     char role[CLI_TEXT_BYTES];

@@ -62,12 +62,23 @@ static int finish(const cli_args *args, budget_client *client, budget_verdict ve
                              args->json ? json_pack("{s:s}", "label", args->operands[0]) : NULL);
 }
 
-static int attach(const cli_args *args, budget_client *client)
+static int run_attach(const cli_args *args)
 {
+    int exit_code = BASE_EXIT_USAGE;
     base_error why = {0};
-    const budget_verdict verdict =
-        budget_attach(client, args->operands[0], args->options[CLI_INSTANCE_ID], &why);
-    return finish(args, client, verdict, &why, "attached");
+    const char *replaces = args->options[CLI_REPLACES];
+    if (!label_operand(args)) {
+        return BASE_EXIT_USAGE;
+    }
+    budget_client *client = cli_client(args, replaces != NULL ? "admin" : "request", &exit_code);
+    if (client != NULL) {
+        const budget_verdict verdict = budget_reattach(
+            client, args->operands[0], args->options[CLI_INSTANCE_ID], replaces, &why);
+        exit_code =
+            finish(args, client, verdict, &why, replaces != NULL ? "attached anew" : "attached");
+        budget_client_close(client);
+    }
+    return exit_code;
 }
 
 /* "0.50"; "-0.50": less than was recorded before. */
@@ -156,11 +167,11 @@ static const cli_command commands[] = {
      .operands = "LABEL",
      .operand_count = 1,
      .required = CLI_BIT(CLI_INSTANCE_ID),
-     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID),
+     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID) | CLI_BIT(CLI_REPLACES),
      .summary = "say which instance was created for it",
-     .key = "request",
-     .check = label_operand,
-     .ask = attach},
+     .details = "With --replaces an admin sets a mistyped id right. An end that was proven is not "
+                "proven then:\nthe proof was of another instance.",
+     .run = run_attach},
     {.name = "record-actual",
      .operands = "LABEL USD",
      .operand_count = 2,

@@ -74,6 +74,8 @@ static const base_field all_rows[CLI_OPTION_COUNT] = {
                     .help = "the creation permit for its instances: once per token"},
     [CLI_INSTANCE_ID] = {TEXT(instance_id), .option = "instance-id", .value = "ID",
                          .help = "the vendor's id of the instance"},
+    [CLI_REPLACES] = {TEXT(replaces), .option = "replaces", .value = "ID",
+                      .help = "the id that was attached by mistake, and no bill has charged"},
     [CLI_LINE_ID] = {TEXT(line_id), .option = "line-id", .value = "ID",
                      .help = "the bill's line; recorded once"},
     [CLI_PARTIAL] = {OWN(BOOL, flag), .option = "partial",

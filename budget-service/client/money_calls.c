@@ -40,9 +40,16 @@ budget_verdict budget_authorize(budget_client *client, const budget_claims *aske
 budget_verdict budget_attach(budget_client *client, const char *label, const char *instance_id,
                              base_error *why)
 {
+    return budget_reattach(client, label, instance_id, NULL, why);
+}
+
+budget_verdict budget_reattach(budget_client *client, const char *label, const char *instance_id,
+                               const char *replaces, base_error *why)
+{
     Ringfence__Budget__Attach body = RINGFENCE__BUDGET__ATTACH__INIT;
     body.label = budget_wire_text(label);
     body.instance_id = budget_wire_text(instance_id);
+    body.replaces = budget_wire_text(replaces);
     return budget_tell_service(client, &body.base, why);
 }
 

@@ -157,6 +157,8 @@ static const char *const statement_sql[SQL_COUNT_] = {
                      " AND instance = :instance AND id = :id",
     [SQL_LINE_OF_RUN] = "SELECT reservation, amount, seq FROM line WHERE reservation = :reservation"
                         " AND id = :id AND (instance = '' OR :instance = '') LIMIT 2",
+    [SQL_LINE_OF_INSTANCE] = "SELECT count(*) FROM line WHERE reservation = :reservation"
+                             " AND instance = :instance",
     [SQL_LINE_INSERT] = "INSERT INTO line(vendor, instance, id, reservation, amount, seq)"
                         " VALUES(:vendor, :instance, :id, :reservation, :amount, :seq)",
     [SQL_LINE_UPDATE] = "UPDATE line SET amount = :amount, seq = :seq"
@@ -168,6 +170,8 @@ static const char *const statement_sql[SQL_COUNT_] = {
                          " AND state <> 6 LIMIT 1", /* VOIDED */
     [SQL_INSTANCE_INSERT] = "INSERT INTO instance(id, vendor, reservation, seq) VALUES(:id, "
                             ":vendor, :reservation, :seq)",
+    [SQL_INSTANCE_REPLACE] = "UPDATE instance SET id = :id, seq = :seq WHERE id = :before"
+                             " AND vendor = :vendor AND reservation = :reservation",
     [SQL_INSTANCE_COUNT] = "SELECT count(*) FROM instance WHERE reservation = :reservation",
     [SQL_INSTANCE_FIRST] =
         "SELECT id FROM instance WHERE reservation = :reservation ORDER BY seq LIMIT 1",

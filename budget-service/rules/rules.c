@@ -87,6 +87,7 @@ const char *budget_kind_name(budget_kind kind)
         [BUDGET_KIND_AUDIT_ACCEPTED] = "audit-accepted",
         [BUDGET_KIND_FINAL] = "final",
         [BUDGET_KIND_REFUTED] = "refuted",
+        [BUDGET_KIND_REPLACE] = "replace",
     };
     return (unsigned)kind < BUDGET_KIND_COUNT_ && names[kind] != NULL ? names[kind] : "unknown";
 }

@@ -44,8 +44,18 @@ base_status service_attach(budget_service *service, const service_question *ques
     if (status != BASE_OK || refused) {
         return status;
     }
-    status = budget_ledger_attach(service->ledger, &question->caller, body->label,
-                                  body->instance_id, &item->answer, reterr);
+    if (body->replaces[0] != '\0' && question->client->role != BUDGET_ROLE_ADMIN) {
+        return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_FORBIDDEN,
+                                   "only an admin may replace an instance that is attached",
+                                   reterr);
+    }
+    const budget_replacement what = {
+        .label = body->label, .instance_id = body->instance_id, .replaces = body->replaces};
+    status = body->replaces[0] != '\0'
+                 ? budget_ledger_replace(service->ledger, &question->caller, &what, &item->answer,
+                                         reterr)
+                 : budget_ledger_attach(service->ledger, &question->caller, body->label,
+                                        body->instance_id, &item->answer, reterr);
     return service_item_answer(item, status, reterr);
 }
 

@@ -134,5 +134,25 @@ evidence terminated | sed s/pod-alive/pod-gone/ >gone.json
 budget 0 terminated gone --evidence gone.json --key request
 out_has "gone: terminated, proven by the driver's evidence"
 
+echo "== a mistyped instance"
+run typo 1.00
+budget 4 attach typo --instance-id pod-right
+budget 4 attach typo --instance-id pod-right --replaces pod-typo --key request
+err_has 'only an admin may replace'
+budget 4 attach typo --instance-id pod-right --replaces pod-other
+err_has 'typo has no instance pod-other'
+budget 4 attach typo --instance-id pod-gone --replaces pod-typo
+err_has 'the instance pod-gone of cloud belongs to another label'
+budget 0 attach typo --instance-id pod-right --replaces pod-typo
+out_has 'typo: attached anew'
+budget 4 void typo
+budget 0 terminated typo --evidence seen.txt
+budget 0 record-actual typo 0.50
+printf 'line_id,instance_id,usd\n1,pod-right,0.50\n' >right.csv
+budget 7 reconcile --bill right.csv --as-of "$later" --json
+out_has '"missing_in_ledger":0' '"matched":1'
+budget 4 attach typo --instance-id pod-typo --replaces pod-right
+err_has 'a bill has charged the instance pod-right: it was no mistake'
+
 budget 0 audit
 echo "all good"

@@ -379,6 +379,42 @@ static void a_credit_refutes_no_end(void **state)
     check_phase(fixture, 100000, 0);
 }
 
+static budget_answer replace(ledger_fixture *fixture, const char *label, const char *instance,
+                             const char *replaces)
+{
+    budget_answer answer;
+    const budget_replacement what = {.label = label, .instance_id = instance, .replaces = replaces};
+    fixture_begin(fixture);
+    assert_ok(budget_ledger_replace(fixture->ledger, NULL, &what, &answer, &fixture->error),
+              &fixture->error);
+    fixture_commit(fixture);
+    return answer;
+}
+
+/* The evidence was of the mistyped instance: no bill makes the cost final by it, and the room stays,
+ * until the right one is proven to be gone. */
+static void a_mistyped_instance_has_proven_nothing(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    assert_granted(fixture_authorize(fixture, "phase", "a", 2 * USD));
+    assert_granted(fixture_create(fixture, "a"));
+    assert_granted(fixture_attach(fixture, "a", "pod-b"));
+    assert_granted(fixture_prove(fixture, "a", "pod-b"));
+    assert_granted(replace(fixture, "a", "pod-a", "pod-b"));
+    assert_string_equal(fixture_find(fixture, "a").entry.instance_id, "pod-a");
+    fixture_pass(fixture, SETTLING_S);
+    const char *bill = "instance_id,usd,line_id\npod-a,0.5,1\n";
+    (void)reconcile(fixture, bill, &found);
+    check_phase(fixture, 500000, 1500000);
+    fixture_pass(fixture, 1);
+    assert_granted(fixture_prove(fixture, "a", "pod-a"));
+    fixture_pass(fixture, SETTLING_S);
+    (void)reconcile(fixture, bill, &found);
+    check_phase(fixture, 500000, 0);
+    assert_reason(replace(fixture, "a", "pod-c", "pod-a"), BUDGET_REASON_STATE); /* it is billed */
+}
+
 int main(void)
 {
 #define LEDGER_TEST(name) cmocka_unit_test_setup_teardown(name, reconcile_make, reconcile_take_down)
@@ -399,6 +435,7 @@ int main(void)
         LEDGER_TEST(a_refuted_end_is_proven_anew),
         LEDGER_TEST(a_person_ends_a_refuted_run),
         LEDGER_TEST(a_credit_refutes_no_end),
+        LEDGER_TEST(a_mistyped_instance_has_proven_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -219,6 +219,21 @@ BASE_MUST_CHECK base_status budget_ledger_attach(budget_ledger *ledger, const bu
                                                  const char *label, const char *instance_id,
                                                  budget_answer *answer, base_error *reterr);
 
+/* The instance that was attached is another one: a mistyped id. */
+typedef struct budget_replacement {
+    const char *label;
+    const char *instance_id; /* the right one */
+    const char *replaces;    /* that is attached */
+} budget_replacement;
+
+/* Sets right which instance was attached, before a bill has charged it. If the end was proven, that
+ * proof was of another instance: it is refuted. Refused: LABEL_UNKNOWN, STATE (not attached, or
+ * billed), INSTANCE_USED. */
+BASE_MUST_CHECK base_status budget_ledger_replace(budget_ledger *ledger,
+                                                  const budget_caller *caller,
+                                                  const budget_replacement *what,
+                                                  budget_answer *answer, base_error *reterr);
+
 typedef struct budget_ledger_actual {
     const char *label;
     int64_t usd_micro;        /* to post; negative: a credit, or too much was recorded */

@@ -109,7 +109,8 @@ typedef enum budget_kind {
     BUDGET_KIND_AUDIT_ACCEPTED = 19, /* an admin goes on with a ledger that does not audit */
     BUDGET_KIND_FINAL = 20,          /* a bill showed that the cost is final */
     BUDGET_KIND_REFUTED = 21,        /* a bill charges for a time after the proven end */
-    BUDGET_KIND_COUNT_ = 22,
+    BUDGET_KIND_REPLACE = 22,        /* an admin sets right which instance was attached */
+    BUDGET_KIND_COUNT_ = 23,
 } budget_kind;
 
 const char *budget_kind_name(budget_kind kind);
@@ -204,7 +205,7 @@ bool budget_rule_is_odd(const budget_rule_reservation *reservation);
 budget_reason budget_rule_terminated(budget_rule_reservation *reservation,
                                      const budget_rule_now *now);
 
-/* A bill charges for a time after the proven end. False: none is proven, the cost is final, or this
+/* A bill charges for a time after the proven end, or it was proven for another instance. False: none is proven, the cost is final, or this
  * is known. */
 bool budget_rule_refute(budget_rule_reservation *reservation);
 
