@@ -3,7 +3,25 @@
 #include <inttypes.h>
 
 #include "base/bytes.h"
+#include "budget/money.h"
 #include "ledger_core.h"
+
+/* The reservation of a token that nobody used stays until somebody gives it back. */
+static base_status refuse_expired(ledger_op *op, const budget_reservation *reservation)
+{
+    char held[BUDGET_MONEY_BYTES];
+    const char *label = reservation->entry.label;
+    budget_money_show(reservation->rule.held, held);
+    if (reservation->rule.state != BUDGET_STATE_RESERVED) {
+        return op_refuse(op, BUDGET_REASON_TOKEN_EXPIRED,
+                         "the token of %.100s has expired; authorize anew, under another label",
+                         label);
+    }
+    return op_refuse(op, BUDGET_REASON_TOKEN_EXPIRED,
+                     "the token of %.80s has expired unused. Its %s stay reserved until: "
+                     "budget-service void %.80s. Then authorize anew, under another label",
+                     label, held, label);
+}
 
 static base_status refuse(ledger_op *op, budget_reason reason,
                           const budget_reservation *reservation,
@@ -32,7 +50,7 @@ static base_status refuse(ledger_op *op, budget_reason reason,
             "then --receipts DIR), or authorize a new label",
             label);
     case BUDGET_REASON_TOKEN_EXPIRED:
-        return op_refuse(op, reason, "the token of %s has expired unused; authorize anew", label);
+        return refuse_expired(op, reservation);
     case BUDGET_REASON_DEADLINE_PASSED:
         return op_refuse(op, reason, "the time of %s is over (%" PRId64 " s)", label,
                          rule->max_seconds);
