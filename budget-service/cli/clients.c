@@ -118,7 +118,12 @@ static int repair_clock(const cli_args *args, budget_client *client)
     if (verdict != BUDGET_GRANTED) {
         return cli_refused(args, client, verdict, &why, NULL);
     }
-    return args->json ? cli_object(json_pack("{s:b}", "repaired", 1)) : BASE_EXIT_DONE;
+    const char *what = budget_client_note(client)->message;
+    if (args->json) {
+        return cli_object(json_pack("{s:b, s:s}", "repaired", 1, "message", what));
+    }
+    (void)printf("%s\n", what);
+    return BASE_EXIT_DONE;
 }
 
 static const cli_command commands[] = {

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -376,6 +377,13 @@ base_status budget_ledger_clock_repair(budget_ledger *ledger, const budget_calle
         ledger->now.wall_ms = wall_of(ledger, ledger->now.ledger_ms);
         op.row.kind = BUDGET_KIND_CLOCK;
         op.row.amount = ledger->anchor.offset_ms - offset_ms;
+        (void)snprintf(answer->message, sizeof answer->message,
+                       "the ledger took over the wall clock, which was %" PRId64
+                       " s %s its time: each deadline is now so much %s on that clock, and every "
+                       "job keeps the time that it had left",
+                       (op.row.amount < 0 ? -op.row.amount : op.row.amount) / 1000,
+                       op.row.amount < 0 ? "behind" : "ahead of",
+                       op.row.amount < 0 ? "earlier" : "later");
         status = op_grant(&op);
     }
     return op_end(&op, status);

@@ -166,6 +166,15 @@ static budget_reason over_money(char *message, const policy_account *entry, cons
     return BUDGET_REASON_POLICY;
 }
 
+static budget_reason over_hours(char *message, const policy_account *entry, const char *what,
+                                int64_t asked, int64_t limit)
+{
+    (void)snprintf(message, BUDGET_POLICY_MESSAGE_BYTES,
+                   "the policy of %s allows %s up to %.6g h, asked %.6g h", entry->name, what,
+                   (double)limit / 3600, (double)asked / 3600);
+    return BUDGET_REASON_POLICY;
+}
+
 static budget_reason not_listed(char *message, const policy_account *entry, const char *what,
                                 const char *name)
 {
@@ -191,19 +200,20 @@ static budget_reason check_entry(const policy_account *entry, const budget_claim
         const char *what;
         int64_t asked;
         int64_t limit;
-        bool money;
+        budget_reason (*over)(char *message, const policy_account *entry, const char *what,
+                              int64_t asked, int64_t limit);
     } numbers[] = {
-        {"instances", claims->instances, limits->instances, false},
-        {"a world size", claims->world_size, limits->world_size, false},
-        {"attempts", claims->max_attempts, limits->max_attempts, false},
-        {"seconds", claims->max_seconds, limits->max_seconds, false},
-        {"a price per hour", claims->max_price_usd_micro_per_hour, limits->max_price, true},
-        {"an amount", claims->max_usd_micro, limits->max_usd, true},
+        {"instances", claims->instances, limits->instances, over},
+        {"a world size", claims->world_size, limits->world_size, over},
+        {"attempts", claims->max_attempts, limits->max_attempts, over},
+        {"a time", claims->max_seconds, limits->max_seconds, over_hours},
+        {"a price per hour", claims->max_price_usd_micro_per_hour, limits->max_price, over_money},
+        {"an amount", claims->max_usd_micro, limits->max_usd, over_money},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         if (numbers[i].limit >= 0 && numbers[i].asked > numbers[i].limit) {
-            return (numbers[i].money ? over_money : over)(message, entry, numbers[i].what,
-                                                          numbers[i].asked, numbers[i].limit);
+            return numbers[i].over(message, entry, numbers[i].what, numbers[i].asked,
+                                   numbers[i].limit);
         }
     }
     return BUDGET_REASON_NONE;

@@ -65,7 +65,8 @@ static base_status take_hours(const json_t *value, const char *where, int64_t *s
     const base_status status = take_money(value, where, &micro_hours, NULL);
     if (status != BASE_OK || micro_hours == 0 ||
         micro_hours > INT64_C(1000000) * SECONDS_MAX / 3600) {
-        return bad(reterr, where, "is not more than 0 hours and at most a year, \"2.50\" say");
+        return bad(reterr, where,
+                   "must be hours in quotes, such as \"2.50\": more than 0, and at most a year");
     }
     *seconds = (micro_hours * 3600 + 999999) / 1000000;
     return BASE_OK;

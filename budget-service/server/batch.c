@@ -4,7 +4,6 @@
 #include <string.h>
 #include <zmq.h>
 
-#include "base/log.h"
 #include "budget/wire.h"
 #include "ledger/failpoint.h"
 #include "proto/socket.h"
@@ -122,12 +121,14 @@ base_status service_reply(budget_service *service, service_item *item, base_erro
 }
 
 /* Everything was undone: everybody may ask again. */
-static base_status make_transient(budget_service *service, base_error *reterr)
+static base_status make_transient(budget_service *service, const char *why, base_error *reterr)
 {
+    char message[BUDGET_TEXT_BYTES_MAX + 1];
+    (void)snprintf(message, sizeof message,
+                   "the ledger could not be written (%.300s); nothing was done, ask again", why);
     for (int i = 0; i < service->item_count; i++) {
         const base_status status = service_item_refuse(
-            &service->items[i], RINGFENCE__BUDGET__VERDICT__VERDICT_TRANSIENT,
-            "the ledger could not be written; nothing was done, ask again", reterr);
+            &service->items[i], RINGFENCE__BUDGET__VERDICT__VERDICT_TRANSIENT, message, reterr);
         if (status != BASE_OK) {
             return status;
         }
@@ -153,7 +154,7 @@ static base_status commit(budget_service *service, base_status filled, const bas
     service->clients_changed = false;
     if (status != BASE_OK) {
         service_log_failure(service, error.message);
-        return make_transient(service, reterr);
+        return make_transient(service, error.message, reterr);
     }
     /* Committed: a failure from here on ends the service. */
     return clients_changed ? service_admission_load(service, reterr) : BASE_OK;

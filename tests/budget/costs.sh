@@ -1,9 +1,15 @@
 #!/usr/bin/env bash
-# What budget-service says of costs and bills, with a real service.
+# What budget-service says of costs and bills, with a real service. Ends with 77 where a part was skipped
+# (and said so) and the rest passed.
 #   costs.sh BIN    where budget-service is
 set -euo pipefail
 
 bin=$(cd "$1" && pwd)
+for how in "unshare -m" "unshare -rm"; do # one part fills a disk
+    if [ -z "${COSTS_INSIDE-}" ] && $how true 2>/dev/null; then
+        COSTS_INSIDE=yes exec $how bash "$0" "$bin"
+    fi
+done
 . "$(dirname "$0")/../support/service.sh"
 export PATH=$bin:$PATH
 
@@ -13,6 +19,12 @@ budget() {
     shift
     "$bin/budget-service" "$@" >out 2>err </dev/null || got=$?
     [ "$got" -eq "$expected" ] || fail "exit $got, not $expected: budget-service $*"
+}
+
+stop_service() {
+    kill "$service"
+    wait "$service" || fail "serve ended with $?"
+    service=""
 }
 
 now() { date -u +%Y-%m-%dT%H:%M:%SZ; }
@@ -154,5 +166,56 @@ out_has '"missing_in_ledger":0' '"matched":1'
 budget 4 attach typo --instance-id pod-typo --replaces pod-right
 err_has 'a bill has charged the instance pod-right: it was no mistake'
 
+echo "== the clock"
+budget 0 clock repair
+out_has 'the ledger took over the wall clock, which was 0 s ' 'every job keeps the time that it had left'
+budget 0 clock repair --json
+out_has '"repaired":true' '"message":"the ledger took over'
+
 budget 0 audit
+
+echo "== a token that nobody used"
+stop_service
+sed -i 's/"token_seconds": 900/"token_seconds": 1/' service/policy.json
+start_service --passphrase-file passphrase
+budget 0 authorize unused 0.30 --account lab/a --job JOB.json --out unused.token
+for _ in $(seq 100); do
+    "$bin/budget-service" verify unused.token --keyring service/keyring.json >out 2>err || break
+    sleep 0.1
+done
+budget 6 redeem unused.token --create
+err_has 'the token of unused has expired unused. Its $0.30 stay reserved until: budget-service void unused. Then authorize anew'
+budget 0 void unused
+
+echo "== what a policy must say"
+stop_service
+sed -i 's/"accounts": {/"accounts": {"lab": {"limits": {"max_hours": "8"}},/' service/policy.json
+start_service --passphrase-file passphrase
+budget 4 authorize long 1.00 --account lab/a --job JOB.json --max-hours 9
+err_has 'the policy of lab allows a time up to 8 h, asked 9 h'
+stop_service
+sed -i 's/"max_hours": "8"/"max_hours": 8/' service/policy.json
+budget 1 serve --passphrase-file passphrase
+err_has 'accounts.lab.max_hours must be hours in quotes, such as "2.50"'
+if [ "${COSTS_INSIDE-}" != yes ]; then
+    echo "skipped: a full disk, because no mount namespace may be made here"
+    exit 77
+fi
+echo "== a full disk"
+mkdir small && mount -t tmpfs -o size=4m small small
+export BUDGET_SERVICE_DIR=$scratch/small/service
+budget 0 init --passphrase-file passphrase
+start_service --passphrase-file passphrase
+budget 0 account create lab --cap 100.00
+cp small/service/clients/request.key asks.key # what a client remembers stands beside its key
+dd if=/dev/zero of=small/filler bs=4k >out 2>err || true
+for label in full-1 full-2 full-3 full-4; do # until the room that the ledger has already is used
+    "$bin/budget-service" authorize $label 1.00 --job JOB.json --key ./asks.key >out 2>err || break
+done
+err_has 'the ledger could not be written (' 'no space left' '); nothing was done, ask again'
+rm small/filler
+budget 0 authorize $label 1.00 --job JOB.json --key ./asks.key
+budget 0 audit
+stop_service
+umount small
 echo "all good"

@@ -225,6 +225,12 @@ static void test_clock_alarm(void **state)
     assert_verdict(budget_status(client, &sinks, &report, &why), BUDGET_GRANTED, &why);
     assert_string_equal(report.clock_alarm, "");
     budget_client_close(client);
+    assert_int_equal(fixture_stop(fixture), 0);
+    assert_true(fixture_start_with(fixture, "BUDGET_WALL_SHIFT_S=-7230", NULL));
+    client = fixture_client(fixture, "admin", 0);
+    assert_verdict(budget_status(client, &sinks, &report, &why), BUDGET_GRANTED, &why);
+    assert_non_null(strstr(report.clock_alarm, " s behind the ledger's time; if it is right, "));
+    budget_client_close(client);
 }
 
 /* Each account that comes to 80 % of its cap is told once:

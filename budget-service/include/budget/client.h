@@ -106,7 +106,8 @@ const budget_refusal *budget_client_refusal(const budget_client *client);
 /* What the last answer, which granted, says beside that; both empty: nothing. */
 typedef struct budget_note {
     char account[BUDGET_ACCOUNT_BYTES]; /* record_actual: this one is frozen by it */
-    char message[BUDGET_REASON_BYTES];  /* and why; terminated: why the end is attested */
+    char message[BUDGET_REASON_BYTES];  /* and why; terminated: why the end is attested;
+                                         * clock repair: what it did */
 } budget_note;
 const budget_note *budget_client_note(const budget_client *client);
 

@@ -121,7 +121,8 @@ typedef struct budget_answer {
     int64_t remaining_before_usd_micro;
     int64_t remaining_after_usd_micro;
     char message
-        [BUDGET_ANSWER_MESSAGE_BYTES]; /* one line for a person when refused; empty when granted */
+        [BUDGET_ANSWER_MESSAGE_BYTES]; /* one line for a person: why it is refused, or what else to
+                                        * know of what is granted; else empty */
 } budget_answer;
 
 /* In a batch: a row that says that an admin goes on although the audit found this. */
