@@ -168,7 +168,7 @@ static void the_plan_and_the_record_have_one_exchange_in_a_round(void **state)
     assert_true(real_of(arena, "allocated_bytes") == 4.0 * params);
     const json_t *training = json_object_get(manifest, "training");
     assert_int_equal(json_integer_value(json_object_get(training, "local_steps")), 5);
-    assert_true(real_of(training, "outer_lr") == 0.7 && real_of(training, "outer_momentum") == 0.9);
+    assert_true(real_of(training, "outer_lr") == 1 && real_of(training, "outer_momentum") == 0);
 
     test_program_start(&program,
                        FLAGS(LAUNCHER_PATH, "plan", "--checkpoint", one.out, "--data", "3",
@@ -233,12 +233,12 @@ static void pieces_give_the_bits_of_the_whole(void **state)
     static const char *const transports[] = {"tcp", "shm", "zmq"};
     training_expect(&one, &test_shared_directory, "whole", 0,
                     FLAGS("--ranks", "3", "--steps", "12", "--local-steps", "2", "--lr", "1e-2",
-                          "--save-every", "12"));
+                          "--outer-lr", "0.7", "--outer-momentum", "0.9", "--save-every", "12"));
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         training_expect(&two, &test_shared_directory, "pieces", 0,
                         FLAGS("--ranks", "3", "--steps", steps[i], "--local-steps", "2", "--lr",
-                              "1e-2", "--save-every", "4", "--resume", "--transport",
-                              transports[i]));
+                              "1e-2", "--outer-lr", "0.7", "--outer-momentum", "0.9",
+                              "--save-every", "4", "--resume", "--transport", transports[i]));
     }
     assert_has(two.program.text[TEST_STDERR], "goes on after step 6 of 12");
     training_assert_same_file(&one, STATE, &two, STATE);
@@ -276,8 +276,8 @@ static void another_course_is_refused(void **state)
         {"4", "1", "2", "--seed", "35000", "--ranks 2, and this job has 4"},
         {"2", "2", "4", "--seed", "35000", "--local-steps 2, and this job has 4"},
         {"2", "2", "1", "--seed", "35000", "--local-steps 2, and this job has 1"},
-        {"2", "2", "2", "--outer-lr", "0.5", "--outer-lr 0.7, and this job has 0.5"},
-        {"2", "2", "2", "--outer-momentum", "0", "--outer-momentum 0.9, and this job has 0"}};
+        {"2", "2", "2", "--outer-lr", "0.5", "--outer-lr 1, and this job has 0.5"},
+        {"2", "2", "2", "--outer-momentum", "0.5", "--outer-momentum 0, and this job has 0.5"}};
     training_expect(&two, &test_shared_directory, "course", 0,
                     FLAGS("--ranks", "2", "--micro-batches", "2", "--steps", "4", "--local-steps",
                           "2", "--save-every", "4"));

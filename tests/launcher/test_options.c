@@ -332,8 +332,8 @@ static void local_steps_have_an_outer_step(void **state)
     static launch_options options;
     base_error error;
     assert_ok(parse(&options, WORDS("--local-steps", "10"), &error), &error);
-    assert_true(options.job.train.outer_learning_rate == 0.7);
-    assert_true(options.job.train.outer_momentum == 0.9);
+    assert_true(options.job.train.outer_learning_rate == 1);
+    assert_true(options.job.train.outer_momentum == 0);
     assert_ok(parse(&options,
                     WORDS("--outer-momentum", "0", "--local-steps", "10", "--outer-lr", "1"),
                     &error),

@@ -101,8 +101,8 @@ typedef struct proto_job_job {
 } proto_job_job;
 
 #define PROTO_ROUTER_LOSS         0.01 /* of a new model */
-#define PROTO_OUTER_LEARNING_RATE 0.7  /* the launcher's, with local steps */
-#define PROTO_OUTER_MOMENTUM      0.9
+#define PROTO_OUTER_LEARNING_RATE 1.0  /* the launcher's, with local steps: their mean */
+#define PROTO_OUTER_MOMENTUM      0.0
 
 typedef struct proto_job_model {
     int64_t vocab_size;
