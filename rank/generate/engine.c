@@ -23,6 +23,7 @@ static void gather_sampled(rank_engine *engine, const rank_schedule_entry *entry
         engine->sampled[engine->sampled_count++] = (engine_sampled){
             .params = &request->sample,
             .position = (uint64_t)(end - left + 1),
+            .logprob_count = request->logprob_count,
             .drafted = left > 1 ? engine->batch_ids[row + 1] : -1,
         };
     }
@@ -261,24 +262,41 @@ static base_status gather_logits(rank_engine *engine, const float *mine, base_er
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "gathering logits");
 }
 
-/* Draws by top-p when the best candidates have too little probability: every rank gets all logits
- * of the row. */
-static base_status draw_of_all(rank_engine *engine, int row, int32_t *token, base_error *reterr)
+/* Gives every rank all logits of a sampled row. */
+static base_status gather_row(rank_engine *engine, int row, base_error *reterr)
 {
     const rank_device *device = &engine->run.device;
     const size_t row_floats = (size_t)engine->run.shape.tp->vocab_count;
-    const engine_sampled *of = &engine->sampled[row];
     void *host = NULL;
     base_status status = map_logits(engine, &host, reterr);
-    if (status != BASE_OK) {
-        return status;
+    if (status == BASE_OK) {
+        status = gather_logits(engine, (const float *)host + (size_t)row * row_floats, reterr);
+        device->backend->unmap(device->queue, host);
     }
-    status = gather_logits(engine, (const float *)host + (size_t)row * row_floats, reterr);
-    device->backend->unmap(device->queue, host);
+    return status;
+}
+
+/* Draws by top-p when the best candidates have too little probability. */
+static base_status draw_of_all(rank_engine *engine, int row, int32_t *token, base_error *reterr)
+{
+    const engine_sampled *of = &engine->sampled[row];
+    const base_status status = gather_row(engine, row, reterr);
     const rank_sample_all all = {.logits = engine->all_logits, .scratch = engine->all_candidates};
     return status == BASE_OK ? rank_sample_top_p_of_all(&engine->vocab, of->params, of->position,
                                                         &all, token, reterr)
                              : status;
+}
+
+/* Finds the log-probabilities that the row's request asks for. */
+static base_status weigh(rank_engine *engine, int row, base_error *reterr)
+{
+    const engine_sampled *of = &engine->sampled[row];
+    const base_status status = of->logprob_count > 0 ? gather_row(engine, row, reterr) : BASE_OK;
+    if (status == BASE_OK && of->logprob_count > 0) {
+        rank_logprobs_make(&engine->vocab, engine->all_logits, engine->tokens[row],
+                           of->logprob_count, engine->logprobs + (size_t)row * RANK_LOGPROBS_MAX);
+    }
+    return status;
 }
 
 /* Draws the tokens, in the plan's order. Behind a token that was not drafted, the rows of a draft
@@ -301,6 +319,9 @@ static base_status draw(rank_engine *engine, size_t size_bytes, base_error *rete
             status = draw_of_all(engine, row, &result.token, reterr);
         }
         engine->tokens[row] = result.token;
+        if (status == BASE_OK && counts) {
+            status = weigh(engine, row, reterr);
+        }
         used += rank_sample_record_bytes(of->params, tp->ranks);
         counts = of->drafted < 0 || (counts && result.token == of->drafted);
     }
@@ -370,6 +391,9 @@ static base_status accept_tokens(rank_engine *engine, base_error *reterr)
     }
     engine->costs.sampled += (uint64_t)drawn;
     for (int i = 0; i < drawn; i++) {
+        const size_t row = (size_t)engine->events[i].row;
+        engine->events[i].logprob_count = engine->sampled[row].logprob_count;
+        engine->events[i].logprobs = engine->logprobs + row * RANK_LOGPROBS_MAX;
         engine->costs.drafted += (uint64_t)engine->events[i].drafted;
         engine->costs.accepted += (uint64_t)engine->events[i].accepted;
     }

@@ -18,6 +18,7 @@ typedef struct engine_head {
 typedef struct engine_sampled {
     const rank_sample_params *params; /* of its sequence; valid during the step */
     uint64_t position;                /* of the token */
+    int32_t logprob_count;            /* that its request asks for */
     int32_t drafted; /* what the next row of the sequence has for it; -1: there is none */
 } engine_sampled;
 
@@ -63,6 +64,7 @@ struct rank_engine {
     rank_kept *kept;          /* (sampled_max, RANK_KEPT_MAX), behind them */
     rank_drawn *drawn;        /* (sampled_max), behind them */
     bool drawn_on_device;     /* in this step */
+    rank_logprob *logprobs;   /* (sampled_max, RANK_LOGPROBS_MAX) */
     float *all_logits;
     rank_sample_candidate *all_candidates;
     uint8_t *message;

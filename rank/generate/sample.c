@@ -153,6 +153,20 @@ static void keep_best(scan *s)
     s->header->count = held;
 }
 
+int32_t rank_sample_best(const float *logits, int32_t count, int32_t most,
+                         rank_sample_candidate *best)
+{
+    sample_header header = {.refused = SAMPLE_NOT_REFUSED};
+    scan s = {.logits = logits,
+              .count = count,
+              .header = &header,
+              .candidates = best,
+              .candidates_max = most};
+    keep_best(&s);
+    BASE_ASSERT(header.refused == SAMPLE_NOT_REFUSED);
+    return header.count;
+}
+
 /* Keeps the one with the largest logit / temperature + noise. */
 static void keep_luckiest(scan *s, uint64_t stream, double temperature)
 {

@@ -72,8 +72,7 @@ static rank_mass join_masses(rank_mass a, rank_mass b, double inverse)
                                     b.sum * base_fixed_exp((b.largest - largest) * inverse)};
 }
 
-/* The leaves' masses in the canonical tree: neighbours pair up, level by level. Overwrites them. */
-static rank_mass total_mass(rank_mass *leaves, double inverse)
+rank_mass rank_sample_total_mass(rank_mass *leaves, double inverse)
 {
     for (int step = 1; step < RANK_SAMPLE_LEAVES; step *= 2) {
         for (int i = 0; i < RANK_SAMPLE_LEAVES; i += 2 * step) {
@@ -193,7 +192,7 @@ static int32_t draw_top_k(const rank_sample_params *params, merge *m, drawing *d
 /* Draws among the best that reach p; false where TOP_P_BEST of them do not. */
 static bool draw_top_p(const rank_sample_params *params, merge *m, rank_mass *leaves, drawing *d)
 {
-    const rank_mass total = total_mass(leaves, d->inverse);
+    const rank_mass total = rank_sample_total_mass(leaves, d->inverse);
     const rank_sample_candidate *candidate = NULL;
     double sum = 0;
     for (int i = 0; i < RANK_SAMPLE_TOP_P_BEST && (candidate = take(m)) != NULL; i++) {
@@ -266,7 +265,7 @@ base_status rank_sample_top_p_of_all(const rank_sample_vocab *vocab,
         rank_sample_sift(scratch, count, at, false);
     }
     drawing d = start_drawing(params, position);
-    const rank_mass total = total_mass(leaves, d.inverse);
+    const rank_mass total = rank_sample_total_mass(leaves, d.inverse);
     for (double sum = 0; count > 0 && sum < params->top_p * total.sum;) {
         offer(&d, &scratch[0]);
         sum += weight(&scratch[0], total.largest, d.inverse);

@@ -28,6 +28,14 @@ sample_layout rank_sample_layout(const rank_sample_params *params, int world_siz
 rank_mass rank_sample_leaf_mass(const rank_sample_vocab *vocab, const rank_sample_params *params,
                                 int leaf, const float *logits);
 
+/* The leaves' masses in the canonical tree: neighbours pair up, level by level. Overwrites them. */
+rank_mass rank_sample_total_mass(rank_mass *leaves, double inverse);
+
+/* Writes the `most` >= 1 best of `count` logits, whose ids begin with 0, the best first. Returns how many there
+ * are: those of -infinity do not count. No logit is NaN or +infinity. */
+int32_t rank_sample_best(const float *logits, int32_t count, int32_t most,
+                         rank_sample_candidate *best);
+
 /* Whether a comes before b: the larger logit, of equal ones the lower id. */
 static inline bool sample_is_better(const rank_sample_candidate *a, const rank_sample_candidate *b)
 {

@@ -137,6 +137,11 @@ base_status rank_schedule_check(const rank_schedule_options *options, const rank
         return base_fail(reterr, BASE_ERR_INVALID, "there can be 0 to %d stop tokens, not %d",
                          RANK_STOP_TOKENS_MAX, request->stop_count);
     }
+    if (request->logprob_count < 0 || request->logprob_count > RANK_LOGPROBS_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "a token can have 0 to %d log-probabilities, not %d", RANK_LOGPROBS_MAX,
+                         request->logprob_count);
+    }
     for (int32_t i = 0; i < request->prompt_count; i++) {
         if (prompt[i] < 0 || prompt[i] >= options->vocab_size) {
             return base_fail(reterr, BASE_ERR_INVALID,
@@ -428,13 +433,18 @@ base_status rank_schedule_accept(rank_schedule *schedule, const int32_t *tokens,
     base_status status = BASE_OK;
     rank_schedule_entry entry;
     walk w = walk_begin(schedule);
+    int32_t row = 0;
     *event_count = 0;
     while (status == BASE_OK && next_entry(schedule, &w, &entry)) {
         if (entry.samples == 0) {
             sequence_at(schedule, entry.sequence)->computed += entry.count;
         } else {
-            status = end_draw(schedule, &entry, tokens, events, event_count, reterr);
-            tokens += entry.samples;
+            const int first = *event_count;
+            status = end_draw(schedule, &entry, tokens + row, events, event_count, reterr);
+            for (int i = first; i < *event_count; i++) {
+                events[i].row = row + i - first;
+            }
+            row += entry.samples;
         }
         fill_blocks(schedule, entry.sequence, entry.first);
     }

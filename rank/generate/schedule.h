@@ -28,6 +28,7 @@
 #include "generate/blocks.h"
 #include "generate/draft.h"
 #include "generate/finish.h"
+#include "generate/logprob.h"
 #include "generate/sample.h"
 
 enum { RANK_STOP_TOKENS_MAX = 18 };
@@ -51,7 +52,7 @@ typedef struct rank_request {
     int32_t prompt_count;   /* 1 … context - 1 */
     int32_t max_new_tokens; /* >= 1 */
     int32_t stop_count;     /* 0 … RANK_STOP_TOKENS_MAX */
-    int32_t reserved;       /* 0 */
+    int32_t logprob_count;  /* of each token: 0 … RANK_LOGPROBS_MAX (logprob.h) */
     int32_t stops[RANK_STOP_TOKENS_MAX];
 } rank_request;
 
@@ -72,6 +73,10 @@ typedef struct rank_schedule_event {
     rank_finish finish;
     int32_t drafted;  /* tokens that its step has checked; only with the first token of the step */
     int32_t accepted; /* 1: not the first of its step, since what is before it was drafted */
+    int32_t row;      /* of the plan's sampled rows that whose logits gave the token */
+    /* (logprob_count): of the token and the best. The engine fills them in; valid during its call. */
+    int32_t logprob_count;
+    const rank_logprob *logprobs;
 } rank_schedule_event;
 
 typedef struct rank_schedule rank_schedule;

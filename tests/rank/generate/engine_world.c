@@ -18,6 +18,11 @@ static int prompt_count(int i)
     return counts[i % 10];
 }
 
+int world_logprobs(int i)
+{
+    return i % 3 == 0 ? 0 : 1 + i % LOGPROBS_MAX;
+}
+
 static void make_request(const world *w, int i, rank_request *request, int32_t *prompt)
 {
     static const rank_sample_params ways[] = {
@@ -26,8 +31,10 @@ static void make_request(const world *w, int i, rank_request *request, int32_t *
         {.temperature = 1.2, .top_p = 1, .top_k = 12, .seed = 6},
         {.temperature = 0.9, .top_p = 0.7, .seed = 7},
     };
-    *request = (rank_request){
-        .prompt_count = prompt_count(i), .max_new_tokens = 1 + i * 5 % 17, .sample = ways[i % 4]};
+    *request = (rank_request){.prompt_count = prompt_count(i),
+                              .max_new_tokens = 1 + i * 5 % 17,
+                              .sample = ways[i % 4],
+                              .logprob_count = world_logprobs(i)};
     request->sample.prompt_index = (uint64_t)i;
     if (w->config.context == LONG_CONTEXT) {
         request->max_new_tokens *= 7;
@@ -49,6 +56,11 @@ static void on_event(void *user, const rank_schedule_event *event)
     const listener *l = user;
     answer *one = &l->w->answers[l->rank][event->request_id - 1];
     if (event->token >= 0 && one->count < LONG_CONTEXT) {
+        assert_int_equal(event->logprob_count, world_logprobs((int)event->request_id - 1));
+        for (int i = 0; i < event->logprob_count; i++) { /* padding is not of interest */
+            one->logprobs[one->count][i] =
+                (rank_logprob){event->logprobs[i].value, event->logprobs[i].token};
+        }
         one->tokens[one->count++] = event->token;
     }
     one->finish = event->finish;

@@ -16,11 +16,13 @@ enum {
     WAITING_MAX = 6,
     CANCEL_AFTER = 3, /* tokens */
     STEPS_MAX = 2000,
+    LOGPROBS_MAX = 6, /* of a token */
 };
 
 /* The answer to a request, as one rank has it. */
 typedef struct answer {
     int32_t tokens[LONG_CONTEXT];
+    rank_logprob logprobs[LONG_CONTEXT][LOGPROBS_MAX]; /* of a request that asks for some */
     int count;
     rank_finish finish;
 } answer;
@@ -54,6 +56,9 @@ typedef struct world {
 
 /* Makes the model; the caller frees its params. */
 void world_open(world *w, int context);
+
+/* How many log-probabilities of each token request i asks for. */
+int world_logprobs(int i);
 
 /* One rank's part of the plan: answers all requests, or leaves. comm NULL: it is alone. */
 BASE_MUST_CHECK base_status world_answer(world *w, coll_comm *comm, base_error *reterr);

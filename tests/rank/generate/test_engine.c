@@ -54,6 +54,46 @@ static void check_answers(const world *w, const answer *expected)
     }
 }
 
+/* Each token's own log-probability, and those of the best: the same bits on every rank and in every plan. */
+static void check_logprobs(const world *w, const answer *expected)
+{
+    for (int rank = 0; rank < (w->plan.ranks > 0 ? w->plan.ranks : 1); rank++) {
+        for (int i = 0; i < REQUESTS; i++) {
+            const answer *got = &w->answers[rank][i];
+            for (int k = 0; k < got->count * LOGPROBS_MAX; k++) {
+                const rank_logprob *a = &got->logprobs[k / LOGPROBS_MAX][k % LOGPROBS_MAX];
+                const rank_logprob *b = &expected[i].logprobs[k / LOGPROBS_MAX][k % LOGPROBS_MAX];
+                if (a->token != b->token || a->value != b->value) {
+                    fail_msg("%s: rank %d, request %d, %d: %.17g of %d, not %.17g of %d",
+                             w->plan.name, rank, i, k, a->value, (int)a->token, b->value,
+                             (int)b->token);
+                }
+            }
+        }
+    }
+}
+
+/* The reference has them, and they are in order: what is drawn greedily is the best. */
+static void check_reference(const answer *answers)
+{
+    int values = 0;
+    for (int i = 0; i < REQUESTS; i++) {
+        const int count = world_logprobs(i);
+        for (int k = 0; k < answers[i].count && count > 0; k++) {
+            const rank_logprob *of = answers[i].logprobs[k];
+            assert_int_equal(of[0].token, answers[i].tokens[k]);
+            assert_true(of[0].value < 0 && of[0].value > -30);
+            for (int n = 1; n < count; n++) {
+                assert_true(of[n].value <= (n > 1 ? of[n - 1].value : 0));
+                assert_true(of[n].value >= of[0].value || n > 1);
+                values++;
+            }
+            assert_true(i % 4 != 0 || count == 1 || of[1].token == of[0].token);
+        }
+    }
+    assert_true(values > 100);
+}
+
 static int count_ends(const answer *answers, rank_finish finish)
 {
     int count = 0;
@@ -102,9 +142,11 @@ static void run_plans_of(int context, const plan *plans, size_t count)
     assert_true(count_ends(expected, RANK_FINISH_CONTEXT) > 0);
     assert_int_equal(count_ends(expected, RANK_FINISH_NOT), 0);
     assert_true(count_different(expected) > 20);
+    check_reference(expected);
     for (size_t i = 0; i < count; i++) {
         run_plan(&w, &plans[i]);
         check_answers(&w, expected);
+        check_logprobs(&w, expected);
         if (plans[i].cancels) {
             assert_true(count_ends(w.answers[0], RANK_FINISH_CANCELLED) > 2);
         }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "decode_world.h"
+#include "generate/logprob.h"
 #include "model/llama/parts.h"
 #include "proto/digest.h"
 #include "support.h"
@@ -217,6 +218,23 @@ static double loss_of(const world *w, const lesson *l)
     return loss;
 }
 
+/* The same loss from the log-probabilities that a user gets. Training adds up in float32. */
+static double logprob_loss_of(const world *w, const lesson *l)
+{
+    const rank_sample_vocab vocab = {
+        .vocab_size = VOCAB, .leaf_width = rank_tp_leaf_width(VOCAB), .world_size = 1};
+    double loss = 0.0;
+    for (size_t row = 0; row < ROWS_MAX; row++) {
+        rank_logprob one;
+        if (l->targets[row] >= 0) {
+            rank_logprobs_make(&vocab, (*w->logits)[row / TOKENS][row % TOKENS], l->targets[row], 1,
+                               &one);
+            loss -= one.value;
+        }
+    }
+    return loss;
+}
+
 static void check_lesson(const rank_model_config *config)
 {
     static const script scripts[] = {{SEQUENCES, TOKENS}, {1, 1}, {SEQUENCES, 7}};
@@ -233,6 +251,7 @@ static void check_lesson(const rank_model_config *config)
             digest_log_probabilities((*w.logits)[0][0], PADDED, found);
             assert_string_equal(found, expected);
             assert_true(loss_of(&w, l) == l->loss_sum);
+            assert_true(fabs(logprob_loss_of(&w, l) - l->loss_sum) < 1e-6 * l->loss_sum);
         }
     }
     free(l);
