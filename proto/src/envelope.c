@@ -3,6 +3,7 @@
 #include "proto/envelope.h"
 
 #include <control.pb-c.h>
+#include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -154,6 +155,25 @@ static bool request_fits(const Ringfence__Control__Request *request)
            ids_fit(request->stop_token_ids, request->n_stop_token_ids, PROTO_STOP_TOKENS_MAX);
 }
 
+/* The log-probabilities of a Tokens: as many of each token, its own first. */
+static bool logprobs_fit(const Ringfence__Control__Tokens *tokens)
+{
+    const size_t count = tokens->n_logprob_ids;
+    const size_t each = tokens->n_token_ids > 0 ? count / tokens->n_token_ids : 0;
+    bool fit = count <= PROTO_EVENT_LOGPROBS_MAX && each <= PROTO_LOGPROBS_MAX &&
+               count == each * tokens->n_token_ids && tokens->n_logprobs == count &&
+               tokens->n_logprob_bytes == count &&
+               tokens->n_text_bytes == (count > 0 ? tokens->n_token_ids : 0);
+    for (size_t i = 0; fit && i < count; i++) {
+        const int32_t id = tokens->logprob_ids[i];
+        fit = id >= -1 && id < PROTO_VOCAB_MAX &&
+              (i % each != 0 || id == tokens->token_ids[i / each]) &&
+              isfinite(tokens->logprobs[i]) && tokens->logprobs[i] <= 0 &&
+              tokens->logprob_bytes[i].len <= PROTO_TOKEN_BYTES_MAX;
+    }
+    return fit;
+}
+
 static bool tokens_fit(const Ringfence__Control__Tokens *tokens)
 {
     if (strlen(tokens->text) > PROTO_EVENT_TEXT_BYTES_MAX) {
@@ -161,7 +181,8 @@ static bool tokens_fit(const Ringfence__Control__Tokens *tokens)
     }
     mend(tokens->text, true); /* who prints it tames it */
     return tokens->id > 0 &&
-           ids_fit(tokens->token_ids, tokens->n_token_ids, PROTO_EVENT_TOKENS_MAX);
+           ids_fit(tokens->token_ids, tokens->n_token_ids, PROTO_EVENT_TOKENS_MAX) &&
+           logprobs_fit(tokens);
 }
 
 static bool answered_fits(const Ringfence__Control__Answered *answered)

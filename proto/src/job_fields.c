@@ -92,6 +92,8 @@ static const base_field rows[] = {
      .help = "generate, tp-cpu: draft up to N tokens a step from what followed the same tokens "
              "before, and check them together; no text changes (0)",
      .marks = PROTO_FIELD_ANSWERS},
+    /* --logprobs N is the launcher's, and one less */
+    {JOB(INT, infer.logprob_count), .optional = true, .least = 0, .most = PROTO_LOGPROBS_MAX},
     {JOB(BOOL, infer.ignore_eos), .option = "ignore-eos",
      .help = "generate, tp-*: go on behind the end of a text", .marks = PROTO_FIELD_ANSWERS},
     {JOB(BOOL, infer.special_tokens), .optional = true, .option = "special-tokens",

@@ -118,6 +118,12 @@ base_status proto_request_check(const proto_request *request, base_error *reterr
         return base_fail(reterr, BASE_ERR_INVALID, "%d stop tokens: 0 to %d are allowed",
                          request->stop_count, PROTO_STOP_TOKENS_MAX);
     }
+    if (request->logprob_count < 0 || request->logprob_count > PROTO_LOGPROBS_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%d log-probabilities of a token: 0 to %d are "
+                         "allowed",
+                         request->logprob_count, PROTO_LOGPROBS_MAX);
+    }
     const base_status status = proto_request_check_sampling(request, reterr);
     return status == BASE_OK ? check_prompt(request, reterr) : status;
 }
@@ -135,6 +141,7 @@ void proto_request_to_message(const proto_request *request, Ringfence__Control__
     message->prompt_index = request->prompt_index;
     message->ignore_eos = request->ignore_eos;
     message->no_thinking = request->no_thinking;
+    message->logprob_count = (uint32_t)request->logprob_count;
     message->n_stop_token_ids = (size_t)request->stop_count;
     message->stop_token_ids = (int32_t *)(uintptr_t)request->stops;
     if (request->token_count > 0) {
@@ -204,9 +211,10 @@ base_status proto_request_from_message(const Ringfence__Control__Request *messag
                                        proto_request *request, base_error *reterr)
 {
     memset(request, 0, offsetof(proto_request, prompt));
-    if (message->max_new_tokens > PROTO_NEW_TOKENS_MAX || message->top_k > PROTO_TOP_K_MAX) {
-        return base_fail(reterr, BASE_ERR_INVALID, "max_new_tokens %u, top_k %u",
-                         message->max_new_tokens, message->top_k);
+    if (message->max_new_tokens > PROTO_NEW_TOKENS_MAX || message->top_k > PROTO_TOP_K_MAX ||
+        message->logprob_count > PROTO_LOGPROBS_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID, "max_new_tokens %u, top_k %u, logprob_count %u",
+                         message->max_new_tokens, message->top_k, message->logprob_count);
     }
     request->id = message->id;
     request->seed = message->seed;
@@ -217,6 +225,7 @@ base_status proto_request_from_message(const Ringfence__Control__Request *messag
     request->max_new_tokens = (int32_t)message->max_new_tokens;
     request->ignore_eos = message->ignore_eos != 0;
     request->no_thinking = message->no_thinking != 0;
+    request->logprob_count = (int32_t)message->logprob_count;
     const base_status status = copy_prompt(message, request, reterr);
     return status == BASE_OK ? proto_request_check(request, reterr) : status;
 }

@@ -27,6 +27,7 @@ static void read_body(const uint8_t *data, size_t size_bytes, bool chat)
         BASE_ASSERT(proto_request_check(&body.request, NULL) == BASE_OK);
         BASE_ASSERT(body.request.text_bytes > 0 || body.request.token_count > 0);
         BASE_ASSERT((body.request.message_count > 0) == chat);
+        BASE_ASSERT(body.request.logprob_count <= (chat ? PROTO_LOGPROBS_MAX : 6));
         return;
     }
     BASE_ASSERT(error.message[0] != '\0');

@@ -52,6 +52,21 @@ static void check_file(const Ringfence__Control__File *file)
     BASE_ASSERT(file->size_bytes <= INT64_MAX);
 }
 
+/* There are as many of each token. */
+static void check_logprobs(const Ringfence__Control__Tokens *tokens)
+{
+    const size_t count = tokens->n_logprob_ids;
+    BASE_ASSERT(count <= PROTO_EVENT_LOGPROBS_MAX);
+    BASE_ASSERT(count == tokens->n_logprobs && count == tokens->n_logprob_bytes);
+    BASE_ASSERT(count == 0 || (tokens->n_token_ids > 0 && count % tokens->n_token_ids == 0 &&
+                               count / tokens->n_token_ids <= PROTO_LOGPROBS_MAX &&
+                               tokens->n_text_bytes == tokens->n_token_ids));
+    for (size_t i = 0; i < count; i++) {
+        BASE_ASSERT(tokens->logprobs[i] <= 0);
+        BASE_ASSERT(tokens->logprob_bytes[i].len <= PROTO_TOKEN_BYTES_MAX);
+    }
+}
+
 static void check(const Ringfence__Control__Envelope *envelope)
 {
     switch (envelope->body_case) {
@@ -61,6 +76,7 @@ static void check(const Ringfence__Control__Envelope *envelope)
     case RINGFENCE__CONTROL__ENVELOPE__BODY_TOKENS:
         BASE_ASSERT(envelope->tokens->n_token_ids <= PROTO_EVENT_TOKENS_MAX);
         BASE_ASSERT(strlen(envelope->tokens->text) <= PROTO_EVENT_TEXT_BYTES_MAX);
+        check_logprobs(envelope->tokens);
         break;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_ANSWERED:
         BASE_ASSERT(proto_finish_name((int)envelope->answered->finish_reason) != NULL);

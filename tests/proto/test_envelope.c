@@ -4,6 +4,7 @@
 
 #include <budget.pb-c.h>
 #include <control.pb-c.h>
+#include <math.h>
 #include <string.h>
 
 #include "proto/body.h"
@@ -283,6 +284,64 @@ static void a_small_message_cannot_take_much_memory(void **state)
     proto_arena_fini(&arena);
 }
 
+static void log_probabilities_are_whole(void **state)
+{
+    (void)state;
+    static int32_t ids[PROTO_EVENT_LOGPROBS_MAX + 2];
+    static double values[PROTO_EVENT_LOGPROBS_MAX + 2];
+    static uint8_t text[PROTO_TOKEN_BYTES_MAX + 1];
+    static ProtobufCBinaryData bytes[PROTO_EVENT_LOGPROBS_MAX + 2];
+    static uint32_t text_bytes[PROTO_EVENT_TOKENS_MAX];
+    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    Ringfence__Control__Tokens tokens = RINGFENCE__CONTROL__TOKENS__INIT;
+    envelope.version = PROTO_CONTROL_VERSION;
+    proto_set_body(&envelope.base, &tokens.base);
+    tokens.id = 1;
+    tokens.token_ids = ids;
+    tokens.logprob_ids = ids;
+    tokens.logprobs = values;
+    tokens.logprob_bytes = bytes;
+    tokens.text_bytes = text_bytes;
+    tokens.n_token_ids = tokens.n_text_bytes = 2;
+    tokens.n_logprob_ids = tokens.n_logprobs = tokens.n_logprob_bytes = 2 * PROTO_LOGPROBS_MAX;
+    ids[1] = -1;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID); /* it was drawn */
+    ids[1] = 5;
+    ids[PROTO_LOGPROBS_MAX] = 5;
+    ids[PROTO_LOGPROBS_MAX + 1] = -1;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_OK);
+    ids[PROTO_LOGPROBS_MAX] = 6;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID); /* another was drawn */
+    ids[PROTO_LOGPROBS_MAX] = 5;
+    values[3] = 0.5;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+    values[3] = (double)NAN;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+    values[3] = -0.5;
+    bytes[3] = (ProtobufCBinaryData){PROTO_TOKEN_BYTES_MAX, text};
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_OK);
+    bytes[3].len++;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+    bytes[3].len = 0;
+    size_t *counts[] = {&tokens.n_logprob_ids, &tokens.n_logprobs, &tokens.n_logprob_bytes,
+                        &tokens.n_text_bytes};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        --*counts[i];
+        assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+        ++*counts[i];
+    }
+    tokens.n_logprob_ids = tokens.n_logprobs = tokens.n_logprob_bytes = 2 * PROTO_LOGPROBS_MAX + 2;
+    ids[PROTO_LOGPROBS_MAX + 1] = 5;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID); /* too many of a token */
+    memset(ids, 0, sizeof ids);
+    tokens.n_token_ids = tokens.n_text_bytes = PROTO_EVENT_TOKENS_MAX;
+    tokens.n_logprob_ids = tokens.n_logprobs = tokens.n_logprob_bytes = PROTO_EVENT_LOGPROBS_MAX;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_OK);
+    tokens.n_token_ids = tokens.n_text_bytes = PROTO_EVENT_LOGPROBS_MAX / 3 + 1;
+    tokens.n_logprob_ids = tokens.n_logprobs = tokens.n_logprob_bytes = 3 * tokens.n_token_ids;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID); /* too many in all */
+}
+
 static void requests_and_events_are_bounded(void **state)
 {
     (void)state;
@@ -428,6 +487,7 @@ int main(void)
         cmocka_unit_test(sizes_are_bounded),
         cmocka_unit_test(a_small_message_cannot_take_much_memory),
         cmocka_unit_test(requests_and_events_are_bounded),
+        cmocka_unit_test(log_probabilities_are_whole),
         cmocka_unit_test(texts_do_not_drive_the_terminal),
         cmocka_unit_test(a_body_is_found_by_its_type),
         cmocka_unit_test(loads_are_of_whole_layers),

@@ -22,6 +22,7 @@ static void make(const char *text)
     request.top_k = 40;
     request.max_new_tokens = 12;
     request.ignore_eos = true;
+    request.logprob_count = PROTO_LOGPROBS_MAX;
     request.stop_count = 2;
     request.stops[0] = 3;
     request.stops[1] = 511;
@@ -154,6 +155,12 @@ static void what_is_out_of_range_is_refused_by_name(void **state)
     make("a");
     request.stop_count = PROTO_STOP_TOKENS_MAX + 1;
     assert_refused("stop tokens");
+    make("a");
+    request.logprob_count = PROTO_LOGPROBS_MAX + 1;
+    assert_refused("log-probabilities");
+    make("a");
+    request.logprob_count = -1;
+    assert_refused("log-probabilities");
     make("\xff");
     assert_refused("UTF-8");
     make("ab");

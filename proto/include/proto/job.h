@@ -208,11 +208,12 @@ typedef struct proto_job_infer {
     int64_t max_num_seqs; /* sequences that are decoded together */
     int64_t cache_tokens; /* that the cache has room for, of all of them; 0: for whole contexts */
     proto_weights weights;
-    int64_t speculate;             /* tokens of a draft, at most; 0: none is made */
-    bool ignore_eos;               /* the end token does not end a text */
-    bool special_tokens;           /* a prompt's text may name them */
-    bool chat;                     /* a prompt is a message of a user */
-    bool no_thinking;              /* answers in chats begin behind empty thoughts */
+    int64_t speculate;     /* tokens of a draft, at most; 0: none is made */
+    int64_t logprob_count; /* of each token: 0: none; n: its own, and those of the n - 1 best */
+    bool ignore_eos;       /* the end token does not end a text */
+    bool special_tokens;   /* a prompt's text may name them */
+    bool chat;             /* a prompt is a message of a user */
+    bool no_thinking;      /* answers in chats begin behind empty thoughts */
     char curve[PROTO_CURVE_BYTES]; /* widths to measure, as "64,256"; empty: none */
     bool baseline;         /* runs the prompts also on one rank, and on replicas of one rank each */
     double temperature;    /* 0: the most probable token; else 0.001 … 1000 */

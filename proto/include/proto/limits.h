@@ -54,8 +54,12 @@ enum {
     PROTO_REQUESTS_WAITING_MAX = 64,  /* beyond those that run */
     PROTO_REQUESTS_UNJUDGED_MAX = 32, /* sent, without a verdict yet */
     PROTO_REQUESTS_OPEN_MAX = PROTO_SEQUENCES_MAX + PROTO_REQUESTS_WAITING_MAX, /* not answered */
-    PROTO_EVENTS_AHEAD_MAX = 256, /* sent beyond the launcher's credit */
-    PROTO_EVENT_TOKENS_MAX = 256, /* in one Tokens */
+    PROTO_EVENTS_AHEAD_MAX = 256,              /* sent beyond the launcher's credit */
+    PROTO_EVENT_TOKENS_MAX = 256,              /* in one Tokens */
+    PROTO_LOGPROBS_MAX = 21,                   /* of a token: its own, and those of the 20 best */
+    PROTO_EVENT_LOGPROBS_MAX = 512,            /* in one Tokens */
+    PROTO_TOKEN_BYTES_MAX = 1024,              /* of a token's text, among these */
+    PROTO_EVENT_LOGPROB_BYTES_MAX = 24 * 1024, /* of all their texts */
     PROTO_EVENT_TEXT_BYTES_MAX = 16 * 1024,
 
     /* messages queued for one peer before sending fails (launcher) or waits (rank) */

@@ -26,6 +26,8 @@ typedef struct proto_request {
     double top_p;           /* above 0, at most 1 */
     int32_t top_k;          /* 0 … PROTO_TOP_K_MAX */
     int32_t max_new_tokens; /* 1 … PROTO_NEW_TOKENS_MAX */
+    int32_t logprob_count;  /* of each token: 0 … PROTO_LOGPROBS_MAX; 0: none; n: its own, and
+                             * those of the n - 1 best */
     bool ignore_eos;
     bool no_thinking;   /* the answer to a chat begins behind empty thoughts */
     int32_t stop_count; /* 0 … PROTO_STOP_TOKENS_MAX */
