@@ -29,6 +29,9 @@ static base_status encode_all(generation *g, const char *const *prompts, base_er
     for (size_t i = 0; status == BASE_OK && i < g->count; i++) {
         status = rank_work_encode(g->options, prompts[i], g->options->no_thinking,
                                   g->options->new_tokens_max, &g->works[i], reterr);
+        if (status == BASE_OK) {
+            status = rank_work_want_logprobs(&g->works[i], g->options->logprob_count, reterr);
+        }
     }
     return status;
 }
@@ -85,6 +88,7 @@ base_status generation_submit(generation *g, const rank_work *work, rank_request
                               base_error *reterr)
 {
     request->prompt_count = (int32_t)work->prompt_count;
+    request->logprob_count = work->logprob_count;
     const base_status status = rank_engine_submit(g->engine, request, work->prompt, reterr);
     if (status == BASE_OK) {
         BASE_ASSERT(request->id == g->first_id + g->submitted);
@@ -199,7 +203,9 @@ static void hand_out_one(generation *g, size_t index)
                                              .finish = one->finish,
                                              .began_ns = one->began_ns,
                                              .drawn_ns = one->drawn_ns,
-                                             .drawn_count = one->drawn});
+                                             .drawn_count = one->drawn,
+                                             .logprobs = one->logprobs,
+                                             .logprob_count = one->logprob_count});
     }
     g->no_memory = g->no_memory || (text == NULL && one->began_ns != 0);
     free(text);

@@ -37,9 +37,11 @@ typedef struct rank_answer {
     const int32_t *tokens; /* the stop token is not among them */
     size_t count;
     rank_finish finish;
-    int64_t began_ns;        /* when the first step began that could compute it, monotonic */
-    const int64_t *drawn_ns; /* (drawn_count): when each token was there */
-    size_t drawn_count;      /* with the stop token */
+    int64_t began_ns;             /* when the first step began that could compute it, monotonic */
+    const int64_t *drawn_ns;      /* (drawn_count): when each token was there */
+    size_t drawn_count;           /* with the stop token */
+    const rank_logprob *logprobs; /* (drawn_count, logprob_count): of each token and the best */
+    int logprob_count;
 } rank_answer;
 
 typedef void (*rank_on_answer)(void *user, const rank_answer *answer);
@@ -73,6 +75,7 @@ typedef struct rank_generate_options {
     double top_p;
     int top_k;
     uint64_t seed;
+    int logprob_count; /* of each token, in answers: 0 … RANK_LOGPROBS_MAX; a request has its own */
     size_t index_first;       /* prompt i is number first + i * stride of the job, */
     size_t index_stride;      /* which the noise of its tokens is keyed by; 0: 1 */
     rank_on_answer on_answer; /* called on the ranks that have prompts, in the order of prompts */

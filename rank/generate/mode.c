@@ -27,6 +27,7 @@
 #include "worker/finished.h"
 
 _Static_assert((int)PROTO_DRAFT_TOKENS_MAX == (int)RANK_DRAFT_TOKENS_MAX, "one limit");
+_Static_assert((int)PROTO_LOGPROBS_MAX == (int)RANK_LOGPROBS_MAX, "one limit");
 
 /* The prompts of a job. Each rank gets its share in turn. If the ranks share one model, rank 0 gets
  * all. */
@@ -413,6 +414,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
             .chat = &chat,
             .shares = job->infer.requests && !job->infer.no_prefix_cache && worker->gpu == NULL,
             .draft_max = (int)job->infer.speculate,
+            .logprob_count = (int)job->infer.logprob_count,
             .prompts_are_messages = job->infer.chat,
             .no_thinking = job->infer.no_thinking,
             .temperature = job->infer.temperature,

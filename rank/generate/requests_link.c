@@ -21,6 +21,12 @@ static base_status wait_for_work(void *user, base_error *reterr)
                                   base_deadline_after_ns(rank_alone_period_ns(timeout_ns)), reterr);
 }
 
+/* Ids and text bytes of tokens, and of each log-probability its id, its value, and the frame of its bytes. */
+_Static_assert(PROTO_EVENT_TEXT_BYTES_MAX + 16 * PROTO_EVENT_TOKENS_MAX +
+                       24 * PROTO_EVENT_LOGPROBS_MAX + PROTO_EVENT_LOGPROB_BYTES_MAX + 1024 <
+                   PROTO_RANK_MESSAGE_BYTES_MAX,
+               "a message has room for an event");
+
 static Ringfence__Control__FinishReason reason_of(rank_finish finish)
 {
     switch (finish) {
@@ -54,6 +60,22 @@ static bool send_tokens(const rank_worker *worker, const rank_request_event *eve
     tokens.n_token_ids = event->token_count;
     tokens.token_ids = (int32_t *)(uintptr_t)event->tokens;
     tokens.text = (char *)(uintptr_t)event->text;
+    ProtobufCBinaryData bytes[PROTO_EVENT_LOGPROBS_MAX];
+    const rank_event_logprobs *logprobs = event->logprobs;
+    if (logprobs != NULL) {
+        for (size_t i = 0; i < logprobs->count; i++) {
+            bytes[i] = (ProtobufCBinaryData){logprobs->byte_counts[i],
+                                             (uint8_t *)(uintptr_t)logprobs->bytes[i]};
+        }
+        tokens.n_logprob_ids = logprobs->count;
+        tokens.logprob_ids = (int32_t *)(uintptr_t)logprobs->tokens;
+        tokens.n_logprobs = logprobs->count;
+        tokens.logprobs = (double *)(uintptr_t)logprobs->values;
+        tokens.n_logprob_bytes = logprobs->count;
+        tokens.logprob_bytes = bytes;
+        tokens.n_text_bytes = event->token_count;
+        tokens.text_bytes = (uint32_t *)(uintptr_t)logprobs->text_bytes;
+    }
     return proto_client_event(worker->client, &tokens.base);
 }
 

@@ -15,6 +15,8 @@
 #include "generate/stream_text.h"
 #include "model/family.h"
 
+enum { DIGITS = 6, DIGITS_OF_DOUBLES = 17 /* a double comes back with its bits */ };
+
 struct rank_results {
     json_t *object;
     json_t *prompts;      /* in object */
@@ -23,7 +25,8 @@ struct rank_results {
     int ranks;   /* that share the model */
     char *steps; /* timings.jsonl; NULL: there is none */
     size_t steps_bytes;
-    bool failed; /* memory ran out */
+    size_t digits; /* of numbers */
+    bool failed;   /* memory ran out */
 };
 
 base_status rank_results_create(const proto_job *job, const rank_model_config *config,
@@ -35,6 +38,7 @@ base_status rank_results_create(const proto_job *job, const rank_model_config *c
     if (made == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for results");
     }
+    made->digits = DIGITS;
     made->ranks = (int)job->job.world_size;
     made->prompts = json_array();
     made->object = json_pack(
@@ -119,6 +123,24 @@ static const char *finish_name(rank_finish finish)
                                              : "length";
 }
 
+/* Of each token its own, and those of the best as a list. Stop tokens have none, as in token_ids. */
+static json_t *describe_logprobs(const rank_answer *answer)
+{
+    const size_t each = (size_t)answer->logprob_count;
+    json_t *tokens = json_array();
+    for (size_t token = 0; token < answer->count; token++) {
+        const rank_logprob *of = answer->logprobs + token * each;
+        json_t *best = json_array();
+        for (size_t i = 1; i < each && of[i].token >= 0; i++) {
+            (void)json_array_append_new(
+                best, json_pack("{s:i, s:f}", "token_id", of[i].token, "logprob", of[i].value));
+        }
+        (void)json_array_append_new(tokens,
+                                    json_pack("{s:f, s:o}", "logprob", of->value, "best", best));
+    }
+    return tokens;
+}
+
 void rank_results_add(rank_results *results, const rank_answer *answer)
 {
     if (keep_timing(results, answer) != BASE_OK) {
@@ -133,6 +155,11 @@ void rank_results_add(rank_results *results, const rank_answer *answer)
         clean_text(answer->text, answer->text_bytes), "finish_reason", finish_name(answer->finish),
         "ttft_ms", timing->drawn > 0 ? json_real(timing->ttft_ms) : json_null(), "per_token_ms",
         per_token(timing));
+    if (answer->logprob_count > 0) {
+        results->digits = DIGITS_OF_DOUBLES;
+        results->failed = json_object_set_new(entry, "logprobs", describe_logprobs(answer)) != 0 ||
+                          results->failed;
+    }
     if (entry == NULL || json_array_append_new(results->prompts, entry) != 0) {
         results->failed = true;
     }
@@ -407,8 +434,8 @@ base_status rank_results_write(rank_results *results, const rank_results_rank *r
                              (double)first->costs.step_ns / (double)BASE_NS_PER_S);
     if (json_object_set_new(results->object, "total", total) == 0 && !results->failed &&
         json_object_set_new(results->object, "ranks", describe_all(ranks, results->ranks)) == 0) {
-        text = json_dumps(results->object,
-                          JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
+        text = json_dumps(results->object, JSON_INDENT(2) | JSON_PRESERVE_ORDER |
+                                               JSON_REAL_PRECISION(results->digits));
     }
     if (text == NULL) {
         return base_fail(reterr, BASE_ERR_INVALID,

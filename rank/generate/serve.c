@@ -14,6 +14,11 @@
 /* The text of a token, and of what may be held back at the end. */
 enum { TOKEN_TEXT_BYTES = RANK_STREAM_TOKEN_TEXT_BYTES + RANK_STREAM_TEXT_HELD_BYTES };
 
+_Static_assert((int)RANK_STREAM_TOKEN_BYTES == (int)PROTO_TOKEN_BYTES_MAX, "one limit");
+_Static_assert((int)PROTO_LOGPROBS_MAX *(int)PROTO_TOKEN_BYTES_MAX <=
+                       (int)PROTO_EVENT_LOGPROB_BYTES_MAX &&
+                   (int)PROTO_LOGPROBS_MAX <= (int)PROTO_EVENT_LOGPROBS_MAX,
+               "an event has room for what is said of a token");
 _Static_assert((int)TOKEN_TEXT_BYTES < (int)PROTO_EVENT_TEXT_BYTES_MAX,
                "an event has room for a token");
 
@@ -45,6 +50,7 @@ struct rank_serving {
     base_error refusal;
     proto_work work;
     char events_text[PROTO_EVENT_TEXT_BYTES_MAX + 1];
+    rank_event_logprobs logprobs;
 };
 
 base_status rank_serving_create(generation *g, rank_serving **serving, base_error *reterr)
@@ -221,6 +227,9 @@ static base_status accept_request(rank_serving *serving, const proto_request *re
     uint64_t request_id = 0;
     status = encode(g, request, work, reterr);
     if (status == BASE_OK) {
+        status = rank_work_want_logprobs(work, request->logprob_count, reterr);
+    }
+    if (status == BASE_OK) {
         status = submit(g, request, work, &request_id, reterr);
     }
     if (status != BASE_OK) {
@@ -298,6 +307,32 @@ static void stop(rank_serving *serving)
 
 /* ---- what goes ---- */
 
+/* Whether the event has room for what is said of one more token. */
+static bool has_room(const rank_event_logprobs *logprobs)
+{
+    return logprobs->count + logprobs->each <= PROTO_EVENT_LOGPROBS_MAX &&
+           logprobs->used + logprobs->each * PROTO_TOKEN_BYTES_MAX <= sizeof logprobs->memory;
+}
+
+/* Adds what is said of a token of the work. */
+static void add_logprobs(const rank_tokenizer *tokenizer, const rank_work *work, size_t token,
+                         rank_event_logprobs *to)
+{
+    for (size_t i = 0; i < to->each; i++) {
+        const rank_logprob *from = &work->logprobs[token * to->each + i];
+        char *bytes = to->memory + to->used;
+        size_t count = from->token < 0 ? 0
+                                       : rank_tokenizer_decode(tokenizer, &from->token, 1, bytes,
+                                                               sizeof to->memory - to->used);
+        count = count < PROTO_TOKEN_BYTES_MAX ? count : PROTO_TOKEN_BYTES_MAX - 1;
+        to->tokens[to->count] = from->token;
+        to->values[to->count] = from->value;
+        to->bytes[to->count] = bytes;
+        to->byte_counts[to->count++] = count;
+        to->used += count;
+    }
+}
+
 /* Sends what follows of the text. False: not now, and nothing has changed. */
 static bool send_tokens(rank_serving *serving, open_request *request)
 {
@@ -306,11 +341,18 @@ static bool send_tokens(rank_serving *serving, open_request *request)
     const size_t count = rank_work_count(work);
     open_request after = *request;
     char *text = serving->events_text;
+    rank_event_logprobs *logprobs = &serving->logprobs;
     size_t used = 0;
+    logprobs->each = (size_t)work->logprob_count;
+    logprobs->count = 0;
+    logprobs->used = 0;
     while (after.sent < count && after.sent - request->sent < PROTO_EVENT_TOKENS_MAX &&
-           used + TOKEN_TEXT_BYTES <= PROTO_EVENT_TEXT_BYTES_MAX) {
+           used + TOKEN_TEXT_BYTES <= PROTO_EVENT_TEXT_BYTES_MAX && has_room(logprobs)) {
+        const size_t before = used;
         used += rank_stream_text_add_token(&after.text, g->options->tokenizer,
                                            work->tokens[after.sent], text + used);
+        logprobs->text_bytes[after.sent - request->sent] = (uint32_t)(used - before);
+        add_logprobs(g->options->tokenizer, work, after.sent, logprobs);
         after.sent++;
     }
     if (after.sent == count && work->finish != RANK_FINISH_NOT) {
@@ -325,6 +367,7 @@ static bool send_tokens(rank_serving *serving, open_request *request)
             .tokens = work->tokens + request->sent,
             .token_count = after.sent - request->sent,
             .text = text,
+            .logprobs = logprobs->each > 0 ? logprobs : NULL,
         };
         if (!serving->source->send(serving->source->user, &event)) {
             return false;

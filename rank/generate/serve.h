@@ -23,6 +23,20 @@ typedef enum rank_event_kind {
     RANK_EVENT_ANSWERED = 3,
 } rank_event_kind;
 
+/* For each token `each` log-probabilities, as in generate/logprob.h. */
+typedef struct rank_event_logprobs {
+    size_t each;
+    size_t count; /* in all; at most PROTO_EVENT_LOGPROBS_MAX */
+    int32_t tokens[PROTO_EVENT_LOGPROBS_MAX];
+    double values[PROTO_EVENT_LOGPROBS_MAX];
+    const char *bytes[PROTO_EVENT_LOGPROBS_MAX]; /* of the tokens, any bytes */
+    size_t byte_counts[PROTO_EVENT_LOGPROBS_MAX];
+    uint32_t text_bytes
+        [PROTO_EVENT_TOKENS_MAX]; /* of each drawn token, how many bytes of the event's text */
+    size_t used;
+    char memory[PROTO_EVENT_LOGPROB_BYTES_MAX];
+} rank_event_logprobs;
+
 /* Pointers are valid during the call only. */
 typedef struct rank_request_event {
     rank_event_kind kind;
@@ -33,7 +47,8 @@ typedef struct rank_request_event {
     /* tokens */
     const int32_t *tokens; /* at most PROTO_EVENT_TOKENS_MAX */
     size_t token_count;
-    const char *text; /* whole characters, at most PROTO_EVENT_TEXT_BYTES_MAX */
+    const char *text;                    /* whole characters, at most PROTO_EVENT_TEXT_BYTES_MAX */
+    const rank_event_logprobs *logprobs; /* of each token in turn; NULL: none are wanted */
     /* answered */
     rank_finish finish;
     size_t completion_tokens;

@@ -31,6 +31,7 @@ static base_status make_room(const rank_generate_options *options, int new_token
                          "has room for %zu (--cache-tokens): \"%.60s\"",
                          work->prompt_count, room, cached, work->text);
     }
+    work->room = room;
     work->tokens = malloc(room * sizeof *work->tokens);
     work->drawn_ns = malloc(room * sizeof *work->drawn_ns);
     return work->tokens != NULL && work->drawn_ns != NULL
@@ -149,16 +150,30 @@ base_status rank_work_copy(const rank_generate_options *options, const int32_t *
     return make_room(options, new_tokens_max, work, reterr);
 }
 
+base_status rank_work_want_logprobs(rank_work *work, int logprob_count, base_error *reterr)
+{
+    work->logprob_count = logprob_count;
+    if (logprob_count == 0) {
+        return BASE_OK;
+    }
+    work->logprobs = malloc(work->room * (size_t)logprob_count * sizeof *work->logprobs);
+    return work->logprobs != NULL
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_MEMORY, "no memory for log-probabilities");
+}
+
 void rank_work_fini(rank_work *work)
 {
     free(work->own_text);
     free(work->prompt);
     free(work->tokens);
     free(work->drawn_ns);
+    free(work->logprobs);
     work->own_text = NULL;
     work->prompt = NULL;
     work->tokens = NULL;
     work->drawn_ns = NULL;
+    work->logprobs = NULL;
 }
 
 void rank_work_take(rank_work *work, const rank_schedule_event *event, int64_t now_ns)
@@ -166,6 +181,12 @@ void rank_work_take(rank_work *work, const rank_schedule_event *event, int64_t n
     if (event->token >= 0) {
         work->tokens[work->drawn] = event->token;
         work->drawn_ns[work->drawn] = now_ns;
+        if (work->logprob_count > 0) {
+            const size_t each = (size_t)work->logprob_count;
+            BASE_ASSERT(event->logprob_count == work->logprob_count);
+            memcpy(work->logprobs + work->drawn * each, event->logprobs,
+                   each * sizeof *work->logprobs);
+        }
         work->drawn++;
         work->drafted += (size_t)event->drafted;
         work->accepted += (size_t)event->accepted;

@@ -15,6 +15,9 @@ typedef struct rank_work {
     size_t cached; /* of the prompt's tokens: not computed again */
     int32_t *tokens;
     int64_t *drawn_ns;
+    rank_logprob *logprobs; /* (drawn, logprob_count); NULL: none are wanted */
+    int logprob_count;      /* of each token */
+    size_t room;            /* of tokens */
     size_t drawn;
     size_t drafted;   /* tokens that were drafted for it, */
     size_t accepted;  /* and of them those that saved it a step */
@@ -41,6 +44,10 @@ BASE_MUST_CHECK base_status rank_work_encode_chat(const rank_generate_options *o
 BASE_MUST_CHECK base_status rank_work_copy(const rank_generate_options *options,
                                            const int32_t *tokens, size_t token_count,
                                            int new_tokens_max, rank_work *work, base_error *reterr);
+
+/* Makes room for so many log-probabilities of each token; 0: for none. Before the first token. */
+BASE_MUST_CHECK base_status rank_work_want_logprobs(rank_work *work, int logprob_count,
+                                                    base_error *reterr);
 void rank_work_fini(rank_work *work);
 
 /* Adds what the event says. */
