@@ -209,14 +209,36 @@ static json_t *reason_text(const launch_request_event *event)
     return json_string(reason);
 }
 
+/* Of each token its own log-probability, and those of the best as a list. */
+static json_t *describe_logprobs(const launch_request_event *event)
+{
+    const size_t each = event->logprob_count;
+    json_t *tokens = json_array();
+    for (size_t token = 0; token < event->token_count; token++) {
+        const launch_logprob *of = event->logprobs + token * each;
+        json_t *best = json_array();
+        for (size_t i = 1; i < each && of[i].token >= 0; i++) {
+            (void)json_array_append_new(
+                best, json_pack("{s:i, s:f}", "token_id", of[i].token, "logprob", of[i].value));
+        }
+        (void)json_array_append_new(tokens,
+                                    json_pack("{s:f, s:o}", "logprob", of->value, "best", best));
+    }
+    return tokens;
+}
+
 static json_t *describe_tokens(const launch_request_event *event)
 {
     json_t *ids = json_array();
     for (size_t i = 0; i < event->token_count; i++) {
         (void)json_array_append_new(ids, json_integer(event->tokens[i]));
     }
-    return json_pack("{s:s, s:I, s:o, s:s}", "event", "tokens", "id", (json_int_t)event->id,
-                     "token_ids", ids, "text", event->text);
+    json_t *object = json_pack("{s:s, s:I, s:o, s:s}", "event", "tokens", "id",
+                               (json_int_t)event->id, "token_ids", ids, "text", event->text);
+    if (event->logprob_count > 0) {
+        (void)json_object_set_new(object, "logprobs", describe_logprobs(event));
+    }
+    return object;
 }
 
 static json_t *describe_finished(const launch_request_event *event)
@@ -262,7 +284,10 @@ static void print_json(void *user, const launch_request_event *event)
 {
     json_t *object = describe(event);
     (void)user;
-    char *line = json_dumps(object, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
+    /* a log-probability comes back with its bits */
+    const size_t digits = event->kind == LAUNCH_EVENT_TOKENS ? 17 : 6;
+    char *line =
+        json_dumps(object, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(digits));
     launch_writer_result("%s\n", line != NULL ? line : "");
     free(line);
     json_decref(object);

@@ -57,6 +57,21 @@ static base_status set_serve(const base_field *field, void *record, const char *
     return BASE_OK;
 }
 
+static base_status set_logprobs(const base_field *field, void *record, const char *value,
+                                base_error *reterr)
+{
+    launch_options *options = record;
+    char *end = NULL;
+    const long best = strtol(value, &end, 10);
+    (void)field;
+    if (end == value || *end != '\0' || best < 0 || best >= PROTO_LOGPROBS_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID, "'%s': must be an integer from 0 to %d", value,
+                         PROTO_LOGPROBS_MAX - 1);
+    }
+    options->job.infer.logprob_count = 1 + best;
+    return BASE_OK;
+}
+
 /* Reads numbers of ranks: "1,2,4". */
 static base_status set_scaling(const base_field *field, void *record, const char *value,
                                base_error *reterr)
@@ -122,6 +137,10 @@ static const base_field rows[] = {
      .help = "generate, tp-*: sentences to correct, one a line; of FILE.jsonl, FILE.ndjson and "
              "FILE.json in a \"prompt\" field; tp-*: - takes them from standard input while the "
              "job runs"},
+    {CALL(set_logprobs), .option = "logprobs", .value = "N",
+     .marks = LAUNCH_MARK_JOB | PROTO_FIELD_TENSOR_PARALLEL,
+     .help = "tp-*: in results.json and with --stream json, each token's log-probability, and "
+             "those of the N most probable ones, 0 to 20"},
     {OWN(ENUM, stream), .name_of = stream_name, .option = "stream", .value = "HOW",
      .help = "with --prompts -: text: a line for each whole text; json: a line for each event"},
 

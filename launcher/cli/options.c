@@ -205,6 +205,11 @@ static base_status check_requests(const launch_options *options, base_error *ret
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--no-thinking goes with --chat, --serve and --prompts -");
     }
+    if (serves && options->job.infer.logprob_count > 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--logprobs goes with --prompt and --prompts: a server's clients ask for "
+                         "them in their requests");
+    }
     if (serves && options->job.infer.chat) {
         return base_fail(
             reterr, BASE_ERR_INVALID,

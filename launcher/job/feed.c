@@ -132,12 +132,23 @@ static bool handle_verdict(launch_session *session, const Ringfence__Control__Ve
 
 static bool handle_tokens(launch_session *session, const Ringfence__Control__Tokens *tokens)
 {
+    launch_logprob logprobs[PROTO_EVENT_LOGPROBS_MAX];
+    for (size_t i = 0; i < tokens->n_logprob_ids; i++) {
+        logprobs[i] = (launch_logprob){.token = tokens->logprob_ids[i],
+                                       .value = tokens->logprobs[i],
+                                       .bytes = (uint32_t)tokens->logprob_bytes[i].len,
+                                       .text = (const char *)tokens->logprob_bytes[i].data};
+    }
     const launch_request_event event = {
         .kind = LAUNCH_EVENT_TOKENS,
         .id = tokens->id,
         .tokens = tokens->token_ids,
         .token_count = tokens->n_token_ids,
         .text = tokens->text,
+        .logprob_count =
+            tokens->n_logprob_ids > 0 ? tokens->n_logprob_ids / tokens->n_token_ids : 0,
+        .logprobs = logprobs,
+        .text_bytes = tokens->text_bytes,
     };
     if (!launch_open_requests_continue(&session->feeding.requests, tokens->id)) {
         return false;

@@ -7,6 +7,8 @@
 
 #include "serve/request_key.h"
 
+enum { COMPLETION_LOGPROBS_MAX = 5 }; /* as OpenAI limits them */
+
 /* What a field may be without changing the result. */
 typedef enum neutral {
     NEUTRAL_ZERO,
@@ -31,7 +33,6 @@ static const struct {
     {"logit_bias", NEUTRAL_EMPTY},
     {"suffix", NEUTRAL_EMPTY},
     {"echo", NEUTRAL_FALSE},
-    {"logprobs", NEUTRAL_FALSE},
     {"top_logprobs", NEUTRAL_ZERO},
     {"tools", NEUTRAL_EMPTY},
     {"tool_choice", NEUTRAL_NONE_TEXT},
@@ -127,6 +128,24 @@ static base_status read_input(const char *key, const json_t *value, launch_compl
                       : read_prompt(value, &body->request, reterr);
 }
 
+/* Of a completion, how many of the best each token has beside itself; of a chat, whether it has any, and how many. */
+static base_status read_logprobs(const char *key, const json_t *value, launch_completion_body *body,
+                                 base_error *reterr)
+{
+    int64_t best = 0;
+    if (body->chat && strcmp(key, "logprobs") == 0) {
+        return read_flag(key, value, &body->logprobs, reterr);
+    }
+    const base_status status = launch_request_integer(
+        key, value, 0, body->chat ? PROTO_LOGPROBS_MAX - 1 : COMPLETION_LOGPROBS_MAX, &best,
+        reterr);
+    if (status == BASE_OK) {
+        body->logprobs = body->logprobs || !body->chat;
+        body->logprobs_best = (int32_t)best;
+    }
+    return status;
+}
+
 static base_status read_field(const char *key, const json_t *value, const char *model,
                               launch_completion_body *body, base_error *reterr)
 {
@@ -156,6 +175,9 @@ static base_status read_field(const char *key, const json_t *value, const char *
     }
     if (strcmp(key, "stream") == 0) {
         return read_flag(key, value, &body->stream, reterr);
+    }
+    if (strcmp(key, "logprobs") == 0 || (body->chat && strcmp(key, "top_logprobs") == 0)) {
+        return read_logprobs(key, value, body, reterr);
     }
     if (strcmp(key, "stop") == 0) {
         return launch_stop_texts_read(value, &body->stops, reterr);
@@ -211,6 +233,11 @@ base_status launch_completion_body_read(const char *text, size_t text_bytes, con
         (void)snprintf(field, LAUNCH_FIELD_BYTES, "stream_options");
         status = base_fail(reterr, BASE_ERR_INVALID, "stream_options: goes with stream");
     }
+    if (status == BASE_OK && body->logprobs_best > 0 && !body->logprobs) {
+        (void)snprintf(field, LAUNCH_FIELD_BYTES, "top_logprobs");
+        status = base_fail(reterr, BASE_ERR_INVALID, "top_logprobs: goes with logprobs: true");
+    }
+    body->request.logprob_count = body->logprobs ? 1 + body->logprobs_best : 0;
     if (status == BASE_OK) {
         body->request.id = 1; /* the server has yet to number it */
         status = proto_request_check(request, reterr);

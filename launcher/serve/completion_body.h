@@ -21,6 +21,8 @@ typedef struct launch_completion_body {
     bool stream;
     bool include_usage; /* of a stream */
     bool seeded;        /* it has a seed */
+    bool logprobs;      /* of each token, and of so many of the best: */
+    int32_t logprobs_best;
 } launch_completion_body;
 
 /* model: the only one that there is. BASE_ERR_NOTFOUND: another is asked for. BASE_ERR_INVALID or

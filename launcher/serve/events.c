@@ -106,10 +106,14 @@ static void take_tokens(launch_completion *one, const launch_request_event *even
     }
     one->usage.completion_tokens += (uint32_t)event->token_count;
     put_text(one, event->text);
-    if (one->text.failed || one->text.length_bytes > (size_t)most) {
-        one->trouble = one->text.failed ? LAUNCH_TROUBLE_FAILED : LAUNCH_TROUBLE_UNREAD;
-        (void)base_fail(&one->reason, BASE_ERR_LIMIT, "the answer has more than %d bytes%s", most,
-                        one->stream ? " that were not read" : "");
+    launch_logprobs_add(&one->logprobs, event);
+    const bool failed = one->text.failed || one->logprobs.failed;
+    if (failed || one->text.length_bytes > (size_t)most ||
+        one->logprobs.count > LAUNCH_SERVE_LOGPROBS_MAX) {
+        one->trouble = failed ? LAUNCH_TROUBLE_FAILED : LAUNCH_TROUBLE_UNREAD;
+        (void)base_fail(&one->reason, BASE_ERR_LIMIT,
+                        "the answer has more than %d bytes or %d log-probabilities%s", most,
+                        LAUNCH_SERVE_LOGPROBS_MAX, one->stream ? " that were not read" : "");
         one->cancel_due = true;
     }
     if (one->stream || one->trouble != LAUNCH_TROUBLE_NONE) {

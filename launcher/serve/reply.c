@@ -56,10 +56,17 @@ static json_t *begin(const launch_reply_head *head, bool piece)
                      (json_int_t)head->created_s, "model", head->model);
 }
 
-/* name: of the member that has what follows, "text" or a message. */
-static json_t *choices(const char *name, json_t *value, const char *finish_reason)
+/* The only choice: what follows is a "text", a "message" or a "delta". logprobs NULL: none. */
+static json_t *choices(const launch_reply_head *head, bool piece, json_t *value,
+                       const char *finish_reason, launch_logprobs *logprobs)
 {
-    return json_pack("[{s:i, s:o, s:n, s:s?}]", "index", 0, name, value, "logprobs",
+    const bool wanted = logprobs != NULL && logprobs->each > 0;
+    return json_pack("[{s:i, s:o, s:o, s:s?}]", "index", 0,
+                     !head->chat ? "text"
+                     : piece     ? "delta"
+                                 : "message",
+                     value, "logprobs",
+                     wanted ? launch_logprobs_take(logprobs, head->chat) : json_null(),
                      "finish_reason", finish_reason);
 }
 
@@ -72,36 +79,40 @@ static json_t *describe_usage(const launch_usage *usage)
 }
 
 char *launch_reply_completion(const launch_reply_head *head, const char *text,
-                              const char *finish_reason, const launch_usage *usage)
+                              const char *finish_reason, launch_logprobs *logprobs,
+                              const launch_usage *usage)
 {
     json_t *object = begin(head, false);
     json_t *value = head->chat ? json_pack("{s:s, s:s}", "role", "assistant", "content", text)
                                : json_string(text);
     (void)json_object_set_new(object, "choices",
-                              choices(head->chat ? "message" : "text", value, finish_reason));
+                              choices(head, false, value, finish_reason, logprobs));
     (void)json_object_set_new(object, "usage", describe_usage(usage));
     return dump(object);
 }
 
-static char *dump_piece(const launch_reply_head *head, json_t *value, const char *finish_reason)
+static char *dump_piece(const launch_reply_head *head, json_t *value, const char *finish_reason,
+                        launch_logprobs *logprobs)
 {
     json_t *object = begin(head, true);
     (void)json_object_set_new(object, "choices",
-                              choices(head->chat ? "delta" : "text", value, finish_reason));
+                              choices(head, true, value, finish_reason, logprobs));
     return dump(object);
 }
 
 char *launch_reply_role(const launch_reply_head *head)
 {
-    return dump_piece(head, json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL);
+    return dump_piece(head, json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL,
+                      NULL);
 }
 
-char *launch_reply_chunk(const launch_reply_head *head, const char *text, const char *finish_reason)
+char *launch_reply_chunk(const launch_reply_head *head, const char *text, const char *finish_reason,
+                         launch_logprobs *logprobs)
 {
     json_t *value = !head->chat       ? json_string(text)
                     : text[0] != '\0' ? json_pack("{s:s}", "content", text)
                                       : json_object();
-    return dump_piece(head, value, finish_reason);
+    return dump_piece(head, value, finish_reason, logprobs);
 }
 
 char *launch_reply_usage(const launch_reply_head *head, const launch_usage *usage)

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "serve/logprobs.h"
+
 /* What all objects of one completion say. */
 typedef struct launch_reply_head {
     uint64_t id;
@@ -23,16 +25,17 @@ typedef struct launch_usage {
 /* {"error": …}. status: the HTTP status, which gives the type. field: NULL or "": none. */
 char *launch_reply_error(int status, const char *field, const char *message);
 
-/* A whole completion. */
+/* A whole completion. Takes the log-probabilities that are kept. */
 char *launch_reply_completion(const launch_reply_head *head, const char *text,
-                              const char *finish_reason, const launch_usage *usage);
+                              const char *finish_reason, launch_logprobs *logprobs,
+                              const launch_usage *usage);
 
 /* Of a chat, what comes before the first piece: whose message it is. */
 char *launch_reply_role(const launch_reply_head *head);
 
-/* A piece of one. finish_reason: NULL until the last. */
-char *launch_reply_chunk(const launch_reply_head *head, const char *text,
-                         const char *finish_reason);
+/* A piece of one. finish_reason: NULL until the last, which has no log-probabilities: NULL. */
+char *launch_reply_chunk(const launch_reply_head *head, const char *text, const char *finish_reason,
+                         launch_logprobs *logprobs);
 
 /* The usage, after the last piece. */
 char *launch_reply_usage(const launch_reply_head *head, const launch_usage *usage);

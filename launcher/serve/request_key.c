@@ -18,6 +18,7 @@ void launch_request_defaults(const proto_job *job, proto_request *request)
     request->top_k = (int32_t)infer->top_k;
     request->top_p = infer->top_p;
     request->seed = (uint64_t)(infer->sampling_seed != 0 ? infer->sampling_seed : job->job.seed);
+    request->logprob_count = (int32_t)infer->logprob_count;
     request->ignore_eos = infer->ignore_eos;
     request->no_thinking = infer->no_thinking;
 }
@@ -216,6 +217,9 @@ base_status launch_request_key(const char *key, const json_t *value, proto_reque
     } else if (strcmp(key, "seed") == 0) {
         status = launch_request_integer(key, value, 0, INT64_MAX, &integer, reterr);
         request->seed = (uint64_t)integer;
+    } else if (strcmp(key, "logprobs") == 0) {
+        status = launch_request_integer(key, value, 0, PROTO_LOGPROBS_MAX - 1, &integer, reterr);
+        request->logprob_count = 1 + (int32_t)integer;
     } else if (strcmp(key, "ignore_eos") == 0) {
         request->ignore_eos = json_is_true(value);
         status = json_is_boolean(value)

@@ -85,6 +85,7 @@ static launch_completion *add(launch_server *server, const launch_completion_bod
         .connection = connection,
         .fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
         .stops = body->stops,
+        .logprobs = {.each = (size_t)body->request.logprob_count},
         .stream = body->stream,
         .include_usage = body->include_usage,
         .came_ns = base_now_ns(),
@@ -216,7 +217,7 @@ static bool go_on(launch_server *server, struct MHD_Connection *connection, laun
                                                                             : "prompt",
                                      one->reason.message)
                 : launch_reply_completion(&one->head, one->text.data != NULL ? one->text.data : "",
-                                          one->finish_reason, &one->usage);
+                                          one->finish_reason, &one->logprobs, &one->usage);
     } else if (!stream && !gone) {
         one->suspended = true;
         MHD_suspend_connection(connection);

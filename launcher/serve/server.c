@@ -67,6 +67,7 @@ static void completion_free(launch_completion *completion)
     free(completion->request);
     launch_text_fini(&completion->text);
     launch_text_fini(&completion->out);
+    launch_logprobs_fini(&completion->logprobs);
     free(completion);
 }
 

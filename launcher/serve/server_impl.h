@@ -11,6 +11,7 @@
 #include "record/text.h"
 #include "serve/connections.h"
 #include "serve/limits.h"
+#include "serve/logprobs.h"
 #include "serve/metrics.h"
 #include "serve/reply.h"
 #include "serve/server.h"
@@ -59,10 +60,11 @@ typedef struct launch_completion {
     bool cancel_due;
     bool cancel_sent;
     launch_stop_texts stops;
-    bool stopped;      /* by one of them; rank 0 may not know it yet */
-    launch_text text;  /* what was not taken yet */
-    size_t held_bytes; /* the last of them may begin a stop */
-    launch_text out;   /* what is being sent of a stream */
+    bool stopped;             /* by one of them; rank 0 may not know it yet */
+    launch_text text;         /* what was not taken yet */
+    size_t held_bytes;        /* the last of them may begin a stop */
+    launch_logprobs logprobs; /* of tokens whose text may be held back */
+    launch_text out;          /* what is being sent of a stream */
     size_t out_sent;
     const char *finish_reason;
     launch_usage usage;

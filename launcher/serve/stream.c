@@ -22,21 +22,25 @@ static void put_end(launch_completion *one)
                   launch_reply_error(launch_completion_status(one), NULL, one->reason.message));
         return;
     }
-    put_event(one, launch_reply_chunk(&one->head, "", one->finish_reason));
+    put_event(one, launch_reply_chunk(&one->head, "", one->finish_reason, NULL));
     if (one->include_usage) {
         put_event(one, launch_reply_usage(&one->head, &one->usage));
     }
     launch_text_put(&one->out, "data: [DONE]\n\n");
 }
 
-/* The event of the text that may be sent. What is held stays. NULL: no memory. */
+/* The event of the text that may be sent, and of all tokens that have come. Text that is held stays.
+ * NULL: no memory. */
 static char *take_text(launch_completion *one)
 {
     char *data = one->text.data;
+    if (data == NULL) { /* not one token had text */
+        return launch_reply_chunk(&one->head, "", NULL, &one->logprobs);
+    }
     const size_t taken = one->text.length_bytes - one->held_bytes;
     const char behind = data[taken];
     data[taken] = '\0';
-    char *event = launch_reply_chunk(&one->head, data, NULL);
+    char *event = launch_reply_chunk(&one->head, data, NULL, &one->logprobs);
     data[taken] = behind;
     memmove(data, data + taken, one->held_bytes + 1);
     one->text.length_bytes = one->held_bytes;
@@ -52,7 +56,7 @@ static void refill(launch_completion *one)
         put_event(one, launch_reply_role(&one->head));
         one->began = true;
     }
-    if (one->text.length_bytes > one->held_bytes) {
+    if (one->text.length_bytes > one->held_bytes || one->logprobs.count > 0) {
         put_event(one, take_text(one));
     }
     if (!one->ended && launch_completion_is_over(one)) {

@@ -80,6 +80,17 @@ grep -q '"object":"chat.completion.chunk"' stream || fail "a stream's pieces: $(
 tail -n 2 stream | grep -q 'data: \[DONE\]' || fail "a stream has no end: $(cat stream)"
 pieces=$(grep -oE '"delta":\{"content":"([^"\\]|\\.)*"' stream | sed -E 's/^"delta":\{"content":"(.*)"$/\1/' | tr -d '\n')
 [ "\"$pieces\"" = "$(of content <chat)" ] || fail "a stream has $pieces, the answer is $(of content <chat)"
+
+# ---- log-probabilities: of each token, also in pieces, and null where nobody asks
+grep -q '"logprobs":null' chat || fail "log-probabilities that nobody has asked for: $(cat chat)"
+ask chat/completions "{\"max_tokens\": 12, \"ignore_eos\": true, \"logprobs\": true, \"top_logprobs\": 2, $messages}" >logprobs
+entry='\{"token":"([^"\\]|\\.)*","logprob":-[0-9.e-]+,"bytes":(\[[0-9,]+\]|null)'
+[ "$(grep -oE "$entry,\"top_logprobs\":\[$entry\},$entry\}\]\}" logprobs | wc -l)" = 12 ] || fail "a chat's log-probabilities: $(cat logprobs)"
+grep -q '"refusal":null' logprobs || fail "a chat's log-probabilities: $(cat logprobs)"
+ask chat/completions "{\"max_tokens\": 12, \"ignore_eos\": true, \"logprobs\": true, \"top_logprobs\": 2, \"stream\": true, $messages}" >stream
+[ "$(grep -oE "$entry" stream)" = "$(grep -oE "$entry" logprobs)" ] || fail "a stream has other log-probabilities: $(cat stream logprobs)"
+ask chat/completions "{\"max_tokens\": 12, \"ignore_eos\": true, \"logprobs\": true, $messages}" >logprobs
+[ "$(grep -oE "$entry,\"top_logprobs\":\[\]\}" logprobs | wc -l)" = 12 ] || fail "a chat's own log-probabilities: $(cat logprobs)"
 end
 
 # ---- what a user types is no mark, and the answer may be as long as there is room for
@@ -102,6 +113,9 @@ refused 'message 0: its content' '{"messages": [{"role": "user", "content": [{"t
 refused 'message 0: name: this is not supported' '{"messages": [{"role": "user", "content": "a", "name": "b"}]}'
 refused '"param":"chat_template_kwargs"' "{\"chat_template_kwargs\": {\"date_string\": \"a\"}, $messages}"
 refused 'chat_template_kwargs: a completion has no such' '{"chat_template_kwargs": {}, "prompt": "a"}' completions
+refused '"param":"top_logprobs"' "{\"top_logprobs\": 2, $messages}"
+refused '"param":"top_logprobs"' "{\"logprobs\": true, \"top_logprobs\": 21, $messages}"
+refused '"param":"logprobs"' "{\"logprobs\": 2, $messages}"
 refused '"param":"tools"' "{\"tools\": [{}], $messages}"
 refused '"param":"response_format"' "{\"response_format\": {\"type\": \"json_object\"}, $messages}"
 ask chat/completions "{\"tools\": [], \"tool_choice\": \"none\", \"response_format\": {\"type\": \"text\"}, \"top_logprobs\": 0, \"chat_template_kwargs\": {\"enable_thinking\": false}, \"max_tokens\": 1, $messages}" |

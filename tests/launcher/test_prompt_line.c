@@ -46,7 +46,7 @@ static void an_object_has_options(void **state)
     assert_int_equal(
         read_line("{\"prompt\":\"i has\\u0041\",\"max_new_tokens\":7,\"temperature\":1,"
                   "\"top_k\":40,\"top_p\":0.5,\"seed\":9,\"ignore_eos\":true,"
-                  "\"stop_token_ids\":[1,2]}"),
+                  "\"stop_token_ids\":[1,2],\"logprobs\":0}"),
         LAUNCH_LINE_REQUEST);
     assert_string_equal(request.prompt.text, "i hasA");
     assert_int_equal(request.max_new_tokens, 7);
@@ -57,6 +57,9 @@ static void an_object_has_options(void **state)
     assert_true(request.ignore_eos);
     assert_int_equal(request.stop_count, 2);
     assert_int_equal(request.stops[1], 2);
+    assert_int_equal(request.logprob_count, 1);
+    assert_int_equal(read_line("{\"prompt\":\"a\",\"logprobs\":20}"), LAUNCH_LINE_REQUEST);
+    assert_int_equal(request.logprob_count, PROTO_LOGPROBS_MAX);
     assert_int_equal(read_line("{\"prompt_token_ids\":[3,511]}"), LAUNCH_LINE_REQUEST);
     assert_int_equal(request.token_count, 2);
     assert_int_equal(request.prompt.tokens[1], 511);
@@ -94,6 +97,9 @@ static void a_wrong_line_says_why(void **state)
         {"{\"prompt\":\"a\",\"top_k\":1025}", "top_k"},
         {"{\"prompt\":\"a\",\"seed\":-1}", "seed"},
         {"{\"prompt\":\"a\",\"ignore_eos\":1}", "ignore_eos"},
+        {"{\"prompt\":\"a\",\"logprobs\":21}", "logprobs"},
+        {"{\"prompt\":\"a\",\"logprobs\":-1}", "logprobs"},
+        {"{\"prompt\":\"a\",\"logprobs\":true}", "logprobs"},
         {"{\"prompt\":\"a\",\"stop_token_ids\":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]}",
          "stop_token_ids"},
         {"{\"prompt\":\"a\",\"chat_template_kwargs\":[]}", "enable_thinking"},

@@ -23,6 +23,13 @@ typedef enum launch_event_kind {
     LAUNCH_EVENT_FINISHED,
 } launch_event_kind;
 
+typedef struct launch_logprob {
+    int32_t token;    /* -1: there is none */
+    uint32_t bytes;   /* of its text; 0: it prints nothing */
+    const char *text; /* any bytes, no NUL behind them */
+    double value;     /* the natural logarithm of its probability */
+} launch_logprob;
+
 /* Pointers are valid during the call only. */
 typedef struct launch_request_event {
     launch_event_kind kind;
@@ -32,6 +39,11 @@ typedef struct launch_request_event {
     const int32_t *tokens;  /* TOKENS: (token_count), and what follows of the text */
     size_t token_count;
     const char *text;
+    size_t logprob_count; /* of each token; 0: none are wanted */
+    const launch_logprob
+        *logprobs; /* (token_count, logprob_count): its own, and those of the best */
+    const uint32_t
+        *text_bytes; /* (token_count): so many bytes of the text came with it; with logprobs */
     const char *finish_reason; /* FINISHED: "stop", "length", "cancelled", "error" */
     uint32_t completion_tokens;
     uint32_t drawn;         /* the stop token too */

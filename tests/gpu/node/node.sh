@@ -132,11 +132,13 @@ for ranks in 1 2; do
     as_planned tp-$ranks
     has tp-$ranks/manifest.json '"graphs": [1-8],' '"replays": [1-9]' '"capture_failure": null'
 done
-for sampling in "--top-k 5" "--top-p 0.8"; do
+logprobs() { grep -oE '"(logprob|token_id)": [-0-9.e]+' "$1/results.json"; }
+for sampling in "--top-k 5 --logprobs 3" "--top-p 0.8 --logprobs 0"; do
     job 0 --mode tp-cpu --ranks 1 --checkpoint two --out tp-cpu "${prompts[@]}" $sampling
     sampled=$(cat out)
-    job 0 --mode tp-nccl --ranks 2 --checkpoint cpu --out tp-2 "${prompts[@]}" $sampling "${gpu[@]}" --authorize local
+    job 0 --mode tp-nccl --ranks 2 --checkpoint cpu --out drawn "${prompts[@]}" $sampling "${gpu[@]}" --authorize local
     [ "$(cat out)" = "$sampled" ] || fail "2 ranks draw otherwise than the CPU with $sampling: $sampled"
+    [ -n "$(logprobs drawn)" ] && [ "$(logprobs drawn)" = "$(logprobs tp-cpu)" ] || fail "2 ranks have other log-probabilities than the CPU with $sampling"
 done
 # Rank 0 captures nothing, so rank 1 does not either.
 CUDA_EMULATE_CAPTURES=0:0 job 0 --mode tp-nccl --ranks 2 --checkpoint cpu --out tp-plain "${prompts[@]}" "${gpu[@]}" --authorize local
