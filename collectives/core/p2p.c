@@ -218,7 +218,7 @@ static void read_piece(coll_op *op)
     memcpy((uint8_t *)op->desc.recv + op->p2p.offset_bytes, op->p2p.from + op->p2p.offset_bytes,
            data);
     op->p2p.offset_bytes += data;
-    if (op->p2p.offset_bytes == op->total_bytes) {
+    if (op->p2p.offset_bytes == op->total_bytes && comm->table->memory->confirm_reads(comm)) {
         comm->table->receive_end(comm, op->desc.root, COLL_CHANNEL_P2P);
     }
 }

@@ -33,6 +33,10 @@ typedef struct coll_memory_table {
     /* Propagates a failure: fails the communicator for the reason of the peer that
      * comm->failed_peer names. */
     void (*propagate_failure)(coll_comm *comm);
+    /* Called when something was loaded from a peer's buffer, before anybody is told that it is done.
+     * False: a peer has failed, so the bytes may be others than it posted. The communicator has
+     * failed then. */
+    bool (*confirm_reads)(coll_comm *comm);
     /* Whether a peer has given back the room of so many frames that this rank has sent it. */
     bool (*has_taken)(coll_comm *comm, int peer, int channel, uint64_t frames);
 } coll_memory_table;

@@ -254,8 +254,10 @@ int coll_comm_size(const coll_comm *comm);
 
 /* Collective: the same size_bytes on every rank of comm. Zero-filled, aligned to 4096 bytes. On a
  * transport without shared memory it is ordinary private memory, and every operation still works.
- * Owned by the caller, destroyed before the communicator. After a failed operation its contents are
- * undefined. COLL_ERR_LIMIT: too long for any rank, or too many arenas of comm are alive; nothing is
+ * Owned by the caller, destroyed before the communicator. After a failed operation a recv buffer in
+ * it is undefined, and peers that come to that operation late may still write there, until the arena
+ * is destroyed. A send buffer may be used again at once: a peer that reads it afterwards fails.
+ * COLL_ERR_LIMIT: too long for any rank, or too many arenas of comm are alive; nothing is
  * exchanged then, and comm goes on. Where a rank's system refuses the memory, comm fails. */
 COLL_MUST_CHECK coll_status coll_arena_create(coll_comm *comm, size_t size_bytes,
                                               coll_arena **arena, coll_error *reterr);

@@ -5,8 +5,21 @@
  * look after everything that they publish. A rank that dies cannot do that. But the kernel closes
  * its socket, so its peers see a hang-up (watch_op).
  *
- * A rank that has received a notice may still have all it needs for its current operation. So it
- * fails when that operation moves no more, or with the next call. */
+ * A rank that has received a notice may still have all it needs for its current operation, where
+ * that lies in segments: a rank that has failed changes nothing there. So it fails when that
+ * operation moves no more, or with the next call.
+ *
+ * Buffers in arenas are different. Once the call of a failed rank has returned, its program may use
+ * them for something else. So whoever has loaded from them looks for notices once more, after the
+ * last load, before it says that anything is done (coll_shm_confirm_reads). This is what the reader
+ * of a seqlock does. The failed rank stores its notice, then come a fence and the return, then the
+ * program's stores. The reader loads the bytes, then come a fence and the look. So if a load has
+ * seen one of these stores, the look sees the notice. A reader that sees none has loaded what was
+ * posted.
+ *
+ * Stores go the other way: a late rank that has not seen the notice yet still stores to the recv
+ * buffers of a failed one. Nothing can prevent that, because the failed rank does not wait for it.
+ * So coll.h gives such a buffer back only when its arena is destroyed. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -33,6 +46,7 @@ void coll_shm_send_failure(coll_comm *comm)
                    comm->failure.message + comm->message_offset_bytes);
     atomic_store(&own->failure_notice.set, 1);
     (void)atomic_fetch_add(&context_shm->doorbells[comm->context->rank]->failures, 1);
+    atomic_thread_fence(memory_order_seq_cst); /* before what the program stores from now on */
     coll_shm_wake_peers(comm);
 }
 
@@ -77,6 +91,24 @@ void coll_shm_propagate_failure(coll_comm *comm)
     if (comm->failed_peer != 0 && !comm->failed) {
         take_over(comm, comm->failed_peer - 1);
     }
+}
+
+bool coll_shm_confirm_reads(coll_comm *comm)
+{
+    atomic_thread_fence(memory_order_acquire); /* after the loads */
+    const shm_context *context_shm = comm->context->shm;
+    bool failed = false;
+    for (int peer = 0; peer < comm->size; peer++) {
+        const int rank = comm->ranks[peer];
+        failed = failed || (peer != comm->rank &&
+                            atomic_load(&context_shm->doorbells[rank]->failures) !=
+                                context_shm->failures_seen[rank]);
+    }
+    if (failed) {
+        coll_shm_receive_failures(comm->context);
+    }
+    coll_shm_propagate_failure(comm);
+    return !comm->failed;
 }
 
 /* Of two ranks that post different operations last, at least one sees the other's flag: each posts

@@ -246,6 +246,10 @@ void coll_shm_send_failure(coll_comm *comm);
 void coll_shm_receive_failures(coll_context *context);
 /* Propagates a failure: fails the communicator if a peer has given it up. */
 void coll_shm_propagate_failure(coll_comm *comm);
+/* To be called when something was loaded from peers' buffers, before anybody is told that it is
+ * done. False: a peer has failed, so its buffers may have held something else. The communicator has
+ * failed then. */
+bool coll_shm_confirm_reads(coll_comm *comm);
 /* Compares the flags that were posted last. */
 void coll_shm_finalize(coll_comm *comm);
 /* Shows peers which ranks this one waits for; and the ranks that a peer waits for. */

@@ -191,6 +191,9 @@ static bool run_slices(coll_op *op, bool *moved)
         if (!coll_zero_copy_advance(op)) {
             break;
         }
+        if (!coll_shm_confirm_reads(comm)) {
+            return false;
+        }
         coll_shm_slice_end(comm, op->zero_copy.round, op->zero_copy.slice);
         done_bytes += op->zero_copy.offset_bytes;
         op->zero_copy.offset_bytes = 0;
@@ -233,7 +236,7 @@ static coll_stage run(coll_op *op, bool *moved)
                                      : COLL_STAGE_RUNNING;
     }
     *moved = true;
-    if (!coll_zero_copy_advance(op)) {
+    if (!coll_zero_copy_advance(op) || !coll_shm_confirm_reads(op->comm)) {
         return COLL_STAGE_RUNNING;
     }
     return part_done(op, true, COLL_STAGE_FINISHING);

@@ -328,6 +328,7 @@ static const coll_memory_table shm_memory = {
     .advance = coll_shm_advance,
     .run = coll_shm_run,
     .propagate_failure = coll_shm_propagate_failure,
+    .confirm_reads = coll_shm_confirm_reads,
     .has_taken = shm_has_taken,
 };
 

@@ -248,8 +248,11 @@ bool interleave_swap(volatile void *at, size_t bytes, uint64_t *expected, uint64
     return true;
 }
 
-void interleave_fence(void)
+void interleave_fence(memory_order order)
 {
+    if (order == memory_order_acquire) {
+        return; /* loads are in order here anyway */
+    }
     if (me == NULL) {
         static uint32_t nothing; /* ThreadSanitizer knows no fences */
         (void)__atomic_fetch_add(&nothing, 1, __ATOMIC_SEQ_CST);

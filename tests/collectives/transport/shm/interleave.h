@@ -43,7 +43,7 @@ void interleave_store(volatile void *at, size_t bytes, uint64_t value, memory_or
 uint64_t interleave_exchange(volatile void *at, size_t bytes, uint64_t value);
 uint64_t interleave_add(volatile void *at, size_t bytes, uint64_t value);
 bool interleave_swap(volatile void *at, size_t bytes, uint64_t *expected, uint64_t value);
-void interleave_fence(void);
+void interleave_fence(memory_order order);
 long interleave_futex(volatile void *at, int operation, uint32_t value, const void *until);
 
 #ifdef TEST_COLL_INTERLEAVED
@@ -64,7 +64,7 @@ long interleave_futex(volatile void *at, int operation, uint32_t value, const vo
 #define atomic_fetch_add(at, value)             interleave_add(at, sizeof *(at), value)
 #define atomic_compare_exchange_strong(at, expected, value)                                        \
     interleave_swap(at, sizeof *(at), expected, value)
-#define atomic_thread_fence(order) interleave_fence()
+#define atomic_thread_fence(order) interleave_fence(order)
 #define syscall(number, at, operation, value, until, ...)                                          \
     interleave_futex(at, operation, value, until)
 #endif

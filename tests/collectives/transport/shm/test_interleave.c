@@ -13,7 +13,8 @@
 
 enum {
     OPERATIONS = 150,
-    ROUNDS = 400, /* of two to four ranks, with processors of their own and without */
+    ROUNDS = 400,           /* of two to four ranks, with processors of their own and without */
+    SEARCHED = 10 * ROUNDS, /* at most, for an error that must be found */
     COUNT_MAX = 1200,
 };
 
@@ -117,7 +118,7 @@ static void every_order_gives_the_results(void **state)
 static void a_mutation_is_found(void **state)
 {
     const interleave_without without = *(const interleave_without *)*state;
-    for (uint64_t number = 1; number <= ROUNDS; number++) {
+    for (uint64_t number = 1; number <= SEARCHED; number++) {
         int stuck = 0;
         const bool bad = goes_wrong(number, without, &stuck);
         if (without == WITHOUT_CREDIT ? bad : stuck > 0) {
