@@ -18,6 +18,7 @@ struct coll_launched {
     proto_identity identity;
     coll_context *context;
     bool failed;
+    coll_error failure; /* what coll_launched_fail was told */
 };
 
 bool coll_launched_here(void)
@@ -74,24 +75,24 @@ void coll_launched_fail(coll_launched *launched, const coll_error *error)
 {
     static const coll_error no_text = {.status = COLL_ERR_STATE, .message = "it gave no reason"};
     char doing[DESCRIBE_BYTES] = "";
-    char message[COLL_ERROR_MESSAGE_BYTES];
+    coll_error *own = &launched->failure;
     if (launched->failed) {
         return;
     }
     launched->failed = true;
-    error = error != NULL ? error : &no_text;
+    *own = error != NULL ? *error : no_text;
+    own->message[sizeof own->message - 1] = '\0';
     if (launched->context != NULL) {
         coll_context_describe(launched->context, doing, sizeof doing);
     }
-    memcpy(message, error->message, sizeof message);
-    message[sizeof message - 1] = '\0';
     Ringfence__Control__Failed failed = RINGFENCE__CONTROL__FAILED__INIT;
-    failed.status = error->status;
+    failed.status = own->status;
     failed.exit_code = BASE_EXIT_ERROR;
     failed.collective = doing;
-    failed.message = message;
-    failed.secondary = error->status == COLL_ERR_ABORTED;
+    failed.message = own->message;
+    failed.secondary = own->status == COLL_ERR_ABORTED;
     proto_client_failed(launched->client, &failed);
+    own->status = own->status < 0 ? own->status : COLL_ERR_STATE; /* what close returns */
 }
 
 static uint64_t max_rss_bytes(void)
@@ -108,14 +109,13 @@ coll_status coll_launched_close(coll_launched *launched, coll_error *reterr)
     if (launched == NULL) {
         return COLL_OK;
     }
-    if (!launched->failed) {
-        status = coll_comm_finalize(coll_context_world(launched->context), &error);
-    }
-    if (status != COLL_OK) {
+    if (!launched->failed &&
+        coll_comm_finalize(coll_context_world(launched->context), &error) != COLL_OK) {
         coll_launched_fail(launched, &error);
-        (void)fail(&error, reterr);
     }
-    if (!launched->failed) {
+    if (launched->failed) {
+        status = fail(&launched->failure, reterr);
+    } else {
         Ringfence__Control__Finished finished = RINGFENCE__CONTROL__FINISHED__INIT;
         finished.max_rss_bytes = max_rss_bytes();
         status = coll_from_base(proto_client_finish(launched->client, &finished, &failure),

@@ -13,6 +13,27 @@
 static test_program program;
 static const char *own_path;
 
+/* Closes as the examples do, and prints what that returns. */
+static int say_close(coll_launched *launched)
+{
+    coll_error error = {.message = ""};
+    const coll_status status = coll_launched_close(launched, &error);
+    (void)printf("closed: %s: %s\n", coll_status_name(status), error.message);
+    return status == COLL_OK ? 0 : 1;
+}
+
+/* A rank that fails with a reason, but for its status. */
+static int fail_with_reason(void)
+{
+    coll_launched *launched = NULL;
+    const coll_error error = {.message = "no wind today"};
+    if (coll_launched_open(&launched, NULL) != COLL_OK) {
+        return 2;
+    }
+    coll_launched_fail(launched, &error);
+    return say_close(launched);
+}
+
 /* A rank that fails, and has no coll_error to say why. */
 static int fail_without_reason(void)
 {
@@ -21,8 +42,7 @@ static int fail_without_reason(void)
         return 2;
     }
     coll_launched_fail(launched, NULL);
-    (void)coll_launched_close(launched, NULL);
-    return 1;
+    return say_close(launched);
 }
 
 static void test_no_reason_is_no_crash(void **state)
@@ -35,6 +55,20 @@ static void test_no_reason_is_no_crash(void **state)
     assert_int_equal(test_program_wait(&program), 1);
     test_program_assert_no_children();
     assert_non_null(strstr(program.text[TEST_STDERR], "failed: it gave no reason"));
+    assert_non_null(strstr(program.text[TEST_STDOUT], "closed: wrong state: it gave no reason"));
+}
+
+static void test_close_returns_the_failure(void **state)
+{
+    (void)state;
+    const char *const arguments[] = {LAUNCHER_PATH, "--ranks", "1",    "--no-bind",
+                                     "--",          own_path,  "fail", NULL};
+    static const char *const variables[] = {NULL};
+    test_program_start(&program, arguments, variables);
+    assert_int_equal(test_program_wait(&program), 1);
+    test_program_assert_no_children();
+    assert_non_null(strstr(program.text[TEST_STDERR], "failed: no wind today"));
+    assert_non_null(strstr(program.text[TEST_STDOUT], "closed: wrong state: no wind today"));
 }
 
 /* A rank that works until the user asks for the end. The signal itself it blocks. */
@@ -78,11 +112,15 @@ static void test_a_rank_learns_that_it_shall_stop(void **state)
 int main(int argc, char **argv)
 {
     if (argc > 0 && coll_launched_here()) {
-        return argc > 1 ? work_until_stop() : fail_without_reason();
+        const char *what = argc > 1 ? argv[1] : "";
+        return strcmp(what, "stop") == 0   ? work_until_stop()
+               : strcmp(what, "fail") == 0 ? fail_with_reason()
+                                           : fail_without_reason();
     }
     own_path = argv[0];
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_reason_is_no_crash),
+        cmocka_unit_test(test_close_returns_the_failure),
         cmocka_unit_test(test_a_rank_learns_that_it_shall_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,13 +46,15 @@ coll_context *coll_launched_context(coll_launched *launched);
 bool coll_launched_stop_requested(const coll_launched *launched);
 
 /* Tells the launcher why this rank fails, with what it was in the middle of. The launcher then ends
- * the others; leave with a non-zero exit code. NULL: it gave no reason. */
+ * the others; leave with a non-zero exit code (coll_launched_close). NULL: it gave no reason. */
 void coll_launched_fail(coll_launched *launched, const coll_error *error);
 
 /* The end of success: finalizes the world (coll_comm_finalize), notifies the launcher, and waits
  * for its goodbye; then destroys the context and closes. Where the world has failed, or has
  * operations under way, that is reported instead of success, and returned. After coll_launched_fail
- * it only destroys and closes. NULL is fine. launched is gone whatever is returned. */
+ * it only destroys and closes, and returns the error that was given there (COLL_ERR_STATE if that
+ * had no status). So a program whose exit code is 0 only after COLL_OK needs nothing else. NULL is
+ * fine. launched is gone whatever is returned. */
 coll_status coll_launched_close(coll_launched *launched, coll_error *reterr);
 
 #ifdef __cplusplus
