@@ -109,6 +109,17 @@ int64_t agent_call(launch_agent *agent, int64_t now_ns)
                                                                           : agent->join_deadline_ns;
 }
 
+/* What the head compares with its own: all flags where the command line has any, else the program,
+ * which has to stand on each host. */
+static ProtobufCBinaryData digests_of(const launch_options *options)
+{
+    const launch_flag_digests *own = &options->hosts.flag_digests;
+    const int last = options->program != NULL ? 1 : 0;
+    const int count = options->hosts.has_flags ? own->count : last;
+    return (ProtobufCBinaryData){(size_t)count * PROTO_FLAG_DIGEST_BYTES,
+                                 (uint8_t *)(uintptr_t)own->bytes[own->count - count]};
+}
+
 static void send_enroll(launch_agent *agent)
 {
     const launch_hosts_options *hosts = &agent->options->hosts;
@@ -123,11 +134,7 @@ static void send_enroll(launch_agent *agent)
     enroll.run_id = agent->bootstrap.run_id;
     enroll.build = build;
     enroll.ranks = (uint32_t)hosts->ranks_per_node;
-    if (hosts->has_flags) {
-        enroll.flag_digests =
-            (ProtobufCBinaryData){(size_t)hosts->flag_digests.count * PROTO_FLAG_DIGEST_BYTES,
-                                  (uint8_t *)(uintptr_t)hosts->flag_digests.bytes};
-    }
+    enroll.flag_digests = digests_of(agent->options);
     enroll.hostname = host.hostname;
     enroll.boot_id = host.boot_id;
     enroll.pid_namespace = host.pid_namespace;

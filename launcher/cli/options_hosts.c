@@ -15,8 +15,7 @@
 
 static base_status digest_flags(launch_options *options, base_error *reterr)
 {
-    options->hosts.has_flags =
-        options->job_flag != NULL || options->program != NULL || options->job_file[0] != '\0';
+    options->hosts.has_flags = options->job_flag != NULL || options->job_file[0] != '\0';
     return launch_flag_digests_take(options, reterr);
 }
 

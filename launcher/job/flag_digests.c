@@ -132,9 +132,13 @@ static base_status refuse(const difference *found, const proto_job *job, base_er
 {
     static const char remedy[] = "give it the same flags of the job, or none";
     char value[128];
+    if (found->field == NULL && found->behind > 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "the program behind -- differs from the head's: it must be the same on "
+                         "each host");
+    }
     if (found->field == NULL) {
-        return base_fail(reterr, BASE_ERR_INVALID, "%s differs from the head's: %s",
-                         found->behind == 0 ? "--prompt" : "the program behind --", remedy);
+        return base_fail(reterr, BASE_ERR_INVALID, "--prompt differs from the head's: %s", remedy);
     }
     const bool option = found->field->option != NULL;
     const char *name = option ? found->field->option : found->field->key;
@@ -156,6 +160,11 @@ base_status launch_flag_digests_compare(const launch_flag_digests *head, const p
 {
     difference named = {.agent_lacks = true};
     bool differs = false;
+    const int program = head->count - 1;
+    if (agents_bytes == PROTO_FLAG_DIGEST_BYTES) {
+        named = assess(head->bytes[program], agents, program);
+        return same(head->bytes[program], agents) ? BASE_OK : refuse(&named, job, reterr);
+    }
     if (agents_bytes != (size_t)head->count * PROTO_FLAG_DIGEST_BYTES) {
         return base_fail(reterr, BASE_ERR_INVALID, "it has digests of %zu flags, the head of %d",
                          agents_bytes / PROTO_FLAG_DIGEST_BYTES, head->count);

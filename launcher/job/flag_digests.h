@@ -12,7 +12,8 @@
  * too long. */
 BASE_MUST_CHECK base_status launch_flag_digests_take(launch_options *options, base_error *reterr);
 
-/* BASE_ERR_INVALID: the agent's digests are not the head's. The message names the first flag that
+/* An agent has sent all of its digests, or only its program's. BASE_ERR_INVALID: they are not the
+ * head's. The message names the first flag that
  * differs, and what `job`, the head's, has for it. */
 BASE_MUST_CHECK base_status launch_flag_digests_compare(const launch_flag_digests *head,
                                                         const proto_job *job, const void *agents,

@@ -27,7 +27,7 @@ enum {
     LAUNCH_MESSAGES_AT_ONCE = 64, /* of other launchers, until signals and pipes are looked at */
 };
 
-/* Of each flag of a job (job/flag_digests.h). */
+/* Of each flag of a job, and last of the program behind -- (job/flag_digests.h). */
 typedef struct launch_flag_digests {
     uint8_t bytes[PROTO_FLAG_DIGESTS_MAX][PROTO_FLAG_DIGEST_BYTES];
     int count;
@@ -46,7 +46,7 @@ typedef struct launch_hosts_options {
     char job_key[BASE_PATH_BYTES];            /* the file; empty: not given */
     int64_t host_timeout_ms;
     char cache[BASE_PATH_BYTES]; /* of files fetched from the head; empty: the default */
-    bool has_flags;              /* the command line has flags of the job, or a program */
+    bool has_flags;              /* the command line has flags of the job */
     launch_flag_digests flag_digests;
 } launch_hosts_options;
 
