@@ -241,16 +241,17 @@ static uint64_t waits_of(const coll_comm *comm, int peer)
     return link->waits[peer];
 }
 
-/* A peer that has not shown the newest operation may disagree with it. This rank's flag has to be
- * there before it looks for the last time: of two that do so, one finds the other's. */
+/* A peer to which bytes of this rank are still on their way; -1: none. A peer may disagree with the
+ * newest operation. This rank's flag has to be there before it looks for the last time: of two that
+ * do so, one finds the other's. A peer that has shown the newest operation needs the data of it all
+ * the same. */
 static int find_undelivered(const coll_comm *comm)
 {
     const coll_net *net = coll_net_of(comm->context);
-    const coll_net_comm *link = comm->net;
     int found = -1;
     for (int rank = 0; rank < comm->size; rank++) {
         const int target = comm->ranks[rank];
-        if (net->remote[target] && !net->left[target] && link->newest[rank] < comm->sequence &&
+        if (net->remote[target] && !net->left[target] &&
             !net->links->deliver(comm->context, target)) {
             found = rank;
         }
