@@ -27,6 +27,7 @@ enum {
     COLL_REASON_BYTES = 256,               /* abort reason, with the final NUL */
     COLL_SIZED_BYTES_MAX = 4096,           /* struct of a caller's that says its size */
     COLL_HOST_BYTES = 64,                  /* host name in messages, with the final NUL */
+    COLL_FAILED_TEXT_BYTES = 252,          /* of why a rank cannot connect, with the final NUL */
     COLL_DESCRIBE_BYTES = 512,             /* coll_context_describe keeps this much */
     COLL_UNEXPECTED_MAX = COLL_RANKS_MAX + 64, /* flags for communicators not made here yet */
     COLL_GONE_MAX = 64, /* closed communicators that are distinguished from those */

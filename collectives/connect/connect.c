@@ -181,7 +181,9 @@ coll_status coll_context_create(const coll_context_options *given, coll_context 
                                 coll_error *reterr)
 {
     coll_context_options known;
+    coll_error unread;
     const coll_context_options *options = &known;
+    reterr = reterr != NULL ? reterr : &unread; /* peers are told, too */
     coll_status status = coll_sized_read(&known, sizeof known, OPTIONS_BYTES_FIRST, given,
                                          "coll_context_options", reterr);
     if (status == COLL_OK) {
@@ -223,9 +225,7 @@ coll_status coll_context_create(const coll_context_options *given, coll_context 
         coll_context_destroy(made);
         return coll_error_prepend(reterr, status, "connecting %d ranks", options->world_size);
     }
-    if (reterr != NULL) {
-        *reterr = (coll_error){.status = COLL_OK}; /* nothing has failed after all */
-    }
+    *reterr = (coll_error){.status = COLL_OK}; /* nothing has failed after all */
     *context = made;
     return COLL_OK;
 }

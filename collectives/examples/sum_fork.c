@@ -2,50 +2,71 @@
  * a way for every process to learn a few bytes of every other. Here this is memory that all of them
  * see.
  *
- *   cc sum_fork.c $(pkg-config --cflags --libs libcoll) -pthread -o sum_fork
+ *   cc sum_fork.c $(pkg-config --cflags --libs libcoll) -o sum_fork
  *   ./sum_fork */
+#define _GNU_SOURCE /* MAP_ANONYMOUS, also with -std=c11 */
 #include <coll/coll.h>
-#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { RANKS = 4, BYTES_MAX = 16384 };
+enum { RANKS = 4 };
 
 /* In shared memory. */
 typedef struct {
-    pthread_barrier_t barrier;
-    char bytes[RANKS][BYTES_MAX];
+    atomic_uint came; /* how often ranks have written their bytes, all calls together */
+    atomic_uint read; /* and have read all */
+    char bytes[RANKS][COLL_EXCHANGE_BYTES_MAX];
 } shared_board;
 
 typedef struct {
     shared_board *board;
     int rank;
+    unsigned calls; /* of gather */
 } this_process;
 
-/* The all-gather of libcoll's start. Ignores the deadline, because a barrier has none. */
+/* Waits until so many have come. A rank may never come: it may have died. */
+static coll_status wait_for(atomic_uint *count, unsigned wanted, int64_t deadline_ns,
+                            coll_error *reterr)
+{
+    const struct timespec pause = {.tv_nsec = 100000};
+    while (atomic_load(count) < wanted) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if (now.tv_sec * INT64_C(1000000000) + now.tv_nsec >= deadline_ns) {
+            if (reterr != NULL) {
+                *reterr = (coll_error){.status = COLL_ERR_TIMEOUT, .message = "a rank is missing"};
+            }
+            return COLL_ERR_TIMEOUT;
+        }
+        nanosleep(&pause, NULL);
+    }
+    return COLL_OK;
+}
+
+/* The all-gather of libcoll's start. */
 static coll_status gather(void *user, const void *mine, void *all, size_t size_bytes,
                           int64_t deadline_ns, coll_error *reterr)
 {
-    const this_process *self = user;
+    this_process *self = user;
     shared_board *board = self->board;
-    (void)deadline_ns;
-    if (size_bytes > BYTES_MAX) {
-        if (reterr != NULL) {
-            *reterr = (coll_error){.status = COLL_ERR_LIMIT, .message = "the board is too small"};
-        }
-        return COLL_ERR_LIMIT;
-    }
+    const unsigned wanted = ++self->calls * RANKS;
     memcpy(board->bytes[self->rank], mine, size_bytes);
-    pthread_barrier_wait(&board->barrier);
+    atomic_fetch_add(&board->came, 1);
+    coll_status status = wait_for(&board->came, wanted, deadline_ns, reterr);
+    if (status != COLL_OK) {
+        return status;
+    }
     for (int r = 0; r < RANKS; r++) {
         memcpy((char *)all + (size_t)r * size_bytes, board->bytes[r], size_bytes);
     }
-    pthread_barrier_wait(&board->barrier); /* nobody writes again before all have read */
-    return COLL_OK;
+    atomic_fetch_add(&board->read, 1);
+    return wait_for(&board->read, wanted, deadline_ns, reterr); /* nobody writes before that */
 }
 
 static coll_status add_up(coll_context *context, coll_error *error)
@@ -68,7 +89,8 @@ static int run(shared_board *board, int rank)
                                           .rank = rank,
                                           .world_size = RANKS,
                                           .exchange = gather,
-                                          .exchange_user = &self};
+                                          .exchange_user = &self,
+                                          .timeout_ns = INT64_C(10) * 1000000000};
     coll_context *context = NULL;
     coll_error error = {.message = ""};
     coll_status status = coll_context_create(&options, &context, &error);
@@ -82,25 +104,13 @@ static int run(shared_board *board, int rank)
     return status == COLL_OK ? 0 : 1;
 }
 
-static shared_board *make_board(void)
-{
-    pthread_barrierattr_t attributes;
-    shared_board *board =
-        mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (board == MAP_FAILED || pthread_barrierattr_init(&attributes) != 0 ||
-        pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED) != 0 ||
-        pthread_barrier_init(&board->barrier, &attributes, RANKS) != 0) {
-        return NULL;
-    }
-    return board;
-}
-
 int main(void)
 {
     pid_t pids[RANKS];
     int failed = 0;
-    shared_board *board = make_board();
-    if (board == NULL) {
+    shared_board *board = /* of zeros */
+        mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (board == MAP_FAILED) {
         perror("shared memory");
         return 1;
     }

@@ -150,8 +150,11 @@ typedef enum coll_tcp_auth {
 
 /* A collective all-gather of small byte strings that the caller already has (the launcher's roster,
  * MPI, a file): puts size_bytes from every rank, in rank order, into all (world_size × size_bytes).
- * Called by coll_context_create only, a few times, in the same order on every rank. May say why it
- * fails in *reterr, where that is not NULL. */
+ * Called by coll_context_create only, a few times, in the same order on every rank, with at most
+ * COLL_EXCHANGE_BYTES_MAX bytes. It should give up with COLL_ERR_TIMEOUT when CLOCK_MONOTONIC has
+ * come to deadline_ns: a rank may have died before. May say why it fails in *reterr, where that is
+ * not NULL. */
+enum { COLL_EXCHANGE_BYTES_MAX = 4096 };
 typedef coll_status (*coll_exchange)(void *user, const void *mine, void *all, size_t size_bytes,
                                      int64_t deadline_ns, coll_error *reterr);
 

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "core/failure.h"
+#include "core/rendezvous.h"
 #include "core/text.h"
 
 enum {
@@ -262,10 +263,8 @@ coll_status coll_fdpass_open(coll_context *context, const coll_context_options *
     fdpass_record all[COLL_RANKS_MAX];
     int listener = -1;
     coll_status status = listen_anywhere(&listener, &mine, reterr);
-    if (status == COLL_OK) {
-        status =
-            options->exchange(options->exchange_user, &mine, all, sizeof mine, deadline_ns, reterr);
-    }
+    const coll_rendezvous_part part = {options, &mine, all, sizeof mine, deadline_ns, status};
+    status = coll_rendezvous(context, &part, reterr);
     for (int rank = 0; status == COLL_OK && rank < context->rank; rank++) {
         if (coll_context_is_here(context, rank)) {
             status = connect_to(context, rank, &all[rank], deadline_ns, reterr);

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "core/failure.h"
+#include "core/rendezvous.h"
 #include "core/text.h"
 #include "transport/socket/interface.h"
 #include "transport/socket/options.h"
@@ -432,10 +433,8 @@ coll_status coll_tcp_links_open(coll_context *context, const coll_context_option
         status = coll_tcp_listen(mine.address, context->host_timeout_ns, &m->listener, &mine.port,
                                  reterr);
     }
-    if (status == COLL_OK) {
-        status =
-            options->exchange(options->exchange_user, &mine, all, sizeof mine, deadline_ns, reterr);
-    }
+    const coll_rendezvous_part part = {options, &mine, all, sizeof mine, deadline_ns, status};
+    status = coll_rendezvous(context, &part, reterr);
     if (status == COLL_OK) {
         status = coll_tcp_records_check(context, all, reterr);
     }

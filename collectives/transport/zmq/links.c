@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "core/failure.h"
+#include "core/rendezvous.h"
 #include "transport/socket/interface.h"
 #include "transport/socket/silence.h"
 #include "transport/zmq/frames.h"
@@ -385,10 +386,8 @@ coll_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
     for (int peer = context->rank + 1; status == COLL_OK && peer < context->size; peer++) {
         status = listen_for(links, peer, used, &mine, reterr);
     }
-    if (status == COLL_OK) {
-        status =
-            options->exchange(options->exchange_user, &mine, all, sizeof mine, deadline_ns, reterr);
-    }
+    const coll_rendezvous_part part = {options, &mine, all, sizeof mine, deadline_ns, status};
+    status = coll_rendezvous(context, &part, reterr);
     for (int rank = 0; rank < context->size; rank++) {
         all[rank].address[COLL_ADDRESS_BYTES - 1] = '\0';
     }

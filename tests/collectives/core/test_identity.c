@@ -99,7 +99,7 @@ static void a_host_of_both_versions_has_quotas_too(void **state)
 static coll_identity someone(const char *boot, uint64_t pids, uint64_t nets, uint8_t cpus,
                              uint32_t cpu_quota)
 {
-    coll_identity identity = {.version = 2,
+    coll_identity identity = {.version = 3,
                               .pid_namespace = pids,
                               .net_namespace = nets,
                               .cpu_quota = cpu_quota,
@@ -182,7 +182,7 @@ static void other_versions_are_refused(void **state)
     mine.version = 1;
     coll_identity_encode(&mine, record);
     assert_status(coll_identity_decode(record, &back, &error), COLL_ERR_PEER);
-    assert_non_null(strstr(error.message, "version 1 of libcoll, this is 2"));
+    assert_non_null(strstr(error.message, "version 1 of libcoll, this is 3"));
 }
 
 int main(void)

@@ -1,0 +1,46 @@
+/* A rank that cannot connect tells the others why, and nobody waits for the deadline. Ranks are
+ * threads. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "ranks.h"
+#include "support.h"
+
+static bool has(const char *text, const char *part)
+{
+    return strstr(text, part) != NULL;
+}
+
+/* Rank 1 has an interface that is not there. */
+static void one_fails_body(test_rank *rank)
+{
+    const coll_transport *transport = rank->user;
+    coll_context_options options = test_rank_options(rank);
+    options.transport = *transport;
+    options.interface = rank->rank == 1 ? "nosuch0" : NULL;
+    const int64_t begin_ns = base_now_ns();
+    const coll_status status = coll_context_create(&options, &rank->context, &rank->error);
+    RANK_CHECK(rank, status == (rank->rank == 1 ? COLL_ERR_INVALID : COLL_ERR_PEER));
+    RANK_CHECK(rank, has(rank->error.message, "nosuch0"));
+    RANK_CHECK(rank, rank->rank == 1 || has(rank->error.message, "3 ranks: rank 1 (host"));
+    RANK_CHECK(rank, rank->rank == 1 || has(rank->error.message, ") failed: "));
+    RANK_CHECK(rank, base_now_ns() - begin_ns < 10 * BASE_NS_PER_S);
+}
+
+static void all_learn_why_one_cannot_connect(void **state)
+{
+    (void)state;
+    coll_transport over[] = {COLL_TRANSPORT_TCP, COLL_TRANSPORT_ZMQ};
+    for (size_t i = 0; i < sizeof over / sizeof over[0]; i++) {
+        test_ranks_as_threads(&(test_ranks_options){.size = 3, .bare = true, .user = &over[i]},
+                              one_fails_body);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_learn_why_one_cannot_connect),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
