@@ -3,6 +3,7 @@
 #include "transport/zmq/links.h"
 
 #include <errno.h>
+#include <sodium.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include "base/clock.h"
 #include "core/failure.h"
 #include "core/rendezvous.h"
+#include "core/text.h"
 #include "transport/socket/interface.h"
 #include "transport/socket/silence.h"
 #include "transport/zmq/frames.h"
@@ -20,6 +22,8 @@
 
 enum {
     KEY_BYTES = 32,
+    JOB_KEY_BYTES = 32,
+    KEY_DIGEST_BYTES = 16,
     KEY_TEXT_BYTES = 41,
     ENDPOINT_BYTES = 128,
     POLL_SLICE_MS = 20,
@@ -36,7 +40,8 @@ typedef struct link_record {
     uint8_t public_key[KEY_BYTES];
     uint8_t plain; /* 1: COLL_TCP_AUTH_OFF, no CURVE */
     char address[COLL_ADDRESS_BYTES];
-    uint16_t ports[COLL_RANKS_MAX]; /* where this rank listens for each higher one */
+    uint16_t ports[COLL_RANKS_MAX];       /* where this rank listens for each higher one */
+    uint8_t key_digest[KEY_DIGEST_BYTES]; /* of the job's key; zeros: it was given none */
 } link_record;
 
 typedef struct key_pair {
@@ -320,6 +325,16 @@ static coll_status open_zmq(coll_zmq_links *links, bool plain, coll_error *reter
     return COLL_OK;
 }
 
+/* ZeroMQ's own keys admit ranks. So the job's key only has to be the same: its digest is compared. */
+static void digest_key(const uint8_t *job_key, uint8_t digest[KEY_DIGEST_BYTES])
+{
+    static const char label[] = "ringfence zmq 1: job";
+    if (job_key != NULL) {
+        (void)crypto_generichash(digest, KEY_DIGEST_BYTES, (const uint8_t *)label, sizeof label,
+                                 job_key, JOB_KEY_BYTES);
+    }
+}
+
 /* Some ranks with CURVE and some without would wait for each other until the deadline. */
 static coll_status check_records(const coll_context *context, const link_record *all,
                                  coll_error *reterr)
@@ -333,6 +348,14 @@ static coll_status check_records(const coll_context *context, const link_record 
                              first->host, (unsigned)first->pid,
                              all[0].plain != 0 ? "plain" : "encrypted", rank, identity->host,
                              (unsigned)identity->pid, all[rank].plain != 0 ? "plain" : "encrypted");
+        }
+        if (memcmp(all[rank].key_digest, all[0].key_digest, KEY_DIGEST_BYTES) != 0) {
+            char one[128];
+            char other[128];
+            coll_context_rank_text(context, 0, one, sizeof one);
+            coll_context_rank_text(context, rank, other, sizeof other);
+            return coll_fail(reterr, COLL_ERR_MISMATCH, "%s has another job key than %s", other,
+                             one);
         }
     }
     return COLL_OK;
@@ -362,6 +385,7 @@ coll_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
     const bool plain = options->tcp_auth == COLL_TCP_AUTH_OFF;
     const key_pair *used = plain ? NULL : &keys;
     link_record mine = {.plain = plain ? 1 : 0};
+    digest_key(options->job_key, mine.key_digest);
     link_record *all = calloc((size_t)context->size, sizeof *all);
     links->own_rank = context->rank;
     links->host_timeout_ns = context->host_timeout_ns;

@@ -37,10 +37,35 @@ static void all_learn_why_one_cannot_connect(void **state)
     }
 }
 
+/* Over zmq, too, all have the same job key. */
+static void other_key_body(test_rank *rank)
+{
+    const bool *some_have_none = rank->user;
+    uint8_t key[32] = {rank->rank == 1 ? 1 : 2};
+    coll_context_options options = test_rank_options(rank);
+    options.transport = COLL_TRANSPORT_ZMQ;
+    options.job_key = *some_have_none && rank->rank == 1 ? NULL : key;
+    RANK_CHECK(rank,
+               coll_context_create(&options, &rank->context, &rank->error) == COLL_ERR_MISMATCH);
+    RANK_CHECK(rank, has(rank->error.message, ") has another job key than rank 0 (host"));
+}
+
+static void zmq_refuses_another_job_key(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        bool some_have_none = i == 1;
+        test_ranks_as_threads(
+            &(test_ranks_options){.size = 3, .bare = true, .user = &some_have_none},
+            other_key_body);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_learn_why_one_cannot_connect),
+        cmocka_unit_test(zmq_refuses_another_job_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
