@@ -4,10 +4,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -98,13 +100,29 @@ coll_status coll_segment_map(int fd, size_t size_bytes, void **data, coll_error 
     return status;
 }
 
+/* Beyond the limit, ftruncate would end the process by SIGXFSZ. */
+static coll_status check_limit(size_t size_bytes, coll_error *reterr)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || size_bytes <= limit.rlim_cur
+               ? COLL_OK
+               : coll_fail(reterr, COLL_ERR_IO,
+                           "cannot make %zu bytes of shared memory: files may have %" PRIu64
+                           " bytes (ulimit -f)",
+                           size_bytes, (uint64_t)limit.rlim_cur);
+}
+
 coll_status coll_segment_create(size_t size_bytes, int *fd, void **data, coll_error *reterr)
 {
+    coll_status status = check_limit(size_bytes, reterr);
+    *fd = -1;
+    if (status != COLL_OK) {
+        return status;
+    }
     *fd = memfd_create("ringfence", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (*fd < 0) {
         return coll_fail_errno(reterr, errno, "cannot make shared memory");
     }
-    coll_status status = COLL_OK;
     if (ftruncate(*fd, (off_t)size_bytes) != 0 || fcntl(*fd, F_ADD_SEALS, SEALS) != 0) {
         status =
             coll_fail_errno(reterr, errno, "cannot make %zu bytes of shared memory", size_bytes);

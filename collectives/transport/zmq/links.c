@@ -17,6 +17,7 @@
 #include "core/text.h"
 #include "transport/socket/interface.h"
 #include "transport/socket/silence.h"
+#include "transport/zmq/descriptors.h"
 #include "transport/zmq/frames.h"
 #include "transport/zmq/monitor.h"
 
@@ -400,6 +401,9 @@ coll_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
         options->interface, options->rendezvous_address,
         coll_identity_reaches_beyond(context->identities, context->size, context->rank),
         mine.address, reterr);
+    if (status == COLL_OK) {
+        status = coll_zmq_descriptors_check(context->size, reterr);
+    }
     if (status == COLL_OK) {
         status = open_zmq(links, plain, reterr);
     }

@@ -1,6 +1,7 @@
 /* A rank that cannot connect tells the others why, and nobody waits for the deadline. Ranks are
  * threads. */
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "ranks.h"
@@ -61,11 +62,35 @@ static void zmq_refuses_another_job_key(void **state)
     }
 }
 
+/* ZeroMQ would end the process. */
+static void no_descriptors_body(test_rank *rank)
+{
+    coll_context_options options = test_rank_options(rank);
+    options.transport = COLL_TRANSPORT_ZMQ;
+    const coll_status status = coll_context_create(&options, &rank->context, &rank->error);
+    RANK_CHECK(rank, status == COLL_ERR_IO);
+    RANK_CHECK(rank, has(rank->error.message, "zmq needs 16 file descriptors for 2 ranks: "));
+}
+
+static void too_few_descriptors_for_zmq_are_an_error(void **state)
+{
+    struct rlimit before;
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    for (rlim_t limit = 10; limit <= 16; limit += 2) { /* three are open at least */
+        const struct rlimit few = {.rlim_cur = limit, .rlim_max = before.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+        test_ranks_as_threads(&(test_ranks_options){.size = 2, .bare = true}, no_descriptors_body);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_learn_why_one_cannot_connect),
         cmocka_unit_test(zmq_refuses_another_job_key),
+        cmocka_unit_test(too_few_descriptors_for_zmq_are_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

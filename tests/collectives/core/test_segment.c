@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,6 +56,24 @@ static void other_sizes_are_refused(void **state)
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         refuse(make(sizes[i], F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), "bytes, not 8192");
     }
+}
+
+/* And the process goes on. */
+static void what_is_beyond_the_file_size_is_an_error(void **state)
+{
+    struct rlimit before;
+    coll_error error = {.message = ""};
+    void *data = NULL;
+    int fd = -1;
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit small = {.rlim_cur = BYTES, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    const coll_status status = coll_segment_create(2 * BYTES, &fd, &data, &error);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_status(status, COLL_ERR_IO);
+    assert_non_null(strstr(error.message, "files may have 8192 bytes (ulimit -f)"));
+    assert_int_equal(fd, -1);
 }
 
 static void no_descriptor_is_an_error(void **state)
@@ -158,6 +177,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_can_change_is_refused),
         cmocka_unit_test(other_sizes_are_refused),
+        cmocka_unit_test(what_is_beyond_the_file_size_is_an_error),
         cmocka_unit_test(no_descriptor_is_an_error),
         cmocka_unit_test(one_mapping_serves_all),
         cmocka_unit_test(pages_go_back),
