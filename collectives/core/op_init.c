@@ -18,6 +18,10 @@ static coll_status check_numbers(const coll_comm *comm, const coll_op_desc *desc
         return coll_fail(reterr, COLL_ERR_INVALID, "unknown operation %d", (int)desc->kind);
     }
     const bool native = desc->algorithm == COLL_ALGORITHM_NATIVE && desc->stream != NULL;
+    if (desc->algorithm == COLL_ALGORITHM_NATIVE && !native) {
+        return coll_fail(reterr, COLL_ERR_INVALID,
+                         "the algorithm native is for operations on streams");
+    }
     if (desc->algorithm < COLL_ALGORITHM_AUTO ||
         (desc->algorithm > COLL_ALGORITHM_LAST && !native)) {
         return coll_fail(reterr, COLL_ERR_INVALID, "unknown algorithm %d", (int)desc->algorithm);

@@ -157,7 +157,7 @@ static void the_right_one_of_many_interfaces_is_taken(void **state)
     several_expect(0, 1);
     several_expect(1, 1);
     several_assert_says(0, "at 172.17.0.1 port ");
-    several_assert_says(0, "is that the right interface? see --interface");
+    several_assert_says(0, "is that the right interface? it is chosen by");
     test_program_assert_no_children();
 }
 

@@ -3,6 +3,7 @@
 #include "coll/launched.h"
 
 #include <control.pb-c.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -36,8 +37,15 @@ static coll_status fail(const coll_error *error, coll_error *reterr)
 
 coll_status coll_launched_open(coll_launched **launched, coll_error *reterr)
 {
+    static atomic_bool joined; /* what the launcher has handed over serves once */
     base_error failure;
-    coll_error error = {.status = COLL_ERR_MEMORY, .message = "no memory to join the launcher"};
+    coll_error error = {.status = COLL_ERR_STATE,
+                        .message = "this process has joined its launcher already: "
+                                   "coll_launched_open can be called once"};
+    if (atomic_load(&joined)) {
+        return fail(&error, reterr);
+    }
+    error = (coll_error){.status = COLL_ERR_MEMORY, .message = "no memory to join the launcher"};
     coll_launched *made = calloc(1, sizeof *made);
     if (made == NULL) {
         return fail(&error, reterr);
@@ -48,6 +56,7 @@ coll_status coll_launched_open(coll_launched **launched, coll_error *reterr)
         free(made);
         return fail(&error, reterr);
     }
+    atomic_store(&joined, true);
     status = coll_from_base(proto_client_join(made->client, &failure), &failure, &error);
     if (status == COLL_OK) {
         status = coll_launched_join(made->client, &made->identity, NULL, &made->context, &error);

@@ -153,10 +153,11 @@ static coll_status refuse_loopback(const char *address, const coll_interface *li
 {
     char there[LIST_BYTES];
     list_text(list, count, there, sizeof there);
-    return coll_fail(reterr, COLL_ERR_INVALID,
-                     "ranks on other hosts cannot reach %s: name an interface, an address or a "
-                     "network with --interface (here are: %s)",
-                     address, there);
+    return coll_fail(
+        reterr, COLL_ERR_INVALID,
+        "ranks on other hosts cannot reach %s: name an interface, an address or a "
+        "network (coll_context_options.interface, --interface of a launcher; here are: %s)",
+        address, there);
 }
 
 coll_status coll_interface_check(const char *choice, coll_error *reterr)

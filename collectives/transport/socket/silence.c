@@ -2,6 +2,7 @@
  * options of sockets, and before they sleep. */
 #include "transport/socket/silence.h"
 
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@
 #include "core/context.h"
 #include "transport/socket/net.h"
 
-enum { TEXT_BYTES = 256 };
+enum { TEXT_BYTES = 512 };
 
 static int at_least_one(int64_t seconds)
 {
@@ -59,14 +60,43 @@ bool coll_silence_is_over(int fd, int64_t host_timeout_ns)
            silent_ns(&info) >= host_timeout_ns;
 }
 
+/* The address of an end of the connection: two hosts may have one name. */
+static void write_end(int fd, int (*name_of)(int fd, struct sockaddr *address, socklen_t *length),
+                      char text[NI_MAXHOST])
+{
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    if (name_of(fd, (struct sockaddr *)&address, &length) != 0 ||
+        getnameinfo((struct sockaddr *)&address, length, text, NI_MAXHOST, NULL, 0,
+                    NI_NUMERICHOST) != 0) {
+        (void)snprintf(text, NI_MAXHOST, "?");
+    }
+}
+
+static int own_name(int fd, struct sockaddr *address, socklen_t *length)
+{
+    return getsockname(fd, address, length);
+}
+
+static int peer_name(int fd, struct sockaddr *address, socklen_t *length)
+{
+    return getpeername(fd, address, length);
+}
+
 void coll_silence_lose(coll_context *context, int peer, int fd)
 {
     struct tcp_info info;
     char how[TEXT_BYTES];
+    char own[NI_MAXHOST];
+    char other[NI_MAXHOST];
     (void)get_info(fd, &info);
+    write_end(fd, own_name, own);
+    write_end(fd, peer_name, other);
     (void)snprintf(how, sizeof how,
-                   "its host has not answered for %.0f s: look at the network between %s and %s",
+                   "its host has not answered for %.0f s: look at the network between %s (%.64s) "
+                   "and %s (%.64s)",
                    (double)silent_ns(&info) / (double)BASE_NS_PER_S,
-                   context->identities[context->rank].host, context->identities[peer].host);
+                   context->identities[context->rank].host, own, context->identities[peer].host,
+                   other);
     coll_net_lost(context, peer, how);
 }

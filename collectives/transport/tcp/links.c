@@ -107,7 +107,8 @@ static coll_status connect_fail(const connecting *m, int peer, const char *why, 
     return coll_fail(reterr, COLL_ERR_PEER, "cannot connect to %s at %s port %u: %s (%s)", name,
                      m->all[peer].address, (unsigned)m->all[peer].port, why,
                      m->hung_up == peer ? "it has hung up before its answer: other job key?"
-                                        : "is that the right interface? see --interface");
+                                        : "is that the right interface? it is chosen by "
+                                          "coll_context_options.interface, or --interface");
 }
 
 static coll_status start_connecting(connecting *m, handshake *g, int peer, coll_error *reterr)

@@ -30,6 +30,12 @@ static int fail_with_reason(void)
     if (coll_launched_open(&launched, NULL) != COLL_OK) {
         return 2;
     }
+    coll_launched *again = NULL;
+    coll_error twice = {.message = ""};
+    if (coll_launched_open(&again, &twice) != COLL_ERR_STATE ||
+        strstr(twice.message, "has joined its launcher already") == NULL) {
+        return 3;
+    }
     coll_launched_fail(launched, &error);
     return say_close(launched);
 }

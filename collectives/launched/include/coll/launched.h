@@ -34,7 +34,8 @@ bool coll_launched_here(void);
 
 /* Joins and makes the context, with the launcher's --transport, --algorithm, --timeout and
  * --host-timeout. Blocks until all ranks have joined, for --join-timeout at most
- * (COLL_ERR_TIMEOUT). COLL_ERR_AUTH when no launcher has started this process. The caller owns
+ * (COLL_ERR_TIMEOUT). COLL_ERR_AUTH when no launcher has started this process, COLL_ERR_STATE
+ * when it has joined before. The caller owns
  * *launched. */
 COLL_MUST_CHECK coll_status coll_launched_open(coll_launched **launched, coll_error *reterr);
 
