@@ -8,6 +8,18 @@
 
 #define DEFAULT_TIMEOUT_NS (300 * BASE_NS_PER_S)
 
+unsigned coll_context_fork_count;
+
+static void count_fork(void)
+{
+    coll_context_fork_count++;
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, count_fork);
+}
+
 void coll_context_say(coll_context *context, coll_algorithm algorithm)
 {
     const bool native = algorithm == COLL_ALGORITHM_NATIVE; /* not the CPU's */
@@ -23,6 +35,9 @@ coll_context *coll_context_alloc(const coll_context_options *options)
     if (context == NULL) {
         return NULL;
     }
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, watch_forks);
+    context->forks = coll_context_fork_count;
     context->rank = options->rank;
     context->size = options->world_size;
     context->yield_budget = COLL_YIELDS_MAX;

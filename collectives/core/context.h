@@ -23,6 +23,7 @@ typedef struct coll_comm_count {
 typedef struct coll_device coll_device;
 
 struct coll_context {
+    unsigned forks; /* coll_context_fork_count when it was made: a child's is another */
     int rank;
     int size;
     coll_transport transport;
@@ -60,6 +61,10 @@ struct coll_context {
     pthread_mutex_t describe_lock;
     char description[COLL_DESCRIBE_BYTES];
 };
+
+/* How often this process, and those that it was forked from, were forked since the first context.
+ * Not to be changed but by context.c. */
+extern unsigned coll_context_fork_count;
 
 /* Whether a rank is on this rank's host. */
 static inline bool coll_context_is_here(const coll_context *context, int rank)

@@ -11,11 +11,17 @@
 #include "core/comm.h"
 #include "core/device.h"
 #include "core/text.h"
+#include "ringfence/coll_error.h"
 
 enum { TEXT_BYTES = 160 };
 
 coll_status coll_abort_check(coll_context *context, coll_error *reterr)
 {
+    if (__builtin_expect(context->forks != coll_context_fork_count, 0)) {
+        return coll_fail(reterr, COLL_ERR_STATE,
+                         "this process was forked from rank %d, whose context it must not use",
+                         context->rank);
+    }
     if (__builtin_expect(atomic_load(&context->abort_state) != 2, 1)) {
         return COLL_OK;
     }
@@ -84,8 +90,11 @@ coll_status coll_comm_check(coll_comm *comm, coll_error *reterr)
     coll_error error;
     if (!comm->failed) {
         const coll_status status = coll_abort_check(comm->context, &error);
-        if (status == COLL_OK) {
-            return COLL_OK;
+        if (status == COLL_OK || status == COLL_ERR_STATE) {
+            if (status != COLL_OK && reterr != NULL) {
+                *reterr = error; /* nothing of the parent's has failed */
+            }
+            return status;
         }
         (void)coll_comm_fail(comm, status, "%s", error.message);
     }

@@ -5,6 +5,8 @@
 #include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "core/failure.h"
@@ -298,6 +300,34 @@ static void test_who_polls_learns_of_failures(void **state)
     }
 }
 
+/* A child of rank 0 that was forked uses the context: it is told so, and the ranks go on. */
+static void forked_body(test_rank *rank)
+{
+    coll_comm *comm = coll_context_world(rank->context);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    if (rank->rank == 0) {
+        int how = 0;
+        const pid_t child = fork();
+        if (child == 0) {
+            coll_error error = {.message = ""};
+            const coll_status status = coll_barrier(comm, &error);
+            _exit(status == COLL_ERR_STATE && has(error.message, "was forked from rank 0") ? 0 : 1);
+        }
+        RANK_CHECK(rank, child > 0 && waitpid(child, &how, 0) == child);
+        RANK_CHECK(rank, WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    }
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+}
+
+static void test_a_child_may_not_use_it(void **state)
+{
+    (void)state;
+    static const coll_transport over[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP};
+    for (size_t i = 0; i < sizeof over / sizeof over[0]; i++) {
+        test_ranks_as_threads(&(test_ranks_options){.size = 2, .transport = over[i]}, forked_body);
+    }
+}
+
 /* What one rank can see to be wrong by itself is refused before any peer is notified. */
 static void misuse_body(test_rank *rank)
 {
@@ -321,6 +351,10 @@ static void misuse_body(test_rank *rank)
     bad = good;
     bad.type = (coll_type)99;
     RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == COLL_ERR_INVALID);
+    bad = good;
+    bad.algorithm = COLL_ALGORITHM_NATIVE;
+    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == COLL_ERR_INVALID);
+    RANK_CHECK(rank, has(rank->error.message, "native is for operations on streams"));
     bad = good;
     bad.count = SIZE_MAX / 2;
     RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == COLL_ERR_INVALID);
@@ -451,6 +485,7 @@ int main(void)
         cmocka_unit_test(test_abort_wakes),
         cmocka_unit_test(test_who_polls_learns_of_failures),
         cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_a_child_may_not_use_it),
         cmocka_unit_test(test_transports_disagree),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_silent_exchange),
