@@ -52,7 +52,18 @@
  *
  * Threads: a context, and what was made from it, is used by one thread at a time.
  * coll_context_abort, coll_context_describe and coll_context_dump may be called from any thread, at
- * any time until the context is destroyed. */
+ * any time until the context is destroyed. A child that was forked must not use its parent's context,
+ * and must not destroy it: calls that begin something return COLL_ERR_STATE there. It holds the
+ * parent's sockets until it executes a program or ends (docs/LIBCOLL.md).
+ *
+ * Arguments: a handle, `desc` and `options` must not be NULL where nothing else is said. All other
+ * arguments that cannot be are COLL_ERR_INVALID. reterr may be NULL. Buffers need the alignment of their elements.
+ * What a call that fails should have made (*context, *comm, *arena, *op) is left as it was: so
+ * initialize it with NULL if it is destroyed in any case.
+ *
+ * Numbers in messages: "all_reduce #5" is the fifth operation of its communicator. The library's own
+ * count as well: #1 makes the communicator, and each arena is one. Messages (send, receive) are
+ * counted apart, from 1 between two ranks in each direction. */
 #ifndef COLL_COLL_H
 #define COLL_COLL_H
 
@@ -161,7 +172,7 @@ typedef coll_status (*coll_exchange)(void *user, const void *mine, void *all, si
 typedef struct coll_context_options {
     size_t size; /* sizeof(coll_context_options) */
     int rank;
-    int world_size;
+    int world_size; /* 1 to 64 */
     coll_exchange exchange;
     void *exchange_user;
     coll_transport transport;
@@ -176,7 +187,9 @@ typedef struct coll_context_options {
     const char *interface;
     const char *rendezvous_address; /* numeric address of whoever relays `exchange` */
     coll_tcp_auth tcp_auth;
-    const uint8_t *job_key; /* 32 bytes that only the job's ranks know; NULL: agreed by exchange */
+    /* 32 bytes that only the job's ranks know. tcp authenticates frames with it; zmq only compares it,
+     * because it has keys of its own (curve_…_key); shm does not need it. NULL: agreed by exchange. */
+    const uint8_t *job_key;
     /* Cached cost model, of rank 0: read if there, else written. NULL: the environment variable
      * RINGFENCE_COLL_TUNE_FILE where it is set, else measured each time. A file of something else,
      * or one that cannot be written, is an error only if this names it. */
