@@ -325,6 +325,12 @@ static base_status check_together(bench_options *options, base_error *reterr)
         return base_fail(reterr, BASE_ERR_INVALID, "--tune is not for %s",
                          options->plot_path[0] != '\0' ? "--plot" : "sendrecv");
     }
+    if (options->tune && (options->type != defaults.type || options->reduce != defaults.reduce ||
+                          options->algorithm != defaults.algorithm)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--tune takes sums of floats with each algorithm: not with --datatype, "
+                         "--op or --algorithm");
+    }
     if (count_rows(options) > BENCH_ROWS_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT, "that would be more than %d rows", BENCH_ROWS_MAX);
     }

@@ -169,6 +169,9 @@ static void test_refused(void **state)
         {"coll-bench all_reduce --plot x.gif", ".svg or .png"},
         {"coll-bench sendrecv --tune", "not for sendrecv"},
         {"coll-bench --tune --plot x.svg", "not for --plot"},
+        {"coll-bench --tune -d double", "not with --datatype"},
+        {"coll-bench --tune -o max", "not with --datatype, --op"},
+        {"coll-bench --tune --algorithm ring", "--op or --algorithm"},
         {"coll-bench all_reduce -b 1 -e 64M -i 1", "more than 4096 rows"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
