@@ -129,6 +129,7 @@ for language in $languages; do
         check_launched "$scratch/$language-$kind"
     done
 done
+"$prefix/bin/coll-simulate" all_reduce --algorithm ring --ranks 3 --trace >/dev/null # as README says
 compile ring-shared c ring.c $(pkg-config --cflags --libs libcoll-launched)
 rings=$("$prefix/bin/launcher" --ranks 3 --quiet -- "$scratch/ring-shared" 3000 2>&1)
 grep -q 'the two rings have the same bits' <<<"$rings" || {
