@@ -309,27 +309,15 @@ static void a_program_must_stand_on_each_host(void **state)
     (void)state;
     several_make_key("unsaid");
     const several job = {several_address, "2", NULL, {NULL}};
-    several_start(0, &job, FLAGS("--", "true"));
+    several_start(0, &job, FLAGS("--ranks", "4", "--transport", "zmq", "--", "true"));
     several_start(1, &job, several_no_flags);
     several_expect(1, 2);
     several_assert_says(1, "it was given no program");
     several_start(1, &job, FLAGS("--", "false"));
     several_expect(1, 2);
     several_assert_says(1, "the program behind -- differs from the head's: it must be the same on");
-    stop_waiting();
-}
-
-/* The job's flags stand at the head, and the program at both. */
-static void a_program_needs_no_flags_at_the_agent(void **state)
-{
-    (void)state;
-    several_make_key("bare");
-    const several job = {several_address, "2", NULL, {NULL}};
-    static const char script[] = "echo $RANK/$WORLD_SIZE";
-    several_start(0, &job, FLAGS("--ranks", "4", "--transport", "zmq", "--", "sh", "-c", script));
-    several_start(1, &job, FLAGS("--", "sh", "-c", script));
+    several_start(1, &job, FLAGS("--", "true")); /* the flags may stand at the head only */
     several_expect_all(2);
-    assert_has(several_runs[0].program.text[TEST_STDOUT], "[rank 3] 3/4\n");
 }
 
 static void a_host_that_does_not_come_is_named(void **state)
@@ -496,7 +484,6 @@ int main(void)
         cmocka_unit_test(launchers_of_one_host_share_its_local_ranks),
         cmocka_unit_test(launchers_of_one_host_share_its_cpus),
         cmocka_unit_test(a_program_must_stand_on_each_host),
-        cmocka_unit_test(a_program_needs_no_flags_at_the_agent),
         cmocka_unit_test(a_host_that_does_not_come_is_named),
         cmocka_unit_test(other_flags_are_refused),
         cmocka_unit_test(another_key_is_kept_out),

@@ -100,9 +100,9 @@ bool coll_shm_confirm_reads(coll_comm *comm)
     bool failed = false;
     for (int peer = 0; peer < comm->size; peer++) {
         const int rank = comm->ranks[peer];
-        failed = failed || (peer != comm->rank &&
-                            atomic_load(&context_shm->doorbells[rank]->failures) !=
-                                context_shm->failures_seen[rank]);
+        failed =
+            failed || (peer != comm->rank && atomic_load(&context_shm->doorbells[rank]->failures) !=
+                                                 context_shm->failures_seen[rank]);
     }
     if (failed) {
         coll_shm_receive_failures(comm->context);
