@@ -20,6 +20,8 @@ typedef struct record_head {
     char text[COLL_FAILED_TEXT_BYTES];
 } record_head;
 
+_Static_assert(sizeof(record_head) == COLL_RENDEZVOUS_HEAD_BYTES, "as tests and WIRE.md have it");
+
 static coll_status read_record(const coll_context *context, int rank, const uint8_t *record,
                                coll_error *reterr)
 {

@@ -5,6 +5,8 @@
 
 #include "core/context.h"
 
+enum { COLL_RENDEZVOUS_HEAD_BYTES = 256 }; /* before each record */
+
 /* What a rank brings. */
 typedef struct coll_rendezvous_part {
     const coll_context_options *options;

@@ -136,7 +136,7 @@ grep -q 'the two rings have the same bits' <<<"$rings" || {
     echo "a ring by hand is another one than the library's: $rings"
     exit 1
 }
-compile fork-shared c -std=c11 sum_fork.c $(pkg-config --cflags --libs libcoll)
+compile fork-shared c sum_fork.c -std=c11 $(pkg-config --cflags --libs libcoll)
 compile fork-static c sum_fork.c $(pkg-config --cflags --libs libcoll-static) -pthread
 compile fork-archives c sum_fork.c $(only_archives --cflags --libs libcoll) -pthread
 for kind in shared static archives; do

@@ -14,6 +14,7 @@
 #include <arpa/inet.h>
 
 #include "base/clock.h"
+#include "core/rendezvous.h"
 #include "ranks.h"
 #include "support.h"
 #include "transport/tcp/record.h"
@@ -76,10 +77,21 @@ static coll_status exchange(void *user, const void *mine, void *all, size_t size
                             int64_t deadline_ns, coll_error *reterr)
 {
     gate *g = user;
-    const coll_status status =
+    coll_tcp_record records[COLL_RANKS_MAX];
+    coll_status status =
         g->options.exchange(g->options.exchange_user, mine, all, size_bytes, deadline_ns, reterr);
-    return status == COLL_OK && size_bytes == sizeof(coll_tcp_record) ? g->meddle(g, all, reterr)
-                                                                      : status;
+    if (status != COLL_OK || size_bytes != COLL_RENDEZVOUS_HEAD_BYTES + sizeof *records) {
+        return status;
+    }
+    uint8_t *first = (uint8_t *)all + COLL_RENDEZVOUS_HEAD_BYTES;
+    for (int rank = 0; rank < g->options.world_size; rank++) {
+        memcpy(&records[rank], first + (size_t)rank * size_bytes, sizeof *records);
+    }
+    status = g->meddle(g, records, reterr);
+    for (int rank = 0; rank < g->options.world_size; rank++) {
+        memcpy(first + (size_t)rank * size_bytes, &records[rank], sizeof *records);
+    }
+    return status;
 }
 
 static coll_status create(test_rank *rank, gate *g)
