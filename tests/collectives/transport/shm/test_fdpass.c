@@ -14,12 +14,16 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "core/rendezvous.h"
 #include "ranks.h"
 #include "support.h"
 
 enum { TAG = 77, BYTES = 4096, STRANGERS = 100, TIMES = 3000 };
 
 /* ---- connecting ---- */
+
+/* Where rank 0's record has the name of its socket, and how long that is. */
+enum { NAME_AT = COLL_RENDEZVOUS_HEAD_BYTES + 16, NAME_BYTES_AT = NAME_AT + 16 };
 
 /* What both ranks of a job believe: they are on one host. */
 static void open_context(coll_context *context, coll_identity identities[2], const test_rank *rank)
@@ -49,8 +53,8 @@ static coll_status knock_first(void *user, const void *mine, void *all, size_t s
     const uint8_t hello[20] = {1};
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     uint32_t name_bytes = 0;
-    memcpy(address.sun_path, (const uint8_t *)mine + 16, 16);
-    memcpy(&name_bytes, (const uint8_t *)mine + 32, sizeof name_bytes);
+    memcpy(address.sun_path, (const uint8_t *)mine + NAME_AT, 16);
+    memcpy(&name_bytes, (const uint8_t *)mine + NAME_BYTES_AT, sizeof name_bytes);
     for (int i = 0; d->options->rank == 0 && i < STRANGERS; i++) {
         const int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
         d->strangers[i] = sock;
@@ -79,8 +83,8 @@ static coll_status knock_again(void *user, const void *mine, void *all, size_t s
     uint32_t name_bytes = 0;
     const coll_status status =
         d->options->exchange(d->options->exchange_user, mine, all, size_bytes, deadline_ns, reterr);
-    memcpy(address.sun_path, (const uint8_t *)all + 16, 16);
-    memcpy(&name_bytes, (const uint8_t *)all + 32, sizeof name_bytes);
+    memcpy(address.sun_path, (const uint8_t *)all + NAME_AT, 16);
+    memcpy(&name_bytes, (const uint8_t *)all + NAME_BYTES_AT, sizeof name_bytes);
     for (int i = 0; status == COLL_OK && d->options->rank == 1 && i < TIMES; i++) {
         const int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
         const int connected = connect(sock, (const struct sockaddr *)&address,
@@ -163,8 +167,8 @@ static coll_status show_full_door(void *user, const void *mine, void *all, size_
     (void)deadline_ns;
     (void)reterr;
     memset(all, 0, 2 * size_bytes);
-    memcpy((uint8_t *)all + 16, d->address.sun_path, d->name_bytes);
-    memcpy((uint8_t *)all + 32, &d->name_bytes, sizeof d->name_bytes);
+    memcpy((uint8_t *)all + NAME_AT, d->address.sun_path, d->name_bytes);
+    memcpy((uint8_t *)all + NAME_BYTES_AT, &d->name_bytes, sizeof d->name_bytes);
     return COLL_OK;
 }
 

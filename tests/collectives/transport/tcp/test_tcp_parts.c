@@ -257,7 +257,7 @@ static void addresses_are_picked(void **state)
         {"127.0.0.1", false, "127.0.0.1", NULL},
         {"127.0.0.9", false, "127.0.0.9", NULL},
         {"lo", true, NULL, "cannot reach 127.0.0.1"},
-        {"127.0.0.1", true, NULL, "--interface (here are: lo 127.0.0.1"},
+        {"127.0.0.1", true, NULL, "--interface of a launcher; here are: lo 127.0.0.1"},
         {"127.0.0.0/8", true, NULL, "cannot reach"},
         {"::1", true, NULL, "cannot reach"},
         {"0.0.0.0", false, NULL, "nobody can connect to that"},
