@@ -73,7 +73,9 @@ base_status rank_checkpoint_chat_template(const char *directory, rank_chat_templ
 {
     json_t *config = NULL;
     *template = (rank_chat_template){.text = NULL};
-    base_status status = rank_hf_json_read(directory, "tokenizer_config.json", &config, reterr);
+    /* transformers writes 1e30, as an integer, where a tokenizer has no model_max_length */
+    base_status status =
+        rank_hf_json_read_reals(directory, "tokenizer_config.json", &config, reterr);
     if (status == BASE_OK) {
         status = take_config(config, template, reterr);
     } else if (status == BASE_ERR_NOTFOUND) {

@@ -14,14 +14,17 @@
 
 enum { JSON_BYTES_MAX = 1 << 20, DIGITS_MIN = 6 };
 
-base_status rank_hf_json_read(const char *directory, const char *name, json_t **object,
-                              base_error *reterr)
+typedef base_status read_function(const char *path, size_t size_bytes_max, json_t **json,
+                                  base_error *reterr);
+
+static base_status read_object(read_function *read, const char *directory, const char *name,
+                               json_t **object, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
     *object = NULL;
     base_status status = base_path_join(directory, name, path, reterr);
     if (status == BASE_OK) {
-        status = base_json_read(path, JSON_BYTES_MAX, object, reterr);
+        status = read(path, JSON_BYTES_MAX, object, reterr);
     }
     if (status != BASE_OK || json_is_object(*object)) {
         return status;
@@ -29,6 +32,18 @@ base_status rank_hf_json_read(const char *directory, const char *name, json_t **
     json_decref(*object);
     *object = NULL;
     return base_fail(reterr, BASE_ERR_INVALID, "%s: no JSON object", path);
+}
+
+base_status rank_hf_json_read(const char *directory, const char *name, json_t **object,
+                              base_error *reterr)
+{
+    return read_object(base_json_read, directory, name, object, reterr);
+}
+
+base_status rank_hf_json_read_reals(const char *directory, const char *name, json_t **object,
+                                    base_error *reterr)
+{
+    return read_object(base_json_read_reals, directory, name, object, reterr);
 }
 
 /* The text with the fewest digits that reads back as the object. The caller frees it; NULL: no memory. */

@@ -11,6 +11,10 @@ struct json_t;
 BASE_MUST_CHECK base_status rank_hf_json_read(const char *directory, const char *name,
                                               struct json_t **object, base_error *reterr);
 
+/* The same of a file whose integers may be too large for one: they become reals. */
+BASE_MUST_CHECK base_status rank_hf_json_read_reals(const char *directory, const char *name,
+                                                    struct json_t **object, base_error *reterr);
+
 /* Writes the object, indented, each number so that it reads back as it is; takes the reference. NULL: no memory for it. */
 BASE_MUST_CHECK base_status rank_hf_json_write(const char *directory, const char *name,
                                                struct json_t *object, base_error *reterr);

@@ -81,7 +81,7 @@ base_status rank_mode_generate_check(const proto_job *job, base_error *reterr)
     rank_tokenizer *tokenizer = NULL;
     base_status status = check_model(job, &config, &generation, reterr);
     if (status == BASE_OK) {
-        status = rank_mode_load_tokenizer(job, &tokenizer, &chat, reterr);
+        status = rank_mode_load_tokenizer(job, false, &tokenizer, &chat, reterr);
     }
     if (status == BASE_OK) {
         const rank_generate_options options = {

@@ -288,11 +288,35 @@ const char *rank_mode_prompt_suffix(const rank_generation_config *generation, co
     return says_so ? generation->prompt_suffix : of_older;
 }
 
-base_status rank_mode_load_tokenizer(const proto_job *job, rank_tokenizer **tokenizer,
-                                     rank_chat *chat, base_error *reterr)
+/* Finds the form of the checkpoint's chats. What is wrong stands in chat->why, which clients read: it names no
+ * path. */
+static base_status init_chat(const proto_job *job, rank_tokenizer *tokenizer, bool warns,
+                             rank_chat *chat, base_error *reterr)
 {
     rank_chat_template template;
-    base_error why;
+    base_error unread;
+    const base_status status =
+        rank_checkpoint_chat_template(job->model.checkpoint, &template, &unread);
+    const bool has_one = status != BASE_OK || template.text != NULL;
+    rank_chat_init(&template, tokenizer, chat);
+    free(template.text);
+    if (status != BASE_OK) {
+        (void)base_fail(&chat->why, status,
+                        "the checkpoint's chat template cannot be read: send a whole prompt");
+    }
+    const char *why = status != BASE_OK ? unread.message : chat->why.message;
+    if (chat->form == NULL && job->infer.chat) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "--chat: %s", why);
+    }
+    if (chat->form == NULL && has_one && warns) {
+        base_log(BASE_LOG_WARNING, "chats are refused: %s", why);
+    }
+    return BASE_OK;
+}
+
+base_status rank_mode_load_tokenizer(const proto_job *job, bool warns, rank_tokenizer **tokenizer,
+                                     rank_chat *chat, base_error *reterr)
+{
     base_status status = rank_tokenizer_load(job->data.tokenizer, tokenizer, reterr);
     if (status != BASE_OK) {
         return status;
@@ -300,12 +324,9 @@ base_status rank_mode_load_tokenizer(const proto_job *job, rank_tokenizer **toke
     if (job->infer.special_tokens) {
         rank_tokenizer_allow_special(*tokenizer);
     }
-    status = rank_checkpoint_chat_template(job->model.checkpoint, &template, &why);
-    rank_chat_init(&template, *tokenizer, chat);
-    free(template.text);
-    chat->why = status == BASE_OK ? chat->why : why;
-    if (job->infer.chat && chat->form == NULL) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "--chat: %s", chat->why.message);
+    status = init_chat(job, *tokenizer, warns, chat, reterr);
+    if (status != BASE_OK) {
+        return status;
     }
     return !job->infer.no_thinking || (chat->form != NULL && chat->habits.has_switch)
                ? BASE_OK
@@ -381,7 +402,8 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
         status = base_path_join(job->model.checkpoint, "model.safetensors", weights, reterr);
     }
     if (status == BASE_OK) {
-        status = rank_mode_load_tokenizer(job, &tokenizer, &chat, reterr);
+        const bool warns = job->infer.requests && worker->identity.rank == 0;
+        status = rank_mode_load_tokenizer(job, warns, &tokenizer, &chat, reterr);
     }
     if (status == BASE_OK) {
         status = rank_worker_open_device(worker, &device, reterr);

@@ -24,7 +24,8 @@ cat >shape/config.json <<'END_CONFIG'
 END_CONFIG
 random-checkpoint model "$tokenizer" --like shape
 cat >model/tokenizer_config.json <<'END_TEMPLATE'
-{"chat_template": [{"name": "other", "template": ""}, {"name": "default", "template":
+{"model_max_length": 1000000000000000019884624838656,
+ "chat_template": [{"name": "other", "template": ""}, {"name": "default", "template":
  "{% if messages[0].role != 'system' %}{{ '<|im_start|>system\\nBe kind.<|im_end|>\\n' }}{% endif %}{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}{{ '<|im_start|>assistant\\n' }}"}]}
 END_TEMPLATE
 
@@ -152,4 +153,12 @@ serve
 refused 'not of a form that is known' "{$messages}"
 grep -q '"param":"messages"' reply || fail "the error does not name the field: $(cat reply)"
 end
+grep -q 'chats are refused: .*not of a form that is known' serve.log || fail "no warning of the form: $(cat serve.log)"
+rm model/chat_template.jinja
+echo '{"chat_template": ' >model/tokenizer_config.json
+serve
+refused 'template cannot be read' "{$messages}"
+grep -q 'tokenizer_config' reply && fail "a client is told a path: $(cat reply)"
+end
+grep -q 'chats are refused: model/tokenizer_config.json: line' serve.log || fail "no warning of the file: $(cat serve.log)"
 echo "chat: passed"

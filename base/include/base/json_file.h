@@ -14,4 +14,8 @@ struct json_t;
 BASE_MUST_CHECK base_status base_json_read(const char *path, size_t size_bytes_max,
                                            struct json_t **json, base_error *reterr);
 
+/* The same, with all integers as reals: none is too large then. */
+BASE_MUST_CHECK base_status base_json_read_reals(const char *path, size_t size_bytes_max,
+                                                 struct json_t **json, base_error *reterr);
+
 #endif
