@@ -20,8 +20,11 @@
 #include "cli/prompts.h"
 #include "cli/scaling.h"
 #include "launch/options.h"
+#include "proto/checkpoints.h"
 #include "proto/limits.h"
 #include "proto/pin.h"
+
+#define CONFIG_NAME "adapter_config.json"
 
 enum { TOKENIZER_BYTES_MAX = 64 << 20, CONFIG_BYTES_MAX = 1 << 20 };
 
@@ -210,16 +213,50 @@ static base_status complete_checkpoint(launch_options *options, base_error *rete
     return status;
 }
 
+/* Finds the adapters: in DIR itself, or below it where --lora-merge has written DIR. The model there has them in it
+ * already, so that it is refused as their --checkpoint. */
+static base_status find_adapter(proto_job_model *model, base_error *reterr)
+{
+    static const char *const names[] = {CONFIG_NAME, PROTO_ADAPTER_DIRECTORY "/" CONFIG_NAME};
+    char paths[2][BASE_PATH_BYTES];
+    struct stat checkpoint;
+    struct stat adapter;
+    base_status status = BASE_OK;
+    if (model->adapter[0] == '\0') {
+        return BASE_OK;
+    }
+    for (size_t i = 0; status == BASE_OK && i < 2; i++) {
+        status = base_path_join(model->adapter, names[i], paths[i], reterr);
+    }
+    if (status != BASE_OK) {
+        return base_error_prepend(reterr, status, "--adapter");
+    }
+    if (stat(model->checkpoint, &checkpoint) == 0 && stat(model->adapter, &adapter) == 0 &&
+        checkpoint.st_dev == adapter.st_dev && checkpoint.st_ino == adapter.st_ino) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--adapter %s is the --checkpoint, too: its model would have the adapters "
+                         "twice; give the model that they were trained on",
+                         model->adapter);
+    }
+    if (access(paths[0], F_OK) != 0 && access(paths[1], F_OK) == 0) {
+        (void)snprintf(model->adapter, sizeof model->adapter, "%.*s",
+                       (int)(strlen(paths[1]) - sizeof CONFIG_NAME), paths[1]);
+    }
+    return BASE_OK;
+}
+
 /* Adapters that are trained further keep their rank and what they are multiplied with. What the command line says of
  * these, and of the layers, ranks compare. */
 static base_status complete_adapter(proto_job *job, base_error *reterr)
 {
     json_t *json = NULL;
     char path[BASE_PATH_BYTES];
-    if (job->model.adapter[0] == '\0' || !proto_mode_get(job->job.mode)->trains) {
-        return BASE_OK;
+    base_status status = find_adapter(&job->model, reterr);
+    if (status != BASE_OK || job->model.adapter[0] == '\0' ||
+        !proto_mode_get(job->job.mode)->trains) {
+        return status;
     }
-    base_status status = base_path_join(job->model.adapter, "adapter_config.json", path, reterr);
+    status = base_path_join(job->model.adapter, CONFIG_NAME, path, reterr);
     if (status == BASE_OK) {
         status = base_json_read(path, CONFIG_BYTES_MAX, &json, reterr);
     }

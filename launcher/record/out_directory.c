@@ -212,7 +212,10 @@ base_status launch_out_directory_clear(launch_out_directory *directory, base_err
     if (!directory->overwrite) {
         return move_away(directory, reterr);
     }
-    const base_status status = proto_checkpoints_prune(directory->path, 0, reterr);
+    base_status status = proto_checkpoints_prune(directory->path, 0, reterr);
+    if (status == BASE_OK) {
+        status = launch_out_remove_adapters(directory, reterr);
+    }
     return status == BASE_OK ? scan_directory(directory, true, &kind, reterr) : status;
 }
 

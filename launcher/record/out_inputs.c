@@ -3,6 +3,7 @@
 #include "record/out_inputs.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +36,9 @@ static const char *const OUR_FILES[] = {
     "flight.html",
     "adapter_config.json",
     "adapter_model.safetensors",
+    PROTO_ADAPTER_DIRECTORY "/adapter_config.json",
+    PROTO_ADAPTER_DIRECTORY "/adapter_model.safetensors",
+    PROTO_ADAPTER_DIRECTORY "/generation_config.json",
 };
 enum { MODEL_FILES = 3 };
 
@@ -76,6 +80,20 @@ bool launch_out_is_ours(const char *name)
     return is_numbered(stem, STATE, ".safetensors") || is_numbered(stem, "rank-", ".log") ||
            is_numbered(stem, "flight-rank-", ".json") ||
            is_numbered(stem, LAUNCH_TIMINGS_BEFORE, ".jsonl");
+}
+
+base_status launch_out_remove_adapters(const launch_out_directory *directory, base_error *reterr)
+{
+    static const char below[] = PROTO_ADAPTER_DIRECTORY "/";
+    for (size_t i = 0; i < sizeof OUR_FILES / sizeof OUR_FILES[0]; i++) {
+        if (strncmp(OUR_FILES[i], below, sizeof below - 1) == 0 &&
+            unlinkat(directory->fd, OUR_FILES[i], 0) != 0 && errno != ENOENT && errno != ENOTDIR) {
+            return base_fail_errno(reterr, errno, "cannot remove %s/%s", directory->path,
+                                   OUR_FILES[i]);
+        }
+    }
+    (void)unlinkat(directory->fd, PROTO_ADAPTER_DIRECTORY, AT_REMOVEDIR); /* if nothing else is in it */
+    return BASE_OK;
 }
 
 bool launch_out_is_state(const char *name, uint64_t *rank)

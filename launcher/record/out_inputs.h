@@ -14,6 +14,10 @@
 /* Whether a run writes a file of this name, or of this temporary name. */
 bool launch_out_is_ours(const char *name);
 
+/* Removes the adapters that a --lora-merge has written below its model. */
+BASE_MUST_CHECK base_status launch_out_remove_adapters(const launch_out_directory *directory,
+                                                       base_error *reterr);
+
 /* Whether it is a rank's state. */
 bool launch_out_is_state(const char *name, uint64_t *rank);
 

@@ -5,9 +5,12 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "control.pb-c.h"
+#include "proto/checkpoints.h"
 #include "proto/digest.h"
 #include "rank/checkpoint.h"
 #include "train/trainer.h"
@@ -58,13 +61,25 @@ base_status trainer_write_model(const trainer *self, const char *directory, cons
         params, reterr);
 }
 
-/* --lora-merge: the model with its adapters, beside them. */
-static base_status write_merged(const trainer *self, base_error *reterr)
+/* --lora-merge: the model with its adapters, and below it these. In one directory transformers would add them to the
+ * model once more. */
+static base_status write_merged(const trainer *self, const float *adapters, base_error *reterr)
 {
+    char below[BASE_PATH_BYTES];
     rank_model_config config;
     const rank_checkpoint_about about = describe(self, &config);
     float *whole = NULL;
-    base_status status = trainer_merge(self, &whole, reterr);
+    base_status status =
+        base_path_join(self->job->output.directory, PROTO_ADAPTER_DIRECTORY, below, reterr);
+    if (status == BASE_OK) {
+        status = base_mkdirs(below, reterr);
+    }
+    if (status == BASE_OK) {
+        status = trainer_write_model(self, below, adapters, reterr);
+    }
+    if (status == BASE_OK) {
+        status = trainer_merge(self, &whole, reterr);
+    }
     if (status == BASE_OK) {
         status = rank_checkpoint_write(self->job->output.directory, &about, whole, reterr);
     }
@@ -88,10 +103,9 @@ base_status trainer_write(const trainer *self, const float *params, base_error *
     base_status status =
         rank_safetensors_write(path, &self->trained, params, "", RANK_FLOAT32, reterr);
     if (status == BASE_OK && main) {
-        status = trainer_write_model(self, job->output.directory, params, reterr);
-    }
-    if (status == BASE_OK && main && job->lora.merge) {
-        status = write_merged(self, reterr);
+        status = job->lora.merge
+                     ? write_merged(self, params, reterr)
+                     : trainer_write_model(self, job->output.directory, params, reterr);
     }
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "saving the model");
 }

@@ -109,9 +109,10 @@ train qwen3 base --ranks 1 --micro-batches 4 --steps 3 --lora 4 --lora-alpha 12 
 train qwen3 further-one --ranks 1 --micro-batches 4 --steps 3 --adapter base
 train qwen3 further-four --ranks 4 --steps 3 --adapter base --zero 1 --lora 4 --lora-alpha 12 --lora-targets all-linear
 same further-four further-one
-of_manifest further-one '"lora":{"rank":4,"alpha":12.0,"targets":null,"merge":false,"adapter":"[^"]*/base"}'
-cmp base/adapter_config.json further-one/adapter_config.json || fail "adapters that were trained further have another configuration"
-cmp -s base/adapter_model.safetensors further-one/adapter_model.safetensors && fail "training further changes nothing"
+of_manifest further-one '"lora":{"rank":4,"alpha":12.0,"targets":null,"merge":false,"adapter":"[^"]*/base/adapter"}'
+cmp base/adapter/adapter_config.json further-one/adapter_config.json || fail "adapters that were trained further have another configuration"
+cmp -s base/adapter/adapter_model.safetensors further-one/adapter_model.safetensors && fail "training further changes nothing"
+[ ! -e base/adapter_config.json ] || fail "a merged model has its adapters beside it: transformers adds them once more"
 train base merged-plain --ranks 4 --steps 1
 close() { # OF ONE AND ANOTHER: sums of the merged model are rounded otherwise
     awk -v a="${1#*:}" -v b="${2#*:}" 'BEGIN { exit !(a - b < 1e-4 && b - a < 1e-4) }'
@@ -160,7 +161,7 @@ tr -d ' \n' <adapter-2/results.json | grep -q '"weight_type":"bfloat16",' || fai
 answer adapter-int8 --ranks 1 --checkpoint qwen3 --adapter merged --weights int8
 answer adapter-int8-4 --ranks 4 --checkpoint qwen3 --adapter merged --weights int8 --baseline
 [ "$(tokens adapter-int8-4)" = "$(tokens adapter-int8)" ] || fail "4 ranks draw other tokens beside int8"
-tr -d ' \n' <adapter-2/results.json | grep -q '"adapter":"[^"]*/merged",' || fail "results.json does not name the adapters"
+tr -d ' \n' <adapter-2/results.json | grep -q '"adapter":"[^"]*/merged/adapter",' || fail "results.json does not name the adapters"
 answer plain-1 --ranks 1 --checkpoint qwen3
 tr -d ' \n' <plain-1/results.json | grep -q '"adapter":null,' || fail "results.json names adapters where there are none"
 [ "$(tokens plain-1)" != "$(tokens merged-1)" ] || fail "adapters change nothing"
@@ -187,6 +188,9 @@ refused 'no linear layer "q_proj"; it has c_attn' --checkpoint gpt2 --lora 4 --l
 refused "--adapter goes with modes that answer on CPUs (generate, tp-cpu), and with ddp-cpu, not with pp-cpu" --mode pp-cpu \
     --checkpoint gpt2 --adapter gpt2-one
 refused 'no linear layer "q_proj"' --checkpoint gpt2 --adapter merged
+refused "--adapter $PWD/merged is the --checkpoint, too" --mode generate --prompt a --checkpoint merged --adapter merged
+refused "is the --checkpoint, too" --checkpoint merged --adapter ./merged/
+refused "merged/adapter/adapter_config.json and would write over it" --checkpoint qwen3 --adapter merged --out merged
 refused "--adapter: cannot open $PWD/nowhere/adapter_config.json" --checkpoint gpt2 --adapter nowhere
 refused "--lora 8: $PWD/gpt2-one/adapter_config.json has r 4" --checkpoint gpt2 --adapter gpt2-one --lora 8
 refused "--lora-alpha 4: $PWD/gpt2-one/adapter_config.json has adapters times 8 / 4" --checkpoint gpt2 --adapter gpt2-one --lora-alpha 4

@@ -294,6 +294,7 @@ static void adapters_and_models_do_not_mix(void **state)
     base_error error;
     launch_out_directory directory;
     const char *out = test_directory_path(&test_shared_directory, "out");
+    char below[BASE_PATH_BYTES];
     char model[BASE_PATH_BYTES];
     const char *const inputs[] = {model};
     assert_ok(base_mkdirs(out, &error), &error);
@@ -312,6 +313,11 @@ static void adapters_and_models_do_not_mix(void **state)
     }
     put_file(out, "adapter_config.json");
     put_file(out, "adapter_model.safetensors");
+    (void)snprintf(below, sizeof below, "%s/adapter", out);
+    assert_ok(base_mkdirs(below, &error), &error);
+    put_file(out, "adapter/adapter_config.json");
+    put_file(out, "adapter/adapter_model.safetensors");
+    put_file(out, "adapter/generation_config.json");
     const launch_out_options options = {.path = out, .overwrite = true};
     assert_ok(launch_out_directory_open(&options, &directory, &error), &error);
     assert_ok(launch_out_directory_clear(&directory, &error), &error);
