@@ -122,6 +122,12 @@ json_t *llama_describe(const rank_model_config *config)
     return object;
 }
 
+static bool is_type(const json_t *object, const char *wanted)
+{
+    const char *type = json_string_value(json_object_get(object, "model_type"));
+    return type != NULL && strcmp(type, wanted) == 0;
+}
+
 /* A positive number that may be missing if `value` has one. */
 static base_status read_number(const json_t *object, const char *key, double *value,
                                base_error *reterr)
@@ -161,7 +167,9 @@ static base_status read_original(const json_t *rope, double *of, base_error *ret
                            "low_freq_factor is not below high_freq_factor");
 }
 
-/* rope_parameters, as newer files have it, with rope_theta in it, or rope_scaling. If a file has both,
+/* What is missing is as in transformers.
+ *
+ * rope_parameters, as newer files have it, with rope_theta in it, or rope_scaling. If a file has both,
  * rope_scaling counts, as in transformers. */
 static base_status read_rope(const json_t *object, rank_model_config *read, base_error *reterr)
 {
@@ -171,7 +179,7 @@ static base_status read_rope(const json_t *object, rank_model_config *read, base
     const json_t *type = json_object_get(rope, "rope_type");
     const char *name = json_string_value(type != NULL ? type : json_object_get(rope, "type"));
     const json_t *with_theta = json_object_get(rope, "rope_theta") != NULL ? rope : object;
-    of[LLAMA_THETA] = 10000.0;
+    of[LLAMA_THETA] = is_type(object, MIXTRAL) ? 1e6 : 1e4;
     base_status status = read_number(with_theta, "rope_theta", &of[LLAMA_THETA], reterr);
     if (status == BASE_OK && name == NULL && json_object_get(rope, "factor") != NULL) {
         return base_fail(reterr, BASE_ERR_INVALID, "a factor of rope without a rope_type");
@@ -200,12 +208,6 @@ static base_status read_rope(const json_t *object, rank_model_config *read, base
         status = read_number(rope, numbers[i].key, &of[numbers[i].setting], reterr);
     }
     return status == BASE_OK && !linear ? read_original(rope, of, reterr) : status;
-}
-
-static bool is_type(const json_t *object, const char *wanted)
-{
-    const char *type = json_string_value(json_object_get(object, "model_type"));
-    return type != NULL && strcmp(type, wanted) == 0;
 }
 
 /* Qwen2's and Qwen3's files have a switch for the window, and newer ones say of each layer which
@@ -373,7 +375,7 @@ base_status llama_configure(const json_t *object, rank_model_config *config, bas
         read.settings[LLAMA_BIASED] = is_type(object, QWEN2);
         read.settings[LLAMA_HEAD_NORMS] = is_type(object, QWEN3) || is_type(object, QWEN3_MOE);
         read.settings[LLAMA_TIED] = json_is_true(json_object_get(object, "tie_word_embeddings"));
-        read.settings[LLAMA_EPSILON] = 1e-6;
+        read.settings[LLAMA_EPSILON] = is_type(object, MIXTRAL) ? 1e-5 : 1e-6;
         status = read_number(object, "rms_norm_eps", &read.settings[LLAMA_EPSILON], reterr);
     }
     if (status == BASE_OK) {

@@ -39,6 +39,31 @@ static void settings_are_read(void **state)
     assert_int_equal(llama_setting(&config, LLAMA_HEAD_WIDTH), 4);
 }
 
+/* transformers' defaults: Mixtral has others than the rest. */
+static void what_is_missing_is_as_in_transformers(void **state)
+{
+    static const struct {
+        const char *changes;
+        double epsilon;
+        double theta;
+    } cases[] = {
+        {"{\"model_type\":\"mistral\"}", 1e-6, 1e4},
+        {"{\"model_type\":\"qwen3\"}", 1e-6, 1e4},
+        {"{\"model_type\":\"mixtral\",\"num_local_experts\":4,\"num_experts_per_tok\":2}", 1e-5, 1e6},
+        {"{\"model_type\":\"mixtral\",\"num_local_experts\":4,\"num_experts_per_tok\":2,"
+         "\"rms_norm_eps\":1e-4,\"rope_parameters\":{\"rope_theta\":500}}",
+         1e-4, 500.0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        base_error error;
+        rank_model_config config;
+        assert_ok(configure(cases[i].changes, &config, &error), &error);
+        assert_true(config.settings[LLAMA_EPSILON] == cases[i].epsilon);
+        assert_true(config.settings[LLAMA_THETA] == cases[i].theta);
+    }
+}
+
 /* As in transformers 5: a rope_scaling that is not empty takes the place of rope_parameters. */
 static void rope_scaling_counts_before_rope_parameters(void **state)
 {
@@ -313,6 +338,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(settings_are_read),
+        cmocka_unit_test(what_is_missing_is_as_in_transformers),
         cmocka_unit_test(dynamic_is_default_up_to_the_context),
         cmocka_unit_test(rope_scaling_counts_before_rope_parameters),
         cmocka_unit_test(numbers_without_sense_are_refused),
