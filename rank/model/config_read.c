@@ -25,6 +25,17 @@ base_status rank_config_want(const json_t *object, const char *key, const char *
     return BASE_OK;
 }
 
+base_status rank_config_either(const json_t *object, const char *key, const char *first,
+                               const char *second, base_error *reterr)
+{
+    const json_t *entry = json_object_get(object, key);
+    const char *value = entry == NULL ? first : json_string_value(entry);
+    return value != NULL && (strcmp(value, first) == 0 || strcmp(value, second) == 0)
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s must be \"%s\" or \"%s\"", key,
+                           first, second);
+}
+
 base_status rank_config_range(const char *what, int value, int max, base_error *reterr)
 {
     if (value < 1 || value > max) {

@@ -14,6 +14,11 @@ BASE_MUST_CHECK base_status rank_config_int(const json_t *object, const char *ke
 BASE_MUST_CHECK base_status rank_config_want(const json_t *object, const char *key,
                                              const char *wanted, base_error *reterr);
 
+/* A string that must be one of the two. Where it is missing, the first is meant. */
+BASE_MUST_CHECK base_status rank_config_either(const json_t *object, const char *key,
+                                               const char *first, const char *second,
+                                               base_error *reterr);
+
 /* That a size, called `what`, is 1 … max. */
 BASE_MUST_CHECK base_status rank_config_range(const char *what, int value, int max,
                                               base_error *reterr);

@@ -261,7 +261,7 @@ static void what_no_rank_runs_is_planned_with_a_warning(void **state)
         const char *field; /* NULL: there is no warning */
     } cases[] = {
         {SILU, NULL},
-        {LLAMA ", \"hidden_act\": \"gelu\"", "hidden_act must be \"silu\""},
+        {LLAMA ", \"hidden_act\": \"gelu\"", "hidden_act must be \"silu\" or \"swish\""},
         {SILU ", \"head_dim\": 7", "heads of 7 elements"},
         {SILU ", \"sliding_window\": 4096", NULL},
         {SILU ", \"sliding_window\": 0", "sliding_window is not positive"},

@@ -36,7 +36,8 @@ static base_status check_fixed(const json_t *object, int width, base_error *rete
     const json_t *epsilon = json_object_get(object, "layer_norm_epsilon");
     base_status status = rank_config_want(object, "model_type", "gpt2", reterr);
     if (status == BASE_OK) {
-        status = rank_config_want(object, "activation_function", "gelu_new", reterr);
+        status = rank_config_either(object, "activation_function", "gelu_new", "gelu_pytorch_tanh",
+                                    reterr);
     }
     if (status != BASE_OK) {
         return status;

@@ -260,7 +260,7 @@ static bool is_full(const json_t *object)
 static base_status check_fixed(const json_t *object, base_error *reterr)
 {
     static const char *const off[] = {"attention_bias", "mlp_bias", "use_sliding_window", NULL};
-    base_status status = rank_config_want(object, "hidden_act", "silu", reterr);
+    base_status status = rank_config_either(object, "hidden_act", "silu", "swish", reterr);
     for (const char *const *key = off; status == BASE_OK && *key != NULL; key++) {
         if (json_is_true(json_object_get(object, *key))) {
             status = base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s must be false", *key);

@@ -154,6 +154,18 @@ static void configurations_that_are_not_ours_are_refused(void **state)
     }
 }
 
+static void gelu_with_tanh_has_two_names(void **state)
+{
+    (void)state;
+    base_error error;
+    rank_model_config config;
+    json_t *object = load("config.json");
+    assert_int_equal(json_object_set_new(object, "activation_function", json_string("gelu_pytorch_tanh")), 0);
+    assert_int_equal(json_dump_file(object, test_directory_path(&scratch, "config.json"), 0), 0);
+    assert_ok(rank_checkpoint_config(scratch.path, &config, &error), &error);
+    json_decref(object);
+}
+
 static void broken_configurations_are_refused(void **state)
 {
     (void)state;
@@ -324,6 +336,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_tokenizer_is_copied, make_checkpoint, remove_scratch),
         cmocka_unit_test_setup_teardown(configurations_that_are_not_ours_are_refused,
                                         make_checkpoint, remove_scratch),
+        cmocka_unit_test_setup_teardown(gelu_with_tanh_has_two_names, make_checkpoint,
+                                        remove_scratch),
         cmocka_unit_test_setup_teardown(broken_configurations_are_refused, make_checkpoint,
                                         remove_scratch),
         cmocka_unit_test(a_pipe_is_no_configuration),

@@ -39,6 +39,28 @@ static void settings_are_read(void **state)
     assert_int_equal(llama_setting(&config, LLAMA_HEAD_WIDTH), 4);
 }
 
+/* Two names of one function, which is also meant where there is none. */
+static void the_activation_is_silu(void **state)
+{
+    base_error error;
+    rank_model_config config;
+    (void)state;
+    assert_ok(configure("{\"hidden_act\":\"swish\"}", &config, &error), &error);
+    json_t *object = json_loads(
+        "{\"model_type\":\"llama\",\"vocab_size\":37,\"hidden_size\":40,\"intermediate_size\":48,"
+        "\"num_hidden_layers\":2,\"num_attention_heads\":10,\"max_position_embeddings\":64}",
+        0, NULL);
+    assert_ok(llama_configure(object, &config, &error), &error);
+    json_decref(object);
+    static const char *const wrong[] = {"\"gelu\"", "null", "1"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char changes[64];
+        (void)snprintf(changes, sizeof changes, "{\"hidden_act\":%s}", wrong[i]);
+        assert_status(configure(changes, &config, &error), BASE_ERR_UNSUPPORTED);
+        assert_non_null(strstr(error.message, "hidden_act must be \"silu\" or \"swish\""));
+    }
+}
+
 /* transformers' defaults: Mixtral has others than the rest. */
 static void what_is_missing_is_as_in_transformers(void **state)
 {
@@ -338,6 +360,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(settings_are_read),
+        cmocka_unit_test(the_activation_is_silu),
         cmocka_unit_test(what_is_missing_is_as_in_transformers),
         cmocka_unit_test(dynamic_is_default_up_to_the_context),
         cmocka_unit_test(rope_scaling_counts_before_rope_parameters),
