@@ -140,6 +140,18 @@ static base_status check_kind(const json_t *object, base_error *reterr)
     return status == BASE_OK ? check_beginning(object, reterr) : status;
 }
 
+/* A list of all layers is taken: their tensors show whether it is one. */
+static base_status check_layers(const json_t *object, int layers, base_error *reterr)
+{
+    static const char key[] = "layers_to_transform";
+    const json_t *value = json_object_get(object, key);
+    const size_t count = json_is_array(value) ? json_array_size(value) : 1;
+    return value == NULL || json_is_null(value) || count >= (size_t)layers
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                           "%s is not supported: adapters must be of all %d layers", key, layers);
+}
+
 static base_status read_numbers(const json_t *object, rank_adapters *adapters, base_error *reterr)
 {
     const json_t *rank = json_object_get(object, "r");
@@ -206,6 +218,9 @@ base_status rank_adapter_config(const char *directory, rank_model_config *model,
         return status;
     }
     status = check_kind(object, reterr);
+    if (status == BASE_OK) {
+        status = check_layers(object, model->layers, reterr);
+    }
     if (status == BASE_OK) {
         status = read_numbers(object, &read.adapters, reterr);
     }
