@@ -100,9 +100,16 @@ static base_status check_ranks(const rank_model_config *config, int ranks, int m
                                      n > 1 ? ", " : "", n);
         }
     }
+    char kept[64] = "";
+    if (config->family->decoder != NULL) {
+        const size_t kv_heads = rank_decoder_describe(config, 1).kv_heads;
+        if (kv_heads != (size_t)config->heads) { /* fewer: they are what limits it */
+            (void)snprintf(kept, sizeof kept, ", and %zu of keys and values,", kv_heads);
+        }
+    }
     return base_fail(reterr, BASE_ERR_INVALID,
-                     "a model of %d heads cannot be cut between %d ranks; it can between %s",
-                     config->heads, ranks, fitting);
+                     "a model of %d heads%s cannot be cut between %d ranks; it can between %s",
+                     config->heads, kept, ranks, fitting);
 }
 
 base_status rank_model_check_world(const rank_model_config *config, int ranks, base_error *reterr)

@@ -137,6 +137,9 @@ static void what_cannot_be_shared_is_named(void **state)
     assert_int_equal(rank_model_check_tensor_ranks(&config, 3, &error), BASE_ERR_INVALID);
     assert_int_equal(rank_model_check_tensor_ranks(&config, 0, &error), BASE_ERR_INVALID);
     assert_ok(rank_model_check_tensor_ranks(&config, 4, &error), &error);
+    tiny_config(&config, TINY_QWEN3);
+    assert_int_equal(rank_model_check_world(&config, 16, &error), BASE_ERR_INVALID);
+    assert_has(error.message, "heads, and 2 of keys and values, cannot be cut between 16 ranks");
     widen(&config, 200); /* of 16 leaves of 32 ids the last nine have none */
     assert_int_equal(rank_model_check_tensor_ranks(&config, 4, &error), BASE_ERR_INVALID);
     assert_has(error.message, "it can between 1");
