@@ -17,8 +17,12 @@ static base_status add_prompt(const base_field *field, void *record, const char 
 {
     launch_options *options = record;
     (void)field;
-    if (value[0] == '\0' || strchr(value, '\n') != NULL) {
-        return base_fail(reterr, BASE_ERR_INVALID, "a prompt is one line, not empty");
+    if (value[0] == '\0') {
+        return base_fail(reterr, BASE_ERR_INVALID, "the prompt is empty");
+    }
+    if (strchr(value, '\n') != NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "a prompt with line breaks goes into a .jsonl of --prompts");
     }
     if (options->prompt_count == LAUNCH_PROMPTS_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT, "given more than %d times: --prompts takes a file",

@@ -21,12 +21,14 @@ static base_status check_prompts(const proto_job *job, const rank_generate_optio
         return BASE_OK;
     }
     base_status status = proto_prompts_read(job->infer.prompts, &prompts, reterr);
-    if (status == BASE_OK) {
-        status =
-            rank_generate_check(options, (const char *const *)prompts.texts, prompts.count, reterr);
-        proto_prompts_fini(&prompts);
+    if (status != BASE_OK) {
+        return base_error_prepend(reterr, status, "--prompts");
     }
-    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--prompts");
+    /* its message quotes the prompt, which may be that of --prompt */
+    status =
+        rank_generate_check(options, (const char *const *)prompts.texts, prompts.count, reterr);
+    proto_prompts_fini(&prompts);
+    return status;
 }
 
 base_status rank_mode_refuse_experts(const proto_job *job, base_error *reterr)

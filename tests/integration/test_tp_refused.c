@@ -320,7 +320,7 @@ static void prompts_that_cannot_be(void **state)
     }
     write_checkpoint();
     expect_refused("2", "", "prompt");
-    expect_refused("2", words, "a prompt must have 1 to 63 tokens");
+    expect_refused("2", words, "error: a prompt must have 1 to 63 tokens");
     expect_flag_refused("2", "--prompts", checkpoint, "is not a regular file");
     expect_flag_refused("2", "--prompts", "/dev/null", "is not a regular file");
     expect_flag_refused("2", "--prompts", "nowhere", "cannot open");

@@ -173,6 +173,8 @@ static const struct {
     {WORDS("--special-tokens"), "--special-tokens goes with " ANSWER},
     {WORDS("--prompts", "/p", "--steps", "1"), "--prompts goes with " ANSWER},
     {WORDS("--prompt", "a", "--steps", "1"), "--prompt goes with " ANSWER},
+    {WORDS("--mode", "generate", "--prompt", ""), "the prompt is empty"},
+    {WORDS("--mode", "generate", "--prompt", "a\nb"), "goes into a .jsonl of --prompts"},
     {WORDS("--prompts", "-", "--mode", "gate-check"), "--prompts goes with " ANSWER},
     {WORDS("--serve", "127.0.0.1:0", "--steps", "1"), "--serve goes with " TP},
     {WORDS("--mode", "generate", "--serve", "127.0.0.1:0"), "--serve goes with " TP},
