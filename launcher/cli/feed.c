@@ -105,12 +105,16 @@ static launch_feed_kind take_line(launch_cli_feed *feed, const char *line, size_
     launch_line_kind kind = LAUNCH_LINE_REQUEST;
     set_defaults(feed, request);
     const uint64_t id = request->id;
-    const base_status status =
+    base_status status =
         feed->skipping || line_bytes > LINE_BYTES_MAX
             ? base_fail(&error, BASE_ERR_LIMIT, "a line of more than %d bytes", LINE_BYTES_MAX)
             : launch_prompt_line(line, line_bytes, request, &kind, &error);
     feed->skipping = false;
     feed->last_id += kind == LAUNCH_LINE_REQUEST ? 1 : 0;
+    if (status == BASE_OK && kind == LAUNCH_LINE_CANCEL && request->id > feed->last_id) {
+        status = base_fail(&error, BASE_ERR_NOTFOUND, "cancel: there is no request %" PRIu64,
+                           request->id);
+    }
     if (status != BASE_OK) {
         refuse(feed, kind == LAUNCH_LINE_REQUEST ? id : 0, error.message);
         return LAUNCH_FEED_NOTHING;
@@ -179,7 +183,12 @@ static void print_text(void *user, const launch_request_event *event)
     case LAUNCH_EVENT_ACCEPTED:
         break;
     case LAUNCH_EVENT_REFUSED:
-        base_log(BASE_LOG_WARNING, "request %" PRIu64 " was refused: %s", event->id, event->reason);
+        if (event->id == 0) {
+            base_log(BASE_LOG_WARNING, "a line was refused: %s", event->reason);
+        } else {
+            base_log(BASE_LOG_WARNING, "request %" PRIu64 " was refused: %s", event->id,
+                     event->reason);
+        }
         break;
     case LAUNCH_EVENT_TOKENS:
         text = text_of(feed, event->id);

@@ -229,7 +229,10 @@ base_status launch_request_key(const char *key, const json_t *value, proto_reque
         status = set_ids(key, value, request->stops, PROTO_STOP_TOKENS_MAX, reterr);
         request->stop_count = (int32_t)json_array_size(value);
     } else {
-        status = base_fail(reterr, BASE_ERR_INVALID, "a request has no \"%.64s\"", key);
+        const bool named_as_elsewhere =
+            strcmp(key, "max_tokens") == 0 || strcmp(key, "max_completion_tokens") == 0;
+        status = base_fail(reterr, BASE_ERR_INVALID, "a request has no \"%.64s\"%s", key,
+                           named_as_elsewhere ? ": here it is \"max_new_tokens\"" : "");
     }
     return status;
 }

@@ -194,6 +194,7 @@ static void what_cannot_be_answered_is_refused(void **state)
             fail_msg("request %d: %s", (int)id, program.text[TEST_STDOUT]);
         }
     }
+    assert_has(program.text[TEST_STDOUT], "cancel: there is no request 77");
     json_t *results = inference_results("refused");
     assert_int_equal(json_array_size(json_object_get(results, "prompts")), 1);
     json_decref(results);

@@ -106,6 +106,7 @@ static void a_wrong_line_says_why(void **state)
         {"{\"prompt\":\"a\",\"chat_template_kwargs\":{\"enable_thinking\":0}}", "enable_thinking"},
         {"{\"prompt\":\"a\",\"chat_template_kwargs\":{\"date_string\":\"a\"}}", "enable_thinking"},
         {"{\"prompt\":\"a\",\"n\":2}", "no \"n\""},
+        {"{\"prompt\":\"a\",\"max_tokens\":2}", "max_new_tokens"},
         {"{\"cancel\":0}", "cancel"},
         {"{\"cancel\":1,\"prompt\":\"a\"}", "stands alone"},
         {"a\xff", "UTF-8"},
