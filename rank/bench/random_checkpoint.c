@@ -3,10 +3,13 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/exitcode.h"
 #include "base/file.h"
 #include "base/number.h"
+#include "base/path.h"
 #include "rank/checkpoint.h"
 #include "rank/tokenizer.h"
 
@@ -15,7 +18,8 @@ static const char usage[] = "Usage: random-checkpoint DIRECTORY TOKENIZER.json [
                             "of the 124 M parameters'\n"
                             "shape. DIRECTORY and its parents are made where they are missing.\n"
                             "\n"
-                            "  --like DIR       of the family and shape that DIR/config.json says\n"
+                            "  --like DIR       of the family and shape that DIR/config.json says; with\n"
+                            "                   DIR/tokenizer.json also with its chat template\n"
                             "  --vocab-size N   (default 50257)\n"
                             "  --width N        (default 768)\n"
                             "  --layers N       (default 12)\n"
@@ -23,11 +27,12 @@ static const char usage[] = "Usage: random-checkpoint DIRECTORY TOKENIZER.json [
                             "  --context N      (default 1024)\n"
                             "  --seed N         (default 35200)\n"
                             "  --bfloat16       numbers of 16 bits in place of float32\n"
+                            "  --overwrite      in place of the model that DIRECTORY has\n"
                             "  --help           this text\n";
 
 enum { VALUE_MAX = 1 << 20 };
 
-enum { HELP = 6, LIKE, BFLOAT16 }; /* options behind those with a number */
+enum { HELP = 6, LIKE, BFLOAT16, OVERWRITE }; /* options behind those with a number */
 
 static int parse(const char *text)
 {
@@ -40,30 +45,83 @@ static int parse(const char *text)
     return (int)value;
 }
 
-static base_status write_random(const rank_model_config *config, int seed, rank_type type,
-                                const char *directory, const char *tokenizer, base_error *reterr)
+/* What the options ask for. */
+typedef struct asked {
+    rank_model_config config;
+    int seed;
+    rank_type type;
+    const char *like; /* a directory; NULL: none */
+    bool overwrite;
+} asked;
+
+static bool stands(const char *directory, const char *name)
 {
+    char path[BASE_PATH_BYTES];
+    return base_path_join(directory, name, path, NULL) == BASE_OK && access(path, F_OK) == 0;
+}
+
+/* An index counts in place of a file that is written beside it. */
+static base_status check_directory(const char *directory, bool overwrite, base_error *reterr)
+{
+    if (stands(directory, "model.safetensors.index.json")) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s has a model in several files: name another",
+                         directory);
+    }
+    return overwrite || !stands(directory, "model.safetensors")
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "%s has a model: name another directory, or --overwrite it", directory);
+}
+
+/* Whether the tokenizer is that of the directory, from which chats and ends of texts are taken then. *path is as it
+ * is called there. */
+static bool is_of(const char *directory, const char *tokenizer, char path[BASE_PATH_BYTES])
+{
+    struct stat one;
+    struct stat other;
+    return directory != NULL && base_path_join(directory, "tokenizer.json", path, NULL) == BASE_OK &&
+           stat(path, &one) == 0 && stat(tokenizer, &other) == 0 && one.st_dev == other.st_dev &&
+           one.st_ino == other.st_ino;
+}
+
+static base_status write_random(const asked *asks, const char *directory, const char *tokenizer,
+                                base_error *reterr)
+{
+    const rank_model_config *config = &asks->config;
     rank_tokenizer *loaded = NULL;
+    char source[BASE_PATH_BYTES];
     base_status status = rank_model_config_check(config, reterr);
+    if (status == BASE_OK) {
+        status = check_directory(directory, asks->overwrite, reterr);
+    }
     if (status == BASE_OK) {
         status = rank_tokenizer_load(tokenizer, &loaded, reterr);
     }
     if (status != BASE_OK) {
         return status;
     }
+    if (rank_tokenizer_vocab_size(loaded) > config->vocab_size) {
+        status = base_fail(reterr, BASE_ERR_INVALID, "%s has %d tokens, the model only %d", tokenizer,
+                           rank_tokenizer_vocab_size(loaded), config->vocab_size);
+        rank_tokenizer_destroy(loaded);
+        return status;
+    }
+    const bool likes_it = is_of(asks->like, tokenizer, source);
     float *params = malloc(rank_model_param_count(config) * sizeof *params);
     if (params != NULL) {
         const int32_t end_id = rank_tokenizer_end_id(loaded);
         const rank_checkpoint_about about = {.config = config,
-                                             .tokenizer_path = tokenizer,
+                                             .tokenizer_path = likes_it ? source : tokenizer,
                                              .end_id =
                                                  end_id >= 0 ? end_id : config->vocab_size - 1,
                                              .prompt_suffix = "",
+                                             .begin = rank_tokenizer_begin(loaded),
                                              .end_token = rank_tokenizer_end_token(loaded),
-                                             .type = type};
+                                             .source = likes_it ? asks->like : NULL,
+                                             .type = asks->type};
         status = base_mkdirs(directory, reterr); /* before the work of drawing */
         if (status == BASE_OK) {
-            rank_model_init(config, (uint64_t)seed, params);
+            rank_model_init(config, (uint64_t)asks->seed, params);
             status = rank_checkpoint_write(directory, &about, params, reterr);
         }
     } else {
@@ -83,34 +141,39 @@ static int refuse(const base_error *error)
 
 int main(int argc, char **argv)
 {
-    rank_model_config config = {.family = rank_family_default(),
-                                .vocab_size = 50257,
-                                .width = 768,
-                                .layers = 12,
-                                .heads = 12,
-                                .context = 1024};
-    int seed = 35200;
-    rank_type type = RANK_FLOAT32;
-    int *const values[] = {&config.vocab_size, &config.width,   &config.layers,
-                           &config.heads,      &config.context, &seed};
+    asked asks = {.config = {.family = rank_family_default(),
+                             .vocab_size = 50257,
+                             .width = 768,
+                             .layers = 12,
+                             .heads = 12,
+                             .context = 1024},
+                  .seed = 35200,
+                  .type = RANK_FLOAT32};
+    rank_model_config *config = &asks.config;
+    int *const values[] = {&config->vocab_size, &config->width,   &config->layers,
+                           &config->heads,      &config->context, &asks.seed};
     base_error error;
     static const struct option options[] = {
         {"vocab-size", required_argument, NULL, 0}, {"width", required_argument, NULL, 1},
         {"layers", required_argument, NULL, 2},     {"heads", required_argument, NULL, 3},
         {"context", required_argument, NULL, 4},    {"seed", required_argument, NULL, 5},
         {"help", no_argument, NULL, HELP},          {"like", required_argument, NULL, LIKE},
-        {"bfloat16", no_argument, NULL, BFLOAT16},  {NULL, 0, NULL, 0}};
+        {"bfloat16", no_argument, NULL, BFLOAT16},  {"overwrite", no_argument, NULL, OVERWRITE},
+        {NULL, 0, NULL, 0}};
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (option == HELP) {
             (void)fputs(usage, stdout);
             return 0;
         }
         if (option == LIKE) {
-            if (rank_checkpoint_config(optarg, &config, &error) != BASE_OK) {
+            asks.like = optarg;
+            if (rank_checkpoint_config(optarg, config, &error) != BASE_OK) {
                 return refuse(&error);
             }
         } else if (option == BFLOAT16) {
-            type = RANK_BFLOAT16;
+            asks.type = RANK_BFLOAT16;
+        } else if (option == OVERWRITE) {
+            asks.overwrite = true;
         } else if (option < HELP) {
             *values[option] = parse(optarg);
         } else {
@@ -121,9 +184,9 @@ int main(int argc, char **argv)
         (void)fputs(usage, stderr);
         return BASE_EXIT_USAGE;
     }
-    if (write_random(&config, seed, type, argv[optind], argv[optind + 1], &error) != BASE_OK) {
+    if (write_random(&asks, argv[optind], argv[optind + 1], &error) != BASE_OK) {
         return refuse(&error);
     }
-    (void)printf("%zu parameters\n", rank_model_param_count(&config));
+    (void)printf("%zu parameters\n", rank_model_param_count(config));
     return 0;
 }

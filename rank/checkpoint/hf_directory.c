@@ -114,13 +114,16 @@ static const json_t *said(const char *key, const json_t *first, const json_t *se
     return value != NULL ? value : json_object_get(second, key);
 }
 
-/* Adds the tokens that begin and end a text: those of the source's files, or end_id. */
-static bool add_ends(json_t *object, const json_t *first, const json_t *second, int end_id)
+/* Adds the tokens that begin and end a text: those of the source's files, or the tokenizer's. */
+static bool add_ends(json_t *object, const json_t *first, const json_t *second,
+                     const rank_checkpoint_about *about)
 {
     const json_t *begin = said("bos_token_id", first, second);
+    const int end_id = (int)about->end_id;
+    const int begin_id = about->begin.name[0] != '\0' ? (int)about->begin.id : end_id;
     return json_object_set_new(object, "bos_token_id",
                                begin != NULL ? json_copy((json_t *)(uintptr_t)begin)
-                                             : json_integer(end_id)) == 0 &&
+                                             : json_integer(begin_id)) == 0 &&
            json_object_set_new(object, "eos_token_id",
                                stops_of(said("eos_token_id", first, second), end_id)) == 0;
 }
@@ -137,7 +140,7 @@ static base_status write_generation(const char *directory, const rank_checkpoint
     if (json_object_size(object) == 0) {
         (void)json_object_set_new(object, "do_sample", json_false());
     }
-    if (!add_ends(object, object, model, (int)about->end_id) ||
+    if (!add_ends(object, object, model, about) ||
         json_object_set_new(object, "prompt_suffix", json_string(about->prompt_suffix)) != 0) {
         json_decref(object);
         object = NULL;
@@ -161,9 +164,10 @@ static base_status write_tokenizer_config(const char *directory, const rank_chec
                                           base_error *reterr)
 {
     const char *end_token = about->end_token != NULL ? about->end_token : END_TOKEN;
+    const char *begin_token = about->begin.name[0] != '\0' ? about->begin.name : end_token;
     return rank_hf_json_write(directory, "tokenizer_config.json",
                               json_pack("{s:s, s:s, s:s, s:i, s:b}", "tokenizer_class",
-                                        "PreTrainedTokenizerFast", "bos_token", end_token,
+                                        "PreTrainedTokenizerFast", "bos_token", begin_token,
                                         "eos_token", end_token, "model_max_length",
                                         about->config->context, "clean_up_tokenization_spaces", 0),
                               reterr);
@@ -198,7 +202,7 @@ base_status rank_checkpoint_write(const char *directory, const rank_checkpoint_a
     }
     if (status == BASE_OK) {
         json_t *object = config->family->describe(config);
-        if (object != NULL && (!add_ends(object, model, NULL, (int)about->end_id) ||
+        if (object != NULL && (!add_ends(object, model, NULL, about) ||
                                !set_type(object, about->type))) {
             json_decref(object);
             object = NULL;

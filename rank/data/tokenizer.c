@@ -83,6 +83,24 @@ const int32_t *rank_tokenizer_prefix(const rank_tokenizer *tokenizer, size_t *co
     return tokenizer->prefix;
 }
 
+rank_begin_token rank_tokenizer_begin(const rank_tokenizer *tokenizer)
+{
+    rank_begin_token begin = {.name = ""};
+    if (tokenizer->prefix_count == 0) {
+        return begin;
+    }
+    begin.id = tokenizer->prefix[0];
+    const hub_token *token = &tokenizer->tokens[begin.id];
+    bool added = false;
+    for (size_t i = 0; i < tokenizer->added_count; i++) {
+        added = added || tokenizer->added[i] == begin.id;
+    }
+    if (added && token->size_bytes < sizeof begin.name) {
+        memcpy(begin.name, tokenizer->bytes + token->offset, token->size_bytes);
+    }
+    return begin;
+}
+
 size_t rank_tokenizer_count_bound(const rank_tokenizer *tokenizer, const char *text,
                                   size_t text_bytes)
 {

@@ -43,6 +43,7 @@ static rank_checkpoint_about describe(const trainer *self, rank_model_config *co
         .tokenizer_path = self->job->data.tokenizer,
         .end_id = rank_tokenizer_end_id(self->tokenizer),
         .prompt_suffix = self->learns_pairs ? RANK_DATA_ARROW : "",
+        .begin = rank_tokenizer_begin(self->tokenizer),
         .end_token = rank_tokenizer_end_token(self->tokenizer),
         .source = self->job->model.checkpoint[0] != '\0' ? self->job->model.checkpoint : NULL};
 }

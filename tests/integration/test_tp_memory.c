@@ -34,8 +34,8 @@ static void write_model(rank_type type, rank_type held)
     model_bytes = (double)rank_numbers_bytes(held, count);
     assert_ok(
         rank_checkpoint_write(test_directory_path(&test_shared_directory, "."),
-                              &(rank_checkpoint_about){&config, tokenizer_path,
-                                                       config.vocab_size - 1, "", NULL, NULL, type},
+                              &(rank_checkpoint_about){.config = &config, .tokenizer_path = tokenizer_path,
+.end_id = config.vocab_size - 1, .prompt_suffix = "", .type = type},
                               params, &error),
         &error);
     free(params);

@@ -29,8 +29,8 @@ static int make_checkpoint(void **state)
     rank_model_init(&SMALL, 7, params);
     assert_ok(
         rank_checkpoint_write(scratch.path,
-                              &(rank_checkpoint_about){&SMALL, TOKENIZER, SMALL.vocab_size - 1,
-                                                       " ->", NULL, NULL, RANK_FLOAT32},
+                              &(rank_checkpoint_about){.config = &SMALL, .tokenizer_path = TOKENIZER,
+.end_id = SMALL.vocab_size - 1, .prompt_suffix = " ->", .type = RANK_FLOAT32},
                               params, &error),
         &error);
     free(params);
