@@ -32,6 +32,7 @@ enum {
     FEED_POLL,
     POLLS_PER_RANK = 3, /* process, stdout, stderr */
     POLL_MS_MAX = 1000,
+    ONE_SIGTERM_MS = 100, /* a second one within this time is the same */
 };
 
 /* ---- before the loop ---- */
@@ -144,6 +145,16 @@ static base_status session_open(launch_session *session, base_error *reterr)
 
 /* ---- the loop ---- */
 
+/* Whether the user asks once more. `timeout` sends its SIGTERM to the launcher, and then to its group: that is once.
+ */
+static bool asks_again(const launch_session *session, const struct signalfd_siginfo *info,
+                       int64_t now_ns)
+{
+    const bool same_one = info->ssi_signo == SIGTERM && session->asked_signal == SIGTERM &&
+                          now_ns - session->asked_ns < ONE_SIGTERM_MS * BASE_NS_PER_MS;
+    return session->asked_signal != 0 && !same_one && !launch_parent_has_sent(info);
+}
+
 static void take_signals(launch_session *session)
 {
     const launch_place *place = session->options->place;
@@ -157,9 +168,12 @@ static void take_signals(launch_session *session)
         } else if (info.ssi_signo == SIGTSTP) {
             launch_watch_pause(session);
         } else {
-            launch_stop(session, (int)info.ssi_signo,
-                        session->asked && !launch_parent_has_sent(&info));
-            session->asked = true;
+            const int64_t now_ns = base_now_ns();
+            launch_stop(session, (int)info.ssi_signo, asks_again(session, &info, now_ns));
+            if (session->asked_signal == 0) {
+                session->asked_signal = (int)info.ssi_signo;
+                session->asked_ns = now_ns;
+            }
         }
     }
 }

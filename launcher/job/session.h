@@ -179,7 +179,8 @@ typedef struct launch_session {
     int64_t abort_sent_ns; /* 0: not yet */
     bool termed;
     bool killed;
-    bool asked;      /* the user has asked for the end, here */
+    int asked_signal; /* by which the user has asked for the end, here; 0: not yet */
+    int64_t asked_ns;
     bool explained;  /* … and was told why that takes long */
     int stop_signal; /* Ctrl-C or SIGTERM, once */
     int64_t progress_due_ns;

@@ -1,6 +1,7 @@
 /* --serve: clients that go, stay silent or have no key, and servers that end. */
 #include <dirent.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,6 +85,23 @@ static void connections_of_clients_that_go_are_closed(void **state)
     assert_int_equal(serving_end(SIGTERM), 0);
 }
 
+/* As timeout sends them, one to the process and one to its group. */
+static void two_sigterms_at_once_are_one(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        serving_start(&serving_wide, "1", FLAGS(NULL));
+        const int fd = serving_send("{\"prompt\":\"he goed\",\"max_tokens\":100,\"ignore_eos\":true,"
+                                    "\"stream\":true}");
+        assert_true(read(fd, serving_reply, sizeof serving_reply) > 0);
+        assert_int_equal(kill(serving_program.pid, SIGTERM), 0);
+        (void)sched_yield();
+        assert_int_equal(serving_end(SIGTERM), 0);
+        serving_read_all(fd);
+        assert_has(serving_reply, "[DONE]");
+    }
+}
+
 static void more_than_can_wait_is_refused(void **state)
 {
     (void)state;
@@ -99,7 +117,7 @@ static void more_than_can_wait_is_refused(void **state)
     assert_int_equal(serving_ask("/v1/completions", "-d '{\"prompt\":\"a\"}'"), 429);
     assert_int_equal(kill(serving_program.pid, SIGTERM), 0); /* the second one ends it at once */
     test_program_wait_text(&serving_program, TEST_STDERR, "no more requests are taken");
-    assert_int_equal(serving_end(SIGTERM), 128 + SIGTERM);
+    assert_int_equal(serving_end(SIGINT), 128 + SIGINT);
     for (int i = 0; i < ALL; i++) {
         serving_read_all(fds[i]);
         assert_has(serving_reply, "HTTP/1.1 50");
@@ -246,6 +264,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_client_that_goes_cancels_its_request),
         cmocka_unit_test(connections_of_clients_that_go_are_closed),
+        cmocka_unit_test(two_sigterms_at_once_are_one),
         cmocka_unit_test(more_than_can_wait_is_refused),
         cmocka_unit_test(a_drain_ends_what_runs),
         cmocka_unit_test(a_drain_has_a_deadline),
