@@ -17,6 +17,8 @@ typedef enum neutral {
     NEUTRAL_EMPTY,
     NEUTRAL_NONE_TEXT, /* "none" */
     NEUTRAL_TEXT_TYPE, /* {"type": "text"} */
+    NEUTRAL_BOOLEAN,   /* either */
+    NEUTRAL_TIER,      /* "auto" or "default" */
     NEUTRAL_ANY
 } neutral;
 
@@ -36,9 +38,14 @@ static const struct {
     {"top_logprobs", NEUTRAL_ZERO},
     {"tools", NEUTRAL_EMPTY},
     {"tool_choice", NEUTRAL_NONE_TEXT},
+    {"parallel_tool_calls", NEUTRAL_BOOLEAN}, /* there are no tools */
+    {"store", NEUTRAL_FALSE},
+    {"service_tier", NEUTRAL_TIER},
     {"response_format", NEUTRAL_TEXT_TYPE},
     {"user", NEUTRAL_ANY},
     {"metadata", NEUTRAL_ANY},
+    {"safety_identifier", NEUTRAL_ANY},
+    {"prompt_cache_key", NEUTRAL_ANY},
 };
 
 static bool is_neutral(neutral kind, const json_t *value)
@@ -59,6 +66,11 @@ static bool is_neutral(neutral kind, const json_t *value)
     case NEUTRAL_TEXT_TYPE:
         return json_is_string(json_object_get(value, "type")) &&
                strcmp(json_string_value(json_object_get(value, "type")), "text") == 0;
+    case NEUTRAL_BOOLEAN:
+        return json_is_boolean(value);
+    case NEUTRAL_TIER:
+        return json_is_string(value) && (strcmp(json_string_value(value), "auto") == 0 ||
+                                         strcmp(json_string_value(value), "default") == 0);
     case NEUTRAL_ANY:
         break;
     }
@@ -106,9 +118,13 @@ static base_status read_flag(const char *key, const json_t *value, bool *flag, b
 static base_status read_stream_options(const json_t *value, bool *include_usage, base_error *reterr)
 {
     const json_t *usage = json_object_get(value, "include_usage");
-    if (!json_is_object(value) || json_object_size(value) != (usage != NULL ? 1U : 0U)) {
+    const json_t *obfuscation = json_object_get(value, "include_obfuscation");
+    const size_t known = (usage != NULL ? 1U : 0U) + (obfuscation != NULL ? 1U : 0U);
+    if (!json_is_object(value) || json_object_size(value) != known ||
+        (obfuscation != NULL && !json_is_false(obfuscation))) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "stream_options: has include_usage, and nothing else");
+                         "stream_options: has include_usage, and nothing else, unless it is "
+                         "include_obfuscation: false");
     }
     return usage != NULL && !json_is_null(usage)
                ? read_flag("stream_options", usage, include_usage, reterr)

@@ -108,7 +108,8 @@ static base_status join_content(const json_t *content, launch_text *text)
     return json_array_size(content) > 0 ? BASE_OK : BASE_ERR_INVALID;
 }
 
-/* Other keys than these two must say nothing: clients send back what they got, with keys that are null. */
+/* Other keys than these must say nothing: clients send back what they got, with keys that are null. No template that
+ * is known writes a name. */
 static const char *other_key(const json_t *message)
 {
     const char *key = NULL;
@@ -117,7 +118,8 @@ static const char *other_key(const json_t *message)
     {
         const bool empty =
             json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0);
-        if (strcmp(key, "role") != 0 && strcmp(key, "content") != 0 && !empty) {
+        if (strcmp(key, "role") != 0 && strcmp(key, "content") != 0 && strcmp(key, "name") != 0 &&
+            !empty) {
             return key;
         }
     }
@@ -143,6 +145,8 @@ static base_status add_message(const json_t *message, proto_request *request, ba
     } else if (text.failed) {
         status = base_fail(reterr, BASE_ERR_MEMORY, "no memory for it");
     } else {
+        /* OpenAI's newer name of it */
+        role = strcmp(role, "developer") == 0 ? "system" : role;
         status = proto_request_add_message(request, role, text.data != NULL ? text.data : "",
                                            text.length_bytes, reterr);
     }
@@ -212,8 +216,8 @@ base_status launch_request_key(const char *key, const json_t *value, proto_reque
         status = launch_request_integer(key, value, 1, PROTO_NEW_TOKENS_MAX, &integer, reterr);
         request->max_new_tokens = (int32_t)integer;
     } else if (strcmp(key, "top_k") == 0) {
-        status = launch_request_integer(key, value, 0, PROTO_TOP_K_MAX, &integer, reterr);
-        request->top_k = (int32_t)integer;
+        status = launch_request_integer(key, value, -1, PROTO_TOP_K_MAX, &integer, reterr);
+        request->top_k = integer > 0 ? (int32_t)integer : 0; /* vLLM's -1: any token */
     } else if (strcmp(key, "seed") == 0) {
         status = launch_request_integer(key, value, 0, INT64_MAX, &integer, reterr);
         request->seed = (uint64_t)integer;

@@ -111,7 +111,7 @@ refused 'message 0: it has no role' '{"messages": [{"content": "a"}]}'
 refused 'message 1: its role must be' '{"messages": [{"role": "user", "content": "a"}, {"role": "tool", "content": "a"}]}'
 refused 'message 0: its content' '{"messages": [{"role": "user"}]}'
 refused 'message 0: its content' '{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}'
-refused 'message 0: name: this is not supported' '{"messages": [{"role": "user", "content": "a", "name": "b"}]}'
+refused 'message 0: audio: this is not supported' '{"messages": [{"role": "user", "content": "a", "audio": {"id": "b"}}]}'
 refused '"param":"chat_template_kwargs"' "{\"chat_template_kwargs\": {\"date_string\": \"a\"}, $messages}"
 refused 'chat_template_kwargs: a completion has no such' '{"chat_template_kwargs": {}, "prompt": "a"}' completions
 refused '"param":"top_logprobs"' "{\"top_logprobs\": 2, $messages}"
@@ -119,6 +119,10 @@ refused '"param":"top_logprobs"' "{\"logprobs\": true, \"top_logprobs\": 21, $me
 refused '"param":"logprobs"' "{\"logprobs\": 2, $messages}"
 refused '"param":"tools"' "{\"tools\": [{}], $messages}"
 refused '"param":"response_format"' "{\"response_format\": {\"type\": \"json_object\"}, $messages}"
+for role in system developer; do
+    ask chat/completions '{"max_tokens": 12, "messages": [{"role": "'$role'", "content": "Be brief."}, {"role": "user", "content": "a", "name": "b"}]}' >$role
+done
+[ "$(of content <developer)" = "$(of content <system)" ] || fail "a developer's message is no system message: $(cat developer)"
 ask chat/completions "{\"tools\": [], \"tool_choice\": \"none\", \"response_format\": {\"type\": \"text\"}, \"top_logprobs\": 0, \"chat_template_kwargs\": {\"enable_thinking\": false}, \"max_tokens\": 1, $messages}" |
     grep -q '"choices"' || fail "what changes nothing is refused"
 refused '"param":"messages"' "{\"messages\": [{\"role\": \"user\", \"content\": \"$(printf 'a %.0s' {1..200})\"}]}"
