@@ -172,8 +172,7 @@ static base_status read_field(const char *key, const json_t *value, const char *
     if (strcmp(key, "model") == 0) {
         return json_is_string(value) && strcmp(json_string_value(value), model) == 0
                    ? BASE_OK
-                   : base_fail(reterr, BASE_ERR_NOTFOUND, "model: there is only \"%s\" here",
-                               model);
+                   : base_fail(reterr, BASE_ERR_NOTFOUND, LAUNCH_NO_SUCH_MODEL, model);
     }
     if (strcmp(key, "prompt") == 0 || strcmp(key, "messages") == 0) {
         return read_input(key, value, body, reterr);

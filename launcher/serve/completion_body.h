@@ -14,6 +14,8 @@
 
 enum { LAUNCH_FIELD_BYTES = 64 };
 
+#define LAUNCH_NO_SUCH_MODEL "model: there is only \"%s\" here" /* the model's name */
+
 typedef struct launch_completion_body {
     proto_request request; /* before: the options that hold where the body says nothing */
     launch_stop_texts stops;

@@ -364,8 +364,12 @@ static bool answer(launch_server *server, struct MHD_Connection *connection, con
 {
     static const char models[] = "/v1/models/";
     const char *asked = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0 ? MHD_HTTP_METHOD_GET : method;
-    if (strncmp(path, models, sizeof models - 1) == 0 &&
-        strcmp(path + sizeof models - 1, server->model) == 0) {
+    if (strncmp(path, models, sizeof models - 1) == 0) {
+        if (strcmp(path + sizeof models - 1, server->model) != 0) {
+            base_error error;
+            (void)base_fail(&error, BASE_ERR_NOTFOUND, LAUNCH_NO_SUCH_MODEL, server->model);
+            return send_error(connection, MHD_HTTP_NOT_FOUND, "model", error.message, NULL, NULL);
+        }
         path = MODEL_PATH;
     }
     for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
@@ -380,8 +384,9 @@ static bool answer(launch_server *server, struct MHD_Connection *connection, con
     }
     return send_error(
         connection, MHD_HTTP_NOT_FOUND, NULL,
-        "there are /v1/completions, /v1/chat/completions, /v1/models, /metrics and /health", NULL,
-        NULL);
+        "there are /v1/completions, /v1/chat/completions, /v1/models, " MODEL_PATH
+        ", /metrics and /health",
+        NULL, NULL);
 }
 
 int launch_routes_handle(void *user, struct MHD_Connection *connection, const char *path,
