@@ -222,10 +222,11 @@ static base_status check_requests(const launch_options *options, base_error *ret
                                                             .open = options->serve_open},
                                    reterr);
     }
-    const char *flag = options->serve_key_file[0] != '\0' ? "serve-key-file"
-                       : options->serve_open              ? "serve-open"
-                       : options->serve_drain_ms != 0     ? "serve-drain"
-                                                          : NULL;
+    const char *flag = options->serve_key_file[0] != '\0'      ? "serve-key-file"
+                       : options->serve_open                   ? "serve-open"
+                       : options->serve_drain_ms != 0          ? "serve-drain"
+                       : options->served_model_name[0] != '\0' ? "served-model-name"
+                                                               : NULL;
     return flag == NULL
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_INVALID, "--%s goes with --serve HOST:PORT", flag);

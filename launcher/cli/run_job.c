@@ -144,6 +144,7 @@ static base_status open_requests(const launch_options *options, requests_source 
                                      .key_file = options->serve_key_file,
                                      .open = options->serve_open,
                                      .drain_ms = options->serve_drain_ms,
+                                     .model_name = options->served_model_name,
                                      .url_directory = options->job.output.directory,
                                      .job = &options->job},
             &source->server, reterr);

@@ -20,6 +20,7 @@
 #include "base/file.h"
 #include "base/thread.h"
 #include "engine/address.h"
+#include "proto/checkpoints.h"
 #include "proto/envelope.h"
 #include "serve/server_impl.h"
 
@@ -293,10 +294,14 @@ static base_status write_url(const char *directory, launch_server *server, base_
     return base_file_write(server->url_file, line, (size_t)bytes, reterr);
 }
 
-/* The last part of a path. */
+/* The last part of a path, or that before the adapters of a --lora-merge. */
 static void name_model(const char *path, char name[LAUNCH_SERVE_MODEL_BYTES])
 {
+    static const char below[] = "/" PROTO_ADAPTER_DIRECTORY;
     size_t bytes = strlen(path);
+    if (bytes > sizeof below && strcmp(path + bytes - (sizeof below - 1), below) == 0) {
+        bytes -= sizeof below - 1;
+    }
     while (bytes > 1 && path[bytes - 1] == '/') {
         bytes--;
     }
@@ -331,6 +336,10 @@ base_status launch_server_create(const launch_server_options *options, launch_se
     base_cond_init(&made->idle);
     const bool adapted = made->job->model.adapter[0] != '\0';
     name_model(adapted ? made->job->model.adapter : made->job->model.checkpoint, made->model);
+    if (options->model_name[0] != '\0') {
+        (void)snprintf(made->model, sizeof made->model, "%s", options->model_name);
+        proto_text_tame(made->model);
+    }
     name_model(adapted ? made->job->model.checkpoint : "", made->base);
     base_status status = read_key(options->key_file, made, reterr);
     if (status == BASE_OK) {

@@ -20,6 +20,7 @@ typedef struct launch_server_options {
     const char *key_file;      /* "": no key is asked for */
     bool open;                 /* no key, although other hosts can connect */
     int64_t drain_ms;          /* 0: LAUNCH_SERVE_DRAIN_MS */
+    const char *model_name;    /* "": the last part of a path */
     const char *url_directory; /* serve.url is written there; "": nowhere */
     const proto_job *job;      /* outlives the server */
 } launch_server_options;

@@ -82,11 +82,26 @@ static void a_model_without_one_is_listed_alone(void **state)
     assert_int_equal(serving_end(SIGTERM), 0);
 }
 
+static void a_model_has_the_name_that_it_is_given(void **state)
+{
+    (void)state;
+    static const char name[] = "of/some-\xc3\xa9";
+    serving_start(&inference_model, "1", FLAGS("--served-model-name", name));
+    json_t *data = listed();
+    check_model(data, 0, name, NULL);
+    json_decref(data);
+    check_answer(name);
+    assert_int_equal(serving_ask("/v1/models/of/some-%C3%A9", ""), 200);
+    assert_int_equal(serving_ask("/v1/models/model", ""), 404);
+    assert_int_equal(serving_end(SIGTERM), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_adapter_answers),
         cmocka_unit_test(a_model_without_one_is_listed_alone),
+        cmocka_unit_test(a_model_has_the_name_that_it_is_given),
     };
     return cmocka_run_group_tests(tests, setup, test_shared_directory_remove);
 }

@@ -249,6 +249,8 @@ static void what_does_not_go_together_is_refused_by_name(void **state)
         {"--serve", "127.0.0.1:0", "--prompts=-", "--serve or --prompts"},
         {"--serve", "127.0.0.1:0", "--prompt=a", "--prompt or --serve"},
         {"--prompt", "a", "--serve-open", "--serve-open goes with --serve"},
+        {"--prompt", "a", "--served-model-name=a", "--served-model-name goes with --serve"},
+        {"--serve", "127.0.0.1:0", "--served-model-name=", "--served-model-name"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         const int code = inference_run(&serving_program, "tp-cpu", "2", "never",
