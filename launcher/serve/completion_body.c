@@ -2,6 +2,7 @@
 #include "serve/completion_body.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -212,6 +213,29 @@ static base_status read_field(const char *key, const json_t *value, const char *
     return read_other(key, value, reterr);
 }
 
+/* Refuses a text that is no JSON object. Where it is one but for an integer of more than 63 bits, the field is named. */
+static base_status refuse_text(const char *text, size_t text_bytes, const json_error_t *flaw,
+                               char field[LAUNCH_FIELD_BYTES], base_error *reterr)
+{
+    const char *key = NULL;
+    json_t *value = NULL;
+    json_t *object = json_error_code(flaw) == json_error_numeric_overflow
+                         ? json_loadb(text, text_bytes,
+                                      JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, NULL)
+                         : NULL;
+    json_object_foreach(object, key, value)
+    {
+        if (fabs(json_number_value(value)) >= 0x1p63) {
+            (void)snprintf(field, LAUNCH_FIELD_BYTES, "%.48s", key);
+        }
+    }
+    json_decref(object);
+    return field[0] != '\0'
+               ? base_fail(reterr, BASE_ERR_INVALID, "%s: the number is too large", field)
+               : base_fail(reterr, BASE_ERR_INVALID, "the body is not a JSON object: %.100s",
+                           flaw->text);
+}
+
 base_status launch_completion_body_read(const char *text, size_t text_bytes, const char *model,
                                         launch_completion_body *body,
                                         char field[LAUNCH_FIELD_BYTES], base_error *reterr)
@@ -226,10 +250,12 @@ base_status launch_completion_body_read(const char *text, size_t text_bytes, con
         body->request.max_new_tokens = PROTO_NEW_TOKENS_MAX;
     }
     json_t *object = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, &json_error);
+    if (object == NULL) {
+        return refuse_text(text, text_bytes, &json_error, field, reterr);
+    }
     if (!json_is_object(object)) {
         json_decref(object);
-        return base_fail(reterr, BASE_ERR_INVALID, "the body is not a JSON object%s%.100s",
-                         object == NULL ? ": " : "", object == NULL ? json_error.text : "");
+        return base_fail(reterr, BASE_ERR_INVALID, "the body is not a JSON object");
     }
     json_object_foreach(object, key, value)
     {

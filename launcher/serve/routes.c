@@ -199,6 +199,18 @@ static bool send_stream(struct MHD_Connection *connection, launch_completion *on
     return done;
 }
 
+/* The field that a completion's error is about; NULL: it is about none. */
+static const char *field_of(const launch_completion *one)
+{
+    if (one->trouble != LAUNCH_TROUBLE_REQUEST) {
+        return NULL;
+    }
+    return strncmp(one->reason.message, PROTO_STOPS_KEY, sizeof PROTO_STOPS_KEY - 1) == 0
+               ? PROTO_STOPS_KEY
+           : one->head.chat ? "messages"
+                            : "prompt";
+}
+
 /* Goes on with a completion that was suspended: a stream was accepted, or the whole text is there. */
 static bool go_on(launch_server *server, struct MHD_Connection *connection, launch_completion *one)
 {
@@ -211,11 +223,7 @@ static bool go_on(launch_server *server, struct MHD_Connection *connection, laun
     if (!stream && over) {
         text =
             one->trouble != LAUNCH_TROUBLE_NONE
-                ? launch_reply_error(status,
-                                     one->trouble != LAUNCH_TROUBLE_REQUEST ? NULL
-                                     : one->head.chat                       ? "messages"
-                                                                            : "prompt",
-                                     one->reason.message)
+                ? launch_reply_error(status, field_of(one), one->reason.message)
                 : launch_reply_completion(&one->head, one->text.data != NULL ? one->text.data : "",
                                           one->finish_reason, &one->logprobs, &one->usage);
     } else if (!stream && !gone) {

@@ -8,9 +8,12 @@
 static base_status add(const json_t *value, launch_stop_texts *stops, base_error *reterr)
 {
     const size_t bytes = json_string_length(value);
+    if (json_is_string(value) && bytes == 0) {
+        return BASE_OK;
+    }
     if (bytes == 0 || bytes > LAUNCH_STOP_BYTES_MAX || stops->count == LAUNCH_STOPS_MAX) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "stop: must be a text of 1 to %d bytes, or a list of at most %d",
+                         "stop: must be a text of at most %d bytes, or a list of at most %d",
                          LAUNCH_STOP_BYTES_MAX, LAUNCH_STOPS_MAX);
     }
     memcpy(stops->texts[stops->count], json_string_value(value), bytes);
@@ -25,9 +28,6 @@ base_status launch_stop_texts_read(const json_t *value, launch_stop_texts *stops
     json_t *one = NULL;
     base_status status = BASE_OK;
     stops->count = 0;
-    if (json_is_string(value) && json_string_length(value) == 0) {
-        return BASE_OK;
-    }
     if (!json_is_array(value)) {
         return add(value, stops, reterr);
     }

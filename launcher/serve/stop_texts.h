@@ -19,7 +19,7 @@ typedef struct launch_stop_texts {
 } launch_stop_texts;
 
 /* Reads a text or a list of texts. BASE_ERR_INVALID: it is neither, or over a limit. An empty text or
- * list is none; a list has no empty texts. */
+ * list is none. */
 BASE_MUST_CHECK base_status launch_stop_texts_read(const struct json_t *value,
                                                    launch_stop_texts *stops, base_error *reterr);
 

@@ -159,13 +159,18 @@ static base_status encode(const generation *g, const proto_request *request, ran
     return status;
 }
 
-static base_status add_own_stops(const proto_request *from, rank_request *request,
+static base_status add_own_stops(const proto_request *from, int vocab_size, rank_request *request,
                                  base_error *reterr)
 {
     for (int32_t i = 0; i < from->stop_count; i++) {
+        if (from->stops[i] >= vocab_size) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             PROTO_STOPS_KEY ": entry %d is %d, the vocabulary has %d", i,
+                             from->stops[i], vocab_size);
+        }
         if (request->stop_count == RANK_STOP_TOKENS_MAX) {
             return base_fail(reterr, BASE_ERR_INVALID,
-                             "more than %d stop tokens, with those of the checkpoint",
+                             PROTO_STOPS_KEY ": more than %d, with those of the checkpoint",
                              RANK_STOP_TOKENS_MAX);
         }
         request->stops[request->stop_count++] = from->stops[i];
@@ -187,7 +192,7 @@ static base_status submit(generation *g, const proto_request *from, const rank_w
     if (!from->ignore_eos) {
         generation_add_stops(g->options, work, &request);
     }
-    base_status status = add_own_stops(from, &request, reterr);
+    base_status status = add_own_stops(from, g->options->config->vocab_size, &request, reterr);
     if (status == BASE_OK) {
         status = generation_submit(g, work, &request, reterr);
     }

@@ -87,6 +87,15 @@ static void no_more_is_held_than_must_be(void **state)
     assert_int_equal(settled, 3);
 }
 
+static void an_empty_text_is_no_stop(void **state)
+{
+    (void)state;
+    assert_int_equal(read_stops("\"\"").count, 0);
+    assert_int_equal(read_stops("[]").count, 0);
+    assert_int_equal(read_stops("[\"\",\"\"]").count, 0);
+    assert_int_equal(read_stops("[\"\",\"a\",\"\",\"b\",\"c\",\"d\"]").count, 4);
+}
+
 static void what_is_no_stop_is_refused(void **state)
 {
     (void)state;
@@ -94,7 +103,7 @@ static void what_is_no_stop_is_refused(void **state)
     memset(longer + 1, 'a', LAUNCH_STOP_BYTES_MAX + 1);
     longer[LAUNCH_STOP_BYTES_MAX + 2] = '"';
     const char *const wrong[] = {
-        "1", "{}", "true", "[\"a\",\"\"]", "[\"a\",1]", "[\"a\",\"b\",\"c\",\"d\",\"e\"]", longer};
+        "1", "{}", "true", "[\"a\",1]", "[\"\",null]", "[\"a\",\"b\",\"c\",\"d\",\"e\"]", longer};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         base_error error = {.message = ""};
         launch_stop_texts stops;
@@ -111,6 +120,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stop_ends_a_text_wherever_it_is_cut),
         cmocka_unit_test(no_more_is_held_than_must_be),
+        cmocka_unit_test(an_empty_text_is_no_stop),
         cmocka_unit_test(what_is_no_stop_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,9 @@
 
 struct Ringfence__Control__Request;
 
+/* The stops' key in JSON, with which a rank's refusal of them begins. */
+#define PROTO_STOPS_KEY "stop_token_ids"
+
 /* Either text_bytes or token_count is above 0, or both are 0: an empty prompt.
  *
  * A chat's text is the role and the content of each message in turn, each with a NUL behind it. A role
