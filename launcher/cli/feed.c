@@ -19,7 +19,7 @@
 #include "serve/request_key.h"
 
 enum {
-    LINE_BYTES_MAX = 256 * 1024, /* a prompt of the largest size, escaped or as tokens */
+    LINE_BYTES_MAX = 1 << 20, /* a prompt of the largest size, escaped or as tokens */
     READ_BYTES = 64 * 1024,
     TEXTS_MAX = PROTO_REQUESTS_OPEN_MAX,
 };

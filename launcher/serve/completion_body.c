@@ -219,10 +219,10 @@ static base_status refuse_text(const char *text, size_t text_bytes, const json_e
 {
     const char *key = NULL;
     json_t *value = NULL;
-    json_t *object = json_error_code(flaw) == json_error_numeric_overflow
-                         ? json_loadb(text, text_bytes,
-                                      JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, NULL)
-                         : NULL;
+    json_t *object =
+        json_error_code(flaw) == json_error_numeric_overflow
+            ? json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, NULL)
+            : NULL;
     json_object_foreach(object, key, value)
     {
         if (fabs(json_number_value(value)) >= 0x1p63) {

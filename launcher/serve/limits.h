@@ -3,8 +3,9 @@
 #define LAUNCH_SERVE_LIMITS_H
 
 enum {
-    LAUNCH_SERVE_BODY_BYTES_MAX =
-        256 * 1024, /* a prompt of the largest size, escaped or as tokens */
+    LAUNCH_SERVE_BODY_BYTES_MAX = 1 << 20, /* a prompt of the largest size, escaped or as tokens */
+    LAUNCH_SERVE_SMALL_BYTES_MAX = 64 * 1024,  /* of a body that finds room in any case */
+    LAUNCH_SERVE_LARGE_BYTES_MAX = 64 << 20,   /* of all larger ones that are on their way */
     LAUNCH_SERVE_HEADER_BYTES_MAX = 32 * 1024, /* MHD's memory of one connection */
     LAUNCH_SERVE_CONNECTIONS_MAX = 512,
     LAUNCH_SERVE_CONNECTIONS_SPARE = 64, /* of them: else one that waits for a request is closed */

@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 
 #include "base/clock.h"
+#include "serve/body.h"
 #include "serve/completion_body.h"
 #include "serve/headers.h"
 #include "serve/request_key.h"
@@ -16,9 +17,7 @@
 /* One HTTP request. */
 typedef struct call {
     launch_completion *completion; /* NULL: it is none, or not yet */
-    size_t body_bytes;
-    bool too_long;
-    char body[]; /* LAUNCH_SERVE_BODY_BYTES_MAX of a POST */
+    launch_body body;              /* until it is parsed */
 } call;
 
 #define MODEL_PATH "/v1/models/{model}" /* as OpenAI writes it */
@@ -63,13 +62,14 @@ static launch_completion *add(launch_server *server, const launch_completion_bod
 {
     char timestamp[BASE_TIMESTAMP_BYTES];
     launch_completion *one = calloc(1, sizeof *one);
-    proto_request *request = malloc(sizeof *request);
+    const size_t request_bytes = proto_request_bytes(&body->request);
+    proto_request *request = malloc(request_bytes);
     if (one == NULL || request == NULL) {
         free(one);
         free(request);
         return NULL;
     }
-    memcpy(request, &body->request, proto_request_bytes(&body->request));
+    memcpy(request, &body->request, request_bytes);
     request->id = ++server->last_id;
     if (!body->seeded) {
         request->seed = server->seed;
@@ -109,7 +109,6 @@ static int begin(launch_server *server, struct MHD_Connection *connection, call 
     if (server->draining || server->over) {
         status = MHD_HTTP_SERVICE_UNAVAILABLE;
     } else if (server->count >= server->open_max) {
-        server->metrics.requests[LAUNCH_OUTCOME_FULL]++;
         status = MHD_HTTP_TOO_MANY_REQUESTS;
     } else {
         launch_completion *one = add(server, body, connection);
@@ -130,6 +129,15 @@ static int begin(launch_server *server, struct MHD_Connection *connection, call 
     return status;
 }
 
+static bool refuse_full(launch_server *server, struct MHD_Connection *connection)
+{
+    (void)pthread_mutex_lock(&server->lock);
+    server->metrics.requests[LAUNCH_OUTCOME_FULL]++;
+    (void)pthread_mutex_unlock(&server->lock);
+    return send_error(connection, MHD_HTTP_TOO_MANY_REQUESTS, NULL,
+                      "too many requests wait: try again later", MHD_HTTP_HEADER_RETRY_AFTER, "1");
+}
+
 static bool post(launch_server *server, struct MHD_Connection *connection, call *own, bool chat)
 {
     char field[LAUNCH_FIELD_BYTES];
@@ -142,7 +150,9 @@ static bool post(launch_server *server, struct MHD_Connection *connection, call 
     body->chat = chat;
     launch_request_defaults(server->job, &body->request);
     const base_status read =
-        launch_completion_body_read(own->body, own->body_bytes, server->model, body, field, &error);
+        launch_completion_body_read(own->body.bytes != NULL ? own->body.bytes : "",
+                                    own->body.size_bytes, server->model, body, field, &error);
+    launch_body_drop(&own->body, &server->large_bytes);
     if (read != BASE_OK) {
         free(body);
         (void)pthread_mutex_lock(&server->lock);
@@ -158,8 +168,7 @@ static bool post(launch_server *server, struct MHD_Connection *connection, call 
     case 0:
         return true;
     case MHD_HTTP_TOO_MANY_REQUESTS:
-        return send_error(connection, status, NULL, "too many requests wait: try again later",
-                          MHD_HTTP_HEADER_RETRY_AFTER, "1");
+        return refuse_full(server, connection);
     case MHD_HTTP_SERVICE_UNAVAILABLE:
         return send_error(connection, status, NULL, "the server ends", NULL, NULL);
     default:
@@ -320,6 +329,12 @@ static bool has_key(const launch_server *server, struct MHD_Connection *connecti
     return sodium_memcmp(hash, server->key_hash, sizeof hash) == 0;
 }
 
+static bool refuse_long(struct MHD_Connection *connection)
+{
+    return send_error(connection, MHD_HTTP_CONTENT_TOO_LARGE, NULL, "the body has too many bytes",
+                      NULL, NULL);
+}
+
 /* Makes the state of a request whose headers have come. What its body cannot change is answered at
  * once. */
 static bool open_call(launch_server *server, struct MHD_Connection *connection, const char *path,
@@ -328,8 +343,7 @@ static bool open_call(launch_server *server, struct MHD_Connection *connection, 
     const char *wrong = launch_headers_wrong(connection, version);
     const char *length =
         MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
-    const bool posts = strcmp(method, MHD_HTTP_METHOD_POST) == 0;
-    call *own = calloc(1, sizeof *own + (posts ? LAUNCH_SERVE_BODY_BYTES_MAX : 0));
+    call *own = calloc(1, sizeof *own);
     if (own == NULL) {
         return false;
     }
@@ -348,22 +362,8 @@ static bool open_call(launch_server *server, struct MHD_Connection *connection, 
                           "--serve-key-file or --serve-open",
                           NULL, NULL);
     }
-    own->too_long = length != NULL && strtoull(length, NULL, 10) > LAUNCH_SERVE_BODY_BYTES_MAX;
-    return !own->too_long || send_error(connection, MHD_HTTP_CONTENT_TOO_LARGE, NULL,
-                                        "the body has too many bytes", NULL, NULL);
-}
-
-/* A body that nobody asked for is counted and dropped. */
-static void take_body(call *own, const char *data, size_t bytes, bool posts)
-{
-    if (bytes > LAUNCH_SERVE_BODY_BYTES_MAX - own->body_bytes) {
-        own->too_long = true;
-        return;
-    }
-    if (posts) {
-        memcpy(own->body + own->body_bytes, data, bytes);
-    }
-    own->body_bytes += bytes;
+    return length == NULL || strtoull(length, NULL, 10) <= LAUNCH_SERVE_BODY_BYTES_MAX ||
+           refuse_long(connection);
 }
 
 /* HEAD is GET: libmicrohttpd leaves out the body. */
@@ -390,11 +390,10 @@ static bool answer(launch_server *server, struct MHD_Connection *connection, con
                                     gets ? "GET, HEAD" : routes[i].method);
         }
     }
-    return send_error(
-        connection, MHD_HTTP_NOT_FOUND, NULL,
-        "there are /v1/completions, /v1/chat/completions, /v1/models, " MODEL_PATH
-        ", /metrics and /health",
-        NULL, NULL);
+    return send_error(connection, MHD_HTTP_NOT_FOUND, NULL,
+                      "there are /v1/completions, /v1/chat/completions, /v1/models, " MODEL_PATH
+                      ", /metrics and /health",
+                      NULL, NULL);
 }
 
 int launch_routes_handle(void *user, struct MHD_Connection *connection, const char *path,
@@ -407,14 +406,15 @@ int launch_routes_handle(void *user, struct MHD_Connection *connection, const ch
         return open_call(server, connection, path, method, version, state);
     }
     if (*data_bytes > 0) {
-        take_body(own, data, *data_bytes, strcmp(method, MHD_HTTP_METHOD_POST) == 0);
+        launch_body_take(&own->body, &server->large_bytes, data, *data_bytes,
+                         strcmp(method, MHD_HTTP_METHOD_POST) == 0);
         *data_bytes = 0;
         return true;
     }
     launch_connections_busy(connection);
-    if (own->too_long) {
-        return send_error(connection, MHD_HTTP_CONTENT_TOO_LARGE, NULL,
-                          "the body has too many bytes", NULL, NULL);
+    if (own->body.state != LAUNCH_BODY_TAKEN) {
+        return own->body.state == LAUNCH_BODY_TOO_LONG ? refuse_long(connection)
+                                                       : refuse_full(server, connection);
     }
     return own->completion != NULL ? go_on(server, connection, own->completion)
                                    : answer(server, connection, path, method, own);
@@ -446,6 +446,7 @@ void launch_routes_end(void *user, struct MHD_Connection *connection, void **sta
         launch_completion_drop(one);
         (void)pthread_mutex_unlock(&server->lock);
     }
+    launch_body_drop(&own->body, &server->large_bytes);
     free(own);
     *state = NULL;
 }

@@ -81,6 +81,7 @@ struct launch_server {
     int wake_fd;
     int open_max; /* completions */
     launch_connections connections;
+    size_t large_bytes; /* the HTTP thread's alone: room for bodies that are not small */
     char url[LAUNCH_SERVE_URL_BYTES];
     char url_file[BASE_PATH_BYTES + 16];  /* empty: none */
     char model[LAUNCH_SERVE_MODEL_BYTES]; /* what answers: adapters, or else the checkpoint */

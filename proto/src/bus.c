@@ -51,9 +51,9 @@ static size_t message_bytes_max(proto_side from, int world_size)
     if (from == PROTO_SIDE_HEAD || from == PROTO_SIDE_AGENT) {
         return PROTO_HOST_MESSAGE_BYTES_MAX;
     }
-    return from == PROTO_SIDE_RANK
-               ? PROTO_RANK_MESSAGE_BYTES_MAX
-               : PROTO_RANK_MESSAGE_BYTES_MAX + (size_t)world_size * PROTO_LAUNCHER_PART_BYTES_MAX;
+    return from == PROTO_SIDE_RANK ? PROTO_RANK_MESSAGE_BYTES_MAX
+                                   : PROTO_LAUNCHER_MESSAGE_BYTES_MAX +
+                                         (size_t)world_size * PROTO_LAUNCHER_PART_BYTES_MAX;
 }
 
 static proto_side other_side(proto_side side)

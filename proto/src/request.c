@@ -38,6 +38,12 @@ static bool is_role(const char *text)
            strcmp(text, "assistant") == 0;
 }
 
+_Static_assert((int)PROTO_PROMPT_BYTES_MAX <
+                   (int)PROTO_LAUNCHER_MESSAGE_BYTES_MAX - 10 * (int)PROTO_CHAT_TEXTS_MAX,
+               "a message holds the longest chat, with a head for each text");
+_Static_assert(3 * (int)PROTO_PROMPT_TOKENS_MAX < (int)PROTO_LAUNCHER_MESSAGE_BYTES_MAX,
+               "and the longest prompt of tokens, 3 bytes each");
+
 /* Whether the text is as many roles and contents as there should be, or one text. */
 static bool is_whole(const proto_request *request)
 {

@@ -1,6 +1,7 @@
 /* Writes chats in the form that the checkpoint's template has. Called by work.c; mode.c makes it. */
 #include "generate/chat.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "generate/chat_thinking.h"
@@ -66,7 +67,7 @@ typedef struct writing {
     rank_tokenizer *tokenizer;
     rank_ids *ids;
     base_error *reterr;
-    char text[TEXT_BYTES];
+    char *text;        /* (TEXT_BYTES) */
     size_t text_bytes; /* what lies between two marks is encoded as one text */
 } writing;
 
@@ -204,21 +205,15 @@ static base_status put_beginning(writing *to, bool no_thinking)
     return status == BASE_OK ? flush(to) : status;
 }
 
-base_status rank_chat_encode(const rank_chat *chat, rank_tokenizer *tokenizer,
-                             const rank_chat_messages *messages, rank_ids *ids, base_error *reterr)
+static base_status put_chat(writing *to, const rank_chat_messages *messages)
 {
     const char *texts = messages->texts;
     const uint32_t message_count = messages->count;
-    writing to = {.chat = chat, .tokenizer = tokenizer, .ids = ids, .reterr = reterr};
     const bool has_system = message_count > 0 && strcmp(texts, "system") == 0;
-    ids->count = 0;
-    if (chat->form == NULL) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s", chat->why.message);
-    }
-    base_status status = put_mark(&to, chat->begin_id);
-    const rank_chat_habits *habits = &chat->habits;
+    base_status status = put_mark(to, to->chat->begin_id);
+    const rank_chat_habits *habits = &to->chat->habits;
     if (status == BASE_OK && habits->adds_system && !has_system) {
-        status = put_message(&to, "system", habits->preamble, habits->system, false);
+        status = put_message(to, "system", habits->preamble, habits->system, false);
     }
     const uint32_t question = rank_chat_last_question(texts, message_count);
     bool answered = false;
@@ -229,9 +224,9 @@ base_status rank_chat_encode(const rank_chat *chat, rank_tokenizer *tokenizer,
             const rank_chat_thought answer = rank_chat_thought_of(content);
             const bool last = i + 1 == message_count;
             status =
-                put_answer(&to, texts, &answer, i > question && (last || answer.thought_bytes > 0));
+                put_answer(to, texts, &answer, i > question && (last || answer.thought_bytes > 0));
         } else {
-            status = put_message(&to, texts, i == 0 && has_system ? habits->preamble : "", content,
+            status = put_message(to, texts, i == 0 && has_system ? habits->preamble : "", content,
                                  habits->trims);
         }
         texts = content + strlen(content) + 1;
@@ -239,6 +234,21 @@ base_status rank_chat_encode(const rank_chat *chat, rank_tokenizer *tokenizer,
     if (status != BASE_OK) {
         return status;
     }
-    return habits->ends_answered && answered ? flush(&to)
-                                             : put_beginning(&to, messages->no_thinking);
+    return habits->ends_answered && answered ? flush(to) : put_beginning(to, messages->no_thinking);
+}
+
+base_status rank_chat_encode(const rank_chat *chat, rank_tokenizer *tokenizer,
+                             const rank_chat_messages *messages, rank_ids *ids, base_error *reterr)
+{
+    writing to = {.chat = chat, .tokenizer = tokenizer, .ids = ids, .reterr = reterr};
+    ids->count = 0;
+    if (chat->form == NULL) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s", chat->why.message);
+    }
+    to.text = malloc(TEXT_BYTES);
+    const base_status status = to.text != NULL
+                                   ? put_chat(&to, messages)
+                                   : base_fail(reterr, BASE_ERR_MEMORY, "no memory for a chat");
+    free(to.text);
+    return status;
 }

@@ -10,8 +10,6 @@
 #include "proto/limits.h"
 #include "rank/checkpoint.h"
 
-enum { WHOLE_BYTES = PROTO_PROMPT_BYTES_MAX + RANK_PROMPT_SUFFIX_BYTES + 1 };
-
 static base_status make_room(const rank_generate_options *options, int new_tokens_max,
                              rank_work *work, base_error *reterr)
 {
@@ -43,14 +41,18 @@ static base_status make_room(const rank_generate_options *options, int new_token
 static base_status encode_text(const rank_generate_options *options, const char *text,
                                rank_ids *ids, base_error *reterr)
 {
-    char whole[WHOLE_BYTES];
     const char *suffix = options->prompt_suffix != NULL ? options->prompt_suffix : "";
-    const int length =
-        snprintf(whole, sizeof whole, "%s%s", text, strstr(text, suffix) == NULL ? suffix : "");
-    if (length < 0 || (size_t)length >= sizeof whole) {
+    const char *behind = strstr(text, suffix) == NULL ? suffix : "";
+    const size_t whole_bytes = strlen(text) + strlen(behind);
+    if (strlen(text) > PROTO_PROMPT_BYTES_MAX) {
         return base_fail(reterr, BASE_ERR_INVALID, "a prompt is longer than %d bytes: %.40s…",
                          PROTO_PROMPT_BYTES_MAX, text);
     }
+    char *whole = malloc(whole_bytes + 1);
+    if (whole == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a prompt");
+    }
+    (void)snprintf(whole, whole_bytes + 1, "%s%s", text, behind);
     size_t before = 0;
     const int32_t *prefix = rank_tokenizer_prefix(options->tokenizer, &before);
     before = before < ids->capacity ? before : ids->capacity;
@@ -59,7 +61,8 @@ static base_status encode_text(const rank_generate_options *options, const char 
     }
     rank_ids rest = {.at = ids->at + before, .capacity = ids->capacity - before};
     const base_status status =
-        rank_tokenizer_encode(options->tokenizer, whole, (size_t)length, &rest, reterr);
+        rank_tokenizer_encode(options->tokenizer, whole, whole_bytes, &rest, reterr);
+    free(whole);
     ids->count = before + rest.count;
     return status;
 }
@@ -94,7 +97,6 @@ base_status rank_work_encode(const rank_generate_options *options, const char *t
                              base_error *reterr)
 {
     static const char role[] = "user";
-    char chat[sizeof role + PROTO_PROMPT_BYTES_MAX + 1];
     *work = (rank_work){.text = text, .end_id = -1, .holders = 1};
     if (!options->prompts_are_messages) {
         return encode(options, &(rank_chat_messages){.texts = text}, new_tokens_max, work, reterr);
@@ -103,12 +105,18 @@ base_status rank_work_encode(const rank_generate_options *options, const char *t
         return base_fail(reterr, BASE_ERR_INVALID, "a prompt is longer than %d bytes: %.40s…",
                          PROTO_PROMPT_BYTES_MAX, text);
     }
+    char *chat = malloc(sizeof role + strlen(text) + 1);
+    if (chat == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a prompt");
+    }
     memcpy(chat, role, sizeof role);
     memcpy(chat + sizeof role, text, strlen(text) + 1);
     work->end_id = options->chat->close_id;
-    return encode(options,
-                  &(rank_chat_messages){.texts = chat, .count = 1, .no_thinking = no_thinking},
-                  new_tokens_max, work, reterr);
+    const base_status status = encode(
+        options, &(rank_chat_messages){.texts = chat, .count = 1, .no_thinking = no_thinking},
+        new_tokens_max, work, reterr);
+    free(chat);
+    return status;
 }
 
 base_status rank_work_encode_chat(const rank_generate_options *options,

@@ -165,7 +165,7 @@ static void what_cannot_be_answered_is_refused(void **state)
 {
     (void)state;
     static told request;
-    static char long_line[300 * 1024];
+    static char long_line[1100 * 1024];
     char line[4096];
     size_t used = 0;
     const int input = start(&inference_model, "2", "refused", FLAGS("--max-new-tokens", "3"));

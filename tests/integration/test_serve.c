@@ -9,9 +9,10 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "proto/limits.h"
 #include "serving.h"
 
-enum { CLIENTS = 8, SLOW_CLIENTS = 600 };
+enum { CLIENTS = 8, SLOW_CLIENTS = 600, LONG_TEXT_BYTES = PROTO_PROMPT_BYTES_MAX };
 
 /* A text as a record has it: control characters are escaped there, and not for HTTP clients. */
 static void escape(const char *text, char *escaped, size_t capacity)
@@ -315,7 +316,7 @@ static const struct {
 static void what_is_wrong_is_named(void **state)
 {
     (void)state;
-    static char big[400 * 1024];
+    static char big[(1 << 20) + 1];
     base_error error;
     char path[BASE_PATH_BYTES];
     (void)snprintf(path, sizeof path, "%s", test_directory_path(&test_shared_directory, "LONG"));
@@ -336,6 +337,45 @@ static void what_is_wrong_is_named(void **state)
             strstr(serving_reply, wrong_and_right[i].says) == NULL) {
             fail_msg("case %zu: %d: %s", i, status, serving_reply);
         }
+    }
+    assert_int_equal(serving_end(SIGTERM), 0);
+}
+
+/* Asks for one token behind `bytes` of text, in a body whose letters are escaped if `escaped`. */
+static int ask_long(size_t bytes, bool escaped)
+{
+    static char text[LONG_TEXT_BYTES + 2];
+    static char body[4 * sizeof text];
+    char path[BASE_PATH_BYTES];
+    char arguments[SERVING_COMMAND_BYTES];
+    base_error error;
+    size_t used = (size_t)snprintf(body, sizeof body, "{\"max_tokens\":1,\"prompt\":\"");
+    for (size_t i = 0; i < bytes; i++) {
+        text[i] = "school "[i % 7];
+    }
+    for (size_t i = 0; i < bytes; i++) { /* every third one: 1 MiB holds no more */
+        used += (size_t)snprintf(body + used, sizeof body - used,
+                                 escaped && i % 3 == 0 ? "\\u%04x" : "%c", (unsigned)text[i]);
+    }
+    used += (size_t)snprintf(body + used, sizeof body - used, "\"}");
+    (void)snprintf(path, sizeof path, "%s", test_directory_path(&test_shared_directory, "LONG"));
+    assert_ok(base_file_write(path, body, used, &error), &error);
+    (void)snprintf(arguments, sizeof arguments, "-d @%s", path);
+    return serving_ask("/v1/completions", arguments);
+}
+
+/* Up to the limit a text reaches rank 0, which counts its tokens. */
+static void long_texts_reach_the_model(void **state)
+{
+    (void)state;
+    serving_start(&serving_wide, "2", FLAGS(NULL));
+    assert_int_equal(ask_long(20 * 1024, false), 200);
+    assert_has(serving_reply, "\"completion_tokens\":1");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ask_long(LONG_TEXT_BYTES, i == 1), 400);
+        assert_has(serving_reply, "a prompt must have 1 to ");
+        assert_int_equal(ask_long(LONG_TEXT_BYTES + 1, i == 1), 400);
+        assert_has(serving_reply, "a prompt of more than 262144 bytes");
     }
     assert_int_equal(serving_end(SIGTERM), 0);
 }
@@ -519,6 +559,7 @@ int main(void)
         cmocka_unit_test(a_request_beyond_the_cache_is_refused),
         cmocka_unit_test(many_clients_get_their_own_texts),
         cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(long_texts_reach_the_model),
         cmocka_unit_test(what_a_proxy_may_read_otherwise_is_refused),
         cmocka_unit_test(a_name_is_no_way_in),
         cmocka_unit_test(slow_clients_keep_nobody_out),

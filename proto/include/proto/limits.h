@@ -9,6 +9,8 @@ enum {
 
     /* one message from a rank; the largest is an Output (a prompt and a text) */
     PROTO_RANK_MESSAGE_BYTES_MAX = 64 * 1024,
+    /* one message from the launcher, without parts for each rank; the largest is a Request */
+    PROTO_LAUNCHER_MESSAGE_BYTES_MAX = 256 * 1024 + 8 * 1024,
     /* one rank's part of a message from the launcher: a part of an exchange */
     PROTO_LAUNCHER_PART_BYTES_MAX = 4096 + 1024,
     /* one rank's part of an exchange */
@@ -20,10 +22,11 @@ enum {
     PROTO_FLIGHT_PIECE_BYTES_MAX = 32 * 1024,
     PROTO_FLIGHT_BYTES_MAX = 1024 * 1024,
 
-    PROTO_TEXT_BYTES_MAX = 32 * 1024,   /* a prompt, a generated text */
-    PROTO_PROMPT_BYTES_MAX = 16 * 1024, /* a prompt that a user gives */
-    PROTO_PROMPTS_MAX = 64 * 1024,      /* prompts of one job */
-    PROTO_REASON_BYTES_MAX = 4096,      /* the message of an error */
+    PROTO_TEXT_BYTES_MAX = 32 * 1024,    /* a prompt, a generated text */
+    PROTO_PROMPT_BYTES_MAX = 256 * 1024, /* a prompt that a user gives: PROTO_CONTEXT_MAX tokens of
+                                          * 4 bytes */
+    PROTO_PROMPTS_MAX = 64 * 1024,       /* prompts of one job */
+    PROTO_REASON_BYTES_MAX = 4096,       /* the message of an error */
     PROTO_HOST_TIMEOUT_MAX_MS = 3600 * 1000,
     PROTO_CPU_BITS_BYTES_MAX = 128,      /* a set of CPUs, a bit for each */
     PROTO_MEMORY_USES_MAX = 16,          /* uses of a GPU's memory that are told apart */
@@ -34,7 +37,7 @@ enum {
                                          * sentence */
 
     /* requests that come while a job runs */
-    PROTO_PROMPT_TOKENS_MAX = 16 * 1024,                /* of a prompt that is given as tokens */
+    PROTO_PROMPT_TOKENS_MAX = 64 * 1024,                /* of a prompt that is given as tokens */
     PROTO_STOP_TOKENS_MAX = 15,                         /* of one request */
     PROTO_CHAT_MESSAGES_MAX = 256,                      /* of one chat */
     PROTO_CHAT_TEXTS_MAX = 2 * PROTO_CHAT_MESSAGES_MAX, /* roles and contents; together at most
