@@ -157,7 +157,8 @@ static const base_field rows[] = {
     {OWN(BOOL, serve_open), .option = "serve-open",
      .help = "no key, although other hosts can connect"},
     {OWN(TEXT, served_model_name), .filled = true, .option = "served-model-name", .value = "NAME",
-     .help = "what clients call the model (the last part of the path of --adapter or --checkpoint)"},
+     .help =
+         "what clients call the model (the last part of the path of --adapter or --checkpoint)"},
     {OWN(SECONDS, serve_drain_ms), .least = 1000, .most = LAUNCH_SERVE_DRAIN_MAX_MS,
      .optional = true, .option = "serve-drain", .value = "SECONDS",
      .help = "what runs may go on so long after Ctrl-C or SIGTERM (30)"},

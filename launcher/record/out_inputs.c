@@ -92,7 +92,8 @@ base_status launch_out_remove_adapters(const launch_out_directory *directory, ba
                                    OUR_FILES[i]);
         }
     }
-    (void)unlinkat(directory->fd, PROTO_ADAPTER_DIRECTORY, AT_REMOVEDIR); /* if nothing else is in it */
+    (void)unlinkat(directory->fd, PROTO_ADAPTER_DIRECTORY,
+                   AT_REMOVEDIR); /* if nothing else is in it */
     return BASE_OK;
 }
 

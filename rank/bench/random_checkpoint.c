@@ -13,22 +13,23 @@
 #include "rank/checkpoint.h"
 #include "rank/tokenizer.h"
 
-static const char usage[] = "Usage: random-checkpoint DIRECTORY TOKENIZER.json [OPTION]...\n"
-                            "Writes a model whose weights are drawn at random; by default a GPT-2 "
-                            "of the 124 M parameters'\n"
-                            "shape. DIRECTORY and its parents are made where they are missing.\n"
-                            "\n"
-                            "  --like DIR       of the family and shape that DIR/config.json says; with\n"
-                            "                   DIR/tokenizer.json also with its chat template\n"
-                            "  --vocab-size N   (default 50257)\n"
-                            "  --width N        (default 768)\n"
-                            "  --layers N       (default 12)\n"
-                            "  --heads N        (default 12)\n"
-                            "  --context N      (default 1024)\n"
-                            "  --seed N         (default 35200)\n"
-                            "  --bfloat16       numbers of 16 bits in place of float32\n"
-                            "  --overwrite      in place of the model that DIRECTORY has\n"
-                            "  --help           this text\n";
+static const char usage[] =
+    "Usage: random-checkpoint DIRECTORY TOKENIZER.json [OPTION]...\n"
+    "Writes a model whose weights are drawn at random; by default a GPT-2 "
+    "of the 124 M parameters'\n"
+    "shape. DIRECTORY and its parents are made where they are missing.\n"
+    "\n"
+    "  --like DIR       of the family and shape that DIR/config.json says; with\n"
+    "                   DIR/tokenizer.json also with its chat template\n"
+    "  --vocab-size N   (default 50257)\n"
+    "  --width N        (default 768)\n"
+    "  --layers N       (default 12)\n"
+    "  --heads N        (default 12)\n"
+    "  --context N      (default 1024)\n"
+    "  --seed N         (default 35200)\n"
+    "  --bfloat16       numbers of 16 bits in place of float32\n"
+    "  --overwrite      in place of the model that DIRECTORY has\n"
+    "  --help           this text\n";
 
 enum { VALUE_MAX = 1 << 20 };
 
@@ -79,7 +80,8 @@ static bool is_of(const char *directory, const char *tokenizer, char path[BASE_P
 {
     struct stat one;
     struct stat other;
-    return directory != NULL && base_path_join(directory, "tokenizer.json", path, NULL) == BASE_OK &&
+    return directory != NULL &&
+           base_path_join(directory, "tokenizer.json", path, NULL) == BASE_OK &&
            stat(path, &one) == 0 && stat(tokenizer, &other) == 0 && one.st_dev == other.st_dev &&
            one.st_ino == other.st_ino;
 }
@@ -101,8 +103,8 @@ static base_status write_random(const asked *asks, const char *directory, const 
         return status;
     }
     if (rank_tokenizer_vocab_size(loaded) > config->vocab_size) {
-        status = base_fail(reterr, BASE_ERR_INVALID, "%s has %d tokens, the model only %d", tokenizer,
-                           rank_tokenizer_vocab_size(loaded), config->vocab_size);
+        status = base_fail(reterr, BASE_ERR_INVALID, "%s has %d tokens, the model only %d",
+                           tokenizer, rank_tokenizer_vocab_size(loaded), config->vocab_size);
         rank_tokenizer_destroy(loaded);
         return status;
     }
@@ -153,13 +155,17 @@ int main(int argc, char **argv)
     int *const values[] = {&config->vocab_size, &config->width,   &config->layers,
                            &config->heads,      &config->context, &asks.seed};
     base_error error;
-    static const struct option options[] = {
-        {"vocab-size", required_argument, NULL, 0}, {"width", required_argument, NULL, 1},
-        {"layers", required_argument, NULL, 2},     {"heads", required_argument, NULL, 3},
-        {"context", required_argument, NULL, 4},    {"seed", required_argument, NULL, 5},
-        {"help", no_argument, NULL, HELP},          {"like", required_argument, NULL, LIKE},
-        {"bfloat16", no_argument, NULL, BFLOAT16},  {"overwrite", no_argument, NULL, OVERWRITE},
-        {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"vocab-size", required_argument, NULL, 0},
+                                            {"width", required_argument, NULL, 1},
+                                            {"layers", required_argument, NULL, 2},
+                                            {"heads", required_argument, NULL, 3},
+                                            {"context", required_argument, NULL, 4},
+                                            {"seed", required_argument, NULL, 5},
+                                            {"help", no_argument, NULL, HELP},
+                                            {"like", required_argument, NULL, LIKE},
+                                            {"bfloat16", no_argument, NULL, BFLOAT16},
+                                            {"overwrite", no_argument, NULL, OVERWRITE},
+                                            {NULL, 0, NULL, 0}};
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (option == HELP) {
             (void)fputs(usage, stdout);

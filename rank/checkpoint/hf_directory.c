@@ -202,8 +202,8 @@ base_status rank_checkpoint_write(const char *directory, const rank_checkpoint_a
     }
     if (status == BASE_OK) {
         json_t *object = config->family->describe(config);
-        if (object != NULL && (!add_ends(object, model, NULL, about) ||
-                               !set_type(object, about->type))) {
+        if (object != NULL &&
+            (!add_ends(object, model, NULL, about) || !set_type(object, about->type))) {
             json_decref(object);
             object = NULL;
         }

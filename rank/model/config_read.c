@@ -32,8 +32,8 @@ base_status rank_config_either(const json_t *object, const char *key, const char
     const char *value = entry == NULL ? first : json_string_value(entry);
     return value != NULL && (strcmp(value, first) == 0 || strcmp(value, second) == 0)
                ? BASE_OK
-               : base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s must be \"%s\" or \"%s\"", key,
-                           first, second);
+               : base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s must be \"%s\" or \"%s\"", key, first,
+                           second);
 }
 
 base_status rank_config_range(const char *what, int value, int max, base_error *reterr)

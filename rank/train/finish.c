@@ -104,9 +104,8 @@ base_status trainer_write(const trainer *self, const float *params, base_error *
     base_status status =
         rank_safetensors_write(path, &self->trained, params, "", RANK_FLOAT32, reterr);
     if (status == BASE_OK && main) {
-        status = job->lora.merge
-                     ? write_merged(self, params, reterr)
-                     : trainer_write_model(self, job->output.directory, params, reterr);
+        status = job->lora.merge ? write_merged(self, params, reterr)
+                                 : trainer_write_model(self, job->output.directory, params, reterr);
     }
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "saving the model");
 }

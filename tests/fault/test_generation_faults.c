@@ -35,8 +35,11 @@ static void write_checkpoint(void)
     assert_non_null(params);
     rank_model_init(&config, 3, params);
     assert_ok(rank_checkpoint_write(directory.path,
-                                    &(rank_checkpoint_about){.config = &config, .tokenizer_path = tokenizer_path,
-.end_id = config.vocab_size - 1, .prompt_suffix = "", .type = RANK_FLOAT32},
+                                    &(rank_checkpoint_about){.config = &config,
+                                                             .tokenizer_path = tokenizer_path,
+                                                             .end_id = config.vocab_size - 1,
+                                                             .prompt_suffix = "",
+                                                             .type = RANK_FLOAT32},
                                     params, &error),
               &error);
     rank_tokenizer_destroy(tokenizer);

@@ -91,8 +91,9 @@ static void two_sigterms_at_once_are_one(void **state)
     (void)state;
     for (int i = 0; i < 4; i++) {
         serving_start(&serving_wide, "1", FLAGS(NULL));
-        const int fd = serving_send("{\"prompt\":\"he goed\",\"max_tokens\":100,\"ignore_eos\":true,"
-                                    "\"stream\":true}");
+        const int fd =
+            serving_send("{\"prompt\":\"he goed\",\"max_tokens\":100,\"ignore_eos\":true,"
+                         "\"stream\":true}");
         assert_true(read(fd, serving_reply, sizeof serving_reply) > 0);
         assert_int_equal(kill(serving_program.pid, SIGTERM), 0);
         (void)sched_yield();

@@ -32,12 +32,14 @@ static void write_model(rank_type type, rank_type held)
     float *params = calloc(count, sizeof *params);
     assert_non_null(params);
     model_bytes = (double)rank_numbers_bytes(held, count);
-    assert_ok(
-        rank_checkpoint_write(test_directory_path(&test_shared_directory, "."),
-                              &(rank_checkpoint_about){.config = &config, .tokenizer_path = tokenizer_path,
-.end_id = config.vocab_size - 1, .prompt_suffix = "", .type = type},
-                              params, &error),
-        &error);
+    assert_ok(rank_checkpoint_write(test_directory_path(&test_shared_directory, "."),
+                                    &(rank_checkpoint_about){.config = &config,
+                                                             .tokenizer_path = tokenizer_path,
+                                                             .end_id = config.vocab_size - 1,
+                                                             .prompt_suffix = "",
+                                                             .type = type},
+                                    params, &error),
+              &error);
     free(params);
 }
 

@@ -28,8 +28,11 @@ static void write_checkpoint(void)
 {
     base_error error;
     assert_ok(rank_checkpoint_write(checkpoint,
-                                    &(rank_checkpoint_about){.config = &config, .tokenizer_path = tokenizer_path,
-.end_id = config.vocab_size - 1, .prompt_suffix = "", .type = RANK_FLOAT32},
+                                    &(rank_checkpoint_about){.config = &config,
+                                                             .tokenizer_path = tokenizer_path,
+                                                             .end_id = config.vocab_size - 1,
+                                                             .prompt_suffix = "",
+                                                             .type = RANK_FLOAT32},
                                     params, &error),
               &error);
 }

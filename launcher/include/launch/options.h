@@ -25,7 +25,11 @@ typedef enum launch_action {
     LAUNCH_ACTION_JOB_KEY,
 } launch_action;
 
-enum { LAUNCH_BUDGET_NAME_BYTES = 128, LAUNCH_SERVE_TEXT_BYTES = 300, LAUNCH_SERVE_NAME_BYTES = 128 };
+enum {
+    LAUNCH_BUDGET_NAME_BYTES = 128,
+    LAUNCH_SERVE_TEXT_BYTES = 300,
+    LAUNCH_SERVE_NAME_BYTES = 128
+};
 
 /* What --prompts - prints. */
 typedef enum launch_stream { LAUNCH_STREAM_TEXT, LAUNCH_STREAM_JSON } launch_stream;
@@ -70,7 +74,7 @@ typedef struct launch_options {
     char serve_key_file[BASE_PATH_BYTES];
     bool serve_open;
     char served_model_name[LAUNCH_SERVE_NAME_BYTES]; /* empty: the last part of a path */
-    int64_t serve_drain_ms;                    /* 0: not given */
+    int64_t serve_drain_ms;                          /* 0: not given */
     const base_field *given[BASE_OPTIONS_MAX]; /* the options of the command line, each once */
     int given_count;
     const char *budget_flag; /* the first of its flags that was given; NULL: none */

@@ -16,7 +16,7 @@
 
 #define PROTO_CHECKPOINTS_DIRECTORY "checkpoints" /* in OUT */
 #define PROTO_CHECKPOINT_PARTIAL    "partial"     /* there: one that is being written */
-#define PROTO_ADAPTER_DIRECTORY     "adapter" /* in OUT: the adapters of a --lora-merge */
+#define PROTO_ADAPTER_DIRECTORY     "adapter"     /* in OUT: the adapters of a --lora-merge */
 
 enum { PROTO_CHECKPOINTS_KEPT = 2 }; /* where --keep does not say how many */
 

@@ -128,8 +128,11 @@ static base_status write_all(const char *out, const char *tokenizer_path, const 
     }
     if (status == BASE_OK) {
         status = rank_checkpoint_write(out,
-                                       &(rank_checkpoint_about){.config = &all.config, .tokenizer_path = tokenizer_path,
-.end_id = all.config.vocab_size - 1, .prompt_suffix = "", .type = RANK_FLOAT32},
+                                       &(rank_checkpoint_about){.config = &all.config,
+                                                                .tokenizer_path = tokenizer_path,
+                                                                .end_id = all.config.vocab_size - 1,
+                                                                .prompt_suffix = "",
+                                                                .type = RANK_FLOAT32},
                                        all.params, reterr);
     }
     if (status == BASE_OK) {

@@ -27,12 +27,14 @@ static int make_checkpoint(void **state)
     assert_non_null(params);
     test_directory_make(&scratch);
     rank_model_init(&SMALL, 7, params);
-    assert_ok(
-        rank_checkpoint_write(scratch.path,
-                              &(rank_checkpoint_about){.config = &SMALL, .tokenizer_path = TOKENIZER,
-.end_id = SMALL.vocab_size - 1, .prompt_suffix = " ->", .type = RANK_FLOAT32},
-                              params, &error),
-        &error);
+    assert_ok(rank_checkpoint_write(scratch.path,
+                                    &(rank_checkpoint_about){.config = &SMALL,
+                                                             .tokenizer_path = TOKENIZER,
+                                                             .end_id = SMALL.vocab_size - 1,
+                                                             .prompt_suffix = " ->",
+                                                             .type = RANK_FLOAT32},
+                                    params, &error),
+              &error);
     free(params);
     return 0;
 }
@@ -160,7 +162,8 @@ static void gelu_with_tanh_has_two_names(void **state)
     base_error error;
     rank_model_config config;
     json_t *object = load("config.json");
-    assert_int_equal(json_object_set_new(object, "activation_function", json_string("gelu_pytorch_tanh")), 0);
+    assert_int_equal(
+        json_object_set_new(object, "activation_function", json_string("gelu_pytorch_tanh")), 0);
     assert_int_equal(json_dump_file(object, test_directory_path(&scratch, "config.json"), 0), 0);
     assert_ok(rank_checkpoint_config(scratch.path, &config, &error), &error);
     json_decref(object);

@@ -71,7 +71,8 @@ static void what_is_missing_is_as_in_transformers(void **state)
     } cases[] = {
         {"{\"model_type\":\"mistral\"}", 1e-6, 1e4},
         {"{\"model_type\":\"qwen3\"}", 1e-6, 1e4},
-        {"{\"model_type\":\"mixtral\",\"num_local_experts\":4,\"num_experts_per_tok\":2}", 1e-5, 1e6},
+        {"{\"model_type\":\"mixtral\",\"num_local_experts\":4,\"num_experts_per_tok\":2}", 1e-5,
+         1e6},
         {"{\"model_type\":\"mixtral\",\"num_local_experts\":4,\"num_experts_per_tok\":2,"
          "\"rms_norm_eps\":1e-4,\"rope_parameters\":{\"rope_theta\":500}}",
          1e-4, 500.0},
