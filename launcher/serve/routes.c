@@ -338,7 +338,7 @@ static bool refuse_long(struct MHD_Connection *connection)
 /* Makes the state of a request whose headers have come. What its body cannot change is answered at
  * once. */
 static bool open_call(launch_server *server, struct MHD_Connection *connection, const char *path,
-                      const char *method, const char *version, void **state)
+                      const char *version, void **state)
 {
     const char *wrong = launch_headers_wrong(connection, version);
     const char *length =
@@ -403,7 +403,7 @@ int launch_routes_handle(void *user, struct MHD_Connection *connection, const ch
     launch_server *server = user;
     call *own = *state;
     if (own == NULL) {
-        return open_call(server, connection, path, method, version, state);
+        return open_call(server, connection, path, version, state);
     }
     if (*data_bytes > 0) {
         launch_body_take(&own->body, &server->large_bytes, data, *data_bytes,
