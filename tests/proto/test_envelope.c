@@ -13,12 +13,12 @@
 #include "proto/limits.h"
 #include "support.h"
 
-enum { ARENA_BYTES = 256 * 1024 };
+enum { ARENA_BYTES = 1024 * 1024 };
 
 static base_status unpack_why(const Ringfence__Control__Envelope *sent, proto_side from,
                               base_error *why)
 {
-    static uint8_t packed[128 * 1024];
+    static uint8_t packed[PROTO_LAUNCHER_MESSAGE_BYTES_MAX];
     Ringfence__Control__Envelope *got = NULL;
     base_error error;
     proto_arena arena;
@@ -347,6 +347,7 @@ static void requests_and_events_are_bounded(void **state)
     (void)state;
     static int32_t ids[PROTO_EVENT_TOKENS_MAX + 1];
     static char text[PROTO_EVENT_TEXT_BYTES_MAX + 2];
+    static char prompt[PROTO_PROMPT_BYTES_MAX + 2];
     Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     Ringfence__Control__Request request = RINGFENCE__CONTROL__REQUEST__INIT;
     Ringfence__Control__Tokens tokens = RINGFENCE__CONTROL__TOKENS__INIT;
@@ -357,9 +358,12 @@ static void requests_and_events_are_bounded(void **state)
     request.id = 1;
     assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_OK);
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
-    memset(text, 'a', sizeof text - 1);
-    request.prompt = text;
+    memset(prompt, 'a', sizeof prompt - 1);
+    request.prompt = prompt;
     assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_ERR_INVALID);
+    prompt[PROTO_PROMPT_BYTES_MAX] = '\0';
+    assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_OK);
+    memset(text, 'a', sizeof text - 1);
 
     proto_set_body(&envelope.base, &tokens.base);
     tokens.id = 1;

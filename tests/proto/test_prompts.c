@@ -77,6 +77,7 @@ static void limits_are_enforced(void **state)
     base_error error;
     proto_prompts prompts;
     const size_t size_bytes = 2 * (size_t)PROTO_PROMPTS_MAX + 2;
+    static char longest[PROTO_PROMPT_BYTES_MAX + 1];
     char *text = malloc(size_bytes);
     assert_non_null(text);
     for (size_t i = 0; i < size_bytes; i++) {
@@ -86,10 +87,10 @@ static void limits_are_enforced(void **state)
     assert_int_equal(prompts.count, PROTO_PROMPTS_MAX);
     proto_prompts_fini(&prompts);
     assert_status(read_text("p", text, size_bytes, &prompts, &error), BASE_ERR_LIMIT);
-    memset(text, 'a', size_bytes);
-    assert_ok(read_text("p", text, PROTO_PROMPT_BYTES_MAX, &prompts, &error), &error);
+    memset(longest, 'a', sizeof longest);
+    assert_ok(read_text("p", longest, PROTO_PROMPT_BYTES_MAX, &prompts, &error), &error);
     proto_prompts_fini(&prompts);
-    assert_status(read_text("p", text, PROTO_PROMPT_BYTES_MAX + 1, &prompts, &error),
+    assert_status(read_text("p", longest, PROTO_PROMPT_BYTES_MAX + 1, &prompts, &error),
                   BASE_ERR_LIMIT);
     free(text);
 }

@@ -42,7 +42,7 @@ static void make_tokens(uint32_t count)
 /* Packs and unpacks it, in the size that a rank takes. */
 static void check_round_trip(void)
 {
-    static uint8_t packed[PROTO_RANK_MESSAGE_BYTES_MAX];
+    static uint8_t packed[PROTO_LAUNCHER_MESSAGE_BYTES_MAX];
     base_error error;
     Ringfence__Control__Request message;
     proto_request_to_message(&request, &message, texts);
