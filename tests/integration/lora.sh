@@ -207,7 +207,7 @@ refused "has a NaN or an infinity in it" --checkpoint gpt2 --adapter hostile
 refused "gpt2-two/adapter_config.json and would write over it" --checkpoint gpt2 --adapter gpt2-two --out gpt2-two
 refused "--adapter goes with modes that answer on CPUs" --mode tp-nccl --prompt a --checkpoint gpt2 --adapter merged
 refused 'no linear layer "q_proj"' --mode generate --prompt a --checkpoint gpt2 --adapter merged
-refused "adapter_config.json" --mode generate --prompt a --checkpoint gpt2 --adapter gpt2
+refused "adapter_config.json" --mode generate --prompt a --checkpoint gpt2 --adapter qwen3
 goes_on() { # WHAT IT SAYS, ARGUMENTS...
     says=$1
     shift

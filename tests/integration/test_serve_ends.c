@@ -91,15 +91,17 @@ static void two_sigterms_at_once_are_one(void **state)
     (void)state;
     for (int i = 0; i < 4; i++) {
         serving_start(&serving_wide, "1", FLAGS(NULL));
-        const int fd =
-            serving_send("{\"prompt\":\"he goed\",\"max_tokens\":100,\"ignore_eos\":true,"
-                         "\"stream\":true}");
-        assert_true(read(fd, serving_reply, sizeof serving_reply) > 0);
+        const int fd = serving_send("{\"prompt\":\"he goed\",\"max_tokens\":2000,"
+                                    "\"ignore_eos\":true,\"stream\":true}");
+        const ssize_t got = read(fd, serving_reply, sizeof serving_reply - 1);
+        assert_true(got > 0);
+        serving_reply[got] = '\0';
+        const bool whole = strstr(serving_reply, "[DONE]") != NULL;
         assert_int_equal(kill(serving_program.pid, SIGTERM), 0);
         (void)sched_yield();
         assert_int_equal(serving_end(SIGTERM), 0);
         serving_read_all(fd);
-        assert_has(serving_reply, "[DONE]");
+        assert_true(whole || strstr(serving_reply, "[DONE]") != NULL);
     }
 }
 
