@@ -112,15 +112,14 @@ static base_status write_random(const asked *asks, const char *directory, const 
     float *params = malloc(rank_model_param_count(config) * sizeof *params);
     if (params != NULL) {
         const int32_t end_id = rank_tokenizer_end_id(loaded);
-        const rank_checkpoint_about about = {.config = config,
-                                             .tokenizer_path = likes_it ? source : tokenizer,
-                                             .end_id =
-                                                 end_id >= 0 ? end_id : config->vocab_size - 1,
-                                             .prompt_suffix = "",
-                                             .begin = rank_tokenizer_begin(loaded),
-                                             .end_token = rank_tokenizer_end_token(loaded),
-                                             .source = likes_it ? asks->like : NULL,
-                                             .type = asks->type};
+        rank_checkpoint_about about = {.config = config,
+                                       .tokenizer_path = likes_it ? source : tokenizer,
+                                       .end_id = end_id >= 0 ? end_id : config->vocab_size - 1,
+                                       .prompt_suffix = "",
+                                       .end_token = rank_tokenizer_end_token(loaded),
+                                       .source = likes_it ? asks->like : NULL,
+                                       .type = asks->type};
+        about.begin_id = rank_tokenizer_begin(loaded, about.begin_token, sizeof about.begin_token);
         status = base_mkdirs(directory, reterr); /* before the work of drawing */
         if (status == BASE_OK) {
             rank_model_init(config, (uint64_t)asks->seed, params);

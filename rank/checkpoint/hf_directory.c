@@ -120,7 +120,7 @@ static bool add_ends(json_t *object, const json_t *first, const json_t *second,
 {
     const json_t *begin = said("bos_token_id", first, second);
     const int end_id = (int)about->end_id;
-    const int begin_id = about->begin.name[0] != '\0' ? (int)about->begin.id : end_id;
+    const int begin_id = about->begin_token[0] != '\0' ? (int)about->begin_id : end_id;
     return json_object_set_new(object, "bos_token_id",
                                begin != NULL ? json_copy((json_t *)(uintptr_t)begin)
                                              : json_integer(begin_id)) == 0 &&
@@ -164,7 +164,7 @@ static base_status write_tokenizer_config(const char *directory, const rank_chec
                                           base_error *reterr)
 {
     const char *end_token = about->end_token != NULL ? about->end_token : END_TOKEN;
-    const char *begin_token = about->begin.name[0] != '\0' ? about->begin.name : end_token;
+    const char *begin_token = about->begin_token[0] != '\0' ? about->begin_token : end_token;
     return rank_hf_json_write(directory, "tokenizer_config.json",
                               json_pack("{s:s, s:s, s:s, s:i, s:b}", "tokenizer_class",
                                         "PreTrainedTokenizerFast", "bos_token", begin_token,

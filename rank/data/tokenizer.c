@@ -83,22 +83,23 @@ const int32_t *rank_tokenizer_prefix(const rank_tokenizer *tokenizer, size_t *co
     return tokenizer->prefix;
 }
 
-rank_begin_token rank_tokenizer_begin(const rank_tokenizer *tokenizer)
+int32_t rank_tokenizer_begin(const rank_tokenizer *tokenizer, char *name, size_t capacity)
 {
-    rank_begin_token begin = {.name = ""};
+    name[0] = '\0';
     if (tokenizer->prefix_count == 0) {
-        return begin;
+        return -1;
     }
-    begin.id = tokenizer->prefix[0];
-    const hub_token *token = &tokenizer->tokens[begin.id];
+    const int32_t id = tokenizer->prefix[0];
+    const hub_token *token = &tokenizer->tokens[id];
     bool added = false;
     for (size_t i = 0; i < tokenizer->added_count; i++) {
-        added = added || tokenizer->added[i] == begin.id;
+        added = added || tokenizer->added[i] == id;
     }
-    if (added && token->size_bytes < sizeof begin.name) {
-        memcpy(begin.name, tokenizer->bytes + token->offset, token->size_bytes);
+    if (added && token->size_bytes < capacity) {
+        memcpy(name, tokenizer->bytes + token->offset, token->size_bytes);
+        name[token->size_bytes] = '\0';
     }
-    return begin;
+    return id;
 }
 
 size_t rank_tokenizer_count_bound(const rank_tokenizer *tokenizer, const char *text,

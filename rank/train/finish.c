@@ -38,14 +38,16 @@ static rank_checkpoint_about describe(const trainer *self, rank_model_config *co
 {
     *config = self->config;
     config->context = self->checkpoint_context > 0 ? self->checkpoint_context : config->context;
-    return (rank_checkpoint_about){
+    rank_checkpoint_about about = {
         .config = config,
         .tokenizer_path = self->job->data.tokenizer,
         .end_id = rank_tokenizer_end_id(self->tokenizer),
         .prompt_suffix = self->learns_pairs ? RANK_DATA_ARROW : "",
-        .begin = rank_tokenizer_begin(self->tokenizer),
         .end_token = rank_tokenizer_end_token(self->tokenizer),
         .source = self->job->model.checkpoint[0] != '\0' ? self->job->model.checkpoint : NULL};
+    about.begin_id =
+        rank_tokenizer_begin(self->tokenizer, about.begin_token, sizeof about.begin_token);
+    return about;
 }
 
 base_status trainer_write_model(const trainer *self, const char *directory, const float *params,

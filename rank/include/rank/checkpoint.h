@@ -10,7 +10,6 @@
 
 #include "base/status.h"
 #include "rank/model.h"
-#include "rank/tokenizer.h"
 
 /* Writes all tensors under the family's names, each with `prefix` ("" or the family's) before it. As
  * bfloat16 they are rounded to nearest, ties to even. */
@@ -37,7 +36,8 @@ typedef struct rank_checkpoint_about {
     const char *tokenizer_path;
     int32_t end_id;            /* what ends a text: eos_token_id */
     const char *prompt_suffix; /* what followed each prompt in training; "": nothing */
-    rank_begin_token begin;    /* what begins one: bos_token_id; without a name end_id */
+    int32_t begin_id;          /* what begins one: bos_token_id, */
+    char begin_token[64];      /* and its name; "": end_id */
     const char *end_token;     /* the name of end_id; NULL: <|endoftext|> */
     const char *source;        /* the directory of the model that training began from; NULL: none */
     rank_type type;            /* of the numbers in the file */

@@ -39,13 +39,8 @@ void rank_tokenizer_allow_special(rank_tokenizer *tokenizer);
 /* The ids that the tokenizer puts before a prompt; encode does not. */
 const int32_t *rank_tokenizer_prefix(const rank_tokenizer *tokenizer, size_t *count);
 
-typedef struct rank_begin_token {
-    int32_t id;
-    char name[64]; /* "": there is none */
-} rank_begin_token;
-
-/* The first of these, if it is an added token. */
-rank_begin_token rank_tokenizer_begin(const rank_tokenizer *tokenizer);
+/* The first of these, if it is an added token, and its name. "": there is none, or no room for it. */
+int32_t rank_tokenizer_begin(const rank_tokenizer *tokenizer, char *name, size_t capacity);
 
 /* Room for token ids, and how many there are. */
 typedef struct rank_ids {

@@ -62,7 +62,7 @@ typedef struct tiny {
 #define TINY_EXPERTS(loss)                                                                         \
     "\"vocab_size\":37,\"hidden_size\":20,\"num_hidden_layers\":2,\"num_attention_heads\":4,"      \
     "\"num_key_value_heads\":2,\"head_dim\":6,\"rms_norm_eps\":1e-6,\"hidden_act\":\"silu\","      \
-    "\"max_position_embeddings\":24,\"router_aux_loss_coef\":" loss ","
+    "\"rope_theta\":1e4,\"max_position_embeddings\":24,\"router_aux_loss_coef\":" loss ","
 #define TINY_MIXTRAL_WITH(loss)                                                                    \
     "{\"model_type\":\"mixtral\"," TINY_EXPERTS(                                                   \
         loss) "\"intermediate_size\":16,"                                                          \
