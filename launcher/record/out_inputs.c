@@ -36,9 +36,9 @@ static const char *const OUR_FILES[] = {
     "flight.html",
     "adapter_config.json",
     "adapter_model.safetensors",
-    PROTO_ADAPTER_DIRECTORY "/adapter_config.json",
-    PROTO_ADAPTER_DIRECTORY "/adapter_model.safetensors",
-    PROTO_ADAPTER_DIRECTORY "/generation_config.json",
+    (PROTO_ADAPTER_DIRECTORY "/adapter_config.json"),
+    (PROTO_ADAPTER_DIRECTORY "/adapter_model.safetensors"),
+    (PROTO_ADAPTER_DIRECTORY "/generation_config.json"),
 };
 enum { MODEL_FILES = 3 };
 
