@@ -243,7 +243,7 @@ static const base_field rows[] = {
          "GPT-2: c_attn)",
      .marks = PROTO_FIELD_TRAINS},
     {JOB(BOOL, lora.merge), .optional = true, .option = "lora-merge",
-     .help = "also write the model with its adapters in it, as any training does",
+     .help = "write the model with its adapters in it, and these into DIR/adapter",
      .marks = PROTO_FIELD_TRAINS},
 
     {JOB(ENUM, parallel.transport), .name_of = proto_transport_name, .option = "transport",
