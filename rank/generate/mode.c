@@ -383,6 +383,25 @@ static coll_comm *tp_comm(const rank_worker *worker)
     return shares && worker->context != NULL ? coll_context_world(worker->context) : NULL;
 }
 
+static rank_type asked_type(const proto_job *job)
+{
+    return job->gpu.precision == PROTO_PRECISION_BFLOAT16 ? RANK_BFLOAT16 : RANK_FLOAT32;
+}
+
+/* The type of matrices: as asked for, or that of the file where it gives the same numbers, and bits. */
+static base_status find_type(const proto_job *job, const rank_model_config *config,
+                             const rank_device *device, const char *weights, rank_type *type,
+                             base_error *reterr)
+{
+    if (job->infer.weights == PROTO_WEIGHTS_INT8) {
+        *type = RANK_INT8;
+        return BASE_OK;
+    }
+    return *type == RANK_FLOAT32 && device->backend->packs_narrow
+               ? rank_shards_type(config, weights, type, reterr)
+               : BASE_OK;
+}
+
 base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
 {
     const proto_job *job = &worker->identity.job;
@@ -392,8 +411,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
     rank_generation_config generation = {.stop_count = 0};
     rank_chat chat;
     rank_device device = {.backend = NULL};
-    const rank_type asked =
-        job->gpu.precision == PROTO_PRECISION_BFLOAT16 ? RANK_BFLOAT16 : RANK_FLOAT32;
+    const rank_type asked = asked_type(job);
     rank_type type = asked;
     float *adapters = NULL;
     char weights[BASE_PATH_BYTES];
@@ -408,10 +426,8 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
     if (status == BASE_OK) {
         status = rank_worker_open_device(worker, &device, reterr);
     }
-    if (status == BASE_OK && job->infer.weights == PROTO_WEIGHTS_INT8) {
-        type = RANK_INT8;
-    } else if (status == BASE_OK && asked == RANK_FLOAT32 && device.backend->packs_narrow) {
-        status = rank_shards_type(&config, weights, &type, reterr); /* the same numbers, and bits */
+    if (status == BASE_OK) {
+        status = find_type(job, &config, &device, weights, &type, reterr);
     }
     if (status == BASE_OK) {
         const rank_generate_options options = {
