@@ -91,6 +91,11 @@ base_status launch_out_remove_adapters(const launch_out_directory *directory, ba
             return base_fail_errno(reterr, errno, "cannot remove %s/%s", directory->path,
                                    OUR_FILES[i]);
         }
+        char partial[BASE_PATH_BYTES]; /* of a run that was killed */
+        (void)snprintf(partial, sizeof partial, "%s.tmp", OUR_FILES[i]);
+        if (strncmp(partial, below, sizeof below - 1) == 0) {
+            (void)unlinkat(directory->fd, partial, 0);
+        }
     }
     (void)unlinkat(directory->fd, PROTO_ADAPTER_DIRECTORY,
                    AT_REMOVEDIR); /* if nothing else is in it */

@@ -34,7 +34,9 @@ static bool make_room(void **memory, size_t *room, size_t needed, size_t item_by
 
 static void keep(launch_logprobs *logprobs, const launch_logprob *one)
 {
-    memcpy(logprobs->texts + logprobs->texts_bytes, one->text, one->bytes);
+    if (one->bytes > 0) {
+        memcpy(logprobs->texts + logprobs->texts_bytes, one->text, one->bytes);
+    }
     logprobs->kept[logprobs->count++] = (launch_kept_logprob){.value = one->value,
                                                               .begin = logprobs->texts_bytes,
                                                               .bytes = one->bytes,

@@ -294,16 +294,22 @@ static base_status write_url(const char *directory, launch_server *server, base_
     return base_file_write(server->url_file, line, (size_t)bytes, reterr);
 }
 
+static size_t without_slashes(const char *path, size_t bytes)
+{
+    while (bytes > 1 && path[bytes - 1] == '/') {
+        bytes--;
+    }
+    return bytes;
+}
+
 /* The last part of a path, or that before the adapters of a --lora-merge. */
 static void name_model(const char *path, char name[LAUNCH_SERVE_MODEL_BYTES])
 {
     static const char below[] = "/" PROTO_ADAPTER_DIRECTORY;
-    size_t bytes = strlen(path);
-    if (bytes > sizeof below && strcmp(path + bytes - (sizeof below - 1), below) == 0) {
-        bytes -= sizeof below - 1;
-    }
-    while (bytes > 1 && path[bytes - 1] == '/') {
-        bytes--;
+    size_t bytes = without_slashes(path, strlen(path));
+    if (bytes > sizeof below &&
+        memcmp(path + bytes - (sizeof below - 1), below, sizeof below - 1) == 0) {
+        bytes = without_slashes(path, bytes - (sizeof below - 1));
     }
     size_t begin = bytes;
     while (begin > 0 && path[begin - 1] != '/') {

@@ -160,6 +160,8 @@ static bool logprobs_fit(const Ringfence__Control__Tokens *tokens)
 {
     const size_t count = tokens->n_logprob_ids;
     const size_t each = tokens->n_token_ids > 0 ? count / tokens->n_token_ids : 0;
+    const size_t text_bytes = strlen(tokens->text);
+    size_t of_tokens = 0;
     bool fit = count <= PROTO_EVENT_LOGPROBS_MAX && each <= PROTO_LOGPROBS_MAX &&
                count == each * tokens->n_token_ids && tokens->n_logprobs == count &&
                tokens->n_logprob_bytes == count &&
@@ -170,6 +172,10 @@ static bool logprobs_fit(const Ringfence__Control__Tokens *tokens)
               (i % each != 0 || id == tokens->token_ids[i / each]) &&
               isfinite(tokens->logprobs[i]) && tokens->logprobs[i] <= 0 &&
               tokens->logprob_bytes[i].len <= PROTO_TOKEN_BYTES_MAX;
+    }
+    for (size_t i = 0; fit && i < tokens->n_text_bytes; i++) {
+        of_tokens += tokens->text_bytes[i];
+        fit = of_tokens <= text_bytes;
     }
     return fit;
 }

@@ -134,7 +134,8 @@ base_status trainer_await_files(const trainer *self, int count, base_error *rete
 {
     const uint8_t mine = 1;
     uint8_t all[BASE_RANKS_MAX];
-    const int64_t bytes = count * (int64_t)(self->param_count * sizeof *self->params);
+    const size_t merged = self->job->lora.merge ? self->model_params : 0;
+    const int64_t bytes = (int64_t)(((size_t)count * self->param_count + merged) * sizeof(float));
     const int64_t writing_ns = bytes * SLOW_DISK_NS_PER_BYTE;
     return proto_client_exchange(
         self->worker->client, &mine, all, sizeof mine,

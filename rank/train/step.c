@@ -380,6 +380,7 @@ static base_status join(trainer *self, training_step *step, base_error *reterr)
     step->ended_ns = base_now_ns();
     step->times.allreduce_ns += times.allreduce_ns;
     step->times.allreduce_exposed_ns += times.allreduce_exposed_ns;
+    step->times.barrier_ns += times.barrier_ns;
     step->optimizer_ns += update_ns;
     return status;
 }

@@ -323,6 +323,16 @@ static void log_probabilities_are_whole(void **state)
     bytes[3].len++;
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
     bytes[3].len = 0;
+    char four[] = "four";
+    tokens.text = four;
+    text_bytes[0] = 1;
+    text_bytes[1] = 3;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_OK);
+    text_bytes[1] = 4; /* more than there is */
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+    text_bytes[0] = UINT32_MAX;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+    memset(text_bytes, 0, sizeof text_bytes);
     size_t *counts[] = {&tokens.n_logprob_ids, &tokens.n_logprobs, &tokens.n_logprob_bytes,
                         &tokens.n_text_bytes};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {

@@ -215,7 +215,7 @@ static base_status sum_buckets(rank_ddp *ddp, rank_ddp_times *times, base_error 
     }
     const int64_t before_ns = base_now_ns();
     const int64_t hidden_ns = ddp->inside_ns;
-    times->barrier_ns = before_ns - barrier_ns;
+    times->barrier_ns = ddp->bracketed ? before_ns - barrier_ns : 0;
     times->waited_ns = ddp->waited_ns;
     times->waited_cpu_ns = ddp->waited_cpu_ns;
     if (rank_ddp_on_device(ddp)) {

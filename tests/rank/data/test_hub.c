@@ -317,7 +317,7 @@ static void a_long_word_is_one_piece(void **state)
     rank_tokenizer *of_plain = load_split_by("[a-z]+|[^a-z]+");
     rank_tokenizer *of_grouped = load_split_by("(?:[a-z]\\p{M}*)+|[^a-z]+");
     for (int i = 0; i < LONG; i++) {
-        text[i] = (char)('a' + i * i % 23);
+        text[i] = (char)('a' + i % 23 * (i % 23) % 23);
     }
     assert_ok(rank_tokenizer_encode(of_plain, text, LONG, &plain, &error), &error);
     assert_ok(rank_tokenizer_encode(of_grouped, text, LONG, &grouped, &error), &error);
