@@ -113,8 +113,8 @@ static void show_counts(const cli_args *args, const budget_reconciliation *resul
                  result->matched, result->missing_in_bill, result->missing_in_ledger,
                  result->differing, result->unknown);
     if (result->differing > 0) {
-        (void)printf("%" PRIu64
-                     " differing: a bill of more is posted, because it is a fact; one of "
+        (void)printf("%" PRIu64 " differing: a bill that says something new, and more, is posted, "
+                                "because it is a fact; one of "
                      "less is not: if it is right, record-actual LABEL -USD takes the difference "
                      "off\n",
                      result->differing);

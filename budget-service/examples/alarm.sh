@@ -5,8 +5,9 @@
 #   mail_to=you@example.org     nobody is written to without it
 #   end_at_deadline=yes         without it the mail alone goes out
 # It gets one JSON object on standard input. Its texts have no quotes and no backslashes, so that sed
-# reads them. It must not take longer than 60 s. If it fails, the service's log and status say so.
-set -u
+# reads them. It must not take longer than 60 s, and what it leaves behind is ended with it, so it
+# waits for all that it starts. If it fails, the service's log and status say so.
+set -uf
 mail_to=""
 end_at_deadline=no
 settings=$(dirname "$0")/alarm.conf
@@ -15,13 +16,24 @@ settings=$(dirname "$0")/alarm.conf
 
 alarm=$(cat)
 text_of() { printf '%s\n' "$alarm" | sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p"; }
-instances() { printf '%s\n' "$alarm" | sed -n 's/.*"instances":\[\([^]]*\)\].*/\1/p' | tr ',' '\n' | tr -d '"'; }
+# One a line. Texts have no quotes, so `","` stands only between two of them.
+instances() {
+    printf '%s\n' "$alarm" | sed -n 's/.*"instances":\["\(.*\)"\].*/\1/p' | sed 's/"\].*//; s/","/\
+/g'
+}
 
 # end_instance VENDOR ID: the vendor's own command, with its key in the environment of the service.
+# Whoever has attached an instance has chosen its id, so only what looks like one goes to a command.
 end_instance() {
+    case $2 in
+    "" | [!A-Za-z0-9]* | *[!A-Za-z0-9._-]*)
+        echo "this is no instance's id"
+        return 1
+        ;;
+    esac
     case $1 in
-    runpod) runpodctl remove pod "$2" ;;
-    vast) vastai destroy instance "$2" ;;
+    runpod) timeout 15 runpodctl remove pod "$2" ;;
+    vast) timeout 15 vastai destroy instance "$2" ;;
     *)
         echo "no command ends an instance of $1"
         return 1
@@ -32,22 +44,30 @@ end_instance() {
 event=$(text_of event)
 label=$(text_of label)
 failed=0
-report=$alarm
+
+# send TEXT: sendmail returns when it has the mail; mail(1) may return before.
+send() {
+    [ -n "$mail_to" ] || return 0
+    printf 'To: %s\nSubject: budget: %s %s\n\n%s\n' "$mail_to" "$event" \
+        "${label:-$(text_of account)}" "$1" | timeout 15 sendmail -t || failed=1
+}
+
+send "$alarm" # first: what follows may take all of the time
 if [ "$event" = deadline-passed ] && [ "$end_at_deadline" = yes ]; then
+    vendor=$(text_of vendor)
+    report=""
+    IFS='
+'
     for id in $(instances); do
-        if said=$(end_instance "$(text_of vendor)" "$id" </dev/null 2>&1); then
-            report="$report
-ended $id: $said"
+        if said=$(end_instance "$vendor" "$id" </dev/null 2>&1); then
+            report="${report}ended $id: $said
+"
         else
             failed=1
-            report="$report
-NOT ended, look at the vendor's list: $id: $said"
+            report="${report}NOT ended, look at the vendor's list: $id: $said
+"
         fi
     done
-    report="$report
-then: budget-service terminated $label --evidence FILE"
-fi
-if [ -n "$mail_to" ]; then
-    printf '%s\n' "$report" | mail -s "budget: $event ${label:-$(text_of account)}" "$mail_to" || failed=1
+    send "${report}then: budget-service terminated $label --evidence FILE"
 fi
 exit $failed

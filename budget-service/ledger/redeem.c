@@ -18,9 +18,9 @@ static base_status refuse_expired(ledger_op *op, const budget_reservation *reser
                          label);
     }
     return op_refuse(op, BUDGET_REASON_TOKEN_EXPIRED,
-                     "the token of %.80s has expired unused. Its %s stay reserved until: "
-                     "budget-service void %.80s. Then authorize anew, under another label",
-                     label, held, label);
+                     "the token has expired unused, and %s stay reserved until: "
+                     "budget-service void %s; then authorize anew, under another label",
+                     held, label);
 }
 
 static base_status refuse(ledger_op *op, budget_reason reason,

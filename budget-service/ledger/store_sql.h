@@ -74,6 +74,11 @@ static const char schema_sql[] =
 /* A deadline that is over, and no row says so: created, and not of vendor local, which ends then. */
 #define PASSED_SQL "state = 2 AND deadline_ms > 0 AND deadline_ms <= :now AND (flags & 1) = 0"
 
+/* The same of one whose proof of the end was refuted: nobody has proved it anew. */
+#define REFUTED_SQL                                                                                \
+    "state = 4 AND (flags & 128) <> 0 AND deadline_ms > 0 AND deadline_ms <= :now"                 \
+    " AND (flags & 1) = 0"
+
 /* So long before its deadline a run is reminded of: a tenth of its time at most. */
 #define REMIND_SQL "(deadline_ms - min(:lead_ms, max_seconds * 100))"
 
@@ -136,11 +141,15 @@ static const char *const statement_sql[SQL_COUNT_] = {
         "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE state = 3"
         " AND (deadline_ms, id) > (:after_ms, :after) UNION ALL SELECT " RESERVATION_COLUMNS
         " FROM reservation WHERE " PASSED_SQL " AND (deadline_ms, id) > (:after_ms, :after)"
+        " UNION ALL SELECT " RESERVATION_COLUMNS " FROM reservation WHERE " REFUTED_SQL
+        " AND (deadline_ms, id) > (:after_ms, :after)"
         " ORDER BY deadline_ms, id LIMIT :max",
     [SQL_RESERVATION_OVERDUE_COUNT] = "SELECT (SELECT count(*) FROM reservation WHERE state = 3)"
-                                      " + (SELECT count(*) FROM reservation WHERE " PASSED_SQL ")",
+                                      " + (SELECT count(*) FROM reservation WHERE " PASSED_SQL ")"
+                                      " + (SELECT count(*) FROM reservation WHERE " REFUTED_SQL ")",
     [SQL_RESERVATION_ENDING] =
-        "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE state = 2 AND deadline_ms > :now"
+        "SELECT " RESERVATION_COLUMNS
+        " FROM reservation WHERE state = 2 AND deadline_ms > 0 AND deadline_ms > :now"
         " AND deadline_ms <= :now + :lead_ms AND (flags & 1) = 0 AND " REMIND_SQL " <= :now"
         " AND (" REMIND_SQL ", id) > (:after_ms, :after) ORDER BY " REMIND_SQL ", id LIMIT :max",
     /* Created, past the deadline, or ended by a proof that a bill has refuted. */

@@ -30,6 +30,8 @@ enum {
     STOP_LOOK_MS = 20,
 };
 
+static const char GONE[] = "the process of the policy's hook is gone";
+
 /* ---- running the command ---- */
 
 static base_status check_program(const char *program, base_error *reterr)
@@ -209,7 +211,7 @@ static const char *tell(const service_hook *hook, const char *json)
     }
     return errno == EAGAIN || errno == ENOBUFS
                ? "the policy's hook is busy: it was not notified of an alarm"
-               : "the process of the policy's hook is gone";
+               : GONE;
 }
 
 void service_hook_tell(service_hook *hook, json_t *alarm)
@@ -219,21 +221,42 @@ void service_hook_tell(service_hook *hook, json_t *alarm)
     if (failure != NULL) {
         base_log(BASE_LOG_ERROR, "%s", failure);
         (void)snprintf(hook->failure, sizeof hook->failure, "%s", failure);
+        hook->dropped = hook->sent;
+    } else if (hook->fd >= 0) {
+        hook->sent++;
     }
     json_decref(alarm);
     free(json);
+}
+
+/* Its process is gone: from now on alarms are in the log and in status alone, and both say why. */
+static void lose(service_hook *hook)
+{
+    (void)snprintf(hook->failure, sizeof hook->failure, "%s", GONE);
+    base_log(BASE_LOG_ERROR, "%s", hook->failure);
+    (void)close(hook->fd);
+    hook->fd = -1;
+    while (waitpid(hook->pid, NULL, 0) < 0 && errno == EINTR) {
+    }
 }
 
 void service_hook_look(service_hook *hook)
 {
     char report[BASE_ERROR_MESSAGE_BYTES];
     struct pollfd watched = {.fd = hook->fd, .events = POLLIN};
-    while (hook->fd >= 0 && poll(&watched, 1, 0) > 0 && (watched.revents & POLLIN) != 0) {
+    while (hook->fd >= 0 && poll(&watched, 1, 0) > 0) {
         const ssize_t got = recv(hook->fd, report, sizeof report - 1, MSG_DONTWAIT);
+        if (got == 0) {
+            lose(hook);
+        }
         if (got <= 0) {
             return;
         }
         report[got] = '\0';
+        hook->heard++;
+        if (report[0] == '\0' && hook->heard <= hook->dropped) {
+            continue; /* of an alarm before the one that was dropped */
+        }
         (void)snprintf(hook->failure, sizeof hook->failure, "%s", report);
         base_text_escape(hook->failure, sizeof hook->failure); /* a path is any text */
     }

@@ -7,6 +7,7 @@
 #ifndef BUDGET_SERVER_HOOK_H
 #define BUDGET_SERVER_HOOK_H
 
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/status.h"
@@ -14,6 +15,10 @@
 typedef struct service_hook {
     int fd; /* -1: there is none */
     pid_t pid;
+    uint64_t sent;  /* alarms, */
+    uint64_t heard; /* that the hook's process has reported on */
+    uint64_t
+        dropped; /* `sent` when one was dropped: only a later one that is heard ends that failure */
     char failure[BASE_ERROR_MESSAGE_BYTES]; /* of the last alarm; empty: it was heard */
 } service_hook;
 
@@ -30,7 +35,7 @@ void service_hook_tell(service_hook *hook, struct json_t *alarm);
 /* Takes what the hook's process has reported, into failure. Does not block. */
 void service_hook_look(service_hook *hook);
 
-/* Lets it end what it is doing, for a moment, and waits. Nothing of it is left then. */
+/* Lets it end what it is doing, for a moment, and waits. Nothing of its process group is left then. */
 void service_hook_stop(service_hook *hook);
 
 #endif

@@ -91,7 +91,7 @@ budget 4 authorize later 1.00 --account lab/a --job JOB.json
 budget 0 account acknowledge lab/a
 budget 0 record-actual grows 0.05
 budget 7 reconcile --bill day.csv --as-of "$later" # less than a person said
-out_has 'differing          grows' '1 differing: a bill of more is posted' 'record-actual LABEL -USD'
+out_has 'differing          grows' '1 differing: a bill that says something new, and more, is posted' 'record-actual LABEL -USD'
 budget 0 record-actual grows -0.05
 budget 0 account acknowledge lab/a
 
@@ -184,7 +184,7 @@ for _ in $(seq 100); do
     sleep 0.1
 done
 budget 6 redeem unused.token --create
-err_has 'the token of unused has expired unused. Its $0.30 stay reserved until: budget-service void unused. Then authorize anew'
+err_has 'the token has expired unused, and $0.30 stay reserved until: budget-service void unused; then authorize anew'
 budget 0 void unused
 
 echo "== what a policy must say"

@@ -144,10 +144,11 @@ cat >stubs/runpodctl <<SH
 echo "pod \"\$3\" removed"
 echo "\$*" >>$scratch/ended
 SH
-cat >stubs/mail <<SH
+cat >stubs/sendmail <<SH
 #!/bin/sh
-{ echo "\$*"; cat; } >>$scratch/mailed.part
-[ "\$2" != "budget: deadline-passed short" ] || mv $scratch/mailed.part $scratch/mailed
+sleep 0.2 # what does not wait for it is ended
+cat >>$scratch/mailed.part
+! grep -q "terminated short" $scratch/mailed.part || mv $scratch/mailed.part $scratch/mailed
 SH
 chmod +x stubs/*
 cp "$sources/budget-service/examples/alarm.sh" alarm.sh
@@ -156,15 +157,16 @@ sed -i "s#$scratch/told.sh#$scratch/alarm.sh#" service/policy.json
 PATH=$scratch/stubs:$PATH budget 0 hook test
 grep -q '"event":"test"' mailed.part || fail "no mail of the test"
 PATH=$scratch/stubs:$PATH start_service --passphrase-file passphrase
-budget 0 authorize short 0.80 --account lab --vendor runpod --instances 2 --max-hours 0.0003 --job JOB.json
+budget 0 authorize short 0.80 --account lab --vendor runpod --instances 3 --max-hours 0.0003 --job JOB.json
 budget 0 attach short --instance-id pod-1
 budget 0 attach short --instance-id pod-2
+budget 0 attach short --instance-id "other-pod,* ]x"
 for ((i = 0; i < 200; i++)); do
     [ ! -e mailed ] || break
     sleep 0.1
 done
 cp mailed out || fail "no mail of the deadline"
-out_has "-s budget: deadline-passed short me@example.org" 'ended pod-1: pod "pod-1" removed' \
+out_has "To: me@example.org" "Subject: budget: deadline-passed short" '"event":"deadline-passed"' "vendor's list: other-pod,* ]x: this is no instance's id" 'ended pod-1: pod "pod-1" removed' \
     "NOT ended, look at the vendor's list: pod-2: no such pod" "budget-service terminated short --evidence FILE"
 [ "$(cat ended)" = "remove pod pod-1" ] || fail "ended: $(cat ended)"
 for ((i = 0; i < 200; i++)); do
