@@ -215,6 +215,21 @@ static void stop(launch_agent *agent, int signal_number)
     agent->kill_ns = base_now_ns();
 }
 
+/* A signal that ends the job, or one that only repeats it. */
+static void take_stop(launch_agent *agent, const struct signalfd_siginfo *info)
+{
+    const int64_t now_ns = base_now_ns();
+    if ((agent->asked && launch_parent_has_sent(info)) ||
+        launch_parent_sent_twice(info, agent->asked_signal, agent->asked_ns, now_ns)) {
+        return;
+    }
+    if (agent->asked_signal == 0) {
+        agent->asked_signal = (int)info->ssi_signo;
+        agent->asked_ns = now_ns;
+    }
+    stop(agent, (int)info->ssi_signo);
+}
+
 static void take_signals(launch_agent *agent)
 {
     struct signalfd_siginfo info;
@@ -225,8 +240,8 @@ static void take_signals(launch_agent *agent)
             base_log(BASE_LOG_INFO, "Ctrl-Z: a job on several hosts is not paused");
         } else if (info.ssi_signo == SIGUSR1 && !agent->options->hosts.place.in_slurm) {
             base_log(BASE_LOG_INFO, "SIGUSR1: flight records are asked for at the head");
-        } else if (!agent->asked || !launch_parent_has_sent(&info)) {
-            stop(agent, (int)info.ssi_signo);
+        } else {
+            take_stop(agent, &info);
         }
     }
 }

@@ -82,10 +82,12 @@ typedef struct launch_agent {
     int64_t join_deadline_ns;
     int64_t last_message_ns;
     int64_t heartbeat_due_ns;
-    int64_t seen_ns; /* when the loop last came by */
-    bool more;       /* messages wait that were not handled yet */
-    bool silent;     /* the user has been warned */
-    bool asked;      /* the user has asked for the end, and the head was told */
+    int64_t seen_ns;  /* when the loop last came by */
+    bool more;        /* messages wait that were not handled yet */
+    bool silent;      /* the user has been warned */
+    bool asked;       /* the user has asked for the end, and the head was told */
+    int asked_signal; /* the first; 0: there was none */
+    int64_t asked_ns;
     bool sent;
     agent_files files;
     /* the ranks */

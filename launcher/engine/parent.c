@@ -11,7 +11,10 @@
 #include <sys/pidfd.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/thread.h"
+
+enum { ONE_SIGTERM_MS = 100 };
 
 static void *wait_for_parent(void *argument)
 {
@@ -41,6 +44,13 @@ void launch_parent_watch(void)
     } else {
         (void)close(fd);
     }
+}
+
+bool launch_parent_sent_twice(const struct signalfd_siginfo *signal, int first, int64_t first_ns,
+                              int64_t now_ns)
+{
+    return signal->ssi_signo == SIGTERM && first == SIGTERM &&
+           now_ns - first_ns < ONE_SIGTERM_MS * BASE_NS_PER_MS;
 }
 
 bool launch_parent_has_sent(const struct signalfd_siginfo *signal)

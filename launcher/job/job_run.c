@@ -32,7 +32,6 @@ enum {
     FEED_POLL,
     POLLS_PER_RANK = 3, /* process, stdout, stderr */
     POLL_MS_MAX = 1000,
-    ONE_SIGTERM_MS = 100, /* a second one within this time is the same */
 };
 
 /* ---- before the loop ---- */
@@ -145,14 +144,12 @@ static base_status session_open(launch_session *session, base_error *reterr)
 
 /* ---- the loop ---- */
 
-/* Whether the user asks once more. `timeout` sends its SIGTERM to the launcher, and then to its group: that is once.
- */
+/* Whether the user asks once more. */
 static bool asks_again(const launch_session *session, const struct signalfd_siginfo *info,
                        int64_t now_ns)
 {
-    const bool same_one = info->ssi_signo == SIGTERM && session->asked_signal == SIGTERM &&
-                          now_ns - session->asked_ns < ONE_SIGTERM_MS * BASE_NS_PER_MS;
-    return session->asked_signal != 0 && !same_one && !launch_parent_has_sent(info);
+    return session->asked_signal != 0 && !launch_parent_has_sent(info) &&
+           !launch_parent_sent_twice(info, session->asked_signal, session->asked_ns, now_ns);
 }
 
 static void take_signals(launch_session *session)

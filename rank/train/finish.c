@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -90,6 +91,25 @@ static base_status write_merged(const trainer *self, const float *adapters, base
     return status;
 }
 
+/* A training that goes on with --lora-merge, or without, leaves nothing of the other way: transformers would
+ * add old adapters to the new model, and --adapter would find old ones. */
+static void remove_other_way(const trainer *self)
+{
+    static const char *const PLAIN[] = {"adapter_config.json", "adapter_model.safetensors"};
+    static const char *const MERGED[] = {"model.safetensors", "config.json",
+                                         PROTO_ADAPTER_DIRECTORY "/adapter_config.json",
+                                         PROTO_ADAPTER_DIRECTORY "/adapter_model.safetensors"};
+    const bool merge = self->job->lora.merge;
+    const char *const *names = merge ? PLAIN : MERGED;
+    const size_t count = merge ? sizeof PLAIN / sizeof PLAIN[0] : sizeof MERGED / sizeof MERGED[0];
+    for (size_t i = 0; self->first_step > 0 && i < count; i++) {
+        char path[BASE_PATH_BYTES];
+        if (base_path_join(self->job->output.directory, names[i], path, NULL) == BASE_OK) {
+            (void)unlink(path);
+        }
+    }
+}
+
 base_status trainer_write(const trainer *self, const float *params, base_error *reterr)
 {
     const proto_job *job = self->job;
@@ -105,6 +125,9 @@ base_status trainer_write(const trainer *self, const float *params, base_error *
                    self->worker->identity.rank);
     base_status status =
         rank_safetensors_write(path, &self->trained, params, "", RANK_FLOAT32, reterr);
+    if (status == BASE_OK && main && trainer_adapts(self)) {
+        remove_other_way(self);
+    }
     if (status == BASE_OK && main) {
         status = job->lora.merge ? write_merged(self, params, reterr)
                                  : trainer_write_model(self, job->output.directory, params, reterr);

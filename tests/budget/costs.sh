@@ -166,6 +166,21 @@ out_has '"missing_in_ledger":0' '"matched":1'
 budget 4 attach typo --instance-id pod-typo --replaces pod-right
 err_has 'a bill has charged the instance pod-right: it was no mistake'
 
+echo "== an end that was refuted raises alarms until it is proved anew"
+budget 0 authorize brief 1.00 --account lab/a --job JOB.json --max-hours 0.0003 --out brief.token
+budget 0 redeem brief.token --create
+budget 0 attach brief --instance-id pod-brief
+jti=$("$bin/budget-service" list --json | sed 's/.*"jti":"\([0-9a-f]*\)","label":"brief".*/\1/')
+evidence terminated | sed s/pod-alive/pod-brief/ >brief.json
+budget 0 terminated brief --evidence brief.json --key request
+for ((i = 0; i < 100; i++)); do
+    "$bin/budget-service" status --json | tr -d ' \n' | grep -q '"label":"brief"' && fail "its end is proved"
+    sleep 0.03
+done
+budget 0 attach brief --instance-id pod-short --replaces pod-brief
+budget 8 status --check
+out_has 'brief' 'pod-short' '1 past the deadline'
+
 echo "== the clock"
 budget 0 clock repair
 out_has 'the ledger took over the wall clock, which was 0 s ' 'every job keeps the time that it had left'

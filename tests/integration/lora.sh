@@ -122,6 +122,13 @@ close "$(first_loss further-one)" "$(first_loss qwen3-plain)" && fail "the adapt
 train qwen3 further-parts --ranks 4 --steps 1 --adapter base --save-every 1 --resume
 train qwen3 further-parts --ranks 2 --micro-batches 2 --steps 3 --adapter base --save-every 3 --resume
 same further-parts further-one
+# Going on with --lora-merge, or without, leaves nothing of the other way.
+train qwen3 further-parts --ranks 4 --steps 4 --adapter base --lora 4 --lora-alpha 12 --lora-targets all-linear --lora-merge --save-every 4 --resume
+[ -e further-parts/adapter/adapter_config.json ] && [ -e further-parts/model.safetensors ] || fail "nothing is merged after --resume"
+[ ! -e further-parts/adapter_model.safetensors ] || fail "a merged model has older adapters beside it"
+train qwen3 further-parts --ranks 4 --steps 5 --adapter base --save-every 5 --resume
+[ -e further-parts/adapter_config.json ] && [ ! -e further-parts/model.safetensors ] || fail "an older merged model is left"
+[ ! -e further-parts/adapter/adapter_model.safetensors ] || fail "older adapters are left"
 train qwen3 root --ranks 1 --steps 1 --lora 3 --lora-alpha 7 # 7 / sqrt(3) is 12.12... / 3
 sed -i 's/"use_rslora": false/"use_rslora": true/' root/adapter_config.json
 train qwen3 further-root --ranks 1 --steps 1 --adapter root
