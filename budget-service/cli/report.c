@@ -114,7 +114,7 @@ static void show_counts(const cli_args *args, const budget_reconciliation *resul
                  result->differing, result->unknown);
     if (result->differing > 0) {
         (void)printf("%" PRIu64 " differing: a bill that says something new, and more, is posted, "
-                                "because it is a fact; one of "
+                     "because it is a fact; one of "
                      "less is not: if it is right, record-actual LABEL -USD takes the difference "
                      "off\n",
                      result->differing);
