@@ -26,7 +26,7 @@
 
 #define CONFIG_NAME "adapter_config.json"
 
-enum { TOKENIZER_BYTES_MAX = 64 << 20, CONFIG_BYTES_MAX = 1 << 20 };
+enum { TOKENIZER_BYTES_MAX = 64 << 20, CONFIG_BYTES_MAX = 1 << 20, RECORD_BYTES_MAX = 64 << 20 };
 
 /* One more than the largest id in the tokenizer's vocabulary. */
 static base_status read_vocab_size(const char *path, int64_t *vocab_size, base_error *reterr)
@@ -213,34 +213,57 @@ static base_status complete_checkpoint(launch_options *options, base_error *rete
     return status;
 }
 
-/* Finds the adapters: in DIR itself, or below it where --lora-merge has written DIR. The model there has them in it
+/* Whether both are there, and the same. */
+static bool is_same_directory(const char *one, const char *other)
+{
+    struct stat a;
+    struct stat b;
+    return stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}
+
+/* Whether --lora-merge has written the model in this directory, as its record says. */
+static bool is_merged(const char *directory)
+{
+    json_t *record = NULL;
+    char path[BASE_PATH_BYTES];
+    const bool read = base_path_join(directory, "manifest.json", path, NULL) == BASE_OK &&
+                      base_json_read(path, RECORD_BYTES_MAX, &record, NULL) == BASE_OK;
+    const json_t *lora = json_object_get(json_object_get(record, "training"), "lora");
+    const bool merged = read && json_is_true(json_object_get(lora, "merge"));
+    json_decref(record);
+    return merged;
+}
+
+/* Finds the adapters: in DIR itself, or below it where --lora-merge has written DIR. The model there
+ * has them in it
  * already, so that it is refused as their --checkpoint. */
 static base_status find_adapter(proto_job_model *model, base_error *reterr)
 {
-    static const char *const names[] = {CONFIG_NAME, PROTO_ADAPTER_DIRECTORY "/" CONFIG_NAME};
-    char paths[2][BASE_PATH_BYTES];
-    struct stat checkpoint;
-    struct stat adapter;
+    static const char *const names[] = {CONFIG_NAME, PROTO_ADAPTER_DIRECTORY "/" CONFIG_NAME, ".."};
+    enum { HERE, BELOW, ABOVE, NAMES };
+    char paths[NAMES][BASE_PATH_BYTES];
     base_status status = BASE_OK;
     if (model->adapter[0] == '\0') {
         return BASE_OK;
     }
-    for (size_t i = 0; status == BASE_OK && i < 2; i++) {
+    for (size_t i = 0; status == BASE_OK && i < NAMES; i++) {
         status = base_path_join(model->adapter, names[i], paths[i], reterr);
     }
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "--adapter");
     }
-    if (stat(model->checkpoint, &checkpoint) == 0 && stat(model->adapter, &adapter) == 0 &&
-        checkpoint.st_dev == adapter.st_dev && checkpoint.st_ino == adapter.st_ino) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "--adapter %s is the --checkpoint, too: its model would have the adapters "
-                         "twice; give the model that they were trained on",
-                         model->adapter);
+    if (is_same_directory(model->checkpoint, model->adapter) ||
+        (is_same_directory(model->checkpoint, paths[ABOVE]) && is_merged(model->checkpoint))) {
+        return base_fail(
+            reterr, BASE_ERR_INVALID,
+            "--adapter %s is of the --checkpoint, whose model has the adapters in it: it "
+            "would have them twice; give the model that they were trained on",
+            model->adapter);
     }
-    if (access(paths[0], F_OK) != 0 && access(paths[1], F_OK) == 0) {
+    if (access(paths[HERE], F_OK) != 0 && access(paths[BELOW], F_OK) == 0) {
         (void)snprintf(model->adapter, sizeof model->adapter, "%.*s",
-                       (int)(strlen(paths[1]) - sizeof CONFIG_NAME), paths[1]);
+                       (int)(strlen(paths[BELOW]) - sizeof CONFIG_NAME), paths[BELOW]);
     }
     return BASE_OK;
 }

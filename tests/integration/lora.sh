@@ -195,8 +195,9 @@ refused 'no linear layer "q_proj"; it has c_attn' --checkpoint gpt2 --lora 4 --l
 refused "--adapter goes with modes that answer on CPUs (generate, tp-cpu), and with ddp-cpu, not with pp-cpu" --mode pp-cpu \
     --checkpoint gpt2 --adapter gpt2-one
 refused 'no linear layer "q_proj"' --checkpoint gpt2 --adapter merged
-refused "--adapter $PWD/merged is the --checkpoint, too" --mode generate --prompt a --checkpoint merged --adapter merged
-refused "is the --checkpoint, too" --checkpoint merged --adapter ./merged/
+refused "--adapter $PWD/merged is of the --checkpoint" --mode generate --prompt a --checkpoint merged --adapter merged
+refused "is of the --checkpoint" --checkpoint merged --adapter ./merged/
+refused "is of the --checkpoint" --mode generate --prompt a --checkpoint merged --adapter merged/adapter
 refused "merged/adapter/adapter_config.json and would write over it" --checkpoint qwen3 --adapter merged --out merged
 refused "--adapter: cannot open $PWD/nowhere/adapter_config.json" --checkpoint gpt2 --adapter nowhere
 refused "--lora 8: $PWD/gpt2-one/adapter_config.json has r 4" --checkpoint gpt2 --adapter gpt2-one --lora 8
