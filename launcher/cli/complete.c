@@ -236,8 +236,7 @@ static bool is_merged(const char *directory)
 }
 
 /* Finds the adapters: in DIR itself, or below it where --lora-merge has written DIR. The model there
- * has them in it
- * already, so that it is refused as their --checkpoint. */
+ * has them in it already, so that it is refused as their --checkpoint. */
 static base_status find_adapter(proto_job_model *model, base_error *reterr)
 {
     static const char *const names[] = {CONFIG_NAME, PROTO_ADAPTER_DIRECTORY "/" CONFIG_NAME, ".."};
