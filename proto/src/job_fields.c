@@ -129,22 +129,22 @@ static const base_field rows[] = {
      .marks = PROTO_FIELD_ANSWERS},
 
     {JOB(PATH, data.train), .option = "data", .value = "FILE",
-     .help =
-         "FILE.jsonl, FILE.ndjson or FILE.json: lines with a \"text\" field; any other: a plain "
-         "text (the grammar corpus)",
+     .help = "FILE.jsonl, FILE.ndjson or FILE.json: lines with a \"text\", a \"prompt\" and a "
+             "\"completion\", or \"messages\"; any other: a plain text (the grammar corpus)",
      .group = "Data", .marks = PROTO_FIELD_TRAINS},
     {JOB(DIGEST, data.train_sha256)},
     {JOB(PATH, data.heldout), .option = "heldout", .value = "FILE",
      .help =
-         "the same for --eval; of a plain text only the loss is measured (the corpus's held-out "
-         "sentences)",
+         "the same for --eval; of what is no wrong and right sentence only the loss is measured "
+         "(the corpus's held-out sentences)",
      .marks = PROTO_FIELD_EVALUATES},
     {JOB(DIGEST, data.heldout_sha256)},
     {JOB(PATH, data.tokenizer), .option = "tokenizer", .value = "FILE",
      .help = "tokenizer.json (the corpus's)"},
     {JOB(DIGEST, data.tokenizer_sha256)},
     {JOB(ENUM, data.loss_on), .name_of = proto_loss_on_name, .option = "loss-on", .value = "WHAT",
-     .help = "correction: the right sentence only; all"},
+     .help = "correction: the right sentence only, the completion, or what the assistant says; "
+             "all"},
     {JOB(BOOL, data.windows), .optional = true, .option = "windows",
      .help =
          "cut texts into windows of --context tokens, in place of leaving out what is longer (a "

@@ -64,17 +64,17 @@ static base_status place_sentence(const rank_data *data, const sentence *one, da
     return status;
 }
 
-/* Copies a window to the batch's end, if it fits there. *count is how many tokens it has. */
-static void place_window(const rank_data *data, const sentence *one, const data_batch *batch,
-                         size_t *count)
+/* Copies what is encoded to the batch's end, if it fits there. *count is how many inputs it has. */
+static void place_encoded(const rank_data *data, const sentence *one, const data_batch *batch,
+                          size_t *count)
 {
     const size_t at = (size_t)batch->segment_start[batch->segments];
     const size_t left = (size_t)data->options.batch * (size_t)data->options.context - at;
     const int32_t *ids = data->ids + one->offset;
     *count = one->count;
-    if (*count <= left) {
-        memcpy(batch->ids + at, ids, *count * sizeof *ids);
-        memcpy(batch->targets + at, ids + 1, *count * sizeof *ids);
+    for (size_t i = 0; *count <= left && i < *count; i++) {
+        batch->ids[at + i] = ids[i] < 0 ? ~ids[i] : ids[i];
+        batch->targets[at + i] = ids[i + 1] < 0 ? -1 : ids[i + 1];
     }
 }
 
@@ -110,8 +110,8 @@ static base_status make_batch(const rank_data *data, int slot_index, data_batch 
             continue;
         }
         base_status status = BASE_OK;
-        if (data->options.windows) {
-            place_window(data, one, batch, &count);
+        if (one->encoded) {
+            place_encoded(data, one, batch, &count);
         } else {
             status = place_sentence(data, one, batch, &count, reterr);
         }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "encode.h"
 #include "lines.h"
 #include "record.h"
 
@@ -52,20 +53,40 @@ base_status rank_context_exceeded(const rank_data_options *options, const char *
                : halves_exceed(options, text, text_bytes, context, exceeded, reterr);
 }
 
+static base_status check_text(const rank_data_options *options, const rank_record *record,
+                              bool *exceeded, base_error *reterr)
+{
+    const size_t bytes = rank_record_text_bytes(record);
+    char *text = malloc(bytes + 1);
+    if (text == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a sentence");
+    }
+    rank_record_text(record, text);
+    const base_status status = rank_context_exceeded(options, text, bytes, exceeded, reterr);
+    free(text);
+    return status;
+}
+
+static base_status check_record(const rank_data_options *options, const rank_record *record,
+                                bool *exceeded, base_error *reterr)
+{
+    rank_ids ids = {.capacity = 0};
+    if (rank_record_kind_of(record) == RANK_RECORD_TEXT) {
+        return check_text(options, record, exceeded, reterr);
+    }
+    const base_status status = rank_data_encode(options, record, &ids, reterr);
+    *exceeded = ids.count > (size_t)options->context + 1;
+    return status;
+}
+
 static base_status check_line(const rank_data_options *options, const char *line, size_t line_bytes,
                               bool *exceeded, base_error *reterr)
 {
     rank_record record;
     base_status status = rank_record_read(line, line_bytes, &record, reterr);
-    char *text = status == BASE_OK ? malloc(rank_record_text_bytes(&record) + 1) : NULL;
-    if (text != NULL) {
-        rank_record_text(&record, text);
-        status =
-            rank_context_exceeded(options, text, rank_record_text_bytes(&record), exceeded, reterr);
-    } else if (status == BASE_OK) {
-        status = base_fail(reterr, BASE_ERR_MEMORY, "no memory for a sentence");
+    if (status == BASE_OK) {
+        status = check_record(options, &record, exceeded, reterr);
     }
-    free(text);
     rank_record_clear(&record);
     return status;
 }

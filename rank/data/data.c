@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "base/assert.h"
-#include "base/grow.h"
 #include "context.h"
+#include "encode.h"
 #include "limits.h"
 #include "lines.h"
 #include "record.h"
@@ -20,7 +20,7 @@ static int64_t slot_number(const rank_data_options *options, int64_t slot_index)
     return options->slot_first + slot_index * (options->slot_step > 0 ? options->slot_step : 1);
 }
 
-enum { SENTENCES_FIRST = 4096, TEXT_BYTES_FIRST = 1 << 18 };
+enum { LIST_FIRST = 1 << 12 /* elements */ };
 
 static base_status check_options(const rank_data_options *options, base_error *reterr)
 {
@@ -39,59 +39,87 @@ static base_status check_options(const rank_data_options *options, base_error *r
     return BASE_OK;
 }
 
-/* Makes room for one more sentence and its text with a NUL. */
-static bool make_room(rank_data *data, size_t bytes)
+/* Room for so many more of a list's elements, which is doubled until they fit. */
+static bool reserve(void **list, size_t used, size_t *capacity, size_t more, size_t element_bytes)
 {
-    if (data->text_capacity - data->text_bytes < bytes + 1) {
-        size_t capacity = data->text_capacity == 0 ? TEXT_BYTES_FIRST : data->text_capacity;
-        while (capacity - data->text_bytes < bytes + 1) {
-            capacity *= 2;
-        }
-        char *larger = realloc(data->texts, capacity);
-        if (larger == NULL) {
-            return false;
-        }
-        data->texts = larger;
-        data->text_capacity = capacity;
+    size_t larger = *capacity == 0 ? LIST_FIRST : *capacity;
+    if (*capacity - used >= more && *capacity > 0) {
+        return true;
     }
-    sentence *larger = base_grow(data->sentences, data->sentence_count, &data->sentence_capacity,
-                                 SENTENCES_FIRST, sizeof *larger);
-    if (larger == NULL) {
+    while (larger - used < more) {
+        larger *= 2;
+    }
+    void *moved = realloc(*list, larger * element_bytes);
+    if (moved == NULL) {
         return false;
     }
-    data->sentences = larger;
-    data->sentences[data->sentence_count++] =
-        (sentence){.offset = data->text_bytes, .count = (uint32_t)bytes};
+    *list = moved;
+    *capacity = larger;
     return true;
 }
 
-/* Appends the record's text and its sentence. What stands before an arrow is no target: it is a pair. */
-static bool keep_text(rank_data *data, const rank_record *record)
+bool rank_data_make_room(rank_data *data, size_t id_count)
 {
-    const size_t bytes = rank_record_text_bytes(record);
-    if (!make_room(data, bytes)) {
-        return false;
+    void *ids = data->ids;
+    void *sentences = data->sentences;
+    const bool made = (id_count == 0 || reserve(&ids, data->id_count, &data->id_capacity, id_count,
+                                                sizeof *data->ids)) &&
+                      reserve(&sentences, data->sentence_count, &data->sentence_capacity, 1,
+                              sizeof *data->sentences);
+    data->ids = ids;
+    data->sentences = sentences;
+    return made;
+}
+
+/* Appends the record's text. */
+static bool put_text(rank_data *data, const rank_record *record, size_t bytes)
+{
+    void *texts = data->texts;
+    const bool made = reserve(&texts, data->text_bytes, &data->text_capacity, bytes + 1, 1);
+    data->texts = texts;
+    if (made) {
+        rank_record_text(record, data->texts + data->text_bytes);
+        data->text_bytes += bytes + 1;
     }
-    char *text = data->texts + data->text_bytes;
-    rank_record_text(record, text);
+    return made;
+}
+
+static base_status keep_record(rank_data *data, const rank_record *record, base_error *reterr)
+{
+    const bool encoded = rank_record_kind_of(record) != RANK_RECORD_TEXT;
+    const size_t bytes = rank_record_text_bytes(record);
+    const size_t offset = data->text_bytes;
     data->records++;
-    data->pairs += rank_record_arrow_end(text, bytes) > 0 ? 1 : 0;
-    data->text_bytes += bytes + 1;
-    return true;
+    if ((!encoded || data->sentence_count == 0) && !put_text(data, record, bytes)) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a sentence");
+    }
+    if (encoded) {
+        if (data->sentence_count == 0) {
+            rank_data_join_lines(data->texts + offset, bytes);
+        }
+        return rank_data_keep_encoded(data, record, reterr);
+    }
+    if (!rank_data_make_room(data, 0)) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a sentence");
+    }
+    data->sentences[data->sentence_count++] =
+        (sentence){.offset = offset, .count = (uint32_t)bytes};
+    /* what stands before an arrow is no target: it is a pair */
+    data->pairs += rank_record_arrow_end(data->texts + offset, bytes) > 0 ? 1 : 0;
+    return BASE_OK;
 }
 
 static base_status keep_line(rank_data *data, const rank_lines *lines, base_error *reterr)
 {
     rank_record record;
     base_status status = rank_record_read(lines->line, lines->line_bytes, &record, reterr);
-    if (status != BASE_OK) {
-        status = base_error_prepend(reterr, status, "%s:%" PRIu64, lines->path, lines->number);
-    } else if (!keep_text(data, &record)) {
-        status =
-            base_fail(reterr, BASE_ERR_MEMORY, "no memory for the sentences of %s", lines->path);
+    if (status == BASE_OK) {
+        status = keep_record(data, &record, reterr);
     }
     rank_record_clear(&record);
-    return status;
+    return status == BASE_OK
+               ? BASE_OK
+               : base_error_prepend(reterr, status, "%s:%" PRIu64, lines->path, lines->number);
 }
 
 static bool is_mine(const rank_data_options *options, uint64_t index)
@@ -130,6 +158,11 @@ static base_status find_long(rank_data *data, base_error *reterr)
 {
     for (size_t i = 0; i < data->sentence_count; i++) {
         sentence *one = &data->sentences[i];
+        if (one->encoded) {
+            one->too_long = one->count > (uint32_t)data->options.context;
+            data->long_count += one->too_long;
+            continue;
+        }
         const base_status status = rank_context_exceeded(&data->options, data->texts + one->offset,
                                                          one->count, &one->too_long, reterr);
         if (status != BASE_OK) {

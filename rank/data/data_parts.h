@@ -7,8 +7,9 @@
 
 /* Or a window. */
 typedef struct sentence {
-    uint64_t offset; /* in texts; of a window in ids */
-    uint32_t count;  /* bytes; of a window inputs, behind which its last target stands */
+    uint64_t offset; /* in texts; if encoded in ids */
+    uint32_t count;  /* bytes; if encoded inputs, behind which the last target stands */
+    bool encoded;    /* a window, a prompt with its completion, or a chat; ~id is no target */
     bool too_long;
 } sentence;
 
@@ -38,10 +39,11 @@ struct rank_data {
     sentence *sentences;
     size_t sentence_count;
     size_t sentence_capacity;
-    int32_t *ids; /* of windows */
+    int32_t *ids; /* of what is encoded */
     size_t id_count;
     size_t id_capacity;
-    char *texts; /* end to end, each with a NUL; with windows the beginning of the first */
+    char *texts; /* end to end, each with a NUL; of what is encoded that of the first sentence, or
+                    its beginning */
     size_t text_bytes;
     size_t text_capacity;
     uint64_t long_count;
@@ -58,6 +60,18 @@ struct rank_data {
  * BASE_ERR_LIMIT: there are too many. */
 BASE_MUST_CHECK base_status rank_data_take_number(rank_data *data, const char *path, bool *mine,
                                                   base_error *reterr);
+
+/* Makes room for one more sentence, and so many ids. */
+BASE_MUST_CHECK bool rank_data_make_room(rank_data *data, size_t id_count);
+
+/* For a text that is shown in one line: control characters become spaces. */
+static inline void rank_data_join_lines(char *text, size_t text_bytes)
+{
+    for (size_t i = 0; i < text_bytes; i++) {
+        const unsigned char byte = (unsigned char)text[i];
+        text[i] = (char)(byte < ' ' || byte == 0x7f ? ' ' : byte);
+    }
+}
 
 /* The sentence at a place of a slot's order. */
 static inline const sentence *rank_data_sentence(const rank_data *data, int slot_index,

@@ -42,16 +42,20 @@ static bool keep_pair(rank_pairs *pairs, const rank_record *record)
     return true;
 }
 
-static base_status keep_line(rank_pairs *pairs, const rank_lines *lines, base_error *reterr)
+/* pairs: NULL if the line is another rank's. *has_pairs: whether the file's first line is one. */
+static base_status read_line(rank_pairs *pairs, const rank_lines *lines, bool is_first,
+                             bool *has_pairs, base_error *reterr)
 {
     rank_record record;
     base_status status = rank_record_read(lines->line, lines->line_bytes, &record, reterr);
-    if (status == BASE_OK && record.wrong.data == NULL) {
+    const bool is_pair = status == BASE_OK && record.wrong.data != NULL;
+    *has_pairs = is_first ? is_pair : *has_pairs;
+    if (status == BASE_OK && *has_pairs && !is_pair) {
         status = base_fail(reterr, BASE_ERR_INVALID, "no \"wrong\" and \"right\"");
     }
     if (status != BASE_OK) {
         status = base_error_prepend(reterr, status, "%s:%" PRIu64, lines->path, lines->number);
-    } else if (!keep_pair(pairs, &record)) {
+    } else if (is_pair && pairs != NULL && !keep_pair(pairs, &record)) {
         status = base_fail(reterr, BASE_ERR_MEMORY, "no memory for the pairs of %s", lines->path);
     }
     rank_record_clear(&record);
@@ -66,16 +70,19 @@ base_status rank_pairs_open(const char *path, int rank, int world_size, rank_pai
     BASE_ASSERT(rank < world_size);
     rank_lines lines;
     uint64_t index = 0;
+    bool has_pairs = true;
     *pairs = NULL;
     rank_pairs *made = calloc(1, sizeof *made);
     if (made == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the pairs of %s", path);
     }
     base_status status = rank_lines_open(&lines, path, reterr);
-    while (status == BASE_OK && rank_lines_next(&lines, &status, reterr)) {
-        if (index++ % (uint64_t)world_size == (uint64_t)rank) {
-            status = keep_line(made, &lines, reterr);
+    while (status == BASE_OK && has_pairs && rank_lines_next(&lines, &status, reterr)) {
+        const bool is_mine = index % (uint64_t)world_size == (uint64_t)rank;
+        if (is_mine || index == 0) {
+            status = read_line(is_mine ? made : NULL, &lines, index == 0, &has_pairs, reterr);
         }
+        index++;
     }
     rank_lines_close(&lines);
     if (status == BASE_OK && index == 0) {

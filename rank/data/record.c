@@ -4,9 +4,11 @@
 
 #include <jansson.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/utf8.h"
+#include "chat.h"
 #include "rank/data.h"
 
 enum { MEMBERS_MAX = 8, CONTROL_MAX = 0x1f };
@@ -19,40 +21,142 @@ size_t rank_record_arrow_end(const char *text, size_t text_bytes)
     return arrow == NULL ? 0 : (size_t)(arrow - text) + sizeof ARROW - 2;
 }
 
+rank_record_kind rank_record_kind_of(const rank_record *record)
+{
+    return record->messages.data != NULL ? RANK_RECORD_CHAT
+           : record->prompt.data != NULL ? RANK_RECORD_PROMPT
+                                         : RANK_RECORD_TEXT;
+}
+
+/* The content of the message at *at, which goes on to the next. */
+static const char *next_content(const char **at)
+{
+    const char *content = *at + strlen(*at) + 1;
+    *at = content + strlen(content) + 1;
+    return content;
+}
+
+static size_t contents_bytes(const rank_record *record)
+{
+    const char *at = record->messages.data;
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < record->message_count; i++) {
+        bytes += strlen(next_content(&at)) + 1;
+    }
+    return bytes;
+}
+
+static char *put_contents(char *text, const rank_record *record)
+{
+    const char *at = record->messages.data;
+    for (uint32_t i = 0; i < record->message_count; i++) {
+        const char *content = next_content(&at);
+        memcpy(text, content, strlen(content));
+        text += strlen(content);
+        *text++ = '\n';
+    }
+    return text;
+}
+
 size_t rank_record_text_bytes(const rank_record *record)
 {
+    switch (rank_record_kind_of(record)) {
+    case RANK_RECORD_CHAT:
+        return contents_bytes(record);
+    case RANK_RECORD_PROMPT:
+        return record->prompt.bytes + record->completion.bytes;
+    case RANK_RECORD_TEXT:
+        break;
+    }
     return record->text.data != NULL ? record->text.bytes
                                      : record->wrong.bytes + sizeof ARROW - 1 + record->right.bytes;
 }
 
-void rank_record_text(const rank_record *record, char *text)
+static char *put_string(char *at, const rank_record_string *string)
 {
-    if (record->text.data != NULL) {
-        memcpy(text, record->text.data, record->text.bytes);
-    } else {
-        char *at = mempcpy(text, record->wrong.data, record->wrong.bytes);
-        at = mempcpy(at, ARROW, sizeof ARROW - 1);
-        memcpy(at, record->right.data, record->right.bytes);
-    }
-    text[rank_record_text_bytes(record)] = '\0';
+    memcpy(at, string->data, string->bytes);
+    return at + string->bytes;
 }
 
-static rank_record_string *member(rank_record *record, const char *name, size_t name_bytes)
+void rank_record_text(const rank_record *record, char *text)
 {
-    if (name_bytes == 4 && memcmp(name, "text", 4) == 0) {
-        return &record->text;
+    char *at = text;
+    switch (rank_record_kind_of(record)) {
+    case RANK_RECORD_CHAT:
+        at = put_contents(text, record);
+        break;
+    case RANK_RECORD_PROMPT:
+        at = put_string(put_string(at, &record->prompt), &record->completion);
+        break;
+    case RANK_RECORD_TEXT:
+        if (record->text.data != NULL) {
+            at = put_string(at, &record->text);
+        } else {
+            const rank_record_string arrow = {ARROW, sizeof ARROW - 1};
+            at = put_string(put_string(at, &record->wrong), &arrow);
+            at = put_string(at, &record->right);
+        }
+        break;
     }
-    if (name_bytes == 5 && memcmp(name, "wrong", 5) == 0) {
-        return &record->wrong;
-    }
-    if (name_bytes == 5 && memcmp(name, "right", 5) == 0) {
-        return &record->right;
+    *at = '\0';
+}
+
+/* ---- members ---- */
+
+typedef struct record_member {
+    const char *name;
+    size_t offset; /* of its string in a record */
+} record_member;
+
+static const record_member members[] = {
+    {"text", offsetof(rank_record, text)},
+    {"wrong", offsetof(rank_record, wrong)},
+    {"right", offsetof(rank_record, right)},
+    {"prompt", offsetof(rank_record, prompt)},
+    {"completion", offsetof(rank_record, completion)},
+};
+
+enum { MEMBERS = sizeof members / sizeof members[0], TEXT_MEMBERS = 3 };
+
+static rank_record_string *string_of(rank_record *record, const record_member *member)
+{
+    return (rank_record_string *)(void *)((char *)record + member->offset);
+}
+
+static bool is_named(const rank_record_string *name, const char *text)
+{
+    return strlen(text) == name->bytes && memcmp(text, name->data, name->bytes) == 0;
+}
+
+static rank_record_string *find_member(rank_record *record, const rank_record_string *name)
+{
+    for (size_t i = 0; i < MEMBERS; i++) {
+        if (is_named(name, members[i].name)) {
+            return string_of(record, &members[i]);
+        }
     }
     return NULL;
 }
 
-/* Checks the members of a line, for both parsers. */
-static base_status check(const rank_record *record, base_error *reterr)
+static const rank_record_string none = {NULL, 0};
+
+/* Checks a line that has neither messages nor a text. */
+static base_status check_prompt(const rank_record *record, base_error *reterr)
+{
+    if (record->prompt.data == NULL && record->completion.data == NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "no \"text\" (nor \"messages\", nor \"prompt\" and \"completion\")");
+    }
+    if (record->prompt.data == NULL || record->completion.data == NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID, "\"prompt\" and \"completion\" go together");
+    }
+    return record->completion.bytes > 0
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID, "\"completion\" is empty");
+}
+
+/* Checks the members of a line, for both parsers, and forgets those that are not read. */
+static base_status check(rank_record *record, base_error *reterr)
 {
     const rank_record_string *text = &record->text;
     const rank_record_string *wrong = &record->wrong;
@@ -60,12 +164,16 @@ static base_status check(const rank_record *record, base_error *reterr)
     if ((wrong->data == NULL) != (right->data == NULL)) {
         return base_fail(reterr, BASE_ERR_INVALID, "\"wrong\" and \"right\" go together");
     }
-    if (text->data == NULL && wrong->data != NULL) {
+    if (text->data == NULL && wrong->data == NULL) {
+        return check_prompt(record, reterr);
+    }
+    record->prompt = none;
+    record->completion = none;
+    if (text->data == NULL) {
         return BASE_OK;
     }
-    if (text->data == NULL || text->bytes == 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         text->data == NULL ? "no \"text\"" : "\"text\" is empty");
+    if (text->bytes == 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "\"text\" is empty");
     }
     if (wrong->data != NULL &&
         (text->bytes != wrong->bytes + sizeof ARROW - 1 + right->bytes ||
@@ -76,6 +184,8 @@ static base_status check(const rank_record *record, base_error *reterr)
     }
     return BASE_OK;
 }
+
+/* ---- plain lines ---- */
 
 static const char *skip_spaces(const char *at, const char *end)
 {
@@ -127,7 +237,7 @@ static const char *plain_member(const char *at, const char *end, rank_record_str
     rank_record_string value = {NULL, 0};
     rank_record_string *name = &names[name_count];
     at = plain_string(skip_spaces(at, end), end, name);
-    if (at == NULL) {
+    if (at == NULL || is_named(name, "messages")) {
         return NULL;
     }
     at = skip_spaces(at, end);
@@ -140,7 +250,7 @@ static const char *plain_member(const char *at, const char *end, rank_record_str
             return NULL;
         }
     }
-    rank_record_string *to = member(record, name->data, name->bytes);
+    rank_record_string *to = find_member(record, name);
     if (to != NULL) {
         *to = value;
     }
@@ -173,10 +283,83 @@ bool rank_record_read_quick(const char *line, size_t line_bytes, rank_record *re
     return false;
 }
 
+/* ---- other lines ---- */
+
+/* Checks a message. Returns the bytes of its role and content, with their NULs. */
+static base_status check_message(const json_t *message, size_t *bytes, base_error *reterr)
+{
+    const json_t *role = json_object_get(message, "role");
+    const json_t *content = json_object_get(message, "content");
+    if (!json_is_string(role) || !rank_chat_is_role(json_string_value(role))) {
+        return base_fail(reterr, BASE_ERR_INVALID, "its role must be system, user or assistant");
+    }
+    if (!json_is_string(content)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "its content is not a string");
+    }
+    *bytes = json_string_length(role) + 1 + json_string_length(content) + 1;
+    return BASE_OK;
+}
+
+/* Keeps a copy of the messages. */
+static base_status read_messages(const json_t *messages, rank_record *record, base_error *reterr)
+{
+    size_t index = 0;
+    size_t all = 0;
+    const json_t *message = NULL;
+    if (!json_is_array(messages) || json_array_size(messages) == 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "\"messages\" is not an array of messages");
+    }
+    json_array_foreach(messages, index, message)
+    {
+        size_t bytes = 0;
+        const base_status status = check_message(message, &bytes, reterr);
+        if (status != BASE_OK) {
+            return base_error_prepend(reterr, status, "message %zu", index + 1);
+        }
+        all += bytes;
+    }
+    char *at = malloc(all);
+    if (at == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a chat");
+    }
+    record->messages = (rank_record_string){at, all};
+    record->message_count = (uint32_t)json_array_size(messages);
+    json_array_foreach(messages, index, message)
+    {
+        const json_t *role = json_object_get(message, "role");
+        const json_t *content = json_object_get(message, "content");
+        at = mempcpy(at, json_string_value(role), json_string_length(role) + 1);
+        at = mempcpy(at, json_string_value(content), json_string_length(content) + 1);
+    }
+    return BASE_OK;
+}
+
+static bool has_text(const rank_record *record)
+{
+    return record->text.data != NULL || record->wrong.data != NULL || record->right.data != NULL;
+}
+
+static base_status read_strings(const json_t *root, rank_record *record, base_error *reterr)
+{
+    for (size_t i = 0; i < MEMBERS; i++) {
+        const json_t *value = json_object_get(root, members[i].name);
+        if (i == TEXT_MEMBERS && has_text(record)) {
+            break; /* others are not read */
+        }
+        if (value != NULL && !json_is_string(value)) {
+            return base_fail(reterr, BASE_ERR_INVALID, "\"%s\" is not a string", members[i].name);
+        }
+        if (value != NULL) {
+            *string_of(record, &members[i]) =
+                (rank_record_string){json_string_value(value), json_string_length(value)};
+        }
+    }
+    return check(record, reterr);
+}
+
 base_status rank_record_read_slow(const char *line, size_t line_bytes, rank_record *record,
                                   base_error *reterr)
 {
-    static const char *const names[] = {"text", "wrong", "right"};
     /* jansson's message would contain it, but it is invisible */
     static const char mark[] = "\xef\xbb\xbf";
     json_error_t json_error;
@@ -202,17 +385,9 @@ base_status rank_record_read_slow(const char *line, size_t line_bytes, rank_reco
     if (!json_is_object(root)) {
         return base_fail(reterr, BASE_ERR_INVALID, "not an object");
     }
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const json_t *value = json_object_get(root, names[i]);
-        if (value != NULL && !json_is_string(value)) {
-            return base_fail(reterr, BASE_ERR_INVALID, "\"%s\" is not a string", names[i]);
-        }
-        if (value != NULL) {
-            *member(record, names[i], strlen(names[i])) =
-                (rank_record_string){json_string_value(value), json_string_length(value)};
-        }
-    }
-    return check(record, reterr);
+    const json_t *messages = json_object_get(root, "messages");
+    return messages != NULL ? read_messages(messages, record, reterr)
+                            : read_strings(root, record, reterr);
 }
 
 base_status rank_record_read(const char *line, size_t line_bytes, rank_record *record,
@@ -227,5 +402,6 @@ base_status rank_record_read(const char *line, size_t line_bytes, rank_record *r
 void rank_record_clear(rank_record *record)
 {
     json_decref(record->owner);
+    free((void *)(uintptr_t)record->messages.data);
     memset(record, 0, sizeof *record);
 }

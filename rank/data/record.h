@@ -1,4 +1,6 @@
-/* One line of the data file: an object with "text", or with "wrong" and "right", or with all three.
+/* One line of the data file: an object with "messages"; or with "text", or "wrong" and "right", or all three; or
+ * with "prompt" and "completion". Where it has members of several of these, the first of them in this order are
+ * read.
  *
  * If all members are plain strings, the line is read without a copy. Anything else (escapes,
  * numbers, nesting, and every wrong line) goes to jansson, which decides. Both give the same
@@ -8,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
@@ -20,13 +23,28 @@ typedef struct rank_record {
     rank_record_string text; /* NULL: it follows from wrong and right */
     rank_record_string wrong;
     rank_record_string right;
-    void *owner; /* owns the strings if they are not in the line */
+    rank_record_string prompt; /* with a completion, of a line that has nothing of the above */
+    rank_record_string completion;
+    rank_record_string
+        messages; /* of a chat: the role and the content of each, each with a NUL behind it */
+    uint32_t message_count;
+    void *owner; /* owns the strings if they are not in the line, but for the messages */
 } rank_record;
 
+/* What a line is. */
+typedef enum rank_record_kind {
+    RANK_RECORD_TEXT, /* also "WRONG → RIGHT" */
+    RANK_RECORD_PROMPT,
+    RANK_RECORD_CHAT,
+} rank_record_kind;
+
+rank_record_kind rank_record_kind_of(const rank_record *record);
+
 /* Reads a line without its newline. The strings point into the line or into *record, which the
- * caller clears in both cases. BASE_ERR_INVALID: not UTF-8, not an object, a name twice, "text"
- * empty, or missing without "wrong" and "right", a member that is not a string, one of "wrong" and
- * "right" without the other, or all three where the text is not "WRONG → RIGHT". */
+ * caller clears in both cases. BASE_ERR_INVALID: not UTF-8, not an object, a name twice, nothing to learn
+ * from, "text" or "completion" empty, a member that is not a string, one of "wrong" and "right" or of "prompt" and
+ * "completion" without the other, all three where the text is not "WRONG → RIGHT"; or "messages" that are no
+ * array of objects with a "role" that a message may have, and a string as "content". */
 BASE_MUST_CHECK base_status rank_record_read(const char *line, size_t line_bytes,
                                              rank_record *record, base_error *reterr);
 void rank_record_clear(rank_record *record);
@@ -37,7 +55,8 @@ BASE_MUST_CHECK base_status rank_record_read_slow(const char *line, size_t line_
                                                   rank_record *record, base_error *reterr);
 bool rank_record_read_quick(const char *line, size_t line_bytes, rank_record *record);
 
-/* The bytes of the record's text, without a NUL. */
+/* The bytes of the record's text, without a NUL. That of a prompt has its completion behind it, and that of a chat is
+ * the contents of its messages, a line end behind each. */
 size_t rank_record_text_bytes(const rank_record *record);
 /* Writes the text, and a NUL behind it. */
 void rank_record_text(const rank_record *record, char *text);

@@ -16,6 +16,7 @@ typedef struct rank_text_part {
     bool begins;  /* its text, */
     bool ends;    /* or is the last part of it */
     bool is_pair; /* a wrong and a right sentence */
+    bool is_chat; /* the contents of its messages */
 } rank_text_part;
 
 /* What gets the parts, in order, until one is refused. */

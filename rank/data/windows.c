@@ -6,12 +6,11 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "base/grow.h"
 #include "limits.h"
 #include "lines.h"
 #include "text_parts.h"
 
-enum { IDS_FIRST = 1 << 16, WINDOWS_FIRST = 1024, SHOWN_IDS = 64 };
+enum { SHOWN_IDS = 64 };
 
 /* The tokens of a text stream through `window`. When it has one more than the context, that makes a
  * window, whose targets are the tokens from the second one on; and the last token begins the next. */
@@ -29,25 +28,6 @@ static base_status no_memory(const cutter *self, base_error *reterr)
     return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the tokens of %s", self->path);
 }
 
-/* Room for so many more of the data's ids. */
-static bool make_room(rank_data *data, size_t count)
-{
-    if (data->id_capacity - data->id_count >= count) {
-        return true;
-    }
-    size_t capacity = data->id_capacity == 0 ? IDS_FIRST : data->id_capacity;
-    while (capacity - data->id_count < count) {
-        capacity *= 2;
-    }
-    int32_t *larger = realloc(data->ids, capacity * sizeof *larger);
-    if (larger == NULL) {
-        return false;
-    }
-    data->ids = larger;
-    data->id_capacity = capacity;
-    return true;
-}
-
 /* The window's first `inputs` tokens, and the one behind them, become one of the file's windows. */
 static base_status emit(const cutter *self, size_t inputs, base_error *reterr)
 {
@@ -57,15 +37,11 @@ static base_status emit(const cutter *self, size_t inputs, base_error *reterr)
     if (status != BASE_OK || !mine) {
         return status;
     }
-    sentence *larger = base_grow(data->sentences, data->sentence_count, &data->sentence_capacity,
-                                 WINDOWS_FIRST, sizeof *larger);
-    if (larger == NULL || !make_room(data, inputs + 1)) {
-        data->sentences = larger != NULL ? larger : data->sentences;
+    if (!rank_data_make_room(data, inputs + 1)) {
         return no_memory(self, reterr);
     }
-    data->sentences = larger;
     data->sentences[data->sentence_count++] =
-        (sentence){.offset = data->id_count, .count = (uint32_t)inputs};
+        (sentence){.offset = data->id_count, .count = (uint32_t)inputs, .encoded = true};
     memcpy(data->ids + data->id_count, self->window, (inputs + 1) * sizeof *data->ids);
     data->id_count += inputs + 1;
     return BASE_OK;
@@ -132,6 +108,9 @@ static base_status end_text(cutter *self, base_error *reterr)
 static base_status put_part(void *user, const rank_text_part *part, base_error *reterr)
 {
     cutter *self = user;
+    if (part->is_chat) {
+        return base_fail(reterr, BASE_ERR_INVALID, "chats are not cut into windows (--windows)");
+    }
     base_status status = part->begins ? begin_text(self, reterr) : BASE_OK;
     if (status == BASE_OK) {
         status = put_text(self, part->at, part->bytes, reterr);
@@ -166,10 +145,7 @@ static base_status show_first(rank_data *data, base_error *reterr)
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a text");
     }
     (void)rank_tokenizer_decode(tokenizer, data->ids, count, data->texts, bytes + 1);
-    for (size_t i = 0; i < bytes; i++) {
-        const unsigned char byte = (unsigned char)data->texts[i];
-        data->texts[i] = (char)(byte < ' ' || byte == 0x7f ? ' ' : byte); /* for one line */
-    }
+    rank_data_join_lines(data->texts, bytes);
     return BASE_OK;
 }
 

@@ -50,7 +50,12 @@ base_status rank_mode_check_heldout(const proto_job *job, base_error *reterr)
                                "--heldout %s: a plain text has no sentences to correct",
                                job->data.heldout);
     }
-    const base_status status = rank_pairs_open(job->data.heldout, 0, 1, &pairs, reterr);
+    base_status status = rank_pairs_open(job->data.heldout, 0, 1, &pairs, reterr);
+    if (status == BASE_OK && rank_pairs_count(pairs) == 0 &&
+        !proto_mode_get(job->job.mode)->trains) {
+        status = base_fail(reterr, BASE_ERR_INVALID, "%s:1: no \"wrong\" and \"right\"",
+                           job->data.heldout);
+    }
     rank_pairs_close(pairs);
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--heldout");
 }

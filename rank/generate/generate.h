@@ -68,7 +68,7 @@ typedef struct rank_generate_options {
     const int32_t *stops;         /* (stop_count): that end it, beside the tokenizer's end token */
     int stop_count;               /* at most RANK_GENERATION_STOPS_MAX */
     const char *prompt_suffix;    /* put behind each prompt that does not have it; NULL: nothing */
-    const struct rank_chat *chat; /* generate/chat.h; NULL: no chats come, nor: */
+    const struct rank_chat *chat; /* data/chat.h; NULL: no chats come, nor: */
     bool prompts_are_messages;    /* of a user, who is answered, */
     bool no_thinking;             /* … without thoughts (rank_chat_messages) */
     double temperature;           /* 0: greedy, and the next three are not looked at */

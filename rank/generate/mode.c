@@ -288,22 +288,28 @@ const char *rank_mode_prompt_suffix(const rank_generation_config *generation, co
     return says_so ? generation->prompt_suffix : of_older;
 }
 
-/* Finds the form of the checkpoint's chats. What is wrong stands in chat->why, which clients read: it names no
- * path. */
+/* chat->why is what clients read: it names no path. */
+base_status rank_mode_find_chat(const char *checkpoint, rank_tokenizer *tokenizer, rank_chat *chat,
+                                bool *has_one, base_error *unread)
+{
+    rank_chat_template template;
+    const base_status status = rank_checkpoint_chat_template(checkpoint, &template, unread);
+    *has_one = status != BASE_OK || template.text != NULL;
+    rank_chat_init(template.text, template.begin_token, tokenizer, chat);
+    free(template.text);
+    if (status != BASE_OK) {
+        (void)base_fail(&chat->why, status, "the checkpoint's chat template cannot be read");
+    }
+    return status;
+}
+
 static base_status init_chat(const proto_job *job, rank_tokenizer *tokenizer, bool warns,
                              rank_chat *chat, base_error *reterr)
 {
-    rank_chat_template template;
     base_error unread;
+    bool has_one = false;
     const base_status status =
-        rank_checkpoint_chat_template(job->model.checkpoint, &template, &unread);
-    const bool has_one = status != BASE_OK || template.text != NULL;
-    rank_chat_init(&template, tokenizer, chat);
-    free(template.text);
-    if (status != BASE_OK) {
-        (void)base_fail(&chat->why, status,
-                        "the checkpoint's chat template cannot be read: send a whole prompt");
-    }
+        rank_mode_find_chat(job->model.checkpoint, tokenizer, chat, &has_one, &unread);
     const char *why = status != BASE_OK ? unread.message : chat->why.message;
     if (chat->form == NULL && job->infer.chat) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "--chat: %s", why);

@@ -2,10 +2,11 @@
 #ifndef RANK_GENERATE_MODE_H
 #define RANK_GENERATE_MODE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
-#include "generate/chat.h"
+#include "data/chat.h"
 #include "generate/generate.h"
 #include "proto/job.h"
 #include "rank/checkpoint.h"
@@ -30,6 +31,11 @@ int rank_mode_context(const proto_job *job, const rank_model_config *config);
 BASE_MUST_CHECK base_status rank_mode_load_tokenizer(const proto_job *job, bool warns,
                                                      rank_tokenizer **tokenizer, rank_chat *chat,
                                                      base_error *reterr);
+
+/* Finds out how a checkpoint writes chats. What is wrong stands in chat->why. unread: says more if its template
+ * cannot be read, whose status this returns. *has_one: whether there is a template. */
+BASE_MUST_CHECK base_status rank_mode_find_chat(const char *checkpoint, rank_tokenizer *tokenizer,
+                                                rank_chat *chat, bool *has_one, base_error *unread);
 
 /* The error of a job on GPUs whose model has experts. */
 BASE_MUST_CHECK base_status rank_mode_refuse_experts(const proto_job *job, base_error *reterr);

@@ -7,7 +7,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "generate/chat.h"
+#include "data/chat.h"
 #include "generate/generation.h"
 #include "generate/stream_text.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "generate/chat.h"
+#include "data/chat.h"
 #include "proto/limits.h"
 #include "rank/checkpoint.h"
 

@@ -5,7 +5,7 @@
 #include "generate/generate.h"
 #include "generate/schedule.h"
 
-struct rank_chat_messages; /* generate/chat.h */
+struct rank_chat_messages; /* data/chat.h */
 
 typedef struct rank_work {
     const char *text; /* of the prompt */

@@ -17,7 +17,7 @@ static const char usage[] =
     "the\n"
     "same file. TEXTs are read as --data of a training: FILE.jsonl, FILE.ndjson and FILE.json "
     "have\n"
-    "a text in each line (\"text\", or \"wrong\" and \"right\"), and any other is one plain text.\n"
+    "a text in each line (or a prompt, or a chat), and any other is one plain text.\n"
     "\n"
     "  --vocab-size N   tokens, all counted (257 to 65536)\n"
     "  --out FILE       the tokenizer; its directory is made where it is missing\n"

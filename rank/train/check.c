@@ -78,6 +78,7 @@ base_status rank_mode_train_check(const proto_job *job, base_error *reterr)
     };
     bool fits = false;
     uint64_t count = 0;
+    rank_chat chat;
     base_status status = check_model(job, reterr);
     status = status == BASE_OK ? rank_mode_check_heldout(job, reterr) : status;
     if (status != BASE_OK) {
@@ -88,6 +89,7 @@ base_status rank_mode_train_check(const proto_job *job, base_error *reterr)
     }
     status = rank_tokenizer_load(job->data.tokenizer, &options.tokenizer, NULL);
     if (status == BASE_OK) {
+        options.chat = rank_train_chat(job, options.tokenizer, &chat);
         status = rank_data_any_fits(&options, &fits, &count, NULL);
     }
     rank_tokenizer_destroy(options.tokenizer);

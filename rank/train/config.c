@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <math.h>
 
+#include "generate/mode.h"
 #include "model/family.h"
 #include "rank/adapters.h"
 #include "rank/checkpoint.h"
@@ -185,4 +186,19 @@ base_status rank_train_config_check(const rank_model_config *saved, const rank_m
                 : base_fail(reterr, BASE_ERR_INVALID,
                             "its config.json says another model than this job has "
                             "(--checkpoint, --width, --layers, --heads, --experts, --router-loss)");
+}
+
+const rank_chat *rank_train_chat(const proto_job *job, rank_tokenizer *tokenizer, rank_chat *chat)
+{
+    base_error unread;
+    bool has_one = false;
+    if (job->model.checkpoint[0] == '\0') {
+        return NULL;
+    }
+    const base_status status =
+        rank_mode_find_chat(job->model.checkpoint, tokenizer, chat, &has_one, &unread);
+    if (status != BASE_OK) {
+        chat->why = unread;
+    }
+    return chat;
 }

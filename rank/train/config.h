@@ -2,6 +2,7 @@
 #ifndef RANK_TRAIN_CONFIG_H
 #define RANK_TRAIN_CONFIG_H
 
+#include "data/chat.h"
 #include "proto/job.h"
 #include "rank/model.h"
 
@@ -16,5 +17,8 @@ BASE_MUST_CHECK base_status rank_train_config(const proto_job *job, rank_model_c
 BASE_MUST_CHECK base_status rank_train_config_check(const rank_model_config *saved,
                                                     const rank_model_config *now,
                                                     base_error *reterr);
+
+/* How the checkpoint writes chats, in *chat, for data that are chats. NULL: there is no checkpoint. */
+const rank_chat *rank_train_chat(const proto_job *job, rank_tokenizer *tokenizer, rank_chat *chat);
 
 #endif

@@ -23,6 +23,7 @@ base_status trainer_heldout_open(trainer *self, base_error *reterr)
     const rank_data_options options = {
         .path = job->data.heldout,
         .tokenizer = self->tokenizer,
+        .chat = job->model.checkpoint[0] != '\0' ? &self->chat : NULL,
         .slot_count = (int)proto_job_replicas(job), /* whose ranks pass over a batch together */
         .slot_first = trainer_place(self).replica,
         .slots_here = 1,

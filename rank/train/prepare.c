@@ -315,6 +315,7 @@ static base_status open_data(trainer *self, base_error *reterr)
     const rank_data_options options = {
         .path = job->data.train,
         .tokenizer = self->tokenizer,
+        .chat = rank_train_chat(job, self->tokenizer, &self->chat),
         .slot_count = (int)(replicas * job->train.micro_batches),
         .slot_first = (int)proto_job_slot(job, replica, 0),
         .slot_step = (int)proto_job_slot_step(job),

@@ -7,6 +7,7 @@
 
 #include "backend/graphs.h"
 #include "control.pb-c.h"
+#include "data/chat.h"
 #include "pipeline/pipeline.h"
 #include "proto/digest.h"
 #include "proto/limits.h"
@@ -43,6 +44,7 @@ typedef struct trainer {
     rank_device device;
     rank_graphs *graphs; /* NULL on the CPU */
     rank_tokenizer *tokenizer;
+    rank_chat chat; /* of the checkpoint, for data that are chats */
     rank_data *data;
     bool learns_pairs;  /* most of the data, on all ranks, are pairs: trainer_ready finds it out */
     rank_data *heldout; /* NULL: evaluated only at the end */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "generate/chat_form.h"
+#include "data/chat_form.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 

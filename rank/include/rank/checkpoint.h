@@ -104,7 +104,7 @@ BASE_MUST_CHECK base_status rank_checkpoint_generation(const char *directory, in
                                                        rank_generation_config *config,
                                                        base_error *reterr);
 
-/* How the checkpoint writes chats, in a language that is not read here (generate/chat.h). */
+/* How the checkpoint writes chats, in a language that is not read here (data/chat.h). */
 typedef struct rank_chat_template {
     char *text;           /* NULL: it does not say */
     char begin_token[64]; /* the name of bos_token; "": there is none */

@@ -6,6 +6,10 @@
  * the end token, and their targets are the next ones. With loss_on_correction, the tokens up to and
  * including the first " → " are not targets. In a text without the arrow all are.
  *
+ * Or a line has "prompt" and "completion", of which the completion's tokens and the end token are targets; or
+ * "messages", a chat as the checkpoint's template writes it, of which what the assistant says is (data/chat.h), and
+ * the mark behind it, which ends the last answer. Without loss_on_correction all their tokens are.
+ *
  * Slots: the job has slots = ranks × micro-batches. Slot s owns the sentences with index % slots ==
  * s. Each epoch draws a new order from the seed (seed + s and the epoch). Together the slots have
  * the whole file, without overlap. A batch has room for `batch` × `context` tokens. It takes whole
@@ -32,13 +36,15 @@
 #include "rank/tokenizer.h"
 
 typedef struct rank_data rank_data;
+struct rank_chat; /* data/chat.h */
 
 typedef struct rank_data_options {
     const char *path;
-    rank_tokenizer *tokenizer; /* borrowed, outlives the data */
-    int slot_count;            /* of the whole job */
-    int slot_first;            /* this rank's slots: slot_first + i × slot_step, i < slots_here */
-    int slot_step;             /* 0: 1 */
+    rank_tokenizer *tokenizer;    /* borrowed, outlives the data */
+    const struct rank_chat *chat; /* borrowed, for lines that are chats; NULL: they are refused */
+    int slot_count;               /* of the whole job */
+    int slot_first; /* this rank's slots: slot_first + i × slot_step, i < slots_here */
+    int slot_step;  /* 0: 1 */
     int slots_here;
     int batch;   /* rows */
     int context; /* tokens per row */
@@ -92,14 +98,14 @@ BASE_MUST_CHECK base_status rank_data_seek(rank_data *data, uint64_t epoch,
                                            const uint32_t *positions, base_error *reterr);
 
 /* Whether the context holds at least one sentence of the file. Reads only as far as that one, and of
- * the options only path, tokenizer, context and loss_on_correction. *count: how many sentences were read.
+ * the options only path, tokenizer, chat, context and loss_on_correction. *count: how many sentences were read.
  * Statuses as rank_data_open. */
 BASE_MUST_CHECK base_status rank_data_any_fits(const rank_data_options *options, bool *fits,
                                                uint64_t *count, base_error *reterr);
 
 /* For generation and evaluation: reads the "wrong"/"right" pairs with index % world_size == rank.
- * Statuses as rank_data_open; a line of the shard without a pair is BASE_ERR_INVALID. The pairs own
- * the strings. */
+ * Statuses as rank_data_open; a line of the shard without a pair is BASE_ERR_INVALID. A file whose first line is
+ * none has no pairs: of others the loss alone is measured. The pairs own the strings. */
 typedef struct rank_pairs rank_pairs;
 BASE_MUST_CHECK base_status rank_pairs_open(const char *path, int rank, int world_size,
                                             rank_pairs **pairs, base_error *reterr);

@@ -29,10 +29,17 @@ static void pairs_are_shared_out(void **state)
     assert_int_equal(rank_pairs_count(pairs), 0);
     rank_pairs_close(pairs);
 
-    data_write(fixture, "{\"text\":\"a\"}\n");
+    data_write(fixture, "{\"wrong\":\"a\",\"right\":\"b\"}\n{\"text\":\"a\"}\n");
     assert_status(rank_pairs_open(fixture->path, 0, 1, &pairs, &error), BASE_ERR_INVALID);
     assert_null(pairs);
-    assert_non_null(strstr(error.message, "data.jsonl:1: no \"wrong\""));
+    assert_non_null(strstr(error.message, "data.jsonl:2: no \"wrong\""));
+    /* a file of something else has none, for each rank */
+    data_write(fixture, "{\"text\":\"a\"}\n{\"wrong\":\"a\",\"right\":\"b\"}\n");
+    for (int rank = 0; rank < 2; rank++) {
+        assert_ok(rank_pairs_open(fixture->path, rank, 2, &pairs, &error), &error);
+        assert_int_equal(rank_pairs_count(pairs), 0);
+        rank_pairs_close(pairs);
+    }
     data_write(fixture, "");
     assert_status(rank_pairs_open(fixture->path, 0, 1, &pairs, &error), BASE_ERR_INVALID);
 }

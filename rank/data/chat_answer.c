@@ -1,10 +1,10 @@
 /* Recognises on which condition a chat template begins an answer. Called by chat_form.c. */
-#include "generate/chat_answer.h"
+#include "chat_answer.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "generate/chat_tag.h"
+#include "chat_tag.h"
 
 typedef enum condition {
     ALWAYS,       /* behind the last message it is true, or what it sets is known */

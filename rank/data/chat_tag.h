@@ -1,8 +1,8 @@
 /* A tag of a chat template, {{ … }} or {% … %}, in one form whatever its spaces and quotes: what is between the
  * braces, without spaces outside of strings unless words would run together, with ' around strings, \n for a line
  * end in one, and `content` for message.content. Pure. */
-#ifndef RANK_GENERATE_CHAT_TAG_H
-#define RANK_GENERATE_CHAT_TAG_H
+#ifndef RANK_DATA_CHAT_TAG_H
+#define RANK_DATA_CHAT_TAG_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "rank/checkpoint.h"
 #include "support.h"
 
 rank_tokenizer *chat_case_load_marks(const char *kind, int special)
@@ -54,8 +53,6 @@ rank_tokenizer *chat_case_load(const char *kind)
 rank_chat chat_case_read(const char *text, const char *begin, rank_tokenizer *tokenizer)
 {
     rank_chat chat;
-    rank_chat_template template = {.text = (char *)(uintptr_t)text};
-    (void)snprintf(template.begin_token, sizeof template.begin_token, "%s", begin);
-    rank_chat_init(&template, tokenizer, &chat);
+    rank_chat_init(text, begin, tokenizer, &chat);
     return chat;
 }

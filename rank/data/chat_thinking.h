@@ -1,8 +1,8 @@
 /* Templates of models that think: an answer begins with <think>, thoughts, </think>. Such a template takes the
  * thoughts out of earlier answers, and writes those behind the last question of a user. It does so as Qwen3's
  * does it, or it is not known: the statements that decide it are compared one by one. Pure. */
-#ifndef RANK_GENERATE_CHAT_THINKING_H
-#define RANK_GENERATE_CHAT_THINKING_H
+#ifndef RANK_DATA_CHAT_THINKING_H
+#define RANK_DATA_CHAT_THINKING_H
 
 #include <stdbool.h>
 #include <stddef.h>

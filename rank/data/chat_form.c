@@ -1,13 +1,13 @@
 /* Recognises the form of a chat template. Called by chat.c. */
-#include "generate/chat_form.h"
+#include "chat_form.h"
 
 #include <ctype.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "generate/chat_answer.h"
-#include "generate/chat_thinking.h"
+#include "chat_answer.h"
+#include "chat_thinking.h"
 
 static const rank_chat_form forms[] = {
     {"ChatML", "<|im_start|>", "", "<|im_end|>", "\n", "\n", false},

@@ -1,9 +1,9 @@
 /* Recognises how a chat template treats thoughts, and does it to messages. Called by chat_form.c and chat.c. */
-#include "generate/chat_thinking.h"
+#include "chat_thinking.h"
 
 #include <string.h>
 
-#include "generate/chat_tag.h"
+#include "chat_tag.h"
 
 /* ---- the template ---- */
 

@@ -1,8 +1,8 @@
 /* Whether a checkpoint's chat template is of a form that is known here. The template is a program, which is not run.
  * It is of the form if each place where it writes a mark is as the form has it, so that another program with the
  * same marks (other names of roles, other words around a content) is not taken for it. Pure. */
-#ifndef RANK_GENERATE_CHAT_FORM_H
-#define RANK_GENERATE_CHAT_FORM_H
+#ifndef RANK_DATA_CHAT_FORM_H
+#define RANK_DATA_CHAT_FORM_H
 
 #include <stdbool.h>
 

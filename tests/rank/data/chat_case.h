@@ -2,7 +2,7 @@
 #ifndef TEST_CHAT_CASE_H
 #define TEST_CHAT_CASE_H
 
-#include "generate/chat.h"
+#include "data/chat.h"
 
 /* Templates of each form, between which and whose parts something may be put. */
 #define CHATML                                                                                     \

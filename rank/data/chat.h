@@ -3,17 +3,15 @@
  * (chat_form.h). Sources: the templates of Qwen2.5, Qwen3, SmolLM2, Llama 3 and 3.1.
  *
  * A mark is always its token. What is within a message is text, as in any other prompt. Pure. */
-#ifndef RANK_GENERATE_CHAT_H
-#define RANK_GENERATE_CHAT_H
+#ifndef RANK_DATA_CHAT_H
+#define RANK_DATA_CHAT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
-#include "generate/chat_form.h"
+#include "chat_form.h"
 #include "rank/tokenizer.h"
-
-struct rank_chat_template; /* rank/checkpoint.h */
 
 typedef struct rank_chat {
     const rank_chat_form *form; /* NULL: there is none, and `why` says it */
@@ -26,14 +24,15 @@ typedef struct rank_chat {
 } rank_chat;
 
 /* Finds the form of a template, and its tokens, which become special in the tokenizer. What is wrong stands in
- * chat->why. */
-void rank_chat_init(const struct rank_chat_template *template, rank_tokenizer *tokenizer,
+ * chat->why. text: NULL if the checkpoint has no template. begin_token: the name of its bos_token; "": none. */
+void rank_chat_init(const char *text, const char *begin_token, rank_tokenizer *tokenizer,
                     rank_chat *chat);
 
+/* Whether a message may have this role. */
+bool rank_chat_is_role(const char *role);
+
 typedef struct rank_chat_messages {
-    const char
-        *texts; /* the role and the content of each in turn, each with a NUL behind it, at most
-                        * PROTO_PROMPT_BYTES_MAX in all */
+    const char *texts; /* the role and the content of each in turn, each with a NUL behind it */
     uint32_t count;
     bool
         no_thinking; /* the answer begins behind empty thoughts, if the template has a switch for it */
@@ -44,5 +43,14 @@ typedef struct rank_chat_messages {
 BASE_MUST_CHECK base_status rank_chat_encode(const rank_chat *chat, rank_tokenizer *tokenizer,
                                              const rank_chat_messages *messages, rank_ids *ids,
                                              base_error *reterr);
+
+/* Encodes a whole chat to learn from, up to the mark that ends its last answer. A token that is not learned is
+ * ~id: all but what the assistant says, with the mark behind it. Each answer begins where
+ * rank_chat_encode ends, so that its tokens are those that are drawn. ids: as above. BASE_ERR_INVALID: there is no
+ * answer. BASE_ERR_UNSUPPORTED: the chat has no form. */
+BASE_MUST_CHECK base_status rank_chat_encode_lesson(const rank_chat *chat,
+                                                    rank_tokenizer *tokenizer,
+                                                    const rank_chat_messages *messages,
+                                                    rank_ids *ids, base_error *reterr);
 
 #endif

@@ -1,5 +1,5 @@
 /* Reads tags of chat templates. Called by chat_thinking.c and chat_answer.c. */
-#include "generate/chat_tag.h"
+#include "chat_tag.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -1,16 +1,15 @@
-/* Writes chats in the form that the checkpoint's template has. Called by work.c; mode.c makes it. */
-#include "generate/chat.h"
+/* Writes chats in the form that the checkpoint's template has. Called by generate/ for what is asked, and by
+ * encode.c for what is learned. */
+#include "chat.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "generate/chat_thinking.h"
-#include "proto/limits.h"
-#include "rank/checkpoint.h"
+#include "chat_thinking.h"
 
 enum {
-    /* a role, a gap, and a content with what it begins with, or with marks around its thoughts */
-    TEXT_BYTES = PROTO_PROMPT_BYTES_MAX + RANK_CHAT_SYSTEM_BYTES + 64,
+    /* beside a message: a gap, and what a content begins with, or the marks around thoughts */
+    BESIDE_BYTES = 2 * RANK_CHAT_SYSTEM_BYTES + 64,
 };
 
 /* A mark is a special token, whatever the tokenizer calls it: what a user has typed is none. */
@@ -29,35 +28,41 @@ static bool find_id(rank_tokenizer *tokenizer, const char *name, int32_t *id, ra
     return true;
 }
 
-void rank_chat_init(const rank_chat_template *template, rank_tokenizer *tokenizer, rank_chat *chat)
+void rank_chat_init(const char *text, const char *begin_token, rank_tokenizer *tokenizer,
+                    rank_chat *chat)
 {
     *chat = (rank_chat){.form = NULL};
-    if (template->text == NULL) {
-        (void)base_fail(&chat->why, BASE_ERR_UNSUPPORTED,
-                        "the checkpoint has no chat template: send a whole prompt");
+    if (text == NULL) {
+        (void)base_fail(&chat->why, BASE_ERR_UNSUPPORTED, "the checkpoint has no chat template");
         return;
     }
-    const rank_chat_form *form = rank_chat_form_find(template->text, &chat->habits);
+    const rank_chat_form *form = rank_chat_form_find(text, &chat->habits);
     if (form == NULL && chat->habits.unknown[0] != '\0') {
         (void)base_fail(&chat->why, BASE_ERR_UNSUPPORTED,
                         "the checkpoint's chat template begins an answer on a condition that is "
-                        "not known here, %s: send a whole prompt",
+                        "not known here, %s",
                         chat->habits.unknown);
         return;
     }
     if (form == NULL) {
         (void)base_fail(&chat->why, BASE_ERR_UNSUPPORTED,
                         "the checkpoint's chat template is not of a form that is known here, as "
-                        "ChatML or Llama 3: send a whole prompt");
+                        "ChatML or Llama 3");
         return;
     }
-    const char *begin = chat->habits.begins ? template->begin_token : "";
+    const char *begin = chat->habits.begins ? begin_token : "";
     if (find_id(tokenizer, begin, &chat->begin_id, chat) &&
         find_id(tokenizer, form->open, &chat->open_id, chat) &&
         find_id(tokenizer, form->named, &chat->named_id, chat) &&
         find_id(tokenizer, form->close, &chat->close_id, chat)) {
         chat->form = form;
     }
+}
+
+bool rank_chat_is_role(const char *role)
+{
+    return strcmp(role, "system") == 0 || strcmp(role, "user") == 0 ||
+           strcmp(role, "assistant") == 0;
 }
 
 /* ---- writing ---- */
@@ -67,8 +72,11 @@ typedef struct writing {
     rank_tokenizer *tokenizer;
     rank_ids *ids;
     base_error *reterr;
-    char *text;        /* (TEXT_BYTES) */
-    size_t text_bytes; /* what lies between two marks is encoded as one text */
+    char *text;         /* as long as all messages, and BESIDE_BYTES */
+    size_t text_bytes;  /* what lies between two marks is encoded as one text */
+    bool is_lesson;     /* what is not learned is ~id, */
+    bool learns;        /* which what comes now is; and what is learned is a text of its own */
+    size_t learned_end; /* of the ids; 0: nothing is learned */
 } writing;
 
 static void put_text(writing *to, const char *text, size_t text_bytes)
@@ -86,7 +94,22 @@ static base_status flush(writing *to)
     const base_status status =
         rank_tokenizer_encode(to->tokenizer, to->text, to->text_bytes, &more, to->reterr);
     to->text_bytes = 0;
+    for (size_t i = 0; to->is_lesson && !to->learns && i < more.count && i < room; i++) {
+        more.at[i] = ~more.at[i];
+    }
     ids->count += more.count;
+    return status;
+}
+
+/* From here on tokens are learned, or are not. */
+static base_status set_learning(writing *to, bool learns)
+{
+    if (!to->is_lesson || learns == to->learns) {
+        return BASE_OK;
+    }
+    const base_status status = flush(to);
+    to->learned_end = to->learns ? to->ids->count : to->learned_end;
+    to->learns = learns;
     return status;
 }
 
@@ -98,7 +121,7 @@ static base_status put_mark(writing *to, int32_t id)
     }
     const base_status status = flush(to);
     if (to->ids->count < to->ids->capacity) {
-        to->ids->at[to->ids->count] = id;
+        to->ids->at[to->ids->count] = to->is_lesson && !to->learns ? ~id : id;
     }
     to->ids->count++;
     return status;
@@ -113,7 +136,7 @@ static base_status put_role(writing *to, const char *role)
         status = put_mark(to, chat->named_id);
     }
     put_text(to, chat->form->gap, strlen(chat->form->gap));
-    return status;
+    return status == BASE_OK ? set_learning(to, strcmp(role, "assistant") == 0) : status;
 }
 
 /* The length of the character at the text's begin if it is a space to Python's str.strip(), as which Jinja's
@@ -157,7 +180,8 @@ static const char *trim(const char *text, size_t *text_bytes)
 /* What stands behind a content. */
 static base_status put_end(writing *to)
 {
-    const base_status status = put_mark(to, to->chat->close_id);
+    base_status status = put_mark(to, to->chat->close_id);
+    status = status == BASE_OK ? set_learning(to, false) : status;
     put_text(to, to->chat->form->tail, strlen(to->chat->form->tail));
     return status;
 }
@@ -205,7 +229,8 @@ static base_status put_beginning(writing *to, bool no_thinking)
     return status == BASE_OK ? flush(to) : status;
 }
 
-static base_status put_chat(writing *to, const rank_chat_messages *messages)
+/* The messages alone. */
+static base_status put_messages(writing *to, const rank_chat_messages *messages)
 {
     const char *texts = messages->texts;
     const uint32_t message_count = messages->count;
@@ -216,11 +241,9 @@ static base_status put_chat(writing *to, const rank_chat_messages *messages)
         status = put_message(to, "system", habits->preamble, habits->system, false);
     }
     const uint32_t question = rank_chat_last_question(texts, message_count);
-    bool answered = false;
     for (uint32_t i = 0; status == BASE_OK && i < message_count; i++) {
         const char *content = texts + strlen(texts) + 1;
-        answered = strcmp(texts, "assistant") == 0;
-        if (habits->thinks && answered) {
+        if (habits->thinks && strcmp(texts, "assistant") == 0) {
             const rank_chat_thought answer = rank_chat_thought_of(content);
             const bool last = i + 1 == message_count;
             status =
@@ -231,24 +254,62 @@ static base_status put_chat(writing *to, const rank_chat_messages *messages)
         }
         texts = content + strlen(content) + 1;
     }
-    if (status != BASE_OK) {
-        return status;
+    return status;
+}
+
+/* The role of the last message, and the bytes of all. */
+static const char *last_role(const rank_chat_messages *messages, size_t *bytes)
+{
+    const char *role = "";
+    const char *at = messages->texts;
+    for (uint32_t i = 0; i < messages->count; i++) {
+        role = at;
+        at += strlen(at) + 1;
+        at += strlen(at) + 1;
     }
-    return habits->ends_answered && answered ? flush(to) : put_beginning(to, messages->no_thinking);
+    *bytes = (size_t)(at - messages->texts);
+    return role;
+}
+
+static base_status put_chat(writing *to, const rank_chat_messages *messages)
+{
+    size_t bytes = 0;
+    const bool answered = strcmp(last_role(messages, &bytes), "assistant") == 0;
+    to->ids->count = 0;
+    if (to->chat->form == NULL) {
+        return base_fail(to->reterr, BASE_ERR_UNSUPPORTED, "%s%s", to->chat->why.message,
+                         to->is_lesson ? "" : ": send a whole prompt");
+    }
+    to->text = malloc(bytes + BESIDE_BYTES);
+    if (to->text == NULL) {
+        return base_fail(to->reterr, BASE_ERR_MEMORY, "no memory for a chat");
+    }
+    base_status status = put_messages(to, messages);
+    if (status == BASE_OK && !to->is_lesson) {
+        status = to->chat->habits.ends_answered && answered
+                     ? flush(to)
+                     : put_beginning(to, messages->no_thinking);
+    }
+    free(to->text);
+    return status;
 }
 
 base_status rank_chat_encode(const rank_chat *chat, rank_tokenizer *tokenizer,
                              const rank_chat_messages *messages, rank_ids *ids, base_error *reterr)
 {
     writing to = {.chat = chat, .tokenizer = tokenizer, .ids = ids, .reterr = reterr};
-    ids->count = 0;
-    if (chat->form == NULL) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s", chat->why.message);
-    }
-    to.text = malloc(TEXT_BYTES);
-    const base_status status = to.text != NULL
-                                   ? put_chat(&to, messages)
-                                   : base_fail(reterr, BASE_ERR_MEMORY, "no memory for a chat");
-    free(to.text);
-    return status;
+    return put_chat(&to, messages);
+}
+
+base_status rank_chat_encode_lesson(const rank_chat *chat, rank_tokenizer *tokenizer,
+                                    const rank_chat_messages *messages, rank_ids *ids,
+                                    base_error *reterr)
+{
+    writing to = {
+        .chat = chat, .tokenizer = tokenizer, .ids = ids, .reterr = reterr, .is_lesson = true};
+    const base_status status = put_chat(&to, messages);
+    ids->count = to.learned_end;
+    return status == BASE_OK && to.learned_end == 0
+               ? base_fail(reterr, BASE_ERR_INVALID, "no message of the assistant to learn from")
+               : status;
 }
