@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "base/assert.h"
-#include "context.h"
 #include "encode.h"
 #include "limits.h"
 #include "lines.h"
@@ -20,7 +19,10 @@ static int64_t slot_number(const rank_data_options *options, int64_t slot_index)
     return options->slot_first + slot_index * (options->slot_step > 0 ? options->slot_step : 1);
 }
 
-enum { LIST_FIRST = 1 << 12 /* elements */ };
+enum {
+    LIST_FIRST = 1 << 13, /* elements */
+    IDS_ROOM = 1 << 10,   /* so many of a sentence are encoded once */
+};
 
 static base_status check_options(const rank_data_options *options, base_error *reterr)
 {
@@ -71,41 +73,55 @@ bool rank_data_make_room(rank_data *data, size_t id_count)
     return made;
 }
 
-/* Appends the record's text. */
-static bool put_text(rank_data *data, const rank_record *record, size_t bytes)
+/* Of the first sentence, for one line. */
+static bool keep_first_text(rank_data *data, const rank_record *record)
 {
-    void *texts = data->texts;
-    const bool made = reserve(&texts, data->text_bytes, &data->text_capacity, bytes + 1, 1);
-    data->texts = texts;
-    if (made) {
-        rank_record_text(record, data->texts + data->text_bytes);
-        data->text_bytes += bytes + 1;
+    const size_t bytes = rank_record_text_bytes(record);
+    data->first_text = malloc(bytes + 1);
+    if (data->first_text == NULL) {
+        return false;
     }
-    return made;
+    rank_record_text(record, data->first_text);
+    rank_data_join_lines(data->first_text, bytes);
+    return true;
+}
+
+/* Encodes a record behind the ids that are there. */
+static base_status encode(rank_data *data, const rank_record *record, size_t *count,
+                          base_error *reterr)
+{
+    size_t room = IDS_ROOM;
+    for (;;) {
+        if (!rank_data_make_room(data, room)) {
+            return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a sentence");
+        }
+        rank_ids ids = {.at = data->ids + data->id_count, .capacity = room};
+        const base_status status = rank_data_encode(&data->options, record, &ids, reterr);
+        *count = ids.count;
+        if (status != BASE_OK || ids.count <= room) {
+            return status;
+        }
+        room = ids.count;
+    }
 }
 
 static base_status keep_record(rank_data *data, const rank_record *record, base_error *reterr)
 {
-    const bool encoded = rank_record_kind_of(record) != RANK_RECORD_TEXT;
-    const size_t bytes = rank_record_text_bytes(record);
-    const size_t offset = data->text_bytes;
+    size_t count = 0;
+    const base_status status = encode(data, record, &count, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (data->first_text == NULL && !keep_first_text(data, record)) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a sentence");
+    }
+    sentence *one = &data->sentences[data->sentence_count++];
+    *one = (sentence){.offset = data->id_count, .count = (uint32_t)count - 1};
+    one->too_long = one->count > (uint32_t)data->options.context;
+    data->id_count += one->too_long ? 0 : count;
+    data->long_count += one->too_long ? 1 : 0;
     data->records++;
-    if ((!encoded || data->sentence_count == 0) && !put_text(data, record, bytes)) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a sentence");
-    }
-    if (encoded) {
-        if (data->sentence_count == 0) {
-            rank_data_join_lines(data->texts + offset, bytes);
-        }
-        return rank_data_keep_encoded(data, record, reterr);
-    }
-    if (!rank_data_make_room(data, 0)) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a sentence");
-    }
-    data->sentences[data->sentence_count++] =
-        (sentence){.offset = offset, .count = (uint32_t)bytes};
-    /* what stands before an arrow is no target: it is a pair */
-    data->pairs += rank_record_arrow_end(data->texts + offset, bytes) > 0 ? 1 : 0;
+    data->pairs += rank_record_kind_of(record) == RANK_RECORD_PAIR ? 1 : 0;
     return BASE_OK;
 }
 
@@ -154,34 +170,8 @@ static base_status read_file(rank_data *data, const char *path, base_error *rete
     return status;
 }
 
-static base_status find_long(rank_data *data, base_error *reterr)
-{
-    for (size_t i = 0; i < data->sentence_count; i++) {
-        sentence *one = &data->sentences[i];
-        if (one->encoded) {
-            one->too_long = one->count > (uint32_t)data->options.context;
-            data->long_count += one->too_long;
-            continue;
-        }
-        const base_status status = rank_context_exceeded(&data->options, data->texts + one->offset,
-                                                         one->count, &one->too_long, reterr);
-        if (status != BASE_OK) {
-            return status;
-        }
-        data->long_count += one->too_long;
-    }
-    return BASE_OK;
-}
-
-static base_status read_sentences(rank_data *data, const char *path, base_error *reterr)
-{
-    const base_status status = read_file(data, path, reterr);
-    return status == BASE_OK ? find_long(data, reterr) : status;
-}
-
 static void order_slots(rank_data *data)
 {
-    data->ahead.segments = 0; /* of the order before */
     for (int i = 0; i < data->options.slots_here; i++) {
         slot_state *slot = &data->slots[i];
         slot->next = 0;
@@ -209,8 +199,7 @@ static base_status make_slots(rank_data *data, base_error *reterr)
 {
     const size_t tokens = (size_t)data->options.batch * (size_t)data->options.context;
     data->slots = calloc((size_t)data->options.slots_here, sizeof *data->slots);
-    bool made =
-        data->slots != NULL && open_batch(&data->last, tokens) && open_batch(&data->ahead, tokens);
+    bool made = data->slots != NULL && open_batch(&data->batch, tokens);
     for (int i = 0; i < data->options.slots_here && made; i++) {
         slot_state *slot = &data->slots[i];
         slot->count = (uint32_t)rank_slot_size(data->sentences_total, data->options.slot_count,
@@ -240,7 +229,7 @@ base_status rank_data_open(const rank_data_options *options, rank_data **data, b
     made->options.path = NULL;
     made->options.windows = options->windows || options->plain;
     status = made->options.windows ? rank_windows_read(made, options->path, options->plain, reterr)
-                                   : read_sentences(made, options->path, reterr);
+                                   : read_file(made, options->path, reterr);
     if (status == BASE_OK && made->sentences_total == 0) {
         status = base_fail(reterr, BASE_ERR_INVALID, "%s has no %s", options->path,
                            made->options.windows ? "text" : "sentences");
@@ -266,10 +255,9 @@ void rank_data_close(rank_data *data)
     }
     free(data->slots);
     free(data->sentences);
-    free(data->texts);
+    free(data->first_text);
     free(data->ids);
-    close_batch(&data->last);
-    close_batch(&data->ahead);
+    close_batch(&data->batch);
     free(data);
 }
 
@@ -280,7 +268,7 @@ void rank_data_get_info(const rank_data *data, rank_data_info *info)
                              .sentences_long = data->long_count,
                              .records = data->records,
                              .pairs = data->pairs,
-                             .first_sentence = data->sentence_count > 0 ? data->texts : ""};
+                             .first_sentence = data->first_text != NULL ? data->first_text : ""};
 }
 
 uint64_t rank_data_remaining(const rank_data *data)

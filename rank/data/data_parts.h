@@ -7,10 +7,9 @@
 
 /* Or a window. */
 typedef struct sentence {
-    uint64_t offset; /* in texts; if encoded in ids */
-    uint32_t count;  /* bytes; if encoded inputs, behind which the last target stands */
-    bool encoded;    /* a window, a prompt with its completion, or a chat; ~id is no target */
-    bool too_long;
+    uint64_t offset; /* in ids */
+    uint32_t count;  /* inputs, behind which the last target stands */
+    bool too_long;   /* it is longer than the context, and its ids are not kept */
 } sentence;
 
 /* How far a slot is in its epoch. */
@@ -20,15 +19,11 @@ typedef struct slot_state {
     uint32_t next;
 } slot_state;
 
-/* A batch, and the sentences that it took of its slot. */
 typedef struct data_batch {
     int32_t *ids; /* (batch * context) */
     int32_t *targets;
     int32_t *segment_start; /* (batch * context + 1) */
     int segments;
-    int slot;
-    uint32_t first; /* place of the order */
-    uint32_t end;
 } data_batch;
 
 struct rank_data {
@@ -39,21 +34,17 @@ struct rank_data {
     sentence *sentences;
     size_t sentence_count;
     size_t sentence_capacity;
-    int32_t *ids; /* of what is encoded */
+    int32_t *ids; /* of all sentences; ~id is no target */
     size_t id_count;
     size_t id_capacity;
-    char *texts; /* end to end, each with a NUL; of what is encoded that of the first sentence, or
-                    its beginning */
-    size_t text_bytes;
-    size_t text_capacity;
+    char *first_text; /* of the first sentence, or its beginning; NULL: there is none */
     uint64_t long_count;
     uint64_t records;
     uint64_t pairs;
     uint64_t handed_out; /* in this epoch */
     uint64_t epoch;
     slot_state *slots; /* (slots_here) */
-    data_batch last;   /* that was handed out */
-    data_batch ahead;  /* made before it is asked for; no segments: none is */
+    data_batch batch;  /* the last one */
 };
 
 /* Counts one more sentence, or window, of the file. *mine: it is of this rank's slots.

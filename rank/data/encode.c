@@ -1,17 +1,17 @@
-/* Encodes prompts with completions, and chats, when a file is read. Called by data.c and context.c. Other texts are
- * encoded batch by batch. */
+/* Encodes the lines of a data file. Called by data.c when a file is read, and by context.c. */
 #include "encode.h"
+
+#include <stdlib.h>
 
 #include "chat.h"
 
 /* Adds the tokens of a text to ids. */
-static base_status add_text(rank_tokenizer *tokenizer, const rank_record_string *text,
+static base_status add_text(rank_tokenizer *tokenizer, const char *text, size_t text_bytes,
                             rank_ids *ids, base_error *reterr)
 {
     const size_t room = ids->count < ids->capacity ? ids->capacity - ids->count : 0;
     rank_ids more = {.at = room > 0 ? ids->at + ids->count : NULL, .capacity = room};
-    const base_status status =
-        rank_tokenizer_encode(tokenizer, text->data, text->bytes, &more, reterr);
+    const base_status status = rank_tokenizer_encode(tokenizer, text, text_bytes, &more, reterr);
     ids->count += more.count;
     return status;
 }
@@ -29,25 +29,31 @@ static size_t count_written(const rank_ids *ids)
     return ids->count < ids->capacity ? ids->count : ids->capacity;
 }
 
-/* Both halves are encoded by themselves, as a prompt is that is asked. */
-static base_status encode_prompt(const rank_data_options *options, const rank_record *record,
-                                 rank_ids *ids, base_error *reterr)
+/* Encodes a text of which the first bytes are asked. What is asked and what is answered are encoded each by
+ * itself, as they are when a model is asked. What the tokenizer puts before a text is no target. */
+static base_status encode_text(const rank_data_options *options, const char *text,
+                               size_t text_bytes, size_t asked_bytes, rank_ids *ids,
+                               base_error *reterr)
 {
     rank_tokenizer *tokenizer = options->tokenizer;
     size_t prefix_count = 0;
     const int32_t *prefix = rank_tokenizer_prefix(tokenizer, &prefix_count);
+    const size_t asked = options->loss_on_correction ? asked_bytes : 0;
     ids->count = 0;
     for (size_t i = 0; i < prefix_count; i++) {
         add_id(ids, ~prefix[i]);
     }
     const size_t begin = count_written(ids);
-    base_status status = add_text(tokenizer, &record->prompt, ids, reterr);
-    const size_t end = options->loss_on_correction ? count_written(ids) : begin;
+    base_status status = add_text(tokenizer, text, asked, ids, reterr);
+    const size_t end = count_written(ids);
     for (size_t i = begin; i < end; i++) {
         ids->at[i] = ~ids->at[i];
     }
     if (status == BASE_OK) {
-        status = add_text(tokenizer, &record->completion, ids, reterr);
+        status = add_text(tokenizer, text + asked, text_bytes - asked, ids, reterr);
+    }
+    if (status == BASE_OK && ids->count == prefix_count) {
+        return base_fail(reterr, BASE_ERR_INVALID, "the tokenizer has no token for it");
     }
     add_id(ids, rank_tokenizer_end_id(tokenizer));
     return status;
@@ -74,25 +80,17 @@ static base_status encode_chat(const rank_data_options *options, const rank_reco
 base_status rank_data_encode(const rank_data_options *options, const rank_record *record,
                              rank_ids *ids, base_error *reterr)
 {
-    return rank_record_kind_of(record) == RANK_RECORD_CHAT
-               ? encode_chat(options, record, ids, reterr)
-               : encode_prompt(options, record, ids, reterr);
-}
-
-base_status rank_data_keep_encoded(rank_data *data, const rank_record *record, base_error *reterr)
-{
-    rank_ids ids = {.capacity = 0};
-    base_status status = rank_data_encode(&data->options, record, &ids, reterr);
-    if (status != BASE_OK) {
-        return status;
+    if (rank_record_kind_of(record) == RANK_RECORD_CHAT) {
+        return encode_chat(options, record, ids, reterr);
     }
-    if (!rank_data_make_room(data, ids.count)) {
+    const size_t bytes = rank_record_text_bytes(record);
+    char *text = malloc(bytes + 1);
+    if (text == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a sentence");
     }
-    ids = (rank_ids){.at = data->ids + data->id_count, .capacity = ids.count};
-    status = rank_data_encode(&data->options, record, &ids, reterr);
-    data->sentences[data->sentence_count++] =
-        (sentence){.offset = data->id_count, .count = (uint32_t)ids.count - 1, .encoded = true};
-    data->id_count += ids.count;
+    rank_record_text(record, text);
+    const base_status status =
+        encode_text(options, text, bytes, rank_record_asked_bytes(record), ids, reterr);
+    free(text);
     return status;
 }

@@ -15,17 +15,18 @@ enum { MEMBERS_MAX = 8, CONTROL_MAX = 0x1f };
 
 static const char ARROW[] = RANK_DATA_ARROW " ";
 
-size_t rank_record_arrow_end(const char *text, size_t text_bytes)
-{
-    const char *arrow = memmem(text, text_bytes, ARROW, sizeof ARROW - 1);
-    return arrow == NULL ? 0 : (size_t)(arrow - text) + sizeof ARROW - 2;
-}
-
 rank_record_kind rank_record_kind_of(const rank_record *record)
 {
     return record->messages.data != NULL ? RANK_RECORD_CHAT
            : record->prompt.data != NULL ? RANK_RECORD_PROMPT
+           : record->wrong.data != NULL  ? RANK_RECORD_PAIR
                                          : RANK_RECORD_TEXT;
+}
+
+size_t rank_record_asked_bytes(const rank_record *record)
+{
+    return record->wrong.data != NULL ? record->wrong.bytes + strlen(RANK_DATA_ARROW)
+                                      : record->prompt.bytes;
 }
 
 /* The content of the message at *at, which goes on to the next. */
@@ -65,11 +66,12 @@ size_t rank_record_text_bytes(const rank_record *record)
         return contents_bytes(record);
     case RANK_RECORD_PROMPT:
         return record->prompt.bytes + record->completion.bytes;
+    case RANK_RECORD_PAIR:
+        return record->wrong.bytes + sizeof ARROW - 1 + record->right.bytes;
     case RANK_RECORD_TEXT:
         break;
     }
-    return record->text.data != NULL ? record->text.bytes
-                                     : record->wrong.bytes + sizeof ARROW - 1 + record->right.bytes;
+    return record->text.bytes;
 }
 
 static char *put_string(char *at, const rank_record_string *string)
@@ -88,14 +90,13 @@ void rank_record_text(const rank_record *record, char *text)
     case RANK_RECORD_PROMPT:
         at = put_string(put_string(at, &record->prompt), &record->completion);
         break;
+    case RANK_RECORD_PAIR:
+        at = put_string(at, &record->wrong);
+        memcpy(at, ARROW, sizeof ARROW - 1);
+        at = put_string(at + sizeof ARROW - 1, &record->right);
+        break;
     case RANK_RECORD_TEXT:
-        if (record->text.data != NULL) {
-            at = put_string(at, &record->text);
-        } else {
-            const rank_record_string arrow = {ARROW, sizeof ARROW - 1};
-            at = put_string(put_string(at, &record->wrong), &arrow);
-            at = put_string(at, &record->right);
-        }
+        at = put_string(at, &record->text);
         break;
     }
     *at = '\0';

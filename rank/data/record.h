@@ -33,7 +33,8 @@ typedef struct rank_record {
 
 /* What a line is. */
 typedef enum rank_record_kind {
-    RANK_RECORD_TEXT, /* also "WRONG → RIGHT" */
+    RANK_RECORD_TEXT,
+    RANK_RECORD_PAIR, /* "WRONG → RIGHT" */
     RANK_RECORD_PROMPT,
     RANK_RECORD_CHAT,
 } rank_record_kind;
@@ -61,7 +62,8 @@ size_t rank_record_text_bytes(const rank_record *record);
 /* Writes the text, and a NUL behind it. */
 void rank_record_text(const rank_record *record, char *text);
 
-/* How many bytes of the text end with the first arrow that a space follows; 0: there is none. */
-size_t rank_record_arrow_end(const char *text, size_t text_bytes);
+/* How many bytes of the text are asked: a pair's up to its arrow, without the space behind it, or the prompt. The
+ * rest is the answer. 0: of a text. Not of a chat. */
+size_t rank_record_asked_bytes(const rank_record *record);
 
 #endif

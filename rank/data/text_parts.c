@@ -75,7 +75,7 @@ static base_status take_line(const rank_lines *lines, text_room *room, rank_text
     base_status status = rank_record_read(lines->line, lines->line_bytes, &record, reterr);
     rank_text_part part = {.begins = true,
                            .ends = true,
-                           .is_pair = record.wrong.data != NULL,
+                           .is_pair = rank_record_kind_of(&record) == RANK_RECORD_PAIR,
                            .is_chat = rank_record_kind_of(&record) == RANK_RECORD_CHAT};
     if (status == BASE_OK) {
         part.bytes = rank_record_text_bytes(&record);

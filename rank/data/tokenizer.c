@@ -102,16 +102,6 @@ int32_t rank_tokenizer_begin(const rank_tokenizer *tokenizer, char *name, size_t
     return id;
 }
 
-size_t rank_tokenizer_count_bound(const rank_tokenizer *tokenizer, const char *text,
-                                  size_t text_bytes)
-{
-    size_t bound = text_bytes;
-    for (size_t i = 0; tokenizer->normalises && i < text_bytes; i++) {
-        bound += (uint8_t)text[i] >= 0x80 ? RANK_NFC_GROWTH_MAX - 1 : 0;
-    }
-    return bound;
-}
-
 /* A token's bytes and their number. Special tokens, and ids of no token, have none. */
 static const uint8_t *token_bytes(const rank_tokenizer *tokenizer, int32_t id, size_t *size_bytes)
 {

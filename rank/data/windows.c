@@ -41,7 +41,7 @@ static base_status emit(const cutter *self, size_t inputs, base_error *reterr)
         return no_memory(self, reterr);
     }
     data->sentences[data->sentence_count++] =
-        (sentence){.offset = data->id_count, .count = (uint32_t)inputs, .encoded = true};
+        (sentence){.offset = data->id_count, .count = (uint32_t)inputs};
     memcpy(data->ids + data->id_count, self->window, (inputs + 1) * sizeof *data->ids);
     data->id_count += inputs + 1;
     return BASE_OK;
@@ -140,12 +140,12 @@ static base_status show_first(rank_data *data, base_error *reterr)
     const size_t count = base_min_size(data->sentences[0].count, SHOWN_IDS);
     const rank_tokenizer *tokenizer = data->options.tokenizer;
     const size_t bytes = rank_tokenizer_decode(tokenizer, data->ids, count, NULL, 0);
-    data->texts = malloc(bytes + 1);
-    if (data->texts == NULL) {
+    data->first_text = malloc(bytes + 1);
+    if (data->first_text == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a text");
     }
-    (void)rank_tokenizer_decode(tokenizer, data->ids, count, data->texts, bytes + 1);
-    rank_data_join_lines(data->texts, bytes);
+    (void)rank_tokenizer_decode(tokenizer, data->ids, count, data->first_text, bytes + 1);
+    rank_data_join_lines(data->first_text, bytes);
     return BASE_OK;
 }
 

@@ -19,7 +19,7 @@ BASE_MUST_CHECK base_status rank_mode_generate_check(const proto_job *job, base_
 /* Whether the held-out file of a job that evaluates has pairs: ranks read it when they have trained. */
 BASE_MUST_CHECK base_status rank_mode_check_heldout(const proto_job *job, base_error *reterr);
 
-/* What is put behind each prompt that does not contain it. */
+/* What is put behind each prompt that does not end with it. */
 const char *rank_mode_prompt_suffix(const rank_generation_config *generation, const proto_job *job);
 
 /* Tokens of a text: what the job says, if the model can take so many. */

@@ -37,12 +37,23 @@ static base_status make_room(const rank_generate_options *options, int new_token
                : base_fail(reterr, BASE_ERR_MEMORY, "no memory for an answer");
 }
 
+/* Whether the text ends so, but for spaces. */
+static bool ends_with(const char *text, const char *suffix)
+{
+    size_t bytes = strlen(text);
+    const size_t suffix_bytes = strlen(suffix);
+    while (bytes > 0 && text[bytes - 1] == ' ') {
+        bytes--;
+    }
+    return bytes >= suffix_bytes && memcmp(text + bytes - suffix_bytes, suffix, suffix_bytes) == 0;
+}
+
 /* Encodes the text with the options' suffix behind it, and what the tokenizer puts before it. */
 static base_status encode_text(const rank_generate_options *options, const char *text,
                                rank_ids *ids, base_error *reterr)
 {
     const char *suffix = options->prompt_suffix != NULL ? options->prompt_suffix : "";
-    const char *behind = strstr(text, suffix) == NULL ? suffix : "";
+    const char *behind = ends_with(text, suffix) ? "" : suffix;
     const size_t whole_bytes = strlen(text) + strlen(behind);
     if (strlen(text) > PROTO_PROMPT_BYTES_MAX) {
         return base_fail(reterr, BASE_ERR_INVALID, "a prompt is longer than %d bytes: %.40s…",

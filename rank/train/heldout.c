@@ -81,10 +81,8 @@ static base_status sum_loss(trainer *self, const float *params, heldout_sums *su
     while (status == BASE_OK && rank_data_remaining(self->heldout) > 0) {
         rank_batch batch;
         rank_result result = {.target_count = 0};
-        status = rank_data_next_batch(self->heldout, 0, &batch, reterr);
-        if (status == BASE_OK) {
-            status = rank_model_forward(self->model, &hooks, &batch, NULL, &result, reterr);
-        }
+        rank_data_next_batch(self->heldout, 0, &batch);
+        status = rank_model_forward(self->model, &hooks, &batch, NULL, &result, reterr);
         sums->loss += result.loss_sum;
         sums->targets += (double)result.target_count;
     }

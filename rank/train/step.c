@@ -99,10 +99,7 @@ static base_status enqueue_slot(trainer *self, training_step *step, int slot, ba
                            ? (rank_hooks){.need = rank_ddp_need, .weights = self->ddp}
                            : rank_hooks_flat(trainer_adapts(self) ? self->frozen : self->params);
     rank_batch batch;
-    const base_status status = rank_data_next_batch(self->data, slot, &batch, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
+    rank_data_next_batch(self->data, slot, &batch);
     float *grads = rank_ddp_grads(self->ddp, slot);
     hooks.adapters = trainer_adapts(self) ? self->params : NULL;
     hooks.rounded = self->rounded;
@@ -237,7 +234,6 @@ static base_status go_ahead(trainer *self, training_step *step, base_error *rete
         enqueue_update(self, step);
         step->updating = true;
     }
-    rank_data_look_ahead(self->data, 0);
     return BASE_OK;
 }
 

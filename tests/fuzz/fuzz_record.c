@@ -23,7 +23,7 @@ static void check(const rank_record *record)
     BASE_ASSERT(text_bytes > 0);
     rank_record_text(record, text);
     BASE_ASSERT(text[text_bytes] == '\0');
-    BASE_ASSERT(rank_record_arrow_end(text, text_bytes) <= text_bytes);
+    BASE_ASSERT(rank_record_asked_bytes(record) <= text_bytes);
     free(text);
 }
 

@@ -37,7 +37,6 @@ static void use(rank_tokenizer *tokenizer)
         BASE_ASSERT(error.message[0] != '\0');
         return;
     }
-    BASE_ASSERT(ids.count <= rank_tokenizer_count_bound(tokenizer, text, sizeof text - 1));
     for (size_t i = 0; i < ids.count; i++) {
         BASE_ASSERT(at[i] >= 0 && at[i] < vocab_size);
     }

@@ -165,10 +165,11 @@ static const char *write_heldout(const char *first_line)
 static void a_heldout_file_is_looked_at_before(void **state)
 {
     (void)state;
-    const char *file = write_heldout("{\"text\":\"he go → he goes\"}");
+    const char *file = write_heldout(
+        "{\"wrong\":\"he go\",\"right\":\"he goes\"}\n{\"text\":\"he go → he goes\"}");
     training_expect(&one, &test_shared_directory, "heldout", 2,
                     FLAGS("--heldout", file, "--eval-every", "2"));
-    assert_has(one.program.text[TEST_STDERR], "heldout.jsonl:1: no \"wrong\" and");
+    assert_has(one.program.text[TEST_STDERR], "heldout.jsonl:2: no \"wrong\" and");
     assert_int_not_equal(access(one.out, F_OK), 0);
 }
 

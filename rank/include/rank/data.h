@@ -3,8 +3,8 @@
  * A line is an object with "text" (a user's file), or with "wrong" and "right". In that case the
  * text is "WRONG → RIGHT". Other members are ignored. A malformed line is refused with file, line
  * number and reason. A sentence is its tokens and the end token. Its inputs are all tokens except
- * the end token, and their targets are the next ones. With loss_on_correction, the tokens up to and
- * including the first " → " are not targets. In a text without the arrow all are.
+ * the end token, and their targets are the next ones. With loss_on_correction, a pair's tokens up to and
+ * including the arrow are not targets. In a text all are.
  *
  * Or a line has "prompt" and "completion", of which the completion's tokens and the end token are targets; or
  * "messages", a chat as the checkpoint's template writes it, of which what the assistant says is (data/chat.h), and
@@ -59,7 +59,7 @@ typedef struct rank_data_info {
     uint64_t sentences_shard; /* of this rank's slots */
     uint64_t sentences_long;  /* those of them that are longer than the context, and left out */
     uint64_t records;         /* texts that were read: the shard's, or with windows all */
-    uint64_t pairs; /* those of them with "wrong" and "right", or of sentences with an arrow */
+    uint64_t pairs;           /* those of them with "wrong" and "right" */
     /* the text of this shard's first sentence in file order; "": it has none; owned by the data */
     const char *first_sentence;
 } rank_data_info;
@@ -74,12 +74,7 @@ void rank_data_get_info(const rank_data *data, rank_data_info *info);
 
 /* The next batch of slot `slot_index` of this rank's. It is valid until the next call for any slot. It
  * is empty (token_count 0) when the slot has no more sentences. */
-BASE_MUST_CHECK base_status rank_data_next_batch(rank_data *data, int slot_index, rank_batch *batch,
-                                                 base_error *reterr);
-
-/* Makes that batch now, so that the next call for this slot finds it made. It changes no result: not
- * the place in the data, nor the last batch, which stays valid. For who waits for a device anyway. */
-void rank_data_look_ahead(rank_data *data, int slot_index);
+void rank_data_next_batch(rank_data *data, int slot_index, rank_batch *batch);
 
 /* How many sentences of this rank's slots no batch has had in this epoch, without those that are
  * left out. */

@@ -55,10 +55,6 @@ BASE_MUST_CHECK base_status rank_tokenizer_encode(rank_tokenizer *tokenizer, con
                                                   size_t text_bytes, rank_ids *ids,
                                                   base_error *reterr);
 
-/* A quick upper bound of the number of ids that encode would give. Pure. */
-size_t rank_tokenizer_count_bound(const rank_tokenizer *tokenizer, const char *text,
-                                  size_t text_bytes);
-
 /* The bytes of the ids, NUL-terminated and cut at capacity-1. The end id has no bytes. Returns the
  * bytes needed. */
 size_t rank_tokenizer_decode(const rank_tokenizer *tokenizer, const int32_t *ids, size_t count,

@@ -68,11 +68,10 @@ static void check_batch(const data_fixture *fixture, const rank_batch *batch,
 static void dump_slot(const data_fixture *fixture, rank_data *data,
                       const rank_data_options *options, int slot_index, slot_dump *dump)
 {
-    base_error error;
     rank_batch batch;
     memset(dump, 0, sizeof *dump);
     for (int b = 0; b < BATCHES_MAX; b++) {
-        assert_ok(rank_data_next_batch(data, slot_index, &batch, &error), &error);
+        rank_data_next_batch(data, slot_index, &batch);
         if (batch.token_count == 0) {
             assert_int_equal(batch.segment_count, 0);
             return;
@@ -150,7 +149,7 @@ static void an_epoch_is_a_new_order_of_the_same_sentences(void **state)
     write_numbered(fixture);
     assert_ok(rank_data_open(&options, &data, &error), &error);
     dump_slot(fixture, data, &options, 0, &first);
-    assert_ok(rank_data_next_batch(data, 0, &batch, &error), &error);
+    rank_data_next_batch(data, 0, &batch);
     assert_int_equal(batch.token_count, 0);
     rank_data_next_epoch(data);
     assert_int_equal(rank_data_remaining(data), first.count);
@@ -198,13 +197,13 @@ static void a_place_can_be_gone_back_to(void **state)
             more = rank_data_remaining(data) > 0;
             for (int slot = 0; slot < SLOTS; slot++) {
                 static int32_t ids[8192];
-                assert_ok(rank_data_next_batch(data, slot, &batch, &error), &error);
+                rank_data_next_batch(data, slot, &batch);
                 const int count = batch.token_count;
                 memcpy(ids, batch.ids, (size_t)count * sizeof *ids);
-                assert_ok(rank_data_next_batch(all, slot, &batch, &error), &error);
+                rank_data_next_batch(all, slot, &batch);
                 assert_int_equal(batch.token_count, count);
                 assert_memory_equal(batch.ids, ids, (size_t)count * sizeof *ids);
-                assert_ok(rank_data_next_batch(one[slot], 0, &batch, &error), &error);
+                rank_data_next_batch(one[slot], 0, &batch);
                 assert_int_equal(batch.token_count, count);
                 assert_memory_equal(batch.ids, ids, (size_t)count * sizeof *ids);
                 rank_data_close(one[slot]);
@@ -239,10 +238,10 @@ static void slots_may_be_apart(void **state)
             assert_ok(rank_data_open(&alone, &one, &error), &error);
             assert_true(rank_data_remaining(one) > 0);
             for (bool more = true; more;) {
-                assert_ok(rank_data_next_batch(data, i, &batch, &error), &error);
+                rank_data_next_batch(data, i, &batch);
                 const int count = batch.token_count;
                 memcpy(ids, batch.ids, (size_t)count * sizeof *ids);
-                assert_ok(rank_data_next_batch(one, 0, &batch, &error), &error);
+                rank_data_next_batch(one, 0, &batch);
                 assert_int_equal(batch.token_count, count);
                 assert_memory_equal(batch.ids, ids, (size_t)count * sizeof *ids);
                 more = count > 0;
@@ -255,61 +254,8 @@ static void slots_may_be_apart(void **state)
     }
 }
 
-/* The next batches of a slot, and the places, are the same for both. */
-static void expect_same_batch(rank_data *plain, rank_data *ahead, int slot)
-{
-    static int32_t ids[8192];
-    static int32_t targets[8192];
-    base_error error;
-    rank_batch batch;
-    assert_ok(rank_data_next_batch(plain, slot, &batch, &error), &error);
-    const size_t bytes = (size_t)batch.token_count * sizeof *ids;
-    const int segments = batch.segment_count;
-    memcpy(ids, batch.ids, bytes);
-    memcpy(targets, batch.targets, bytes);
-    rank_data_look_ahead(ahead, slot);
-    assert_ok(rank_data_next_batch(ahead, slot, &batch, &error), &error);
-    rank_data_look_ahead(ahead, (slot + 1) % 3); /* the batch stays */
-    assert_int_equal((size_t)batch.token_count * sizeof *ids, bytes);
-    assert_int_equal(batch.segment_count, segments);
-    assert_memory_equal(batch.ids, ids, bytes);
-    assert_memory_equal(batch.targets, targets, bytes);
-    assert_int_equal(rank_data_position(ahead, slot), rank_data_position(plain, slot));
-    assert_int_equal(rank_data_remaining(ahead), rank_data_remaining(plain));
-}
-
-/* A batch that is made ahead of time changes nothing: of another slot, before another epoch, and
- * before another place. */
-static void batches_made_ahead_are_the_same(void **state)
-{
-    const data_fixture *fixture = *state;
-    enum { SLOTS = 3 };
-    base_error error;
-    rank_data *plain = NULL;
-    rank_data *ahead = NULL;
-    const rank_data_options options = data_options(fixture, SLOTS, 0, SLOTS);
-    const uint32_t begin[SLOTS] = {0};
-    write_numbered(fixture);
-    assert_ok(rank_data_open(&options, &plain, &error), &error);
-    assert_ok(rank_data_open(&options, &ahead, &error), &error);
-    for (uint64_t epoch = 0; epoch < 3; epoch++) {
-        rank_data_look_ahead(ahead, (int)epoch);
-        if (epoch == 2) { /* and not again */
-            assert_ok(rank_data_seek(plain, 0, begin, &error), &error);
-            assert_ok(rank_data_seek(ahead, 0, begin, &error), &error);
-        }
-        for (int i = 0; rank_data_remaining(plain) > 0; i++) {
-            expect_same_batch(plain, ahead, i % SLOTS);
-        }
-        rank_data_look_ahead(ahead, 0);
-        rank_data_next_epoch(plain);
-        rank_data_next_epoch(ahead);
-    }
-    rank_data_close(plain);
-    rank_data_close(ahead);
-}
-
-/* Only tokens after the arrow are targets; the arrow's own token predicts the first of them. */
+/* Of a pair only tokens after its arrow are targets; the arrow's own token predicts the first of them. An arrow in a
+ * text, or in the wrong sentence, is none. */
 static void loss_can_be_on_the_correction_alone(void **state)
 {
     const data_fixture *fixture = *state;
@@ -318,21 +264,25 @@ static void loss_can_be_on_the_correction_alone(void **state)
     rank_data *data = NULL;
     rank_data_options options = data_options(fixture, 1, 0, 1);
     options.loss_on_correction = true;
-    static const char *const lines[] = {
-        "{\"text\":\"she dont like apples\"}",
+    enum { FORMS = 4 };
+    static const char *const lines[FORMS] = {
         "{\"text\":\"she dont like apples \xe2\x86\x92 she doesn't like apples\"}",
         "{\"wrong\":\"she dont like apples\",\"right\":\"she doesn't like apples\"}",
+        "{\"wrong\":\"she dont like apples\",\"right\":\"she doesn't like apples\","
+        "\"text\":\"she dont like apples \xe2\x86\x92 she doesn't like apples\"}",
+        "{\"wrong\":\"cat \xe2\x86\x92 dog\",\"right\":\"dog cat\"}",
     };
-    int tokens[3] = {0};
-    for (int form = 0; form < 3; form++) {
-        const char *wrong = "she dont like apples \xe2\x86\x92";
+    int tokens[FORMS] = {0};
+    for (int form = 0; form < FORMS; form++) {
+        const char *wrong =
+            form == 3 ? "cat \xe2\x86\x92 dog \xe2\x86\x92" : "she dont like apples \xe2\x86\x92";
         const bool arrow = form > 0;
         rank_ids prefix = {.capacity = 0};
         data_write(fixture, lines[form]);
         assert_ok(rank_tokenizer_encode(fixture->tokenizer, wrong, strlen(wrong), &prefix, &error),
                   &error);
         assert_ok(rank_data_open(&options, &data, &error), &error);
-        assert_ok(rank_data_next_batch(data, 0, &batch, &error), &error);
+        rank_data_next_batch(data, 0, &batch);
         assert_int_equal(batch.segment_count, 1);
         const int32_t end = rank_tokenizer_end_id(fixture->tokenizer);
         for (int32_t i = 0; i < batch.token_count; i++) {
@@ -369,7 +319,7 @@ static void whole_sentences_are_packed_while_they_fit(void **state)
         uint64_t left = 4;
         assert_int_equal(rank_data_remaining(data), left);
         for (int tokens = 0; left > 0;) {
-            assert_ok(rank_data_next_batch(data, 0, &batch, &error), &error);
+            rank_data_next_batch(data, 0, &batch);
             assert_true(batch.segment_count > 0 && batch.token_count <= 16);
             tokens += batch.token_count;
             left -= (uint64_t)batch.segment_count;
@@ -399,7 +349,7 @@ static void more_slots_than_sentences_is_fine(void **state)
     assert_string_equal(info.first_sentence, "b");
     const int expected[3] = {1, 0, 0};
     for (int slot = 0; slot < 3; slot++) {
-        assert_ok(rank_data_next_batch(data, slot, &batch, &error), &error);
+        rank_data_next_batch(data, slot, &batch);
         assert_int_equal(batch.segment_count, expected[slot]);
     }
     rank_data_close(data);
@@ -453,7 +403,7 @@ static void a_template_stands_before_each_sentence(void **state)
     assert_ok(rank_data_open(&options, &data, &error), &error);
     rank_data_get_info(data, &info);
     assert_int_equal(info.sentences_long, 1); /* 5 tokens with the one before it */
-    assert_ok(rank_data_next_batch(data, 0, &batch, &error), &error);
+    rank_data_next_batch(data, 0, &batch);
     assert_int_equal(batch.token_count, 8);
     for (int i = 0; i < 8; i++) {
         const int32_t next = i % 4 < 3 ? plain[i % 4] : rank_tokenizer_end_id(tokenizer);
@@ -471,7 +421,6 @@ int main(void)
         cmocka_unit_test(an_epoch_is_a_new_order_of_the_same_sentences),
         cmocka_unit_test(a_place_can_be_gone_back_to),
         cmocka_unit_test(slots_may_be_apart),
-        cmocka_unit_test(batches_made_ahead_are_the_same),
         cmocka_unit_test(loss_can_be_on_the_correction_alone),
         cmocka_unit_test(whole_sentences_are_packed_while_they_fit),
         cmocka_unit_test(more_slots_than_sentences_is_fine),

@@ -223,30 +223,6 @@ static void mutated_lines_are_read_alike_by_both_parsers(void **state)
     assert_true(refused_count > MUTATIONS / 100);
 }
 
-static void the_arrow_is_found(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *text;
-        size_t end;
-    } texts[] = {
-        {"a \xe2\x86\x92 b", 5},
-        {"a \xe2\x86\x92 b \xe2\x86\x92 c", 5},
-        {"a  \xe2\x86\x92 b", 6},
-        {" \xe2\x86\x92 b", 4},
-        {"a \xe2\x86\x92", 0},
-        {"a\xe2\x86\x92 b", 0},
-        {"a \xe2\x86\x92"
-         "b",
-         0},
-        {"a -> b", 0},
-        {"", 0},
-    };
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        assert_int_equal(rank_record_arrow_end(texts[i].text, strlen(texts[i].text)), texts[i].end);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -254,7 +230,6 @@ int main(void)
         cmocka_unit_test(prompts_and_chats_are_read),
         cmocka_unit_test(bad_lines_are_refused_with_a_reason),
         cmocka_unit_test(mutated_lines_are_read_alike_by_both_parsers),
-        cmocka_unit_test(the_arrow_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

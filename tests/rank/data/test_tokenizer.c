@@ -247,28 +247,6 @@ static void ids_are_those_of_merges_by_rank(void **state)
     rank_tokenizer_destroy(tokenizer);
 }
 
-static void the_bound_is_never_too_small(void **state)
-{
-    static const char alphabet[] = "  etaoinsthher.\xe2\x86\x92";
-    (void)state;
-    rank_tokenizer *tokenizer = load();
-    uint64_t random = 7;
-    for (int round = 0; round < 20000; round++) {
-        char text[80];
-        size_t count = 0;
-        random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
-        const size_t bytes = (size_t)(random >> 33) % sizeof text;
-        for (size_t i = 0; i < bytes; i++) {
-            random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
-            text[i] = alphabet[(random >> 33) % (sizeof alphabet - 1)];
-        }
-        count = encode(tokenizer, text, bytes, NULL, 0);
-        const size_t bound = rank_tokenizer_count_bound(tokenizer, text, bytes);
-        assert_true(bound >= count);
-    }
-    rank_tokenizer_destroy(tokenizer);
-}
-
 /* Puts `with` where `what` first stands in the good file; the reader must refuse that, and say
  * `reason`. */
 static void refuse(const test_directory *directory, const char *what, const char *with,
@@ -364,7 +342,6 @@ int main(void)
         cmocka_unit_test(any_bytes_come_back),
         cmocka_unit_test(ids_that_do_not_fit_are_counted),
         cmocka_unit_test(ids_are_those_of_merges_by_rank),
-        cmocka_unit_test(the_bound_is_never_too_small),
         cmocka_unit_test(other_tokenizers_are_refused),
         cmocka_unit_test(a_written_file_reads_back),
     };
