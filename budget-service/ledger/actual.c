@@ -63,22 +63,11 @@ typedef struct actual_effect {
     bool passes_cap; /* why the account is frozen */
 } actual_effect;
 
-/* Decisions that rows of an earlier service do not hold: an audit takes those of the row. */
-static journal_actual decided(const ledger_op *op)
-{
-    journal_actual row;
-    const journal_row *again = op->ledger->again;
-    if (again == NULL) {
-        return (journal_actual){.starts = true, .passes_cap = true};
-    }
-    return journal_actual_read(again, &row) ? row : (journal_actual){0};
-}
-
 static base_status look_at_caps(ledger_op *op, const budget_reservation *before,
                                 const budget_reservation *after, actual_effect *effect)
 {
     ledger_chain chain;
-    if (effect->freeze || !decided(op).passes_cap) {
+    if (effect->freeze) {
         return BASE_OK;
     }
     const base_status status = chain_load(op->ledger, NULL, before->account_id, &chain, op->reterr);
@@ -214,7 +203,7 @@ static base_status record(ledger_op *op, const budget_ledger_actual *actual)
                           &after.billed_usd_micro)) {
         return op_refuse_overflow(op);
     }
-    effect.starts = after.rule.state == BUDGET_STATE_CREATED && decided(op).starts &&
+    effect.starts = after.rule.state == BUDGET_STATE_CREATED &&
                     budget_rule_start(&after.rule, &op->ledger->now);
     status = look_at_caps(op, &before, &after, &effect);
     return status == BASE_OK ? write_actual(op, actual, &effect, &before, &after) : status;

@@ -26,8 +26,7 @@ enum {
 typedef struct evidence_expected {
     const char *vendor;
     const char *jti;
-    int64_t instances_max; /* of the token: so many must be described, and one at least. 0: those
-                            * attached are enough, as in rows of an earlier service */
+    int64_t instances_max; /* of the token: so many must be described */
     size_t instance_count; /* attached ones; 0: any */
     char instances[BUDGET_INSTANCES_MAX][BUDGET_INSTANCE_BYTES];
     int64_t after_s; /* wall time, seconds: the last redemption, else the authorization; or the end

@@ -60,9 +60,8 @@ bool journal_read(const store_db *store, store_sql sql, journal_row *row);
 
 /* What the data of a row of kind TERMINATED begins with; the evidence's digest follows. */
 enum journal_end {
-    JOURNAL_END_ATTACHED = 0, /* earlier services: the attached instances are proven to be gone */
     JOURNAL_END_ATTESTED = 1, /* an admin vouches */
-    JOURNAL_END_PROVEN = 2,   /* all instances that the token allows are */
+    JOURNAL_END_PROVEN = 2,   /* all instances that the token allows are gone */
 };
 
 /* What the data of a row of kind ACTUAL holds; the blobs and texts point into the row. */
@@ -70,8 +69,8 @@ typedef struct journal_actual {
     int64_t billed;          /* what the bill's line says; 0: no line */
     bool final;              /* a person says that no more will come */
     bool corrects;           /* the line was recorded before, as another amount */
-    bool starts;             /* decided then: its deadline starts */
-    bool passes_cap;         /* decided then: an account is above its cap by it, and is frozen */
+    bool starts;             /* its deadline starts by it */
+    bool passes_cap;         /* an account is above its cap by it, and is frozen */
     const uint8_t *evidence; /* BUDGET_DIGEST_BYTES; NULL: none */
     const char *instance;    /* of the line: instance_bytes without a NUL */
     size_t instance_bytes;

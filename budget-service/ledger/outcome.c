@@ -17,16 +17,13 @@ static base_status count_instances(ledger_op *op, int64_t reservation, int64_t *
                         reservation);
 }
 
-/* The deadline starts, if there is none, and the row says when it ends. Rows of an earlier service
- * say nothing, and started none. */
+/* The deadline starts, if there is none, and the row says when it ends. */
 static base_status start(ledger_op *op, const budget_reservation *before)
 {
     budget_reservation after = *before;
     bool overflow = false;
-    const journal_row *again = op->ledger->again;
     op->row.state = before->rule.state;
-    if ((again != NULL && again->data_bytes == 0) ||
-        !budget_rule_start(&after.rule, &op->ledger->now)) {
+    if (!budget_rule_start(&after.rule, &op->ledger->now)) {
         return BASE_OK;
     }
     base_writer writer = base_writer_make(op->data, sizeof op->data);
@@ -113,14 +110,6 @@ static base_status load_instances(ledger_op *op, int64_t reservation, evidence_e
     return status;
 }
 
-/* An audit takes a row of an earlier service for what that one took it for. */
-static bool is_earlier(const ledger_op *op)
-{
-    const journal_row *again = op->ledger->again;
-    return again != NULL && again->data_bytes > 0 &&
-           *(const uint8_t *)again->data == JOURNAL_END_ATTACHED;
-}
-
 /* Whether a person may vouch for what this file does not prove. */
 static bool may_attest(const budget_termination *termination)
 {
@@ -148,7 +137,7 @@ static base_status terminate(ledger_op *op, budget_termination *termination)
         .jti = before.entry.jti,
         .after_s = after_s,
         .now_s = op->ledger->now.wall_ms / 1000,
-        .instances_max = is_earlier(op) || BUDGET_MUTANT(PROVEN_IN_PART) ? 0 : before.instances,
+        .instances_max = BUDGET_MUTANT(PROVEN_IN_PART) ? 0 : before.instances,
     };
     status = load_instances(op, before.id, &expected);
     if (status != BASE_OK) {
@@ -176,9 +165,7 @@ static base_status terminate(ledger_op *op, budget_termination *termination)
     if (status != BASE_OK || overflow) {
         return status != BASE_OK ? status : op_refuse_overflow(op);
     }
-    op->data[0] = termination->attested ? JOURNAL_END_ATTESTED
-                  : is_earlier(op)      ? JOURNAL_END_ATTACHED
-                                        : JOURNAL_END_PROVEN;
+    op->data[0] = termination->attested ? JOURNAL_END_ATTESTED : JOURNAL_END_PROVEN;
     memcpy(op->data + 1, after.evidence, sizeof after.evidence);
     op->row.kind = BUDGET_KIND_TERMINATED;
     op->row.data = op->data;

@@ -64,7 +64,7 @@ base_status reconcile_finalize(reconciler *self, const budget_reservation *found
             1000 * budget_policy_settling_seconds(self->options->policy, found->entry.vendor),
     };
     base_status status = billed_until(self, found, lines, count, &bill.billed_until_ms, &all);
-    if (!all && !found->entry.attested) { /* an earlier service proved the end of some */
+    if (!all && !found->entry.attested) { /* lines of one that is not attached find no run */
         bill.settling_ms = INT64_MAX;
     }
     if (bill.billed_until_ms != 0) {

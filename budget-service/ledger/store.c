@@ -73,23 +73,6 @@ static base_status read_pragma(store_db *store, const char *sql, int64_t *value,
     return code == SQLITE_ROW ? BASE_OK : failed(store, code, reterr, "cannot open the ledger");
 }
 
-/* From the version before, in one transaction: the journal stays as it is. */
-static base_status migrate(store_db *store, base_error *reterr)
-{
-    char sql[64];
-    (void)snprintf(sql, sizeof sql, "PRAGMA user_version=%d; COMMIT;", STORE_VERSION);
-    base_status status = execute(store, "BEGIN EXCLUSIVE", reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    status = execute(store, migration_sql, reterr);
-    status = status == BASE_OK ? execute(store, sql, reterr) : status;
-    if (status != BASE_OK) {
-        (void)sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
-    }
-    return status;
-}
-
 static base_status check_version(store_db *store, base_error *reterr)
 {
     int64_t application = 0;
@@ -102,9 +85,6 @@ static base_status check_version(store_db *store, base_error *reterr)
     }
     if (application != STORE_APPLICATION_ID) {
         return base_fail(reterr, BASE_ERR_INVALID, "%s is not a ledger", store->path);
-    }
-    if (version == STORE_VERSION_MIGRATED) {
-        return migrate(store, reterr);
     }
     if (version != STORE_VERSION) {
         return base_fail(reterr, BASE_ERR_INVALID,

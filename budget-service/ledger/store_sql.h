@@ -6,22 +6,8 @@
 
 enum {
     STORE_APPLICATION_ID = 0x52464c47, /* "RFLG" */
-    STORE_VERSION = 4,
-    STORE_VERSION_MIGRATED = 3, /* instances had one name space for all vendors */
+    STORE_VERSION = 5,                 /* of the schema, and of the rules that made the rows */
 };
-
-/* The text of a table is compared by the audit, so a migration must make it letter by letter. */
-#define INSTANCE_TABLE                                                                             \
-    "CREATE TABLE instance(id TEXT NOT NULL, vendor TEXT NOT NULL, reservation INTEGER NOT NULL,"  \
-    " seq INTEGER NOT NULL, PRIMARY KEY(id, vendor)) STRICT, WITHOUT ROWID;"
-#define INSTANCE_INDEX "CREATE INDEX instance_reservation ON instance(reservation);"
-
-static const char migration_sql[] =
-    "ALTER TABLE instance RENAME TO instance_before;" INSTANCE_TABLE
-    "INSERT INTO instance(id, vendor, reservation, seq) SELECT instance_before.id, vendor,"
-    " reservation, instance_before.seq FROM instance_before"
-    " JOIN reservation ON reservation.id = instance_before.reservation;"
-    "DROP TABLE instance_before;" INSTANCE_INDEX;
 
 static const char schema_sql[] =
     "CREATE TABLE journal(seq INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL,"
@@ -55,7 +41,10 @@ static const char schema_sql[] =
     "CREATE TABLE line(vendor TEXT NOT NULL, instance TEXT NOT NULL, id TEXT NOT NULL,"
     " reservation INTEGER NOT NULL, amount INTEGER NOT NULL, seq INTEGER NOT NULL,"
     " PRIMARY KEY(vendor, instance, id)) STRICT, WITHOUT ROWID;"
-    "CREATE INDEX line_reservation ON line(reservation, id);" INSTANCE_TABLE INSTANCE_INDEX
+    "CREATE INDEX line_reservation ON line(reservation, id);"
+    "CREATE TABLE instance(id TEXT NOT NULL, vendor TEXT NOT NULL, reservation INTEGER NOT NULL,"
+    " seq INTEGER NOT NULL, PRIMARY KEY(id, vendor)) STRICT, WITHOUT ROWID;"
+    "CREATE INDEX instance_reservation ON instance(reservation);"
     "CREATE TABLE evidence(digest BLOB PRIMARY KEY, bytes BLOB NOT NULL) STRICT;"
     "CREATE TABLE client(id INTEGER PRIMARY KEY, name TEXT NOT NULL, key BLOB NOT NULL UNIQUE,"
     " role INTEGER NOT NULL, revoked INTEGER NOT NULL) STRICT;"

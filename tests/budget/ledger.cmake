@@ -11,10 +11,6 @@ foreach(noun IN ITEMS audit bill checkpoint export ledger ledger-time policy rec
                  TIMEOUT 180)
 endforeach()
 set_property(TEST budget-audit budget-rules APPEND PROPERTY LABELS no-tsan)
-ringfence_test(budget-earlier-rows SOURCES test_earlier_rows.c LIBS budget_ledger_fixture LABELS unit
-               TIMEOUT 60)
-target_compile_definitions(test-budget-earlier-rows
-                           PRIVATE ORACLE_DIRECTORY="${CMAKE_SOURCE_DIR}/tests/oracle")
 ringfence_test(budget-journal SOURCES test_journal.c LIBS budget_ledger_fixture LABELS unit TIMEOUT 10
                PRIVATE_OF budget-service)
 target_include_directories(test-budget-journal PRIVATE ${PROJECT_SOURCE_DIR}/budget-service/ledger)

@@ -285,33 +285,6 @@ static void a_foreign_trigger_does_nothing(void **state)
     assert_int_equal(fixture_balance(fixture, "phase").cap_usd_micro, 5 * USD);
 }
 
-/* Instances had one name space for all vendors, in version 3. */
-static void a_ledger_of_version_3_is_migrated(void **state)
-{
-    ledger_fixture *fixture = *state;
-    budget_reservation found;
-    audited_edit(
-        fixture,
-        "ALTER TABLE instance RENAME TO instance_4;"
-        "CREATE TABLE instance(id TEXT PRIMARY KEY, reservation INTEGER NOT NULL, seq INTEGER NOT "
-        "NULL) STRICT, WITHOUT ROWID;"
-        "INSERT INTO instance SELECT id, reservation, seq FROM instance_4;"
-        "DROP TABLE instance_4;"
-        "CREATE INDEX instance_reservation ON instance(reservation);"
-        "PRAGMA user_version = 3");
-    for (int again = 0; again < 2; again++) {
-        fixture_reopen(fixture);
-        assert_ok(budget_ledger_find_instance(fixture->ledger, "runpod", "pod-1", &found,
-                                              &fixture->error),
-                  &fixture->error);
-        assert_string_equal(found.entry.label, "run");
-        const budget_audit_report report = audited(fixture, 100);
-        if (!report.good) {
-            fail_msg("%s", report.findings[0]);
-        }
-    }
-}
-
 static void a_ledger_without_its_beginning_is_refused(void **state)
 {
     ledger_fixture *fixture = *state;
@@ -333,7 +306,6 @@ int main(void)
         LEDGER_TEST(all_findings_are_counted_and_some_kept),
         LEDGER_TEST(a_cut_journal_is_refused_and_named),
         LEDGER_TEST(a_foreign_trigger_does_nothing),
-        LEDGER_TEST(a_ledger_of_version_3_is_migrated),
         LEDGER_TEST(a_ledger_without_its_beginning_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -176,14 +176,23 @@ static void a_ledger_of_another_version_is_refused(void **state)
     sqlite3 *db = NULL;
     budget_ledger_close(fixture->ledger);
     fixture->ledger = NULL;
-    assert_int_equal(sqlite3_open(test_directory_path(&fixture->directory, "ledger.db"), &db),
-                     SQLITE_OK);
-    assert_int_equal(sqlite3_exec(db, "PRAGMA user_version = 1", NULL, NULL, NULL), SQLITE_OK);
-    assert_int_equal(sqlite3_close(db), SQLITE_OK);
-    assert_status(budget_ledger_open(&fixture->options, &fixture->ledger, &fixture->error),
-                  BASE_ERR_INVALID);
-    assert_non_null(
-        strstr(fixture->error.message, "a ledger of version 1, and this is for version 4"));
+    for (int version = 0; version < 10; version++) {
+        char sql[64];
+        char wanted[64];
+        if (version == 5) {
+            continue;
+        }
+        (void)snprintf(sql, sizeof sql, "PRAGMA user_version = %d", version);
+        (void)snprintf(wanted, sizeof wanted, "a ledger of version %d, and this is for version 5",
+                       version);
+        assert_int_equal(sqlite3_open(test_directory_path(&fixture->directory, "ledger.db"), &db),
+                         SQLITE_OK);
+        assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+        assert_int_equal(sqlite3_close(db), SQLITE_OK);
+        assert_status(budget_ledger_open(&fixture->options, &fixture->ledger, &fixture->error),
+                      BASE_ERR_INVALID);
+        assert_non_null(strstr(fixture->error.message, wanted));
+    }
 }
 
 static void nothing_comes_back_for_a_cost_of_nothing_while_it_runs(void **state)

@@ -16,9 +16,9 @@ enum {
     BUDGET_LABEL_BYTES = 128,   /* a label; with NUL */
     BUDGET_ACCOUNT_BYTES = 128, /* "phase35/lab02"; with NUL */
     BUDGET_ACCOUNT_DEPTH_MAX = 8,
-    BUDGET_INSTANCES_MAX = 64, /* of one reservation; earlier services signed tokens for more */
-    BUDGET_JTI_BYTES = 33,     /* 16 random bytes in lower-case hex; with NUL */
-    BUDGET_DIGEST_BYTES = 32,  /* BLAKE2b-256 */
+    BUDGET_INSTANCES_MAX = 64,              /* of one reservation: evidence describes no more */
+    BUDGET_JTI_BYTES = 33,                  /* 16 random bytes in lower-case hex; with NUL */
+    BUDGET_DIGEST_BYTES = 32,               /* BLAKE2b-256 */
     BUDGET_CLAIMS_JSON_BYTES = 4096,        /* longest payload of a token; with NUL */
     BUDGET_REQUEST_ID_BYTES = 65,           /* 1 to 64 letters, digits, . _ -; with NUL */
     BUDGET_EVIDENCE_BYTES_MAX = 512 * 1024, /* a file of evidence */
