@@ -1,4 +1,4 @@
-/* The schema, and the text of every statement. Included by store.c alone. */
+/* The schema, and the text of every statement. Included by store.c, and by the test of their plans. */
 #ifndef BUDGET_STORE_SQL_H
 #define BUDGET_STORE_SQL_H
 
@@ -8,6 +8,15 @@ enum {
     STORE_APPLICATION_ID = 0x52464c47, /* "RFLG" */
     STORE_VERSION = 5,                 /* of the schema, and of the rules that made the rows */
 };
+
+/* An end that was proven and then refuted, and not proven anew. */
+#define REFUTED_SQL "state = 4 AND (flags & 128) <> 0"
+
+/* It may be billed now: created, past the deadline, or refuted; not of vendor local. */
+#define RUNNING_SQL "(flags & 1) = 0 AND (state IN (2, 3) OR (" REFUTED_SQL "))"
+
+/* Whom a vendor may bill: not of vendor local, and not voided. */
+#define VENDORS_SQL "vendor <> 'local' AND state <> 6"
 
 static const char schema_sql[] =
     "CREATE TABLE journal(seq INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL,"
@@ -33,6 +42,9 @@ static const char schema_sql[] =
     " started_ms INTEGER NOT NULL) STRICT;"
     "CREATE INDEX reservation_due ON reservation(deadline_ms) WHERE state = 2 AND deadline_ms > 0;"
     "CREATE INDEX reservation_overdue ON reservation(deadline_ms) WHERE state = 3;"
+    "CREATE INDEX reservation_refuted ON reservation(deadline_ms) WHERE " REFUTED_SQL ";"
+    "CREATE INDEX reservation_running ON reservation(id) WHERE " RUNNING_SQL ";"
+    "CREATE INDEX reservation_vendor ON reservation(vendor) WHERE " VENDORS_SQL ";"
     "CREATE TABLE redemption(reservation INTEGER NOT NULL, attempt INTEGER NOT NULL,"
     " rank INTEGER NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY(reservation, attempt, rank))"
     " STRICT, WITHOUT ROWID;"
@@ -63,10 +75,9 @@ static const char schema_sql[] =
 /* A deadline that is over, and no row says so: created, and not of vendor local, which ends then. */
 #define PASSED_SQL "state = 2 AND deadline_ms > 0 AND deadline_ms <= :now AND (flags & 1) = 0"
 
-/* The same of one whose proof of the end was refuted: nobody has proved it anew. */
-#define REFUTED_SQL                                                                                \
-    "state = 4 AND (flags & 128) <> 0 AND deadline_ms > 0 AND deadline_ms <= :now"                 \
-    " AND (flags & 1) = 0"
+/* The same of one whose proof of the end was refuted. */
+#define PASSED_REFUTED_SQL                                                                         \
+    REFUTED_SQL " AND deadline_ms > 0 AND deadline_ms <= :now AND (flags & 1) = 0"
 
 /* So long before its deadline a run is reminded of: a tenth of its time at most. */
 #define REMIND_SQL "(deadline_ms - min(:lead_ms, max_seconds * 100))"
@@ -130,21 +141,22 @@ static const char *const statement_sql[SQL_COUNT_] = {
         "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE state = 3"
         " AND (deadline_ms, id) > (:after_ms, :after) UNION ALL SELECT " RESERVATION_COLUMNS
         " FROM reservation WHERE " PASSED_SQL " AND (deadline_ms, id) > (:after_ms, :after)"
-        " UNION ALL SELECT " RESERVATION_COLUMNS " FROM reservation WHERE " REFUTED_SQL
+        " UNION ALL SELECT " RESERVATION_COLUMNS " FROM reservation WHERE " PASSED_REFUTED_SQL
         " AND (deadline_ms, id) > (:after_ms, :after)"
         " ORDER BY deadline_ms, id LIMIT :max",
-    [SQL_RESERVATION_OVERDUE_COUNT] = "SELECT (SELECT count(*) FROM reservation WHERE state = 3)"
-                                      " + (SELECT count(*) FROM reservation WHERE " PASSED_SQL ")"
-                                      " + (SELECT count(*) FROM reservation WHERE " REFUTED_SQL ")",
+    [SQL_RESERVATION_OVERDUE_COUNT] =
+        "SELECT (SELECT count(*) FROM reservation WHERE state = 3)"
+        " + (SELECT count(*) FROM reservation WHERE " PASSED_SQL ")"
+        " + (SELECT count(*) FROM reservation WHERE " PASSED_REFUTED_SQL ")",
     [SQL_RESERVATION_ENDING] =
         "SELECT " RESERVATION_COLUMNS
         " FROM reservation WHERE state = 2 AND deadline_ms > 0 AND deadline_ms > :now"
         " AND deadline_ms <= :now + :lead_ms AND (flags & 1) = 0 AND " REMIND_SQL " <= :now"
         " AND (" REMIND_SQL ", id) > (:after_ms, :after) ORDER BY " REMIND_SQL ", id LIMIT :max",
-    /* Created, past the deadline, or ended by a proof that a bill has refuted. */
+    /* SQLite would walk all runs by their ids, which are the table's keys. */
     [SQL_RESERVATION_RUNNING] =
-        "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE id > :after AND (flags & 1) = 0"
-        " AND (state IN (2, 3) OR (state = 4 AND (flags & 128) <> 0)) ORDER BY id LIMIT :max",
+        "SELECT " RESERVATION_COLUMNS " FROM reservation INDEXED BY reservation_running"
+        " WHERE id > :after AND " RUNNING_SQL " ORDER BY id LIMIT :max",
     [SQL_RESERVATION_NEXT_DEADLINE] = "SELECT min(deadline_ms) FROM reservation WHERE state = 2"
                                       " AND deadline_ms > 0",
     [SQL_REDEMPTION_GET] = "SELECT seq FROM redemption WHERE reservation = :reservation AND "
@@ -164,8 +176,9 @@ static const char *const statement_sql[SQL_COUNT_] = {
     [SQL_INSTANCE_GET] =
         "SELECT reservation, seq FROM instance WHERE id = :id AND vendor = :vendor",
     [SQL_INSTANCE_ANY] = "SELECT reservation, seq FROM instance WHERE id = :id ORDER BY vendor",
-    [SQL_VENDOR_OTHER] = "SELECT id FROM reservation WHERE vendor <> 'local' AND vendor <> :vendor"
-                         " AND state <> 6 LIMIT 1", /* VOIDED */
+    [SQL_VENDOR_OTHER] =
+        "SELECT id FROM reservation WHERE " VENDORS_SQL " AND vendor < :vendor"
+        " UNION ALL SELECT id FROM reservation WHERE " VENDORS_SQL " AND vendor > :vendor LIMIT 1",
     [SQL_INSTANCE_INSERT] = "INSERT INTO instance(id, vendor, reservation, seq) VALUES(:id, "
                             ":vendor, :reservation, :seq)",
     [SQL_INSTANCE_REPLACE] = "UPDATE instance SET id = :id, seq = :seq WHERE id = :before"

@@ -11,9 +11,11 @@ foreach(noun IN ITEMS audit bill checkpoint export ledger ledger-time policy rec
                  TIMEOUT 180)
 endforeach()
 set_property(TEST budget-audit budget-rules APPEND PROPERTY LABELS no-tsan)
-ringfence_test(budget-journal SOURCES test_journal.c LIBS budget_ledger_fixture LABELS unit TIMEOUT 10
-               PRIVATE_OF budget-service)
-target_include_directories(test-budget-journal PRIVATE ${PROJECT_SOURCE_DIR}/budget-service/ledger)
+foreach(noun IN ITEMS journal store)
+  ringfence_test(budget-${noun} SOURCES test_${noun}.c LIBS budget_ledger_fixture LABELS unit TIMEOUT 10
+                 PRIVATE_OF budget-service)
+  target_include_directories(test-budget-${noun} PRIVATE ${PROJECT_SOURCE_DIR}/budget-service/ledger)
+endforeach()
 ringfence_test(
   budget-ledger-faults
   SOURCES test_ledger_faults.c sim_disk.c
