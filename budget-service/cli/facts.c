@@ -170,7 +170,8 @@ static const cli_command commands[] = {
      .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID) | CLI_BIT(CLI_REPLACES),
      .summary = "say which instance was created for it",
      .details = "With --replaces an admin sets a mistyped id right. An end that was proven is not "
-                "proven then:\nthe proof was of another instance.",
+                "proven then,\nbecause the proof was of another instance, unless an admin attested "
+                "it or the cost is final.",
      .run = run_attach},
     {.name = "record-actual",
      .operands = "LABEL USD",

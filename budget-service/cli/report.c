@@ -128,11 +128,12 @@ static void show_counts(const cli_args *args, const budget_reconciliation *resul
                      result->ambiguous, result->ambiguous == 1 ? "it" : "them");
     }
     if (result->after_the_end > 0) {
-        (void)printf("%" PRIu64 " billed after the end, here or on a bill before: an instance "
-                     "that was said to be gone "
-                     "still costs; look at the vendor's list, end it, and send new evidence "
-                     "(terminated)\n",
-                     result->after_the_end);
+        (void)printf(
+            "%" PRIu64 " whose proven end is refuted: billed after it, here or on a bill "
+            "before, or proven of an instance that attach --replaces has set right. It may "
+            "still cost: look at the vendor's list, end it, and send new evidence: "
+            "budget-service terminated LABEL --evidence FILE\n",
+            result->after_the_end);
     }
     if (result->frozen > 0) {
         (void)printf("%" PRIu64 " frozen: the bill is posted; find out why it cost that much, and "

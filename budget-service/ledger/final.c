@@ -45,7 +45,7 @@ static base_status refute(ledger_op *op, int64_t id)
     bool overflow = false;
     base_status status = reservation_load_id(op->ledger, id, &before, op->reterr);
     budget_reservation after = before;
-    if (status != BASE_OK || !budget_rule_refute(&after.rule)) {
+    if (status != BASE_OK || !budget_rule_refute(&after.rule, &op->ledger->now)) {
         return status;
     }
     op->row.kind = BUDGET_KIND_REFUTED;

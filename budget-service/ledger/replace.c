@@ -65,7 +65,7 @@ static base_status replace(ledger_op *op, const budget_replacement *what)
     }
     budget_reservation after = before;
     if (!before.entry.attested) { /* what was proven is the end of another instance */
-        (void)budget_rule_refute(&after.rule);
+        (void)budget_rule_refute(&after.rule, &op->ledger->now);
     }
     op->row.kind = BUDGET_KIND_REPLACE;
     op->row.data = what->replaces;

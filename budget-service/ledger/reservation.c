@@ -179,6 +179,9 @@ base_status reservation_describe(budget_ledger *ledger, budget_reservation *rese
     entry->authorized_at = reservation->authorized_ms / 1000;
     entry->deadline = wall_of(ledger, rule->deadline_ms) / 1000;
     entry->began_at = entry->deadline != 0 ? entry->deadline - rule->max_seconds : 0;
+    if (entry->began_at != 0 && entry->began_at < entry->authorized_at) {
+        entry->began_at = entry->authorized_at; /* a deadline that came with a refuted end */
+    }
     entry->redeemed_at = reservation->started_ms / 1000;
     entry->terminated_at = wall_of(ledger, rule->ended_ms) / 1000;
     if (reservation->has_evidence) {

@@ -380,13 +380,16 @@ budget_reason budget_rule_terminated(budget_rule_reservation *reservation,
     return BUDGET_REASON_NONE;
 }
 
-bool budget_rule_refute(budget_rule_reservation *reservation)
+bool budget_rule_refute(budget_rule_reservation *reservation, const budget_rule_now *now)
 {
     if (reservation->state != BUDGET_STATE_TERMINATED_UNBILLED || reservation->refuted ||
         BUDGET_MUTANT(REFUTED_FORGOTTEN)) {
         return false;
     }
     reservation->refuted = true;
+    if (reservation->deadline_ms == 0) {
+        reservation->deadline_ms = now->ledger_ms;
+    }
     return true;
 }
 

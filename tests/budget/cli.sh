@@ -354,7 +354,7 @@ echo "== a bill for a time after the proven end, and an account above its cap"
 as_of=$(date -u -d "+3 hours" +%Y-%m-%dT%H:%M:%SZ)
 printf 'line_id,instance_id,usd,time\nlate-9,pod-1,0.01,%s\n' "$(date -u -d "+2 hours" +%Y-%m-%dT%H:%M:%SZ)" >after.csv
 budget 7 reconcile --bill after.csv --as-of "$as_of"
-out_has 'after_the_end      run1' '1 billed after the end, '
+out_has 'after_the_end      run1' '1 whose proven end is refuted: billed after it, '
 budget 7 reconcile --bill after.csv --as-of "$as_of" --json
 out_has '"after_the_end":1' '"differing":0' '"reconciled":false'
 budget 0 status --check

@@ -391,6 +391,81 @@ static budget_answer replace(ledger_fixture *fixture, const char *label, const c
     return answer;
 }
 
+/* How many runs alarms and status show. */
+static size_t overdue(ledger_fixture *fixture)
+{
+    static budget_reservation runs[4];
+    budget_ledger_moment after = {0};
+    int64_t overdue_count = 0;
+    int64_t frozen_count = 0;
+    size_t count = 0;
+    fixture_begin(fixture);
+    assert_ok(budget_ledger_overdue(fixture->ledger, &after, 4, runs, &count, &fixture->error),
+              &fixture->error);
+    assert_ok(
+        budget_ledger_attention(fixture->ledger, &overdue_count, &frozen_count, &fixture->error),
+        &fixture->error);
+    fixture_commit(fixture);
+    assert_int_equal(overdue_count, count);
+    return count;
+}
+
+/* Its end was proven before anything had started its deadline. A bill says that it goes on, since when
+ * nobody knows: the alarm comes at once, until the end is proven anew. */
+static void a_refuted_end_without_a_deadline_raises_an_alarm(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    char bill[256];
+    assert_granted(fixture_authorize(fixture, "phase", "a", 2 * USD));
+    assert_granted(fixture_prove(fixture, "a", "pod-a"));
+    assert_int_equal(fixture_find(fixture, "a").rule.deadline_ms, 0);
+    const long long end_s = fixture->clock.wall_ms / 1000;
+    fixture_pass(fixture, 4 * 3600);
+    assert_int_equal(overdue(fixture), 0);
+    (void)snprintf(bill, sizeof bill, "label,usd,line_id,time\na,0.20,1,%lld\n", end_s + 7200);
+    (void)reconcile(fixture, bill, &found);
+    assert_int_equal(overdue(fixture), 1);
+    const budget_reservation run = fixture_find(fixture, "a");
+    assert_int_equal(run.entry.deadline, fixture->clock.wall_ms / 1000);
+    assert_true(run.entry.began_at >= run.entry.authorized_at);
+    fixture_pass(fixture, 3600);
+    assert_granted(fixture_prove(fixture, "a", "pod-a"));
+    assert_int_equal(overdue(fixture), 0);
+    const budget_audit_report report = audited(fixture, 100);
+    assert_true(report.good);
+}
+
+/* The same where the instance was attached after that proof, and mistyped. */
+static void a_mistyped_instance_without_a_deadline_raises_an_alarm(void **state)
+{
+    ledger_fixture *fixture = *state;
+    assert_granted(fixture_authorize(fixture, "phase", "a", 2 * USD));
+    assert_granted(fixture_prove(fixture, "a", "pod-b"));
+    assert_granted(fixture_attach(fixture, "a", "pod-b"));
+    assert_int_equal(overdue(fixture), 0);
+    assert_granted(replace(fixture, "a", "pod-a", "pod-b"));
+    assert_int_equal(overdue(fixture), 1);
+}
+
+/* A person's word is of the run, whatever its instance is called: attested, or a final cost. */
+static void a_mistyped_instance_leaves_what_a_person_said(void **state)
+{
+    ledger_fixture *fixture = *state;
+    static const char *const labels[] = {"attested", "final"};
+    for (int i = 0; i < 2; i++) {
+        assert_granted(fixture_authorize(fixture, "phase", labels[i], USD));
+        assert_granted(fixture_attach(fixture, labels[i], labels[i]));
+        assert_granted(i == 0 ? fixture_attest(fixture, labels[i])
+                              : fixture_prove(fixture, labels[i], labels[i]));
+        if (i == 1) {
+            assert_granted(fixture_actual(fixture, labels[i], 100000));
+        }
+        assert_granted(replace(fixture, labels[i], i == 0 ? "pod-a" : "pod-f", labels[i]));
+        assert_false(fixture_find(fixture, labels[i]).rule.refuted);
+    }
+}
+
 /* The evidence was of the mistyped instance: no bill makes the cost final by it, and the room stays,
  * until the right one is proven to be gone. */
 static void a_mistyped_instance_has_proven_nothing(void **state)
@@ -435,6 +510,9 @@ int main(void)
         LEDGER_TEST(a_refuted_end_is_proven_anew),
         LEDGER_TEST(a_person_ends_a_refuted_run),
         LEDGER_TEST(a_credit_refutes_no_end),
+        LEDGER_TEST(a_refuted_end_without_a_deadline_raises_an_alarm),
+        LEDGER_TEST(a_mistyped_instance_without_a_deadline_raises_an_alarm),
+        LEDGER_TEST(a_mistyped_instance_leaves_what_a_person_said),
         LEDGER_TEST(a_mistyped_instance_has_proven_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

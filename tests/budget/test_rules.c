@@ -137,7 +137,8 @@ static budget_reason take_step(budget_rule_reservation *reservation, int step)
         return reason;
     case 20:
         foreign = reservation->terminated && !reservation->refuted && !reservation->final;
-        assert_int_equal(budget_rule_refute(reservation), foreign);
+        assert_int_equal(budget_rule_refute(reservation, &late), foreign);
+        assert_true(!foreign || reservation->deadline_ms != 0);
         return foreign ? BUDGET_REASON_NONE : BUDGET_REASON_STATE;
     case 16:
         return take_bill(reservation, 100000, 0, &early);

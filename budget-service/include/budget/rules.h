@@ -205,9 +205,10 @@ bool budget_rule_is_odd(const budget_rule_reservation *reservation);
 budget_reason budget_rule_terminated(budget_rule_reservation *reservation,
                                      const budget_rule_now *now);
 
-/* A bill charges for a time after the proven end, or it was proven for another instance. False: none is proven, the cost is final, or this
- * is known. */
-bool budget_rule_refute(budget_rule_reservation *reservation);
+/* A bill charges for a time after the proven end, or it was proven for another instance. False: none
+ * is proven, the cost is final, or this is known. Where the end was proven before anything had started
+ * the deadline, nobody knows since when the run goes on, so its deadline is now. */
+bool budget_rule_refute(budget_rule_reservation *reservation, const budget_rule_now *now);
 
 /* What a bill that shows the run, and agrees with what is posted, says of its end. Ledger times. */
 typedef struct budget_rule_bill {
