@@ -1,5 +1,6 @@
 /* Starts a program and waits for it. Called for gnuplot, by the launcher to let a rank check a job, and
- * for the hook of budget-service. */
+ * for the hook of budget-service. Kills all descendants of a subreaper, for the launcher's and for the
+ * hook's. */
 #include "base/child.h"
 
 #include <errno.h>
@@ -7,12 +8,13 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdbool.h>
 #include <sys/pidfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+
+enum { CHILDREN_BYTES = 4096 };
 
 /* The child's descriptor `number` is fd, or /dev/null. Returns 0 or an errno. */
 static int add_fd(posix_spawn_file_actions_t *actions, int number, int fd)
@@ -66,11 +68,11 @@ static int start(const base_child *child, pid_t *pid)
     return failed;
 }
 
-/* Waits until the child has ended, or its time is over. Returns whether it has ended. It is not
- * reaped. */
-static bool wait_for(const base_child *child, int pidfd)
+/* Waits until the child has ended, and does not reap it. */
+static base_status wait_for(const base_child *child, int pidfd, base_error *reterr)
 {
     const base_child_group *group = child->group;
+    bool stops = false;
     int64_t deadline_ns = base_deadline_after_ns(child->timeout_ns);
     struct pollfd watched[] = {{.fd = pidfd, .events = POLLIN},
                                {.fd = group != NULL ? group->stop_fd : -1}};
@@ -78,14 +80,21 @@ static bool wait_for(const base_child *child, int pidfd)
         const int timeout_ms = base_deadline_poll_ms(deadline_ns, 1000);
         const int ready = poll(watched, 2, timeout_ms);
         if (ready > 0 && watched[0].revents != 0) {
-            return true;
+            return BASE_OK;
         }
         if (ready > 0) { /* the other end of stop_fd was closed */
+            stops = true;
             const int64_t stop_ns = base_deadline_after_ns(group->grace_ns);
             deadline_ns = stop_ns < deadline_ns ? stop_ns : deadline_ns;
             watched[1].fd = -1;
-        } else if (timeout_ms == 0 || (ready < 0 && errno != EINTR)) {
-            return false;
+        } else if (stops && timeout_ms == 0) {
+            return base_fail(reterr, BASE_ERR_ABORTED, "%s was ended with the process that runs it",
+                             child->program);
+        } else if (timeout_ms == 0) {
+            return base_fail(reterr, BASE_ERR_TIMEOUT, "%s took longer than %lld s and was ended",
+                             child->program, (long long)(child->timeout_ns / BASE_NS_PER_S));
+        } else if (ready < 0 && errno != EINTR) {
+            return base_fail_errno(reterr, errno, "cannot wait for %s", child->program);
         }
     }
 }
@@ -98,9 +107,8 @@ static base_status wait_and_reap(const base_child *child, pid_t pid, int *wait_s
     const int pidfd = pidfd_open(pid, 0);
     if (pidfd < 0) {
         status = base_fail_errno(reterr, errno, "cannot watch %s", child->program);
-    } else if (!wait_for(child, pidfd)) {
-        status = base_fail(reterr, BASE_ERR_TIMEOUT, "%s took longer than %lld s and was ended",
-                           child->program, (long long)(child->timeout_ns / BASE_NS_PER_S));
+    } else {
+        status = wait_for(child, pidfd, reterr);
     }
     if (child->group != NULL) {
         (void)kill(-pid, SIGKILL);
@@ -127,4 +135,40 @@ base_status base_child_run(const base_child *child, int *wait_status, base_error
         return base_fail_errno(reterr, failed, "cannot start %s", child->program);
     }
     return wait_and_reap(child, pid, wait_status, reterr);
+}
+
+/* Kills every child of this thread, which is the only one. False if the kernel does not list them. */
+static bool kill_children(void)
+{
+    char list[CHILDREN_BYTES];
+    const int fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return false;
+    }
+    const ssize_t got = read(fd, list, sizeof list - 1);
+    (void)close(fd);
+    list[got > 0 ? got : 0] = '\0';
+    /* if the list is cut inside a number, that process is killed in the next round */
+    pid_t pid = 0;
+    for (const char *at = list; *at != '\0'; at++) {
+        if (*at >= '0' && *at <= '9') {
+            pid = pid * 10 + (*at - '0');
+        } else if (pid > 1) {
+            (void)kill(pid, SIGKILL);
+            pid = 0;
+        }
+    }
+    return true;
+}
+
+/* The children of a killed process become ours, and are killed next. */
+bool base_child_kill_all(void)
+{
+    siginfo_t info;
+    do {
+        if (!kill_children()) {
+            return false;
+        }
+    } while (waitid(P_ALL, 0, &info, WEXITED) == 0 || errno != ECHILD);
+    return true;
 }

@@ -60,12 +60,14 @@ static bool describe_end(int wait_status, char text[BASE_ERROR_MESSAGE_BYTES])
     return WEXITSTATUS(wait_status) != 0;
 }
 
-/* Runs the command with the alarm on its standard input. stop_fd: the service's end; -1: none. */
+/* Runs the command with the alarm on its standard input, and ends what it leaves behind. stop_fd: the
+ * service's end; -1: none. */
 static base_status run_command(const char *const *command, const char *json, int stop_fd,
                                int *wait_status, base_error *reterr)
 {
     int input[2];
     const size_t json_bytes = strlen(json);
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* for what the command starts and leaves alone */
     if (pipe2(input, O_CLOEXEC) != 0) {
         return base_fail_errno(reterr, errno, "no pipe for the policy's hook");
     }
@@ -85,6 +87,10 @@ static base_status run_command(const char *const *command, const char *json, int
         put ? base_child_run(&child, wait_status, reterr)
             : base_fail(reterr, BASE_ERR_IO, "an alarm does not fit into a pipe");
     (void)close(input[0]);
+    if (!base_child_kill_all()) {
+        base_log(BASE_LOG_WARNING, "this system lists no children: what the policy's hook has left "
+                                   "behind outside its process group goes on");
+    }
     return status;
 }
 
@@ -119,8 +125,13 @@ static void handle_alarm(int fd, const char *const *command, const char *json)
     base_error why = {0};
     int wait_status = 0;
     bool failed = true;
-    if (run_command(command, json, fd, &wait_status, &why) == BASE_OK) {
+    const base_status status = run_command(command, json, fd, &wait_status, &why);
+    if (status == BASE_OK) {
         failed = describe_end(wait_status, text);
+    } else if (status == BASE_ERR_ABORTED) {
+        (void)snprintf(text, sizeof text,
+                       "the policy's hook was ended, because the service ends: its alarm is raised "
+                       "again at the next start");
     } else {
         (void)snprintf(text, sizeof text, "the policy's hook: %.400s", why.message);
     }

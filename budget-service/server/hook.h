@@ -1,7 +1,8 @@
 /* The policy's hook: a command that is notified of alarms. A process of its own runs it, which was
  * forked before any secret was read. The command gets one JSON object on standard input, one alarm
  * after the other. It leads a process group of its own, has the signals that a program expects, and
- * may take SERVICE_HOOK_S; then the whole group is ended. The service never waits for it. Alarms that
+ * may take SERVICE_HOOK_S; then it is ended with all that it has started, in whatever group or session
+ * that is. So is what it leaves behind when it ends by itself. The service never waits for it. Alarms that
  * come meanwhile wait in a socket's buffer; if that is full, one is dropped. The log says what was
  * dropped and what has failed, and so does `status`, until a later alarm has reached the command. */
 #ifndef BUDGET_SERVER_HOOK_H
@@ -35,7 +36,7 @@ void service_hook_tell(service_hook *hook, struct json_t *alarm);
 /* Takes what the hook's process has reported, into failure. Does not block. */
 void service_hook_look(service_hook *hook);
 
-/* Lets it end what it is doing, for a moment, and waits. Nothing of its process group is left then. */
+/* Lets it end what it is doing, for a moment, and waits. Nothing that it has started is left then. */
 void service_hook_stop(service_hook *hook);
 
 #endif

@@ -15,49 +15,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/child.h"
 #include "base/status.h"
 
-enum { EXIT_NOT_STARTED = 127, CHILDREN_BYTES = 4096 };
-
-/* Kills every child of this process. False if the kernel does not list them. */
-static bool kill_children(void)
-{
-    char list[CHILDREN_BYTES];
-    const int fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return false;
-    }
-    const ssize_t got = read(fd, list, sizeof list - 1);
-    (void)close(fd);
-    list[got > 0 ? got : 0] = '\0';
-    /* if the list is cut inside a number, that process is killed in the next round */
-    pid_t pid = 0;
-    for (const char *at = list; *at != '\0'; at++) {
-        if (*at >= '0' && *at <= '9') {
-            pid = pid * 10 + (*at - '0');
-        } else if (pid > 1) {
-            (void)kill(pid, SIGKILL);
-            pid = 0;
-        }
-    }
-    return true;
-}
-
-/* Kills until there is no descendant: the children of a killed process become ours, and are killed
- * next. */
-static void kill_all(void)
-{
-    siginfo_t info;
-    for (;;) {
-        if (!kill_children()) {
-            /* the whole group, this process included: nothing else is possible */
-            (void)kill(0, SIGKILL);
-        }
-        if (waitid(P_ALL, 0, &info, WEXITED) != 0 && errno == ECHILD) {
-            return;
-        }
-    }
-}
+enum { EXIT_NOT_STARTED = 127 };
 
 /* Ends this process the way in which the program ended. */
 static BASE_NORETURN void leave(const siginfo_t *info)
@@ -125,7 +86,10 @@ static BASE_NORETURN void watch(pid_t program, int lifeline_fd)
     if (waitid(P_PID, (id_t)program, &info, WEXITED) != 0) {
         info = (siginfo_t){.si_code = CLD_EXITED, .si_status = EXIT_NOT_STARTED};
     }
-    kill_all();
+    if (!base_child_kill_all()) {
+        /* the whole group, this process included: nothing else is possible */
+        (void)kill(0, SIGKILL);
+    }
     leave(&info);
 }
 

@@ -1,6 +1,7 @@
 /* base/child.h: programs that end, fail, hang, or are not there. */
 #include "base/child.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -115,7 +117,7 @@ static void a_group_is_ended_as_a_whole(void **state)
         if (i == 1) {
             (void)close(stop[1]);
         }
-        assert_status(base_child_run(&child, &ended, &error), i == 0 ? BASE_OK : BASE_ERR_TIMEOUT);
+        assert_status(base_child_run(&child, &ended, &error), i == 0 ? BASE_OK : BASE_ERR_ABORTED);
         (void)close(out[1]);
         const ssize_t got = read(out[0], said, sizeof said - 1);
         if (got > 0) { /* it may have been ended before it said so */
@@ -131,6 +133,28 @@ static void a_group_is_ended_as_a_whole(void **state)
             (void)close(stop[1]);
         }
     }
+}
+
+/* Of a subreaper: also what has made a session of its own, and lost its parent. */
+static void all_descendants_are_ended(void **state)
+{
+    (void)state;
+    base_error error;
+    char said[256];
+    int ended = 0;
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    assert_ok(run("setsid sh -c 'sleep 1000 & sleep 1000' >/dev/null & echo $!", BASE_NO_DEADLINE,
+                  said, &ended, &error),
+              &error);
+    struct pollfd left = {.fd = pidfd_open((pid_t)strtol(said, NULL, 10), 0), .events = POLLIN};
+    assert_true(left.fd >= 0);
+    assert_int_equal(poll(&left, 1, 0), 0); /* it goes on */
+    assert_true(base_child_kill_all());
+    assert_int_equal(poll(&left, 1, 0), 1);
+    (void)close(left.fd);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(errno, ECHILD);
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
 }
 
 /* The parent has no descriptor left to watch the program with. That is no lack of time. */
@@ -177,6 +201,7 @@ int main(void)
         cmocka_unit_test(signals_are_as_a_program_expects_them),
         cmocka_unit_test(a_program_that_hangs_is_ended),
         cmocka_unit_test(a_group_is_ended_as_a_whole),
+        cmocka_unit_test(all_descendants_are_ended),
         cmocka_unit_test(a_program_that_cannot_be_watched_is_ended),
         cmocka_unit_test(a_missing_program_is_named),
     };

@@ -245,7 +245,8 @@ static void assert_ends(int process_fd)
     (void)close(process_fd);
 }
 
-/* A hook has 60 s. Then all of its group is ended, the log and status say so. It has the signals that a program expects. */
+/* A hook has 60 s. Then it is ended with all that it has started, in a session of its own too. The log
+ * and status say so. It has the signals that a program expects. */
 static void test_hook_that_hangs_is_ended(void **state)
 {
     service_fixture *fixture = *state;
@@ -255,7 +256,7 @@ static void test_hook_that_hangs_is_ended(void **state)
     char later[BASE_PATH_BYTES];
     const hooked self = make(fixture,
                              "exec >FIFO; grep SigIgn /proc/self/status; sleep 1000 & echo $!; "
-                             "echo $$; wait",
+                             "setsid sleep 1000 & echo $!; echo $$; wait",
                              no_reminder);
     (void)snprintf(later, sizeof later, "%s", test_directory_path(&fixture->directory, "later"));
     (void)snprintf(setting, sizeof setting, "BUDGET_LATER_FILE=%s", later);
@@ -264,10 +265,12 @@ static void test_hook_that_hangs_is_ended(void **state)
     fixture_begin_run(fixture, "run-1", 1);
     assert_int_equal(strtoull(strchr(next_line(&self), ':') + 1, NULL, 16) >> (SIGPIPE - 1) & 1, 0);
     const int left = open_process(&self);
+    const int elsewhere = open_process(&self);
     const int hook = open_process(&self);
     assert_ok(base_file_write(later, "", 0, &why), &why);
     assert_ends(hook);
     assert_ends(left);
+    assert_ends(elsewhere);
     assert_int_equal(unlink(later), 0);
     const budget_status_sinks sinks = {0};
     budget_client *client = fixture_client(fixture, "request", 0);
@@ -285,9 +288,9 @@ static void test_hook_that_hangs_is_ended(void **state)
 static void test_nothing_outlives_the_service(void **state)
 {
     service_fixture *fixture = *state;
-    const hooked self =
-        make(fixture, "exec >FIFO; trap '' TERM; sleep 1000 & echo $!; echo $$; wait; sleep 1000",
-             no_reminder);
+    const hooked self = make(
+        fixture, "exec >FIFO; trap '' TERM; setsid sleep 1000 & echo $!; echo $$; wait; sleep 1000",
+        no_reminder);
     start(&self, NULL);
     fixture_account(fixture, "phase35", USD(50));
     fixture_begin_run(fixture, "run-1", 1);
@@ -296,6 +299,8 @@ static void test_nothing_outlives_the_service(void **state)
     assert_int_equal(fixture_stop(fixture), 0);
     assert_ends(hook);
     assert_ends(left);
+    assert_int_equal(count_in_log(&self, "was ended, because the service ends"), 1);
+    assert_int_equal(count_in_log(&self, "took longer"), 0);
     (void)close(self.fifo);
 }
 

@@ -3,6 +3,7 @@
 #ifndef BASE_CHILD_H
 #define BASE_CHILD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -27,8 +28,14 @@ typedef struct base_child {
 
 /* *wait_status is waitpid's. BASE_ERR_NOTFOUND: there is no such program. BASE_ERR_IO: it could not be
  * started, or was killed because it could not be watched. BASE_ERR_TIMEOUT: it was killed, because its time
- * was over or it had to stop. */
+ * was over. BASE_ERR_ABORTED: it was killed, because the other end of stop_fd was closed. */
 BASE_MUST_CHECK base_status base_child_run(const base_child *child, int *wait_status,
                                            base_error *reterr);
+
+/* Kills all children of this process until there is none, and waits for each. In a process that is a
+ * subreaper (PR_SET_CHILD_SUBREAPER) those are all its descendants in the end, whatever group or session
+ * they made for themselves. False if the kernel does not list children: some may be left then. Makes only
+ * system calls that are safe after a fork. */
+BASE_MUST_CHECK bool base_child_kill_all(void);
 
 #endif

@@ -53,7 +53,7 @@ BASE_MUST_CHECK base_status budget_service_init(const char *dir, const unsigned 
 BASE_MUST_CHECK base_status budget_serve(const budget_serve_options *options, base_error *reterr);
 
 /* Runs the policy's hook (program and arguments, then NULL) once, as the service does at an alarm: json
- * is on its standard input. text says how it ended, and *exit_code with what: 128 and the signal's
+ * is on its standard input. Afterwards all children of the calling process are ended: it has no others. text says how it ended, and *exit_code with what: 128 and the signal's
  * number if one ended it. BASE_ERR_INVALID: it cannot be run. BASE_ERR_TIMEOUT: it took too long. */
 BASE_MUST_CHECK base_status budget_hook_try(const char *const *command, const char *json,
                                             int *exit_code, char text[BASE_ERROR_MESSAGE_BYTES],
