@@ -164,8 +164,7 @@ static const base_field rows[] = {
 static const base_fields fields = {
     .rows = rows, .count = sizeof rows / sizeof rows[0], .what = "plan"};
 
-/* GRANULARITY_S: what budget-service assumes of a vendor that its policy does not name. */
-enum { DEFAULT_MODEL = 4, DEFAULT_DEVICE = 1, DEFAULT_RANKS = 8, GRANULARITY_S = 3600 };
+enum { DEFAULT_MODEL = 4, DEFAULT_DEVICE = 1, DEFAULT_RANKS = 8 };
 
 static const launch_plan_options defaults = {
     .ask = {.precision = PROTO_PRECISION_BFLOAT16,
@@ -176,7 +175,7 @@ static const launch_plan_options defaults = {
             .schedule = PROTO_PIPELINE_1F1B},
     .model = DEFAULT_MODEL,
     .device = DEFAULT_DEVICE,
-    .granularity_s = GRANULARITY_S,
+    .granularity_s = LAUNCH_PLAN_GRANULARITY_S,
     .layout = {.context_ranks = 1},
 };
 

@@ -28,6 +28,10 @@ typedef struct launch_plan {
     int64_t granularity_s; /* what the vendor bills at least */
 } launch_plan;
 
+/* What budget-service assumes of a vendor that its policy does not name, and a plan if nobody says
+ * otherwise. */
+enum { LAUNCH_PLAN_GRANULARITY_S = 3600 };
+
 /* What `steps` steps cost, rounded up. False: no price is known, or it is beyond all bounds. */
 bool launch_plan_cost(const launch_plan *plan, int64_t *micro);
 

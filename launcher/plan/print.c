@@ -345,10 +345,17 @@ static void print_reserve(const launch_plan *plan, FILE *stream)
                   "To reserve that: budget-service authorize LABEL %s --account ACCOUNT --job "
                   "JOB.json --instances %" PRId64 " --gpus %" PRId64
                   " --max-price %s --max-hours %.2f\n"
-                  "  so long, rounded up, and %" PRId64 " s that the vendor may bill at least "
-                  "(--granularity); what the machines need to start comes on top\n",
+                  "  so long, rounded up, and %" PRId64
+                  " s that the vendor may bill at least; what the machines need to start comes "
+                  "on top\n",
                   usd, reserve.instances, reserve.gpus, price, (double)reserve.seconds / 3600,
                   plan->granularity_s);
+    if (plan->granularity_s == LAUNCH_PLAN_GRANULARITY_S) {
+        (void)fputs("  those 3600 s are assumed without --granularity SECONDS: give "
+                    "granularity_seconds of the service's policy.json (init writes 60 for runpod "
+                    "and vast)\n",
+                    stream);
+    }
 }
 
 static void print_money(const launch_plan *plan, FILE *stream)

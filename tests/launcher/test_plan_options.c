@@ -64,9 +64,13 @@ static void the_text_says_what_its_figures_are(void **state)
     assert_has(text,
                "authorize LABEL 36.20 --account ACCOUNT --job JOB.json --instances 1 --gpus 8 "
                "--max-price 20.00 --max-hours 0.81\n");
+    assert_has(text, " and 3600 s that the vendor may bill at least;");
+    assert_has(text, "those 3600 s are assumed without --granularity SECONDS");
     assert_int_equal(plan_run(ASK("64", "--ranks-per-host", "4", "--granularity", "60"), text),
                      BASE_EXIT_DONE);
     assert_has(text, " --instances 2 --gpus 4 --max-price 10.00 --max-hours ");
+    assert_has(text, " and 60 s that the vendor may bill at least; what");
+    assert_null(strstr(text, "assumed"));
     assert_int_equal(plan_run(ASK("64", "--granularity", "-1"), text), BASE_EXIT_USAGE);
     assert_int_equal(plan_run(ASK("64"), text), BASE_EXIT_DONE);
     assert_int_equal(plan_run(ASK("40", "--pipeline", "2"), text), BASE_EXIT_DONE); /* 10 */
