@@ -49,7 +49,7 @@ failed=0
 send() {
     [ -n "$mail_to" ] || return 0
     printf 'To: %s\nSubject: budget: %s %s\n\n%s\n' "$mail_to" "$event" \
-        "${label:-$(text_of account)}" "$1" | timeout 15 sendmail -t || failed=1
+        "${label:-$(text_of account)$(text_of finding)}" "$1" | timeout 15 sendmail -t || failed=1
 }
 
 send "$alarm" # first: what follows may take all of the time

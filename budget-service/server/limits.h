@@ -15,6 +15,7 @@ enum {
     SERVICE_STATUS_ACCOUNTS_MAX = 1000,
     SERVICE_STATUS_ALARMS_MAX = 100,
     SERVICE_DIFFERENCES_MAX = 1000,
+    SERVICE_BILL_NAMES_MAX = 16,       /* labels, and instances, that an alarm of a bill has */
     SERVICE_PAGE_INSTANCES_MAX = 2000, /* named in a page of authorizations, which ends soon then */
     SERVICE_USAGE_ALARM_PERCENT = 80,  /* of a cap */
     SERVICE_USAGE_MAX = 32,            /* accounts notified of at one look */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bill_alarm.h"
 #include "budget/reconcile.h"
 #include "service.h"
 
@@ -12,11 +13,13 @@ typedef struct findings {
     budget_difference differences[SERVICE_DIFFERENCES_MAX];
     Ringfence__Budget__Difference rows[SERVICE_DIFFERENCES_MAX];
     Ringfence__Budget__Difference *pointers[SERVICE_DIFFERENCES_MAX];
+    service_bill_sums sums; /* of all */
 } findings;
 
 static void collect(void *context, const budget_finding *finding)
 {
     findings *all = context;
+    service_bill_note(&all->sums, finding);
     if (all->count == SERVICE_DIFFERENCES_MAX) {
         return;
     }
@@ -99,6 +102,7 @@ base_status service_reconcile(budget_service *service, const service_question *q
             budget_reconcile_run(service->ledger, &question->caller, &options, &result, reterr);
     }
     if (status == BASE_OK) {
+        service_bill_alarm(service, &all->sums, body->vendor);
         status = put_result(&result, all, item, reterr);
     }
     free(charges);

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "budget/time.h"
 #include "service_fixture.h"
 
 enum { WAIT_MS = 60 * 1000, FILE_BYTES_MAX = 1 << 20, TOLD_BYTES = 4096, QUESTIONS = 200 };
@@ -230,6 +231,64 @@ static void test_accounts_and_clock_are_told(void **state)
     (void)close(self.fifo);
 }
 
+/* What a bill has that costs money is an alarm for each kind, by each reconcile, whatever a label is. */
+static void test_bill_findings_are_told(void **state)
+{
+    service_fixture *fixture = *state;
+    base_error why;
+    budget_reconciliation result;
+    budget_charge lines[] = {
+        {.line_id = "1", .instance_id = "pod-90aa", .usd_micro = USD(0.25)},
+        {.line_id = "2", .instance_id = "pod-90aa", .usd_micro = USD(0.10)},
+        {.line_id = "3", .instance_id = "pod-77", .usd_micro = USD(0.05)},
+        {.line_id = "4", .instance_id = "pod-78", .usd_micro = -USD(0.05)},
+        {.line_id = "5", .label = "\"\\", .usd_micro = USD(0.01)},
+        {.line_id = "6", .label = "said", .usd_micro = USD(0.50)},
+        {.line_id = "7", .label = "less", .usd_micro = USD(0.10)},
+        {.line_id = "8", .label = "ended", .usd_micro = USD(0.20)},
+        {.line_id = "9", .usd_micro = USD(0.02)},
+    };
+    const hooked self = make(fixture, says_it, no_reminder);
+    start(&self, NULL);
+    fixture_account(fixture, "phase35", USD(50));
+    fixture_begin_run(fixture, "said", 3600);
+    fixture_begin_run(fixture, "less", 3600);
+    fixture_begin_run(fixture, "ended", 3600);
+    budget_client *admin = fixture_client(fixture, "admin", 0);
+    const budget_actual said = {.label = "said", .usd_micro = USD(0.30)};
+    const budget_actual less = {.label = "less", .usd_micro = USD(0.30)};
+    assert_verdict(budget_record_actual(admin, &said, &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_record_actual(admin, &less, &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_terminated(admin, "ended", "gone", 4, false, &why), BUDGET_GRANTED, &why);
+    lines[7].at_s = budget_time_now() + 3 * 3600; /* beyond an hour and five minutes */
+    const budget_bill bill = {
+        .as_of = 4000000000, .vendor = "runpod", .charges = lines, .count = 9};
+    for (int again = 0; again < 2; again++) {
+        assert_verdict(budget_reconcile(admin, &bill, NULL, NULL, &result, &why), BUDGET_GRANTED,
+                       &why);
+        const char *line = assert_event(&self, "bill-finding", "\"finding\":\"missing_in_ledger\"");
+        assert_non_null(strstr(line, "\"instances\":[\"pod-90aa\",\"pod-77\"]"));
+        assert_non_null(strstr(line, "\"bill_usd_micro\":410000,\"count\":4"));
+        assert_non_null(strstr(line, "\"labels\":[]"));
+        assert_non_null(strstr(line, "\"vendor\":\"runpod\""));
+        if (again == 0) { /* then the bill's sum is posted */
+            line = assert_event(&self, "bill-finding", "\"finding\":\"differing\"");
+            assert_non_null(strstr(line, "\"labels\":[\"said\"],\"ledger_usd_micro\":300000"));
+        }
+        line = assert_event(&self, "bill-finding", "\"finding\":\"unknown\"");
+        assert_non_null(strstr(line, "\"bill_usd_micro\":20000,\"count\":1"));
+        line = assert_event(&self, "bill-finding", "\"finding\":\"after_the_end\"");
+        assert_non_null(strstr(line, "\"labels\":[\"ended\"]"));
+    }
+    budget_client_close(admin);
+    assert_int_equal(fixture_stop(fixture), 0);
+    assert_int_equal(
+        count_in_log(&self, "ALARM: a bill of runpod has $0.41 for pod-90aa, pod-77: the ledger"),
+        2);
+    assert_int_equal(count_in_log(&self, "ALARM: "), 7);
+    (void)close(self.fifo);
+}
+
 /* A process whose number comes through the pipe: readable when it has ended. */
 static int open_process(const hooked *self)
 {
@@ -331,6 +390,7 @@ int main(void)
         SERVICE_TEST(test_reminder_and_instances),
         SERVICE_TEST(test_reminder_can_be_switched_off),
         SERVICE_TEST(test_accounts_and_clock_are_told),
+        SERVICE_TEST(test_bill_findings_are_told),
         SERVICE_TEST(test_hook_that_hangs_is_ended),
         SERVICE_TEST(test_nothing_outlives_the_service),
         SERVICE_TEST(test_hook_that_is_no_program_is_refused),
