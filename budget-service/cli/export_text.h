@@ -7,7 +7,7 @@
 #include "budget/client.h"
 
 typedef enum export_format {
-    EXPORT_JSONL,    /* spend.jsonl, made again */
+    EXPORT_JSONL,    /* a line of JSON for each row */
     EXPORT_HLEDGER,  /* a journal: each cost is an expense of its account */
     EXPORT_MARKDOWN, /* the budget page: accounts, and every run */
 } export_format;

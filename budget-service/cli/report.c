@@ -357,9 +357,9 @@ static const cli_command commands[] = {
      .required = CLI_BIT(CLI_FORMAT),
      .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_OUT),
      .summary = "the ledger as jsonl, hledger or markdown",
-     .details =
-         "jsonl: spend.jsonl made again. hledger: a journal of what was posted. markdown: the "
-         "phase's budget page.",
+     .details = "jsonl: a line for each authorization, cost, end and void. hledger: a journal of "
+                "what was posted. markdown: the "
+                "phase's budget page.",
      .run = run_export},
     {.name = "audit",
      .operands = "",

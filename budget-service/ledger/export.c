@@ -1,5 +1,4 @@
-/* Writes a row of the ledger as a line of JSON. Called by server/spend.c, for spend.jsonl and for the
- * export. */
+/* Writes a row of the ledger as a line of JSON. Called by server/handle_export.c. */
 #include "budget/export.h"
 
 #include <inttypes.h>

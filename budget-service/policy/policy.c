@@ -307,8 +307,6 @@ static base_status take_root(budget_policy *policy, json_t *root, base_error *re
         base_status status = BASE_OK;
         if (strcmp(key, "version") == 0) {
             status = take_number(value, key, 1, 1, &version, reterr);
-        } else if (strcmp(key, "spend") == 0) {
-            status = take_copy(value, key, &policy->spend, reterr);
         } else if (strcmp(key, "account") == 0) {
             status = take_payer(policy, value, reterr);
         } else if (strcmp(key, "hook") == 0) {
@@ -376,7 +374,6 @@ void budget_policy_destroy(budget_policy *policy)
     if (policy == NULL) {
         return;
     }
-    free(policy->spend);
     for (int i = 0; i < BUDGET_POLICY_HOOK_ARGUMENTS_MAX; i++) {
         free(policy->hook[i]);
     }
@@ -401,11 +398,6 @@ const char *budget_policy_initial(void)
 const char *budget_policy_account(const budget_policy *policy)
 {
     return policy->account[0] != '\0' ? policy->account : NULL;
-}
-
-const char *budget_policy_spend_path(const budget_policy *policy)
-{
-    return policy->spend;
 }
 
 const char *const *budget_policy_hook(const budget_policy *policy)

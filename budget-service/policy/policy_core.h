@@ -51,7 +51,6 @@ typedef struct policy_vendor {
 
 struct budget_policy {
     char account[BUDGET_ACCOUNT_BYTES]; /* "": not said */
-    char *spend;
     char *hook[BUDGET_POLICY_HOOK_ARGUMENTS_MAX + 1];
     int64_t token_s;
     int64_t reminder_s;

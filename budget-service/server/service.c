@@ -181,9 +181,6 @@ static base_status open_all(budget_service *service, base_error *reterr)
         status = make_memory(service, reterr);
     }
     if (status == BASE_OK) {
-        status = service_spend_open(service, reterr);
-    }
-    if (status == BASE_OK) {
         status = service_admission_init(&service->admission, reterr);
     }
     if (status == BASE_OK) {
@@ -249,7 +246,6 @@ static base_status run(budget_service *service, base_error *reterr)
         if (status == BASE_OK) {
             status = service_reap(service, reterr);
         }
-        service_spend_follow(service);
     }
     return status;
 }
@@ -260,7 +256,6 @@ static void close_all(budget_service *service)
     service_sockets_close(service);
     service_audit_free(service);
     service_usage_free(service->usage);
-    service_spend_close(service);
     budget_ledger_close(service->ledger);
     if (service->secret != NULL) {
         signer->release(signer->user);

@@ -80,7 +80,6 @@ typedef struct budget_service {
     char failure_logged[BASE_ERROR_MESSAGE_BYTES];
     struct service_usage *usage; /* accounts near their caps */
     service_hook hook;
-    struct service_spend *spend; /* spend.jsonl */
 } budget_service;
 
 /* What a handler gets: a question that has passed the checks of its sender. */
@@ -127,7 +126,7 @@ service_handler service_total_spent;
 service_handler service_status;
 service_handler service_list;
 service_handler service_account_list;
-service_handler service_export; /* spend.c, reconcile.c, audit_run.c */
+service_handler service_export; /* handle_export.c, reconcile.c, audit_run.c */
 service_handler service_reconcile;
 service_handler service_audit_begin;
 service_handler service_account_create; /* handle_admin.c */
@@ -216,16 +215,6 @@ BASE_MUST_CHECK base_status service_audit_first(budget_service *service, base_er
 
 /* The last audit found what no admin has accepted: nothing is granted. */
 bool service_halted(const budget_service *service);
-
-/* ---- spend.c */
-
-/* BASE_ERR_MISMATCH: the file is not this ledger's; it is left as it is. */
-BASE_MUST_CHECK base_status service_spend_open(budget_service *service, base_error *reterr);
-
-/* Appends the rows that the ledger has got since. A failure is logged, once; the next call tries
- * again. */
-void service_spend_follow(budget_service *service);
-void service_spend_close(budget_service *service);
 
 /* ---- init.c */
 

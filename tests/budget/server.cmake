@@ -45,7 +45,7 @@ target_compile_definitions(test-budget-service-facts
 add_dependencies(test-budget-service-facts budget-service)
 ringfence_service_test(service-alarms LABELS ipc TIMEOUT 120)
 set_tests_properties(budget-service-alarms PROPERTIES COST 20)
-ringfence_service_test(service-spend LABELS ipc TIMEOUT 60)
+ringfence_service_test(service-export LABELS ipc TIMEOUT 60)
 ringfence_service_test(service-roles LABELS ipc TIMEOUT 60)
 ringfence_service_test(service-start LABELS ipc TIMEOUT 60)
 ringfence_service_test(service-tampered LABELS ipc TIMEOUT 60)

@@ -1,4 +1,4 @@
-/* budget/export.h: what spend.jsonl says of a small ledger. cli.sh looks at the other exports. */
+/* budget/export.h: what the lines say of a small ledger. cli.sh looks at the other exports. */
 #include "budget/export.h"
 
 #include <string.h>

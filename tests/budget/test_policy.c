@@ -8,7 +8,7 @@
 #include "support.h"
 
 static const char text[] =
-    "{\"version\": 1, \"spend\": \"x/spend.jsonl\", \"hook\": [\"/bin/tell\", \"me\"],"
+    "{\"version\": 1, \"hook\": [\"/bin/tell\", \"me\"],"
     " \"token_seconds\": 60, \"vendors\": {\"runpod\": {\"granularity_seconds\": 60}},"
     " \"accounts\": {"
     "  \"*\": {\"defaults\": {\"vendor\": \"runpod\", \"tier\": \"spot\", \"max_attempts\": 3,"
@@ -54,7 +54,6 @@ static void the_nearest_default_is_taken(void **state)
     budget_policy_fill(policy, &claims);
     assert_int_equal(claims.max_price_usd_micro_per_hour, 2500000);
     assert_string_equal(claims.tier, "secure");
-    assert_string_equal(budget_policy_spend_path(policy), "x/spend.jsonl");
     assert_string_equal(budget_policy_hook(policy)[1], "me");
     assert_null(budget_policy_hook(policy)[2]);
     assert_int_equal(budget_policy_token_seconds(policy), 60);
@@ -177,8 +176,8 @@ static void a_misspelt_policy_is_refused(void **state)
         "{\"version\": 2}",
         "{\"version\": 1, \"version\": 1}",
         "{\"version\": 1, \"spent\": \"x\"}",
-        "{\"version\": 1, \"spend\": \"\"}",
-        "{\"version\": 1, \"spend\": \"a\\u0000b\"}",
+        "{\"version\": 1, \"hook\": [\"\"]}",
+        "{\"version\": 1, \"hook\": [\"/a\\u0000b\"]}",
         "{\"version\": 1, \"hook\": [\"tell\"]}",
         "{\"version\": 1, \"hook\": []}",
         "{\"version\": 1, \"token_seconds\": 0}",
@@ -225,7 +224,6 @@ static void the_first_policy_is_good(void **state)
         claims.max_price_usd_micro_per_hour += 1;
         assert_int_equal(budget_policy_check(policy, &claims, words), BUDGET_REASON_UNDERFUNDED);
     }
-    assert_null(budget_policy_spend_path(policy));
     assert_null(budget_policy_hook(policy));
     budget_policy_destroy(policy);
 }

@@ -246,7 +246,7 @@ BASE_MUST_CHECK budget_verdict budget_reconcile(budget_client *client, const bud
                                                 budget_difference_fn difference, void *user,
                                                 budget_reconciliation *result, base_error *why);
 
-/* Every row that spend.jsonl has, oldest first, one JSON object a line, without the newline. */
+/* Every row that an export has (budget/export.h), oldest first, one JSON object a line, without the newline. */
 BASE_MUST_CHECK budget_verdict budget_export(budget_client *client, budget_line_fn line, void *user,
                                              base_error *why);
 

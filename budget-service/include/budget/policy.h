@@ -5,8 +5,7 @@
  *
  *   {"version": 1,
  *    "account": "phase35",              pays where a request names none
- *    "spend": "experiments/35-cloud-budget/spend.jsonl",   where spend.jsonl is appended
- *    "hook": ["/usr/local/bin/tell-me", "budget"],         run at an alarm, given on its stdin
+ *    "hook": ["/usr/local/bin/tell-me", "budget"],   run at an alarm, given on its stdin
  *    "reminder_seconds": 600,           so long before a deadline the hook is told, or a tenth of
  *                                       the run's time, if that is shorter; 0: it is not
  *    "token_seconds": 900,              exp - iat
@@ -70,9 +69,8 @@ void budget_policy_destroy(budget_policy *policy);
 /* What `init` writes: a policy that limits nothing and says where things are put. */
 const char *budget_policy_initial(void);
 
-/* NULL: none. The third ends with NULL. Owned by the policy. */
+/* NULL: none. The second ends with NULL. Owned by the policy. */
 const char *budget_policy_account(const budget_policy *policy);
-const char *budget_policy_spend_path(const budget_policy *policy);
 const char *const *budget_policy_hook(const budget_policy *policy);
 int64_t budget_policy_token_seconds(const budget_policy *policy);
 int64_t budget_policy_reminder_seconds(const budget_policy *policy);
